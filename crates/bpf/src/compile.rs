@@ -24,7 +24,7 @@ use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::plan::depth;
 use crate::plan::{Needs, Plan};
 use crate::programs::critical_section;
-use crate::programs::dispatch::{self, Part};
+use crate::programs::dispatch::{self, HandlerSub};
 use crate::programs::exec_notifier;
 use crate::programs::process_tree;
 use crate::regalloc::{self, Alloc};
@@ -482,7 +482,7 @@ impl Unit<'_> {
     }
 
     /// Groups the handlers into as many subprograms as the kernel allows.
-    fn parts(&self, handlers: &[HandlerId]) -> Vec<Part> {
+    fn parts(&self, handlers: &[HandlerId]) -> Vec<HandlerSub> {
         let size = handlers.len().div_ceil(MAX_PARTS);
         let numbers = |id: &HandlerId| match &self.program.handlers[id.index()].event {
             Event::SysEnter(NrSet::List(list)) | Event::SysExit(NrSet::List(list)) => {
@@ -492,7 +492,7 @@ impl Unit<'_> {
         };
         let part = |ids: &[HandlerId]| {
             let lists: Option<Vec<Vec<u32>>> = ids.iter().map(numbers).collect();
-            Part {
+            HandlerSub {
                 name: format!("h{}", ids[0].0),
                 handlers: ids.to_vec(),
                 numbers: lists.map(|l| l.into_iter().flatten().collect()),
@@ -509,7 +509,7 @@ impl Unit<'_> {
     /// number.
     fn part_sub(
         &self,
-        part: &Part,
+        part: &HandlerSub,
         number: bool,
         pool: &mut Pool,
     ) -> Result<Function, CompileError> {

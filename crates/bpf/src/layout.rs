@@ -8,7 +8,7 @@
 //! | `.rodata` | constant tables and strings |
 //! | `out` | ring buffer of [`Record`]s |
 //! | `g_NAME_INDEX` | shared hash map of an array global |
-//! | `threads` | hash map of the arrays that are fields of one record a thread, see [`Field`]; behind [`Front`] |
+//! | `threads` | hash map of the arrays that are fields of one record a thread, see [`ThreadField`]; behind [`ThreadSlots`] |
 //! | `g_NAME_INDEX_0`, `.._1` | maps (one a generation) behind the cache of a per-CPU array global, see [`PerCpuArray`] |
 //! | `copies_INDEX` (mmap-able array) | what the controller's critical section copied of an array, see [`critical`] |
 //! | `s_NAME_INDEX` | array: copies of the elements that kernel handlers walk through, see `crates/bpf/src/plan/iterators.rs` |
@@ -28,7 +28,9 @@ mod rows;
 mod symbolic;
 
 pub use large::{GOLDEN, Large};
-pub use place::{AggLayout, Beside, Field, Front, GlobalLayout, PerCpuArray, Place, ValueLayout};
+pub use place::{
+    AggLayout, Colocation, GlobalLayout, PerCpuArray, Place, ThreadField, ThreadSlots, ValueLayout,
+};
 pub use rows::{kernel_row, symbol_row, unwind_row};
 pub use symbolic::Symbolic;
 

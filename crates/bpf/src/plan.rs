@@ -35,11 +35,11 @@ use crate::layout::{
 use crate::lower::event::unwind::COPY_BYTES;
 use crate::lower::reads_into_text;
 use crate::object::elf::{MapSpec, MapType};
-use crate::plan::iterators::{Foreach, Walk, state};
+use crate::plan::iterators::{Foreach, IterSource, state};
 use crate::programs::critical_section;
 use crate::target::Options;
 
-pub use arrays::{EVICT, SEQUENCE, Together, lanes};
+pub use arrays::{Colocations, EVICT, SEQUENCE, lanes};
 pub use stacks::StackRoom;
 pub(crate) use stacks::takes_kernel_stack;
 
@@ -162,7 +162,7 @@ pub struct Plan {
     /// Whether there are enough handlers to share entry and exit code, too.
     pub outline_entry: bool,
     /// Co-located arrays.
-    pub together: Together,
+    pub colocations: Colocations,
     /// For each global, whether a subprogram adds to it.
     pub added: Vec<bool>,
     /// Rooms for stacks, if any are taken.
@@ -296,7 +296,7 @@ impl Plan {
         if facts.kernel_handlers().any(BodyFacts::decides) {
             scratch.verdict = cpu.take(8);
         }
-        let together = Together::new(program, &mut cpu);
+        let colocations = Colocations::new(program, &mut cpu);
         let records = Records::new(program, options, (&mut shared, &mut cpu));
         scratch.key = cpu.take(key);
         scratch.value = cpu.take(value);
@@ -315,9 +315,9 @@ impl Plan {
         let kept_bytes = needs.kept.saturating_mul(program.limits.maxnesting);
         scratch.kept = cpu.take(kept_bytes);
         let bucket_rooms = most(&iterators, |i| {
-            rooms(i, |f| matches!(f.walk, Walk::Buckets(_)))
+            rooms(i, |f| matches!(f.walk, IterSource::Buckets(_)))
         });
-        let buckets = |f: &Foreach| f.deep && matches!(f.walk, Walk::Buckets(_));
+        let buckets = |f: &Foreach| f.deep && matches!(f.walk, IterSource::Buckets(_));
         let activations = activations(program, &iterators, buckets);
         scratch.bucket_rooms = bucket_rooms * scratch.bucket_room;
         let bucket_bytes = scratch.bucket_rooms.saturating_mul(activations);
@@ -341,17 +341,17 @@ impl Plan {
                     places[i] = place_field(global, field, &mut maps);
                     continue;
                 }
-                if together.other(i).is_none() {
+                if colocations.other(i).is_none() {
                     let to = (&mut shared, &mut cpu, &mut maps);
-                    let how = (options, &together);
+                    let how = (options, &colocations);
                     places[i] = place_array(i, (global, iterated[i]), how, to)?;
                 }
             }
         }
         for (i, global) in program.globals.iter().enumerate() {
-            if let Some(other) = together.other(i) {
+            if let Some(other) = colocations.other(i) {
                 let other = places[other.index()].as_ref();
-                places[i] = other.and_then(|other| together.place(global, i, other));
+                places[i] = other.and_then(|other| colocations.place(global, i, other));
             }
         }
         if stacks.as_ref().is_some_and(|s| s.user.is_some()) {
@@ -426,7 +426,7 @@ impl Plan {
             outline_entry: options
                 .share
                 .unwrap_or_else(|| program.kernel_handlers().count() > CROWD),
-            together,
+            colocations,
             added: additions(program, options.share == Some(true)),
             stacks,
             marks: needs.marks,
@@ -553,8 +553,8 @@ fn activations(
 /// Bytes of the largest histogram that is iterated.
 fn largest_walk(iterators: &[Vec<Option<Foreach>>]) -> u32 {
     let bytes = |f: &Foreach| match f.walk {
-        Walk::Buckets(n) => 8 * n,
-        Walk::Array { .. } => 0,
+        IterSource::Buckets(n) => 8 * n,
+        IterSource::Array { .. } => 0,
     };
     let all = iterators.iter().flatten().flatten();
     all.map(bytes).max().unwrap_or(0)
@@ -571,7 +571,7 @@ fn snapshots(
         let GlobalKind::Array { max, .. } = &global.kind else {
             continue;
         };
-        let mine = |f: &Foreach| matches!(f.walk, Walk::Array { .. }) && f.g.index() == i;
+        let mine = |f: &Foreach| matches!(f.walk, IterSource::Array { .. }) && f.g.index() == i;
         let rooms = most(iterators, |all| rooms(all, mine));
         let activations = activations(program, iterators, |f| mine(f) && f.deep);
         let all = iterators.iter().flatten().flatten().filter(|f| mine(f));

@@ -72,7 +72,7 @@ fn nothing() -> Body {
 }
 
 /// What an entry handler saves.
-struct Kept {
+struct SavedValues {
     /// The calculations, which depend only on parameters.
     insts: Vec<(Inst, SiteId)>,
     /// The arrays, and the value that each one gets.
@@ -80,7 +80,7 @@ struct Kept {
 }
 
 /// The return handler that this entry handler works for, its event, and the saved values.
-fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, Kept)> {
+fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, SavedValues)> {
     let entry = &program.handlers[at];
     let Event::Code(probe) = &entry.event else {
         return None;
@@ -117,14 +117,14 @@ fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, Kept)> {
 }
 
 /// Analyses an entry handler; `None` if it does more than save values computed from parameters.
-fn kept(body: &Body) -> Option<Kept> {
+fn kept(body: &Body) -> Option<SavedValues> {
     let [block] = &*body.blocks else {
         return None;
     };
     if block.term != Term::Ret(None) {
         return None;
     }
-    let mut kept = Kept {
+    let mut kept = SavedValues {
         insts: Vec::new(),
         arrays: Vec::new(),
     };
@@ -169,7 +169,7 @@ fn of_parameters(val: Val, plain: &[bool]) -> bool {
     }
 }
 
-impl Kept {
+impl SavedValues {
     fn has(&self, g: GlobalId) -> bool {
         self.arrays.iter().any(|(array, _)| *array == g)
     }

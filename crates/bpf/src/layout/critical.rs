@@ -75,7 +75,7 @@ pub enum Copied {
         /// Limit on the number of elements.
         max: u32,
         /// The words for key lists, if the controller can provide them.
-        known: Option<Known>,
+        known: Option<KeyWords>,
     },
 }
 
@@ -83,7 +83,7 @@ pub enum Copied {
 /// controller clears the first word, collects the array's keys without the lock, and writes them to
 /// the entries. If the first word is still 0 under the lock, there are no other keys.
 #[derive(Debug, Clone, Copy)]
-pub struct Known {
+pub struct KeyWords {
     /// Nonzero: a handler inserted a key.
     pub fresh: u32,
     /// Number of keys that the controller wrote; a number above the limit means that it does not

@@ -51,7 +51,7 @@ pub enum Place {
         /// Limit on the number of elements.
         max: u32,
         /// The element's field, if the map is the one of thread records.
-        field: Option<Field>,
+        field: Option<ThreadField>,
     },
     /// Deltas of a number (8 bytes) or statistic in each CPU's block, at this offset plus
     /// `generation * gen_stride`.
@@ -75,7 +75,7 @@ pub enum Place {
 /// plain map whose values contain one element after the other. A key can be in the cache and in the
 /// map; its delta is the sum of both over all CPUs.
 ///
-/// Elements of several arrays can be co-located ([`Beside`]). Elements of a large array are not in
+/// Elements of several arrays can be co-located ([`Colocation`]). Elements of a large array are not in
 /// hash maps, but in memory that the controller maps ([`Large`]).
 #[derive(Debug, Clone)]
 pub struct PerCpuArray {
@@ -97,7 +97,7 @@ pub struct PerCpuArray {
     /// Layout of the element.
     pub value: ValueLayout,
     /// The part of the values that is this array's.
-    pub beside: Beside,
+    pub colocated: Colocation,
     /// Offset in each CPU's block of a word for each generation: nonzero if a delta is in the map
     /// and not in the cache. `None` if the array has no such word.
     pub spilt: Option<u32>,
@@ -122,7 +122,7 @@ impl PerCpuArray {
 /// The part of the values in a cache and its maps that is an array's element (see
 /// `spile_ir::storage::beside`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Beside {
+pub struct Colocation {
     /// The host, if the keys are those of another array. An element of this array exists only if
     /// its statistic has a value.
     pub of: Option<GlobalId>,
@@ -135,7 +135,7 @@ pub struct Beside {
 /// An element that is a field of a thread record. The first word of a record has a bit for each
 /// present field; the other fields are 0. A record without any field is in no map and no slot.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
+pub struct ThreadField {
     /// Offset of the field's word.
     pub at: u32,
     /// Its bit of the first word.
@@ -143,15 +143,15 @@ pub struct Field {
     /// Bytes of a record.
     pub record: u32,
     /// The place of most records; `None` if all are in the map.
-    pub front: Option<Front>,
+    pub front: Option<ThreadSlots>,
 }
 
 /// Slots for thread records in the shared block, which need no look-up. A thread's record is in the
-/// slot of the thread's number; the word behind it holds the owner ([`Front::owner`]) or 0. If
+/// slot of the thread's number; the word behind it holds the owner ([`ThreadSlots::owner`]) or 0. If
 /// another thread occupies the slot, the record is in the hash map. A handler then works on a copy
 /// in one of its processor's rooms behind the slots, and writes it back to the map at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Front {
+pub struct ThreadSlots {
     /// Offset of the first slot in the shared block.
     pub at: u32,
     /// Number of slots, a power of two.
@@ -165,7 +165,7 @@ pub struct Front {
     pub lent: u32,
 }
 
-impl Front {
+impl ThreadSlots {
     /// The value of the owner word of a thread's slot.
     #[must_use]
     pub fn owner(thread: u64) -> u64 {
@@ -178,7 +178,7 @@ impl Front {
     /// Number of slots and rooms.
     #[must_use]
     pub fn all(&self, cpus: u32) -> u32 {
-        self.slots + Front::ROOMS * cpus
+        self.slots + ThreadSlots::ROOMS * cpus
     }
 
     /// Offset of a slot in the shared block.

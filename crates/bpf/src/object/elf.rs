@@ -194,7 +194,7 @@ impl ObjectSpec {
 
 /// The target of a reference.
 #[derive(Clone, Copy)]
-struct Place {
+struct RefTarget {
     symbol: SymbolId,
     /// Distance in bytes from the symbol, stored in the instruction.
     addend: u32,
@@ -226,11 +226,11 @@ struct Writer<'s> {
     object: Object<'s>,
     btf: Btf,
     ext: Vec<ExtSection>,
-    maps: HashMap<&'s str, Place>,
-    functions: HashMap<&'s str, Place>,
+    maps: HashMap<&'s str, RefTarget>,
+    functions: HashMap<&'s str, RefTarget>,
     /// Data sections with their sizes.
-    bss: Option<(Place, u32)>,
-    rodata: Option<(Place, u32)>,
+    bss: Option<(RefTarget, u32)>,
+    rodata: Option<(RefTarget, u32)>,
 }
 
 impl<'s> Writer<'s> {
@@ -298,7 +298,13 @@ impl<'s> Writer<'s> {
 
     /// Symbol and BTF of a data section with a single variable. The variable has to be global for
     /// libbpf to make the map mmap-able.
-    fn data_section(&mut self, section: &str, var: &str, id: SectionId, size: u32) -> (Place, u32) {
+    fn data_section(
+        &mut self,
+        section: &str,
+        var: &str,
+        id: SectionId,
+        size: u32,
+    ) -> (RefTarget, u32) {
         self.symbol(
             var,
             SymbolKind::Data,
@@ -310,7 +316,7 @@ impl<'s> Writer<'s> {
         let var = self.btf.var(var, array, Linkage::Global);
         self.btf.datasec(section, size, &[(var, 0, size)]);
         let symbol = self.object.section_symbol(id);
-        (Place { symbol, addend: 0 }, size)
+        (RefTarget { symbol, addend: 0 }, size)
     }
 
     fn maps(&mut self, spec: &'s ObjectSpec) {
@@ -337,7 +343,7 @@ impl<'s> Writer<'s> {
             vars.push((self.btf.var(&map.name, ty, Linkage::Global), end, size));
             let place = Some((id, end, size));
             let symbol = self.symbol(&map.name, SymbolKind::Data, SymbolScope::Dynamic, place);
-            self.maps.insert(&map.name, Place { symbol, addend: 0 });
+            self.maps.insert(&map.name, RefTarget { symbol, addend: 0 });
             end += size;
         }
         self.object.set_section_data(id, vec![0; end as usize], 8);
@@ -354,7 +360,7 @@ impl<'s> Writer<'s> {
             for (addend, function) in &text.functions {
                 self.functions.insert(
                     &function.name,
-                    Place {
+                    RefTarget {
                         symbol,
                         addend: *addend,
                     },
@@ -447,7 +453,7 @@ impl<'s> Writer<'s> {
         }
     }
 
-    fn place(&self, function: &Function, target: &Target) -> Result<Place, ElfError> {
+    fn place(&self, function: &Function, target: &Target) -> Result<RefTarget, ElfError> {
         let found = match target {
             Target::Map(name) => self.maps.get(&**name).copied(),
             Target::Call(name) | Target::Func(name) => self.functions.get(&**name).copied(),
@@ -458,7 +464,7 @@ impl<'s> Writer<'s> {
                     self.rodata
                 };
                 let inside = data.filter(|(_, size)| addend < size);
-                inside.map(|(place, _)| Place {
+                inside.map(|(place, _)| RefTarget {
                     addend: *addend,
                     ..place
                 })

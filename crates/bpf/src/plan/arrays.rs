@@ -5,7 +5,9 @@ use spile_ir::storage::{Storage, beside};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
 use super::{Bump, MMAPABLE, element};
-use crate::layout::{Beside, Field, Front, GlobalLayout, Large, PerCpuArray, Place, ValueLayout};
+use crate::layout::{
+    Colocation, GlobalLayout, Large, PerCpuArray, Place, ThreadField, ThreadSlots, ValueLayout,
+};
 use crate::object::elf::{MapSpec, MapType};
 use crate::target::Options;
 
@@ -24,7 +26,7 @@ const CACHE_SLOTS: u32 = 1024;
 /// soon exceed the range of a jump.
 pub const CACHED: u32 = 256;
 /// Limit on the bytes of co-located elements: larger elements leave fewer slots.
-const TOGETHER: u32 = 256;
+const COLOCATED_BYTES: u32 = 256;
 /// Limit on the bytes of a hash-map value with one element for each CPU. The kernel preallocates
 /// memory for such values earlier than for those of per-CPU maps.
 const LANES: u32 = 8192;
@@ -52,36 +54,36 @@ const THREAD_RECORDS: &str = "threads";
 
 /// The arrays whose elements are co-located with those of another array, their host.
 #[derive(Debug)]
-pub struct Together {
+pub struct Colocations {
     /// For each global, its part of the host's values.
-    parts: Vec<Option<Beside>>,
+    parts: Vec<Option<Colocation>>,
     /// For each host, the word of the CPU's block with the slot of its last addition, or with a
     /// number beyond all slots.
     words: Vec<Option<u32>>,
 }
 
-impl Together {
-    pub(super) fn new(program: &Program, cpu: &mut Bump) -> Together {
+impl Colocations {
+    pub(super) fn new(program: &Program, cpu: &mut Bump) -> Colocations {
         let n = program.globals.len();
         let (mut parts, mut words) = (vec![None; n], vec![None; n]);
         let mut sizes: Vec<u32> = program.globals.iter().map(element_size).collect();
         for (i, of) in beside(program).into_iter().enumerate() {
             let Some(to) = of else { continue };
             let (at, size) = (sizes[to.index()], sizes[i]);
-            if at + size > TOGETHER || key_size(&program.globals[i]) > CACHED {
+            if at + size > COLOCATED_BYTES || key_size(&program.globals[i]) > CACHED {
                 continue;
             }
             sizes[to.index()] += size;
-            parts[i] = Some(Beside { of, at, size: 0 });
+            parts[i] = Some(Colocation { of, at, size: 0 });
             words[to.index()].get_or_insert_with(|| cpu.take(8));
         }
         for i in 0..n {
             match &mut parts[i] {
-                Some(Beside {
+                Some(Colocation {
                     of: Some(to), size, ..
                 }) => *size = sizes[to.index()],
                 part => {
-                    *part = Some(Beside {
+                    *part = Some(Colocation {
                         of: None,
                         at: 0,
                         size: sizes[i],
@@ -89,11 +91,11 @@ impl Together {
                 }
             }
         }
-        Together { parts, words }
+        Colocations { parts, words }
     }
 
     /// The part of the host's values that an array uses.
-    fn part(&self, g: usize) -> Option<Beside> {
+    fn part(&self, g: usize) -> Option<Colocation> {
         self.parts.get(g).copied().flatten()
     }
 
@@ -120,7 +122,7 @@ impl Together {
         let mut layout = other.clone();
         if let Place::PerCpuArray(array) = &mut layout.place {
             array.value = element(elem);
-            array.beside = self.part(g)?;
+            array.colocated = self.part(g)?;
         }
         Some(layout)
     }
@@ -168,7 +170,7 @@ pub(super) fn map_name(index: usize, global: &Global, generation: Option<u32>) -
 /// The arrays that are fields of thread records.
 pub(super) struct Records {
     fields: Vec<GlobalId>,
-    front: Option<Front>,
+    front: Option<ThreadSlots>,
 }
 
 impl Records {
@@ -186,12 +188,12 @@ impl Records {
         let slots = max.min(MOST_SLOTS).checked_ilog2().map_or(0, |n| 1 << n);
         let front = (slots >= FEWEST_SLOTS).then(|| {
             let stride = 8 + 8 + 8 * fields.len() as u32;
-            let mut front = Front {
+            let mut front = ThreadSlots {
                 at: 0,
                 slots,
                 stride,
                 spilt: shared.take(8),
-                lent: cpu.take(8 * Front::ROOMS),
+                lent: cpu.take(8 * ThreadSlots::ROOMS),
             };
             front.at = shared.take(front.all(options.cpus) * stride);
             front
@@ -199,9 +201,9 @@ impl Records {
         Records { fields, front }
     }
 
-    pub(super) fn field(&self, g: usize) -> Option<Field> {
+    pub(super) fn field(&self, g: usize) -> Option<ThreadField> {
         let n = self.fields.iter().position(|f| f.index() == g)? as u32;
-        Some(Field {
+        Some(ThreadField {
             at: 8 + 8 * n,
             bit: n,
             record: 8 + 8 * self.fields.len() as u32,
@@ -213,7 +215,7 @@ impl Records {
 /// Places a field of the thread records; the first one creates their map.
 pub(super) fn place_field(
     global: &Global,
-    field: Field,
+    field: ThreadField,
     maps: &mut Vec<MapSpec>,
 ) -> Option<GlobalLayout> {
     let GlobalKind::Array { keys, max, .. } = &global.kind else {
@@ -281,7 +283,7 @@ fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<Large> {
 pub(super) fn place_array(
     index: usize,
     (global, iterated): (&Global, bool),
-    (options, together): (&Options, &Together),
+    (options, colocations): (&Options, &Colocations),
     (shared, cpu, maps): (&mut Bump, &mut Bump, &mut Vec<MapSpec>),
 ) -> Result<Option<GlobalLayout>, String> {
     let GlobalKind::Array {
@@ -331,8 +333,8 @@ pub(super) fn place_array(
             }))
         }
         Storage::PerCpu { double } => {
-            let beside = together.part(index).ok_or("an array without a place")?;
-            let slot_size = 8 + key_size + beside.size;
+            let colocated = colocations.part(index).ok_or("an array without a place")?;
+            let slot_size = 8 + key_size + colocated.size;
             let limit = if options.cpus > 32 {
                 CACHE_BYTES_MANY
             } else {
@@ -347,8 +349,8 @@ pub(super) fn place_array(
             let slots = if cached { slots } else { 0 };
             let generations = if double { 2 } else { 1 };
             let entries = max.saturating_add(if *wrap { max / EVICT } else { 0 });
-            let lanes = lanes(options.cpus, beside.size, *wrap);
-            let alone = beside.of.is_none() && beside.size == value.size();
+            let lanes = lanes(options.cpus, colocated.size, *wrap);
+            let alone = colocated.of.is_none() && colocated.size == value.size();
             let large = (cached && alone && atomic(&value))
                 .then(|| large((key_size, value.size(), max), options.cpus))
                 .flatten();
@@ -370,7 +372,7 @@ pub(super) fn place_array(
                     name: map_name(index, global, Some(n)),
                     ty: lanes.map_or(MapType::PercpuHash, |_| MapType::Hash),
                     key_size,
-                    value_size: lanes.unwrap_or(beside.size),
+                    value_size: lanes.unwrap_or(colocated.size),
                     max_entries: entries,
                     flags: NO_PREALLOC,
                 })),
@@ -387,7 +389,7 @@ pub(super) fn place_array(
                     key_size,
                     keys: keys.clone(),
                     value,
-                    beside,
+                    colocated,
                     spilt: (cached && large.is_none()).then(|| cpu.take(8 * generations)),
                     max,
                     wraps: *wrap,

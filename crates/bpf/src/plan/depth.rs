@@ -12,7 +12,7 @@ pub const MOST: usize = 8;
 /// The longest chain of calls in an object, starting with a program.
 pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     let subs = spec.subprograms.iter().map(|f| (f.name.as_str(), f));
-    let mut known = Known {
+    let mut known = CallChains {
         subs: subs.collect(),
         chains: HashMap::new(),
     };
@@ -40,12 +40,12 @@ fn called(f: &Function) -> impl Iterator<Item = &str> {
     })
 }
 
-struct Known<'a> {
+struct CallChains<'a> {
     subs: HashMap<&'a str, &'a Function>,
     chains: HashMap<&'a str, Vec<&'a str>>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> CallChains<'a> {
     fn chain(&mut self, f: &'a Function) -> Vec<&'a str> {
         if let Some(chain) = self.chains.get(f.name.as_str()) {
             return chain.clone();

@@ -42,7 +42,7 @@ pub mod state {
 
 /// A part of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum ElementPart {
     /// A field of the key.
     Key(usize),
     /// The value; the count of a statistic.
@@ -51,8 +51,8 @@ pub enum Part {
 
 /// A part of an element that is copied to the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Field {
-    pub part: Part,
+pub struct ElementField {
+    pub part: ElementPart,
     pub ty: Ty,
     /// Its offset in the entry.
     pub at: u32,
@@ -60,13 +60,13 @@ pub struct Field {
 
 /// The elements that an iterator walks through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Walk {
+pub enum IterSource {
     /// The elements of an array.
     Array {
         sort: Option<SortSpec>,
-        fields: Vec<Field>,
+        fields: Vec<ElementField>,
         /// The string that is the sort key.
-        text: Option<Field>,
+        text: Option<ElementField>,
     },
     /// The buckets of a histogram; their number.
     Buckets(u32),
@@ -76,7 +76,7 @@ pub enum Walk {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Foreach {
     pub g: GlobalId,
-    pub walk: Walk,
+    pub walk: IterSource,
     /// The index of its room, among those of its array or of all histograms.
     pub room: u32,
     /// Open around a call of a recursive function, and started again by the call: each activation
@@ -88,17 +88,17 @@ impl Foreach {
     /// Bytes of an entry in its map.
     pub fn entry(&self) -> u32 {
         match &self.walk {
-            Walk::Array { fields, .. } => {
+            IterSource::Array { fields, .. } => {
                 node::SIZE + fields.iter().map(|f| f.ty.size()).sum::<u32>()
             }
-            Walk::Buckets(_) => 0,
+            IterSource::Buckets(_) => 0,
         }
     }
 
     fn same_room(&self, other: &Foreach) -> bool {
         match (&self.walk, &other.walk) {
-            (Walk::Array { .. }, Walk::Array { .. }) => self.g == other.g,
-            (Walk::Buckets(_), Walk::Buckets(_)) => true,
+            (IterSource::Array { .. }, IterSource::Array { .. }) => self.g == other.g,
+            (IterSource::Buckets(_), IterSource::Buckets(_)) => true,
             _ => false,
         }
     }
@@ -128,7 +128,7 @@ pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>,
             Inst::IterHist { it, g, .. } => {
                 let spec = program.globals.get(g.index()).and_then(|g| g.kind.stats());
                 let hist = spec.and_then(|s| s.hist).ok_or("no histogram to walk")?;
-                (*it, Walk::Buckets(hist.buckets()))
+                (*it, IterSource::Buckets(hist.buckets()))
             }
             _ => continue,
         };
@@ -164,7 +164,7 @@ fn array(
     it: IterId,
     g: GlobalId,
     sort: Option<SortSpec>,
-) -> Result<Walk, String> {
+) -> Result<IterSource, String> {
     let Some(GlobalKind::Array { keys, value, .. }) =
         program.globals.get(g.index()).map(|g| &g.kind)
     else {
@@ -174,13 +174,13 @@ fn array(
         ElemTy::Scalar(ty) => *ty,
         ElemTy::Stats(_) => Ty::Long,
     };
-    let ty = |part: Part| match part {
-        Part::Key(i) => keys.get(i).copied(),
-        Part::Value => Some(value),
+    let ty = |part: ElementPart| match part {
+        ElementPart::Key(i) => keys.get(i).copied(),
+        ElementPart::Value => Some(value),
     };
     let text = match sort.map(|s| s.by) {
-        Some(SortKey::Key(i)) => Some(Part::Key(i as usize)),
-        Some(SortKey::Value) => Some(Part::Value),
+        Some(SortKey::Key(i)) => Some(ElementPart::Key(i as usize)),
+        Some(SortKey::Value) => Some(ElementPart::Value),
         Some(SortKey::Stat(_)) | None => None,
     };
     let text = text.filter(|p| matches!(ty(*p), Some(Ty::Str(_))));
@@ -194,15 +194,15 @@ fn array(
     let mut fields = Vec::new();
     for part in wanted {
         let ty = ty(part).ok_or("an iterator with another number of keys")?;
-        fields.push(Field { part, ty, at });
+        fields.push(ElementField { part, ty, at });
         at += ty.size();
     }
     let text = fields.iter().copied().find(|f| Some(f.part) == text);
-    Ok(Walk::Array { sort, fields, text })
+    Ok(IterSource::Array { sort, fields, text })
 }
 
 /// The parts of its elements that are read.
-fn wanted(body: &Body, it: IterId) -> Vec<Part> {
+fn wanted(body: &Body, it: IterId) -> Vec<ElementPart> {
     let mut read = vec![false; body.regs.len()];
     for block in &body.blocks {
         let mut mark = |v: Val| {
@@ -234,8 +234,11 @@ fn wanted(body: &Body, it: IterId) -> Vec<Part> {
             continue;
         }
         let keys = keys.iter().enumerate().filter(|(_, r)| is_read(r));
-        let keys = keys.map(|(i, _)| Part::Key(i));
-        let value = value.iter().filter(|r| is_read(r)).map(|_| Part::Value);
+        let keys = keys.map(|(i, _)| ElementPart::Key(i));
+        let value = value
+            .iter()
+            .filter(|r| is_read(r))
+            .map(|_| ElementPart::Value);
         for part in keys.chain(value) {
             if !parts.contains(&part) {
                 parts.push(part);

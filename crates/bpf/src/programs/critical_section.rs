@@ -21,7 +21,7 @@ use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
-use crate::layout::critical::{Copied, Critical, ENTRY, Guarded, Known, PROGRAM, answer, asked};
+use crate::layout::critical::{Copied, Critical, ENTRY, Guarded, KeyWords, PROGRAM, answer, asked};
 use crate::layout::{Attach, GlobalLayout, Place, ProgramInfo, ValueLayout, percpu};
 use crate::lower::handler::entry::HELD;
 use crate::object::elf::{MapSpec, MapType, ProgramSpec};
@@ -165,7 +165,7 @@ fn elements(
         key: *key,
         value: size,
         max: *max,
-        known: known.then(|| Known {
+        known: known.then(|| KeyWords {
             fresh: shared.take(8),
             keys: shared.take(8),
         }),

@@ -18,7 +18,7 @@ use crate::lower::{CTX, NR, unlinked_number};
 const LINEAR: usize = 3;
 
 /// The handlers in one subprogram.
-pub(crate) struct Part {
+pub(crate) struct HandlerSub {
     /// Name of the subprogram.
     pub name: String,
     /// The handlers, in running order.
@@ -27,7 +27,7 @@ pub(crate) struct Part {
     pub numbers: Option<Vec<u32>>,
 }
 
-impl Part {
+impl HandlerSub {
     /// Emits the call of the subprogram.
     pub fn call(&self, asm: &mut Asm, number: bool) {
         asm.load(Size::DW, R1, R10, CTX);
@@ -48,7 +48,7 @@ impl Part {
 
 /// Splits consecutive parts into runs, in which at most one part matches a number. A part for all
 /// numbers is a run by itself.
-pub(crate) fn runs(parts: &[Part]) -> Vec<&[Part]> {
+pub(crate) fn runs(parts: &[HandlerSub]) -> Vec<&[HandlerSub]> {
     let mut runs = Vec::new();
     let (mut start, mut taken) = (0, HashSet::<u32>::new());
     for (i, part) in parts.iter().enumerate() {
@@ -71,7 +71,7 @@ pub(crate) fn runs(parts: &[Part]) -> Vec<&[Part]> {
 }
 
 /// Calls the run's part that matches the number on the stack.
-pub(crate) fn emit(asm: &mut Asm, run: &[Part], number: bool) {
+pub(crate) fn emit(asm: &mut Asm, run: &[HandlerSub], number: bool) {
     let end = asm.label();
     let labels: Vec<Label> = run.iter().map(|_| asm.label()).collect();
     let mut keys: Vec<(u32, Label)> = run
@@ -114,8 +114,8 @@ fn tree(asm: &mut Asm, keys: &[(u32, Label)], end: Label) {
 mod tests {
     use super::*;
 
-    fn part(numbers: Option<&[u32]>) -> Part {
-        Part {
+    fn part(numbers: Option<&[u32]>) -> HandlerSub {
+        HandlerSub {
             name: String::new(),
             handlers: Vec::new(),
             numbers: numbers.map(<[u32]>::to_vec),
@@ -133,7 +133,7 @@ mod tests {
             Some(&[5]),
             Some(&[6]),
         ];
-        let parts: Vec<Part> = sets.into_iter().map(part).collect();
+        let parts: Vec<HandlerSub> = sets.into_iter().map(part).collect();
         let lengths: Vec<usize> = runs(&parts).iter().map(|r| r.len()).collect();
         assert_eq!(lengths, [2, 1, 1, 1, 2]);
         assert!(runs(&[]).is_empty());

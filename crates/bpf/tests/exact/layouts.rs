@@ -111,7 +111,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                     maps,
                     key_size,
                     value: v,
-                    beside,
+                    colocated,
                     spilt,
                     large,
                     ..
@@ -119,14 +119,14 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 let generations = if array.double() { 2 } else { 1 };
                 assert!(slots.is_power_of_two() || (*slots == 0 && spilt.is_none()));
                 assert!(spilt.is_none() || large.is_none());
-                assert!(8 + key_size + beside.size <= *slot_size);
+                assert!(8 + key_size + colocated.size <= *slot_size);
                 assert!(*gen_stride == 0 || *gen_stride == slots * slot_size);
-                assert!(beside.at + v.size() <= beside.size && beside.at % 8 == 0);
+                assert!(colocated.at + v.size() <= colocated.size && colocated.at % 8 == 0);
                 key = key.max(*key_size);
-                if let Some(of) = beside.of {
+                if let Some(of) = colocated.of {
                     let of = plan.globals[of.index()].as_ref().expect("a place");
                     let Place::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.place else {
-                        panic!("{name} beside {of:?}");
+                        panic!("{name} colocated with {of:?}");
                     };
                     assert_eq!(its, maps);
                     continue;

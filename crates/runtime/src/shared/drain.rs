@@ -97,7 +97,7 @@ pub fn take(
                 .into_iter()
                 .collect())
         }
-        Place::PerCpuArray(array) if array.beside.of.is_none() => {
+        Place::PerCpuArray(array) if array.colocated.of.is_none() => {
             let parts = parts(layout, g);
             let all = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
@@ -124,10 +124,10 @@ fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
         };
         let part = Part {
             g: GlobalId(i as u32),
-            at: array.beside.at,
+            at: array.colocated.at,
             value: &array.value,
         };
-        (part.g == g || array.beside.of == Some(g)).then_some(part)
+        (part.g == g || array.colocated.of == Some(g)).then_some(part)
     });
     let mut all: Vec<_> = arrays.collect();
     all.sort_by_key(|part| part.at);
@@ -148,7 +148,7 @@ fn take_arrays(
         slots,
         slot_size,
         key_size,
-        beside,
+        colocated,
         spilt,
         max,
         wraps,
@@ -192,7 +192,7 @@ fn take_arrays(
                 order.insert(key.clone(), word_of(&copies, 0));
                 copies.drain(..SEQUENCE as usize);
             }
-            for copy in copies.chunks_exact(beside.size.max(8) as usize) {
+            for copy in copies.chunks_exact(colocated.size.max(8) as usize) {
                 for (i, part) in parts.iter().enumerate() {
                     let delta = delta(part.value, &copy[part.at as usize..]);
                     sums[i].add_part(i, &key, delta);
@@ -214,7 +214,7 @@ fn delta(layout: &ValueLayout, bytes: &[u8]) -> Cell {
 mod tests {
     use super::*;
     use crate::shared::maps::PlainMap;
-    use spile_bpf::layout::{AggLayout, Beside, GlobalLayout};
+    use spile_bpf::layout::{AggLayout, Colocation, GlobalLayout};
     use spile_ir::Ty;
     use spile_ir::stats::Stat;
 
@@ -311,7 +311,7 @@ mod tests {
             key_size: 8,
             keys: vec![Ty::Long],
             value: count_and_max(),
-            beside: Beside {
+            colocated: Colocation {
                 of: None,
                 at: 0,
                 size: 16,
@@ -388,7 +388,7 @@ mod tests {
                 key_size: 8,
                 keys: vec![Ty::Long],
                 value,
-                beside: Beside { of, at, size: 24 },
+                colocated: Colocation { of, at, size: 24 },
                 spilt: Some(144),
                 max: 100,
                 wraps: false,
@@ -461,7 +461,7 @@ mod tests {
             key_size: 8,
             keys: vec![Ty::Long],
             value: number,
-            beside: Beside {
+            colocated: Colocation {
                 of: None,
                 at: 0,
                 size: 8,

@@ -85,7 +85,7 @@ impl Kernel {
                 }
                 // Co-located arrays are drained with their host.
                 Some(Place::PerCpuArray(array))
-                    if array.beside.of.is_none() && array.large.is_none() =>
+                    if array.colocated.of.is_none() && array.large.is_none() =>
                 {
                     array.maps.iter().map(open).collect()
                 }

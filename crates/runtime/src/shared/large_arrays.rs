@@ -252,7 +252,7 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::{Beside, GlobalLayout, Layout, Place};
+    use spile_bpf::layout::{Colocation, GlobalLayout, Layout, Place};
     use spile_ir::Ty;
     use spile_ir::interp::Value;
 
@@ -268,7 +268,7 @@ mod tests {
             key_size: 8,
             keys: vec![Ty::Long],
             value: ValueLayout::Scalar(Ty::Long),
-            beside: Beside {
+            colocated: Colocation {
                 of: None,
                 at: 0,
                 size: 8,

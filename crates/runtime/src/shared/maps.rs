@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
 
-use spile_bpf::layout::Field;
+use spile_bpf::layout::ThreadField;
 use spile_kernel::bpf::{BpfError, Errno, Map};
 
 use crate::shared::state::word_of;
@@ -177,7 +177,7 @@ pub struct Fields {
     /// The records.
     pub records: Box<dyn Table>,
     /// The field.
-    pub field: Field,
+    pub field: ThreadField,
 }
 
 impl Fields {
@@ -332,7 +332,7 @@ mod tests {
                 ..PlainMap::default()
             })
         };
-        let field = |bit: u32| Field {
+        let field = |bit: u32| ThreadField {
             at: 8 + 8 * bit,
             bit,
             record: 24,

@@ -428,7 +428,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                     slot_size,
                     key_size,
                     value,
-                    beside,
+                    colocated,
                     spilt,
                     large,
                     ..
@@ -441,8 +441,8 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                     .flatten()
                     .all(|at| fits(at, 8 * generations, layout.cpu_stride))
                     && large.is_none_or(|l| l.room == key_size + value.size())
-                    && beside.at.saturating_add(value.size()) <= beside.size
-                    && key_size.saturating_add(beside.size) <= slot_size.saturating_sub(8)
+                    && colocated.at.saturating_add(value.size()) <= colocated.size
+                    && key_size.saturating_add(colocated.size) <= slot_size.saturating_sub(8)
                     && fits(
                         cache.saturating_add(*gen_stride),
                         slots.saturating_mul(*slot_size),

@@ -1,18 +1,18 @@
-//! Thread records, most of them in the shared block (see [`Front`]), as one table. No kernel
+//! Thread records, most of them in the shared block (see [`ThreadSlots`]), as one table. No kernel
 //! handler accesses them in the meantime.
 
 use std::io;
 use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spile_bpf::layout::Front;
+use spile_bpf::layout::ThreadSlots;
 
 use crate::shared::maps::{Entries, Table};
 use crate::shared::state::{State, word_of};
 
 /// The table of thread records.
 pub struct Records {
-    front: Front,
+    front: ThreadSlots,
     state: Rc<State>,
     /// Records of threads whose slot another thread occupies.
     map: Box<dyn Table>,
@@ -20,7 +20,7 @@ pub struct Records {
 
 impl Records {
     /// The records in the shared block and in a map.
-    pub fn new(front: Front, state: Rc<State>, map: Box<dyn Table>) -> Records {
+    pub fn new(front: ThreadSlots, state: Rc<State>, map: Box<dyn Table>) -> Records {
         Records { front, state, map }
     }
 
@@ -38,7 +38,7 @@ impl Records {
         let thread = word_of(key, 0);
         let slot = self.front.slot(thread);
         let owner = self.owner(slot).load(Ordering::Acquire);
-        (owner == Front::owner(thread)).then_some(slot)
+        (owner == ThreadSlots::owner(thread)).then_some(slot)
     }
 
     fn read(&self, slot: u32) -> Vec<u8> {
@@ -79,7 +79,7 @@ impl Table for Records {
         if !there && self.owner(slot).load(Ordering::Acquire) == 0 {
             self.write(slot, value);
             self.owner(slot)
-                .store(Front::owner(thread), Ordering::Release);
+                .store(ThreadSlots::owner(thread), Ordering::Release);
             return Ok(true);
         }
         let fits = self.map.set(key, value)?;
@@ -134,7 +134,7 @@ mod tests {
     use spile_bpf::layout::{Layout, shared};
 
     fn records() -> Records {
-        let front = Front {
+        let front = ThreadSlots {
             at: shared::END + 64,
             slots: 4,
             stride: 24,

@@ -201,8 +201,8 @@ impl Gen<'_> {
             return Err("a key of more than 30,000 bytes".into());
         }
         let words = self.key_words(&array.keys, keys)?;
-        if array.beside.of.is_some() {
-            return self.beside_add(g, words, val);
+        if array.colocated.of.is_some() {
+            return self.colocated_add(g, words, val);
         }
         if self.adds_global(g) {
             self.store_key(&words)?;
@@ -220,10 +220,12 @@ impl Gen<'_> {
         full: Option<Label>,
     ) -> Res {
         let PerCpuArray {
-            key_size, beside, ..
+            key_size,
+            colocated,
+            ..
         } = self.per_cpu_array(g)?;
-        if beside.of.is_some() {
-            return self.beside_add_in_map(g, val);
+        if colocated.of.is_some() {
+            return self.colocated_add_in_map(g, val);
         }
         let text = Text::Slot {
             off: self.plan.scratch.key,
@@ -258,7 +260,7 @@ impl Gen<'_> {
             return Ok(());
         }
         self.hash(&words, slots)?;
-        if let Some(word) = self.plan.together.word(g) {
+        if let Some(word) = self.plan.colocations.word(g) {
             self.store(word, R1);
         }
         self.slot_at(slot_size, gen_stride);
@@ -401,7 +403,7 @@ impl Gen<'_> {
         let array = self.per_cpu_array(miss.g)?;
         let PerCpuArray {
             key_size,
-            beside,
+            colocated,
             spilt,
             ..
         } = array;
@@ -418,10 +420,10 @@ impl Gen<'_> {
             return Ok(());
         }
         let ways = (miss.element, miss.skip);
-        if beside.of.is_some() {
+        if colocated.of.is_some() {
             self.asm.bind(miss.entry);
             self.store_key(&miss.words)?;
-            self.beside_in_map(&array, miss.skip);
+            self.colocated_in_map(&array, miss.skip);
             self.asm.jump(miss.element);
             return Ok(());
         }
@@ -438,12 +440,12 @@ impl Gen<'_> {
         if let Some(full) = miss.full {
             self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
         }
-        self.install(key_size, beside.size)?;
+        self.install(key_size, colocated.size)?;
         self.asm.load(Size::DW, R1, R10, TMP[0]);
         self.asm.jump(miss.hit);
 
         self.asm.bind(taken);
-        if let Some(word) = self.plan.together.word(miss.g) {
+        if let Some(word) = self.plan.colocations.word(miss.g) {
             self.store(word, NO_SLOT);
         }
         if let Some(word) = spilt {
@@ -495,7 +497,7 @@ impl Gen<'_> {
         self.generation_map(&array.maps);
         self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
-        let size = array.beside.size;
+        let size = array.colocated.size;
         if lanes(self.plan.cpus, size, array.wraps).is_none() {
             return;
         }
@@ -538,7 +540,7 @@ impl Gen<'_> {
     }
 
     fn try_insert(&mut self, array: &PerCpuArray) -> Res {
-        let size = array.beside.size;
+        let size = array.colocated.size;
         self.generation_map(&array.maps);
         self.block_addr(R2, self.plan.scratch.key);
         self.zero_value(lanes(self.plan.cpus, size, array.wraps).unwrap_or(size))?;

@@ -13,7 +13,12 @@ use crate::lower::{Gen, OutOfLine, Res};
 
 impl Gen<'_> {
     /// Adds to the element that is co-located with the host's last addition.
-    pub(in crate::lower) fn beside_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val) -> Res {
+    pub(in crate::lower) fn colocated_add(
+        &mut self,
+        g: GlobalId,
+        words: Vec<Word>,
+        val: Val,
+    ) -> Res {
         let PerCpuArray {
             cache,
             gen_stride,
@@ -21,10 +26,10 @@ impl Gen<'_> {
             slot_size,
             key_size,
             value,
-            beside,
+            colocated,
             ..
         } = self.per_cpu_array(g)?;
-        let word = beside.of.and_then(|of| self.plan.together.word(of));
+        let word = colocated.of.and_then(|of| self.plan.colocations.word(of));
         let word = word.ok_or("an array beside none")?;
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
         self.load(R1, word);
@@ -40,7 +45,8 @@ impl Gen<'_> {
             val,
         }));
         self.slot_at(slot_size, gen_stride);
-        self.asm.add(R1, (cache + 8 + key_size + beside.at) as i32);
+        self.asm
+            .add(R1, (cache + 8 + key_size + colocated.at) as i32);
         self.asm.bind(element);
         self.update(&value, val)?;
         self.asm.bind(skip);
@@ -48,10 +54,10 @@ impl Gen<'_> {
     }
 
     /// Adds to a co-located element in the map, with its key in the key buffer.
-    pub(in crate::lower) fn beside_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
+    pub(in crate::lower) fn colocated_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         let skip = self.asm.label();
-        self.beside_in_map(&array, skip);
+        self.colocated_in_map(&array, skip);
         self.update(&array.value, val)?;
         self.asm.bind(skip);
         Ok(())
@@ -59,7 +65,7 @@ impl Gen<'_> {
 
     /// `r1` = the co-located element in the map's value for the key in the key buffer. The key is
     /// never inserted: if there was no memory for the host's element, no co-located element exists.
-    pub(in crate::lower) fn beside_in_map(&mut self, array: &PerCpuArray, skip: Label) {
+    pub(in crate::lower) fn colocated_in_map(&mut self, array: &PerCpuArray, skip: Label) {
         let found = self.asm.label();
         self.lookup(array);
         self.asm.mov(R1, R0);
@@ -67,6 +73,6 @@ impl Gen<'_> {
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(found);
-        self.asm.add(R1, array.beside.at as i32);
+        self.asm.add(R1, array.colocated.at as i32);
     }
 }

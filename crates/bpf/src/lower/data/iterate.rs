@@ -15,7 +15,9 @@ use crate::isa::insn::{AluOp, Cond, Size, Swap};
 use crate::layout::{AggLayout, Place, ValueLayout};
 use crate::lower::{Gen, Res, TMP, UNROLL};
 use crate::plan::Snapshot;
-use crate::plan::iterators::{Field, Foreach, Part, Walk, node, state, unstarted};
+use crate::plan::iterators::{
+    ElementField, ElementPart, Foreach, IterSource, node, state, unstarted,
+};
 
 impl Gen<'_> {
     fn iterator(&self, it: IterId) -> Res<Foreach> {
@@ -152,7 +154,7 @@ impl Gen<'_> {
             foreach: &foreach,
             snapshot: &snapshot,
         };
-        if let Walk::Array {
+        if let IterSource::Array {
             sort:
                 Some(SortSpec {
                     by: SortKey::Stat(Extract::Variance),
@@ -182,7 +184,7 @@ impl Gen<'_> {
 
     /// Defines the subprograms of a heap, except for the one that the caller needs.
     fn heap(&mut self, foreach: &Foreach, snapshot: &Snapshot) -> Res<Heap> {
-        let Walk::Array { sort, text, .. } = &foreach.walk else {
+        let IterSource::Array { sort, text, .. } = &foreach.walk else {
             return Err("a heap of buckets".into());
         };
         let heap = Heap {
@@ -204,8 +206,10 @@ impl Gen<'_> {
     fn iter_next(&mut self, it: IterId, keys: &[IrReg], value: Option<IrReg>, done: Label) -> Res {
         let foreach = self.iterator(it)?;
         let fields = match &foreach.walk {
-            Walk::Buckets(n) => return self.next_bucket(it, &foreach, *n, (keys, value), done),
-            Walk::Array { fields, .. } => fields.clone(),
+            IterSource::Buckets(n) => {
+                return self.next_bucket(it, &foreach, *n, (keys, value), done);
+            }
+            IterSource::Array { fields, .. } => fields.clone(),
         };
         let snapshot = self.snapshot(foreach.g)?;
         let heap = self.heap(&foreach, &snapshot)?;
@@ -244,8 +248,8 @@ impl Gen<'_> {
         self.asm.store(Size::DW, R10, TMP[0], R0);
         for field in fields {
             let dst = match field.part {
-                Part::Key(i) => keys.get(i).copied(),
-                Part::Value => value,
+                ElementPart::Key(i) => keys.get(i).copied(),
+                ElementPart::Value => value,
             };
             let Some(dst) = dst else { continue };
             self.asm.load(Size::DW, R3, R10, TMP[0]);
@@ -369,7 +373,7 @@ struct Copying<'a> {
 impl Copying<'_> {
     /// `copy(map, key, value, slot)`: `slot` holds the address of the CPU's block.
     fn callback(&self) -> Result<Function, String> {
-        let Walk::Array { sort, fields, text } = &self.foreach.walk else {
+        let IterSource::Array { sort, fields, text } = &self.foreach.walk else {
             return Err("a copy of buckets".into());
         };
         let at = |off: u32| i16::try_from(off).map_err(|_| "an iterator that is far away");
@@ -417,10 +421,10 @@ impl Copying<'_> {
 
     /// Register and offset of a part of the element: r8 is the key, r9 the value with its sequence
     /// number.
-    fn source(&self, part: Part) -> (crate::isa::insn::Reg, u32) {
+    fn source(&self, part: ElementPart) -> (crate::isa::insn::Reg, u32) {
         match part {
-            Part::Key(i) => (R8, self.types[..i].iter().map(|t| t.size()).sum()),
-            Part::Value => match self.value {
+            ElementPart::Key(i) => (R8, self.types[..i].iter().map(|t| t.size()).sum()),
+            ElementPart::Value => match self.value {
                 ValueLayout::Scalar(_) => (R9, 8),
                 ValueLayout::Stats(agg) => (R9, 8 + agg.count),
             },
@@ -428,7 +432,7 @@ impl Copying<'_> {
     }
 
     /// Copies a part to entry r6.
-    fn copy(&self, asm: &mut Asm, field: &Field) -> Res {
+    fn copy(&self, asm: &mut Asm, field: &ElementField) -> Res {
         let (base, off) = self.source(field.part);
         let bytes = field.ty.size();
         if bytes <= UNROLL * 8 {
@@ -448,7 +452,7 @@ impl Copying<'_> {
     }
 
     /// `r0` = the sort word of the element.
-    fn word(&self, asm: &mut Asm, sort: Option<SortSpec>, text: Option<Field>) -> Res {
+    fn word(&self, asm: &mut Asm, sort: Option<SortSpec>, text: Option<ElementField>) -> Res {
         let Some(sort) = sort else {
             asm.load(Size::DW, R0, R9, 0);
             return Ok(());
@@ -464,8 +468,8 @@ impl Copying<'_> {
                 }
                 (by, _) => {
                     let part = match by {
-                        SortKey::Key(i) => Part::Key(i as usize),
-                        _ => Part::Value,
+                        SortKey::Key(i) => ElementPart::Key(i as usize),
+                        _ => ElementPart::Value,
                     };
                     let (base, off) = self.source(part);
                     asm.load(Size::DW, R0, base, off as i16);

@@ -21,7 +21,7 @@ const GENERATION: i16 = TMP[3];
 const LOOKS_BITS: i32 = (Large::WINDOW * Large::PLACES).ilog2() as i32;
 
 /// Labels of the subprogram.
-struct Parts {
+struct Labels {
     /// r1: a free cell (r3 = 0), or the key's last cell, with its content in r3.
     absent: Label,
     /// r3: the content of cell r1.
@@ -87,7 +87,7 @@ impl Gen<'_> {
         self.asm.jump_if(Cond::Eq, R0, 0, done);
         self.asm.mov(R8, R0);
 
-        let parts = Parts {
+        let parts = Labels {
             absent: self.asm.label(),
             check: self.asm.label(),
             found: self.asm.label(),
@@ -100,7 +100,7 @@ impl Gen<'_> {
     }
 
     /// Probes the cells of the key in the key buffer. Clobbers r0 to r6 and r9.
-    fn look(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Parts, Label)) {
+    fn look(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Labels, Label)) {
         let [place, probe, next, nowhere] = [(); 4].map(|()| self.asm.label());
         let last = self.plan.scratch.key + array.key_size - 8;
         self.hash_of_large(array.key_size);
@@ -220,7 +220,7 @@ impl Gen<'_> {
     }
 
     /// Inserts the key into cell r1, which contained r3; `r4` = the key's room.
-    fn put_in(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Parts, Label)) {
+    fn put_in(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Labels, Label)) {
         let [have, linked, no_more, raced] = [(); 4].map(|()| self.asm.label());
         // The last probed cell can hold another key.
         self.asm.load(Size::W, R3, R1, 0);

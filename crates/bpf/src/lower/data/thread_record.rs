@@ -14,19 +14,19 @@ use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
-use crate::layout::{self, Front, Place, percpu};
+use crate::layout::{self, Place, ThreadSlots, percpu};
 use crate::lower::data::thread_record_slots::key_of;
 use crate::lower::{Gen, Res, THREAD_RECORDS};
 
 /// An array that is a field of the thread record.
-pub(in crate::lower) struct Field {
+pub(in crate::lower) struct FieldRef {
     pub g: GlobalId,
     pub map: String,
     at: i16,
     /// The field's presence bit, as a mask.
     mask: i32,
     pub record: u32,
-    pub front: Option<Front>,
+    pub front: Option<ThreadSlots>,
 }
 
 /// Facts about thread records at one program point, as a bit for each thread.
@@ -165,7 +165,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
 
 impl Gen<'_> {
     /// The array's field in the thread record, if it has one.
-    pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<Field>> {
+    pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
         let Place::Hash {
             map,
             field: Some(field),
@@ -174,13 +174,13 @@ impl Gen<'_> {
         else {
             return Ok(None);
         };
-        let layout::Field {
+        let layout::ThreadField {
             at,
             bit,
             record,
             front,
         } = field;
-        Ok(Some(Field {
+        Ok(Some(FieldRef {
             g,
             map,
             at: i16::try_from(at).map_err(|_| "a record of more than 32 KB")?,
@@ -234,7 +234,7 @@ impl Gen<'_> {
     }
 
     /// `r0` = the address of the record. Goes to `none` if the record does not exist.
-    fn record_or(&mut self, field: &Field, key: Val, none: Label) -> Res {
+    fn record_or(&mut self, field: &FieldRef, key: Val, none: Label) -> Res {
         // The verifier may not know that the record exists, so its test needs a target.
         let none = if self.is_there(key) { self.done } else { none };
         self.record(field, key)?;
@@ -243,7 +243,7 @@ impl Gen<'_> {
     }
 
     /// `r0` = the address of the record, or 0.
-    fn record(&mut self, field: &Field, key: Val) -> Res {
+    fn record(&mut self, field: &FieldRef, key: Val) -> Res {
         match self.thread_of(key) {
             Some(which) if self.seen.is_some_and(|s| s.found & 1 << which != 0) => {
                 self.asm.load(Size::DW, R0, R10, THREAD_RECORDS[which]);
@@ -254,7 +254,7 @@ impl Gen<'_> {
     }
 
     /// `r0` = the address of the record by a look-up, or 0.
-    fn record_anew(&mut self, field: &Field, key: Val) -> Res {
+    fn record_anew(&mut self, field: &FieldRef, key: Val) -> Res {
         if let Some(front) = field.front {
             self.record_in_slot(field, front, key)?;
             self.keep_record(key);
@@ -266,7 +266,7 @@ impl Gen<'_> {
     }
 
     /// `r0` = the address of the record for the key in the key buffer, or 0.
-    fn record_of_key(&mut self, field: &Field, key: Val) {
+    fn record_of_key(&mut self, field: &FieldRef, key: Val) {
         self.asm.ld_map(R1, &*field.map);
         self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
@@ -286,7 +286,7 @@ impl Gen<'_> {
     /// `r1` = the address of the record, created if absent. If there is no memory, the loss is
     /// counted and the handler ends: later reads would take 0 for the record's values, and the
     /// verifier would follow the rest twice.
-    fn record_made(&mut self, field: &Field, key: Val) -> Res {
+    fn record_made(&mut self, field: &FieldRef, key: Val) -> Res {
         let (found, end) = (self.asm.label(), self.done);
         if self.is_there(key) {
             self.record_or(field, key, end)?;
@@ -326,7 +326,7 @@ impl Gen<'_> {
     }
 
     /// Inserts an empty record and goes to `made`, or counts the lack of memory.
-    fn make(&mut self, field: &Field, made: Label, full: Option<Label>) -> Res {
+    fn make(&mut self, field: &FieldRef, made: Label, full: Option<Label>) -> Res {
         self.insert(&field.map, false, field.record)?;
         self.asm.jump_if(Cond::Eq, R0, 0, made);
         self.asm.jump_if32(Cond::Eq, R0, EEXIST, made);
@@ -338,13 +338,18 @@ impl Gen<'_> {
     }
 
     /// Sets the field's presence bit in the record at r1. Clobbers r0.
-    fn present(&mut self, field: &Field) {
+    fn present(&mut self, field: &FieldRef) {
         self.asm.load(Size::DW, R0, R1, 0);
         self.asm.alu(AluOp::Or, R0, field.mask);
         self.asm.store(Size::DW, R1, 0, R0);
     }
 
-    pub(in crate::lower) fn field_get(&mut self, dst: IrReg, field: &Field, keys: &[Val]) -> Res {
+    pub(in crate::lower) fn field_get(
+        &mut self,
+        dst: IrReg,
+        field: &FieldRef,
+        keys: &[Val],
+    ) -> Res {
         let none = self.asm.label();
         self.record_or(field, one(keys)?, none)?;
         self.asm.load(Size::DW, R0, R0, field.at);
@@ -352,7 +357,7 @@ impl Gen<'_> {
         self.def_int(dst, R0)
     }
 
-    pub(in crate::lower) fn field_set(&mut self, field: &Field, keys: &[Val], val: Val) -> Res {
+    pub(in crate::lower) fn field_set(&mut self, field: &FieldRef, keys: &[Val], val: Val) -> Res {
         self.record_made(field, one(keys)?)?;
         let v = self.use_int(val, R2)?;
         self.asm.store(Size::DW, R1, field.at, v);
@@ -362,7 +367,7 @@ impl Gen<'_> {
 
     pub(in crate::lower) fn field_add(
         &mut self,
-        field: &Field,
+        field: &FieldRef,
         keys: &[Val],
         val: Val,
         old: Option<IrReg>,
@@ -382,7 +387,7 @@ impl Gen<'_> {
     pub(in crate::lower) fn field_has(
         &mut self,
         dst: IrReg,
-        field: &Field,
+        field: &FieldRef,
         keys: &[Option<Val>],
     ) -> Res {
         let end = self.asm.label();
@@ -395,7 +400,7 @@ impl Gen<'_> {
         self.def_int(dst, R0)
     }
 
-    pub(in crate::lower) fn field_delete(&mut self, field: &Field, keys: &[Option<Val>]) -> Res {
+    pub(in crate::lower) fn field_delete(&mut self, field: &FieldRef, keys: &[Option<Val>]) -> Res {
         let end = self.asm.label();
         let key = given(keys)?;
         self.record_or(field, key, end)?;

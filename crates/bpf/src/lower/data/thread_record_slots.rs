@@ -1,4 +1,4 @@
-//! Thread records in the shared block (see [`Front`]), which handlers find without a helper call.
+//! Thread records in the shared block (see [`ThreadSlots`]), which handlers find without a helper call.
 //! The subprograms here serve the few threads whose slot another thread occupies, and records that
 //! do not exist yet.
 
@@ -8,8 +8,8 @@ use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
-use crate::layout::{Front, percpu};
-use crate::lower::data::thread_record::Field;
+use crate::layout::{ThreadSlots, percpu};
+use crate::lower::data::thread_record::FieldRef;
 use crate::lower::{Gen, Res};
 
 /// Names of the subprograms for records outside of their slot. This one only searches the map.
@@ -20,8 +20,8 @@ impl Gen<'_> {
     /// `r0` = the address of a thread's record, or 0.
     pub(in crate::lower) fn record_in_slot(
         &mut self,
-        field: &Field,
-        front: Front,
+        field: &FieldRef,
+        front: ThreadSlots,
         key: Val,
     ) -> Res {
         let (end, which) = (self.asm.label(), self.room_of(key)?);
@@ -42,7 +42,12 @@ impl Gen<'_> {
     }
 
     /// `r0` = the address of a thread's record, created if absent. Without memory the handler ends.
-    pub(in crate::lower) fn make_in_slot(&mut self, field: &Field, front: Front, key: Val) -> Res {
+    pub(in crate::lower) fn make_in_slot(
+        &mut self,
+        field: &FieldRef,
+        front: ThreadSlots,
+        key: Val,
+    ) -> Res {
         let (which, full) = (self.room_of(key)?, self.full_label(field.g));
         self.use_in(key, R1)?;
         self.asm.add(R1, 1);
@@ -73,7 +78,7 @@ impl Gen<'_> {
     }
 
     /// The threads whose records the handler accesses, each with one of the fields.
-    fn rooms_used(&self) -> Res<Vec<(u32, (Field, Front))>> {
+    fn rooms_used(&self) -> Res<Vec<(u32, (FieldRef, ThreadSlots))>> {
         let mut used = std::collections::BTreeMap::new();
         let blocks = &self.body.blocks;
         for (inst, _) in blocks.iter().flat_map(|b| &b.insts) {
@@ -95,7 +100,7 @@ impl Gen<'_> {
     }
 
     /// `to` = the address of a thread's slot. Preserves `thread`.
-    fn slot_of(&mut self, front: Front, to: Reg, thread: Reg) {
+    fn slot_of(&mut self, front: ThreadSlots, to: Reg, thread: Reg) {
         self.shared(to, front.at);
         self.asm.mov(R2, thread);
         self.asm.alu(AluOp::And, R2, front.slots as i32 - 1);
@@ -104,7 +109,7 @@ impl Gen<'_> {
     }
 
     /// `r0` = the address of slot or room number r0, or 0 if the number is out of range.
-    fn room_at(&mut self, front: Front) {
+    fn room_at(&mut self, front: ThreadSlots) {
         let end = self.asm.label();
         self.asm.mov(R1, R0);
         self.asm.mov(R0, 0);
@@ -117,20 +122,20 @@ impl Gen<'_> {
     }
 
     /// The subprogram's result if there is no record, or no memory for one (which is counted).
-    fn none_code(&self, front: Front) -> i32 {
+    fn none_code(&self, front: ThreadSlots) -> i32 {
         front.all(self.options.cpus) as i32
     }
 
     /// The subprogram's result if the array is full.
-    fn full_code(&self, front: Front) -> i32 {
+    fn full_code(&self, front: ThreadSlots) -> i32 {
         self.none_code(front) + 1
     }
 
     /// Calls the subprogram for the record of owner r1: `r0` = the number of the slot or room.
     fn call_record(
         &mut self,
-        field: &Field,
-        front: Front,
+        field: &FieldRef,
+        front: ThreadSlots,
         (which, how): (u32, &'static str),
     ) -> Res {
         self.define_global(how, &["owner", "room"], |sub| {
@@ -143,14 +148,14 @@ impl Gen<'_> {
 
     /// In a subprogram: `r9` = the number of this processor's room r8, `r8` = the address of the
     /// word with the room's owner.
-    fn own_room(&mut self, front: Front) {
+    fn own_room(&mut self, front: ThreadSlots) {
         let done = self.done;
-        self.at_most(R8, Front::ROOMS - 1);
+        self.at_most(R8, ThreadSlots::ROOMS - 1);
         self.asm.call(Helper::GetSmpProcessorId);
         self.asm
             .jump_if(Cond::Ge, R0, self.options.cpus as i32, done);
         self.asm.mov(R9, R0);
-        self.asm.alu(AluOp::Mul, R9, Front::ROOMS as i32);
+        self.asm.alu(AluOp::Mul, R9, ThreadSlots::ROOMS as i32);
         self.asm.add(R9, R8);
         self.asm.add(R9, front.slots as i32);
         self.asm.alu(AluOp::Lsh, R8, 3);
@@ -159,7 +164,7 @@ impl Gen<'_> {
     }
 
     /// In a subprogram: `to` = the address of room r9. Clobbers r0.
-    fn own_room_at(&mut self, front: Front, to: Reg) {
+    fn own_room_at(&mut self, front: ThreadSlots, to: Reg) {
         self.asm.mov(R0, R9);
         self.asm.alu(AluOp::Mul, R0, front.stride as i32);
         self.shared(to, front.at);
@@ -167,7 +172,7 @@ impl Gen<'_> {
     }
 
     /// In a subprogram: `r0` = the record of owner r6 in the map, or 0.
-    fn record_in_map(&mut self, field: &Field) {
+    fn record_in_map(&mut self, field: &FieldRef) {
         self.key_of_owner();
         self.asm.ld_map(R1, &*field.map);
         self.block_addr(R2, self.plan.scratch.key);
@@ -183,7 +188,7 @@ impl Gen<'_> {
 
     /// The subprogram that copies the record of owner r6 from the map to room r8 and returns the
     /// room's number.
-    fn record_sub(&mut self, field: &Field, front: Front, how: &str) -> Res {
+    fn record_sub(&mut self, field: &FieldRef, front: ThreadSlots, how: &str) -> Res {
         let [copied, none] = [(); 2].map(|()| self.asm.label());
         if how == MAKE {
             self.put_record(field, front)?;
@@ -208,7 +213,7 @@ impl Gen<'_> {
 
     /// In a subprogram: creates the record of owner r6. Returns the number of the thread's slot if
     /// the slot is free; otherwise continues with the record in the map.
-    fn put_record(&mut self, field: &Field, front: Front) -> Res {
+    fn put_record(&mut self, field: &FieldRef, front: ThreadSlots) -> Res {
         let [taken, full, memory, there] = [(); 4].map(|()| self.asm.label());
         self.asm.mov(R9, R6);
         self.asm.add(R9, -1);
@@ -240,7 +245,7 @@ impl Gen<'_> {
 
     /// The subprogram that copies the record in room r6 back to the map, or deletes it from the map
     /// if no field is present.
-    fn give_back(&mut self, field: &Field, front: Front) {
+    fn give_back(&mut self, field: &FieldRef, front: ThreadSlots) {
         let (done, empty) = (self.done, self.asm.label());
         self.asm.mov(R8, R6);
         self.own_room(front);
@@ -269,7 +274,7 @@ impl Gen<'_> {
     /// Frees the slot of the record at r0, which has no fields left. An atomic exchange makes the
     /// empty record visible to the slot's next owner. In a room the word has no meaning. Clobbers
     /// r1.
-    pub(in crate::lower) fn free_slot(&mut self, field: &Field) {
+    pub(in crate::lower) fn free_slot(&mut self, field: &FieldRef) {
         self.asm.mov(R1, Src::Imm(0));
         self.asm.atomic(AtomicOp::Xchg, R0, field.record as i16, R1);
     }

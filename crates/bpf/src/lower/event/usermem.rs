@@ -245,13 +245,13 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
 }
 
 /// Code that follows kernel pointers: r6 is the slots' address, r8 the page's index in its file.
-struct Walk<'a> {
+struct PageCacheWalk<'a> {
     asm: Asm,
     pages: &'a PageOffsets,
     out: Label,
 }
 
-impl Walk<'_> {
+impl PageCacheWalk<'_> {
     /// `to` = word at `base + off` in kernel memory. Clobbers r0 to r5.
     fn word(&mut self, to: Reg, base: Reg, off: u32) {
         let asm = &mut self.asm;
@@ -362,7 +362,7 @@ fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
     let word = |word: u32| (plan.scratch.page + word) as i16;
     asm.mov(R6, R3);
     asm.mov(R7, R2);
-    let mut w = Walk { asm, pages, out };
+    let mut w = PageCacheWalk { asm, pages, out };
     w.word(R1, R7, pages.vma_flags);
     w.asm.mov(R2, R1);
     w.asm.alu(AluOp::And, R2, VM_READ);
@@ -417,7 +417,7 @@ fn user_page(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, St
     asm.add(R6, i32::from(here));
     asm.mov(R9, R1);
     asm.mov(R8, R2);
-    let mut w = Walk { asm, pages, out };
+    let mut w = PageCacheWalk { asm, pages, out };
     w.asm.store(Size::DW, R10, -16, R9);
     w.word(R9, R9, 0);
     w.descend(folio);

@@ -7,7 +7,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, RecordShape, RecordWhat};
-use crate::lower::text::output::Field;
+use crate::lower::text::output::OutputField;
 use crate::lower::{Gen, Res, Text};
 use crate::plan::iterators::state;
 
@@ -152,14 +152,14 @@ impl Gen<'_> {
                 i if i == 3 + MAX_CALLERS => scratch.err_aux,
                 _ => {
                     let off = scratch.err_text;
-                    return Ok(Field::Text(Text::Slot { off, width: max }));
+                    return Ok(OutputField::Text(Text::Slot { off, width: max }));
                 }
             };
             g.load(R1, word);
             if i == 0 {
                 g.asm.add(R1, -1);
             }
-            Ok(Field::Long(Src::Reg(R1)))
+            Ok(OutputField::Long(Src::Reg(R1)))
         })?;
         self.count_error();
         let done = self.done;

@@ -297,7 +297,7 @@ impl Gen<'_> {
                     && self.place(*g).is_ok_and(|place| match place {
                         Place::Hash { .. } => true,
                         // Co-located elements share the room of their host's elements.
-                        Place::PerCpuArray(array) => array.beside.of.is_none(),
+                        Place::PerCpuArray(array) => array.colocated.of.is_none(),
                         _ => false,
                     })
             }

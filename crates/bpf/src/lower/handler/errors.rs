@@ -115,14 +115,14 @@ impl Gen<'_> {
             debug_assert_eq!(i, 0);
             Ok(match field {
                 Some(Ty::Str(_)) => {
-                    crate::lower::text::output::Field::Text(crate::lower::Text::Slot {
+                    crate::lower::text::output::OutputField::Text(crate::lower::Text::Slot {
                         off: err_text,
                         width: max,
                     })
                 }
                 _ => {
                     g.load(R1, aux);
-                    crate::lower::text::output::Field::Long(Src::Reg(R1))
+                    crate::lower::text::output::OutputField::Long(Src::Reg(R1))
                 }
             })
         })

@@ -643,19 +643,19 @@ fn other_word(p: &mut Put<'_>) {
 }
 
 /// Subprograms by kind, and their second parameter.
-const SUBS: [(i32, &str, Beside); 9] = [
-    (kind::USER_STR, "put_user", Beside::Nothing),
-    (kind::ARGV, "put_vector", Beside::Number(0)),
-    (kind::ARGV_4, "put_vector", Beside::Number(1)),
-    (kind::FLAGS, "put_names", Beside::Descriptor),
-    (kind::ENUM, "put_names", Beside::Descriptor),
-    (kind::CHOICE, "put_names", Beside::Descriptor),
-    (kind::TIME, "put_time", Beside::Descriptor),
-    (kind::BUFFER, "put_buffer", Beside::Word),
-    (kind::SOCKADDR, "put_sockaddr", Beside::Word),
+const SUBS: [(i32, &str, SecondParam); 9] = [
+    (kind::USER_STR, "put_user", SecondParam::Nothing),
+    (kind::ARGV, "put_vector", SecondParam::Number(0)),
+    (kind::ARGV_4, "put_vector", SecondParam::Number(1)),
+    (kind::FLAGS, "put_names", SecondParam::Descriptor),
+    (kind::ENUM, "put_names", SecondParam::Descriptor),
+    (kind::CHOICE, "put_names", SecondParam::Descriptor),
+    (kind::TIME, "put_time", SecondParam::Descriptor),
+    (kind::BUFFER, "put_buffer", SecondParam::Word),
+    (kind::SOCKADDR, "put_sockaddr", SecondParam::Word),
 ];
 
-enum Beside {
+enum SecondParam {
     Nothing,
     Number(i32),
     Descriptor,
@@ -706,16 +706,16 @@ fn put_value(p: &mut Put<'_>, cwd: Label) {
         let no = p.asm.label();
         p.asm.jump_if(Cond::Ne, R9, code, no);
         match beside {
-            Beside::Nothing => p.asm.mov(R1, R8),
-            Beside::Number(n) => {
+            SecondParam::Nothing => p.asm.mov(R1, R8),
+            SecondParam::Number(n) => {
                 p.asm.mov(R1, R8);
                 p.asm.mov(R2, n);
             }
-            Beside::Descriptor => {
+            SecondParam::Descriptor => {
                 p.asm.mov(R1, R7);
                 p.asm.mov(R2, R8);
             }
-            Beside::Word => {
+            SecondParam::Word => {
                 other_word(p);
                 p.asm.mov(R2, R1);
                 p.asm.mov(R1, R8);

@@ -26,7 +26,7 @@ pub(in crate::lower) enum Amount {
 
 /// A conversion's width (not negative if constant), precision (negative for none) and alignment.
 #[derive(Clone, Copy)]
-pub(in crate::lower) struct Field {
+pub(in crate::lower) struct FieldSpec {
     width: Amount,
     precision: Amount,
     left: bool,
@@ -85,7 +85,7 @@ impl Gen<'_> {
             Count::Arg => Amount::At(next()?),
         };
         let value = next()?;
-        let field = Field {
+        let field = FieldSpec {
             width,
             precision,
             left: c.left,
@@ -107,7 +107,7 @@ impl Gen<'_> {
     }
 
     /// `reg` = a width; negative for padding on the right.
-    pub(in crate::lower) fn width_into(&mut self, field: Field, reg: Reg) -> Res {
+    pub(in crate::lower) fn width_into(&mut self, field: FieldSpec, reg: Reg) -> Res {
         match field.width {
             Amount::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
             Amount::At(v) => {
@@ -141,7 +141,7 @@ impl Gen<'_> {
     }
 
     /// Appends a string with width and precision.
-    fn append_field(&mut self, text: &Text, field: Field) -> Res {
+    fn append_field(&mut self, text: &Text, field: FieldSpec) -> Res {
         let size = text.width() as i32;
         match field.precision {
             Amount::Known(p @ 0..) => self.asm.mov(R3, size.min(p.saturating_add(1))),
@@ -237,10 +237,10 @@ impl Gen<'_> {
     }
 
     /// `%c`. A NUL ends the text, as it ends a string in C.
-    fn append_char(&mut self, c: &Conv, value: Val, field: Field) -> Res {
+    fn append_char(&mut self, c: &Conv, value: Val, field: FieldSpec) -> Res {
         let tmp = self.plan.scratch.tmp;
         let byte = Text::Slot { off: tmp, width: 8 };
-        let field = Field {
+        let field = FieldSpec {
             precision: Amount::Known(-1),
             ..field
         };
@@ -276,7 +276,7 @@ impl Gen<'_> {
     }
 
     /// `%b`: raw bytes. A NUL ends the text, and so do zero bytes that fill up to the width.
-    fn append_bytes(&mut self, value: Val, field: Field) -> Res {
+    fn append_bytes(&mut self, value: Val, field: FieldSpec) -> Res {
         let plan = self.plan;
         self.pool
             .sub("append_bytes", |pool| append_bytes(plan, pool))?;
@@ -313,7 +313,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    fn append_number(&mut self, c: &Conv, value: Val, field: Field) -> Res {
+    fn append_number(&mut self, c: &Conv, value: Val, field: FieldSpec) -> Res {
         let base = match c.kind {
             ConvKind::Octal => 8,
             ConvKind::Hex | ConvKind::HexUpper | ConvKind::Pointer => 16,

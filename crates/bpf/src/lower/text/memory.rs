@@ -5,8 +5,8 @@ use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece, TOO_MANY};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{FormatId, Inst, Program, Space, Ty, Val};
 
-use super::format::{Amount, Field as Shape};
-use super::output::Field;
+use super::format::{Amount, FieldSpec};
+use super::output::OutputField;
 use super::search::{ends, finish};
 use crate::isa::asm::{Asm, Function, Section};
 use crate::isa::helpers::Helper;
@@ -107,11 +107,15 @@ pub(crate) fn reads_into_text(program: &Program, inst: &Inst) -> bool {
 
 impl Gen<'_> {
     /// The record field of an argument.
-    pub(in crate::lower) fn print_field(&mut self, arg: Val, memory: Option<Memory>) -> Res<Field> {
+    pub(in crate::lower) fn print_field(
+        &mut self,
+        arg: Val,
+        memory: Option<Memory>,
+    ) -> Res<OutputField> {
         Ok(match (memory, self.ty(arg)?) {
-            (Some(memory), _) => Field::Memory(memory),
-            (None, Ty::Long) => Field::Long(self.use_int(arg, R1)?),
-            (None, Ty::Str(_)) => Field::Text(self.text(arg)?),
+            (Some(memory), _) => OutputField::Memory(memory),
+            (None, Ty::Long) => OutputField::Long(self.use_int(arg, R1)?),
+            (None, Ty::Str(_)) => OutputField::Text(self.text(arg)?),
         })
     }
 
@@ -196,7 +200,7 @@ impl Gen<'_> {
         &mut self,
         memory: &Memory,
         hex: bool,
-        shape: Shape,
+        shape: FieldSpec,
     ) -> Res {
         let (tmp, text, max) = (
             self.plan.scratch.tmp,

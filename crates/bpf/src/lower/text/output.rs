@@ -14,7 +14,7 @@ use crate::lower::{Gen, Res, Text};
 const HEADER: i32 = 8;
 
 /// A field of an output record.
-pub(in crate::lower) enum Field {
+pub(in crate::lower) enum OutputField {
     Long(Src),
     Text(Text),
     Memory(Memory),
@@ -44,7 +44,7 @@ impl Gen<'_> {
     pub(in crate::lower) fn piece(
         &mut self,
         shape: RecordShape,
-        field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
+        field: &mut dyn FnMut(&mut Self, usize) -> Res<OutputField>,
     ) -> Res {
         let fields = shape.fields.clone();
         let words = shape.words;
@@ -57,7 +57,7 @@ impl Gen<'_> {
         &mut self,
         (record, words): (Src, u32),
         fields: &[Ty],
-        field: &mut dyn FnMut(&mut Self, usize) -> Res<Field>,
+        field: &mut dyn FnMut(&mut Self, usize) -> Res<OutputField>,
     ) -> Res {
         let mut at = self.begin(record, piece_size(fields, words) as i32)?;
         let pos = self.plan.scratch.out_pos;
@@ -65,18 +65,18 @@ impl Gen<'_> {
         let mut here = false;
         for (i, ty) in fields.iter().enumerate() {
             match (ty, field(self, i)?) {
-                (Ty::Long, Field::Long(src)) => {
+                (Ty::Long, OutputField::Long(src)) => {
                     if !std::mem::replace(&mut here, true) {
                         self.cursor();
                     }
                     self.asm.store(Size::DW, R5, at, src);
                     at += 8;
                 }
-                (Ty::Str(_), Field::Text(text)) => {
+                (Ty::Str(_), OutputField::Text(text)) => {
                     self.text_field(&text, at)?;
                     (at, here) = (0, false);
                 }
-                (Ty::Str(_), Field::Memory(memory)) => {
+                (Ty::Str(_), OutputField::Memory(memory)) => {
                     self.asm.add(R4, i32::from(at));
                     self.memory_field(&memory)?;
                     (at, here) = (0, false);

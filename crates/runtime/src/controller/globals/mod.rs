@@ -405,7 +405,7 @@ mod tests {
     use crate::shared::maps::PlainMap;
     use crate::shared::state::{key_bytes, word_of};
     use crate::text::symbolic::Symbolizer;
-    use spile_bpf::layout::{AggLayout, Beside, GlobalLayout, Layout, PerCpuArray};
+    use spile_bpf::layout::{AggLayout, Colocation, GlobalLayout, Layout, PerCpuArray};
     use spile_ir::interp::ARRAY_OVERFLOW;
     use spile_ir::storage::Storage;
     use spile_ir::{Global, Init, SiteId};
@@ -506,7 +506,7 @@ mod tests {
             key_size: 24,
             keys: keys.clone(),
             value: long(),
-            beside: Beside {
+            colocated: Colocation {
                 of: None,
                 at: 0,
                 size: 8,

@@ -5,7 +5,7 @@
 
 use spile_ir::Ty;
 
-use super::{Walk, at};
+use super::{WalkGen, at};
 use crate::isa::asm::Function;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -44,7 +44,7 @@ pub(super) fn shape() -> RecordShape {
     }
 }
 
-impl Walk<'_> {
+impl WalkGen<'_> {
     /// `user_copy()`: sends the rest of the stack, and notes the copy as the next frame. Returns 1
     /// on success.
     pub(super) fn user_copy(mut self, shape: u32) -> Res<Function> {

@@ -1,7 +1,7 @@
 //! Mappings of a process: the search from an address to its file, and the records that announce
 //! files to the controller.
 
-use super::{FILE_FIELDS, LEVELS, Walk, at};
+use super::{FILE_FIELDS, LEVELS, WalkGen, at};
 use crate::isa::asm::{Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -15,7 +15,7 @@ const ARANGE: i32 = 3;
 const ARANGE_PIVOTS: u32 = 9;
 const RANGE_PIVOTS: u32 = 15;
 
-impl Walk<'_> {
+impl WalkGen<'_> {
     /// `maple_down()`: descends from a node of the tree to the entry for the address. Returns
     /// nonzero if the entry is not a node. The type in a node's pointer marks leaves.
     pub(super) fn maple_down(mut self) -> Res<Function> {

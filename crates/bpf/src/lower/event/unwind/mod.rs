@@ -118,7 +118,7 @@ pub(crate) const fn room(frames: u32) -> u32 {
 /// Defines the subprograms.
 fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     let (room, base, offsets) = walks(plan, options)?;
-    let new = |name| Walk {
+    let new = |name| WalkGen {
         p: Put::new(name, &[], plan, options.cpus),
         base,
         room,
@@ -247,7 +247,7 @@ impl Gen<'_> {
         self.use_append_frame()?;
         let (room, base, offsets) = walks(plan, options)?;
         self.pool.sub("user_address", |_| {
-            let w = Walk {
+            let w = WalkGen {
                 p: Put::new("user_address", &["address"], plan, options.cpus),
                 base,
                 room,
@@ -311,16 +311,16 @@ fn walks<'a>(
 }
 
 /// The generator of a walk's subprogram: r6 is the CPU's block.
-struct Walk<'a> {
+struct WalkGen<'a> {
     p: Put<'a>,
     base: i16,
     room: &'a StackRoom,
     o: &'a UnwindOffsets,
 }
 
-impl<'a> Walk<'a> {
-    fn with(self, p: Put<'a>) -> Walk<'a> {
-        Walk { p, ..self }
+impl<'a> WalkGen<'a> {
+    fn with(self, p: Put<'a>) -> WalkGen<'a> {
+        WalkGen { p, ..self }
     }
 
     fn asm(&mut self) -> &mut Asm {

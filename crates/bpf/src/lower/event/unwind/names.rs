@@ -6,7 +6,7 @@ use spile_ir::marks::In;
 use spile_ir::{Reg as IrReg, Val};
 
 use super::frames::append_each;
-use super::{Walk, at, walks};
+use super::{WalkGen, at, walks};
 use crate::isa::asm::{Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -109,7 +109,7 @@ impl Gen<'_> {
     fn use_append_symbol(&mut self) -> Res {
         let (plan, options) = (self.plan, self.options);
         let (room, base, o) = walks(plan, options)?;
-        let walk = |name, params| Walk {
+        let walk = |name, params| WalkGen {
             p: Put::new(name, params, plan, options.cpus),
             base,
             room,
@@ -182,7 +182,7 @@ pub(in crate::lower) fn put_decimal(p: &mut Put<'_>) {
     p.asm.call_sub(NUMBER);
 }
 
-impl Walk<'_> {
+impl WalkGen<'_> {
     /// Converts the frame index in `reg` to the frame's offset in the block; goes to `out` if it is
     /// out of range.
     fn frame(&mut self, reg: Reg, out: Label) {
