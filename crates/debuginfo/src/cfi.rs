@@ -1,8 +1,8 @@
-//! Call frame information: how to find the caller's frame from any instruction.
+//! Call frame information: finds the caller's frame from any instruction.
 //!
-//! `.eh_frame`, and `.debug_frame` for what it leaves out, become compact rows that an
-//! unwinder without an interpreter can follow. x86-64 only names the registers; the rows
-//! themselves hold DWARF numbers.
+//! `.eh_frame`, and `.debug_frame` for code that it omits, become compact rows that an unwinder
+//! without an interpreter can follow. The register names are those of x86-64; the rows themselves
+//! hold DWARF numbers.
 
 use std::collections::HashMap;
 
@@ -20,28 +20,28 @@ pub const RBP: u16 = 6;
 /// DWARF number of the stack pointer on x86-64 (psABI).
 pub const RSP: u16 = 7;
 
-/// Longest CIE that is looked at: its instructions are run again for each of its FDEs.
+/// Maximum length of a CIE: its instructions are run again for each of its FDEs.
 const MAX_CIE: usize = 1024;
-/// Most rows taken from one file.
+/// Maximum number of rows from one file.
 const MAX_ROWS: usize = 16 << 20;
 
-/// How to compute the canonical frame address: the stack pointer before the call.
+/// The rule for the canonical frame address: the stack pointer before the call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Cfa {
-    /// Nothing is known, or no code is here.
+    /// Unknown, or no code here.
     Unknown,
     /// Register plus offset.
     Register {
         /// DWARF number.
         register: u16,
-        /// Bytes.
+        /// Offset in bytes.
         offset: i32,
     },
-    /// The word at register plus offset (frames of signals, realigned stacks).
+    /// The word at register plus offset (signal frames, realigned stacks).
     Deref {
         /// DWARF number.
         register: u16,
-        /// Bytes.
+        /// Offset in bytes.
         offset: i32,
     },
     /// Stubs of the procedure linkage table: rsp + 8, and 8 more from the given byte of each
@@ -52,41 +52,41 @@ pub enum Cfa {
     },
 }
 
-/// Where the caller's value of a register is.
+/// The location of the caller's value of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Saved {
     /// Still in the register.
     Same,
     /// In memory at the canonical frame address plus an offset.
     AtCfa(i32),
-    /// In memory at a register's value plus an offset (frames of signals).
+    /// In memory at a register's value plus an offset (signal frames).
     AtRegister {
         /// DWARF number.
         register: u16,
-        /// Bytes.
+        /// Offset in bytes.
         offset: i32,
     },
     /// In another register.
     Register(u16),
-    /// Nowhere; as the return address it says that this is the outermost frame.
+    /// Nowhere; for the return address this marks the outermost frame.
     Undefined,
-    /// By a rule that is not followed.
+    /// By an unsupported rule.
     Other,
 }
 
-/// What holds from an address on, to the next row's.
+/// The unwind rules from an address on, up to the next row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct UnwindRow {
-    /// First address.
+    /// First address of the row.
     pub start: u64,
     /// The canonical frame address.
     pub cfa: Cfa,
-    /// The caller's rbp.
+    /// The location of the caller's rbp.
     pub rbp: Saved,
-    /// The return address.
+    /// The location of the return address.
     pub ra: Saved,
-    /// Whether the frame was made by a signal: its return address is of an instruction that
-    /// was interrupted, not of a call.
+    /// Whether it is a signal frame: its return address is that of an interrupted instruction, not
+    /// of a call.
     pub signal: bool,
 }
 
@@ -102,7 +102,7 @@ impl UnwindRow {
     }
 }
 
-/// The `.eh_frame` of a file, and the addresses that its pointers are relative to.
+/// The `.eh_frame` of a file, and the base addresses of its pointers.
 pub(crate) fn eh_frame(
     image: &Image,
 ) -> Option<(EhFrame<EndianSlice<'_, LittleEndian>>, BaseAddresses)> {
@@ -116,8 +116,8 @@ pub(crate) fn eh_frame(
     Some((section, bases))
 }
 
-/// The rows of a file and of its separate debugging information in order of address. Where
-/// no information is, a row with [`Cfa::Unknown`] stands. Neighbours differ.
+/// The rows of a file and of its separate debugging information in order of address. Where there is
+/// no information, a row has [`Cfa::Unknown`]. Adjacent rows differ.
 #[must_use]
 pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
     let mut pieces = Vec::new();
@@ -131,13 +131,13 @@ pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
             collect(&section, &BaseAddresses::default(), &mut pieces);
         }
     }
-    // The first to describe an address wins; `.eh_frame` came first and the sort is stable.
+    // The first description of an address wins; `.eh_frame` came first and the sort is stable.
     pieces.sort_by_key(|p: &Piece| p.start);
     join(pieces)
 }
 
-/// The row at one address of a file, without looking at the others where the file has a
-/// table of its functions.
+/// The row at one address of a file; other rows are not read if the file has a table of its
+/// functions.
 #[must_use]
 pub fn row_for(image: &Image, debug: Option<&Image>, address: u64) -> Option<UnwindRow> {
     match by_header(image, address) {
@@ -146,7 +146,7 @@ pub fn row_for(image: &Image, debug: Option<&Image>, address: u64) -> Option<Unw
     }
 }
 
-/// The row at one address through `.eh_frame_hdr`; `None` too where the file has no such table.
+/// The row at one address through `.eh_frame_hdr`; `None` also if the file has no such table.
 #[must_use]
 pub fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
     with_header(image, address, |section, bases, fde| {
@@ -167,7 +167,7 @@ pub fn by_header(image: &Image, address: u64) -> Option<UnwindRow> {
     })
 }
 
-/// Start and end of what one entry of the table describes: a function, or a part of one.
+/// Start and end of the function, or the part of one, that an entry of the table describes.
 pub(crate) fn function_at(image: &Image, address: u64) -> Option<(u64, u64)> {
     with_header(image, address, |_, _, fde| {
         let start = fde.initial_address();
@@ -175,7 +175,7 @@ pub(crate) fn function_at(image: &Image, address: u64) -> Option<(u64, u64)> {
     })
 }
 
-/// What `.eh_frame_hdr` leads to from an address.
+/// Applies `f` to the entry for an address in `.eh_frame_hdr`.
 fn with_header<T>(
     image: &Image,
     address: u64,
@@ -195,7 +195,7 @@ fn with_header<T>(
     let header = gimli::EhFrameHdr::new(hdr, LittleEndian)
         .parse(&bases, 8)
         .ok()?;
-    // Not by `fde_for_address`, which subtracts without a look (gimli 0.34).
+    // Not by `fde_for_address`, whose subtraction is unchecked (gimli 0.34).
     let found = header.table()?.lookup(address, &bases).ok()?;
     let offset = found.direct().ok()?.checked_sub(at)?;
     let offset = gimli::EhFrameOffset(usize::try_from(offset).ok()?);
@@ -206,8 +206,8 @@ fn with_header<T>(
     use_it(&section, &bases, &fde)
 }
 
-/// Adds rows for the first instructions of functions (`entries`) that nothing describes: the
-/// return address is on top of the stack there. `rows` are those of [`rows`].
+/// Adds rows for the first instructions of functions (`entries`) without a description: the return
+/// address is on top of the stack there. `rows` are those of [`rows`].
 #[must_use]
 pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>) -> Vec<UnwindRow> {
     entries.sort_unstable();
@@ -233,7 +233,7 @@ pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>) -> Vec<Unwi
     rows
 }
 
-/// How many bytes rows say something about.
+/// Number of bytes that the rows describe.
 #[must_use]
 pub fn described(rows: &[UnwindRow]) -> u64 {
     let known = rows.windows(2).filter(|w| w[0].cfa != Cfa::Unknown);
@@ -242,7 +242,7 @@ pub fn described(rows: &[UnwindRow]) -> u64 {
     })
 }
 
-/// The row among sorted ones that holds an address.
+/// The row among sorted ones that contains an address.
 #[must_use]
 pub fn row_at(rows: &[UnwindRow], address: u64) -> Option<&UnwindRow> {
     let i = rows.partition_point(|r| r.start <= address);
@@ -257,8 +257,8 @@ struct Piece {
     rows: Vec<UnwindRow>,
 }
 
-/// Adds what a section says, function by function. Damaged functions are left out; damage
-/// that hides where the next begins ends the section.
+/// Adds the rows of a section, function by function. Damaged functions are left out; damage that
+/// hides the start of the next one ends the section.
 fn collect<'a, S>(section: &S, bases: &BaseAddresses, pieces: &mut Vec<Piece>)
 where
     S: UnwindSection<R<'a>>,
@@ -311,7 +311,7 @@ where
     }
 }
 
-/// One sequence of the functions' rows, with gaps marked.
+/// Joins the functions' rows into one sequence, with gaps marked.
 fn join(pieces: Vec<Piece>) -> Vec<UnwindRow> {
     let mut out: Vec<UnwindRow> = Vec::new();
     let mut push = |row: UnwindRow| {
@@ -361,7 +361,7 @@ fn cfa<'a, S: UnwindSection<R<'a>>>(section: &S, rule: &CfaRule<usize>) -> Cfa {
     }
 }
 
-/// The forms of expressions that compilers and linkers emit.
+/// Recognises the forms of expressions that compilers and linkers emit.
 fn cfa_expression(ops: &[Operation<R<'_>>]) -> Option<Cfa> {
     if let [
         Operation::RegisterOffset {
@@ -406,7 +406,7 @@ fn small(op: &Operation<R<'_>>) -> Option<u64> {
     }
 }
 
-/// The first operations of an expression; longer ones are of no known form.
+/// The first operations of an expression; longer ones are of no supported form.
 fn operations<'a, S: UnwindSection<R<'a>>>(
     section: &S,
     expression: &UnwindExpression<usize>,

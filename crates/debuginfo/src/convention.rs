@@ -1,20 +1,19 @@
-//! How functions hand over what they return, by the System V convention of x86-64.
+//! The calling convention for return values (System V, x86-64).
 
 use gimli::AttributeValue;
 
 use crate::dwarf::{Die, Dwarf, Entry, flag, number_of};
 use crate::types::{Type, TypeId};
 
-/// Bytes of a register.
+/// Size of a register in bytes.
 const WORD: u32 = 8;
-/// Most bytes that registers return.
+/// Maximum size in bytes of a value returned in registers.
 const IN_REGISTERS: u32 = 2 * WORD;
-/// Deepest nesting of members that is followed, and most members that are looked at: structures of
-/// 16 bytes have no more.
+/// Maximum nesting of members, and maximum number of members: structures of 16 bytes have no more.
 const MAX_NESTING: usize = 16;
 const MAX_MEMBERS: usize = 256;
 
-/// Languages whose compilers keep the convention.
+/// Languages whose compilers follow the convention.
 const KEPT_BY: [gimli::DwLang; 14] = [
     gimli::DW_LANG_C89,
     gimli::DW_LANG_C,
@@ -32,7 +31,7 @@ const KEPT_BY: [gimli::DwLang; 14] = [
     gimli::DW_LANG_Fortran08,
 ];
 
-/// What a register returns of a structure.
+/// The content of a return register, for a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Word {
     /// These eight bytes are in the next integer register.
@@ -43,19 +42,19 @@ pub enum Word {
     Nothing,
 }
 
-/// How a structure is returned.
+/// The way in which a structure is returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returned {
     /// In registers, eight bytes in each.
     Registers(Vec<Word>),
-    /// In memory that the caller names in a parameter of its own, ahead of the others.
+    /// In memory; its address is an additional first parameter.
     Memory,
-    /// That is not known.
+    /// Unknown.
     Unknown,
 }
 
 impl Dwarf {
-    /// How a function returns a structure of a type.
+    /// The way in which a function returns a structure of a type.
     #[must_use]
     pub fn returned(&self, function: Die, ty: TypeId) -> Returned {
         let Type::Struct { size, .. } = self.ctype(ty) else {
@@ -77,8 +76,8 @@ impl Dwarf {
         }
     }
 
-    /// Whether C++ copies or destroys objects of a class with code of its own: then they are
-    /// returned in memory. Compilers say so, or what is declared does.
+    /// Whether C++ copies or destroys objects of a class by code of its own: then they are returned
+    /// in memory. The compiler states it, or it follows from the declarations.
     fn by_reference(&self, class: Die, entry: &Entry, depth: usize) -> bool {
         if let Some(AttributeValue::CallingConvention(by)) =
             entry.attr_value(gimli::DW_AT_calling_convention)
@@ -96,7 +95,8 @@ impl Dwarf {
                 }
                 gimli::DW_TAG_inheritance if e.has_attr(gimli::DW_AT_virtuality) => true,
                 gimli::DW_TAG_inheritance | gimli::DW_TAG_member => {
-                    // Static members are no part of it, but declarations of their own.
+                    // Static members are not part of the object; they are declarations of their
+                    // own.
                     let inner = self
                         .element(child, &e)
                         .filter(|_| depth < MAX_NESTING && !flag(&e, gimli::DW_AT_external));
@@ -119,8 +119,8 @@ impl Dwarf {
         Some(at)
     }
 
-    /// Whether a function of a class is a destructor, or a constructor that copies or moves,
-    /// with a body that somebody wrote.
+    /// Whether a function of a class is a user-provided destructor, or a user-provided copy or move
+    /// constructor.
     fn copies(&self, die: Die, entry: &Entry, class: Die, class_name: &str) -> bool {
         let trivial = flag(entry, gimli::DW_AT_artificial)
             || flag(entry, gimli::DW_AT_deleted)
@@ -172,8 +172,8 @@ impl Dwarf {
         language.is_none_or(|l| KEPT_BY.contains(&l))
     }
 
-    /// Notes what is in each word of something at an offset in bits. `Some(false)`: in a packed
-    /// structure, which is in memory as a whole. `None`: not known, or too much.
+    /// Classifies each word of an object at an offset in bits. `Some(false)`: in a packed
+    /// structure, which is in memory as a whole. `None`: unknown, or too large.
     fn classify(
         &self,
         ty: TypeId,
@@ -222,7 +222,7 @@ impl Dwarf {
         Some(true)
     }
 
-    /// Bytes of an element.
+    /// Size of an element in bytes.
     fn bytes(&self, ty: TypeId, depth: usize) -> Option<u32> {
         Some(match self.ctype(ty) {
             Type::Int { size, .. } | Type::Enum { size, .. } | Type::Float { size } => size.into(),
@@ -245,7 +245,7 @@ fn is_class(entry: &Entry) -> bool {
     tags.contains(&entry.tag())
 }
 
-/// Bits from one to another are of a kind; whole numbers go before floating point.
+/// Classifies a range of bits; integers take precedence over floating point.
 fn note(words: &mut [Word], first: u32, last: u32, kind: Word) -> Option<()> {
     let bits = 8 * WORD;
     for word in words.get_mut((first / bits) as usize..=(last / bits) as usize)? {

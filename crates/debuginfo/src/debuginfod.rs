@@ -1,7 +1,7 @@
-//! Fetches debugging information from debuginfod servers over plain HTTP, and keeps it.
+//! Fetches debugging information from debuginfod servers over plain HTTP, and stores it.
 //!
-//! Only servers that the user names in `DEBUGINFOD_URLS` are asked. `https` needs a TLS library,
-//! none of which is in Rust alone, and is refused with a note that says two ways out.
+//! Only servers in the user's `DEBUGINFOD_URLS` are asked. `https` needs a TLS library, and none
+//! exists in Rust alone, so it is refused with a note that names two ways out.
 
 use crate::trust;
 use std::fs::{self, File};
@@ -9,14 +9,14 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// Longest wait for a connection, and for the whole answer.
+/// Maximum wait for a connection, and for the whole answer.
 const CONNECT: Duration = Duration::from_secs(5);
 const WHOLE: Duration = Duration::from_secs(600);
-/// Most bytes of a file that are taken.
+/// Maximum size of a fetched file.
 const MAX_FILE: u64 = 16 << 30;
 
-/// The path of the debugging information of a build-id (hexadecimal), fetched when it is not
-/// there yet. What went wrong is added to `notes`.
+/// The path of the debugging information for a build-id (hexadecimal), fetched if it is not cached.
+/// Errors are added to `notes`.
 pub(crate) fn fetch(
     urls: &[String],
     cache: &Path,
@@ -51,8 +51,8 @@ pub(crate) fn fetch(
     None
 }
 
-/// Fetches into a file beside `path` and renames it, so that a broken connection leaves
-/// nothing that looks whole.
+/// Fetches into a file next to `path` and renames it, so that a broken connection leaves no partial
+/// file.
 fn download(url: &str, dir: &Path, path: &Path) -> io::Result<()> {
     let agent: ureq::Agent = ureq::Agent::config_builder()
         .timeout_connect(Some(CONNECT))

@@ -1,18 +1,18 @@
-//! Names as they stand in the source, from the names that linkers see.
+//! Demangles linker names to source names.
 
 use cpp_demangle::{DemangleOptions, Symbol};
 
-/// Longest mangled name that is looked at; longer ones would cost more than they tell.
+/// Maximum length of a mangled name; longer ones would take too long.
 const MAX_LEN: usize = 8192;
 
-/// The name in the source, without parameters and return type: `ns::Class::method`,
-/// `core::fmt::Write::write_str`. `None` when the name is not mangled.
+/// The source name without parameters and return type: `ns::Class::method`,
+/// `core::fmt::Write::write_str`. `None` if the name is not mangled.
 #[must_use]
 pub fn short(name: &str) -> Option<String> {
     demangle(name, DemangleOptions::new().no_params().no_return_type())
 }
 
-/// The name in the source with parameters: `ns::f(int, char const*)`.
+/// The source name with parameters: `ns::f(int, char const*)`.
 #[must_use]
 pub fn full(name: &str) -> Option<String> {
     demangle(name, DemangleOptions::new().no_return_type())

@@ -1,4 +1,4 @@
-//! The DWARF of a module: its units, read when an answer needs them.
+//! The DWARF of a module: its units, read when a query needs them.
 
 use std::collections::HashMap;
 use std::ops::Range;
@@ -15,13 +15,13 @@ pub(crate) type R = EndianSlice<'static, LittleEndian>;
 pub(crate) type Unit = gimli::Unit<R>;
 pub(crate) type Entry = gimli::DebuggingInformationEntry<R>;
 
-/// Longest chain of references between entries that is followed.
+/// Maximum length of a chain of references between entries.
 pub(crate) const MAX_CHAIN: usize = 16;
-/// Bytes of `.debug_info` after which a pass over all of it gives back the memory.
+/// Number of bytes of `.debug_info` after which a pass over all of it releases the memory.
 pub(crate) const CHUNK: usize = 1 << 20;
-/// Parsed units that are kept at once.
+/// Maximum number of parsed units in the cache.
 const MAX_UNITS_KEPT: usize = 256;
-/// Paths of files that are kept at once.
+/// Maximum number of file paths in the cache.
 const MAX_FILES_KEPT: usize = 4096;
 
 /// An entry of the DWARF of one module.
@@ -46,15 +46,15 @@ pub(crate) struct Part {
 /// The DWARF of a module.
 pub struct Dwarf {
     parsed: Mutex<HashMap<(u8, u32), Arc<Unit>>>,
-    /// Where who asks for variables place by place is: a part, and the first of its units that was not
-    /// given back.
+    /// The position of a caller that asks for variables place by place: a part, and its first unit
+    /// whose memory was not released.
     looked: Mutex<(u8, u32)>,
     lines: Mutex<LineTables>,
     ranges: OnceLock<Vec<UnitRange>>,
     signatures: OnceLock<HashMap<u64, Die>>,
-    /// As it was kept.
+    /// The cached index.
     pub(crate) kept: OnceLock<Option<crate::index::Index>>,
-    /// As it was made, where none was kept.
+    /// The new index, where none was cached.
     pub(crate) index: OnceLock<crate::index::Index>,
     pub(crate) index_path: Option<std::path::PathBuf>,
     pub(crate) tables: crate::scopes::FunctionTables,
@@ -65,13 +65,13 @@ pub struct Dwarf {
     pub(crate) main: Arc<Image>,
 }
 
-/// Paths of files by units and DWARF's numbers.
+/// File paths by unit and DWARF's number.
 type FilePaths = HashMap<(u8, u32, u64), Option<Arc<str>>>;
 
-/// Line tables of units; `None` of damaged ones.
+/// Line tables of units; `None` for damaged ones.
 type LineTables = HashMap<(u8, u32), Option<Arc<Lines>>>;
 
-/// Code of a unit. `reach` is the largest end up to here in order of starts.
+/// Code of a unit. `reach` is the largest end so far, in order of starts.
 struct UnitRange {
     start: u64,
     end: u64,
@@ -80,7 +80,7 @@ struct UnitRange {
 }
 
 impl Part {
-    /// Of a file; `alt` has the part that dwz moved out of it.
+    /// The DWARF of a file; `alt` is the part that dwz moved out of it.
     fn new(image: &Arc<Image>, alt: Option<&Part>) -> Part {
         let mut owned: Vec<Box<[u8]>> = Vec::new();
         let mut load = |id: SectionId| -> Result<R, std::convert::Infallible> {
@@ -105,7 +105,7 @@ impl Part {
         let mut headers: Vec<UnitHeader<R>> = Vec::new();
         let mut units = dwarf.units();
         let whole = dwarf.debug_info.reader().slice();
-        // Every header is looked at, and with it the kernel maps the pages around.
+        // Reading every header makes the kernel map the pages around it.
         let mut kept = 0;
         while let Ok(Some(h)) = units.next() {
             let at = h.debug_info_offset().map_or(0, |o| o.0);
@@ -128,7 +128,7 @@ impl Part {
         }
     }
 
-    /// Gives back the memory of a part of a section that is mapped.
+    /// Releases the memory of a mapped part of a section.
     pub(crate) fn forget(&self, bytes: &[u8]) {
         if self.owned.is_empty() {
             self.image.forget(bytes);
@@ -176,7 +176,7 @@ impl Dwarf {
         &self.part(part).headers
     }
 
-    /// Units of a part that follow each other, of about [`CHUNK`] bytes together.
+    /// Ranges of consecutive units of about [`CHUNK`] bytes.
     pub(crate) fn chunks(&self, part: u8) -> Vec<Range<u32>> {
         let (mut all, mut start, mut bytes) = (Vec::new(), 0, 0usize);
         for (unit, header) in (0..).zip(self.headers(part)) {
@@ -190,7 +190,7 @@ impl Dwarf {
         all
     }
 
-    /// Gives back the memory of units that were looked through.
+    /// Releases the memory of units that a pass is done with.
     pub(crate) fn forget(&self, part: u8, units: &Range<u32>) {
         let headers = self.headers(part);
         let at = |unit: u32| Some(headers.get(unit as usize)?.debug_info_offset()?.0);
@@ -202,8 +202,8 @@ impl Dwarf {
         self.part(part).forget(whole.get(from..to).unwrap_or(&[]));
     }
 
-    /// For a pass over entries in order: gives back the memory of units before this one, as soon
-    /// as they are many. `from` is the first that was not given back.
+    /// For a pass over entries in order: releases the memory of the units before this one, once
+    /// they are many. `from` is the first that was not released.
     pub(crate) fn passed(&self, die: Die, from: &mut (u8, u32)) {
         let start = |unit: u32| {
             Some(
@@ -223,13 +223,13 @@ impl Dwarf {
         }
     }
 
-    /// For questions about one place after the other: as [`Dwarf::passed`].
+    /// For queries on one place after the other: see [`Dwarf::passed`].
     pub(crate) fn looked_at(&self, die: Die) {
         let mut from = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         self.passed(die, &mut from);
     }
 
-    /// A unit; `None` when it is damaged.
+    /// A unit; `None` if it is damaged.
     pub(crate) fn unit(&self, part: u8, unit: u32) -> Option<Arc<Unit>> {
         let mut parsed = self.parsed.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(u) = parsed.get(&(part, unit)) {
@@ -260,7 +260,7 @@ impl Dwarf {
         lines
     }
 
-    /// The path of a unit's file by DWARF's number of it.
+    /// The path of a file by DWARF's number in the unit.
     pub(crate) fn file_name(&self, die: Die, number: u64) -> Option<Arc<str>> {
         let lock = || self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (die.part, die.unit, number);
@@ -278,7 +278,8 @@ impl Dwarf {
         path
     }
 
-    /// Each entry of a unit of part 0 that has the tag. `None` where the unit cannot be read further.
+    /// Calls `f` for each entry of a unit of part 0 that has the tag. `None` where the rest of the
+    /// unit is unreadable.
     pub(crate) fn each_tagged(
         unit: u32,
         parsed: &Unit,
@@ -330,7 +331,7 @@ impl Dwarf {
         })
     }
 
-    /// What a reference attribute of an entry of `from`'s unit points to.
+    /// The entry that a reference attribute of `from`'s unit points to.
     pub(crate) fn refer(&self, from: Die, value: AttributeValue<R>) -> Option<Die> {
         match value {
             AttributeValue::UnitRef(o) => Some(Die {
@@ -365,7 +366,7 @@ impl Dwarf {
         })
     }
 
-    /// An attribute of an entry, or of the entry it completes (`abstract_origin`,
+    /// An attribute of an entry, or of the entry that it completes (`abstract_origin`,
     /// `specification`), with the entry that has it.
     pub(crate) fn attr(
         &self,
@@ -394,13 +395,13 @@ impl Dwarf {
         std::str::from_utf8(text.slice()).ok()
     }
 
-    /// The name of an entry, or of what it completes.
+    /// The name of an entry, or of the entry that it completes.
     pub(crate) fn name(&self, die: Die, entry: &Entry) -> Option<&'static str> {
         let (at, value) = self.attr(die, entry, gimli::DW_AT_name)?;
         self.text(at, value)
     }
 
-    /// The unit whose code holds an address.
+    /// The unit whose code contains an address.
     pub(crate) fn unit_at(&self, address: u64) -> Option<u32> {
         let ranges = self.ranges.get_or_init(|| self.unit_ranges());
         let mut i = ranges.partition_point(|r| r.start <= address);
@@ -417,7 +418,8 @@ impl Dwarf {
         None
     }
 
-    /// From `.debug_aranges` where it covers a unit, from the units themselves otherwise.
+    /// The code of units: from `.debug_aranges` where that covers a unit, otherwise from the units
+    /// themselves.
     fn unit_ranges(&self) -> Vec<UnitRange> {
         let part = self.part(0);
         let mut found = Vec::new();
@@ -448,7 +450,7 @@ impl Dwarf {
             }
         }
         for unit in (0..covered.len()).filter(|&u| !covered[u]) {
-            // Not through the cache: all units would pass through it.
+            // Bypasses the cache: a pass over all units would flush it.
             let Ok(u) = part.dwarf.unit(part.headers[unit]) else {
                 continue;
             };
@@ -468,8 +470,7 @@ impl Dwarf {
         found
     }
 
-    /// The code of an entry; empty when it has none or the linker dropped it.
-    /// The code of an entry, from where to where.
+    /// The code of an entry as address ranges; empty when it has none or the linker dropped it.
     #[must_use]
     pub fn code_of(&self, die: Die) -> Vec<(u64, u64)> {
         match self.entry(die) {
@@ -478,7 +479,7 @@ impl Dwarf {
         }
     }
 
-    /// The same of one that was read.
+    /// The code of an entry that was read.
     pub(crate) fn code(&self, die: Die, unit: &Unit, entry: &Entry) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
         let dwarf = &self.part(die.part).dwarf;
@@ -495,8 +496,8 @@ impl Dwarf {
     }
 }
 
-/// Whether the code of an entry, where it is a start and a size, ends before addresses do: the
-/// library adds them unasked.
+/// Whether an entry's code, given as start and size, ends within the address space; the library
+/// adds them unchecked.
 fn ends(dwarf: &gimli::Dwarf<R>, unit: &Unit, entry: &Entry) -> bool {
     let low = entry.attr_value(gimli::DW_AT_low_pc);
     let low = low.and_then(|v| dwarf.attr_address(unit, v).ok().flatten());
@@ -522,14 +523,14 @@ pub(crate) fn origin(dwarf: &Dwarf, die: Die, entry: &Entry) -> Option<Die> {
     dwarf.refer(die, value)
 }
 
-/// A small unsigned number, whatever its form.
+/// A small unsigned number, in any form.
 pub(crate) fn number(value: AttributeValue<R>) -> Option<u64> {
     value
         .udata_value()
         .or_else(|| value.sdata_value().map(|v| v as u64))
 }
 
-/// An attribute that is a number.
+/// The value of a number attribute.
 pub(crate) fn number_of(entry: &Entry, name: gimli::DwAt) -> Option<u64> {
     entry.attr_value(name).and_then(number)
 }

@@ -1,4 +1,4 @@
-//! Which libraries a file needs, as the dynamic linker sees it.
+//! The libraries that a file needs, as the dynamic linker sees it.
 
 use std::path::{Path, PathBuf};
 
@@ -9,17 +9,17 @@ const NEEDED: u64 = 1;
 const RPATH: u64 = 15;
 const RUNPATH: u64 = 29;
 
-/// What `.dynamic` says about libraries.
+/// The library entries of `.dynamic`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Needs {
     /// Names of libraries, in order.
     pub libraries: Vec<String>,
-    /// Folders to look in before the usual ones; `$ORIGIN` is the file's own.
+    /// Directories to search before the usual ones; `$ORIGIN` is the file's own.
     pub folders: Vec<String>,
 }
 
 impl Needs {
-    /// [`Needs::folders`] of a file that lies there.
+    /// [`Needs::folders`] resolved for a file at that path.
     pub fn folders_from(&self, file: &Path) -> Vec<PathBuf> {
         let own = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
         let place = |d: &String| d.replace("${ORIGIN}", &own).replace("$ORIGIN", &own);
@@ -27,7 +27,7 @@ impl Needs {
     }
 }
 
-/// What a file needs; nothing of static ones and damaged ones.
+/// The needs of a file; empty for static and damaged files.
 #[must_use]
 pub fn needs(image: &Image) -> Needs {
     let mut needs = Needs::default();

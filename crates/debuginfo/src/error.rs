@@ -1,9 +1,9 @@
-//! What can be wrong with a file.
+//! Errors of files.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// Why a file gives no answers.
+/// The reason why a file could not be used.
 #[derive(Debug)]
 pub struct Error {
     /// The file.

@@ -1,6 +1,6 @@
-//! Whether exceptions pass through the frames of a program: what languages register with the
-//! unwinder. C++ exceptions, Rust's panics and their like look for a frame that catches them by
-//! routines (*personalities*) that the unwind tables name.
+//! Whether exceptions pass through the frames of a program. C++ exceptions, Rust's panics and the
+//! like search for a frame that catches them by calling the routines (*personalities*) that the
+//! unwind tables name.
 
 use gimli::{CieOrFde, EhFrame, EndianSlice, Pointer, UnwindSection};
 use object::{LittleEndian as Little, Object, RelocationTarget, read::elf::Sym};
@@ -9,11 +9,11 @@ use crate::cfi;
 use crate::image::Image;
 use crate::module::Module;
 
-/// The routine of C, which runs clean-ups on the way and stops nothing.
+/// The personality of C, which runs clean-ups on the way and catches nothing.
 const OF_C: &str = "__gcc_personality_v0";
 
-/// The routine by which functions of a file catch exceptions, where one does: its name, or a
-/// substitute where the symbols are gone.
+/// The personality by which functions of a file catch exceptions, if one does: its name, or a
+/// substitute if the file is stripped.
 #[must_use]
 pub fn caught_by(module: &Module) -> Option<String> {
     let image = module.image();
@@ -40,7 +40,7 @@ pub fn caught_by(module: &Module) -> Option<String> {
     None
 }
 
-/// What a routine is called.
+/// The name of a personality.
 fn name(module: &Module, routine: Pointer) -> Option<String> {
     let at = match routine {
         Pointer::Direct(at) => at,
@@ -53,7 +53,7 @@ fn name(module: &Module, routine: Pointer) -> Option<String> {
     named.map(|s| s.name.to_owned())
 }
 
-/// What a word of a file has when it runs.
+/// The run-time value of a word of a file.
 enum Filled {
     By(String),
     With(u64),

@@ -1,6 +1,6 @@
-//! Where a function leaves: its return instructions, and its jumps to other functions, which
-//! return in its place. Read from the instructions of x86-64; what cannot be told apart for
-//! certain is refused or said to be unknown.
+//! The exits of a function: its return instructions, and its jumps to other functions, which return
+//! in its place. Found by decoding x86-64 instructions; an ambiguous case is refused or reported as
+//! unknown.
 
 use std::collections::BTreeMap;
 
@@ -11,19 +11,19 @@ use crate::image::Image;
 use crate::module::Module;
 
 const EM_X86_64: u16 = 62;
-/// A function with more bytes is taken for damage.
+/// Size in bytes from which on a function is taken for damage.
 const MAX_BYTES: u64 = 16 << 20;
-/// Most parts of one function.
+/// Maximum number of parts of one function.
 const MAX_PARTS: usize = 16;
 
-/// How a function leaves.
+/// The exits of a function.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Exits {
     /// Linked addresses of its return instructions, ascending.
     pub returns: Vec<u64>,
     /// Its jumps to other functions.
     pub jumps: Vec<Jump>,
-    /// Whether it calls anything: only then can an exception pass through it.
+    /// Whether it calls other functions: only then can an exception pass through it.
     pub calls: bool,
 }
 
@@ -32,15 +32,15 @@ pub struct Exits {
 pub struct Jump {
     /// The linked address of the instruction.
     pub at: u64,
-    /// The other function, where the instruction names it.
+    /// The other function, if the instruction names it.
     pub to: Option<u64>,
 }
 
-/// How the function at a linked address leaves. `code`: where debugging information says that
-/// its code is; otherwise symbols and unwind tables are asked.
+/// The exits of the function at a linked address. `code` are its ranges by debugging information;
+/// if empty, symbols and unwind tables give them.
 ///
 /// # Errors
-/// Why it cannot be known.
+/// Why the exits cannot be determined.
 pub fn of(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, String> {
     if module.image().machine() != EM_X86_64 {
         return Err("its instructions are not of x86-64".into());
@@ -63,7 +63,7 @@ pub fn of(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, Str
     function.leave()
 }
 
-/// Where a function ends that symbols or unwind tables describe.
+/// The range of a function by symbols or unwind tables.
 fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
     let symbols = module.symbols();
     let at = |s: &&crate::Symbol<'_>| s.address == entry && s.size > 0;
@@ -79,11 +79,11 @@ fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
     Some((entry, end))
 }
 
-/// A function that is read.
+/// A function being decoded.
 struct Function<'m> {
     module: &'m Module,
     entry: u64,
-    /// The parts are all there are.
+    /// Whether the parts are complete.
     exact: bool,
     parts: Vec<(u64, u64)>,
     /// Its instructions by address.
@@ -91,7 +91,7 @@ struct Function<'m> {
 }
 
 impl Function<'_> {
-    /// Reads the instructions of all parts, those that are found on the way too.
+    /// Decodes the instructions of all parts, including those found on the way.
     fn read(&mut self) -> Result<(), String> {
         for part in self.parts.clone() {
             self.sweep(part)?;
@@ -110,7 +110,7 @@ impl Function<'_> {
         }
     }
 
-    /// A part that a jump leads to and that was not read.
+    /// A part that a jump leads to and that was not decoded.
     fn part_missing(&self) -> Option<(u64, u64)> {
         let mut out = self.all.values().filter(|_| !self.exact);
         out.find_map(|i| {
@@ -119,7 +119,7 @@ impl Function<'_> {
         })
     }
 
-    /// The instructions of a part, one behind the other.
+    /// Decodes the instructions of a part in order.
     fn sweep(&mut self, (start, end): (u64, u64)) -> Result<(), String> {
         let bytes = code(self.module.image(), start, end).ok_or("its code is not in the file")?;
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
@@ -134,7 +134,7 @@ impl Function<'_> {
             }
             self.all.insert(i.ip(), i);
         }
-        // Calls at the end are of functions that do not return.
+        // A call at the end is to a function that does not return.
         let on = last.is_none_or(|i| {
             matches!(
                 i.flow_control(),
@@ -147,8 +147,8 @@ impl Function<'_> {
         }
     }
 
-    /// The part of the function that a jump leads to, where it is one: what compilers move away
-    /// because it seldom runs. Its frame is that of the jump, and a function's is not there yet.
+    /// The part of the function that a jump leads to, if the target is one: cold code that
+    /// compilers move away. Its frame is that of the jump; a function's entry has no frame yet.
     fn part_at(&self, from: u64, target: u64) -> Option<(u64, u64)> {
         let symbols = self.module.symbols();
         let (symbol, _) = symbols.function_at(target).unzip();
@@ -204,7 +204,7 @@ impl Function<'_> {
         Ok(exits)
     }
 
-    /// Whether what a return takes from the stack was just put there, as by retpolines.
+    /// Whether the return address on the stack was pushed just before, as by retpolines.
     fn replaces_return(&self, at: u64) -> bool {
         let Some((_, before)) = self.all.range(..at).next_back() else {
             return false;
@@ -222,9 +222,9 @@ impl Function<'_> {
     }
 
     /// Whether an indirect jump stays in the function: there is a frame, which a jump to another
-    /// function would have taken away, or a table that it is by leads back into the function.
+    /// function would have removed, or the table of a nearby load leads back into the function.
     fn is_switch(&self, jump: &Instruction) -> bool {
-        // `notrack`: compilers write it for tables alone.
+        // `notrack`: compilers emit it only for tables.
         let memory = jump.op0_kind() == OpKind::Memory;
         if !memory && jump.segment_prefix() == Register::DS {
             return true;
@@ -261,7 +261,7 @@ impl Function<'_> {
         self.all.contains_key(&address)
     }
 
-    /// Address of the table that an instruction takes an element of.
+    /// Address of the table that an instruction loads an element of.
     fn table_of(&self, i: &Instruction) -> Option<u64> {
         let base = i.memory_base();
         if base == Register::None {
@@ -283,7 +283,7 @@ impl Function<'_> {
     }
 }
 
-/// The frame where a function begins and where it returns.
+/// The frame at a function's entry and at its return.
 const RETURN_ON_TOP: Cfa = Cfa::Register {
     register: RSP,
     offset: 8,
@@ -302,7 +302,7 @@ fn within(parts: &[(u64, u64)], address: u64) -> bool {
     parts.iter().any(|r| r.0 <= address && address < r.1)
 }
 
-/// Bytes of the file from one linked address to another.
+/// The file's bytes from one linked address to another.
 fn code(image: &Image, start: u64, end: u64) -> Option<&[u8]> {
     let length = end.checked_sub(start).filter(|l| *l <= MAX_BYTES)?;
     let from = usize::try_from(image.file_offset(start)?).ok()?;

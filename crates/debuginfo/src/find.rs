@@ -1,5 +1,5 @@
-//! Finds the file with the debugging information of another: by build-id, by debuglink, in
-//! extra roots, from a debuginfod server, or packed inside the file.
+//! Finds the file with a file's debugging information: by build-id, by debuglink, in extra roots,
+//! from a debuginfod server, or packed inside the file.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -10,30 +10,30 @@ use crate::image::Image;
 use crate::kernel::Listed;
 use crate::trust;
 
-/// Where distributions put separate debugging information.
+/// The directory of separate debugging information in distributions.
 pub(crate) const DEBUG_ROOT: &str = "usr/lib/debug";
 
-/// Most bytes that a packed symbol table (`.gnu_debugdata`) may unpack to.
+/// Maximum size that a packed symbol table (`.gnu_debugdata`) may unpack to.
 const MAX_MINI: usize = 256 << 20;
 
-/// Where to look.
+/// The places to search.
 #[derive(Debug, Clone, Default)]
 pub struct Search {
-    /// Roots of file systems to look in before the machine's own (`-r DIR`).
+    /// Roots of file systems that are searched before the machine's own (`-r DIR`).
     pub roots: Vec<PathBuf>,
-    /// Servers, as `DEBUGINFOD_URLS` lists them; empty asks none.
+    /// debuginfod servers, as in `DEBUGINFOD_URLS`; empty: none is asked.
     pub urls: Vec<String>,
-    /// Where elfutils' `debuginfod-find` keeps what it fetched, which speaks https too.
+    /// The cache of elfutils' `debuginfod-find`, which also supports https.
     pub client: Option<PathBuf>,
-    /// Directory for indices and downloads, `$XDG_CACHE_HOME/spile`; `None` keeps nothing.
+    /// Directory for indexes and downloads, `$XDG_CACHE_HOME/spile`; `None`: nothing is stored.
     pub cache: Option<PathBuf>,
-    /// Folders with modules of kernels that were looked through.
+    /// Listings of directories with kernel modules.
     pub listed: Listed,
 }
 
 impl Search {
-    /// From the environment: `DEBUGINFOD_URLS`, `XDG_CACHE_HOME` or `HOME`. Folders that others can
-    /// change are not used.
+    /// Settings from the environment: `DEBUGINFOD_URLS`, `XDG_CACHE_HOME` or `HOME`. Directories
+    /// that others can change are not used.
     #[must_use]
     pub fn from_env() -> Search {
         let dir = |name| {
@@ -57,8 +57,7 @@ impl Search {
         }
     }
 
-    /// The file with the DWARF of `image` when it is not in `image` itself, and what went
-    /// wrong on the way.
+    /// The file with the DWARF of `image`, if it is not in `image` itself, and errors on the way.
     pub(crate) fn debug_of(&self, image: &Image) -> (Option<Image>, Vec<String>) {
         let mut notes = Vec::new();
         for path in self.candidates(image) {
@@ -97,7 +96,7 @@ impl Search {
         let dir = dir.canonicalize().unwrap_or_else(|_| dir.into());
         let inside = dir.strip_prefix("/").unwrap_or(&dir);
         let link = image.debug_link().map(|(name, _)| name.to_owned());
-        // gdb's order: beside the file, in .debug beside it, in the global directory.
+        // gdb's order: next to the file, in .debug next to it, in the global directory.
         if let Some(link) = link.filter(|l| !l.contains('/')) {
             paths.push(dir.join(&link));
             paths.push(dir.join(".debug").join(&link));
@@ -122,14 +121,14 @@ impl Search {
             .chain([Path::new("/")])
     }
 
-    /// Paths that a build-id names.
+    /// Paths by a build-id.
     pub(crate) fn by_build_id(&self, id: &[u8], ends: &str) -> Vec<PathBuf> {
         let hex = hex(id);
         let (first, rest) = hex.split_at(2);
         let file = format!(".build-id/{first}/{rest}{ends}");
         let own = self.roots.iter().map(|r| r.join(&file));
         let global = self.roots().map(|r| r.join(DEBUG_ROOT).join(&file));
-        // What servers do not have stands there as an empty file.
+        // An empty file stands for one that servers lack.
         let fetched = self.client.iter().map(|c| c.join(&hex).join("debuginfo"));
         let fetched = fetched.filter(|p| p.metadata().is_ok_and(|m| m.len() > 0));
         global.chain(own).chain(fetched).collect()
@@ -150,7 +149,7 @@ impl Search {
         open.find(|i| id.is_empty() || i.build_id() == Some(id))
     }
 
-    /// Where an index of the file's DWARF is kept; `None` without build-id or cache.
+    /// The path of the cached index of the file's DWARF; `None` without build-id or cache.
     pub(crate) fn index_path(&self, image: &Image) -> Option<PathBuf> {
         let id = image.build_id()?;
         Some(self.cache.as_ref()?.join("index").join(hex(id)))
@@ -165,7 +164,7 @@ pub(crate) fn mini(image: &Image) -> Option<Arc<Image>> {
     Image::from_bytes(out.0, image.path()).ok().map(Arc::new)
 }
 
-/// Takes bytes up to a limit.
+/// Collects bytes up to a limit.
 struct Bounded(Vec<u8>);
 
 impl std::io::Write for Bounded {
@@ -182,7 +181,7 @@ impl std::io::Write for Bounded {
     }
 }
 
-/// Whether a separate file is of the same build: the build-ids agree, or the checksum does.
+/// Whether a separate file is from the same build: the build-ids agree, or the checksum does.
 fn belongs(image: &Image, debug: &Image) -> bool {
     match (image.build_id(), debug.build_id()) {
         (Some(a), Some(b)) => a == b,

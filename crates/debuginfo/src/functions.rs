@@ -11,9 +11,9 @@ use crate::scopes::ScopeKind;
 /// A name or pattern.
 #[derive(Clone, Copy)]
 pub struct Pattern<'a> {
-    /// The text. Components between `::` name the scopes around; the last names the thing.
+    /// The text. Components between `::` name the scopes around; the last one is the name itself.
     pub text: &'a str,
-    /// What makes it a pattern: whether a text matches a name. `None` compares.
+    /// The matcher of a pattern against a name. `None` compares for equality.
     pub glob: Option<fn(&str, &str) -> bool>,
 }
 
@@ -29,8 +29,8 @@ impl Pattern<'_> {
         }
     }
 
-    /// Whether the pattern names something of that name inside these scopes (innermost
-    /// first). Scopes that the pattern does not name may be around.
+    /// Whether the pattern matches an entry of that name inside these scopes (innermost first).
+    /// Outer scopes that the pattern omits are allowed.
     pub(crate) fn matches_in(
         &self,
         name: &str,
@@ -48,18 +48,18 @@ impl Pattern<'_> {
         let mut around = scopes.iter().peekable();
         let by_part = self.one(last, name)
             && parts.all(|p| {
-                // As in the source, a namespace without a name can be left out.
+                // As in the source, an anonymous namespace can be left out.
                 while around
                     .next_if(|s| **s == ANONYMOUS && p != ANONYMOUS)
                     .is_some()
                 {}
                 match around.next() {
                     Some(s) => self.one(p, s),
-                    // A leading `::` says that nothing is around.
+                    // After a leading `::` there is no outer scope.
                     None => p.is_empty(),
                 }
             });
-        // A `*` may also stand for several scopes.
+        // A `*` can also match several scopes.
         by_part
             || self.glob.is_some() && {
                 let outer = scopes.iter().rev().copied();
@@ -82,23 +82,23 @@ pub struct FunctionPlace {
     pub die: Die,
     /// Address of the first instruction.
     pub entry: u64,
-    /// Address where parameters can be read: behind the prologue in code that stores them
-    /// first, the first instruction otherwise.
+    /// Address where parameters can be read: after the prologue in code that stores them first,
+    /// otherwise the first instruction.
     pub body: u64,
     /// Whether it is an inlined instance.
     pub inlined: bool,
     /// Source file of the declaration, whole path.
     pub file: Option<Arc<str>>,
-    /// Line of the declaration; 0 when it is not known.
+    /// Line of the declaration; 0 when unknown.
     pub line: u32,
-    /// Whether other units see it.
+    /// Whether it has external linkage.
     pub external: bool,
 }
 
-/// What of a function is wanted.
+/// The kinds of places wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Which {
-    /// Functions with code of their own.
+    /// Out-of-line functions.
     pub outline: bool,
     /// Inlined instances.
     pub inlined: bool,
@@ -116,13 +116,13 @@ impl Dwarf {
         self.kept.get_or_init(|| Index::kept(self)).as_ref()
     }
 
-    /// The index where there is one already.
+    /// The index, if it was made or cached.
     pub(crate) fn ready_index(&self) -> Option<&Index> {
         self.kept_index().or_else(|| self.index.get())
     }
 
-    /// Functions by name and by a pattern for (an end of) the path of their source file, in
-    /// order of address.
+    /// Functions by name and by a pattern for (an end of) the path of their source file, in order
+    /// of address.
     #[must_use]
     pub fn functions(
         &self,
@@ -134,7 +134,7 @@ impl Dwarf {
         // Abstract entries whose instances are wanted.
         let mut inlines: HashMap<Die, Arc<FunctionPlace>> = HashMap::new();
         let mut all = self.find_functions(name);
-        // Unit by unit: each is parsed once.
+        // Unit by unit, so that each is parsed once.
         all.sort_by_key(|f| f.die);
         let mut files = HashMap::new();
         let mut from = (0, 0);
@@ -173,7 +173,7 @@ impl Dwarf {
         places
     }
 
-    /// Whether each unit of the file itself has a source file that a pattern means.
+    /// For each unit of the file itself, whether it has a source file that matches the pattern.
     pub(crate) fn units_with(&self, file: Pattern<'_>) -> Vec<bool> {
         let last = file.text.rsplit('/').next().unwrap_or("");
         let (any, end) = match last.strip_prefix('*') {
@@ -181,7 +181,7 @@ impl Dwarf {
             _ => (false, last),
         };
         let certain = file.glob.is_none() || !end.contains(['*', '?', '[', '\\']);
-        // Most files differ in the last part of the path already.
+        // Most files already differ in the last part of the path.
         let may_be = |name: &str| match (certain, any) {
             (false, _) => true,
             (true, true) => name.ends_with(end),
@@ -192,7 +192,7 @@ impl Dwarf {
         let mut all = vec![false; self.headers(0).len()];
         for units in self.chunks(0) {
             for unit in units.clone() {
-                // Not through the cache: all would pass through it.
+                // Bypasses the cache: a pass over all units would flush it.
                 let header = self.headers(0)[unit as usize];
                 all[unit as usize] = match part.dwarf.unit(header) {
                     Ok(u) => crate::lines::has_file(&part.dwarf, &u, &may_be, &whole),
@@ -204,8 +204,8 @@ impl Dwarf {
         all
     }
 
-    /// Whether something is declared in a file that a pattern means; `known`: what was found out
-    /// about files, by their units and numbers.
+    /// Whether an entry is declared in a file that matches the pattern. `known` caches the answers
+    /// by unit and file number.
     fn in_file(
         &self,
         die: Die,
@@ -226,7 +226,8 @@ impl Dwarf {
         })
     }
 
-    /// The number of the file of a declaration, and an entry of the unit whose number it is.
+    /// The number of the file of a declaration, and an entry of the unit that the number belongs
+    /// to.
     fn declaring_file(&self, die: Die, entry: &Entry) -> Option<(Die, u64)> {
         let (at, value) = self.attr(die, entry, gimli::DW_AT_decl_file)?;
         let number = match value {
@@ -246,7 +247,7 @@ impl Dwarf {
         if name.glob.is_none() {
             return index.named(self, last).filter(fits).collect();
         }
-        // Equal names stand side by side.
+        // Equal names are adjacent.
         let mut last = ("", name.matches(""));
         let simple = !name.text.contains("::");
         let fits = |f: &Found| {
@@ -258,7 +259,7 @@ impl Dwarf {
         index.all(self, &kinds).filter(fits).collect()
     }
 
-    /// A function of the index. Its addresses are 0 when it has no code of its own.
+    /// A function of the index. Its addresses are 0 if it has no out-of-line code.
     fn function(&self, found: &Found) -> Option<FunctionPlace> {
         let (unit, entry) = self.entry(found.die)?;
         let code = self.code(found.die, &unit, &entry);
@@ -292,7 +293,7 @@ impl Dwarf {
         })
     }
 
-    /// The function that begins at an address: what a symbol there names, whatever its name is.
+    /// The function that begins at an address, whatever the symbol there is called.
     #[must_use]
     pub fn function_starting_at(&self, address: u64) -> Option<FunctionPlace> {
         let scopes = self.scopes_at(address);
@@ -318,7 +319,7 @@ impl Dwarf {
         })
     }
 
-    /// The first instruction that runs.
+    /// The first instruction that is executed.
     pub(crate) fn entry_pc(
         &self,
         die: Die,
@@ -368,7 +369,7 @@ impl Dwarf {
         for (origin, function) in wanted {
             all.extend(index.instances(*origin).map(|die| (die, function)));
         }
-        // Unit by unit: each is parsed once.
+        // Unit by unit, so that each is parsed once.
         all.sort_by_key(|i| i.0);
         let mut from = (0, 0);
         for (die, function) in all {
@@ -389,7 +390,7 @@ impl Dwarf {
         }
     }
 
-    /// Where a function's parameters can be read first.
+    /// The first address where a function's parameters can be read.
     pub(crate) fn after_prologue(
         &self,
         die: Die,
@@ -411,8 +412,8 @@ impl Dwarf {
             .unwrap_or(start)
     }
 
-    /// Whether variables are valid only behind the prologue: the frame is reached through a
-    /// frame pointer, or a parameter has one place in the frame, where the prologue puts it.
+    /// Whether variables are valid only after the prologue: the frame is reached through a frame
+    /// pointer, or a parameter has a single location in the frame, where the prologue stores it.
     fn stores_parameters(&self, die: Die, unit: &Unit, entry: &Entry) -> bool {
         let encoding = unit.encoding();
         let first = |e: gimli::Expression<_>| e.operations(encoding).next().ok().flatten();
@@ -437,13 +438,13 @@ impl Dwarf {
             e.tag() == gimli::DW_TAG_formal_parameter
                 && matches!(
                     place.and_then(first),
-                    // At and above the frame's address are what the caller stored.
+                    // The caller stored the values at and above the frame's address.
                     Some(gimli::Operation::FrameOffset { offset }) if offset < 0
                 )
         })
     }
 
-    /// The entries directly below one.
+    /// The direct children of an entry.
     pub(crate) fn children(&self, die: Die) -> Vec<Die> {
         let mut found = Vec::new();
         let _ = self.list_children(die, &mut found);
@@ -535,7 +536,7 @@ impl Dwarf {
     }
 }
 
-/// The end of the prologue: where the table says, otherwise the second statement, as gdb does.
+/// The end of the prologue: from the line table, otherwise the second statement, as in gdb.
 fn prologue_end(lines: &Lines, start: u64, end: u64) -> Option<u64> {
     let rows = lines.within(start, end);
     let marked = rows.iter().find(|r| r.prologue_end && r.address > start);

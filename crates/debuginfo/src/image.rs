@@ -1,4 +1,4 @@
-//! One ELF file: segments, sections, notes that name it and its debugging information.
+//! One ELF file: segments, sections, and the notes that identify it and its debugging information.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -12,9 +12,9 @@ use crate::unlinked::{Layout, Placed};
 
 pub(crate) type Elf = ElfFile64<'static, LittleEndian>;
 
-/// Largest section that is unpacked; a claim beyond it is taken for damage.
+/// Maximum size of an unpacked section; a larger claim is taken for damage.
 const MAX_UNPACKED: u64 = 4 << 30;
-/// No compressor in use packs tighter than this, so a larger claim is damage.
+/// Maximum compression ratio; no compressor in use packs tighter, so a larger claim is damage.
 const MAX_RATIO: u64 = 1 << 15;
 
 /// A loaded part of the file.
@@ -24,11 +24,11 @@ pub struct Segment {
     pub address: u64,
     /// Offset of its first byte in the file.
     pub offset: u64,
-    /// Bytes in the file.
+    /// Size in the file in bytes.
     pub file_size: u64,
-    /// Bytes in memory.
+    /// Size in memory in bytes.
     pub mem_size: u64,
-    /// Whether code in it runs.
+    /// Whether it is executable.
     pub executable: bool,
 }
 
@@ -37,7 +37,7 @@ pub struct Image {
     // Points into `blob`; declared before it, so dropped before it.
     elf: Elf,
     segments: Vec<Segment>,
-    /// Of a file that is not linked.
+    /// For a relocatable file.
     layout: Option<Layout>,
     blob: Blob,
     path: PathBuf,
@@ -59,10 +59,10 @@ impl Image {
         Image::new(Blob::Map(map), path)
     }
 
-    /// Takes bytes that are an ELF file.
+    /// Parses the bytes of an ELF file.
     ///
     /// # Errors
-    /// When they are not.
+    /// When they are not a 64-bit little-endian ELF file.
     pub fn from_bytes(bytes: Vec<u8>, path: &Path) -> Result<Image, Error> {
         Image::new(Blob::Heap(bytes), path)
     }
@@ -94,13 +94,13 @@ impl Image {
         })
     }
 
-    /// Where it was opened.
+    /// The path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The parsed file. What it gives out must not outlive the image.
+    /// The parsed file. References from it must not outlive the image.
     pub(crate) fn elf(&self) -> &Elf {
         &self.elf
     }
@@ -111,7 +111,7 @@ impl Image {
         self.elf.elf_header().e_machine(LittleEndian).0
     }
 
-    /// Whether it is loaded at an address other than the linked one (PIE, shared library).
+    /// Whether it can be loaded at another address than the linked one (PIE, shared library).
     #[must_use]
     pub fn position_independent(&self) -> bool {
         self.elf.elf_header().e_type(LittleEndian) == elf::ET_DYN
@@ -128,13 +128,13 @@ impl Image {
                 .any(|p| p.p_type(LittleEndian) == elf::PT_INTERP)
     }
 
-    /// The loaded parts.
+    /// The loaded segments.
     #[must_use]
     pub fn segments(&self) -> &[Segment] {
         &self.segments
     }
 
-    /// Offset in the file of a linked address, as uprobes want it.
+    /// File offset of a linked address, as uprobes need it.
     #[must_use]
     pub fn file_offset(&self, address: u64) -> Option<u64> {
         let inside = |s: &&Segment| {
@@ -146,13 +146,13 @@ impl Image {
         s.offset.checked_add(address - s.address)
     }
 
-    /// Whether it is a program in Go, also where its symbols are gone.
+    /// Whether it is a Go program, also if it is stripped.
     #[must_use]
     pub fn is_go(&self) -> bool {
         self.has(".gopclntab") || self.has(".note.go.buildid")
     }
 
-    /// Linked address of an offset in the file; of the executable segment where several hold it.
+    /// Linked address of a file offset; that of the executable segment if several contain it.
     #[must_use]
     pub fn address_of_offset(&self, offset: u64) -> Option<u64> {
         let inside = |s: &&Segment| {
@@ -170,8 +170,8 @@ impl Image {
         s.address.checked_add(offset - s.offset)
     }
 
-    /// Linked address of what lies in memory behind the part of a segment that is in the file, by the
-    /// offset that it would have there: `.bss`.
+    /// Linked address in the part of a segment after its file content (`.bss`), by the offset that
+    /// it would have in the file.
     #[must_use]
     pub fn address_behind(&self, offset: u64) -> Option<u64> {
         self.segments.iter().find_map(|s| {
@@ -181,15 +181,15 @@ impl Image {
         })
     }
 
-    /// Bytes of the loaded parts at a linked address, as the file has them.
+    /// The file's bytes of the loaded segments at a linked address.
     #[must_use]
     pub fn at(&self, address: u64, len: usize) -> Option<&[u8]> {
         let from = usize::try_from(self.file_offset(address)?).ok()?;
         self.bytes().get(from..from.checked_add(len)?)
     }
 
-    /// Whether code at a linked address runs. In files of debugging information the code itself
-    /// is left out.
+    /// Whether a linked address is in executable code. Files of debugging information omit the code
+    /// itself.
     #[must_use]
     pub fn is_code(&self, address: u64) -> bool {
         self.segments.iter().any(|s| {
@@ -200,8 +200,8 @@ impl Image {
         })
     }
 
-    /// Of a file that is not linked (a module of the kernel): where its loaded sections are
-    /// taken to be. Every address of such a file is one of these.
+    /// The loaded sections of a relocatable file (a kernel module) with their assigned addresses.
+    /// Every address of such a file is one of these.
     #[must_use]
     pub fn placed(&self) -> &[Placed] {
         self.layout.as_ref().map_or(&[], |l| &l.sections)
@@ -240,8 +240,7 @@ impl Image {
         Some((std::str::from_utf8(name).ok()?, id))
     }
 
-    /// A section's bytes, unpacked when they are compressed; `None` when there is none or it
-    /// is damaged.
+    /// A section's bytes, decompressed if necessary; `None` if it is missing or damaged.
     pub(crate) fn section(&self, name: &str) -> Option<Cow<'static, [u8]>> {
         let section = self.elf.section_by_name(name)?;
         let data = section.compressed_data().ok()?;
@@ -271,7 +270,7 @@ impl Image {
         Some((section.address(), section.data().ok()?))
     }
 
-    /// Whether a section is there.
+    /// Whether a section exists.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.elf.section_by_name(name).is_some_and(|s| s.size() > 0)
     }
@@ -281,7 +280,7 @@ impl Image {
         self.blob.bytes()
     }
 
-    /// Gives back the memory of a part of the file; it is read again when needed.
+    /// Releases the memory of a part of the file; it is read again when needed.
     pub(crate) fn forget(&self, part: &[u8]) {
         self.blob.forget(part);
     }

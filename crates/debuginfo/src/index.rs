@@ -1,4 +1,4 @@
-//! Which names are where, which function has which code, and where what is inlined: one pass over
+//! The index of a module's DWARF: names, code of functions, and inlined instances. One pass over
 //! all units ([`scan`]), kept in a file by build-id.
 //!
 //! The names are those of functions, types and variables of file and class scope. Strings are named
@@ -29,24 +29,24 @@ const ENTRY: usize = 6;
 const SCOPE: usize = 3;
 const CODE: usize = 6;
 const INLINED: usize = 4;
-/// The part of an abstract entry beside the number of its unit.
+/// Flag in the unit number of an abstract entry: it is in the other part.
 const PART: u32 = 1 << 31;
-/// Ranges of functions that are looked at below an address: more begin between it and the start
-/// of the function around only in functions within functions.
+/// Maximum number of function ranges examined below an address. Ranges that begin between the
+/// address and the start of its function belong only to nested functions.
 const MAX_NESTED: usize = 64;
 const NONE: u32 = u32::MAX;
-/// A cache file pays from this size of `.debug_info` on.
+/// Size of `.debug_info` from which on a cache file pays.
 const CACHE_FROM: usize = 1 << 20;
-/// What stands for a namespace without a name.
+/// The name of an anonymous namespace.
 pub(crate) const ANONYMOUS: &str = "(anonymous namespace)";
-/// Deepest nesting of namespaces and classes that is followed.
+/// Maximum nesting of namespaces and classes that is followed.
 const MAX_DEPTH: usize = 32;
 
-/// What a name names.
+/// The kind of a named entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 pub(crate) enum Kind {
-    /// A function with code of its own.
+    /// An out-of-line function.
     Function,
     /// A function that is inlined somewhere.
     Inline,
@@ -78,14 +78,14 @@ pub(crate) struct Index {
     inlined: usize,
 }
 
-/// What the pass finds, in the order of the tables.
+/// The findings of the pass, in the order of the tables.
 #[derive(Default)]
 struct Tables {
     entries: Vec<Raw>,
     scopes: Vec<RawScope>,
     /// Start, end, unit, offset of the entry.
     code: Vec<(u64, u64, u32, u32)>,
-    /// As in the file.
+    /// Words as in the file.
     inlined: Vec<[u32; INLINED]>,
 }
 
@@ -130,7 +130,7 @@ pub(crate) struct Found {
     scope: u32,
 }
 
-/// A string's place: section (0 `.debug_str`, 1 `.debug_line_str`, 2 `.debug_info`, 3
+/// The location of a string: section (0 `.debug_str`, 1 `.debug_line_str`, 2 `.debug_info`, 3
 /// `.debug_str` of the other part) and offset.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Name {
@@ -157,18 +157,18 @@ struct RawScope {
 }
 
 impl Index {
-    /// The index that is kept of a file.
+    /// The cached index of a file.
     pub(crate) fn kept(dwarf: &Dwarf) -> Option<Index> {
         let (stamp, path) = stamp(dwarf);
         Index::read(Blob::Map(Map::open(path?).ok()?), stamp)
     }
 
-    /// Makes one, and keeps it where it pays.
+    /// Makes an index, and caches it where that pays.
     pub(crate) fn make(dwarf: &Dwarf) -> Index {
         let (stamp, path) = stamp(dwarf);
         let tables = scan::scan(dwarf);
         if let Some(path) = path
-            // A file that cannot be written costs time the next time, nothing else.
+            // A file that cannot be written only costs time at the next start.
             && write(path, |out| tables.put(stamp, out)).is_ok()
             && let Some(index) = Index::kept(dwarf)
         {
@@ -238,7 +238,7 @@ impl Index {
         })
     }
 
-    /// Everything of exactly that name.
+    /// All entries with exactly that name.
     pub(crate) fn named<'a>(
         &'a self,
         dwarf: &'a Dwarf,
@@ -252,7 +252,7 @@ impl Index {
             .filter(move |f| f.name == name)
     }
 
-    /// Everything of a kind that satisfies the filter.
+    /// All entries of a kind that satisfy the filter.
     pub(crate) fn all<'a>(
         &'a self,
         dwarf: &'a Dwarf,
@@ -287,7 +287,7 @@ impl Index {
 }
 
 impl Index {
-    /// The function whose code holds an address; of several the one that begins last.
+    /// The function whose code contains an address; of several the one that begins last.
     pub(crate) fn function_at(&self, address: u64) -> Option<Die> {
         let table = HEADER + self.entries * ENTRY + self.scopes * SCOPE;
         let at = |i: usize| table + i * CODE;
@@ -322,7 +322,7 @@ impl Index {
     }
 }
 
-/// The first of a number of things from which on something holds.
+/// The first index for which `holds` is true; it is true for all after it.
 fn first(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
@@ -336,7 +336,7 @@ fn first(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     low
 }
 
-/// What a kept index has to begin with, and where it is.
+/// The words that a valid cached index begins with, and its path.
 fn stamp(dwarf: &Dwarf) -> ([u32; 4], Option<&Path>) {
     let parts = dwarf.parts().iter();
     let size: usize = parts.map(|p| p.dwarf.debug_info.reader().len()).sum();
@@ -351,7 +351,7 @@ fn hash(bytes: &[u8]) -> u32 {
     })
 }
 
-/// Tells two files with equal build-ids apart: a hash of the heads of the parts.
+/// A hash of the start of each part, which distinguishes files with equal build-ids.
 fn head(dwarf: &Dwarf) -> u32 {
     let heads = dwarf
         .parts()
@@ -377,7 +377,7 @@ fn write(path: &Path, put: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io:
     written
 }
 
-/// The sections that names lie in.
+/// The section with a string.
 fn section(dwarf: &Dwarf, part: u8, section: u32) -> Option<R> {
     let d = &dwarf.part(part).dwarf;
     Some(match section {
@@ -397,7 +397,7 @@ fn string(dwarf: &Dwarf, part: u8, name: Name) -> Option<&'static str> {
     std::str::from_utf8(&rest[..end]).ok()
 }
 
-/// Where a string lies.
+/// The location of a string.
 fn place(dwarf: &Dwarf, part: u8, text: R) -> Option<Name> {
     let at = text.slice().as_ptr() as usize;
     (0..5).find_map(|s| {

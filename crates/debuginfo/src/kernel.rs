@@ -11,28 +11,28 @@ use crate::image::Image;
 
 /// `NT_GNU_BUILD_ID`
 const NOTE_BUILD_ID: u32 = 3;
-/// Most folders that are searched for a module.
+/// Maximum number of directories searched for a module.
 const MAX_FOLDERS: usize = 20_000;
 
-/// What is looked for.
+/// The kernel or module to find.
 #[derive(Debug, Clone, Copy)]
 pub struct Wanted<'a> {
-    /// The release of the kernel, as `uname -r` has it.
+    /// The kernel's release, as in `uname -r`.
     pub release: &'a str,
-    /// The module, by name; none for the kernel itself.
+    /// The module's name; `None` for the kernel itself.
     pub module: Option<&'a str>,
-    /// Its build-id, where it is known: other files are refused.
+    /// Its build-id, if known: files with another one are refused.
     pub build_id: Option<&'a [u8]>,
-    /// The folder that the kernel was built in (`-r DIR`).
+    /// The kernel's build directory (`-r DIR`).
     pub build: Option<&'a Path>,
 }
 
 impl Search {
-    /// The file with the debugging information of a kernel or module; `remote`: servers are asked
-    /// for what is not here.
+    /// The file with the debugging information of a kernel or module. `remote`: debuginfod servers
+    /// are asked if it is not on this machine.
     ///
     /// # Errors
-    /// Where it was looked for, and why what is there was not taken.
+    /// The places that were searched, and why files there were refused.
     pub fn kernel(&self, wanted: &Wanted<'_>, remote: bool) -> Result<Image, Vec<String>> {
         let mut notes = Vec::new();
         for path in self.kernel_paths(wanted) {
@@ -48,7 +48,7 @@ impl Search {
         }
     }
 
-    /// In the order of preference.
+    /// Paths in the order of preference.
     fn kernel_paths(&self, wanted: &Wanted<'_>) -> Vec<PathBuf> {
         let release = wanted.release;
         let mut paths = Vec::new();
@@ -82,7 +82,7 @@ impl Search {
     }
 }
 
-/// Opens a file that is the right one; otherwise what is wrong with it, if it is there.
+/// Opens a file if it is the right one; otherwise the reason, if it exists.
 fn open(path: &Path, build_id: Option<&[u8]>) -> Result<Image, Option<String>> {
     if !path.exists() {
         return Err(None);
@@ -111,12 +111,12 @@ fn open(path: &Path, build_id: Option<&[u8]>) -> Result<Image, Option<String>> {
 /// Files by the names of their modules.
 type ByModule = HashMap<String, Vec<PathBuf>>;
 
-/// The files of modules in folders: each folder is looked through once.
+/// A cache of the module files in directories: each directory is listed once.
 #[derive(Debug, Clone, Default)]
 pub struct Listed(Arc<Mutex<HashMap<PathBuf, ByModule>>>);
 
 impl Listed {
-    /// Files of a module in a folder and in those below it.
+    /// Files of a module in a directory and below it.
     fn files(&self, folder: &Path, module: &str) -> Vec<PathBuf> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let files = all.entry(folder.to_owned());
@@ -125,7 +125,7 @@ impl Listed {
     }
 }
 
-/// Files of modules in a folder and in those below it. The kernel writes `_` for `-`.
+/// Files of modules in a directory and below it. The kernel writes `_` for `-`.
 fn modules_below(folder: &Path) -> ByModule {
     let module = |path: &Path| {
         let name = path.file_name().and_then(OsStr::to_str)?;
@@ -141,7 +141,7 @@ fn modules_below(folder: &Path) -> ByModule {
         seen += 1;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            // Links lead to the sources, and in circles.
+            // Symbolic links lead to the sources, and in circles.
             match entry.file_type() {
                 Ok(t) if t.is_dir() && seen < MAX_FOLDERS => folders.push(path),
                 Ok(t) if !t.is_dir() => {
@@ -157,7 +157,7 @@ fn modules_below(folder: &Path) -> ByModule {
     found
 }
 
-/// The build-id among the notes that the kernel shows of itself (`/sys/kernel/notes`) and of its
+/// The build-id in the notes that the kernel exposes about itself (`/sys/kernel/notes`) and its
 /// modules.
 #[must_use]
 pub fn build_id_of_notes(mut notes: &[u8]) -> Option<&[u8]> {

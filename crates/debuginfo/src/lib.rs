@@ -1,10 +1,10 @@
 //! Symbols and debugging information of programs, libraries and the kernel.
 //!
-//! Answers questions about ELF files: names and addresses, separate debugging information,
-//! DWARF. Files are mapped and looked at where an answer needs it. Every file is taken for
-//! hostile: wrong bytes make an answer empty or an [`Error`], never a panic or an endless loop.
+//! Answers queries about ELF files: names and addresses, separate debugging information, DWARF.
+//! Files are mapped, and only the parts that an answer needs are read. Every file is treated as
+//! hostile: damaged bytes make an answer empty or an [`Error`], never a panic or an endless loop.
 //!
-//! Addresses are those that the file was linked to. Where it is loaded is the caller's matter.
+//! Addresses are those of the file as linked. Its load address is the caller's concern.
 
 pub mod cfi;
 mod convention;

@@ -1,23 +1,23 @@
-//! Line tables: which address belongs to which line of which file.
+//! Line tables: the source file and line of each address.
 
 use std::sync::Arc;
 
 use crate::dwarf::{R, Unit};
 
-/// Most rows read from one unit.
+/// Maximum number of rows read from one unit.
 const MAX_ROWS: usize = 8 << 20;
 
 /// A row: from this address to the next row's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Row {
     pub address: u64,
-    /// 0 when the code belongs to no line.
+    /// The line; 0 if the code belongs to no line.
     pub line: u32,
     /// Index into [`Lines::files`].
     pub file: u32,
     pub is_stmt: bool,
     pub prologue_end: bool,
-    /// The address is the first behind a sequence.
+    /// Whether the address is the first one after a sequence.
     pub end: bool,
 }
 
@@ -38,7 +38,7 @@ impl Lines {
         let files = files(dwarf, unit);
         let mut rows = Vec::new();
         let mut iter = program.rows();
-        // The first row of each sequence and whether the linker kept its code.
+        // The first row of the current sequence, and whether the linker kept its code.
         let mut start = 0;
         while let Ok(Some((_, row))) = iter.next_row() {
             rows.push(Row {
@@ -66,14 +66,14 @@ impl Lines {
         Lines { files, rows }
     }
 
-    /// The path of a file by DWARF's number of it.
+    /// The path of a file by DWARF's number.
     pub(crate) fn file(&self, index: u64) -> Option<&Arc<str>> {
         self.files
             .get(usize::try_from(index).ok()?)
             .filter(|f| !f.is_empty())
     }
 
-    /// The row that holds an address: the last of those at the nearest address below.
+    /// The row that contains an address: the last of those at the nearest address below.
     pub(crate) fn row_at(&self, address: u64) -> Option<&Row> {
         let i = self.rows.partition_point(|r| r.address <= address);
         self.rows.get(i.checked_sub(1)?).filter(|r| !r.end)
@@ -131,7 +131,7 @@ fn path(dwarf: &gimli::Dwarf<R>, unit: &Unit, file: &gimli::FileEntry<R>) -> Str
     )
 }
 
-/// Whether a unit has a file whose last part and whole path satisfy these.
+/// Whether a unit has a file whose last component and whole path satisfy these conditions.
 pub(crate) fn has_file(
     dwarf: &gimli::Dwarf<R>,
     unit: &Unit,
@@ -157,7 +157,7 @@ pub(crate) fn has_file(
     })
 }
 
-/// A path below a directory, without `.` and needless `..`.
+/// A path relative to a directory, without `.` and redundant `..`.
 fn join(dir: &str, path: &str) -> String {
     let whole = if path.starts_with('/') || dir.is_empty() {
         path.to_owned()
@@ -179,7 +179,7 @@ fn join(dir: &str, path: &str) -> String {
     format!("{root}{}", parts.join("/"))
 }
 
-/// Whether a path or one of its ends (whole components) satisfies a pattern.
+/// Whether a path, or an end of it made of whole components, satisfies a pattern.
 pub(crate) fn path_matches(path: &str, matches: &dyn Fn(&str) -> bool) -> bool {
     matches(path)
         || path

@@ -5,11 +5,11 @@ use gimli::{AttributeValue, Expression, Operation, RawLocListEntry};
 use crate::cfi::{self, Cfa};
 use crate::dwarf::{Die, Dwarf, R, Unit, number_of};
 
-/// Most ways through an expression that are followed at once.
+/// Maximum number of paths through an expression that are followed at once.
 const MAX_WAYS: usize = 8;
-/// Longest program; expressions that grow beyond it are taken for damage.
+/// Maximum length of a program; longer ones are taken for damage.
 const MAX_OPS: usize = 512;
-/// Most operations of one expression.
+/// Maximum number of operations of one expression.
 const MAX_STEPS: usize = 1024;
 
 /// One step. Numbers are 64-bit words; operators take their operands from the stack, the
@@ -20,18 +20,18 @@ pub enum LocOp {
     Reg(u16),
     /// A constant.
     Const(i64),
-    /// The distance between where the module is loaded and where it was linked.
+    /// The load bias of the module: its load address less the linked one.
     Bias,
-    /// Replaces an address with what memory holds there, zero-extended.
+    /// Replaces an address by the memory content there, zero-extended.
     Load {
-        /// Bytes: 1, 2, 4 or 8.
+        /// Size in bytes: 1, 2, 4 or 8.
         size: u8,
     },
-    /// Keeps the low bits of a number and extends them.
+    /// Keeps the low bytes of a number and extends them.
     Extend {
-        /// Bytes: 1, 2, 4.
+        /// Size in bytes: 1, 2, 4.
         size: u8,
-        /// Whether the sign is kept.
+        /// Whether to sign-extend.
         signed: bool,
     },
     /// An operator of two operands.
@@ -71,18 +71,18 @@ pub enum LocBinary {
     Ge,
 }
 
-/// Where a variable is at some address.
+/// The location of a variable at an address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Location {
-    /// In memory at the address that the program gives.
+    /// In memory at the address that the program computes.
     Address(Vec<LocOp>),
-    /// Its value is what the program gives; its low bytes where it is narrower.
+    /// The value that the program computes; its low bytes if the variable is narrower.
     Value(Vec<LocOp>),
-    /// In pieces of so many bytes, the first first. `None`: that piece is lost.
+    /// In pieces with their sizes in bytes, in order. `None`: that piece is lost.
     Pieces(Vec<(u64, Option<Location>)>),
 }
 
-/// Why a variable cannot be read.
+/// The reason why a variable cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Absent(pub String);
 
@@ -92,7 +92,7 @@ impl Absent {
     }
 
     pub(crate) fn optimised() -> Absent {
-        // SystemTap's words, and why.
+        // SystemTap's words, followed by the reason.
         Absent::new("not accessible at this address: optimised out")
     }
 
@@ -101,20 +101,20 @@ impl Absent {
     }
 }
 
-/// The registers' names for messages.
+/// Whether a register is a general-purpose one.
 fn is_general(register: u16) -> bool {
     register <= 16
 }
 
-/// What a location depends on beside the expression.
+/// The context of a location expression.
 pub(crate) struct Context<'a> {
     pub dwarf: &'a Dwarf,
-    /// An entry of the unit that the expression stands in.
+    /// An entry of the expression's unit.
     pub die: Die,
     pub unit: &'a Unit,
-    /// The address at which it is to be read.
+    /// The address at which it is evaluated.
     pub pc: u64,
-    /// The function around with code of its own, for the frame base.
+    /// The enclosing out-of-line function, for the frame base.
     pub function: Option<Die>,
     /// Whether `pc` is that function's first instruction.
     pub at_entry: bool,
@@ -122,19 +122,19 @@ pub(crate) struct Context<'a> {
 
 type Program = Vec<LocOp>;
 
-/// The state of an evaluation over programs instead of numbers.
+/// The state of a symbolic evaluation: values are programs instead of numbers.
 struct Machine<'a, 'c> {
     context: &'a Context<'c>,
     stack: Vec<Program>,
     pieces: Vec<(u64, Option<Location>)>,
-    /// What the operations since the last piece leave.
+    /// The location from the operations since the last piece.
     result: Option<Location>,
     lost: bool,
-    /// Ways that were left at jumps, the one that is met next on top.
+    /// Paths that wait at forward jumps; the one to be met next is on top.
     waiting: Vec<Way>,
 }
 
-/// A way through an expression that goes on at an operation further down.
+/// A path through an expression that continues at a later operation.
 struct Way {
     /// Offset of that operation.
     at: usize,
@@ -165,8 +165,8 @@ impl Context<'_> {
                     {
                         return self.expression(entry.data, 0);
                     }
-                    // A range of no bytes at the very start: so gcc says what is true only
-                    // before the first instruction (its location views).
+                    // An empty range at the very start: gcc's location views use it for a location
+                    // that is valid only before the first instruction.
                     if let Some((at, data)) = empty
                         && self.at_entry
                         && at == self.pc
@@ -179,7 +179,7 @@ impl Context<'_> {
         }
     }
 
-    /// Address and expression of a range of no bytes. `base` is what offsets are added to.
+    /// Address and expression of an empty range. `base` is the base address of offsets.
     fn empty_range(
         &self,
         raw: &RawLocListEntry<R>,
@@ -277,14 +277,14 @@ impl Context<'_> {
             AttributeValue::Exprloc(e) => context.expression(e, depth + 1)?,
             v => context.attribute(v)?,
         };
-        // A register stands for its value here, an address for itself.
+        // For the frame base, a register stands for its value, an address for itself.
         match location {
             Location::Address(p) | Location::Value(p) => Ok(p),
             Location::Pieces(_) => Err(lost()),
         }
     }
 
-    /// Bytes and sign of a basic type of the unit.
+    /// Size in bytes and signedness of a basic type of the unit.
     fn base_type(&self, offset: gimli::UnitOffset) -> Result<(u8, bool), Absent> {
         if offset.0 == 0 {
             return Ok((8, false));
@@ -306,7 +306,7 @@ impl Context<'_> {
     }
 }
 
-/// Register plus offset.
+/// A register plus an offset.
 fn at(register: u16, offset: i64) -> Program {
     if offset == 0 {
         return vec![LocOp::Reg(register)];
@@ -318,7 +318,7 @@ fn at(register: u16, offset: i64) -> Program {
     ]
 }
 
-/// Where a jump leads, if that is further down.
+/// The target of a jump, which must be later.
 fn ahead(behind: usize, target: i16) -> Result<usize, Absent> {
     let far = usize::try_from(target).map_err(|_| Absent::new("its location has loops"))?;
     Ok(behind.saturating_add(far))
@@ -364,8 +364,8 @@ impl Machine<'_, '_> {
         self.push(vec![LocOp::Const(address as i64), LocOp::Bias, add])
     }
 
-    /// `DW_OP_bra`: two ways, which meet at the operation that is jumped to. Compilers make such
-    /// for minimum and maximum, and jump only ahead.
+    /// `DW_OP_bra`: two paths, which meet at the jump's target. Compilers emit it for minimum and
+    /// maximum, and only jump forwards.
     fn branch(&mut self, behind: usize, target: i16) -> Result<(), Absent> {
         let at = ahead(behind, target)?;
         let condition = self.pop()?;
@@ -377,7 +377,7 @@ impl Machine<'_, '_> {
         })
     }
 
-    /// `DW_OP_skip`, at the end of one of two ways: the other one begins behind it.
+    /// `DW_OP_skip` at the end of one of two paths: the other one begins after it.
     fn skip(&mut self, behind: usize, target: i16) -> Result<(), Absent> {
         let at = ahead(behind, target)?;
         let Some(mut other) = self.waiting.pop().filter(|w| w.at == behind) else {
@@ -394,7 +394,7 @@ impl Machine<'_, '_> {
     }
 
     fn wait(&mut self, way: Way) -> Result<(), Absent> {
-        // Ways that do not lie in each other would meet in another order.
+        // Paths that are not nested would meet in another order.
         if self.waiting.last().is_some_and(|w| w.at < way.at) || self.waiting.len() > MAX_WAYS {
             return Err(Absent::new("its location has jumps"));
         }
@@ -402,7 +402,7 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// Joins the ways that meet at an operation: where they differ, the condition chooses.
+    /// Joins the paths that meet at an operation: where they differ, the condition selects.
     fn meet(&mut self, at: usize) -> Result<(), Absent> {
         use LocBinary as B;
         while let Some(way) = self.waiting.pop_if(|w| w.at <= at) {
@@ -580,7 +580,8 @@ impl Machine<'_, '_> {
         Ok(())
     }
 
-    /// What a register held when the function was entered: itself where nothing has run yet.
+    /// The value of a register at the function's entry: the register itself if no instruction has
+    /// run yet.
     fn entry_value(&mut self, expression: R) -> Result<(), Absent> {
         let mut ops = Expression(expression).operations(self.context.unit.encoding());
         let first = ops.next().ok().flatten();

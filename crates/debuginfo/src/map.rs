@@ -1,4 +1,4 @@
-//! Bytes of a file, mapped rather than read: only pages that are looked at cost memory.
+//! The bytes of a file, mapped instead of read: only pages in use cost memory.
 
 use std::fs::File;
 use std::io;
@@ -15,13 +15,13 @@ pub(crate) struct Map {
 
 // SAFETY: the mapping is private and never written through.
 unsafe impl Send for Map {}
-// SAFETY: as above.
+// SAFETY: see above.
 unsafe impl Sync for Map {}
 
 impl Map {
     /// Maps a regular file that is not empty.
     pub(crate) fn open(path: &Path) -> io::Result<Map> {
-        // To open a FIFO waits for its other end, and devices may do what they like.
+        // Opening a FIFO waits for its other end, and opening a device can have effects.
         if !path.metadata()?.is_file() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidInput,
@@ -54,8 +54,8 @@ impl Map {
         unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
     }
 
-    /// Gives back the memory of the pages wholly inside a part of the mapping. They are read
-    /// again from the file when they are looked at again.
+    /// Releases the memory of the pages wholly inside a part of the mapping. Later accesses read
+    /// them from the file again.
     fn forget(&self, part: &[u8]) {
         const PAGE: usize = 4096;
         let base = self.start.as_ptr() as usize;
@@ -79,9 +79,9 @@ impl Drop for Map {
 
 /// Bytes that do not move while this value lives.
 pub(crate) enum Blob {
-    /// Of a file.
+    /// A mapped file.
     Map(Map),
-    /// Made in memory (unpacked).
+    /// Bytes in memory (decompressed).
     Heap(Vec<u8>),
 }
 
@@ -93,7 +93,7 @@ impl Blob {
         }
     }
 
-    /// Gives back the memory of a part that was looked at for the last time for now.
+    /// Releases the memory of a part that is not needed for now.
     pub(crate) fn forget(&self, part: &[u8]) {
         if let Blob::Map(m) = self {
             m.forget(part);

@@ -10,8 +10,8 @@ use crate::image::Image;
 use crate::sdt::Marker;
 use crate::symbols::Symbols;
 
-/// A file and what is known about it. Everything beyond the file itself is looked for when a
-/// question needs it.
+/// A file with its debugging information. Other files than the file itself are searched when a
+/// query needs them.
 pub struct Module {
     // Points into the images below; declared before them, so dropped before them.
     symbols: OnceLock<Symbols<'static>>,
@@ -25,7 +25,7 @@ pub struct Module {
 
 /// The files with DWARF.
 struct Debug {
-    /// The file itself where it has DWARF, or a separate one.
+    /// The file itself if it has DWARF, otherwise a separate one.
     image: Option<Arc<Image>>,
     /// The file that dwz moved shared parts to.
     alt: Option<Arc<Image>>,
@@ -41,7 +41,7 @@ impl Module {
         Ok(Module::new(Image::open(path)?, search))
     }
 
-    /// Of an opened file.
+    /// A module from an opened file.
     #[must_use]
     pub fn new(image: Image, search: &Search) -> Module {
         Module {
@@ -85,7 +85,7 @@ impl Module {
         })
     }
 
-    /// The file that holds the DWARF, where there is one.
+    /// The file with the DWARF, if there is one.
     #[must_use]
     pub fn debug_image(&self) -> Option<&Image> {
         self.debug().image.as_deref()
@@ -97,13 +97,13 @@ impl Module {
         self.debug().alt.as_deref()
     }
 
-    /// What went wrong in the search for separate debugging information.
+    /// Errors in the search for separate debugging information.
     #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.debug().notes
     }
 
-    /// The DWARF, where there is any.
+    /// The DWARF, if there is any.
     #[must_use]
     pub fn dwarf(&self) -> Option<&Dwarf> {
         let dwarf = self.dwarf.get_or_init(|| {

@@ -1,4 +1,4 @@
-//! The libraries that a program names, and the dynamic linker that it asks for.
+//! The libraries and the dynamic linker that a program names.
 
 use object::read::elf::{Dyn, ProgramHeader};
 use object::{LittleEndian, elf};
@@ -6,8 +6,7 @@ use object::{LittleEndian, elf};
 use crate::image::Image;
 
 impl Image {
-    /// Names of the libraries it needs, as they stand in the file, and behind them the path of
-    /// its interpreter.
+    /// Names of the libraries that it needs, followed by the path of its interpreter.
     #[must_use]
     pub fn needed(&self) -> Vec<String> {
         let e = LittleEndian;

@@ -1,4 +1,5 @@
-//! Entries of the procedure linkage table: through which a file calls functions of others.
+//! Entries of the procedure linkage table (PLT), through which a file calls functions of other
+//! files.
 
 use object::read::elf::Sym;
 use std::collections::HashMap;
@@ -7,7 +8,7 @@ use object::{LittleEndian, Object, ObjectSymbolTable, RelocationTarget};
 
 use crate::image::Image;
 
-/// Where a file jumps to a function of another file.
+/// The stub for a function of another file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PltEntry<'a> {
     /// The function.
@@ -16,7 +17,7 @@ pub struct PltEntry<'a> {
     pub address: u64,
 }
 
-/// Sections of stubs and the bytes of a stub (psABI; `.plt.got` has 8 without CET).
+/// Sections with stubs, and the size of a stub in bytes (psABI; 8 in `.plt.got` without CET).
 const SECTIONS: [(&str, usize); 3] = [(".plt", 16), (".plt.sec", 16), (".plt.got", 8)];
 
 /// `jmp *disp32(%rip)`
@@ -25,8 +26,8 @@ const JUMP: [u8; 2] = [0xff, 0x25];
 const ENDBR: [u8; 4] = [0xf3, 0x0f, 0x1e, 0xfa];
 const EM_X86_64: u16 = 62;
 
-/// The entries in order of address. Only stubs that jump through a slot which a relocation
-/// fills with a named symbol count, which holds for every layout that linkers use on x86-64.
+/// The entries in order of address. A stub counts only if it jumps through a slot that a relocation
+/// fills with a named symbol; this holds for every layout that linkers use on x86-64.
 #[must_use]
 pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
     if image.machine() != EM_X86_64 {
@@ -43,7 +44,7 @@ pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
             let Some(slot) = jump_slot(base, code, at) else {
                 continue;
             };
-            // A stub of 16 bytes in a section walked by 8 shows once.
+            // A stub of 16 bytes in a section with a step of 8 is listed once.
             if let Some(&name) = slots.get(&slot)
                 && last != Some(slot)
             {
@@ -59,7 +60,7 @@ pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
     found
 }
 
-/// The address whose word the stub at an offset jumps to.
+/// The slot that the stub at an offset jumps through.
 fn jump_slot(base: u64, code: &[u8], at: usize) -> Option<u64> {
     let mut pc = at;
     if code.get(pc..pc + 4) == Some(&ENDBR) {
@@ -79,7 +80,7 @@ fn jump_slot(base: u64, code: &[u8], at: usize) -> Option<u64> {
     )
 }
 
-/// Slots that the dynamic linker fills, with the names of what it puts there.
+/// Slots that the dynamic linker fills, with the names of the symbols.
 fn slots(image: &Image) -> HashMap<u64, &str> {
     let mut slots = HashMap::new();
     let Some(relocations) = image.elf().dynamic_relocations() else {

@@ -1,4 +1,4 @@
-//! What encloses an address: the function, what is inlined in it, blocks.
+//! The scopes around an address: the function, inlined instances in it, blocks.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,10 +7,10 @@ use gimli::{AttributeValue, EntriesRaw, UnitOffset};
 
 use crate::dwarf::{Die, Dwarf, Entry, R, Unit};
 
-/// Deepest nesting that is followed.
+/// Maximum nesting that is followed.
 const MAX_DEPTH: usize = 128;
 
-/// What a scope is.
+/// The kind of a scope.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ScopeKind {
     Function,
@@ -18,7 +18,7 @@ pub(crate) enum ScopeKind {
     Block,
 }
 
-/// An entry whose code holds an address.
+/// An entry whose code contains an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Scope {
     pub kind: ScopeKind,
@@ -28,13 +28,13 @@ pub(crate) struct Scope {
 /// Code of the functions of a unit: start, end, offset of the entry; by start.
 pub(crate) type Functions = Arc<Vec<(u64, u64, usize)>>;
 
-/// Units whose functions were listed.
+/// A cache of the functions of units.
 #[derive(Default)]
 pub(crate) struct FunctionTables(Mutex<HashMap<u32, Functions>>);
 
 const MAX_TABLES: usize = 256;
 
-/// What encloses addresses that were asked for: each variable of a place asks again.
+/// A cache of the scopes around addresses: each variable of a place needs them.
 #[derive(Default)]
 pub(crate) struct Chains(Mutex<HashMap<u64, Arc<[Scope]>>>);
 
@@ -72,8 +72,8 @@ impl Dwarf {
         })
     }
 
-    /// The function whose code holds an address: by the index where there is one, by the entries
-    /// of the unit otherwise.
+    /// The function whose code contains an address: by the index if there is one, otherwise by the
+    /// entries of the unit.
     fn function_around(&self, address: u64) -> Option<Die> {
         if let Some(index) = self.ready_index() {
             return index.function_at(address);
@@ -90,7 +90,7 @@ impl Dwarf {
         })
     }
 
-    /// The scopes that hold an address, outermost (the function) first; empty when none does.
+    /// The scopes that contain an address, outermost (the function) first; empty if there are none.
     pub(crate) fn scopes_at(&self, address: u64) -> Arc<[Scope]> {
         let lock = || self.chains.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(chain) = lock().get(&address) {
@@ -115,7 +115,7 @@ impl Dwarf {
         chain
     }
 
-    /// Adds the scopes within `function` that hold an address.
+    /// Adds the scopes within `function` that contain an address.
     fn descend(
         &self,
         address: u64,
@@ -125,15 +125,15 @@ impl Dwarf {
     ) -> Option<()> {
         let mut raw = unit.entries_raw(Some(UnitOffset(function.offset))).ok()?;
         let mut entry = gimli::DebuggingInformationEntry::null();
-        // Entries at this depth may hold the address; deeper ones are in scopes that do not.
+        // Entries at this depth may contain the address; deeper ones are in scopes that do not.
         let mut level = 0;
-        // Where the reader began to count depths.
+        // The depth at which the reader started.
         let mut base = 0;
         while !raw.is_empty() {
             let depth = base + raw.next_depth();
             let offset = raw.next_offset();
             if !raw.read_entry(&mut entry).ok()? {
-                // The end of the innermost scope found: no other can hold the address.
+                // The end of the innermost scope found: no other can contain the address.
                 if base + raw.next_depth() < level {
                     break;
                 }
@@ -164,7 +164,7 @@ impl Dwarf {
             };
             let inside = |&(start, end): &(u64, u64)| start <= address && address < end;
             let code = self.code(die, unit, &entry);
-            // A block without addresses of its own covers what is around it.
+            // A block without addresses of its own covers the same code as its parent.
             let covers = code.is_empty() && kind == ScopeKind::Block && !has_code(&entry);
             if code.iter().any(inside)
                 || (covers && entry.has_children() && self.covers(address, die, unit))
@@ -181,7 +181,7 @@ impl Dwarf {
         Some(())
     }
 
-    /// Whether a scope inside a block without addresses holds the address.
+    /// Whether a scope inside a block without addresses contains the address.
     fn covers(&self, address: u64, block: Die, unit: &Unit) -> bool {
         let mut inner = Vec::new();
         let _ = self.descend_flat(address, block, unit, &mut inner);
@@ -218,8 +218,8 @@ impl Dwarf {
         Some(())
     }
 
-    /// The part of a chain of scopes that belongs to one function or inlined instance: it and
-    /// the blocks directly inside.
+    /// The part of a chain of scopes that belongs to one function or inlined instance: the scope
+    /// itself and the blocks directly inside.
     pub(crate) fn own_scopes(chain: &[Scope], of: Option<Die>) -> &[Scope] {
         let is_code = |s: &Scope| s.kind != ScopeKind::Block;
         let start = match of {
@@ -232,7 +232,7 @@ impl Dwarf {
     }
 }
 
-/// Goes past what is below an entry that was read, where the entry says how far that is.
+/// Skips the children of an entry, where the entry gives their length.
 fn pass<'a>(
     raw: &mut EntriesRaw<'a, R>,
     base: &mut isize,

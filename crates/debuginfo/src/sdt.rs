@@ -17,7 +17,7 @@ pub use operand::{Machine, Operand, Place};
 /// Number of the note type (`NT_STAPSDT`).
 const NOTE_TYPE: u32 = 3;
 
-/// A marker at one place; the same name may stand at many.
+/// A marker at one place; several places can have the same name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Marker {
     /// Provider.
@@ -28,13 +28,13 @@ pub struct Marker {
     pub address: u64,
     /// The site's offset in the file, which is what uprobes take.
     pub offset: u64,
-    /// File offset of the semaphore (two bytes); 0 where there is none.
+    /// File offset of the semaphore (two bytes); 0 for none.
     pub semaphore: u64,
     /// Arguments; the first is `$arg1`.
     pub args: Vec<Operand>,
 }
 
-/// Why an ELF file could not be read.
+/// The reason why an ELF file could not be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Malformed(pub String);
 
@@ -48,7 +48,7 @@ impl std::error::Error for Malformed {}
 
 /// Reads all markers of the ELF file with these bytes, in the order of the notes.
 ///
-/// Notes that are damaged, and those of code that the linker threw away, are left out.
+/// Damaged notes, and those of code that the linker dropped, are left out.
 ///
 /// # Errors
 ///
@@ -144,7 +144,7 @@ fn symbol_table(file: &object::File<'_>) -> HashMap<String, u64> {
         .collect()
 }
 
-/// A note as it stands in the file.
+/// A note as in the file.
 struct RawNote {
     site: u64,
     base: u64,
@@ -170,7 +170,7 @@ impl Reader {
         }
     }
 
-    /// The notes of a section, damaged ones left out; ends where the sizes make no sense.
+    /// The notes of a section without damaged ones; ends where the sizes make no sense.
     fn notes(self, mut data: &[u8]) -> Vec<RawNote> {
         let mut notes = Vec::new();
         while let Some((head, rest)) = data.split_at_checked(12) {
@@ -207,7 +207,7 @@ impl Reader {
     }
 }
 
-/// `size` bytes and what comes after them and their padding to four.
+/// `size` bytes, and the data after them and their padding to four.
 fn take(data: &[u8], size: u64) -> Option<(&[u8], &[u8])> {
     let size = usize::try_from(size).ok()?;
     let (head, rest) = data.split_at_checked(size)?;

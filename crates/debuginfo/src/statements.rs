@@ -8,14 +8,14 @@ use crate::functions::Pattern;
 use crate::lines::path_matches;
 use crate::scopes::ScopeKind;
 
-/// Which lines of a file.
+/// The lines that a query selects.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LineQuery {
-    /// That one.
+    /// A single line.
     At(u32),
-    /// From the line of the function's declaration.
+    /// A line relative to the function's declaration.
     Plus(u32),
-    /// From one to another, both included.
+    /// A range of lines, both ends included.
     Range(u32, u32),
     /// All lines of the function.
     All,
@@ -28,7 +28,7 @@ pub struct StatementPlace {
     pub address: u64,
     /// The function or inlined instance that it is in.
     pub die: Die,
-    /// That one's name.
+    /// The name of that function or instance.
     pub name: Arc<str>,
     /// Its source file.
     pub file: Arc<str>,
@@ -36,12 +36,12 @@ pub struct StatementPlace {
     pub line: u32,
 }
 
-/// The answer to a question about lines.
+/// The answer to a query about lines.
 #[derive(Debug, Clone, Default)]
 pub struct Statements {
     /// The places in order of address, one for each line and instance of a function.
     pub places: Vec<StatementPlace>,
-    /// When there are none: the nearest lines with code below and above the one asked for.
+    /// If there are none: the nearest lines with code before and after the line in the query.
     pub nearest: (Option<u32>, Option<u32>),
 }
 
@@ -55,7 +55,7 @@ impl Dwarf {
         lines: LineQuery,
     ) -> Statements {
         let mut answer = Statements::default();
-        // Lines with code of the files asked for.
+        // Lines with code of the files in the query.
         let mut known = BTreeSet::new();
         for unit in self.units_of(function, file) {
             self.statements_in(unit, function, file, lines, &mut answer, &mut known);
@@ -73,11 +73,11 @@ impl Dwarf {
         answer
     }
 
-    /// Units that may hold such functions.
+    /// Units that may contain such functions.
     fn units_of(&self, function: Pattern<'_>, file: Option<Pattern<'_>>) -> Vec<u32> {
         let any = function.glob.is_some_and(|g| g(function.text, ""));
         if any {
-            // Every function: by the names of the units' files.
+            // For a pattern that matches every function: by the names of the units' files.
             let with_file = file.map(|f| self.units_with(f));
             let has = |unit: &u32| with_file.as_ref().is_none_or(|w| w[*unit as usize]);
             return (0..self.headers(0).len() as u32).filter(has).collect();
@@ -138,8 +138,8 @@ impl Dwarf {
             for &die in &chain {
                 infos.entry(die).or_insert_with(|| self.info(die));
             }
-            // Compilers take lines of the function around into what they inlined. A line is of
-            // the function that is declared nearest above it.
+            // Compilers attribute lines of the enclosing function to inlined code. A line belongs
+            // to the function that is declared nearest above it.
             let path = &table.files[row.file as usize];
             let above = |i: &Info| match i.file.as_ref() == Some(path) && i.line <= row.line {
                 true => i.line,
@@ -242,7 +242,7 @@ impl Dwarf {
     }
 }
 
-/// What is asked again and again about a function.
+/// Cached properties of a function.
 struct Info {
     name: &'static str,
     file: Option<Arc<str>>,

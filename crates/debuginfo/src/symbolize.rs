@@ -1,4 +1,4 @@
-//! Addresses to functions and source lines, through what was inlined.
+//! Addresses to functions and source lines, including inlined ones.
 
 use std::sync::Arc;
 
@@ -11,26 +11,26 @@ use crate::scopes::ScopeKind;
 pub struct Frame {
     /// Its name in the source.
     pub function: Arc<str>,
-    /// The source file, where known.
+    /// The source file, if known.
     pub file: Option<Arc<str>>,
-    /// The line; 0 where not known.
+    /// The line; 0 if unknown.
     pub line: u32,
     /// Whether it is inlined in the next frame.
     pub inlined: bool,
 }
 
-/// What code is of, from an address on.
+/// The source line of code from an address on.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinesFrom {
     /// The address as linked.
     pub address: u64,
-    /// Source file and line; none where the code is of no line.
+    /// Source file and line; `None` where the code belongs to no line.
     pub place: Option<(Arc<str>, u32)>,
 }
 
 impl Dwarf {
-    /// The functions at an address, innermost first; the last has code of its own. Empty when
-    /// nothing is known.
+    /// The functions at an address, innermost first; the last is out of line. Empty when nothing is
+    /// known.
     #[must_use]
     pub fn frames(&self, address: u64) -> Vec<Frame> {
         let mut frames = Vec::new();
@@ -73,7 +73,7 @@ impl Dwarf {
         Some((lines.file(u64::from(row.file)).cloned(), row.line))
     }
 
-    /// All lines, as [`Dwarf::line_at`] says of each address: in order of address; where one has several,
+    /// All lines as [`Dwarf::line_at`] gives them, in order of address; of several at one address,
     /// the last counts.
     #[must_use]
     pub fn all_lines(&self) -> Vec<LinesFrom> {
@@ -82,7 +82,7 @@ impl Dwarf {
             let Some(parsed) = self.unit(0, unit) else {
                 continue;
             };
-            // Not kept: they are looked at once.
+            // Bypasses the cache: each is read once.
             let lines = Lines::read(&self.part(0).dwarf, &parsed);
             for row in &lines.rows {
                 if !row.end && self.unit_at(row.address) != Some(unit) {
@@ -95,7 +95,7 @@ impl Dwarf {
                 });
             }
         }
-        // What ends goes before what begins there.
+        // An end goes before a beginning at the same address.
         all.sort_by_key(|l| (l.address, l.place.is_some()));
         all
     }

@@ -5,28 +5,28 @@ use object::{LittleEndian, elf};
 
 use crate::image::Image;
 
-/// What a symbol names.
+/// The kind of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum SymbolKind {
     /// Code.
     Func,
-    /// A function that chooses an implementation when the program is linked at its start; its
-    /// address is that of the choosing code.
+    /// An indirect function (ifunc), which selects an implementation at load time; its address is
+    /// that of the resolver.
     IFunc,
     /// A variable.
     Data,
-    /// A variable of each thread; its address is an offset.
+    /// A thread-local variable; its address is an offset.
     Tls,
 }
 
-/// Who sees a symbol.
+/// The binding of a symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Binding {
-    /// Everybody.
+    /// Visible to all files.
     Global,
-    /// Everybody, unless a global one of the name is there.
+    /// Visible to all files, unless there is a global one of the name.
     Weak,
-    /// Its compilation unit.
+    /// Visible to its compilation unit.
     Local,
 }
 
@@ -37,29 +37,29 @@ pub struct Symbol<'a> {
     pub name: &'a str,
     /// Its address as linked.
     pub address: u64,
-    /// Bytes; 0 where the file does not say.
+    /// Size in bytes; 0 if the file does not give it.
     pub size: u64,
-    /// What it names.
+    /// Its kind.
     pub kind: SymbolKind,
-    /// Who sees it.
+    /// Its binding.
     pub binding: Binding,
-    /// Whether the dynamic linker sees it.
+    /// Whether it is in the dynamic symbol table.
     pub dynamic: bool,
 }
 
-/// Symbols in order of address; at one address the better name first (global before weak
-/// before local, then by name).
+/// Symbols in order of address; at one address the best name first (global before weak before
+/// local, then by name).
 #[derive(Debug, Default)]
 pub struct Symbols<'a> {
     all: Vec<Symbol<'a>>,
-    /// Indices of functions in order of address, the first name at each address only.
+    /// Indexes of functions in order of address, only the first name at each address.
     code: Vec<u32>,
-    /// The largest end address of `code[..=i]`, to stop looking outwards.
+    /// Indexes of all symbols in order of name.
     by_name: Vec<u32>,
 }
 
 impl<'a> Symbols<'a> {
-    /// Those of all files together; the same symbol found twice is kept once.
+    /// The symbols of all these files together, without duplicates.
     #[must_use]
     pub fn of(images: &[&'a Image]) -> Symbols<'a> {
         let mut all = Vec::new();
@@ -70,7 +70,7 @@ impl<'a> Symbols<'a> {
         Symbols::sorted(all)
     }
 
-    /// Those that a file shows the dynamic linker, which are few beside all of a large program.
+    /// The symbols that a file exports, which are few compared to all symbols of a large program.
     #[must_use]
     pub fn exported(image: &'a Image) -> Symbols<'a> {
         let mut all = Vec::new();
@@ -107,12 +107,12 @@ impl<'a> Symbols<'a> {
         &self.all
     }
 
-    /// Functions, one name for each address, in order of address.
+    /// Functions in order of address, one name for each address.
     pub fn functions(&self) -> impl Iterator<Item = &Symbol<'a>> {
         self.code.iter().map(|&i| &self.all[i as usize])
     }
 
-    /// Those of a name, global ones first.
+    /// The symbols of a name, global ones first.
     pub fn named<'s>(&'s self, name: &str) -> impl Iterator<Item = &'s Symbol<'a>> {
         let at = |i: &u32| &self.all[*i as usize];
         let from = self.by_name.partition_point(|i| at(i).name < name);
@@ -120,20 +120,20 @@ impl<'a> Symbols<'a> {
         self.by_name[from..to].iter().map(at)
     }
 
-    /// Those at an address, the better name first.
+    /// The symbols at an address, the best name first.
     pub fn starting_at(&self, address: u64) -> impl Iterator<Item = &Symbol<'a>> {
         let from = self.all.partition_point(|s| s.address < address);
         let rest = self.all[from..].iter();
         rest.take_while(move |s| s.address == address)
     }
 
-    /// The function that holds an address and the distance from its start. A function
-    /// without a size reaches to the next one.
+    /// The function that contains an address, and the offset from its start. A function without a
+    /// size extends to the next one.
     #[must_use]
     pub fn function_at(&self, address: u64) -> Option<(&Symbol<'a>, u64)> {
         let at = |i: u32| &self.all[i as usize];
         let mut i = self.code.partition_point(|&i| at(i).address <= address);
-        // A function within a function (a second entry) may end before its outer one.
+        // A nested function (a second entry) may end before the outer one.
         for _ in 0..8 {
             i = i.checked_sub(1)?;
             let s = at(self.code[i]);
@@ -145,7 +145,7 @@ impl<'a> Symbols<'a> {
         None
     }
 
-    /// The variable that holds an address and the distance from its start.
+    /// The variable that contains an address, and the offset from its start.
     #[must_use]
     pub fn data_at(&self, address: u64) -> Option<(&Symbol<'a>, u64)> {
         let end = self.all.partition_point(|s| s.address <= address);
@@ -174,7 +174,7 @@ fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<Symbol<'a>>) {
             elf::STT_GNU_IFUNC => SymbolKind::IFunc,
             elf::STT_OBJECT => SymbolKind::Data,
             elf::STT_TLS => SymbolKind::Tls,
-            // Assembly code often leaves the type out.
+            // Assembly code often omits the type.
             elf::STT_NOTYPE if image.is_code(address) => SymbolKind::Func,
             _ => continue,
         };
@@ -185,7 +185,7 @@ fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<Symbol<'a>>) {
         let Some(name) = name.and_then(|n| std::str::from_utf8(n).ok()) else {
             continue;
         };
-        // Linkers put versions behind names here, `name@@VERSION`.
+        // Linkers append versions to names here, `name@@VERSION`.
         let name = match name.find('@') {
             Some(at) if !dynamic => &name[..at],
             _ => name,

@@ -1,5 +1,5 @@
-//! Whether what a path means is this user's alone to decide: folders of the cache, whose files are
-//! believed, and loaded into programs.
+//! Whether only this user controls the meaning of a path: for directories of the cache, whose files
+//! are trusted, and loaded into programs.
 
 use std::collections::BTreeMap;
 use std::fs::{DirBuilder, Metadata};
@@ -8,14 +8,14 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 
-/// Makes a folder for this user alone, if it is not there, and gives its path without links. Nobody
-/// else but root can change what is in it, or what that path means, from then on: so a file that
-/// was looked at there is the one that is opened later.
+/// Makes a directory for this user alone, if it does not exist, and returns its path without
+/// symbolic links. From then on only root and this user can change its content, or the meaning of
+/// the path, so a file that was checked there is the one that is opened later.
 ///
 /// # Errors
-/// When it cannot be made, belongs to another user, or others may change it or a folder above.
+/// When it cannot be made, belongs to another user, or others may change it or a directory above.
 pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
-    // What is above has to be right before anything is made there.
+    // The directories above are checked before anything is made there.
     let there = path.ancestors().find(|p| p.exists());
     let there = there.unwrap_or(Path::new("/"));
     let mut real = there.canonicalize()?;
@@ -36,7 +36,8 @@ pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Whether a folder that is there, or the one that it would be made in, is as [`own_folder`] wants.
+/// Whether an existing directory, or the one that it would be made in, is as [`own_folder`]
+/// requires.
 #[must_use]
 pub fn is_own(path: &Path) -> bool {
     let there = path.ancestors().find(|p| p.exists());
@@ -50,7 +51,7 @@ pub fn is_own(path: &Path) -> bool {
     steady(&there).is_ok() && there.symlink_metadata().is_ok_and(own)
 }
 
-/// [`is_own`], asked once for each path: no one but this user and root can change the answer.
+/// [`is_own`], cached for each path: only this user and root can change the answer.
 pub(crate) fn is_own_once(path: &Path) -> bool {
     static KNOWN: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
     let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -62,8 +63,8 @@ pub(crate) fn is_own_once(path: &Path) -> bool {
     own
 }
 
-/// Whether only this user and root can change what a path without links means: from the root on
-/// downwards, nobody else can rename the next part.
+/// Whether only this user and root can change the meaning of a path without symbolic links: from
+/// the root downwards, nobody else can rename the next component.
 fn steady(path: &Path) -> io::Result<()> {
     let mut parts: Vec<&Path> = path.ancestors().collect();
     parts.reverse();
@@ -76,7 +77,7 @@ fn steady(path: &Path) -> io::Result<()> {
         if folder.uid() != user && folder.uid() != 0 {
             return Err(refused(part, "belongs to another user"));
         }
-        // In folders such as /tmp, only owners rename.
+        // In directories such as /tmp, only owners rename.
         const STICKY: u32 = 0o1000;
         if others_write(&folder) && folder.mode() & STICKY == 0 {
             return Err(refused(part, "can be written by other users"));
@@ -85,8 +86,8 @@ fn steady(path: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether others than the owner may write. A group that is the user's own by number has no other
-/// members: distributions that make one for each user have its members write as well.
+/// Whether users other than the owner may write. A group whose number is the user's own has no
+/// other members: distributions with a group for each user make files writable by the group.
 fn others_write(folder: &Metadata) -> bool {
     let mode = folder.mode();
     let private = || {
@@ -134,7 +135,7 @@ mod tests {
         mode(&cache, 0o755);
         assert!(is_own(&cache) && own_folder(&cache).is_ok());
 
-        // Above it, another could put another one in its place.
+        // Above it, another user could replace it.
         mode(&root.join("a"), 0o777);
         assert!(!is_own(&cache) && own_folder(&cache).is_err());
         assert!(!is_own(&root.join("a/new/cache")));
@@ -143,12 +144,12 @@ mod tests {
         mode(&root.join("a"), 0o1777);
         assert!(is_own(&cache) && own_folder(&cache).is_ok());
 
-        // A link leads where it leads.
+        // A symbolic link is resolved.
         symlink(root.join("a"), root.join("link")).expect("made");
         let through = own_folder(&root.join("link/b/cache"));
         assert_eq!(through.expect("the same"), cache);
 
-        // Only root can give things away.
+        // Only root can change owners.
         if user() == 0 {
             chown(&cache, Some(65534), None).expect("given");
             assert!(!is_own(&cache) && own_folder(&cache).is_err());

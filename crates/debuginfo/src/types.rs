@@ -1,4 +1,4 @@
-//! Types of the DWARF by small numbers: what they are, their members, their names in C.
+//! Types of the DWARF by small numbers: their kinds, members and names in C.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,17 +8,17 @@ use gimli::{AttributeValue, DwTag};
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, flag, number, number_of};
 use crate::index::{ANONYMOUS, Kind};
 
-/// A type of one module; 0 is `void`. Given out as types are met.
+/// A type of one module; 0 is `void`. Numbers are assigned when types are first met.
 pub type TypeId = u32;
 
-/// Most types that are given numbers: the numbers share 32 bits with a module's.
+/// Maximum number of types with numbers: a number shares 32 bits with that of its module.
 const MAX_TYPES: usize = (1 << 24) - 1;
-/// Deepest nesting of anonymous members and base classes that is followed.
+/// Maximum nesting of anonymous members and base classes that is followed.
 const MAX_NESTING: usize = 16;
-/// Most members listed of one type.
+/// Maximum number of members listed of one type.
 const MAX_MEMBERS: usize = 1 << 16;
 
-/// What a number stands for.
+/// The type that a number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 enum Key {
     Die(Die),
@@ -27,7 +27,7 @@ enum Key {
     Pointer(TypeId),
 }
 
-/// The numbers given out.
+/// The assigned numbers.
 #[derive(Default)]
 pub(crate) struct Types(Mutex<Table>);
 
@@ -44,16 +44,16 @@ pub enum Type {
     Void,
     /// An integer, a character or a truth value.
     Int {
-        /// Bytes.
+        /// Size in bytes.
         size: u8,
-        /// Sign.
+        /// Whether it is signed.
         signed: bool,
-        /// A character.
+        /// Whether it is a character.
         char: bool,
     },
     /// Floating point.
     Float {
-        /// Bytes.
+        /// Size in bytes.
         size: u8,
     },
     /// A pointer or reference.
@@ -62,39 +62,39 @@ pub enum Type {
     Array {
         /// Type of an element.
         elem: TypeId,
-        /// Elements; 0 where not known.
+        /// Number of elements; 0 if unknown.
         count: u32,
     },
     /// A structure, class or union whose members are known.
     Struct {
         /// Its tag, empty when it has none.
         name: Arc<str>,
-        /// Bytes.
+        /// Size in bytes.
         size: u32,
         /// Whether it is a union.
         union: bool,
     },
     /// An enumeration.
     Enum {
-        /// Bytes.
+        /// Size in bytes.
         size: u8,
-        /// Sign.
+        /// Whether it is signed.
         signed: bool,
     },
     /// A function.
     Func,
-    /// Anything else: declared only, or of no use.
+    /// Any other type: only declared, or unsupported.
     Unknown,
 }
 
-/// A member of a structure, seen from the structure that was asked.
+/// A member of a structure, relative to the structure in the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
     /// Its name.
     pub name: Arc<str>,
-    /// Bits from the start.
+    /// Offset in bits.
     pub bit_offset: u32,
-    /// Bits of a bit-field, 0 otherwise.
+    /// Width of a bit-field in bits; otherwise 0.
     pub bit_size: u32,
     /// Its type as declared.
     pub ty: TypeId,
@@ -132,7 +132,7 @@ impl Dwarf {
         self.refer(at, value)
     }
 
-    /// The type itself, behind typedefs and qualifiers, a definition where there is one.
+    /// The type itself without typedefs and qualifiers; its definition if there is one.
     pub(crate) fn strip(&self, mut die: Die) -> Option<(Die, Entry)> {
         for _ in 0..MAX_CHAIN * 2 {
             let (_, entry) = self.entry(die)?;
@@ -165,7 +165,7 @@ impl Dwarf {
         all.find(|f| f.kind == kind).map(|f| f.die)
     }
 
-    /// Whether a stripped type that a name stands for is nothing (`const void`).
+    /// Whether a stripped type is void (`const void`).
     fn is_void(&self, mut die: Die) -> bool {
         for _ in 0..MAX_CHAIN * 2 {
             let Some((_, entry)) = self.entry(die) else {
@@ -182,7 +182,7 @@ impl Dwarf {
         false
     }
 
-    /// What a type is.
+    /// The type without typedefs and qualifiers.
     #[must_use]
     pub fn ctype(&self, id: TypeId) -> Type {
         match self.key(id) {
@@ -322,7 +322,7 @@ impl Dwarf {
         }
     }
 
-    /// Bits from the start of the structure to a member.
+    /// Offset of a member in bits from the start of the structure.
     fn bit_offset(&self, member: Die, entry: &Entry) -> Option<u32> {
         if let Some(bits) = number_of(entry, gimli::DW_AT_data_bit_offset) {
             return u32::try_from(bits).ok();
@@ -330,7 +330,7 @@ impl Dwarf {
         let bytes = match entry.attr_value(gimli::DW_AT_data_member_location) {
             None => 0,
             Some(AttributeValue::Exprloc(e)) => {
-                // Old compilers: DW_OP_plus_uconst. Virtual bases need a look at the object.
+                // Old compilers: DW_OP_plus_uconst. Virtual bases depend on the object.
                 let unit = self.unit(member.part, member.unit)?;
                 let mut ops = e.operations(unit.encoding());
                 match (ops.next().ok()??, ops.next().ok()?) {
@@ -341,7 +341,7 @@ impl Dwarf {
             Some(v) => number(v)?,
         };
         let whole = u32::try_from(bytes.checked_mul(8)?).ok()?;
-        // DWARF 2 and 3 count the bits of a field from the storage unit's most significant.
+        // DWARF 2 and 3 count the bits of a field from the storage unit's most significant bit.
         let (Some(from_top), Some(bits)) = (
             number_of(entry, gimli::DW_AT_bit_offset),
             number_of(entry, gimli::DW_AT_bit_size),
@@ -400,8 +400,8 @@ impl Dwarf {
             .collect()
     }
 
-    /// A type by its name in C or C++: `struct x`, `union x`, `enum x`, `class x`, a typedef,
-    /// a basic type in any order of its words, a bare tag, each with `*` behind.
+    /// A type by its name in C or C++: `struct x`, `union x`, `enum x`, `class x`, a typedef, a
+    /// basic type with its words in any order, or a bare tag; each can be followed by `*`s.
     #[must_use]
     pub fn type_named(&self, name: &str) -> Option<TypeId> {
         let name = name.trim();
@@ -465,13 +465,13 @@ impl Dwarf {
         Some(self.intern(Key::Die(found.die)))
     }
 
-    /// The type as C spells it, typedefs kept.
+    /// The type's name in C, typedefs kept.
     #[must_use]
     pub fn c_name(&self, id: TypeId) -> String {
         self.spell(id, String::new(), 0)
     }
 
-    /// Spells a declaration of `inner` (what stands around a name, from the inside out).
+    /// Spells a declaration around `inner`, the declarator built so far.
     fn spell(&self, id: TypeId, inner: String, depth: usize) -> String {
         let with = |name: &str| match inner.is_empty() || inner.starts_with('[') {
             true => format!("{name}{inner}"),
@@ -531,7 +531,7 @@ impl Dwarf {
     }
 
     fn qualified(&self, word: &str, to: TypeId, inner: String, depth: usize) -> String {
-        // A pointer's qualifier stands behind its star.
+        // A pointer's qualifier follows its star.
         if matches!(self.plain(to), Some(gimli::DW_TAG_pointer_type)) {
             let space = if inner.is_empty() { "" } else { " " };
             return self.spell(to, format!("{word}{space}{inner}"), depth + 1);
@@ -586,12 +586,12 @@ fn base(entry: &Entry, size: u8) -> Type {
     }
 }
 
-/// Elements of one dimension.
+/// Number of elements of one dimension.
 fn elements(entry: &Entry) -> u32 {
     let count = number_of(entry, gimli::DW_AT_count).or_else(|| {
         let low = number_of(entry, gimli::DW_AT_lower_bound).unwrap_or(0);
         let high = entry.attr_value(gimli::DW_AT_upper_bound)?;
-        // An expression or a reference: only known when it runs. -1: none.
+        // An expression or a reference: known only at run time. -1: none.
         let high = high
             .sdata_value()
             .or_else(|| high.udata_value().map(|v| v as i64))?;
@@ -625,7 +625,7 @@ fn kind_of(tag: DwTag) -> Option<Kind> {
     })
 }
 
-/// How compilers name a basic type that C lets one write in many ways.
+/// The names that compilers use for a basic type that C can spell in several ways.
 fn basic_spellings(name: &str) -> Vec<String> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let count = |w| words.iter().filter(|x| **x == w).count();

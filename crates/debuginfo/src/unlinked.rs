@@ -1,5 +1,5 @@
-//! Files that are not linked, such as modules of the kernel: their sections get addresses, and
-//! what the linker would have filled in is filled in.
+//! Relocatable files, such as kernel modules: assigns addresses to their sections, and applies
+//! their relocations.
 
 use std::borrow::Cow;
 
@@ -11,21 +11,21 @@ use object::{
 
 use crate::image::{Elf, Segment};
 
-/// Addresses begin here: 0 means nothing in too many places.
+/// The first address; address 0 has a special meaning in too many places.
 const FIRST: u64 = 0x1000;
-/// Sections begin at multiples of this, or of more where they say so.
+/// Sections begin at multiples of this, or of their own larger alignment.
 const ALIGNED: u64 = 0x1000;
-/// Largest alignment that is believed.
+/// Maximum plausible alignment.
 const MAX_ALIGNED: u64 = 1 << 20;
 
-/// A loaded section and where it is taken to be.
+/// A loaded section and its assigned address.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placed {
-    /// Its name: `.text`.
+    /// Its name, such as `.text`.
     pub name: String,
     /// Its first address.
     pub address: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
     index: usize,
     offset: u64,
@@ -33,7 +33,7 @@ pub struct Placed {
     code: bool,
 }
 
-/// All of them.
+/// The assigned addresses of all sections.
 pub(crate) struct Layout {
     pub(crate) sections: Vec<Placed>,
 }
@@ -95,8 +95,8 @@ impl Layout {
         section.address.checked_add(symbol.st_value(LittleEndian))
     }
 
-    /// The bytes of a section with its relocations done; those of sections that are not loaded
-    /// are offsets in them.
+    /// The bytes of a section with its relocations applied; references to sections that are not
+    /// loaded become offsets in them.
     pub(crate) fn relocated(
         &self,
         elf: &Elf,

@@ -1,4 +1,4 @@
-//! Variables that a place sees, and where they are there.
+//! Variables visible at a place, and their locations there.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::location::{Absent, Context, LocOp, Location, little_endian};
 use crate::scopes::{Scope, ScopeKind};
 use crate::types::TypeId;
 
-/// Most variables listed at one place.
+/// Maximum number of variables listed at one place.
 const MAX_VARIABLES: usize = 4096;
 
 /// A variable by name.
@@ -30,15 +30,15 @@ pub struct Variable {
 }
 
 impl Dwarf {
-    /// Parameters and locals that code at an address sees, inner ones first, those of one
-    /// scope in their order. `of` is the function or inlined instance that the address is
-    /// probed for; without it the innermost one.
+    /// Parameters and locals visible to code at an address, inner ones first, those of one scope in
+    /// their order. `of` is the function or inlined instance that the address is probed for; `None`
+    /// means the innermost one.
     #[must_use]
     pub fn variables(&self, address: u64, of: Option<Die>) -> Vec<Variable> {
         let chain = self.scopes_at(address);
         let mut found: Vec<Variable> = Vec::new();
         let mut scopes: Vec<Scope> = Dwarf::own_scopes(&chain, of).to_vec();
-        // An instance of which the address is not part: the instance's own variables.
+        // The instance does not contain the address: its own variables.
         if let (true, Some(die)) = (scopes.is_empty(), of) {
             scopes.push(Scope {
                 kind: ScopeKind::Inlined,
@@ -48,7 +48,7 @@ impl Dwarf {
         for scope in scopes.iter().rev() {
             let first = found.len();
             self.list(scope, &mut found);
-            // A name of an outer scope that an inner one hides.
+            // A variable of an outer scope that an inner one hides.
             let inner: HashSet<Arc<str>> = found[..first].iter().map(|v| v.name.clone()).collect();
             let mut at = 0;
             found.retain(|v| {
@@ -72,7 +72,7 @@ impl Dwarf {
                 self.take(child, &entry, found);
             }
         }
-        // What the compiler left out of the instance, to say so.
+        // Variables that the compiler left out of the instance, to report them.
         let mut origin = self
             .entry(scope.die)
             .and_then(|(_, e)| crate::dwarf::origin(self, scope.die, &e));
@@ -110,7 +110,7 @@ impl Dwarf {
         }
     }
 
-    /// A variable by name at an address: a parameter or local, a static one of the unit, or a
+    /// A variable by name at an address: a parameter or local, a static variable of the unit, or a
     /// global one of the module.
     #[must_use]
     pub fn variable(&self, name: &str, address: u64, of: Option<Die>) -> Option<Variable> {
@@ -126,8 +126,7 @@ impl Dwarf {
         })
     }
 
-    /// A variable with one place for the whole program, by name and by a pattern for (an end
-    /// of) its unit's path.
+    /// A variable with static storage, by name and by a pattern for (an end of) its unit's path.
     #[must_use]
     pub fn global(&self, name: &str, unit: Option<Pattern<'_>>) -> Option<Variable> {
         let in_unit = |v: &Variable| {
@@ -171,10 +170,10 @@ impl Dwarf {
         })
     }
 
-    /// Where a variable is when the instruction at an address is about to run.
+    /// The location of a variable before the instruction at an address executes.
     ///
     /// # Errors
-    /// When it is nowhere or where it cannot be read, with the reason.
+    /// When it has no location or cannot be read, with the reason.
     pub fn locate(&self, variable: &Variable, address: u64) -> Result<Location, Absent> {
         let (unit, entry) = self.entry(variable.die).ok_or_else(Absent::optimised)?;
         if let Some((_, value)) = self.attr(variable.die, &entry, gimli::DW_AT_const_value) {

@@ -1,12 +1,12 @@
-//! Names that come from outside (symbols, threads, files), as a terminal, a spreadsheet or a reader of
-//! JSON may see them: what would move the cursor, change colours or turn the direction of writing is
-//! escaped as in C source, by the octal numbers of its bytes.
+//! Escapes names that come from outside (symbols, threads, files) for terminals, spreadsheets and
+//! readers of JSON. Characters that would move the cursor, change colours or change the writing
+//! direction are escaped as in C source, by the octal numbers of their bytes.
 
 use std::borrow::Cow;
 use std::fmt::Write;
 
-/// Whether a character does something else than to stand there: controls of both sets, separators of
-/// lines, and what sets the direction of writing or shows nothing.
+/// Whether a character has an effect on a terminal: controls of both sets, line separators, and
+/// characters that set the writing direction or are invisible.
 #[must_use]
 pub fn acts(c: char) -> bool {
     c.is_control()
@@ -14,13 +14,13 @@ pub fn acts(c: char) -> bool {
             | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
-/// A name on one line.
+/// Escapes a name that has to stay on one line.
 #[must_use]
 pub fn name(text: &str) -> Cow<'_, str> {
     escaped(text, acts)
 }
 
-/// A text of several lines, with tabs.
+/// Escapes a text of several lines, which may contain tabs.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
     escaped(text, |c| acts(c) && !matches!(c, '\n' | '\t'))
@@ -48,8 +48,8 @@ fn octal(c: char, out: &mut String) {
     }
 }
 
-/// A text as a cell of comma-separated values (RFC 4180). One that a spreadsheet would take for a formula
-/// begins with an apostrophe, which spreadsheets do not show.
+/// A text as a cell of comma-separated values (RFC 4180). A cell that a spreadsheet would take for
+/// a formula gets a leading apostrophe, which spreadsheets hide.
 #[must_use]
 pub fn cell(text: &str) -> String {
     let text = name(text);
@@ -64,7 +64,7 @@ pub fn cell(text: &str) -> String {
     }
 }
 
-/// A document of JSON, where such characters only stand in strings, with the escapes of JSON.
+/// Escapes a JSON document with the escapes of JSON; such characters can only be inside strings.
 #[must_use]
 pub fn json(document: &str) -> Cow<'_, str> {
     let acts = |c: char| acts(c) && c != '\n';

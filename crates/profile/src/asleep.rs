@@ -1,11 +1,11 @@
-//! Threads that only sleep: helpers of libraries that wait all their life for work that does not come.
-//! Reports set them apart, so that their waits do not hide those of the threads that work.
+//! Threads that only sleep: helpers of libraries that wait for work all their life. Reports list
+//! them separately, so that their waits do not hide those of working threads.
 
 use std::collections::{HashMap, HashSet};
 
 use crate::model::{Ns, Part, Profile, ROOT, Thread};
 
-/// System calls that do nothing but wait: for a lock, a time, an event of any file, a signal, a child.
+/// System calls that only wait: for a lock, a time, an event of a file, a signal, a child.
 pub(crate) const WAITS: [&str; 22] = [
     "accept",
     "accept4",
@@ -31,13 +31,13 @@ pub(crate) const WAITS: [&str; 22] = [
     "waitid",
 ];
 
-/// Of 1,000 ns that it was not waiting for a processor, how many a thread that only sleeps was blocked in such
-/// calls, or in one that did not end, at least.
+/// Minimum share, in thousandths of the time not spent waiting for a processor, that a sleeping
+/// thread was blocked in such calls or in an unfinished one.
 const ASLEEP: u128 = 990;
 
-/// Numbers of the threads of a profile that only sleep: those that were blocked in calls that wait for 99 % of
-/// the time that they did not wait for a processor, and for longer than that; in no region of the program. The
-/// thread that was on a processor for longest is none of them.
+/// Ids of the threads of a profile that only sleep: those blocked in waiting calls for 99 % of the
+/// time that they did not wait for a processor, for longer than they waited for a processor, and in
+/// no region of the program. The thread with the most processor time is never one of them.
 pub fn asleep(profile: &Profile) -> HashSet<u32> {
     let data = &profile.data;
     let mut waits: HashMap<u32, Ns> = HashMap::new();
@@ -54,7 +54,7 @@ pub fn asleep(profile: &Profile) -> HashSet<u32> {
         let sum = waits.entry(call.tid).or_default();
         *sum = sum.saturating_add(parts.blocked);
     }
-    // Of several threads that ran for longest, the first counts.
+    // Of several threads with the most processor time, the first counts.
     let busiest = data.threads.iter().rev().max_by_key(|t| on_a_cpu(t));
     let busiest = busiest.map(|t| t.tid);
     let sleeps = |thread: &&Thread| {
@@ -70,7 +70,7 @@ pub fn asleep(profile: &Profile) -> HashSet<u32> {
     data.threads.iter().filter(sleeps).map(|t| t.tid).collect()
 }
 
-/// How long a thread was on a processor.
+/// Processor time of a thread.
 pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
     let on = Part::ALL.iter().filter(|part| part.on_a_cpu());
     on.fold(0, |sum, part| sum.saturating_add(part.of(&thread.parts)))
@@ -81,7 +81,7 @@ mod tests {
     use super::*;
     use crate::model::{Call, CallParts, Parts};
 
-    /// A thread that was in the program for some time, and for the rest of 1,000,000 ns in calls.
+    /// A thread that was in the program for `user` ns, and for the rest of 1,000,000 ns in calls.
     fn thread(profile: &mut Profile, tid: u32, user: Ns, call: Call) {
         profile.data.at_ns = 1_000_000;
         let parts = call.parts();
@@ -115,7 +115,7 @@ mod tests {
         thread(&mut profile, 1, 500_000, waited("futex", 500_000));
         thread(&mut profile, 2, 5_000, waited("futex", 995_000));
         thread(&mut profile, 3, 20_000, waited("futex", 980_000));
-        // Ready to run for a while, and for most of the time.
+        // Ready for a while, and for most of the time.
         for (tid, ready, blocked) in [(7, 400_000, 597_000), (8, 600_000, 397_000)] {
             let call = Call {
                 total: 997_000,
@@ -124,9 +124,9 @@ mod tests {
             };
             thread(&mut profile, tid, 3_000, call);
         }
-        // It waits for a disk: that is work.
+        // Waiting for a disk counts as work.
         thread(&mut profile, 4, 5_000, waited("fsync", 995_000));
-        // A call that did not end says nothing else than that the thread waits.
+        // An unfinished call counts as a wait.
         let open = Call {
             call: "read".to_owned(),
             unfinished: Some(999_000),
@@ -144,7 +144,7 @@ mod tests {
         };
         thread(&mut profile, 6, 5_000, in_region);
         assert_eq!(asleep(&profile), HashSet::from([2, 5, 7]));
-        // Where all sleep, one is left.
+        // If all threads sleep, one is left.
         profile.data.threads.retain(|t| [2, 5].contains(&t.tid));
         assert_eq!(asleep(&profile), HashSet::from([5]));
         assert_eq!(asleep(&Profile::default()), HashSet::new());

@@ -1,5 +1,5 @@
-//! Exports: profiles in formats of other tools, each of which its own reader reads in the tests
-//! (`crates/profile/tests/readers.rs`).
+//! Exports: profiles in the formats of other tools. In the tests each format's own reader reads
+//! them (`crates/profile/tests/readers.rs`).
 
 mod chrome;
 mod hatchet;
@@ -15,18 +15,19 @@ use crate::run::Run;
 /// A format.
 #[derive(Debug)]
 pub struct Format {
-    /// What the command line calls it.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// What it is, in a line.
+    /// A description in one line.
     pub what: &'static str,
-    /// Does it have several files?
+    /// Whether it consists of several files.
     pub folder: bool,
-    /// Is it made of the trace?
+    /// Whether it needs a trace.
     pub trace: bool,
     make: fn(&Run) -> Files,
 }
 
-/// Files of an export: their paths in its folder, or one with a usual name, and what they hold.
+/// Files of an export: their paths in its folder, or a single one with its usual name, and their
+/// content.
 pub type Files = Vec<(String, Vec<u8>)>;
 
 /// All formats.
@@ -89,7 +90,7 @@ pub const FORMATS: [Format; 8] = [
     },
 ];
 
-/// Why there is no export.
+/// The error of an export that needs a trace.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NoTrace;
 
@@ -108,7 +109,7 @@ impl Format {
     /// Makes the files.
     ///
     /// # Errors
-    /// A format of traces, and a run without one.
+    /// A format that needs a trace, and a run without one.
     pub fn export(&self, run: &Run) -> Result<Files, NoTrace> {
         if self.trace && run.profiles.iter().all(|p| p.events.is_empty()) {
             return Err(NoTrace);
@@ -117,7 +118,7 @@ impl Format {
     }
 }
 
-/// JSON as a file.
+/// A JSON value as a file.
 fn json(name: &str, value: &serde_json::Value) -> Files {
     vec![(name.to_owned(), value.to_string().into_bytes())]
 }

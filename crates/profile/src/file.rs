@@ -1,4 +1,4 @@
-//! Files of profiles: JSON Lines, one object of one key a line, the key being the kind of row.
+//! Profile files: JSON Lines. Each line is an object with one key, which is the kind of row.
 //!
 //! ```text
 //! {"header":{"format":"spile-profile","version":1,...}}
@@ -12,9 +12,9 @@
 //! {"end":{"at_ns":2000000000,"status":0}}
 //! ```
 //!
-//! Kinds of rows that a reader does not know are rows of accounts, which it counts and passes over.
-//! An account counts when its `snapshot` line is there and as many rows as that says stand before
-//! it, so a file that was cut short anywhere has its last whole account.
+//! A reader counts rows of unknown kinds as rows of accounts, and skips them. An account counts
+//! if its `snapshot` line exists and is preceded by as many rows as it says, so a file that was
+//! cut short anywhere still has its last complete account.
 
 mod find;
 mod reader;
@@ -30,7 +30,7 @@ pub use find::{Found, find};
 pub use reader::{Bad, Note, Read, read, read_path};
 pub use writer::{Writer, name};
 
-/// How names of files end.
+/// The extension of file names.
 pub const EXTENSION: &str = "spile";
 
 /// A line.
@@ -52,7 +52,7 @@ enum Row {
     End(End),
 }
 
-/// Kinds of rows, as [`Row`] has them.
+/// The kinds of rows in [`Row`].
 const KINDS: [&str; 13] = [
     "header",
     "process",
@@ -69,7 +69,7 @@ const KINDS: [&str; 13] = [
     "end",
 ];
 
-/// One reason of what was lost.
+/// A reason of losses, with their number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Lost {
     what: String,

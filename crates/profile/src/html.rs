@@ -1,6 +1,6 @@
 //! The report as one page for a browser: bars by thread, a time line of the trace, a flame graph,
-//! tables that sort. The page has its styles, its program (`html/page.js`, `html/timeline.js`) and the numbers in it, and
-//! asks for nothing from elsewhere.
+//! sortable tables. The page contains its styles, its program (`html/page.js`, `html/timeline.js`)
+//! and the data, and loads nothing from elsewhere.
 
 mod timeline;
 
@@ -12,7 +12,7 @@ use crate::regions::Region;
 use crate::report::head;
 use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit, WITHIN};
 
-/// Width of the lines at the top.
+/// Width of the lines at the top, in columns.
 const COLUMNS: usize = 120;
 
 /// The page.
@@ -35,7 +35,7 @@ pub fn html(run: &Run) -> String {
         "missing": run.regions_missing(),
         "lost": summary.lost,
     });
-    // Within a script element nothing may look like its end.
+    // Within a script element no text may look like its end.
     let data = data.to_string().replace('<', "\\u003c");
     let title = run.profiles.first().map(|p| p.header.command_line());
     let parts = [
@@ -47,7 +47,7 @@ pub fn html(run: &Run) -> String {
             include_str!("html/timeline.js").to_owned() + include_str!("html/page.js"),
         ),
     ];
-    // One pass: what is put in may have such words in it.
+    // One pass, because the inserted text may contain such words.
     let mut page = String::new();
     let mut rest = include_str!("html/page.html");
     for (mark, text) in &parts {
@@ -103,7 +103,7 @@ fn sleepers(summary: &Summary) -> Value {
     rows.into()
 }
 
-/// Times in regions, where they were counted.
+/// Times in regions, if they were counted.
 fn times(summary: &Summary) -> Value {
     let region = |r: &Region| {
         json!({
@@ -158,7 +158,7 @@ fn futexes(run: &Run) -> Value {
     all.into_iter().map(|(_, row)| row).collect()
 }
 
-/// A tree a thread, without the time outside of calls.
+/// A tree for each thread, without the time outside of calls.
 fn trees(run: &Run) -> Value {
     let mut out = Vec::new();
     for profile in &run.profiles {

@@ -1,5 +1,5 @@
-//! The summary of a run, and the difference of two, as JSON: what the text says, in whole nanoseconds and
-//! without rounding. Fields are described in `docs/profile-format.md`.
+//! The summary of a run, and the difference of two runs, as JSON: the content of the text reports
+//! in whole nanoseconds without rounding. `docs/profile-format.md` describes the fields.
 
 use serde_json::{Map, Value, json};
 
@@ -7,10 +7,10 @@ use crate::model::{CallParts, Ns};
 use crate::report::{Side, differences};
 use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit};
 
-/// The version of both objects. New fields come without a new one.
+/// The version of both objects. New fields do not change it.
 const VERSION: u32 = 1;
 
-/// A run, as one line.
+/// A run as one line.
 pub fn json(run: &Run) -> String {
     let summary = run.summary();
     let critical = summary.critical().map(|unit| {
@@ -61,7 +61,7 @@ pub fn json(run: &Run) -> String {
     out.to_string() + "\n"
 }
 
-/// Two runs, as one line.
+/// The difference of two runs as one line.
 pub fn json_diff(a: &Run, b: &Run) -> String {
     let found = differences(a, b);
     let sides = |(a, b): (Side, Side)| {
@@ -137,7 +137,7 @@ fn sum(sum: &Sum) -> Value {
     })
 }
 
-/// A row; of several threads together with the wall time, which is not that of the parts.
+/// A row. For several threads it has the wall time too, which differs from the sum of the parts.
 fn unit(unit: &Unit, several: bool) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("title".to_owned(), unit.title.clone().into());

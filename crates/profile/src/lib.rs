@@ -1,6 +1,6 @@
-//! What a profile is: where the time of a command's threads went in the operating system. The
-//! model, its files, and merging of ranks; reports and exports. Nothing about kernels or scripts,
-//! and no I/O but on paths and writers that are given.
+//! Profiles: the time of a command's threads in the operating system. The model, its files, and
+//! merging of ranks; reports and exports. Nothing about kernels or scripts, and no I/O except on
+//! paths and writers that the caller passes.
 //!
 //! | module | what |
 //! |---|---|

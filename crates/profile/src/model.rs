@@ -1,13 +1,12 @@
-//! The model: one traced command (a rank, or a whole machine) and where the time of its threads
-//! went.
+//! The model: one traced command (a rank, or a whole machine), and the time of its threads.
 //!
-//! **Times** are nanoseconds. A *point* in time ([`Ns`] fields whose names end in `_ns`) counts from
-//! the start of the recording, [`Header::started_unix_ns`], on a clock that is never set
-//! (`CLOCK_MONOTONIC`), so files of one machine share an order as well as their starts do. What was
-//! there before the recording has 0. Every other [`Ns`] is a duration.
+//! **Times** are in nanoseconds. A *point* in time ([`Ns`] fields whose names end in `_ns`) counts
+//! from the start of the recording, [`Header::started_unix_ns`], on a clock that is never set
+//! (`CLOCK_MONOTONIC`), so points in files of one machine can be ordered by the files' starts.
+//! Points before the recording are 0. Every other [`Ns`] is a duration.
 //!
 //! **Closure.** For a [`Thread`]: wall = user + syscall_cpu + blocked + runnable + faults +
-//! interrupts + residual. Each nanosecond is in one of them at most.
+//! interrupts + residual. Each nanosecond is in at most one of them.
 
 use std::collections::BTreeMap;
 
@@ -16,33 +15,33 @@ use serde::{Deserialize, Serialize};
 /// Nanoseconds: a duration, or a point counted from the start of the recording.
 pub type Ns = u64;
 
-/// What [`Header::format`] is.
+/// The value of [`Header::format`].
 pub const FORMAT: &str = "spile-profile";
 /// The version of the format that this crate writes, and the only one that it reads. New kinds of
-/// rows and new fields with a default do not change it: readers pass over what they do not know.
+/// rows, and new fields with a default, do not change it: readers skip them.
 pub const VERSION: u32 = 1;
-/// The context of what is in no region ([`Context`]); it exists without a row of its own.
+/// The context outside all regions ([`Context`]); it exists without a row of its own.
 pub const ROOT: u32 = 0;
 
-/// What was recorded, where and how: the first line of a file.
+/// The recorded command, place and options: the first line of a file.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Header {
     /// [`FORMAT`].
     pub format: String,
     /// [`VERSION`].
     pub version: u32,
-    /// The same in all files of one run and in no other: the launcher's job number and step where
-    /// there is one, else something of host, process and start.
+    /// Id of the run, equal in all its files and unique: the launcher's job number and step if
+    /// there is one, otherwise made from host, process and start.
     pub run: String,
-    /// The machine's name, as `uname -n` says it: the node.
+    /// The machine's name (the node), as in `uname -n`.
     pub host: String,
     /// The kernel's release.
     #[serde(default)]
     pub kernel: String,
-    /// The processor's architecture, as `uname -m` says it.
+    /// The processor's architecture, as in `uname -m`.
     #[serde(default)]
     pub arch: String,
-    /// Processors that were online.
+    /// Number of online processors.
     #[serde(default)]
     pub cpus: u32,
     /// The version of spile that wrote the file.
@@ -54,15 +53,16 @@ pub struct Header {
     /// The command's first process, or the process that was attached to.
     #[serde(default)]
     pub pid: Option<u32>,
-    /// The start of the recording, ns since 1970 (UTC): the origin of all points in time.
+    /// The start of the recording in nanoseconds since 1970 (UTC): the origin of all points in
+    /// time.
     pub started_unix_ns: u64,
-    /// The command's place among those that a launcher started.
+    /// The rank of the command, if a launcher started it.
     #[serde(default)]
     pub rank: Option<Rank>,
-    /// What was asked for.
+    /// The options of the recording.
     #[serde(default)]
     pub options: Options,
-    /// Why regions are not told, where that was not asked for.
+    /// Why regions are missing, if the options did not exclude them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub regions_missing: Option<String>,
 }
@@ -89,22 +89,21 @@ impl Default for Header {
 }
 
 impl Header {
-    /// Whether regions are told.
+    /// Whether regions were recorded.
     #[must_use]
     pub fn has_regions(&self) -> bool {
         !self.options.no_regions && self.regions_missing.is_none()
     }
 
-    /// The command as a shell takes it.
+    /// The command, quoted for a shell.
     pub fn command_line(&self) -> String {
         let words = || self.command.iter().map(String::as_str);
-        // (No shell takes NUL, and no command can have it.)
+        // (A shell cannot take NUL, and a command cannot contain it.)
         shlex::try_join(words()).unwrap_or_else(|_| self.command.join(" "))
     }
 }
 
-/// What a recording was asked to hold; an empty list of its kind means nothing was seen only where
-/// the option is true.
+/// The options of a recording. If an option is false, an empty list of its rows says nothing.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Options {
@@ -116,15 +115,15 @@ pub struct Options {
     pub histograms: bool,
     /// [`Futex`] rows.
     pub futexes: bool,
-    /// The whole machine, not a command and its descendants.
+    /// The whole machine, instead of a command and its descendants.
     pub system: bool,
-    /// No library was loaded that tells regions.
+    /// The library that reports regions was not loaded.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub no_regions: bool,
 }
 
 impl Options {
-    /// What was asked for, as the command line has it.
+    /// The options as on the command line.
     pub fn names(&self) -> Vec<&'static str> {
         let all = [
             ("--stacks", self.stacks),
@@ -139,21 +138,21 @@ impl Options {
     }
 }
 
-/// A command's place among those that a launcher of parallel programs started.
+/// The rank of a command that a launcher of parallel programs started.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Rank {
     /// Counted from 0 over the whole job.
     pub rank: u32,
-    /// How many there are in the job, where the launcher says it.
+    /// Number of ranks of the job, if the launcher gives it.
     #[serde(default)]
     pub size: Option<u32>,
     /// Counted from 0 on this node.
     #[serde(default)]
     pub local_rank: Option<u32>,
-    /// How many there are on this node.
+    /// Number of ranks on this node.
     #[serde(default)]
     pub local_size: Option<u32>,
-    /// Whose variables said so.
+    /// The launcher whose variables gave the rank.
     pub launcher: Launcher,
     /// The scheduler's or launcher's number of the job, with its step.
     #[serde(default)]
@@ -164,69 +163,69 @@ pub struct Rank {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Launcher {
-    /// `OMPI_COMM_WORLD_RANK`.
+    /// Named by `OMPI_COMM_WORLD_RANK`.
     OpenMpi,
-    /// `PMIX_RANK`.
+    /// Named by `PMIX_RANK`.
     Pmix,
-    /// `PMI_RANK`.
+    /// Named by `PMI_RANK`.
     Mpich,
-    /// `SLURM_PROCID`.
+    /// Named by `SLURM_PROCID`.
     Slurm,
 }
 
-/// A process. One that executes another program stays one process; the row has what it was last.
+/// A process. One that executes another program stays one process; the row has its last state.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Process {
-    /// Its number, in the recorder's PID namespace.
+    /// Its id in the recorder's PID namespace.
     pub pid: u32,
-    /// Its parent's number when it was first seen.
+    /// The id of its parent when it was first seen.
     #[serde(default)]
     pub ppid: u32,
-    /// Its name, of 15 bytes at most.
+    /// Its name, at most 15 bytes.
     #[serde(default)]
     pub comm: String,
-    /// The path of its program, where it is known.
+    /// The path of its program, if known.
     #[serde(default)]
     pub exe: String,
-    /// Its start; 0 if it was there before.
+    /// Its start; 0 if it existed before.
     #[serde(default)]
     pub started_ns: Ns,
-    /// Its end; none while it runs.
+    /// Its end; `None` while it runs.
     #[serde(default)]
     pub ended_ns: Option<Ns>,
-    /// What it ended with, as `wait` gives it: exit status in bits 8 to 15, signal in bits 0 to 6.
+    /// Its wait status: exit status in bits 8 to 15, signal in bits 0 to 6.
     #[serde(default)]
     pub status: Option<i32>,
 }
 
-/// A number of things and the time that they took.
+/// A number of events, and their time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Times {
-    /// How many.
+    /// Number of events.
     pub count: u64,
-    /// Their time together.
+    /// Total time.
     pub ns: Ns,
 }
 
-/// A thread, and where its time went.
+/// A thread, and the parts of its time.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Thread {
-    /// Its number. A thread that executes a program takes its leader's number; it stays one row,
-    /// with the number that it had first. Where the kernel gives a number again, the account goes on.
+    /// Its id. A thread that executes a program takes its leader's id; it stays one row, with its
+    /// first id. If the kernel assigns an id again, the account goes on.
     pub tid: u32,
     /// Its process.
     pub pid: u32,
     /// Its name when it was last seen.
     #[serde(default)]
     pub name: String,
-    /// Where its account begins: its start, or 0 if it was there before.
+    /// Begin of its account: its start, or 0 if it existed before.
     #[serde(default)]
     pub started_ns: Ns,
-    /// Its end; none while it runs, and its account goes to the snapshot then.
+    /// Its end; `None` while it runs, and its account then extends to the snapshot.
     #[serde(default)]
     pub ended_ns: Option<Ns>,
-    /// Where its time went.
+    /// The parts of its time.
     #[serde(flatten)]
     pub parts: Parts,
 }
@@ -239,27 +238,27 @@ impl Thread {
             .saturating_sub(self.started_ns)
     }
 
-    /// What is known of its time: the sum of all parts but the residual.
+    /// The known part of its time: the sum of all parts except the residual.
     pub fn known(&self) -> Ns {
         self.parts.sum()
     }
 
-    /// Wall time that is in no part, below 0 where parts overlap.
+    /// Wall time in no part; negative where parts overlap.
     pub fn residual(&self, at_ns: Ns) -> i64 {
         let difference = i128::from(self.wall(at_ns)) - i128::from(self.known());
         difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 }
 
-/// What time on and off a processor went to; each nanosecond is in one part.
+/// The parts of time on and off a processor; each nanosecond is in one part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Parts {
-    /// On a processor in user mode, interrupts left out.
+    /// On a processor in user mode, without interrupts.
     pub user: Ns,
-    /// On a processor inside system calls, faults and interrupts left out.
+    /// On a processor inside system calls, without faults and interrupts.
     pub syscall_cpu: Ns,
-    /// Asleep inside system calls; or stopped, by a signal or a debugger, which can be outside of them.
+    /// Asleep inside system calls; or stopped by a signal or a debugger, possibly outside of calls.
     pub blocked: Ns,
     /// Ready and not on a processor: preempted, or woken and waiting for its turn.
     pub runnable: Ns,
@@ -324,7 +323,7 @@ impl Part {
         !matches!(self, Part::Blocked | Part::Runnable)
     }
 
-    /// Its time.
+    /// The time of this part.
     pub fn of(self, parts: &Parts) -> Ns {
         match self {
             Part::User => parts.user,
@@ -338,7 +337,7 @@ impl Part {
         }
     }
 
-    /// What reports call it.
+    /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Part::User => "user code",
@@ -352,7 +351,7 @@ impl Part {
         }
     }
 
-    /// The head of its column in tables.
+    /// Its column title in tables.
     pub fn short(self) -> &'static str {
         match self {
             Part::User => "user",
@@ -367,101 +366,101 @@ impl Part {
     }
 }
 
-/// A part of the program that time belongs to: a parallel region, a barrier, an MPI call, what the
-/// program marked. [`ROOT`] is what is in none.
+/// A region of the program that time belongs to: a parallel region, a barrier, an MPI call, or a
+/// region that the program marked. [`ROOT`] stands for time outside of regions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Context {
-    /// Its number in this file, not 0.
+    /// Its number in this file, never 0.
     pub id: u32,
-    /// What it is within; none within [`ROOT`].
+    /// The enclosing context; `None` directly within [`ROOT`].
     #[serde(default)]
     pub parent: Option<u32>,
-    /// What it is.
+    /// Its kind.
     pub kind: ContextKind,
     /// Its name: the function, the MPI call, the mark's text.
     #[serde(default)]
     pub name: String,
-    /// The source file, as debugging information has it.
+    /// The source file from debugging information.
     #[serde(default)]
     pub file: Option<String>,
     /// The source line, from 1.
     #[serde(default)]
     pub line: Option<u32>,
-    /// The program or library that it is in.
+    /// The program or library that contains it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub module: Option<String>,
-    /// Its address there, as symbols have it and `addr2line` takes it; without a module in the process.
+    /// Its address there, as symbols have it and `addr2line` takes it; without a module, in the
+    /// process.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub address: Option<u64>,
 }
 
-/// What one thread did in one context itself; what it did in contexts within has rows of its own.
+/// The time of one thread in one context itself; inner contexts have rows of their own.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContextTime {
     /// The thread.
     pub tid: u32,
     /// The context, not [`ROOT`].
     pub context: u32,
-    /// How often the thread entered it.
+    /// Number of times that the thread entered it.
     #[serde(default)]
     pub entries: u64,
-    /// The time that the thread was in it, by the thread's own clock.
+    /// Time in the context by the thread's own clock.
     #[serde(default)]
     pub wall: Ns,
-    /// Where that time went. `user` is what is in no other part.
+    /// The parts of that time. `user` is the time in no other part.
     #[serde(flatten)]
     pub parts: Parts,
 }
 
-/// What a [`Context`] is.
+/// The kind of a [`Context`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContextKind {
-    /// Outside of everything.
+    /// Outside of all regions.
     #[default]
     Root,
     /// An OpenMP parallel region.
     OmpRegion,
-    /// A barrier of OpenMP, also the one at a region's end.
+    /// A barrier of OpenMP, including the one at a region's end.
     OmpBarrier,
     /// An explicit task of OpenMP.
     OmpTask,
     /// A call of the MPI library.
     Mpi,
-    /// What the program marked by itself; what a later release calls otherwise is read as this.
+    /// A region that the program marked. Unknown kinds of later releases are read as this.
     #[serde(other)]
     Mark,
 }
 
-/// The calls of one thread of one name in one context.
+/// The calls of one name by one thread in one context.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// The thread.
     pub tid: u32,
-    /// The context, [`ROOT`] or that of a row.
+    /// The context: [`ROOT`], or the id of a row.
     #[serde(default)]
     pub context: u32,
-    /// The system call as the kernel's table names it, "futex"; a number in digits where the table
-    /// has none.
+    /// The system call's name in the kernel's table, such as "futex"; digits if the table has none.
     pub call: String,
-    /// Calls that ended. The unfinished one is in nothing but `unfinished`.
+    /// Number of finished calls. The unfinished one counts only in `unfinished`.
     pub count: u64,
-    /// From entry to exit, all of them together.
+    /// Total time from entry to exit.
     #[serde(default)]
     pub total: Ns,
-    /// The shortest; 0 if there is none.
+    /// The shortest time; 0 if there is none.
     #[serde(default)]
     pub min: Ns,
-    /// The longest.
+    /// The longest time.
     #[serde(default)]
     pub max: Ns,
-    /// Of `total`: on a processor.
+    /// Part of `total`: on a processor.
     #[serde(default)]
     pub cpu: Ns,
-    /// Of `total`: asleep.
+    /// Part of `total`: asleep.
     #[serde(default)]
     pub blocked: Ns,
-    /// Of `total`: ready and not on a processor.
+    /// Part of `total`: ready and not on a processor.
     #[serde(default)]
     pub runnable: Ns,
     /// Bytes moved, by calls that return a number of bytes.
@@ -470,25 +469,25 @@ pub struct Call {
     /// Failures by name ("EAGAIN").
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub errors: BTreeMap<String, u64>,
-    /// How many took 2^i ns or longer, and less than 2^(i+1), at place i; place 0 has those of 0
-    /// ns too. As long as it has to be, 64 at most.
+    /// Calls by duration: entry i counts those of at least 2^i ns and less than 2^(i+1); entry 0
+    /// also those of 0 ns. Without trailing zeros, at most 64 entries.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub histogram: Option<Vec<u64>>,
-    /// A call that did not end: its time so far.
+    /// The time so far of an unfinished call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished: Option<Ns>,
-    /// Where that time went; none in files of earlier builds: it is taken for a wait.
+    /// The parts of that time. Files of earlier builds lack it; then it counts as a wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unfinished_parts: Option<CallParts>,
 }
 
 impl Call {
-    /// The time of all calls, the unfinished one's so far too.
+    /// The time of all calls, including the unfinished one's so far.
     pub fn time(&self) -> Ns {
         self.total.saturating_add(self.unfinished.unwrap_or(0))
     }
 
-    /// Where the unfinished call's time went, so far.
+    /// The parts of the unfinished call's time so far.
     pub fn open_parts(&self) -> CallParts {
         let time = self.time() - self.total;
         let waits = CallParts {
@@ -498,7 +497,7 @@ impl Call {
         self.unfinished_parts.unwrap_or(waits).of(time)
     }
 
-    /// Where [`Call::time`] went. Whatever a file says, the parts together are that.
+    /// The parts of [`Call::time`]. They add up to it, whatever the file says.
     pub fn parts(&self) -> CallParts {
         let ended = CallParts {
             cpu: self.cpu,
@@ -511,7 +510,7 @@ impl Call {
         sum
     }
 
-    /// The unfinished call has come to its end.
+    /// Turns the unfinished call into a finished one.
     pub fn end(&mut self) {
         let Some(time) = self.unfinished.take() else {
             return;
@@ -530,35 +529,35 @@ impl Call {
         self.runnable = self.runnable.saturating_add(parts.runnable);
     }
 
-    /// How many calls failed.
+    /// Number of failed calls.
     pub fn failures(&self) -> u64 {
         self.errors.values().fold(0, |a, b| a.saturating_add(*b))
     }
 }
 
-/// Where the time of calls went.
+/// The parts of the time of calls.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CallParts {
-    /// On a processor, without what is below.
+    /// On a processor, without faults and interrupts.
     pub cpu: Ns,
     /// Asleep.
     pub blocked: Ns,
     /// Ready and not on a processor.
     pub runnable: Ns,
-    /// What page faults and interrupts took.
+    /// Time taken by page faults and interrupts.
     pub taken: Ns,
 }
 
 impl CallParts {
-    /// All of them together.
+    /// The sum of all parts.
     pub fn sum(&self) -> Ns {
         [self.blocked, self.runnable, self.taken]
             .iter()
             .fold(self.cpu, |sum, ns| sum.saturating_add(*ns))
     }
 
-    /// Adds another's.
+    /// Adds other parts.
     pub fn add(&mut self, other: &CallParts) {
         for (sum, ns) in [
             (&mut self.cpu, other.cpu),
@@ -570,8 +569,8 @@ impl CallParts {
         }
     }
 
-    /// The same of calls that took so long: what is in no other part was taken, and no part is longer
-    /// than what the parts before it leave.
+    /// The parts of calls of this duration: time in no other part counts as taken, and no part
+    /// exceeds the rest that earlier parts leave.
     #[must_use]
     pub fn of(self, time: Ns) -> CallParts {
         let cpu = self.cpu.min(time);
@@ -585,8 +584,8 @@ impl CallParts {
         }
     }
 
-    /// Adds them to the parts of a thread's or a region's time, but what faults and interrupts took: these
-    /// have numbers of their own there.
+    /// Adds the parts to those of a thread's or a region's time, except faults and interrupts,
+    /// which have counters of their own there.
     pub fn add_to(&self, parts: &mut Parts) {
         for (sum, ns) in [
             (&mut parts.syscall_cpu, self.cpu),
@@ -601,7 +600,7 @@ impl CallParts {
 /// A place in a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Frame {
-    /// The function, or the address in hexadecimal digits where there is no name.
+    /// The function, or the address in hexadecimal digits if it has no name.
     pub function: String,
     /// The program or library.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -614,7 +613,7 @@ pub struct Frame {
     pub line: Option<u32>,
 }
 
-/// Where in the program a thread made calls of one name.
+/// A call path by which a thread made calls of one name.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Stack {
     /// The thread.
@@ -624,54 +623,54 @@ pub struct Stack {
     pub context: u32,
     /// The system call.
     pub call: String,
-    /// The caller of the system call first, `main` at the end.
+    /// Frames, from the caller of the system call to `main`.
     pub frames: Vec<Frame>,
-    /// How many calls.
+    /// Number of calls.
     pub count: u64,
-    /// Their time, from entry to exit.
+    /// Their total time, from entry to exit.
     pub ns: Ns,
 }
 
-/// A futex, a word that threads wait for, in one context.
+/// A futex (a word in memory that threads wait for) in one context.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Futex {
-    /// The process whose address it is.
+    /// The process that the address belongs to.
     pub pid: u32,
-    /// Where the word is.
+    /// The word's address.
     pub address: u64,
-    /// The context of those who waited.
+    /// The context of the waiting threads.
     #[serde(default)]
     pub context: u32,
-    /// The variable there, where it is known.
+    /// The variable at the address, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Waits that ended.
+    /// Number of finished waits.
     pub waits: u64,
-    /// Their time.
+    /// Their total time.
     pub ns: Ns,
-    /// The longest.
+    /// The longest time.
     #[serde(default)]
     pub max: Ns,
-    /// Who woke whom.
+    /// The wakers, with the threads that they woke.
     #[serde(default)]
     pub wakes: Vec<Wake>,
 }
 
-/// One thread that woke another from a [`Futex`].
+/// A thread that woke another from a [`Futex`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Wake {
     /// The thread that woke.
     pub waker: u32,
     /// The thread that was woken.
     pub woken: u32,
-    /// How often.
+    /// Number of times.
     pub count: u64,
-    /// How long the woken one had waited.
+    /// Total time that the woken thread had waited.
     #[serde(default)]
     pub ns: Ns,
 }
 
-/// One call, one time off a processor or one time in a region, in recordings with a trace.
+/// A call, a time off the processor or a time in a region, in recordings with a trace.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Event {
     /// The thread.
@@ -681,28 +680,28 @@ pub struct Event {
     pub context: u32,
     /// The system call, or [`BLOCKED`], [`READY`] or [`PREEMPTED`], or [`REGION`].
     pub call: String,
-    /// Its entry.
+    /// Its begin.
     pub start_ns: Ns,
-    /// Its exit, not before the entry.
+    /// Its end, not before the begin.
     pub end_ns: Ns,
-    /// What it returned, errors below 0.
+    /// The return value, negative for errors.
     #[serde(default)]
     pub ret: i64,
-    /// It had not ended: `end_ns` is the end of the recording, or of the thread's account.
+    /// It is unfinished: `end_ns` is the end of the recording, or of the thread's account.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub open: bool,
 }
 
-/// What an event is called in which a thread was off its processor because it waited for something. It is
-/// within the call that it waited in.
+/// Name of an event in which a thread was off its processor because it waited for something. The
+/// event lies within the waiting call.
 pub const BLOCKED: &str = "(blocked)";
-/// What follows it: the thread could run, and waited for a processor.
+/// Name of the event after it: the thread was ready, and waited for a processor.
 pub const READY: &str = "(ready)";
-/// A thread was off its processor though it could have run.
+/// Name of an event in which a thread was off its processor although it was ready.
 pub const PREEMPTED: &str = "(preempted)";
 
-/// What an event is called that is a thread's time in its context, a region that it entered or came back to.
-/// It holds those of regions within, and the calls that were made there.
+/// Name of an event that is a thread's time in its context, a region that it entered or came back
+/// to. It contains those of inner regions, and the calls made there.
 pub const REGION: &str = "(region)";
 
 impl Event {
@@ -712,7 +711,7 @@ impl Event {
         self.call == REGION
     }
 
-    /// Whether the thread was off its processor, and this is no call.
+    /// Whether it is a time off the processor, and not a call.
     #[must_use]
     pub fn off(&self) -> bool {
         [BLOCKED, READY, PREEMPTED].contains(&&*self.call)
@@ -722,65 +721,66 @@ impl Event {
 /// The account at one point in time, from the start of the recording on.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Snapshot {
-    /// When it was taken.
+    /// The time of the account.
     pub at_ns: Ns,
-    /// Processes, those that ended too.
+    /// Processes, including those that ended.
     pub processes: Vec<Process>,
-    /// Threads, those that ended too.
+    /// Threads, including those that ended.
     pub threads: Vec<Thread>,
-    /// Contexts but [`ROOT`], parents before what is within.
+    /// Contexts except [`ROOT`], parents before children.
     pub contexts: Vec<Context>,
-    /// Calls by thread, context and name, each once.
+    /// Calls; one row for each thread, context and name.
     pub calls: Vec<Call>,
-    /// Times in contexts by thread and context, each once; none where no library counted them.
+    /// Times in contexts; one row for each thread and context. Empty where no library counted them.
     pub context_times: Vec<ContextTime>,
     /// Stacks.
     pub stacks: Vec<Stack>,
     /// Futexes.
     pub futexes: Vec<Futex>,
-    /// What the recording itself did.
+    /// The effect of the recording itself.
     pub recorder: Recorder,
-    /// What was lost, by reason in words that can follow a number ("events: the buffer was full");
-    /// what is 0 is left out.
+    /// Losses by reason, worded to follow a number ("events: the buffer was full"); zeros are left
+    /// out.
     pub lost: BTreeMap<String, u64>,
 }
 
-/// What the process that records did to the machine meanwhile. Handlers run in the threads that they record,
-/// and their time counts there.
+/// The effect of the recording process on the machine. Handlers run in the recorded threads, and
+/// their time counts there.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Recorder {
     /// Its processor time.
     pub cpu: Ns,
-    /// How often a recorded thread that could have run made room for it.
+    /// Number of times that it displaced a ready recorded thread from a processor.
     pub displaced: u64,
 }
 
-/// How a recording ended: the last line of a file.
+/// The end of a recording: the last line of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
-    /// When.
+    /// The time of the end.
     pub at_ns: Ns,
-    /// What the command ended with, as [`Process::status`]; none if it runs on or there was none.
+    /// The command's wait status, as [`Process::status`]; `None` if it still runs or there was no
+    /// command.
     #[serde(default)]
     pub status: Option<i32>,
 }
 
-/// What one file holds.
+/// The content of one file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Profile {
-    /// What was recorded.
+    /// The first line.
     pub header: Header,
     /// The last account.
     pub data: Snapshot,
-    /// The trace, in the order of the file: that of the calls' ends, thread by thread.
+    /// The trace in the order of the file, that of the calls' ends within each thread.
     pub events: Vec<Event>,
-    /// The end; none if the file was cut short, or the recording goes on.
+    /// The end; `None` if the file was cut short, or the recording goes on.
     pub end: Option<End>,
 }
 
 impl Profile {
-    /// What it is called in reports: the rank, or the command's process.
+    /// Its title in reports: the rank, or the command's process.
     pub fn title(&self) -> String {
         match (&self.header.rank, self.header.pid) {
             (Some(rank), _) => format!("rank {}", rank.rank),

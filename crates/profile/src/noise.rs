@@ -1,4 +1,4 @@
-//! What interrupts a thread that only computes: gaps in its time, and what filled them.
+//! The interruptions of a thread that only computes: gaps in its time, and their causes.
 
 use std::collections::BTreeMap;
 
@@ -13,41 +13,41 @@ pub struct Noise {
     pub host: String,
     /// Its kernel's release.
     pub kernel: String,
-    /// Gaps longer than this are noise.
+    /// Minimum length of a gap that counts as noise.
     pub threshold_ns: Ns,
     /// The processors, by number.
     pub cpus: Vec<Cpu>,
-    /// What was lost, by reason in words that can follow a number.
+    /// Losses by reason, worded to follow a number.
     pub lost: BTreeMap<String, u64>,
 }
 
-/// A processor's.
+/// The noise of a processor.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Cpu {
     /// Its number.
     pub cpu: u32,
-    /// How long its thread computed.
+    /// Time that its thread computed.
     pub wall: Ns,
-    /// How often it read the clock.
+    /// Number of times that it read the clock.
     pub passes: u64,
-    /// The shortest time between two readings: what a gap is told from.
+    /// The shortest time between two readings: the resolution of gaps.
     pub shortest: Ns,
-    /// Gaps.
+    /// Number of gaps.
     pub gaps: u64,
-    /// Their time.
+    /// Their total time.
     pub ns: Ns,
-    /// The longest.
+    /// The longest gap.
     pub max: Ns,
-    /// What took most of the longest.
+    /// The cause with most of the longest gap.
     pub max_by: String,
-    /// What filled them, the longest time first; the times add up to `ns`.
+    /// The causes, the longest time first; their times add up to `ns`.
     pub causes: Vec<Cause>,
     /// Gaps by length: bucket n has those from 2^n to 2^(n+1) ns.
     pub lengths: BTreeMap<u32, u64>,
 }
 
 impl Cpu {
-    /// Noise in millionths of the time.
+    /// The noise as parts per million of the time.
     #[must_use]
     pub fn ppm(&self) -> f64 {
         match self.wall {
@@ -57,7 +57,7 @@ impl Cpu {
     }
 }
 
-/// What kind of cause.
+/// The kind of a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
@@ -69,9 +69,9 @@ pub enum Kind {
     Softirq,
     /// Another thread.
     Thread,
-    /// The way into these and back, and what recording them takes: the rest of gaps that have causes.
+    /// Entry and exit of these, and the cost of recording them: the rest of gaps that have causes.
     Around,
-    /// Nothing was seen in the gap: a hypervisor, firmware, or what was lost.
+    /// No event was seen in the gap: a hypervisor, firmware, or lost events.
     Unknown,
 }
 
@@ -82,49 +82,49 @@ pub struct Source {
     pub kind: Kind,
     /// The interrupt's or the thread's name.
     pub name: String,
-    /// The thread.
+    /// The thread's id.
     pub tid: Option<u32>,
-    /// Its process.
+    /// Its process's id.
     pub pid: Option<u32>,
 }
 
-/// How much of the noise is a cause's.
+/// The share of a cause in the noise.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Cause {
     /// The cause.
     #[serde(flatten)]
     pub source: Source,
-    /// How many of it were in gaps.
+    /// Number of its events in gaps.
     pub count: u64,
-    /// Its time in them, without what interrupted it.
+    /// Its time in gaps, without what interrupted it.
     pub ns: Ns,
-    /// The longest.
+    /// The longest time.
     pub max: Ns,
 }
 
-/// Something that happened on a processor.
+/// An event on a processor.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Event {
-    /// When it began.
+    /// Its begin.
     pub start: Ns,
-    /// When it ended; none: nobody saw it.
+    /// Its end; `None` if it was not seen.
     pub end: Option<Ns>,
-    /// Which of the sources.
+    /// Index of its source.
     pub source: usize,
 }
 
-/// Of what a thread saw, and what happened meanwhile: the gaps (in order, not overlapping), the events
-/// and what they are of. Gives the processor's noise; its wall time and passes are the caller's.
+/// The noise of a processor, from the gaps that a thread saw (in order, not overlapping), the
+/// events meanwhile and their sources. The caller sets its wall time and passes.
 #[must_use]
 pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) -> Cpu {
-    // Of those that begin together the longest has the others in it.
+    // Of events that begin together, the longest contains the others.
     events.sort_by_key(|e| (e.start, std::cmp::Reverse(e.end.unwrap_or(Ns::MAX))));
     let mut cpu = Cpu::default();
     let mut causes: BTreeMap<Source, Cause> = BTreeMap::new();
     let mut first = 0;
     for (start, end) in gaps {
         let length = end.saturating_sub(*start);
-        // One without an end lasts until its gap's.
+        // An event without an end lasts until the end of its gap.
         while events
             .get(first)
             .is_some_and(|e| e.end.unwrap_or(e.start) < *start)
@@ -135,7 +135,7 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
         let mut open: Vec<(usize, Ns)> = Vec::new();
         let mut at = *start;
         let mut around = 0;
-        // Up to a point in time, everything belongs to what is innermost.
+        // Up to a point in time, the time belongs to the innermost event.
         let mut until = |open: &mut Vec<(usize, Ns)>, within: &mut Vec<(usize, Ns)>, to: Ns| {
             while at < to {
                 match open.last().copied() {
@@ -199,7 +199,7 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
     cpu
 }
 
-/// Whose the time is that no event has.
+/// The source of time that no event accounts for.
 fn rest(alone: bool) -> Source {
     let (kind, name) = match alone {
         true => (Kind::Unknown, "(nothing seen: hypervisor, firmware)"),
@@ -252,13 +252,13 @@ mod tests {
         let events = vec![
             // Too short to be a gap.
             event(20, 25, 0),
-            // A timer with a soft interrupt behind it.
+            // A timer followed by a soft interrupt.
             event(110, 130, 0),
             event(140, 190, 1),
             // A thread, which a timer interrupts.
             event(1100, 2900, 2),
             event(1500, 1600, 0),
-            // A thread whose end nobody saw.
+            // A thread whose end was not seen.
             Event {
                 start: 7100,
                 end: None,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whatever the events say, the causes' times are the gaps'.
+        /// The causes' times add up to the gaps', whatever the events are.
         #[test]
         fn causes_add_up(
             steps in prop::collection::vec((0u64..50, 1u64..50), 0..20),

@@ -1,21 +1,21 @@
-//! Call paths: where in the program each thread's time in system calls was spent, as lists of
-//! places and as trees.
+//! Call paths: the places in the program where each thread's time in system calls was spent, as
+//! lists of places and as trees.
 
 use std::collections::HashMap;
 
 use crate::model::{Call, Context, Frame, Ns, Profile, Stack, Thread};
 use crate::run::{Contexts, Run, label, last};
 
-/// Frames of a path at most, those next to the call: the kernel's stacks have half as many, and
-/// files come from outside.
+/// Maximum number of frames of a path, counted from the call: the kernel's stacks have half as
+/// many, and files can come from outside.
 const DEEPEST: usize = 256;
 
 /// A place on the way to a system call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Place {
-    /// What reports call it.
+    /// Its name in reports.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// The source file.
     pub file: Option<String>,
@@ -25,7 +25,7 @@ pub struct Place {
     pub module: Option<String>,
 }
 
-/// What a [`Place`] is.
+/// The kind of a [`Place`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Kind {
     /// A rank or process.
@@ -54,19 +54,19 @@ impl Kind {
     }
 }
 
-/// Calls of one thread at one place, or its time in a region outside of calls.
+/// Calls of one thread on one path, or its time in a region outside of calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
-    /// From the outermost region to the system call, or to the region itself, which is the last.
+    /// From the outermost region to the system call, or to the region itself.
     pub path: Vec<Place>,
-    /// Calls, the unfinished one too; entries of the region.
+    /// Number of calls, including the unfinished one; or entries of the region.
     pub count: u64,
-    /// Their time.
+    /// Total time.
     pub ns: Ns,
 }
 
 impl Sample {
-    /// Whether these are calls.
+    /// Whether the sample is of calls.
     pub fn is_call(&self) -> bool {
         self.path
             .last()
@@ -74,25 +74,25 @@ impl Sample {
     }
 }
 
-/// A thread's calls by place.
+/// A thread's calls by path.
 #[derive(Debug, Clone)]
 pub struct ThreadPaths<'a> {
-    /// The thread; none if there are calls of a thread without a row.
+    /// The thread; `None` if the profile has calls of a thread without a row.
     pub thread: Option<&'a Thread>,
-    /// Its number.
+    /// Its id.
     pub tid: u32,
-    /// Paths, each once, in the order of names.
+    /// Paths in the order of names, without duplicates.
     pub samples: Vec<Sample>,
 }
 
 impl ThreadPaths<'_> {
-    /// "4001 pi".
+    /// The title, for example "4001 pi".
     pub fn title(&self) -> String {
         let name = self.thread.map_or("", |t| &t.name);
         format!("{} {name}", self.tid).trim_end().to_owned()
     }
 
-    /// The wall time, or that of the calls if that is longer or there is no other.
+    /// The wall time; that of the calls if it is longer or the only one.
     pub fn wall(&self, at_ns: Ns) -> Ns {
         let calls = self
             .samples
@@ -128,7 +128,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
         let sum = in_calls.entry((call.tid, call.context)).or_default();
         *sum = sum.saturating_add(call.time());
     }
-    // What a region took outside of its calls ends at the region itself.
+    // Time of a region outside of its calls ends at the region itself.
     for time in &data.context_times {
         let calls = in_calls.get(&(time.tid, time.context)).copied();
         let path = contexts.places(time.context);
@@ -160,7 +160,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
     tids.into_iter().map(of).collect()
 }
 
-/// A row of calls as one path a stack, and what is in no stack.
+/// Splits a row of calls into a path for each stack, and one for calls without a stack.
 fn split(call: &Call, stacks: &[&Stack], contexts: &Contexts) -> Vec<(Vec<Place>, u64, Ns)> {
     let start = contexts.places(call.context);
     let end = Place {
@@ -198,7 +198,7 @@ fn function(frame: &Frame) -> Place {
 }
 
 impl Contexts<'_> {
-    /// As [`Contexts::path`], without a place for what is in no region.
+    /// Like [`Contexts::path`]; empty outside of regions.
     pub fn places(&self, id: u32) -> Vec<Place> {
         let place = |(id, row): (u32, Option<&Context>)| Place {
             name: label(id, row),
@@ -211,18 +211,18 @@ impl Contexts<'_> {
     }
 }
 
-/// A place and what is within.
+/// A place and its children.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
     /// The place.
     pub place: Place,
-    /// Calls at this very place.
+    /// Number of calls at this place itself.
     pub count: u64,
-    /// Time at this very place.
+    /// Time at this place itself.
     pub exclusive: Ns,
-    /// With all that is within.
+    /// Time including all descendants.
     pub inclusive: Ns,
-    /// What is within, in the order of names.
+    /// The children, in the order of names.
     pub children: Vec<Node>,
 }
 
@@ -260,7 +260,7 @@ impl Node {
         self.children[at].add(rest, count, ns);
     }
 
-    /// Makes the inclusive time that long where it is shorter: what was outside of all calls.
+    /// Raises the inclusive time to `ns`, which adds the time outside of all calls.
     fn fill(&mut self, ns: Ns) {
         if let Some(more) = ns.checked_sub(self.inclusive) {
             self.inclusive = ns;
@@ -269,7 +269,7 @@ impl Node {
     }
 }
 
-/// A tree a profile: the rank, its threads with their wall time, their calls.
+/// A tree for each profile: the rank, its threads with their wall time, their calls.
 pub fn trees(run: &Run) -> Vec<Node> {
     let place = |name: String, kind| Place {
         name,

@@ -1,56 +1,56 @@
-//! Times in regions: sums by region with what is within, and how long each thread did not wait for others.
+//! Times in regions: sums by region path, and the time that each thread did not wait for others.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{ContextKind, Ns, Part, Parts, Profile, ROOT, Thread};
 use crate::run::{Contexts, Run, WITHIN, imbalance, places};
 
-/// A region with what it is within: all threads' time there.
+/// A region with its path: the time of all threads in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Region {
     /// Labels from the outermost region to this one.
     pub name: String,
-    /// How often threads entered it.
+    /// Number of entries by threads.
     pub entries: u64,
-    /// Wall time in it and in the regions within.
+    /// Wall time in it, including inner regions.
     pub inclusive: Ns,
-    /// Wall time in it alone.
+    /// Wall time in it, excluding inner regions.
     pub exclusive: Ns,
-    /// Where its own time went.
+    /// The parts of its exclusive time.
     pub parts: Parts,
-    /// Its own time in each of [`crate::run::Summary::units`].
+    /// Its exclusive time in each of [`crate::run::Summary::units`].
     pub per_unit: Vec<Ns>,
     /// Its time in system calls, by name.
     pub calls: BTreeMap<String, Ns>,
 }
 
 impl Region {
-    /// Its own time that is in no part, below 0 where they overlap.
+    /// Its exclusive time in no part; negative where parts overlap.
     pub fn residual(&self) -> i64 {
         let difference = i128::from(self.exclusive) - i128::from(self.parts.sum());
         difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// The longest time of a unit by the mean, as [`crate::run::Group::imbalance`].
+    /// The longest time of a unit divided by the mean, as in [`crate::run::Group::imbalance`].
     pub fn imbalance(&self) -> Option<f64> {
         imbalance(&self.per_unit)
     }
 
-    /// The name without what the region is within.
+    /// The name without the enclosing regions.
     pub fn short(&self) -> &str {
         self.name.rsplit(WITHIN).next().unwrap_or_default()
     }
 
-    /// The system call that most time went to, empty for none.
+    /// The system call with most of the time; "" for none.
     pub fn mostly(&self) -> &str {
         let longest = self.calls.iter().max_by_key(|(_, ns)| **ns);
         longest.map_or("", |(name, _)| name)
     }
 }
 
-/// The regions of a run, those with most time of their own first, and what is outside of all. `units`: how
-/// many there are; they are threads in one profile, and else profiles. `asleep`: threads that are left out, by
-/// profile. Empty where nobody counted times.
+/// The regions of a run, the longest exclusive time first, and the time outside of all. `units` is
+/// their number: threads for a single profile, otherwise profiles. `asleep`: threads that are left
+/// out, by profile. Empty where no times were counted.
 pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> {
     if run.profiles.iter().all(|p| p.data.context_times.is_empty()) {
         return Vec::new();
@@ -111,11 +111,11 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
     all
 }
 
-/// Adds up what is within.
+/// Adds inner regions to the inclusive times.
 fn include(all: &mut [Region]) {
     let mut inclusive: HashMap<String, Ns> = HashMap::new();
     for region in all.iter() {
-        // Each region around, and itself: its name goes on by what is within.
+        // Each enclosing region, and the region itself: its name is a prefix of the inner ones'.
         let ends = region.name.match_indices(WITHIN).map(|(at, _)| at);
         for end in ends.chain([region.name.len()]) {
             let sum = inclusive.entry(region.name[..end].to_owned()).or_default();
@@ -147,29 +147,29 @@ impl Parts {
         }
     }
 
-    /// Adds another's.
+    /// Adds other parts.
     pub fn add(&mut self, other: &Parts) {
         self.each(other, u64::saturating_add);
     }
 
-    /// Takes another's away.
+    /// Subtracts other parts.
     pub fn subtract(&mut self, other: &Parts) {
         self.each(other, u64::saturating_sub);
     }
 }
 
-/// How long the threads of a profile waited for others.
+/// The time that the threads of a profile waited for others.
 #[derive(Debug, Default)]
 pub struct Waits {
-    /// By thread, in calls of MPI, and where it waits for threads of OpenMP. Threads without times in
-    /// either have no row.
+    /// By thread: time in MPI calls, and waiting for threads of OpenMP. Threads without either have
+    /// no entry.
     waits: HashMap<u32, (Ns, Ns)>,
-    /// Threads that called MPI.
+    /// Whether any thread called MPI.
     mpi: bool,
 }
 
 impl Waits {
-    /// Adds them up.
+    /// Sums up the waits of a profile.
     pub fn new(profile: &Profile) -> Waits {
         let contexts = Contexts::new(profile);
         let mut out = Waits::default();
@@ -182,7 +182,7 @@ impl Waits {
                 continue;
             }
             let (mpi, openmp) = out.waits.entry(time.tid).or_default();
-            // What comes last counts: a task that runs while its thread waits is work.
+            // The innermost region counts: a task that runs while its thread waits is work.
             if is(ContextKind::Mpi) {
                 *mpi = mpi.saturating_add(time.wall);
                 out.mpi = true;
@@ -193,14 +193,14 @@ impl Waits {
         out
     }
 
-    /// Whether threads called MPI, so that work is what is outside of its calls.
+    /// Whether threads called MPI, so that time outside of its calls is work.
     pub fn mpi(&self) -> bool {
         self.mpi
     }
 
-    /// How long a thread of a wall time worked: of those that MPI or OpenMP runs, all that is not
-    /// waiting there, because others wait meanwhile, whatever the thread does. Of others it is what is
-    /// not blocked.
+    /// The work time of a thread with this wall time. For threads of MPI or OpenMP it is the time
+    /// not spent waiting there, because others wait meanwhile, whatever the thread does. For other
+    /// threads it is the time not blocked.
     pub fn work(&self, thread: &Thread, wall: Ns) -> Ns {
         match self.waits.get(&thread.tid) {
             Some((mpi, openmp)) => wall.saturating_sub(*mpi).saturating_sub(*openmp),
@@ -208,8 +208,8 @@ impl Waits {
         }
     }
 
-    /// How long a thread worked for its rank. In a rank of MPI that is what a thread that calls MPI was
-    /// outside of these calls, its waits for threads of its own rank among it.
+    /// The work time of a thread for its rank. For a thread that calls MPI it is the time outside
+    /// of these calls, including waits for threads of its own rank.
     pub fn work_of_rank(&self, thread: &Thread, wall: Ns) -> Ns {
         match self.waits.get(&thread.tid) {
             Some((mpi, _)) if self.mpi && *mpi > 0 => wall.saturating_sub(*mpi),

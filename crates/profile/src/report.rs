@@ -1,4 +1,4 @@
-//! Reports as text, for a given width.
+//! Reports as text for a given width.
 
 mod callpaths;
 mod diff;
@@ -21,7 +21,7 @@ use table::Table;
 
 use crate::model::Ns;
 
-/// A table under its title; how many rows it leaves out.
+/// A table under its title, with the number of rows left out.
 fn section(title: &str, table: &Table, width: usize, left: usize) -> String {
     if table.rows.is_empty() {
         return String::new();
@@ -33,12 +33,12 @@ fn section(title: &str, table: &Table, width: usize, left: usize) -> String {
     out
 }
 
-/// A time with its unit, in four figures or fewer.
+/// A time with its unit, in at most four figures.
 pub fn time(ns: Ns) -> String {
     const UNITS: [(f64, &str); 3] = [(1e9, "s"), (1e6, "ms"), (1e3, "us")];
     for (unit, name) in UNITS {
         let value = ns as f64 / unit;
-        // What would be rounded to 1000 of a unit is 1 of the next.
+        // A value that would round to 1000 of a unit is shown as 1 of the next.
         let digits = match value {
             v if v >= 99.95 => 0,
             v if v >= 9.995 => 1,
@@ -50,13 +50,13 @@ pub fn time(ns: Ns) -> String {
     format!("{ns} ns")
 }
 
-/// As [`time`], of a number that may be below 0.
+/// Like [`time`], for a number that can be negative.
 fn signed(ns: i64) -> String {
     let minus = if ns < 0 { "-" } else { "" };
     format!("{minus}{}", time(ns.unsigned_abs()))
 }
 
-/// A part of a whole, in percent.
+/// A share in percent.
 fn percent(part: f64, whole: f64) -> String {
     if whole > 0.0 {
         format!("{:.1}%", part * 100.0 / whole)

@@ -1,5 +1,5 @@
-//! Several profiles of one run as one: sums by rank, node, thread, call and region; how uneven they
-//! are; the rank that the others wait for.
+//! Several profiles of one run as one: sums by rank, node, thread, call and region; their
+//! imbalance; the rank that the others wait for.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -12,16 +12,16 @@ use crate::regions::{self, Region, Waits};
 /// The profiles of one run. Those of ranks are in the order of ranks.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Run {
-    /// One a file.
+    /// One profile for each file.
     pub profiles: Vec<Profile>,
 }
 
-/// Where the time of some threads went.
+/// The sum of the time of some threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sum {
-    /// How many threads.
+    /// Number of threads.
     pub threads: u64,
-    /// Their wall time, one added to the other.
+    /// Sum of their wall times.
     pub wall: Ns,
     /// Its parts, in the order of [`Part::ALL`].
     pub parts: [Ns; 8],
@@ -39,7 +39,7 @@ impl Sum {
         self.residual = self.residual.saturating_add(thread.residual(at_ns));
     }
 
-    /// One part.
+    /// The time of one part.
     pub fn part(&self, part: Part) -> Ns {
         let all = Part::ALL.iter().zip(self.parts);
         all.filter(|(p, _)| **p == part).map(|(_, ns)| ns).sum()
@@ -49,67 +49,67 @@ impl Sum {
 /// A rank, a node or a thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Unit {
-    /// "rank 3", "node1", "4001 pi".
+    /// The title: "rank 3", "node1", "4001 pi".
     pub title: String,
     /// The machine.
     pub host: String,
     /// From the start of its first thread to the end of its last.
     pub elapsed: Ns,
-    /// Where its threads' time went.
+    /// The sum of its threads' time.
     pub sum: Sum,
-    /// The time at work ([`crate::regions::Waits`]) of its busiest thread; and that thread.
+    /// The work time ([`crate::regions::Waits`]) of its busiest thread, and that thread's id.
     pub busiest: (Ns, u32),
-    /// For how long a thread was not blocked: the longest of its threads.
+    /// The longest time that one of its threads was not blocked.
     pub active: Ns,
 }
 
-/// Calls that something is common to: their name or their region.
+/// A group of calls with the same name or region.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Group {
-    /// The call or the region.
+    /// The name of the call or the region.
     pub name: String,
-    /// Calls that ended.
+    /// Number of finished calls.
     pub count: u64,
-    /// Their time.
+    /// Their total time.
     pub total: Ns,
-    /// Where [`Group::time`] went: that of the unfinished ones, too.
+    /// The parts of [`Group::time`], including unfinished calls.
     pub parts: CallParts,
-    /// The shortest.
+    /// The shortest time.
     pub min: Ns,
-    /// The longest.
+    /// The longest time.
     pub max: Ns,
     /// Bytes moved.
     pub bytes: u64,
     /// Failures by name.
     pub errors: BTreeMap<String, u64>,
-    /// As [`Call::histogram`], empty where there is none.
+    /// As [`Call::histogram`]; empty without one.
     pub histogram: Vec<u64>,
-    /// Calls that did not end, and their time so far.
+    /// Number of unfinished calls, and their time so far.
     pub unfinished: (u64, Ns),
     /// The time in each of [`Summary::units`].
     pub per_unit: Vec<Ns>,
-    /// In a region, time by call; of a call, time by region.
+    /// For a region, its time by call; for a call, its time by region.
     pub within: BTreeMap<String, Ns>,
 }
 
 impl Group {
-    /// All their time, of the unfinished ones too.
+    /// Total time, including unfinished calls.
     pub fn time(&self) -> Ns {
         self.total.saturating_add(self.unfinished.1)
     }
 
-    /// The longest time of a unit by the mean: 1 is even, the number of units the worst. None
-    /// where nothing took time, or there is one unit.
+    /// The longest time of a unit divided by the mean: 1 is even, the number of units is the worst.
+    /// `None` where there is no time, or only one unit.
     pub fn imbalance(&self) -> Option<f64> {
         imbalance(&self.per_unit)
     }
 
-    /// The name, of a region without what it is within.
+    /// The name; for a region, without the enclosing regions.
     pub fn short(&self) -> &str {
         self.name.rsplit(WITHIN).next().unwrap_or_default()
     }
 
-    /// Mean time of the calls that ended.
+    /// Mean time of the finished calls.
     pub fn mean(&self) -> Ns {
         self.total.checked_div(self.count).unwrap_or(0)
     }
@@ -119,7 +119,7 @@ impl Group {
         self.errors.values().fold(0, |a, b| a.saturating_add(*b))
     }
 
-    /// The call or region that most of it is in.
+    /// The call or region with most of its time.
     pub fn mostly(&self) -> &str {
         let longest = self.within.iter().max_by_key(|(_, ns)| **ns);
         longest.map_or("", |(name, _)| name)
@@ -161,7 +161,7 @@ impl Group {
     }
 }
 
-/// The most by the mean.
+/// The maximum divided by the mean.
 pub(crate) fn imbalance(times: &[Ns]) -> Option<f64> {
     let sum: f64 = times.iter().map(|ns| *ns as f64).sum();
     let most = times.iter().max().map_or(0.0, |ns| *ns as f64);
@@ -173,15 +173,15 @@ pub(crate) fn imbalance(times: &[Ns]) -> Option<f64> {
 pub struct Program {
     /// The name.
     pub name: String,
-    /// How many processes.
+    /// Number of processes.
     pub processes: u64,
-    /// For how long there was one at least.
+    /// Time during which at least one existed.
     pub wall: Ns,
-    /// Where the time of their threads went.
+    /// The sum of their threads' time.
     pub sum: Sum,
-    /// Wall time of the threads that only sleep, together.
+    /// Total wall time of the threads that only sleep.
     pub asleep: Ns,
-    /// How long all of them, those that only sleep too, were on a processor.
+    /// Processor time of all threads, including those that only sleep.
     pub on_cpu: Ns,
 }
 
@@ -190,58 +190,58 @@ pub struct Program {
 pub struct Sleeper {
     /// The thread.
     pub unit: Unit,
-    /// Its calls, those that did not end among them.
+    /// Number of its calls, including unfinished ones.
     pub calls: u64,
-    /// The call that it was in for longest.
+    /// The call with most of its time.
     pub mostly: String,
 }
 
-/// What reports say of a run. Threads that only sleep ([`crate::asleep`]) are in nothing but [`Summary::asleep`]
-/// and what says so.
+/// The content of reports about a run. Threads that only sleep ([`crate::asleep`]) are left out,
+/// except in [`Summary::asleep`] and where noted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// The longest [`Unit::elapsed`] of a rank.
     pub elapsed: Ns,
-    /// All threads but those that only sleep.
+    /// The sum of all threads except those that only sleep.
     pub all: Sum,
     /// Threads that only sleep, the longest-lived first.
     pub asleep: Vec<Sleeper>,
-    /// What imbalance is over: ranks, or the threads if there is one profile only.
+    /// The units of imbalance: ranks, or threads if there is only one profile.
     pub units: Vec<Unit>,
-    /// Is it ranks that [`Summary::units`] has?
+    /// Whether [`Summary::units`] are ranks.
     pub ranks: bool,
     /// By machine, in the order of names.
     pub nodes: Vec<Unit>,
-    /// The threads; with several profiles the titles name the rank.
+    /// The threads; with several profiles their titles name the rank.
     pub threads: Vec<Unit>,
-    /// By name of the process, where there are several processes (more than ranks, or of several names); most
-    /// work first. All processes are here.
+    /// Processes by name, if there are several processes (more than ranks, or of several names);
+    /// most work first. All processes are included.
     pub programs: Vec<Program>,
-    /// By call, most time first.
+    /// Calls by name, the longest time first.
     pub calls: Vec<Group>,
-    /// By region with what it is within, most time first. Also what is in none.
+    /// Calls by region path, the longest time first, including calls outside of regions.
     pub regions: Vec<Group>,
-    /// Times in regions, empty where nobody counted them.
+    /// Times in regions; empty where no times were counted.
     pub times: Vec<Region>,
-    /// Is work what is outside of calls of MPI?
+    /// Whether work is the time outside of MPI calls.
     pub mpi: bool,
-    /// What was lost, by reason.
+    /// Losses by reason.
     pub lost: BTreeMap<String, u64>,
 }
 
 impl Run {
-    /// One run.
+    /// A run from its profiles.
     pub fn new(profiles: Vec<Profile>) -> Run {
         Run { profiles }
     }
 
-    /// The start of the first recording, ns since 1970.
+    /// The start of the first recording in nanoseconds since 1970.
     pub fn origin(&self) -> u64 {
         let starts = self.profiles.iter().map(|p| p.header.started_unix_ns);
         starts.min().unwrap_or(0)
     }
 
-    /// What the recordings themselves took from the program, together.
+    /// The total cost of the recordings themselves.
     pub fn recorder(&self) -> Recorder {
         let all = self.profiles.iter().map(|p| p.data.recorder);
         all.fold(Recorder::default(), |sum, r| Recorder {
@@ -250,7 +250,8 @@ impl Run {
         })
     }
 
-    /// Why regions are not told where that was not asked for, each reason once.
+    /// The reasons why regions are missing, if the options did not exclude them; without
+    /// duplicates.
     pub fn regions_missing(&self) -> Vec<&str> {
         let whys = self.profiles.iter();
         let mut all: Vec<&str> = whys
@@ -261,18 +262,18 @@ impl Run {
         all
     }
 
-    /// Adds it all up; threads that only sleep stand apart.
+    /// Sums up the run; threads that only sleep are set apart.
     pub fn summary(&self) -> Summary {
         let asleep: Vec<_> = self.profiles.iter().map(asleep).collect();
         self.without(&asleep)
     }
 
-    /// Adds up all threads alike.
+    /// Sums up all threads alike.
     pub fn summary_of_all(&self) -> Summary {
         self.without(&vec![HashSet::new(); self.profiles.len()])
     }
 
-    /// Adds it up, with threads of these numbers set apart in each profile.
+    /// Sums up the run, with threads of these ids set apart in each profile.
     fn without(&self, asleep: &[HashSet<u32>]) -> Summary {
         let mut out = Summary {
             ranks: self.profiles.len() > 1,
@@ -369,7 +370,7 @@ impl Run {
 }
 
 impl Run {
-    /// A thread; what waits for it is not said.
+    /// A thread, without the units that wait for it.
     fn unit(&self, profile: &Profile, thread: &Thread) -> Unit {
         let at_ns = profile.data.at_ns;
         let wall = thread.wall(at_ns);
@@ -420,9 +421,9 @@ impl Run {
         all
     }
 
-    /// Processes by name, those that were not blocked for longest first; nothing where there is one of a profile.
+    /// Processes by name, the longest time not blocked first; empty if each profile has only one.
     fn programs(&self, asleep: &[HashSet<u32>]) -> Vec<Program> {
-        // The processes, and when there was one.
+        // The processes of a name, and the intervals in which they existed.
         type Of = (Program, HashSet<(usize, u32)>, Vec<(u128, u128)>);
         let mut programs: BTreeMap<&str, Of> = BTreeMap::new();
         let origin = self.origin();
@@ -462,7 +463,7 @@ impl Run {
     }
 }
 
-/// For how long there was one of these lives at least.
+/// Length of the union of these intervals.
 fn together(mut lives: Vec<(u128, u128)>) -> Ns {
     lives.sort_unstable();
     let (mut sum, mut until) = (0, 0);
@@ -473,7 +474,7 @@ fn together(mut lives: Vec<(u128, u128)>) -> Ns {
     Ns::try_from(sum).unwrap_or(Ns::MAX)
 }
 
-/// Places of threads among those of a profile that do not only sleep.
+/// Indexes of threads among those of a profile that do not only sleep.
 pub(crate) fn places(profile: &Profile, asleep: &HashSet<u32>) -> HashMap<u32, usize> {
     let threads = profile.data.threads.iter();
     let awake = threads.filter(|t| !asleep.contains(&t.tid));
@@ -481,58 +482,59 @@ pub(crate) fn places(profile: &Profile, asleep: &HashSet<u32>) -> HashMap<u32, u
 }
 
 impl Summary {
-    /// The unit that the others wait for: of which a thread was longest at work. Of units that differ by
-    /// less than a twentieth it is the one that was least blocked: units also wait for each other by other
-    /// means than MPI and OpenMP. None if there is one only, or they are of different programs.
+    /// The unit that the others wait for: the one whose thread worked longest. Of units that differ
+    /// by less than a twentieth it is the one that was blocked least, because units also wait for
+    /// each other by other means than MPI and OpenMP. `None` if there is only one, or they are of
+    /// different programs.
     pub fn critical(&self) -> Option<&Unit> {
         let longest = self.units.iter().map(|u| u.busiest.0).max().unwrap_or(0);
         let equal = |u: &&Unit| u.busiest.0 >= longest - longest / 20;
-        // The first of those that are equal.
+        // The first one of equal ones.
         let units = self.units.iter().rev().filter(equal);
         let unit = units.max_by_key(|u| u.active);
         unit.filter(|_| self.units.len() > 1 && longest > 0 && !self.mixed())
     }
 
-    /// Whether these are different programs that nothing says to be parts of one: how even their threads are
-    /// says nothing.
+    /// Whether these are different programs, not known to be parts of one: then the imbalance of
+    /// their threads means nothing.
     pub fn mixed(&self) -> bool {
         !self.ranks && self.programs.len() > 1 && self.times.is_empty()
     }
 
-    /// The most work of a unit by the mean, as [`Group::imbalance`].
+    /// The most work of a unit divided by the mean, as in [`Group::imbalance`].
     pub fn imbalance(&self) -> Option<f64> {
         let work: Vec<_> = self.units.iter().map(|u| u.busiest.0).collect();
         imbalance(&work)
     }
 
-    /// Time in all calls.
+    /// Total time in calls.
     pub fn in_calls(&self) -> Ns {
         self.calls.iter().fold(0, |a, c| a.saturating_add(c.time()))
     }
 }
 
-/// Contexts within each other at most; what is further out is not looked at.
+/// Maximum depth of nested contexts; outer ones beyond it are ignored.
 const DEEPEST: usize = 64;
 
-/// Contexts of a profile by number.
+/// Contexts of a profile by id.
 #[derive(Debug)]
 pub struct Contexts<'a>(HashMap<u32, &'a Context>);
 
 impl<'a> Contexts<'a> {
-    /// An index.
+    /// Indexes the contexts of a profile.
     pub fn new(profile: &'a Profile) -> Contexts<'a> {
         Contexts(profile.data.contexts.iter().map(|c| (c.id, c)).collect())
     }
 
-    /// The row of that number.
+    /// The row of that id.
     pub fn row(&self, id: u32) -> Option<&'a Context> {
         self.0.get(&id).copied()
     }
 
-    /// Numbers from the outermost to that one, without [`ROOT`], with their rows.
+    /// Ids from the outermost context to that one, without [`ROOT`], with their rows.
     pub fn chain(&self, id: u32) -> Vec<(u32, Option<&'a Context>)> {
         let mut chain = Vec::new();
-        // Rows come from outside: they may go round in circles.
+        // Rows come from outside and may form cycles.
         let mut seen = HashSet::new();
         let mut next = Some(id);
         while let Some(id) = next.filter(|id| *id != ROOT && seen.insert(*id)) {
@@ -547,7 +549,7 @@ impl<'a> Contexts<'a> {
         chain
     }
 
-    /// Labels from the outermost to the one with that number, [`OUTSIDE`] for none.
+    /// Labels from the outermost context to the one with that id; [`OUTSIDE`] for none.
     pub fn path(&self, id: u32) -> Vec<String> {
         let chain = self.chain(id).into_iter();
         let mut path: Vec<_> = chain.map(|(id, row)| label(id, row)).collect();
@@ -558,13 +560,13 @@ impl<'a> Contexts<'a> {
     }
 }
 
-/// What stands between the labels of a region and of what is in it.
+/// The separator between the labels of a region and of an inner region.
 pub const WITHIN: &str = " > ";
 
-/// The label of what is in no region.
+/// The label of time outside of regions.
 pub const OUTSIDE: &str = "outside of regions";
 
-/// What the library calls the waits of OpenMP (docs/profile-context.md).
+/// The library's names of the waits of OpenMP (docs/profile-context.md).
 const WAITS: [&str; 14] = [
     "atomic",
     "barrier",
@@ -582,17 +584,17 @@ const WAITS: [&str; 14] = [
     "wait",
 ];
 
-/// What a region is called without its place: "barrier of main", "taskwait".
+/// The name of a region without its place: "barrier of main", "taskwait".
 pub fn called(id: u32, context: Option<&Context>) -> String {
     let Some(context) = context else {
         return format!("context {id}");
     };
     let kind = match context.kind {
-        // Without symbols it is called what it is.
+        // Without symbols, its name is its kind.
         ContextKind::OmpRegion if context.name == "parallel" => "",
         ContextKind::OmpTask if context.name == "task" => "",
         ContextKind::OmpRegion => "parallel ",
-        // What waits for something else than a region's end has a name of its own.
+        // A wait for anything but a region's end has a name of its own.
         ContextKind::OmpBarrier if WAITS.contains(&&*context.name) => "",
         ContextKind::OmpBarrier => "barrier of ",
         ContextKind::OmpTask => "task ",
@@ -601,7 +603,8 @@ pub fn called(id: u32, context: Option<&Context>) -> String {
     format!("{kind}{}", context.name)
 }
 
-/// "barrier of main (pi.c:21)", "taskwait (libpi.so+0x1234)": of files the last part of their path.
+/// The label of a region with the last component of its file: "barrier of main (pi.c:21)",
+/// "taskwait (libpi.so+0x1234)".
 pub fn label(id: u32, context: Option<&Context>) -> String {
     let mut text = called(id, context);
     if let Some(place) = context.and_then(place_of) {
@@ -610,7 +613,7 @@ pub fn label(id: u32, context: Option<&Context>) -> String {
     text
 }
 
-/// Where a region is: in the source, or in the program where its lines are not known.
+/// The place of a region: in the source, or in the program where lines are unknown.
 fn place_of(context: &Context) -> Option<String> {
     let file = context.file.as_deref().map(last);
     match (
@@ -628,7 +631,7 @@ fn place_of(context: &Context) -> Option<String> {
     }
 }
 
-/// The last part of a path.
+/// The last component of a path.
 pub(crate) fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -639,7 +642,7 @@ fn sorted(groups: impl Iterator<Item = Group>) -> Vec<Group> {
     groups
 }
 
-/// Files hold any numbers: sums stay at the largest.
+/// Files can contain any numbers, so sums saturate.
 fn add(sum: &mut u64, n: u64) {
     *sum = sum.saturating_add(n);
 }

@@ -1,5 +1,5 @@
-//! What a machine did for a while, by processor, by interrupt and by process: the model. Each
-//! nanosecond of a processor is in one part.
+//! The activity of a machine by processor, by interrupt and by process: the model. Each nanosecond
+//! of a processor is in one part.
 
 use std::collections::BTreeMap;
 
@@ -12,21 +12,21 @@ use crate::model::Ns;
 pub struct System {
     /// The machine's name.
     pub host: String,
-    /// Its kernel's release.
+    /// The kernel's release.
     pub kernel: String,
-    /// When the first processor's account began, since 1970.
+    /// Begin of the first processor's account, in nanoseconds since 1970.
     pub started_unix_ns: u64,
     /// The command that ran meanwhile.
     pub command: Vec<String>,
-    /// What it ended with, as `wait` gives it.
+    /// Its wait status.
     pub status: Option<i32>,
     /// Processors, by number.
     pub cpus: Vec<Cpu>,
-    /// Interrupts and soft interrupts, each on each processor.
+    /// Interrupts and soft interrupts, with a row for each processor.
     pub interrupts: Vec<Interrupt>,
-    /// Processes that ran or were waiting, by number.
+    /// Processes that ran or waited for a processor, by id.
     pub processes: Vec<Process>,
-    /// What was lost, by reason in words that can follow a number.
+    /// Losses by reason, worded to follow a number.
     pub lost: BTreeMap<String, u64>,
 }
 
@@ -35,7 +35,7 @@ pub struct System {
 pub struct Cpu {
     /// Its number.
     pub cpu: u32,
-    /// How long its account is.
+    /// Length of its account.
     pub wall: Ns,
     /// Programs, outside the kernel.
     pub user: Ns,
@@ -47,18 +47,18 @@ pub struct Cpu {
     pub irq: Ns,
     /// Handlers of soft interrupts.
     pub softirq: Ns,
-    /// Nothing ran.
+    /// Idle.
     pub idle: Ns,
-    /// A thread ran whose events the kernel does not show, or whose beginning was lost.
+    /// Threads whose events the kernel does not show, or whose begin was lost.
     pub unseen: Ns,
-    /// Changes from a thread to another.
+    /// Number of context switches.
     pub switches: u64,
-    /// Threads that came from another processor.
+    /// Number of threads that came from another processor.
     pub migrations: u64,
 }
 
 impl Cpu {
-    /// Its parts, as tables name them.
+    /// Its parts with their names in tables.
     #[must_use]
     pub fn parts(&self) -> [(&'static str, Ns); 7] {
         [
@@ -79,7 +79,7 @@ impl Cpu {
         self.wall.wrapping_sub(known) as i64
     }
 
-    /// Adds another's account.
+    /// Adds another processor's account.
     pub fn add(&mut self, other: &Cpu) {
         self.wall += other.wall;
         self.user += other.user;
@@ -94,72 +94,72 @@ impl Cpu {
     }
 }
 
-/// What kind of interrupt.
+/// The kind of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Kind {
-    /// A device's handler.
+    /// A device's interrupt.
     Device,
-    /// One of the processor's own: timers, and what processors send each other.
+    /// One of the processor's own: timers, and interprocessor interrupts.
     Vector,
-    /// Work that an interrupt leaves behind.
+    /// Work that an interrupt defers.
     Softirq,
 }
 
 /// An interrupt on a processor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Interrupt {
-    /// Which kind.
+    /// Its kind.
     pub kind: Kind,
-    /// The device's or the kernel's name for it.
+    /// The device's name, or the kernel's name of the vector.
     pub name: String,
     /// The processor.
     pub cpu: u32,
-    /// How many.
+    /// Number of interrupts.
     pub count: u64,
-    /// In its handlers, without what interrupted these.
+    /// Time in its handlers, without interrupts of these.
     pub ns: Ns,
-    /// The longest.
+    /// The longest time.
     pub max: Ns,
 }
 
 /// A process's time, of all its threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Process {
-    /// Its number.
+    /// Its id.
     pub pid: u32,
-    /// Its parent's.
+    /// Its parent's id.
     pub ppid: u32,
     /// Its name.
     pub name: String,
-    /// It is a thread of the kernel.
+    /// Whether it is a kernel thread.
     pub kernel: bool,
-    /// On a processor in the program.
+    /// Time on a processor in the program.
     pub user: Ns,
-    /// On a processor in system calls; a thread of the kernel always is.
+    /// Time on a processor in system calls; for a kernel thread, all its time.
     pub system: Ns,
-    /// In page faults.
+    /// Time in page faults.
     pub faults: Ns,
-    /// It ran, and the kernel did not show what it did.
+    /// Time on a processor whose events the kernel did not show.
     pub unseen: Ns,
-    /// Ready, but not on a processor.
+    /// Time ready, but not on a processor.
     pub waiting: Ns,
-    /// How often its threads left a processor.
+    /// Number of times that its threads left a processor.
     pub switches: u64,
-    /// How often they came to another.
+    /// Number of times that they moved to another one.
     pub migrations: u64,
-    /// Interrupts that hit it, and the time that they took from it.
+    /// Number of interrupts that hit it.
     pub irq: u64,
-    /// The same.
+    /// Time that these interrupts took from it.
     pub irq_ns: Ns,
-    /// Soft interrupts that hit it.
+    /// Number of soft interrupts that hit it.
     pub softirq: u64,
-    /// The same.
+    /// Time that these soft interrupts took from it.
     pub softirq_ns: Ns,
 }
 
 impl Process {
-    /// Its time on processors, without interrupts.
+    /// Its processor time without interrupts.
     #[must_use]
     pub fn cpu(&self) -> Ns {
         self.user + self.system + self.faults + self.unseen
@@ -167,7 +167,7 @@ impl Process {
 }
 
 impl System {
-    /// All processors as one.
+    /// The sum of all processors.
     #[must_use]
     pub fn all(&self) -> Cpu {
         let mut all = Cpu::default();

@@ -1,21 +1,21 @@
-//! Made-up profiles whose numbers agree with each other: a fixed example, an OpenMP program of
-//! several ranks, and random ones.
+//! Synthetic profiles with consistent numbers: a fixed example, an OpenMP program of several ranks,
+//! and random ones.
 
 use std::collections::BTreeMap;
 
 use crate::model::*;
 
-/// A source of random numbers (xorshift64*), the same on all machines.
+/// A generator of random numbers (xorshift64*), the same on all machines.
 #[derive(Debug)]
 pub struct Random(u64);
 
 impl Random {
-    /// Any seed will do.
+    /// A generator with a seed, which may be any number.
     pub fn new(seed: u64) -> Random {
         Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
     }
 
-    /// A number below `bound`, 0 if that is 0.
+    /// A number below `bound`; 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.0 ^= self.0 >> 12;
         self.0 ^= self.0 << 25;
@@ -24,14 +24,13 @@ impl Random {
         high.checked_rem(bound).unwrap_or(0)
     }
 
-    /// A number from `low` to `high`, without the latter.
+    /// A number from `low` to `high - 1`.
     pub fn between(&mut self, low: u64, high: u64) -> u64 {
         low + self.below(high.saturating_sub(low))
     }
 }
 
-/// What a call is made of in the example: name, calls, the mean time on a processor and the mean
-/// time asleep.
+/// A call in the example: name, number of calls, mean time on a processor, mean time asleep.
 type Kind = (&'static str, u64, Ns, Ns);
 
 const MAIN: &[Kind] = &[
@@ -50,9 +49,9 @@ const WORKER: &[Kind] = &[
     ("sched_yield", 37, 420, 0),
 ];
 
-/// Rank `rank` of `ranks` of an OpenMP program with `threads` threads, on two nodes: two parallel
-/// regions, the second with work that is uneven over ranks and threads, a barrier in each, and MPI
-/// calls of the first thread. With stacks and a trace.
+/// Rank `rank` of `ranks` of an OpenMP program with `threads` threads, on two nodes. It has two
+/// parallel regions, the second with work that is uneven over ranks and threads, a barrier in each,
+/// and MPI calls of the first thread; with stacks and a trace.
 pub fn example(rank: u32, ranks: u32, threads: u32) -> Profile {
     let mut random = Random::new(u64::from(rank) + 7);
     let pid = 4_000 + rank * 100;
@@ -132,8 +131,8 @@ fn contexts() -> Vec<Context> {
     ]
 }
 
-/// What a futex's wait, and the calls of the MPI library, look like: the context, what, the
-/// functions that led there.
+/// A futex's wait, and the calls of the MPI library: the context, the call, the functions on the
+/// path.
 const PLACES: [(u32, Kind, &[&str]); 3] = [
     (
         2,
@@ -233,7 +232,7 @@ fn thread(
             });
             clock += length + 200_000;
         }
-        // A time in the context for each call, and one around them all for a barrier's region.
+        // A time in the context for each call, and one around all of them for a barrier's region.
         let region = |context, (start_ns, end_ns): (Ns, Ns)| Event {
             tid,
             context,
@@ -265,7 +264,7 @@ fn thread(
         profile.data.calls.push(call);
     }
     if number == 3 {
-        // It waits for ever, and the process ends around it.
+        // It waits forever, and the process ends meanwhile.
         let so_far = 71_000_000;
         row.parts.blocked += so_far;
         profile.data.calls.push(Call {
@@ -374,7 +373,7 @@ fn futex(profile: &Profile, pid: u32) -> Futex {
     }
 }
 
-/// Names with what breaks formats.
+/// Names with characters that break formats.
 const NAMES: [&str; 8] = [
     "read",
     "futex",
@@ -386,8 +385,8 @@ const NAMES: [&str; 8] = [
     "",
 ];
 
-/// Anything: names that break formats, numbers near the limits, calls in contexts that have no row,
-/// calls of threads that have no row.
+/// A random profile: names that break formats, numbers near the limits, calls in contexts without a
+/// row, calls of threads without a row.
 pub fn random(seed: u64, size: u64) -> Profile {
     let random = &mut Random::new(seed);
     let mut profile = Profile {

@@ -1,9 +1,9 @@
-//! The trace as time lines: what each thread did, one thing within another.
+//! The trace as time lines: the nested events of each thread.
 //!
-//! A thread is in regions, in one call at a time, and off its processor within that or outside of calls.
-//! Times of regions are by the program's own clock, all others by the kernel's, so that the two can be apart by
-//! some nanoseconds. Each call says which region it was made in: where a region's beginning or end lies within
-//! a call by its times, it is moved to the call's beginning or end.
+//! A thread is in regions, in one call at a time, and off its processor within a call or outside of
+//! calls. Times of regions come from the program's own clock, all others from the kernel's, so they
+//! can differ by some nanoseconds. Each call names the region in which it was made. A region's
+//! begin or end that lies within a call by its times is moved to the call's begin or end.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
@@ -11,21 +11,21 @@ use std::collections::{BTreeMap, HashMap};
 use crate::model::{Event, Ns, Profile, ROOT};
 use crate::run::Contexts;
 
-/// An event in a time line.
+/// An event on a time line.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Span<'a> {
-    /// The event, whose times may be a little different.
+    /// The event, whose own times may differ slightly.
     pub event: &'a Event,
     /// Its beginning.
     pub start: Ns,
-    /// Its end, not before the beginning, and not after that of what it is within.
+    /// Its end: not before its begin, and not after that of the enclosing event.
     pub end: Ns,
-    /// How many regions it is within.
+    /// Number of enclosing regions.
     pub depth: usize,
 }
 
-/// The spans of each thread, by its number. They stand in the order of their beginnings, and before what is
-/// within them. Threads without events are there, too.
+/// The spans of each thread, by thread id, in the order of their begins, each before the spans in
+/// it. Threads without events are included.
 pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
     let contexts = Contexts::new(profile);
     let mut depths: HashMap<u32, usize> = HashMap::new();
@@ -57,14 +57,14 @@ pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
     threads
 }
 
-/// What contains others comes before them.
+/// An event comes before those that it contains.
 fn order(span: &Span<'_>) -> (Ns, Reverse<Ns>, usize) {
     (span.start, Reverse(span.end), span.depth)
 }
 
-/// Moves beginnings and ends of regions that lie within calls.
+/// Moves begins and ends of regions that lie within calls.
 fn align(spans: &mut [Span<'_>]) {
-    // What the thread changes regions at, with the one that it is in from then on.
+    // Times at which the thread changes regions, with the new region.
     let mut changes: Vec<(Ns, u32)> = Vec::new();
     let mut inside: Vec<(Ns, u32)> = Vec::new();
     for region in spans.iter().filter(|s| s.event.region()) {
@@ -75,7 +75,7 @@ fn align(spans: &mut [Span<'_>]) {
     leave(&mut inside, &mut changes, Ns::MAX);
 
     let mut moved: HashMap<Ns, Ns> = HashMap::new();
-    // No change is in the middle of these.
+    // No change can be in the middle of these.
     let blocks = spans.iter().filter(|s| !s.event.region());
     let mut blocks = blocks.map(|s| (s.start, s.end, s.event.context)).peekable();
     let (mut before, mut last) = (ROOT, 0);
@@ -115,13 +115,13 @@ fn leave(inside: &mut Vec<(Ns, u32)>, changes: &mut Vec<(Ns, u32)>, by: Ns) {
     }
 }
 
-/// Cuts what does not lie within another and not outside of it either, as damaged files have it.
+/// Cuts events that partly overlap others, as in damaged files.
 fn nest(spans: &mut [Span<'_>]) {
     let mut open: Vec<(Ns, &Event)> = Vec::new();
     let mut clock = 0;
     for span in spans.iter_mut() {
         let mut start = span.start.max(clock);
-        // Nothing but being off a processor is within a call.
+        // Only times off the processor can be within a call.
         while let Some((end, _)) =
             open.pop_if(|(end, over)| *end <= start || !over.region() && !span.event.off())
         {
@@ -142,7 +142,7 @@ mod tests {
     use super::*;
     use crate::model::{BLOCKED, Context, REGION};
 
-    /// A thread's events: name, context, beginning, end. Context 2 is within 1.
+    /// A thread's events: name, context, begin, end. Context 2 is within 1.
     fn of(events: &[(&str, u32, Ns, Ns)]) -> Vec<(String, u32, Ns, Ns, usize)> {
         let event = |(call, context, start_ns, end_ns): &(&str, u32, Ns, Ns)| Event {
             tid: 1,
@@ -208,8 +208,9 @@ mod tests {
 
     #[test]
     fn a_change_within_a_call_goes_to_its_edge() {
-        // Into 2 by its clock 3 after the call in 2 began, and back to 1 before it ended; then a call in 1
-        // begins while it is in 2, and the next is in no region.
+        // By its own clock the thread enters 2 at 3 ns after the call in 2 began, and goes back to
+        // 1 before the call ends; then a call in 1 begins while it is in 2, and the next call is in
+        // no region.
         same(
             &[
                 ("a", 2, 20, 30),

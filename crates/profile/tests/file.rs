@@ -1,10 +1,10 @@
-//! Files: what is written is read, and what is damaged gives what is whole.
+//! Files: a reader reads what the writer wrote, and the intact part of damaged files.
 
 use proptest::prelude::*;
 use spile_profile::file::{Bad, Note, Writer, find, name, read};
 use spile_profile::{Header, Profile, testgen};
 
-/// A file with `accounts` of increasing size, and the places behind each account's line.
+/// A file with `accounts` of increasing size, and the position after each account's line.
 fn written(profile: &Profile, accounts: usize) -> (Vec<u8>, Vec<usize>) {
     let mut file = Vec::new();
     let mut ends = Vec::new();
@@ -35,7 +35,7 @@ fn written(profile: &Profile, accounts: usize) -> (Vec<u8>, Vec<usize>) {
     (file, ends)
 }
 
-/// The account that is taken as number `account`.
+/// The account with number `account`.
 fn at(profile: &Profile, account: usize) -> spile_profile::Snapshot {
     let mut data = profile.data.clone();
     data.at_ns = account as u64;
@@ -171,7 +171,7 @@ fn names_of_files() {
     assert_eq!(name("../x", &header), "___x.a_b_c.12.spile");
 }
 
-/// A later run of which nothing is known does not count for more than one that is whole.
+/// A later run without any account does not take precedence over a complete one.
 #[test]
 fn a_run_without_an_account_is_not_chosen() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! Reports: pictures of the example's, and that they fit any width.
+//! Reports: snapshots of the example's, and that they fit any width.
 
 use proptest::prelude::*;
 use spile_profile::report::{diff, text, threads, time};

@@ -1,16 +1,16 @@
-//! Tables add up: each row's parts to its time, and rows to what they are parts of.
+//! Tables add up: the parts of each row to its time, and rows to their totals.
 
 use proptest::prelude::*;
 use spile_profile::model::{Call, CallParts, Part, Parts, Process, Profile, ROOT, Thread};
 use spile_profile::run::{OUTSIDE, Summary};
 use spile_profile::{Run, testgen};
 
-/// Numbers that can be added up.
+/// Limits the numbers so that they can be added up.
 fn modest(mut profile: Profile) -> Profile {
     let small = |n: &mut u64| *n %= 1 << 40;
     let data = &mut profile.data;
     small(&mut data.at_ns);
-    // Numbers of threads are their own.
+    // Thread ids are unique.
     for thread in &mut data.threads {
         small(&mut thread.started_ns);
         thread.ended_ns.iter_mut().for_each(small);
@@ -28,7 +28,7 @@ fn modest(mut profile: Profile) -> Profile {
             .into_iter()
             .for_each(small);
         call.unfinished.iter_mut().for_each(small);
-        // Parts that are more than the whole, and none at all.
+        // Parts that exceed the whole, and none at all.
         call.cpu = call.total / (u64::from(call.tid) + 1);
         call.blocked = call.total / 2;
         call.runnable = call.total / 3;
@@ -76,7 +76,7 @@ fn sleepers(profile: &mut Profile, n: u32) {
 
 #[track_caller]
 fn adds_up(run: &Run, summary: &Summary) {
-    // What stands apart is the rest.
+    // Threads set apart are the rest.
     let asleep: u64 = summary.asleep.iter().map(|s| s.unit.sum.wall).sum();
     let walls = |p: &Profile| {
         p.data
@@ -87,7 +87,7 @@ fn adds_up(run: &Run, summary: &Summary) {
     };
     let wall: u64 = run.profiles.iter().map(walls).sum();
     assert_eq!(summary.all.wall + asleep, wall);
-    // Rows: of threads, ranks, nodes, programs.
+    // Rows of threads, ranks, nodes, programs.
     let sums = || {
         let units = summary.units.iter().chain(&summary.nodes);
         let units = units.chain(&summary.threads).map(|u| &u.sum);
@@ -97,7 +97,7 @@ fn adds_up(run: &Run, summary: &Summary) {
         let parts: i128 = sum.parts.iter().map(|ns| i128::from(*ns)).sum();
         assert_eq!(parts + i128::from(sum.residual), i128::from(sum.wall));
     }
-    // Tables, and what they divide.
+    // Tables, and the totals that they divide.
     let by_unit: u64 = summary.units.iter().map(|u| u.sum.wall).sum();
     let by_node: u64 = summary.nodes.iter().map(|u| u.sum.wall).sum();
     let by_thread: u64 = summary.threads.iter().map(|u| u.sum.wall).sum();
@@ -112,7 +112,7 @@ fn adds_up(run: &Run, summary: &Summary) {
         let of: u64 = summary.units.iter().map(|u| u.sum.part(part)).sum();
         assert_eq!(of, summary.all.part(part));
     }
-    // Calls, by name and by region.
+    // Calls by name and by region.
     for group in summary.calls.iter().chain(&summary.regions) {
         assert_eq!(group.parts.sum(), group.time(), "{group:?}");
         assert_eq!(group.within.values().sum::<u64>(), group.time());
@@ -145,7 +145,7 @@ fn the_example_adds_up() {
         assert_eq!(own, summary.all.wall);
         let in_regions: u64 = summary.times.iter().flat_map(|r| r.calls.values()).sum();
         assert_eq!(in_regions, summary.in_calls());
-        // Calls are all that threads were on a processor for in the kernel, and all that they waited there.
+        // Calls account for all processor time in the kernel, and all waits there.
         let sum =
             |of: fn(&CallParts) -> u64| summary.calls.iter().map(|g| of(&g.parts)).sum::<u64>();
         assert_eq!(sum(|p| p.cpu), summary.all.part(Part::SyscallCpu));

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! A marker is one no-operation in the code. Every marker has a semaphore, which the kernel
-//! counts up while it is probed; [`probe_enabled!`] looks at it.
+//! increments while it is probed; [`probe_enabled!`] reads it.
 //!
 //! On x86-64 the no-operation has five bytes, and Linux from 6.18 on replaces that of a
 //! probed marker by a call, which writes below the stack pointer. Assembler text without
@@ -19,12 +19,11 @@
 
 #![no_std]
 
-/// A value that a marker can have as argument: integers, `bool`, `char`, pointers and
-/// references (as addresses).
+/// A type of marker arguments: integers, `bool`, `char`, pointers and references (as addresses).
 pub trait Arg {
-    /// Bytes, negative where the number is signed: what a note says of an argument.
+    /// Size in bytes for the note, negative if the number is signed.
     const SIZE: i32;
-    /// The value in a register; bits above its size have no meaning.
+    /// The value in a register; bits above its size are unspecified.
     fn register(self) -> u64;
 }
 
@@ -34,7 +33,7 @@ macro_rules! integers {
             const SIZE: i32 = $size;
             #[inline(always)]
             fn register(self) -> u64 {
-                // Zeros above cost nothing; the reader of a signed number extends its sign.
+                // Zero-extension costs nothing; the reader of a signed number sign-extends it.
                 self as $unsigned as u64
             }
         }
@@ -87,9 +86,9 @@ impl<T> Arg for &mut T {
     }
 }
 
-/// A marker: `probe!(provider, name, up to 12 arguments)`; see [`Arg`] for what they can be.
+/// A marker: `probe!(provider, name, up to 12 arguments)`; see [`Arg`] for their types.
 ///
-/// They are evaluated once, whether the marker is probed or not.
+/// Arguments are evaluated once, whether the marker is probed or not.
 #[macro_export]
 macro_rules! probe {
     ($provider:ident, $name:ident $(, $arg:expr)* $(,)?) => {
@@ -100,7 +99,7 @@ macro_rules! probe {
     };
 }
 
-/// Whether a marker with this name is probed in this process just now.
+/// Whether a marker with this name is currently probed in this process.
 #[macro_export]
 macro_rules! probe_enabled {
     ($provider:ident, $name:ident) => {{
@@ -144,7 +143,7 @@ macro_rules! __arguments {
     };
 }
 
-/// The text of a marker.
+/// The assembler text of a marker.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __note {
@@ -176,7 +175,7 @@ macro_rules! __note {
     };
 }
 
-/// The text of a semaphore; all places that name it share it.
+/// The assembler text of a semaphore; all places that name it share it.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __semaphore {
@@ -225,7 +224,7 @@ macro_rules! __semaphore {
 
 #[cfg(target_arch = "x86_64")]
 mod x86_64 {
-    //! What depends on the processor.
+    //! The parts that depend on the processor.
 
     /// The no-operation of a marker.
     #[doc(hidden)]
@@ -236,7 +235,7 @@ mod x86_64 {
         };
     }
 
-    /// Assembler text whose operands are printed as notes have them.
+    /// Assembler text whose operands are printed in the form of notes.
     #[doc(hidden)]
     #[macro_export]
     macro_rules! __asm {
@@ -261,7 +260,7 @@ mod x86_64 {
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64 {
-    //! What depends on the processor.
+    //! The parts that depend on the processor.
 
     /// The no-operation of a marker.
     #[doc(hidden)]
@@ -272,7 +271,7 @@ mod aarch64 {
         };
     }
 
-    /// Assembler text whose operands are printed as notes have them.
+    /// Assembler text whose operands are printed in the form of notes.
     #[doc(hidden)]
     #[macro_export]
     macro_rules! __asm {

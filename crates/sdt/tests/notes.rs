@@ -1,4 +1,4 @@
-//! The notes of the macros in this very program: names, sizes, registers, semaphores.
+//! The notes of the macros in this test program itself: names, sizes, registers, semaphores.
 
 use spile_debuginfo::sdt::{self, Place};
 

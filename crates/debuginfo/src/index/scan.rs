@@ -1,4 +1,4 @@
-//! The pass over all units that an index is made of.
+//! The pass over all units that builds an index.
 
 use std::collections::HashSet;
 use std::ops::Range;
@@ -13,13 +13,13 @@ use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, R, Unit};
 #[derive(Default)]
 struct Batch {
     tables: Tables,
-    /// A hash of the names from the outermost scope in, for each scope.
+    /// For each scope a hash of the names from the outermost scope to it.
     paths: Vec<u64>,
-    /// Types seen by hash of name and scope, so that each is kept once.
+    /// Types seen, by hash of name and scope, so that each is stored once.
     types: HashSet<(Kind, u64)>,
 }
 
-/// Looks through all units on all processors.
+/// Scans all units on all processors.
 pub(super) fn scan(dwarf: &Dwarf) -> Tables {
     let parts = 0..dwarf.parts().len() as u8;
     let chunks: Vec<(u8, Range<u32>)> = parts
@@ -48,7 +48,7 @@ pub(super) fn scan(dwarf: &Dwarf) -> Tables {
         std::thread::scope(|s| {
             let begin = |_| std::thread::Builder::new().spawn_scoped(s, work).ok();
             let others: Vec<_> = (1..threads).filter_map(begin).collect();
-            // Where there can be no more threads, this one does their work.
+            // If no more threads can be made, this one does their work.
             let own = work();
             let others = others.into_iter().filter_map(|t| t.join().ok());
             others.chain([own]).collect()
@@ -77,13 +77,13 @@ pub(super) fn scan(dwarf: &Dwarf) -> Tables {
     all
 }
 
-/// What the pass reads of an entry.
+/// The attributes of an entry that the pass reads.
 #[derive(Default)]
 struct Seen {
     name: Option<R>,
     origin: Option<AttributeValue<R>>,
     sibling: Option<usize>,
-    /// Has an address, of code or of what the linker dropped.
+    /// It has an address, of code or of dropped code.
     placed: bool,
     has_code: bool,
     declaration: bool,
@@ -95,7 +95,7 @@ fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut Batch) {
     let Some(&header) = dwarf.headers(part).get(unit as usize) else {
         return;
     };
-    // Not through the cache of units: all would pass through it.
+    // Bypasses the cache of units: a pass over all units would flush it.
     let Ok(parsed) = dwarf.part(part).dwarf.unit(header) else {
         return;
     };
@@ -118,21 +118,21 @@ struct Pass<'a> {
     unit: u32,
     parsed: &'a Unit,
     batch: &'a mut Batch,
-    /// Offsets of functions and variables that have a name, with it and their scope, in order.
+    /// Offsets of named functions and variables, with name and scope, in order.
     declared: Vec<(usize, R, u32)>,
     /// Definitions that take their name from another entry of the unit.
     later: Vec<(usize, AttributeValue<R>, Option<Kind>)>,
 }
 
 impl Pass<'_> {
-    /// Goes through the entries: those of namespaces and classes for their names, bodies of
-    /// functions for what is inlined there.
+    /// Walks over the entries: namespaces and classes for their names, bodies of functions for
+    /// inlined instances.
     fn walk(&mut self) -> Option<()> {
         let parsed = self.parsed;
         let mut raw = parsed.entries_raw(None).ok()?;
-        // Where the reader began to count depths.
+        // The depth at which the reader started.
         let mut base = 0;
-        // The scope at each depth that is looked into.
+        // The scope at each depth that is entered.
         let mut scopes: Vec<u32> = Vec::new();
         while !raw.is_empty() {
             let depth = base + raw.next_depth();
@@ -155,7 +155,7 @@ impl Pass<'_> {
                 self.instance(&mut raw, specs, offset).ok()?;
                 continue;
             }
-            // Inside something that is not looked into.
+            // Inside an entry that is not entered.
             let inside = scopes.len() < depth;
             if inside && !function || !wanted {
                 raw.skip_attributes(specs).ok()?;
@@ -191,7 +191,7 @@ impl Pass<'_> {
         Some(())
     }
 
-    /// Notes what an inlined instance is one of.
+    /// Records the origin of an inlined instance.
     fn instance(
         &mut self,
         raw: &mut EntriesRaw<'_, R>,
@@ -220,7 +220,7 @@ impl Pass<'_> {
         Ok(())
     }
 
-    /// Notes the code of a function.
+    /// Records the code of a function.
     fn code(&mut self, at: usize) -> Option<()> {
         let mut entry = Entry::null();
         let mut raw = self.parsed.entries_raw(Some(UnitOffset(at))).ok()?;
@@ -263,13 +263,12 @@ impl Pass<'_> {
         }
     }
 
-    /// Notes an entry; gives the scope that it opens.
+    /// Records an entry; returns the scope that it opens.
     fn record(&mut self, tag: DwTag, offset: usize, seen: &Seen, scope: u32) -> Option<u32> {
         let kind = match tag {
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => return self.open(seen.name, scope),
             gimli::DW_TAG_subprogram if seen.inlined => Kind::Inline,
-            // Link-time optimisation describes functions without saying whether they are
-            // inlined.
+            // Link-time optimisation describes functions without an inline attribute.
             gimli::DW_TAG_subprogram
                 if !seen.placed && !seen.declaration && seen.name.is_some() =>
             {
@@ -356,7 +355,7 @@ impl Pass<'_> {
         });
     }
 
-    /// Finds the names of definitions that stand elsewhere.
+    /// Finds the names of definitions with a separate declaration.
     fn complete(&mut self) {
         let later = std::mem::take(&mut self.later);
         for &(offset, origin, kind) in &later {
@@ -401,7 +400,7 @@ impl Pass<'_> {
     }
 }
 
-/// Whether entries with a tag are recorded, and whether those within are looked at.
+/// Whether entries with a tag are recorded, and whether their children are scanned.
 fn interest(tag: DwTag) -> (bool, bool) {
     match tag {
         gimli::DW_TAG_namespace

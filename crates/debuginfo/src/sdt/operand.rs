@@ -1,19 +1,19 @@
 //! The arguments of markers: assembler operands such as `-4@%edi` or `8@[sp, 16]`.
 //!
-//! `SIZE@OPERAND`: the size in bytes, negative where signed, with an `f` behind it where the
-//! value is a floating-point number; then an operand as the compiler printed it for the
-//! assembler. Registers are given by DWARF's numbers of the 64-bit processor.
+//! `SIZE@OPERAND`: the size in bytes, negative if signed, followed by an `f` for a floating-point
+//! number; then an operand as the compiler printed it for the assembler. Registers get DWARF's
+//! numbers of the 64-bit processor.
 
 use object::Architecture;
 
-/// The assembler whose operands these are.
+/// The assembler syntax of the operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Machine {
     /// x86, 32 and 64 bits, AT&T syntax.
     X86,
     /// 64-bit ARM.
     Aarch64,
-    /// One whose operands are not read.
+    /// Unsupported.
     Other,
 }
 
@@ -32,46 +32,46 @@ impl Machine {
 /// An argument of a marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Operand {
-    /// Bytes: 1, 2, 4 or 8.
+    /// Size in bytes: 1, 2, 4 or 8.
     pub size: u8,
     /// Whether the number is signed.
     pub signed: bool,
     /// Whether it is a floating-point number.
     pub float: bool,
-    /// Where it is.
+    /// Its location.
     pub place: Place,
 }
 
-/// Where an argument is while the program stands at the marker.
+/// The location of an argument at the marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Place {
     /// A number in the note.
     Constant(i64),
-    /// A register, `shift` bits above its lowest (8 for `%ah`).
+    /// A register, from bit `shift` on (8 for `%ah`).
     Register {
         /// DWARF's number.
         number: u16,
-        /// Bits to leave out below.
+        /// Number of low bits to skip.
         shift: u8,
     },
     /// Memory at `base + index * scale + displacement`.
     Memory {
         /// DWARF's number of the base register.
         base: Option<u16>,
-        /// DWARF's number of the index register, and what it is multiplied with.
+        /// DWARF's number of the index register, and its scale.
         index: Option<(u16, u8)>,
         /// Bytes to add.
         displacement: i64,
     },
-    /// Memory at this address of the file, as it is linked.
+    /// Memory at this address of the file as linked.
     Linked(u64),
-    /// The number is this address of the file, as it is linked, moved to where it is loaded.
+    /// The number is this address of the file as linked, plus the load bias.
     LinkedAddress(u64),
-    /// Not understood, or in a register that is not kept: the operand's text.
+    /// Not understood, or in a register that is not saved: the operand's text.
     Unreadable(String),
 }
 
-/// Splits a note's text into operands: at spaces outside of brackets.
+/// Splits a note's text into operands: at spaces outside brackets.
 pub(super) fn split(text: &str) -> impl Iterator<Item = &str> {
     let mut depth = 0_i32;
     text.split(move |c: char| {
@@ -85,11 +85,11 @@ pub(super) fn split(text: &str) -> impl Iterator<Item = &str> {
     .filter(|part| !part.is_empty())
 }
 
-/// Finds the address of a symbol.
+/// Looks up the address of a symbol.
 type Symbols<'a> = &'a mut dyn FnMut(&str) -> Option<u64>;
 
 impl Operand {
-    /// Parses one operand; `symbols` finds the address of a symbol of the file.
+    /// Parses one operand; `symbols` looks up symbols of the file.
     pub fn parse(text: &str, machine: Machine, symbols: Symbols<'_>) -> Operand {
         let (size, body) = text.split_once('@').unwrap_or(("-8", text));
         let (number, float) = match size.strip_suffix('f') {
@@ -158,7 +158,7 @@ fn sum(text: &str, symbols: Symbols<'_>) -> Option<(Option<u64>, i64)> {
     Some((symbol, total))
 }
 
-/// Where the sum of an optional symbol and a number is, without registers.
+/// The address of an optional symbol plus a number, without registers.
 fn linked(symbol: Option<u64>, add: i64) -> Option<u64> {
     symbol.map(|at| at.wrapping_add_signed(add))
 }
@@ -180,7 +180,7 @@ const X86: [[&str; 4]; 8] = [
 /// DWARF's number of the instruction pointer.
 const RIP: u16 = 16;
 
-/// A register after its `%`: number and the bits that are left out below.
+/// A register after its `%`: number, and the number of low bits to skip.
 fn x86_register(name: &str) -> Option<(u16, u8)> {
     if let Some(i) = X86.iter().position(|names| names.contains(&name)) {
         return Some((i as u16, 0));
@@ -232,7 +232,7 @@ fn x86(text: &str, symbols: Symbols<'_>) -> Option<Place> {
         Some(text) => text.parse().ok().filter(|s| matches!(s, 1 | 2 | 4 | 8))?,
     };
     if let Some(at) = linked(symbol, displacement) {
-        // Only relative to the instruction pointer is a symbol's place known.
+        // A symbol's address is known only relative to the instruction pointer.
         return (base == Some(RIP) && index.is_none()).then_some(Place::Linked(at));
     }
     Some(Place::Memory {

@@ -202,7 +202,7 @@ proptest! {
         if bytes.is_empty() {
             return Ok(());
         }
-        // Headers stand at the file's beginning and end.
+        // Headers are at the file's beginning and end.
         let at = if tail { bytes.len() - 1 - at.min(bytes.len() - 1) } else { at };
         if let Some(byte) = bytes.get_mut(at) {
             *byte = value;

@@ -1,4 +1,4 @@
-//! Every question to a file of any bytes, for tests and for fuzzing.
+//! Calls every query on a file of arbitrary bytes, for tests and for fuzzing.
 
 use std::path::Path;
 
@@ -6,7 +6,7 @@ use spile_debuginfo::{
     Die, Dwarf, Image, LineQuery, Module, Pattern, Search, Which, cfi, plt, sdt,
 };
 
-/// Asks everything.
+/// Calls every query.
 pub fn ask(bytes: Vec<u8>) {
     let copy = bytes.clone();
     let Ok(image) = Image::from_bytes(bytes, Path::new("damaged")) else {

@@ -1,9 +1,9 @@
-//! Builds small programs to look at.
+//! Builds small programs for tests.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A directory that goes away.
+/// A temporary directory.
 pub struct Dir(tempfile::TempDir);
 
 impl Dir {
@@ -31,7 +31,7 @@ impl Dir {
     }
 }
 
-/// Runs a command that must succeed; gives what it printed.
+/// Runs a command that must succeed; returns its output.
 pub fn run(command: &mut Command) -> String {
     let out = command.output().expect("started");
     let error = String::from_utf8_lossy(&out.stderr);

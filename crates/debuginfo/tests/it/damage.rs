@@ -1,4 +1,4 @@
-//! Damaged files: any bytes give answers or errors, and soon.
+//! Damaged files: arbitrary bytes give answers or errors in bounded time.
 
 use std::path::Path;
 use std::sync::OnceLock;
@@ -31,7 +31,7 @@ fn program() -> &'static [u8] {
     })
 }
 
-/// The same, not linked.
+/// A relocatable file of the same source.
 fn unlinked() -> &'static [u8] {
     static BYTES: OnceLock<Vec<u8>> = OnceLock::new();
     BYTES.get_or_init(|| {
@@ -40,7 +40,7 @@ fn unlinked() -> &'static [u8] {
     })
 }
 
-/// From the first to the last section whose name begins so.
+/// The range from the first to the last section with that prefix.
 fn part(prefix: &str) -> (usize, usize) {
     use object::{Object, ObjectSection};
     let file = object::File::parse(program()).expect("ELF");
@@ -53,7 +53,7 @@ fn part(prefix: &str) -> (usize, usize) {
     (first as usize, last as usize)
 }
 
-/// A question to one file may take so long.
+/// Time after which a query on one file counts as hanging.
 const HANG: Duration = Duration::from_secs(60);
 
 /// Programs of many kinds, for the long run.
@@ -73,8 +73,8 @@ fn many() -> Vec<Vec<u8>> {
     kinds.iter().map(build).collect()
 }
 
-/// As long as `cargo xtask fuzz --debuginfo` says; nothing otherwise. A file that leads to a panic
-/// or takes too long is kept beside the tests.
+/// Runs for as long as `cargo xtask fuzz --debuginfo` says; otherwise does nothing. A file that
+/// causes a panic or takes too long is saved next to the tests.
 #[test]
 fn long_run() {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
@@ -148,7 +148,7 @@ proptest! {
         ask(bytes);
     }
 
-    /// Only where the debugging information is.
+    /// Changes only within the debugging information.
     #[test]
     fn changed_dwarf(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
         let mut bytes = program().to_vec();
@@ -159,7 +159,7 @@ proptest! {
         ask(bytes);
     }
 
-    /// Only where the unwind tables are.
+    /// Changes only within the unwind tables.
     #[test]
     fn changed_unwind_tables(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
         let mut bytes = program().to_vec();
@@ -176,7 +176,7 @@ proptest! {
         ask(program()[..len].to_vec());
     }
 
-    /// Numbers at the ends of their ranges, where lengths and offsets are.
+    /// Extreme numbers, at places of lengths and offsets.
     #[test]
     fn extreme_words(at in any::<prop::sample::Index>(), word in prop::sample::select(vec![0u64, 1, u64::MAX, 1 << 63, 0xffff_ffff, 0xffff_fff0])) {
         let mut bytes = program().to_vec();

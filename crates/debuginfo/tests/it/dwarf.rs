@@ -1,4 +1,4 @@
-//! Functions, lines, variables and types, compared with what gdb says.
+//! Functions, lines, variables and types, compared with gdb's answers.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -84,7 +84,7 @@ fn exact(text: &str) -> Pattern<'_> {
     Pattern { text, glob: None }
 }
 
-/// A pattern that fits any name.
+/// A pattern that matches any name.
 fn any() -> Pattern<'static> {
     Pattern {
         text: "*",
@@ -199,13 +199,13 @@ fn lines() {
         let hex = format!("{:#x}", found.places[0].address);
         assert!(said.contains(&hex), "{flags:?}: {hex}, {said}");
         assert_eq!(&*found.places[0].name, "work");
-        // The same by distance.
+        // The same line by its distance.
         let relative = dwarf.statements(exact("work"), file, LineQuery::Plus(11));
         assert_eq!(
             relative.places[0].address, found.places[0].address,
             "{flags:?}"
         );
-        // An empty line: the neighbours are named.
+        // An empty line: the error names its neighbours.
         let none = dwarf.statements(any(), file, LineQuery::At(28));
         assert!(none.places.is_empty());
         let (below, above) = none.nearest;
@@ -290,7 +290,7 @@ fn expression(program: &[LocOp]) -> String {
     stack.pop().expect("a result")
 }
 
-/// What gdb is to print for the variables at an address, and how many are compared.
+/// The values that gdb prints for the variables at an address, and the number of comparisons.
 fn questions(
     dwarf: &Dwarf,
     address: u64,
@@ -350,7 +350,7 @@ fn variables() {
         let lines = dwarf
             .statements(any(), Some(exact("v.c")), LineQuery::All)
             .places;
-        // Inlined code at an address belongs to the innermost function for gdb.
+        // For gdb, inlined code at an address belongs to the innermost function.
         places.extend(lines.into_iter().map(|p| (p.address, p.die)));
         let mut seen = BTreeSet::new();
         let mut found = 0;
@@ -376,7 +376,7 @@ fn variables() {
         assert!(wrong.is_empty(), "{flags:?}: {wrong:#?}");
         let right = said.lines().filter(|l| l.starts_with("equal")).count();
         assert!(right > 20, "{flags:?}: {said}");
-        // What gdb itself can only find by looking at the callers is not found here.
+        // Values that gdb finds by examining the callers are not found here.
         if flags[0] == "-O0" {
             assert!(!said.contains("lost"), "{flags:?}: {said}");
         }
@@ -497,7 +497,7 @@ fn types() {
             ("unsigned", false),
             ("unsigned int", false),
         ] {
-            // link-time optimisation drops what nobody uses
+            // Link-time optimisation drops unused types.
             if let Some(ty) = dwarf.type_named(name) {
                 assert_eq!(
                     dwarf.ctype(ty),
@@ -579,7 +579,7 @@ fn cplusplus() {
     assert!(dwarf.global("hidden", None).is_some());
     assert!(dwarf.global("Derived<long int>::count", None).is_some());
     assert!(dwarf.type_named("outer::Base").is_some() && dwarf.type_named("inner::Base").is_none());
-    // The stub that adjusts `this` and both constructors are found under mangled names too.
+    // The `this`-adjusting thunk and both constructors are also found by mangled names.
     assert!(
         module
             .symbols()
@@ -589,7 +589,7 @@ fn cplusplus() {
     );
 }
 
-/// The index of a file is kept and read again.
+/// The index of a file is cached and read again.
 #[test]
 fn kept_index() {
     let dir = Dir::new();
@@ -630,7 +630,7 @@ fn kept_index() {
     assert!(std::fs::metadata(kept[0].path()).expect("there").len() > 1000);
 }
 
-/// What is around an address is the same whether the index says so or the unit's entries.
+/// The scopes around an address are the same by the index and by the unit's entries.
 #[test]
 fn around_addresses() {
     for flags in FLAGS {
@@ -650,8 +650,8 @@ fn around_addresses() {
     }
 }
 
-/// A value that is computed with jumps (a minimum), as compilers leave it of a variable that they
-/// took away.
+/// A value computed with jumps (a minimum), as compilers describe a variable that was optimised
+/// away.
 #[test]
 fn locations_with_jumps() {
     const TEXT: &str = r#"
@@ -690,7 +690,7 @@ int main(int argc, char **argv) { return work(&argc); }
     let mut tried = 0;
     for ops in found {
         for (a, b) in [(1, 2), (2, 1), (-5, 5), (7, 7)] {
-            // Two registers hold them; which, the program says.
+            // Two registers hold the values; the program tells which.
             let mut registers: Vec<u16> = Vec::new();
             for op in &ops {
                 if let LocOp::Reg(n) = op

@@ -1,4 +1,4 @@
-//! Where functions leave, against `objdump`, and how exceptions are caught.
+//! The exits of functions, compared with `objdump`, and how exceptions are caught.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -81,7 +81,7 @@ fn how_functions_leave() {
         let module = open(&path);
         let all = returns(&path);
         let of = |name: &str| of(&module, name).unwrap_or_else(|e| panic!("{name}: {e}"));
-        // Those between the start of a function and its end, and in what was moved away.
+        // Those between the start and the end of a function, and in its cold parts.
         let own = |name: &str| -> Vec<u64> {
             let mut own = BTreeSet::new();
             for name in [name, &format!("{name}.cold")] {

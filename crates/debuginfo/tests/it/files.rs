@@ -58,7 +58,7 @@ fn symbols_and_offsets() {
     assert!(image.is_code(shown.address) && !image.is_code(counter.address));
     assert_eq!(image.file_offset(u64::MAX), None);
     assert_eq!(image.address_of_offset(u64::MAX), None);
-    // What begins as 0 is not in the file.
+    // Zero-initialised data are not in the file.
     let mut segments = image.segments().iter();
     let data = segments.find(|s| s.mem_size > s.file_size).expect("a .bss");
     let end = data.offset + data.file_size;
@@ -86,7 +86,7 @@ fn stubs_of_all_layouts() {
             let count = found.iter().filter(|p| p.name == name).count();
             assert_eq!(count, 1, "{name} with {flags:?} in {found:?}");
         }
-        // gdb knows the stubs as puts@plt.
+        // gdb shows the stubs as puts@plt.
         let text = run(Command::new("gdb")
             .args(["-batch", "-nx", "-ex", "info address puts@plt"])
             .arg(&path));
@@ -139,7 +139,7 @@ fn separate_files() {
     assert!(found.debug_image().is_some());
     assert!(found.symbols().named("hidden").next().is_some());
 
-    // Where elfutils keeps what it fetched; an empty file says that there is none.
+    // The cache of elfutils; an empty file means that there is none.
     let client = dir.path().join("client");
     let kept = client.join(&id).join("debuginfo");
     std::fs::create_dir_all(client.join(&id)).expect("made");
@@ -154,7 +154,7 @@ fn separate_files() {
     assert!(ask().debug_image().is_some());
 }
 
-/// A file of another build under the right name is not taken.
+/// A file of another build with the right name is refused.
 #[test]
 fn foreign_debug_file() {
     let dir = Dir::new();
@@ -243,7 +243,7 @@ fn from_a_server() {
         seen[0].starts_with("GET /buildid/") && seen[0].contains("/debuginfo "),
         "{seen:?}"
     );
-    // The second time the server is gone, and the cache has it.
+    // The second time the server is gone, and the cache has the file.
     let again = Module::open(&stripped, &search).expect("opened");
     assert!(again.debug_image().is_some());
 }
@@ -284,7 +284,7 @@ fn unwind_rows() {
         cfi::row_at(&rows, start.address).expect("a row").ra,
         Saved::Undefined
     );
-    // The same from .debug_frame.
+    // The same rows from .debug_frame.
     let path = dir.compile(
         "v.c",
         PROGRAM,
@@ -328,8 +328,8 @@ __attribute__((section(".init.text"), noipa)) int first(int a) { return a + leve
 __attribute__((noipa)) int second(int a, int b) { int c = first(a) + b; level = c; return c; }
 "#;
 
-/// The sections of a file that is not linked have addresses that do not meet, and symbols, lines
-/// and variables say the same ones; also where only debugging information was kept.
+/// The sections of a relocatable file have addresses that do not overlap; symbols, lines and
+/// variables agree on them, also in a file with debugging information only.
 #[test]
 fn files_that_are_not_linked() {
     for flags in ["-gdwarf-5", "-gdwarf-4"] {
@@ -383,8 +383,8 @@ fn files_that_are_not_linked() {
     }
 }
 
-/// A kernel's debugging information is taken from where distributions have it, and only if it is
-/// of the same build.
+/// A kernel's debugging information is taken from the directories of distributions, and only if it
+/// is from the same build.
 #[test]
 fn debugging_information_of_a_kernel() {
     let dir = Dir::new();
@@ -427,7 +427,7 @@ fn debugging_information_of_a_kernel() {
     let text = notes.join("\n");
     assert!(text.contains("build-id 0102, wanted 09"), "{text}");
     assert!(text.contains("build/vmlinux"), "{text}");
-    // A module, whose file has a `-` where the kernel writes `_`.
+    // A module whose file has a `-` where the kernel writes `_`.
     let module = dir.compile("m.c", UNLINKED, &["-c", "-g"]);
     put(
         &module,

@@ -1,4 +1,4 @@
-//! The crate over files that compilers and linkers make here, and over damaged ones.
+//! Tests on files that compilers and linkers make here, and on damaged ones.
 
 mod ask;
 mod build;

@@ -1,5 +1,5 @@
-//! Trace events as JSON, which Perfetto and Chromium show. Times are microseconds with three
-//! decimals, from the start of the first profile.
+//! Trace events as JSON for Perfetto and Chromium. Times are in microseconds with three decimals,
+//! from the start of the first profile.
 
 use serde_json::{Value, json};
 

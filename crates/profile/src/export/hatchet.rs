@@ -1,5 +1,5 @@
-//! Hatchet: its JSON and its literals. A tree a rank; the metrics are `time` (exclusive) and
-//! `time (inc)` in nanoseconds, and `count`.
+//! Hatchet: its JSON and its literals, with a tree for each rank. The metrics are `time`
+//! (exclusive) and `time (inc)` in nanoseconds, and `count`.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::Files;
 use crate::paths::{Kind, Node, trees};
 use crate::run::Run;
 
-/// What `GraphFrame.from_literal` takes.
+/// The input of `GraphFrame.from_literal`.
 pub fn literal(run: &Run) -> Files {
     let trees: Vec<Value> = trees(run).iter().map(node).collect();
     super::json("profile.json", &Value::from(trees))
@@ -37,7 +37,7 @@ fn frame(node: &Node) -> Value {
     frame
 }
 
-/// Hatchet takes an empty name for none.
+/// Hatchet takes an empty name for a missing one.
 fn name(node: &Node) -> &str {
     match node.place.name.as_str() {
         "" => "?",
@@ -53,7 +53,7 @@ fn metrics(node: &Node) -> Value {
     })
 }
 
-/// What `GraphFrame.from_json` takes.
+/// The input of `GraphFrame.from_json`.
 pub fn json(run: &Run) -> Files {
     let mut out = Flat::default();
     for tree in trees(run) {
@@ -76,7 +76,7 @@ struct Flat {
 }
 
 impl Flat {
-    /// Gives the node's number.
+    /// Adds a node; returns its number.
     fn add(&mut self, node: &Node, rank: Option<&str>) -> usize {
         let number = self.rows.len();
         let rank = match node.place.kind {

@@ -17,14 +17,14 @@ use crate::model::{Context, ContextKind, Event};
 use crate::run::{Contexts, Run, called, label};
 use crate::timeline::timelines;
 
-/// Bytes of a chunk: files of definitions and events are made of chunks, each but the last filled
-/// up to this size.
+/// Size of a chunk in bytes. Files of definitions and events consist of chunks, each but the last
+/// filled up to this size.
 const EVENTS: usize = 1 << 20;
 const DEFINITIONS: usize = 4 << 20;
-/// Texts are cut to that many bytes: a record must fit a chunk, with much to spare.
+/// Maximum length of a text in bytes: a record must fit into a chunk, with much to spare.
 const LONGEST: usize = 4096;
 
-/// Marks in files of all kinds.
+/// Record kinds that all files share.
 const END_OF_CHUNK: u8 = 0;
 const END_OF_BUFFER: u8 = 1;
 const END_OF_FILE: u8 = 2;
@@ -32,7 +32,7 @@ const CHUNK_HEADER: u8 = 3;
 const TIMESTAMP: u8 = 5;
 const LITTLE_ENDIAN: u8 = b'B';
 
-/// Records.
+/// Record kinds of definitions and events.
 const CLOCK_PROPERTIES: u8 = 5;
 const STRING: u8 = 10;
 const SYSTEM_TREE_NODE: u8 = 12;
@@ -42,19 +42,19 @@ const REGION: u8 = 15;
 const ENTER: u8 = 12;
 const LEAVE: u8 = 13;
 
-/// Values in records.
+/// Values of fields.
 const NONE: u32 = u32::MAX;
 const GROUP_IS_PROCESS: u8 = 1;
 const LOCATION_IS_CPU_THREAD: u8 = 1;
-/// What a region is in files of version 1.0.
+/// Role of a region in files of version 1.0.
 const REGION_IS_FUNCTION: u8 = 1;
-/// What a region is.
+/// Roles of regions.
 const FUNCTION: u8 = 1;
 const CODE: u8 = 4;
 const PARALLEL: u8 = 5;
 const BARRIER: u8 = 15;
 const TASK: u8 = 20;
-/// What the library calls waits (docs/profile-context.md), and some functions of MPI.
+/// The roles of the library's waits (docs/profile-context.md), and of some functions of MPI.
 const ROLES: [(&str, u8); 17] = [
     ("critical", 12),
     ("atomic", 14),
@@ -74,12 +74,12 @@ const ROLES: [(&str, u8); 17] = [
     ("MPI_Recv", 28),
     ("MPI_Sendrecv", 28),
 ];
-/// By what a region is known.
+/// Paradigms of regions.
 const PARADIGM_USER: u8 = 1;
 const PARADIGM_OPENMP: u8 = 3;
 const PARADIGM_MPI: u8 = 4;
 
-/// Bytes of a record.
+/// The bytes of a record.
 #[derive(Default)]
 struct Bytes(Vec<u8>);
 
@@ -94,8 +94,8 @@ impl Bytes {
         self
     }
 
-    /// A number of `width` bytes without its leading zeros, their number before it; 0 and the largest
-    /// number are a byte.
+    /// A number of `width` bytes, written as its length and its bytes without leading zeros; 0 and
+    /// the largest number take one byte.
     fn number(&mut self, n: u64, width: usize) -> &mut Bytes {
         let largest = u64::MAX >> (64 - width * 8);
         if n == 0 || n == largest {
@@ -130,11 +130,11 @@ impl Bytes {
 struct Chunks {
     size: usize,
     done: Vec<u8>,
-    /// Where the last chunk begins, and the number of its first record.
+    /// Start of the last chunk, and the number of its first record.
     begin: usize,
     records: u64,
     first: u64,
-    /// The last time that was written.
+    /// The last time written.
     time: Option<u64>,
 }
 
@@ -161,13 +161,14 @@ impl Chunks {
         self.done.extend(0u64.to_le_bytes());
     }
 
-    /// The number of its last record goes to the chunk's head. (libotf2 leaves 0 in definitions.)
+    /// Writes the number of its last record to the chunk's header. (libotf2 leaves 0 in
+    /// definitions.)
     fn close(&mut self) {
         let at = self.begin + 10;
         self.done[at..at + 8].copy_from_slice(&self.records.to_le_bytes());
     }
 
-    /// Room for a record, for the time before it and the end behind it.
+    /// Makes room for a record, for a time before it and the end mark after it.
     fn room(&mut self, length: usize) {
         if self.done.len() - self.begin + length + 16 > self.size {
             self.close();
@@ -192,7 +193,7 @@ impl Chunks {
         self.records += 1;
     }
 
-    /// An event whose only content is a region. Times must not go back.
+    /// An event whose only content is a region. Times must not decrease.
     fn event(&mut self, time: u64, kind: u8, region: u32) {
         let mut content = Bytes::default();
         content.u8(kind).u32(region);
@@ -269,7 +270,7 @@ impl Definitions {
         let file = self.string(&region.file);
         let (role, paradigm) = region.kind;
         let mut bytes = Bytes::default();
-        // Name, description, the older kind, place; then what version 1.1 added.
+        // Name, description, the old role, parent; then the fields that version 1.1 added.
         bytes.u32(id).u32(name).u32(within).u8(REGION_IS_FUNCTION);
         bytes.u32(file).u32(region.line).u32(0);
         bytes.u32(name).u8(role).u8(paradigm).u32(0);
@@ -365,7 +366,7 @@ fn region(event: &Event, contexts: &Contexts) -> Region {
         true => label(event.context, row),
         false => event.call.clone(),
     };
-    // Its own name is not within.
+    // The path without its own name.
     let mut within = contexts.path(event.context);
     if event.region() {
         within.pop();
@@ -375,7 +376,7 @@ fn region(event: &Event, contexts: &Contexts) -> Region {
             true => kind(row),
             false => (FUNCTION, PARADIGM_USER),
         },
-        // An event has no other place for it that programs would show.
+        // There is no other field for it that programs would show.
         call: match event.open {
             true => format!("{name} (unfinished)"),
             false => name,
@@ -405,9 +406,9 @@ fn kind(context: Option<&Context>) -> (u8, u8) {
 }
 
 fn anchor(run: &Run, locations: u64, definitions: u64) -> Vec<u8> {
-    /// Versions of the anchor, of the trace, of the library whose files these are like.
+    /// Versions of the anchor, of the trace, and of the library that these files imitate.
     const VERSIONS: [u8; 5] = [3, 2, 3, 0, 0];
-    /// Files of their own, no compression.
+    /// Separate files, no compression.
     const SUBSTRATE: [u8; 2] = [1, 1];
     let header = run.profiles.first().map(|p| &p.header);
     let mut out = Bytes::default();

@@ -1,5 +1,5 @@
 //! pprof: `profile.proto` of github.com/google/pprof, compressed. Samples have the number of calls
-//! and their nanoseconds, and rank, host and thread as labels.
+//! and their nanoseconds as values, and rank, host and thread as labels.
 
 use std::collections::HashMap;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use super::Files;
 use crate::paths::{Kind, Place, threads};
 use crate::run::Run;
 
-/// Messages, as `proto/profile.proto` there defines them; fields that are not used are left out.
+/// Messages as in `proto/profile.proto` there; unused fields are left out.
 mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
     pub struct Profile {
@@ -103,7 +103,7 @@ mod proto {
     }
 }
 
-/// What is being made, and what is in its tables.
+/// The profile under construction, and indexes of its tables.
 #[derive(Default)]
 struct Tables {
     out: proto::Profile,
@@ -178,7 +178,8 @@ impl Tables {
     }
 }
 
-/// The file of the command, if it is on a path, else that of the function that most time is below.
+/// The file of the command, if it is on a path; otherwise that of the function with most time below
+/// it.
 fn program(run: &Run) -> Option<String> {
     let profile = run.profiles.first()?;
     let command = profile.header.command.first()?.rsplit('/').next()?;
@@ -204,7 +205,7 @@ pub fn export(run: &Run) -> Files {
     tables.out.default_sample_type = tables.string("time");
     let value = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     if let Some(program) = program(run) {
-        // Readers take the first for the program.
+        // Readers take the first mapping for the program.
         tables.mapping(&program);
     }
     let keys = ["rank", "host", "thread"].map(|key| tables.string(key));

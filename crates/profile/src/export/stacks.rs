@@ -8,7 +8,7 @@ use super::Files;
 use crate::paths::{Place, threads};
 use crate::run::Run;
 
-/// A line a path, `rank 0;4001 pi;main;futex NANOSECONDS`.
+/// A line for each path: `rank 0;4001 pi;main;futex NANOSECONDS`.
 pub fn folded(run: &Run) -> Files {
     let mut out = String::new();
     for profile in &run.profiles {
@@ -27,7 +27,7 @@ pub fn folded(run: &Run) -> Files {
     vec![("profile.folded".to_owned(), out.into_bytes())]
 }
 
-/// A name without what separates names and lines.
+/// A name without the separators of names and lines.
 fn word(name: &str) -> String {
     let chars = name.chars();
     let name: String = chars
@@ -39,7 +39,7 @@ fn word(name: &str) -> String {
     }
 }
 
-/// One profile a thread, its paths with their nanoseconds.
+/// One profile for each thread, with its paths and their nanoseconds.
 pub fn speedscope(run: &Run) -> Files {
     let mut frames: Vec<Value> = Vec::new();
     let mut known: HashMap<Place, usize> = HashMap::new();

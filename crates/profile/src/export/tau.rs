@@ -1,5 +1,5 @@
-//! TAU: a file `profile.RANK.0.THREAD` for each thread. Times are whole microseconds. The root, which
-//! is the thread's wall time, is the first entry, as Hatchet's reader wants it; then come functions
+//! TAU: a file `profile.RANK.0.THREAD` for each thread. Times are in whole microseconds. The first
+//! entry is the root, the thread's wall time, as Hatchet's reader requires; then come functions
 //! without their callers, then call paths.
 
 use std::collections::BTreeMap;
@@ -9,10 +9,10 @@ use crate::model::Ns;
 use crate::paths::{Kind, Node, Place, threads};
 use crate::run::Run;
 
-/// The name of the root that TAU's tools know.
+/// The name of the root that TAU's tools expect.
 const ROOT: &str = ".TAU application";
 
-/// What stands in a line of an entry.
+/// The fields of an entry.
 #[derive(Default, Clone, Copy)]
 struct Entry {
     calls: u64,
@@ -21,7 +21,7 @@ struct Entry {
     inclusive: Ns,
 }
 
-/// A folder of profiles.
+/// A folder with the profiles.
 pub fn export(run: &Run) -> Files {
     let mut files = Vec::new();
     for (number, profile) in run.profiles.iter().enumerate() {
@@ -30,7 +30,7 @@ pub fn export(run: &Run) -> Files {
             .rank
             .as_ref()
             .map_or(number, |r| r.rank as usize);
-        // Two files of one rank are two nodes to TAU.
+        // Two files of one rank are two nodes in TAU.
         let first = |p: &crate::model::Profile| p.header.rank.as_ref().map(|r| r.rank as usize);
         let taken = run.profiles[..number]
             .iter()
@@ -44,7 +44,7 @@ pub fn export(run: &Run) -> Files {
             let root = Node::of(Place::default(), &thread.samples);
             let wall = thread.wall(profile.data.at_ns);
             let metadata = [
-                // Hatchet takes the first value for the metric's name.
+                // Hatchet takes the first value as the metric's name.
                 ("Metric Name", "TIME".to_owned()),
                 ("Hostname", profile.header.host.clone()),
                 ("Command Line", profile.header.command_line()),
@@ -117,7 +117,7 @@ fn walk(
         .iter()
         .fold(0u64, |a, c| a.saturating_add(c.count));
     let entry = Entry {
-        // What is no call was entered an unknown number of times, once at least.
+        // A place that is not a call was entered an unknown number of times, at least once.
         calls: node.count.max(1),
         subroutines,
         exclusive: node.exclusive,
@@ -146,11 +146,11 @@ fn line(out: &mut String, name: &str, entry: &Entry, group: &str) {
     );
 }
 
-/// A name without what means something in the format: quotes, arrows, brackets of places.
+/// A name without characters that have a meaning in the format: quotes, arrows, brackets of places.
 fn name(place: &Place) -> String {
     let mut text = plain(&place.name);
     if let (Some(file), Some(line)) = (&place.file, place.line) {
-        // The label of a region has the place already.
+        // The label of a region includes the place already.
         let label = format!(" ({file}:{line})");
         if let Some(short) = place.name.strip_suffix(&label) {
             text = plain(short);

@@ -1,4 +1,4 @@
-//! Which files a report is about: those that are named, and those of folders; one run's of them.
+//! The files of a report: named files, and those in folders, of one run.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -9,23 +9,22 @@ use crate::model::Profile;
 /// The profiles of one run.
 #[derive(Debug, Default)]
 pub struct Found {
-    /// Profiles and the files that they are from, in the order of ranks, then of starts.
+    /// Profiles with their files, in the order of ranks, then of starts.
     pub profiles: Vec<(PathBuf, Profile)>,
-    /// What is to be said of files, a line each: those that are not used, and why; those that were
-    /// cut short.
+    /// Messages about files, one line each: files that are not used, with the reason, and files
+    /// that were cut short.
     pub said: Vec<String>,
 }
 
-/// Reads files, and those of folders whose names end in `.spile`. Where they are of several runs,
-/// those of the run with the most files that have an account are taken, of the last such run if there
-/// are several.
-/// `run` names another by the beginning of its number.
+/// Reads files, and those in folders whose names end in `.spile`. If they are of several runs, the
+/// run with the most files that have an account is chosen; of several such runs the last. `run`
+/// chooses another by a prefix of its id.
 pub fn find(paths: &[PathBuf], run: Option<&str>) -> Found {
     let mut found = Found::default();
     let mut all = Vec::new();
     let mut seen = HashSet::new();
     let mut take = |path: &Path, all: &mut _, said: &mut _| {
-        // A file may be named and be in a folder as well.
+        // A file can be named and be in a folder as well.
         if path.canonicalize().map_or(true, |whole| seen.insert(whole)) {
             take(path, all, said);
         }
@@ -79,7 +78,7 @@ fn take(path: &Path, all: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) 
     }
 }
 
-/// Leaves those of one run, and says of the others that they are not used.
+/// Keeps the profiles of one run, and reports that the others are not used.
 fn one_run(all: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<String>) {
     let mut runs: Vec<(usize, u64, String)> = Vec::new();
     for (_, profile) in all.iter() {

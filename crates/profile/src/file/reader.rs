@@ -1,4 +1,4 @@
-//! Reads files, whatever happened to them.
+//! Reads files, including damaged ones.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read as _};
@@ -7,30 +7,30 @@ use std::path::Path;
 use super::{KINDS, Mark, Row};
 use crate::model::{FORMAT, Profile, Snapshot, VERSION};
 
-/// No line is longer, in bytes: what is, is damaged.
+/// Maximum length of a line in bytes; a longer one is damaged.
 const LONGEST: u64 = 64 << 20;
 
-/// What a file gave.
+/// The result of reading a file.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Read {
-    /// The last whole account, and the whole trace.
+    /// The last complete account, and the whole trace.
     pub profile: Profile,
-    /// Accounts that were whole.
+    /// Number of complete accounts.
     pub accounts: u64,
-    /// What is to be said of the file.
+    /// Messages about the file.
     pub notes: Vec<Note>,
 }
 
-/// Why nothing is to be had of a file.
+/// The reason why a file could not be used.
 #[derive(Debug)]
 pub enum Bad {
     /// It cannot be read.
     Io(io::Error),
-    /// It has no bytes.
+    /// The file is empty.
     Empty,
-    /// It is something else.
+    /// It is another kind of file.
     Foreign,
-    /// It was written by a release with another format; the version that it has.
+    /// It has the format of another release, with this version.
     Version(u64),
     /// The first line is cut short or damaged.
     Header(String),
@@ -51,18 +51,20 @@ impl fmt::Display for Bad {
     }
 }
 
-/// What is to be said of a file that was read.
+/// A message about a file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Note {
-    /// No last line: the recorder was killed, or is at work. With the number of whole accounts.
+    /// The last line is missing: the recorder was killed, or is still running. With the number of
+    /// complete accounts.
     Truncated(u64),
-    /// A line that is no row: its number from 1. The account that it stands in does not count.
+    /// A malformed line: its number from 1. The account that contains it does not count.
     Damaged(u64),
-    /// More damaged lines than those that were told.
+    /// Number of further damaged lines, beyond those reported one by one.
     MoreDamaged(u64),
-    /// An account whose rows are not all there: its number.
+    /// An account with missing rows: its number.
     Incomplete(u64),
-    /// Rows of a kind that this release does not know, passed over: the kind, how many.
+    /// Rows of a kind that this release does not know, which were skipped: the kind, and their
+    /// number.
     Unknown(String, u64),
 }
 
@@ -98,10 +100,10 @@ pub fn read_path(path: &Path) -> Result<Read, Bad> {
     read(BufReader::with_capacity(1 << 18, file))
 }
 
-/// Reads what a file holds.
+/// Reads the content of a file.
 ///
 /// # Errors
-/// See [`Bad`]. Damage behind the first line is no error: it is in the notes.
+/// See [`Bad`]. Damage after the first line is not an error, but a note.
 pub fn read(mut from: impl BufRead) -> Result<Read, Bad> {
     let mut lines = Lines::default();
     let first = lines.next(&mut from).map_err(Bad::Io)?.ok_or(Bad::Empty)?;
@@ -114,7 +116,7 @@ pub fn read(mut from: impl BufRead) -> Result<Read, Bad> {
         match lines.next(&mut from) {
             Ok(Some(line)) => reading.line(line),
             Ok(None) => break,
-            // The rest cannot be read: as if the file ended here.
+            // The rest is unreadable, as if the file ended here.
             Err(_) => {
                 reading.number += 1;
                 reading.damaged();
@@ -126,7 +128,7 @@ pub fn read(mut from: impl BufRead) -> Result<Read, Bad> {
 }
 
 fn header(line: &[u8]) -> Result<crate::model::Header, Bad> {
-    // The version first: another one may have other fields.
+    // The version comes first: another one may have other fields.
     let value: serde_json::Value = match serde_json::from_slice(line) {
         Ok(value) => value,
         Err(e) if line.starts_with(b"{\"header\"") => return Err(Bad::Header(e.to_string())),
@@ -148,7 +150,7 @@ fn header(line: &[u8]) -> Result<crate::model::Header, Bad> {
     }
 }
 
-/// Lines of bytes, bounded.
+/// Lines of bytes with a maximum length.
 #[derive(Default)]
 struct Lines {
     buffer: Vec<u8>,
@@ -166,20 +168,20 @@ impl Lines {
     }
 }
 
-/// Damaged lines that are told one by one.
+/// Number of damaged lines that are reported one by one.
 const TOLD: u64 = 3;
 
 #[derive(Default)]
 struct Reading {
     out: Read,
-    /// The number of the line, from 1.
+    /// The number of the current line, from 1.
     number: u64,
-    /// The account that is being read, and its rows.
+    /// The account that is being read, with its rows.
     next: Snapshot,
     rows: u64,
     spoilt: bool,
     damaged: u64,
-    /// The last line was damaged: it may just be cut short.
+    /// The last line was damaged; it may only be cut short.
     last_damaged: bool,
     unknown: std::collections::BTreeMap<String, u64>,
 }
@@ -230,7 +232,7 @@ impl Reading {
                 self.out.profile.end = Some(end);
                 return;
             }
-            // Two files in one: the rows that follow are not of this run.
+            // A second file was appended: its rows are not of this run.
             Row::Header(_) => {
                 self.spoilt = true;
                 return;
@@ -253,7 +255,7 @@ impl Reading {
 
     fn done(mut self) -> Read {
         let notes = &mut self.out.notes;
-        // A last line that is not whole is what "cut short" says.
+        // An incomplete last line is reported as a truncated file.
         if self.out.profile.end.is_none() && self.last_damaged {
             self.damaged -= 1;
             if self.damaged < TOLD {
@@ -272,10 +274,10 @@ impl Reading {
     }
 }
 
-/// A row. Names in it are of other programs, and the file can be anybody's: none has what acts on a
-/// terminal.
+/// Parses a row. Names in it come from other programs, and the file can come from anybody, so
+/// characters that affect a terminal are escaped.
 fn row(line: &[u8]) -> serde_json::Result<Row> {
-    // Only an escape, or a character of another alphabet, can be such.
+    // Only an escape or a non-ASCII character can affect a terminal.
     if line.is_ascii() && !line.contains(&b'\\') && !line.contains(&0x7f) {
         return serde_json::from_slice(line);
     }
@@ -298,7 +300,7 @@ fn plain(value: &mut serde_json::Value) {
     }
 }
 
-/// The kind of a row that is whole and of no known kind.
+/// The kind of a complete row of an unknown kind.
 fn unknown(line: &[u8]) -> Option<String> {
     let value: serde_json::Map<String, serde_json::Value> = serde_json::from_slice(line).ok()?;
     let (kind, _) = value.into_iter().next()?;

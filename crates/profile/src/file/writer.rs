@@ -1,4 +1,4 @@
-//! Writes a file so that it can be cut short anywhere.
+//! Writes a file that is usable wherever it is cut short.
 
 use std::fmt::Write as _;
 use std::io::{self, Write};
@@ -7,11 +7,11 @@ use super::{EXTENSION, Lost, Mark, Row};
 use crate::model::{End, Event, Header, Snapshot};
 
 /// Writes one profile, an account at a time. Each call ends in one `write` and a `flush`, so that
-/// what came before is whole whatever happens to the process later. (What happens to the machine is
-/// another matter: nothing is synced.)
+/// earlier data is complete whatever happens to the process later. (After a crash of the machine
+/// data can be lost: nothing is synced.)
 ///
-/// Accounts are whole each time. Who takes them while the command runs lets the time between grow
-/// with the run, so that the file stays small: at 1, 2, 4, 8 ... seconds, and at the end.
+/// Each account is complete. The caller takes them while the command runs, at growing intervals so
+/// that the file stays small: at 1, 2, 4, 8 ... seconds, and at the end.
 #[derive(Debug)]
 pub struct Writer<W: Write> {
     to: W,
@@ -23,7 +23,7 @@ impl<W: Write> Writer<W> {
     /// Writes the first line.
     ///
     /// # Errors
-    /// Those of the writer, here and below.
+    /// Those of the writer, here and in the other methods.
     pub fn new(to: W, header: &Header) -> io::Result<Writer<W>> {
         let mut writer = Writer {
             to,
@@ -35,7 +35,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// Writes an account, which replaces those before.
+    /// Writes an account, which replaces earlier ones.
     pub fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let mut rows = 0;
         let lost = snapshot.lost.iter().map(|(what, count)| Lost {
@@ -66,7 +66,7 @@ impl<W: Write> Writer<W> {
 
     /// Writes a part of the trace.
     pub fn events(&mut self, events: &[Event]) -> io::Result<()> {
-        /// As [`Row::Event`], of which there are many.
+        /// Like [`Row::Event`], without a copy of the event.
         #[derive(serde::Serialize)]
         struct Borrowed<'a> {
             event: &'a Event,
@@ -78,7 +78,7 @@ impl<W: Write> Writer<W> {
         self.out()
     }
 
-    /// Writes the last line, and gives back what was written to.
+    /// Writes the last line, and returns the writer.
     pub fn end(mut self, end: &End) -> io::Result<W> {
         self.row(&Row::End(end.clone()))?;
         self.out()?;
@@ -99,8 +99,8 @@ impl<W: Write> Writer<W> {
     }
 }
 
-/// The name of a file in a folder of a run: `NAME.HOST.RANK.spile`, without a rank with the process.
-/// What could not stand in a file's name becomes `_`.
+/// The name of a file in a run's folder: `NAME.HOST.RANK.spile`, with the process id if there is no
+/// rank. Characters that are not safe in file names become `_`.
 pub fn name(name: &str, header: &Header) -> String {
     let mut text = String::new();
     for (part, dot) in [(name, '_'), (&header.host, '.')] {

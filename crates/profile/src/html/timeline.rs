@@ -1,5 +1,6 @@
-//! The time line of the page: lanes of a thread, each with what follows one another there. What a browser
-//! cannot hold event by event is there as sums over short times, so that every lane's shares are whole.
+//! The time line of the page: lanes of a thread, each with consecutive events. Events that are too
+//! many for a browser are replaced by sums over short times, so that every lane's shares are
+//! complete.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -9,41 +10,43 @@ use crate::model::{BLOCKED, Ns, Profile, READY, Thread};
 use crate::run::{Contexts, Run, WITHIN, label};
 use crate::timeline::{Span, timelines};
 
-/// Events of a page at most, the longest: a browser holds some hundred thousand.
+/// Maximum number of events of a page, the longest ones: a browser can hold some hundred thousand.
 const EVENTS: usize = 200_000;
-/// Sums of the others, of all lanes together, and how many times a lane is divided into for them.
+/// Maximum number of sums for the other events, over all lanes; and the number of intervals that a
+/// lane is divided into for them.
 const SUMS: usize = 400_000;
 const TIMES: (usize, usize) = (64, 4096);
-/// Threads at most, those that did most, and lanes of regions of a thread; what is deeper is in the deepest.
+/// Maximum number of threads, the most active ones, and of region lanes of a thread; the deepest
+/// lane also shows deeper regions.
 const THREADS: usize = 300;
 const DEEPEST: usize = 6;
 
-/// What a lane shows.
+/// The content of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Regions within that many others.
+    /// Regions at this depth.
     Region(usize),
-    /// System calls, and the program between them.
+    /// System calls, and the program in between.
     Call,
-    /// Times off a processor.
+    /// Times off the processor.
     Off,
 }
 
 /// An event of a lane.
 struct Piece {
     lane: usize,
-    /// Its name's number among those of its kind.
+    /// Index of its name among those of its kind.
     name: usize,
-    /// Its region's number.
+    /// Index of its region.
     within: usize,
     start: Ns,
     length: Ns,
-    /// What it returned; none where it had not ended, or returns nothing.
+    /// Its return value; `None` for an unfinished event or one that returns nothing.
     result: Option<i64>,
     open: bool,
 }
 
-/// Numbers names, with their time.
+/// Assigns indexes to names, and sums up their times.
 #[derive(Default)]
 struct Names {
     numbers: HashMap<String, usize>,
@@ -62,7 +65,7 @@ impl Names {
         number
     }
 
-    /// The longest first; and where each number has gone.
+    /// The names, the longest time first; and the new position of each index.
     fn sorted(&self) -> (Vec<&str>, Vec<usize>) {
         let mut order: Vec<usize> = (0..self.names.len()).collect();
         order.sort_by_key(|n| (std::cmp::Reverse(self.times[*n]), &self.names[*n]));
@@ -74,7 +77,7 @@ impl Names {
     }
 }
 
-/// A thread that is shown.
+/// A thread on the page.
 struct Line<'a> {
     title: String,
     profile: &'a Profile,
@@ -82,7 +85,7 @@ struct Line<'a> {
     spans: Vec<Span<'a>>,
 }
 
-/// The threads with events, those that did most where there are too many; and how many are left out.
+/// The threads with events, the most active ones if there are too many; and the number left out.
 fn lines(run: &Run) -> (Vec<Line<'_>>, usize) {
     let several = run.profiles.len() > 1;
     let mut all = Vec::new();
@@ -121,7 +124,7 @@ fn lines(run: &Run) -> (Vec<Line<'_>>, usize) {
     (all, left_out)
 }
 
-/// The time line; null where there is no trace.
+/// The time line; null without a trace.
 pub fn trace(run: &Run) -> Value {
     let origin = run.origin();
     let (lines, threads_left_out) = lines(run);
@@ -165,7 +168,7 @@ pub fn trace(run: &Run) -> Value {
                 let name = label(event.context, contexts.row(event.context));
                 (Kind::Region(span.depth), regions.number(name, length))
             } else if event.off() {
-                // (Some can be within others in damaged files.)
+                // (In damaged files they can overlap.)
                 if span.start < last_off {
                     continue;
                 }
@@ -211,7 +214,7 @@ pub fn trace(run: &Run) -> Value {
     })
 }
 
-/// When the thread was there, as far as is known.
+/// The begin and end of the thread, as far as they are known.
 fn thread_times(line: &Line<'_>) -> (Ns, Ns) {
     let first = line.spans.first().map_or(0, |s| s.start);
     let last = line.spans.iter().map(|s| s.end).max().unwrap_or(first);
@@ -222,7 +225,7 @@ fn thread_times(line: &Line<'_>) -> (Ns, Ns) {
     (thread.started_ns.min(first), end.max(last))
 }
 
-/// Takes the shortest events out where there are too many, and gives their lanes sums `[time, name, ns]`.
+/// Replaces the shortest events, if there are too many, by sums `[time, name, ns]` in their lanes.
 fn sums(
     lanes: &mut [Value],
     pieces: &mut Vec<Piece>,
@@ -237,7 +240,7 @@ fn sums(
     let mut all: BTreeMap<(usize, usize, usize), u64> = BTreeMap::new();
     let times = times as u128;
     let whole = u128::from(end - begin);
-    // The first nanosecond of a time.
+    // The first nanosecond of an interval.
     let edge = |n: u128| (n * whole).div_ceil(times) as u64 + begin;
     for piece in pieces.drain(EVENTS..) {
         let (mut at, stop) = (piece.start, piece.start.saturating_add(piece.length));
@@ -261,8 +264,8 @@ fn sums(
     left_out
 }
 
-/// Puts the events into their lanes, each as `[name, region, start, length, result]`. The result is false for an
-/// event that had not ended, and missing for one that returns nothing.
+/// Puts the events into their lanes, each as `[name, region, start, length, result]`. The result is
+/// false for an unfinished event, and missing for one that returns nothing.
 fn events(lanes: &mut [Value], pieces: &[Piece]) {
     let mut of_lane: Vec<Vec<&Piece>> = lanes.iter().map(|_| Vec::new()).collect();
     for piece in pieces {

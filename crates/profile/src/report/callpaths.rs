@@ -1,4 +1,4 @@
-//! The call paths that most time was spent below, two lines each.
+//! The call paths with most time below them, two lines each.
 
 use std::collections::HashMap;
 
@@ -11,18 +11,19 @@ use crate::model::Ns;
 use crate::paths::{Kind, Place, threads};
 use crate::run::{Run, Summary, WITHIN};
 
-/// Libraries whose functions are on the way to every system call; their lines tell nobody anything.
+/// Libraries whose functions are on the path of every system call; their lines carry no
+/// information.
 const LIBRARIES: [&str; 4] = ["libc.so", "libpthread", "ld-linux", "ld-musl"];
 
-/// What stands in front of a path.
+/// Indentation of a path.
 const INDENT: &str = "    ";
 
-/// What all threads spent at one path.
+/// The sum over all threads for one path.
 #[derive(Debug, Default)]
 struct Sum {
     count: u64,
     ns: Ns,
-    /// The line in the program that most of it is at.
+    /// The line in the program with most of the time.
     line: Option<(Ns, String)>,
 }
 
@@ -42,7 +43,7 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
                 let Some((call, way)) = sample.path.split_last() else {
                     continue;
                 };
-                // Ways that look the same are one: what tells them apart is further out.
+                // Paths that look the same are merged: they differ only further out.
                 let shown = end(&names(way), width.saturating_sub(INDENT.len()));
                 let sum = sums.entry((call.name.clone(), shown)).or_default();
                 sum.count = sum.count.saturating_add(sample.count);
@@ -85,12 +86,12 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
     out
 }
 
-/// Regions and functions from the outermost on, repeated ones once.
+/// Regions and functions from the outermost on; repetitions are merged.
 fn names(way: &[Place]) -> String {
     let mut names: Vec<(String, usize)> = Vec::new();
     for place in way {
         let mut name = clean(&place.name);
-        // Where there is no name, the address in the file.
+        // Without a name, the address in the file.
         if let (true, Some(module)) = (name.starts_with("0x"), &place.module) {
             name = format!("{}+{name}", clean(module));
         }
@@ -109,7 +110,7 @@ fn names(way: &[Place]) -> String {
     names.collect::<Vec<_>>().join(WITHIN)
 }
 
-/// Where the innermost function of the program itself is: file and line. Else where the region is.
+/// File and line of the program's own innermost function; otherwise the place of the region.
 fn line(way: &[Place]) -> Option<String> {
     let own = |p: &&Place| {
         let module = p.module.as_deref().unwrap_or_default();
@@ -123,7 +124,7 @@ fn line(way: &[Place]) -> Option<String> {
     Some(format!("{file}:{}", place.line?))
 }
 
-/// The end that fits: what is next to the call says most.
+/// The end of the path that fits: names next to the call matter most.
 fn end(way: &str, width: usize) -> String {
     let mut rest = way;
     while rest.width() + (if rest.len() < way.len() { 4 } else { 0 }) > width {

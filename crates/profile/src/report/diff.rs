@@ -1,4 +1,4 @@
-//! Two runs side by side: what takes more time in the second, and what less.
+//! Compares two runs: increases and decreases of time in the second one.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,31 +8,31 @@ use crate::model::{Ns, Part, Profile};
 use crate::regions::Region;
 use crate::run::{Group, OUTSIDE, Run, Summary, WITHIN};
 
-/// What is compared of calls or regions: time, and number of calls or entries.
+/// The compared values of calls or regions: time, and number of calls or entries.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct Side {
     /// The time.
     pub ns: Ns,
-    /// How many.
+    /// Number of calls or entries.
     pub count: u64,
 }
 
-/// Calls or regions of two runs by name, those that differ most first.
+/// Calls or regions of two runs by name, the largest difference first.
 type Pairs = Vec<(String, (Side, Side))>;
 
-/// What differs between two runs.
+/// The differences between two runs.
 #[derive(Debug)]
 pub struct Differences {
-    /// The first, all threads alike.
+    /// The first run, without setting sleeping threads apart.
     pub a: Summary,
-    /// The second.
+    /// The second run, likewise.
     pub b: Summary,
-    /// What was recorded differently, in words.
+    /// Differences between the recordings, in words.
     pub notes: Vec<String>,
     /// Calls.
     pub calls: Pairs,
-    /// Regions, where both runs have them: their own times and entries, or if one run does not have these their
-    /// times in calls.
+    /// Regions that both runs have: their own times and entries, or their times in calls if one run
+    /// lacks these.
     pub regions: Pairs,
 }
 
@@ -41,7 +41,7 @@ pub fn differences(a: &Run, b: &Run) -> Differences {
     let notes = notes(a, b);
     let told = |run: &Run| run.profiles.iter().any(|p| p.header.has_regions());
     let comparable = told(a) == told(b);
-    // (A thread that only sleeps in one run may do a little more in the other.)
+    // (A thread that only sleeps in one run may work a little in the other.)
     let (a, b) = (a.summary_of_all(), b.summary_of_all());
     let of_groups = |groups: &[Group]| -> Vec<(String, Side)> {
         let side = |g: &Group| Side {
@@ -87,7 +87,7 @@ fn pairs(a: Vec<(String, Side)>, b: Vec<(String, Side)>) -> Pairs {
     all
 }
 
-/// What was recorded differently: it costs something, and tells something that the other run lacks.
+/// Differences between the recordings, which affect the cost, or the information in one of them.
 fn notes(a: &Run, b: &Run) -> Vec<String> {
     let mut notes = Vec::new();
     let asked = |run: &Run| {
@@ -119,14 +119,14 @@ fn notes(a: &Run, b: &Run) -> Vec<String> {
     notes
 }
 
-/// What the recordings of a run say, each text once.
+/// Properties of a run's recordings, without duplicates.
 fn facts(run: &Run, of: impl Fn(&Profile) -> String) -> String {
     let all: BTreeSet<String> = run.profiles.iter().map(of).collect();
     all.into_iter().collect::<Vec<_>>().join(", ")
 }
 
-/// The differences from `a` to `b`, in lines of `width` columns at most, the largest first. `top`
-/// limits the rows of tables.
+/// The report of differences from `a` to `b`, in lines of at most `width` columns, the largest
+/// first. `top` limits the rows of tables.
 pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     let found = differences(a, b);
     let (a, b) = (&found.a, &found.b);
@@ -247,7 +247,7 @@ fn table<'a>(
     format!("\n{title}\n{}", table.render(width))
 }
 
-/// The difference, with its sign.
+/// The difference with its sign.
 fn plus(a: Ns, b: Ns) -> String {
     let difference = i128::from(b) - i128::from(a);
     let sign = if difference > 0 { "+" } else { "" };

@@ -1,14 +1,14 @@
-//! How long calls took, as bars: one for each power of two.
+//! Durations of calls as bars, one for each power of two.
 
 use super::table::{Table, cut};
 use super::time;
 use crate::model::Ns;
 use crate::run::Group;
 
-/// Heights of a bar; the first is nothing.
+/// The heights of a bar, from empty to full.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// The range of a table's bars: the first place of the histograms, and behind the last.
+/// The range of a table's bars: the first used bucket, and one past the last.
 fn range(groups: &[Group]) -> (usize, usize) {
     let first = groups
         .iter()
@@ -20,7 +20,7 @@ fn range(groups: &[Group]) -> (usize, usize) {
     (first.min().unwrap_or(end), end)
 }
 
-/// A bar a place, the fullest of the histogram the highest.
+/// A bar for each bucket; the histogram's fullest bucket is the highest.
 fn bars(histogram: &[u64], (first, end): (usize, usize)) -> String {
     let most = u128::from(histogram.iter().copied().max().unwrap_or(0).max(1));
     let bar = |place: usize| {
@@ -30,7 +30,7 @@ fn bars(histogram: &[u64], (first, end): (usize, usize)) -> String {
     (first..end).map(bar).collect()
 }
 
-/// Where place `n` of histograms begins.
+/// Lower bound of bucket `n`.
 fn begins(place: usize) -> Ns {
     match place {
         0 => 0,
@@ -38,7 +38,7 @@ fn begins(place: usize) -> Ns {
     }
 }
 
-/// What time so many of a thousand calls stayed below, as closely as the histogram knows it.
+/// The time that `thousandths` of 1,000 calls stayed below, with the resolution of the histogram.
 fn below(group: &Group, thousandths: u64) -> Ns {
     let all: u128 = group.histogram.iter().map(|n| u128::from(*n)).sum();
     let mut seen = 0;
@@ -51,7 +51,7 @@ fn below(group: &Group, thousandths: u64) -> Ns {
     group.max
 }
 
-/// The table, where histograms were recorded; calls in the order of their time.
+/// The table, if histograms were recorded; calls in the order of their time.
 pub fn latency(groups: &[Group], width: usize, top: usize) -> String {
     let timed: Vec<&Group> = groups.iter().filter(|g| !g.histogram.is_empty()).collect();
     let shown: Vec<Group> = timed.iter().take(top).map(|g| (*g).clone()).collect();

@@ -1,4 +1,4 @@
-//! The noise of a machine, as text: processors, what interrupts them, and how long gaps are.
+//! The noise of a machine as text: processors, causes, and lengths of gaps.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::table::{Table, clauses};
 use super::time;
 use crate::noise::{Cause, Cpu, Kind, Noise, Source};
 
-/// The report, in lines of `width` columns at most; `top` limits the rows of the table of causes.
+/// The report in lines of at most `width` columns; `top` limits the rows of the table of causes.
 pub fn noise(noise: &Noise, width: usize, top: usize) -> String {
     let start = format!(
         "{}: gaps over {} in {}, by processor: ",
@@ -72,7 +72,7 @@ fn cpus(noise: &Noise, width: usize) -> String {
     format!("\n{}", table.render(width))
 }
 
-/// What interrupted, of all processors, with its part of each.
+/// Causes over all processors, with the share of each.
 fn causes(noise: &Noise, width: usize, top: usize) -> String {
     let mut sums: BTreeMap<&Source, Cause> = BTreeMap::new();
     let mut on: BTreeMap<&Source, Vec<(u32, u64)>> = BTreeMap::new();
@@ -134,7 +134,7 @@ fn causes(noise: &Noise, width: usize, top: usize) -> String {
     )
 }
 
-/// How many gaps there are of each length, with bars.
+/// Gaps by length, with bars.
 fn lengths(noise: &Noise, width: usize) -> String {
     const BAR: usize = 40;
     let mut sums: BTreeMap<u32, u64> = BTreeMap::new();

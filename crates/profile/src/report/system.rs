@@ -1,4 +1,5 @@
-//! What a machine did, as text: three lines, then tables of processors, interrupts and processes.
+//! The activity of a machine as text: three lines, then tables of processors, interrupts and
+//! processes.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +8,7 @@ use super::{counted, percent, signed, time};
 use crate::model::Ns;
 use crate::system::{Cpu, Interrupt, Kind, System};
 
-/// The report, in lines of `width` columns at most; `top` limits the rows of tables but that of
+/// The report in lines of at most `width` columns. `top` limits the rows of tables, except that of
 /// processors.
 pub fn system(system: &System, width: usize, top: usize) -> String {
     let interrupts = interrupts(system);
@@ -28,7 +29,7 @@ struct Sum<'a> {
     count: u64,
     ns: Ns,
     max: Ns,
-    /// The processor with most of them, and how many it has.
+    /// The highest count on one processor, and that processor.
     most: (u64, u32),
 }
 
@@ -93,7 +94,7 @@ fn head(system: &System, interrupts: &[Sum<'_>], width: usize) -> String {
     out
 }
 
-/// A time in a table: nothing is "0".
+/// A time in a table; "0" for none.
 fn cell(ns: Ns) -> String {
     if ns == 0 { "0".to_owned() } else { time(ns) }
 }

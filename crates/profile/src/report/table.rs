@@ -1,19 +1,19 @@
-//! Tables and paragraphs that fit a width.
+//! Tables and paragraphs fitted to a width.
 
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A column.
 pub struct Column {
     pub head: &'static str,
-    /// What is dropped first where the width is short: the highest; 0 is never dropped.
+    /// Priority for dropping where the width is short: the highest goes first; 0 is never dropped.
     pub drop: u8,
 }
 
-/// A table: the first column is text, which is cut where it must be, the others are numbers.
+/// A table: the first column is text, which is cut if necessary; the others are numbers.
 pub struct Table {
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<String>>,
-    /// The narrowest that the first column is cut to before columns are dropped.
+    /// Minimum width that the first column is cut to before columns are dropped.
     pub narrow: usize,
 }
 
@@ -27,7 +27,7 @@ impl Table {
         }
     }
 
-    /// Cells as they are shown, the width of each column, and the columns that say something.
+    /// The cells as text, the width of each column, and the columns to show.
     fn laid_out(&self) -> (Vec<Vec<String>>, Vec<usize>, Vec<usize>) {
         let rows: Vec<Vec<String>> = self
             .rows
@@ -41,13 +41,13 @@ impl Table {
             }
         }
         let shown = (0..self.columns.len())
-            // A column that says nothing at all is not shown.
+            // A column without any content is not shown.
             .filter(|c| self.columns[*c].drop == 0 || rows.iter().any(|r| says(&r[*c])))
             .collect();
         (rows, widths, shown)
     }
 
-    /// Whether all columns fit but those that are dropped above `least`.
+    /// Whether all columns fit except those with a priority above `least`.
     pub fn fits(&self, width: usize, least: u8) -> bool {
         let (_, widths, shown) = self.laid_out();
         let kept = shown.iter().filter(|c| self.columns[**c].drop <= least);
@@ -61,7 +61,7 @@ impl Table {
         room <= width
     }
 
-    /// The text, ending in a newline.
+    /// The table's text, ending in a newline.
     pub fn render(&self, width: usize) -> String {
         let (rows, mut widths, mut shown) = self.laid_out();
         loop {
@@ -105,7 +105,7 @@ fn says(cell: &str) -> bool {
     !matches!(cell, "" | "-" | "0")
 }
 
-/// Names come from programs: without what moves a terminal's cursor.
+/// Names come from programs: escapes characters that move a terminal's cursor.
 pub fn clean(text: &str) -> String {
     let visible = |c: char| {
         c.width().is_some()
@@ -119,7 +119,7 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// The beginning that fits, with a mark where something is cut off.
+/// The beginning of a text that fits, with a mark where it is cut.
 pub fn cut(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
@@ -139,8 +139,8 @@ pub fn cut(text: &str, width: usize) -> String {
     out
 }
 
-/// As [`cut`], but of a place in brackets at the end the line or the address stays, by which regions of one name
-/// differ: `parallel main (pro…:21)`.
+/// Like [`cut`], but keeps the line or the address of a place in brackets at the end, by which
+/// regions of one name differ: `parallel main (pro…:21)`.
 fn shortened(text: &str, width: usize) -> String {
     let place = text.rfind('(').filter(|_| text.ends_with(')'));
     let end = place.and_then(|open| Some(open + text[open..].rfind([':', '+'])?));
@@ -152,7 +152,7 @@ fn shortened(text: &str, width: usize) -> String {
     }
 }
 
-/// One line of clauses, as many of them as fit; the first one in any case.
+/// One line with as many clauses as fit; the first one always.
 pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
     let mut line = clean(start);
     for (i, clause) in clauses.iter().enumerate() {
@@ -169,7 +169,7 @@ pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
     line
 }
 
-/// Lines of words, all but the first behind `indent`; a word that is longer than a line is not broken.
+/// Lines of words, all but the first indented; a word longer than a line is not broken.
 pub fn paragraph(text: &str, indent: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = String::new();

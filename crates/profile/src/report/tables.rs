@@ -1,15 +1,15 @@
-//! Tables whose columns add up: calls, regions, ranks, programs, threads. Where the width is short, columns of
-//! parts are put together before anything is left out.
+//! Tables whose columns add up: calls, regions, ranks, programs, threads. If the width is short,
+//! columns of parts are merged before any column is dropped.
 
 use super::table::Table;
 use super::{bytes, percent, section, signed, time};
 use crate::model::{CallParts, Ns, Part};
 use crate::run::{Group, OUTSIDE, Program, Sum, Summary, Unit, WITHIN};
 
-/// A column of parts of threads' time, put together.
+/// Columns, each the sum of some parts of threads' time.
 type Columns = &'static [(&'static str, &'static [Part])];
 
-/// How finely threads' time is divided: as finely as the width allows.
+/// Divisions of threads' time, the finest first.
 const LAYOUTS: [Columns; 5] = [
     &[
         ("user", &[Part::User]),
@@ -49,7 +49,7 @@ const LAYOUTS: [Columns; 5] = [
     ],
 ];
 
-/// The head of the column of page faults and interrupts.
+/// The title of the column of page faults and interrupts.
 const TAKEN: &str = "flt+irq";
 const TAKEN_PARTS: &[Part] = &[Part::FaultMinor, Part::FaultMajor, Part::Irq, Part::Softirq];
 const KERNEL: &[Part] = &[
@@ -60,15 +60,15 @@ const KERNEL: &[Part] = &[
     Part::Softirq,
 ];
 
-/// Parts are left out last of all columns that can be.
+/// Columns of parts are the last ones to be dropped.
 const LAST: u8 = 1;
-/// Columns that are left out before these do not count for the choice of a layout.
+/// Columns dropped before these do not count for the choice of a layout.
 const NEEDED: u8 = 2;
 
-/// A column: its head, and when it is left out ([`super::table::Column::drop`]).
+/// A column's title, and its priority for dropping ([`super::table::Column::drop`]).
 type Head = (&'static str, u8);
 
-/// A row of a table of parts: what stands before them, the parts, and what stands behind them.
+/// A row of a table of parts: the cells before them, the parts, and the cells after them.
 struct Row {
     before: Vec<String>,
     parts: [Ns; 8],
@@ -77,7 +77,8 @@ struct Row {
     behind: Vec<String>,
 }
 
-/// The table in the finest layout that fits the width. `narrow`: what the first column is cut to before that.
+/// The table in the finest layout that fits the width. `narrow`: width that the first column may be
+/// cut to before that.
 fn finest(
     before: &[Head],
     behind: &[Head],
@@ -112,14 +113,14 @@ fn finest(
     last
 }
 
-/// Some parts of all.
+/// The sum of some parts.
 fn sum(parts: &[Ns; 8], of: &[Part]) -> Ns {
     let all = Part::ALL.iter().zip(parts);
     let some = all.filter(|(part, _)| of.contains(part));
     some.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
 }
 
-/// A time; nothing at all is "0".
+/// A time; "0" for none.
 pub(super) fn short(ns: Ns) -> String {
     match ns {
         0 => "0".to_owned(),
@@ -127,7 +128,7 @@ pub(super) fn short(ns: Ns) -> String {
     }
 }
 
-/// What is in no part, "0" where that is less than percents show.
+/// The residual; "0" where it is below the resolution of percentages.
 fn residual_of(residual: i64, wall: Ns) -> String {
     let share = percent(residual as f64, wall as f64);
     match &*share {
@@ -137,7 +138,7 @@ fn residual_of(residual: i64, wall: Ns) -> String {
     }
 }
 
-/// Calls, or regions by their calls.
+/// The table of calls, or of regions by their calls.
 pub(super) fn groups(
     title: &str,
     what: &'static str,
@@ -206,7 +207,7 @@ pub(super) fn groups(
     says_over(text, title, summary)
 }
 
-/// Says in a table's title what imbalance is over, where it has that column.
+/// Adds to a table's title what the imbalance column is over, if the table has that column.
 fn says_over(text: String, title: &str, summary: &Summary) -> String {
     let over = if summary.ranks { "ranks" } else { "threads" };
     match text.lines().nth(2).is_some_and(|l| l.contains("max/mean")) {
@@ -221,7 +222,7 @@ fn says_over(text: String, title: &str, summary: &Summary) -> String {
     }
 }
 
-/// Times in regions: with what is within, and then each region's own, divided as threads' times are.
+/// Times in regions: with inner regions, then each region's own, divided like threads' times.
 pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
     let wall = summary.all.wall as f64;
     let row = |region: &crate::regions::Region| Row {
@@ -254,7 +255,7 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
         ("share", 3),
     ];
     let behind = [("max/mean", 4), ("mostly", 5)];
-    // Faults and interrupts one by one are in the tables of threads.
+    // Faults and interrupts are listed separately in the tables of threads.
     let table = finest(&before, &behind, &rows, 26, &LAYOUTS[1..], width);
     let more = summary.times.len().saturating_sub(top);
     let title = "Regions (own: without those within)";
@@ -262,7 +263,7 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
     says_over(text, title, summary)
 }
 
-/// Ranks or nodes, whose wall time is one thing and the time of their threads another.
+/// Ranks or nodes. Their wall time differs from the time of their threads.
 pub(super) fn units(title: &str, units: &[Unit], width: usize, top: usize) -> String {
     let one_host = one_host(units);
     let row = |unit: &&Unit| Row {
@@ -362,7 +363,7 @@ fn parts(sum: &Sum) -> Row {
     }
 }
 
-/// In their order, or the longest of many.
+/// All in their order, or the longest ones of many.
 fn longest(units: &[Unit], top: usize) -> Vec<&Unit> {
     let mut order: Vec<&Unit> = units.iter().collect();
     if order.len() > top {

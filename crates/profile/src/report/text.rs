@@ -1,4 +1,4 @@
-//! The summary: five lines that say where the time went, then tables.
+//! The summary: five lines about the time, then tables.
 
 use std::collections::{HashMap, HashSet};
 
@@ -48,7 +48,7 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out
 }
 
-/// The ranks that ended otherwise than with success, the first to end first: others often end for its sake.
+/// The ranks that ended without success, the first to end first: others often end because of it.
 fn failed_ranks(run: &Run, width: usize) -> String {
     const MOST: usize = 8;
     let mut failed: Vec<_> = run
@@ -80,14 +80,14 @@ fn failed_ranks(run: &Run, width: usize) -> String {
     format!("\n{}", paragraph(&said, "  ", width))
 }
 
-/// What is not told, and why.
+/// Missing information, with the reason.
 fn missing(run: &Run, width: usize) -> String {
     let whys = run.regions_missing().into_iter();
     let whys = whys.map(|why| paragraph(&format!("Not told: {why}"), "  ", width));
     whys.fold(String::new(), |out, why| format!("{out}\n{why}"))
 }
 
-/// What the recordings themselves took from the program.
+/// The cost of the recordings themselves.
 fn recorders(run: &Run, width: usize) -> String {
     let Recorder { cpu, displaced } = run.recorder();
     match cpu {
@@ -108,7 +108,7 @@ fn recorders(run: &Run, width: usize) -> String {
     }
 }
 
-/// Parts in the order of [`Part::ALL`], so short that several fit a line.
+/// Short names of parts in the order of [`Part::ALL`], so that several fit on a line.
 const BRIEF: [&str; 8] = [
     "user",
     "calls on CPU",
@@ -120,8 +120,8 @@ const BRIEF: [&str; 8] = [
     "softirqs",
 ];
 
-/// Five lines at most: what was recorded, where its time went, the calls and regions with most of
-/// it, the rank that the others wait for.
+/// At most five lines: the recorded command, the parts of its time, the calls and regions with most
+/// of it, and the rank that the others wait for.
 pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     let header = run.profiles.first().map(|p| &p.header);
     let command = header.map(Header::command_line).unwrap_or_default();
@@ -155,7 +155,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
         ),
     });
     facts.extend(header.map(|h| format!("run {}", h.run)));
-    // The facts are more to the point than a long command's end.
+    // The facts are more important than the end of a long command.
     let room = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
     let what = cut(&clean(&what), room.max(20));
     let mut out = clauses(&format!("{what}: "), &facts, width);
@@ -222,7 +222,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     out
 }
 
-/// Which programs used the processors.
+/// The programs that used the processors.
 fn by_program(summary: &Summary, width: usize) -> String {
     let used = |p: &Program| p.on_cpu;
     let all = summary
@@ -359,7 +359,7 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
     section("Futexes", &table, width, all.len().saturating_sub(top))
 }
 
-/// Calls that did not end, by name; those of threads that only sleep stand there.
+/// Unfinished calls by name; those of sleeping threads are listed there.
 fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
     let mut longest: HashMap<&str, (Ns, String)> = HashMap::new();
     for profile in &run.profiles {

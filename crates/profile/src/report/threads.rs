@@ -6,9 +6,9 @@ use super::table::clean;
 use crate::model::{Call, Ns};
 use crate::run::Run;
 
-/// For each thread of each profile `----- TID n -----`, then `call | time` of each call, most time
-/// first, and their total. A call that did not end has a line of its own. Threads without a call
-/// are there too.
+/// For each thread of each profile `----- TID n -----`, then `call | time` for each call, the
+/// longest time first, and the total. An unfinished call has a line of its own. Threads without
+/// calls are listed too.
 pub fn threads(run: &Run) -> String {
     let mut out = String::new();
     for profile in &run.profiles {

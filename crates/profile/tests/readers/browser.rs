@@ -1,14 +1,14 @@
-//! Chromium without a window, and speedscope in it.
+//! Headless Chromium, and speedscope in it.
 
 use std::path::Path;
 use std::process::{Command, Output};
 
 use super::tools::tools;
 
-/// Chromium's names.
+/// Names of Chromium's program.
 const BROWSERS: [&str; 3] = ["chromium-headless-shell", "chromium", "chromium-browser"];
 
-/// Runs it on a page, with a folder for what it writes.
+/// Runs it on a page, with a folder for its output.
 pub fn browser(folder: &Path, options: &[&str], page: &str) -> Output {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let there = |name: &&str| std::env::split_paths(&paths).any(|p| p.join(name).exists());
@@ -24,7 +24,7 @@ pub fn browser(folder: &Path, options: &[&str], page: &str) -> Output {
     if !options.iter().any(|o| o.starts_with("--window-size")) {
         command.arg("--window-size=1280,2400");
     }
-    // Profile and caches of its own.
+    // A profile and caches of its own.
     command.arg(format!("--user-data-dir={}", folder.join("user").display()));
     command.env("HOME", folder);
     let out = command.args(options).arg(page).output();
@@ -34,10 +34,10 @@ pub fn browser(folder: &Path, options: &[&str], page: &str) -> Output {
     out
 }
 
-/// What speedscope shows of a file: for each name its own time, as a text.
+/// The content of speedscope's table for a file: each name with its own time as text.
 pub fn speedscope(name: &str, content: &[u8]) -> Vec<(String, String)> {
     let folder = tempfile::tempdir().expect("a folder");
-    // As its command line does it: a script that hands the file over.
+    // Like its command line: a script that passes the file.
     let script = folder.path().join("file.js");
     let text = std::str::from_utf8(content).expect("text");
     let text = serde_json::to_string(text).expect("JSON");
@@ -52,12 +52,12 @@ pub fn speedscope(name: &str, content: &[u8]) -> Vec<(String, String)> {
     );
     let options = [
         "--allow-file-access-from-files",
-        // Pages wait for that much time of their own, whatever the machine does.
+        // Pages get that much virtual time, whatever the load of the machine.
         "--virtual-time-budget=20000",
         "--dump-dom",
     ];
     let mut shown = Vec::new();
-    // On a machine with much else to do the table may not have been drawn when the page was taken.
+    // On a busy machine the table may not have been drawn when the page was read.
     for _ in 0..5 {
         let out = browser(folder.path(), &options, &page);
         let page = String::from_utf8_lossy(&out.stdout).into_owned();
@@ -76,7 +76,7 @@ pub fn speedscope(name: &str, content: &[u8]) -> Vec<(String, String)> {
     shown
 }
 
-/// The text of a cell, without what is in elements behind it.
+/// The text of a cell, without the elements after it.
 fn inner(cell: &str) -> String {
     let text = cell.replace("</span>", "");
     let parts = text.split('<').map(|part| part.rsplit('>').next());

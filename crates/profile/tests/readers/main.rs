@@ -1,5 +1,5 @@
-//! Exports, each read by the program that the format is for. What is needed and is no package of the
-//! system is installed below the target directory when it is first wanted.
+//! Exports, each read by the program that the format is for. Readers that are not packages of the
+//! system are installed below the target directory at their first use.
 
 mod browser;
 mod page;
@@ -20,7 +20,7 @@ fn four() -> Run {
     Run::new((0..4).map(|rank| testgen::example(rank, 4, 3)).collect())
 }
 
-/// Names that break formats; numbers as large as a reader's signed ones.
+/// Names that break formats; numbers up to the largest signed ones.
 fn odd(seed: u64) -> Run {
     let mut profiles = Vec::new();
     for seed in [seed, seed + 1] {
@@ -44,7 +44,7 @@ fn odd(seed: u64) -> Run {
     Run::new(profiles)
 }
 
-/// Writes an export to a folder, and gives its path or that of its one file.
+/// Writes an export to a folder; returns the folder or the path of the only file.
 fn put(run: &Run, format: &str, folder: &Path) -> PathBuf {
     let format = Format::named(format).expect("a format");
     let files = format.export(run).expect("an export");
@@ -59,7 +59,7 @@ fn put(run: &Run, format: &str, folder: &Path) -> PathBuf {
     }
 }
 
-/// What the reader of a format found in an export.
+/// The content that a format's reader found in an export.
 fn check(run: &Run, format: &str) -> Value {
     let folder = tempfile::tempdir().expect("a folder");
     let path = put(run, format, folder.path());
@@ -72,13 +72,14 @@ fn check(run: &Run, format: &str) -> Value {
     serde_json::from_str(&output(&mut command)).expect("JSON")
 }
 
-/// Time by system call, as the model has it.
+/// Time by system call in the model.
 fn by_call(run: &Run) -> BTreeMap<String, u64> {
     let calls = run.summary().calls;
     calls.iter().map(|c| (c.name.clone(), c.time())).collect()
 }
 
-/// Time by what it is called in traces: calls, and regions by the last part of their paths, up to their place.
+/// Time by the names in traces: calls, and regions by the last component of their paths, up to
+/// their place.
 fn by_event(run: &Run) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for profile in &run.profiles {
@@ -95,7 +96,7 @@ fn by_event(run: &Run) -> BTreeMap<String, u64> {
     sums
 }
 
-/// Are the times those that are expected, but for `slack`?
+/// Asserts that the times are as expected, up to `slack`.
 fn same(found: &Value, expected: &BTreeMap<String, u64>, slack: u64) {
     for (call, time) in expected {
         let got = found["exclusive"][call].as_u64().unwrap_or_default();
@@ -164,7 +165,7 @@ fn otf2_by_otf2() {
         found["regions"]["futex pi.c:48"].as_u64() > Some(0),
         "{found}"
     );
-    // What regions are, and what is within them.
+    // The kinds of regions, and the calls within them.
     for (name, what) in [
         ("MPI_Allreduce", "MPI COLL_ALL2ALL"),
         ("parallel reduce", "OPENMP PARALLEL"),
@@ -173,7 +174,7 @@ fn otf2_by_otf2() {
     ] {
         assert_eq!(found["kinds"][name], what, "{found}");
     }
-    // (Twelve threads with twelve calls each at most; one of each rank calls MPI.)
+    // (Twelve threads with at most twelve calls each; one of each rank calls MPI.)
     for (within, count) in [
         ("MPI_Allreduce > poll", 4 * 9),
         ("parallel reduce > barrier of reduce > futex", 12 * 12),
@@ -215,7 +216,7 @@ fn times_off_a_processor() {
     let calls = profile.events.clone();
     profile.events.clear();
     for call in calls.into_iter().filter(|e| !e.region()) {
-        // In a call one after the other, up to its end, and outside of calls.
+        // Consecutive times within a call up to its end, and times outside of calls.
         let length = (call.end_ns - call.start_ns) / 4;
         for (name, start) in [
             (BLOCKED, call.start_ns + length),
@@ -297,7 +298,7 @@ fn pprof_by_go() {
         let path = put(run, "pprof", folder.path());
         let mut command = Command::new("go");
         command.args(["tool", "pprof"]).args(options).arg(path);
-        // Nothing of the user's, and no looking for binaries.
+        // Without the user's settings, and without a search for binaries.
         command.env("PPROF_TMPDIR", folder.path());
         output(&mut command)
     };
@@ -338,7 +339,7 @@ fn pprof_by_go() {
     }
 }
 
-/// The file of a format that has one.
+/// The single file of a format.
 fn file(run: &Run, format: &str) -> (String, Vec<u8>) {
     let format = Format::named(format).expect("a format");
     format.export(run).expect("an export").remove(0)
@@ -364,7 +365,7 @@ fn speedscope_and_chrome_by_speedscope() {
     for format in ["speedscope", "chrome"] {
         let (name, bytes) = file(&run, format);
         let shown = browser::speedscope(&name, &bytes);
-        // Of several threads it shows a list first, of times and titles.
+        // For several threads it first shows a list of times and titles.
         for rank in run.profiles.iter().map(spile_profile::Profile::title) {
             let of_rank = |text: &str| text.starts_with(&rank);
             let rows = shown.iter().filter(|(_, title)| of_rank(title));

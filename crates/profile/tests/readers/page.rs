@@ -1,5 +1,5 @@
-//! The page, in Chromium without a window: everything is drawn, tables sort, the flame graph and the
-//! time line zoom, nothing is asked for from elsewhere, and there is a picture.
+//! The page in headless Chromium: everything is drawn, tables sort, the flame graph and the time
+//! line zoom, nothing is loaded from elsewhere. The test also saves a picture.
 
 use std::path::Path;
 
@@ -8,7 +8,7 @@ use spile_profile::{Event, Profile, Run, testgen};
 
 use super::browser::browser;
 
-/// What is put behind the page's own program: a user's hands.
+/// The actions of a user, appended to the page's own program.
 const HANDS: &str = r##"
 const all = what => [...document.querySelectorAll(what)];
 found.ready = document.body.dataset.ready;
@@ -62,7 +62,7 @@ found.wide = document.documentElement.scrollWidth <= innerWidth;
 found.asked = performance.getEntriesByType("resource").map(e => e.name);
 "##;
 
-/// What is before and behind a user's hands.
+/// The frame around a user's actions.
 const BEFORE: &str = r##"<script>
 "use strict";
 const found = {};
@@ -77,12 +77,12 @@ out.textContent = ["FOUND", JSON.stringify(found), "END"].join("");
 document.body.append(out);
 </script>"##;
 
-/// What is on the page of a run after a user was there.
+/// The content of a run's page after a user's actions.
 fn visit(run: &Run) -> serde_json::Value {
     visit_by(run, HANDS, 1280)
 }
 
-/// What a user with these hands found, on a screen of that width.
+/// The result of these actions on a screen of that width.
 fn visit_by(run: &Run, hands: &str, width: u32) -> serde_json::Value {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("page.html");
@@ -189,8 +189,8 @@ fn names_are_text_and_numbers_may_be_odd() {
     assert_eq!(visit(&Run::new(vec![Profile::default()]))["ready"], "yes");
 }
 
-/// Looks at the time line at several zooms: of each lane the mean share of what is not its base, by the colours of
-/// its points.
+/// Reads the time line at several zooms: for each lane the mean share of the colour that is not its
+/// base, by the colours of its points.
 const EYES: &str = r##"
 const line = document.getElementById("timeline");
 const lanes = JSON.parse(line.dataset.lanes);
@@ -208,7 +208,7 @@ for (const factor of [1, 10, 10, 10, 5]) {
     const wide = line.width - left;
     const pixels = line.getContext("2d").getImageData(left, y * scale, wide, high * scale).data;
     const base = rgb(PROGRAM), call = rgb(CALLS[0]);
-    // How far each point is on the way from one colour to the other.
+    // The position of each point between the two colours.
     const way = call.map((c, i) => c - base[i]);
     const whole = way.reduce((sum, w) => sum + w * w, 0);
     let sum = 0, off = 0;
@@ -219,7 +219,7 @@ for (const factor of [1, 10, 10, 10, 5]) {
       sum += share;
     }
     view.shares.push(sum / (pixels.length / 4));
-    // (Nothing but these two colours is there.)
+    // (There are only these two colours.)
     view.off = Math.max(view.off || 0, off);
   }
   found.views.push(view);
@@ -228,7 +228,8 @@ found.legend = [...document.querySelectorAll(".legend")].map(l => l.textContent)
 found.leftOut = data.trace.leftOut;
 "##;
 
-/// A thread that computes and calls `clock_gettime` each 100 us, for 1 us in the first and for 25 in the second.
+/// A thread that computes and calls `clock_gettime` each 100 us, for 1 us in the first half and for
+/// 25 us in the second.
 fn computes(calls: u64) -> Run {
     let mut profile = testgen::example(0, 1, 2);
     profile.events.clear();
@@ -249,7 +250,7 @@ fn computes(calls: u64) -> Run {
 
 #[test]
 fn short_calls_have_the_share_of_the_picture_that_they_have_of_time() {
-    // The second has more than a page holds one by one.
+    // The second has more calls than a page shows one by one.
     for (calls, left_out) in [(20_000, 0), (120_000, 40_000)] {
         let found = visit_by(&computes(calls), EYES, 1280);
         assert_eq!(found["errors"], serde_json::json!([]), "{calls}");
@@ -259,7 +260,7 @@ fn short_calls_have_the_share_of_the_picture_that_they_have_of_time() {
         for view in views {
             let shares = view["shares"].as_array().expect("a list");
             let shares: Vec<f64> = shares.iter().filter_map(|s| s.as_f64()).collect();
-            // The window may hold a call more or less than the mean.
+            // The window may contain one call more or less than the mean.
             let periods = (view["to"].as_f64().unwrap() - view["from"].as_f64().unwrap()) / 1e5;
             for (found, wanted) in shares.iter().zip([0.01, 0.25]) {
                 let slack = 0.004 + wanted / periods;
@@ -274,7 +275,7 @@ fn short_calls_have_the_share_of_the_picture_that_they_have_of_time() {
     }
 }
 
-/// How wide everything is.
+/// Measures the widths of all elements.
 const RULER: &str = r##"
 found.page = [document.documentElement.scrollWidth, innerWidth];
 found.tables = [...document.querySelectorAll("table")].map(t => [t.offsetWidth, t.parentNode.clientWidth, Number(t.dataset.columns), t.tHead.rows[0].cells.length]);
@@ -300,7 +301,8 @@ fn tables_are_within_the_page() {
         assert!(tables.len() > 5);
         for table in tables.iter().map(numbers) {
             assert!(table[0] <= table[1], "{width}: {found}");
-            // On a wide screen all are there; what a narrow one leaves out can be asked for.
+            // A wide screen shows all columns; those that a narrow one hides can be shown on
+            // request.
             assert!(
                 table[2] >= 4 && (width < 1400 || table[2] == table[3]),
                 "{width}: {found}"
@@ -308,7 +310,7 @@ fn tables_are_within_the_page() {
         }
         assert_eq!(found["more"].as_u64() > Some(0), width < 1400, "{found}");
         assert!(found["shown"].as_bool().unwrap_or(true));
-        // Two lanes of regions stand above each thread's calls.
+        // Two lanes of regions are above each thread's calls.
         let lanes = strings(&found["lanes"]);
         assert_eq!(lanes[..4], ["region", "region", "call", "off"]);
     }
@@ -319,12 +321,12 @@ fn there_is_a_picture() {
     let folder = tempfile::tempdir().expect("a folder");
     let page = folder.path().join("page.html");
     std::fs::write(&page, html(&four())).expect("a file");
-    // It stays, for whoever wants to see it.
+    // The picture stays for inspection.
     let picture = Path::new(env!("CARGO_TARGET_TMPDIR")).join("page.png");
     let option = format!("--screenshot={}", picture.display());
     browser(folder.path(), &[&option], page.to_str().expect("a path"));
     let bytes = std::fs::read(&picture).expect("a picture");
     assert!(bytes.starts_with(b"\x89PNG"));
-    // An empty page of that size is some kilobytes.
+    // An empty page of that size has some kilobytes.
     assert!(bytes.len() > 50_000, "{} bytes", bytes.len());
 }

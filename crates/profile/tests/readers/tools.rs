@@ -1,5 +1,5 @@
-//! The readers: Python's packages in an environment of its own, speedscope from npm. Both are below
-//! cargo's folder for tests and stay there.
+//! The readers: Python's packages in an environment of their own, and speedscope from npm. Both are
+//! installed below cargo's folder for tests and stay there.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -11,7 +11,7 @@ const PYTHON: [&str; 3] = ["llnl-hatchet==2026.2.0", "otf2==3.2", "jsonschema==4
 /// Packages of npm.
 const NPM: [&str; 1] = ["speedscope@1.25.0"];
 
-/// Where readers are.
+/// The paths of the readers.
 pub struct Tools {
     /// A Python with the packages.
     pub python: PathBuf,
@@ -19,7 +19,7 @@ pub struct Tools {
     pub speedscope: PathBuf,
 }
 
-/// The readers, installed if they are not there.
+/// The readers, which are installed if missing.
 pub fn tools() -> &'static Tools {
     static TOOLS: OnceLock<Tools> = OnceLock::new();
     TOOLS.get_or_init(|| {
@@ -57,7 +57,7 @@ fn install(root: &Path) {
     std::fs::write(done, wanted).expect("a file");
 }
 
-/// What a program printed that must succeed.
+/// The output of a program that must succeed.
 pub fn output(command: &mut Command) -> String {
     let out = command.output();
     let out = out.unwrap_or_else(|e| panic!("{command:?}: {e} (`make deps` installs it)"));

@@ -1,5 +1,5 @@
-//! `spile/sdt.h` with each compiler there is: it compiles without warnings in all standards,
-//! and the notes say what the arguments are.
+//! `spile/sdt.h` with each compiler on this machine: it compiles without warnings in all standards,
+//! and the notes describe the arguments.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,7 +9,7 @@ use spile_debuginfo::sdt::{self, Marker, Place};
 const C: [&str; 6] = ["gnu89", "c99", "gnu99", "c11", "c17", "gnu17"];
 const CXX: [&str; 5] = ["c++98", "c++11", "c++14", "c++17", "c++20"];
 
-/// Compilers of this machine, those with numbers where the plain name is missing.
+/// The compilers on this machine, including those with version numbers.
 fn compilers(base: &str) -> Vec<String> {
     let numbered = (9..25).rev().map(|n| format!("{base}-{n}"));
     std::iter::once(base.to_owned())
@@ -124,7 +124,7 @@ fn cxx_programs() {
     }
 }
 
-/// Semaphores that the program defines itself, as headers made by `dtrace -h` have them.
+/// Semaphores that the program defines itself, as headers made by `dtrace -h` do.
 #[test]
 fn semaphores_of_the_program() {
     for compiler in compilers("gcc").into_iter().chain(compilers("clang")) {

@@ -51,7 +51,7 @@ fn main() {
     let rounds: i64 = args.next().map_or(1, |a| a.parse().expect("a number"));
     if let Some(site) = args.next() {
         let site = usize::from_str_radix(site.trim_start_matches("0x"), 16).expect("an address");
-        // SAFETY: the test says where the marker is.
+        // SAFETY: the test passes the marker's address.
         assert_eq!(unsafe { leaf_patch(site as *mut u8) }, 0);
     }
     let damaged = (0..rounds).filter(|i| leaf(black_box(i * 7919)) != 0).count();

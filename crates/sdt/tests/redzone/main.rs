@@ -1,6 +1,6 @@
-//! A marker that is rewritten into a call must not damage what a leaf function keeps below
-//! its stack pointer: proved by doing so, for each compiler there is, and by having the
-//! kernel do so (Linux 6.18) where uprobes are allowed.
+//! A marker that is rewritten into a call must not damage a leaf function's red zone. The test
+//! rewrites markers, for each compiler on this machine, and makes the kernel do so (Linux 6.18)
+//! where uprobes are allowed.
 #![cfg(target_arch = "x86_64")]
 
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ fn run(command: &mut Command) -> String {
     text
 }
 
-/// C and C++ compilers of this machine.
+/// The C and C++ compilers on this machine.
 fn compilers() -> Vec<String> {
     let mut found = Vec::new();
     let mut seen = Vec::new();
@@ -52,7 +52,7 @@ fn compilers() -> Vec<String> {
     found
 }
 
-/// A built program, and where its marker is.
+/// A built program, and the place of its marker.
 struct Program {
     what: String,
     path: PathBuf,
@@ -62,7 +62,7 @@ struct Program {
 }
 
 impl Program {
-    /// Finds the marker of a program that has one.
+    /// A program with its marker.
     fn with_marker(what: String, path: PathBuf) -> Program {
         let bytes = std::fs::read(&path).expect("built");
         let all = sdt::markers(&bytes).expect("an ELF file");
@@ -78,8 +78,8 @@ impl Program {
         }
     }
 
-    /// Finds the instruction of the negative control. Its file is not position independent
-    /// and has one segment of code, whose place the instructions' bytes tell.
+    /// The negative control with its instruction. Its file is not position independent and has one
+    /// code segment, in which the instruction is found by its bytes.
     fn bare(what: String, path: PathBuf) -> Program {
         let listing = run(Command::new("nm").arg(&path));
         let line = listing.lines().find(|l| l.ends_with(" leaf_site"));
@@ -108,13 +108,14 @@ impl Program {
         words[2].parse().expect("a number")
     }
 
-    /// Rounds with damage when the site is made a call by hand.
+    /// Number of damaged rounds when the site is made a call by hand.
     fn damaged_by_call(&self) -> u64 {
         let site = format!("{:#x}", self.address);
         self.damaged(&run(Command::new(&self.path).args([ROUNDS, &site])))
     }
 
-    /// Rounds with damage, and hits, when the kernel probes the site; `None` where it may not.
+    /// Numbers of damaged rounds and of hits when the kernel probes the site; `None` where that is
+    /// not allowed.
     fn damaged_by_kernel(&self) -> Option<(u64, u64)> {
         let probe = uprobe::Uprobe::open(&self.path, self.offset, self.semaphore).ok()?;
         let output = run(Command::new(&self.path).arg(ROUNDS));
@@ -122,7 +123,7 @@ impl Program {
     }
 }
 
-/// Builds the C program; `None` where this compiler cannot.
+/// Builds the C program; `None` if this compiler cannot.
 fn c_program(dir: &Path, compiler: &str, options: &[&str]) -> PathBuf {
     let out = dir.join("leaf");
     let mut command = Command::new(compiler);
@@ -199,8 +200,8 @@ fn is_safe(program: &Program) {
     }
 }
 
-/// Without protection a call does damage, so the test can tell. What the kernel does
-/// depends on its version: 6.18 damages all rounds but the first.
+/// Without protection a call damages the red zone, so the test can detect it. The kernel's
+/// behaviour depends on its version: 6.18 damages all rounds except the first.
 fn is_unsafe(program: &Program) {
     let what = &program.what;
     assert_eq!(program.damaged_by_call().to_string(), ROUNDS, "{what}");

@@ -1,4 +1,4 @@
-//! A kernel probe on a place in a file that only counts: a perf event, without BPF.
+//! A uprobe that only counts: a perf event, without BPF.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::os::fd::{FromRawFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bytes of `struct perf_event_attr` in its fifth version.
+/// Size of `struct perf_event_attr` in its fifth version.
 const ATTR_SIZE: u32 = 112;
 
-/// An armed probe; it ends with the value.
+/// An armed probe; dropping it ends it.
 pub struct Uprobe {
     /// A counter for each processor.
     counters: Vec<File>,
@@ -50,7 +50,7 @@ impl Uprobe {
         Ok(Uprobe { counters })
     }
 
-    /// How often the place was passed since.
+    /// Number of hits so far.
     pub fn hits(&self) -> u64 {
         let read = |mut file: &File| {
             let mut word = [0; 8];
