@@ -138,7 +138,7 @@ struct Machine<'a, 'c> {
 struct Way {
     /// Offset of that operation.
     at: usize,
-    /// Is not 0 where this way is taken.
+    /// Not 0 where this path is taken.
     condition: Program,
     stack: Vec<Program>,
 }

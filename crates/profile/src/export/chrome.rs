@@ -8,7 +8,8 @@ use crate::model::ContextKind;
 use crate::run::{Contexts, OUTSIDE, Run, label};
 use crate::timeline::timelines;
 
-/// A process a profile, a thread a thread, an event of kind `X` a call, or a time off a processor or in a region.
+/// Each profile is a process and each thread a thread. Events of kind `X` are calls, times off a
+/// processor, and times in regions.
 pub fn export(run: &Run) -> Files {
     let origin = run.origin();
     let mut events = Vec::new();
