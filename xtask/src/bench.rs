@@ -1,5 +1,5 @@
-//! The benchmark: the same jobs by spile and by the peers that are installed, interleaved in
-//! one run. Quote medians and ratios; single times mean little on a shared machine.
+//! The benchmark: the same jobs by spile and by the installed peers, interleaved in one run. Quote
+//! medians and ratios; single times mean little on a shared machine.
 
 use std::os::fd::AsFd;
 use std::process::Command;
@@ -11,15 +11,15 @@ use crate::peers::{Armed, Tool, built, output};
 
 const ROUNDS: usize = 20;
 const HIT_ROUNDS: usize = 10;
-/// Runs of the workload in a round, and the calls of each: short ones, so that some fall
+/// Number of runs of the workload in a round, and the calls of each: short runs, so that some fall
 /// between the disturbances of a shared machine.
 const RUNS: usize = 5;
 const CALLS: u64 = 100_000;
-/// So long the workload of the exactness test may take.
+/// Time limit for the workload of the exactness test.
 const EXACT_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const EXAMPLES: &str = "/usr/share/systemtap/examples";
 
-/// Runs the named parts, or all.
+/// Runs the named parts, or all of them.
 pub fn run(parts: &[String]) {
     let wants = |name: &str| parts.is_empty() || parts.iter().any(|p| p == name);
     if !built("spile").exists() {
@@ -44,7 +44,7 @@ pub fn run(parts: &[String]) {
     if wants("keys") {
         crate::keys::run();
     }
-    // These take minutes, and need programs that few have.
+    // These take minutes, and need programs that few machines have.
     if parts.iter().any(|p| p == "nginx") {
         crate::nginx::run();
     }
@@ -56,7 +56,7 @@ pub fn run(parts: &[String]) {
     }
 }
 
-/// The bpftrace to compare with: the one in `SPILE_BPFTRACE` (a command line), or the installed.
+/// The bpftrace to compare with: that in `SPILE_BPFTRACE` (a command line), or the installed one.
 fn bpftrace() -> Vec<String> {
     let text = std::env::var("SPILE_BPFTRACE").unwrap_or_else(|_| "bpftrace".into());
     text.split_whitespace().map(Into::into).collect()
@@ -166,14 +166,14 @@ fn start() {
     }
 }
 
-/// Each problem once.
+/// Prints each problem once.
 pub(crate) fn report(mut problems: Vec<String>) {
     problems.sort();
     problems.dedup();
     problems.iter().for_each(|p| eprintln!("{p}"));
 }
 
-/// Nanoseconds of one getppid, pinned to the last processor: the least of some runs.
+/// Nanoseconds of one getppid, pinned to the last processor: the minimum of some runs.
 fn call_ns() -> f64 {
     let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
     let run = || {
@@ -190,7 +190,7 @@ fn call_ns() -> f64 {
     (0..RUNS).map(|_| run()).fold(f64::INFINITY, f64::min)
 }
 
-/// A BPF program that does nothing, on the raw tracepoint: what the kernel itself charges.
+/// An empty BPF program on the raw tracepoint: the kernel's own cost.
 pub(crate) struct Empty {
     _link: std::os::fd::OwnedFd,
 }
@@ -301,7 +301,7 @@ impl Empty {
     }
 }
 
-/// 4 threads, a million calls each: are they all there?
+/// Checks that a million calls in each of 4 threads are all counted.
 fn exact() {
     println!("\nexactness: what is counted of 4 threads of 1,000,000 calls");
     let load = format!("{} calls 4 1000000", built("examples/load").display());

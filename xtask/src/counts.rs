@@ -1,27 +1,28 @@
-//! All tests, and at the end one line with how they ended: `cargo xtask test [--guests] [ARGUMENT]...`.
+//! `cargo xtask test [--guests] [ARGUMENT]...`: runs all tests and ends with one line of counts.
 //!
-//! Arguments are those of `cargo test`. With `--guests` the short run of `cargo xtask vm` follows. A test that is skipped says so itself (`crates/testing`).
+//! Arguments are those of `cargo test`. With `--guests` the short run of `cargo xtask vm` follows.
+//! A skipped test reports itself (`crates/testing`).
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
-/// Begins the reason of a test that needs another kernel (`spile_testing::IN_A_GUEST`).
+/// Prefix of the reason of a test that needs another kernel (`spile_testing::IN_A_GUEST`).
 const IN_A_GUEST: &str = "runs in a guest";
 
-/// How tests ended.
+/// The results of tests.
 #[derive(Default, PartialEq, Eq, Debug)]
 struct Counts {
     passed: u64,
     failed: u64,
     ignored: u64,
     in_a_guest: u64,
-    /// Programs of tests that ended without a result: they did not compile, or crashed.
+    /// Test programs without a result: they did not compile, or crashed.
     unfinished: u64,
 }
 
 impl Counts {
-    /// Takes a line of what `cargo test` prints into account.
+    /// Counts a line of the output of `cargo test`.
     fn line(&mut self, line: &str) {
         if let Some(result) = line.strip_prefix("test result: ") {
             let number = |what: &str| {
@@ -37,7 +38,7 @@ impl Counts {
         }
     }
 
-    /// Whether all is well, as far as it ran.
+    /// Whether everything that ran passed.
     fn well(&self) -> bool {
         self.failed + self.unfinished == 0 && self.passed > 0
     }
@@ -58,7 +59,7 @@ impl fmt::Display for Counts {
     }
 }
 
-/// Runs the tests, shows what they print, and counts; the status is zero if all is well.
+/// Runs the tests, prints their output, and counts; the status is zero if all passed.
 pub fn run(args: &[String]) {
     let (guests, args) = match args {
         [first, rest @ ..] if first == "--guests" => (true, rest),
@@ -78,7 +79,7 @@ pub fn run(args: &[String]) {
     }
 }
 
-/// The part of the last line about other kernels, and whether all is well there.
+/// The part of the last line about other kernels, and whether the tests passed there.
 fn guests_say(ended: Result<(String, bool), String>) -> (String, bool) {
     match ended {
         Ok((kernels, true)) => (format!("; guests: all passed on {kernels}"), true),

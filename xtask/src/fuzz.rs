@@ -1,12 +1,13 @@
 //! The long runs of damaged scripts through the front end (`crates/sema/tests/fuzz.rs`), and of
-//! damaged programs through what reads them (`crates/debuginfo/tests/it/damage.rs`).
+//! damaged programs through the readers of debugging information
+//! (`crates/debuginfo/tests/it/damage.rs`).
 
 use std::process::Command;
 
 /// Minutes of a run without `--minutes`.
 const MINUTES: u64 = 10;
 
-/// Runs it; the status is that of the test.
+/// Runs the fuzz test; the status is that of the test.
 pub fn run(args: &[String]) {
     let value = |name: &str| {
         let at = args.iter().position(|a| a == name)?;
@@ -23,7 +24,7 @@ pub fn run(args: &[String]) {
         true => &["-p", "spile-debuginfo", "--test", "it", "--", "long_run"],
         false => &["-p", "spile-sema", "--test", "fuzz", "--"],
     };
-    // Debug assertions are what it is for: no release build.
+    // No release build, because the test relies on debug assertions.
     let status = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
         .arg("test")
         .args(test)

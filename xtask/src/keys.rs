@@ -1,5 +1,5 @@
-//! Arrays of many keys: what the first and the later hits of a key cost, the memory, and the whole run
-//! with the keys of most hits at its end, beside the same by bpftrace.
+//! Arrays of many keys: the cost of a key's first and later hits, the memory, and the whole run
+//! with the keys of most hits at its end, compared with bpftrace.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,23 +8,23 @@ use std::time::{Duration, Instant};
 use crate::bench::{SAY, bpftrace_tool, median, millis, named, report, spile};
 use crate::peers::{Tool, built};
 
-/// Numbers of keys, and how often each is measured.
+/// Numbers of keys, each with its number of measurements.
 const SIZES: [(u64, usize); 4] = [(100, 9), (20_000, 9), (200_000, 7), (1_000_000, 5)];
-/// The workload goes through the keys so often.
+/// Number of times that the workload goes through the keys.
 const ROUNDS: usize = 3;
-/// Room for what other processes do.
+/// Additional capacity for calls of other processes.
 const OTHERS: u64 = 4096;
-/// So many keys have room without being asked for.
+/// Number of keys for which the default capacity is enough.
 const FEW: u64 = 1000;
-/// So long a tool may take to end.
+/// Time limit for the end of a tool.
 const END_LIMIT: Duration = Duration::from_secs(60);
 
-/// What one run took.
+/// The measurements of a run.
 struct Run {
-    /// Nanoseconds of a call with a new key, and with a known one.
+    /// Nanoseconds of a call with a new key, and with an existing one.
     insert: f64,
     hit: f64,
-    /// Megabytes at most, of the process and of its maps.
+    /// Peak memory in megabytes, of the process and of its maps.
     memory: f64,
     /// Milliseconds from start to end.
     whole: f64,
@@ -94,8 +94,8 @@ fn measure(tool: &Tool, keys: u64) -> Result<Run, String> {
     })
 }
 
-/// The workload on the last processor: nanoseconds of a call in the first round, and the least of the
-/// others.
+/// Runs the workload on the last processor: nanoseconds of a call in the first round, and the
+/// minimum of the others.
 fn load(keys: u64) -> Option<(f64, f64)> {
     let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
     let out = Command::new("taskset")
@@ -110,7 +110,7 @@ fn load(keys: u64) -> Option<(f64, f64)> {
     Some((first, times.reduce(f64::min)?))
 }
 
-/// Bytes of the maps that a process has open, as the kernel says.
+/// Bytes of the maps that a process has open, as the kernel reports them.
 fn map_bytes(pid: u32) -> u64 {
     let mut maps: Vec<(u64, u64)> = Vec::new();
     for file in std::fs::read_dir(format!("/proc/{pid}/fdinfo"))
@@ -133,7 +133,7 @@ fn map_bytes(pid: u32) -> u64 {
     maps.iter().map(|(_, bytes)| bytes).sum()
 }
 
-/// Bytes of maps that count as the process's memory too, since it has mapped them.
+/// Bytes of maps that also count as the process's memory, because it has mapped them.
 fn mapped_bytes(pid: u32) -> u64 {
     let path = format!("/proc/{pid}/smaps");
     let text = std::fs::read_to_string(Path::new(&path)).unwrap_or_default();
@@ -172,7 +172,7 @@ fn table(keys: u64, bare: &[(f64, f64)], tools: &[Tool], rows: &[Vec<Run>]) {
         let cells = columns.map(|f| format!("{:>12.1}", column(row, f)));
         println!("{:<12} {}", tool.name, cells.join(" "));
     }
-    // Turn by turn: what disturbs the machine disturbs both.
+    // In turns, so that disturbances affect both.
     if let [ours, theirs] = rows {
         let ratio = |f: &dyn Fn(&Run) -> f64| {
             middle(ours.iter().zip(theirs).map(|(a, b)| f(a) / f(b)).collect())

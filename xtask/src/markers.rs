@@ -1,5 +1,6 @@
-//! What markers cost, measured as the first paper on SystemTap's markers did: bytes of code, a
-//! dormant marker against none, an active one against a breakpoint on an ordinary instruction.
+//! The cost of markers, measured as in the first paper on SystemTap's markers: bytes of code, a
+//! dormant marker compared with none, and an active one compared with a breakpoint on an ordinary
+//! instruction.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,7 +11,7 @@ use crate::peers::Tool;
 const ROUNDS: usize = 3;
 /// Calls of the function with and without a dormant marker, in each of the workload's runs.
 const DORMANT_CALLS: &str = "100000";
-/// Calls where each takes the kernel's time.
+/// Calls that enter the kernel.
 const ACTIVE_CALLS: &str = "200";
 
 /// Builds the workload and measures.
@@ -33,7 +34,7 @@ pub fn run() {
     active(&program);
 }
 
-/// Least nanoseconds of a call, as the workload says.
+/// Minimum nanoseconds of a call, as the workload reports them.
 fn call_ns(program: &Path, mode: &str, calls: &str) -> f64 {
     let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
     let out = Command::new("taskset")
@@ -120,7 +121,7 @@ fn active(program: &Path) {
     let instruction =
         format!("{count} probe process(\"{path}\").function(\"plain\") {{ s <<< 1 }}");
     let usdt = |action: &str| format!("usdt:{path}:bench:hit {{ {action} }}");
-    // What runs is the program with a marker, but for the breakpoint.
+    // The program has a marker, except for the breakpoint.
     let tools: [(Tool, &str); 8] = [
         (named(mark("next", ""), "spile, marker, empty"), "marked"),
         (
@@ -167,7 +168,7 @@ fn active(program: &Path) {
             }
             match tool.start() {
                 Ok(running) => {
-                    // bpftrace says that it has begun before its other probes are armed.
+                    // bpftrace prints its line before its other probes are armed.
                     std::thread::sleep(std::time::Duration::from_millis(300));
                     row.push(call_ns(program, mode, ACTIVE_CALLS));
                     running.stop();

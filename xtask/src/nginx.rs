@@ -1,5 +1,5 @@
-//! What counting system calls costs a web server: requests a second of nginx on loopback, untraced and
-//! under an empty BPF program, whose loss is the kernel's, and under each tool in turns.
+//! The cost of counting system calls for a web server: requests a second of nginx on loopback,
+//! untraced, under an empty BPF program (the kernel's own cost), and under each tool, in turns.
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -9,18 +9,18 @@ use std::time::{Duration, Instant};
 use crate::bench::{Empty, bpftrace_tool, median, named, report, spile};
 use crate::peers::{Armed, Tool, output};
 
-/// `SPILE_ROUNDS` sets another number, for a look.
+/// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 20;
-/// Seconds of requests in each measurement.
+/// Duration of each measurement in seconds.
 const SECONDS: &str = "1";
-/// Connections that are kept open.
+/// Number of open connections.
 const CONNECTIONS: &str = "16";
-/// None of the tools says when it is armed in a way that they share; all take less.
+/// Wait until tools are armed: they have no common sign, and all take less than this.
 const ARMED: Duration = Duration::from_millis(1500);
-/// So long nginx may take to answer.
+/// Time limit for nginx's first answer.
 const START_LIMIT: Duration = Duration::from_secs(10);
 
-/// A process that is ended with us.
+/// A process that is killed on drop.
 struct Ended(Child);
 
 impl Drop for Ended {
@@ -42,7 +42,7 @@ pub fn run() {
     let tools = tools(&sleeper.0.id().to_string());
     let mut rates: Vec<Vec<f64>> = vec![Vec::new(); tools.len() + 2];
     let mut problems = Vec::new();
-    // The server's and the client's first requests are slower.
+    // The first requests of server and client are slower.
     let _ = requests(&url);
     let asked = std::env::var("SPILE_ROUNDS").ok();
     let rounds = asked.and_then(|n| n.parse().ok()).unwrap_or(ROUNDS);
@@ -68,13 +68,13 @@ pub fn run() {
     table(&tools, &rates);
 }
 
-/// The tools; every second one counts the calls of another process only.
+/// The tools; every second one only counts the calls of another process.
 fn tools(other: &str) -> Vec<Tool> {
     let quiet = |tool: Tool, name: &str| Tool {
         armed: Armed::After(ARMED),
         ..named(tool, name)
     };
-    // bpfcc has a program of the same name, in Python, which Debian calls syscount-bpfcc.
+    // bpfcc has a program of the same name in Python, which Debian calls syscount-bpfcc.
     let libbpf = |args: &[&str]| {
         let mut argv = vec!["/usr/sbin/syscount"];
         argv.extend(args);
@@ -93,7 +93,7 @@ fn tools(other: &str) -> Vec<Tool> {
     ]
 }
 
-/// A tool with the kernel's trace files mounted, for itself only, where nobody did: the others need them.
+/// A tool with tracefs mounted, only for itself, if it is not mounted: the other tools need it.
 fn with_tracefs(tool: &Tool) -> Tool {
     if Path::new("/sys/kernel/tracing/events").exists() {
         return tool.clone();
@@ -107,7 +107,8 @@ fn with_tracefs(tool: &Tool) -> Tool {
     }
 }
 
-/// Starts nginx with one worker, on a processor of its own where there are several; gives its address.
+/// Starts nginx with one worker, on a processor of its own if there are several; returns its
+/// address.
 fn serve(dir: &Path) -> Result<(Ended, String), String> {
     let socket = TcpListener::bind("127.0.0.1:0").map_err(|e| e.to_string())?;
     let port = socket.local_addr().map_err(|e| e.to_string())?.port();
@@ -144,7 +145,7 @@ fn serve(dir: &Path) -> Result<(Ended, String), String> {
     Ok((server, format!("http://127.0.0.1:{port}/index.html")))
 }
 
-/// Requests a second, as wrk measures them.
+/// Requests a second as measured by wrk.
 fn requests(url: &str) -> Option<f64> {
     let last = std::thread::available_parallelism().map_or(0, |n| n.get() - 1);
     let mut wrk = Command::new("taskset");
@@ -163,7 +164,8 @@ fn table(tools: &[Tool], rates: &[Vec<f64>]) {
         (squares / (v.len() as f64 - 1.0)).sqrt()
     };
     let plain = median(rates[0].clone());
-    // Of untraced in the same round, which the machine's slow changes do not touch.
+    // Ratio to the untraced rate of the same round, which slow changes of the machine do not
+    // affect.
     let paired = |v: &[f64]| median(v.iter().zip(&rates[0]).map(|(x, of)| x / of).collect());
     println!(
         "nginx on loopback, {} rounds of {SECONDS} s: requests a second",

@@ -1,5 +1,5 @@
-//! The programs that are compared: how each is started for the same job, and how each says
-//! that it is armed.
+//! The programs that are compared: their command lines for the same job, and the sign that each is
+//! armed.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -8,27 +8,27 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// So long a tool may take until it is armed.
+/// Time limit for a tool to be armed.
 const ARM_LIMIT: Duration = Duration::from_secs(20);
-/// So long a tool may take to end.
+/// Time limit for a tool to end.
 const END_LIMIT: Duration = Duration::from_secs(5);
-/// Most bytes of a tool's output that are kept.
+/// Maximum number of bytes of a tool's output that are stored.
 const OUTPUT_LIMIT: usize = 1 << 20;
 
-/// A tracer at work.
+/// A running tracer.
 pub struct Running {
     child: Child,
     reader: JoinHandle<String>,
-    /// From the start of the process to its word that it is armed.
+    /// Time from the start of the process until it is armed.
     pub armed: Duration,
 }
 
-/// How a tool says that its probes are armed.
+/// The sign that a tool's probes are armed.
 #[derive(Clone)]
 pub enum Armed {
-    /// It prints a line that holds this text.
+    /// It prints a line that contains this text.
     Line(&'static str),
-    /// It says nothing; this long is waited.
+    /// It gives no sign; wait for this long.
     After(Duration),
 }
 
@@ -53,7 +53,7 @@ impl Tool {
         }
     }
 
-    /// Whether its program is there.
+    /// Whether its program is installed.
     pub fn installed(&self) -> bool {
         let program = Path::new(&self.argv[0]);
         program.components().count() > 1 && program.exists()
@@ -103,7 +103,7 @@ impl Tool {
     }
 }
 
-/// Reads all that a tool prints, so that it never waits for us; says when the text came by.
+/// Reads all output of a tool, so that it never blocks; reports when the text appeared.
 fn read(out: ChildStdout, wanted: &str, say: &Sender<()>) -> String {
     let mut out = BufReader::new(out);
     let (mut kept, mut line) = (String::new(), Vec::new());
@@ -134,13 +134,13 @@ fn watchdog(pid: u32, limit: Duration) -> Sender<()> {
     keep
 }
 
-/// What a finished run cost.
+/// The cost of a finished run.
 pub struct Cost {
-    /// From the signal to the end of the process.
+    /// Time from the signal to the end of the process.
     pub tear_down: Duration,
     /// Peak resident memory, kilobytes.
     pub peak_kb: u64,
-    /// What it printed, but for the line that it is armed.
+    /// Its output without the line that it is armed.
     pub output: String,
 }
 
@@ -150,12 +150,12 @@ impl Running {
         self.child.id()
     }
 
-    /// Ends it with SIGINT and waits; kills it where that does not help.
+    /// Ends it with SIGINT and waits; kills it if that does not help.
     pub fn stop(self) -> Cost {
         self.stop_within(END_LIMIT)
     }
 
-    /// The same with so long to end.
+    /// Like [`Running::stop`], with a time limit for the end.
     pub fn stop_within(self, limit: Duration) -> Cost {
         let begin = Instant::now();
         let mut status = 0;
@@ -178,7 +178,7 @@ impl Running {
     }
 }
 
-/// What a program prints; it is killed when it takes longer than that.
+/// The output of a program, which is killed after the time limit.
 pub fn output(mut command: Command, limit: Duration) -> String {
     let child = command
         .stdin(Stdio::null())
@@ -197,7 +197,7 @@ pub fn output(mut command: Command, limit: Duration) -> String {
     )
 }
 
-/// A file beside this program in the target folder.
+/// A file next to this program in the target directory.
 pub fn built(name: &str) -> PathBuf {
     let exe = std::env::current_exe().expect("own path");
     exe.parent().expect("target folder").join(name)

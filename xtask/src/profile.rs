@@ -1,5 +1,5 @@
-//! What `spile profile` costs parallel programs, and whether it loses anything: workloads plain and under
-//! each tool in turns, the cost of its start and end, calls and threads of known number.
+//! The cost of `spile profile` for parallel programs, and its losses: workloads plain and under
+//! each tool in turns, the cost of its start and end, and known numbers of calls and threads.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -11,16 +11,17 @@ use spile_profile::model::Profile;
 use crate::bench::{bpftrace_tool, median, millis, report};
 use crate::peers::{Tool, built, output};
 
-/// `SPILE_ROUNDS` sets another number, for a look; with 0 calls and threads are counted only.
+/// Default number of rounds; `SPILE_ROUNDS` overrides it. With 0, calls and threads are only
+/// counted.
 const ROUNDS: usize = 10;
-/// Seconds of 32 threads at full rate; `SPILE_SECONDS` sets another number.
+/// Seconds of 32 threads at full rate; `SPILE_SECONDS` overrides it.
 const SECONDS: usize = 60;
-/// Calls and threads that are to be counted.
+/// Number of calls and threads to be counted.
 const CALLS: u64 = 1_000_000;
 const THREADS: u64 = 10_000;
-/// So long a workload may take under a tool.
+/// Time limit of a workload under a tool.
 const LIMIT: Duration = Duration::from_secs(300);
-/// Sums by thread and call, as a user of bpftrace would write it.
+/// Sums by thread and call, as a user of bpftrace would write them.
 const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @since[tid] = nsecs; @nr[tid] = args->id; } \
      tracepoint:raw_syscalls:sys_exit /@since[tid]/ { @time[tid, @nr[tid]] = sum(nsecs - @since[tid]); \
      @calls[@nr[tid]] = count(); delete(@since[tid]); } END { clear(@since); clear(@nr); }";
@@ -32,18 +33,18 @@ struct Workload {
     args: &'static [&'static str],
 }
 
-/// A way to run a command under a tool.
+/// A tool to run a command under.
 struct Way {
     name: &'static str,
     tool: Tool,
-    /// The command is the last argument, in one.
+    /// Whether the command is passed as a single argument.
     one_word: bool,
 }
 
-/// What a run took, in milliseconds.
+/// The times of a run, in milliseconds.
 #[derive(Clone, Copy)]
 struct Took {
-    /// As the program says.
+    /// Time of the main part, as the program reports it.
     main: f64,
     whole: f64,
 }
@@ -68,7 +69,7 @@ pub fn run() {
     rate(&lives);
 }
 
-/// The workloads under all tools, and what the tools take for a command that does nothing.
+/// The workloads under all tools, and the tools' cost for a command that does nothing.
 fn programs(ways: &[Way], pi: PathBuf, ray: PathBuf, rounds: usize) {
     println!(
         "programs under tools, {rounds} rounds in turns: medians in ms, by the median of plain;"
@@ -93,7 +94,7 @@ fn programs(ways: &[Way], pi: PathBuf, ray: PathBuf, rounds: usize) {
     ends(ways, rounds);
 }
 
-/// A number that a variable of the environment sets.
+/// A number from an environment variable, or `otherwise`.
 pub(crate) fn asked(variable: &str, otherwise: usize) -> usize {
     let text = std::env::var(variable).ok();
     text.and_then(|n| n.parse().ok()).unwrap_or(otherwise)
@@ -113,8 +114,8 @@ pub(crate) fn compiled(name: &str, option: &str) -> Option<PathBuf> {
     done.is_ok_and(|s| s.success()).then_some(program)
 }
 
-/// Mounts the kernel's trace files where nobody did, for this process and what it starts: peers need
-/// them, and all tools are to run alike.
+/// Mounts tracefs for this process and its children if it is not mounted: peers need it, and all
+/// tools are to run alike.
 pub(crate) fn trace_files() {
     if Path::new("/sys/kernel/tracing/events").exists() {
         return;
@@ -177,7 +178,7 @@ fn ways() -> Vec<Way> {
 }
 
 impl Way {
-    /// The command that runs a program this way.
+    /// The command that runs a program under this tool.
     fn command(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(&self.tool.argv[0]);
         command.args(&self.tool.argv[1..]);
@@ -191,7 +192,7 @@ impl Way {
         command
     }
 
-    /// Runs a workload.
+    /// Runs a workload and measures it.
     fn took(&self, workload: &Workload) -> Result<Took, String> {
         let begin = Instant::now();
         let text = output(self.command(&workload.program, workload.args), LIMIT);
@@ -211,7 +212,7 @@ impl Way {
 fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
     let mut rows: Vec<Vec<Took>> = vec![Vec::new(); ways.len()];
     let mut problems = Vec::new();
-    // The first run reads the program from the disk.
+    // A first run reads the program from the disk.
     let _ = ways[0].took(workload);
     for _ in 0..rounds {
         for (way, row) in ways.iter().zip(&mut rows) {
@@ -258,7 +259,7 @@ fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
     println!();
 }
 
-/// What the start and the end of each tool take together.
+/// The cost of start and end of each tool.
 fn ends(ways: &[Way], rounds: usize) {
     let mut rows: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
     for _ in 0..2 * rounds {
@@ -295,7 +296,7 @@ fn ends(ways: &[Way], rounds: usize) {
     println!();
 }
 
-/// Runs a command under `spile profile`; its profile, and what the command printed.
+/// Runs a command under `spile profile`; returns its profile, and the command's output.
 fn profile(program: &Path, args: &[&str]) -> Option<(Profile, String)> {
     let dir = tempfile::tempdir().ok()?;
     let file = dir.path().join("bench.spile");
@@ -312,7 +313,7 @@ fn getppid(profile: &Profile) -> u64 {
     calls.map(|c| c.count).sum()
 }
 
-/// What is lost, and the largest residual of a thread of a millisecond or more.
+/// Losses, and the largest residual of a thread of at least a millisecond.
 fn account(profile: &Profile) {
     let at = profile.data.at_ns;
     let shares = profile
@@ -334,7 +335,7 @@ fn account(profile: &Profile) {
     }
 }
 
-/// Calls of known number under each tool.
+/// A known number of calls under each tool.
 fn calls(ways: &[Way], lives: &Path) {
     println!("counted of {CALLS} calls of getppid in one thread");
     let count = CALLS.to_string();
@@ -354,7 +355,7 @@ fn calls(ways: &[Way], lives: &Path) {
             }
             continue;
         }
-        // Their tables go to the standard error.
+        // Their tables go to standard error.
         let mut all = Command::new("sh");
         let command = way.command(lives, &args);
         all.args(["-c", "exec \"$@\" 2>&1", "sh"])
@@ -374,8 +375,8 @@ fn output_of(command: &mut Command) -> String {
     output(again, LIMIT)
 }
 
-/// The number of getppid calls in a peer's table: strace has calls in the fourth column, perf in the
-/// second, bpftrace behind the call's number.
+/// The number of getppid calls in a peer's table: strace has calls in the fourth column, perf in
+/// the second, bpftrace after the call's number.
 fn counted(text: &str) -> Option<u64> {
     let bpftrace = format!("@calls[{}]:", libc::SYS_getppid);
     text.lines().find_map(|line| {
@@ -389,7 +390,7 @@ fn counted(text: &str) -> Option<u64> {
     })
 }
 
-/// Threads that come and go.
+/// Threads that start and end.
 fn threads(lives: &Path) {
     println!("{THREADS} threads that come and go, and the one that makes them");
     match profile(lives, &["threads", &THREADS.to_string()]) {

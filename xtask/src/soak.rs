@@ -3,10 +3,10 @@
 
 use std::process::Command;
 
-/// Scripts of a run that says no number.
+/// Default number of scripts.
 const CASES: u64 = 20_000;
 
-/// What can be run: the option, the test, and the variable that gives it the number.
+/// The kinds of tests: the option, the test, and the variable with the number.
 const KINDS: [(&str, &str, &str); 3] = [
     ("--cases", "differential", "SPILE_SOAK"),
     ("--timers", "sessions", "SPILE_TIMERS"),

@@ -1,5 +1,5 @@
-//! The verifier-stress set: the largest handlers that scripts have, generated and real, with the
-//! time until they are armed and the instructions that the kernel sees and follows.
+//! The verifier-stress set: the largest handlers of scripts, generated and real, with the time
+//! until they are armed and the instructions that the kernel loads and processes.
 
 use std::fmt::Write;
 use std::process::Command;
@@ -10,12 +10,12 @@ use spile_kernel::bpf::{self, ObjectKind};
 use crate::bench::{EXAMPLES, SAY, median, millis, named, spile};
 use crate::peers::built;
 
-/// Each script is armed so often.
+/// Number of times that each script is armed.
 const ROUNDS: usize = 5;
-/// A script of 1,000 lines is armed in this time.
+/// Time budget for arming a script of 1,000 lines.
 const BUDGET: Duration = Duration::from_millis(100);
 
-/// Arms each script and prints what it took.
+/// Arms each script and prints its cost.
 pub fn run() {
     println!("\nverifier stress, {ROUNDS} rounds: least and median until armed");
     println!(
@@ -57,7 +57,7 @@ pub fn run() {
     }
 }
 
-/// Arms one script some times and prints its line.
+/// Arms one script several times and prints its line.
 fn row(name: &str, lines: usize, args: &[&str]) {
     let all: Vec<&str> = args.iter().copied().chain(["-E", SAY]).collect();
     let tool = named(spile(&all), name);
@@ -94,7 +94,7 @@ fn row(name: &str, lines: usize, args: &[&str]) {
     );
 }
 
-/// What spile says of a script that it cannot compile.
+/// spile's error for a script that it cannot compile.
 fn why(args: &[&str]) -> String {
     let output = Command::new(built("spile"))
         .args(["-p3"])
@@ -110,13 +110,12 @@ fn why(args: &[&str]) -> String {
 
 const HEAD: &str = "global count, bytes, seen, last, names, hits, slow\n";
 
-/// Reads what the handlers leave, so that nothing is left out.
+/// Reads the globals of the handlers, so that no code is optimised away.
 const TAIL: &str = "probe end {\n  foreach ([a, b] in count- limit 3) println(a, b, @count(count[a, b]))\n  \
      foreach (k in bytes) println(k, @sum(bytes[k]), @max(bytes[k]))\n  \
      foreach (t in seen) println(t, seen[t], last[t], names[t])\n  println(hits, slow)\n}\n";
 
-/// Probe points with a number, a thread and a buffer or path; generated handlers are on them
-/// in turn.
+/// Probe points with a number, a thread and a buffer or path; generated handlers use them in turn.
 const POINTS: [&str; 16] = [
     "syscall.read",
     "syscall.write",
@@ -136,7 +135,7 @@ const POINTS: [&str; 16] = [
     "syscall.ftruncate",
 ];
 
-/// Statement number `n` of a handler, one line or a few; the forms that real scripts have.
+/// Statement number `n` of a handler, one or a few lines, in the forms of real scripts.
 fn statement(n: usize, depth: usize) -> String {
     let pad = "  ".repeat(depth);
     match n % 10 {
@@ -156,7 +155,7 @@ fn statement(n: usize, depth: usize) -> String {
     }
 }
 
-/// So many probes of eight statements each.
+/// `number` probes of eight statements each.
 fn probes(number: usize) -> String {
     let mut text = HEAD.to_string();
     for n in 0..number {
@@ -173,7 +172,7 @@ fn probes(number: usize) -> String {
     text + TAIL
 }
 
-/// So many lines: functions, and handlers of twenty statements.
+/// `number` lines: functions, and handlers of twenty statements.
 fn lines(number: usize) -> String {
     let mut text = HEAD.to_string();
     for n in 0..number / 100 {
@@ -200,7 +199,7 @@ fn lines(number: usize) -> String {
     text + TAIL
 }
 
-/// So many lines in one handler.
+/// `number` lines in one handler.
 fn one_handler(number: usize) -> String {
     let mut text = HEAD.to_string() + "probe syscall.read {\n  if (pid() == 1) next\n";
     let mut n = 0;
@@ -211,10 +210,10 @@ fn one_handler(number: usize) -> String {
     text + "}\n" + TAIL
 }
 
-/// Functions that call each other, each twice the one before.
+/// Number of functions that call each other, each calling the previous one twice.
 const CALLS: usize = 8;
 
-/// Conditions, expressions and calls inside each other.
+/// Nested conditions, expressions and calls.
 fn nesting(depth: usize) -> String {
     let mut text = HEAD.to_string() + "function f0:long(v:long) { return v + 1 }\n";
     for n in 1..=CALLS {
@@ -249,7 +248,7 @@ fn nesting(depth: usize) -> String {
     text + TAIL
 }
 
-/// Loops in loops, with what real handlers do in them.
+/// Nested loops with the statements of real handlers.
 fn loops(number: usize) -> String {
     let mut text = HEAD.to_string();
     for n in 0..number / 4 {

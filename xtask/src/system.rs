@@ -1,5 +1,5 @@
-//! What the recording of a whole machine costs those who run on it: calls, switches and interrupts with
-//! nothing recorded, and under `spile profile --system` and its peers in turns.
+//! The cost of recording a whole machine for its users: calls, switches and interrupts without a
+//! recording, and under `spile profile --system` and its peers, in turns.
 
 use std::process::Command;
 use std::time::Duration;
@@ -8,13 +8,13 @@ use crate::bench::{bpftrace_tool, median, named, report};
 use crate::peers::{Armed, Tool, built, output};
 use crate::profile::{asked, compiled, trace_files};
 
-/// `SPILE_ROUNDS` sets another number.
+/// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 10;
-/// So long a workload may take.
+/// Time limit of a workload.
 const LIMIT: Duration = Duration::from_secs(120);
-/// What does not say that it is armed gets so long.
+/// Wait for tools that give no sign that they are armed.
 const ARMS: Duration = Duration::from_secs(4);
-/// Modes of `tests/programs/cost.c`: how many in a run, and what one is.
+/// Modes of `tests/programs/cost.c`, with the number in a run, and the name of one.
 const WORK: [(&str, &str, &str); 3] = [
     ("calls", "200000", "a system call"),
     ("switches", "30000", "a switch, with a read and a write"),
@@ -24,7 +24,7 @@ const WORK: [(&str, &str, &str); 3] = [
         "a call that interrupts another processor",
     ),
 ];
-/// Sums by processor and name of what `--system` tells, as a user of bpftrace would write it.
+/// The sums of `--system` by processor and name, as a user of bpftrace would write them.
 const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter { @s[tid] = nsecs; } \
      tracepoint:raw_syscalls:sys_exit /@s[tid]/ { @calls[cpu, comm] = sum(nsecs - @s[tid]); delete(@s[tid]); } \
      tracepoint:irq_vectors:local_timer_entry, tracepoint:irq_vectors:reschedule_entry, \
@@ -64,7 +64,7 @@ pub fn run() {
         ),
     ];
     let rounds = asked("SPILE_ROUNDS", ROUNDS);
-    // By tool, and by work.
+    // By tool and by kind of work.
     let mut plain = vec![Vec::new(); WORK.len()];
     let mut under = vec![vec![Vec::new(); WORK.len()]; tools.len()];
     let mut problems = Vec::new();

@@ -1,6 +1,6 @@
-//! `cargo xtask vm`: the end-to-end cases and random scripts on other kernels than the running
-//! one. Debian's kernels are fetched through apt's own configuration, and booted under qemu with an
-//! image in memory that has the tests at the paths of this machine.
+//! `cargo xtask vm`: the end-to-end cases and random scripts on other kernels. Debian's kernels are
+//! fetched with apt's own configuration, and booted under qemu with an initramfs that has the tests
+//! at the paths of this machine.
 
 mod cpio;
 mod guest;
@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use packages::Kernel;
 
-/// Random scripts of a short run and of one with `--all`, for each kernel.
+/// Number of random scripts for each kernel in a short run, and with `--all`.
 const SCRIPTS: [u64; 2] = [8, 300];
 
 const USAGE: &str = "\
@@ -34,7 +34,7 @@ contain one of these words.
   --spile FILE   with --sh: this static executable is spile there, and nothing is built
   --mirror URI   where Debian's packages are, if apt has no source of them";
 
-/// What the command line says.
+/// The options of the command line.
 struct Options {
     kernels: Vec<String>,
     all: bool,
@@ -104,7 +104,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
 }
 
 impl Options {
-    /// The commands of the guest, a line each; `run` is a function of its init.
+    /// The commands of the guest, one on each line; `run` is a function of its init.
     fn job(&self, built: &Built) -> String {
         if let Some(line) = &self.sh {
             return format!("run {line}\n");
@@ -116,7 +116,7 @@ impl Options {
         };
         let e2e = quoted(&built.e2e.display().to_string());
         let mut job = format!("export SPILE_VM={set}\n");
-        // The tests take one filter.
+        // The tests take only one filter.
         if self.tests.is_empty() {
             job += &format!("run {e2e}\n");
         }
@@ -139,7 +139,7 @@ impl Options {
     }
 }
 
-/// A word for the shell.
+/// A word quoted for the shell.
 fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -149,7 +149,7 @@ pub struct Built {
     e2e: PathBuf,
     differential: PathBuf,
     spile: PathBuf,
-    /// All programs: these, and the workload programs.
+    /// All programs: the tests' and the workload programs.
     programs: Vec<PathBuf>,
 }
 
@@ -167,11 +167,11 @@ impl Built {
     }
 }
 
-/// The profile of `Cargo.toml` for programs that run under emulation.
+/// The profile in `Cargo.toml` for programs that run under emulation.
 const PROFILE: &str = "vm";
 
-/// Builds the tests as static programs, so that the image needs no libraries. With a target they
-/// have a folder of their own, and nothing else is built anew.
+/// Builds the tests as static programs, so that the image needs no libraries. An explicit target
+/// gives them a directory of their own, so that nothing else is rebuilt.
 fn build() -> Result<Built, String> {
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let mut flags = std::env::var("RUSTFLAGS").unwrap_or_default();
@@ -215,7 +215,7 @@ fn program(message: &str) -> Option<(String, PathBuf)> {
     Some((name.into(), message["executable"].as_str()?.into()))
 }
 
-/// What a command writes; an error when it fails. Its own errors go to the terminal.
+/// The output of a command; an error if it fails. Its standard error goes to the terminal.
 fn text_of(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let out = command
@@ -263,7 +263,7 @@ fn all(options: &Options) -> Result<bool, String> {
         true => measure::here(&built)?,
         false => Vec::new(),
     };
-    // Cases run one after the other, so a guest is busy with one processor most of the time.
+    // Cases run one after the other, so a guest mostly uses one processor.
     let extra = match options.programs {
         true => image::programs()?,
         false => Vec::new(),
@@ -291,13 +291,13 @@ fn all(options: &Options) -> Result<bool, String> {
             });
         }
     });
-    // After the results of all guests, where whoever sees only the end finds it.
+    // After the results of all guests, where a reader of only the end finds it.
     let failed = failed.into_inner().unwrap_or_default();
     failed.iter().for_each(|why| eprintln!("{why}"));
     Ok(failed.is_empty())
 }
 
-/// The short run on all kernels: which they are, and whether all passed.
+/// The short run on all kernels: their names, and whether all tests passed.
 pub fn short() -> Result<(String, bool), String> {
     let options = parse(&[])?;
     let passed = all(&options)?;

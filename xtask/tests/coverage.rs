@@ -1,6 +1,6 @@
 //! The table of `docs/language-coverage.md`: every construct of the language has a named test,
-//! every test that it names is there, and nothing of the list in `tests/constructs.txt`, of the
-//! keywords, options and limits is missing.
+//! every named test exists, and no construct in `tests/constructs.txt`, keyword, option or limit is
+//! missing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

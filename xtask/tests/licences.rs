@@ -1,9 +1,9 @@
-//! Every dependency has a licence that goes with this project's.
+//! Every dependency has a licence that is compatible with this project's.
 
 use std::process::Command;
 
-/// Licences that may be combined with MIT or Apache-2.0 in a binary. libbpf is
-/// "LGPL-2.1-only OR BSD-2-Clause": the second is chosen.
+/// Licences that may be combined with MIT or Apache-2.0 in a binary. libbpf is "LGPL-2.1-only OR
+/// BSD-2-Clause": the second is chosen.
 const GOOD: &[&str] = &[
     "MIT",
     "Apache-2.0",
@@ -18,7 +18,7 @@ const GOOD: &[&str] = &[
     "CC0-1.0",
 ];
 
-/// Whether one of the alternatives of a licence expression is good as a whole.
+/// Whether one of the alternatives of a licence expression is entirely acceptable.
 fn allowed(expression: &str) -> bool {
     let text = expression.replace('/', " OR ").replace(['(', ')'], "");
     text.split(" OR ")

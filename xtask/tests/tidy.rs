@@ -1,9 +1,9 @@
-//! Order in the tree: every source file says what it is for and is not too long, every
-//! `unsafe` has its reason, and the documents name only files that exist.
+//! Order in the tree: every source file has a header and a bounded length, every `unsafe` has its
+//! reason, and the documents name only files that exist.
 
 use std::path::{Path, PathBuf};
 
-/// Longest source file, in lines.
+/// Maximum length of a source file in lines.
 const MAX_LINES: usize = 800;
 
 fn root() -> PathBuf {
@@ -117,7 +117,7 @@ const SECTIONS: [(&str, &str); 3] = [
     ("[build-dependencies]", " (build)"),
 ];
 
-/// The libraries that a manifest names, our own left out.
+/// The libraries that a manifest names, without our own crates.
 fn libraries(manifest: &str, section: &str) -> Vec<String> {
     let lines = manifest.lines().skip_while(|l| *l != section).skip(1);
     lines
@@ -254,8 +254,8 @@ fn the_manual_page_has_every_option() {
     report("not in docs/spile.1", &bad);
 }
 
-/// The tests of a program that has `spile_testing::main!` and not Rust's own harness, or the other
-/// way round, would be left out in silence.
+/// A test program needs either `spile_testing::main!` or Rust's own harness; the wrong combination
+/// would silently leave its tests out.
 #[test]
 fn tests_that_can_be_skipped_are_run() {
     let mut bad = Vec::new();

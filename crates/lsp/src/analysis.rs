@@ -1,4 +1,4 @@
-//! A document after all passes: its diagnostics, and what its names are.
+//! A document after all passes: its diagnostics, and the meaning of its names.
 
 use spile_sema::analyse::{Inputs, analyse_seen};
 use spile_sema::library::Library;
@@ -15,14 +15,14 @@ use spile_syntax::token::{Tok, Token};
 
 use crate::world::World;
 
-/// What a document is, by its name and place.
+/// The kind of a document, by its name and place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// A script.
     Script,
     /// `.stpm`: only macros.
     Macros,
-    /// A copy of a file of the tapset, which is analysed where it is used.
+    /// A copy of a tapset file, which is analysed where it is used.
     Tapset(FileId),
 }
 
@@ -40,11 +40,11 @@ pub(crate) struct Variable {
 pub(crate) struct Unit {
     pub span: Span,
     pub locals: Vec<Variable>,
-    /// A function with the types that were inferred.
+    /// The signature of a function, with inferred types.
     pub signature: Option<String>,
 }
 
-/// See the head of the file.
+/// The analysis of a document.
 pub(crate) struct Analysis {
     /// The tapset's files and the document.
     pub sources: Sources,
@@ -54,15 +54,15 @@ pub(crate) struct Analysis {
     pub scope: FileId,
     /// Its tokens before the preprocessor.
     pub tokens: Vec<Token>,
-    /// Its tree, as far as it could be parsed.
+    /// Its tree, as far as it parses.
     pub tree: ast::File,
     /// The tapset with the document.
     pub library: Library,
-    /// What is wrong.
+    /// Its diagnostics.
     pub diags: Diagnostics,
-    /// The globals that are used or the document's.
+    /// The used globals, and those of the document.
     pub globals: Vec<Variable>,
-    /// The handlers and functions that are used or the document's.
+    /// The used handlers and functions, and those of the document.
     pub units: Vec<Unit>,
 }
 
@@ -71,7 +71,7 @@ impl Analysis {
     pub fn new(world: &World, name: &str, text: &str, kind: Kind) -> Analysis {
         let mut parsed = Parsed::new(world, name, text, kind, 0);
         if parsed.diags.into_iter().any(|d| d.code == codes::ARG_RANGE) {
-            // It wants arguments; nobody knows yet which there will be.
+            // The script uses arguments, whose values are unknown.
             let wanted = parsed.arguments();
             parsed = Parsed::new(world, name, text, kind, wanted);
         }
@@ -108,8 +108,8 @@ impl Analysis {
         analysis
     }
 
-    /// Probe points, names and types; where the syntax is wrong only for what is known, as on
-    /// the command line.
+    /// Analyses probe points, names and types; as on the command line, a document with syntax
+    /// errors is analysed only as far as its names are known.
     fn names(&mut self, world: &World) {
         let mut diags = Diagnostics::new();
         let library = &self.library;
@@ -138,7 +138,7 @@ impl Analysis {
         (self.globals, self.units) = (globals, units);
     }
 
-    /// Whether a place is about an argument of the command line, whose value nobody knows.
+    /// Whether a diagnostic is about a command line argument, whose value is unknown.
     fn is_about_argument(&self, d: &Diagnostic) -> bool {
         let Some(span) = d.primary.as_ref().map(|l| l.span) else {
             return false;
@@ -183,7 +183,7 @@ impl Analysis {
         self.library.functions(name, self.scope)
     }
 
-    /// A function as hovers and completions show it: with inferred types where it is used.
+    /// A function for hovers and completions, with inferred types if it is used.
     pub fn signature(&self, f: &ast::Function) -> String {
         let known = self.units.iter().find(|u| u.span == f.name.span);
         known
@@ -191,7 +191,7 @@ impl Analysis {
             .unwrap_or_else(|| list::signature(f))
     }
 
-    /// Names of the document's functions, private ones as well.
+    /// The document's functions, including private ones.
     pub fn own_functions(&self) -> impl Iterator<Item = &ast::Function> {
         self.tree.items.iter().filter_map(|i| match i {
             Item::Function(f) => Some(f),
@@ -200,7 +200,7 @@ impl Analysis {
     }
 }
 
-/// Most arguments that are made up for a script.
+/// Maximum number of arguments that are made up for a script.
 const MAX_ARGS: usize = 99;
 
 /// A document after the parser.
@@ -213,7 +213,7 @@ struct Parsed {
 }
 
 impl Parsed {
-    /// Parses, with so many arguments.
+    /// Parses, with `args` made-up arguments.
     fn new(world: &World, name: &str, text: &str, kind: Kind, args: usize) -> Parsed {
         let mut sources = world.sources.clone();
         let mut diags = Diagnostics::new();

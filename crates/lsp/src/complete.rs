@@ -1,4 +1,4 @@
-//! What can be written at a place.
+//! Completions at a place in a document.
 
 use std::collections::BTreeMap;
 
@@ -20,10 +20,10 @@ use crate::docs::{self, Doc};
 use crate::text::{Encoding, Text};
 use crate::world::World;
 
-/// A proposal: the text, what it is, and words about it.
+/// A proposal: the text, its kind, and a description.
 struct Proposal {
     text: String,
-    /// Shown in place of the text.
+    /// Shown instead of the text.
     label: Option<String>,
     kind: CompletionItemKind,
     detail: String,
@@ -53,7 +53,7 @@ impl Proposal {
     }
 }
 
-/// The proposals at an offset; what they replace reaches back to the start of the word there.
+/// The proposals at an offset; the range that they replace begins at the start of the word there.
 pub(crate) fn complete(
     a: &Analysis,
     world: &World,
@@ -91,7 +91,7 @@ fn item(p: Proposal, range: lsp_types::Range) -> CompletionItem {
     }
 }
 
-/// The proposals, and where what they replace begins.
+/// The proposals, and the start of the range that they replace.
 fn proposals(a: &Analysis, world: &World, offset: usize) -> (usize, Vec<Proposal>) {
     let text = a.text();
     let before = text.get(..offset).unwrap_or("");
@@ -145,7 +145,7 @@ fn in_string(a: &Analysis, i: usize, offset: usize) -> bool {
     }
 }
 
-/// Whether a place behind `count` tokens is in the list of points of a probe.
+/// Whether a place after `count` tokens is in the list of points of a probe.
 fn in_head(a: &Analysis, r: Around, count: usize) -> bool {
     if count <= r.keyword + 1 && a.kind(r.keyword + 1) != Tok::Ident && count <= r.keyword {
         return false;
@@ -158,7 +158,7 @@ fn in_head(a: &Analysis, r: Around, count: usize) -> bool {
     count > r.keyword && r.body.is_none_or(|b| count <= b) && !in_condition
 }
 
-/// In the string of `kernel.trace("...")`.
+/// Proposals in the string of `kernel.trace("...")`.
 fn tracepoints(a: &Analysis, world: &World, i: usize, before: &str) -> (usize, Vec<Proposal>) {
     let quote = a.tokens[i].span.start as usize + 1;
     let typed = before.get(quote..).unwrap_or("");
@@ -174,7 +174,7 @@ fn tracepoints(a: &Analysis, world: &World, i: usize, before: &str) -> (usize, V
     (start, each.collect())
 }
 
-/// The next component of a probe point.
+/// Proposals for the next component of a probe point.
 fn points(a: &Analysis, world: &World, r: Around, before: &str) -> (usize, Vec<Proposal>) {
     let head = a.tokens[r.keyword].span.end as usize;
     let typed = before.get(head..).unwrap_or("");
@@ -233,7 +233,7 @@ fn points(a: &Analysis, world: &World, r: Around, before: &str) -> (usize, Vec<P
     (start, found.into_values().collect())
 }
 
-/// A point without what stands in parentheses.
+/// A point without its arguments.
 fn bare(text: &str) -> String {
     let mut depth = 0usize;
     let keep = |c: char| {
@@ -377,7 +377,7 @@ fn words(a: &Analysis, world: &World, around: Option<Around>, count: usize) -> V
     docs::STATEMENTS
         .iter()
         .for_each(|d| add(Proposal::word(d, Kind::KEYWORD)));
-    // Names that the item mentions, where it does not parse yet. Not the one that is typed.
+    // Names that the item mentions, in case it does not parse yet, except the one being typed.
     for i in r.keyword..r.end {
         let plain = a.kind(i) == Tok::Ident && a.kind(i + 1) != Tok::LParen && i + 1 != count;
         if plain
@@ -391,7 +391,7 @@ fn words(a: &Analysis, world: &World, around: Option<Around>, count: usize) -> V
     found.into_values().collect()
 }
 
-/// Whether the body of an item is open behind `count` tokens.
+/// Whether the body of an item is open after `count` tokens.
 fn open(a: &Analysis, r: Around, count: usize) -> bool {
     let body = a
         .tokens

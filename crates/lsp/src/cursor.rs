@@ -1,5 +1,5 @@
-//! What stands at a place of a document. It goes by tokens, so that it works in texts that do
-//! not parse, as texts that are being written do not.
+//! The syntactic context of a place in a document. It uses tokens only, so that it works in texts
+//! that do not parse, such as texts being written.
 
 use spile_sema::ctype::{CTy, Shape, parse_type};
 use spile_sema::facts::Facts;
@@ -12,9 +12,9 @@ use spile_syntax::token::Tok;
 use crate::analysis::Analysis;
 use crate::world::World;
 
-/// More points than this are not looked at for their variables.
+/// Maximum number of points whose variables are looked up.
 const MAX_POINTS: usize = 64;
-/// Longer chains of `->` are not followed.
+/// Maximum length of a chain of `->`.
 const MAX_CHAIN: usize = 64;
 
 /// An item around a place, as tokens.
@@ -30,7 +30,7 @@ pub(crate) struct Around {
 }
 
 impl Analysis {
-    /// The token at an offset; of two that touch there, the one that is a word.
+    /// The token at an offset; of two that touch there, the word.
     pub fn token_at(&self, offset: usize) -> Option<usize> {
         let after = self
             .tokens
@@ -48,7 +48,7 @@ impl Analysis {
         both.clone().find(word).or(both.clone().next())
     }
 
-    /// The number of tokens that begin before an offset.
+    /// Number of tokens that begin before an offset.
     pub fn tokens_before(&self, offset: usize) -> usize {
         self.tokens
             .partition_point(|t| (t.span.start as usize) < offset)
@@ -113,7 +113,7 @@ impl Analysis {
         None
     }
 
-    /// The points of a probe (of an alias, what it stands for) with their variables.
+    /// The points of a probe with their variables; for an alias, the points it stands for.
     pub fn points(&self, world: &World, around: Around) -> Vec<Listed> {
         let Some(body) = around.body.filter(|_| around.is_probe) else {
             return Vec::new();
@@ -135,7 +135,7 @@ impl Analysis {
         points_of(self, world, text)
     }
 
-    /// The C type of a value that ends with token `i` (where `->` follows or is wanted).
+    /// The C type of a value that ends with token `i`, before a `->`.
     pub fn ctype_before(&self, world: &World, i: usize) -> Option<CTy> {
         let (base, steps) = self.chain(i)?;
         let facts = &*world.facts;
@@ -156,7 +156,7 @@ impl Analysis {
         Some(ty)
     }
 
-    /// Goes back over `->member` and `[index]`: the token that ends the base, and the steps from
+    /// Walks back over `->member` and `[index]`: the token that ends the base, and the steps from
     /// it (`None`: an index).
     fn chain(&self, mut i: usize) -> Option<(usize, Vec<Option<String>>)> {
         let mut steps = Vec::new();
@@ -179,7 +179,7 @@ impl Analysis {
         None
     }
 
-    /// The bracket that the closing one at `i` belongs to.
+    /// The opening bracket that matches the closing one at `i`.
     fn opening(&self, i: usize) -> Option<usize> {
         let mut depth = 0usize;
         for k in (0..=i).rev() {
@@ -247,7 +247,7 @@ impl Analysis {
     }
 }
 
-/// The points that a text stands for, with their variables.
+/// The points that a text resolves to, with their variables.
 pub(crate) fn points_of(analysis: &Analysis, world: &World, text: &str) -> Vec<Listed> {
     let (mut sources, mut unheard) = (analysis.sources.clone(), Diagnostics::new());
     let points = parse_probe_points(&mut sources, "<points>", text, &mut unheard);
@@ -262,7 +262,7 @@ pub(crate) fn points_of(analysis: &Analysis, world: &World, text: &str) -> Vec<L
     )
 }
 
-/// The structure that a type is or points to.
+/// The structure of a type, or of the type that it points to.
 pub(crate) fn structure(facts: &dyn Facts, mut ty: CTy) -> Option<spile_sema::facts::CTypeId> {
     for _ in 0..4 {
         match ty.shape(facts) {

@@ -1,4 +1,4 @@
-//! Diagnostics of the command line as those of the protocol: the same codes, places and hints.
+//! Diagnostics of the command line in the protocol's form: the same codes, places and hints.
 
 use lsp_types::{
     Diagnostic, DiagnosticRelatedInformation, DiagnosticSeverity, DiagnosticTag, Location,
@@ -10,7 +10,7 @@ use spile_syntax::diag::{self, Label, Severity};
 use crate::analysis::Analysis;
 use crate::text::{Encoding, Text};
 
-/// All of a document.
+/// All diagnostics of a document.
 pub(crate) fn diagnostics(
     a: &Analysis,
     text: &Text,
@@ -30,7 +30,7 @@ fn one(
 ) -> Diagnostic {
     let here = |l: &&Label| l.span.file == a.file;
     let labels = || d.primary.iter().chain(&d.secondary);
-    // What is wrong in a macro shows where the script uses the macro.
+    // An error in a macro is shown at the script's use of the macro.
     let shown = labels().find(here);
     let range = shown.map_or(Range::default(), |l| text.span(l.span, encoding));
     let mut message = d.message.clone();

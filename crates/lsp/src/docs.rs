@@ -1,9 +1,9 @@
-//! One line on each word of the language itself: what hovers and completions say.
+//! One line of documentation on each word of the language itself, for hovers and completions.
 
-/// A word and what it is.
+/// A word with its documentation.
 pub(crate) struct Doc {
     pub word: &'static str,
-    /// How it is written.
+    /// Its syntax.
     pub usage: &'static str,
     pub doc: &'static str,
 }
@@ -86,7 +86,7 @@ words! {
     "$$name" "$$name" "the name of the tracepoint or system call";
 }
 
-/// The line on a word.
+/// The documentation of a word.
 pub(crate) fn find(word: &str) -> Option<&'static Doc> {
     let all = [ITEMS, STATEMENTS, OPERATORS, PRINTS, CONTEXT];
     all.into_iter().flatten().find(|d| d.word == word)

@@ -1,4 +1,4 @@
-//! What a name stands for, and where that is defined.
+//! The meaning of names, and the places of their definitions.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::cursor::{Around, structure};
 use crate::docs::{self, Doc};
 use crate::world::World;
 
-/// What a token stands for.
+/// The meaning of a token.
 pub(crate) enum Meaning {
     /// The bodies of a function.
     Function(Vec<(FileId, Arc<Function>)>),
@@ -22,15 +22,15 @@ pub(crate) enum Meaning {
     Global(Variable),
     /// A local variable or a parameter.
     Local(Variable),
-    /// A variable that the probe point has: `$x`, or a plain one; with its type.
+    /// A variable of the probe point, `$x` or a plain one, with its type.
     Context(String, String),
     /// A member of a structure, with the structure's type.
     Member(String, CTy),
-    /// A macro, and where its `@define` is.
+    /// A macro, and the place of its `@define`.
     Macro(String, Span),
     /// A probe point as written.
     Point(String),
-    /// A word of the language.
+    /// A word of the language, with its documentation.
     Word(&'static Doc),
     /// An argument of the command line.
     Argument(String),
@@ -85,7 +85,7 @@ fn at_word(a: &Analysis, world: &World, word: &str) -> Option<Meaning> {
     }
 }
 
-/// A plain name: of a function where it is called, otherwise of the nearest variable.
+/// A plain name: a function if it is called, otherwise the nearest variable.
 fn name(a: &Analysis, world: &World, i: usize, around: Option<Around>) -> Option<Meaning> {
     let word = a.word(i);
     let called = a.kind(i + 1) == Tok::LParen;
@@ -138,7 +138,7 @@ fn point_at(a: &Analysis, around: Around, i: usize) -> Option<String> {
     let head = around.keyword + 1..around.body.unwrap_or(around.end);
     let ends = |k: &usize| match a.kind(*k) {
         Tok::Assign | Tok::AddAssign | Tok::Question | Tok::Bang => true,
-        // Not those within braces.
+        // Without commas inside braces.
         Tok::Comma => {
             a.tokens[head.start..*k]
                 .iter()
@@ -200,7 +200,7 @@ pub(crate) fn alias(a: &Analysis, point: &ProbePoint) -> Option<(String, FileId,
     })
 }
 
-/// The places where token `i`'s meaning is defined.
+/// The places that define the meaning of token `i`.
 pub(crate) fn definitions(a: &Analysis, world: &World, i: usize) -> Vec<Span> {
     match meaning(a, world, i) {
         Some(Meaning::Function(all)) => all.iter().map(|(_, f)| f.name.span).collect(),

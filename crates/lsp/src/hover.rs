@@ -1,4 +1,4 @@
-//! What a name is: its type, and the comment above its definition.
+//! Hovers: the type of a name, and the comment above its definition.
 
 use spile_syntax::ast::Span;
 use spile_syntax::parser::doc_comment;
@@ -9,7 +9,7 @@ use crate::cursor::points_of;
 use crate::goto::{Meaning, alias, family, meaning, member_type, parse_points};
 use crate::world::World;
 
-/// Longest list of variables or points in a hover.
+/// Maximum number of variables or points in a hover.
 const MAX_SHOWN: usize = 24;
 
 /// The text about token `i`, in Markdown.
@@ -73,7 +73,7 @@ fn typed(lead: &str, name: &str, ty: &str) -> String {
     format!("{lead}{name}{colon}{ty}")
 }
 
-/// Code, and paragraphs below it.
+/// A code block with paragraphs below it.
 fn card(code: &str, texts: &[&str]) -> String {
     let mut out = format!("```systemtap\n{code}\n```");
     for text in texts.iter().filter(|t| !t.is_empty()) {
@@ -95,7 +95,7 @@ fn line_start(a: &Analysis, span: Span) -> usize {
     before.rfind('\n').map_or(0, |n| n + 1)
 }
 
-/// A probe point: its documentation, what it stands for, its variables.
+/// A probe point: its documentation, its events, its variables.
 fn point(a: &Analysis, world: &World, text: &str) -> Option<String> {
     let points = parse_points(a, text);
     let first = points.first()?;

@@ -1,4 +1,4 @@
-//! The language server: what an editor asks about scripts, answered over the protocol LSP.
+//! The language server: answers an editor's queries about scripts over the protocol LSP.
 //!
 //! | module | what |
 //! |---|---|
@@ -10,7 +10,7 @@
 //! | `complete`, `hover`, `goto`, `symbols`, `diagnostics` | the answers |
 //! | [`server`] | the protocol |
 //!
-//! No I/O but the connection's: facts about the machine and places of files come in as values
+//! No I/O except the connection's: facts about the machine and places of files come in as values
 //! and traits, as everywhere in analysis.
 
 mod analysis;

@@ -1,5 +1,5 @@
-//! The protocol: one thread, one message after the other. What is waiting is looked through for
-//! cancellations first; diagnostics are made when the typing pauses.
+//! The protocol: one thread handles one message after the other. Queued messages are searched for
+//! cancellations first; diagnostics are made when typing pauses.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,7 +22,7 @@ use crate::text::{Encoding, Text};
 use crate::world::World;
 use crate::{complete, diagnostics, goto, hover, symbols};
 
-/// How long the typing has to pause before diagnostics are made.
+/// Pause in typing after which diagnostics are made.
 const PAUSE: Duration = Duration::from_millis(120);
 
 /// An open document.
@@ -31,9 +31,9 @@ struct Document {
     version: i32,
     text: Text,
     kind: Kind,
-    /// Of the current text.
+    /// The analysis of the current text.
     analysis: Option<Rc<Analysis>>,
-    /// When diagnostics are to be sent.
+    /// The time at which diagnostics are to be sent.
     due: Option<Instant>,
 }
 
@@ -42,19 +42,19 @@ struct Server<'a> {
     connection: &'a Connection,
     encoding: Encoding,
     documents: BTreeMap<String, Document>,
-    /// Messages that came and wait.
+    /// Received messages that wait.
     queue: VecDeque<Message>,
     shut_down: bool,
 }
 
-/// Why a request has no answer.
+/// The error of a request.
 struct Refused(ErrorCode, String);
 
-/// Serves on standard input and output until the client says `exit` or goes away. Whether it
-/// ended as the protocol wants.
+/// Serves on standard input and output until the client sends `exit` or disconnects. Returns
+/// whether it ended as the protocol requires.
 ///
 /// # Errors
-/// When the client does not speak the protocol.
+/// When the client violates the protocol.
 pub fn stdio(world: &World) -> Result<bool, String> {
     let (connection, threads) = Connection::stdio();
     let clean = serve(world, &connection);
@@ -65,10 +65,10 @@ pub fn stdio(world: &World) -> Result<bool, String> {
     clean
 }
 
-/// As [`stdio`], on any connection.
+/// Like [`stdio`], on any connection.
 ///
 /// # Errors
-/// When the client does not speak the protocol.
+/// When the client violates the protocol.
 pub fn serve(world: &World, connection: &Connection) -> Result<bool, String> {
     let (id, params) = match connection.initialize_start() {
         Ok(started) => started,
@@ -111,7 +111,7 @@ pub fn serve(world: &World, connection: &Connection) -> Result<bool, String> {
     Ok(server.shut_down)
 }
 
-/// UTF-8 where the client offers it.
+/// UTF-8 if the client offers it, otherwise UTF-16.
 fn encoding(params: &Value) -> Encoding {
     let offered = params.pointer("/capabilities/general/positionEncodings");
     let utf8 = offered
@@ -198,7 +198,7 @@ impl Server<'_> {
         match message {
             Message::Request(request) => self.request(request),
             Message::Notification(n) if n.method == note::Exit::METHOD => return false,
-            // The server never ends because of a text: what a bug leaves behind is dropped.
+            // The server never ends because of a document: the state after a panic is dropped.
             Message::Notification(n) => {
                 drop(catch_unwind(AssertUnwindSafe(|| self.notification(n))))
             }
@@ -208,7 +208,7 @@ impl Server<'_> {
     }
 
     fn send(&self, message: impl Into<Message>) {
-        // A client that went away shows at the next receive.
+        // The next receive reports a client that has disconnected.
         let _ = self.connection.sender.send(message.into());
     }
 
@@ -474,7 +474,7 @@ impl Server<'_> {
         )))
     }
 
-    /// One edit that replaces the whole, or none. Nothing where the text has errors.
+    /// One edit that replaces the whole text, or none. `None` if the text has errors.
     fn formatting(&mut self, uri: &Uri) -> Option<Vec<TextEdit>> {
         let world = self.world;
         let d = self.documents.get(uri.as_str())?;

@@ -9,7 +9,7 @@ use spile_syntax::token::Tok;
 use crate::analysis::Analysis;
 use crate::text::{Encoding, Text};
 
-/// Long lists of points are cut in the outline.
+/// Maximum length of a name; long lists of points are cut.
 const MAX_NAME: usize = 80;
 
 /// The symbols in the order of the text.
@@ -34,7 +34,7 @@ pub(crate) fn symbols(a: &Analysis, text: &Text, encoding: Encoding) -> Vec<Docu
             .collect::<Vec<_>>()
             .join(", ")
     };
-    // What a macro made stands elsewhere.
+    // Text from a macro is in another place.
     let own = |whole: Span, word: Span| {
         whole.file == a.file
             && word.file == a.file

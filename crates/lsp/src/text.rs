@@ -1,18 +1,18 @@
-//! Documents as the protocol sees them: lines, positions, edits.
+//! Documents in the protocol's terms: lines, positions, edits.
 
 use lsp_types::{Position, Range, TextDocumentContentChangeEvent};
 use spile_syntax::ast::Span;
 
-/// What the columns of the protocol count.
+/// The unit of the protocol's columns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Encoding {
     /// Bytes.
     Utf8,
-    /// 16-bit units, which every client can do.
+    /// UTF-16 code units, which every client supports.
     Utf16,
 }
 
-/// A text and where its lines begin.
+/// A text with the starts of its lines.
 #[derive(Debug, Clone)]
 pub(crate) struct Text {
     text: String,
@@ -32,7 +32,8 @@ impl Text {
         &self.text
     }
 
-    /// The byte offset of a position; positions outside count as the nearest inside.
+    /// The byte offset of a position; a position outside the text is moved to the nearest one
+    /// inside.
     pub fn offset(&self, at: Position, encoding: Encoding) -> usize {
         let Some(start) = self.starts.get(at.line as usize).copied() else {
             return self.text.len();
@@ -76,12 +77,12 @@ impl Text {
         Range::new(self.position(start, encoding), self.position(end, encoding))
     }
 
-    /// The range of a span, whatever file it names.
+    /// The range of a span, in whichever file.
     pub fn span(&self, span: Span, encoding: Encoding) -> Range {
         self.range(span.start as usize, span.end as usize, encoding)
     }
 
-    /// Applies an edit; one without a range replaces all.
+    /// Applies an edit; one without a range replaces the whole text.
     pub fn edit(&mut self, change: TextDocumentContentChangeEvent, encoding: Encoding) {
         let text = match change.range {
             None => change.text,

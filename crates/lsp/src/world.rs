@@ -1,4 +1,4 @@
-//! What the server is given.
+//! The server's environment.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use spile_syntax::source::Sources;
 /// The constant tables of tapset functions, by name.
 pub type Tables = dyn Fn(&str) -> Option<Vec<Bytes>>;
 
-/// Everything but the documents. Each analysis works on copies of `sources` and `library`, with
+/// Everything except the documents. Each analysis works on copies of `sources` and `library`, with
 /// the document added.
 pub struct World {
     /// The texts of the tapset.
@@ -21,24 +21,24 @@ pub struct World {
     pub library: Library,
     /// Its macros.
     pub macros: MacroLibrary,
-    /// What the preprocessor's conditions see, with these arguments of the script.
+    /// Makes the environment of the preprocessor's conditions for these arguments of the script.
     pub env: Box<dyn Fn(Vec<String>) -> PreprocEnv>,
     /// The machine.
     pub facts: Box<dyn Facts>,
-    /// Tables for tapset functions.
+    /// The constant tables of tapset functions.
     pub tables: Box<Tables>,
-    /// `-D` and the like.
+    /// Settings of the run, such as `-D`.
     pub options: Options,
-    /// Where an editor finds the tapset's files.
+    /// The places of the tapset's files.
     pub places: Box<dyn Places>,
-    /// Why only the syntax is checked, where nothing is known about the kernel's types.
+    /// The reason why only the syntax is checked, if the kernel's types are unavailable.
     pub blind: Option<String>,
 }
 
-/// Where the files of the tapset are, which is built into the program.
+/// The places of the built-in tapset's files.
 pub trait Places {
     /// The path that a file has or would have, by its name in `sources`.
     fn path(&self, name: &str) -> Option<PathBuf>;
-    /// Makes sure that a file with this text is there; its path.
+    /// Makes sure that a file with this text exists; returns its path.
     fn provide(&self, name: &str, text: &str) -> Option<PathBuf>;
 }

@@ -1,4 +1,4 @@
-//! What the server answers, with a small machine.
+//! The server's answers on a fake machine.
 
 mod support;
 
@@ -279,7 +279,7 @@ fn diagnostics_are_those_of_the_command_line() {
             && list[0].contains("help: did you mean `syscall.open`?"),
         "{list:?}"
     );
-    // Arguments are not known yet; unused things are warned about.
+    // Arguments are not known yet; unused names give warnings.
     client.change(
         3,
         Value::Null,
@@ -311,7 +311,7 @@ fn diagnostics_of_other_documents() {
     client.open("file:///y.stpm", "probe begin { }");
     let (_, list) = client.diagnostics();
     assert!(list[0].contains("E0211"), "{list:?}");
-    // A file of the tapset is no script of its own: private intrinsics are fine there.
+    // A file of the tapset is not a script of its own: private intrinsics are allowed there.
     let text = std::fs::read_to_string(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../tapset/task.stp"
@@ -355,7 +355,7 @@ fn outline_and_formatting() {
 
 #[test]
 fn the_protocol() {
-    // What is canceled before its turn is not answered.
+    // A request that is canceled before its turn is not answered.
     let canceled = Request::new(100.into(), "textDocument/hover".into(), at(0, 0));
     let cancel = Notification::new("$/cancelRequest".into(), json!({"id": 100}));
     let first = vec![Message::from(canceled), Message::from(cancel)];
@@ -363,7 +363,7 @@ fn the_protocol() {
     assert_eq!(hello["capabilities"]["positionEncoding"], "utf-8");
     let refused = client.answer(100).error.expect("an error");
     assert_eq!(refused.code, ErrorCode::RequestCanceled as i32);
-    // Nobody opened this.
+    // This document was never opened.
     for method in ["hover", "completion", "definition"] {
         assert_eq!(
             client.result(&format!("textDocument/{method}"), at(3, 3)),

@@ -1,4 +1,4 @@
-//! Random edits of real scripts: every request gets an answer, and the server goes on.
+//! Random edits of real scripts: every request gets an answer, and the server keeps running.
 
 mod support;
 
@@ -79,8 +79,8 @@ fn random_edits_of_real_scripts() {
                 "end": {"line": line, "character": end},
             });
             let piece = if what == 2 { "" } else { PIECES[piece] };
-            // The mirror does as the server does, in characters; they may drift apart on lines
-            // with smileys, which is no matter here.
+            // The mirror applies edits like the server, in characters. They may differ on lines
+            // with characters outside the BMP, which does not matter here.
             let mut chars: Vec<char> = lines[line].chars().collect();
             let to = end.min(chars.len());
             chars.splice(col..to, piece.chars());

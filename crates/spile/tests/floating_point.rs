@@ -1,4 +1,4 @@
-//! The floating-point functions of the library, which count with whole numbers only, against the
+//! The library's floating-point functions, which use integer arithmetic only, compared with the
 //! processor's: the same bits for random numbers of all kinds.
 
 use std::fmt::Write as _;
@@ -33,7 +33,7 @@ fn random(rng: &mut Rng) -> f64 {
     })
 }
 
-/// One bit pattern for all that is no number.
+/// A single bit pattern for all NaNs.
 fn one_nan(x: f64) -> i64 {
     if x.is_nan() {
         i64::MIN
@@ -58,7 +58,7 @@ fn remainder(a: f64, b: f64) -> Option<f64> {
     })
 }
 
-/// What the script below prints for each line of two numbers.
+/// The output of the script below for each line of two numbers.
 const SCRIPT: &str = r#"
 function n(x) { return (x & 0x7fffffffffffffff) > 0x7ff0000000000000 ? 0x8000000000000000 : x }
 probe input.line {

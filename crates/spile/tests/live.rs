@@ -1,4 +1,5 @@
-//! `spile syscount --live` on a terminal: what it leaves there on each way out, at any size.
+//! `spile syscount --live` on a terminal: the state of the terminal after each way out, at any
+//! size.
 
 #[macro_use]
 extern crate spile_testing;
@@ -11,14 +12,14 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Only a session that hangs takes so long.
+/// Only a hanging session takes so long.
 const LIMIT: Duration = Duration::from_secs(120);
-/// The other screen, and back.
+/// Switches to the alternate screen, and back.
 const ENTER: &str = "\x1b[?1049h";
 const LEAVE: &str = "\x1b[?1049l";
 const CURSOR: &str = "\x1b[?25h";
 
-/// A program on a terminal of its own.
+/// A program on a pseudo-terminal of its own.
 struct Terminal {
     ours: Option<File>,
     theirs: OwnedFd,
@@ -110,7 +111,8 @@ impl Terminal {
         self.wait_for_times(1, text);
     }
 
-    /// Waits until a text was written so often. What the terminal shows already is not written again.
+    /// Waits until a text was written `times` times. Text that is already on the screen is not
+    /// written again.
     fn wait_for_times(&mut self, times: usize, text: &str) {
         let begin = Instant::now();
         while self.text().matches(text).count() < times {
@@ -160,7 +162,7 @@ impl Terminal {
         }
     }
 
-    /// The end, with the terminal as it was.
+    /// Waits for the end, and asserts that the terminal is as before.
     fn ends_well(&mut self) {
         let status = self.end();
         assert!(status.success(), "{status}: {:?}", self.text());

@@ -1,5 +1,5 @@
 //! `spile lsp` as an editor starts it: the whole protocol over the program's pipes, with the
-//! tapset that is built in. It needs no privilege.
+//! built-in tapset. It needs no privilege.
 
 #[macro_use]
 extern crate spile_testing;
@@ -16,7 +16,7 @@ struct Editor {
     to: ChildStdin,
     from: BufReader<ChildStdout>,
     count: i64,
-    /// What came unasked.
+    /// Received notifications.
     heard: Vec<Value>,
 }
 

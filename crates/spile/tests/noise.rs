@@ -1,5 +1,5 @@
-//! `spile profile --noise` on the live kernel: who takes the processor from a thread that computes is
-//! named.
+//! `spile profile --noise` on the live kernel names what takes the processor from a computing
+//! thread.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,8 +16,8 @@ fn noise(args: &[&str]) -> (Option<i32>, String, String) {
     profile("--noise", args)
 }
 
-/// Takes a processor for some milliseconds now and then, until it is told to end; how often, and the
-/// time that it had.
+/// Takes a processor for some milliseconds now and then, until it is stopped; returns how often,
+/// and its processor time.
 fn disturb(cpu: usize, stop: &AtomicBool) -> (u64, u64) {
     let mut set = CpuSet::new();
     set.set(cpu);
@@ -56,7 +56,7 @@ fn who_disturbs_is_named() {
     assert_eq!(cpus.len(), 1, "{out}");
     let number = |value: &Value, key: &str| value[key].as_u64().unwrap();
     let causes = cpus[0]["causes"].as_array().unwrap();
-    // All of the noise has a cause.
+    // All noise has a cause.
     let known: u64 = causes.iter().map(|c| number(c, "ns")).sum();
     assert_eq!(known, number(&cpus[0], "ns"), "{out}");
     assert!(known <= number(&cpus[0], "wall"), "{out}");
@@ -65,7 +65,7 @@ fn who_disturbs_is_named() {
     assert_eq!(found["kind"], "thread");
     assert_eq!(number(found, "pid"), u64::from(std::process::id()));
     assert!(number(found, "count") > 0);
-    // (Interrupts that hit it count for it on the kernel's clock, and what takes it to leave.)
+    // (Interrupts during it count for it on the kernel's clock, and so does the time to leave it.)
     let ns = number(found, "ns");
     assert!(ns > 0 && ns <= had + had / 4, "{ns} of {had}: {out}");
 }

@@ -1,4 +1,4 @@
-//! `spile profile` on the live kernel: the time of threads whose lives are known adds up, and calls
+//! `spile profile` on the live kernel: the time of threads with known lifetimes adds up, and calls
 //! are counted exactly. The programs are `lives.c`, `waits.c` and `regions.c` of `tests/programs`.
 
 #[macro_use]
@@ -19,7 +19,7 @@ use common::compiled;
 /// The program, compiled once.
 static LIVES: LazyLock<PathBuf> = LazyLock::new(|| compiled("lives", "lives", &[]));
 
-/// Runs `spile profile -o FILE` with these arguments; the profile, and what was printed.
+/// Runs `spile profile -o FILE` with these arguments; returns the profile and the output.
 fn record(args: &[&str]) -> (Profile, Output) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
@@ -40,7 +40,7 @@ fn lives(args: &[&str]) -> (Profile, Output) {
     record(&[&command[..], args].concat())
 }
 
-/// Calls of that name that ended, in all threads.
+/// Number of finished calls of that name, in all threads.
 fn count(profile: &Profile, call: &str) -> u64 {
     let calls = profile.data.calls.iter();
     calls.filter(|c| c.call == call).map(|c| c.count).sum()
@@ -54,7 +54,7 @@ fn cut(profile: &Profile, call: &str) -> usize {
         .count()
 }
 
-/// No part of a thread's time is missing and none is counted twice. Events that were lost can
+/// Asserts that no part of a thread's time is missing and none is counted twice. Lost events can
 /// only shift time from one part to another.
 #[track_caller]
 fn closes(profile: &Profile) {
@@ -96,8 +96,8 @@ fn calls_are_counted_exactly() {
     assert_eq!(profile.end.unwrap().status, Some(0));
 }
 
-/// What the library that tells regions does in the program, and what the dynamic linker does to load it, is no
-/// call of the program: there are as many calls of each name as without it.
+/// The calls of the library that reports regions, and of the dynamic linker that loads it, do not
+/// count: there are as many calls of each name as without the library.
 #[test]
 fn no_calls_of_the_library_itself() {
     let again = format!("{0} calls 7; exec {0} children", LIVES.to_str().unwrap());
@@ -134,7 +134,7 @@ fn the_summary_as_json() {
     assert_eq!(report["recordings"][0]["status"], 0);
 }
 
-/// Two threads that wait until the recording ends: the one that started the program is what is left of it.
+/// Two threads wait until the recording ends: the one that started the program remains.
 #[test]
 fn a_thread_that_only_sleeps() {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
@@ -213,7 +213,7 @@ fn signals_within_calls() {
     };
     assert_eq!(count(&profile, "pause"), 1);
     assert_eq!(of("pause")[0].errors["ERESTARTNOHAND"], 1);
-    // Interrupted, and made again by the kernel.
+    // The read is interrupted, and restarted by the kernel.
     let read = of("read");
     let interrupted: u64 = read
         .iter()
@@ -235,8 +235,8 @@ fn killed_within_calls() {
     assert_eq!(count(&profile, "kill"), 1);
 }
 
-/// Threads that end themselves call `exit`. One of them ends the process by `exit_group`, and the others
-/// are in what they were in until their end.
+/// Threads that end call `exit`. One of them ends the process by `exit_group`, and the others stay
+/// in their states until then.
 #[test]
 fn threads_end_in_calls() {
     let (profile, _) = lives(&["ends", "50"]);
@@ -297,7 +297,7 @@ fn parts_of_time() {
 }
 
 /// Some kernels do not show the switches from some threads: here three of four are left out of the
-/// script. What the scheduler says stands for them, and blocked time is no time on a processor.
+/// script. Events of the scheduler replace them, and blocked time is never processor time.
 #[test]
 fn switches_that_are_not_shown() {
     let script = Command::new(env!("CARGO_BIN_EXE_spile"))
@@ -327,7 +327,7 @@ fn switches_that_are_not_shown() {
         number(naps[5]) - blocked < number(naps[9]) + 20_000_000,
         "{naps:?}"
     );
-    // And the rows of the trace have it too.
+    // The rows of the trace have it as well.
     let off = of("off").filter(|r| r[1] == naps[1] && r[3] == "0");
     let off: u64 = off
         .map(|r| number(r[6]) - number(r[4]) - number(r[5]))
@@ -372,7 +372,7 @@ fn a_process_that_runs_already() {
         assert!(said.any(|line| line.unwrap().contains("starting run")));
         (spile, said, file)
     };
-    // Two threads of which nothing is seen.
+    // Two threads without any event.
     let (mut spile, said, file) = recording("idle", &["-d", "0.2"]);
     said.for_each(drop);
     assert!(spile.wait().unwrap().success());
@@ -389,7 +389,7 @@ fn a_process_that_runs_already() {
     let mut open: Vec<&str> = profile.data.calls.iter().map(|c| &*c.call).collect();
     open.sort_unstable();
     assert_eq!(open, ["pause", "read"]);
-    // The same until the process ends.
+    // The same, until the process ends.
     let (mut spile, said, file) = recording("whole", &[]);
     child.stdin.take().unwrap().write_all(b"\n").unwrap();
     assert!(child.wait().unwrap().success());
@@ -398,7 +398,7 @@ fn a_process_that_runs_already() {
     let profile = read_path(&file).unwrap().profile;
     closes(&profile);
     assert_eq!(count(&profile, "getppid"), 11);
-    // It was in the call already when the recording began.
+    // It was already in the call when the recording began.
     let read = profile
         .data
         .calls
@@ -470,7 +470,7 @@ fn regions_of_openmp() {
         first.name.starts_with("work") && second.name == "main",
         "{first:?} {second:?}"
     );
-    // The sleeps of the one are in it, and the others of its threads wait in its barrier.
+    // The sleeps of one thread are in it, and the other threads wait in its barrier.
     let within = |id: u32, call: &str| {
         let calls = profile.data.calls.iter();
         let of = calls.filter(|c| c.context == id && c.call.contains(call));
@@ -492,7 +492,7 @@ fn regions_of_openmp() {
     assert!(said.contains(text), "{said}");
 }
 
-/// The program's ways to its calls, without frame pointers and after it has ended.
+/// Call paths of a program without frame pointers, after it has ended.
 #[test]
 fn call_paths() {
     let waits = compiled("waits", "waits-paths", &["-g", "-fomit-frame-pointer"]);
@@ -522,7 +522,7 @@ fn call_paths() {
     let leaf = leaf.into_iter().find(|f| f.function == "leaf").unwrap();
     assert_eq!(leaf.module.as_deref(), Some("waits"));
     assert!(leaf.file.as_ref().unwrap().ends_with("waits.c") && leaf.line > Some(10));
-    // What returns has a stack, and its whole time is there.
+    // Calls that return have a stack, with their whole time.
     for call in &profile.data.calls {
         let of = || stacks.iter().filter(|s| s.call == call.call);
         let (count, ns) = of().fold((0, 0), |sum, s| (sum.0 + s.count, sum.1 + s.ns));
@@ -575,7 +575,7 @@ fn who_waits_for_which_futex_and_who_wakes() {
             found.unwrap_or_else(|| panic!("{name}: {futexes:?} {said}"))
         };
         let gate = named("gate");
-        // The last wait ended by itself, after 20 ms; what would not wait did not count.
+        // The last wait timed out after 20 ms; a wait that returned at once did not count.
         assert_eq!(gate.waits, 20 + 1, "{gate:?}");
         assert!(gate.max >= 20_000_000 && gate.ns >= gate.max, "{gate:?}");
         let wakes = |f: &spile_profile::model::Futex| {

@@ -1,4 +1,4 @@
-//! `spile report` and `spile diff` as a user starts them, on files of made-up runs. They need no
+//! `spile report` and `spile diff` as a user starts them, on files of synthetic runs. They need no
 //! privilege.
 
 use std::path::Path;
@@ -16,7 +16,7 @@ fn spile(args: &[&str]) -> Output {
         .expect("spile starts")
 }
 
-/// What a successful run printed, and what it said.
+/// The output and the messages of a successful run.
 fn good(args: &[&str]) -> (String, String) {
     let out = spile(args);
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -72,7 +72,7 @@ fn number(value: &Value, path: &str) -> i64 {
     found.unwrap_or_else(|| panic!("{path}: {value}"))
 }
 
-/// The parts of a row with the residual are its time.
+/// The parts of a row plus the residual are its time.
 #[track_caller]
 fn closes(row: &Value) {
     let parts = row["parts"].as_object().expect("parts");
@@ -108,7 +108,7 @@ fn reports_as_json() {
         let sum: i64 = parts.iter().map(|part| number(&call, part)).sum();
         assert_eq!(sum, number(&call, "/time"), "{call}");
     }
-    // Each thread but the first of each rank makes 37.
+    // Each thread except the first of each rank makes 37.
     let calls = list("calls");
     let yields = calls.iter().find(|c| c["name"] == "sched_yield");
     assert_eq!(number(yields.expect("a call"), "/count"), 4 * 2 * 37);
@@ -155,7 +155,7 @@ fn recordings_that_differ_in_their_options() {
     closes(&diff["a"]["all"]);
 }
 
-/// A rank has no summary that could be JSON.
+/// A rank prints no summary, so it has no JSON either.
 #[test]
 fn ranks_print_no_json() {
     let out = Command::new(env!("CARGO_BIN_EXE_spile"))

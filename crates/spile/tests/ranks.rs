@@ -1,6 +1,6 @@
-//! `spile profile` under the launchers of OpenMPI and MPICH, and under Slurm's: each rank writes a file, and
-//! `spile report` puts them together. The program is `tests/programs/ranks.c`; `make deps` installs what
-//! compiles and starts it.
+//! `spile profile` under the launchers of OpenMPI and MPICH, and under Slurm's: each rank writes a
+//! file, and `spile report` combines them. The program is `tests/programs/ranks.c`; `make deps`
+//! installs its compiler and launchers.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,18 +11,18 @@ use spile_profile::model::{Launcher, Profile};
 #[path = "ranks/slurm.rs"]
 mod slurm;
 
-/// Processor time of rank 1 that rank 0 waits for.
+/// Processor time in milliseconds of rank 1, for which rank 0 waits.
 const MS: u64 = 500;
 
 /// A run of two ranks.
 struct Ranks {
-    /// The folder that the ranks wrote.
+    /// The folder with the ranks' files.
     folder: PathBuf,
-    /// What they wrote, in the order of ranks.
+    /// The files and profiles, in the order of ranks.
     files: Vec<(PathBuf, Profile)>,
 }
 
-/// Compiles the program in `dir` for one of the libraries; it, and the fifo that it wants.
+/// Compiles the program in `dir` for one of the libraries; returns it, and its fifo.
 fn compiled(kind: &str, dir: &Path) -> (PathBuf, PathBuf) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/ranks.c");
     let program = dir.join(kind);
@@ -33,7 +33,7 @@ fn compiled(kind: &str, dir: &Path) -> (PathBuf, PathBuf) {
         .unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}");
-    // (An argument that spile, which looks for programs among them, must not open.)
+    // (An argument that spile, which searches arguments for programs, must not open.)
     let fifo = dir.join(format!("{kind}.fifo"));
     let made = Command::new("mkfifo").arg(&fifo).status();
     assert!(made.expect("mkfifo").success());
@@ -49,7 +49,7 @@ fn mpirun(kind: &str) -> Command {
     command
 }
 
-/// Has `launcher` start the program in `dir` with two ranks, each under `spile profile`.
+/// Makes `launcher` start the program in `dir` with two ranks, each under `spile profile`.
 fn run(kind: &str, launcher: Command, dir: &Path, options: &[&str]) -> Ranks {
     let (program, fifo) = compiled(kind, dir);
     let mut command = launcher;
@@ -59,7 +59,7 @@ fn run(kind: &str, launcher: Command, dir: &Path, options: &[&str]) -> Ranks {
     let out = out.unwrap_or_else(|e| panic!("{command:?} (`make deps` installs it): {e}"));
     let said = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{kind}: {said}");
-    // Ranks write and print no summary, which would be one among the others'.
+    // Ranks write files and print no summary, which would be one among the others'.
     assert_eq!(String::from_utf8_lossy(&out.stdout), "3\n", "{said}");
     assert!(!said.contains("Where the time went"), "{said}");
 
@@ -78,7 +78,7 @@ fn run(kind: &str, launcher: Command, dir: &Path, options: &[&str]) -> Ranks {
     ranks(kind, folder)
 }
 
-/// What two ranks wrote.
+/// The files of two ranks.
 fn ranks(kind: &str, folder: PathBuf) -> Ranks {
     let host = rustix::system::uname();
     let host = host.nodename().to_string_lossy();
@@ -94,7 +94,7 @@ fn ranks(kind: &str, folder: PathBuf) -> Ranks {
     }
 }
 
-/// What `spile report` printed, and what it said.
+/// The output and the messages of `spile report`.
 fn report(args: &[&str]) -> (String, String) {
     let out = Command::new(env!("CARGO_BIN_EXE_spile"))
         .arg("report")
@@ -107,14 +107,14 @@ fn report(args: &[&str]) -> (String, String) {
     (text(&out.stdout), said)
 }
 
-/// Calls of getppid that ended.
+/// Number of finished getppid calls.
 fn getppid(profile: &Profile) -> u64 {
     let calls = profile.data.calls.iter();
     let calls = calls.filter(|c| c.call == "getppid");
     calls.map(|c| c.count).sum()
 }
 
-/// What is true of any launcher's two ranks.
+/// Asserts the properties of two ranks under any launcher.
 fn whole(ranks: &Ranks, launcher: Launcher) {
     for (number, (_, profile)) in (0..).zip(&ranks.files) {
         let header = &profile.header;
@@ -123,7 +123,7 @@ fn whole(ranks: &Ranks, launcher: Launcher) {
         assert_eq!((rank.local_rank, rank.local_size), (Some(number), Some(2)));
         assert_eq!(rank.launcher, launcher);
         assert_eq!(header.run, ranks.files[0].1.header.run);
-        // None: the kernel tells that a process has ended before its thread's last switch.
+        // `None` if the kernel reports the end of the process before its thread's last switch.
         let status = profile.end.as_ref().expect("the last line").status;
         assert!(matches!(status, Some(0) | None), "{status:?}");
         assert_eq!(getppid(profile), u64::from(number + 1) * 1000);
@@ -148,7 +148,7 @@ fn whole(ranks: &Ranks, launcher: Launcher) {
     let critical = critical.unwrap_or_else(|| panic!("{text}"));
     assert!(critical.starts_with("Critical: rank 1, "), "{text}");
     assert!(critical.contains(" times the mean"), "{text}");
-    // Of both ranks together, with how uneven they are.
+    // Sums over both ranks, with their imbalance.
     assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{text}");
     let uneven = cell(&lines, "getppid", "max/mean");
     let uneven: f64 = uneven.parse().unwrap();
@@ -159,7 +159,7 @@ fn whole(ranks: &Ranks, launcher: Launcher) {
     }
 }
 
-/// What stands in a row under the head of a column. Numbers end where their heads do.
+/// The cell of a row under the title of a column. Numbers end in the column where their titles end.
 fn cell<'a>(lines: &[&'a str], row: &str, column: &str) -> &'a str {
     let head = lines
         .iter()
@@ -183,7 +183,7 @@ fn mpich() {
     let ranks = run("mpich", mpirun("mpich"), dir.path(), &["-o", "files"]);
     whole(&ranks, Launcher::Mpich);
 
-    // Without its last line a file is cut short; its account counts.
+    // Without its last line a file is cut short, but its account counts.
     let (path, profile) = &ranks.files[1];
     let folder = ranks.folder.to_str().unwrap();
     let text = std::fs::read_to_string(path).unwrap();
@@ -199,7 +199,7 @@ fn mpich() {
     assert_eq!(said.lines().count(), 1, "{said}");
     assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{same}");
 
-    // Cut in its account it says so, and the other rank's is reported.
+    // A file cut within its account is reported, and the other rank's is used.
     std::fs::write(path, &text[..end / 2]).unwrap();
     let (rest, said) = report(&["--top", "1000", folder]);
     let lines: Vec<&str> = rest.lines().collect();
@@ -231,7 +231,8 @@ fn slurm() {
         whole(&ranks, Launcher::Slurm);
     }
 
-    // A batch script is no rank, though Slurm gives it a number; what it starts has those of the launcher.
+    // A batch script is not a rank, though Slurm gives it a number; its children have the
+    // launcher's ranks.
     let dir = tempfile::tempdir().unwrap();
     let (program, fifo) = compiled("mpich", dir.path());
     let spile = env!("CARGO_BIN_EXE_spile");
@@ -248,7 +249,7 @@ fn slurm() {
     batch.args(["-n", "2", "-o", "said"]).arg(path);
     let done = batch.current_dir(dir.path()).output().unwrap();
     assert!(done.status.success(), "{done:?}");
-    // (Its own --wait asks ever more seldom.)
+    // (sbatch's own --wait polls at growing intervals.)
     let read = |name| std::fs::read_to_string(dir.path().join(name));
     let status = (0..1200).find_map(|_| {
         std::thread::sleep(std::time::Duration::from_millis(100));

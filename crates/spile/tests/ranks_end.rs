@@ -1,4 +1,4 @@
-//! Ranks of MPI that die, and ranks of different programs, with OpenMPI and MPICH.
+//! MPI ranks that die, and ranks of different programs, with OpenMPI and MPICH.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -47,8 +47,9 @@ fn rank(folder: &Path, number: u32) -> Profile {
     read.into_iter().find(of).expect("its profile")
 }
 
-/// Launchers end the others when a rank ends by a signal, and not when spile, which is their rank, tells of it by a
-/// status only. MPICH waits for ranks that exit in MPI_Init whether they are profiled or not.
+/// Launchers end the other ranks when one ends by a signal, but not when spile, which is the rank
+/// for them, only exits with a status. MPICH waits for ranks that exit in MPI_Init, profiled or
+/// not.
 #[test]
 fn ranks_that_die_in_mpi_init() {
     let dir = tempfile::tempdir().unwrap();
@@ -87,7 +88,7 @@ fn ranks_that_die_in_mpi_init() {
     }
 }
 
-/// Each rank may be another program, with regions of its own.
+/// Each rank can be another program, with regions of its own.
 #[test]
 fn ranks_of_different_programs() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Regions that end otherwise than they should, or never, and times that find no room.
+//! Regions that end in unusual ways or never, and times that find no room.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -18,15 +18,15 @@ fn ends(arguments: &[&str]) -> (Profile, String) {
     record(&[&[ENDS.to_str().unwrap()], arguments].concat(), &[])
 }
 
-/// How many threads have no times because these found no room.
+/// Number of threads whose times found no room.
 fn without_room(profile: &Profile) -> u64 {
     let lost = profile.data.lost.iter();
     let of_regions = lost.filter(|(what, _)| what.starts_with("threads whose times in regions"));
     of_regions.map(|(_, n)| n).sum()
 }
 
-/// Threads and processes that end in a region, or go on as another program: the region has its time until then.
-/// Children that have the parent's memory change nothing.
+/// Threads and processes that end in a region, or go on as another program: the region has its time
+/// until then. Children that share the parent's memory change nothing.
 #[test]
 fn regions_that_nothing_ends() {
     for what in ["thread", "exit", "exec", "others", "spawn", "unpaired"] {
@@ -36,8 +36,8 @@ fn regions_that_nothing_ends() {
         let (entries, ns) = of_name(&profile, what);
         let words: Vec<&str> = printed.trim().split(' ').collect();
         assert_eq!([what, &entries.to_string()], words[..2]);
-        // The region goes on behind the program's measurement, but not for the 40 ms and more that are computed
-        // elsewhere.
+        // The region continues after the program's measurement, but does not include the 40 ms and
+        // more that are computed elsewhere.
         let threads = profile.data.threads.iter();
         let all: Ns = threads.map(|t| t.wall(profile.data.at_ns)).sum();
         assert!(
@@ -50,19 +50,19 @@ fn regions_that_nothing_ends() {
     }
 }
 
-/// A child that no library is told of counts for itself, and leaves its parent's times alone.
+/// A child unknown to the library counts for itself, and leaves its parent's times unchanged.
 #[test]
 fn forks_that_no_library_is_told_of() {
     let (profile, printed) = ends(&["fork"]);
     adds_up(&profile);
     as_printed(&profile, &printed);
     assert_eq!(of_name(&profile, "child").0, 1000);
-    // What it announces is no call of the program's.
+    // Its announcements are not calls of the program.
     let calls: Vec<&str> = profile.data.calls.iter().map(|c| c.call.as_str()).collect();
     assert!(!calls.contains(&"prctl"), "{calls:?}");
 }
 
-/// Regions that are blocks end when the stack is unwound past them, and with them what began within.
+/// Regions that are blocks end when the stack is unwound past them, and so do inner regions.
 #[test]
 fn blocks_end_however_they_are_left() {
     let (profile, printed) = ends(&["jump"]);
@@ -88,7 +88,7 @@ fn blocks_end_however_they_are_left() {
     close(ns, printed.trim().parse().unwrap());
 }
 
-/// Regions below one another at most.
+/// Maximum depth of nested regions.
 fn depth(profile: &Profile) -> usize {
     let contexts = &profile.data.contexts;
     let of = |id: u32| contexts.iter().find(|c| c.id == id);
@@ -97,8 +97,8 @@ fn depth(profile: &Profile) -> usize {
     contexts.iter().map(|c| named(c.id)).max().unwrap_or(0)
 }
 
-/// A folder without room, that is gone or cannot be written to: the program does not notice, and the account has the
-/// threads.
+/// A folder that is full, missing or read-only: the program does not notice, and the account has
+/// the threads.
 #[test]
 fn times_without_room() {
     let program = ENDS.to_str().unwrap();
@@ -116,14 +116,14 @@ fn times_without_room() {
     }
 }
 
-/// Where only some of the memory is there, some threads and regions are counted.
+/// If only part of the memory is available, some threads and regions are counted.
 #[test]
 fn folders_that_become_full() {
     let spile = env!("CARGO_BIN_EXE_spile");
     let program = ENDS.display();
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
-    // Eight threads, of which each wants two pages first and then 17 more.
+    // Eight threads, each of which needs two pages first and then 17 more.
     for size in ["40k", "160k", "400k"] {
         let command = format!(
             "mount -t tmpfs -o size={size} none /dev/shm && {spile} profile -o {} -- {program} many 300",
@@ -143,7 +143,7 @@ fn folders_that_become_full() {
     }
 }
 
-/// More regions than a thread's first part has cells for, and its first chunk.
+/// More regions than a thread's first part has cells for, and than its first chunk.
 #[test]
 fn many_regions_are_counted_exactly() {
     for n in [252, 253, 5000] {

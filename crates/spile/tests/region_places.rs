@@ -1,6 +1,6 @@
-//! Where regions are of libraries that have no lines or no symbols: binutils find the place in what the library was
-//! before, and all that reports say has it. The program is `tests/programs/regions-library.c`. And what is said where
-//! regions cannot be told.
+//! Places of regions in libraries without lines or symbols: binutils find the place in the original
+//! library, and all reports show it. The program is `tests/programs/regions-library.c`. Also the
+//! messages where regions are unavailable.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,7 +12,7 @@ mod common;
 use common::regions::include;
 use common::{compiled, compiled_by};
 
-/// The library, as the program finds it; its like with all that debugging needs; and the program.
+/// The library as the program finds it, the original with debugging information, and the program.
 struct Built {
     dir: tempfile::TempDir,
     whole: PathBuf,
@@ -20,7 +20,7 @@ struct Built {
 }
 
 impl Built {
-    /// `after`: a command that changes the library.
+    /// `after` is a command that changes the library.
     fn new(compiler: &str, after: &[&str]) -> Built {
         let dir = tempfile::tempdir().unwrap();
         let whole = dir.path().join("whole.so");
@@ -58,7 +58,7 @@ impl Built {
         (file, profile)
     }
 
-    /// Function and line of an address in the library, as binutils have them.
+    /// Function and line of an address in the library, by binutils.
     fn found(&self, address: u64) -> (String, u32) {
         let mut command = Command::new("addr2line");
         command.args(["-f", "-e"]).arg(&self.whole);
@@ -90,7 +90,7 @@ fn places(profile: &Profile, kind: ContextKind) -> Vec<(&Context, u64)> {
     place.collect()
 }
 
-/// Each report and export has the places of the regions, by the library's name and the address there.
+/// Each report and export has the places of the regions: the library's name and the address in it.
 fn in_all_reports(built: &Built, file: &Path, places: &[u64]) {
     let spile = |args: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_spile"));
@@ -146,7 +146,7 @@ fn regions_of_a_library_without_symbols() {
         let (file, profile) = built.traced();
         let regions = places(&profile, ContextKind::OmpRegion);
         let mut all: Vec<u64> = regions.iter().map(|r| r.1).collect();
-        // Two regions, and not one: they differ in their places only.
+        // Two regions, not one: they differ only in their places.
         let mut lines: Vec<u32> = all.iter().map(|at| built.found(*at).1).collect();
         lines.sort_unstable();
         for (line, what) in lines.iter().zip(["first region", "second region"]) {
@@ -169,7 +169,7 @@ fn regions_of_a_library_without_symbols() {
     }
 }
 
-/// With symbols and no lines a region has its function's name, and its place in the file.
+/// With symbols but without lines, a region has its function's name and its place in the file.
 #[test]
 fn regions_of_a_library_without_debugging_information() {
     for compiler in ["gcc", "clang"] {
@@ -187,8 +187,8 @@ fn regions_of_a_library_without_debugging_information() {
     }
 }
 
-/// A process that ran already has no library that tells regions: text, JSON, file and page say so, and by what it is
-/// known that it may have had some.
+/// A process that ran already has not loaded the library that reports regions: text, JSON, file and
+/// page say so, and name the libraries that suggest that it has regions.
 #[test]
 fn a_process_that_ran_already_has_no_regions() {
     let options = ["-fopenmp", "-Wl,--no-as-needed"];
@@ -238,7 +238,7 @@ fn a_process_that_ran_already_has_no_regions() {
     let page = dir.path().join("page.html");
     spile(&["report", path, "--html", page.to_str().unwrap()]);
     assert!(std::fs::read_to_string(page).unwrap().contains(&has));
-    // Who asks for no regions knows.
+    // Users who disable regions need no message.
     let said = spile(&[&attach[..], &["--no-regions"]].concat());
     assert!(!said.contains("Not told"), "{said}");
     let said = spile(&["profile", "--json", "--", "true"]);

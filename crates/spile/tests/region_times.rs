@@ -1,5 +1,5 @@
-//! Times in regions, against what programs measure themselves: marks, OpenMP's barriers with gcc's library
-//! and LLVM's, and MPI's with OpenMPI and MPICH, whether they wait in the kernel or poll.
+//! Times in regions compared with programs' own measurements: marks, OpenMP's barriers with gcc's
+//! library and LLVM's, and MPI's with OpenMPI and MPICH, with waits in the kernel and with polling.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -31,7 +31,7 @@ fn wall_time_user_time_and_entries() {
         let row = profile.data.context_times.iter().find(|t| t.context == id);
         row.expect(name).clone()
     };
-    // Five sleeps of 8 ms; what computes is in no call.
+    // Five sleeps of 8 ms; the computation is in no call.
     let (work, nap) = (row("work"), row("nap"));
     assert!(nap.parts.blocked >= 40_000_000, "{nap:?}");
     assert!(nap.parts.user < nap.wall / 4, "{nap:?}");
@@ -41,10 +41,10 @@ fn wall_time_user_time_and_entries() {
         "{work:?}"
     );
 
-    // No processor computes that long without its clock's interrupt.
+    // A processor that computes for so long always has timer interrupts.
     assert!(work.parts.irq.count > 0, "{work:?}");
 
-    // What the library does to count is no call of the program.
+    // The library's own calls for counting are not calls of the program.
     let calls: Vec<&str> = profile.data.calls.iter().map(|c| c.call.as_str()).collect();
     for own in ["prctl", "ftruncate", "madvise"] {
         assert!(!calls.contains(&own), "{calls:?}");
@@ -79,14 +79,14 @@ fn a_killed_process_keeps_its_times() {
 fn children_of_fork_have_times_of_their_own() {
     let (profile, _) = times(&["fork"]);
     adds_up(&profile);
-    // The child goes on in its parent's region, and does not enter it again.
+    // The child continues in its parent's region, without entering it again.
     assert_eq!(of_name(&profile, "around").0, 1);
     let (entries, ns) = of_name(&profile, "child");
     assert_eq!(entries, 1);
     assert!(ns >= 10_000_000, "{ns}");
 }
 
-/// Nothing is left behind, also of a session that was killed once another has begun.
+/// Nothing is left behind, even by a session that was killed, once another one has begun.
 #[test]
 fn folders_go() {
     let mine = |pid: &str| {
@@ -132,7 +132,7 @@ fn folders_go() {
     assert!(folders[0].exists());
     let killed = Command::new("kill").arg(pid.trim()).status().unwrap();
     assert!(killed.success());
-    // It may hold the folder's lock no longer than it lives.
+    // It may hold the folder's lock only for its lifetime.
     record(&["true"], &[]);
     assert!(!folders[0].exists());
 }
@@ -176,7 +176,7 @@ fn barriers_of_openmp_whether_they_sleep_or_poll() {
     }
 }
 
-/// A program of MPI's, compiled for one of its libraries.
+/// An MPI program, compiled for one of the libraries.
 fn mpi_program(kind: &str, dir: &Path, name: &str, more: &[&str]) -> PathBuf {
     let program = dir.join(format!("{name}-{kind}"));
     if !program.exists() {
@@ -185,7 +185,8 @@ fn mpi_program(kind: &str, dir: &Path, name: &str, more: &[&str]) -> PathBuf {
     program
 }
 
-/// Runs a program with each rank's work under a library's launcher: each rank's profile, and what all printed.
+/// Runs a program with each rank's work under a library's launcher; returns each rank's profile,
+/// and all output.
 fn ranks(kind: &str, launch: &[&str], program: &Path, work: &[&str]) -> (Vec<Profile>, String) {
     let folder = tempfile::tempdir().unwrap();
     let mut command = Command::new(format!("mpirun.{kind}"));
@@ -214,7 +215,7 @@ fn ranks(kind: &str, launch: &[&str], program: &Path, work: &[&str]) -> (Vec<Pro
     (profiles, printed)
 }
 
-/// The rank that computes longest, or sleeps longest, is the one that others wait for.
+/// The rank that computes or sleeps longest is the one that others wait for.
 #[test]
 fn barriers_of_mpi_by_ranks_that_poll() {
     let dir = tempfile::tempdir().unwrap();
@@ -250,8 +251,8 @@ fn critical_rank(profiles: Vec<Profile>, critical: usize) {
     assert_eq!(found.title, format!("rank {critical}"), "{units:?}");
 }
 
-/// A tool of MPI's own kind measures the same calls and times, be it a part of the program or a library; OpenMPI's
-/// ranks can give their processor away while they wait.
+/// An MPI profiling tool (PMPI) measures the same calls and times, whether linked into the program
+/// or a library; OpenMPI's ranks can yield their processor while they wait.
 #[test]
 fn calls_of_mpi_as_a_wrapper_of_them_measures() {
     let dir = tempfile::tempdir().unwrap();
@@ -288,7 +289,8 @@ fn calls_of_mpi_as_a_wrapper_of_them_measures() {
             let profile = &profiles[words[0].parse::<usize>().unwrap()];
             let (entries, ns) = of_name(profile, words[1]);
             assert_eq!(entries.to_string(), words[2], "{kind}: {line}");
-            // A rank that loses its processor between the tool's clock and the library's is not in the call.
+            // A rank that loses its processor between the tool's clock and the library's is not in
+            // the call.
             let own: Ns = words[3].parse().unwrap();
             let ready: Ns = profile.data.threads.iter().map(|t| t.parts.runnable).sum();
             close(own.min(ns + ready).max(ns), own);

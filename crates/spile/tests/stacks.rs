@@ -1,6 +1,6 @@
-//! Stacks of programs are those that gdb sees: with frame pointers and without, of C, C++ and
-//! Rust, of a static program, and of one as Debian ships it. Both run the program without address
-//! randomisation, so that the addresses of code are the same, and both stop where the probe is.
+//! Stacks of programs agree with gdb's: with and without frame pointers, of C, C++ and Rust, of a
+//! static program, and of one from Debian. Both tools run the program without address
+//! randomisation, so that code addresses are equal, and both stop at the probe.
 
 #[macro_use]
 extern crate spile_testing;
@@ -9,7 +9,7 @@ spile_testing::main!();
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Most frames of a stack.
+/// Maximum number of frames of a stack.
 const FRAMES: usize = 20;
 
 const C: &str = r#"
@@ -65,7 +65,7 @@ fn main() {
 }
 "#;
 
-/// Through a signal's frame, in a thread of its own; deep as the argument says.
+/// Through a signal frame, in a thread of its own; as deep as the argument says.
 const MORE: &str = r#"
 #include <pthread.h>
 #include <signal.h>
@@ -100,7 +100,7 @@ int main(int argc, char **argv) {
 }
 "#;
 
-/// Code in memory that is in no file: it calls what it is given, with a frame pointer.
+/// Code in anonymous memory: it calls its argument, with a frame pointer.
 const MADE: &str = r#"
 #include <stdio.h>
 #include <string.h>
@@ -122,7 +122,7 @@ int main(void) {
 }
 "#;
 
-/// A directory that is removed.
+/// A directory that is removed on drop.
 struct Dir(PathBuf);
 
 impl Drop for Dir {
@@ -151,7 +151,7 @@ fn build(dir: &Path, name: &str, source: &str, file: &str, compiler: &[&str]) ->
     Some(out)
 }
 
-/// A probe point, options, and what else is in the script.
+/// A probe point, options, and more lines of the script.
 type Probe<'a> = (&'a str, &'a [&'a str], &'a str);
 
 fn words(text: &str) -> Vec<String> {
@@ -162,7 +162,7 @@ fn words(text: &str) -> Vec<String> {
         .collect()
 }
 
-/// The addresses that gdb shows; 0 for the frame of a signal, of which it tells none.
+/// The addresses that gdb shows; 0 for a signal frame, for which it shows none.
 fn gdb(command: &[String], stop: &[&str]) -> Vec<u64> {
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-iex", "set debuginfod enabled off"]);
@@ -204,7 +204,7 @@ fn gdb(command: &[String], stop: &[&str]) -> Vec<u64> {
     frames
 }
 
-/// The addresses that a script prints at the first hit, and what else it printed.
+/// The addresses that a script prints at the first hit, and its other output.
 fn spile(command: &[String], (point, options, more): Probe<'_>) -> (Vec<u64>, String) {
     let script = format!(
         "global n probe {point} {{ if (pid() == target() && n++ == 0) \
@@ -226,7 +226,7 @@ fn spile(command: &[String], (point, options, more): Probe<'_>) -> (Vec<u64>, St
     (frames, text + &errors)
 }
 
-/// A directory for programs, where they can be traced and compared.
+/// A directory for programs, in which they can be traced and compared.
 fn workshop(name: &str) -> Dir {
     let found = |tool: &str| Command::new(tool).arg("--version").output().is_ok();
     if !["gdb", "cc", "c++", "setarch"].into_iter().all(found) {
@@ -249,7 +249,7 @@ fn as_gdb_sees_them() {
     let with = ["cc", "-O2", "-fno-omit-frame-pointer"];
     let fixed = ["cc", "-O2", "-static", "-fomit-frame-pointer"];
     let cpp = ["c++", "-O2", "-std=c++17"];
-    // The library brings debugging information, which makes gdb show inlined functions.
+    // The Rust library has debugging information, which makes gdb show inlined functions.
     let rust = ["rustc", "-O", "-C", "strip=debuginfo", "--edition", "2021"];
     let programs = [
         build(d, "without", C, "without.c", &without),
@@ -280,8 +280,8 @@ fn as_gdb_sees_them() {
     }
 }
 
-/// Signals, threads, libraries that are loaded later, code that is made, programs without symbols
-/// or tables, frames whose return is probed too.
+/// Signals, threads, libraries loaded later, generated code, programs without symbols or tables,
+/// and frames whose return is probed too.
 #[test]
 fn other_ways_as_gdb_sees_them() {
     let dir = workshop("ways");
@@ -346,7 +346,7 @@ fn other_ways_as_gdb_sees_them() {
     }
 }
 
-/// The names of the functions of a stack, where gdb, which guesses without tables, knows less.
+/// The names of the functions of a stack, where gdb has to guess without tables and knows less.
 fn names_of(command: &[String], point: &str) -> Vec<String> {
     let (_, text) = spile(command, (point, &[], ""));
     let names = text.lines().filter_map(|l| l.split_once(" : "));

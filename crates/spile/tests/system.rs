@@ -1,5 +1,5 @@
-//! `spile profile --system` on the live kernel: the time of every processor adds up, and what it counts
-//! is what the kernel counts. The program is `tests/programs/lives.c`.
+//! `spile profile --system` on the live kernel: the time of every processor adds up, and its counts
+//! agree with the kernel's. The program is `tests/programs/lives.c`.
 
 use std::process::Command;
 
@@ -31,7 +31,7 @@ fn a_machine_adds_up() {
         let copies = FILES.map(|f| format!("cat /proc/{f} > {}; ", at(&format!("{f}.{to}"))));
         copies.concat()
     };
-    // Within the recording, what the kernel counts before and after the load.
+    // The kernel's counts before and after the load, within the recording.
     let script = format!(
         "{}i=0; while [ $i -lt 20 ]; do {} calls 100000; i=$((i+1)); done; {}exit 3",
         copy("before"),
@@ -67,7 +67,7 @@ fn a_machine_adds_up() {
         let wall = cpu["wall"].as_u64().unwrap();
         assert!(known.abs_diff(wall) <= wall / 100, "{cpu}");
     }
-    // And in one process, where one ran.
+    // And in one process, if one ran.
     let processes = &system["processes"];
     for part in ["user", "system", "faults"] {
         let of_cpus = sum(&system["cpus"], part, |_| true);
@@ -89,8 +89,8 @@ fn a_machine_adds_up() {
     assert!(user > 0 && calls > 0);
     assert!(user + calls <= sum(&system["cpus"], "wall", |_| true));
 
-    // What it counts lies between what the kernel counted within and around it, less what it says
-    // is lost, and what hit threads that are not shown.
+    // Its count lies between the kernel's counts within and around it, less reported losses and
+    // hits on threads that are not shown.
     let interrupts = &system["interrupts"];
     let lost: u64 = system["lost"]
         .as_object()
@@ -130,7 +130,7 @@ fn a_report_and_bad_commands() {
         assert!(out.contains(word), "{out}");
     }
     assert!(out.lines().all(|l| l.chars().count() <= 80), "{out}");
-    // The command's time is over.
+    // The command's time limit is over.
     let (code, out, err) = run(&["-d", "0.2", "--", "sleep", "1000"]);
     assert_eq!((code, out.as_str()), (Some(128 + 15), ""), "{err}");
     let (code, _, err) = run(&["--", "no-such-program"]);

@@ -1,5 +1,5 @@
 //! `spile profile --trace` on the live kernel: the trace has each call that the account counts, and
-//! what reads traces reads it. The program is `tests/programs/lives.c`.
+//! readers of traces can read it. The program is `tests/programs/lives.c`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -12,7 +12,7 @@ use spile_profile::timeline::timelines;
 mod common;
 use common::{compiled, compiled_by};
 
-// (Here no reader of npm is used.)
+// (This test uses no reader from npm.)
 #[allow(dead_code)]
 #[path = "../../profile/tests/readers/tools.rs"]
 mod tools;
@@ -24,7 +24,7 @@ fn spile(args: &[&str]) -> Output {
     output.unwrap()
 }
 
-/// The calls of the trace are those of the account, one by one.
+/// Asserts that the calls of the trace are those of the account, one by one.
 #[track_caller]
 fn complete(profile: &Profile) {
     let mut wanted: BTreeMap<_, (u64, u64)> = BTreeMap::new();
@@ -54,7 +54,7 @@ fn complete(profile: &Profile) {
         .take(9)
         .collect();
     assert!(wrong.is_empty(), "(call, (trace, account)): {wrong:?}");
-    // Off its processor a thread is within one call, or outside of all.
+    // A time off the processor is within one call, or outside of all.
     for thread in &profile.data.threads {
         let events = profile.events.iter();
         let events = events.filter(|e| e.tid == thread.tid && !e.region());
@@ -93,12 +93,12 @@ fn each_call_is_there_and_read_back() {
         "{said}"
     );
     complete(&profile);
-    // Who waits for something is ready before it runs again.
+    // A thread that waited is ready before it runs again.
     for what in [BLOCKED, READY] {
         assert!(profile.events.iter().any(|e| e.call == what), "{what}");
     }
 
-    // What others make of it.
+    // The readers' view.
     let out = dir.path().join("otf2");
     let out = out.to_str().unwrap();
     let chrome = dir.path().join("trace.json");
@@ -155,11 +155,11 @@ fn what_had_not_ended_is_there() {
         let open = profile.events.iter().filter(|e| e.open).cloned();
         (open.collect::<Vec<_>>(), profile)
     };
-    // A thread that becomes its leader never leaves its call under its own number.
+    // A thread that becomes its leader never leaves its call under its own id.
     let (open, profile) = of(&["--", lives, "exec-thread"]);
     let mut calls: Vec<&str> = open.iter().map(|e| &*e.call).collect();
     calls.sort_unstable();
-    // The two that wait are killed where they are.
+    // The two waiting threads are killed in their calls.
     assert_eq!(calls, ["execve", "pause", "pause"], "{open:?}");
     for event in &open {
         let thread = profile.data.threads.iter().find(|t| t.tid == event.tid);
@@ -169,7 +169,7 @@ fn what_had_not_ended_is_there() {
             _ => assert!(ended >= event.end_ns, "{event:?}"),
         }
     }
-    // What waits when the recording ends is off its processor in the call.
+    // A thread that waits when the recording ends is off its processor in the call.
     let (open, profile) = of(&["-d", "0.5", "--", lives, "wait"]);
     let mut calls: Vec<&str> = open.iter().map(|e| &*e.call).collect();
     calls.sort_unstable();
@@ -190,15 +190,15 @@ fn traced(command: &[&str]) -> Profile {
     read.profile
 }
 
-/// How many changes of regions found no room.
+/// Number of lost changes of regions.
 fn changes_lost(profile: &Profile) -> u64 {
     let lost = profile.data.lost.iter();
     let lost = lost.filter(|(what, _)| what.starts_with("changes of regions"));
     lost.map(|(_, n)| n).sum()
 }
 
-/// The intervals of each thread and region are those that the library counted: as many as entries, and as long
-/// without those within. Each call is in the region that it was made in.
+/// Asserts that the intervals of each thread and region are those that the library counted: as many
+/// as entries, and with the exclusive time. Each call is in the region in which it was made.
 #[track_caller]
 fn intervals_are_those_of_the_account(profile: &Profile) {
     let mut found: HashMap<(u32, u32), (u64, Ns)> = HashMap::new();
@@ -209,7 +209,8 @@ fn intervals_are_those_of_the_account(profile: &Profile) {
             if !span.event.region() {
                 let around = span.event.context;
                 let within = found.keys().any(|(t, c)| (*t, *c) == (tid, around));
-                // (Another process's clock readings can be between a call's and the word's.)
+                // (Another process can be scheduled between the clock reading and the write of the
+                // word.)
                 assert!(around == 0 || within, "{span:?}");
                 continue;
             }
@@ -226,7 +227,7 @@ fn intervals_are_those_of_the_account(profile: &Profile) {
     assert!(!found.is_empty());
     for time in &profile.data.context_times {
         let (count, ns) = found[&(time.tid, time.context)];
-        // (What a child of fork begins in, it did not enter.)
+        // (A forked child did not enter the regions that it begins in.)
         assert!(
             count == time.entries || time.entries == 0,
             "{count}: {time:?}"
@@ -263,7 +264,7 @@ fn regions_are_intervals() {
     let include = format!("-I{}/../../include", env!("CARGO_MANIFEST_DIR"));
     let times = compiled("region-times", "region-times-trace", &[&include]);
     let times = times.to_str().unwrap();
-    // A killed process's, too.
+    // Those of a killed process as well.
     for (what, intervals) in [("plain", 10), ("killed", 11)] {
         let profile = traced(&[times, what]);
         intervals_are_those_of_the_account(&profile);
@@ -279,7 +280,7 @@ fn regions_are_intervals() {
     intervals_are_those_of_the_account(&profile);
     let waits = around(&profile, "wait4");
     assert_eq!(waits, [["around"]]);
-    // More changes than there is room for at once: what is lost is counted, what is there is within the rest.
+    // More changes than the ring holds: lost ones are counted, and the others are consistent.
     let profile = traced(&[times, "fast", "100000"]);
     let entries: u64 = profile.data.context_times.iter().map(|t| t.entries).sum();
     assert_eq!(entries, 800_000);
@@ -340,7 +341,7 @@ fn calls_of_mpi_are_intervals() {
         let found: serde_json::Value = serde_json::from_str(&tools::output(&mut command)).unwrap();
         assert_eq!(found["kinds"]["MPI_Barrier"], "MPI BARRIER");
         assert_eq!(found["paths"]["MPI_Barrier"], 6, "{found}");
-        // It calls others of its own while it waits.
+        // It makes other calls while it waits.
         let inside = found["paths"].as_object().unwrap().keys();
         assert!(inside.filter(|p| p.starts_with("MPI_Barrier > ")).count() > 0);
     }

@@ -26,12 +26,12 @@ pub struct Span {
     pub end: u32,
 }
 
-/// A name and where it stands.
+/// A name and its place.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Ident {
     /// The text.
     pub name: Name,
-    /// Where.
+    /// The place of the name.
     pub span: Span,
 }
 
@@ -68,7 +68,7 @@ pub struct Probe {
     pub span: Span,
 }
 
-/// How an alias body joins the handler of a probe that uses it.
+/// The order of an alias body and the handler of a probe that uses the alias.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AliasKind {
     /// `=`: the body runs before the user's handler.
@@ -84,7 +84,7 @@ pub struct Alias {
     pub names: Vec<ProbePoint>,
     /// `=` or `+=`.
     pub kind: AliasKind,
-    /// What they stand for.
+    /// The points that the names stand for.
     pub points: Vec<ProbePoint>,
     /// The first body (prologue for `=`, epilogue for `+=`).
     pub body: Block,
@@ -111,14 +111,14 @@ pub struct ProbePoint {
     pub span: Span,
 }
 
-/// One component of a probe point. `name` can hold `*` and `**`.
+/// One component of a probe point. `name` can contain `*` and `**`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Component {
     /// Text before the parenthesis.
     pub name: Name,
     /// The literal argument.
     pub arg: Option<Literal>,
-    /// Where.
+    /// The place of the component.
     pub span: Span,
 }
 
@@ -185,7 +185,7 @@ pub struct Function {
     pub span: Span,
 }
 
-/// What a function consists of.
+/// The body of a function.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FnBody {
     /// Statements.
@@ -199,7 +199,7 @@ pub enum FnBody {
 pub struct Embedded {
     /// The text.
     pub text: Name,
-    /// Where, with the marks.
+    /// Its place, including the marks.
     pub span: Span,
 }
 
@@ -208,16 +208,16 @@ pub struct Embedded {
 pub struct Block {
     /// The statements.
     pub stmts: Vec<Stmt>,
-    /// With the braces.
+    /// Its place, including the braces.
     pub span: Span,
 }
 
 /// A statement.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Stmt {
-    /// What it is.
+    /// The statement itself.
     pub kind: StmtKind,
-    /// Where.
+    /// Its place.
     pub span: Span,
 }
 
@@ -227,7 +227,7 @@ pub struct Stmt {
 pub enum StmtKind {
     /// `;`
     Empty,
-    /// An expression for its effect.
+    /// An expression, evaluated for its effect.
     Expr(Expr),
     /// `{ ... }`
     Block(Block),
@@ -275,9 +275,9 @@ pub struct Foreach {
     pub value: Option<Ident>,
     /// The key variables.
     pub keys: Vec<Ident>,
-    /// What is walked.
+    /// The array or histogram.
     pub over: ForeachOver,
-    /// Slice of the array: one entry a key where written.
+    /// Slice of the array: one entry for each key, if written.
     pub slice: Option<Vec<Key>>,
     /// The sort order.
     pub sort: Option<Sort>,
@@ -287,7 +287,7 @@ pub struct Foreach {
     pub body: Stmt,
 }
 
-/// What a `foreach` walks.
+/// The array or histogram of a `foreach`.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ForeachOver {
     /// An array.
@@ -299,15 +299,15 @@ pub enum ForeachOver {
 /// How a `foreach` is sorted.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Sort {
-    /// By which column.
+    /// The column to sort by.
     pub by: SortBy,
     /// `-`
     pub descending: bool,
-    /// Where the mark stands.
+    /// The place of the mark.
     pub span: Span,
 }
 
-/// What a `foreach` is sorted by.
+/// The column that a `foreach` is sorted by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SortBy {
     /// Key column, from 0.
@@ -323,16 +323,16 @@ pub enum SortBy {
 pub enum Key {
     /// A value.
     Expr(Expr),
-    /// Any.
+    /// `*`: any value.
     Any(Span),
 }
 
 /// An expression.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Expr {
-    /// What it is.
+    /// The expression itself.
     pub kind: ExprKind,
-    /// Where.
+    /// Its place.
     pub span: Span,
 }
 
@@ -342,7 +342,7 @@ pub struct Expr {
 pub enum ExprKind {
     /// A number.
     Num(i64),
-    /// A string literal (adjacent ones joined).
+    /// A string literal (adjacent ones are joined).
     Str(Bytes),
     /// A variable.
     Var(Name),
@@ -352,7 +352,7 @@ pub enum ExprKind {
     Call { name: Ident, args: Vec<Expr> },
     /// `- ! ~ +`
     Unary(UnOp, Box<Expr>),
-    /// Two operands, without the assignments. `&&` and `||` included.
+    /// Binary operators except assignments, including `&&` and `||`.
     Binary(BinOp, Box<Expr>, Box<Expr>),
     /// `c ? a : b`
     Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
@@ -398,7 +398,7 @@ pub enum ExprKind {
         pretty: Pretty,
     },
     /// An operator that starts with `@` and is none of the above. Only `Var` and `Cast` have
-    /// `addr_of`, `access` and `pretty`; on the others these are wrapped in [`ExprKind::Arrow`].
+    /// `addr_of`, `access` and `pretty`; the others are wrapped in [`ExprKind::Arrow`] for these.
     At {
         op: AtOp,
         args: Vec<Expr>,
@@ -417,7 +417,7 @@ pub enum ExprKind {
     Embedded(Embedded),
 }
 
-/// `$x$` shows one level of a structure, `$x$$` all.
+/// `$x$` shows one level of a structure, `$x$$` all levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 pub enum Pretty {
     /// The value itself.
@@ -451,7 +451,7 @@ pub enum UnOp {
     Plus,
 }
 
-/// Binary operators (also those of the assignments).
+/// Binary operators, including those of compound assignments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum BinOp {
@@ -502,7 +502,7 @@ pub enum HistKind {
 /// `print`, `println`, ...; the `s` forms return the text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct PrintOp {
-    /// `sprint*`: gives a string and prints nothing.
+    /// `sprint*`: returns a string instead of printing.
     pub to_string: bool,
     /// `printf`/`sprintf`: the first argument is the format.
     pub format: bool,
@@ -514,7 +514,7 @@ pub struct PrintOp {
     pub char: bool,
 }
 
-/// `@`-operators whose arguments are expressions (literals where the language wants literals).
+/// `@`-operators with expressions as operands (literals where the language requires literals).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum AtOp {

@@ -1,14 +1,14 @@
-//! The stable codes of syntax and preprocessor diagnostics, one line of documentation each.
+//! The stable codes of syntax and preprocessor diagnostics, with one line of documentation each.
 //!
-//! `E01xx` syntax, `E02xx` preprocessor, `W01xx` warnings of both. Other crates have tables of
-//! the same shape for theirs.
+//! `E01xx` syntax, `E02xx` preprocessor, `W01xx` warnings of both. Other crates have tables of the
+//! same form.
 
 /// A code and its documentation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CodeDoc {
     /// `E0101`
     pub code: &'static str,
-    /// What it means, one line.
+    /// Its meaning in one line.
     pub doc: &'static str,
 }
 

@@ -1,4 +1,4 @@
-//! Diagnostics: what is wrong, where, and what to do; and their picture with source lines.
+//! Diagnostics: the error, its place and the way out; and their rendering with source lines.
 
 use std::borrow::Cow;
 
@@ -7,15 +7,15 @@ use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snip
 use crate::ast::{FileId, Span};
 use crate::source::{BAD_BYTE, SourceFile, Sources};
 
-/// After this many errors the rest are only counted.
+/// Maximum number of stored errors; further ones are only counted.
 const MAX_KEPT: usize = 100;
 /// Source lines longer than this are shown in part.
 const MAX_LINE: usize = 240;
 
-/// How bad it is.
+/// The severity of a diagnostic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// For information.
+    /// Information only.
     Note,
     /// The script still runs.
     Warning,
@@ -23,31 +23,31 @@ pub enum Severity {
     Error,
 }
 
-/// A place and what is to say about it.
+/// A place with a text.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Label {
-    /// Where.
+    /// The place.
     pub span: Span,
-    /// What; may be empty.
+    /// The text; may be empty.
     pub text: String,
 }
 
 /// One diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// How bad.
+    /// The severity.
     pub severity: Severity,
     /// Stable code, `E0110`; see [`crate::codes`].
     pub code: &'static str,
     /// One sentence without a full stop, lower case.
     pub message: String,
-    /// The place it is about; `None` for one about the whole run.
+    /// The main place; `None` for a diagnostic about the whole run.
     pub primary: Option<Label>,
-    /// Other places that matter.
+    /// Other places.
     pub secondary: Vec<Label>,
-    /// Facts.
+    /// Additional facts.
     pub notes: Vec<String>,
-    /// What to write instead.
+    /// Ways out.
     pub help: Vec<String>,
 }
 
@@ -84,7 +84,7 @@ impl Diagnostic {
         self.label(span, "")
     }
 
-    /// Sets the primary place and what stands under its caret.
+    /// Sets the primary place and the text under its caret.
     pub fn label(mut self, span: Span, text: impl Into<String>) -> Self {
         self.primary = Some(Label {
             span,
@@ -108,13 +108,13 @@ impl Diagnostic {
         self
     }
 
-    /// Adds a hint what to write.
+    /// Adds a way out.
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help.push(text.into());
         self
     }
 
-    /// Adds ``did you mean `x`?`` where one of the candidates is near `name`.
+    /// Adds ``did you mean `x`?`` if one of the candidates is similar to `name`.
     pub fn did_you_mean<'a>(
         self,
         name: &str,
@@ -126,7 +126,7 @@ impl Diagnostic {
         }
     }
 
-    /// The picture, ending in a newline.
+    /// The rendered diagnostic, ending in a newline.
     pub fn render(&self, sources: &Sources, color: bool) -> String {
         let level = match self.severity {
             Severity::Error => Level::ERROR,
@@ -153,7 +153,7 @@ impl Diagnostic {
         out
     }
 
-    /// One snippet a file, the primary label's file first.
+    /// One snippet for each file, the primary label's file first.
     fn snippets<'a>(&'a self, sources: &'a Sources) -> Vec<Snippet<'a, Annotation<'a>>> {
         let labels = self.primary.iter().map(|l| (l, AnnotationKind::Primary));
         let others = self.secondary.iter().map(|l| (l, AnnotationKind::Context));
@@ -170,8 +170,8 @@ impl Diagnostic {
                 continue;
             };
             let here = labels.iter().filter(|(l, _)| l.span.file == id);
-            // Labels close together share one excerpt; far ones get their own, so that the
-            // picture of a large file costs no more than that of a small one.
+            // Labels close together share an excerpt; distant ones get their own, so that rendering
+            // a large file costs no more than a small one.
             let mut groups: Vec<Window<'a>> = Vec::new();
             for (l, kind) in here {
                 let w = Window::around(file, l, *kind);
@@ -189,7 +189,7 @@ impl Diagnostic {
     }
 }
 
-/// A stretch of a file that the picture shows, with its labels.
+/// A stretch of a file in the rendering, with its labels.
 struct Window<'a> {
     start: usize,
     end: usize,
@@ -200,7 +200,7 @@ impl<'a> Window<'a> {
     fn around(file: &SourceFile, label: &'a Label, kind: AnnotationKind) -> Self {
         let text = file.text();
         let from = file.floor_char(label.span.start as usize);
-        // Only the first lines of a long construct are worth a picture.
+        // Only the first lines of a long construct are shown.
         let to = file
             .floor_char((label.span.end as usize).min(from + MAX_LINE))
             .max(from);
@@ -211,7 +211,8 @@ impl<'a> Window<'a> {
         };
         let after = file.floor_char(to + MAX_LINE);
         let end = text[to..after].find('\n').map_or(after, |i| to + i);
-        // Of the line break `\r\n` neither half is shown.
+        // A line break `\r
+        // ` is not shown at all.
         let end = to + text[to..end].trim_end_matches('\r').len();
         Self {
             start,
@@ -244,7 +245,7 @@ impl<'a> Window<'a> {
     }
 }
 
-/// Control characters would corrupt a terminal: they are shown as `?`, of the same length.
+/// Replaces control characters, which would corrupt a terminal, by `?`s of the same length.
 fn visible(text: &str) -> Cow<'_, str> {
     let bad = |c: char| spile_plain::acts(c) && !matches!(c, '\n' | '\t' | '\r');
     let lone_cr = text.replace("\r\n", "").contains('\r');
@@ -263,12 +264,12 @@ fn visible(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// Messages can quote the script and names of programs: no control characters in them.
+/// Messages can quote the script and names of programs: removes control characters.
 fn clean(text: &str) -> Cow<'_, str> {
     spile_plain::lines(text)
 }
 
-/// Where the passes put their diagnostics.
+/// The collected diagnostics of the passes.
 #[derive(Debug, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
@@ -277,12 +278,12 @@ pub struct Diagnostics {
 }
 
 impl Diagnostics {
-    /// None yet.
+    /// No diagnostics.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds one. Past 100 of a severity they are only counted.
+    /// Adds a diagnostic. After 100 of a severity they are only counted.
     pub fn push(&mut self, d: Diagnostic) {
         let count = match d.severity {
             Severity::Error => &mut self.errors,
@@ -299,22 +300,22 @@ impl Diagnostics {
         self.errors > 0
     }
 
-    /// How many errors, with those that were not kept.
+    /// Number of errors, including those not stored.
     pub fn error_count(&self) -> usize {
         self.errors
     }
 
-    /// How many warnings and notes, with those that were not kept.
+    /// Number of warnings and notes, including those not stored.
     pub fn warning_count(&self) -> usize {
         self.warnings
     }
 
-    /// All that were kept, in the order of their coming.
+    /// The stored diagnostics in order of arrival.
     pub fn iter(&self) -> std::slice::Iter<'_, Diagnostic> {
         self.list.iter()
     }
 
-    /// Whether there is none of any severity.
+    /// Whether there are no diagnostics of any severity.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
     }
@@ -338,7 +339,7 @@ impl Diagnostics {
         (e, self.list.len() - e)
     }
 
-    /// Drops the errors that match; how many they were.
+    /// Drops the errors that match; returns their number.
     pub fn drop_errors(&mut self, matches: impl Fn(&Diagnostic) -> bool) -> usize {
         let before = self.list.len();
         self.list
@@ -354,7 +355,7 @@ impl Diagnostics {
         self.warnings = 0;
     }
 
-    /// The pictures of all, with a blank line between, and a line on those not kept.
+    /// All diagnostics, rendered with blank lines in between, and a line about those not stored.
     pub fn render(&self, sources: &Sources, color: bool) -> String {
         let mut out = String::new();
         for d in &self.list {
@@ -383,8 +384,8 @@ impl<'a> IntoIterator for &'a Diagnostics {
     }
 }
 
-/// The candidate that `name` is most likely a misspelling of: the least edit distance (with
-/// swaps), at most a third of the length; the first of equals.
+/// The candidate that `name` most likely misspells: the one with the least edit distance (with
+/// transpositions), which is at most a third of the length; the first of equal ones.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let len = name.chars().count();
     let limit = (len / 3).max(1);
@@ -392,7 +393,7 @@ pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) ->
         .into_iter()
         .filter(|c| c.len().abs_diff(name.len()) <= limit * 2 && *c != name)
         .map(|c| (strsim::osa_distance(name, c), c))
-        // A one-letter name is near everything.
+        // A one-letter name is similar to everything.
         .filter(|(d, _)| *d <= limit && *d < len)
         .min_by_key(|(d, _)| *d)
         .map(|(_, c)| c)

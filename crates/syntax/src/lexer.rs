@@ -1,7 +1,7 @@
 //! Text to tokens, in one pass over the bytes.
 //!
-//! Command line arguments, macros and conditionals come out as tokens of their own and are
-//! resolved by [`crate::preproc`], so that those in branches not taken are never looked at.
+//! Command line arguments, macros and conditionals become tokens of their own, which
+//! [`crate::preproc`] resolves; those in branches not taken are never examined.
 
 use crate::ast::{Bytes, FileId, Span};
 use crate::codes;
@@ -9,8 +9,8 @@ use crate::diag::{Diagnostic, Diagnostics};
 use crate::source::{BAD_BYTE, MAX_SOURCE, Sources};
 use crate::token::{Tok, Token};
 
-/// Splits a file into tokens. No end-of-file token. A file that cannot be text at all (too
-/// large, NUL bytes) gives one error and no tokens.
+/// Splits a file into tokens, without an end-of-file token. A file that cannot be text (too large,
+/// NUL bytes) gives one error and no tokens.
 pub fn lex(sources: &Sources, file: FileId, diags: &mut Diagnostics) -> Vec<Token> {
     let text = sources.text(file);
     let bad_utf8 = sources.get(file).is_some_and(|f| f.has_bad_utf8());
@@ -43,7 +43,7 @@ pub fn lex(sources: &Sources, file: FileId, diags: &mut Diagnostics) -> Vec<Toke
 }
 
 const NO_OPERATOR: u8 = u8::MAX;
-/// For each first byte the indices into [`Tok::OPERATORS`], in its order.
+/// For each first byte the indexes into [`Tok::OPERATORS`], in its order.
 static BY_FIRST: [[u8; 8]; 128] = {
     let mut table = [[NO_OPERATOR; 8]; 128];
     let mut i = 0;
@@ -206,7 +206,7 @@ impl Lexer<'_> {
                     let help = "end it with `\"`; for a line break write `\\n`; \
                                 strings that stand side by side are joined";
                     self.diags.push(d.label(span, "no closing `\"`").help(help));
-                    // Stands in for the string, so that the parser does not complain as well.
+                    // Replaces the string, so that the parser does not report it again.
                     self.push(Tok::ArgStr, start);
                     return;
                 }
@@ -231,7 +231,7 @@ impl Lexer<'_> {
             self.push(Tok::Num, start);
             return;
         }
-        // Its digits are checked by the parser: in a probe point it can be part of a name.
+        // The parser checks its digits: in a probe point it can be part of a name.
         self.push(Tok::Num, start);
     }
 
@@ -263,7 +263,7 @@ impl Lexer<'_> {
         );
     }
 
-    /// One error for a run of bad characters.
+    /// Reports one error for a run of bad characters.
     fn bad_char(&mut self) {
         let start = self.pos;
         if self.bad_utf8 && self.bytes[start] == BAD_BYTE {
@@ -320,8 +320,8 @@ pub fn parse_number(text: &str) -> Result<i64, String> {
     }
 }
 
-/// The bytes a string token stands for, `inner` being the text between its quotes, and the
-/// offsets in it of backslashes that begin no escape (they are dropped).
+/// The bytes of a string token, `inner` being the text between its quotes, and the offsets in it of
+/// backslashes that begin no escape (they are dropped).
 pub fn unescape(inner: &str) -> (Bytes, Vec<usize>) {
     if !inner.contains('\\') {
         return (inner.as_bytes().into(), Vec::new());
@@ -346,7 +346,7 @@ pub fn unescape(inner: &str) -> (Bytes, Vec<usize>) {
             (None, _) => {
                 unknown.push(i);
                 i += 1;
-                // The character itself may be several bytes long and is copied by the loop.
+                // The character itself can be several bytes long; the loop copies it.
                 if s[i].is_ascii() {
                     out.push(s[i]);
                     i += 1;
@@ -372,7 +372,8 @@ const SIMPLE_ESCAPES: &[(u8, u8)] = &[
     (b'"', b'"'),
 ];
 
-/// Up to `max` digits of `radix`; the low byte, and how much was used with the `prefix`.
+/// Parses up to `max` digits of `radix`; returns the low byte, and the number of bytes used
+/// including `prefix`.
 fn digits(s: &[u8], max: usize, radix: u32, prefix: usize) -> (u8, usize) {
     let taken = s
         .iter()
@@ -388,7 +389,7 @@ pub fn escape(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len() + 2);
     out.push('"');
     for chunk in bytes.utf8_chunks() {
-        // Names, of which listings have tens of thousands.
+        // A fast path for names: listings have tens of thousands.
         let plain = |b: u8| b.is_ascii_alphanumeric() || b"_.-/ ".contains(&b);
         if chunk.valid().bytes().all(plain) {
             out.push_str(chunk.valid());
@@ -409,7 +410,7 @@ fn escape_char(c: char, out: &mut String) {
         .find(|(_, v)| u32::from(*v) == u32::from(c));
     match simple {
         Some((e, _)) => out.extend(['\\', *e as char]),
-        // Three digits always: a digit may follow.
+        // Always three digits, because a digit may follow.
         None if c.is_ascii_control() => out.push_str(&format!("\\{:03o}", c as u32)),
         None => out.push(c),
     }

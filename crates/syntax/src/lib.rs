@@ -5,9 +5,9 @@
 //! Sources ─► lexer ─► preproc (arguments, macros, conditionals) ─► parser ─► ast::File
 //! ```
 //!
-//! No I/O: files come in as bytes, the environment as [`preproc::PreprocEnv`]. Every pass works
-//! in time linear in its input, never panics, and goes on after an error so that one run shows
-//! several.
+//! No I/O: files come in as bytes, the environment as [`preproc::PreprocEnv`]. Every pass takes
+//! time linear in its input, never panics, and goes on after an error so that one run shows several
+//! errors.
 pub mod ast;
 pub mod codes;
 pub mod diag;

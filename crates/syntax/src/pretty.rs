@@ -1,7 +1,6 @@
-//! Syntax tree to source text. Parsing the text gives the same tree again, but for spans.
+//! Syntax tree to source text. Parsing the text gives the same tree again, except for spans.
 //!
-//! Parentheses are written where precedence needs them and nowhere else; every simple statement
-//! ends in `;`.
+//! Parentheses are written only where precedence requires them; every simple statement ends in `;`.
 
 use std::fmt::Write as _;
 
@@ -30,7 +29,7 @@ pub fn expr(e: &Expr) -> String {
     p.out
 }
 
-/// A statement, lines ending in newlines.
+/// A statement; its lines end in newlines.
 pub fn stmt(s: &Stmt) -> String {
     let mut p = Printer::default();
     p.stmt(s);
@@ -68,7 +67,7 @@ fn binary(op: BinOp) -> (&'static str, u8) {
         .map_or(("?", 0), |b| (spelling(b.0), b.2))
 }
 
-/// How tightly an expression binds.
+/// The precedence level of an expression.
 fn level_of(e: &Expr) -> u8 {
     match &e.kind {
         ExprKind::Assign { .. } | ExprKind::StatAdd { .. } => level::ASSIGN,
@@ -82,7 +81,7 @@ fn level_of(e: &Expr) -> u8 {
     }
 }
 
-/// The level that an operand needs where those of some levels get brackets.
+/// The level that an operand needs, if operands of some levels get brackets.
 fn min_beside(e: &Expr, min: u8, bracketed: std::ops::RangeInclusive<u8>) -> u8 {
     if bracketed.contains(&level_of(e)) {
         level::VALUE
@@ -116,7 +115,7 @@ impl Printer {
         }
     }
 
-    /// Writes the elements with `, ` between.
+    /// Writes the elements separated by `, `.
     fn list<T>(&mut self, items: &[T], mut f: impl FnMut(&mut Self, &T)) {
         for (i, item) in items.iter().enumerate() {
             if i > 0 {
@@ -270,7 +269,7 @@ impl Printer {
         self.text("}");
     }
 
-    /// The statement that a `while` or `if` governs, with its newline.
+    /// The body of a `while` or `if`, with its newline.
     fn governed(&mut self, s: &Stmt) {
         if let StmtKind::Block(b) = &s.kind {
             self.body(b);
@@ -304,7 +303,7 @@ impl Printer {
                 let start = self.out.len();
                 self.expr(e, level::ASSIGN);
                 if self.out[start..].starts_with("%{") {
-                    // Else it would be a statement of its own.
+                    // Otherwise it would be a statement of its own.
                     self.out.insert(start, '(');
                     self.text(")");
                 }
@@ -432,7 +431,7 @@ impl Printer {
         self.text(")");
     }
 
-    /// An expression where at least level `min` is needed.
+    /// An expression in a context that requires at least level `min`.
     fn expr(&mut self, e: &Expr, min: u8) {
         if level_of(e) < min {
             self.text("(");
@@ -449,7 +448,7 @@ impl Printer {
         self.expr(r, levels.1);
     }
 
-    /// Two operands, in brackets also where the parser would warn without (`W0103`).
+    /// Two operands; in brackets also where the parser would warn without (`W0103`).
     fn binary(&mut self, op: BinOp, l: &Expr, r: &Expr) {
         use BinOp::*;
         let (text, mut left) = binary(op);
@@ -589,7 +588,7 @@ impl Printer {
         self.text(tok.map_or("?", |u| spelling(u.0)));
         let start = self.out.len();
         self.expr(operand, level::UNARY);
-        // `- -x` and `+ ++x` would run together.
+        // `- -x` and `+ ++x` would be merged.
         if self.out[start..].starts_with(['-', '+', '~', '=']) {
             self.out.insert(start, ' ');
         }

@@ -1,18 +1,18 @@
-//! The source files of a run: their text, and where lines begin.
+//! The source files of a run: their text, and the starts of their lines.
 //!
-//! A file that is not UTF-8 is kept with each bad byte replaced by [`BAD_BYTE`], one for one, so
-//! that every span is a byte offset in the original file as well.
+//! In a file that is not UTF-8, each bad byte is replaced by [`BAD_BYTE`], one for one, so that
+//! every span is a byte offset in the original file as well.
 
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
 pub use crate::ast::{FileId, Span};
 
-/// The largest file the lexer accepts, in bytes (8 MiB); the largest known tapset file is under
-/// 1 MiB. Larger files get `E0109`.
+/// Size in bytes of the largest file that the lexer accepts (8 MiB); the largest known tapset file
+/// is under 1 MiB. Larger files get `E0109`.
 pub const MAX_SOURCE: usize = 8 << 20;
 
-/// Stands for a byte that is not valid UTF-8 (ASCII SUBSTITUTE).
+/// The replacement for a byte that is not valid UTF-8 (ASCII SUBSTITUTE).
 pub const BAD_BYTE: u8 = 0x1a;
 
 impl Span {
@@ -21,8 +21,8 @@ impl Span {
         Self { file, start, end }
     }
 
-    /// From the start of `self` to the end of `other`. Where a macro makes the two lie in
-    /// different places, `self` alone.
+    /// From the start of `self` to the end of `other`; `self` alone if a macro makes the two lie in
+    /// different places.
     pub fn to(self, other: Span) -> Self {
         if self.file == other.file && self.start <= other.start && self.end <= other.end {
             Self {
@@ -47,7 +47,7 @@ impl Span {
         self.end.saturating_sub(self.start) as usize
     }
 
-    /// Whether it covers nothing.
+    /// Whether it is empty.
     pub fn is_empty(self) -> bool {
         self.len() == 0
     }
@@ -62,7 +62,7 @@ pub struct SourceFile {
     lines: OnceLock<Vec<u32>>,
 }
 
-/// A position as people count: both from 1, the column in characters.
+/// A position for people: line and column from 1, the column in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct LineCol {
     /// Line, from 1.
@@ -102,7 +102,7 @@ impl SourceFile {
         self.line_starts().partition_point(|&s| s <= offset).max(1) as u32
     }
 
-    /// Line and column of a byte offset; an offset past the end counts as the end.
+    /// Line and column of a byte offset; an offset past the end is taken as the end.
     pub fn line_col(&self, offset: u32) -> LineCol {
         let offset = self.floor_char(offset as usize);
         let starts = self.line_starts();
@@ -131,12 +131,12 @@ pub struct Sources {
 }
 
 impl Sources {
-    /// None yet.
+    /// No files.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Adds a file. `name` is what diagnostics show. Static text is not copied.
+    /// Adds a file. `name` is its name in diagnostics. Static text is not copied.
     pub fn add(
         &mut self,
         name: impl Into<String>,
@@ -161,7 +161,7 @@ impl Sources {
         FileId(self.files.len() as u32 - 1)
     }
 
-    /// The file, or `None` where the id is of another [`Sources`].
+    /// The file, or `None` if the id belongs to another [`Sources`].
     pub fn get(&self, id: FileId) -> Option<&SourceFile> {
         self.files.get(id.0 as usize)
     }
@@ -176,14 +176,14 @@ impl Sources {
         self.get(id).map_or("", SourceFile::text)
     }
 
-    /// The text a span covers; empty where the span is not on character boundaries.
+    /// The text of a span; empty if the span is not on character boundaries.
     pub fn slice(&self, span: Span) -> &str {
         self.text(span.file)
             .get(span.start as usize..span.end as usize)
             .unwrap_or("")
     }
 
-    /// Line and column where a span begins.
+    /// Line and column of a span's start.
     pub fn line_col(&self, span: Span) -> LineCol {
         self.get(span.file)
             .map_or(LineCol { line: 1, col: 1 }, |f| f.line_col(span.start))
@@ -204,7 +204,7 @@ impl Sources {
     }
 }
 
-/// `bytes` as text of the same length, every byte outside valid UTF-8 as [`BAD_BYTE`].
+/// `bytes` as text of the same length, with [`BAD_BYTE`] for every byte outside valid UTF-8.
 fn replace_bad(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {

@@ -1,4 +1,4 @@
-//! Tokens: what the lexer makes and the parser reads.
+//! Tokens, the output of the lexer and the input of the parser.
 
 use crate::ast::Span;
 
@@ -18,7 +18,7 @@ macro_rules! tokens {
         }
 
         impl Tok {
-            /// How messages name it.
+            /// The description of the token in messages.
             pub fn describe(self) -> &'static str {
                 match self {
                     $(Tok::$plain => $pdoc,)*
@@ -82,14 +82,14 @@ tokens! {
     }
 }
 
-/// A token. Its text is what its span covers.
+/// A token. Its text is that of its span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token {
-    /// What it is.
+    /// Its kind.
     pub kind: Tok,
-    /// Where its text is.
+    /// The place of its text.
     pub span: Span,
-    /// Which macro or argument it came from: 0 none, else an index (from 1) into
+    /// The macro or argument that it came from: 0 for none, otherwise an index (from 1) into
     /// [`crate::preproc::Output::expansions`].
     pub expansion: u32,
 }

@@ -1,12 +1,12 @@
 //! Walks over the syntax tree.
 //!
-//! Implement [`Visitor`] and override what is of interest; an overridden method calls the
-//! `walk_` function of the same name to go on into the children. For the simplest cases there
-//! are [`each_expr`] and [`each_child`].
+//! Implement [`Visitor`] and override the methods of interest; an overridden method calls the
+//! `walk_` function of the same name to visit the children. For the simplest cases there are
+//! [`each_expr`] and [`each_child`].
 
 use crate::ast::*;
 
-/// Called for every node, parents before children, in source order.
+/// Methods called for every node, parents before children, in source order.
 pub trait Visitor {
     /// A statement.
     fn stmt(&mut self, s: &Stmt) {
@@ -29,14 +29,14 @@ pub trait Visitor {
     }
 }
 
-/// The items of a file.
+/// Visits the items of a file.
 pub fn walk_file<V: Visitor + ?Sized>(v: &mut V, file: &File) {
     for item in &file.items {
         walk_item(v, item);
     }
 }
 
-/// The points and blocks of an item.
+/// Visits the points and blocks of an item.
 pub fn walk_item<V: Visitor + ?Sized>(v: &mut V, item: &Item) {
     match item {
         Item::Probe(p) => {
@@ -56,17 +56,17 @@ pub fn walk_item<V: Visitor + ?Sized>(v: &mut V, item: &Item) {
     }
 }
 
-/// The condition of a probe point.
+/// Visits the condition of a probe point.
 pub fn walk_probe_point<V: Visitor + ?Sized>(v: &mut V, p: &ProbePoint) {
     p.condition.iter().for_each(|c| v.expr(c));
 }
 
-/// The statements of a block.
+/// Visits the statements of a block.
 pub fn walk_block<V: Visitor + ?Sized>(v: &mut V, b: &Block) {
     b.stmts.iter().for_each(|s| v.stmt(s));
 }
 
-/// The children of a statement.
+/// Visits the children of a statement.
 pub fn walk_stmt<V: Visitor + ?Sized>(v: &mut V, s: &Stmt) {
     match &s.kind {
         StmtKind::Empty
@@ -119,7 +119,7 @@ fn walk_key<V: Visitor + ?Sized>(v: &mut V, k: &Key) {
     }
 }
 
-/// The children of an expression.
+/// Visits the children of an expression.
 pub fn walk_expr<V: Visitor + ?Sized>(v: &mut V, e: &Expr) {
     each_child(e, |c| v.expr(c));
 }

@@ -1,10 +1,10 @@
-//! The pictures of the diagnostics, at least one for each code.
+//! Rendered diagnostics, at least one for each code.
 
 mod common;
 
 use spile_syntax::codes::SYNTAX_CODES;
 
-/// Code, what about it, script.
+/// Code, variant, script.
 const CASES: &[(&str, &str, &str)] = &[
     ("E0101", "typographic_quote", "probe begin { print(“hi”) }"),
     ("E0101", "single_quote", "probe begin { x = 'a' }"),

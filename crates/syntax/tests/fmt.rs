@@ -1,5 +1,5 @@
-//! Formatting: real scripts keep their tokens and comments and come out the same a second time;
-//! our own tapset and examples are formatted.
+//! Formatting real scripts keeps their tokens and comments, and formatting the result changes
+//! nothing; our own tapset and examples are formatted.
 
 #[macro_use]
 extern crate spile_testing;
@@ -15,7 +15,8 @@ use spile_syntax::fmt::{Refusal, format};
 use spile_syntax::pretty;
 use spile_testing::files::example_files;
 
-/// Formats; a second time gives the same. [`format`] itself compares tokens and comments.
+/// Formats, and asserts that formatting the result changes nothing. [`format`] itself compares
+/// tokens and comments.
 fn formatted(text: &[u8]) -> Result<Vec<u8>, Refusal> {
     let out = format(text)?;
     let again = format(&out).expect("what was formatted can be");
@@ -90,7 +91,7 @@ fn own_scripts_are_formatted() {
     );
 }
 
-/// Pieces of scripts, for soups in which everything meets everything.
+/// Pieces of scripts, for random sequences in which any two can be adjacent.
 const PIECES: &[&str] = &[
     "probe ",
     "global ",

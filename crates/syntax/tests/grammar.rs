@@ -1,15 +1,15 @@
-//! The grammar by example: source text, and how the pretty-printer shows what was understood.
+//! The grammar by example: source text, and the pretty-printer's output.
 
 mod common;
 
 use spile_syntax::ast::*;
 use spile_syntax::pretty;
 
-/// The only expression statement of a probe that holds `text`.
+/// The only expression statement of a probe that contains `text`.
 fn expr(text: &str) -> String {
     let source = format!("probe begin {{ {text} }}");
     let (ast, out) = common::parse("t.stp", source.into_bytes(), vec!["a1".into()]);
-    // Precedence is what is looked at: brackets are left out on purpose.
+    // The tests are about precedence: brackets are left out on purpose.
     let only_precedence = out.matches("[W").count() == out.matches("[W0103]").count();
     assert!(!out.contains("error") && only_precedence, "{text}: {out}");
     match &ast.items[..] {
@@ -26,7 +26,7 @@ fn expr(text: &str) -> String {
     }
 }
 
-/// Binary structure with every bracket written.
+/// The structure of binary operators with every bracket written.
 fn bracketed(e: &Expr) -> String {
     match &e.kind {
         ExprKind::Binary(op, l, r) => format!("({} {op:?} {})", bracketed(l), bracketed(r)),
@@ -247,7 +247,7 @@ fn preprocessor() {
         ),
         ("%( CONFIG_NR_CPUS == 64 %? global yes %)", "yes"),
         ("%( CONFIG_NR_CPUS < CONFIG_HZ %? global yes %)", "yes"),
-        // One that is not set is "" and 0.
+        // An option that is not set is "" and 0.
         (
             "%( CONFIG_NO == \"\" && CONFIG_NO == 0 %? global yes %)",
             "yes",
@@ -295,7 +295,7 @@ fn preprocessor() {
             "@define id(x) %( @x %)\n@define y %( yes %)\nglobal @id(@id(@y))",
             "yes",
         ),
-        // The parameter of the caller, not of the macro called.
+        // The parameter of the caller, not of the called macro.
         (
             "@define in(a) %( @a %)\n@define out(a) %( @in(@a) %)\nglobal @out(yes)",
             "yes",

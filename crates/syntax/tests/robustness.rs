@@ -1,5 +1,5 @@
 //! Property: no input makes the front end panic. A bounded run of the fuzz target on the stable
-//! toolchain: arbitrary bytes, soups of tokens, and real scripts with damage.
+//! toolchain: arbitrary bytes, random tokens, and damaged real scripts.
 
 mod common;
 
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 mod front_end;
 use front_end::front_end;
 
-/// Pieces that the grammar knows, so that random text gets past the first token.
+/// Tokens of the grammar, so that random text gets past the first token.
 const PIECES: &[&str] = &[
     "probe ",
     "global ",

@@ -1,4 +1,4 @@
-//! Property: pretty-printing a random tree and parsing the text gives the tree again.
+//! Property: pretty-printing a random tree and parsing the text gives the same tree.
 
 #![allow(
     clippy::vec_init_then_push,

@@ -1,4 +1,4 @@
-//! Archives in the format `newc` of cpio, as the kernel unpacks them into its first file system.
+//! cpio archives in the format `newc`, which the kernel unpacks into its initial file system.
 //! Source: `Documentation/driver-api/early-userspace/buffer-format.rst` of the kernel.
 
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ const PROGRAM: u32 = 0o100_755;
 const LINK: u32 = 0o120_777;
 const DEVICE: u32 = 0o020_600;
 
-/// An archive that is being written.
+/// An archive under construction.
 #[derive(Default)]
 pub struct Archive {
     bytes: Vec<u8>,
@@ -53,7 +53,7 @@ impl Archive {
         self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
     }
 
-    /// The name of a path in the archive, after the folders that lead to it.
+    /// The name of a path in the archive, after adding the directories above it.
     fn placed(&mut self, path: &Path) -> String {
         let parts = path.components().filter_map(|part| match part {
             Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
@@ -72,7 +72,7 @@ impl Archive {
         name
     }
 
-    /// Adds a folder.
+    /// Adds a directory.
     pub fn folder(&mut self, path: &Path) {
         let name = self.placed(path);
         if self.folders.insert(name.clone()) {
@@ -80,7 +80,7 @@ impl Archive {
         }
     }
 
-    /// Adds a file that may be executed.
+    /// Adds an executable file.
     pub fn file(&mut self, path: &Path, data: &[u8]) {
         let name = self.placed(path);
         self.entry(&name, PROGRAM, (0, 0), data);
@@ -98,7 +98,7 @@ impl Archive {
         self.entry(&name, DEVICE, (major, minor), &[]);
     }
 
-    /// The archive with its end.
+    /// The complete archive.
     pub fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.bytes
@@ -116,7 +116,7 @@ mod tests {
         archive.link(Path::new("/a/link"), "b/file");
         archive.folder(Path::new("/a/empty"));
         let bytes = archive.finish();
-        // Every header begins at a multiple of four, as do data.
+        // Every header begins at a multiple of four, and so does every file's data.
         let heads: Vec<usize> = (0..bytes.len())
             .filter(|&i| bytes[i..].starts_with(b"070701"))
             .collect();

@@ -1,5 +1,5 @@
-//! One guest under qemu: its first serial line is the console, kept for when something goes
-//! wrong; its second has the results of tests, which are written out at the end.
+//! One guest under qemu. Its first serial line is the console, which is kept for errors; its second
+//! has the results of tests, which are written out at the end.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -10,31 +10,31 @@ use std::time::{Duration, Instant};
 
 use super::packages::Kernel;
 
-/// How it is emulated: processors in turn. Each in a thread of its own runs no faster here, and
-/// qemu 7.2 then lets one run old code that another has just replaced, as kernels do with jump
-/// labels: one guest in six died of a breakpoint that was gone already.
+/// The kind of emulation: all processors in one thread. A thread for each is no faster here, and
+/// qemu 7.2 then lets one processor run stale code that another has just replaced, as kernels do
+/// with jump labels: one guest in six died of a breakpoint that was already removed.
 const EMULATION: &str = "tcg,thread=single";
-/// Memory beside the image and what is unpacked of it, in MB.
+/// Memory in MB besides the image and its unpacked content.
 const MEMORY: usize = 1400;
-/// How long a guest may say nothing: longer than the longest case may take.
+/// Maximum time without output from a guest: longer than the longest case may take.
 const SILENCE: Duration = Duration::from_secs(420);
-/// How long it may take to power off after its last word.
+/// Maximum time to power off after the last output.
 const FAREWELL: Duration = Duration::from_secs(30);
-/// The processor. qemu 7.2 can lose the flags at a `cmpxchg16b`, whereupon the kernel traps (6.12
-/// within seconds); Linux 7 keeps no memory of BPF programs with threads then;
-/// five levels of pages only cost time.
+/// The emulated processor. qemu 7.2 can lose the flags at a `cmpxchg16b`, after which the kernel
+/// traps (6.12 within seconds); without it Linux 7 has no task storage of BPF programs. Five-level
+/// page tables only cost time.
 const PROCESSOR: &str = "max,-cx16,-la57";
-/// Lines of the console that are shown when a guest dies or hangs.
+/// Number of console lines that are shown when a guest dies or hangs.
 const TAIL: usize = 60;
 
-/// Its parameters: few messages, and what goes wrong ends it. Its test whether timers tick is off: on a loaded
-/// machine an emulated one is too late for it.
+/// The kernel's parameters: few messages, and an oops ends it. The check that timers tick is off:
+/// an emulated timer is too late for it on a loaded machine.
 const KERNEL_LINE: &str =
     "console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog no_timer_check random.trust_cpu=on";
 
-/// Boots a kernel with an image; the lines of its results. An error if a test fails, or the guest
-/// does not come to its end.
-/// Results are written as they come, or all at the end if others run at the same time.
+/// Boots a kernel with an image; returns the lines of its results. An error if a test fails, or the
+/// guest does not finish. Results are written as they come, or all at the end if other guests run
+/// at the same time.
 pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<String>, String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let initrd = dir.path().join("image");
@@ -79,7 +79,7 @@ pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<String>, St
     match end {
         End::Closed => drop(child.wait()),
         End::Silent => {
-            // It hangs, and is no child of anyone who waits for it.
+            // It hangs, and no other process waits for it.
             let _ = child.kill();
             let _ = child.wait();
         }
@@ -96,12 +96,12 @@ pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<String>, St
         (None, End::Silent) => Err(format!("the guest hangs\n{}", tail(&console))),
         (None, End::Closed) => Err(format!("the guest died\n{}", tail(&console))),
     };
-    // One write, so that guests that run at the same time do not mix.
+    // One write, so that output of concurrent guests is not mixed.
     let _ = std::io::stdout().lock().write_all(text.as_bytes());
     result
 }
 
-/// What the test programs say of the tests that failed, so that it can stand at the end of all.
+/// The output about failed tests, to be repeated at the end.
 fn failures(lines: &[String]) -> String {
     let mut text = String::new();
     let mut within = false;
@@ -115,20 +115,20 @@ fn failures(lines: &[String]) -> String {
     text
 }
 
-/// How a guest's results end.
+/// The end of a guest's results.
 #[derive(Clone, Copy)]
 enum End {
     Closed,
     Silent,
 }
 
-/// The lines of results, until the guest closes them or is silent.
+/// The lines of results, until the guest closes the connection or is silent for too long.
 fn listen(child: &mut Child, alone: bool) -> (Vec<String>, End) {
     let Some(out) = child.stdout.take() else {
         return (Vec::new(), End::Closed);
     };
     let (send, receive) = channel();
-    // It ends with the guest, whose end of the pipe it reads.
+    // The thread ends with the guest, whose pipe it reads.
     std::thread::spawn(move || {
         for line in BufReader::new(out).split(b'\n').map_while(Result::ok) {
             let line = String::from_utf8_lossy(&line)

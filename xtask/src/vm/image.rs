@@ -1,5 +1,5 @@
-//! The image of a guest: busybox, init, the job, and the tests with their files, which are at the
-//! same paths as on this machine, because the tests have these paths in them.
+//! The initramfs of a guest: busybox, init, the job, and the tests with their files. These have the
+//! same paths as on this machine, because the tests contain the paths.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::Built;
 use super::cpio::Archive;
 use super::packages::Kernel;
 
-/// Folders of the repository that tests read.
+/// Directories of the repository that tests read.
 const FOLDERS: [&str; 6] = [
     "tests/cases",
     "tests/programs",
@@ -19,13 +19,13 @@ const FOLDERS: [&str; 6] = [
     "crates/spile/tests/differential/cases",
 ];
 
-/// Where Debian has SystemTap's example scripts, which many cases run.
+/// Directories of SystemTap's example scripts in Debian, which many cases run.
 const EXAMPLES: [&str; 2] = [
     "/usr/share/systemtap/examples",
     "/usr/share/doc/systemtap-client/examples",
 ];
 
-/// Packages whose programs cases call, beside those that these depend on. Debian's names.
+/// Debian packages with programs that cases call; their dependencies are included, too.
 const PACKAGES: [&str; 18] = [
     "bash",
     "binutils",
@@ -50,7 +50,7 @@ const PACKAGES: [&str; 18] = [
 /// Links that no package has.
 const LINKS: [(&str, &str); 2] = [("/usr/bin/cc", "gcc"), ("/usr/bin/c++", "g++")];
 
-/// What packages have and no case needs.
+/// Files of packages that no case needs.
 const NEEDLESS: [&str; 6] = [
     "/usr/share/",
     "/var/",
@@ -60,7 +60,7 @@ const NEEDLESS: [&str; 6] = [
     "/gprofng",
 ];
 
-/// The folder of the repository.
+/// The root directory of the repository.
 pub fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
@@ -70,7 +70,7 @@ fn read(path: &Path) -> Result<Vec<u8>, String> {
     fs::read(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-/// Adds the files of a folder and of those in it; symbolic links become what they point to.
+/// Adds a directory recursively; symbolic links are replaced by their targets.
 fn tree(archive: &mut Archive, dir: &Path) -> Result<(), String> {
     let entries = fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     for entry in entries.flatten() {
@@ -90,7 +90,7 @@ fn lines_of(command: &mut Command) -> Result<Vec<String>, String> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// Files of the packages that cases need, and of those that these depend on.
+/// Files of the packages that cases need, and of their dependencies.
 pub fn programs() -> Result<Vec<PathBuf>, String> {
     let only = [
         "recommends",
@@ -107,7 +107,7 @@ pub fn programs() -> Result<Vec<PathBuf>, String> {
     packages.retain(|line| line.starts_with(|c: char| c.is_ascii_alphanumeric()));
     packages.sort();
     packages.dedup();
-    // Virtual packages have no files; that is told on the errors' stream only.
+    // Virtual packages have no files; that is reported only on standard error.
     let mut files = lines_of(Command::new("dpkg-query").arg("-L").args(&packages))?;
     files.retain(|f| f.starts_with('/') && !NEEDLESS.iter().any(|n| f.contains(n)));
     files.sort();
@@ -130,7 +130,7 @@ pub fn build(
     let mut archive = Archive::default();
     let root = root();
     for file in programs {
-        // Packages still have files in /bin and /lib, which are links on this machine.
+        // Packages still have files in /bin and /lib, which are symbolic links on this machine.
         let folder = file.parent().unwrap_or(file);
         let folder = folder.canonicalize().unwrap_or_else(|_| folder.into());
         let place = folder.join(file.file_name().unwrap_or_default());
@@ -138,7 +138,7 @@ pub fn build(
             Ok(target) => archive.link(&place, &target.to_string_lossy()),
             Err(_) => archive.file(&place, &read(file)?),
         }
-        // There /bin is busybox's folder.
+        // In the guest, /bin is busybox's directory.
         if file.starts_with("/bin") && place != *file {
             archive.link(file, &place.to_string_lossy());
         }
@@ -166,7 +166,7 @@ pub fn build(
     archive.file(Path::new("/etc/group"), b"root:x:0:\nnogroup:x:65534:\n");
     for (n, module) in kernel.modules.iter().enumerate() {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
-        // A shell sorts them, so that they are loaded in their order.
+        // Named so that a shell sorts them in load order.
         archive.file(
             &Path::new("/modules").join(format!("{n:02}-{name}")),
             &read(module)?,
@@ -186,9 +186,9 @@ pub fn build(
     for folder in FOLDERS {
         tree(&mut archive, &root.join(folder))?;
     }
-    // Tests start in the folder of their crate, and keep scripts that fail beside the programs.
+    // Tests start in the directory of their crate, and save failing scripts next to the programs.
     archive.folder(&root.join("crates/spile"));
-    // Of TARGET/TRIPLE/PROFILE/spile; which of them it is depends on cargo.
+    // The parent of TARGET/TRIPLE/PROFILE/spile that is meant depends on cargo.
     for target in built.spile.ancestors().skip(2).take(2) {
         archive.folder(&target.join("tmp"));
     }

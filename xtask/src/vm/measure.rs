@@ -1,20 +1,20 @@
-//! `cargo xtask vm --bench`: what attaching to functions costs. In each guest 1,000 functions of
-//! the kernel by one link and one by one, and how long scripts take until they are armed. Guests are
-//! emulated, so the scripts that this machine can run as well are started here with the same programs:
-//! the ratio says what the others would take without emulation.
+//! `cargo xtask vm --bench`: the cost of attaching to functions. Each guest attaches to 1,000
+//! functions of the kernel by one link and one by one, and measures the time until scripts are
+//! armed. Guests are emulated, so scripts that this machine can run are also started here with the
+//! same programs: the ratio estimates the times without emulation.
 
 use std::path::Path;
 use std::process::Command;
 
 use super::{Built, quoted};
 
-/// Functions that are attached at once, and one by one.
+/// Number of functions that are attached at once, and one by one.
 const FUNCTIONS: &str = "arm 'n*' 1000 1000";
-/// Starts of each script, here and in a guest.
+/// Number of starts of each script, here and in a guest.
 const ROUNDS: [usize; 2] = [21, 7];
-/// Says that all is attached.
+/// Prints a line when everything is attached.
 const SAY: &str = "probe begin { println(\"armed\") }";
-/// What is armed: a name, the probes, whether a build machine's kernel may refuse them. `LOAD` is
+/// The scripts: a name, the probes, and whether a build machine's kernel may refuse them. `LOAD` is
 /// the workload program.
 const SCRIPTS: [(&str, &str, bool); 5] = [
     (
@@ -44,7 +44,7 @@ const SCRIPTS: [(&str, &str, bool); 5] = [
     ),
 ];
 
-/// The start of a script, as `arm` takes it.
+/// The arguments of `arm start` for a script.
 fn words(built: &Built, load: &Path, rounds: usize, script: &(&str, &str, bool)) -> Vec<String> {
     let (name, probes, _) = script;
     let probes = probes.replace("LOAD", &load.display().to_string());
@@ -68,12 +68,12 @@ pub fn job(built: &Built) -> Result<String, String> {
         let words: Vec<String> = words.iter().map(|w| quoted(w)).collect();
         format!("run arm {}\n", words.join(" "))
     };
-    // One by one takes minutes.
+    // Attaching one by one takes minutes.
     let scripts: String = SCRIPTS.iter().map(line).collect();
     Ok(format!("{scripts}run {FUNCTIONS}\n"))
 }
 
-/// Milliseconds by name, from lines of `arm start`.
+/// Milliseconds by name, from the output of `arm start`.
 fn times(lines: &[String]) -> Vec<(&str, f64)> {
     let time = |line: &'_ String| -> Option<(usize, f64)> {
         let (name, rest) = line.split_once(": armed in ")?;
@@ -83,7 +83,7 @@ fn times(lines: &[String]) -> Vec<(&str, f64)> {
     lines.iter().filter_map(named).collect()
 }
 
-/// The same scripts on this machine, as far as its kernel takes them; lines as in a guest.
+/// The same scripts on this machine, as far as its kernel allows; lines as in a guest.
 pub fn here(built: &Built) -> Result<Vec<String>, String> {
     let (arm, load) = (program(built, "arm")?, program(built, "load")?);
     let mut lines = Vec::new();
@@ -100,7 +100,7 @@ pub fn here(built: &Built) -> Result<Vec<String>, String> {
     Ok(lines)
 }
 
-/// What follows of the lines of this machine and of a guest.
+/// The comparison of this machine's lines with a guest's.
 pub fn compare(here: &[String], guest: &[String]) -> String {
     let (here, guest) = (times(here), times(guest));
     let both = || {

@@ -1,6 +1,6 @@
-//! Debian's cloud kernels and its static busybox, fetched with apt: it knows the mirror, proxies
-//! and keys of this machine, tries again, and checks signatures and sums. Nothing of it is
-//! installed; apt gets a state of its own. What was unpacked is kept in the user's cache.
+//! Debian's cloud kernels and its static busybox, fetched with apt, which knows the mirror, proxies
+//! and keys of this machine, retries, and checks signatures and sums. Nothing is installed; apt
+//! gets a state of its own. Unpacked files are cached in the user's cache directory.
 
 use std::fs;
 use std::io;
@@ -8,35 +8,35 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-/// Kernels by name, and the suite of Debian that has them.
+/// Kernels by name, with the Debian suite that has them.
 pub const KERNELS: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("newest", "sid")];
 
 /// The package that always depends on a suite's newest cloud kernel.
 const META: &str = "linux-image-cloud-amd64";
 
-/// Kernels in the cache that are older are looked for anew.
+/// Age from which on a cached kernel is looked up again.
 const FRESH: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Modules that are loaded in every guest, in this order, so that there are functions and
-/// tracepoints of modules. They depend on no others than these.
+/// tracepoints of modules. They depend on no other modules.
 const MODULES: [&str; 3] = ["dummy", "watchdog", "softdog"];
 
-/// Keys of Debian's archive, where they are not among those that apt trusts always.
+/// Keys of Debian's archive, if apt does not trust them by default.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
-/// A kernel that can be booted.
+/// A bootable kernel.
 pub struct Kernel {
-    /// Its version, as the package is named.
+    /// Its version in the package's name.
     pub release: String,
     pub image: PathBuf,
     pub busybox: PathBuf,
-    /// In the order in which they are loaded.
+    /// Modules in load order.
     pub modules: Vec<PathBuf>,
-    /// Files of debugging information: where they are, and where the guest has them.
+    /// Files of debugging information: their path here, and their path in the guest.
     pub debuginfo: Vec<(PathBuf, PathBuf)>,
 }
 
-/// Where Debian's packages come from on this machine, or what the user gave.
+/// The mirror of Debian's packages on this machine, or the one that the user gave.
 pub fn mirror(given: Option<&str>) -> Result<String, String> {
     if let Some(uri) = given {
         return Ok(uri.to_owned());
@@ -56,7 +56,7 @@ pub fn mirror(given: Option<&str>) -> Result<String, String> {
     if let Some(uri) = debian(&targets()?) {
         return Ok(uri);
     }
-    // A fresh machine has no lists of packages yet.
+    // A fresh machine has no package lists yet.
     let _ = Command::new("apt-get").args(["update", "-qq"]).status();
     debian(&targets()?).ok_or_else(|| "apt has no source of Debian's packages: --mirror URI".into())
 }
@@ -72,7 +72,7 @@ fn cache() -> Result<PathBuf, String> {
     Ok(base.join("spile/vm"))
 }
 
-/// The kernel of a name; from the cache, if it is not too old or there is no network.
+/// The kernel of a name; from the cache if it is recent or there is no network.
 pub fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
     let Some((_, suite)) = KERNELS.iter().find(|(known, _)| *known == name) else {
         let known = KERNELS.map(|(known, _)| known).join(", ");
@@ -81,7 +81,7 @@ pub fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
     let dir = cache()?.join(suite);
     let said = |e: io::Error| format!("{}: {e}", dir.display());
     fs::create_dir_all(&dir).map_err(said)?;
-    // Others can be fetching the same.
+    // Other processes can be fetching the same kernel.
     let lock = fs::File::create(dir.join("lock")).map_err(said)?;
     lock.lock().map_err(said)?;
     let ready = dir.join("ready");
@@ -103,13 +103,13 @@ pub fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
         .map_err(|why| format!("kernel {name} cannot be had from {mirror} {suite}: {why}"))
 }
 
-/// What an unpacked kernel has, and its age.
+/// An unpacked kernel in the cache, and its age.
 fn kept(ready: &Path) -> Option<(Kernel, Duration)> {
     let mark = ready.join("release");
     let release = fs::read_to_string(&mark).ok()?;
     let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
     let modules = MODULES.map(|name| ready.join(format!("{name}.ko")));
-    // An earlier version of this program wanted fewer of them.
+    // An earlier version of this program needed fewer of them.
     if !modules.iter().all(|m| m.exists()) {
         return None;
     }
@@ -158,7 +158,7 @@ fn apt(dir: &Path, program: &str) -> Command {
     command
 }
 
-/// What a command writes; what it says when it fails.
+/// The output of a command; its errors if it fails.
 fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| format!("{name}: {e}"))?;
@@ -173,7 +173,7 @@ fn output(command: &mut Command) -> Result<String, String> {
 }
 
 /// Adds the debugging information of a kernel and of its modules, from a package of some hundred
-/// megabytes. What only linkers need of it is left out.
+/// megabytes, without the parts that only linkers need.
 pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<(), String> {
     let known = KERNELS.iter().find(|(known, _)| *known == name);
     let suite = known.map_or("", |k| k.1);
@@ -184,7 +184,8 @@ pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<()
         let work = prepare(&dir, mirror, suite)?;
         eprintln!("fetching the debugging information of {release}");
         download(&work, &[format!("linux-image-{release}-dbg")])?;
-        // Up to some release a file of that name, later a link to the one beside the modules.
+        // Up to some release a file of that name, later a symbolic link to the one next to the
+        // modules.
         let mut wanted = vec![
             format!("*/vmlinux-{release}"),
             format!("*/lib/modules/{release}/vmlinux"),
@@ -224,7 +225,7 @@ pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<()
     Ok(())
 }
 
-/// A folder in `dir` for apt, which knows the packages of a suite.
+/// Prepares a directory for apt below `dir`, with the package lists of a suite.
 fn prepare(dir: &Path, mirror: &str, suite: &str) -> Result<PathBuf, String> {
     let said = |e: io::Error| format!("{}: {e}", dir.display());
     let work = dir.join("work");
@@ -265,7 +266,7 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
         .find_map(|l| l.trim().strip_prefix("Depends: linux-image-"))
         .ok_or(format!("{META} depends on no kernel:\n{text}"))?
         .to_owned();
-    // From 7.0 on the package of the image is empty, and depends on these.
+    // From 7.0 on the image package is empty, and depends on these.
     let parts = ["linux-binary-", "linux-modules-"].map(|part| format!("{part}{release}"));
     let known = output(apt(&work, "apt-cache").arg("pkgnames"))?;
     let mut packages: Vec<String> = parts
@@ -298,7 +299,7 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
         .ok_or_else(|| format!("{}: not complete", ready.display()))
 }
 
-/// Unpacks what is needed of the fetched packages.
+/// Unpacks the needed files of the fetched packages.
 fn unpack(work: &Path, wanted: &[String]) -> Result<(), String> {
     let debs = fs::read_dir(work.join("debs")).map_err(|e| e.to_string())?;
     for deb in debs.flatten() {
@@ -309,8 +310,8 @@ fn unpack(work: &Path, wanted: &[String]) -> Result<(), String> {
             .spawn()
             .map_err(|e| format!("dpkg-deb: {e}"))?;
         let tar = files.stdout.take().ok_or("dpkg-deb: no pipe")?;
-        // Not every package has something for each pattern, which tar counts as a failure; what
-        // is missing is found afterwards.
+        // Not every package has files for each pattern, which tar counts as a failure; missing
+        // files are detected afterwards.
         let _ = output(
             Command::new("tar")
                 .arg("-xC")
@@ -327,7 +328,7 @@ fn unpack(work: &Path, wanted: &[String]) -> Result<(), String> {
     Ok(())
 }
 
-/// All files below a folder.
+/// All files below a directory.
 fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
         match entry.file_type().is_ok_and(|t| t.is_dir()) {
@@ -337,7 +338,7 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Copies what was unpacked to where `kept` expects it.
+/// Copies the unpacked files to where `kept` expects them.
 fn gather(from: &Path, release: &str, to: &Path) -> Result<(), String> {
     let mut all = Vec::new();
     files(from, &mut all);

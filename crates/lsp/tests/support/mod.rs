@@ -1,4 +1,4 @@
-//! A client on a connection in memory, and a server with our tapset and a small machine.
+//! A client on an in-memory connection, and a server with our tapset and a fake machine.
 
 #![allow(dead_code, reason = "each test file uses its part")]
 
@@ -17,7 +17,7 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
-/// The document that most tests speak of.
+/// The document of most tests.
 pub const URI: &str = "file:///x.stp";
 
 /// The scripts and macros of a folder of the repository.
@@ -92,12 +92,12 @@ pub struct Client {
     connection: Connection,
     server: Option<JoinHandle<Result<bool, String>>>,
     count: i32,
-    /// Notifications that came while answers were awaited.
+    /// Notifications received while waiting for answers.
     pub heard: Vec<Notification>,
 }
 
 impl Client {
-    /// Starts a server and says hello; `first` is sent before the server reads anything.
+    /// Starts a server and initialises it; `first` is sent before the server reads anything.
     pub fn start(encodings: &[&str], first: Vec<Message>) -> (Client, Value) {
         let (ours, theirs) = Connection::memory();
         let hello = json!({"capabilities": {"general": {"positionEncodings": encodings}}});
@@ -174,7 +174,7 @@ impl Client {
         self.answer(self.count)
     }
 
-    /// A request that has a result.
+    /// The result of a request that must succeed.
     pub fn result(&mut self, method: &str, params: Value) -> Value {
         let r = self.ask(method, params);
         assert!(r.error.is_none(), "{method}: {:?}", r.error);
@@ -212,7 +212,7 @@ impl Client {
         }
     }
 
-    /// Ends as the protocol wants.
+    /// Ends the server as the protocol requires.
     pub fn stop(mut self) {
         assert!(self.ask("shutdown", Value::Null).error.is_none());
         assert!(self.ask("textDocument/hover", at(0, 0)).error.is_some());

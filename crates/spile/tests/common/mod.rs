@@ -1,6 +1,7 @@
-//! What the tests of `spile profile` share: programs of `tests/programs`, and runs of the tool.
+//! Helpers that the tests of `spile profile` share: programs of `tests/programs`, and runs of the
+//! tool.
 
-// Each test takes what it needs.
+// Each test uses only a part of it.
 #![allow(dead_code)]
 
 pub mod regions;
@@ -38,7 +39,7 @@ pub fn compiled_by(compiler: &str, program: &str, binary: &Path, options: &[&str
     assert!(done.success());
 }
 
-/// Runs `spile profile MODE` with these arguments: its status, what it printed, and what it said.
+/// Runs `spile profile MODE` with these arguments: its status, its output, and its messages.
 pub fn profile(mode: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["profile", mode])

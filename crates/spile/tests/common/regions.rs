@@ -1,16 +1,16 @@
-//! What the tests of times in regions share: a recording, and what programs measure themselves.
+//! Helpers that the tests of times in regions share: recordings, and programs' own measurements.
 
 use std::process::{Command, Output};
 
 use spile_profile::file::read_path;
 use spile_profile::model::{Ns, Profile};
 
-/// The programs' folder of headers.
+/// The directory of headers for programs.
 pub fn include() -> String {
     format!("-I{}/../../include", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Runs a command under `spile profile`; the profile, and what was printed.
+/// Runs a command under `spile profile`; returns the profile and the output.
 pub fn record(command: &[&str], variables: &[(&str, &str)]) -> (Profile, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
@@ -29,7 +29,7 @@ pub fn record(command: &[&str], variables: &[(&str, &str)]) -> (Profile, String)
     )
 }
 
-/// What threads were in a region of that name: entries, wall time.
+/// Entries and wall time of the regions of that name, over all threads.
 pub fn of_name(profile: &Profile, name: &str) -> (u64, Ns) {
     let data = &profile.data;
     let named = |id: u32| data.contexts.iter().any(|c| c.id == id && c.name == name);
@@ -37,7 +37,7 @@ pub fn of_name(profile: &Profile, name: &str) -> (u64, Ns) {
     rows.fold((0, 0), |(n, ns), t| (n + t.entries, ns + t.wall))
 }
 
-/// Each thread's time in regions is a part of its time, and adds up to its parts.
+/// Asserts that each thread's time in regions is a part of its time, and adds up to its parts.
 #[track_caller]
 pub fn adds_up(profile: &Profile) {
     for time in &profile.data.context_times {
@@ -54,8 +54,8 @@ pub fn adds_up(profile: &Profile) {
     }
 }
 
-/// The program's own measurement holds what is around the region's changes, too, and other processes can have the
-/// processor just there.
+/// The program's own measurement includes the work around the region's changes, and other processes
+/// can be scheduled there.
 #[track_caller]
 pub fn close(ours: Ns, own: Ns) {
     let most = own + own / 50 + 1_000_000;
@@ -66,7 +66,7 @@ pub fn close(ours: Ns, own: Ns) {
     );
 }
 
-/// Lines of a name, entries and nanoseconds.
+/// Compares with lines of name, entries and nanoseconds.
 #[track_caller]
 pub fn as_printed(profile: &Profile, printed: &str) {
     assert!(!printed.is_empty());

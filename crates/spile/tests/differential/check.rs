@@ -1,6 +1,6 @@
-//! One script in all executors: compiled as it is and optimised, each in the interpreter and in
-//! the kernel, and with its functions still called, which only the interpreter can. Outputs,
-//! errors and globals have to be equal everywhere.
+//! One script in all executors: unoptimised and optimised, each in the interpreter and in the
+//! kernel, and without inlining, which only the interpreter supports. Outputs, errors and globals
+//! have to be equal everywhere.
 
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
@@ -20,7 +20,7 @@ use crate::machine::{Contents, Kernel, Outcome, go_to, kept};
 use crate::shrink::parse;
 use crate::world::World;
 
-/// Runs of each script.
+/// Number of runs of each script.
 const RUNS: u64 = 4;
 
 /// The part of the library that random scripts use.
@@ -37,14 +37,14 @@ const LIBRARY: &[(&str, &str)] = &[
     ("errno.stp", include_str!("../../../../tapset/errno.stp")),
 ];
 
-/// How it went.
+/// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Same,
     Wrong(Kind, String),
 }
 
-/// What is wrong.
+/// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Analysis or the code generator refuse it.
@@ -53,13 +53,13 @@ pub enum Kind {
     Rejected,
     /// A panic.
     Panic,
-    /// The kernel does something else than the interpreter.
+    /// The kernel's behaviour differs from the interpreter's.
     Kernel,
-    /// The optimised program does something else.
+    /// The optimised program's behaviour differs.
     Optimiser,
 }
 
-/// A script as the pretty-printer writes it.
+/// A script in the pretty-printer's form.
 pub fn printed(text: &str) -> Result<String, String> {
     Ok(pretty::file(&parse(text)?))
 }
@@ -69,7 +69,7 @@ fn tables(name: &str) -> Option<Vec<Bytes>> {
     (name == "errno").then(|| names.map(|s| s.as_bytes().into()).to_vec())
 }
 
-/// The program of a script, not yet optimised.
+/// The program of a script before optimisation.
 pub fn analyse(script: &Script) -> Result<Program, String> {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let env = PreprocEnv::new("6.12.0", "x86_64");
@@ -107,7 +107,7 @@ pub fn analyse(script: &Script) -> Result<Program, String> {
     }
 }
 
-/// Optimises or not, and decides where globals are; only what runs in the kernel stays.
+/// Optimises if `optimised`, and classifies the storage of globals; only kernel handlers stay.
 fn translate(mut program: Program, optimised: bool) -> Program {
     opt::optimise(&mut program, optimised);
     storage::classify(&mut program);
@@ -120,7 +120,7 @@ fn args(n: u64) -> [u64; 2] {
     [n, [3, u64::MAX, 1 << 63, 64, 0, 5][n as usize % 6]]
 }
 
-/// The interpreter's outcome, and how many of its cuts may be missing in the kernel.
+/// The interpreter's outcome, and the number of its string cuts that the kernel may not have.
 fn interpret(program: &Program) -> (Outcome, u64) {
     let mut world = World::new(program);
     for n in 0..RUNS {
@@ -130,7 +130,7 @@ fn interpret(program: &Program) -> (Outcome, u64) {
     (world.outcome(), failed)
 }
 
-/// Only what both sides keep.
+/// Keeps only the values that both executors have.
 fn comparable(program: &Program, outcome: &mut Outcome) {
     for (global, contents) in program.globals.iter().zip(&mut outcome.globals) {
         *contents = contents.take().map(|c| match c {
@@ -143,7 +143,7 @@ fn comparable(program: &Program, outcome: &mut Outcome) {
     }
 }
 
-/// The errors as messages tell them.
+/// The errors as messages show them.
 fn told(program: &Program, outcome: &Outcome) -> Vec<String> {
     let errors = outcome.errors.iter().zip(&outcome.callers);
     let line = |((message, site), callers): (&(String, SiteId), &Vec<SiteId>)| {
@@ -154,7 +154,7 @@ fn told(program: &Program, outcome: &Outcome) -> Vec<String> {
     errors.map(line).collect()
 }
 
-/// What differs, for people.
+/// The difference of two outcomes, for people.
 fn difference(program: &Program, got: &Outcome, want: &Outcome) -> String {
     let mut text = String::new();
     if got.out != want.out {
@@ -179,7 +179,7 @@ fn difference(program: &Program, got: &Outcome, want: &Outcome) -> String {
     text
 }
 
-/// In the kernel and in the interpreter; gives the interpreter's outcome.
+/// Runs in the kernel and in the interpreter; returns the interpreter's outcome.
 fn both(program: &Program) -> Result<Outcome, Verdict> {
     let wrong = |kind, text: String| Err(Verdict::Wrong(kind, text));
     let (mut want, failed) = interpret(program);
@@ -221,8 +221,8 @@ fn both(program: &Program) -> Result<Outcome, Verdict> {
     Ok(want)
 }
 
-/// Compares what two programs of one script do. The number of strings cut is the one thing that
-/// the optimiser may change.
+/// Compares the outcomes of two programs of one script. Only the number of string cuts may differ
+/// after optimisation.
 fn same(a: &Program, mut want: Outcome, b: &Program, got: &mut Outcome) -> Result<(), Verdict> {
     want.cuts = got.cuts;
     for (want, got) in want.globals.iter_mut().zip(&mut got.globals) {
@@ -271,7 +271,7 @@ fn in_all(script: &Script) -> Result<(), Verdict> {
     Ok(())
 }
 
-/// Compares a script everywhere.
+/// Compares a script in all executors.
 pub fn check(script: &Script) -> Verdict {
     match catch_unwind(AssertUnwindSafe(|| in_all(script))) {
         Ok(Ok(())) => Verdict::Same,

@@ -1,10 +1,10 @@
-//! Random expressions. All operands are in parentheses where they need them: the script is
-//! printed anew afterwards, which leaves out those that mean nothing.
+//! Random expressions. All operands are in parentheses where they need them; printing the script
+//! drops redundant ones.
 
 use crate::generate::{Func, Gen, Global, Holds, NUMBERS, Row, T, TEXTS};
 use crate::switches::Switch::{self, *};
 
-/// A row of a table, in short.
+/// A row of a table.
 const fn row(weight: u32, switch: Switch, write: fn(&mut Gen<'_>, u32) -> Option<String>) -> Row {
     Row {
         weight,
@@ -13,7 +13,7 @@ const fn row(weight: u32, switch: Switch, write: fn(&mut Gen<'_>, u32) -> Option
     }
 }
 
-/// What is a number without operands.
+/// Numbers without operands.
 const LONG_LEAVES: &[Row] = &[
     row(14, Always, number),
     row(30, Always, |g, _| g.local(T::Long)),
@@ -21,7 +21,7 @@ const LONG_LEAVES: &[Row] = &[
     row(8, Always, |g, _| g.scalar(T::Long)),
 ];
 
-/// All that is a number.
+/// All expressions of type number.
 const LONGS: &[Row] = &[
     row(8, Always, number),
     row(22, Always, |g, _| g.local(T::Long)),
@@ -52,14 +52,14 @@ const LONGS: &[Row] = &[
     row(6, Always, |g, d| g.some_call(T::Long, d)),
 ];
 
-/// What is a string without operands.
+/// Strings without operands.
 const STR_LEAVES: &[Row] = &[
     row(20, Always, |g, _| Some(g.text_literal())),
     row(30, Always, |g, _| g.local(T::Str)),
     row(10, Always, |g, _| g.scalar(T::Str)),
 ];
 
-/// All that is a string.
+/// All expressions of type string.
 const STRS: &[Row] = &[
     row(14, Always, |g, _| Some(g.text_literal())),
     row(22, Always, |g, _| g.local(T::Str)),
@@ -95,7 +95,7 @@ const STRS: &[Row] = &[
 ];
 
 impl Gen<'_> {
-    /// Chooses a row by weight until one can be written.
+    /// Chooses rows by weight until one can be written.
     pub fn choose(&mut self, rows: &[Row], d: u32) -> String {
         let on: Vec<&Row> = rows.iter().filter(|r| self.on.has(r.switch)).collect();
         let all: u32 = on.iter().map(|r| r.weight).sum();
@@ -114,7 +114,7 @@ impl Gen<'_> {
         }
     }
 
-    /// An expression at most `d` operators high, ready to be an operand.
+    /// An expression of height at most `d`, ready to be an operand.
     pub fn expr(&mut self, ty: T, d: u32) -> String {
         match (ty, d) {
             (T::Long, 0) => self.choose(LONG_LEAVES, 0),
@@ -134,7 +134,7 @@ impl Gen<'_> {
         Some(g.name)
     }
 
-    /// The element of an array, or the value of a statistic's place.
+    /// An element of an array, or the place of a statistic.
     pub fn place(&mut self, g: &Global, d: u32) -> String {
         if g.keys.is_empty() {
             return g.name.clone();
@@ -143,7 +143,7 @@ impl Gen<'_> {
         format!("{}[{}]", g.name, keys.join(", "))
     }
 
-    /// A place with keys that are literals.
+    /// A place whose keys are literals.
     pub fn exact(&mut self, g: &Global) -> String {
         if g.keys.is_empty() {
             return g.name.clone();
@@ -153,7 +153,7 @@ impl Gen<'_> {
         format!("{}[{}]", g.name, keys.join(", "))
     }
 
-    /// A key: mostly one of few.
+    /// A key, mostly one of a few values.
     pub fn key(&mut self, ty: T, d: u32) -> String {
         let d = d.min(2);
         match (ty, self.rng.below(10)) {
@@ -208,7 +208,7 @@ impl Gen<'_> {
         Some(format!("({c} ? {a} : {b})"))
     }
 
-    /// Something that can be assigned to.
+    /// An assignable place.
     pub fn target(&mut self, ty: T, d: u32) -> String {
         let name = if ty == T::Long { "l" } else { "s" };
         loop {
@@ -268,7 +268,7 @@ impl Gen<'_> {
         Some(self.call(&f, d))
     }
 
-    /// A function that gives this.
+    /// A function with this result type.
     pub fn function_of(&mut self, ret: Option<T>) -> Option<Func> {
         // Calls in functions multiply.
         if self.unit.function.is_some() && self.rng.chance(60) {
@@ -283,7 +283,7 @@ impl Gen<'_> {
         (!fit.is_empty()).then(|| fit[self.rng.below(fit.len() as u32) as usize].clone())
     }
 
-    /// A format and its arguments, each with a comma before it.
+    /// A format and its arguments, each preceded by a comma.
     pub fn format(&mut self, d: u32) -> (String, String) {
         let (mut format, mut args) = (String::new(), String::new());
         for _ in 0..1 + self.rng.below(3) {
@@ -439,7 +439,7 @@ fn membership(g: &mut Gen<'_>, d: u32) -> Option<String> {
     Some(format!("([{}] in {})", g.pattern(&array, d), array.name))
 }
 
-/// The statistic that an extractor asks.
+/// The statistic of an extractor.
 fn statistic(g: &mut Gen<'_>, d: u32) -> Option<String> {
     let st = g.global(|g| matches!(g.holds, Holds::Stat(_)))?;
     Some(g.place(&st, d))

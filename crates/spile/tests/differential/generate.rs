@@ -1,6 +1,6 @@
-//! Random scripts: what a script declares, its functions and its probes. The same seed gives the
-//! same script. Expressions and statements are in their own files, a function for each construct
-//! and a table that says how often it is chosen.
+//! Random scripts: declarations, functions and probes. The same seed gives the same script.
+//! Expressions and statements have files of their own, with a function for each construct and a
+//! table of weights.
 
 use std::fmt::Write as _;
 
@@ -8,7 +8,7 @@ use spile_ir::testgen::Rng;
 
 use crate::switches::{Switch, Switches};
 
-/// Numbers at the edges of what code may get wrong.
+/// Boundary values.
 pub const NUMBERS: &[&str] = &[
     "0",
     "1",
@@ -64,11 +64,11 @@ pub enum T {
     Str,
 }
 
-/// What a global holds.
+/// The content of a global.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Holds {
     Scalar(T),
-    /// With the histogram that the script may read of it, as `@hist_log(%)`.
+    /// With the histogram that the script may read, as `@hist_log(%)`.
     Stat(Option<String>),
 }
 
@@ -76,10 +76,10 @@ pub enum Holds {
 #[derive(Clone, Debug)]
 pub struct Global {
     pub name: String,
-    /// Its keys; none for one value.
+    /// Its keys; empty for a scalar.
     pub keys: Vec<T>,
     pub holds: Holds,
-    /// What stands behind its name in the declaration.
+    /// The text after its name in the declaration.
     declared: String,
 }
 
@@ -89,53 +89,53 @@ pub struct Func {
     pub name: String,
     pub params: Vec<T>,
     pub ret: Option<T>,
-    /// The text of its bodies; empty while they are written.
+    /// The text of its bodies; empty while they are being written.
     pub text: String,
 }
 
-/// What the generator knows of the handler or function that it writes.
+/// The generator's state of the handler or function being written.
 #[derive(Default)]
 pub struct Unit {
     /// Locals that have been assigned.
     pub longs: Vec<String>,
     pub strs: Vec<String>,
-    /// The function that is written, and what it gives.
+    /// The function being written, with its result type.
     pub function: Option<Option<T>>,
     /// Whether the event's arguments can be read.
     pub event: bool,
-    /// Loops around the place.
+    /// Number of enclosing loops.
     pub loops: u32,
-    /// Globals that a `foreach` around the place walks: they must not be modified.
+    /// Globals that an enclosing `foreach` walks, which must not be modified.
     pub walked: Vec<String>,
-    /// Blocks around the place.
+    /// Number of enclosing blocks.
     pub depth: u32,
-    /// Whether `next` has another body of the function to go to.
+    /// Whether `next` can go on with another body of the function.
     pub next: bool,
-    /// Counters of loops that are taken.
+    /// Number of loop counters in use.
     pub counters: u32,
-    /// Statements that may still come.
+    /// Number of statements left.
     pub budget: u32,
 }
 
-/// A script and the limits that it runs under.
+/// A script and its limits.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Script {
     pub text: String,
     pub defines: Vec<(String, String)>,
 }
 
-/// The generator at work.
+/// The generator's state.
 pub struct Gen<'s> {
     pub rng: Rng,
     pub on: &'s Switches,
     pub globals: Vec<Global>,
     pub funcs: Vec<Func>,
     pub unit: Unit,
-    /// MAXSTRINGLEN.
+    /// The value of MAXSTRINGLEN.
     pub width: usize,
 }
 
-/// A row of a table of constructs: how often, what has to be there, what writes it. `None`: not
+/// A row of a table of constructs: its weight, its requirement, and its writer. `None`: not
 /// possible here, another row is chosen.
 pub struct Row {
     pub weight: u32,
@@ -265,7 +265,7 @@ impl Gen<'_> {
         }
     }
 
-    /// A random global that fits.
+    /// A random global for which `fits` is true.
     pub fn global(&mut self, fits: impl Fn(&Global) -> bool) -> Option<Global> {
         let all: Vec<&Global> = self.globals.iter().filter(|g| fits(g)).collect();
         if all.is_empty() {
@@ -274,13 +274,13 @@ impl Gen<'_> {
         Some(all[self.rng.below(all.len() as u32) as usize].clone())
     }
 
-    /// A random global that fits and may be modified at this place.
+    /// A random global for which `fits` is true and that may be modified here.
     pub fn changing(&mut self, fits: impl Fn(&Global) -> bool) -> Option<Global> {
         let walked = self.unit.walked.clone();
         self.global(|g| fits(g) && !walked.contains(&g.name))
     }
 
-    /// The test of a probe point's `if`, which sees globals only.
+    /// The condition of a probe point's `if`, which can use only globals.
     fn condition(&mut self) -> String {
         let unit = std::mem::take(&mut self.unit);
         let text = match self.global(|g| g.keys.is_empty() && g.holds == Holds::Scalar(T::Long)) {
@@ -316,7 +316,7 @@ impl Gen<'_> {
         out
     }
 
-    /// Says what locals are that only branches assign which are found to be dead.
+    /// Decides the types of locals that only dead branches assign.
     fn type_all(&mut self) -> String {
         let all = |names: &[String], op: &str, what: &str| match names.is_empty() {
             true => String::new(),
@@ -337,7 +337,7 @@ impl Gen<'_> {
         format!("printf(\"{format}\\n\"{args})\n")
     }
 
-    /// Functions; each calls only those above it, but for the recursive ones.
+    /// Functions; each calls only earlier ones, except the recursive ones.
     fn functions(&mut self) -> String {
         let mut out = String::new();
         for n in 0..self.rng.pick(&[0, 0, 1, 2, 3]) {
@@ -355,9 +355,9 @@ impl Gen<'_> {
             };
             let recursive = self.on.has(Switch::Recursion) && self.rng.chance(40);
             let others = match self.rng.below(5) {
-                // Another body, to which `next` of the first goes.
+                // A second body, on which `next` of the first goes on.
                 0 => vec![(f.clone(), true), (f.clone(), false)],
-                // Another number of parameters.
+                // A different number of parameters.
                 1 => {
                     let mut more = f.clone();
                     more.params.push(T::Long);
@@ -396,7 +396,7 @@ impl Gen<'_> {
                 T::Long => (format!("p{n}"), "long"),
                 T::Str => (format!("q{n}"), "string"),
             };
-            // Calls say what an unwritten type is.
+            // Calls decide a type that is not written.
             params.push(match self.rng.chance(70) {
                 true => format!("{name}:{spelled}"),
                 false => name.clone(),
@@ -411,7 +411,7 @@ impl Gen<'_> {
         let mut body = String::new();
         if recursive {
             body += &self.way_out(f);
-            // Known from here on: its own calls.
+            // Registered from here on, for its own calls.
             self.funcs.push(f.clone());
         }
         body += &self.statements();
@@ -429,7 +429,7 @@ impl Gen<'_> {
         )
     }
 
-    /// What ends a recursion, mostly long before MAXNESTING.
+    /// The end of a recursion, mostly long before MAXNESTING.
     fn way_out(&mut self, f: &Func) -> String {
         let value = match f.ret {
             Some(ty) => format!(" {}", self.expr(ty, 0)),
@@ -452,8 +452,8 @@ impl Gen<'_> {
         }
     }
 
-    /// A probe that never runs and uses every global and function, so that all have their types
-    /// and statistics keep what is asked of them here; sometimes one that runs in the controller.
+    /// A probe that never runs and uses every global and function, so that all have their types and
+    /// statistics keep the values that are read here; sometimes one that runs in the controller.
     fn anchors(&mut self) -> String {
         self.unit = Unit::default();
         let mut out = String::new();

@@ -1,7 +1,7 @@
-//! Random scripts in the interpreter and in the kernel, optimised and not: all have to do the
-//! same, and the verifier has to accept every one. `SPILE_SOAK=N` runs N scripts from the seed
-//! `SPILE_SEED` on (`cargo xtask soak`). A script that fails is made smaller; what remains
-//! belongs into `cases`, which are run always.
+//! Random scripts in the interpreter and in the kernel, optimised and not: all have the same
+//! behaviour, and the verifier accepts every one. `SPILE_SOAK=N` runs N scripts from the seed
+//! `SPILE_SEED` on (`cargo xtask soak`). A failing script is shrunk; the result belongs into
+//! `cases`, which always run.
 
 mod check;
 mod expressions;
@@ -26,9 +26,10 @@ use check::{Verdict, check, printed};
 use generate::Script;
 use switches::Switches;
 
-/// Scripts of an ordinary run.
+/// Number of scripts of an ordinary run.
 const CASES: u64 = 2000;
-/// Scripts of one trial: so few that guests on a busy machine have news of them in time.
+/// Number of scripts of one trial: small enough for guests on a busy machine to report progress in
+/// time.
 const CHUNK: u64 = 20;
 
 fn number(name: &str) -> Option<u64> {
@@ -68,7 +69,7 @@ fn fail(what: &str, script: Script, kind: check::Kind, why: String) -> Failed {
             _ => None,
         }
     };
-    // A refused script stays as it is: parts of it would be refused for other reasons.
+    // A refused script is not shrunk: parts of it would be refused for other reasons.
     let smaller = match kind {
         check::Kind::Refused => None,
         _ => shrink::shrink(&script.text, &same),
@@ -85,7 +86,7 @@ fn fail(what: &str, script: Script, kind: check::Kind, why: String) -> Failed {
     format!("{what}: {kind:?}: {why}\n{case}\n{kept}").into()
 }
 
-/// Checks the scripts of these seeds; stops at the first that fails, unless there are many.
+/// Checks the scripts of these seeds; stops at the first failure, unless there are many scripts.
 fn chunk(seeds: std::ops::Range<u64>, on: &Switches, done: &AtomicU64) -> Result<(), Failed> {
     let mut failures: Vec<String> = Vec::new();
     for seed in seeds {

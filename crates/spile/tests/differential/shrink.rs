@@ -1,6 +1,6 @@
-//! Makes a failing script smaller, on its syntax tree: items, statements and expressions go or
-//! become simpler as long as the same kind of thing is wrong. (proptest's shrinking works on how
-//! a value was made; this one takes any script, also one that a user reports.)
+//! Shrinks a failing script on its syntax tree: items, statements and expressions are removed or
+//! simplified as long as the same kind of failure remains. (proptest shrinks the generation of a
+//! value; this shrinks any script, including one that a user reports.)
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
-/// How long it may take.
+/// Time limit of shrinking.
 const LIMIT: Duration = Duration::from_secs(90);
 
-/// Parses a script; an error is the text of the diagnostics.
+/// Parses a script; the error is the text of the diagnostics.
 pub fn parse(text: &str) -> Result<File, String> {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let env = PreprocEnv::new("6.12.0", "x86_64");
@@ -26,8 +26,8 @@ pub fn parse(text: &str) -> Result<File, String> {
     }
 }
 
-/// The smallest script found, and what is wrong with it. `wrong` says whether the same is still
-/// wrong with a smaller one, and what it is.
+/// The smallest failing script found, and its failure. `wrong` returns the failure of a smaller
+/// script, if it fails in the same way.
 pub fn shrink(text: &str, wrong: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
     let end = Instant::now() + LIMIT;
     let mut file = parse(text).ok()?;
@@ -37,7 +37,7 @@ pub fn shrink(text: &str, wrong: &dyn Fn(&str) -> Option<String>) -> Option<(Str
     while changed && Instant::now() < end {
         changed = false;
         let mut n = 0;
-        // Edit `n` of the tree at hand: after one that is kept, the next has the same number.
+        // Edit `n` of the current tree: after one that is kept, the next has the same number.
         while let Some(smaller) = edited(&file, n) {
             if Instant::now() > end {
                 break;
@@ -65,7 +65,7 @@ fn edited(file: &File, n: usize) -> Option<File> {
     edit.file(&mut file).then_some(file)
 }
 
-/// Counts possible edits down to the one to make. Methods tell whether it was made.
+/// Counts possible edits down to the one to make. Methods return whether it was made.
 struct Edit {
     left: usize,
 }
@@ -77,7 +77,7 @@ impl Edit {
         now
     }
 
-    /// Leaves out runs of elements, long ones first.
+    /// Removes runs of elements, long ones first.
     fn remove<X>(&mut self, list: &mut Vec<X>) -> bool {
         let mut len = list.len();
         while len > 0 {
@@ -225,7 +225,7 @@ impl Edit {
     }
 }
 
-/// A `printf` whose last argument and conversion are left out.
+/// A `printf` without its last argument and conversion.
 fn fixed_format(op: &PrintOp, args: &[Expr]) -> Option<Vec<Expr>> {
     let ExprKind::Str(text) = &args.first().filter(|_| op.format)?.kind else {
         return None;
@@ -238,7 +238,7 @@ fn fixed_format(op: &PrintOp, args: &[Expr]) -> Option<Vec<Expr>> {
     Some(shorter)
 }
 
-/// What a statement holds, to stand in its place.
+/// The inner statements of a statement, which can replace it.
 fn inner(s: &Stmt) -> Vec<Vec<Stmt>> {
     let one = |s: &Stmt| match &s.kind {
         StmtKind::Block(b) => b.stmts.clone(),

@@ -11,7 +11,7 @@ const fn row(weight: u32, switch: Switch, write: fn(&mut Gen<'_>, u32) -> Option
     }
 }
 
-/// How deeply blocks nest.
+/// Maximum nesting of blocks.
 const DEPTH: u32 = 5;
 
 const STATEMENTS: &[Row] = &[
@@ -43,7 +43,7 @@ const STATEMENTS: &[Row] = &[
 ];
 
 impl Gen<'_> {
-    /// Statements of a block, as far as the budget goes.
+    /// Statements of a block, within the budget.
     pub fn statements(&mut self) -> String {
         let mut out = String::new();
         let most = 1 + self.rng.below(if self.unit.depth == 0 { 60 } else { 5 });
@@ -58,7 +58,7 @@ impl Gen<'_> {
         out
     }
 
-    /// A block in braces. What it assigns is known afterwards too: locals belong to the handler.
+    /// A block in braces. Its assignments are known afterwards too: locals belong to the handler.
     fn nested(&mut self) -> String {
         self.unit.depth += 1;
         let body = self.statements();
@@ -66,7 +66,7 @@ impl Gen<'_> {
         format!("{{\n{body}}}")
     }
 
-    /// Keys of which some are `*`, not all.
+    /// Keys of which some, but not all, are `*`.
     pub fn pattern(&mut self, g: &Global, d: u32) -> String {
         let stars = self.rng.chance(30);
         let mut keys: Vec<String> = g.keys.iter().map(|ty| self.key(*ty, d)).collect();
@@ -95,7 +95,7 @@ impl Gen<'_> {
         body
     }
 
-    /// A block that is run for each element of a global.
+    /// A block that runs for each element of a global.
     fn walking(&mut self, name: &str) -> String {
         self.unit.walked.push(name.into());
         let body = self.in_loop();
@@ -296,7 +296,7 @@ fn jump(g: &mut Gen<'_>, d: u32) -> Option<String> {
     Some(format!("if ({cond}) {word};\n"))
 }
 
-/// A loop that MAXACTION ends, or something in it.
+/// A loop that MAXACTION, or a statement in it, ends.
 fn forever(g: &mut Gen<'_>, _: u32) -> Option<String> {
     if deep(g) || g.unit.loops > 0 {
         return None;

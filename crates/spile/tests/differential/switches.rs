@@ -1,12 +1,12 @@
-//! Constructs that kernel handlers got later than others. One whose sample analysis refuses is
-//! left out of random scripts, and a test says so.
+//! Constructs that kernel handlers learned later than others. A construct whose sample analysis
+//! refuses is left out of random scripts, and a test reports it.
 
 use crate::check;
 use crate::generate::Script;
 
 macro_rules! switches {
     ($($name:ident $sample:literal)*) => {
-        /// A construct that may be left out.
+        /// A construct that can be left out.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
         pub enum Switch { Always, $($name),* }
 
@@ -28,14 +28,14 @@ switches! {
     Memory "printf(\"%4m %4M\", n, n)"
 }
 
-/// Which are on, and why the others are not.
+/// The enabled constructs, and the reasons for the others.
 pub struct Switches {
     on: Vec<Switch>,
     off: Vec<(Switch, String)>,
 }
 
 impl Switches {
-    /// Asks analysis.
+    /// Asks analysis about each construct.
     pub fn ask() -> Switches {
         let analyse = |sample: &str| {
             let text = format!(
@@ -59,12 +59,12 @@ impl Switches {
         Switches { on, off }
     }
 
-    /// Whether a construct can be used.
+    /// Whether a construct is enabled.
     pub fn has(&self, s: Switch) -> bool {
         self.on.contains(&s)
     }
 
-    /// The ones that are off, with analysis' reasons.
+    /// The disabled constructs, with analysis' reasons.
     pub fn off(&self) -> &[(Switch, String)] {
         &self.off
     }

@@ -1,18 +1,18 @@
-//! Lists of what is loaded in the kernel, before and after a case.
+//! Objects loaded in the kernel before and after a case.
 
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 use spile_kernel::bpf::{ObjectKind, ids};
 
-/// How long the kernel may take to free what nobody uses, and how long other tracers of the
-/// machine, which can have started meanwhile, may run.
+/// Time limit for the kernel to free unused objects, and for other tracers on the machine, which
+/// can have started meanwhile, to end.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ids of programs and maps.
 pub struct Loaded(BTreeSet<(&'static str, u32)>);
 
-/// What is loaded now; nothing where one may not ask.
+/// The loaded objects; empty without the privilege to list them.
 pub fn loaded() -> Loaded {
     let kinds = [("program", ObjectKind::Prog), ("map", ObjectKind::Map)];
     let all = kinds.into_iter().flat_map(|(name, kind)| {
@@ -24,7 +24,7 @@ pub fn loaded() -> Loaded {
     Loaded(all.collect())
 }
 
-/// Fails when something stays that was not there before.
+/// Fails when an object remains that did not exist before.
 pub fn none_left(before: &Loaded) -> Result<(), String> {
     let mut new: BTreeSet<_> = loaded().0.difference(&before.0).copied().collect();
     let until = Instant::now() + PATIENCE;

@@ -23,8 +23,8 @@
 //!                                         # prints them: name{label="value"} number
 //! scrape_after = "regex"                  # the first scrape once stderr has it
 //! ```
-//! No case may depend on how fast the machine is: what has to come first is waited for, and a
-//! sum over a time says at least, not at most.
+//! No case may depend on the speed of the machine: a case waits for what has to come first, and a
+//! sum over time is checked by a lower bound, never by an upper one.
 //!
 //! `SPILE` and `LOAD` are the programs, `EXAMPLES` is the folder of SystemTap's examples, `PROGRAMS`
 //! that of the sources in `tests/programs`, `DIR` an empty folder of the case. After each case no
@@ -92,17 +92,17 @@ fn sigint() -> String {
     "INT".into()
 }
 
-/// Longest a case may take: only one that hangs takes so long.
+/// Time limit of a case: only a hanging one takes so long.
 const LIMIT: Duration = Duration::from_secs(300);
-/// How long the rest of the output may take to arrive. Processes that a case left running hold
-/// the streams open; then it is waited in vain.
+/// Time limit for the rest of the output. Processes that a case left running hold the streams open,
+/// and the wait is in vain.
 const STREAMS: Duration = Duration::from_secs(20);
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The workload program, which cargo builds beside the tests.
+/// The workload program, which cargo builds next to the tests.
 fn load() -> PathBuf {
     let exe = std::env::current_exe().expect("own path");
     exe.parent()
@@ -134,7 +134,7 @@ fn command(case: &Case, dir: &Path) -> Result<Command, Failed> {
         .stderr(Stdio::piped())
         .stdin(Stdio::piped());
     cmd.env("TZ", "UTC");
-    // Cargo sets it; the loader of every workload would look for libraries there.
+    // Cargo sets it; the loader of every workload would search libraries there.
     cmd.env_remove("LD_LIBRARY_PATH");
     match (&case.shell, &case.script, &case.file) {
         (Some(line), None, None) => {
@@ -161,7 +161,7 @@ fn command(case: &Case, dir: &Path) -> Result<Command, Failed> {
     Ok(cmd)
 }
 
-/// What a stream gave so far.
+/// The content of a stream so far.
 type Text = Arc<Mutex<Vec<u8>>>;
 
 /// Collects a stream in the background.
@@ -170,7 +170,7 @@ fn reader(mut from: impl Read + Send + 'static) -> (Text, std::thread::JoinHandl
     let all = Arc::clone(&text);
     let thread = std::thread::spawn(move || {
         let mut chunk = [0; 8192];
-        // A read error ends the text; the comparison then shows what is missing.
+        // A read error ends the text; the comparison then shows the missing part.
         while let Ok(n @ 1..) = from.read(&mut chunk) {
             all.lock().expect("no panic").extend_from_slice(&chunk[..n]);
         }
@@ -242,7 +242,7 @@ fn run(case: &Case) -> Result<(), Failed> {
         .map_err(|why| Failed::from(format!("{why}\n--- stdout\n{out}\n--- stderr\n{err}")))
 }
 
-/// Whether a pattern matches somewhere; `^` and `$` are those of lines.
+/// Whether a pattern matches somewhere; `^` and `$` match at lines.
 fn matches(pattern: &str, text: &str) -> Result<bool, String> {
     let re = regex::Regex::new(&format!("(?m){pattern}")).map_err(|e| e.to_string())?;
     Ok(re.is_match(text))
@@ -281,7 +281,7 @@ fn check(case: &Case, status: Option<i32>, out: &str, err: &str) -> Result<(), S
     Ok(())
 }
 
-/// Why kernel cases cannot run here, if they cannot.
+/// Why kernel cases cannot run here, if so.
 fn no_kernel() -> Option<String> {
     let out = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args([
@@ -293,7 +293,7 @@ fn no_kernel() -> Option<String> {
     (!out.status.success()).then(|| String::from_utf8_lossy(&out.stderr).into_owned())
 }
 
-/// Files whose cases also run with `-u`: what a script does must not depend on the optimiser.
+/// Files whose cases also run with `-u`: a script's behaviour must not depend on the optimiser.
 const ALSO_UNOPTIMISED: [&str; 5] = [
     "constructs",
     "kernel-ops",
@@ -302,7 +302,7 @@ const ALSO_UNOPTIMISED: [&str; 5] = [
     "probes",
 ];
 
-/// The case with `-u`, where that says something.
+/// The case with `-u`, if that makes a difference.
 fn unoptimised(stem: &str, case: &Case) -> Option<Case> {
     let runs = case.script.is_some() && case.status == 0;
     (runs && ALSO_UNOPTIMISED.contains(&stem)).then(|| {
@@ -314,7 +314,7 @@ fn unoptimised(stem: &str, case: &Case) -> Option<Case> {
 
 fn main() {
     let mut args = Arguments::from_args();
-    // Cases count events of the whole machine and time things: one after the other.
+    // Cases count events of the whole machine and measure times, so they run one after the other.
     args.test_threads = Some(1);
     let mut files: Vec<_> = std::fs::read_dir(root().join("tests/cases"))
         .expect("tests/cases")

@@ -1,15 +1,15 @@
-//! What cases need that not every machine has. Kernels without kprobes leave the cases for them
-//! to virtual machines (`cargo xtask vm --all`), and a virtual machine without `--programs` leaves those that
-//! need more programs than busybox to the machine that runs it. So none is left out everywhere.
+//! Requirements of cases that not every machine meets. Kernels without kprobes leave cases to
+//! virtual machines (`cargo xtask vm --all`), and a virtual machine without `--programs` leaves
+//! cases that need more programs than busybox to its host. So no case is left out everywhere.
 
 use std::path::Path;
 
-/// A need that cases may state.
+/// A requirement that cases can state.
 struct Need {
     name: &'static str,
-    /// Whether the kernel decides: no package brings it, and other kernels run in guests.
+    /// Whether the kernel decides: no package provides it, and guests run other kernels.
     of_kernel: bool,
-    /// Whether it can be had here.
+    /// Whether it is met here.
     have: fn() -> bool,
 }
 
@@ -37,8 +37,8 @@ const NEEDS: [Need; 17] = [
         have: || !has_debuginfo(),
     },
     // Programs beyond those of busybox: perl, python, gcc, bpftool and the like, and the shared
-    // libraries that programs are probed with (`cargo xtask vm --programs`). Where they are missing
-    // the case fails.
+    // libraries of probed programs (`cargo xtask vm --programs`). Where they are missing, the case
+    // fails.
     Need {
         name: "programs",
         of_kernel: false,
@@ -62,13 +62,13 @@ const NEEDS: [Need; 17] = [
         of_kernel: false,
         have: || in_vm().is_none(),
     },
-    // At returns of functions of programs the kernel says which function it is: Linux 6.6.
+    // The kernel reports the function at returns of functions of programs: Linux 6.6.
     Need {
         name: "function at return",
         of_kernel: true,
         have: || symbol("bpf_uprobe_multi_link_attach"),
     },
-    // What reads scraped metrics: Python's client of Prometheus.
+    // A reader of scraped metrics: Python's client of Prometheus.
     Need {
         name: "metrics parser",
         of_kernel: false,
@@ -83,7 +83,7 @@ const NEEDS: [Need; 17] = [
         of_kernel: false,
         have: || in_vm().is_none(),
     },
-    // Memory that the kernel keeps with threads: Linux 7 needs `cmpxchg16b` for it.
+    // Task storage: Linux 7 needs `cmpxchg16b` for it.
     Need {
         name: "thread memory",
         of_kernel: true,
@@ -94,13 +94,14 @@ const NEEDS: [Need; 17] = [
             cpus.contains(" cx16 ") || major.is_some_and(|n: u32| n < 7)
         },
     },
-    // Programs can turn interrupts off: Linux 6.14. An emulated guest with an older kernel skips some hits.
+    // Programs can disable interrupts: Linux 6.14. An emulated guest with an older kernel skips
+    // some hits.
     Need {
         name: "interrupts off",
         of_kernel: true,
         have: || in_vm().is_none() || symbol("bpf_local_irq_save"),
     },
-    // Programs can be at hooks of the network: Linux 6.4.
+    // Programs can attach to netfilter hooks: Linux 6.4.
     Need {
         name: "netfilter",
         of_kernel: true,
@@ -122,7 +123,7 @@ const NEEDS: [Need; 17] = [
             })
         },
     },
-    // Programs see decisions of security modules, or the kernel refuses that.
+    // Programs can attach to LSM hooks, or the kernel refuses that.
     Need {
         name: "lsm",
         of_kernel: true,
@@ -135,7 +136,7 @@ const NEEDS: [Need; 17] = [
     },
 ];
 
-/// Whether the debugging information of the running kernel is here.
+/// Whether the running kernel's debugging information is installed.
 fn has_debuginfo() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let file = format!("/usr/lib/debug/boot/vmlinux-{}", release.trim());
@@ -154,18 +155,17 @@ fn symbol(name: &str) -> bool {
     all.lines().any(|l| l.split(' ').nth(2) == Some(name))
 }
 
-/// In a virtual machine of `cargo xtask vm`: which cases are run, `short` or `all`.
+/// In a virtual machine of `cargo xtask vm`: the cases to run, `short` or `all`.
 fn in_vm() -> Option<String> {
     std::env::var("SPILE_VM").ok()
 }
 
-/// Whether a case belongs to this run: the short one of a virtual machine has those that are
-/// marked.
+/// Whether a case belongs to this run: the short one of a virtual machine consists of marked cases.
 pub fn in_this_run(vm: bool) -> bool {
     vm || in_vm().as_deref() != Some("short")
 }
 
-/// What is not to be had here.
+/// A requirement that is not met here.
 #[derive(Clone)]
 pub struct Missing {
     name: &'static str,
@@ -182,7 +182,7 @@ impl Missing {
     }
 }
 
-/// The first of these needs that is not to be had here.
+/// The first of these requirements that is not met here.
 pub fn missing(needs: &[String]) -> Result<Option<Missing>, String> {
     let mut missing = None;
     for name in needs {

@@ -5,10 +5,10 @@ use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// How long the wanted samples may take to appear.
+/// Time limit for the expected samples to appear.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Prints a line a sample.
+/// Prints a line for each sample.
 const PARSER: &str = r#"
 import sys
 from prometheus_client.parser import text_string_to_metric_families as parse
@@ -18,10 +18,10 @@ for family in parse(sys.stdin.read()):
         print("%s{%s} %.10g" % (s.name, labels, s.value))
 "#;
 
-/// Pythons that can have the parser: the distribution's own first.
+/// Pythons that may have the parser: the distribution's own first.
 const PYTHONS: [&str; 2] = ["/usr/bin/python3", "python3"];
 
-/// Scrapes until all patterns match the samples. `stderr` says where, and has to match `after`
+/// Scrapes until all patterns match the samples. `stderr` has the address, and has to match `after`
 /// before the first scrape.
 pub fn until(
     patterns: &[String],
@@ -59,7 +59,7 @@ fn address(stderr: &str) -> Option<String> {
     Some(rest.split_once("/metrics")?.0.to_owned())
 }
 
-/// The body of an answer that has to be a success.
+/// The body of a response, which has to be a success.
 fn get(addr: &str) -> Result<String, String> {
     let ask = || -> std::io::Result<String> {
         let mut socket = TcpStream::connect(addr)?;
@@ -77,7 +77,7 @@ fn get(addr: &str) -> Result<String, String> {
     Ok(body.to_owned())
 }
 
-/// The samples, a line each.
+/// The samples, one on each line.
 fn parse(body: &str) -> Result<String, String> {
     let mut why = String::new();
     for python in PYTHONS {

@@ -1,5 +1,5 @@
-//! A cluster of Slurm that is this machine: its two daemons with a configuration of their own, without
-//! accounts, keys or groups of the kernel's.
+//! A Slurm cluster that consists of this machine: its two daemons with a configuration of their
+//! own, without accounts, keys or control groups.
 
 use std::fs::File;
 use std::net::TcpListener;
@@ -7,10 +7,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-/// Seconds until the machine must be ready for jobs.
+/// Seconds within which the machine must be ready for jobs.
 const READY: u32 = 120;
 
-/// The daemons; they end with it.
+/// The daemons; dropping it ends them.
 pub struct Cluster {
     dir: tempfile::TempDir,
     daemons: Vec<Child>,
@@ -42,7 +42,7 @@ impl Cluster {
         for _ in 0..READY * 5 {
             let mut asked = cluster.command("sinfo");
             let state = asked.args(["-h", "-o", "%t"]).output().unwrap().stdout;
-            // (With a star: it has not spoken yet.)
+            // (A star after the state means that the node has not responded yet.)
             if state.trim_ascii() == b"idle" {
                 return cluster;
             }
@@ -57,7 +57,7 @@ impl Cluster {
     }
 
     fn text(&self) -> String {
-        // Both at once, or they could be the same.
+        // Both at once, otherwise they could be the same.
         let ports = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [control, node] = ports.map(|port| port.local_addr().unwrap().port());
         let system = rustix::system::uname();

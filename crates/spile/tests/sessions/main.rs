@@ -1,10 +1,9 @@
-//! Random sessions of the program on the live kernel: scripts whose timers take what handlers of
-//! system calls collect (`timers.rs`), and mutants of scripts that run (`mutants`).
-//! `SPILE_TIMERS=N` and `SPILE_MUTANTS=N` run so many, from the seed `SPILE_SEED` on (`cargo xtask
-//! soak`). A script that fails is made smaller; what remains belongs into `cases`, which are run
-//! always. Scripts and messages of failures, as first seen and made smaller, are kept in
-//! `target/tmp/failures` or the folder that `SPILE_FAILURES` names. `SPILE_SHOW=FILE` writes each
-//! mutant's script and messages there.
+//! Random sessions of the program on the live kernel: scripts whose timers take the values that
+//! handlers of system calls collect (`timers.rs`), and mutants of working scripts (`mutants`).
+//! `SPILE_TIMERS=N` and `SPILE_MUTANTS=N` set the numbers, `SPILE_SEED` the first seed (`cargo
+//! xtask soak`). A failing script is shrunk; the result belongs into `cases`, which always run.
+//! Scripts and messages of failures, original and shrunk, are saved in `target/tmp/failures` or the
+//! folder in `SPILE_FAILURES`. `SPILE_SHOW=FILE` writes each mutant's script and messages there.
 
 #[path = "../e2e/leaks.rs"]
 mod leaks;
@@ -23,20 +22,20 @@ use libtest_mimic::{Arguments, Failed, Trial};
 
 use session::Run;
 
-/// Scripts of an ordinary run.
+/// Number of timer scripts of an ordinary run.
 const TIMERS: u64 = 40;
-/// Mutants of an ordinary run.
+/// Number of mutants of an ordinary run.
 const MUTANTS: u64 = 40;
-/// Scripts of one trial.
+/// Number of scripts of one trial.
 const CHUNK: u64 = 20;
-/// Tries to see again what went wrong: other processes have a part in it.
+/// Number of attempts to reproduce a failure: other processes can have a part in it.
 const TRIES: usize = 5;
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// What the sessions of a run came to.
+/// The results of the sessions of a run.
 #[derive(Default)]
 struct Counts {
     timers: AtomicU64,
@@ -45,8 +44,8 @@ struct Counts {
     refused: AtomicU64,
 }
 
-/// Keeps a failure as it is seen, the script in one file and its messages in another: what is read
-/// of a long run can be cut off, and the same seed need not fail again.
+/// Saves a failure as first seen, the script in one file and its messages in another: the output of
+/// a long run can be cut off, and the same seed need not fail again.
 fn kept(what: &str, run: &Run, why: &str) -> String {
     let case = run.as_case();
     let folder = match std::env::var_os("SPILE_FAILURES") {
@@ -64,7 +63,7 @@ fn kept(what: &str, run: &Run, why: &str) -> String {
     format!("{what}: {why}\n{case}\n{kept}")
 }
 
-/// A script of timers; a failure has it with as few parts as still fail.
+/// A timer script; a failure is reduced to the fewest parts that still fail.
 fn timed(seed: u64, counts: &Counts) -> Result<(), String> {
     let mut without = BTreeSet::new();
     let whole = timers::script(seed, &without);
@@ -131,7 +130,7 @@ fn main() {
     let counts = Arc::new(Counts::default());
     let first = number("SPILE_SEED").unwrap_or(0);
     let count = number("SPILE_TIMERS").unwrap_or(TIMERS);
-    // SAFETY: it has no preconditions.
+    // SAFETY: geteuid has no preconditions.
     let root = unsafe { libc::geteuid() } == 0;
     let mut trials = Vec::new();
     let cases = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions/cases");

@@ -1,5 +1,5 @@
-//! One session of the program, in a process and a folder of its own: what it printed, how it
-//! ended, and what of that no script may cause.
+//! One session of the program, in a process and a folder of its own: its output, its end, and the
+//! errors that no script may cause.
 
 use std::io::Read;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -9,12 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Longest a session may take. It ends by itself within seconds: only one that hangs takes so
-/// long, on however busy a machine.
+/// Time limit of a session. It ends by itself within seconds, so only a hanging one takes so long,
+/// even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
-/// How long what a session started may take to go after it.
+/// Time limit for a session's child processes to end after it.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// What is kept of a stream, in bytes.
+/// Maximum number of bytes stored of a stream.
 const KEPT: usize = 32 << 20;
 
 /// A script and the options of its session.
@@ -32,7 +32,7 @@ impl Run {
         format!("// {}\n{}", args.unwrap_or_default(), self.script)
     }
 
-    /// What `as_case` wrote.
+    /// The inverse of `as_case`.
     pub fn from_case(text: &str) -> Run {
         let (first, script) = text.split_once('\n').unwrap_or((text, ""));
         let args = first.trim_start_matches('/').trim();
@@ -43,22 +43,22 @@ impl Run {
     }
 }
 
-/// How a session ended.
+/// The end of a session.
 pub struct Done {
     pub status: Option<i32>,
     pub out: String,
     pub err: String,
-    /// Why no script may end so.
+    /// Why no script may end like this.
     pub wrong: Option<String>,
 }
 
 impl Done {
-    /// A number of the account: the one before or behind these words.
+    /// A number of the account: the one before or after these words.
     pub fn skipped(&self) -> u64 {
         self.number(|l| l.split_once("skipped probes: ").map(|(_, n)| n))
     }
 
-    /// Records of output that did not fit.
+    /// Number of output records that were lost.
     pub fn lost(&self) -> u64 {
         self.number(|l| {
             let at = l.find(" lost messages")?;
@@ -81,7 +81,7 @@ impl Done {
     }
 }
 
-/// The workload program, which cargo builds beside the tests.
+/// The workload program, which cargo builds next to the tests.
 pub fn load() -> PathBuf {
     let exe = std::env::current_exe().expect("own path");
     let target = exe.parent().and_then(Path::parent);
@@ -100,7 +100,7 @@ fn reader(mut from: impl Read + Send + 'static) -> JoinHandle<String> {
     })
 }
 
-/// Waits for the end; `None` if there is none.
+/// Waits for the end; `None` on timeout.
 fn wait(child: &mut Child) -> Option<ExitStatus> {
     let until = Instant::now() + LIMIT;
     loop {
@@ -112,10 +112,10 @@ fn wait(child: &mut Child) -> Option<ExitStatus> {
     }
 }
 
-/// Whether processes of a group stay, though they got the time to go.
+/// Whether processes of a group are still alive after the time limit.
 fn stays(group: u32) -> bool {
     let until = Instant::now() + PATIENCE;
-    // SAFETY: signal 0 is sent to nobody.
+    // SAFETY: signal 0 is delivered to no process.
     while unsafe { libc::kill(-(group as i32), 0) } == 0 {
         if Instant::now() > until {
             return true;
@@ -125,7 +125,7 @@ fn stays(group: u32) -> bool {
     false
 }
 
-/// Messages that no script and no option may bring about.
+/// Messages that no script and no option may cause.
 const NEVER: &[&str] = &[
     "panicked at",
     "internal error",
@@ -154,7 +154,7 @@ pub fn run(run: &Run) -> Done {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = format!("sessions-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);
-    // What an earlier run may have left.
+    // An earlier run may have left it.
     let _ = std::fs::remove_dir_all(&dir);
     std::fs::create_dir_all(&dir).expect("a folder");
     let load = load().display().to_string();

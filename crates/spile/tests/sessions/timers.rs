@@ -1,9 +1,9 @@
-//! Random scripts with handlers of real system calls and running timers beside them. Times vary,
-//! so what is checked does not depend on them: what timers took away and what is left at the end
-//! are all that was added, globals that a handler changes together are never seen apart, and
-//! printed and lost lines are the lines made. A check is a line of output, `= NAME GOT WANT`.
+//! Random scripts with handlers of real system calls and concurrent timers. Checks do not depend on
+//! timing: the values that timers took plus the values left at the end are all that was added;
+//! globals that a handler changes together are never seen apart; printed plus lost lines are the
+//! lines made. A check is a line of output, `= NAME GOT WANT`.
 //!
-//! A script is made of parts, each with globals, code for hits, for timers and for the end.
+//! A script is made of parts, each with globals and with code for hits, for timers and for the end.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use spile_ir::testgen::Rng;
 
 use crate::session::{self, Run};
 
-/// What a part adds to a script. Hits see `v`, the number to add.
+/// The code that a part adds to a script. Hits have `v`, the number to add.
 #[derive(Default)]
 struct Part {
     globals: String,
@@ -24,18 +24,18 @@ struct Part {
 
 struct Gen {
     rng: Rng,
-    /// Number of the part that is written.
+    /// Number of the current part.
     n: usize,
     /// Whether handlers know the name of the system call.
     named: bool,
-    /// Whether handlers are for all processes, spile's own among them.
+    /// Whether handlers run for all processes, including spile.
     all: bool,
 }
 
 /// Makes a part.
 type Make = fn(&mut Gen) -> Part;
 
-/// The kinds of parts, and how often they are chosen.
+/// The kinds of parts with their weights.
 const PARTS: &[(u32, Make)] = &[
     (3, Gen::drained_sum),
     (8, Gen::drained_array),
@@ -53,8 +53,8 @@ const PARTS: &[(u32, Make)] = &[
     (2, Gen::many_keys),
 ];
 
-/// Where hits come from, whether the name of the call is known there, and whether every call of
-/// getppid hits exactly once.
+/// The sources of hits, each with whether the call's name is known there, and whether every getppid
+/// call hits exactly once.
 const POINTS: &[(&str, bool)] = &[
     ("syscall.*", true),
     ("syscall.*", true),
@@ -78,16 +78,16 @@ const VALUES: &[&str] = &[
     "0x100000001",
 ];
 
-/// A script and what its session has to fulfil.
+/// A script and the checks for its session.
 pub struct Timed {
     pub run: Run,
-    /// Calls of getppid that the workload makes.
+    /// Number of getppid calls of the workload.
     made: Option<u64>,
-    /// How many parts it has.
+    /// Number of its parts.
     pub parts: usize,
 }
 
-/// The script of a seed, without these parts.
+/// The script of a seed without these parts.
 pub fn script(seed: u64, without: &BTreeSet<usize>) -> Timed {
     let mut g = Gen {
         rng: Rng::new(seed ^ 0x7469_6d65),
@@ -171,7 +171,7 @@ impl Gen {
             args.push("-t".into());
         }
         if self.all {
-            // Between two runs of a timer a busy machine has thousands of threads in their calls.
+            // Between two runs of a timer a busy machine has thousands of threads in calls.
             args.extend(["-D".into(), "MAXMAPENTRIES=100000".into()]);
         }
         args.extend(["-c".into(), command]);
@@ -212,7 +212,7 @@ impl Gen {
         (0..many).map(|_| one(self)).collect()
     }
 
-    /// An addition to an array, and what is read of an element to sum up.
+    /// An addition to an array, and the expression that reads an element for the sum.
     fn addition(&mut self, keys: &[&str]) -> (String, &'static str) {
         let place = format!("a#[{}]", keys.join(", "));
         match self.rng.below(4) {
@@ -222,7 +222,7 @@ impl Gen {
         }
     }
 
-    /// The order of a walk over so many keys.
+    /// The order of a `foreach` over `keys` keys.
     fn order(&mut self, keys: usize, statistic: bool) -> (String, String) {
         let mut names: Vec<String> = (0..keys).map(|k| format!("k{k}_#")).collect();
         let mark = self.rng.pick(&["+", "-"]);
@@ -278,7 +278,7 @@ impl Gen {
         }
     }
 
-    /// A walk with a limit remembers keys; these are taken one by one.
+    /// A `foreach` with a limit records keys; these are taken one by one.
     fn taken_elements(&mut self) -> Part {
         let keys = self.keys();
         let (hit, read) = self.addition(&keys);
@@ -352,7 +352,7 @@ impl Gen {
         }
     }
 
-    /// The largest, which never becomes smaller.
+    /// The maximum, which never decreases.
     fn most(&mut self) -> Part {
         Part {
             globals: "global m#, was#, bad#\n".into(),
@@ -365,7 +365,7 @@ impl Gen {
         }
     }
 
-    /// An array that keeps the newest.
+    /// An array that keeps the newest elements.
     fn wrapping(&mut self) -> Part {
         let size = self.rng.pick(&[1, 3, 10, 50]);
         let (add, read) = match self.rng.below(3) {
@@ -390,7 +390,7 @@ impl Gen {
         }
     }
 
-    /// A text that handlers write whole.
+    /// A text that handlers write as a whole.
     fn text(&mut self) -> Part {
         let texts = [
             (
@@ -406,7 +406,7 @@ impl Gen {
                 "strlen(s) >= 62 && substr(s, 0, 1) == \"<\" && substr(s, strlen(s) - 1, 1) == \">\"",
             ),
         ];
-        // Of other processes it can be any.
+        // For other processes it can be any.
         let (value, right) = texts[self.rng.below(3).max(u32::from(self.all)) as usize];
         let clear = self.rng.pick(&["", "l# = \"\"\n"]);
         Part {
@@ -436,7 +436,7 @@ impl Gen {
         }
     }
 
-    /// The buckets of a histogram hold what was added.
+    /// The buckets of a histogram contain all added values.
     fn buckets(&mut self) -> Part {
         let hist = self
             .rng
@@ -462,9 +462,9 @@ impl Gen {
         }
     }
 
-    /// Lines of hits and of timers; the session adds up what was printed and lost.
+    /// Lines of hits and of timers; the session adds up printed and lost lines.
     fn lines(&mut self) -> Part {
-        // A line of a hit that writes it is a hit again.
+        // The write of a hit's line is another hit.
         if self.all {
             return self.drained_sum();
         }
@@ -496,9 +496,9 @@ impl Gen {
         }
     }
 
-    /// As many keys as there are hits, nearly.
+    /// Almost as many keys as hits.
     fn many_keys(&mut self) -> Part {
-        // Of all processes there could be more than any number.
+        // With all processes there could be any number.
         if self.all {
             return self.drained_array();
         }
@@ -529,7 +529,7 @@ impl Gen {
         }
     }
 
-    /// An element is looked up before it is changed, and deleted by hits and by timers.
+    /// Elements that are looked up before they are changed, and deleted by hits and by timers.
     fn asked_first(&mut self) -> Part {
         Part {
             globals: "global q#, gone#\n".into(),
@@ -551,13 +551,13 @@ fn plain(keys: usize) -> String {
 }
 
 impl Timed {
-    /// Runs it; gives the hits that were skipped, or what is wrong.
+    /// Runs it; returns the number of skipped hits, or the failure.
     pub fn check(&self) -> Result<u64, String> {
         judge(&self.run, self.made)
     }
 }
 
-/// The last lines of an output, which are those of the end.
+/// The last lines of the output, printed at the end.
 fn tail(out: &str) -> String {
     let lines: Vec<&str> = out.lines().collect();
     let last = &lines[lines.len().saturating_sub(40)..];
@@ -569,7 +569,7 @@ pub fn is_one(run: &Run) -> bool {
     run.script.starts_with("global made")
 }
 
-/// Runs a script of this generator, of which it may be only a part.
+/// Runs a script of this generator, or a part of one.
 pub fn judge(run: &Run, made: Option<u64>) -> Result<u64, String> {
     let done = session::run(run);
     if let Some(why) = done.wrong {
@@ -597,7 +597,7 @@ pub fn judge(run: &Run, made: Option<u64>) -> Result<u64, String> {
         }
     }
     let skipped = done.skipped();
-    // What is lost is a record, with the lines of a handler.
+    // A loss is a record, which has the lines of a handler.
     let lost = done.lost();
     if printed > lines || printed + lost * parts < lines || (lost == 0 && printed < lines) {
         return Err(format!(

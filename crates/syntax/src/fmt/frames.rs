@@ -1,36 +1,36 @@
-//! The states of the formatter's machine: what is open around a token.
+//! The states of the formatter's machine: the open constructs around a token.
 
-/// Something that is open. Columns leave out what conditionals add.
+/// An open construct. Columns do not include those that conditionals add.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Frame {
     /// `{`
     Block {
-        /// Columns of the line with the head.
+        /// Indentation of the line with the head.
         indent: usize,
-        /// Its `}` stands on the same line.
+        /// Its `}` is on the same line.
         flat: bool,
     },
     /// The body of a `@define`.
     Define {
-        /// Columns of the `@define`.
+        /// Indentation of the `@define`.
         indent: usize,
     },
     /// Brackets.
     Group(Group),
     /// A statement.
     Stmt {
-        /// Which.
+        /// Its kind.
         kind: St,
-        /// Its columns.
+        /// Its indentation.
         indent: usize,
     },
     /// The head of an item.
     Item {
-        /// Which.
+        /// Its kind.
         head: Head,
-        /// Its columns.
+        /// Its indentation.
         indent: usize,
-        /// Columns more of its further lines.
+        /// Additional indentation of its further lines.
         cont: usize,
     },
 }
@@ -38,11 +38,11 @@ pub(super) enum Frame {
 /// Brackets of any kind.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Group {
-    /// Was opened by the token that is being written.
+    /// Whether it was opened by the token that is being written.
     pub fresh: bool,
-    /// Column behind the bracket, where something follows it on its line.
+    /// Column after the bracket, if another token follows it on its line.
     pub align: Option<usize>,
-    /// Columns of the line with the bracket.
+    /// Indentation of the line with the bracket.
     pub base: usize,
     /// The head of an `if` or a loop: a statement follows.
     pub head: bool,
@@ -90,7 +90,7 @@ impl Group {
         }
     }
 
-    /// Columns more of its lines where nothing follows the bracket on its own.
+    /// Additional indentation of its lines, if nothing follows the bracket on its own line.
     pub fn hang(&self) -> usize {
         if self.head || self.params { 4 } else { 2 }
     }
@@ -117,7 +117,7 @@ pub(super) enum Head {
 }
 
 impl Head {
-    /// Columns more of its further lines: behind the keyword.
+    /// Additional indentation of its further lines: after the keyword.
     pub fn hang(self) -> usize {
         match self {
             Head::Probe => "probe ".len(),
@@ -135,34 +135,34 @@ impl Head {
     }
 }
 
-/// Where in a statement the next token stands.
+/// The position of the next token in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Pos {
     /// A statement begins.
     Start,
-    /// A value is wanted. (In the head of a probe: a second body is.)
+    /// A value is expected. (In the head of a probe: a second body.)
     Operand,
     /// A value is complete.
     After,
     /// After `->`.
     Member,
-    /// A statement that takes nothing more, such as `next`.
+    /// A complete statement without operands, such as `next`.
     End,
-    /// The parenthesis of a head is wanted.
+    /// The parenthesis of a head is expected.
     HeadParen,
-    /// What a head governs is wanted.
+    /// The body of a head is expected.
     Body,
     /// A statement is complete.
     Done,
 }
 
-/// Where in a conditional the next token stands.
+/// The position of the next token in a conditional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Phase {
     Test,
     Then,
     Else,
-    /// No conditional but the body of a macro.
+    /// Not a conditional, but the body of a macro.
     Define,
 }
 
@@ -174,10 +174,10 @@ pub(super) struct Cond {
     pub saved: (Vec<Frame>, Pos),
     /// The state after its first branch.
     pub then: Option<(Vec<Frame>, Pos)>,
-    /// Columns of the line with the `%(`, without `outer`.
+    /// Indentation of the line with the `%(`, without `outer`.
     pub line: usize,
-    /// Columns that the conditionals around it add.
+    /// Indentation that the conditionals around it add.
     pub outer: usize,
-    /// Columns that it adds.
+    /// Indentation that it adds.
     pub adds: usize,
 }

@@ -1,4 +1,4 @@
-//! Tokens with what stands between them: comments and line breaks, which the lexer drops.
+//! Tokens with the comments and line breaks between them, which the lexer drops.
 
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ pub(super) struct Comment {
     pub at: Range<usize>,
     /// `#` or `//`: it ends its line.
     pub line: bool,
-    /// Newlines between it and what stands before.
+    /// Number of newlines before it.
     pub newlines: usize,
 }
 
@@ -24,21 +24,21 @@ pub(super) struct Element {
     pub at: Range<usize>,
     /// Comments since the token before.
     pub comments: Vec<Comment>,
-    /// Newlines between it and the last of these, or the token before.
+    /// Number of newlines between the last comment, or else the token before, and this token.
     pub newlines: usize,
-    /// Whether nothing at all stands before it since the last token.
+    /// Whether nothing separates it from the last token.
     pub adjacent: bool,
-    /// Whether more than one character stands between it and the last token.
+    /// Whether more than one character separates it from the last token.
     pub wide: bool,
 }
 
 impl Element {
-    /// Whether it stood first on its line.
+    /// Whether it was first on its line.
     pub fn fresh(&self) -> bool {
         self.newlines > 0
     }
 
-    /// Whether the gap before it holds a line break.
+    /// Whether the gap before it contains a line break.
     pub fn broken(&self) -> bool {
         self.fresh() || self.comments.iter().any(|c| c.newlines > 0 || c.line)
     }
@@ -69,7 +69,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Element> {
     out
 }
 
-/// The comments of a gap, and how many newlines follow the last.
+/// The comments of a gap, and the number of newlines after the last one.
 fn gap(text: &str, range: Range<usize>) -> (Vec<Comment>, usize) {
     let bytes = text.as_bytes();
     let (mut comments, mut newlines, mut at) = (Vec::new(), 0, range.start);

@@ -1,8 +1,8 @@
-//! The text that is being written, line by line, and the columns of comments at line ends.
+//! The output, line by line, and the columns of comments at line ends.
 
 /// Columns between code and the comment that ends its line.
 const BEFORE_COMMENT: usize = 2;
-/// Where tabs go.
+/// Width of a tab stop.
 const TAB: usize = 8;
 
 /// One line of output.
@@ -15,15 +15,15 @@ struct Line {
     trailing: Option<(Vec<u8>, usize)>,
 }
 
-/// All lines so far; the last is being written.
+/// All lines so far; the last one is being written.
 #[derive(Debug, Default)]
 pub(super) struct Lines {
     lines: Vec<Line>,
-    /// Columns of blanks at the start of the last line.
+    /// Indentation of the last line in columns.
     indent: usize,
 }
 
-/// Columns that a text takes, after `from`.
+/// The columns that a text takes when it starts at column `from`.
 pub(super) fn columns(text: &str, from: usize) -> usize {
     text.chars().fold(from, |col, c| match c {
         '\t' => (col / TAB + 1) * TAB,
@@ -53,12 +53,12 @@ impl Lines {
             .is_none_or(|l| l.text.len() == self.indent && l.trailing.is_none())
     }
 
-    /// Whether the line can take no more, because a comment ended it.
+    /// Whether the line is complete because a comment ended it.
     pub fn ended(&self) -> bool {
         self.lines.last().is_none_or(|l| l.trailing.is_some())
     }
 
-    /// The column where the next text goes.
+    /// The column of the next text.
     pub fn column(&self) -> usize {
         self.lines.last().map_or(0, |l| l.width)
     }
@@ -68,7 +68,7 @@ impl Lines {
         self.indent
     }
 
-    /// Writes a piece; `shown` is the same as text, for its width. It can span lines.
+    /// Writes a piece, which can span lines; `shown` is the same as text, for its width.
     pub fn push(&mut self, bytes: &[u8], shown: &str) {
         if self.lines.is_empty() {
             self.start(0, false);
@@ -82,14 +82,14 @@ impl Lines {
         }
     }
 
-    /// Ends the line with a comment that stood at the column `col`.
+    /// Ends the line with a comment that the author had at column `col`.
     pub fn trailing(&mut self, comment: &[u8], col: usize) {
         if let Some(line) = self.lines.last_mut() {
             line.trailing = Some((comment.to_vec(), col));
         }
     }
 
-    /// The text. Comments of neighbouring lines that stood in one column do so again.
+    /// The text. Comments of adjacent lines that were aligned stay aligned.
     pub fn finish(self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut lines = &self.lines[..];

@@ -1,10 +1,10 @@
-//! Where statements begin and end, as far as tokens tell: what indentation and spaces follow from.
+//! The start and end of statements, as far as tokens show them; indentation and blanks follow from
+//! these.
 //!
-//! The tokens are those before the preprocessor, so that nothing is a tree here: branches of
-//! conditionals can open a block that stands closed behind them. A conditional remembers the
-//! state before it, its second branch begins from there, and what follows goes on from the end
-//! of the first. Whatever the machine gets wrong, only the look suffers: tokens are never
-//! changed.
+//! The tokens are those before the preprocessor, so there is no tree: branches of conditionals can
+//! open a block that is closed after them. A conditional remembers the state before it, its second
+//! branch starts from there, and the tokens after it continue from the end of the first branch. A
+//! mistake of the machine affects only the layout: tokens are never changed.
 
 mod conds;
 mod heads;
@@ -13,14 +13,14 @@ use super::frames::{Cond, Frame, Group, Head, Phase, Pos, St};
 use super::gaps::Element;
 use crate::token::Tok;
 
-/// Columns of a level.
+/// Indentation of a level.
 pub(super) const LEVEL: usize = 2;
-/// Alignment behind an opening bracket goes no further than this column.
+/// Maximum column of alignment after an opening bracket.
 const MAX_ALIGN: usize = 60;
-/// Deeper nesting is not formatted: the states that conditionals keep would grow too large.
+/// Maximum nesting that is formatted: the states that conditionals remember would grow too large.
 const MAX_FRAMES: usize = 1000;
 
-/// What a token is, for the blanks around it.
+/// The class of a token, which decides the blanks around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
     /// A name, a number, a keyword: blanks on both sides.
@@ -41,39 +41,39 @@ pub(super) enum Class {
     Tight,
     /// The `{` and `}` of a block.
     Brace,
-    /// Part of a probe point: blanks as the author has them.
+    /// Part of a probe point: blanks stay as the author wrote them.
     AsIs,
-    /// `,` in the braces of a probe point: no blank before it, after it as the author has them.
+    /// `,` in the braces of a probe point: no blank before it; after it as the author wrote it.
     PointComma,
 }
 
 /// Whether a token begins a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Break {
-    /// As the author has it.
+    /// As the author wrote it.
     Free,
     /// It does.
     Must,
-    /// It does not, unless a comment stands before it.
+    /// It does not, unless a comment precedes it.
     Never,
 }
 
-/// What is known of a token before it is written.
+/// The decision about a token before it is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decision {
     pub class: Class,
     pub line: Break,
-    /// Columns before it if it begins a line.
+    /// Indentation if it begins a line.
     pub indent: usize,
-    /// Columns before comments that stand above it.
+    /// Indentation of comments above it.
     pub comments: usize,
     /// No empty line above.
     pub tight: bool,
-    /// A statement that no `;` parts from the one before.
+    /// A statement without a `;` between it and the one before.
     pub apart: bool,
 }
 
-/// See the head of the file.
+/// See the module's documentation.
 pub(super) struct Machine<'a> {
     all: &'a [Element],
     /// For each `{`: its `}` is on the same line.
@@ -81,9 +81,9 @@ pub(super) struct Machine<'a> {
     stack: Vec<Frame>,
     conds: Vec<Cond>,
     pos: Pos,
-    /// Columns that open conditionals add.
+    /// Indentation that open conditionals add.
     extra: usize,
-    /// Whether the `{` or `}` before was that of a block over several lines.
+    /// Whether the last `{` or `}` was that of a block over several lines.
     after_block: bool,
     /// Nesting was too deep.
     pub overflow: bool,
@@ -120,7 +120,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Columns of a statement that begins here.
+    /// Indentation of a statement that begins here.
     fn stmt_indent(&self) -> usize {
         match self.stack.last() {
             None => 0,
@@ -132,7 +132,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Columns of a line that goes on with what is open.
+    /// Indentation of a line that continues an open construct.
     fn cont_indent(&self) -> usize {
         match self.stack.last() {
             Some(Frame::Group(g)) => g.align.unwrap_or(g.base + g.hang()),
@@ -178,7 +178,8 @@ impl<'a> Machine<'a> {
         d
     }
 
-    /// Called when token `i` was written: where its text ended, and the line's indentation.
+    /// Called when token `i` was written, with the end column of its text and the line's
+    /// indentation.
     pub fn written(&mut self, i: usize, column: usize, line_indent: usize) {
         let hangs = self.all.get(i + 1).is_none_or(Element::broken);
         let extra = self.extra;
@@ -231,7 +232,7 @@ impl<'a> Machine<'a> {
         self.statement(i, kind)
     }
 
-    /// A token outside of brackets and heads of items.
+    /// A token outside brackets and heads of items.
     fn statement(&mut self, i: usize, kind: Tok) -> Decision {
         match self.pos {
             Pos::Done => {
@@ -255,7 +256,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// As [`Self::cont_indent`], before the group that was just opened.
+    /// Like [`Self::cont_indent`], before the group that was just opened.
     fn cont_outer(&self) -> usize {
         match self.stack.len().checked_sub(2).map(|n| &self.stack[n]) {
             Some(Frame::Stmt { indent, .. }) => indent + 2 * LEVEL,
@@ -294,7 +295,7 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// Whether a token after a value goes on with the expression, as the parser reads it.
+    /// Whether a token after a value continues the expression, as the parser reads it.
     fn continues(&self, i: usize, kind: Tok) -> bool {
         match kind {
             Tok::Str | Tok::ArgStr | Tok::ArgQuoted => {
@@ -308,8 +309,8 @@ impl<'a> Machine<'a> {
         }
     }
 
-    /// After a statement: what of the enclosing ones ends with it. `Some` where the token goes on
-    /// with one of them.
+    /// After a statement: ends the enclosing statements that end with it. `Some` if the token
+    /// continues one of them.
     fn settle(&mut self, i: usize, kind: Tok) -> Option<Decision> {
         loop {
             match (self.stack.last().copied(), kind) {
@@ -436,7 +437,7 @@ impl<'a> Machine<'a> {
         self.all[i].at.len() == "@define".len() && named && bodied && !self.all[i + 1].adjacent
     }
 
-    /// What the head of an `if` or a loop governs.
+    /// The body of an `if` or a loop.
     fn body(&mut self, i: usize, kind: Tok) -> Decision {
         let parent = match self.stack.last() {
             Some(Frame::Stmt { indent, .. }) => *indent,
@@ -452,7 +453,7 @@ impl<'a> Machine<'a> {
                 let own_line = self.all[i].broken();
                 self.pos = Pos::Start;
                 let d = self.begin(i, kind);
-                // `else if`, or the whole on one line: what follows stands under the head.
+                // `else if`, or everything on one line: the next lines are indented below the head.
                 if !own_line && let Some(Frame::Stmt { indent, .. }) = self.stack.last_mut() {
                     *indent = parent;
                 }
@@ -525,7 +526,7 @@ impl<'a> Machine<'a> {
             Some(Frame::Group(g)) => {
                 self.pos = match g {
                     Group { head: true, .. } => Pos::Body,
-                    // In heads of items the position has its own meaning.
+                    // In heads of items the position has a different meaning.
                     _ if self.in_head().is_some() => match g.before {
                         Pos::Operand => Pos::After,
                         other => other,
@@ -607,7 +608,7 @@ impl<'a> Machine<'a> {
     }
 }
 
-/// For each token whether it is a `{` with its `}` on the same line.
+/// For each token, whether it is a `{` with its `}` on the same line.
 fn flat_braces(all: &[Element], text: &str) -> Vec<bool> {
     let mut flat = vec![false; all.len()];
     let (mut open, mut marks): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
@@ -662,7 +663,7 @@ fn begins_statement(kind: Tok) -> bool {
     )
 }
 
-/// Operators between two operands.
+/// Whether a token is a binary operator.
 fn is_binary(kind: Tok) -> bool {
     use Tok::*;
     matches!(

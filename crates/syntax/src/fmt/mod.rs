@@ -1,14 +1,14 @@
-//! `spile fmt`: scripts in one style, with the same tokens and the same comments.
+//! `spile fmt`: formats scripts in one style, keeping their tokens and comments.
 //!
 //! ```text
 //! lexer ─► gaps (comments, line breaks) ─► machine (where statements are) ─► lines ─► checks
 //! ```
 //!
-//! It works on tokens before the preprocessor, because the tree has neither comments nor
-//! macros. Line breaks stay where the author has them, but for braces: `{` stands on the line of
-//! its head, and what is in a block over several lines has lines of its own. Everything else
-//! between tokens is made anew: two columns a level, blanks around operators, at most one empty
-//! line. What comes out is compared with what went in before anybody gets it.
+//! The formatter works on tokens before the preprocessor, because the tree has neither comments nor
+//! macros. Line breaks stay where the author put them, except at braces: `{` is on the line of
+//! its head, and the content of a block over several lines has lines of its own. All other
+//! space between tokens is made anew: two columns for each level, blanks around operators, at most
+//! one empty line. The result is compared with the input before it is returned.
 
 mod frames;
 mod gaps;
@@ -31,7 +31,7 @@ use gaps::{Comment, Element, elements};
 use lines::{Lines, columns};
 use machine::{Break, Class, Decision, Machine};
 
-/// Why a text was not formatted. Errors of the lexer are in the diagnostics already.
+/// The reason why a text was not formatted. Errors of the lexer are already in the diagnostics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The text has errors.
@@ -42,12 +42,12 @@ pub enum Refusal {
     Changed,
 }
 
-/// Formats the tokens of a text. `bytes` is the file as it is on the disk: what is not UTF-8 in
-/// comments stays as it is.
+/// Formats the tokens of a text. `bytes` is the file as stored; bytes in comments that are not
+/// UTF-8 stay as they are.
 ///
 /// # Errors
-/// See [`Refusal`]. A text that has tokens but is no script comes out in some form; use
-/// [`format_script`] where that is not wanted.
+/// See [`Refusal`]. A text of tokens that is not a script is formatted in some way; use
+/// [`format_script`] to refuse it.
 pub fn format(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
     let (sources, file, tokens) = lexed(bytes)?;
     let text = sources.text(file);
@@ -67,9 +67,9 @@ pub fn format(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
     if same { Ok(out) } else { Err(Refusal::Changed) }
 }
 
-/// Formats a script, or a macro library if its name ends in `.stpm`. It has to parse, with the
-/// macros of the tapset, and the result has to parse to the same tree. Arguments need not be
-/// given. `None`: the reason is in `diags`.
+/// Formats a script, or a macro library if its name ends in `.stpm`. It has to parse with the
+/// macros of the tapset, and the result has to parse to the same tree. Arguments need not be given.
+/// `None`: the reason is in `diags`.
 pub fn format_script(
     sources: &mut Sources,
     file: FileId,
@@ -102,7 +102,7 @@ pub fn format_script(
     None
 }
 
-/// The text of the tree; for macro libraries of the names.
+/// The tree as text; for macro libraries the names.
 fn parsed(
     sources: &mut Sources,
     file: FileId,
@@ -158,13 +158,13 @@ fn comments<'a>(text: &'a str, all: &'a [Element]) -> impl Iterator<Item = Strin
     })
 }
 
-/// The walk that writes.
+/// The state of the output.
 struct Layout<'a> {
     bytes: &'a [u8],
     text: &'a str,
     all: &'a [Element],
     lines: Lines,
-    /// The last offset whose column was asked, and its column.
+    /// The last offset whose column was computed, and its column.
     cursor: (usize, usize),
 }
 
@@ -192,7 +192,7 @@ impl Layout<'_> {
         self.lines.push(&self.bytes[at.clone()], &self.text[at]);
     }
 
-    /// Writes the comments before token `i`. Whether there are any.
+    /// Writes the comments before token `i`; returns whether there are any.
     fn comments(&mut self, i: usize, d: Decision) -> bool {
         let all = self.all;
         for (n, c) in all[i].comments.iter().enumerate() {
@@ -215,7 +215,7 @@ impl Layout<'_> {
         !all[i].comments.is_empty()
     }
 
-    /// Writes a comment; further lines keep their place under the first.
+    /// Writes a comment; its further lines keep their position relative to the first.
     fn comment(&mut self, c: &Comment) {
         let (was, is) = (self.column_of(c.at.start), self.lines.column());
         let mut at = c.at.start;
@@ -240,7 +240,7 @@ impl Layout<'_> {
         }
     }
 
-    /// The column of an offset in the author's text; offsets are asked in ascending order.
+    /// The column of an offset in the author's text; called with ascending offsets.
     fn column_of(&mut self, at: usize) -> usize {
         let (from, col) = self.cursor;
         let between = &self.text[from..at];
@@ -259,7 +259,7 @@ impl Layout<'_> {
             Break::Must => true,
             Break::Never => commented && e.fresh(),
         };
-        // What a comment began is this token's line, unless it wants its own.
+        // A line begun by a comment is this token's line, unless it requires its own.
         let begun = self.lines.at_start() && i > 0;
         if i == 0 && !commented {
             self.lines.start(d.indent, false);
@@ -268,7 +268,7 @@ impl Layout<'_> {
         } else if !self.lines.at_start() && (commented || self.spaced(i, before, d.class)) {
             let glued = commented && matches!(d.class, Class::Close | Class::Suffix);
             if !glued {
-                // Two blanks can show that a statement ended, where nothing else does.
+                // Two blanks can mark the end of a statement where nothing else does.
                 let blanks = if d.apart && e.wide && !commented {
                     "  "
                 } else {
@@ -280,7 +280,7 @@ impl Layout<'_> {
         self.push(self.all[i].at.clone());
     }
 
-    /// Whether a blank stands between token `i` and the one before.
+    /// Whether a blank separates token `i` from the one before.
     fn spaced(&self, i: usize, before: Class, class: Class) -> bool {
         use Class::*;
         let Some(previous) = i.checked_sub(1).map(|p| &self.all[p]) else {
@@ -299,7 +299,7 @@ impl Layout<'_> {
     }
 }
 
-/// Whether two tokens side by side would be read as something else.
+/// Whether two adjacent tokens would be read as another token.
 fn merges(a: &str, b: &str) -> bool {
     let word = |c: u8| c.is_ascii_alphanumeric() || matches!(c, b'_' | b'$' | b'@');
     let (Some(last), Some(first)) = (a.bytes().last(), b.bytes().next()) else {

@@ -1,4 +1,4 @@
-//! What comes out for what goes in.
+//! Formatter inputs and their outputs.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn check(text: &str, want: &str) {
     assert_eq!(fmt(text), want);
 }
 
-/// The body of a handler, as it comes out without its indentation.
+/// Formats the body of a handler, and compares it without its indentation.
 #[track_caller]
 fn body(text: &str, want: &str) {
     let out = fmt(&format!("probe begin {{\n{text}\n}}"));

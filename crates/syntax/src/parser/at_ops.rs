@@ -16,7 +16,7 @@ pub(crate) const STATS: &[(&str, StatOp)] = &[
     ("@variance", StatOp::Variance),
 ];
 
-/// What an operand of an `@`-operator has to be.
+/// The kind of an operand of an `@`-operator.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Operand {
     Any,
@@ -24,7 +24,7 @@ pub(crate) enum Operand {
     Number,
 }
 
-/// An `@`-operator: its operands, and how many of them may be left out.
+/// An `@`-operator: its operands, and the number of optional ones.
 pub(crate) struct AtSyntax {
     pub name: &'static str,
     pub op: AtOp,
@@ -32,7 +32,7 @@ pub(crate) struct AtSyntax {
     pub optional: usize,
 }
 
-/// The operators other than statistics and histograms.
+/// The operators except statistics and histograms.
 pub(crate) const AT_OPS: &[AtSyntax] = {
     use Operand::{Any, Number, Text};
     const fn row(
@@ -65,7 +65,7 @@ pub(crate) const AT_OPS: &[AtSyntax] = {
     ]
 };
 
-/// The names of all operators that begin with `@`, but for `@define`.
+/// The names of all operators that begin with `@`, except `@define`.
 pub fn operator_names() -> impl Iterator<Item = &'static str> {
     let stats = STATS.iter().map(|s| s.0);
     let others = AT_OPS.iter().map(|o| o.name);

@@ -1,4 +1,5 @@
-//! Expressions, by precedence climbing: one loop for all levels, one recursion a parenthesis.
+//! Expressions, by precedence climbing: one loop for all levels, and one recursion for each
+//! parenthesis.
 
 use super::precedence::Operand;
 use super::{Also, MAX_NESTING, Parse, Parser, labels};
@@ -21,7 +22,7 @@ pub(crate) mod level {
     pub const UNARY: u8 = 14;
     /// `++`, `--`
     pub const CREMENT: u8 = 15;
-    /// `&`, `->`, `[]` and everything closed.
+    /// `&`, `->`, `[]` and closed expressions.
     pub const VALUE: u8 = 16;
 }
 
@@ -49,7 +50,7 @@ pub(crate) const BINARY: &[(Tok, BinOp, u8)] = &[
     (Tok::Percent, BinOp::Mod, 13),
 ];
 
-/// Assignments but `=` and `<<<`.
+/// Assignment operators except `=` and `<<<`.
 pub(crate) const ASSIGN: &[(Tok, BinOp)] = &[
     (Tok::AddAssign, BinOp::Add),
     (Tok::SubAssign, BinOp::Sub),
@@ -165,7 +166,7 @@ pub(super) fn print_op(name: &str) -> Option<PrintOp> {
     PRINT.iter().find(|(n, _)| *n == name).map(|(_, op)| *op)
 }
 
-/// For each token its place in [`BINARY`] and in [`ASSIGN`], from 1; 0 for none.
+/// For each token its position in [`BINARY`] and in [`ASSIGN`], from 1; 0 for none.
 static PLACES: [(u8, u8); 128] = {
     let mut table = [(0, 0); 128];
     let mut i = 0;
@@ -191,7 +192,7 @@ fn assign_op(kind: Tok) -> Option<BinOp> {
     Some(ASSIGN[place].1)
 }
 
-/// Whether it can stand left of `=`.
+/// Whether the expression can be on the left of `=`.
 pub(crate) fn is_assignable(e: &Expr) -> bool {
     match &e.kind {
         ExprKind::Var(_) => true,
@@ -254,7 +255,7 @@ impl Parser<'_> {
         }))
     }
 
-    /// Everything that binds at least as tightly as `min`.
+    /// An expression of operators that bind at least as tightly as `min`.
     fn climb(&mut self, min: u8) -> Parse<Box<Expr>> {
         let start = self.token().span;
         let mut left = self.unary()?;
@@ -495,7 +496,7 @@ impl Parser<'_> {
         self.at(Tok::Arrow) || (self.at(Tok::LBracket) && !indexed)
     }
 
-    /// `->a[1]->b$$`, perhaps nothing. The height is that of the highest index.
+    /// `->a[1]->b$$`, possibly empty. The height is that of the highest index.
     pub(super) fn access(&mut self) -> Parse<(Vec<Access>, Pretty)> {
         let mut access = Vec::new();
         let mut pretty = Pretty::None;
@@ -735,7 +736,7 @@ fn split_pretty(text: &str) -> (&str, Pretty) {
     }
 }
 
-/// The same for a target variable, whose name begins with `$` or `$$`.
+/// Cuts the `$` or `$$` off the end of a target variable, whose name begins with `$` or `$$`.
 fn split_target(text: &str) -> (&str, Pretty) {
     let sigils = text.len() - text.trim_start_matches('$').len();
     let (rest, pretty) = split_pretty(&text[sigils..]);

@@ -1,4 +1,4 @@
-//! Top-level items, and the comments that document them.
+//! Top-level items, and their documentation comments.
 
 use super::{Failed, Parse, Parser};
 use crate::ast::*;
@@ -6,7 +6,7 @@ use crate::codes;
 use crate::diag::Diagnostic;
 use crate::token::{Tok, Token};
 
-/// What can begin an item.
+/// Tokens that can begin an item.
 const ITEM_START: &[Tok] = &[
     Tok::KwProbe,
     Tok::KwGlobal,
@@ -37,7 +37,7 @@ impl Parser<'_> {
         while !self.at(Tok::Eof) && !ITEM_START.contains(&self.kind()) {
             match self.bump().kind {
                 Tok::LBrace => depth += 1,
-                // The end of the body of what was meant to be an item.
+                // The end of the body of an intended item.
                 Tok::RBrace if depth <= 1 => return,
                 Tok::RBrace => depth -= 1,
                 _ => {}
@@ -51,7 +51,7 @@ impl Parser<'_> {
         match self.kind() {
             Tok::KwGlobal => Ok(Some(Item::Global(self.global(t, private)?))),
             Tok::KwFunction => Ok(Some(Item::Function(self.function(t, private)?))),
-            // `private x` is a global as well.
+            // `private x` is a global, too.
             Tok::Ident if private => Ok(Some(Item::Global(self.global(t, private)?))),
             _ if private => self.unexpected("`global`, `function` or a name"),
             Tok::KwProbe => Ok(Some(self.probe(t)?)),
@@ -236,7 +236,7 @@ impl Parser<'_> {
         }))
     }
 
-    /// Checks that what stands left of `=` can be a name.
+    /// Checks that the left side of `=` can be a name.
     fn alias_names(&mut self, points: Vec<ProbePoint>) -> Parse<Vec<ProbePoint>> {
         for p in &points {
             let plain = |c: &Component| c.arg.is_none() && !c.name.contains('*');
@@ -285,7 +285,7 @@ pub fn doc_comment(text: &str, item: usize) -> Option<String> {
     tidy(lines)
 }
 
-/// Joins the lines without empty ones at both ends.
+/// Joins the lines without empty ones at both ends; `None` if all are empty.
 fn tidy(lines: Vec<String>) -> Option<String> {
     let text = lines.join("\n");
     let text = text.trim_matches(['\n', ' ', '\t']);

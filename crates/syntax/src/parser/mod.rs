@@ -2,12 +2,12 @@
 //! expressions.
 //!
 //! Each grammar function is a production. One that fails has reported its error and returns
-//! `Failed`; the nearest list (statements of a block, items of a file) then skips to a token
-//! that can begin the next element and goes on, always past at least one token.
+//! `Failed`; the nearest list (statements of a block, items of a file) then skips at least one
+//! token, up to one that can begin the next element, and goes on.
 //!
-//! Limits: [`MAX_NESTING`] bounds the recursion of the parser and the height of every
-//! expression, so that passes over the tree can recurse without fear for the stack: a tree is
-//! never higher than twice that.
+//! Limits: [`MAX_NESTING`] bounds the recursion of the parser and the height of every expression,
+//! so that passes over the tree can recurse without overflowing the stack: a tree is never higher
+//! than twice that.
 
 pub(crate) mod at_ops;
 pub(crate) mod expr;
@@ -27,17 +27,17 @@ use crate::preproc::{self, MacroLibrary, PreprocEnv};
 use crate::source::Sources;
 use crate::token::{Tok, Token};
 
-/// How deeply statements and expressions may nest, each.
+/// Maximum nesting of statements, and of expressions.
 pub const MAX_NESTING: u32 = 300;
 
-/// The error is already reported.
+/// A failed production; the error is already reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Failed;
 
 type Parse<T> = Result<T, Failed>;
 
-/// Lexes, preprocesses and parses one script or tapset file. What could be parsed comes back
-/// even where there are errors; run nothing of it if `diags` has any.
+/// Lexes, preprocesses and parses one script or tapset file. The parsed part is returned even if
+/// there are errors; do not run it if `diags` has any.
 pub fn parse_file(
     sources: &mut Sources,
     file: FileId,
@@ -60,8 +60,8 @@ pub fn parse_macros(
     preproc::macro_file(sources, file, env, diags)
 }
 
-/// Parses probe points alone, as `-l` and `-L` take them; braces are expanded. The text becomes
-/// a file of `sources` called `name`. Empty where there is an error.
+/// Parses only probe points, as `-l` and `-L` take them; braces are expanded. The text becomes a
+/// file of `sources` called `name`. Empty if there is an error.
 pub fn parse_probe_points(
     sources: &mut Sources,
     name: &str,
@@ -84,14 +84,14 @@ pub fn parse_probe_points(
     }
 }
 
-/// What a short error says beside its message.
+/// The additions to a short error message.
 #[derive(Default, Clone, Copy)]
 struct Also {
     label: &'static str,
     second: Option<(Span, &'static str)>,
 }
 
-/// A text under the caret.
+/// A label under the caret.
 fn label(label: &'static str) -> Also {
     Also {
         label,
@@ -99,7 +99,7 @@ fn label(label: &'static str) -> Also {
     }
 }
 
-/// A text under the caret, and another place.
+/// A label under the caret, and another place.
 fn labels(label: &'static str, at: Span, text: &'static str) -> Also {
     Also {
         label,
@@ -115,15 +115,15 @@ struct Parser<'a> {
     diags: &'a mut Diagnostics,
     pos: usize,
     eof: Token,
-    /// How deep the parser's recursion is.
+    /// Depth of the parser's recursion.
     depth: u32,
-    /// Height of the expression that was parsed last.
+    /// Height of the last parsed expression.
     height: u32,
-    /// The outer operator of the expression that was parsed last.
+    /// The outermost operator of the last parsed expression.
     top: precedence::Top,
-    /// Where the chain of comparisons begins that was warned of last.
+    /// Start of the last chain of comparisons with a warning.
     chain: Option<u32>,
-    /// Where the last error was reported: no second one at the same token.
+    /// Token of the last reported error; no second one is reported there.
     last_error: usize,
 }
 
@@ -197,7 +197,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// From `start` to the last token read.
+    /// From `start` to the last token that was read.
     fn since(&self, start: Span) -> Span {
         start.to(self.prev_span())
     }
@@ -209,7 +209,7 @@ impl<'a> Parser<'a> {
         self.unexpected(kind.describe())
     }
 
-    /// The closer of something opened at `open`.
+    /// The closing token of a construct opened at `open`.
     fn expect_close(&mut self, kind: Tok, open: Token) -> Parse<Token> {
         if self.kind() == kind {
             return Ok(self.bump());
@@ -227,7 +227,7 @@ impl<'a> Parser<'a> {
         self.fail(d.also(open.span, opens))
     }
 
-    /// How messages name a token that is not welcome.
+    /// The description of an unexpected token for messages.
     fn found(&self, t: Token) -> String {
         match t.kind {
             Tok::Ident | Tok::AtIdent | Tok::Num if t.span.len() <= 40 => {
@@ -267,8 +267,8 @@ impl<'a> Parser<'a> {
         });
     }
 
-    /// [`Self::report`] for productions that recurse: a diagnostic built in place would make
-    /// their stack frames several times as large in builds without optimisation.
+    /// [`Self::report`] for recursive productions: a diagnostic built in place would make their
+    /// stack frames several times as large in unoptimised builds.
     #[inline(never)]
     fn report_at(&mut self, code: &'static str, span: Span, message: &str, also: Also) -> Failed {
         let d = Diagnostic::error(code, message).label(span, also.label);
@@ -300,7 +300,7 @@ impl<'a> Parser<'a> {
         let d = Diagnostic::error(codes::TOO_DEEP, "nested too deeply");
         let d = d.label(t.span, format!("level {MAX_NESTING}"));
         self.report(d.help("split it with variables or functions"));
-        // All that encloses it fails as well: nothing useful can be said about the rest.
+        // All enclosing productions fail too: nothing useful can be said about the rest.
         self.pos = self.tokens.len();
         self.last_error = self.pos;
         Err(Failed)
@@ -336,7 +336,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// A name that is being given to something: the built-in ones are taken.
+    /// A name that is being defined; built-in names are refused.
     fn new_ident(&mut self, what: &str) -> Parse<Ident> {
         let id = self.ident(what)?;
         if expr::print_op(&id.name).is_some() {
@@ -347,7 +347,7 @@ impl<'a> Parser<'a> {
         Ok(id)
     }
 
-    /// One or more string literals side by side.
+    /// One or more adjacent string literals.
     fn string(&mut self) -> Parse<(Bytes, Span)> {
         let start = self.token().span;
         let mut joined: Option<Bytes> = None;
@@ -357,7 +357,7 @@ impl<'a> Parser<'a> {
             joined = Some(match joined {
                 None => next,
                 Some(mut one) => {
-                    // Many pieces must not cost the square of their length.
+                    // Joining many pieces must not take quadratic time.
                     let mut all = one.to_vec();
                     all.extend_from_slice(&next);
                     while matches!(self.kind(), Tok::Str | Tok::ArgStr) {
@@ -393,7 +393,7 @@ impl<'a> Parser<'a> {
         bytes
     }
 
-    /// A number literal, `-` allowed.
+    /// A number literal, with an optional `-`.
     fn number(&mut self, what: &str) -> Parse<i64> {
         let minus = self.at(Tok::Minus) && self.nth(1) == Tok::Num;
         if minus {
@@ -409,8 +409,8 @@ impl<'a> Parser<'a> {
 
     fn num_value(&mut self, t: Token) -> i64 {
         parse_number(self.text(t)).unwrap_or_else(|why| {
-            // Those with a point are reported by the lexer, stand-ins for bad macros and
-            // arguments by the preprocessor.
+            // The lexer reports numbers with a point, the preprocessor stand-ins for bad macros and
+            // arguments.
             let text = self.text(t);
             if !text.contains('.') && text.starts_with(|c: char| c.is_ascii_digit()) {
                 self.diags

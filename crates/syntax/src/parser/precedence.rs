@@ -1,5 +1,5 @@
-//! Warnings where an operator takes other operands than the eye expects, as compilers of C have
-//! them: `flags & 7 == 0` is `flags & (7 == 0)`.
+//! Warnings where an operator binds differently than it looks, like those of C compilers: `flags &
+//! 7 == 0` is `flags & (7 == 0)`.
 
 use super::Parser;
 use crate::ast::{BinOp, Expr, ExprKind, Span};
@@ -7,14 +7,14 @@ use crate::codes;
 use crate::diag::Diagnostic;
 use crate::token::{Tok, Token};
 
-/// The operator outside of all brackets of an expression; `None` where it is closed.
+/// The operator outside all brackets of an expression; `None` if it is closed.
 pub(super) type Top = Option<Token>;
 
-/// An operand: its outer operator and its place.
+/// An operand: its outermost operator and its place.
 pub(super) struct Operand {
     pub top: Top,
     pub span: Span,
-    /// Whether its value is 0 or 1, brackets or not.
+    /// Whether its value is 0 or 1, with or without brackets.
     pub truth: bool,
 }
 
@@ -54,11 +54,11 @@ const SHIFTS: &[Tok] = &[Tok::Shl, Tok::Shr, Tok::UShr];
 const SUMS: &[Tok] = &[Tok::Plus, Tok::Minus];
 
 impl Parser<'_> {
-    /// Looks at `left op right`; `right` is `None` where it is no expression.
+    /// Checks `left op right`; `right` is `None` if it is not an expression.
     pub(super) fn precedence(&mut self, left: &Operand, op: Token, right: Option<&Operand>) {
         let compares = COMPARE.contains(&op.kind);
         let inner = if BITS.contains(&op.kind) {
-            // `a in b & c` cannot be meant otherwise, `a & b in c` can.
+            // `a in b & c` has only one reading, `a & b in c` has two.
             let second = right.filter(|r| r.is(COMPARE) || r.is(&[Tok::KwIn]));
             Some(left).filter(|l| l.is(COMPARE)).or(second)
         } else if SHIFTS.contains(&op.kind) {
@@ -67,7 +67,7 @@ impl Parser<'_> {
                 .flatten()
                 .find(|o| o.is(SUMS))
         } else if compares && left.is(COMPARE) {
-            // Once for a chain.
+            // Once for each chain.
             let chain = self.chain.replace(left.span.start);
             Some(left).filter(|_| chain != Some(left.span.start))
         } else {

@@ -6,13 +6,13 @@ use crate::codes;
 use crate::diag::Diagnostic;
 use crate::token::{Tok, Token};
 
-/// How many points the braces of one probe may expand to.
+/// Maximum number of points that the braces of one probe may expand to.
 const MAX_POINTS: usize = 10_000;
 
-/// How many components a point may have outside braces.
+/// Maximum number of components of a point outside braces.
 const MAX_COMPONENTS: usize = 64;
 
-/// One of the points that braces expand to, perhaps only a part of it.
+/// One of the alternatives that braces expand to: a point or a part of one.
 #[derive(Clone, Default)]
 struct Alternative {
     components: Vec<Component>,
@@ -31,7 +31,7 @@ impl Alternative {
 }
 
 impl Parser<'_> {
-    /// A comma-separated list, braces expanded.
+    /// A comma-separated list of points, braces expanded.
     pub(super) fn probe_points(&mut self) -> Parse<Vec<ProbePoint>> {
         let mut points = Vec::new();
         loop {
@@ -81,7 +81,7 @@ impl Parser<'_> {
         Ok(())
     }
 
-    /// `?` or `!`: whether optional, whether sufficient.
+    /// `?` or `!`: whether the point is optional, and whether it is sufficient.
     fn suffix(&mut self) -> (bool, bool) {
         let optional = self.accept(Tok::Question).is_some();
         (optional, !optional && self.accept(Tok::Bang).is_some())
@@ -142,7 +142,7 @@ impl Parser<'_> {
         }
     }
 
-    /// `name(literal)`; the name can be a keyword and is made of adjacent `*`, names, numbers.
+    /// `name(literal)`; the name can be a keyword, and consists of adjacent `*`, names and numbers.
     fn component(&mut self) -> Parse<Component> {
         let start = self.token();
         let piece = |k: Tok| matches!(k, Tok::Ident | Tok::Star | Tok::Num) || k.is_keyword();

@@ -6,7 +6,7 @@ use crate::codes;
 use crate::diag::Diagnostic;
 use crate::token::{Tok, Token};
 
-/// Tokens that can only begin a statement: where to go on after an error.
+/// Tokens that can only begin a statement: the parser resumes there after an error.
 const STMT_START: &[Tok] = &[
     Tok::KwIf,
     Tok::KwFor,
@@ -20,11 +20,11 @@ const STMT_START: &[Tok] = &[
     Tok::KwTry,
 ];
 
-/// Tokens that only stand at top level: a `}` is missing before them.
+/// Tokens that only occur at top level: a `}` is missing before them.
 const ITEM_START: &[Tok] = &[Tok::KwProbe, Tok::KwGlobal, Tok::KwPrivate, Tok::KwFunction];
 
 impl Parser<'_> {
-    /// `{ ... }`; `what` is for the message where there is none.
+    /// `{ ... }`; `what` names the construct in the message if it is missing.
     pub(super) fn block(&mut self, what: &str) -> Parse<Block> {
         if !self.at(Tok::LBrace) {
             return Err(self.no_block(what));
@@ -137,8 +137,8 @@ impl Parser<'_> {
         Ok(Stmt { kind, span })
     }
 
-    /// Each arm is a call and nothing else: this is on the recursive path, and values built here
-    /// would all have their own place in its stack frame.
+    /// Each arm is only a call: this is on the recursive path, and every value built here would
+    /// take its own room in the stack frame.
     fn stmt_kind(&mut self) -> Parse<StmtKind> {
         match self.kind() {
             Tok::LBrace => self.block_stmt(),
@@ -174,7 +174,7 @@ impl Parser<'_> {
         self.report_at(codes::UNEXPECTED, t.span, message, Also::default())
     }
 
-    /// A statement that holds no other.
+    /// A statement without inner statements.
     fn simple_stmt(&mut self) -> Parse<StmtKind> {
         match self.kind() {
             Tok::Semi => Ok(self.keyword_stmt(StmtKind::Empty)),
@@ -280,7 +280,7 @@ impl Parser<'_> {
         Ok(StmtKind::Foreach(f))
     }
 
-    /// Up to `)`; the body is still empty.
+    /// Parses up to `)`; the body stays empty.
     #[inline(never)]
     fn foreach_head(&mut self) -> Parse<Box<Foreach>> {
         self.bump();

@@ -9,7 +9,7 @@ use crate::diag::Diagnostic;
 use crate::lexer::{parse_number, unescape};
 use crate::token::{Tok, Token};
 
-/// Names that may stand on the left, beside `CONFIG_...`.
+/// Names allowed on the left, besides `CONFIG_...`.
 const NAMES: &[&str] = &[
     "kernel_v",
     "kernel_vr",
@@ -20,19 +20,19 @@ const NAMES: &[&str] = &[
     "guru_mode",
 ];
 
-/// What a side of a comparison is worth.
+/// The value of a side of a comparison.
 enum Value {
     /// Compared by version order, or as a pattern with `==` and `!=`.
     Version(String),
-    /// Text that a pattern may stand against.
+    /// Text that can be compared with a pattern.
     Pattern(String),
-    /// One of a few words, equal or not.
+    /// One of a few words, compared for equality only.
     Word(String),
     /// `guru_mode`
     Guru(i64),
     Text(String),
     Num(i64),
-    /// A kernel option that is perhaps not set.
+    /// A kernel option, which may not be set.
     Config(Option<String>),
 }
 
@@ -62,7 +62,7 @@ impl Preproc<'_> {
     }
 
     /// Drops tokens up to the `%)` that closes the conditional opened at `open`; with
-    /// `stop_at_else` also to its `%:`. Whether it was closed.
+    /// `stop_at_else` only up to its `%:` if there is one. Returns whether it was closed.
     pub(super) fn skip(&mut self, open: Span, stop_at_else: bool) -> bool {
         let mut depth = 0;
         while let Some(t) = self.raw() {
@@ -145,7 +145,7 @@ impl Preproc<'_> {
                     }
                     v
                 }
-                // A word given as an argument is text; a word of the script a mistake.
+                // A word given as an argument is text; a word of the script is a mistake.
                 None if self.args.contains(t.span.file) => Value::Text(text.to_owned()),
                 None => return Err(unknown(t.span, text)),
             },
@@ -158,7 +158,7 @@ impl Preproc<'_> {
         Ok((t.span, value))
     }
 
-    /// Says once a file that all options count as not set, where nothing is known of them.
+    /// Notes once for each file that all options count as not set, if the configuration is unknown.
     fn config_unknown(&mut self, span: Span) {
         if self.config_warned || self.env.config.known() {
             return;
@@ -203,17 +203,17 @@ fn unknown(span: Span, text: &str) -> Fault {
     )))
 }
 
-/// Why a comparison cannot be made.
+/// The reason why a comparison is impossible.
 enum Refusal {
     /// The two sides are of different kinds.
     Kinds,
-    /// It has no order: only `==` and `!=` can be asked.
+    /// It has no order: only `==` and `!=` are possible.
     Order,
     /// A pattern has no order.
     PatternOrder,
     /// `guru_mode` is 0 or 1.
     Guru,
-    /// The kernel option's value is no number.
+    /// The kernel option's value is not a number.
     ConfigNumber,
 }
 
@@ -265,7 +265,7 @@ fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
 }
 
-/// The number that a kernel option's value is; an option that is not set counts as 0.
+/// The numeric value of a kernel option; an option that is not set counts as 0.
 fn config_number(value: Option<&str>) -> Option<i64> {
     match value {
         None | Some("") => Some(0),
@@ -302,7 +302,7 @@ fn compare(left: Value, op: Tok, right: Value) -> Result<bool, Refusal> {
             None => return Err(Refusal::ConfigNumber),
         },
         (Value::Config(l), Value::Config(r)) => {
-            // Numbers where both are, otherwise texts.
+            // As numbers if both are, otherwise as texts.
             match (config_number(l.as_deref()), config_number(r.as_deref())) {
                 (Some(l), Some(r)) => l.cmp(&r),
                 _ => l.unwrap_or_default().cmp(&r.unwrap_or_default()),
@@ -320,12 +320,12 @@ fn compare(left: Value, op: Tok, right: Value) -> Result<bool, Refusal> {
     })
 }
 
-/// The order of version texts, that of glibc's `strverscmp`: at the first difference runs of
-/// digits compare by their value, but runs that begin with 0 as fractions do; all else by bytes.
+/// The order of version texts, that of glibc's `strverscmp`: at the first difference runs of digits
+/// compare by value, but runs that begin with 0 as fractions; everything else by bytes.
 fn version_order(l: &[u8], r: &[u8]) -> Ordering {
     let same = l.iter().zip(r).take_while(|(a, b)| a == b).count();
     let digits = |s: &[u8]| s.iter().take_while(|b| b.is_ascii_digit()).count();
-    // The run of digits in which the difference lies begins here.
+    // The start of the run of digits with the difference.
     let run = l[..same].iter().rev().take_while(|b| b.is_ascii_digit());
     let start = same - run.count();
     let whole = |s: &[u8]| matches!(s.get(start), Some(b'1'..=b'9'));
@@ -337,14 +337,14 @@ fn version_order(l: &[u8], r: &[u8]) -> Ordering {
     let zeros = start < same && l[start..same].iter().all(|b| *b == b'0');
     let digit = |s: &[u8]| bytes(s).is_some_and(|b| b.is_ascii_digit());
     match (digit(l), digit(r)) {
-        // More zeros in front make a smaller fraction: `1.00` < `1.01` < `1.0`.
+        // More leading zeros make a smaller fraction: `1.00` < `1.01` < `1.0`.
         (true, false) if zeros => Ordering::Less,
         (false, true) if zeros => Ordering::Greater,
         _ => bytes(l).cmp(&bytes(r)),
     }
 }
 
-/// `*`, `?` and `[...]` as file names have them.
+/// `*`, `?` and `[...]` as in file names.
 fn glob(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
     let mut star: Option<(usize, usize)> = None;
@@ -370,7 +370,7 @@ fn glob(pattern: &[u8], text: &[u8]) -> bool {
     }
 }
 
-/// Matches one byte against the head of a pattern; how much of the pattern that used.
+/// Matches one byte against the head of a pattern; returns the number of pattern bytes used.
 fn match_one(pattern: &[u8], b: u8) -> Option<usize> {
     match pattern {
         [b'?', ..] => Some(1),

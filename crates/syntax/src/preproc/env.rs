@@ -1,32 +1,32 @@
-//! What the preprocessor's conditions can ask about.
+//! The environment of the preprocessor's conditions.
 
 use std::fmt;
 
 /// The value of `runtime`.
 ///
-/// SystemTap's own values are `kernel`, `dyninst` and `bpf`. Scripts and tapsets write
-/// `runtime == "bpf"` for what SystemTap's reduced BPF back-end can do, a far smaller language
-/// than this one, and `!= "dyninst"` or nothing for the full one; so `kernel` selects the text
-/// that was meant for the full language.
+/// SystemTap's own values are `kernel`, `dyninst` and `bpf`. Scripts and tapsets write `runtime ==
+/// "bpf"` for text restricted to SystemTap's BPF back-end, which supports a far smaller language
+/// than this one, and `!= "dyninst"` or nothing for the full language. So `kernel` selects the text
+/// for the full language.
 pub const RUNTIME: &str = "kernel";
 
-/// The version of SystemTap whose language this is, the value of `systemtap_v`.
+/// The version of SystemTap whose language this is: the value of `systemtap_v`.
 pub const SYSTEMTAP_VERSION: &str = "5.6";
 
 /// The value of `systemtap_privilege`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Privilege {
-    /// Root, or as good as.
+    /// Root, or equivalent.
     #[default]
     Stapdev,
-    /// Member of the group that may run some scripts.
+    /// Member of the group that may run certain scripts.
     Stapsys,
     /// Anyone.
     Stapusr,
 }
 
 impl Privilege {
-    /// As conditions write it.
+    /// The spelling in conditions.
     pub fn name(self) -> &'static str {
         match self {
             Privilege::Stapdev => "stapdev",
@@ -47,7 +47,7 @@ pub trait KernelConfig {
     }
 }
 
-/// A kernel whose configuration is not known: nothing is set.
+/// A kernel with unknown configuration: no option is set.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct NoConfig;
 
@@ -67,7 +67,7 @@ impl<F: Fn(&str) -> Option<String>> KernelConfig for F {
     }
 }
 
-/// What conditions and arguments stand for.
+/// The values of conditions and arguments.
 pub struct PreprocEnv {
     /// The script's arguments, `$1` first.
     pub args: Vec<String>,
@@ -113,7 +113,7 @@ impl PreprocEnv {
         self
     }
 
-    /// Sets how `CONFIG_...` is answered.
+    /// Sets the source of `CONFIG_...`.
     pub fn with_config(mut self, config: impl KernelConfig + 'static) -> Self {
         self.config = Box::new(config);
         self
@@ -130,7 +130,7 @@ impl fmt::Debug for PreprocEnv {
     }
 }
 
-/// SystemTap names architectures as the kernel's `arch/` folders do, but for x86.
+/// SystemTap names architectures like the kernel's `arch/` directories, except x86.
 fn systemtap_arch(machine: &str) -> &str {
     const NAMES: &[(&str, &str)] = &[
         ("aarch64", "arm64"),

@@ -2,16 +2,16 @@
 //!
 //! SystemTap describes two passes, macros first and conditionals second. Here both are one lazy
 //! stream: conditionals pull from macro expansion, macro expansion pulls from a stack of frames
-//! (the file, macro bodies, macro arguments, command line arguments). The result is the same
-//! except that branches not taken are never expanded, so nothing in them can be an error but
+//! (the file, macro bodies, macro arguments, command line arguments). The result is the same,
+//! except that branches not taken are never expanded, so that the only possible error in them is an
 //! unbalanced `%(`.
 //!
 //! ```text
 //! lexer ─► frames ─► expand (@macro, $1) ─► conditionals (%( %? %: %)) ─► parser
 //! ```
 //!
-//! Macro arguments expand where they are used, with the meaning that names had where the macro
-//! was called: each frame carries its scope.
+//! Macro arguments expand where they are used, with the meaning that names had at the macro call:
+//! each frame carries its scope.
 
 mod cond;
 mod env;
@@ -29,11 +29,11 @@ use crate::token::{Tok, Token};
 
 pub use env::{KernelConfig, NoConfig, PreprocEnv, Privilege, RUNTIME, SYSTEMTAP_VERSION};
 
-/// How deeply macros and their arguments may nest.
+/// Maximum nesting of macros and their arguments.
 pub const MAX_MACRO_DEPTH: usize = 200;
-/// How many tokens macros may give in one file.
+/// Maximum number of tokens from macros in one file.
 pub const MAX_MACRO_TOKENS: usize = 2_000_000;
-/// The largest number of a command line argument, `$999`.
+/// Largest number of a command line argument: `$999`.
 pub const MAX_ARG: usize = 999;
 
 /// One `@define`.
@@ -45,7 +45,7 @@ pub struct Macro {
     pub params: Vec<Name>,
     /// Its body.
     pub body: Arc<[Token]>,
-    /// Where its name stands.
+    /// The place of its name.
     pub span: Span,
 }
 
@@ -71,7 +71,7 @@ impl MacroLibrary {
         self.macros.keys().map(|n| &**n)
     }
 
-    /// Defines a macro without parameters, such as `@MAXSTRINGLEN`; replaces one of that name.
+    /// Defines a macro without parameters, such as `@MAXSTRINGLEN`; replaces an existing one.
     pub fn define(
         &mut self,
         sources: &mut Sources,
@@ -92,23 +92,23 @@ impl MacroLibrary {
         self.macros.insert(name, Arc::new(m));
     }
 
-    /// Adds the macros of another library; those of `other` win.
+    /// Adds the macros of another library; those of `other` take precedence.
     pub fn extend(&mut self, other: MacroLibrary) {
         self.macros.extend(other.macros);
     }
 
-    /// Whether it has none.
+    /// Whether it has no macros.
     pub fn is_empty(&self) -> bool {
         self.macros.is_empty()
     }
 }
 
-/// What the preprocessor gives the parser.
+/// The output of the preprocessor.
 #[derive(Debug, Default)]
 pub struct Output {
     /// Only tokens of the grammar.
     pub tokens: Vec<Token>,
-    /// Call places of macros and arguments; [`Token::expansion`] counts them from 1.
+    /// Places of macro calls and arguments; [`Token::expansion`] counts them from 1.
     pub expansions: Vec<Span>,
 }
 
@@ -131,7 +131,7 @@ pub fn preprocess(
     }
 }
 
-/// Lexes and preprocesses a `.stpm` file, which holds nothing but `@define`.
+/// Lexes and preprocesses a `.stpm` file, which contains only `@define`s.
 pub fn macro_file(
     sources: &mut Sources,
     file: FileId,
@@ -163,7 +163,7 @@ struct Arguments {
 }
 
 impl Arguments {
-    /// Adds the virtual files, only where the file uses arguments at all.
+    /// Adds the virtual files, if the file uses arguments at all.
     fn collect(
         sources: &mut Sources,
         tokens: &[Token],
@@ -191,7 +191,7 @@ impl Arguments {
         let mut args = Self::default();
         let count = env.args.len().to_string();
         args.count = Some(whole(sources, "<argument count>".into(), count, Tok::Num));
-        // Only those that are used: a raw argument need not be lexable.
+        // Only used arguments: an unused one need not be lexable.
         let used = |n: usize, sources: &Sources| {
             tokens
                 .iter()
@@ -225,22 +225,22 @@ fn arg_number(sources: &Sources, t: &Token) -> Option<usize> {
     sources.slice(t.span).get(1..)?.parse().ok()
 }
 
-/// What names mean at a place: the parameters of the macro whose body it is.
+/// The meaning of names at a place: the parameters of the macro whose body contains it.
 struct Scope {
     of: Arc<Macro>,
     args: Vec<Arc<[Token]>>,
-    /// Where the macro was called.
+    /// The scope of the macro's call.
     parent: Option<Rc<Scope>>,
     depth: usize,
     expansion: u32,
 }
 
-/// Tokens on their way in.
+/// A source of tokens.
 struct Frame {
     tokens: Arc<[Token]>,
     pos: usize,
     scope: Option<Rc<Scope>>,
-    /// Of its tokens.
+    /// The expansion number of its tokens.
     expansion: u32,
     is_arg: bool,
 }
@@ -253,12 +253,12 @@ struct Preproc<'a> {
     diags: &'a mut Diagnostics,
     local: HashMap<Name, Arc<Macro>>,
     frames: Vec<Frame>,
-    /// Open conditionals whose taken branch is being read: where, and whether `%:` was passed.
+    /// Open conditionals whose taken branch is being read: place, and whether `%:` was passed.
     open: Vec<(Span, bool)>,
     out: Vec<Token>,
     expansions: Vec<Span>,
     from_macros: usize,
-    /// That the kernel's configuration is not known was said.
+    /// The unknown kernel configuration was reported.
     config_warned: bool,
 }
 
@@ -298,7 +298,7 @@ impl<'a> Preproc<'a> {
         });
     }
 
-    /// The whole stream: conditionals over expanded tokens.
+    /// Runs the whole stream: conditionals over expanded tokens.
     fn run(&mut self) {
         while let Some(t) = self.next() {
             match t.kind {
@@ -334,7 +334,7 @@ impl<'a> Preproc<'a> {
         self.diags.push(d.label(at, "no `%)` after this"));
     }
 
-    /// The next token as written, and the scope it is in. Frames that ended are dropped.
+    /// The next token as written, with its scope. Frames that ended are dropped.
     fn raw(&mut self) -> Option<Token> {
         loop {
             let f = self.frames.last_mut()?;
@@ -359,7 +359,7 @@ impl<'a> Preproc<'a> {
         f.tokens.get(f.pos).map(|t| t.kind)
     }
 
-    /// The next token after macros and arguments are expanded and definitions taken out.
+    /// The next token after expansion of macros and arguments and removal of definitions.
     fn next(&mut self) -> Option<Token> {
         loop {
             let t = self.raw()?;
@@ -408,7 +408,7 @@ impl<'a> Preproc<'a> {
             _ => {}
         }
         let number = arg_number(self.sources, &t).filter(|n| (1..=MAX_ARG).contains(n));
-        // Arguments inside arguments are not substituted: they could repeat for ever.
+        // Arguments inside arguments are not substituted: they could repeat forever.
         let nested = self.frames.last().is_some_and(|f| f.is_arg);
         let index = number.filter(|_| !nested).map_or(usize::MAX, |n| n - 1);
         if t.kind == Tok::ArgQuoted
@@ -442,7 +442,7 @@ impl<'a> Preproc<'a> {
             d.label(t.span, given)
                 .help("arguments follow the name of the script"),
         );
-        // A value all the same, so that the parser does not complain as well.
+        // Still a value, so that the parser does not report it again.
         let kind = if t.kind == Tok::Arg {
             Tok::Num
         } else {
@@ -451,7 +451,7 @@ impl<'a> Preproc<'a> {
         Some(Token { kind, ..t })
     }
 
-    /// A name after `@`: definition, macro parameter or macro. `false`: an operator.
+    /// A name after `@`: a definition, a macro parameter or a macro. `false`: an operator.
     fn at_ident(&mut self, t: Token) -> bool {
         let sources = self.sources;
         let name = &sources.slice(t.span)[1..];
@@ -557,7 +557,7 @@ impl<'a> Preproc<'a> {
         });
     }
 
-    /// A number for tokens that come from the macro or argument at `call`.
+    /// The expansion number of tokens from the macro or argument at `call`.
     fn expansion(&mut self, call: Span) -> u32 {
         self.expansions.push(call);
         self.expansions.len() as u32
@@ -648,12 +648,12 @@ impl<'a> Preproc<'a> {
         }
     }
 
-    /// After a malformed head: drops the body, where one begins close by.
+    /// After a malformed head: drops the body, if one begins close by.
     fn skip_macro_body(&mut self) {
         let Some(f) = self.frames.last_mut() else {
             return;
         };
-        // The token that was wrong may be the `%(` itself.
+        // The unexpected token may be the `%(` itself.
         let from = f.pos.saturating_sub(1);
         let close = f.tokens[from..]
             .iter()
@@ -730,7 +730,7 @@ impl<'a> Preproc<'a> {
     }
 }
 
-/// For messages: text of an argument as a literal.
+/// An argument's text as a literal, for messages.
 fn quoted(text: &str) -> String {
     escape(text.as_bytes())
 }

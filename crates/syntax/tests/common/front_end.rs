@@ -1,8 +1,8 @@
-//! What the fuzz target and the short run under `cargo test` have in common.
+//! The front end as the fuzz target and the short run under `cargo test` drive it.
 
-/// Runs the whole front end over arbitrary bytes and renders what it says. What parses without
-/// errors must also parse after pretty-printing, and stays as it is once it is formatted. What has
-/// tokens can be formatted; where brackets do not match, it may take another form each time.
+/// Runs the whole front end on arbitrary bytes and renders its diagnostics. Text that parses
+/// without errors must also parse after pretty-printing, and formatting is idempotent on it. Text
+/// that has tokens can be formatted; if brackets do not match, each formatting may change it.
 pub fn front_end(data: &[u8]) {
     use spile_syntax::{diag, fmt, parser, preproc, pretty, source};
     let env = preproc::PreprocEnv::new("6.12.0-1-amd64", "x86_64").with_args(["7", "a b", "\"x\""]);

@@ -1,4 +1,4 @@
-//! What the tests share.
+//! Helpers that the tests share.
 #![allow(dead_code, reason = "each test file uses its part")]
 
 use std::path::{Path, PathBuf};
@@ -21,10 +21,10 @@ pub fn example_scripts() -> Vec<PathBuf> {
     scripts
 }
 
-/// Not a script but a text with gaps to fill in: `probe X.Y.Z if(c) {...}`.
+/// A template with gaps instead of a script: `probe X.Y.Z if(c) {...}`.
 pub const TEMPLATE: &str = "security-bandaid-template.stp";
 
-/// Arguments that suit a script: numbers, but one script calls its third as a function.
+/// Arguments for a script: numbers, except that one script calls its third as a function.
 pub fn dummy_args(path: &Path) -> Vec<String> {
     let third = if path.ends_with("measureinterval.stp") {
         "@count"
@@ -47,7 +47,7 @@ pub fn env(args: Vec<String>) -> PreprocEnv {
         .with_config(config)
 }
 
-/// Parses; the errors and warnings as pictures without colour.
+/// Parses; returns the errors and warnings rendered without colour.
 pub fn parse(name: &str, text: Vec<u8>, args: Vec<String>) -> (File, String) {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
@@ -70,7 +70,7 @@ pub fn shape(ast: &File) -> String {
     out
 }
 
-/// Pretty-prints and parses again: the tree is the same.
+/// Asserts that pretty-printing and parsing again gives the same tree.
 pub fn assert_round_trip(ast: &File) {
     let text = spile_syntax::pretty::file(ast);
     let (again, out) = parse("pretty", text.clone().into_bytes(), Vec::new());

@@ -1,4 +1,4 @@
-//! Scripts to make mutants of: the end-to-end cases, our examples and those of SystemTap.
+//! Scripts to mutate: the end-to-end cases, our examples and those of SystemTap.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -29,7 +29,8 @@ pub struct Corpus {
     pub library: HashMap<Name, Signature>,
 }
 
-/// Options that cases may have, with how many words each: others say what is no ordinary session.
+/// Options that cases may have, with their number of words: cases with others are not ordinary
+/// sessions.
 const OPTIONS: &[(&str, usize)] = &[
     ("-c", 2),
     ("-D", 2),
@@ -45,7 +46,7 @@ const OPTIONS: &[(&str, usize)] = &[
     ("--skip-badvars", 1),
 ];
 
-/// Scripts that call these are left out: mutants of commands and files could do anything.
+/// Scripts that call these are left out: mutated commands and files could do anything.
 const UNSAFE: &[&str] = &[
     "system(",
     "procfs(",
@@ -55,7 +56,7 @@ const UNSAFE: &[&str] = &[
     "raise(",
 ];
 
-/// What runs where a case has no command.
+/// The workload of cases without a command.
 const WORK: &str = "sh -c 'LOAD errors 60; LOAD calls 2 300; LOAD forks 6; LOAD signals 9; \
                     LOAD names 12; LOAD naps 9 4; cat /proc/self/stat | wc -c'";
 
@@ -74,7 +75,7 @@ fn parse(text: &str, macros: &str) -> Option<File> {
     (!diags.has_errors()).then_some(file)
 }
 
-/// The options of a case for a session; `None` where it is something else.
+/// The options of a case for a session; `None` if it is not an ordinary session.
 fn options(args: &[String]) -> Option<Vec<String>> {
     let (mut out, mut at) = (Vec::new(), 0);
     while let Some(arg) = args.get(at) {
@@ -121,7 +122,7 @@ fn cases(path: &Path) -> Vec<(String, String, Vec<String>)> {
 }
 
 impl Corpus {
-    /// Reads all scripts; those that do not parse without arguments are left out.
+    /// Reads all scripts, except those that do not parse without arguments.
     pub fn read() -> Corpus {
         let text = |p: &PathBuf| std::fs::read_to_string(p).unwrap_or_default();
         let tapset = root().join("tapset");
@@ -162,7 +163,7 @@ impl Corpus {
 }
 
 impl Item {
-    /// Whether it runs on this machine.
+    /// Whether it can run on this machine.
     pub fn runs(&self) -> bool {
         *self.runs.get_or_init(|| {
             let mut args = self.args.clone();

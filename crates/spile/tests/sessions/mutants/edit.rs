@@ -10,7 +10,7 @@ use super::tree::*;
 use super::types::{Signature, Ty, Types};
 use super::walk::{self, Role};
 
-/// Numbers at the edges of what code may get wrong.
+/// Boundary values.
 pub const NUMBERS: &[i64] = &[
     0,
     0,
@@ -38,7 +38,7 @@ pub const NUMBERS: &[i64] = &[
     i64::MIN + 1,
 ];
 
-/// Lengths of strings about limits: of words, keys and MAXSTRINGLEN.
+/// Lengths of strings around limits: of words, keys and MAXSTRINGLEN.
 const LENGTHS: &[usize] = &[
     0, 0, 1, 7, 8, 9, 15, 16, 31, 63, 64, 65, 127, 128, 255, 510, 511, 512, 513, 1023,
 ];
@@ -53,7 +53,7 @@ const PATTERNS: &[&str] = &[
     "o(a|d)?$",
 ];
 
-/// Calls that fit most places.
+/// Calls that are valid in most places.
 const CALLS: &[(Ty, &str)] = &[
     (Ty::Long, "tid"),
     (Ty::Long, "pid"),
@@ -67,11 +67,11 @@ const CALLS: &[(Ty, &str)] = &[
     (Ty::Str, "ppfunc"),
 ];
 
-/// A value of the script that can stand elsewhere.
+/// A value of the script that can be used elsewhere.
 struct Spare {
     unit: usize,
     ty: Ty,
-    /// Whether it has no locals and no variables of its context.
+    /// Whether it uses no locals and no context variables.
     closed: bool,
     expr: Expr,
 }
@@ -80,13 +80,13 @@ pub struct Mutator {
     pub rng: Rng,
     pub types: Types,
     spares: Vec<Spare>,
-    /// Names made up.
+    /// Number of made-up names.
     fresh: u32,
 }
 
 type Change = fn(&mut Mutator, &mut File) -> bool;
 
-/// The changes, and how often they are chosen.
+/// The changes with their weights.
 const CHANGES: &[(u32, Change)] = &[
     (8, Mutator::operator),
     (8, Mutator::constant),
@@ -144,7 +144,7 @@ pub fn mutate(file: &mut File, rng: &mut Rng, library: &HashMap<Name, Signature>
     }
 }
 
-/// Adds limits and ways to run to a session's options.
+/// Adds random limits and execution options to a session's options.
 pub fn limits(args: &mut Vec<String>, rng: &mut Rng) {
     const LIMITS: &[(u32, &str, &[&str])] = &[
         (
@@ -209,7 +209,7 @@ fn closed(e: &Expr, types: &Types) -> bool {
 }
 
 impl Mutator {
-    /// Changes one of the expressions for which `fits` holds.
+    /// Changes one of the expressions for which `fits` is true.
     fn at(
         &mut self,
         file: &mut File,
@@ -291,7 +291,7 @@ impl Mutator {
         expr(ExprKind::Str(bytes.into()))
     }
 
-    /// A value of that type for a place in that unit.
+    /// A value of that type that is valid in that unit.
     pub fn value(&mut self, ty: Ty, unit: Option<usize>) -> Expr {
         let fit = |s: &&Spare| s.ty == ty && (s.closed || Some(s.unit) == unit);
         let fit: Vec<&Spare> = self.spares.iter().filter(fit).collect();
@@ -379,7 +379,7 @@ impl Mutator {
         )
     }
 
-    /// Puts an operation around a value that keeps its type.
+    /// Wraps a value in an operation that keeps its type.
     fn wrap_value(&mut self, file: &mut File) -> bool {
         self.at(
             file,
@@ -567,7 +567,7 @@ impl Mutator {
         )
     }
 
-    /// A value goes through a function, that may call itself.
+    /// Passes a value through a function, which may call itself.
     fn through_function(&mut self, file: &mut File) -> bool {
         let name = self.name("through");
         let mut made = None;

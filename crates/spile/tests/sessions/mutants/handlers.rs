@@ -1,4 +1,4 @@
-//! Changes of statements, handlers and declarations.
+//! Mutations of statements, handlers and declarations.
 
 use spile_syntax::ast::*;
 
@@ -8,7 +8,7 @@ use super::tree::*;
 use super::types::Ty;
 
 impl Mutator {
-    /// A statement within another one.
+    /// Wraps a statement in another one.
     pub fn wrap_statement(&mut self, file: &mut File) -> bool {
         self.in_block(file, |m, b, unit, _| {
             let at = m.rng.below(b.stmts.len() as u32) as usize;
@@ -60,7 +60,7 @@ impl Mutator {
         })
     }
 
-    /// A handler several times: enough of them share code.
+    /// Repeats a handler: enough of them share code.
     pub fn more_handlers(&mut self, file: &mut File) -> bool {
         let times = self.rng.pick(&[1, 5, 8]);
         let Some(probe) = self.probe(file).cloned() else {
@@ -72,7 +72,7 @@ impl Mutator {
         true
     }
 
-    /// A statement twice, away, or in another place.
+    /// Duplicates, removes or moves a statement.
     pub fn shuffle(&mut self, file: &mut File) -> bool {
         self.in_block(file, |m, b, _, _| {
             let len = b.stmts.len() as u32;
@@ -158,7 +158,7 @@ impl Mutator {
         })
     }
 
-    /// One more walk, in any handler.
+    /// Adds another `foreach` in any handler.
     pub fn walk_again(&mut self, file: &mut File) -> bool {
         let Some((array, keys)) = self.array() else {
             return false;

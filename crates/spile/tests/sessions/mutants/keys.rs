@@ -1,4 +1,4 @@
-//! Arrays get one key more, or one less, wherever they are used.
+//! Adds a key to arrays, or removes one, in all uses.
 
 use spile_syntax::ast::*;
 
@@ -8,7 +8,7 @@ use super::types::Ty;
 use super::walk;
 
 impl Mutator {
-    /// A global that is an array, and how many keys it has.
+    /// A global that is an array, and its number of keys.
     pub fn array(&mut self) -> Option<(Name, usize)> {
         let mut arrays: Vec<(Name, usize)> = self
             .types
@@ -57,7 +57,7 @@ impl Mutator {
         true
     }
 
-    /// Takes the last key of an array away. Walks set its name themselves.
+    /// Removes the last key of an array. `foreach` keys are handled separately.
     pub fn remove_key(&mut self, file: &mut File) -> bool {
         let Some((array, count @ 2..)) = self.array() else {
             return false;
@@ -96,7 +96,7 @@ impl Mutator {
     }
 }
 
-/// The keys of an array wherever they are written, and whether all have to be there.
+/// The keys of an array in all uses, and whether all keys have to be there.
 fn keys_of(file: &mut File, array: &Name, f: &mut dyn FnMut(&mut Vec<Key>, bool)) {
     fn place(e: &mut Expr, array: &Name, f: &mut dyn FnMut(&mut Vec<Key>, bool), exact: bool) {
         match &mut e.kind {
@@ -134,7 +134,7 @@ fn keys_of(file: &mut File, array: &Name, f: &mut dyn FnMut(&mut Vec<Key>, bool)
     });
 }
 
-/// Calls `f` for what the statements of a block delete.
+/// Calls `f` for the operands of `delete` in a block.
 fn deletes(stmts: &mut [Stmt], f: &mut dyn FnMut(&mut Expr)) {
     for s in stmts {
         match &mut s.kind {

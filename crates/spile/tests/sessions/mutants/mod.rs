@@ -1,7 +1,7 @@
-//! Mutants of scripts that run: types are kept, while operators, expressions, constants, keys,
-//! probe points, orders, limits and the shape of handlers change. Analysis may refuse one. What
-//! it accepts has to compile, to be accepted by the kernel, and to end with a clean account or
-//! an error that the language has.
+//! Mutants of working scripts: types are kept, while operators, expressions, constants, keys, probe
+//! points, orders, limits and the shape of handlers change. Analysis may refuse a mutant. One that
+//! it accepts has to compile, to pass the verifier, and to end with a clean account or a run-time
+//! error of the language.
 
 mod corpus;
 mod edit;
@@ -23,12 +23,12 @@ use crate::shrink::shrink;
 
 pub use corpus::Corpus;
 
-/// Mutants of a seed that are tried until analysis accepts one.
+/// Number of mutants of a seed that are tried until analysis accepts one.
 const ATTEMPTS: u64 = 12;
-/// What a session may take, in seconds: its command mostly ends before.
+/// Duration limit of a session in seconds; its command mostly ends before.
 const SECONDS: &str = "3";
 
-/// How it went with the mutant of a seed.
+/// The result for the mutant of a seed.
 pub enum Verdict {
     Ran,
     /// All attempts were refused.
@@ -41,8 +41,8 @@ fn corpus() -> &'static Corpus {
     CORPUS.get_or_init(Corpus::read)
 }
 
-/// The mutant of a seed at this attempt, and the name of the script that it is made of; `None`
-/// if that one does not run here.
+/// The mutant of a seed at this attempt, and the name of the original script; `None` if that one
+/// cannot run here.
 pub fn mutant(seed: u64, attempt: u64) -> Option<(Run, &'static str)> {
     let corpus = corpus();
     let mut rng = Rng::new(seed.wrapping_mul(ATTEMPTS + 1).wrapping_add(attempt) ^ 0x6d75_7461);
@@ -101,7 +101,7 @@ fn show(seed: u64, attempt: u64, name: &str, run: &Run, done: &Done) {
     }
 }
 
-/// A failing mutant made smaller: what has the same message is the same fault.
+/// Shrinks a failing mutant: the same message means the same failure.
 fn smaller(run: Run, why: &str, what: String) -> Verdict {
     let kind = kind(why);
     let wrong = |text: &str| {
@@ -126,7 +126,7 @@ fn smaller(run: Run, why: &str, what: String) -> Verdict {
     }
 }
 
-/// A message without what differs from script to script.
+/// A message without the parts that differ from script to script.
 fn kind(why: &str) -> String {
     let words = why.split_whitespace().take(6);
     let plain = words.filter(|w| w.chars().all(|c| c.is_alphabetic() || "':.".contains(c)));

@@ -1,12 +1,12 @@
-//! Probe points that can stand in each other's place: a handler finds the same context there, or
-//! analysis says what it lacks.
+//! Probe points that can replace each other: a handler finds the same context there, or analysis
+//! reports what is missing.
 
 use spile_ir::testgen::Rng;
 use spile_syntax::ast::{Item, Literal, ProbePoint};
 
 use crate::shrink::parse;
 
-/// Families: how their points begin, and points of them.
+/// Families: prefixes of their points, and points of them.
 const FAMILIES: &[(&[&str], &[&str])] = &[
     (
         &["begin", "end", "error"],
@@ -129,7 +129,7 @@ pub fn points(text: &str) -> Vec<ProbePoint> {
     }
 }
 
-/// Other points of the family that this one is of.
+/// Other points of the same family.
 pub fn others(point: &ProbePoint, rng: &mut Rng) -> Option<Vec<ProbePoint>> {
     let first = &*point.components.first()?.name;
     let (_, all) = FAMILIES
@@ -144,7 +144,7 @@ pub fn any(rng: &mut Rng) -> Vec<ProbePoint> {
     points(rng.pick(all))
 }
 
-/// Makes slow timers quick, so that they run in a short session.
+/// Makes slow timers fast, so that they run in a short session.
 pub fn quicken(point: &mut ProbePoint, rng: &mut Rng) {
     let slow = ["s", "sec", "ms", "msec"];
     let [timer, unit, ..] = &mut point.components[..] else {

@@ -1,4 +1,4 @@
-//! Nodes of the syntax tree, without a place.
+//! Constructors of syntax tree nodes without spans.
 
 use spile_syntax::ast::*;
 
@@ -39,7 +39,7 @@ pub fn number(n: i64) -> Expr {
     expr(ExprKind::Num(n))
 }
 
-/// `sprintf` or `sprint` of these.
+/// `sprintf` or `sprint` of these arguments.
 pub fn sprint(format: bool, args: Vec<Expr>) -> Expr {
     let op = PrintOp {
         to_string: true,

@@ -1,5 +1,5 @@
-//! Which of the two types expressions of a script have, as far as its text says: enough to put
-//! one in the place of another. What is not known stays as it is.
+//! The types of a script's expressions, as far as its text shows them: enough to replace one
+//! expression by another. Expressions of unknown type are not changed.
 
 use std::collections::HashMap;
 
@@ -14,17 +14,17 @@ pub enum Ty {
     Str,
 }
 
-/// What a function takes and gives.
+/// The parameter and result types of a function.
 #[derive(Debug, Clone, Default)]
 pub struct Signature {
     pub params: Vec<Option<Ty>>,
     pub ret: Option<Ty>,
 }
 
-/// What is known of a script's names.
+/// The types of a script's names, as far as known.
 #[derive(Debug, Clone, Default)]
 pub struct Types {
-    /// Of globals: of their keys, and of what they hold if that is no statistic.
+    /// For globals: the types of their keys, and of their values except statistics.
     pub globals: HashMap<Name, (Vec<Option<Ty>>, Option<Ty>)>,
     /// Globals that are statistics.
     pub statistics: Vec<Name>,
@@ -168,7 +168,7 @@ impl Types {
         }
     }
 
-    /// What an expression says of the names in it.
+    /// Learns types of names from an expression.
     fn learn(&mut self, e: &Expr, unit: usize) {
         use ExprKind::*;
         match &e.kind {

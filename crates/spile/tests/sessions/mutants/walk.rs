@@ -1,25 +1,25 @@
-//! Walks over a syntax tree that can be changed: its expressions that are values, and its blocks.
+//! Mutable walks over a syntax tree: over expressions that are values, and over blocks.
 
 use spile_syntax::ast::*;
 
-/// Where an expression stands.
+/// The role of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Role {
     /// Its value is used.
     Value,
     /// A statement: only its effect counts.
     Effect,
-    /// The condition of a probe point, which sees globals alone.
+    /// The condition of a probe point, which can use only globals.
     Condition,
 }
 
-/// Called for each expression with its role and the item's number; true ends the walk.
+/// Called for each expression with its role and the item's index; true ends the walk.
 pub type OnExpr<'f> = dyn FnMut(&mut Expr, Role, usize) -> bool + 'f;
-/// Called for each block, with the item's number and whether a loop is around it.
+/// Called for each block with the item's index and whether it is in a loop; true ends the walk.
 pub type OnBlock<'f> = dyn FnMut(&mut Block, usize, bool) -> bool + 'f;
 
-/// All expressions of a script, parents first, without places that are assigned to, formats and
-/// what has to be a literal.
+/// All expressions of a script, parents first, except assigned places, formats and required
+/// literals.
 pub fn exprs(file: &mut File, f: &mut OnExpr<'_>) -> bool {
     file.items.iter_mut().enumerate().any(|(unit, item)| {
         let mut walk = Exprs { f, unit };
@@ -92,7 +92,7 @@ impl Exprs<'_, '_> {
         })
     }
 
-    /// Keys of what is assigned to, deleted or asked for a statistic.
+    /// Keys of places that are assigned, deleted or used by extractors.
     fn place(&mut self, e: &mut Expr) -> bool {
         match &mut e.kind {
             ExprKind::Index { keys, .. } => self.keys(keys),
@@ -134,7 +134,7 @@ impl Exprs<'_, '_> {
     }
 }
 
-/// All blocks of probes and functions, those outside first.
+/// All blocks of probes and functions, outer ones first.
 pub fn blocks(file: &mut File, f: &mut OnBlock<'_>) -> bool {
     file.items
         .iter_mut()
@@ -172,7 +172,7 @@ fn stmt(s: &mut Stmt, f: &mut OnBlock<'_>, unit: usize, looped: bool) -> bool {
 pub fn foreachs(file: &mut File, f: &mut dyn FnMut(&mut Foreach) -> bool) -> bool {
     fn within(s: &mut Stmt, f: &mut dyn FnMut(&mut Foreach) -> bool) -> bool {
         match &mut s.kind {
-            // A block is a list of its own, which `blocks` gives.
+            // A block has its own list, which `blocks` visits.
             StmtKind::If { then, els, .. } => {
                 within(then, f) || els.iter_mut().any(|s| within(s, f))
             }
