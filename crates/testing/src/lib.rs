@@ -26,6 +26,7 @@ pub mod files;
 
 #[doc(hidden)]
 pub use inventory;
+pub use libtest_mimic;
 pub use spile_testing_macros::test;
 
 /// A test that the attribute `#[test]` has registered.
