@@ -40,21 +40,21 @@ use crate::controller::globals::Texts;
 use crate::controller::host::Host;
 use crate::io::commands::Commands;
 use crate::session::account::Account;
-use crate::shared::kernel_state::Kernel;
+use crate::shared::kernel_state::KernelState;
 use crate::text::deferred::Deferred;
 
-use crate::controller::handler_effects::Needs;
+use crate::controller::handler_effects::Effects;
 use crate::io::output::Output;
 use crate::machine::existing_tasks::Task;
 use crate::session::report::Hits;
-use crate::shared::ring_record::{self, Field, Piece};
+use crate::shared::ring_record::{self, FieldValue, OutputRecord};
 use crate::text::symbolic::Symbolizer;
 use crate::text::user_files::UserFiles;
 
 /// The controller's handlers and all state that they access.
 pub struct Controller {
     world: World,
-    needs: Vec<Needs>,
+    needs: Vec<Effects>,
     /// The script's output.
     pub out: Output,
     /// Errors and losses so far.
@@ -85,7 +85,7 @@ impl Controller {
     /// For a program and its loaded object.
     pub fn new(
         program: Rc<Program>,
-        kernel: Option<Kernel>,
+        kernel: Option<KernelState>,
         out: Output,
         target: i64,
         quiet: bool,
@@ -101,7 +101,8 @@ impl Controller {
         if kernel.is_some() {
             texts.note(&program, &Marks::of(&program, &Symbolic::made_in_kernel));
         }
-        let mut needs = handler_effects::of_program(&program, kernel.as_ref().map(Kernel::layout));
+        let mut needs =
+            handler_effects::of_program(&program, kernel.as_ref().map(KernelState::layout));
         for needs in &mut needs {
             // Putting globals back would replace the marks in them by texts.
             if needs.taken.iter().any(|g| texts.marks(*g)) {
@@ -139,7 +140,7 @@ impl Controller {
     }
 
     /// The kernel's half of the session.
-    pub fn kernel(&self) -> Option<&Kernel> {
+    pub fn kernel(&self) -> Option<&KernelState> {
         self.world.kernel.as_ref()
     }
 
@@ -429,7 +430,7 @@ impl Controller {
         program: &Program,
         stream: Stream,
         fmt: spile_ir::FormatId,
-        piece: &Piece<'_>,
+        piece: &OutputRecord<'_>,
     ) {
         let Some(format) = program.formats.get(fmt.index()) else {
             self.account.malformed += 1;
@@ -439,8 +440,8 @@ impl Controller {
             .fields
             .iter()
             .map(|f| match f {
-                Field::Long(n) => Value::Long(*n),
-                Field::Str(s) => match &self.deferred {
+                FieldValue::Long(n) => Value::Long(*n),
+                FieldValue::Str(s) => match &self.deferred {
                     Some(deferred) => {
                         let text = deferred.fill(s);
                         Value::from(&*self.world.texts.symbolic.fill(&text))
@@ -626,8 +627,8 @@ mod tests {
             pages: false,
             critical: None,
         };
-        let kernel = Kernel::plain(&layout, vec![vec![]]);
-        let out = Output::open(crate::io::output::Target::Memory, None).unwrap();
+        let kernel = KernelState::plain(&layout, vec![vec![]]);
+        let out = Output::open(crate::io::output::OutputTarget::Memory, None).unwrap();
         Controller::new(Rc::new(program), Some(kernel), out, 0, true)
     }
 

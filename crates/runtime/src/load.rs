@@ -26,12 +26,12 @@ use spile_kernel::bpf::{
 use spile_kernel::perf::{Event, PerfEvent};
 use spile_kernel::tracepoints::security_modules;
 
-use crate::attach::code::{self, Means};
+use crate::attach::code::{self, AttachSummary};
 use crate::attach::perf_events;
 use crate::error::Error;
-use crate::load::map_prealloc::Tables;
+use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{InKernel, Refusal};
-use crate::load::parallel::side_by_side;
+use crate::load::parallel::in_parallel;
 use crate::session::Compile;
 use crate::shared::state::State;
 
@@ -64,7 +64,7 @@ impl Loaded {
         object: &layout::Object,
         program: &Program,
         target: Option<u32>,
-        mut ahead: Option<Tables>,
+        mut ahead: Option<PremadeMaps>,
         prepare: impl Fn(&State),
     ) -> Result<Started, Error> {
         let mut single = Vec::new();
@@ -86,7 +86,7 @@ impl Loaded {
         object: &layout::Object,
         program: &Program,
         pid: Option<u32>,
-        (ahead, without): (Option<Tables>, Option<Compile>),
+        (ahead, without): (Option<PremadeMaps>, Option<Compile>),
         prepare: impl Fn(&State),
     ) -> Result<(Started, Option<layout::Object>), Error> {
         let first = Loaded::start(object, program, pid, ahead, &prepare);
@@ -116,7 +116,7 @@ impl Loaded {
         object: &layout::Object,
         program: &Program,
         single: Vec<String>,
-        ahead: Option<Tables>,
+        ahead: Option<PremadeMaps>,
     ) -> Result<(Loaded, State), Error> {
         let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
         let lsm = object.layout.programs.iter().any(lsm);
@@ -215,7 +215,7 @@ impl Loaded {
         let why = self.uncritical.iter().filter_map(|why| why.lines().next());
         let lines =
             why.map(|why| format!("handlers of the controller take locks themselves: {why}"));
-        links.means.extend(lines);
+        links.attach_kinds.extend(lines);
         Ok(links)
     }
 
@@ -287,8 +287,8 @@ impl Loaded {
             let Refused { place, why } = links.refused.swap_remove(refused);
             return Err((name.to_owned(), Error::Attach(place, why)));
         }
-        let told = std::mem::take(&mut links.told);
-        links.means.extend(Means::lines(told));
+        let told = std::mem::take(&mut links.unreported);
+        links.attach_kinds.extend(AttachSummary::lines(told));
         Ok(())
     }
 }
@@ -353,9 +353,9 @@ pub struct Links {
     /// Places in code that could not be probed.
     pub(crate) refused: Vec<Refused>,
     /// The attach kinds of programs in code, for `-v`.
-    means: Vec<String>,
-    /// Attach kinds that are not in `means` yet.
-    told: Vec<Means>,
+    attach_kinds: Vec<String>,
+    /// Attach kinds that are not in `attach_kinds` yet.
+    unreported: Vec<AttachSummary>,
     /// Indexes of links at returns of functions.
     returns: Vec<usize>,
 }
@@ -371,7 +371,7 @@ impl Drop for Links {
 /// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
 /// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
 fn close_all<T: Send>(all: Vec<T>) {
-    side_by_side(all, MOST_CLOSERS, drop);
+    in_parallel(all, MOST_CLOSERS, drop);
 }
 
 /// A place that the kernel refused.
@@ -395,8 +395,8 @@ impl Links {
     }
 
     /// The attach kinds of programs in code, one line for each probe.
-    pub fn means(&self) -> &[String] {
-        &self.means
+    pub fn attach_kinds(&self) -> &[String] {
+        &self.attach_kinds
     }
 
     /// Hits of functions that the kernel skipped: at entries, and at returns.
@@ -496,7 +496,9 @@ fn attach(
             let last = how.last.filter(|_| by == CodeAttach::Session);
             let last = last.map_or(String::new(), |p| format!(", {p}"));
             let name = (how.probe, format!("{}{last}", how.point));
-            links.told.push(Means::of(name, probe, by, left_out));
+            links
+                .unreported
+                .push(AttachSummary::of(name, probe, by, left_out));
         }
         Attach::Netfilter(at) => {
             let link = netfilter_link(fd, (at.pf, at.hook), at.priority);

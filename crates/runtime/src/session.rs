@@ -46,7 +46,7 @@ use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 use spile_kernel::bpf::Ring;
 
 use crate::attach::code;
-use crate::attach::staleness::Probed;
+use crate::attach::staleness::Staleness;
 use crate::controller::Controller;
 use crate::error::Error;
 use crate::io::child::Watched;
@@ -64,7 +64,7 @@ pub use crate::session::options::{Armed, Compile, Options, Outside, TargetProces
 use crate::session::prepare::{files, follow, user_files};
 use crate::session::report::{CycleClock, Hits};
 use crate::shared::init;
-use crate::shared::kernel_state::Kernel;
+use crate::shared::kernel_state::KernelState;
 use crate::shared::process_tree;
 use crate::shared::state::State;
 use crate::text::deferred::Deferred;
@@ -100,7 +100,7 @@ struct Batch {
 pub struct Session {
     // Fields are dropped in this order: programs are detached first.
     links: Option<Links>,
-    probed: Probed,
+    probed: Staleness,
     /// Hits of functions that the kernel skipped: at entries, and at returns.
     missed: (u64, u64),
     ring: Option<Ring>,
@@ -174,7 +174,7 @@ impl Session {
         let (started, plain) = started.transpose()?.unzip();
         let object = plain.as_ref().and_then(Option::as_ref).or(object);
         let (mut links, mut ring, mut loaded, mut programs) = (None, None, None, None);
-        let probed = Probed::new(&program, &options.looked_at);
+        let probed = Staleness::new(&program, &options.looked_at);
         if let Some((l, state, attached)) = started {
             probed.unchanged()?;
             let (l, state) = loaded.insert((l, state));
@@ -198,7 +198,7 @@ impl Session {
         let patience = Patience::new(Rc::clone(&signals), ends);
         let out = Output::open(std::mem::take(&mut options.output), Some(patience))?;
         let kernel = match (loaded, object) {
-            (Some((loaded, state)), Some(object)) => Some(Kernel::new(loaded, state, object)?),
+            (Some((loaded, state)), Some(object)) => Some(KernelState::new(loaded, state, object)?),
             _ => None,
         };
         let mut controller =
@@ -237,8 +237,8 @@ impl Session {
     }
 
     /// The attach kind of each probe in code, one line each.
-    pub fn means(&self) -> &[String] {
-        self.links.as_ref().map_or(&[], Links::means)
+    pub fn attach_kinds(&self) -> &[String] {
+        self.links.as_ref().map_or(&[], Links::attach_kinds)
     }
 
     /// Opens the event sources of the loop.
@@ -319,7 +319,7 @@ impl Session {
         self.files.as_ref().map(Files::path)
     }
 
-    /// The output to [`output::Target::Memory`] so far.
+    /// The output to [`output::OutputTarget::Memory`] so far.
     pub fn take_output(&mut self) -> Vec<u8> {
         self.controller.out.take()
     }

@@ -116,7 +116,7 @@ fn program(handlers: Vec<Handler>) -> Program {
 
 fn options() -> Options {
     Options {
-        output: output::Target::Memory,
+        output: output::OutputTarget::Memory,
         quiet: true,
         ..Options::default()
     }
@@ -365,7 +365,7 @@ fn signals_end_the_session_and_run_end_probes() {
 #[test]
 fn files_get_the_output() {
     let path = std::env::temp_dir().join(format!("spile-output-{}", std::process::id()));
-    let target = output::Target::File(path.to_string_lossy().into_owned());
+    let target = output::OutputTarget::File(path.to_string_lossy().into_owned());
     let options = Options {
         output: target,
         ..options()
@@ -376,7 +376,7 @@ fn files_get_the_output() {
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "7\n");
     std::fs::remove_file(&path).unwrap();
-    let nowhere = output::Target::File("/no/such/place".into());
+    let nowhere = output::OutputTarget::File("/no/such/place".into());
     let options = Options {
         output: nowhere,
         ..Options::default()

@@ -82,7 +82,7 @@ fn run_on(
     };
     let options = Options {
         target: TargetProcess::Pid(std::process::id()),
-        output: output::Target::Memory,
+        output: output::OutputTarget::Memory,
         timeout: Some(Duration::from_secs(300)),
         armed: Some(Box::new(armed)),
         display_globals: true,

@@ -15,7 +15,7 @@ use spile_kernel::{machine as host, names, process, resources};
 use spile_runtime::TargetProcess;
 use spile_runtime::io::child::Watched;
 use spile_runtime::io::output;
-use spile_runtime::load::map_prealloc::Tables;
+use spile_runtime::load::map_prealloc::PremadeMaps;
 use spile_runtime::session;
 use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
 use spile_sema::codes;
@@ -221,7 +221,7 @@ pub fn through(
     }
     let target = bpf_target(cli, &program)?;
     let mut ahead = None;
-    let planned = |maps: &[MapSpec]| ahead = (last == 5).then(|| Tables::begin(maps));
+    let planned = |maps: &[MapSpec]| ahead = (last == 5).then(|| PremadeMaps::begin(maps));
     let object = match &target {
         Some(target) => Some(spile_bpf::compile_planned(&program, target, planned).map_err(fail)?),
         None => None,
@@ -734,8 +734,8 @@ fn execute(
     let mut options = session::Options {
         target: target(cli)?,
         output: match &cli.output {
-            Some(file) => output::Target::File(file.clone()),
-            None => output::Target::Stdout,
+            Some(file) => output::OutputTarget::File(file.clone()),
+            None => output::OutputTarget::Stdout,
         },
         looked_at,
         timeout,
@@ -762,7 +762,7 @@ fn execute(
     change(&mut options);
     let mut session = session::Session::new(program, object.as_ref(), options).map_err(fail)?;
     if verbose {
-        tell_lines(session.means());
+        tell_lines(session.attach_kinds());
     }
     if let (true, Some(path)) = (verbose, session.files_path()) {
         tell(format_args!("Files are in {path}\n"));

@@ -140,7 +140,7 @@ const NOT_OF_PLACES: [i32; 6] = [
 
 /// The attach kind of a probe's programs, and the number of places.
 #[derive(Debug)]
-pub(crate) struct Means {
+pub(crate) struct AttachSummary {
     /// The probe in the script, and its name.
     pub probe: Option<SiteId>,
     pub name: String,
@@ -152,15 +152,15 @@ pub(crate) struct Means {
     others: usize,
 }
 
-impl Means {
+impl AttachSummary {
     /// The attach kind of one program.
     pub fn of(
         (probe, name): (Option<SiteId>, String),
         code: &CodeProbe,
         by: CodeAttach,
         left_out: usize,
-    ) -> Means {
-        Means {
+    ) -> AttachSummary {
+        AttachSummary {
             probe,
             name,
             how: how(code, by),
@@ -172,8 +172,8 @@ impl Means {
     }
 
     /// Lines of text, with the programs of each probe joined.
-    pub fn lines(all: Vec<Means>) -> Vec<String> {
-        let mut lines: Vec<Means> = Vec::new();
+    pub fn lines(all: Vec<AttachSummary>) -> Vec<String> {
+        let mut lines: Vec<AttachSummary> = Vec::new();
         let mut known: HashMap<_, usize> = HashMap::new();
         for one in all {
             let at = *known.entry((one.probe, one.how)).or_insert(lines.len());
@@ -191,7 +191,7 @@ impl Means {
     }
 }
 
-impl fmt::Display for Means {
+impl fmt::Display for AttachSummary {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.name)?;
         match self.others {
@@ -463,10 +463,10 @@ mod tests {
             sites: (0..3).map(site).collect(),
         };
         let means = |id: Option<u32>, name: &str, by, left_out| {
-            Means::of((id.map(SiteId), name.into()), &probe, by, left_out)
+            AttachSummary::of((id.map(SiteId), name.into()), &probe, by, left_out)
         };
         let (multi, single) = (CodeAttach::Multi, CodeAttach::Single);
-        let lines = Means::lines(vec![
+        let lines = AttachSummary::lines(vec![
             means(Some(1), "f", multi, 0),
             means(Some(1), "f", single, 2),
             means(Some(2), "a", multi, 1),

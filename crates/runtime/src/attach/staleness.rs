@@ -33,14 +33,14 @@ impl FileState {
 
 /// The probed files.
 #[derive(Debug, Default)]
-pub struct Probed {
+pub struct Staleness {
     files: Vec<(PathBuf, FileState)>,
     next: usize,
 }
 
-impl Probed {
+impl Staleness {
     /// Keeps the inspected files that the program probes.
-    pub fn new(program: &Program, looked_at: &[(PathBuf, FileState)]) -> Probed {
+    pub fn new(program: &Program, looked_at: &[(PathBuf, FileState)]) -> Staleness {
         let mut paths = std::collections::HashSet::new();
         for handler in &program.handlers {
             let Event::Code(probe) = &handler.event else {
@@ -53,7 +53,7 @@ impl Probed {
             }
         }
         let probed = |f: &&(PathBuf, FileState)| paths.contains(&*f.0);
-        Probed {
+        Staleness {
             files: looked_at.iter().filter(probed).cloned().collect(),
             next: 0,
         }
@@ -112,7 +112,7 @@ mod tests {
     fn files_that_change() {
         let path = std::env::temp_dir().join(format!("spile-probed-{}", std::process::id()));
         let other = path.with_extension("new");
-        let watch = || Probed {
+        let watch = || Staleness {
             files: vec![(path.clone(), FileState::of(&path).expect("a file"))],
             next: 0,
         };

@@ -7,7 +7,7 @@ use spile_ir::interp::Fault;
 
 use super::Controller;
 use crate::controller::message;
-use crate::shared::kernel_state::Kernel;
+use crate::shared::kernel_state::KernelState;
 
 impl Controller {
     /// Reports the elements that a drain could not store.
@@ -40,7 +40,7 @@ impl Controller {
     }
 
     /// Drops the kernel's half of the session.
-    pub fn take_kernel(&mut self) -> Option<Kernel> {
+    pub fn take_kernel(&mut self) -> Option<KernelState> {
         self.world.kernel.take()
     }
 }

@@ -5,14 +5,14 @@ use spile_ir::interp::Fault;
 
 use super::Controller;
 use crate::controller::globals::Raw;
-use crate::controller::handler_effects::Needs;
+use crate::controller::handler_effects::Effects;
 use crate::shared::critical_section::Missed;
 use crate::shared::realtime_guard::Urgent;
 
 impl Controller {
     /// Takes the locks at real-time priority, and returns the guard of the priority. `None` if a
     /// lock was not available, which is counted.
-    pub(super) fn lock(&mut self, needs: &Needs) -> Option<Option<Urgent>> {
+    pub(super) fn lock(&mut self, needs: &Effects) -> Option<Option<Urgent>> {
         if needs.locks.is_empty() {
             return Some(None);
         }
@@ -26,7 +26,10 @@ impl Controller {
 
     /// The globals that the handler copies and takes. `None` if a lock was not available, which is
     /// counted.
-    pub(super) fn copies(&mut self, needs: &Needs) -> Option<Result<Vec<(GlobalId, Raw)>, Fault>> {
+    pub(super) fn copies(
+        &mut self,
+        needs: &Effects,
+    ) -> Option<Result<Vec<(GlobalId, Raw)>, Fault>> {
         let copies = self.kernel().map(|k| k.copies(needs));
         match copies.unwrap_or(Err(Missed::Unable)) {
             Ok(all) => Some(Ok(all)),
@@ -52,7 +55,7 @@ impl Controller {
 
     /// Writes back changes of arrays, releases the locks, and then drops the priority with which
     /// they were held.
-    pub(super) fn unlock(&self, needs: &Needs, urgent: Option<Urgent>) -> Result<(), Fault> {
+    pub(super) fn unlock(&self, needs: &Effects, urgent: Option<Urgent>) -> Result<(), Fault> {
         let mut written = Ok(());
         if let Some(kernel) = self.kernel() {
             written = kernel.give_back(needs);
@@ -64,7 +67,7 @@ impl Controller {
 
     /// Puts back globals that a handler took but did not empty; counts them as lost if the locks
     /// are not available.
-    pub(super) fn put_back(&mut self, needs: &Needs, left: &[GlobalId]) -> Result<(), Fault> {
+    pub(super) fn put_back(&mut self, needs: &Effects, left: &[GlobalId]) -> Result<(), Fault> {
         let Some(urgent) = self.lock(needs) else {
             return Ok(());
         };

@@ -5,12 +5,12 @@ use std::fmt::Write;
 use spile_bpf::layout::ErrorKind;
 use spile_ir::{ElemTy, GlobalKind, HandlerId, MAX_CALLERS, Program, SiteId};
 
-use crate::shared::ring_record::Field;
+use crate::shared::ring_record::FieldValue;
 
 /// The message of an error that a kernel handler sent.
-pub fn kernel_error(kind: ErrorKind, fields: &[Field<'_>], program: &Program) -> String {
+pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Program) -> String {
     let address = || match fields.first() {
-        Some(Field::Long(n)) => *n as u64,
+        Some(FieldValue::Long(n)) => *n as u64,
         _ => 0,
     };
     match kind {
@@ -25,7 +25,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[Field<'_>], program: &Program) ->
         ErrorKind::KernelStrFault => format!("kernel string copy fault at {:#x}", address()),
         ErrorKind::UserStrFault => format!("user string copy fault at {:#x}", address()),
         ErrorKind::Raised => match fields.first() {
-            Some(Field::Str(text)) => String::from_utf8_lossy(text).into_owned(),
+            Some(FieldValue::Str(text)) => String::from_utf8_lossy(text).into_owned(),
             _ => "error".into(),
         },
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
@@ -48,9 +48,13 @@ pub struct Rethrown {
 /// Parses the fields of a [`RecordWhat::Rethrown`]; `None` if they do not match.
 ///
 /// [`RecordWhat::Rethrown`]: spile_bpf::layout::RecordWhat::Rethrown
-pub fn rethrown(kinds: &[ErrorKind], fields: &[Field<'_>], program: &Program) -> Option<Rethrown> {
+pub fn rethrown(
+    kinds: &[ErrorKind],
+    fields: &[FieldValue<'_>],
+    program: &Program,
+) -> Option<Rethrown> {
     let long = |i: usize| match fields.get(i) {
-        Some(Field::Long(n)) => Some(*n),
+        Some(FieldValue::Long(n)) => Some(*n),
         _ => None,
     };
     let site = |i: usize| Some(SiteId(u32::try_from(long(i)?).ok()?));
@@ -121,7 +125,7 @@ mod tests {
             (ErrorKind::DivisionByZero, vec![], "division by 0"),
             (
                 ErrorKind::ReadFault,
-                vec![Field::Long(-1)],
+                vec![FieldValue::Long(-1)],
                 "read fault at 0xffffffffffffffff",
             ),
             (
@@ -129,7 +133,7 @@ mod tests {
                 vec![],
                 "user string copy fault at 0x0",
             ),
-            (ErrorKind::Raised, vec![Field::Str(b"oh no")], "oh no"),
+            (ErrorKind::Raised, vec![FieldValue::Str(b"oh no")], "oh no"),
         ] {
             assert_eq!(kernel_error(kind, &fields, &program), text);
         }

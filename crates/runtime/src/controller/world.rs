@@ -10,15 +10,15 @@ use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Program, SortKey, SortSpec, Space, Stream, Ty};
 
 use crate::controller::globals::{Globals, Raw, Texts};
-use crate::controller::handler_effects::Needs;
+use crate::controller::handler_effects::Effects;
 use crate::controller::host::Host;
-use crate::shared::kernel_state::Kernel;
+use crate::shared::kernel_state::KernelState;
 use crate::shared::process_tree;
 
 /// The environment of the interpreter.
 pub(super) struct World {
     pub program: Rc<Program>,
-    pub kernel: Option<Kernel>,
+    pub kernel: Option<KernelState>,
     pub mem: MemGlobals,
     pub host: Host,
     pub printed: Vec<(Stream, Vec<u8>)>,
@@ -44,7 +44,7 @@ impl World {
 
     /// The values of the locked globals at one moment. Those that the handler takes are empty
     /// afterwards.
-    pub fn snapshot(&mut self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Fault> {
+    pub fn snapshot(&mut self, needs: &Effects) -> Result<Vec<(GlobalId, Raw)>, Fault> {
         let globals = self.globals();
         let mut all = Vec::new();
         for (g, _) in needs.locks.iter().filter(|(g, _)| !needs.taken.contains(g)) {
@@ -57,7 +57,7 @@ impl World {
     }
 
     /// Globals that the handler took but did not empty, because an error ended it.
-    pub fn left(&self, needs: &Needs) -> Vec<GlobalId> {
+    pub fn left(&self, needs: &Effects) -> Vec<GlobalId> {
         let left = |g: &&GlobalId| self.copied.contains(g) && !self.emptied.contains(g);
         needs.taken.iter().filter(left).copied().collect()
     }

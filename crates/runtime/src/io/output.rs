@@ -27,7 +27,7 @@ pub type Sink = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<()>>;
 
 /// The destination of output.
 #[derive(Default)]
-pub enum Target {
+pub enum OutputTarget {
     /// Standard output.
     #[default]
     Stdout,
@@ -55,7 +55,7 @@ pub struct Output {
 
 impl Output {
     /// Opens the destination. Without `patience`, waits for readers are unlimited.
-    pub fn open(target: Target, patience: Option<Patience>) -> Result<Output, Error> {
+    pub fn open(target: OutputTarget, patience: Option<Patience>) -> Result<Output, Error> {
         let mut sink = None;
         let stdout = || {
             rustix::stdio::stdout()
@@ -63,14 +63,14 @@ impl Output {
                 .map_err(|e| Error::Output("standard output".into(), e))
         };
         let out = match target {
-            Target::Stdout => Some(stdout()?),
-            Target::File(path) => {
+            OutputTarget::Stdout => Some(stdout()?),
+            OutputTarget::File(path) => {
                 let path = clock::strftime(&path).map_err(|e| Error::Output(path.clone(), e))?;
                 let file = File::create(&path).map_err(|e| Error::Output(path, e))?;
                 Some(file.into())
             }
-            Target::Memory => None,
-            Target::Sink(to) => {
+            OutputTarget::Memory => None,
+            OutputTarget::Sink(to) => {
                 sink = Some(to);
                 Some(stdout()?)
             }
@@ -282,7 +282,7 @@ mod tests {
     fn output(to: OwnedFd, patience: Option<Patience>) -> Output {
         Output {
             out: Some(Channel::new(to)),
-            ..Output::open(Target::Memory, patience).unwrap()
+            ..Output::open(OutputTarget::Memory, patience).unwrap()
         }
     }
 

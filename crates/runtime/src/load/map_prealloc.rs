@@ -6,7 +6,7 @@ use std::os::fd::OwnedFd;
 use spile_bpf::object::elf::MapSpec;
 use spile_kernel::bpf::{self, BpfError, MapTypes};
 
-use crate::load::parallel::{Begun, begin, processors};
+use crate::load::parallel::{Pending, begin, processors};
 
 /// A table with this number of elements is worth a thread: creating its buckets takes a
 /// millisecond.
@@ -23,11 +23,11 @@ pub(crate) fn worth_a_thread(elements: u32, bytes: u32) -> bool {
 type Made = (MapSpec, Option<OwnedFd>);
 
 /// Maps that are being created.
-pub struct Tables(Begun<MapSpec, Made>);
+pub struct PremadeMaps(Pending<MapSpec, Made>);
 
-impl Tables {
+impl PremadeMaps {
     /// Starts to create the maps, the large ones first, in threads if there are several processors.
-    pub fn begin(specs: &[MapSpec]) -> Tables {
+    pub fn begin(specs: &[MapSpec]) -> PremadeMaps {
         let mut specs = specs.to_vec();
         let bytes = |s: &MapSpec| u64::from(s.max_entries) * u64::from(16 + s.value_size);
         specs.sort_by_key(|s| std::cmp::Reverse(bytes(s)));
@@ -35,7 +35,7 @@ impl Tables {
             .iter()
             .filter(|s| worth_a_thread(s.max_entries, s.value_size));
         let threads = large.count().min(processors() - 1);
-        Tables(begin(specs, threads, |spec| {
+        PremadeMaps(begin(specs, threads, |spec| {
             let made = make(&spec, None);
             (spec, made.ok())
         }))

@@ -24,9 +24,9 @@ use spile_bpf::object::link::{self, Linked, MapRef};
 use spile_kernel::bpf::{self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze};
 use spile_kernel::btf::Btf;
 
-use crate::load::map_prealloc::{self, Tables, worth_a_thread};
-use crate::load::parallel::{processors, side_by_side};
-use crate::text::kernel_files::places::Places;
+use crate::load::map_prealloc::{self, PremadeMaps, worth_a_thread};
+use crate::load::parallel::{in_parallel, processors};
+use crate::text::kernel_files::places::KernelLineTable;
 
 /// Programs with fewer instructions are not worth a thread.
 const WORTH_A_THREAD: usize = 500;
@@ -65,7 +65,7 @@ pub(crate) enum Refusal {
 pub(crate) fn load(
     object: &Object,
     single: &[String],
-    ahead: Option<Tables>,
+    ahead: Option<PremadeMaps>,
 ) -> Result<InKernel, Refusal> {
     let mut linked = link::link(&object.spec).map_err(Refusal::Incomplete)?;
     let btf = (!linked.btf.is_empty()).then(|| load_btf(&linked.btf));
@@ -114,14 +114,14 @@ fn make_maps(
     spec: &ObjectSpec,
     linked: &Linked,
     btf: Option<&OwnedFd>,
-    ahead: Option<Tables>,
+    ahead: Option<PremadeMaps>,
 ) -> Result<HashMap<MapRef, OwnedFd>, Refusal> {
-    let mut ahead = ahead.map_or(Vec::new(), Tables::finish);
+    let mut ahead = ahead.map_or(Vec::new(), PremadeMaps::finish);
     let mut maps = HashMap::new();
     let mut missing = Vec::new();
     for (map, spec) in map_specs(spec) {
         if spec.name == KERNEL_LINES_MAP {
-            let lines = Places::of_machine().map(spec.flags);
+            let lines = KernelLineTable::of_machine().map(spec.flags);
             maps.insert(map, lines.map_err(Refusal::KernelLines)?);
             continue;
         }
@@ -140,7 +140,7 @@ fn make_maps(
         .iter()
         .filter(|(_, s)| worth_a_thread(s.max_entries, s.value_size));
     let threads = large.count().min(processors());
-    let made = side_by_side(missing, threads, |(map, spec)| {
+    let made = in_parallel(missing, threads, |(map, spec)| {
         (map, map_prealloc::make(&spec, types(map)), spec.name)
     });
     for (map, fd, name) in made {
@@ -212,7 +212,7 @@ fn load_programs(
     let threads = worth.count().min(processors());
     // After a failure the rest need not be loaded.
     let failed = AtomicBool::new(false);
-    let outcomes = side_by_side(specs, threads, |spec| {
+    let outcomes = in_parallel(specs, threads, |spec| {
         if failed.load(Relaxed) {
             return None;
         }

@@ -48,7 +48,7 @@ impl<T, R> Queue<T, R> {
 /// Processes each item with up to `threads` threads, including this one. Items start in order, and
 /// results are returned in the order of the items. If threads cannot be created, the existing ones
 /// do the work.
-pub(crate) fn side_by_side<T: Send, R: Send>(
+pub(crate) fn in_parallel<T: Send, R: Send>(
     items: Vec<T>,
     threads: usize,
     each: impl Fn(T) -> R + Sync,
@@ -68,32 +68,32 @@ pub(crate) fn side_by_side<T: Send, R: Send>(
 }
 
 /// Items that other threads are processing.
-pub(crate) struct Begun<T, R> {
+pub(crate) struct Pending<T, R> {
     queue: Arc<Queue<T, R>>,
     each: fn(T) -> R,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Starts to process items in other threads, as [`side_by_side`] does, until [`Begun::finish`].
+/// Starts to process items in other threads, as [`in_parallel`] does, until [`Pending::finish`].
 pub(crate) fn begin<T: Send + 'static, R: Send + 'static>(
     items: Vec<T>,
     threads: usize,
     each: fn(T) -> R,
-) -> Begun<T, R> {
+) -> Pending<T, R> {
     let threads = threads.min(items.len());
     let queue = Arc::new(Queue::new(items));
     let thread = |_| {
         let queue = Arc::clone(&queue);
         spawn_masked(move || queue.work(each))
     };
-    Begun {
+    Pending {
         threads: (0..threads).map_while(thread).collect(),
         queue,
         each,
     }
 }
 
-impl<T, R> Begun<T, R> {
+impl<T, R> Pending<T, R> {
     /// Helps with the items that are left, and waits for the other threads.
     pub(crate) fn finish(self) -> Vec<R> {
         self.queue.work(self.each);
@@ -119,7 +119,7 @@ mod tests {
     fn each_item_once_also_with_few_threads() {
         for threads in [0, 1, 2, 50] {
             for n in [0, 1, 2, 40] {
-                let mut done = side_by_side((0..n).collect(), threads, |i: u32| i + 1);
+                let mut done = in_parallel((0..n).collect(), threads, |i: u32| i + 1);
                 done.sort_unstable();
                 assert_eq!(done, (1..=n).collect::<Vec<_>>(), "{threads}");
                 let mut done = begin((0..n).collect(), threads, |i: u32| i + 1).finish();

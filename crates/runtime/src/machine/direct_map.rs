@@ -25,7 +25,7 @@ const MOST: u64 = 4096;
 
 /// The two addresses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Places {
+pub struct DirectMap {
     /// Address of the first `struct page`.
     pub pages: u64,
     /// Address of the first byte of memory.
@@ -33,7 +33,7 @@ pub struct Places {
 }
 
 /// Finds the addresses; `None` if this kernel, or this process's privileges, do not allow it.
-pub fn find() -> Option<Places> {
+pub fn find() -> Option<DirectMap> {
     let file = File::from(memfd_create("spile", MemfdFlags::CLOEXEC).ok()?);
     let marks: [u64; PAGE / 8] = std::array::from_fn(|i| {
         (clock::mono_ns() as u64 ^ (i as u64) << 48).wrapping_mul(0x9e37_79b9_7f4a_7c15)
@@ -67,7 +67,7 @@ pub fn find() -> Option<Places> {
         let there = kernel.read(base.checked_add(number * PAGE as u64)?, &mut found);
         (there.is_ok_and(|there| there) && found[..] == bytes[..]).then_some(base)
     })?;
-    Some(Places { pages, memory })
+    Some(DirectMap { pages, memory })
 }
 
 /// The number of the only page of a file, from this process's page table.

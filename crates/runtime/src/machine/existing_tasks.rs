@@ -106,7 +106,7 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
     let offsets = Offsets::new()?;
     let memory = KernelMemory::open().ok()?;
     let numbers = Numbers::now();
-    let walk = Walk {
+    let walk = TaskWalk {
         o: &offsets,
         memory: &memory,
     };
@@ -150,12 +150,12 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
     Some(all)
 }
 
-struct Walk<'a> {
+struct TaskWalk<'a> {
     o: &'a Offsets,
     memory: &'a KernelMemory,
 }
 
-impl Walk<'_> {
+impl TaskWalk<'_> {
     fn low(&self, at: u64) -> Option<u32> {
         self.memory.word(at).map(|word| word as u32)
     }

@@ -74,16 +74,16 @@ impl KernelMemory {
 
     /// Address of this thread's `task_struct`.
     pub fn current_task(&self) -> Result<u64, BpfError> {
-        self.told(0)
+        self.reported(0)
     }
 
     /// The kernel's `jiffies`.
     pub fn jiffies(&self) -> Result<u64, BpfError> {
-        self.told(8)
+        self.reported(8)
     }
 
     /// A word that the program reports without reading an address.
-    fn told(&self, at: u32) -> Result<u64, BpfError> {
+    fn reported(&self, at: u32) -> Result<u64, BpfError> {
         let mut value = vec![0; MOST];
         test_run(self.program.as_fd(), &mut [0, 0], None)?;
         self.map.lookup(&0u32.to_ne_bytes(), &mut value)?;

@@ -17,11 +17,11 @@ impl Session {
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(true);
         }
-        let known = self.means().len();
+        let known = self.attach_kinds().len();
         self.raise_semaphores()?;
         self.run_present(since.unsigned_abs());
         if let Some(armed) = self.options.armed.take() {
-            armed(&self.means()[known..]);
+            armed(&self.attach_kinds()[known..]);
         }
         for (timer, _) in &self.timers {
             timer

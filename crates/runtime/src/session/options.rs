@@ -11,7 +11,7 @@ use spile_ir::Program;
 use crate::attach::staleness::FileState;
 use crate::io::child::Watched;
 use crate::io::output;
-use crate::load::map_prealloc::Tables;
+use crate::load::map_prealloc::PremadeMaps;
 
 /// The session's target process, for `target()` and for `process` without a name.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -37,7 +37,7 @@ pub struct Options {
     /// The command of `-c`, if it was already forked.
     pub held: Option<Watched>,
     /// The destination of output (`-o`).
-    pub output: output::Target,
+    pub output: output::OutputTarget,
     /// Files in which places were resolved, with their state at that time.
     pub looked_at: Vec<(PathBuf, FileState)>,
     /// `-T`: the session ends after this time.
@@ -55,12 +55,12 @@ pub struct Options {
     /// Whether unread globals print themselves at the end; false with `--no-global-var-display`.
     pub display_globals: bool,
     /// Called once the probes are armed, right before the command of `-c` starts, with the attach
-    /// kinds that [`crate::Session::means`] does not contain.
+    /// kinds that [`crate::Session::attach_kinds`] does not contain.
     pub armed: Option<Armed>,
     /// Another descriptor to wait for, such as a keyboard.
     pub outside: Option<Outside>,
     /// Maps of the object that are already being created.
-    pub ahead: Option<Tables>,
+    pub ahead: Option<PremadeMaps>,
     /// Compiles the program with its script lines, for the message if the kernel's verifier refuses
     /// it.
     pub with_lines: Option<Compile>,

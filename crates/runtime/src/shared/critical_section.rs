@@ -12,7 +12,7 @@ use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
 
 use crate::controller::globals::Raw;
-use crate::controller::handler_effects::Needs;
+use crate::controller::handler_effects::Effects;
 use crate::error::Error;
 use crate::load::Loaded;
 use crate::shared::kernel_state::BoxedTable;
@@ -91,7 +91,7 @@ impl CriticalSection {
     pub fn run<'a>(
         &self,
         state: &State,
-        needs: &Needs,
+        needs: &Effects,
         patience: Duration,
         table: impl Fn(GlobalId) -> Option<&'a BoxedTable>,
     ) -> Result<Vec<(GlobalId, Raw)>, Missed> {
@@ -165,7 +165,7 @@ impl CriticalSection {
 }
 
 /// Waits until the locks look free; handlers hold them for microseconds.
-fn wait(state: &State, needs: &Needs) {
+fn wait(state: &State, needs: &Effects) {
     for (_, at) in &needs.locks {
         let mut looks = 0;
         while state.shared(*at).load(Ordering::Relaxed) != 0 && looks < LOOKS {

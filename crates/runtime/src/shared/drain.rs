@@ -11,7 +11,7 @@ use spile_bpf::plan::SEQUENCE;
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
 
-use crate::shared::maps::Table;
+use crate::shared::maps::ByteTable;
 use crate::shared::state::{State, read_cell, word_of};
 
 /// The deltas of one global, summed over all CPUs.
@@ -73,7 +73,7 @@ pub fn take(
     layout: &Layout,
     g: GlobalId,
     (generation, last): (u32, bool),
-    map: Option<&mut (dyn Table + '_)>,
+    map: Option<&mut (dyn ByteTable + '_)>,
 ) -> io::Result<Vec<(GlobalId, Deltas)>> {
     let global = layout.globals.get(g.index()).and_then(Option::as_ref);
     let Some(place) = global.map(|g| &g.place) else {
@@ -110,19 +110,19 @@ pub fn take(
 }
 
 /// An array's part of the values in a cache and its maps.
-struct Part<'l> {
+struct HostPart<'l> {
     g: GlobalId,
     at: u32,
     value: &'l ValueLayout,
 }
 
 /// A host array, and the arrays co-located with it.
-fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
+fn parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
     let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
         let Place::PerCpuArray(array) = &global.as_ref()?.place else {
             return None;
         };
-        let part = Part {
+        let part = HostPart {
             g: GlobalId(i as u32),
             at: array.colocated.at,
             value: &array.value,
@@ -137,9 +137,9 @@ fn parts(layout: &Layout, g: GlobalId) -> Vec<Part<'_>> {
 /// The deltas of co-located arrays, one for each array.
 fn take_arrays(
     state: &State,
-    (array, parts): (&PerCpuArray, &[Part<'_>]),
+    (array, parts): (&PerCpuArray, &[HostPart<'_>]),
     (generation, last): (u32, bool),
-    map: Option<&mut (dyn Table + '_)>,
+    map: Option<&mut (dyn ByteTable + '_)>,
 ) -> io::Result<Vec<Sums>> {
     let mut sums: Vec<Sums> = parts.iter().map(|_| Sums::default()).collect();
     let PerCpuArray {

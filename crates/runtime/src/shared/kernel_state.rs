@@ -12,7 +12,7 @@ use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::told;
 
 use crate::controller::globals::Raw;
-use crate::controller::handler_effects::Needs;
+use crate::controller::handler_effects::Effects;
 use crate::error::Error;
 use crate::load::Loaded;
 use crate::shared::critical_section::{CriticalSection, Missed};
@@ -20,10 +20,10 @@ use crate::shared::drain::{self, Deltas};
 use crate::shared::grace::Grace;
 use crate::shared::large_arrays::LargeElements;
 use crate::shared::locked_array::Held;
-use crate::shared::maps::{Fields, KernelMap, Table};
+use crate::shared::maps::{ByteTable, FieldTable, KernelMap};
 use crate::shared::realtime_guard::Urgent;
 use crate::shared::state::{State, read_keys};
-use crate::shared::thread_records::Records;
+use crate::shared::thread_records::ThreadRecords;
 use crate::text::symbolic::Symbolizer;
 
 /// How long the controller waits for a lock. A kernel handler holds one for microseconds; only a
@@ -31,10 +31,10 @@ use crate::text::symbolic::Symbolizer;
 const LOCK_PATIENCE: Duration = Duration::from_millis(200);
 
 /// A hash map behind a global.
-pub type BoxedTable = RefCell<Box<dyn Table>>;
+pub type BoxedTable = RefCell<Box<dyn ByteTable>>;
 
 /// The state of a loaded object; in tests, a substitute in plain memory.
-pub struct Kernel {
+pub struct KernelState {
     loaded: Option<Loaded>,
     state: Rc<State>,
     layout: Layout,
@@ -50,9 +50,9 @@ pub struct Kernel {
     waiting: RefCell<Vec<(GlobalId, Elements)>>,
 }
 
-impl Kernel {
+impl KernelState {
     /// Opens the maps of a loaded object.
-    pub fn new(loaded: Loaded, state: State, object: &Object) -> Result<Kernel, Error> {
+    pub fn new(loaded: Loaded, state: State, object: &Object) -> Result<KernelState, Error> {
         let state = Rc::new(state);
         let open = |name: &String| {
             let map = KernelMap::new(loaded.map_fd(name)?);
@@ -71,16 +71,16 @@ impl Kernel {
                 }) => {
                     let mut records = open(map)?.into_inner();
                     if let Some(front) = field.front {
-                        records = Box::new(Records::new(front, state.clone(), records));
+                        records = Box::new(ThreadRecords::new(front, state.clone(), records));
                     }
-                    let fields: Box<dyn Table> = Box::new(Fields {
+                    let fields: Box<dyn ByteTable> = Box::new(FieldTable {
                         records,
                         field: *field,
                     });
                     Ok(vec![RefCell::new(fields)])
                 }
                 Some(Place::Hash { map, .. }) => {
-                    let held: Box<dyn Table> = Box::new(Held::new(open(map)?.into_inner()));
+                    let held: Box<dyn ByteTable> = Box::new(Held::new(open(map)?.into_inner()));
                     Ok(vec![RefCell::new(held)])
                 }
                 // Co-located arrays are drained with their host.
@@ -103,7 +103,7 @@ impl Kernel {
             Ok(Some(LargeElements::new(map, large, array.double())))
         });
         let elements = elements.collect::<Result<_, Error>>()?;
-        Ok(Kernel {
+        Ok(KernelState {
             state,
             layout: object.layout.clone(),
             tables,
@@ -118,8 +118,8 @@ impl Kernel {
 
     /// A substitute in plain memory.
     #[cfg(test)]
-    pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> Kernel {
-        Kernel {
+    pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
+        KernelState {
             loaded: None,
             state: Rc::new(State::plain(layout).expect("a layout that fits")),
             layout: layout.clone(),
@@ -186,7 +186,7 @@ impl Kernel {
 
     /// Consistent copies of the globals that a handler copies. Those that it takes are empty
     /// afterwards.
-    pub fn copies(&self, needs: &Needs) -> Result<Vec<(GlobalId, Raw)>, Missed> {
+    pub fn copies(&self, needs: &Effects) -> Result<Vec<(GlobalId, Raw)>, Missed> {
         match &self.critical {
             Some(critical) => {
                 // The section reads maps; see `drain`.
@@ -198,7 +198,7 @@ impl Kernel {
     }
 
     /// Takes all locks of a handler, or none; the error is the global whose lock was not available.
-    pub fn lock(&self, needs: &Needs) -> Result<(), GlobalId> {
+    pub fn lock(&self, needs: &Effects) -> Result<(), GlobalId> {
         for (n, (global, at)) in needs.locks.iter().enumerate() {
             if !self.state.lock(*at, LOCK_PATIENCE) {
                 needs.locks[..n]
@@ -213,7 +213,7 @@ impl Kernel {
     }
 
     /// Writes a handler's changes of arrays back, before their locks are released.
-    pub fn give_back(&self, needs: &Needs) -> Result<(), Fault> {
+    pub fn give_back(&self, needs: &Effects) -> Result<(), Fault> {
         let all = self.locked_tables(needs);
         // Writes each array back, even if another one fails.
         let done: Vec<_> = all.map(|t| t.borrow_mut().give_back()).collect();
@@ -221,12 +221,12 @@ impl Kernel {
         done.map_err(|e| Fault::from(format!("writing a map: {e}")))
     }
 
-    fn locked_tables<'a>(&'a self, needs: &'a Needs) -> impl Iterator<Item = &'a BoxedTable> {
+    fn locked_tables<'a>(&'a self, needs: &'a Effects) -> impl Iterator<Item = &'a BoxedTable> {
         needs.locks.iter().filter_map(|(g, _)| self.table(*g))
     }
 
     /// Releases the locks of a handler.
-    pub fn unlock(&self, needs: &Needs) {
+    pub fn unlock(&self, needs: &Effects) {
         needs
             .locks
             .iter()
@@ -327,7 +327,7 @@ impl Kernel {
             }
             let table = self.tables.get(i).and_then(|t| t.get(generation as usize));
             let mut table = table.map(|t| t.borrow_mut());
-            let table = table.as_mut().map(|t| &mut ***t as &mut dyn Table);
+            let table = table.as_mut().map(|t| &mut ***t as &mut dyn ByteTable);
             let deltas = drain::take(&self.state, &self.layout, g, (generation, last), table)
                 .map_err(reading)?;
             for (g, deltas) in deltas {

@@ -6,7 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 
-use crate::shared::maps::{Entries, Table};
+use crate::shared::maps::{ByteTable, Entries};
 
 /// An array is fetched as a whole if it may have at most this many elements for each one that was
 /// requested.
@@ -14,7 +14,7 @@ const WORTH: usize = 64;
 
 /// A table that can be held.
 pub struct Held {
-    below: Box<dyn Table>,
+    below: Box<dyn ByteTable>,
     holds: bool,
     /// Elements that were requested one by one while it is held.
     asked: usize,
@@ -31,7 +31,7 @@ struct Copy {
 
 impl Held {
     /// Wraps another table.
-    pub fn new(below: Box<dyn Table>) -> Held {
+    pub fn new(below: Box<dyn ByteTable>) -> Held {
         Held {
             below,
             holds: false,
@@ -64,7 +64,7 @@ impl Held {
     }
 }
 
-impl Table for Held {
+impl ByteTable for Held {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         match self.for_one()? {
             Some(copy) => Ok(copy.elements.get(key).cloned()),
@@ -173,7 +173,7 @@ mod tests {
         }
     }
 
-    impl Table for Watched {
+    impl ByteTable for Watched {
         fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
             self.asked(|m| m.get(key))
         }

@@ -1,4 +1,4 @@
-//! The hash maps of array globals, as key and value bytes. [`Table`] is the interface for the rest
+//! The hash maps of array globals, as key and value bytes. [`ByteTable`] is the interface for the rest
 //! of the runtime: a kernel map, or plain memory in tests.
 
 use std::collections::HashMap;
@@ -15,7 +15,7 @@ use crate::shared::state::word_of;
 pub type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// A hash map from byte strings to byte strings.
-pub trait Table {
+pub trait ByteTable {
     /// The value of a key.
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>>;
     /// Sets a value; `Ok(false)` if the map is full.
@@ -43,7 +43,7 @@ pub trait Table {
     }
     /// From here on the caller is the only user, so that accesses may be buffered.
     fn hold(&mut self) {}
-    /// Ends [`Table::hold`]: writes all changes back.
+    /// Ends [`ByteTable::hold`]: writes all changes back.
     fn give_back(&mut self) -> io::Result<()> {
         Ok(())
     }
@@ -114,7 +114,7 @@ fn into_io(e: BpfError) -> io::Error {
     }
 }
 
-impl Table for KernelMap {
+impl ByteTable for KernelMap {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let mut value = vec![0u8; self.map.value_len()];
         let found = self.map.lookup(key, &mut value).map_err(into_io)?;
@@ -173,14 +173,14 @@ impl Table for KernelMap {
 
 /// An array that is a field of thread records, as a table. No kernel handler accesses it in the
 /// meantime.
-pub struct Fields {
+pub struct FieldTable {
     /// The records.
-    pub records: Box<dyn Table>,
+    pub records: Box<dyn ByteTable>,
     /// The field.
     pub field: ThreadField,
 }
 
-impl Fields {
+impl FieldTable {
     fn there(&self) -> u64 {
         1 << self.field.bit
     }
@@ -211,7 +211,7 @@ impl Fields {
     }
 }
 
-impl Table for Fields {
+impl ByteTable for FieldTable {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         Ok(self.records.get(key)?.and_then(|record| self.of(&record)))
     }
@@ -263,7 +263,7 @@ pub struct PlainMap {
     pub max: usize,
 }
 
-impl Table for PlainMap {
+impl ByteTable for PlainMap {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         Ok(self.elements.get(key).cloned())
     }
@@ -326,7 +326,7 @@ mod tests {
 
     #[test]
     fn fields_share_records() {
-        let records = || -> Box<dyn Table> {
+        let records = || -> Box<dyn ByteTable> {
             Box::new(PlainMap {
                 max: 2,
                 ..PlainMap::default()
@@ -338,7 +338,7 @@ mod tests {
             record: 24,
             front: None,
         };
-        let mut first = Fields {
+        let mut first = FieldTable {
             records: records(),
             field: field(0),
         };
@@ -346,7 +346,7 @@ mod tests {
         assert!(first.set(&word(1), &word(0)).unwrap());
         assert_eq!(first.get(&word(1)).unwrap(), Some(word(0)));
         // Another field of the same records.
-        let mut second = Fields {
+        let mut second = FieldTable {
             records: first.records,
             field: field(1),
         };

@@ -7,7 +7,7 @@ use spile_ir::{HandlerId, Ty};
 
 /// A value in a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Field<'a> {
+pub enum FieldValue<'a> {
     /// A number.
     Long(i64),
     /// A string without its NUL.
@@ -16,11 +16,11 @@ pub enum Field<'a> {
 
 /// One output record.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Piece<'a> {
+pub struct OutputRecord<'a> {
     /// Index into `Layout::records`.
     pub shape: usize,
     /// The fields, with the types of the shape.
-    pub fields: Vec<Field<'a>>,
+    pub fields: Vec<FieldValue<'a>>,
     /// The words behind the fields.
     pub words: Vec<u64>,
 }
@@ -31,7 +31,7 @@ pub struct Malformed;
 
 /// The output records of one ring-buffer record, in order.
 #[derive(Debug)]
-pub struct Pieces<'a, 's> {
+pub struct OutputRecords<'a, 's> {
     rest: &'a [u8],
     shapes: &'s [RecordShape],
 }
@@ -40,18 +40,18 @@ pub struct Pieces<'a, 's> {
 pub fn open<'a, 's>(
     record: &'a [u8],
     shapes: &'s [RecordShape],
-) -> Result<(HandlerId, Pieces<'a, 's>), Malformed> {
+) -> Result<(HandlerId, OutputRecords<'a, 's>), Malformed> {
     let header = record.first_chunk::<8>().ok_or(Malformed)?;
     let [h0, h1, h2, h3, u0, u1, u2, u3] = *header;
     let used = u32::from_ne_bytes([u0, u1, u2, u3]) as usize;
     let rest = record.get(8..used).ok_or(Malformed)?;
     Ok((
         HandlerId(u32::from_ne_bytes([h0, h1, h2, h3])),
-        Pieces { rest, shapes },
+        OutputRecords { rest, shapes },
     ))
 }
 
-impl<'a> Pieces<'a, '_> {
+impl<'a> OutputRecords<'a, '_> {
     fn word(&mut self) -> Result<u64, Malformed> {
         let (word, rest) = self.rest.split_first_chunk::<8>().ok_or(Malformed)?;
         self.rest = rest;
@@ -66,18 +66,18 @@ impl<'a> Pieces<'a, '_> {
         Ok(&bytes[..len])
     }
 
-    fn piece(&mut self) -> Result<Piece<'a>, Malformed> {
+    fn piece(&mut self) -> Result<OutputRecord<'a>, Malformed> {
         let shape = usize::try_from(self.word()?).map_err(|_| Malformed)?;
         let RecordShape { fields, words, .. } = self.shapes.get(shape).ok_or(Malformed)?;
         let fields = fields
             .iter()
             .map(|ty| match ty {
-                Ty::Long => self.word().map(|w| Field::Long(w as i64)),
-                Ty::Str(_) => self.string().map(Field::Str),
+                Ty::Long => self.word().map(|w| FieldValue::Long(w as i64)),
+                Ty::Str(_) => self.string().map(FieldValue::Str),
             })
             .collect::<Result<_, _>>()?;
         let words = (0..*words).map(|_| self.word()).collect::<Result<_, _>>()?;
-        Ok(Piece {
+        Ok(OutputRecord {
             shape,
             fields,
             words,
@@ -85,10 +85,10 @@ impl<'a> Pieces<'a, '_> {
     }
 }
 
-impl<'a> Pieces<'a, '_> {
+impl<'a> OutputRecords<'a, '_> {
     /// The first output record if it is for the controller itself: a deferred string, a new file,
     /// or a copy of a stack.
-    pub fn next_if_early(&mut self) -> Option<Result<Piece<'a>, Malformed>> {
+    pub fn next_if_early(&mut self) -> Option<Result<OutputRecord<'a>, Malformed>> {
         let shape = usize::try_from(u64::from_ne_bytes(*self.rest.first_chunk()?)).ok()?;
         let what = &self.shapes.get(shape)?.what;
         let early = matches!(
@@ -104,15 +104,15 @@ pub fn executed(bytes: &[u8], shapes: &[RecordShape]) -> Option<(u32, u64)> {
     let (_, mut pieces) = open(bytes, shapes).ok()?;
     let piece = pieces.next()?.ok()?;
     match (&shapes.get(piece.shape)?.what, &piece.fields[..]) {
-        (RecordWhat::Executed, [Field::Long(pid), Field::Long(ns)]) => {
+        (RecordWhat::Executed, [FieldValue::Long(pid), FieldValue::Long(ns)]) => {
             Some((u32::try_from(*pid).ok()?, ns.cast_unsigned()))
         }
         _ => None,
     }
 }
 
-impl<'a> Iterator for Pieces<'a, '_> {
-    type Item = Result<Piece<'a>, Malformed>;
+impl<'a> Iterator for OutputRecords<'a, '_> {
+    type Item = Result<OutputRecord<'a>, Malformed>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
@@ -174,10 +174,13 @@ mod tests {
         assert_eq!(handler, HandlerId(3));
         let pieces: Vec<_> = pieces.map(Result::unwrap).collect();
         assert_eq!(pieces.len(), 2);
-        assert_eq!(pieces[0].fields, [Field::Long(42), Field::Str(b"abc")]);
+        assert_eq!(
+            pieces[0].fields,
+            [FieldValue::Long(42), FieldValue::Str(b"abc")]
+        );
         assert_eq!(
             pieces[1],
-            Piece {
+            OutputRecord {
                 shape: 0,
                 fields: vec![],
                 words: vec![]

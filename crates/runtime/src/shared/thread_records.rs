@@ -7,21 +7,21 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use spile_bpf::layout::ThreadSlots;
 
-use crate::shared::maps::{Entries, Table};
+use crate::shared::maps::{ByteTable, Entries};
 use crate::shared::state::{State, word_of};
 
 /// The table of thread records.
-pub struct Records {
+pub struct ThreadRecords {
     front: ThreadSlots,
     state: Rc<State>,
     /// Records of threads whose slot another thread occupies.
-    map: Box<dyn Table>,
+    map: Box<dyn ByteTable>,
 }
 
-impl Records {
+impl ThreadRecords {
     /// The records in the shared block and in a map.
-    pub fn new(front: ThreadSlots, state: Rc<State>, map: Box<dyn Table>) -> Records {
-        Records { front, state, map }
+    pub fn new(front: ThreadSlots, state: Rc<State>, map: Box<dyn ByteTable>) -> ThreadRecords {
+        ThreadRecords { front, state, map }
     }
 
     /// Bytes of a record.
@@ -59,7 +59,7 @@ impl Records {
     }
 }
 
-impl Table for Records {
+impl ByteTable for ThreadRecords {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         match self.slot(key) {
             Some(slot) => Ok(Some(self.read(slot))),
@@ -133,7 +133,7 @@ mod tests {
     use crate::shared::maps::PlainMap;
     use spile_bpf::layout::{Layout, shared};
 
-    fn records() -> Records {
+    fn records() -> ThreadRecords {
         let front = ThreadSlots {
             at: shared::END + 64,
             slots: 4,
@@ -159,7 +159,7 @@ mod tests {
             ..PlainMap::default()
         });
         let state = State::plain(&layout).expect("a layout that fits");
-        Records::new(front, Rc::new(state), map)
+        ThreadRecords::new(front, Rc::new(state), map)
     }
 
     #[test]

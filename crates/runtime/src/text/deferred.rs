@@ -15,7 +15,7 @@ use spile_bpf::layout::{self, Quote, SUBSTITUTE_SHIFT};
 use spile_ir::Bytes;
 use spile_kernel::btf::Btf;
 
-use crate::shared::ring_record::Field;
+use crate::shared::ring_record::FieldValue;
 
 /// Length of the word in a mark.
 pub const WORD: usize = 16;
@@ -48,10 +48,12 @@ struct Wanted {
 }
 
 impl Wanted {
-    fn new(fields: &[Field<'_>]) -> Option<Wanted> {
+    fn new(fields: &[FieldValue<'_>]) -> Option<Wanted> {
         let mut numbers = [0; 8];
         for (to, field) in numbers.iter_mut().zip(fields) {
-            let Field::Long(n) = field else { return None };
+            let FieldValue::Long(n) = field else {
+                return None;
+            };
             *to = *n as u64;
         }
         let [id, addr, room, quote, task, tid, start, exec] = numbers;
@@ -114,7 +116,7 @@ impl Deferred {
     /// malformed record.
     pub fn read(
         &mut self,
-        fields: &[Field<'_>],
+        fields: &[FieldValue<'_>],
         constants: &[Bytes],
         kernel: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Option<bool> {
@@ -300,7 +302,7 @@ mod tests {
                 how = 2 << SUBSTITUTE_SHIFT | 1;
             }
             let fields = [id, text.as_ptr() as i64, 100, how, 0, i64::from(tid), 7, 1];
-            let fields = fields.map(Field::Long);
+            let fields = fields.map(FieldValue::Long);
             let at = offsets()?;
             let good = d.read(&fields, &constants, &mut |addr| {
                 let known = [(at.pid, kernel_tid), (at.start, 7), (at.exec, exec)];

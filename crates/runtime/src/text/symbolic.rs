@@ -14,11 +14,11 @@ use spile_ir::interp::Value;
 use spile_kernel::symbols::Symbols;
 
 use crate::controller::host::symbol_data;
-use crate::shared::ring_record::{Field, Piece};
+use crate::shared::ring_record::{FieldValue, OutputRecord};
 use crate::shared::state::State;
 use crate::text::deferred::WORD;
 use crate::text::kernel_files::KernelLines;
-use crate::text::user_files::{Found, Place, UserFiles};
+use crate::text::user_files::{FrameInfo, FramePlace, UserFiles};
 
 /// Renders symbolic texts.
 #[derive(Default)]
@@ -99,7 +99,7 @@ impl Symbolizer {
     }
 
     /// Learns a new file: see [`UserFiles::learn`].
-    pub fn learn(&self, fields: &[Field<'_>]) -> Option<bool> {
+    pub fn learn(&self, fields: &[FieldValue<'_>]) -> Option<bool> {
         self.keys.borrow_mut().made.clear();
         self.files.borrow_mut().as_mut()?.learn(fields)
     }
@@ -118,7 +118,7 @@ impl Symbolizer {
     }
 
     /// Learns a copy of a stack: see [`UserFiles::learn_copy`].
-    pub fn learn_copy(&self, piece: &Piece<'_>) -> Option<()> {
+    pub fn learn_copy(&self, piece: &OutputRecord<'_>) -> Option<()> {
         self.files
             .borrow_mut()
             .as_mut()?
@@ -309,7 +309,7 @@ impl Symbolizer {
 }
 
 /// Parses the numbers of a frame: see `crates/bpf/src/lower/event/unwind/mod.rs`.
-fn place(word: &[u8]) -> Option<Place> {
+fn place(word: &[u8]) -> Option<FramePlace> {
     let word = std::str::from_utf8(word).ok()?;
     let numbers: Vec<u64> = word
         .split('.')
@@ -320,7 +320,7 @@ fn place(word: &[u8]) -> Option<Place> {
         [addr, file, offset] => (Some(addr), file, offset),
         _ => return None,
     };
-    Some(Place {
+    Some(FramePlace {
         addr,
         file,
         offset,
@@ -376,11 +376,11 @@ fn plain_file((file, line): (String, u32)) -> (String, u32) {
 }
 
 /// One frame in a form. Unknown parts are omitted; without a symbol the address is printed.
-fn user_text(form: Symbolic, place: Place, files: &mut UserFiles) -> String {
+fn user_text(form: Symbolic, place: FramePlace, files: &mut UserFiles) -> String {
     let found = files.find(place);
     let (symbol, module) = (found.symbol, found.module);
     let symbol = symbol.map(|(name, at, size)| (plain(name), at, size));
-    let found = Found {
+    let found = FrameInfo {
         symbol,
         module: module.map(plain),
         ..found

@@ -122,7 +122,7 @@ impl Run {
         };
         let (outside, armed) = (self.outside, self.armed);
         let ended = passes::through(&cli, Some(script), color, |options| {
-            options.output = output::Target::Sink(Box::new(sink));
+            options.output = output::OutputTarget::Sink(Box::new(sink));
             options.outside = outside;
             options.ends_with_process = true;
             // Handler errors are reported, and count for the exit status.

@@ -12,8 +12,8 @@ use spile_ir::interp::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, matches};
 use spile_ir::marks::Marks;
 use spile_ir::{GlobalId, GlobalKind, Inst, Program, Ty};
 
-use crate::shared::kernel_state::Kernel;
-use crate::shared::maps::Table;
+use crate::shared::kernel_state::KernelState;
+use crate::shared::maps::ByteTable;
 use crate::shared::state::{cell_bytes, key_bytes, read_cell, read_keys, word_of};
 use crate::text::symbolic::Symbolizer;
 
@@ -106,8 +106,8 @@ impl OfArray<'_> {
 
 /// A hash map with the data that is needed to read it.
 pub(super) struct Hash<'a> {
-    pub kernel: &'a Kernel,
-    pub table: std::cell::RefMut<'a, Box<dyn Table>>,
+    pub kernel: &'a KernelState,
+    pub table: std::cell::RefMut<'a, Box<dyn ByteTable>>,
     pub types: &'a [Ty],
     pub seq: bool,
     pub wrap: bool,

@@ -11,7 +11,7 @@ use spile_ir::interp::{Cell, Element, Fault, MemGlobals, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, StatsSpec, Ty};
 
-use crate::shared::kernel_state::Kernel;
+use crate::shared::kernel_state::KernelState;
 pub use hash::Texts;
 use hash::{Hash, system};
 
@@ -20,7 +20,7 @@ pub struct Globals<'a> {
     /// The program.
     pub program: &'a Program,
     /// The kernel's half of the session, if there is one.
-    pub kernel: Option<&'a Kernel>,
+    pub kernel: Option<&'a KernelState>,
     /// The values of the controller's globals.
     pub mem: &'a mut MemGlobals,
     /// Globals that are read from a copy in `mem`, see [`Globals::copy`].
@@ -39,7 +39,7 @@ pub enum Raw {
 
 impl<'a> Globals<'a> {
     /// The place of a global that is shared with the kernel.
-    fn shared(&self, g: GlobalId) -> Option<(&'a Kernel, &'a Place)> {
+    fn shared(&self, g: GlobalId) -> Option<(&'a KernelState, &'a Place)> {
         let kernel = self.kernel.filter(|_| !self.copied.contains(&g))?;
         Some((kernel, &kernel.shared(g)?.place))
     }
@@ -484,7 +484,7 @@ mod tests {
     }
 
     /// The program's globals in plain memory instead of the kernel's.
-    fn kernel() -> Kernel {
+    fn kernel() -> KernelState {
         let keys = vec![Ty::Str(16), Ty::Long];
         let hash = |seq, value| Place::Hash {
             map: "m".into(),
@@ -561,7 +561,7 @@ mod tests {
             .iter()
             .map(|n| (0..*n).map(|_| table()).collect())
             .collect();
-        Kernel::plain(&layout, tables)
+        KernelState::plain(&layout, tables)
     }
 
     fn key(name: &str, n: i64) -> Vec<Value> {
@@ -680,7 +680,7 @@ mod tests {
     fn drains_move_deltas_and_report_what_does_not_fit() {
         let (program, mut kernel) = (program(), kernel());
         let mut mem = MemGlobals::new(&program.globals);
-        let hit = |kernel: &Kernel, cpu: u32, slot: u32, n: i64, by: u64| {
+        let hit = |kernel: &KernelState, cpu: u32, slot: u32, n: i64, by: u64| {
             let at = 64 + kernel.state().generation() * 512 + slot * 40;
             let key = key_bytes(&[Ty::Str(16), Ty::Long], &key("k", n));
             kernel.state().cpu(cpu, at).store(1, Ordering::Relaxed);

@@ -26,7 +26,7 @@ const MARK: Timespec = Timespec {
 const DEPTH: usize = 32;
 
 /// The place of a file.
-pub struct Place {
+pub struct FilePlace {
     /// Its directory.
     pub directory: OwnedFd,
     /// Its name in the directory.
@@ -96,7 +96,7 @@ impl Directory {
     ///
     /// # Errors
     /// A directory cannot be created.
-    pub fn place(&mut self, path: &str) -> io::Result<Place> {
+    pub fn place(&mut self, path: &str) -> io::Result<FilePlace> {
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().unwrap_or_default().to_owned();
         if name == NEW {
@@ -109,12 +109,12 @@ impl Directory {
             parents.push(part.to_owned());
             self.made.insert(parents.clone());
         }
-        Ok(Place { directory, name })
+        Ok(FilePlace { directory, name })
     }
 
     /// Removes the files and all directories that are empty afterwards. Directories with other
     /// content stay.
-    pub fn remove(&self, places: &[Place]) {
+    pub fn remove(&self, places: &[FilePlace]) {
         for place in places {
             for name in [&*place.name, NEW] {
                 let _ = rustix::fs::unlinkat(&place.directory, name, AtFlags::empty());

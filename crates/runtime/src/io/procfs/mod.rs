@@ -40,7 +40,7 @@ use spile_ir::{Event, HandlerId, Program};
 
 use crate::controller::Controller;
 pub use directory::sweep;
-use directory::{Directory, NEW, Place};
+use directory::{Directory, FilePlace, NEW};
 
 mod directory;
 mod lease;
@@ -107,7 +107,7 @@ pub fn answer(controller: &mut Controller, program: &Program, request: Request) 
 
 /// The use of the session's end of a pipe.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum PipeUse {
     /// Waiting readers; a leased file rather than a pipe.
     Lease,
     /// Readers; holds both ends.
@@ -122,7 +122,7 @@ enum Kind {
 
 struct Pipe {
     file: usize,
-    kind: Kind,
+    kind: PipeUse,
     fd: OwnedFd,
     watch: Option<i32>,
     /// The start of an incomplete line.
@@ -138,7 +138,7 @@ struct Pipe {
 /// The files of a session, removed when this is dropped.
 pub struct Files {
     specs: Vec<Spec>,
-    places: Vec<Place>,
+    places: Vec<FilePlace>,
     /// The current pipes, in the order of the files.
     pipes: Vec<Pipe>,
     old: Vec<Pipe>,
@@ -159,7 +159,7 @@ impl Files {
         let mut directory = Directory::new(name)?;
         let path = directory.path().to_owned();
         let fail = |e: io::Error| (path.clone(), e);
-        let places: Result<Vec<Place>, _> = specs
+        let places: Result<Vec<FilePlace>, _> = specs
             .iter()
             .map(|spec| {
                 let place = directory.place(&spec.path);
@@ -197,7 +197,7 @@ impl Files {
 
     /// The descriptors to wait for: pipes of writers, and notifications.
     pub fn descriptors(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
-        let collects = |p: &&Pipe| p.kind == Kind::Collect;
+        let collects = |p: &&Pipe| p.kind == PipeUse::Collect;
         let pipes = self.pipes.iter().filter(collects).map(|p| p.fd.as_fd());
         let others = self.timer.iter().chain(&self.leases).map(AsFd::as_fd);
         pipes.chain(others).chain([self.notify.as_fd()])
@@ -209,7 +209,7 @@ impl Files {
         // Data that was written before a reader came is handled before the reader's text is made.
         self.written(answer);
         for file in 0..self.pipes.len() {
-            if self.pipes[file].opened && self.pipes[file].kind != Kind::Collect {
+            if self.pipes[file].opened && self.pipes[file].kind != PipeUse::Collect {
                 let old = self.replace(file)?;
                 self.read(old, answer);
             }
@@ -230,7 +230,7 @@ impl Files {
         lease::heard(news);
         for file in 0..self.pipes.len() {
             let pipe = &self.pipes[file];
-            if pipe.kind != Kind::Lease || !lease::wanted(&pipe.fd) {
+            if pipe.kind != PipeUse::Lease || !lease::wanted(&pipe.fd) {
                 continue;
             }
             let old = self.replace(file)?;
@@ -260,7 +260,7 @@ impl Files {
                 && rustix::fs::fchmod(&fd, mode).is_ok()
                 && rustix::fs::renameat(dir, NEW, dir, &*place.name).is_ok()
             {
-                return Some(Pipe::new(file, Kind::Lease, fd, None));
+                return Some(Pipe::new(file, PipeUse::Lease, fd, None));
             }
             rustix::fs::unlinkat(dir, NEW, rustix::fs::AtFlags::empty()).ok()?;
         }
@@ -277,9 +277,9 @@ impl Files {
             return Ok(leased);
         }
         let kind = match (spec.read, spec.write) {
-            (true, true) => Kind::Both,
-            (true, false) => Kind::Serve,
-            _ => Kind::Collect,
+            (true, true) => PipeUse::Both,
+            (true, false) => PipeUse::Serve,
+            _ => PipeUse::Collect,
         };
         let dir = place.directory.as_fd();
         rustix::fs::mkfifoat(dir, NEW, Mode::RUSR | Mode::WUSR)?;
@@ -287,7 +287,7 @@ impl Files {
         let open = |access| rustix::fs::openat(dir, NEW, flags | access, Mode::empty());
         let both = open(OFlags::RDWR)?;
         let fd = match kind {
-            Kind::Both => open(OFlags::WRONLY)?,
+            PipeUse::Both => open(OFlags::WRONLY)?,
             _ => both.try_clone().map_err(|_| Errno::MFILE)?,
         };
         drop(both);
@@ -322,7 +322,8 @@ impl Files {
     fn written(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) {
         let mut ended = Vec::new();
         let pipes = self.pipes.iter_mut().chain(&mut self.old).enumerate();
-        for (at, pipe) in pipes.filter(|(_, p)| matches!(p.kind, Kind::Collect | Kind::Drain)) {
+        for (at, pipe) in pipes.filter(|(_, p)| matches!(p.kind, PipeUse::Collect | PipeUse::Drain))
+        {
             let (texts, end) = pipe.texts();
             for text in texts {
                 answer(Request::Write(self.specs[pipe.file].path.clone(), text));
@@ -336,7 +337,7 @@ impl Files {
             let old = self.old.remove(at);
             // If it cannot be opened, nobody waits for it.
             if let Ok(pipe) = old.turned()
-                && pipe.kind == Kind::Both
+                && pipe.kind == PipeUse::Both
             {
                 self.read(pipe, answer);
             }
@@ -369,7 +370,7 @@ impl Files {
     fn let_writers_in(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
         self.old.iter_mut().for_each(|pipe| pipe.late = true);
         for file in 0..self.pipes.len() {
-            if self.pipes[file].kind != Kind::Both || self.old.len() >= MOST_OLD {
+            if self.pipes[file].kind != PipeUse::Both || self.old.len() >= MOST_OLD {
                 continue;
             }
             let old = self.replace(file)?;
@@ -387,7 +388,7 @@ impl Files {
             // The pipe can have a reader whose notification is still to come.
             let old = old.turned()?;
             match old.kind {
-                Kind::Both => self.read(old, answer),
+                PipeUse::Both => self.read(old, answer),
                 _ => self.old.push(old),
             }
         }
@@ -410,7 +411,7 @@ impl Drop for Files {
 }
 
 impl Pipe {
-    fn new(file: usize, kind: Kind, fd: OwnedFd, watch: Option<i32>) -> Pipe {
+    fn new(file: usize, kind: PipeUse, fd: OwnedFd, watch: Option<i32>) -> Pipe {
         Pipe {
             file,
             kind,
@@ -431,14 +432,14 @@ impl Pipe {
             |fd: &OwnedFd, access| rustix::fs::open(own_path(fd), flags | access, Mode::empty());
         let place = open(&self.fd, OFlags::PATH)?;
         let reads = match self.kind {
-            Kind::Drain => None,
+            PipeUse::Drain => None,
             // A non-blocking open of the writing end succeeds only if there is a reader.
             _ => open(&place, OFlags::WRONLY).ok(),
         };
         drop(self.fd);
         let (kind, fd) = match reads.or_else(|| open(&place, OFlags::WRONLY).ok()) {
-            Some(fd) => (Kind::Both, fd),
-            None => (Kind::Drain, open(&place, OFlags::RDONLY)?),
+            Some(fd) => (PipeUse::Both, fd),
+            None => (PipeUse::Drain, open(&place, OFlags::RDONLY)?),
         };
         Ok(Pipe { kind, fd, ..self })
     }

@@ -22,21 +22,21 @@ const ELEMENT: usize = kernel_row::BYTES as usize;
 
 /// A position that starts at an address: number of the source file's name, and line; 0 and 0 for a
 /// gap.
-type Row = (u64, u32, u32);
+type LineRow = (u64, u32, u32);
 
 /// Rows in order, and names of source files.
 #[derive(Default)]
-pub struct Places {
-    rows: Vec<Row>,
+pub struct KernelLineTable {
+    rows: Vec<LineRow>,
     names: Vec<String>,
     known: HashMap<Arc<str>, u32>,
 }
 
-impl Places {
+impl KernelLineTable {
     /// The rows of the running kernel and its loaded modules, as far as their debugging information
     /// is on this machine.
-    pub fn of_machine() -> Places {
-        let mut places = Places::default();
+    pub fn of_machine() -> KernelLineTable {
+        let mut places = KernelLineTable::default();
         let Ok(symbols) = Symbols::kernel() else {
             return places;
         };
@@ -94,7 +94,7 @@ impl Places {
 
     fn put_in_order(&mut self) {
         self.rows.sort_by_key(|r| r.0);
-        let mut rows: Vec<Row> = Vec::with_capacity(self.rows.len());
+        let mut rows: Vec<LineRow> = Vec::with_capacity(self.rows.len());
         for row in self.rows.drain(..) {
             match rows.last_mut() {
                 // The last row of an address counts.
@@ -179,7 +179,7 @@ mod tests {
             address,
             place: None,
         };
-        let mut places = Places::default();
+        let mut places = KernelLineTable::default();
         places.add(
             vec![
                 line(0x10, "sixteen bytes.c!", 3),
@@ -207,6 +207,6 @@ mod tests {
             let is = is.map(|(file, line)| (file.to_owned(), line));
             assert_eq!(found(&words, 0xffff_ffff_0000_0000 | address), is);
         }
-        assert_eq!(found(&Places::default().words(), 0x10), None);
+        assert_eq!(found(&KernelLineTable::default().words(), 0x10), None);
     }
 }

@@ -7,8 +7,8 @@ use std::rc::Rc;
 use spile_bpf::layout::{self, COPY_FIELDS, COPY_PAGES, EXACT, unwind_row::kind};
 use spile_debuginfo::cfi;
 
-use super::{Place, UserFiles, packed, packed_rule};
-use crate::shared::ring_record::{Field, Piece};
+use super::{FramePlace, UserFiles, packed, packed_rule};
+use crate::shared::ring_record::{FieldValue, OutputRecord};
 
 /// Number of copies that are remembered.
 const KEEP: usize = 4096;
@@ -17,7 +17,7 @@ const PAGE: u64 = layout::PAGE as u64;
 /// The frames found in copies, by the number of the copy.
 #[derive(Default)]
 pub struct Copies {
-    frames: HashMap<u64, Vec<Place>>,
+    frames: HashMap<u64, Vec<FramePlace>>,
     order: VecDeque<u64>,
 }
 
@@ -31,7 +31,7 @@ struct Mapping {
 }
 
 /// Registers of a frame, and the stack.
-struct Walk<'a> {
+struct StackWalk<'a> {
     ip: u64,
     /// The address to look up.
     at: u64,
@@ -41,7 +41,7 @@ struct Walk<'a> {
     words: &'a [u64],
 }
 
-impl Walk<'_> {
+impl StackWalk<'_> {
     fn word(&self, address: u64) -> Option<u64> {
         let at = address.checked_sub(self.base)?;
         let (word, part) = (usize::try_from(at / 8).ok()?, at % 8);
@@ -105,10 +105,10 @@ impl Walk<'_> {
 }
 
 /// The file and offset of an address.
-fn place_of(maps: &[Mapping], address: u64, process: u64) -> Place {
+fn place_of(maps: &[Mapping], address: u64, process: u64) -> FramePlace {
     let mapping = maps.iter().find(|m| (m.start..m.end).contains(&address));
     let (file, offset) = mapping.map_or((0, process), |m| (m.file, address.wrapping_add(m.offset)));
-    Place {
+    FramePlace {
         addr: None,
         file,
         offset,
@@ -118,10 +118,12 @@ fn place_of(maps: &[Mapping], address: u64, process: u64) -> Place {
 
 impl UserFiles {
     /// Continues the walk in a copy of a stack; `None` for a malformed record.
-    pub fn learn_copy(&mut self, piece: &Piece<'_>, most: usize) -> Option<()> {
+    pub fn learn_copy(&mut self, piece: &OutputRecord<'_>, most: usize) -> Option<()> {
         let mut numbers = [0; COPY_FIELDS];
         for (to, field) in numbers.iter_mut().zip(&piece.fields) {
-            let Field::Long(n) = field else { return None };
+            let FieldValue::Long(n) = field else {
+                return None;
+            };
             *to = *n as u64;
         }
         let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
@@ -129,7 +131,7 @@ impl UserFiles {
         let words = usize::try_from(pages)
             .ok()?
             .checked_mul(PAGE as usize / 8)?;
-        let mut walk = Walk {
+        let mut walk = StackWalk {
             ip,
             at,
             sp,
@@ -147,7 +149,7 @@ impl UserFiles {
                 file: m[3],
             })
             .collect();
-        let mut frames: Vec<Place> = Vec::new();
+        let mut frames: Vec<FramePlace> = Vec::new();
         let mut ended = false;
         while frames.len() < most {
             let (row, known) = self.row(&maps, walk.at);
@@ -187,7 +189,7 @@ impl UserFiles {
     }
 
     /// The frames found in a copy.
-    pub fn copied(&self, id: u64) -> Vec<Place> {
+    pub fn copied(&self, id: u64) -> Vec<FramePlace> {
         self.copies.frames.get(&id).cloned().unwrap_or_default()
     }
 
@@ -205,7 +207,7 @@ impl UserFiles {
     }
 
     /// The row, from the table of functions that most files have: reading all rows takes long.
-    fn header_row(&mut self, place: Place) -> Option<u64> {
+    fn header_row(&mut self, place: FramePlace) -> Option<u64> {
         let file = self.file(place.file)?;
         if file.rows.is_some() {
             return None;
@@ -231,7 +233,7 @@ mod tests {
     #[test]
     fn steps() {
         let words = [0, 1, 2, 0x7f00, 0x8010, 0x9001, 6, 7];
-        let walk = || Walk {
+        let walk = || StackWalk {
             ip: 5,
             at: 5,
             sp: 0x8000,

@@ -26,7 +26,7 @@ use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, Saved, UnwindRow};
 use spile_debuginfo::{Image, Module, Search, dynamic};
 use spile_kernel::bpf::Map;
 
-use crate::shared::ring_record::Field;
+use crate::shared::ring_record::FieldValue;
 use crate::shared::state::Memory;
 use copies::Copies;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
@@ -48,7 +48,7 @@ const LIBRARIES: [&str; 8] = [
 
 /// A frame in a program, as kernel handlers send it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct FramePlace {
     /// The address, if it was sent.
     pub addr: Option<u64>,
     /// The file's number, 0 for none.
@@ -62,7 +62,7 @@ pub struct Place {
 
 /// The description of a frame.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
-pub struct Found {
+pub struct FrameInfo {
     /// The symbol, the distance from its start, its size.
     pub symbol: Option<(String, u64, u64)>,
     /// Path of the file, or a name in place of one.
@@ -193,12 +193,12 @@ impl UserFiles {
 
     /// Learns the file that a record announces. Returns whether it could be opened; `None` for a
     /// malformed record.
-    pub fn learn(&mut self, fields: &[Field<'_>]) -> Option<bool> {
+    pub fn learn(&mut self, fields: &[FieldValue<'_>]) -> Option<bool> {
         let numbers: Vec<u64> = fields
             .iter()
             .map(|f| match f {
-                Field::Long(n) => Some(*n as u64),
-                Field::Str(_) => None,
+                FieldValue::Long(n) => Some(*n as u64),
+                FieldValue::Str(_) => None,
             })
             .collect::<Option<_>>()?;
         let (&[number, process, start, end, device, inode], names) =
@@ -327,7 +327,7 @@ impl UserFiles {
     }
 
     /// Describes a frame.
-    pub fn find(&mut self, place: Place) -> Found {
+    pub fn find(&mut self, place: FramePlace) -> FrameInfo {
         if place.file == 0 {
             return self.find_made(place);
         }
@@ -335,11 +335,11 @@ impl UserFiles {
             self.met_unknown = true;
         }
         let Some(file) = self.file(place.file) else {
-            return Found::default();
+            return FrameInfo::default();
         };
-        let mut found = Found {
+        let mut found = FrameInfo {
             module: Some(file.name.clone()),
-            ..Found::default()
+            ..FrameInfo::default()
         };
         let Some(module) = &file.module else {
             return found;
@@ -349,7 +349,7 @@ impl UserFiles {
         let Some(linked) = linked_at(image, meant | place.offset & BEHIND) else {
             // Memory that happens to lie behind a file.
             let behind = place.offset & BEHIND != 0;
-            return if behind { Found::default() } else { found };
+            return if behind { FrameInfo::default() } else { found };
         };
         found.linked = linked;
         found.size = loaded_size(module);
@@ -367,7 +367,7 @@ impl UserFiles {
     }
 
     /// Describes a frame in code without a file.
-    fn find_made(&mut self, place: Place) -> Found {
+    fn find_made(&mut self, place: FramePlace) -> FrameInfo {
         self.met_made = true;
         let made = self.made.entry(place.offset).or_default();
         let addr = place.addr.unwrap_or(0).wrapping_sub(place.back);
@@ -377,14 +377,14 @@ impl UserFiles {
         }
         // The entry that was written last is current.
         let symbol = made.names.iter().rev().find(holds);
-        Found {
+        FrameInfo {
             symbol: symbol.map(|n| (n.2.clone(), addr - n.0 + place.back, n.1)),
-            ..Found::default()
+            ..FrameInfo::default()
         }
     }
 
     /// Source file and line of a frame.
-    pub fn line(&mut self, place: Place) -> Option<(String, u32)> {
+    pub fn line(&mut self, place: FramePlace) -> Option<(String, u32)> {
         let linked = self.find(place).linked;
         let file = self.file(place.file)?;
         let dwarf = file.module.as_ref()?.dwarf()?;

@@ -33,7 +33,7 @@ const RESTORE: &str = "__restore_rt";
 
 /// The tables of one file. Positions of names count from the file's first name, which is its path.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Tables {
+pub struct FileTables {
     rows: Vec<u64>,
     words: Vec<u64>,
     /// First position, position of the source file's name or 0, line.
@@ -72,8 +72,8 @@ impl NameTables {
     }
 
     /// Loads a file's tables; false if they do not fit.
-    pub fn add(&mut self, number: u64, tables: &Tables) -> bool {
-        let Tables { rows, words, lines } = tables;
+    pub fn add(&mut self, number: u64, tables: &FileTables) -> bool {
+        let FileTables { rows, words, lines } = tables;
         let fits = self.rows_used + rows.len() <= symbol_row::MAX as usize
             && 8 * (self.words_used + words.len()) <= symbol_row::NAMES as usize;
         let with_lines = self.lines_used + lines.len() <= symbol_row::MAX_LINES as usize;
@@ -107,10 +107,10 @@ impl NameTables {
     }
 }
 
-impl Tables {
+impl FileTables {
     /// The tables of a file with that path; with its lines if `lines` is set.
-    pub fn of(path: &str, module: Option<&Module>, lines: bool) -> Tables {
-        let mut tables = Tables::default();
+    pub fn of(path: &str, module: Option<&Module>, lines: bool) -> FileTables {
+        let mut tables = FileTables::default();
         let base = path.rfind('/').map_or(0, |at| at as u64 + 1);
         push(&mut tables.words, base, module.map_or(0, loaded_size), path);
         if let Some(module) = module {
@@ -129,7 +129,7 @@ impl Tables {
         mangled.dedup();
         let names: HashMap<&str, String> =
             mangled.iter().copied().zip(readable(&mangled)).collect();
-        let mut known: HashMap<Row<'_>, u64> = HashMap::with_capacity(rows.len());
+        let mut known: HashMap<SymbolRow<'_>, u64> = HashMap::with_capacity(rows.len());
         self.rows.reserve(rows.len());
         for (start, row) in rows {
             let at = *known.entry(row).or_insert_with_key(|row| {
@@ -296,32 +296,32 @@ pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(S
 /// The symbol at a position: the position from which its offsets count, its size, its name in the
 /// file. Or no name, and the distance to link-time addresses.
 #[derive(Debug, PartialEq, Eq, Hash, Clone, Copy)]
-struct Row<'a> {
+struct SymbolRow<'a> {
     base: u64,
     size: u64,
     name: Option<&'a str>,
 }
 
 /// A file's rows: positions at which another symbol or a gap begins.
-fn rows_of(module: &Module) -> Vec<(u64, Row<'_>)> {
+fn rows_of(module: &Module) -> Vec<(u64, SymbolRow<'_>)> {
     let (image, symbols) = (module.image(), module.symbols());
-    let mut rows: Vec<(u64, Row<'_>)> = Vec::new();
+    let mut rows: Vec<(u64, SymbolRow<'_>)> = Vec::new();
     for place in edges(image, symbols) {
         let offset = place & !BEHIND_BIT;
         let behind = if place == offset { 0 } else { BEHIND };
         let linked = linked_at(image, offset | behind);
         let row = match linked.and_then(|l| found_at(image, symbols, l)) {
-            Some((symbol, distance)) => Row {
+            Some((symbol, distance)) => SymbolRow {
                 base: offset.wrapping_sub(distance),
                 size: symbol.size,
                 name: Some(symbol.name),
             },
-            None if linked.is_some_and(|l| returns_from_signal(image, l)) => Row {
+            None if linked.is_some_and(|l| returns_from_signal(image, l)) => SymbolRow {
                 base: offset,
                 size: 0,
                 name: Some(RESTORE),
             },
-            None => Row {
+            None => SymbolRow {
                 base: offset.wrapping_sub(linked.unwrap_or(0)),
                 size: 0,
                 name: None,
@@ -379,7 +379,7 @@ mod tests {
     use super::*;
 
     /// Base, size and text of the name at that position.
-    fn named(tables: &Tables, at: u64) -> (u64, u64, String) {
+    fn named(tables: &FileTables, at: u64) -> (u64, u64, String) {
         let at = at as usize;
         let bytes = tables.words[at + 2..].iter().flat_map(|w| w.to_ne_bytes());
         let text = bytes.take_while(|b| *b != 0).collect();
@@ -391,7 +391,7 @@ mod tests {
     fn rows_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
         let module = Module::open(path, &Search::from_env()).expect("own program");
-        let tables = Tables::of("/a/b", Some(&module), false);
+        let tables = FileTables::of("/a/b", Some(&module), false);
         let rows = &tables.rows;
         assert_eq!(named(&tables, 0), (3, loaded_size(&module), "/a/b".into()));
         assert!(rows.len() > 1000 && rows.is_sorted_by_key(|r| *r as u32));
@@ -425,7 +425,7 @@ mod tests {
     fn lines_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
         let module = Module::open(path, &Search::from_env()).expect("own program");
-        let tables = Tables::of("/a/b", Some(&module), true);
+        let tables = FileTables::of("/a/b", Some(&module), true);
         let lines = &tables.lines;
         assert!(lines.len() > 1000 && lines.is_sorted_by_key(|r| r[0]));
         let (image, dwarf) = (module.image(), module.dwarf().expect("built with it"));

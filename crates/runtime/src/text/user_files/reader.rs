@@ -10,7 +10,7 @@ use std::thread;
 use rustix::event::{EventfdFlags, eventfd};
 use spile_debuginfo::Module;
 
-use super::names::Tables;
+use super::names::FileTables;
 use super::packed;
 
 /// A file to read.
@@ -45,7 +45,7 @@ pub struct Contents {
     /// Its unwind rows; `None` if these are only its tables.
     pub rows: Option<Vec<u64>>,
     /// Its symbols.
-    pub tables: Option<Tables>,
+    pub tables: Option<FileTables>,
 }
 
 impl Job {
@@ -68,7 +68,7 @@ impl Job {
             number: self.number,
             key: self.key,
             rows: None,
-            tables: Some(Tables::of(&self.path, self.module.as_deref(), lines)),
+            tables: Some(FileTables::of(&self.path, self.module.as_deref(), lines)),
         })
     }
 
