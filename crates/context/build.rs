@@ -1,4 +1,4 @@
-//! Compiles `context/` to one shared object that needs no library.
+//! Compiles `context/` to a shared object that needs no library.
 
 use std::path::{Path, PathBuf};
 
@@ -12,8 +12,8 @@ const SOURCES: [&str; 6] = [
 ];
 const HEADERS: [&str; 2] = ["context.h", "calls.def"];
 
-/// How it is compiled: nothing that needs a library's help, and no vector registers, because
-/// they may hold arguments of functions that are interposed.
+/// Compiler flags: no dependency on a library, and no vector registers, because these may hold
+/// arguments of interposed functions.
 const FLAGS: &[&str] = &[
     "-std=gnu11",
     "-O2",
@@ -32,7 +32,7 @@ const FLAGS: &[&str] = &[
     "-shared",
     "-nostdlib",
     "-s",
-    // (Each mapping of its own costs each fork of the program.)
+    // Each separate mapping adds to the cost of every fork of the program.
     "-Wl,-z,nodelete,-z,relro,-z,noexecstack,-z,noseparate-code,--hash-style=both,-soname,libspile-context.so",
 ];
 

@@ -1,6 +1,6 @@
-//! What a hit costs: handlers on `sys_enter` over an empty program, in nanoseconds added to a
-//! `getppid()`. Run as root, pinned to a processor; each number is the least of many short rounds in
-//! which the programs take turns.
+//! Measures the cost of a hit: nanoseconds that handlers on `sys_enter` add to a `getppid()`,
+//! compared with an empty program. Run as root, pinned to a processor. Each number is the minimum
+//! over many short rounds in which the programs alternate.
 
 use std::time::{Duration, Instant};
 
@@ -68,7 +68,7 @@ fn main() {
     }
 }
 
-/// A loaded program, and the best time so far.
+/// A loaded program, and its best time so far.
 struct Subject {
     name: &'static str,
     object: Object,

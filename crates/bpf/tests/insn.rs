@@ -1,4 +1,4 @@
-//! The instruction table: encoder and decoder against each other, and both against LLVM.
+//! The instruction table: encoder against decoder, and both against LLVM.
 
 #[macro_use]
 extern crate spile_testing;
@@ -32,7 +32,7 @@ fn src() -> impl Strategy<Value = Src> {
     prop_oneof![reg().prop_map(Src::Reg), any::<i32>().prop_map(Src::Imm)]
 }
 
-/// Any instruction that is one.
+/// Any valid instruction.
 fn insn() -> impl Strategy<Value = Insn> {
     let off = any::<i16>;
     prop_oneof![
@@ -119,7 +119,7 @@ proptest! {
         prop_assert_eq!(Insn::decode(&bytes[..bytes.len() - 1]), Err(DecodeError::Short));
     }
 
-    /// What decodes at all encodes to the same bytes, and any bytes give a text.
+    /// Decoded bytes encode to the same bytes, and any bytes have a text.
     #[test]
     fn encode_inverts_decode(bytes in proptest::collection::vec(any::<u8>(), 16)) {
         if let Ok(insn) = Insn::decode(&bytes) {
@@ -130,7 +130,7 @@ proptest! {
         prop_assert!(!disasm::text(&bytes).is_empty());
     }
 
-    /// The same with instructions that have at most one field too many.
+    /// Valid instructions with at most one damaged byte.
     #[test]
     fn damaged(insn in insn(), at in 0usize..16, to in any::<u8>()) {
         let mut bytes = Vec::new();
@@ -146,7 +146,7 @@ proptest! {
     }
 }
 
-/// One of each form, as it is written.
+/// The text of one instruction of each form.
 #[test]
 fn texts() {
     use Reg::*;
@@ -285,7 +285,7 @@ fn refusals() {
     );
 }
 
-/// The forms that LLVM 14 knows (cpu v3), in every operation, size and width.
+/// The forms that LLVM 14 knows (cpu v3), with every operation, size and width.
 fn forms_of_llvm_14() -> Vec<Insn> {
     use Reg::*;
     let mut all = Vec::new();
@@ -312,7 +312,7 @@ fn forms_of_llvm_14() -> Vec<Insn> {
         }
         all.push(Insn::Neg { width, dst: R4 });
     }
-    // Version 14 misreads the 32-bit ones.
+    // Version 14 misreads 32-bit atomics.
     let (width, base) = (Width::W64, R10);
     let ops = AtomicOp::ALL.iter();
     all.extend(ops.map(|&op| Insn::Atomic {
@@ -357,8 +357,8 @@ fn forms_of_llvm_14() -> Vec<Insn> {
     all
 }
 
-/// Drops what versions of LLVM and we write differently: names of helpers, labels after jumps,
-/// the base of long constants.
+/// Removes differences between versions of LLVM and us: names of helpers, labels of jumps, the base
+/// of long constants.
 fn normal(text: &str) -> String {
     let text = text.split(" <").next().unwrap_or_default().trim();
     if let Some((dst, number)) = text.strip_suffix(" ll").and_then(|t| t.split_once(" = ")) {
@@ -374,7 +374,7 @@ fn normal(text: &str) -> String {
     }
 }
 
-/// llvm-objdump reads the same instructions; what version 14 does not know it calls unknown.
+/// llvm-objdump decodes the same instructions, except for those that version 14 does not know.
 #[test]
 fn llvm_agrees() {
     use spile_bpf::isa::asm::Asm;
@@ -415,7 +415,7 @@ fn llvm_agrees() {
     assert!(compared > 100, "{text}");
 }
 
-/// The instruction of a line `SLOT:\tTEXT`.
+/// The instruction in a line `SLOT:\tTEXT`.
 fn instruction(line: &str) -> Option<&str> {
     let (slot, text) = line.split_once(":\t")?;
     slot.trim().parse::<u32>().ok()?;

@@ -1,5 +1,5 @@
-//! What is linked in memory is what libbpf makes of the file: instructions, positions of functions
-//! and of lines, and the kind of each program. Skipped where BPF is not allowed.
+//! Linking in memory gives the same result as libbpf does for the file: instructions, positions of
+//! functions and lines, and program types. Skipped if BPF is not allowed.
 
 #[macro_use]
 extern crate spile_testing;
@@ -21,7 +21,8 @@ use spile_bpf::target::{Features, KernelOffsets, Options, Typed};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{CodePlace, CodeProbe, CodeSite, LeaveOut, Netfilter, PerfOf, Sample, Space};
 
-/// Has libbpf make the maps and relocate the code; the test is skipped where that is not permitted.
+/// Makes libbpf create the maps and relocate the code; the test is skipped if that is not
+/// permitted.
 fn prepared(spec: &ObjectSpec) -> Object {
     let bytes = spec.write().expect("complete");
     let mut builder = ObjectBuilder::default();
@@ -55,7 +56,7 @@ unsafe fn copy<T: Copy>(first: *const c_void, len: usize) -> Vec<T> {
         .collect()
 }
 
-/// A program as libbpf would give it to the kernel.
+/// A program as libbpf would load it.
 struct Relocated {
     insns: Vec<u64>,
     functions: Vec<[u32; 2]>,
@@ -87,7 +88,7 @@ fn relocated(object: &Object) -> BTreeMap<String, Relocated> {
     programs.collect()
 }
 
-/// Compares.
+/// Compares both forms of an object.
 fn same(spec: &ObjectSpec) {
     let object = prepared(spec);
     let descriptors: BTreeMap<String, i32> = object
@@ -120,7 +121,7 @@ fn same(spec: &ObjectSpec) {
             "{}",
             ours.name
         );
-        // Texts are in another BTF: the slot and the line are compared.
+        // The texts are in different BTF: compares slot and line.
         let lines = |all: &[[u32; 4]]| all.iter().map(|l| (l[0], l[3])).collect::<Vec<_>>();
         if !ours.lines.is_empty() {
             assert_eq!(lines(&ours.lines), lines(&theirs.lines), "{}", ours.name);
@@ -152,7 +153,7 @@ fn options(lines: bool) -> Options {
     }
 }
 
-/// Random handlers, with subprograms that call one another and callbacks.
+/// Random handlers, with nested subprograms and callbacks.
 #[test]
 fn random_handlers() {
     let mut called = 0;
@@ -169,7 +170,7 @@ fn random_handlers() {
     assert!(called > 100, "subprograms: {called}");
 }
 
-/// libbpf takes the kind of a program from its section; we tell the kernel the same.
+/// libbpf derives a program's type from its section; ours is the same.
 #[test]
 fn kinds_of_programs() {
     let code = |space, ret, by| Attach::Code {
@@ -249,7 +250,7 @@ fn kinds_of_programs() {
     }
 }
 
-/// Errors are those of the writer of files.
+/// Undefined references cause the same errors as in the file writer.
 #[test]
 fn what_is_not_there() {
     let call = |name: &str| {

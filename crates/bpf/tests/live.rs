@@ -1,4 +1,4 @@
-//! The objects in the running kernel, through libbpf. Skipped where BPF is not allowed.
+//! Loads the objects into the running kernel with libbpf. Skipped if BPF is not allowed.
 
 #[macro_use]
 extern crate spile_testing;
@@ -16,7 +16,7 @@ use spile_bpf::isa::insn::Reg::*;
 use spile_bpf::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Swap, Width};
 use spile_bpf::object::elf::{LICENSE, ObjectSpec};
 
-/// What libbpf says. One for all tests, because libbpf has one.
+/// The messages of libbpf, which has one global log.
 static LOG: Mutex<String> = Mutex::new(String::new());
 
 fn log() -> std::sync::MutexGuard<'static, String> {
@@ -30,7 +30,7 @@ fn load(spec: &ObjectSpec) -> libbpf_rs::Result<Object> {
     ObjectBuilder::default().open_memory(&bytes)?.load()
 }
 
-/// Skips the test where this process may not load programs.
+/// Skips the test if this process may not load programs.
 fn need_privileges() {
     let functions = vec![program("raw_tp", common::empty("empty"))];
     let spec = ObjectSpec {
@@ -48,7 +48,7 @@ fn need_privileges() {
     }
 }
 
-/// Runs a raw tracepoint program once with these arguments.
+/// Runs a raw-tracepoint program once with these arguments.
 fn run(object: &mut Object, name: &str, args: [u64; 2]) -> u32 {
     let program = object
         .progs_mut()
@@ -62,7 +62,7 @@ fn run(object: &mut Object, name: &str, args: [u64; 2]) -> u32 {
     program.test_run(input).expect("test run").return_value
 }
 
-/// The contents of `.bss`.
+/// The content of `.bss`.
 fn state(object: &Object) -> Vec<u8> {
     let bss = object
         .maps()
@@ -141,7 +141,7 @@ fn state_is_mappable() {
     assert_eq!(find(".rodata").value_size, 16);
 }
 
-/// A rejected program's log names the script's lines.
+/// The log of a rejected program names the script's lines.
 #[test]
 fn log_names_the_line() {
     need_privileges();
@@ -183,7 +183,7 @@ fn kernel_functions() {
     assert_eq!(run(&mut object, "in_section", [0, 0]), 5);
 }
 
-/// What the table says that an operation does. 32-bit operands come zero-extended.
+/// The result of an operation according to the table. 32-bit operands are zero-extended.
 fn model(width: Width, op: AluOp, a: u64, b: u64) -> u64 {
     let bits = if width == Width::W64 { 64 } else { 32 };
     let sx = |x: u64| {
@@ -219,7 +219,7 @@ fn model(width: Width, op: AluOp, a: u64, b: u64) -> u64 {
     }
 }
 
-/// What the table says of a condition.
+/// The truth of a condition according to the table.
 fn holds(width: Width, cond: Cond, a: u64, b: u64) -> bool {
     let sx = |x: u64| {
         if width == Width::W64 {
@@ -243,7 +243,7 @@ fn holds(width: Width, cond: Cond, a: u64, b: u64) -> bool {
     }
 }
 
-/// Code that stores its results one after the other in `.bss`, with what they should be.
+/// Code that stores its results in `.bss`, with the expected results.
 struct Checks {
     asm: Asm,
     wanted: Vec<(String, u64)>,
@@ -253,7 +253,7 @@ impl Checks {
     fn new() -> Checks {
         let mut asm = Asm::new("checks", &["ctx"]);
         asm.ld_data(R9, Section::Bss, 0);
-        // Unknown to the verifier, so that it cannot follow the conditions' values.
+        // Unknown to the verifier, so that it cannot decide the conditions.
         asm.load(Size::DW, R8, R9, 0);
         Checks {
             asm,
@@ -267,7 +267,7 @@ impl Checks {
         self.wanted.push((what, wanted));
     }
 
-    /// Runs it and compares.
+    /// Runs the code and compares.
     fn check(mut self) {
         self.asm.mov(R0, 0);
         self.asm.exit();
@@ -296,7 +296,7 @@ const PAIRS: [(u64, u64); 6] = [
     (u64::MAX, u64::MAX),
 ];
 
-/// Each operation in the kernel does what the table says.
+/// Each operation in the kernel matches the table.
 #[test]
 fn operations() {
     need_privileges();
@@ -350,7 +350,7 @@ fn operations() {
     checks.check();
 }
 
-/// Each condition jumps as the table says; its inverse the other way.
+/// Each condition jumps according to the table, its inverse in the other case.
 #[test]
 fn conditions() {
     need_privileges();
@@ -389,7 +389,7 @@ fn conditions() {
     checks.check();
 }
 
-/// Atomic operations: new value in memory, old value in the register.
+/// Atomic operations: the new value is in memory, the old value in the register.
 #[test]
 fn atomics() {
     need_privileges();
@@ -408,7 +408,7 @@ fn atomics() {
         (AtomicOp::CmpXchg, arg, arg),
     ];
     for width in Width::ALL {
-        // Above the low half: kept in memory by 32-bit operations.
+        // 32-bit operations preserve the upper half in memory.
         let high = if width == Width::W32 {
             0x7700_0000_0000
         } else {

@@ -1,5 +1,5 @@
-//! Compiled handlers in the running kernel: accepted by the verifier, and right. Skipped
-//! where BPF is not allowed.
+//! Compiled handlers in the running kernel: the verifier accepts them, and their results are right.
+//! Skipped if BPF is not allowed.
 
 #[macro_use]
 extern crate spile_testing;
@@ -184,8 +184,7 @@ fn count_by_name() {
     assert_eq!(count(&c, &words), 20);
 }
 
-/// At code of programs: each way out of the handler turns preemption on again, or the verifier
-/// would not take it.
+/// Each exit of a handler in user code enables preemption again; otherwise the verifier refuses it.
 #[test]
 fn preemption_is_off_within() {
     let p = program(
@@ -216,8 +215,8 @@ fn preemption_is_off_within() {
     load(&c);
 }
 
-/// Where raw tracepoints lose hits, system calls are probed through trace events; but not beside
-/// events that can come while a handler runs, because the kernel drops those then.
+/// System calls are probed by trace events if raw tracepoints lose hits, unless the script has
+/// events that can arrive while a handler runs: the kernel drops those during trace events.
 #[test]
 fn system_calls_beside_samples() {
     let attach = |perf: &str| {
@@ -248,8 +247,8 @@ fn system_calls_beside_samples() {
     }
 }
 
-/// Tracepoints of interrupts where the same is done share a program; not those where something else is
-/// done, nor soft interrupts, which interrupts interrupt, nor where each is told of by itself.
+/// Tracepoints of interrupts with the same handlers share a program. Excluded are those with
+/// different handlers, soft interrupts, which interrupts can interrupt, and per-handler reports.
 #[test]
 fn one_program_at_tracepoints_of_interrupts() {
     let adds = |n: u32| format!("    stat_add g0[], {n}\n");
@@ -305,8 +304,9 @@ fn one_program_at_tracepoints_of_interrupts() {
     assert_eq!(names(|o| o.lines = true).0.len(), points.len());
 }
 
-/// Functions and their returns are one program, and calls are told apart by what the kernel keeps of
-/// each. A kernel that does not say at once which entries it sees gets the hidden handler alone.
+/// Functions and their returns share one program, which identifies calls by the kernel's session
+/// cookie. On a kernel that drops entries without room for their return, only the entry halves of
+/// return handlers join.
 #[test]
 fn one_program_at_entries_and_returns() {
     let code = |ret: &str| format!("code(kernel{ret}, traced 4096, traced 8192)");
@@ -348,7 +348,7 @@ fn one_program_at_entries_and_returns() {
     assert_eq!((calls(7001), calls(7002)), (1, 2), "{listing}");
 }
 
-/// Sum of the element's first words in the caches of all CPUs.
+/// Sum of an element's first words in the caches of all CPUs.
 fn count(c: &Compiled, words: &[u8]) -> u64 {
     let layout = c.layout.globals[0].as_ref().expect("global");
     let spile_bpf::layout::Place::PerCpuArray(spile_bpf::layout::PerCpuArray {
@@ -376,7 +376,7 @@ fn long(bytes: &[u8], at: usize) -> u64 {
     u64::from_ne_bytes(bytes[at..at + 8].try_into().expect("8 bytes"))
 }
 
-/// What the records print, and whether an error ended the handler.
+/// The text of the records, and whether an error ended the handler.
 fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>) {
     let (mut out, mut errors) = (Vec::new(), Vec::new());
     for record in records {
@@ -523,20 +523,20 @@ fn text_of_system_calls() {
     assert_eq!(ret(17), "17");
 }
 
-/// Handlers of one event that are too much for one program are several, in their order.
+/// Handlers of one event that exceed one program are split into several, in order.
 #[test]
 fn more_code_than_the_kernel_takes_in_a_program() {
     let long = "    print out f0(1)\n".repeat(250) + "    ret\n";
     let programs = in_programs(&long);
     let code: u32 = programs.spec.subprograms.iter().map(|f| f.slots()).sum();
     assert!(code > 1_000_000, "a test of {code} instructions");
-    // A loop is a subprogram besides the handler's own.
+    // A loop adds a subprogram to the handler's own.
     let programs = in_programs("    jump b1\n  b1:\n    tick 1\n    jump b1\n");
     let subs = programs.spec.subprograms.len();
     assert!(subs > 256, "a test of {subs} subprograms");
 }
 
-/// 400 handlers of one event that do this.
+/// 400 handlers of one event with this code.
 fn in_programs(does: &str) -> Compiled {
     let handlers: String = (0..400)
         .map(|n| {

@@ -1,4 +1,4 @@
-//! The objects in the eyes of other programs, where they are installed.
+//! Tests the objects with other programs, where they are installed.
 
 #[macro_use]
 extern crate spile_testing;
@@ -12,7 +12,7 @@ use std::process::Command;
 use common::spec;
 use spile_bpf::isa::disasm;
 
-/// Runs a program; the test is skipped where it is not installed.
+/// Runs a program; the test is skipped if it is not installed.
 fn output(program: &str, args: &[&str]) -> (bool, String) {
     match Command::new(program).args(args).output() {
         Ok(out) => {
@@ -55,7 +55,7 @@ fn bpftool_reads_types() {
     }
 }
 
-/// Loads and dumps in a mount namespace of its own: the pins go with it.
+/// Loads and dumps in a mount namespace of its own, whose pins disappear with it.
 #[test]
 fn bpftool_loads() {
     let path = object_file("loads.bpf.o");
@@ -123,7 +123,7 @@ fn readelf_reads_sections() {
     );
 }
 
-/// The bytes of a function through the disassembler are the assembler's listing.
+/// The disassembly of a function's bytes equals the assembler's listing.
 #[test]
 fn listing_and_disassembly() {
     for program in &spec().programs {

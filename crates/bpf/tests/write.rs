@@ -1,4 +1,4 @@
-//! What the assembler and the ELF writer refuse, and how long they take.
+//! Errors of the assembler and the ELF writer, and their speed.
 
 mod common;
 
@@ -74,7 +74,7 @@ fn bad_labels() {
     assert_eq!(asm.finish(), Err(AsmError::OutOfRange { function, slot }));
 }
 
-/// Lengthened jumps move everything behind them, and only that.
+/// Lengthened jumps move the code behind them, and nothing else.
 #[test]
 fn lengthened() {
     let mut asm = Asm::new("f", &[]);
@@ -210,7 +210,7 @@ fn references_are_checked() {
     };
     let error = ElfError::Undefined("f".into(), ".bss+8".into());
     assert_eq!(spec.write(), Err(error));
-    // At an instruction that has no place for it, inside one, and behind the end.
+    // At an instruction that cannot hold it, inside of one, and behind the end.
     for slot in [0, 2, 9] {
         let mut asm = Asm::new("f", &["ctx"]);
         asm.mov(R0, 0);
@@ -229,7 +229,7 @@ fn references_are_checked() {
     }
 }
 
-/// 20,000 instructions with lines, comments and references, as a big script has them.
+/// 20,000 instructions with lines, comments and references, as in a big script.
 fn big() -> Vec<u8> {
     let mut asm = Asm::new("big", &["ctx"]);
     let lines: Vec<_> = (0..100)
@@ -257,7 +257,7 @@ fn big() -> Vec<u8> {
     spec.write().expect("complete")
 }
 
-/// Says how long it takes; how long it may take is the benchmark's business.
+/// Prints the time; limits are checked by the benchmark.
 #[test]
 fn big_programs() {
     let start = Instant::now();

@@ -1,5 +1,5 @@
-//! The library that tells which part of a program its time belongs to (`context/`): its bytes, its
-//! file in the user's cache, and the environment of a command that is to have it.
+//! The context library (`context/`), which reports the region of a program that each thread is in:
+//! its bytes, its file in the user's cache, and the environment that loads it into a command.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -8,25 +8,25 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// The shared object; empty for processors that it is not written for.
+/// The shared object; empty for processors without support.
 pub const LIBRARY: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/context.so"));
 
-/// `spile/region.h`, by which C and C++ programs name their parts.
+/// `spile/region.h`, with which C and C++ programs name their regions.
 pub const HEADER: &str = include_str!("../../../include/spile/region.h");
 
-/// First argument of the `prctl` by which the library announces: "SPL1".
+/// First argument of the `prctl` calls with which the library announces regions: "SPL1".
 pub const MAGIC: u64 = 0x5350_4c31;
 
-/// Why a command runs without the library.
+/// The reason why a command runs without the library.
 #[derive(Debug)]
 pub enum Absent {
-    /// It is not written for this processor.
+    /// The library does not support this processor.
     Processor,
-    /// Neither `XDG_CACHE_HOME` nor `HOME` says where the user's cache is.
+    /// Neither `XDG_CACHE_HOME` nor `HOME` names the user's cache.
     NoCache,
-    /// The dynamic linker separates names by spaces and colons: it could not read this one.
+    /// The path contains a space or a colon, which the dynamic linker takes as separators.
     Name(PathBuf),
-    /// The file cannot be written there, or others could change it.
+    /// The file cannot be written, or others could change it.
     Unwritable(PathBuf, std::io::Error),
 }
 
@@ -49,24 +49,21 @@ impl fmt::Display for Absent {
 
 impl std::error::Error for Absent {}
 
-/// The variables that load the library into a command and what it starts, with the values that they
-/// need: `variable` gives those that they have now. Writes the library to the user's cache if it is
-/// not there. `own` makes a folder that nobody else can change, nor what the path that it gives
-/// means: dynamic linkers of the command and of all that it starts open the library by its path.
+/// The environment variables that load the library into a command and its descendants; `variable` returns their current values. Writes the library to the user's cache unless it is there. `own` creates a directory that nobody else can change, and whose path nobody else can redirect: dynamic linkers open the library by its path.
 ///
 /// # Errors
-/// Why there can be no library. The command runs as well without.
+/// The reason why there is no library. The command runs without it.
 pub fn environment(
     variable: impl Fn(&str) -> Option<OsString>,
     own: impl FnOnce(&Path) -> std::io::Result<PathBuf>,
 ) -> Result<Vec<(&'static str, OsString)>, Absent> {
     let library = install(&cache(&variable)?, own)?;
     let now = |name| variable(name).filter(|v| !v.is_empty());
-    // First, so that tools that are loaded by the user are seen as the program is.
+    // First, so that tools that the user preloads are observed like the program.
     let preload = joined(Some(library.clone().into()), ":", now("LD_PRELOAD"));
-    // A runtime that is not reached by symbols, and the user's own tools before ours.
+    // For a runtime that cannot be interposed. The user's own tools come before ours.
     let tools = joined(now("OMP_TOOL_LIBRARIES"), ":", Some(library.into()));
-    // Programs with gcc's address sanitizer refuse to run when another library is first.
+    // Programs with gcc's address sanitizer refuse to run if another library is first.
     let sanitizer = "verify_asan_link_order=0".into();
     let sanitizer = joined(now("ASAN_OPTIONS"), ":", Some(sanitizer));
     Ok(vec![
@@ -81,7 +78,7 @@ fn joined(first: Option<OsString>, between: &str, second: Option<OsString>) -> O
     both.join(OsStr::new(between))
 }
 
-/// The folder in the user's cache.
+/// The directory in the user's cache.
 fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Absent> {
     let folder = |name| {
         variable(name)
@@ -92,12 +89,12 @@ fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Absent>
     Ok(cache.ok_or(Absent::NoCache)?.join("spile/context"))
 }
 
-/// The name of the library's file: by it stacks know functions that are not the program's.
+/// Name of the library's file, by which stacks recognise functions outside of the program.
 pub fn file_name() -> String {
     format!("{:016x}.so", fingerprint(LIBRARY))
 }
 
-/// The library's file in a folder, under a name that its content determines.
+/// The library's file in a directory, under a name derived from its content.
 fn install(
     folder: &Path,
     own: impl FnOnce(&Path) -> std::io::Result<PathBuf>,
@@ -108,14 +105,14 @@ fn install(
     let path = readable(folder.join(file_name()))?;
     let folder = own(folder).map_err(|error| Absent::Unwritable(path, error))?;
     let path = readable(folder.join(file_name()))?;
-    // Compared whole: what is loaded into programs must be ours.
+    // Compared completely: only our library may be loaded into programs.
     if !is_there(&path).unwrap_or(false) {
         write(&folder, &path).map_err(|error| Absent::Unwritable(path.clone(), error))?;
     }
     Ok(path)
 }
 
-/// A path that dynamic linkers can read from their variables.
+/// A path that dynamic linkers can parse in their variables.
 fn readable(path: PathBuf) -> Result<PathBuf, Absent> {
     let bytes = path.as_os_str().as_bytes();
     match bytes.iter().any(|b| b.is_ascii_whitespace() || *b == b':') {
@@ -124,8 +121,8 @@ fn readable(path: PathBuf) -> Result<PathBuf, Absent> {
     }
 }
 
-/// Whether the file has the library, and nobody else can write to it. Piece by piece: memory for all
-/// of it would have to be paged in.
+/// Whether the file has the library's content, and nobody else can write to it. Compares piece by
+/// piece, because memory for the whole content would have to be paged in.
 fn is_there(path: &Path) -> std::io::Result<bool> {
     let named = path.symlink_metadata()?;
     let folder = path.parent().unwrap_or(Path::new("/")).metadata()?;
@@ -144,7 +141,7 @@ fn is_there(path: &Path) -> std::io::Result<bool> {
     Ok(file.read(&mut piece)? == 0)
 }
 
-/// Writes the file whole or not at all: another session may do the same.
+/// Writes the file atomically: another session may do the same.
 fn write(folder: &Path, path: &Path) -> std::io::Result<()> {
     let mut new = tempfile::NamedTempFile::new_in(folder)?;
     new.write_all(LIBRARY)?;
@@ -154,7 +151,7 @@ fn write(folder: &Path, path: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// FNV-1a of words. It tells versions apart; what is in the file is compared.
+/// FNV-1a over words. The hash only distinguishes versions; the file's content is compared.
 fn fingerprint(bytes: &[u8]) -> u64 {
     bytes.chunks(8).fold(0xcbf2_9ce4_8422_2325, |hash, chunk| {
         let mut word = [0; 8];
@@ -174,7 +171,7 @@ mod tests {
         }
     }
 
-    /// [`super::environment`] with folders that are taken as they are.
+    /// Calls [`super::environment`] without checks of directories.
     fn environment(
         variable: impl Fn(&str) -> Option<OsString>,
     ) -> Result<Vec<(&'static str, OsString)>, Absent> {
@@ -230,7 +227,7 @@ mod tests {
         assert_eq!(library(), path);
         assert_eq!(path.metadata().expect("there").mode() & 0o777, 0o555);
 
-        // A link to the same bytes is none of ours.
+        // A link to the same bytes is not accepted.
         let elsewhere = path.with_file_name("elsewhere");
         std::fs::rename(&path, &elsewhere).expect("moved");
         std::os::unix::fs::symlink(&elsewhere, &path).expect("linked");

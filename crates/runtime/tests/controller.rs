@@ -122,7 +122,7 @@ fn options() -> Options {
     }
 }
 
-/// Runs to the end; gives what was printed.
+/// Runs to the end; returns the outcome and the output.
 fn run(handlers: Vec<Handler>, options: Options) -> (Outcome, String) {
     let mut session = Session::new(program(handlers), None, options).unwrap();
     let outcome = session.run().unwrap();
@@ -157,7 +157,7 @@ fn begin_timers_end_in_order() {
     );
     let lines: Vec<i64> = text.lines().map(|l| l.parse().unwrap()).collect();
     assert_eq!((&lines[..4], lines[5]), (&[0, 1, 2, 3][..], 5));
-    // Where the machine is busy the short timer has not more than its first hit.
+    // On a busy machine the short timer may have only its first hit.
     assert!((1..=13).contains(&lines[4]), "{lines:?}");
     assert_eq!(outcome.exit_code, 0);
     assert!(outcome.account.is_clean());
@@ -317,7 +317,7 @@ fn metrics_are_served() {
             stream.read_to_string(&mut answer).unwrap();
             answer
         };
-        // A client that says nothing costs the others nothing.
+        // A silent client costs the others nothing.
         let idle = TcpStream::connect(addr).unwrap();
         let first = scrape("GET /metrics HTTP/1.1\r\nHost: a\r\n\r\n");
         let wrong = scrape("GET /nothing HTTP/1.1\r\nHost: a\r\n\r\n");
@@ -336,7 +336,7 @@ fn metrics_are_served() {
     assert_eq!(text, "");
 }
 
-/// Signals this thread, where the session takes them as events.
+/// Signals this thread, in which the session takes signals as events.
 fn signal_self(number: libc::c_int) -> Option<spile_runtime::session::Armed> {
     // SAFETY: the signal goes to this thread, which has it blocked while the session lives.
     Some(Box::new(move |_| unsafe {

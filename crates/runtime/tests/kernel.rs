@@ -1,5 +1,5 @@
-//! Sessions with kernel handlers, on the running kernel: from IR text through the compiler to
-//! numbers that must be exact. Skipped where BPF is not allowed.
+//! Sessions with kernel handlers on the running kernel: from IR text through the compiler to exact
+//! numbers. Skipped if BPF is not allowed.
 
 #[macro_use]
 extern crate spile_testing;
@@ -13,15 +13,15 @@ use spile_ir::Program;
 use spile_runtime::io::output;
 use spile_runtime::{Error, Options, Outcome, Session, TargetProcess};
 
-/// A call without effect that hardly anything makes: what others skip is counted too.
+/// A call without effect that hardly any program makes: skipped hits of others are counted, too.
 const NR: i64 = libc::SYS_sched_get_priority_min;
 /// Number of `getsid`, whose call ends a session.
 const STOP: i64 = libc::SYS_getsid;
 
-/// One session at a time: they share this process's number, and its descriptors are counted.
+/// Serialises the sessions: they share this process's number, and its descriptors are counted.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// The machine that the tests run on, without kernel BTF: what needs it takes a helper.
+/// The machine of the tests without kernel BTF, so that helpers are used.
 fn machine() -> Machine {
     Machine {
         cpus: spile_kernel::machine::possible_cpus()
@@ -40,18 +40,18 @@ fn machine() -> Machine {
     }
 }
 
-/// Makes `calls` calls on each of `threads` threads once the probes are armed, then the one
-/// that ends the session; the test is skipped where BPF is not allowed.
+/// Makes `calls` calls in each of `threads` threads once the probes are armed, then the call that
+/// ends the session. The test is skipped if BPF is not allowed.
 fn run(text: &str, threads: usize, calls: usize) -> (Outcome, String) {
     run_until(text, threads, calls, "    intr exit()")
 }
 
-/// The same with other code for the last call.
+/// Runs with other code for the last call.
 fn run_until(text: &str, threads: usize, calls: usize, last: &str) -> (Outcome, String) {
     run_on(machine(), text, threads, calls, last)
 }
 
-/// The same, compiled for another machine.
+/// Runs with code compiled for another machine.
 fn run_on(
     machine: Machine,
     text: &str,
@@ -104,7 +104,7 @@ fn run_on(
     (outcome, text)
 }
 
-/// Programs, maps and links that this process holds: nothing else keeps them alive.
+/// Number of programs, maps and links that this process holds; nothing else keeps them alive.
 fn bpf_descriptors() -> usize {
     let all = std::fs::read_dir("/proc/self/fd").unwrap().flatten();
     let links = all.filter_map(|e| std::fs::read_link(e.path()).ok());
@@ -193,7 +193,7 @@ handler \"end\" points 1 end(0) @1 {{
             "    gadd g0, 1\n    r2 = intr tid()\n    stat_add g1[r2], 2"
         )
     );
-    // The timer ends it, once it ran some times and the calls are made.
+    // The timer ends the session, after some runs and all calls.
     let (outcome, text) = run_until(&text, 3, 200_000, "    gstore g4, 1");
     assert_eq!(text, "600000\n1200000\n", "{outcome:?}");
     assert!(
@@ -219,7 +219,7 @@ global g1 \"count\" long shared lock display @0
     );
     let (outcome, text) = run(&text, 3, 100_000);
     let skipped = outcome.account.skipped;
-    // What a lock turned away was not counted, and is accounted for.
+    // Hits that a lock skipped are not counted, but accounted for.
     let counted = 300_000 - skipped.total();
     assert_eq!(
         text,
@@ -228,9 +228,9 @@ global g1 \"count\" long shared lock display @0
     );
 }
 
-/// A timer takes an array, a number and a statistic at one moment, over and over. The kernel makes the
-/// copies with interrupts off: in a program that turns them off itself, where the kernel has that, and on
-/// another processor as before.
+/// A timer takes an array, a number and a statistic consistently, many times. The kernel makes the
+/// copies with interrupts off: in a program that turns them off itself, if the kernel supports
+/// that, and on another processor.
 #[test]
 fn what_a_timer_takes_is_of_one_moment() {
     let text = format!(
@@ -297,7 +297,7 @@ handler \"end\" points 1 end(0) @1 {{
             restore: id("bpf_local_irq_restore")?,
         })
     };
-    // No functions: the kernel refuses the program, and the controller takes the locks itself.
+    // Invalid functions: the kernel refuses the program, and the controller takes the locks itself.
     let wrong = Interrupts {
         save: 1,
         restore: 1,

@@ -1,4 +1,4 @@
-//! The object that the tests write: a bit of everything.
+//! The object for tests of the writers, with one of everything.
 
 use std::sync::Arc;
 
@@ -8,14 +8,14 @@ use spile_bpf::isa::insn::Reg::*;
 use spile_bpf::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use spile_bpf::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 
-/// Size of `.bss`: more than the address space of small maps, to see that it costs no file.
+/// Size of `.bss`: above the limit of small maps, to show that it adds nothing to the file.
 pub const BSS: u32 = 8 << 20;
 /// Offset of the counter in `.bss`.
 pub const COUNTER: u32 = BSS - 8;
-/// Offset of the results in `.bss`: of `multiply`, then of the walk over the map.
+/// Offset of the results in `.bss`: that of `multiply`, then that of the walk over the map.
 pub const RESULTS: u32 = 4096;
 
-/// A line of the script that the object pretends to come from.
+/// A line of a pretended script.
 pub fn line(line: u32, text: &str) -> SourceLine {
     let (file, text): (Arc<str>, Arc<str>) = ("count.stp".into(), text.into());
     SourceLine {
@@ -51,8 +51,8 @@ fn update(asm: &mut Asm, map: &str, key: i32, value: i32) {
     asm.call(Helper::MapUpdateElem);
 }
 
-/// The main program: counts, fills `counts`, sums it by callback, calls a subprogram, sends
-/// a record.
+/// The main program: counts, fills `counts`, sums it with a callback, calls a subprogram, sends a
+/// record.
 fn main_program() -> Function {
     let mut asm = Asm::new("on_enter", &["ctx"]);
     asm.line(&line(1, "probe syscall.read {"));
@@ -108,7 +108,7 @@ fn multiply() -> Function {
     asm.finish().unwrap()
 }
 
-/// Callback: adds the value to the context. Has no lines of its own.
+/// Callback: adds the value to the context. Has no source lines.
 fn add_value() -> Function {
     let mut asm = Asm::new("add_value", &["map", "key", "value", "sum"]);
     asm.load(Size::DW, R1, R3, 0);

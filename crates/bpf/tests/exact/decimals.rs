@@ -1,6 +1,6 @@
-//! Decimal texts to floating-point numbers: thousands of them, among them those that lie
-//! halfway between two numbers or next to that, have to give the bits that the standard
-//! library's parser gives, in the interpreter and in the kernel.
+//! Conversion of decimal text to floating-point numbers: thousands of texts, including midpoints
+//! between two numbers and their neighbours. Interpreter and kernel have to give the same bits as
+//! the standard library's parser.
 
 use std::fmt::Write;
 
@@ -78,18 +78,18 @@ const WRITTEN: &[&str] = &[
     "1.0000000000000002220446049250313080847263336181640625",
 ];
 
-/// A number exactly between two others, or a little beside that, as a text.
+/// The text of a midpoint between two numbers, or of a close neighbour.
 fn halfway(rng: &mut Rng) -> String {
-    // Halves of numbers of 54 bits are whole numbers of 10^-k times a power of 5, so exact
+    // Halves of 54-bit numbers are integers times 10^-k times a power of 5, and therefore exact
     // decimals: `{:.N}` writes all digits.
     let bits = u64::from(rng.below(u32::MAX)) << 21 ^ u64::from(rng.below(u32::MAX));
     let odd = (bits & ((1 << 53) - 1)) | (1 << 53) | 1;
-    // The sum of a number of 53 bits and half its last place, digit by digit.
+    // The sum of a 53-bit number and half its last place, digit by digit.
     let shift = rng.below(80);
     let whole = u128::from(odd) << (shift % 60);
     let mut text = whole.to_string();
     if rng.chance(50) {
-        // Divided by 2^k: k more digits behind the point.
+        // Division by 2^k adds k digits behind the point.
         let k = 1 + rng.below(60);
         text = divided(whole, k);
     } else {
@@ -103,7 +103,7 @@ fn halfway(rng: &mut Rng) -> String {
             text.push('1');
         }
         _ => {
-            // One less in the last digit, and nines behind it.
+            // Decrements the last digit, and appends nines.
             let last = text.pop().unwrap_or('0');
             match last {
                 '1'..='9' => {
@@ -142,7 +142,7 @@ fn random(rng: &mut Rng) -> String {
             "{:.30}",
             f64::from_bits((word(rng) >> 12) | (1000 + u64::from(rng.below(60))) << 52)
         ),
-        // Subnormal ones.
+        // Subnormal numbers.
         4 => format!(
             "{:.*e}",
             rng.below(30) as usize,
@@ -162,13 +162,13 @@ fn random(rng: &mut Rng) -> String {
     format!("{sign}{text}")
 }
 
-/// What a text is by the standard library, where that takes all of it.
+/// The standard library's result, if it accepts all of the text.
 fn parsed(text: &str) -> Option<i64> {
     let number: f64 = text.parse().ok()?;
     (!number.is_nan()).then(|| number.to_bits() as i64)
 }
 
-/// Each text by its number, in a handler of its own run.
+/// Compares texts by number, each in a run of its own.
 fn compare(texts: &[String], limit: usize) {
     let mut script = format!(
         "limits maxerrors=1000 maxstringlen={limit}\nsite @0 \"\"\nsite @1 \"x\"\ntable t0 \"texts\""
@@ -215,11 +215,11 @@ fn as_the_standard_library() {
 fn thousands_of_digits() {
     let mut texts = Vec::new();
     for digits in [700, 766, 767, 768, 769, 770, 1000, 3000, 4000] {
-        // Half of the smallest number, which has 751 digits, with more behind it.
+        // Half of the smallest number has 751 digits; more digits follow.
         let half = "2.4703282292062327208299161334447804187".to_owned();
         texts.push(format!("{half}{}e-324", "3".repeat(digits - half.len())));
         texts.push(format!("1.{}1", "0".repeat(digits)));
-        // Halfway above 1, and a digit far behind.
+        // The midpoint above 1, and a nonzero digit far behind it.
         let above = "1.00000000000000011102230246251565404236316680908203125";
         texts.push(format!("{above}{}", "0".repeat(digits)));
         texts.push(format!("{above}{}1", "0".repeat(digits)));

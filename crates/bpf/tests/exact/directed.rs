@@ -1,4 +1,4 @@
-//! Cases with exact expectations. Each also has to agree with the interpreter.
+//! Cases with exact expectations, each of which also has to agree with the interpreter.
 
 use std::fmt::Write;
 
@@ -12,7 +12,7 @@ use crate::machine::{Contents, Kernel, Outcome, go_to, options};
 use crate::random::{comparable, difference};
 use crate::world::World;
 
-/// Runs a script with each of the arguments, on the CPUs in turn.
+/// Runs a script once for each argument pair, on the CPUs in turn.
 pub fn run(text: &str, args: &[[i64; 2]]) -> Outcome {
     run_with(text, args, &options())
 }
@@ -165,7 +165,7 @@ fn wrapping_arrays_lose_the_oldest() {
     assert_eq!(elements(&outcome, 0), want);
     assert!(outcome.errors.is_empty());
 
-    // A large one gives up several at once, the oldest ones.
+    // A large array evicts several elements at once, the oldest ones.
     let program = reader::read(&text.replace("max 10", "max 640")).expect("reads");
     let mut kernel = load(&program);
     (0..5000).for_each(|n| kernel.run(&[n, n]));
@@ -187,7 +187,7 @@ fn arrays_are_full_at_their_size() {
     ] {
         let head = format!("global g0 \"a\" [long] {kind} max 2048 {storage} @0");
         let mut args: Vec<_> = (0..2048).map(|n| [n * 3, 0]).collect();
-        // Known keys go on working on every CPU; new ones fail.
+        // Existing keys continue to work on every CPU; new ones fail.
         args.extend((0..8).map(|n| [n % 2 * 3, 0]));
         args.extend([[1, 0], [2, 0], [0, 0], [1, 0]]);
         let outcome = run(&script(&head, "", code), &args);
@@ -216,7 +216,7 @@ fn more_keys_than_slots() {
     }
 }
 
-/// Elements beside others', by more keys than there are slots: in the cache and in the map.
+/// Co-located elements with more keys than the cache has slots: in the cache and in the map.
 #[test]
 fn side_by_side() {
     let add = "stat_add g0[r2, r3], r1
@@ -270,7 +270,7 @@ fn side_by_side() {
     }
 }
 
-/// Fields of a thread's record, which is made with the first and goes with the last.
+/// The first field creates a thread record, and the last one deletes it.
 #[test]
 fn records_come_and_go() {
     let code = "r2 = intr tid()
@@ -326,7 +326,7 @@ fn records_come_and_go() {
     }
 }
 
-/// Strings of 4,095 bytes, many alive at once: the frame is larger than displacements reach.
+/// Strings of 4,095 bytes, many live at once: the frame exceeds the range of displacements.
 #[test]
 fn far_frames() {
     let count = 16;
@@ -351,7 +351,7 @@ fn far_frames() {
         );
         let _ = writeln!(code, "    print out f2(r{r})");
     }
-    // The verifier follows 8,192 jumps in a row: two for eight bytes compared.
+    // The verifier allows 8,192 jumps in a row; comparing eight bytes takes two.
     for r in 3..6 {
         let _ = writeln!(
             code,
@@ -365,7 +365,7 @@ fn far_frames() {
     assert!(outcome.out.starts_with("2 7,\n4 7,7,\n"), "{}", outcome.out);
 }
 
-/// More numbers alive than machine registers and stack slots.
+/// More live numbers than machine registers and stack slots.
 #[test]
 fn spills() {
     let count = 200;
@@ -387,7 +387,7 @@ fn spills() {
     assert!(outcome.out.starts_with("16 19\n71 84\n"), "{}", outcome.out);
 }
 
-/// They run in the script's order, also after one failed.
+/// Handlers run in the script's order, even after one failed.
 #[test]
 fn many_handlers_on_one_event() {
     for count in [2, 5, 64] {
@@ -460,7 +460,7 @@ fn errors_are_caught_where_they_should_be() {
           b4:\n    print out f2()\n    ret\n\
         }\n";
     let outcome = run(text, &[[1, 1], [0, 1], [0, 0]]);
-    // What was printed before the error arrives.
+    // Output from before the error arrives.
     assert_eq!(
         outcome.out,
         "1 1 after\n0 division by 0;raised;0 division by 0;division by 0;"
@@ -502,8 +502,8 @@ fn one_error_too_many_ends_it() {
     assert_eq!(kernel.hits(0), 3);
 }
 
-/// Wide strings that differ in any word or in none, so often that one jump for each word would
-/// be more than the verifier takes.
+/// Wide strings that differ in any word or in none. One jump for each word would exceed the
+/// verifier's limit.
 #[test]
 fn many_comparisons_of_wide_strings() {
     let lengths = [0, 20, 30, 62, 63, 64, 90, 120, 300, 480, 509];
@@ -545,7 +545,7 @@ fn many_comparisons_of_wide_strings() {
     }
 }
 
-/// The same for keys.
+/// Keys of wide strings.
 #[test]
 fn many_wide_keys() {
     for (class, read) in [("percpu", ""), ("shared lock", "r1 = aget g0[r2, r0]\n")] {

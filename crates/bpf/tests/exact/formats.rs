@@ -1,5 +1,5 @@
-//! Formats with exact expectations: each is printed and made into a text, by the interpreter
-//! and by a kernel handler, once with arguments that are known and once with registers.
+//! Formats with exact expectations. Interpreter and kernel print each one and format it as a
+//! string, once with constant arguments and once with registers.
 
 use std::fmt::Write;
 
@@ -15,7 +15,7 @@ use Arg::{N, S};
 
 /// Format, arguments, text.
 const TABLE: &[(&str, &[Arg], &str)] = &[
-    // The examples of SystemTap's manual page.
+    // Examples from SystemTap's manual page.
     (
         "%c is %s; %x or %X or %p; %d or %u",
         &[
@@ -119,7 +119,7 @@ const TABLE: &[(&str, &[Arg], &str)] = &[
         "ABCDEFG",
     ),
     ("%*.*b%.*b", &[N(2), N(2), N(0x4241), N(1), N(67)], "ABC"),
-    // Where C has other rules.
+    // Cases where C has other rules.
     (
         "%#o|%#.3o|%#6o|%#06o|%#-6o|",
         &[N(0), N(0), N(8), N(8), N(8)],
@@ -130,7 +130,7 @@ const TABLE: &[(&str, &[Arg], &str)] = &[
         &[N(-5), N(5), N(6), N(2), N(7), N(0)],
         "-0000005|005     |000007|0",
     ),
-    // Memory that is not there, or too much of it.
+    // Invalid memory, or too much of it.
     ("%.4m", &[N(16)], "!read fault at 0x10"),
     ("%d %#.4M", &[N(1), N(17)], "!read fault at 0x11"),
     (
@@ -145,7 +145,7 @@ const TABLE: &[(&str, &[Arg], &str)] = &[
     ),
 ];
 
-/// A text as the reader takes it.
+/// A string literal in the reader's syntax.
 fn quoted(text: &str) -> String {
     let byte = |b: u8| match b {
         b' '..=b'~' if b != b'"' && b != b'\\' => char::from(b).to_string(),
@@ -154,7 +154,7 @@ fn quoted(text: &str) -> String {
     text.bytes().map(byte).collect()
 }
 
-/// A row as a script. Registers get their values from the event.
+/// The script for a row. Registers get their values from the event.
 fn row((format, args, _): &(&str, &[Arg], &str), known: bool, text: bool) -> String {
     let mut head = format!("fmt f0 \"{}\"\nfmt f1 \"%s\"\n", quoted(format));
     let (mut regs, mut code) = (", r2: str136".to_owned(), String::new());

@@ -1,10 +1,10 @@
-//! `foreach` and the reading of statistics, with exact expectations where they say more than
-//! that interpreter and kernel agree.
+//! `foreach` and reading of statistics. Expectations are exact where they prove more than the
+//! agreement of interpreter and kernel.
 
 use crate::directed::{run, script};
 
-/// Steps of an iterator, written out: each goes on with the code when it gave an element. The
-/// blocks follow that of `start`, whose number is given.
+/// Unrolled steps of an iterator: each one that yields an element continues with the code. The
+/// blocks follow block `start`, whose number is given.
 fn rounds_after(block: usize, start: &str, step: &str, each: &str, rounds: usize) -> String {
     let first = block + 1;
     let mut text = format!("{start}\n    jump b{first}\n");
@@ -87,7 +87,7 @@ const TEXTS: &[&str] = &[
     "\u{ff}",
 ];
 
-/// [`TEXTS`] as a table, and code that sets `r4` to the one with the number in `r0`.
+/// [`TEXTS`] as a table, and code that sets `r4` to the text with the number in `r0`.
 fn texts() -> (String, String) {
     let entries: Vec<_> = TEXTS.iter().map(|t| format!("{t:?}")).collect();
     let head = format!("table t0 \"texts\" {}\n", entries.join(" "));
@@ -175,8 +175,8 @@ fn statistics_by_every_extractor() {
 
 #[test]
 fn nested_ones_do_not_meet() {
-    // An outer loop of two rounds; in each an inner one over the same array that deletes and
-    // adds, which no loop sees.
+    // An outer loop of two iterations. Each runs an inner loop over the same array, which deletes
+    // and inserts elements; neither loop sees the changes.
     let head = "fmt f0 \"%d(%d) \"\nfmt f1 \"\\n\"\n\
                 global g0 \"a\" [long] long max 10 shared lock @0";
     let code = "aset g0[r0], r1 @1\n    iter i0 g0[] desc key 0\n    jump b1\n  \
@@ -246,7 +246,8 @@ fn histograms_are_read_and_drawn() {
                 "fmt f0 \"%d=%d\\n\"\nfmt f1 \"!\\n\"\n\
                  global g0 \"a\" {kind}stats({hist}){max} shared lock @0"
             );
-            // Of nothing, of something; with a constant; out of range, caught and not caught.
+            // An empty and a non-empty statistic; with a constant; out of range, caught and
+            // uncaught.
             let code = format!(
                 "r2 = hist_get g0[{key}], 3 @1\n    print out f0(r2, r2)\n    \
                  jump b1\n  \

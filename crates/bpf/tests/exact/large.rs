@@ -1,4 +1,4 @@
-//! Large arrays: what was added is there, and keys are where the layout says.
+//! Large arrays: all additions are there, and keys are where the layout says.
 
 use std::collections::BTreeMap;
 
@@ -11,10 +11,10 @@ use spile_runtime::shared::maps::{KernelMap, Table};
 use crate::directed::{load_with, script};
 use crate::machine::{Contents, Kernel, Outcome, go_to, options};
 
-/// As many elements as make an array large, and one more.
+/// The number of elements that makes an array large, plus one.
 const MAX: u32 = 4097;
 
-/// Adds the second argument at keys that the first is in, or is part of.
+/// Adds the second argument to keys that contain the first, or a part of it.
 fn text() -> String {
     let array = |g: u32, keys: &str, value: &str| {
         format!("global g{g} \"a{g}\" [{keys}] {value} max {MAX} percpu double @0\n")
@@ -33,7 +33,7 @@ fn text() -> String {
     )
 }
 
-/// Numbers as those of a program of random numbers (xorshift).
+/// Pseudo-random numbers (xorshift).
 fn random(seed: &mut u64) -> u64 {
     *seed ^= *seed << 13;
     *seed ^= *seed >> 7;
@@ -41,7 +41,7 @@ fn random(seed: &mut u64) -> u64 {
     *seed
 }
 
-/// Keys of many kinds: what follows one another, what lies apart, what is spread.
+/// Keys of several patterns: consecutive, far apart, spread.
 fn keys(kind: u64, seed: &mut u64) -> Vec<u64> {
     let one = |n: u64| match kind {
         0 => n,
@@ -55,7 +55,7 @@ fn keys(kind: u64, seed: &mut u64) -> Vec<u64> {
     (0..u64::from(MAX)).map(one).collect()
 }
 
-/// With jumps that the verifier ends by itself, and as older kernels have it.
+/// Options with loops that the verifier bounds itself, and with those of older kernels.
 fn both() -> [Options; 2] {
     let old = Options {
         features: Features {
@@ -74,7 +74,7 @@ fn array<'k>(kernel: &'k Kernel<'_>, g: usize) -> (&'k PerCpuArray, Large) {
     }
 }
 
-/// By the number in the key, what was added; or how often, where no sum is kept.
+/// For each key, the sum that was added, or the count if no sum is kept.
 fn added(outcome: &Outcome, g: usize, at: usize) -> BTreeMap<i64, i64> {
     let Some(Contents::Elements(all)) = &outcome.globals[g] else {
         panic!("{:?}", outcome.globals[g]);
@@ -97,7 +97,7 @@ fn all_that_was_added_is_there() {
         let mut want: BTreeMap<i64, (i64, i64)> = BTreeMap::new();
         let keys = keys(6, &mut seed);
         for n in 0..30_000u64 {
-            // On all processors, in the order of nothing; generations of all sizes.
+            // On all processors, in no particular order; generations of all sizes.
             if n % 64 == 0 {
                 go_to(n / 64);
             }
@@ -122,7 +122,7 @@ fn all_that_was_added_is_there() {
     }
 }
 
-/// The cells lead to each room, by the words of its key and no others; a full array takes nothing more.
+/// A key's cells, and no others, lead to its room; a full array accepts no more keys.
 #[test]
 fn keys_are_in_their_cells() {
     let program = reader::read(&text()).expect("a program");

@@ -1,5 +1,5 @@
-//! Where things are: nothing overlaps, everything is aligned and inside; registers that are
-//! alive together never share a home.
+//! Layouts: nothing overlaps, everything is aligned and in bounds; registers that are live together
+//! never share a location.
 
 use spile_bpf::layout::{PerCpuArray, Place, counters, percpu, shared};
 use spile_bpf::plan::{Needs, Plan, agg_layout};
@@ -12,7 +12,7 @@ use spile_ir::*;
 use crate::machine::{Contents, Kernel, options};
 use crate::random::generate;
 
-/// Pieces of memory: where, how long, what.
+/// Pieces of memory: offset, length, name.
 type Pieces = Vec<(u32, u32, String)>;
 
 fn disjoint(mut pieces: Pieces, end: u32) {
@@ -191,7 +191,7 @@ fn statistics_keep_what_is_asked() {
     assert_eq!(agg_layout(&StatsSpec::default()).size, 8);
 }
 
-/// The bytes of a home: kind, first, how many.
+/// The bytes of a location: kind, first, number.
 fn bytes(alloc: &Alloc, body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
     Some(match alloc.locations[r.index()] {
         Location::None => return None,
@@ -234,7 +234,7 @@ fn check_alloc(body: &Body) {
             if let Some(dst) = inst.dst() {
                 let others = after.iter().filter(|r| **r != dst);
                 others.for_each(|r| apart(&alloc, body, dst, *r));
-                // Text is built while its parts are read.
+                // Text is built while its operands are read.
                 let text = |r: Reg| body.regs[r.index()] != Ty::Long;
                 inst.for_each_use(|v| match v {
                     Val::Reg(r) if r != dst && text(r) && text(dst) => apart(&alloc, body, dst, r),
@@ -264,8 +264,8 @@ fn homes_of_living_registers_are_apart() {
     }
 }
 
-/// Counters of many handlers, and many globals, do as well. Handlers that do nothing are no code, except
-/// where times are asked for.
+/// Counters of many handlers, and many globals. Handlers that do nothing have no code, unless times
+/// are recorded.
 #[test]
 fn many_handlers_and_globals() {
     const HANDLERS: usize = 1200;
@@ -317,7 +317,7 @@ fn many_handlers_and_globals() {
     }
 }
 
-/// Histograms of many statistics take more of a CPU's block than displacements reach.
+/// Histograms of many statistics exceed the range of displacements.
 #[test]
 fn many_histograms() {
     let mut text = "site @0 \"\"\n".to_string();

@@ -1,4 +1,4 @@
-//! What small handlers look like as code: the straight path is what a hit costs. `INSTA_UPDATE`
+//! Listings of small handlers: the straight path determines the cost of a hit. `INSTA_UPDATE` works
 //! as in insta's documentation; a change has to be an improvement.
 
 use spile_bpf::compile;

@@ -1,4 +1,4 @@
-//! A program in the kernel: loaded, run on chosen CPUs, and what it leaves behind.
+//! Runs a program in the kernel, on chosen CPUs, and collects its results.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use spile_runtime::shared::maps::{Fields, KernelMap, Table};
 use spile_runtime::shared::ring_record::{self, Field};
 use spile_runtime::shared::state::{State, cell_bytes, read_cell, read_keys, word_of};
 
-/// What a global holds: one value, or elements by key.
+/// The content of a global: one value, or elements by key.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Contents {
     /// Of a scalar.
@@ -31,18 +31,18 @@ pub enum Contents {
 /// An error that ended a handler.
 pub type Failure = (String, SiteId);
 
-/// What a program did.
+/// The results of a program.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Outcome {
     /// Printed text.
     pub out: String,
-    /// Errors that nothing caught.
+    /// Uncaught errors.
     pub errors: Vec<Failure>,
-    /// Of each error, the calls that were in progress.
+    /// For each error, its active calls.
     pub callers: Vec<Vec<SiteId>>,
-    /// Per global; `None` for the controller's own.
+    /// For each global, its content; `None` for the controller's globals.
     pub globals: Vec<Option<Contents>>,
-    /// Strings cut.
+    /// Number of truncated strings.
     pub cuts: u64,
 }
 
@@ -53,13 +53,13 @@ fn version() -> (u32, u32) {
     (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
 }
 
-/// What the code generator is told.
+/// Compiler options for the running kernel.
 pub fn options() -> Options {
     Options {
         cpus: possible_cpus().last().map_or(1, |c| c + 1),
         ring_bytes: 1 << 20,
         timing: false,
-        // The kernel has to accept them.
+        // The kernel has to accept the lines, too.
         lines: true,
         offsets: KernelOffsets::default(),
         features: Features {
@@ -85,13 +85,13 @@ pub struct Kernel<'p> {
 }
 
 impl<'p> Kernel<'p> {
-    /// Compiles and loads; an error says why the compiler or the verifier refused.
-    /// The test is skipped where BPF is not allowed.
+    /// Compiles and loads. An error is the refusal of the compiler or the verifier. The test is
+    /// skipped if BPF is not allowed.
     pub fn new(program: &'p Program) -> Result<Kernel<'p>, String> {
         Kernel::with(program, &options())
     }
 
-    /// The same with other options.
+    /// Compiles and loads with other options.
     pub fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, String> {
         let object = spile_bpf::compile(program, options).map_err(|e| format!("compiler: {e}"))?;
         let (loaded, state) = match Loaded::new(&object, program) {
@@ -138,34 +138,34 @@ impl<'p> Kernel<'p> {
             .expect("test run");
     }
 
-    /// Where a global is.
+    /// The place of a global.
     pub fn place(&self, g: usize) -> Option<&Place> {
         self.object.layout.globals[g].as_ref().map(|g| &g.place)
     }
 
-    /// Places of the lock words, in order.
+    /// Offsets of the lock words, in order.
     pub fn locks(&self) -> Vec<u32> {
         let globals = self.object.layout.globals.iter().flatten();
         globals.filter_map(|g| g.lock).collect()
     }
 
-    /// Sum over all CPUs of a word of their headers.
+    /// Sum of a header word over all CPUs.
     pub fn header(&self, at: u32) -> u64 {
         self.state.sum(at)
     }
 
-    /// Hits of a handler, all CPUs together.
+    /// Hits of a handler on all CPUs.
     pub fn hits(&self, handler: usize) -> u64 {
         self.state.sum(self.info(handler).counters + counters::HITS)
     }
 
-    /// Where the words of a handler are.
+    /// The counters of a handler.
     pub fn info(&self, handler: usize) -> &HandlerInfo {
         let info = self.object.layout.handlers[handler].as_ref();
         info.expect("in the kernel")
     }
 
-    /// Records that were sent and not yet taken.
+    /// Takes the records that were sent since the last call.
     fn take_records(&self) -> Vec<Vec<u8>> {
         let mut all = Vec::new();
         if let Some(ring) = &mut *self.ring.borrow_mut() {
@@ -219,7 +219,7 @@ impl<'p> Kernel<'p> {
         }
     }
 
-    /// What a global holds.
+    /// The content of a global.
     fn contents(&self, i: usize) -> Option<Contents> {
         let layout = self.object.layout.globals[i].as_ref()?;
         Some(match &layout.place {
@@ -341,7 +341,7 @@ impl<'p> Kernel<'p> {
         }
     }
 
-    /// Errors that the shared block counts.
+    /// Number of errors that the shared block counts.
     pub fn errors(&self) -> u64 {
         self.state
             .shared(shared::ERRORS)
@@ -349,8 +349,8 @@ impl<'p> Kernel<'p> {
     }
 }
 
-/// Goes to the `n`th CPU, counted round and round. (A test run sent to another CPU would run
-/// in an interrupt, where the kernel cannot get more memory.)
+/// Moves to the `n`th CPU, modulo their number. A test run on another CPU would run in an
+/// interrupt, where the kernel cannot allocate memory.
 pub fn go_to(n: u64) {
     let cpus = online_cpus();
     let mut set = CpuSet::new();
@@ -358,7 +358,7 @@ pub fn go_to(n: u64) {
     rustix::thread::sched_setaffinity(None, &set).expect("affinity");
 }
 
-/// What a full array of this kind says.
+/// The message for a full array of this kind.
 pub fn overflow(program: &Program, g: spile_ir::GlobalId) -> String {
     let global = &program.globals[g.index()];
     spile_runtime::controller::message::overflow(&global.name, &global.kind)
@@ -394,7 +394,7 @@ fn initial(global: &Global) -> Option<Contents> {
     Some(Contents::One(Cell::Scalar(value.fit(*ty).0)))
 }
 
-/// What the controller keeps of a global at first.
+/// The controller's initial value of a global.
 fn empty(_: &Program, global: &Global) -> Option<Contents> {
     Some(match &global.kind {
         GlobalKind::Scalar(ty) => {
@@ -434,7 +434,7 @@ fn merge(base: &mut Contents, deltas: Deltas, place: &Place) {
     }
 }
 
-/// Only what the specification keeps of a statistic.
+/// Reduces a statistic to the values that its specification keeps.
 pub fn kept(global: &Global, cell: &Cell) -> Cell {
     let spec: &StatsSpec = match &global.kind {
         GlobalKind::Stats(spec) => spec,

@@ -1,5 +1,5 @@
-//! Compiled handlers against the reference interpreter, on the running kernel: the same
-//! program gives the same output, the same errors, the same globals. Skipped where BPF is not allowed.
+//! Compares compiled handlers with the reference interpreter, on the running kernel: output, errors
+//! and globals have to be equal. Skipped if BPF is not allowed.
 
 #[macro_use]
 extern crate spile_testing;

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::machine::{Kernel, options};
 
-/// A handler that wants the locks of two globals.
+/// A handler that needs the locks of two globals.
 fn script(event: &str) -> String {
     format!(
         "limits maxtrylock=3\nsite @0 \"\"\nglobal g0 \"a\" long shared lock @0\nglobal g1 \"b\" long shared lock @0\n\
@@ -32,7 +32,7 @@ fn they_are_counted_apart_and_not_waited_for() {
         share: Some(true),
         ..all.clone()
     };
-    // An interrupt may have brought a hit at a tracepoint; a page fault is the thread's own.
+    // An interrupt may have caused a hit at a tracepoint; a page fault is the thread's own.
     let events = [
         ("tracepoint(\"x\")", percpu::SKIP_HELD),
         ("tracepoint(\"page_fault_user\")", percpu::SKIP_OWN),
@@ -49,14 +49,14 @@ fn they_are_counted_apart_and_not_waited_for() {
             let counts = || [own, percpu::SKIP_LOCK].map(|at| kernel.header(at));
             kernel.run(&[]);
             assert_eq!((counts(), kernel.hits(0)), ([0, 0], 1));
-            // The second as well: the first is given back.
+            // With the second lock held, the first one is released.
             for lock in [first, second] {
                 assert!(state.lock(lock, patience));
                 kernel.run(&[]);
                 state.unlock(lock);
             }
             assert_eq!((counts(), kernel.hits(0)), ([2, 0], 1));
-            // Another process that holds it is waited for.
+            // A holder in another process is waited for.
             let other = (u64::from(std::process::id()) + 1) << 32;
             state.shared(second).store(other, Ordering::SeqCst);
             kernel.run(&[]);

@@ -1,5 +1,5 @@
-//! Parts of wide strings: what is found, replaced and cut where parts and delimiters are longer
-//! than what is compared in place.
+//! Substrings of wide strings: search, replacement and tokenising with substrings and delimiters
+//! too long for inline comparison.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use spile_ir::reader;
 use crate::directed::{load, run};
 use crate::machine::go_to;
 
-/// Numbers that look random, the same in each run.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -21,8 +21,8 @@ impl Dice {
     }
 }
 
-/// Texts, parts of them of which some differ in their last byte, and delimiters of which the last
-/// is in the texts.
+/// Texts; substrings of them, some changed in their last byte; delimiters, the last of which occurs
+/// in the texts.
 fn tables(dice: &mut Dice, longest: usize) -> [Vec<String>; 3] {
     let (mut texts, mut parts, mut delims) = (Vec::new(), Vec::new(), Vec::new());
     for n in 0..12 {
@@ -53,7 +53,8 @@ fn tables(dice: &mut Dice, longest: usize) -> [Vec<String>; 3] {
     [texts, parts, delims]
 }
 
-/// A handler that looks for part r1 in text r0, replaces it, and cuts the text at delimiters.
+/// A handler that searches text r0 for substring r1, replaces it, and splits the text at
+/// delimiters.
 fn script(tables: &[Vec<String>; 3], limit: usize, times: usize) -> String {
     let mut head = format!(
         "limits maxerrors=1000 maxstringlen={limit}\nsite @0 \"\"\nsite @1 \"x\"\nstr s0 \"<>\"\nstr s1 \"\"\n"
@@ -91,7 +92,7 @@ fn longer_than_what_is_compared_in_place() {
     }
 }
 
-/// The verifier follows 8,192 jumps in a row.
+/// The verifier allows 8,192 jumps in a row.
 #[test]
 fn many_of_them_in_one_handler() {
     let tables = tables(&mut Dice(3), 4095);

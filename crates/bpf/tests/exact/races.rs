@@ -1,5 +1,5 @@
-//! Attached programs with several CPUs at work: what is counted is exact, what is locked is
-//! never torn, what is turned away is counted.
+//! Attached programs on several busy CPUs: counts are exact, locked values are never torn, skipped
+//! hits are counted.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -13,13 +13,13 @@ use spile_runtime::shared::grace::Grace;
 
 use crate::machine::{Contents, Kernel, Outcome, go_to};
 
-/// One at a time: they all count the same system call of this process.
+/// Serialises the tests: all of them count the same system call of this process.
 static ONE: Mutex<()> = Mutex::new(());
 
-/// `kill`: with signal 0 it does nothing, whatever its first argument is.
+/// `kill`: with signal 0 it has no effect for any first argument.
 const NR: u32 = 62;
 
-/// A handler of that call by this process: its argument is in r0, the code is block b2.
+/// A handler of this process's calls: the argument is in r0, the code is block b2.
 fn handler(regs: &str, code: &str) -> String {
     format!(
         "handler \"sys\" points 1 sys_enter({NR}) @0 {{\n  regs r0: long, r1: long{regs}\n  b0:\n    \
@@ -31,21 +31,21 @@ fn handler(regs: &str, code: &str) -> String {
 
 const HEAD: &str = "limits maxskipped=1000000000 maxerrors=100\nsite @0 \"\"\nsite @1 \"x\"\n";
 
-/// How long the work goes on, at most, for what a test waits for.
+/// Limit on the time that a test works towards its condition.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What the two CPUs that make calls have in common.
+/// State that the two calling threads share.
 #[derive(Default)]
 struct Work {
-    /// Nothing more is waited for: workers end once they made the least number of calls.
+    /// The condition holds: workers end once they have made their minimum of calls.
     enough: AtomicBool,
-    /// Workers that ended.
+    /// Number of workers that ended.
     ended: AtomicU64,
-    /// Calls made.
+    /// Number of calls.
     calls: AtomicU64,
 }
 
-/// Ends the workers however the main thread leaves.
+/// Stops the workers even if the main thread panics.
 struct Stop<'w>(&'w Work);
 
 impl Drop for Stop<'_> {
@@ -54,13 +54,14 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Calls on one CPU, spread over `keys` arguments: `least`, and on until they are enough.
+/// Makes calls on one CPU, spread over `keys` arguments: `least`, and more until the condition
+/// holds.
 fn hammer(cpu: u64, least: u64, keys: u64, work: &Work) {
     go_to(cpu);
     let mut n = 0u64;
     while n < least || !work.enough.load(Ordering::SeqCst) {
         let key = 1 + (n.wrapping_mul(7) + cpu) % keys;
-        // Whether there is such a process does not matter.
+        // The process need not exist.
         let _ = Pid::from_raw(key as i32).map(test_kill_process);
         n += 1;
     }
@@ -68,8 +69,8 @@ fn hammer(cpu: u64, least: u64, keys: u64, work: &Work) {
     work.ended.fetch_add(1, Ordering::SeqCst);
 }
 
-/// Attaches and makes at least `least` calls on each of two CPUs, and more until `enough`, which
-/// runs again and again meanwhile, says so. Then detaches and gives `check` the number of calls.
+/// Attaches, makes at least `least` calls on each of two CPUs, and continues until `enough` returns
+/// true. Then detaches and passes the number of calls to `check`.
 fn run(
     text: &str,
     least: u64,
@@ -151,7 +152,7 @@ fn drains_lose_nothing() {
         let counts = array(&outcome, 1);
         let sums = array(&outcome, 2);
         let got = counts.iter().map(|e| e.1).sum::<i64>() + sums.iter().map(|e| e.1).sum::<i64>();
-        // An addition for which the kernel had no memory is counted, and is 1 or 2.
+        // An addition without memory is counted, and has the value 1 or 2.
         let missing = 3 * calls - got as u64;
         let no_memory = kernel.header(percpu::NO_MEMORY);
         assert!(
@@ -162,8 +163,8 @@ fn drains_lose_nothing() {
     });
 }
 
-/// Two processors that put in the same keys at the same time make one element of each: there is room
-/// for them, and not for one more.
+/// Two processors that insert the same keys at the same time make one element for each key: there
+/// is no room for more.
 #[test]
 fn large_arrays_have_each_key_once() {
     let keys = 6000;
@@ -233,7 +234,7 @@ fn compound_updates_are_never_torn() {
                 .into_iter()
                 .sum::<u64>();
             assert_eq!(kernel.hits(0) + skipped, calls);
-            // Where the kernel had no memory for an element, a token can be missing.
+            // A token can be missing if the kernel had no memory for its element.
             if kernel.header(percpu::NO_MEMORY) > 0 {
                 return;
             }
@@ -280,7 +281,7 @@ fn counters_shared_by_cpus_are_atomic() {
     );
 }
 
-/// Interrupts in the middle of handlers are turned away and counted; nothing is lost.
+/// Interrupts inside of handlers are skipped and counted; nothing is lost.
 #[test]
 fn interrupts_do_not_disturb() {
     let text = HEAD.to_string()

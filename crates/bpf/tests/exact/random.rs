@@ -1,6 +1,6 @@
-//! Random programs, in the kernel and in the interpreter. `SPILE_SOAK=N` runs N more seeds from
-//! `SPILE_SEED` on. A difference is made smaller by leaving out instructions; what remains is
-//! worth keeping in `tests/exact/cases`.
+//! Random programs, in the kernel and in the interpreter. `SPILE_SOAK=N` runs N more seeds,
+//! starting at `SPILE_SEED`. A failing program is shrunk by removing instructions; the result
+//! belongs in `tests/exact/cases`.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::world::World;
 
 /// Runs of each program.
 const RUNS: u64 = 6;
-/// How long making a failing program smaller may take.
+/// Limit on the time for shrinking.
 const SHRINK: Duration = Duration::from_secs(60);
 
 /// A program of kernel handlers.
@@ -22,10 +22,10 @@ pub fn generate(seed: u64, size: u32) -> Program {
     testgen::program(seed, Config { kernel: true, size })
 }
 
-/// How a comparison ended.
+/// The result of a comparison.
 enum Verdict {
     Same,
-    /// The compiler's reason.
+    /// The compiler refused, with this reason.
     Refused(String),
     /// A difference, or the verifier's refusal.
     Wrong(String),
@@ -36,7 +36,7 @@ fn args(n: u64) -> [u64; 2] {
     [n, [3, 0, u64::MAX, 1 << 63, 64, 5][n as usize % 6]]
 }
 
-/// What the specification keeps, so that both sides compare.
+/// Reduces an outcome to what the specification keeps.
 pub fn comparable(program: &Program, mut outcome: Outcome) -> Outcome {
     for (global, contents) in program.globals.iter().zip(&mut outcome.globals) {
         *contents = contents.take().map(|c| match c {
@@ -72,7 +72,7 @@ fn compare(program: &Program, share: Option<bool>) -> Verdict {
     }
     let mut got = got;
     for (i, global) in program.globals.iter().enumerate() {
-        // A wrapping array kept per CPU gives up elements when it is drained.
+        // A wrapping per-CPU array evicts elements when it is drained.
         let per_cpu = matches!(global.storage, Storage::PerCpu { .. });
         if per_cpu && matches!(global.kind, GlobalKind::Array { wrap: true, .. }) {
             got.globals[i] = None;
@@ -112,7 +112,7 @@ pub fn difference(got: &Outcome, want: &Outcome, errors: u64) -> String {
     text
 }
 
-/// Leaves out handlers, instructions and jumps as long as it is still wrong.
+/// Removes handlers, instructions and jumps while the program still fails.
 fn shrink(mut program: Program, share: Option<bool>) -> Program {
     let end = Instant::now() + SHRINK;
     let wrong =
@@ -151,7 +151,7 @@ fn shrink(mut program: Program, share: Option<bool>) -> Program {
                     if Instant::now() > end {
                         return program;
                     }
-                    // Later edits may be out of date; each is judged by itself.
+                    // Later edits may no longer apply; each is tested by itself.
                     let mut merged = smaller;
                     if merged.handlers[h].body.blocks[b].insts.len()
                         > program.handlers[h].body.blocks[b].insts.len()
@@ -189,8 +189,8 @@ fn fail(what: &str, program: Program, share: Option<bool>, why: &str) -> ! {
     );
 }
 
-/// Compares programs of these seeds as they are and optimised, one with and one without shared
-/// subprograms; gives the compiler's refusals.
+/// Compares the programs of these seeds, unoptimised and optimised, one of them with and one
+/// without shared subprograms; returns the compiler's refusals.
 fn all(seeds: std::ops::Range<u64>) -> Vec<String> {
     let mut refused = Vec::new();
     for seed in seeds {
@@ -227,7 +227,7 @@ fn equal_to_the_interpreter() {
     );
 }
 
-/// Programs that were wrong once, and others worth keeping.
+/// Programs that failed once, and others worth keeping.
 #[test]
 fn kept_cases() {
     let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exact/cases");
@@ -247,7 +247,7 @@ fn kept_cases() {
     assert!(n > 0, "no cases");
 }
 
-/// The instructions that kernel handlers have, each of which some program has.
+/// Every instruction of kernel handlers occurs in some program.
 #[test]
 fn programs_have_all_instructions() {
     let mut seen = std::collections::BTreeSet::new();

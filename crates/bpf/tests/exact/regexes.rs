@@ -1,6 +1,6 @@
-//! Regular expressions: generated and written ones, on generated and written texts, each as a
-//! question and with all groups, must do in the kernel what the interpreter does (which its
-//! own tests compare with glibc).
+//! Regular expressions, generated and written ones, on generated and written texts, as a test and
+//! with all groups. The kernel has to agree with the interpreter, which its own tests compare with
+//! glibc.
 
 use std::fmt::Write;
 
@@ -11,7 +11,7 @@ use crate::machine::{Kernel, go_to};
 use crate::random::{comparable, difference};
 use crate::world::World;
 
-/// A small generator of numbers: the same ones each time.
+/// Deterministic pseudo-random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -77,7 +77,7 @@ const TEXTS: &[&str] = &[
     "a text that is longer than sixty-four bytes and so takes more than some words of any slot: abc/end",
 ];
 
-/// Texts by number, and a handler that matches text r0 with all of these and prints all.
+/// Texts by number, and a handler that matches text r0 with all patterns and prints the results.
 fn script(patterns: &[String], texts: &[String], limits: &str) -> String {
     let mut head = format!("limits maxerrors=1000 {limits}\nsite @0 \"\"\nsite @1 \"x\"\n");
     let quoted = |s: &String| format!("{:?}", s);
@@ -97,7 +97,7 @@ fn script(patterns: &[String], texts: &[String], limits: &str) -> String {
             let _ = writeln!(code, "    r5 = intr match_group({g})");
             code.push_str("    print out f1(r5)\n");
         }
-        // Cut to the register, and by a number that is no constant.
+        // Truncated to the register, and selected by a register.
         code.push_str("    r6 = intr match_group(r3)\n    print out f1(r6)\n");
     }
     format!(

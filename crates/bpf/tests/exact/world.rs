@@ -1,4 +1,4 @@
-//! The same program in the interpreter.
+//! Runs the same program in the interpreter.
 
 use spile_ir::interp::{self, Cell, Element, Env, Fault, Value, testenv::TestEnv};
 use spile_ir::intrinsics::Intrinsic;
@@ -7,7 +7,7 @@ use spile_ir::{GlobalId, GlobalKind, HandlerId, Program, Space, Stream};
 
 use crate::machine::{Contents, Outcome, overflow};
 
-/// How output of a stream is told apart in tests.
+/// The prefix of a stream's output in tests.
 pub fn mark(stream: Stream) -> &'static [u8] {
     match stream {
         Stream::Out => b"",
@@ -22,7 +22,7 @@ pub struct World<'p> {
     pub env: TestEnv,
     args: Vec<u64>,
     outcome: Outcome,
-    /// Stores that failed: there the value was cut here, and not in the kernel.
+    /// Failed stores: they truncated the value here, but not in the kernel.
     pub failed: u64,
 }
 

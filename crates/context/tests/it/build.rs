@@ -1,4 +1,4 @@
-//! Compiles test programs, by whatever compilers there are.
+//! Compiles test programs with the available compilers.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -7,7 +7,7 @@ use std::sync::LazyLock;
 /// Names that clang has in Debian.
 pub const CLANGS: [&str; 3] = ["clang", "clang-14", "clang-19"];
 
-/// Folder of all tests of this run, with the library and the watcher.
+/// The directory that all tests of a run share, with the library and the watcher.
 static SHARED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     let dir = tempfile::tempdir().expect("a folder");
     std::fs::write(dir.path().join("context.so"), spile_context::LIBRARY).expect("writable");
@@ -16,7 +16,7 @@ static SHARED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
     dir
 });
 
-/// A file of all tests: `context.so`, `watch`.
+/// A file in the shared directory: `context.so`, `watch`.
 pub fn shared(name: &str) -> PathBuf {
     SHARED.path().join(name)
 }
@@ -28,7 +28,7 @@ pub fn source(name: &str) -> PathBuf {
         .join(name)
 }
 
-/// Compiles a file of `tests/programs`; `None` if the compiler or what it needs is not there.
+/// Compiles a file of `tests/programs`; `None` if the compiler or a library is missing.
 pub fn compile(compiler: &str, args: &[&str], name: &str, to: &Path) -> Option<()> {
     let dir = to.parent().expect("a folder");
     let mut command = Command::new(compiler);
@@ -38,7 +38,7 @@ pub fn compile(compiler: &str, args: &[&str], name: &str, to: &Path) -> Option<(
         Ok(out) if out.status.success() => Some(()),
         Ok(out) => {
             let said = String::from_utf8_lossy(&out.stderr).into_owned();
-            // A library that is not installed is no failure of ours; wrong code is one.
+            // A missing library is no failure of ours; a compile error is.
             let missing = said.contains("cannot find") || said.contains("unable to find library");
             assert!(missing, "{compiler} {args:?} {name}: {said}");
             None
@@ -47,7 +47,7 @@ pub fn compile(compiler: &str, args: &[&str], name: &str, to: &Path) -> Option<(
     }
 }
 
-/// The number of the line with a comment `LINE name` in a file of `tests/programs`.
+/// The line with the comment `LINE name` in a file of `tests/programs`.
 pub fn line(file: &str, name: &str) -> u32 {
     let text = std::fs::read_to_string(source(file)).expect("a source");
     let mark = format!("LINE {name} ");

@@ -1,5 +1,5 @@
-//! The library in real programs: those of gcc, clang, OpenMPI and MPICH where they are installed,
-//! with `tests/programs/context-watch.c` in the place of a BPF program.
+//! Tests the library in real programs, of gcc, clang, OpenMPI and MPICH if they are installed.
+//! `tests/programs/context-watch.c` takes the place of the BPF program.
 
 #![cfg(target_arch = "x86_64")]
 

@@ -1,4 +1,4 @@
-//! Calls of MPI, by OpenMPI and MPICH, from C and Fortran.
+//! MPI calls with OpenMPI and MPICH, from C and Fortran.
 
 use std::path::Path;
 use std::process::Command;
@@ -61,7 +61,7 @@ fn from_c() {
             }
             let reduce = rank.region("exchange/MPI_Allreduce");
             assert_eq!(line(reduce), source_line(SOURCE, "allreduce"));
-            // What the library itself calls is not told.
+            // Calls by the MPI library itself are not reported.
             assert!(rank.regions.values().filter(|r| r.kind == 4).all(|r| {
                 let file = r.code.rsplit_once('+').expect("in a file").0;
                 Path::new(file) == program

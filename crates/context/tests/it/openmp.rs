@@ -1,4 +1,4 @@
-//! Regions, waits and tasks of OpenMP, by libgomp and by LLVM's library.
+//! OpenMP regions, waits and tasks, with libgomp and with LLVM's runtime.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::watch::{Process, line, watch};
 
 const SOURCE: &str = "context-openmp.c";
 
-/// The program's folder, and what was seen of it.
+/// The program's directory, and the observed processes.
 type Run = (tempfile::TempDir, Vec<Process>);
 
 fn run(compiler: &str, args: &[&str], variables: &[(&str, &Path)]) -> Option<Run> {
@@ -35,7 +35,7 @@ fn lines(process: &Process) {
     }
 }
 
-/// What holds with every runtime.
+/// Properties that hold for every runtime.
 fn check(seen: &[Process]) {
     let [process, child] = seen else {
         panic!("a process and its child: {seen:?}")
@@ -61,7 +61,7 @@ fn check(seen: &[Process]) {
     }
     assert_eq!(at("in-task"), ["outer/parallel/task"]);
     assert_eq!(at("end"), [""]);
-    // Three threads were in the first region, and each was there twice, under one number.
+    // Three threads were in the first region, each of them twice, under one number.
     let count = |label: &str| process.words.iter().filter(|w| w.0 == label).count();
     assert_eq!((count("in-region"), count("after-barrier")), (6, 6));
     assert_eq!((count("in-task"), count("in-taskloop")), (6, 20));
@@ -75,13 +75,13 @@ fn check(seen: &[Process]) {
     threads.dedup();
     assert!(threads.len() >= 3);
     assert_eq!(process.all("outer/parallel").len(), 5);
-    // Each thread that is in a region says where its word is, so does a child of fork; nobody twice.
+    // Each thread in a region, including one in a forked child, announces its word exactly once.
     assert!(process.places.len() >= threads.len(), "{process:?}");
     assert_eq!(child.places.len(), 1, "{child:?}");
 
     assert_eq!(child.paths("in-child"), ["outer"]);
     assert_eq!(child.paths("in-child-region"), ["outer/child"]);
-    // All that the child may come to again has been announced under its number too.
+    // All regions that the child may return to were announced under its process number, too.
     assert_eq!(child.regions.len(), process.regions.len() + 1);
     for (path, kind) in [("outer", 0), ("outer/inner", 0), ("outer/child", 0)] {
         assert_eq!(child.region(path).kind, kind);
@@ -110,14 +110,14 @@ fn of_gcc() {
         kinds(&seen[0]);
         let paths = seen[0].paths("in-taskloop");
         assert_eq!(paths, ["outer/parallel/taskloop"]);
-        // The end of each region is a barrier below it, in the region's own line.
+        // The end of each region is a barrier below it, at the region's line.
         let ends = seen[0].all("outer/parallel/implicit barrier");
         assert!(ends.len() >= 5);
         assert_eq!(line(ends[0]), source_line(SOURCE, "region"));
     }
 }
 
-/// Each by `LD_PRELOAD` and by `OMP_TOOL_LIBRARIES` with another tool before ours.
+/// With `LD_PRELOAD`, and with `OMP_TOOL_LIBRARIES` behind another tool.
 #[test]
 fn of_llvm() {
     let library = shared("context.so");
@@ -144,7 +144,8 @@ fn of_llvm() {
     }
 }
 
-/// gcc's program on LLVM's library, which has the same entry points and tells OMPT their callers.
+/// gcc's program with LLVM's runtime, which has the same entry points and reports their callers to
+/// OMPT.
 #[test]
 fn of_gcc_on_llvm() {
     let Some(omp) = std::fs::read_dir("/usr/lib/x86_64-linux-gnu")

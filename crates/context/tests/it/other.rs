@@ -1,4 +1,4 @@
-//! Programs without OpenMP and MPI, modules, marks, bounds, and what the library exports.
+//! Programs without OpenMP and MPI, modules, marks, limits, and the library's exports.
 
 use std::io::Read;
 use std::process::{Command, Output};
@@ -25,7 +25,7 @@ fn other_programs_are_undisturbed() {
             "-c",
             "import os, threading; os.fork() or os._exit(0); os.wait(); print(1)",
         ],
-        // Runs as another user: the dynamic linker loads nothing into it.
+        // A set-user-ID program: the dynamic linker preloads nothing into it.
         &["su", "--version"],
         &["ldconfig", "-V"],
     ];
@@ -46,8 +46,8 @@ fn other_programs_are_undisturbed() {
     }
 }
 
-/// Where there are no regions nothing is announced, by children of fork either; and forks copy few mappings: code,
-/// what is read-only once it is linked, and data.
+/// Without regions nothing is announced, not even by forked children; and forks copy few mappings:
+/// code, data that is read-only after linking, and data.
 #[test]
 fn forks_without_regions() {
     let seen = watch(&["sh", "-c", "(exit 3); true | true"], &[]);
@@ -94,7 +94,7 @@ fn exports_only_what_has_to_be_interposed() {
     assert!(!String::from_utf8_lossy(&out.stdout).contains("NEEDED"));
 }
 
-/// Modules that are opened with scopes of their own.
+/// Modules that are opened with separate scopes.
 #[test]
 fn modules() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -130,14 +130,14 @@ fn bounds() {
     assert_eq!(process.paths("deep"), ["recursive/step"]);
     assert_eq!(process.paths("after-recursion"), [""]);
     assert_eq!(process.paths("first"), ["around/0"]);
-    // Those without a number count for the region around.
+    // Regions without a number count for the surrounding region.
     assert_eq!(process.paths("last"), ["around"]);
     assert_eq!(process.paths("around"), ["around"]);
     assert_eq!(process.paths("end"), [""]);
     assert_eq!(process.refused[..4], [1, 2, 4, 8]);
 }
 
-/// The header in all standards, and in programs that have no dynamic linker.
+/// The header in all language standards, and in programs without a dynamic linker.
 #[test]
 fn marks_without_the_library() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -183,7 +183,7 @@ fn marks_without_the_library() {
     }
 }
 
-/// Without a reader, the ring of each thread is filled once, and what finds no room is counted.
+/// Without a reader each thread fills its ring once, and counts the changes that do not fit.
 #[test]
 fn changes_that_nobody_takes() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -202,7 +202,7 @@ fn changes_that_nobody_takes() {
             .env("SPILE_REGIONS", format!("{front}{}", folder.display()))
             .status();
         assert!(done.expect("it starts").success());
-        // One, though eight threads enter their first region at once.
+        // One file, although eight threads enter their first region at once.
         let files: Vec<_> = std::fs::read_dir(&folder).expect("there").collect();
         let [Ok(file)] = &files[..] else {
             panic!("one file: {files:?}")
@@ -210,7 +210,7 @@ fn changes_that_nobody_takes() {
         let mut file = std::fs::File::open(file.path()).expect("there");
         let mut chunk = vec![0; 65_600];
         let mut found = 0;
-        // Eight threads have a chunk for counts, and up to eight for changes.
+        // Eight threads have one chunk for counts, and up to eight for changes.
         for _ in 0..8 * 9 {
             file.read_exact(&mut chunk).expect("as large as that");
             let word = |n: usize| {

@@ -1,4 +1,4 @@
-//! Runs programs under the watcher, and what it saw as values.
+//! Runs programs under the watcher, and parses its output.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -16,10 +16,10 @@ pub struct Region {
     pub code: String,
 }
 
-/// What one process announced and asked.
+/// The announcements and queries of one process.
 #[derive(Default, Debug)]
 pub struct Process {
-    /// The threads that said where the word is.
+    /// The threads that announced their word.
     pub places: Vec<u32>,
     pub regions: HashMap<u32, Region>,
     /// Label, number, thread.
@@ -28,7 +28,7 @@ pub struct Process {
 }
 
 impl Process {
-    /// Names from the outermost region to one, by slashes.
+    /// The names from the outermost region to this one, separated by slashes.
     pub fn path(&self, number: u32) -> String {
         let mut names = Vec::new();
         let mut at = number;
@@ -41,7 +41,7 @@ impl Process {
         names.join("/")
     }
 
-    /// Where threads were, each path once, that asked with a label.
+    /// The paths of threads that queried with a label, without duplicates.
     pub fn paths(&self, label: &str) -> Vec<String> {
         let asked = self.words.iter().filter(|(l, ..)| l == label);
         let mut paths: Vec<String> = asked.map(|(_, number, _)| self.path(*number)).collect();
@@ -50,14 +50,14 @@ impl Process {
         paths
     }
 
-    /// The region with a path; it has to be one.
+    /// The only region with this path.
     pub fn region(&self, path: &str) -> &Region {
         let all: Vec<&Region> = self.all(path);
         assert_eq!(all.len(), 1, "{path}: {:?}", self.regions);
         all[0]
     }
 
-    /// The regions with a path.
+    /// All regions with this path.
     pub fn all(&self, path: &str) -> Vec<&Region> {
         let mut numbers: Vec<&u32> = self.regions.keys().collect();
         numbers.sort();
@@ -66,7 +66,7 @@ impl Process {
     }
 }
 
-/// Line of source code of a region, the call before its return address.
+/// The source line of a region: that of the call before its return address.
 pub fn line(region: &Region) -> u32 {
     let (file, offset) = region.code.rsplit_once('+').expect("in a file");
     let offset = u64::from_str_radix(offset.trim_start_matches("0x"), 16).expect("a number");
@@ -84,8 +84,8 @@ pub fn line(region: &Region) -> u32 {
     lines.find(|line| *line != 0).unwrap_or(0)
 }
 
-/// Runs a program with the library, watched. Processes in the order in which they were seen,
-/// without those that only said where the word is.
+/// Runs a program with the library under the watcher. Returns the processes in the order of their
+/// first announcement, without those that only announced their word.
 pub fn watch(program: &[&str], variables: &[(&str, &Path)]) -> Vec<Process> {
     let mut command = Command::new(shared("watch"));
     command.arg("env");
@@ -103,7 +103,7 @@ pub fn watch(program: &[&str], variables: &[(&str, &Path)]) -> Vec<Process> {
     parse(&String::from_utf8_lossy(&out.stdout))
 }
 
-/// The watcher's lines, of any number of processes.
+/// Parses the watcher's lines, of any number of processes.
 pub fn parse(text: &str) -> Vec<Process> {
     let mut seen: Vec<(u32, Process)> = Vec::new();
     for line in text.lines() {
