@@ -1,8 +1,8 @@
 /*
- * Trampolines: an interposed function sets the thread's word, calls the one behind it with the same
- * arguments, whatever their types are, and sets the word back. Arguments in registers are kept, those
- * on the stack are copied: 16 words, more than any function of calls.def has (what is copied too much
- * is the caller's own frame). None has arguments or results in floating point.
+ * Trampolines: an interposed function sets the thread's word, calls the next function with the same
+ * arguments of any type, and restores the word. Arguments in registers are preserved, those on the
+ * stack are copied: 16 words, more than any function of calls.def has (the rest of the copy is the
+ * caller's frame). No function has floating-point arguments or results.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -10,7 +10,7 @@
         .set entry, 0
 
 #if defined(__x86_64__)
-/* The entry's number goes in a register that calls may change. */
+/* The entry's number is passed in a caller-saved register. */
 .macro ENTRY symbol
         .globl \symbol
         .type \symbol, @function
@@ -58,7 +58,7 @@ trampoline:
         movq -32(%rbp), %rcx
         movq -40(%rbp), %r8
         movq -48(%rbp), %r9
-        /* How many arguments of a variable number are in vector registers: none. */
+        /* Number of variadic arguments in vector registers: none. */
         xorl %eax, %eax
         testq %r11, %r11
         js 1f
@@ -71,7 +71,7 @@ trampoline:
         leave
         .cfi_def_cfa %rsp, 8
         ret
-        /* Marked: its caller has to be the program's code. */
+        /* Marked: its caller has to be the program, so the trampoline jumps. */
 1:      .cfi_restore_state
         btrq $63, %r11
         leave
@@ -138,7 +138,7 @@ trampoline:
         .cfi_restore 29
         .cfi_restore 30
         ret
-        /* Marked: its caller has to be the program's code. */
+        /* Marked: its caller has to be the program, so the trampoline jumps. */
 1:      .cfi_restore_state
         and x16, x16, #0x7fffffffffffffff
         mov sp, x29
@@ -151,8 +151,9 @@ trampoline:
         .size trampoline, . - trampoline
 #endif
 
-/* `NAMES` a call, in the order of calls.c: C, Fortran, its module mpi_f08 of OpenMPI and of MPICH, and the name that
- * a tool's own MPI_* calls: such a tool can be part of the program, whose MPI_* no library can interpose. */
+/* `NAMES` symbols for each call, in the order of calls.c: C, Fortran, Fortran's module mpi_f08 of
+ * OpenMPI and of MPICH, and the name that a tool's MPI_* calls. Such a tool can be part of the
+ * program, whose MPI_* no library can interpose. */
 #define GOMP(symbol, text) ENTRY symbol; .set entry, entry + 4
 #define MPI(name, fortran)                                                                         \
         ENTRY MPI_##name;                                                                          \

@@ -1,11 +1,11 @@
 /*
- * What the trampolines of calls.S ask: which function comes next, and the region to be in.
+ * The C part of the trampolines in calls.S: finds the next function, and changes the region.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
 #include "context.h"
 
-/* A function; of MPI's with its names in C and Fortran. No pointers: they would be relocated in every
+/* A function; for MPI, its names in C and Fortran. No pointers, which would be relocated in every
  * program. */
 static const struct {
     char symbol[44];
@@ -48,7 +48,8 @@ static __attribute__((noinline)) uint64_t look_up(uint32_t entry, uint64_t calle
     return context_look_up(entry, symbol, caller);
 }
 
-/* Enters; stores what the word was. The address of the function, which may be marked. */
+/* Enters the region and stores the previous word. Returns the function's address, which may be
+ * marked. */
 uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before);
 
 uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before)
@@ -63,12 +64,13 @@ uint64_t context_call(uint32_t entry, uint64_t caller, uint64_t *before)
     if (!calls[call].mpi)
         context_enter(BARRIER, 64 + call, caller, calls[call].other);
     else if (context_kind() != CALL)
-        /* Libraries of MPI call themselves, and a tool's MPI_* calls PMPI_*: the program's own call counts. */
+        /* MPI libraries call themselves, and a tool's MPI_* calls PMPI_*: only the program's own
+         * call counts. */
         context_enter(CALL, 64 + call, caller, calls[call].symbol);
     return next;
 }
 
-/* Leaves: the word is what it was. */
+/* Leaves the region: restores the word. */
 void context_called(uint64_t before);
 
 void context_called(uint64_t before)

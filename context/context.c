@@ -1,6 +1,6 @@
 /*
- * The word that says which region a thread is in, the numbers of regions, and what is announced of
- * them to `spile profile`. The announcements are system calls that fail; a BPF program sees them.
+ * The word with the region that a thread is in, the numbers of regions, and their announcements to
+ * `spile profile`. An announcement is a system call that fails; a BPF program observes it.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -10,11 +10,11 @@ _Thread_local uint64_t spile_word;
 
 /* ---- the system call ---- */
 
-/* First argument of prctl: no option that Linux has. */
+/* First argument of prctl: an option that Linux does not have. */
 #define MAGIC 0x53504c31 /* "SPL1" */
 enum { PLACE = 0, DESCRIBE = 1, REFUSED = 2, TIMES = 3, CHANGES = 4 };
 
-/* The thread has said where its word is. */
+/* Whether the thread has announced the place of its word. */
 static _Thread_local bool placed;
 
 /* The distance of the thread's word from its thread pointer. */
@@ -32,8 +32,8 @@ static uint64_t place(void)
 
 static void register_fork(void);
 
-/* The word says that the system call is the library's own. It is known where that is from the first one on:
- * programs and children of fork without regions make none. */
+/* During the system call the word marks it as the library's own. The first announcement includes
+ * the word's place: programs and forked children without regions announce nothing. */
 static void announce(uint64_t what, uint64_t a, const volatile void *b, uint64_t c)
 {
     uint64_t before = spile_word;
@@ -66,7 +66,7 @@ void context_announce_changes(void)
 
 /* ---- numbers ---- */
 
-/* What a region is. */
+/* The description of a region. */
 struct description {
     uint32_t kind;
     uint32_t parent;
@@ -78,16 +78,17 @@ struct description {
 #define NUMBERS 65536
 #define SLOTS (NUMBERS * 2)
 
-/* By number. Pages that no region needs are never touched. */
+/* Descriptions by number. Pages without regions are never touched. */
 static struct description described[NUMBERS];
 static uint32_t whats[NUMBERS];
 static uint32_t used;
 static uint64_t refused;
 
 /*
- * Hash table of regions, open addressing: 48 bits of the hash (and its place gives 17 more), 16 bits
- * of number. A slot is written once, whole: no reader waits for a writer, in no child of fork either.
- * That two of 65,535 regions have the same 65 bits has a chance of 1 in 10 to the 10.
+ * Hash table of regions with open addressing: a slot has 48 bits of the hash (its index gives 17
+ * more) and a 16-bit number. A slot is written once, atomically: readers never wait for a writer,
+ * not even in a forked child. The probability that two of 65,535 regions share the 65 bits is 10 to
+ * the -10.
  */
 static uint64_t slots[SLOTS];
 static uint32_t filled;
@@ -101,10 +102,11 @@ static uint32_t find(uint64_t hash)
     }
 }
 
-/* Second ways to a number; then there is room for the first of each. Readers stop at empty slots. */
+/* Limit on aliases of numbers, which leaves room for the first slot of each number. Readers stop at
+ * empty slots. */
 #define ALIASES (SLOTS / 4)
 
-/* Gives a hash a number, unless another thread has done so: then that thread's. */
+/* Assigns a number to a hash. Returns the number of another thread that was faster. */
 static uint32_t insert(uint64_t hash, uint32_t number, bool alias)
 {
     if (alias && __atomic_load_n(&filled, __ATOMIC_RELAXED) >= ALIASES)
@@ -127,7 +129,7 @@ static void describe(uint32_t number)
     announce(DESCRIBE | d->kind << 8, number | (uint64_t)d->parent << 32, d->name, d->code);
 }
 
-/* A region without a number. How many is told at 1, 2, 4, ... of them. */
+/* Counts a region without a number; announces the count at 1, 2, 4, ... */
 static uint32_t refuse(uint32_t parent)
 {
     uint64_t count = __atomic_add_fetch(&refused, 1, __ATOMIC_RELAXED);
@@ -136,8 +138,8 @@ static uint32_t refuse(uint32_t parent)
     return parent;
 }
 
-/* The region itself where it is around its parent: recursion does not make new ones. Waits and calls
- * do not contain themselves. */
+/* The surrounding region if it is the same one, so that recursion creates no new regions. Waits and
+ * calls do not contain themselves. */
 static uint32_t around(enum kind kind, uint32_t what, uint64_t code, uint32_t parent)
 {
     if (kind == BARRIER || kind == CALL)
@@ -159,7 +161,7 @@ static __attribute__((noinline)) uint32_t create(uint64_t hash, enum kind kind, 
     uint32_t recursive = around(kind, what, kind == MARK ? 0 : code, parent);
     if (recursive != 0)
         return insert(hash, recursive, true);
-    /* The first is 1. */
+    /* Numbers start at 1. */
     if (__atomic_load_n(&used, __ATOMIC_RELAXED) >= NUMBERS - 1)
         return refuse(parent);
     uint32_t number = __atomic_add_fetch(&used, 1, __ATOMIC_RELAXED);
@@ -217,7 +219,7 @@ EXPORT void spile_region_end(void);
 EXPORT uint32_t spile_region_enter(const char *name);
 EXPORT void spile_region_leave(uint32_t before);
 
-/* `name` is a literal: its address tells it from others. The same text elsewhere is the same region. */
+/* `name` is a literal, which its address identifies. Equal texts are the same region. */
 static inline void begin(const char *name, uint64_t code)
 {
     uint64_t before = spile_word;
@@ -242,14 +244,14 @@ void spile_region_begin(const char *name)
     begin(name, CALLER);
 }
 
-/* An end without a beginning does nothing. Deeper than DEPTH, the region stays that of DEPTH. */
+/* An end without a beginning has no effect. Below DEPTH, the region stays that of DEPTH. */
 void spile_region_end(void)
 {
     if (depth != 0 && --depth < DEPTH)
         context_change(outer[depth], 0);
 }
 
-/* Begins a region that is a block; how many are around it. */
+/* Begins a region for a block; returns the number of surrounding regions. */
 uint32_t spile_region_enter(const char *name)
 {
     uint32_t before = depth;
@@ -257,7 +259,7 @@ uint32_t spile_region_enter(const char *name)
     return before;
 }
 
-/* Ends the block, and what began in it without an end: a jump or an exception has left that. */
+/* Ends the block, and regions in it that a jump or an exception left without an end. */
 void spile_region_leave(uint32_t before)
 {
     if (depth <= before)
@@ -280,7 +282,7 @@ struct place {
 WEAK void *dlsym(void *handle, const char *symbol);
 WEAK void *dlopen(const char *file, int flags);
 WEAK int dladdr(const void *address, struct place *place);
-/* glibc has the first, musl the second. */
+/* The first one is glibc's, the second one musl's. */
 WEAK int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 WEAK int pthread_atfork(void (*)(void), void (*)(void), void (*)(void));
 WEAK long write(int fd, const void *bytes, size_t size);
@@ -292,8 +294,8 @@ enum { LAZY = 1, NOLOAD = 4 };
 uint64_t context_global[ENTRIES];
 
 /*
- * A module that a program opened by dlopen, with the functions that it sees behind ours: such modules
- * have scopes of their own, and may bring a libgomp each.
+ * A module that a program opened with dlopen, and the functions that it finds behind ours. Such
+ * modules have separate scopes, and each may bring its own libgomp.
  */
 struct module {
     void *base;
@@ -308,7 +310,7 @@ static void *base_of(const void *address)
     return address != NULL && dladdr(address, &place) != 0 ? place.base : NULL;
 }
 
-/* The function with the mark of libomp's: gcc's programs can run with it. */
+/* The function, marked if it is libomp's, with which gcc's programs can run. */
 static uint64_t marked(void *handle, void *function)
 {
     void *fork_call = dlsym(handle, "__kmpc_fork_call");
@@ -316,7 +318,7 @@ static uint64_t marked(void *handle, void *function)
     return (uint64_t)function | (ompt ? SPEAKS_OMPT : 0);
 }
 
-/* As `context_next` for callers that do not see the function in the global scope. */
+/* Like `context_next`, for callers that do not find the function in the global scope. */
 static uint64_t of_module(uint32_t entry, const char *symbol, uint64_t caller)
 {
     struct place place = {0};
@@ -387,8 +389,8 @@ void context_forked(void)
     context_times_in_child();
 }
 
-/* Before the first region: programs without any run nothing of the library when they fork, which costs each
- * child page faults. */
+/* Called before the first region. Forks of programs without regions run no code of the library,
+ * which would cost each child page faults. */
 static void register_fork(void)
 {
     static bool registered;

@@ -1,6 +1,7 @@
 /*
- * What the parts of the context library share: the word, numbers of regions, times in them, and the functions
- * behind interposed ones. docs/profile-context.md says what the library is for.
+ * Declarations that the parts of the context library share: the word, numbers of regions, times in
+ * them, and the functions behind interposed ones. docs/profile-context.md explains the library's
+ * purpose.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
@@ -15,31 +16,32 @@
 #include <stdint.h>
 
 #define EXPORT __attribute__((visibility("default")))
-/* Where the function that uses it was called. */
+/* The return address of the function that uses this. */
 #define CALLER ((uint64_t)__builtin_return_address(0))
 
-/* What a region is, as announced. */
+/* Kind of a region, as announced. */
 enum kind { MARK, REGION, BARRIER, TASK, CALL };
 
-/* Low half: number of the region that the thread is in, 0 for none. High half: the number before,
- * while an OpenMP runtime with OMPT waits (ompt.c). */
+/* Low half: number of the thread's region, 0 for none. High half: the previous number, while an
+ * OpenMP runtime with OMPT waits (ompt.c). */
 extern _Thread_local uint64_t spile_word;
 
 /*
- * The number of a region below the one that the thread is in; announced when it is new. A region is
- * its kind, `what` of that kind (several may be at one place), its place in the code and the region
- * around it. Where there are no more numbers it is that of the region around.
+ * The number of a region below the thread's region; announced when it is new. A region is
+ * identified by its kind, `what` within the kind (several may be at one address), its address in
+ * the code and the surrounding region. Without free numbers, the result is the surrounding region's
+ * number.
  */
 uint32_t context_number(enum kind kind, uint32_t what, uint64_t code, const char *name);
 
 /* In the low half of the word: the thread is in a system call of the library's own. */
 #define CONTEXT_OWN 0xffffffffu
 
-/* Sets the thread's word. Its time until now belongs to the region that it was in. `entered`: 1 where
- * the thread enters the region, 0 where it goes back to it. */
+/* Sets the thread's word, and attributes the time until now to its previous region. `entered`: 1 if
+ * the thread enters the region, 0 if it returns to it. */
 void context_change(uint64_t word, uint32_t entered);
 
-/* Enters a region; what the word has to be when it is left. */
+/* Enters a region; returns the word to restore when the thread leaves it. */
 static inline uint64_t context_enter(enum kind kind, uint32_t what, uint64_t code,
                                      const char *name)
 {
@@ -48,11 +50,12 @@ static inline uint64_t context_enter(enum kind kind, uint32_t what, uint64_t cod
     return before;
 }
 
-/* On a page that the kernel empties in children of fork, from the first region on: 0 in a child that has not noticed
- * that it is one. Some are made without what libraries do there. */
+/* From the first region on, a word on a page that the kernel zeroes in forked children: 0 in a
+ * child that has not noticed the fork. Some children are created without the fork handlers of
+ * libraries. */
 extern uint64_t *context_not_forked;
 
-/* A child of fork has a process number of its own, under which nothing is known yet. */
+/* Called in a forked child, which has a process number without any announcements. */
 void context_forked(void);
 
 static inline void context_notice_fork(void)
@@ -61,17 +64,18 @@ static inline void context_notice_fork(void)
         context_forked();
 }
 
-/* Times in regions begin anew, in a child of fork. */
+/* Restarts the times in regions, in a forked child. */
 void context_times_in_child(void);
 
-/* Announces where the thread's word is, before its first system call of the library's own. */
+/* Announces the place of the thread's word, before the library's first other system call in the
+ * thread. */
 void context_announce_place(void);
 
-/* Announces where the thread's times are: the name of a file, and the place of a chunk in it; 0 and 0 where
- * there is no room for them. */
+/* Announces the place of the thread's times: the name of a file, and the index of a chunk in it; 0
+ * and 0 if there is no room for them. */
 void context_announce_times(uint64_t file, uint64_t place);
 
-/* Announces that there are changes of the thread's to be taken. */
+/* Announces that the reader can take changes of the thread. */
 void context_announce_changes(void);
 
 /* Numbers of the system calls that the library makes. */
@@ -101,7 +105,8 @@ enum {
 };
 #endif
 
-/* A system call, not through libc, which would set errno. Its result, an error as a number below 0. */
+/* Makes a system call without libc, which would set errno. Returns its result; errors are negative.
+ * */
 static inline long context_system(long number, long a, long b, long c, long d, long e, long f)
 {
 #if defined(__x86_64__)
@@ -132,11 +137,11 @@ static inline long context_system(long number, long a, long b, long c, long d, l
 #endif
 }
 
-/* The kind of the region that the thread is in; `MARK` in none. And its place in the code. */
+/* The kind of the thread's region, `MARK` without one; and its address in the code. */
 enum kind context_kind(void);
 uint64_t context_code(void);
 
-/* Mixes the bits of an address, a number. */
+/* Mixes the bits of an address or a number. */
 static inline uint64_t context_mix(uint64_t x)
 {
     x *= 0x9e3779b97f4a7c15u;
@@ -157,13 +162,15 @@ enum {
 #define NAMES 5
 #define ENTRIES (CALLS * NAMES + 16)
 
-/* Set in the address of a function of libomp, which tells OMPT itself: only to be jumped to. */
+/* Set in the address of a function of libomp, which reports to OMPT itself: the trampoline only
+ * jumps to it. */
 #define SPEAKS_OMPT (1ull << 63)
 
-/* What comes next in the global scope, by entry, once it was looked up. */
+/* The next functions in the global scope, by entry, after their look-up. */
 extern uint64_t context_global[ENTRIES];
 
-/* Looks a symbol up for a caller. Ends the program as the dynamic linker would if there is none. */
+/* Looks up a symbol for a caller. Ends the program as the dynamic linker would if it is undefined.
+ * */
 uint64_t context_look_up(uint32_t entry, const char *symbol, uint64_t caller);
 
 /* The function that a call from `caller` would reach without this library. */

@@ -1,6 +1,6 @@
 /*
- * OpenMP through the functions that gcc compiles it to: GOMP_* of libgomp, which has no OMPT. Here is
- * what starts regions and tasks; what only waits is in calls.def.
+ * OpenMP through the functions to which gcc compiles it: GOMP_* of libgomp, which has no OMPT. This
+ * file has the functions that start regions and tasks; those that only wait are in calls.def.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  */
@@ -10,16 +10,17 @@ typedef void body(void *);
 
 /* ---- parallel regions ---- */
 
-/* What threads of a region run, instead of the program's function. It is read before the function
- * begins, and the thread that has it on its stack waits until all have ended. */
+/* The argument with which threads of a region run our function instead of the program's. It is read
+ * before the program's function starts, and the thread that has it on its stack waits until all
+ * threads have ended. */
 struct team {
     body *function;
     void *data;
     uint32_t region, barrier;
 };
 
-/* A thread that is done waits for the others, and then, if it is not the first, for its next region:
- * both is told as the barrier at the region's end. */
+/* A finished thread waits for the others, and then, unless it is the first, for its next region.
+ * Both waits are reported as the barrier at the region's end. */
 static void run(void *data)
 {
     struct team team = *(struct team *)data;
@@ -28,21 +29,21 @@ static void run(void *data)
     context_change(team.barrier, 1);
 }
 
-/* The region's place is where gcc put its body: the line of that is the directive's, while the call
- * often has that of another. Addresses announced are those after a call. */
+/* The region's address is that of its outlined body, whose line is the directive's; the call often
+ * has another line. Announced addresses are return addresses. */
 static uint64_t begin(struct team *team)
 {
     uint64_t code = (uint64_t)team->function + 1;
     uint64_t before = spile_word;
     team->region = context_number(REGION, 0, code, "parallel");
-    /* (Below the region, which no thread has entered yet.) */
+    /* Below the region, which no thread has entered yet. */
     spile_word = team->region;
     team->barrier = context_number(BARRIER, 2, code, "implicit barrier");
     spile_word = before;
     return before;
 }
 
-/* A function that starts a region and is back when it ended. */
+/* A function that starts a region and returns at its end. */
 #define PARALLEL(type, keep, give, number, name, parameters, ...)                                  \
     EXPORT type name(body *function, void *data, unsigned threads parameters);                     \
     type name(body *function, void *data, unsigned threads parameters)                             \
@@ -85,8 +86,9 @@ RUNTIME_LOOP(11, maybe_nonmonotonic_runtime)
 typedef void copier(void *to, void *from);
 
 /*
- * libgomp copies a task's arguments. Ours begin with this, and the program's follow at `offset`. The
- * bounds of a task of a taskloop are written to the front by libgomp, and a third word is read there.
+ * libgomp copies a task's arguments. Ours start with this structure, and the program's follow at
+ * `offset`. For a task of a taskloop, libgomp writes the bounds to the front, and reads a third
+ * word there.
  */
 struct task {
     uint64_t front[3];
@@ -130,7 +132,7 @@ static void run_loop_task(void *data)
     run_task(data);
 }
 
-/* Makes arguments of ours; their alignment is at least that of `struct task`. */
+/* Creates our arguments, aligned at least like `struct task`. */
 static long wrap(struct task *task, body *function, void *data, copier *copy, long size,
                  long *align, uint64_t number)
 {
@@ -142,7 +144,7 @@ static long wrap(struct task *task, body *function, void *data, copier *copy, lo
     return task->offset + size;
 }
 
-/* Larger ones there are none; a task that can be completed from outside gets its handle there. */
+/* Sufficient for all tasks; a task that can be completed from outside gets its handle there. */
 static bool wrappable(long size, long align, unsigned flags)
 {
     enum { DETACH = 1 << 13 };
@@ -170,8 +172,8 @@ void GOMP_task(TASK_PARAMETERS)
     next(run_task, &task, copy_task, size, align, deferred, flags, depend, priority, detach);
 }
 
-/* The thread that makes the tasks of a loop also waits for them: what is neither a task of it is told
- * as a wait. */
+/* The thread that creates the tasks of a loop also waits for them; its time outside of tasks is
+ * reported as a wait. */
 #define TASKLOOP(entry, name, type)                                                                \
     EXPORT void name(body *function, void *data, copier *copy, long size, long align,              \
                      unsigned flags, unsigned long tasks, int priority, type start, type end,      \

@@ -1,11 +1,13 @@
 /*
- * OpenMP through OMPT, the tools interface of OpenMP 5: regions, waits and tasks of LLVM's libomp and
- * of whatever else has it. Declarations are the standard's, only those that are needed.
+ * OpenMP through OMPT, the tools interface of OpenMP 5: regions, waits and tasks of LLVM's libomp
+ * and of other runtimes that support it. The declarations are the standard's, limited to those in
+ * use.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * A task that does not run has its word in its data, marked as long as it has never run. While a task waits, the high half of its word is
- * the number it has afterwards: waits of one task do not nest.
+ * A task that is not running has its word in its data, with a mark until it has run for the first
+ * time. While a task waits, the high half of its word is the number that it returns to: waits of one
+ * task do not nest.
  */
 #include "context.h"
 
@@ -13,7 +15,7 @@ union data {
     uint64_t value;
     void *pointer;
 };
-/* Of a task's word: it has never run. */
+/* Flag in a task's word: it has never run. */
 #define FRESH (1ull << 63)
 
 typedef void (*function)(void);
@@ -32,7 +34,8 @@ enum event {
 enum endpoint { BEGIN = 1, END = 2 };
 enum { TASK_INITIAL = 1 };
 
-/* What a wait is, by ompt_sync_region_t. Standards name the barrier at a region's end differently. */
+/* The names of waits, by ompt_sync_region_t. Versions of the standard name the barrier at a
+ * region's end differently. */
 static const struct {
     uint32_t what;
     const char *name;
@@ -67,7 +70,7 @@ static void parallel_end(union data *parallel, union data *task, int flags, cons
     context_change(task->value, 0);
 }
 
-/* The end of a worker's task may be told as late as at its next region. */
+/* The end of a worker's task may be reported as late as at its next region. */
 static void implicit_task(enum endpoint endpoint, union data *parallel, union data *task,
                           unsigned threads, unsigned index, int flags)
 {
@@ -86,7 +89,7 @@ static void sync_region(unsigned kind, enum endpoint endpoint, union data *paral
     (void)parallel, (void)task;
     if (kind >= sizeof waits / sizeof *waits)
         kind = 0;
-    /* At a region's end all but the first thread are told no place. */
+    /* At a region's end only the first thread gets an address. */
     if (endpoint == BEGIN)
         wait_begins(waits[kind].what, code != NULL ? (uint64_t)code : context_code(),
                     waits[kind].name);
@@ -102,7 +105,7 @@ static void task_create(union data *task, const void *frame, union data *made, i
         made->value = FRESH | context_number(TASK, 0, (uint64_t)code, "task");
 }
 
-/* Statuses other than these switch to no other task. */
+/* Other statuses do not switch to another task. */
 static void task_schedule(union data *prior, unsigned status, union data *next)
 {
     enum { COMPLETE = 1, YIELD, CANCEL, DETACH, SWITCH = 7 };
@@ -114,7 +117,7 @@ static void task_schedule(union data *prior, unsigned status, union data *next)
     context_change(next->value & ~FRESH, fresh);
 }
 
-/* Of locks it is not always told that they were taken: these three only. */
+/* Only these three: the acquisition of locks is not always reported. */
 static const char *mutex_name(unsigned kind)
 {
     enum { CRITICAL = 5, ATOMIC, ORDERED };
@@ -160,7 +163,7 @@ static void finalize(union data *tool)
 
 extern __attribute__((weak, visibility("default"))) char *getenv(const char *name);
 
-/* Whether the user has an OMPT tool too; spile appends this library to those. */
+/* Whether the user has an OMPT tool, too; spile appends this library to the user's. */
 static bool others(void)
 {
     const char *list = getenv != NULL ? getenv("OMP_TOOL_LIBRARIES") : NULL;
@@ -178,11 +181,11 @@ struct tool {
 
 EXPORT struct tool *ompt_start_tool(unsigned version, const char *runtime);
 
-/* A runtime asks what is loaded before it opens OMP_TOOL_LIBRARIES, and takes one tool: the user's
- * own goes first. */
+/* A runtime asks loaded libraries before it opens OMP_TOOL_LIBRARIES, and accepts one tool: the
+ * user's own has priority. */
 struct tool *ompt_start_tool(unsigned version, const char *runtime)
 {
-    /* (Filled in here: data with values would be a mapping of its own, which each fork copies.) */
+    /* Filled in here: initialised data would be a separate mapping, which each fork copies. */
     static struct tool tool;
     static unsigned asked;
     (void)version, (void)runtime;

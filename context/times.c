@@ -1,26 +1,28 @@
 /*
- * How long each thread is in each region, and how often it enters one: counted where the word changes,
- * in a file that `spile profile` reads. The file outlives the process, so a killed process loses nothing.
+ * Time of each thread in each region, and number of entries: counted when the word changes, in a
+ * file that `spile profile` reads. The file outlives the process, so a killed process loses
+ * nothing.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
  *
- * The file holds chunks. A chunk belongs to one thread and has a head and a cell for each of 4,096
- * region numbers; memory of pages that no region needs is never taken. A process makes its file when it
- * enters its first region. Without the folder that SPILE_REGIONS names, or without room there, threads do
- * not count, and say so.
+ * The file consists of chunks. A chunk belongs to one thread and has a head and a cell for each of
+ * 4,096 region numbers; pages without regions take no memory. A process creates its file when it
+ * enters its first region. Without the directory that SPILE_REGIONS names, or without room in it,
+ * threads do not count, and announce that.
  *
- * For time lines each change is written down as well: in a ring of chunks whose cells are changes. The
- * reader says how many it has taken; what finds no room is counted.
+ * For time lines each change is recorded as well, in a ring of chunks whose cells are changes. The
+ * reader stores the number of changes that it has taken; changes without room are counted.
  */
 #include "context.h"
 
 #define CELLS 4096
 #define CHUNKS_OF_THREAD 16
-/* The first cells of a thread's first chunk, which are on one page with its head: most threads need no more. */
+/* The first cells of a thread's first chunk, which share a page with its head; enough for most
+ * threads. */
 #define FEW 252
-/* Chunks of a thread's changes; the reader is told each time that half of them are full. */
+/* Chunks of a thread's changes; the reader is notified each time half of them are full. */
 #define RING 8
-/* How many chunks are mapped at once, and how often. */
+/* Number of chunks in a segment, and of segments. */
 #if defined(__x86_64__)
 #define SEGMENT 64
 #define SEGMENTS 512
@@ -32,26 +34,27 @@ enum { LARGEST_PAGE = 65536 };
 #endif
 
 struct cell {
-    /* Of a change: the region's number, with the bits below. */
+    /* In a change: the region's number, with the flags below. */
     uint64_t entries;
     uint64_t ticks;
 };
 
-/* The thread entered the region; changes before this one found no room. */
+/* Flags: the thread entered the region; changes before this one were lost. */
 #define ENTERED (1ull << 32)
 #define AFTER_LOST (1ull << 33)
 
 /* docs/profile-context.md has this layout. */
 struct chunk {
-    /* Of a thread's first chunk: the clock when the thread entered the region that it is in, and that
-     * region's number. */
+    /* In a thread's first chunk: the clock at the entry to the current region, and that region's
+     * number. */
     uint64_t since;
     uint64_t number;
-    /* One more than the place of the thread's next chunk, 0 for none; and this chunk's first number. */
+    /* The index of the thread's next chunk plus one, 0 for none; and this chunk's first number. */
     uint64_t next;
     uint64_t base;
-    /* Of a thread's first chunk: changes that were written down, that found no room, and that the reader
-     * has taken; and one more than the place of the first chunk that has them, 0 for none. */
+    /* In a thread's first chunk: the numbers of changes that were recorded, that were lost, and
+     * that the reader has taken; and the index plus one of the first chunk with changes, 0 for
+     * none. */
     uint64_t written;
     uint64_t lost;
     uint64_t taken;
@@ -59,15 +62,15 @@ struct chunk {
     struct cell cells[CELLS];
 };
 
-/* Stands for chunks that could not be had. */
+/* Placeholder for chunks that could not be allocated. */
 static struct chunk nobody;
 
 static _Thread_local struct {
     struct chunk *first, *last;
     struct cell *cell;
-    /* The first chunk for its FEW numbers, and chunks by number. */
+    /* The first chunk for its FEW numbers, and the other chunks by number. */
     struct chunk *chunks[1 + CHUNKS_OF_THREAD];
-    /* Where the next change goes, and the end of its chunk; none where changes are not written down. */
+    /* The next free change, and the end of its chunk; NULL if changes are not recorded. */
     struct cell *change, *end;
     struct chunk *ring[RING];
     bool after_lost, no_chunks, told;
@@ -80,7 +83,8 @@ static inline uint32_t place_of(uint32_t number)
 
 uint64_t *context_not_forked;
 
-/* The process's file: its name in the folder, 0 before the first region; and how many chunks it has. */
+/* The process's file: its name in the directory, 0 before the first region; and its number of
+ * chunks. */
 static uint64_t name;
 static uint32_t chunks;
 static struct chunk *segments[SEGMENTS];
@@ -90,13 +94,13 @@ extern __attribute__((weak, visibility("default"))) int clock_gettime(int clock,
 
 /* ---- the clock ---- */
 
-/* The processors' counters do not agree: the kernel's clock is taken instead. */
+/* Whether the processors' counters disagree, so that the kernel's clock is used instead. */
 static bool by_kernel;
-/* Changes are written down. */
+/* Whether changes are recorded. */
 static bool traced;
 
-/* Sets the word, and tells when. Nothing is between the two: a kernel that takes the processor away
- * there would count that time to another region than the clock does. */
+/* Sets the word and returns the time. Nothing happens in between: if the kernel switched the thread
+ * out there, it would attribute that time to another region than the clock does. */
 static inline uint64_t set(uint64_t word)
 {
     if (__builtin_expect(by_kernel, false)) {
@@ -136,16 +140,16 @@ enum { O_NOFOLLOW_ = 0x8000 };
 #endif
 
 #define SIZE (SEGMENT * sizeof(struct chunk))
-/* Files are mapped from pages on. */
+/* File offsets of mappings are multiples of the page size. */
 _Static_assert(SIZE % LARGEST_PAGE == 0, "segments begin with a page");
 
-/* The path of a file in the folder, and whether there is a folder. */
+/* The path of a file in the directory; returns whether there is a directory. */
 static bool path_of(char *path, size_t size, uint64_t number)
 {
     const char *folder = getenv != NULL ? getenv("SPILE_REGIONS") : NULL;
     if (folder == NULL)
         return false;
-    /* A plus in front asks for changes, a colon for the kernel's clock. */
+    /* A leading plus requests changes, a colon the kernel's clock. */
     traced = *folder == '+';
     folder += traced;
     by_kernel = *folder == ':';
@@ -163,7 +167,7 @@ static bool path_of(char *path, size_t size, uint64_t number)
     return n > 17;
 }
 
-/* Limits of memory and of files are the program's: nothing of theirs is used. */
+/* Limits of memory and of files belong to the program: the library uses none of them up. */
 static bool unlimited(int resource)
 {
     uint64_t limit[2] = {0};
@@ -179,7 +183,7 @@ static long open_file(uint64_t number, int flags)
                           O_RDWR_ | O_CLOEXEC_ | O_NOFOLLOW_ | flags, 0600, 0, 0);
 }
 
-/* Maps a segment of the file, unless another thread has done so. */
+/* Maps a segment of the file, unless another thread has already done so. */
 static struct chunk *map(uint64_t file, uint32_t segment)
 {
     long fd = open_file(file, 0);
@@ -209,7 +213,7 @@ static void notice_forks(void)
         __atomic_store_n(&context_not_forked, (uint64_t *)at, __ATOMIC_RELEASE);
 }
 
-/* The process's file; 1 where there is none. */
+/* The process's file; 1 if there is none. */
 static uint64_t file(void)
 {
     uint64_t now = __atomic_load_n(&name, __ATOMIC_ACQUIRE);
@@ -230,7 +234,7 @@ static uint64_t file(void)
             context_system(SYS_CLOSE, fd, 0, 0, 0, 0, 0);
         }
     }
-    /* Two threads can make a file each: that of the first is taken, the other goes. */
+    /* Two threads can create a file each: the first one is used, the other one removed. */
     if (__atomic_compare_exchange_n(&name, &now, wanted, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE))
         return wanted;
     if (wanted != 1 && path_of(path, sizeof path, wanted))
@@ -238,8 +242,8 @@ static uint64_t file(void)
     return now;
 }
 
-/* Takes the memory of a part of the file. A store to a page for which there is no room would end the
- * program. */
+/* Allocates the memory of a part of the file. A store to an unallocated page without room would
+ * kill the program. */
 static bool provide(const void *from, const void *to)
 {
     long first = (long)from & -LARGEST_PAGE;
@@ -247,7 +251,7 @@ static bool provide(const void *from, const void *to)
     return context_system(SYS_MADVISE, first, end - first, MADV_POPULATE_WRITE_, 0, 0, 0) == 0;
 }
 
-/* A chunk of the file, and its place there. */
+/* Allocates a chunk of the file, and returns its index. */
 static struct chunk *chunk(uint64_t of, uint32_t *place)
 {
     if (of == 1)
@@ -264,7 +268,7 @@ static struct chunk *chunk(uint64_t of, uint32_t *place)
 
 /* ---- changes ---- */
 
-/* The chunk of changes is full: goes on in the next one, if the reader has taken what was there. */
+/* The chunk of changes is full: continues in the next one, if the reader has taken its content. */
 static __attribute__((noinline)) bool turn(void)
 {
     struct chunk *first = thread.first;
@@ -284,7 +288,7 @@ static __attribute__((noinline)) bool turn(void)
             thread.ring[nth] = next;
         }
     }
-    /* (Again and again where there is no room: what is told can be lost, too.) */
+    /* Repeated while there is no room, because notifications can be lost, too. */
     if (room ? nth % (RING / 2) == 0 && first->written != 0 : first->lost % (RING / 2 * CELLS) == 0)
         context_announce_changes();
     spile_word = before;
@@ -314,7 +318,7 @@ static inline void write_down(uint32_t number, uint64_t now, uint32_t entered)
 
 /* ---- regions ---- */
 
-/* Numbers of the thread that cannot be counted. */
+/* The thread's region numbers that cannot be counted. */
 static struct chunk *none(void)
 {
     if (!thread.told && getenv != NULL && getenv("SPILE_REGIONS") != NULL) {
@@ -352,8 +356,8 @@ static struct chunk *next_chunk(uint64_t of, uint32_t base)
     return next;
 }
 
-/* The thread has no chunk for the number yet: gets one, and its cell. The system calls of this are
- * the library's own. */
+/* Allocates the thread's chunk for a number, and returns the number's cell. The system calls are
+ * marked as the library's own. */
 static __attribute__((noinline)) struct cell *more(uint32_t number)
 {
     uint64_t before = spile_word;
@@ -365,7 +369,7 @@ static __attribute__((noinline)) struct cell *more(uint32_t number)
         thread.first->since = set(spile_word);
         thread.cell = &thread.first->cells[0];
         if (traced && thread.first != &nobody) {
-            /* (Any place: the first chunk is made with the first change.) */
+            /* Any value: the first chunk is created with the first change. */
             thread.change = thread.end = thread.first->cells;
         }
     }
@@ -390,7 +394,7 @@ void context_change(uint64_t word, uint32_t entered)
         return;
     }
     uint64_t now = set(word);
-    /* (A clock that goes back adds nothing.) */
+    /* A clock that goes backwards adds nothing. */
     if (now > first->since)
         thread.cell->ticks += now - first->since;
     thread.cell = cell;
@@ -410,7 +414,7 @@ void context_times_in_child(void)
     __builtin_memset(segments, 0, sizeof segments);
     if (context_not_forked != NULL)
         *context_not_forked = 1;
-    /* What it is in goes on, and is not entered again. */
+    /* The current region continues, and is not entered again. */
     if ((uint16_t)spile_word != 0)
         context_change(spile_word, 0);
 }
