@@ -17,8 +17,8 @@ use crate::layout::{
 use crate::lower::event::counters;
 use crate::lower::handler::entry::EntryState;
 use crate::lower::{
-    CTX, Gen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, kept_bytes,
-    output_piece, rethrown_fields,
+    CTX, Gen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, output_piece,
+    rethrown_fields, saved_max,
 };
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::plan::depth;
@@ -120,13 +120,13 @@ pub fn compile_planned(
                 handler: handler.point.to_string(),
                 site: site.map(|s| s.near.to_string()).unwrap_or_default(),
                 reason: "the kernel's stack with places in the source and `usymoffset` become text when \
-                         they are printed: in a kernel handler they can be printed, joined, kept, and be a \
+                         they are printed: in a kernel handler they can be printed, joined, saved, and be a \
                          key, and not be looked into; `sprint_backtrace`, `symfileline` and `usymdata` can"
                     .into(),
             });
         }
         needs.frame = needs.frame.max(alloc.frame);
-        needs.kept = needs.kept.max(kept_bytes(&handler.body));
+        needs.saved = needs.saved.max(saved_max(&handler.body));
         allocs.push(Some(alloc));
     }
     needs.piece = largest_piece(program);
@@ -182,7 +182,7 @@ pub fn compile_planned(
         });
     }
     if let Some(at) = plan.tree {
-        let (spec, info) = process_tree::tracker(at, &options.offsets).map_err(whole)?;
+        let (spec, info) = process_tree::fork_tracker(at, &options.offsets).map_err(whole)?;
         // Attached before all other programs.
         programs.insert(0, spec);
         infos.insert(0, info);
@@ -193,7 +193,7 @@ pub fn compile_planned(
             fields: vec![Ty::Long; 2],
             words: 0,
         });
-        let (spec, info) = exec_notifier::teller(&plan, options.cpus, shape).map_err(whole)?;
+        let (spec, info) = exec_notifier::emit(&plan, options.cpus, shape).map_err(whole)?;
         // Attached before the search for existing processes.
         programs.insert(0, spec);
         infos.insert(0, info);
@@ -339,10 +339,10 @@ impl Unit<'_> {
                 // Hits that the tests turn away need no number, unless another handler needs it.
                 let late = any && handlers.len() == 1 && g.split().is_some_and(|s| !s.asks);
                 match late {
-                    true => g.hold_task(),
+                    true => g.save_task(),
                     false => g.number(entry)?,
                 }
-                let task = g.task_kept;
+                let task = g.task_saved;
                 Ok(EntryState {
                     number,
                     late,
@@ -444,7 +444,7 @@ impl Unit<'_> {
         let (out, number) = (asm.label(), known.number);
         let Some(split) = self.with(asm, id, pool, |g| Ok(g.split()))? else {
             self.with(asm, id, pool, |g| {
-                g.task_kept = known.task;
+                g.task_saved = known.task;
                 g.late_number = known.asked;
                 g.handler(out, false)
             })?;
@@ -473,7 +473,7 @@ impl Unit<'_> {
         pool.subs.insert(name.clone(), function);
         let alloc = self.alloc(id)?.on_stack([TMP[2], TMP[3], TMP[4]]);
         self.with_alloc(asm, id, &alloc, pool, |g| {
-            g.task_kept = known.task;
+            g.task_saved = known.task;
             g.late_number = known.asked;
             g.prefilter(&split, known, &name, out)
         })?;

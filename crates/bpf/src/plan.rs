@@ -87,9 +87,9 @@ pub struct Scratch {
     /// Number of callers that the error passed, followed by their sites.
     pub err_callers: u32,
     /// The saved data of activations, one after the other.
-    pub kept: u32,
+    pub saved: u32,
     /// Bytes of the saved data of one activation.
-    pub kept_size: u32,
+    pub saved_size: u32,
     /// Ten words for any instruction. A value that went through them is an unknown number for the
     /// verifier, so that paths that differ in it merge again.
     pub tmp: u32,
@@ -156,7 +156,7 @@ pub struct Plan {
     /// Bytes of the longest string with its NUL.
     pub max_string: u32,
     /// Bytes of the saved data of all activations, or of their copies of histograms.
-    kept_bytes: u32,
+    saved_max: u32,
     /// Whether handlers share global subprograms, because there are many handlers or much code.
     pub outline: bool,
     /// Whether there are enough handlers to share entry and exit code, too.
@@ -212,7 +212,7 @@ pub struct Needs {
     /// Bytes of the largest output record.
     pub piece: u32,
     /// Bytes of saved data of one activation.
-    pub kept: u32,
+    pub saved: u32,
     /// Texts with symbols, and those that handlers make themselves.
     pub marks: Marks,
     /// How the handlers are attached.
@@ -259,8 +259,8 @@ impl Plan {
             depth: cpu.take(8),
             err_site: cpu.take(8),
             err_callers: cpu.take(8 + 8 * MAX_CALLERS as u32),
-            kept: 0,
-            kept_size: needs.kept,
+            saved: 0,
+            saved_size: needs.saved,
             tmp: cpu.take(80),
             digits: cpu.take(128),
             iterators: cpu.take(most(&iterators, |i| i.len() as u32) * state::BYTES),
@@ -312,8 +312,8 @@ impl Plan {
         }
         scratch.last_match = cpu.take(crate::lower::text::regex::room(program, &facts, max_string));
         scratch.out = cpu.take(scratch.out_size);
-        let kept_bytes = needs.kept.saturating_mul(program.limits.maxnesting);
-        scratch.kept = cpu.take(kept_bytes);
+        let saved_max = needs.saved.saturating_mul(program.limits.maxnesting);
+        scratch.saved = cpu.take(saved_max);
         let bucket_rooms = most(&iterators, |i| {
             rooms(i, |f| matches!(f.walk, IterSource::Buckets(_)))
         });
@@ -421,7 +421,7 @@ impl Plan {
             snapshots,
             scratch,
             max_string,
-            kept_bytes: kept_bytes.max(bucket_bytes),
+            saved_max: saved_max.max(bucket_bytes),
             outline: options.share.unwrap_or_else(|| much(program)),
             outline_entry: options
                 .share
@@ -440,7 +440,7 @@ impl Plan {
         // Space behind the last block. No code reaches it, but the verifier's bounds on output
         // positions and activations include it.
         let beyond =
-            (2 * (self.scratch.out_size + 1).next_power_of_two()).max(self.kept_bytes) + 3 * 8192;
+            (2 * (self.scratch.out_size + 1).next_power_of_two()).max(self.saved_max) + 3 * 8192;
         self.shared_size + self.stride * options.cpus + beyond
     }
 }

@@ -5,7 +5,7 @@ mod common;
 use std::time::Instant;
 
 use common::{empty, program, spec};
-use spile_bpf::isa::asm::{Asm, AsmError, Function, Reloc, Section, Target};
+use spile_bpf::isa::asm::{Asm, AsmError, Function, Reloc, RelocTarget, Section};
 use spile_bpf::isa::insn::Reg::*;
 use spile_bpf::isa::insn::{AluOp, Cond, Insn, Size, Src, Width};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec, STATE};
@@ -118,7 +118,7 @@ fn lengthened() {
         function.relocs,
         [Reloc {
             slot: 6,
-            target: Target::Data(Section::Bss, 8)
+            target: RelocTarget::Data(Section::Bss, 8)
         }]
     );
     assert_eq!(function.lines[0].0, 6);
@@ -219,7 +219,7 @@ fn references_are_checked() {
         let mut function = asm.finish().expect("assembles");
         function.relocs.push(Reloc {
             slot,
-            target: Target::Data(Section::Bss, 0),
+            target: RelocTarget::Data(Section::Bss, 0),
         });
         let spec = ObjectSpec {
             bss_size: 8,

@@ -635,7 +635,7 @@ impl Session {
         self.controller.out.wait_for_readers();
         // Announces files that keys refer to, before the keys become text.
         self.consume_all();
-        self.controller.kernel_is_off();
+        self.controller.final_drain();
         self.consume_all();
         self.count_kernel();
         self.check_skipped();

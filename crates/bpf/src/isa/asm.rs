@@ -32,7 +32,7 @@ pub enum Section {
 
 /// The target of a reference outside of the function.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Target {
+pub enum RelocTarget {
     /// `LdImm64`: a map, by name.
     Map(Arc<str>),
     /// `LdImm64`: an address in a data section, in bytes from its start.
@@ -43,13 +43,13 @@ pub enum Target {
     Func(Arc<str>),
 }
 
-impl fmt::Display for Target {
+impl fmt::Display for RelocTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Target::Map(name) => write!(f, "map {name}"),
-            Target::Data(Section::Bss, off) => write!(f, ".bss+{off}"),
-            Target::Data(Section::Rodata, off) => write!(f, ".rodata+{off}"),
-            Target::Call(name) | Target::Func(name) => f.write_str(name),
+            RelocTarget::Map(name) => write!(f, "map {name}"),
+            RelocTarget::Data(Section::Bss, off) => write!(f, ".bss+{off}"),
+            RelocTarget::Data(Section::Rodata, off) => write!(f, ".rodata+{off}"),
+            RelocTarget::Call(name) | RelocTarget::Func(name) => f.write_str(name),
         }
     }
 }
@@ -60,7 +60,7 @@ pub struct Reloc {
     /// Slot of the instruction.
     pub slot: u32,
     /// The target.
-    pub target: Target,
+    pub target: RelocTarget,
 }
 
 /// A position in the script.
@@ -289,7 +289,7 @@ impl Asm {
 
     /// Appends an instruction unchanged.
     pub fn emit(&mut self, insn: Insn) {
-        let insn = match self.known(&insn) {
+        let insn = match self.peephole(&insn) {
             Some(None) => return,
             Some(Some(simpler)) => simpler,
             None => insn,
@@ -300,7 +300,7 @@ impl Asm {
 
     /// A replacement for an instruction, from the one before it, if no label is in between: a load
     /// of a stack word that was just stored, or a move back. `Some(None)` omits it.
-    fn known(&self, insn: &Insn) -> Option<Option<Insn>> {
+    fn peephole(&self, insn: &Insn) -> Option<Option<Insn>> {
         if self.bound == self.here {
             return None;
         }
@@ -481,7 +481,7 @@ impl Asm {
         self.fixup(label, Insn::MayGoto { off: 0 });
     }
 
-    fn reloc(&mut self, target: Target, insn: Insn) {
+    fn reloc(&mut self, target: RelocTarget, insn: Insn) {
         self.function.relocs.push(Reloc {
             slot: self.here,
             target,
@@ -489,7 +489,7 @@ impl Asm {
         self.emit(insn);
     }
 
-    fn address(&mut self, dst: Reg, target: Target) {
+    fn address(&mut self, dst: Reg, target: RelocTarget) {
         self.reloc(
             target,
             Insn::LdImm64 {
@@ -502,17 +502,17 @@ impl Asm {
 
     /// `dst` = the map of that name.
     pub fn ld_map(&mut self, dst: Reg, name: impl Into<Arc<str>>) {
-        self.address(dst, Target::Map(name.into()));
+        self.address(dst, RelocTarget::Map(name.into()));
     }
 
     /// `dst` = address of a byte in a data section.
     pub fn ld_data(&mut self, dst: Reg, section: Section, offset: u32) {
-        self.address(dst, Target::Data(section, offset));
+        self.address(dst, RelocTarget::Data(section, offset));
     }
 
     /// `dst` = address of a subprogram, for `bpf_for_each_map_elem` and `bpf_loop`.
     pub fn ld_func(&mut self, dst: Reg, name: impl Into<Arc<str>>) {
-        self.address(dst, Target::Func(name.into()));
+        self.address(dst, RelocTarget::Func(name.into()));
     }
 
     /// Calls a subprogram at most r1 times, until it returns 1 (`bpf_loop`). Its second argument is
@@ -531,7 +531,7 @@ impl Asm {
             callee: Callee::Subprogram,
             target: -1,
         };
-        self.reloc(Target::Call(name.into()), insn);
+        self.reloc(RelocTarget::Call(name.into()), insn);
     }
 
     /// Calls a kernel function by its id in the kernel's BTF.

@@ -44,7 +44,7 @@ use spile_ir::{
 pub(crate) use self::syscalls::{asks_number, of_number, unlinked_number};
 pub(crate) use crate::layout::RING;
 pub(crate) use crate::lower::event::usermem::USER_TEXT;
-pub(crate) use crate::lower::handler::calls::{fields as rethrown_fields, kept_bytes};
+pub(crate) use crate::lower::handler::calls::{fields as rethrown_fields, saved_max};
 pub(crate) use crate::lower::handler::pool::Pool;
 pub(crate) use crate::lower::text::memory::{field_types, reads_into_text};
 pub(crate) use crate::lower::text::output::piece_size as output_piece;
@@ -148,17 +148,17 @@ pub(crate) struct Gen<'a> {
     /// Whether `Tick` has to count.
     pub ticking: bool,
     /// Whether the current task is in its stack slot.
-    pub task_kept: bool,
+    pub task_saved: bool,
     /// Whether the system call's number is computed at its use.
     pub late_number: bool,
     /// For each register, how the controller writes its text if it may read the text later.
     pub deferred: Vec<Option<crate::layout::Quote>>,
     /// Whether this is the code of a global subprogram.
-    pub inside: bool,
+    pub in_subprogram: bool,
     /// Facts about thread records in the whole body.
     records: OnceCell<crate::lower::data::thread_record::RecordFacts>,
     /// Facts about thread records at the current instruction; `None` before the first block.
-    seen: Option<crate::lower::data::thread_record::RecordState>,
+    record_state: Option<crate::lower::data::thread_record::RecordState>,
     /// Whether each register has several definitions.
     several: Vec<bool>,
     fields: OnceCell<crate::lower::event::task_fields::TaskFields>,
@@ -237,12 +237,12 @@ impl<'a> Gen<'a> {
             uses,
             current: None,
             ticking: false,
-            task_kept: false,
+            task_saved: false,
             late_number: false,
             deferred: crate::lower::event::deferred::modes(program, body),
-            inside: false,
+            in_subprogram: false,
             records: OnceCell::new(),
-            seen: None,
+            record_state: None,
             several: several(body),
             fields: OnceCell::new(),
             kinds: OnceCell::new(),
@@ -633,7 +633,7 @@ impl<'a> Gen<'a> {
         if self.ty(src)? == Ty::Long {
             // Paths with different constants would stay separate for the verifier.
             let several = self.plan.outline && self.several.get(dst.index()) == Some(&true);
-            if let (Val::Imm(n), true) = (src, several && self.seen.is_some()) {
+            if let (Val::Imm(n), true) = (src, several && self.record_state.is_some()) {
                 let reg = match self.location(dst) {
                     Location::Reg(reg) => reg,
                     _ => R1,

@@ -110,7 +110,7 @@ impl Gen<'_> {
     pub(crate) fn number(&mut self, entry: bool) -> Res {
         let [native, small, unknown, end] = [(); 4].map(|()| self.asm.label());
         if !entry || self.options.offsets.task_ti_status.is_some() {
-            self.hold_task();
+            self.save_task();
         }
         if entry {
             self.asm.load(Size::DW, R1, R10, CTX);
@@ -148,11 +148,11 @@ impl Gen<'_> {
     }
 
     /// Stores the current task on the stack, unless it is there.
-    pub(crate) fn hold_task(&mut self) {
-        if !self.task_kept {
+    pub(crate) fn save_task(&mut self) {
+        if !self.task_saved {
             self.task();
             self.asm.store(Size::DW, R10, TASK, R0);
-            self.task_kept = true;
+            self.task_saved = true;
         }
     }
 

@@ -26,7 +26,7 @@ use object::{
     SymbolScope, elf,
 };
 
-use crate::isa::asm::{Function, Section, Target};
+use crate::isa::asm::{Function, RelocTarget, Section};
 use crate::isa::insn::{ImmKind, Insn};
 use crate::object::btf::{self, Btf, ExtSection, Linkage};
 use crate::object::debug_info;
@@ -453,11 +453,13 @@ impl<'s> Writer<'s> {
         }
     }
 
-    fn place(&self, function: &Function, target: &Target) -> Result<RefTarget, ElfError> {
+    fn place(&self, function: &Function, target: &RelocTarget) -> Result<RefTarget, ElfError> {
         let found = match target {
-            Target::Map(name) => self.maps.get(&**name).copied(),
-            Target::Call(name) | Target::Func(name) => self.functions.get(&**name).copied(),
-            Target::Data(section, addend) => {
+            RelocTarget::Map(name) => self.maps.get(&**name).copied(),
+            RelocTarget::Call(name) | RelocTarget::Func(name) => {
+                self.functions.get(&**name).copied()
+            }
+            RelocTarget::Data(section, addend) => {
                 let data = if *section == Section::Bss {
                     self.bss
                 } else {
@@ -486,18 +488,22 @@ impl<'s> Writer<'s> {
 
 /// Stores the addend of a reference in its instruction and returns the relocation's type. `None` if
 /// the instruction cannot hold the reference.
-fn refer(insn: &mut Insn, target: &Target, addend: u32) -> Option<object::elf::RelocationType> {
+fn refer(
+    insn: &mut Insn,
+    target: &RelocTarget,
+    addend: u32,
+) -> Option<object::elf::RelocationType> {
     match (insn, target) {
-        (Insn::LdImm64 { imm, .. }, Target::Map(_) | Target::Data(..)) => {
+        (Insn::LdImm64 { imm, .. }, RelocTarget::Map(_) | RelocTarget::Data(..)) => {
             *imm = u64::from(addend);
             Some(elf::R_BPF_64_64)
         }
-        (Insn::LdImm64 { kind, imm, .. }, Target::Func(_)) => {
+        (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Func(_)) => {
             *kind = ImmKind::Func;
             *imm = u64::from(addend);
             Some(elf::R_BPF_64_64)
         }
-        (Insn::Call { target: imm, .. }, Target::Call(_)) => {
+        (Insn::Call { target: imm, .. }, RelocTarget::Call(_)) => {
             *imm = (addend / 8) as i32 - 1;
             Some(elf::R_BPF_64_32)
         }

@@ -15,7 +15,7 @@
 
 use std::collections::HashMap;
 
-use crate::isa::asm::{Function, Section, Target};
+use crate::isa::asm::{Function, RelocTarget, Section};
 use crate::isa::insn::{Callee, ImmKind, Insn};
 use crate::object::btf::{Btf, TypeId};
 use crate::object::debug_info;
@@ -135,7 +135,7 @@ impl<'s> Linker<'s> {
             };
             current.done += 1;
             let (from, slot) = (current.function, current.start + reloc.slot);
-            let (Target::Call(name) | Target::Func(name)) = &reloc.target else {
+            let (RelocTarget::Call(name) | RelocTarget::Func(name)) = &reloc.target else {
                 self.data(&mut program, from, &reloc.target, slot as usize)?;
                 continue;
             };
@@ -207,16 +207,18 @@ impl<'s> Linker<'s> {
         &self,
         program: &mut Program,
         from: &Function,
-        target: &Target,
+        target: &RelocTarget,
         slot: usize,
     ) -> Result<(), ElfError> {
         let found = match target {
-            Target::Map(name) => self.maps.get(&**name).map(|i| MapRef::Map(*i)),
-            Target::Data(Section::Bss, at) => (*at < self.spec.bss_size).then_some(MapRef::Bss),
-            Target::Data(Section::Rodata, at) => {
+            RelocTarget::Map(name) => self.maps.get(&**name).map(|i| MapRef::Map(*i)),
+            RelocTarget::Data(Section::Bss, at) => {
+                (*at < self.spec.bss_size).then_some(MapRef::Bss)
+            }
+            RelocTarget::Data(Section::Rodata, at) => {
                 ((*at as usize) < self.spec.rodata.len()).then_some(MapRef::Rodata)
             }
-            Target::Call(_) | Target::Func(_) => None,
+            RelocTarget::Call(_) | RelocTarget::Func(_) => None,
         };
         let undefined = || ElfError::Undefined(from.name.clone(), target.to_string());
         program.maps.push((slot, found.ok_or_else(undefined)?));
@@ -225,15 +227,15 @@ impl<'s> Linker<'s> {
 }
 
 /// Sets the kind of reference in an instruction. `None` if it cannot hold the reference.
-fn refer(insn: &mut Insn, target: &Target) -> Option<()> {
+fn refer(insn: &mut Insn, target: &RelocTarget) -> Option<()> {
     match (insn, target) {
-        (Insn::LdImm64 { kind, imm, .. }, Target::Map(_)) => {
+        (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Map(_)) => {
             (*kind, *imm) = (ImmKind::MapFd, 0);
         }
-        (Insn::LdImm64 { kind, imm, .. }, Target::Data(_, at)) => {
+        (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Data(_, at)) => {
             (*kind, *imm) = (ImmKind::MapValue, u64::from(*at) << 32);
         }
-        (Insn::LdImm64 { kind, imm, .. }, Target::Func(_)) => {
+        (Insn::LdImm64 { kind, imm, .. }, RelocTarget::Func(_)) => {
             (*kind, *imm) = (ImmKind::Func, 0);
         }
         (
@@ -241,7 +243,7 @@ fn refer(insn: &mut Insn, target: &Target) -> Option<()> {
                 callee: Callee::Subprogram,
                 ..
             },
-            Target::Call(_),
+            RelocTarget::Call(_),
         ) => {}
         _ => return None,
     }

@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::isa::asm::{Function, Target};
+use crate::isa::asm::{Function, RelocTarget};
 use crate::object::elf::ObjectSpec;
 
 /// Limit on the frames of a program.
@@ -35,7 +35,7 @@ pub fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, us
 /// The subprograms that a function refers to.
 fn called(f: &Function) -> impl Iterator<Item = &str> {
     f.relocs.iter().filter_map(|r| match &r.target {
-        Target::Call(name) | Target::Func(name) => Some(&**name),
+        RelocTarget::Call(name) | RelocTarget::Func(name) => Some(&**name),
         _ => None,
     })
 }

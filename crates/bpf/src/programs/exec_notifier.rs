@@ -21,7 +21,7 @@ const RECORD: i16 = 32;
 ///
 /// # Errors
 /// The reason why it cannot be made.
-pub fn teller(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
+pub fn emit(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
     let name = "p_executed";
     let mut asm = Asm::new(name, &["ctx"]);
     let out = asm.label();

@@ -24,7 +24,10 @@ const FORK: &str = "sched_process_fork";
 ///
 /// # Errors
 /// The reason, where the kernel does not tell how its tasks look.
-pub fn tracker(at: u32, offsets: &KernelOffsets) -> Result<(ProgramSpec, ProgramInfo), String> {
+pub fn fork_tracker(
+    at: u32,
+    offsets: &KernelOffsets,
+) -> Result<(ProgramSpec, ProgramInfo), String> {
     let tgid = offsets.task_tgid.and_then(|o| i32::try_from(o).ok());
     let tgid = tgid.ok_or("children of the target cannot be followed on this kernel")?;
     let name = "p_tree";

@@ -6,7 +6,7 @@ use spile_bpf::layout::{Large, PerCpuArray, Place};
 use spile_bpf::target::{Features, Options};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
-use spile_runtime::shared::maps::{KernelMap, Table};
+use spile_runtime::shared::maps::{ByteTable, KernelMap};
 
 use crate::directed::{load_with, script};
 use crate::machine::{Contents, Kernel, Outcome, go_to, options};

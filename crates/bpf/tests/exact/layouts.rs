@@ -160,7 +160,7 @@ fn nothing_overlaps() {
                 Needs {
                     frame,
                     piece: 100 * seed as u32,
-                    kept: 8 * seed as u32,
+                    saved: 8 * seed as u32,
                     ..Needs::default()
                 },
                 cpus,

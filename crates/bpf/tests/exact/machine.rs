@@ -15,8 +15,8 @@ use spile_kernel::machine::{online_cpus, possible_cpus};
 use spile_runtime::load::Loaded;
 use spile_runtime::shared::drain::{self, Deltas};
 use spile_runtime::shared::large_arrays::LargeElements;
-use spile_runtime::shared::maps::{Fields, KernelMap, Table};
-use spile_runtime::shared::ring_record::{self, Field};
+use spile_runtime::shared::maps::{ByteTable, FieldTable, KernelMap};
+use spile_runtime::shared::ring_record::{self, FieldValue};
 use spile_runtime::shared::state::{State, cell_bytes, read_cell, read_keys, word_of};
 
 /// The content of a global: one value, or elements by key.
@@ -203,7 +203,7 @@ impl<'p> Kernel<'p> {
             let mut map = maps
                 .get(generation as usize)
                 .map(|name| KernelMap::new(self.loaded.map_fd(name).expect("map")).expect("map"));
-            let table = map.as_mut().map(|m| m as &mut dyn Table);
+            let table = map.as_mut().map(|m| m as &mut dyn ByteTable);
             let deltas = drain::take(
                 &self.state,
                 &self.object.layout,
@@ -244,7 +244,7 @@ impl<'p> Kernel<'p> {
                 let entries = match *field {
                     Some(field) => {
                         let records = Box::new(map);
-                        Fields { records, field }.entries()
+                        FieldTable { records, field }.entries()
                     }
                     None => map.entries(),
                 };
@@ -302,8 +302,8 @@ impl<'p> Kernel<'p> {
                 .fields
                 .iter()
                 .map(|f| match f {
-                    Field::Long(n) => Value::Long(*n),
-                    Field::Str(s) => Value::from(*s),
+                    FieldValue::Long(n) => Value::Long(*n),
+                    FieldValue::Str(s) => Value::from(*s),
                 })
                 .collect();
             match &shapes[piece.shape].what {

@@ -30,12 +30,12 @@ impl Controller {
     }
 
     /// Takes the last deltas, after all kernel handlers were detached.
-    pub fn kernel_is_off(&mut self) {
+    pub fn final_drain(&mut self) {
         let world = &mut self.world;
         let Some(kernel) = &mut world.kernel else {
             return;
         };
-        let drained = kernel.off(&world.program, &mut world.mem, &world.texts.symbolic);
+        let drained = kernel.final_drain(&world.program, &mut world.mem, &world.texts.symbolic);
         self.drained(drained);
     }
 

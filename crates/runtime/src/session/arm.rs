@@ -19,7 +19,7 @@ impl Session {
         }
         let known = self.attach_kinds().len();
         self.raise_semaphores()?;
-        self.run_present(since.unsigned_abs());
+        self.run_for_existing_tasks(since.unsigned_abs());
         if let Some(armed) = self.options.armed.take() {
             armed(&self.attach_kinds()[known..]);
         }
@@ -88,7 +88,7 @@ impl Session {
 
     /// Runs the handlers for existing processes, those that are older than the time from which the
     /// kernel reports new ones.
-    fn run_present(&mut self, since: u64) {
+    fn run_for_existing_tasks(&mut self, since: u64) {
         let wanted = |threads| self.has(|e| *e == Event::Present { threads });
         let threads = wanted(true);
         if !threads && !wanted(false) {

@@ -258,7 +258,7 @@ impl KernelState {
     }
 
     /// The final drain: no handler runs any more, so all deltas are moved and no more will come.
-    pub fn off(
+    pub fn final_drain(
         &mut self,
         program: &Program,
         mem: &mut MemGlobals,

@@ -45,7 +45,7 @@ impl Gen<'_> {
     }
 
     /// Saves the iterators that are open around calls in the current activation, or restores them.
-    pub(in crate::lower) fn keep_iterators(&mut self, back: bool) {
+    pub(in crate::lower) fn save_iterators(&mut self, back: bool) {
         let all = self.plan.iterators.get(self.handler.index());
         let deep = all.into_iter().flatten().enumerate();
         let deep: Vec<u32> = deep
@@ -54,7 +54,7 @@ impl Gen<'_> {
             .collect();
         let at = crate::lower::handler::calls::saved_bytes(self.body);
         for (n, it) in deep.into_iter().enumerate() {
-            self.kept(R2, at + n as u32 * state::BYTES);
+            self.saved_addr(R2, at + n as u32 * state::BYTES);
             for word in (0..state::BYTES).step_by(8) {
                 let off = self.state(IterId(it), word);
                 if back {

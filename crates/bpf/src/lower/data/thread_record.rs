@@ -199,7 +199,7 @@ impl Gen<'_> {
     /// outlives a step.
     pub(in crate::lower) fn begin_seen(&mut self) {
         let BlockId(at) = self.cur_block;
-        self.seen = Some(match self.alloc.resume.is_empty() {
+        self.record_state = Some(match self.alloc.resume.is_empty() {
             true => self.known().seen[at as usize],
             false => RecordState::default(),
         });
@@ -218,7 +218,7 @@ impl Gen<'_> {
 
     /// Notes whether a record exists after an access.
     fn now_there(&mut self, key: Val, there: bool) {
-        if let (Some(which), Some(seen)) = (self.thread_of(key), &mut self.seen) {
+        if let (Some(which), Some(seen)) = (self.thread_of(key), &mut self.record_state) {
             seen.there &= !(1 << which);
             seen.there |= u8::from(there) << which;
         }
@@ -228,7 +228,7 @@ impl Gen<'_> {
     fn is_there(&self, key: Val) -> bool {
         let which = self.thread_of(key);
         which.is_some_and(|which| {
-            self.seen
+            self.record_state
                 .is_some_and(|s| s.found & s.there & 1 << which != 0)
         })
     }
@@ -245,7 +245,7 @@ impl Gen<'_> {
     /// `r0` = the address of the record, or 0.
     fn record(&mut self, field: &FieldRef, key: Val) -> Res {
         match self.thread_of(key) {
-            Some(which) if self.seen.is_some_and(|s| s.found & 1 << which != 0) => {
+            Some(which) if self.record_state.is_some_and(|s| s.found & 1 << which != 0) => {
                 self.asm.load(Size::DW, R0, R10, THREAD_RECORDS[which]);
                 Ok(())
             }
@@ -277,7 +277,7 @@ impl Gen<'_> {
     fn keep_record(&mut self, key: Val) {
         if let Some(which) = self.thread_of(key) {
             self.asm.store(Size::DW, R10, THREAD_RECORDS[which], R0);
-            if let Some(seen) = &mut self.seen {
+            if let Some(seen) = &mut self.record_state {
                 seen.found |= 1 << which;
             }
         }

@@ -215,7 +215,7 @@ impl Gen<'_> {
 
     /// `r0` = the current task, as a pointer for loads.
     pub(in crate::lower) fn task(&mut self) {
-        if self.task_kept {
+        if self.task_saved {
             self.asm.load(Size::DW, R0, R10, crate::lower::TASK);
             return;
         }

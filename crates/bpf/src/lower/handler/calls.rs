@@ -32,7 +32,7 @@ pub(in crate::lower) fn saved_bytes(body: &Body) -> u32 {
 }
 
 /// Bytes that an activation of this body saves at most: registers, then iterators.
-pub(crate) fn kept_bytes(body: &Body) -> u32 {
+pub(crate) fn saved_max(body: &Body) -> u32 {
     let mut insts = body.insts();
     match insts.any(|i| matches!(i, Inst::Enter)) {
         true => saved_bytes(body) + body.iters * state::BYTES,
@@ -55,11 +55,11 @@ impl Gen<'_> {
                 self.asm.jump_if(Cond::Ge, R1, self.nesting(), fail);
                 self.asm.add(R1, 1);
                 self.store(depth, R1);
-                self.keep_iterators(false);
+                self.save_iterators(false);
                 Ok(())
             }
             Inst::Leave => {
-                self.keep_iterators(true);
+                self.save_iterators(true);
                 self.load(R1, depth);
                 self.asm.add(R1, -1);
                 self.store(depth, R1);
@@ -73,26 +73,26 @@ impl Gen<'_> {
 
     /// `reg` = address of byte `at` of the last activation's saved data. Clobbers no other
     /// register.
-    pub(in crate::lower) fn kept(&mut self, reg: Reg, at: u32) {
+    pub(in crate::lower) fn saved_addr(&mut self, reg: Reg, at: u32) {
         let scratch = self.plan.scratch;
         self.load(reg, scratch.depth);
         self.asm.add(reg, -1);
         // Always false; bounds the index for the verifier.
         self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
-        self.asm.alu(AluOp::Mul, reg, scratch.kept_size as i32);
-        self.asm.add(reg, (scratch.kept + at) as i32);
+        self.asm.alu(AluOp::Mul, reg, scratch.saved_size as i32);
+        self.asm.add(reg, (scratch.saved + at) as i32);
         self.asm.add(reg, R7);
     }
 
     fn save(&mut self, src: Val, at: u32) -> Res {
         if self.ty(src)? == Ty::Long {
-            self.kept(R2, at);
+            self.saved_addr(R2, at);
             let value = self.use_int(src, R1)?;
             self.asm.store(Size::DW, R2, 0, value);
             return Ok(());
         }
         let text = self.text(src)?;
-        self.kept(R1, at);
+        self.saved_addr(R1, at);
         self.asm.mov(R2, text.width() as i32);
         self.text_addr(R3, &text);
         self.asm.call(Helper::ProbeReadKernel);
@@ -101,12 +101,12 @@ impl Gen<'_> {
 
     fn restore(&mut self, dst: spile_ir::Reg, at: u32) -> Res {
         if self.body.regs[dst.index()] == Ty::Long {
-            self.kept(R2, at);
+            self.saved_addr(R2, at);
             self.asm.load(Size::DW, R1, R2, 0);
             return self.def_int(dst, R1);
         }
         if let Some((off, width)) = self.slot(dst)? {
-            self.kept(R3, at);
+            self.saved_addr(R3, at);
             self.block_addr(R1, off);
             self.asm.mov(R2, width as i32);
             self.asm.call(Helper::ProbeReadKernel);

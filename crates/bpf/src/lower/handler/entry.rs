@@ -99,7 +99,7 @@ impl Gen<'_> {
     /// Emits the handler from block `first` on.
     fn rest(&mut self, first: BlockId, out: Label) -> Res {
         let order = self.reachable(first);
-        self.keep_task(&order);
+        self.save_task_once(&order);
         let preemption = self.preemption();
         let end = match preemption {
             Some(_) => self.asm.label(),
@@ -139,9 +139,9 @@ impl Gen<'_> {
     }
 
     /// Loads the current task once if several instructions use it.
-    fn keep_task(&mut self, order: &[BlockId]) {
+    fn save_task_once(&mut self, order: &[BlockId]) {
         if self.late_number || self.task_wanted(order) > 1 {
-            self.hold_task();
+            self.save_task();
         }
     }
 
@@ -229,7 +229,7 @@ impl Gen<'_> {
         let entry = matches!(event, Event::SysEnter(_));
         self.prepare()?;
         if split.task {
-            self.hold_task();
+            self.save_task();
         }
         self.prefix(out)?;
         if known.late {
@@ -261,7 +261,7 @@ impl Gen<'_> {
         }
         if let (true, Some(reg)) = (split.task, from.next()) {
             self.asm.store(Size::DW, R10, TASK, reg);
-            self.task_kept = true;
+            self.task_saved = true;
         }
         self.rest(split.first, out)
     }
@@ -501,14 +501,14 @@ impl Gen<'_> {
         self.asm.add(R7, R0);
         self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
         self.asm.jump_if(Cond::Eq, R1, 0, free);
-        self.turned_away(out);
+        self.count_skipped(out);
         self.asm.bind(free);
         let busy = self.handler.0 as i32 + 1;
         self.asm.store(Size::DW, R7, percpu::BUSY as i16, busy);
     }
 
     /// Counts a hit on a busy processor and goes to `out`. r1 holds the busy word.
-    pub(in crate::lower) fn turned_away(&mut self, out: Label) {
+    pub(in crate::lower) fn count_skipped(&mut self, out: Label) {
         if self.plan.critical.is_some() {
             let handler = self.asm.label();
             self.asm

@@ -30,7 +30,7 @@ const CONSTANT: i32 = 1 << 30;
 impl Gen<'_> {
     /// Whether this code calls global subprograms. Subprograms themselves do not.
     pub(in crate::lower) fn uses_subprograms(&self) -> bool {
-        self.plan.outline && !self.inside
+        self.plan.outline && !self.in_subprogram
     }
 
     /// Defines the subprogram `name` unless the object has it. It returns 0 unless `code` sets a
@@ -66,7 +66,7 @@ impl Gen<'_> {
             self.handler,
             (&body, &facts, &alloc),
         );
-        sub.inside = true;
+        sub.in_subprogram = true;
         sub.current = self.current;
         sub.asm.call(Helper::GetSmpProcessorId);
         let done = sub.done;

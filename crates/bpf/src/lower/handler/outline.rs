@@ -33,7 +33,7 @@ impl Gen<'_> {
             g.asm.jump_if(Cond::Eq, R1, 0, done);
             g.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
             g.asm.jump_if(Cond::Eq, R1, 0, free);
-            g.turned_away(done);
+            g.count_skipped(done);
             g.asm.bind(free);
             g.asm.store(Size::DW, R7, percpu::BUSY as i16, R6);
             g.lock(locks, done)?;

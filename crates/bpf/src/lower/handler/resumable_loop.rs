@@ -67,9 +67,9 @@ impl Gen<'_> {
     ) -> Res {
         let name = format!("steps{}", self.handler.0);
         let mut asm = Asm::new(&name, &["index", "stack"]);
-        let (ticking, task_kept) = (self.ticking, self.task_kept);
+        let (ticking, task_saved) = (self.ticking, self.task_saved);
         let mut body = self.sub_codegen(&mut asm);
-        (body.ticking, body.task_kept) = (ticking, task_kept);
+        (body.ticking, body.task_saved) = (ticking, task_saved);
         body.step(first, order)?;
         let function = asm.finish().map_err(|e| e.to_string())?;
         self.pool.subs.insert(name.clone(), function);
@@ -97,7 +97,7 @@ impl Gen<'_> {
             (CTX, true),
             (GEN, self.uses_generation()),
             (NR, call),
-            (TASK, self.task_kept),
+            (TASK, self.task_saved),
         ];
         for (slot, _) in slots.iter().filter(|s| s.1) {
             self.asm.load(Size::DW, R1, R2, slot - TASK);

@@ -719,7 +719,7 @@ mod tests {
         hit(&kernel, 0, 0, 1, 100);
         assert_eq!(
             kernel
-                .off(&program, &mut mem, &Symbolizer::default())
+                .final_drain(&program, &mut mem, &Symbolizer::default())
                 .unwrap(),
             []
         );
