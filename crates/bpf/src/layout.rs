@@ -29,7 +29,8 @@ mod symbolic;
 
 pub use large::{GOLDEN, Large};
 pub use place::{
-    AggLayout, Colocation, GlobalLayout, PerCpuArray, Place, ThreadField, ThreadSlots, ValueLayout,
+    AggLayout, Colocation, GlobalLayout, GlobalPlace, PerCpuArray, ThreadField, ThreadSlots,
+    ValueLayout,
 };
 pub use rows::{kernel_row, symbol_row, unwind_row};
 pub use symbolic::Symbolic;

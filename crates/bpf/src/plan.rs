@@ -28,9 +28,9 @@ use spile_ir::{
 
 use crate::attach::AttachPlan;
 use crate::layout::{
-    AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, HandlerInfo, KERNEL_LINES_MAP, LINE_ROWS_MAP,
-    MAX_ROWS, NAMES_MAP, Place, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout, counters,
-    kernel_row, percpu, shared, symbol_row,
+    AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, GlobalPlace, HandlerInfo, KERNEL_LINES_MAP,
+    LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout,
+    counters, kernel_row, percpu, shared, symbol_row,
 };
 use crate::lower::event::unwind::COPY_BYTES;
 use crate::lower::reads_into_text;
@@ -674,13 +674,13 @@ fn place_in_memory(
         Storage::Controller => None,
         Storage::Shared { lock } => {
             let place = match &global.kind {
-                GlobalKind::Scalar(ty) => Place::Scalar {
+                GlobalKind::Scalar(ty) => GlobalPlace::Scalar {
                     offset: shared.take(ty.size()),
                     ty: *ty,
                 },
                 GlobalKind::Stats(spec) => {
                     let agg = agg_layout(spec);
-                    Place::Stats {
+                    GlobalPlace::Stats {
                         offset: shared.take(agg.size),
                         agg,
                     }
@@ -701,7 +701,7 @@ fn place_in_memory(
             let generations = if double { 2 } else { 1 };
             Some(GlobalLayout {
                 lock: None,
-                place: Place::PerCpuScalar {
+                place: GlobalPlace::PerCpuScalar {
                     offset: cpu.take(value.size() * generations),
                     gen_stride: if double { value.size() } else { 0 },
                     value,

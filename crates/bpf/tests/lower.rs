@@ -351,7 +351,7 @@ fn one_program_at_entries_and_returns() {
 /// Sum of an element's first words in the caches of all CPUs.
 fn count(c: &Compiled, words: &[u8]) -> u64 {
     let layout = c.layout.globals[0].as_ref().expect("global");
-    let spile_bpf::layout::Place::PerCpuArray(spile_bpf::layout::PerCpuArray {
+    let spile_bpf::layout::GlobalPlace::PerCpuArray(spile_bpf::layout::PerCpuArray {
         cache,
         slots,
         slot_size,

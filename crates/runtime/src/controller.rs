@@ -536,7 +536,7 @@ impl Controller {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::{GlobalLayout, Layout, Place, shared};
+    use spile_bpf::layout::{GlobalLayout, GlobalPlace, Layout, shared};
     use spile_ir::fmt::{Format, Piece as FmtPiece};
     use spile_ir::storage::Storage;
     use spile_ir::{
@@ -614,7 +614,7 @@ mod tests {
             cpus: 1,
             globals: vec![Some(GlobalLayout {
                 lock: Some(128),
-                place: Place::Scalar {
+                place: GlobalPlace::Scalar {
                     offset: 136,
                     ty: Ty::Long,
                 },

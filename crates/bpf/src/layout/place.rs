@@ -11,12 +11,12 @@ pub struct GlobalLayout {
     /// for a handler; the controller's process number in the upper half for the controller.
     pub lock: Option<u32>,
     /// The place.
-    pub place: Place,
+    pub place: GlobalPlace,
 }
 
 /// The place of a global's value.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum GlobalPlace {
     /// A number or string in the shared block.
     Scalar {
         /// Offset in the shared block.

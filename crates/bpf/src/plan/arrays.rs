@@ -6,7 +6,8 @@ use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
 use super::{Bump, MMAPABLE, element};
 use crate::layout::{
-    Colocation, GlobalLayout, Large, PerCpuArray, Place, ThreadField, ThreadSlots, ValueLayout,
+    Colocation, GlobalLayout, GlobalPlace, Large, PerCpuArray, ThreadField, ThreadSlots,
+    ValueLayout,
 };
 use crate::object::elf::{MapSpec, MapType};
 use crate::target::Options;
@@ -120,7 +121,7 @@ impl Colocations {
             return None;
         };
         let mut layout = other.clone();
-        if let Place::PerCpuArray(array) = &mut layout.place {
+        if let GlobalPlace::PerCpuArray(array) = &mut layout.place {
             array.value = element(elem);
             array.colocated = self.part(g)?;
         }
@@ -234,7 +235,7 @@ pub(super) fn place_field(
     }
     Some(GlobalLayout {
         lock: None,
-        place: Place::Hash {
+        place: GlobalPlace::Hash {
             map: THREAD_RECORDS.into(),
             key_size: 8,
             keys: keys.clone(),
@@ -320,7 +321,7 @@ pub(super) fn place_array(
             });
             Ok(Some(GlobalLayout {
                 lock: lock.then(|| shared.take(8)),
-                place: Place::Hash {
+                place: GlobalPlace::Hash {
                     map: name,
                     key_size,
                     keys: keys.clone(),
@@ -380,7 +381,7 @@ pub(super) fn place_array(
             let names = maps[first..].iter().map(|map| map.name.clone()).collect();
             Ok(Some(GlobalLayout {
                 lock: None,
-                place: Place::PerCpuArray(PerCpuArray {
+                place: GlobalPlace::PerCpuArray(PerCpuArray {
                     cache: cpu.take(slots * slot_size * generations),
                     gen_stride: if double { slots * slot_size } else { 0 },
                     slots,

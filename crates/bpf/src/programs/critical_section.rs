@@ -22,7 +22,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::critical::{Copied, Critical, ENTRY, Guarded, KeyWords, PROGRAM, answer, asked};
-use crate::layout::{Attach, GlobalLayout, Place, ProgramInfo, ValueLayout, percpu};
+use crate::layout::{Attach, GlobalLayout, GlobalPlace, ProgramInfo, ValueLayout, percpu};
 use crate::lower::handler::entry::HELD;
 use crate::object::elf::{MapSpec, MapType, ProgramSpec};
 use crate::plan::{Bump, MMAPABLE, Plan, SEQUENCE};
@@ -77,9 +77,13 @@ pub(crate) fn plan(
         };
         let Some(lock) = layout.lock else { continue };
         let copy = match &layout.place {
-            Place::Scalar { offset, ty } => words(*offset, ValueLayout::Scalar(*ty), shared),
-            Place::Stats { offset, agg } => words(*offset, ValueLayout::Stats(agg.clone()), shared),
-            Place::Hash { field: None, .. } => elements(g, &layout.place, known, (shared, maps)),
+            GlobalPlace::Scalar { offset, ty } => words(*offset, ValueLayout::Scalar(*ty), shared),
+            GlobalPlace::Stats { offset, agg } => {
+                words(*offset, ValueLayout::Stats(agg.clone()), shared)
+            }
+            GlobalPlace::Hash { field: None, .. } => {
+                elements(g, &layout.place, known, (shared, maps))
+            }
             _ => None,
         };
         let Some(copy) = copy else { continue };
@@ -129,11 +133,11 @@ fn words(from: u32, value: ValueLayout, shared: &mut Bump) -> Option<Copied> {
 
 fn elements(
     g: GlobalId,
-    place: &Place,
+    place: &GlobalPlace,
     known: bool,
     (shared, maps): (&mut Bump, &mut Vec<MapSpec>),
 ) -> Option<Copied> {
-    let Place::Hash {
+    let GlobalPlace::Hash {
         map,
         key_size: key,
         seq,

@@ -2,7 +2,7 @@
 
 use std::fmt::Write;
 
-use spile_bpf::layout::Place;
+use spile_bpf::layout::GlobalPlace;
 use spile_bpf::target::Options;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::stats::Stat;
@@ -259,7 +259,7 @@ fn side_by_side() {
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
         let object = spile_bpf::compile(&program, &options).unwrap();
         assert_eq!(object.layout.globals.iter().flatten().filter(|g| {
-            matches!(&g.place, Place::PerCpuArray(array) if array.colocated.of.is_some() && array.colocated.size == 80)
+            matches!(&g.place, GlobalPlace::PerCpuArray(array) if array.colocated.of.is_some() && array.colocated.size == 80)
         }).count(), 2);
         let outcome = run_with(&text, &args, &options);
         let count = |g: usize| match &outcome.globals[g] {

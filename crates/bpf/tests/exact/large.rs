@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spile_bpf::layout::{Large, PerCpuArray, Place};
+use spile_bpf::layout::{GlobalPlace, Large, PerCpuArray};
 use spile_bpf::target::{Features, Options};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
@@ -69,7 +69,7 @@ fn both() -> [Options; 2] {
 
 fn array<'k>(kernel: &'k Kernel<'_>, g: usize) -> (&'k PerCpuArray, Large) {
     match kernel.place(g) {
-        Some(Place::PerCpuArray(array)) => (array, array.large.expect("a large array")),
+        Some(GlobalPlace::PerCpuArray(array)) => (array, array.large.expect("a large array")),
         other => panic!("{other:?}"),
     }
 }

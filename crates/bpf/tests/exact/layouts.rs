@@ -1,7 +1,7 @@
 //! Layouts: nothing overlaps, everything is aligned and in bounds; registers that are live together
 //! never share a location.
 
-use spile_bpf::layout::{PerCpuArray, Place, counters, percpu, shared};
+use spile_bpf::layout::{GlobalPlace, PerCpuArray, counters, percpu, shared};
 use spile_bpf::plan::{Needs, Plan, agg_layout};
 use spile_bpf::regalloc::{self, Alloc, Location};
 use spile_bpf::target::Options;
@@ -71,9 +71,9 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
             common.push((lock, 8, format!("lock of {name}")));
         }
         match &layout.place {
-            Place::Scalar { offset, ty } => common.push((*offset, ty.size(), name)),
-            Place::Stats { offset, agg } => common.push((*offset, agg.size, name)),
-            Place::Hash {
+            GlobalPlace::Scalar { offset, ty } => common.push((*offset, ty.size(), name)),
+            GlobalPlace::Stats { offset, agg } => common.push((*offset, agg.size, name)),
+            GlobalPlace::Hash {
                 map,
                 key_size,
                 value: v,
@@ -94,7 +94,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 assert_eq!(spec.max_entries, *max);
                 (key, value) = (key.max(*key_size), value.max(size));
             }
-            Place::PerCpuScalar {
+            GlobalPlace::PerCpuScalar {
                 offset,
                 gen_stride,
                 value,
@@ -102,7 +102,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 let generations = if *gen_stride > 0 { 2 } else { 1 };
                 block.push((*offset, value.size() * generations, name));
             }
-            Place::PerCpuArray(array) => {
+            GlobalPlace::PerCpuArray(array) => {
                 let PerCpuArray {
                     cache,
                     gen_stride,
@@ -125,7 +125,7 @@ fn check_plan(program: &Program, needs: Needs, cpus: u32) {
                 key = key.max(*key_size);
                 if let Some(of) = colocated.of {
                     let of = plan.globals[of.index()].as_ref().expect("a place");
-                    let Place::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.place else {
+                    let GlobalPlace::PerCpuArray(PerCpuArray { maps: its, .. }) = &of.place else {
                         panic!("{name} colocated with {of:?}");
                     };
                     assert_eq!(its, maps);

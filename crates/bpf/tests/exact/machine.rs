@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rustix::thread::CpuSet;
 use spile_bpf::layout::{
-    ErrorKind, HandlerInfo, Object, PerCpuArray, Place, RecordWhat, counters, percpu, shared,
+    ErrorKind, GlobalPlace, HandlerInfo, Object, PerCpuArray, RecordWhat, counters, percpu, shared,
 };
 use spile_bpf::target::{Features, KernelOffsets, Options};
 use spile_ir::interp::{Cell, Value};
@@ -118,7 +118,7 @@ impl<'p> Kernel<'p> {
     fn initialise(&self) {
         for (global, layout) in self.program.globals.iter().zip(&self.object.layout.globals) {
             if let (Some(layout), Some(Contents::One(cell))) = (layout, initial(global))
-                && let Place::Scalar { offset, ty } = layout.place
+                && let GlobalPlace::Scalar { offset, ty } = layout.place
             {
                 let layout = spile_bpf::layout::ValueLayout::Scalar(ty);
                 let bytes = cell_bytes(&cell, &layout);
@@ -139,7 +139,7 @@ impl<'p> Kernel<'p> {
     }
 
     /// The place of a global.
-    pub fn place(&self, g: usize) -> Option<&Place> {
+    pub fn place(&self, g: usize) -> Option<&GlobalPlace> {
         self.object.layout.globals[g].as_ref().map(|g| &g.place)
     }
 
@@ -179,15 +179,15 @@ impl<'p> Kernel<'p> {
         for (i, layout) in self.object.layout.globals.iter().enumerate() {
             let Some(layout) = layout else { continue };
             let (maps, double): (&[String], bool) = match &layout.place {
-                Place::PerCpuArray(array) => (&array.maps, array.double()),
-                Place::PerCpuScalar { gen_stride, .. } => (&[], *gen_stride > 0),
+                GlobalPlace::PerCpuArray(array) => (&array.maps, array.double()),
+                GlobalPlace::PerCpuScalar { gen_stride, .. } => (&[], *gen_stride > 0),
                 _ => continue,
             };
             if generation > 0 && !double {
                 continue;
             }
             let id = GlobalId(i as u32);
-            if let Place::PerCpuArray(array) = &layout.place
+            if let GlobalPlace::PerCpuArray(array) = &layout.place
                 && let Some(large) = &array.large
             {
                 let map = self.loaded.map_fd(&maps[0]).expect("map");
@@ -223,15 +223,15 @@ impl<'p> Kernel<'p> {
     fn contents(&self, i: usize) -> Option<Contents> {
         let layout = self.object.layout.globals[i].as_ref()?;
         Some(match &layout.place {
-            Place::Scalar { offset, ty } => {
+            GlobalPlace::Scalar { offset, ty } => {
                 let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
                 Contents::One(self.state.get(*offset, &layout))
             }
-            Place::Stats { offset, agg } => {
+            GlobalPlace::Stats { offset, agg } => {
                 let layout = spile_bpf::layout::ValueLayout::Stats(agg.clone());
                 Contents::One(self.state.get(*offset, &layout))
             }
-            Place::Hash {
+            GlobalPlace::Hash {
                 map,
                 keys,
                 seq,
@@ -259,7 +259,9 @@ impl<'p> Kernel<'p> {
                         .collect(),
                 )
             }
-            Place::PerCpuScalar { .. } | Place::PerCpuArray(_) => self.base[i].clone()?,
+            GlobalPlace::PerCpuScalar { .. } | GlobalPlace::PerCpuArray(_) => {
+                self.base[i].clone()?
+            }
         })
     }
 
@@ -413,13 +415,13 @@ fn add(to: &mut Cell, delta: Cell) {
     }
 }
 
-fn merge(base: &mut Contents, deltas: Deltas, place: &Place) {
+fn merge(base: &mut Contents, deltas: Deltas, place: &GlobalPlace) {
     match (base, deltas, place) {
         (Contents::One(cell), Deltas::Scalar(delta), _) => add(cell, delta),
         (
             Contents::Elements(all),
             Deltas::Array(deltas),
-            Place::PerCpuArray(PerCpuArray { keys, .. }),
+            GlobalPlace::PerCpuArray(PerCpuArray { keys, .. }),
         ) => {
             for (key, delta) in deltas {
                 match all.entry(read_keys(keys, &key)) {

@@ -61,7 +61,7 @@ fn of_body(program: &Program, layout: &Layout, body: &Body) -> Effects {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::{GlobalLayout, Place};
+    use spile_bpf::layout::{GlobalLayout, GlobalPlace};
     use spile_ir::{
         Block, Event, Func, FuncId, Global, GlobalKind, Handler, Inst, SiteId, Term, Ty,
     };
@@ -130,7 +130,7 @@ mod tests {
         let place = |lock| {
             Some(GlobalLayout {
                 lock,
-                place: Place::Scalar {
+                place: GlobalPlace::Scalar {
                     offset: 128,
                     ty: Ty::Long,
                 },

@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{Layout, PerCpuArray, Place, ValueLayout};
+use spile_bpf::layout::{GlobalPlace, Layout, PerCpuArray, ValueLayout};
 use spile_bpf::plan::SEQUENCE;
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
@@ -80,7 +80,7 @@ pub fn take(
         return Ok(Vec::new());
     };
     match place {
-        Place::PerCpuScalar {
+        GlobalPlace::PerCpuScalar {
             offset,
             gen_stride,
             value,
@@ -97,7 +97,7 @@ pub fn take(
                 .into_iter()
                 .collect())
         }
-        Place::PerCpuArray(array) if array.colocated.of.is_none() => {
+        GlobalPlace::PerCpuArray(array) if array.colocated.of.is_none() => {
             let parts = parts(layout, g);
             let all = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
@@ -119,7 +119,7 @@ struct HostPart<'l> {
 /// A host array, and the arrays co-located with it.
 fn parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
     let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
-        let Place::PerCpuArray(array) = &global.as_ref()?.place else {
+        let GlobalPlace::PerCpuArray(array) = &global.as_ref()?.place else {
             return None;
         };
         let part = HostPart {
@@ -222,7 +222,7 @@ mod tests {
         Cell::Scalar(Value::Long(n))
     }
 
-    fn layout(places: &[Place]) -> Layout {
+    fn layout(places: &[GlobalPlace]) -> Layout {
         Layout {
             shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 2048,
@@ -266,7 +266,7 @@ mod tests {
     #[test]
     fn numbers_add_up_and_are_zeroed() {
         let value = ValueLayout::Scalar(Ty::Long);
-        let place = Place::PerCpuScalar {
+        let place = GlobalPlace::PerCpuScalar {
             offset: 64,
             gen_stride: 8,
             value,
@@ -284,7 +284,7 @@ mod tests {
 
     #[test]
     fn empty_statistics_do_not_count() {
-        let place = Place::PerCpuScalar {
+        let place = GlobalPlace::PerCpuScalar {
             offset: 64,
             gen_stride: 16,
             value: count_and_max(),
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn caches_and_maps_of_all_cpus_add_up() {
-        let place = Place::PerCpuArray(PerCpuArray {
+        let place = GlobalPlace::PerCpuArray(PerCpuArray {
             cache: 64,
             gen_stride: 512,
             slots: 4,
@@ -379,7 +379,7 @@ mod tests {
     #[test]
     fn arrays_side_by_side_are_taken_together() {
         let part = |of, at, value| {
-            Place::PerCpuArray(PerCpuArray {
+            GlobalPlace::PerCpuArray(PerCpuArray {
                 cache: 64,
                 gen_stride: 0,
                 slots: 2,
@@ -452,7 +452,7 @@ mod tests {
     #[test]
     fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
         let number = ValueLayout::Scalar(Ty::Long);
-        let layout = layout(&[Place::PerCpuArray(PerCpuArray {
+        let layout = layout(&[GlobalPlace::PerCpuArray(PerCpuArray {
             cache: 64,
             gen_stride: 0,
             slots: 0,

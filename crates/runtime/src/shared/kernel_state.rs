@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-use spile_bpf::layout::{GlobalLayout, Layout, Object, PerCpuArray, Place};
+use spile_bpf::layout::{GlobalLayout, GlobalPlace, Layout, Object, PerCpuArray};
 use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
@@ -64,7 +64,7 @@ impl KernelState {
             .globals
             .iter()
             .map(|g| match g.as_ref().map(|g| &g.place) {
-                Some(Place::Hash {
+                Some(GlobalPlace::Hash {
                     map,
                     field: Some(field),
                     ..
@@ -79,12 +79,12 @@ impl KernelState {
                     });
                     Ok(vec![RefCell::new(fields)])
                 }
-                Some(Place::Hash { map, .. }) => {
+                Some(GlobalPlace::Hash { map, .. }) => {
                     let held: Box<dyn ByteTable> = Box::new(Held::new(open(map)?.into_inner()));
                     Ok(vec![RefCell::new(held)])
                 }
                 // Co-located arrays are drained with their host.
-                Some(Place::PerCpuArray(array))
+                Some(GlobalPlace::PerCpuArray(array))
                     if array.colocated.of.is_none() && array.large.is_none() =>
                 {
                     array.maps.iter().map(open).collect()
@@ -93,7 +93,7 @@ impl KernelState {
             });
         let tables = tables.collect::<Result<_, Error>>()?;
         let elements = object.layout.globals.iter().map(|g| {
-            let Some(Place::PerCpuArray(array)) = g.as_ref().map(|g| &g.place) else {
+            let Some(GlobalPlace::PerCpuArray(array)) = g.as_ref().map(|g| &g.place) else {
                 return Ok(None);
             };
             let (Some(large), Some(map)) = (&array.large, array.maps.first()) else {
@@ -157,8 +157,10 @@ impl KernelState {
     pub fn shared(&self, g: GlobalId) -> Option<&GlobalLayout> {
         let layout = self.layout.globals.get(g.index())?.as_ref()?;
         match layout.place {
-            Place::Scalar { .. } | Place::Stats { .. } | Place::Hash { .. } => Some(layout),
-            Place::PerCpuScalar { .. } | Place::PerCpuArray(_) => None,
+            GlobalPlace::Scalar { .. } | GlobalPlace::Stats { .. } | GlobalPlace::Hash { .. } => {
+                Some(layout)
+            }
+            GlobalPlace::PerCpuScalar { .. } | GlobalPlace::PerCpuArray(_) => None,
         }
     }
 
@@ -171,7 +173,8 @@ impl KernelState {
     pub fn initialise(&self, program: &Program) {
         for (i, global) in program.globals.iter().enumerate() {
             let place = self.shared(GlobalId(i as u32)).map(|l| &l.place);
-            let (Some(Place::Scalar { offset, ty }), Some(init)) = (place, &global.init) else {
+            let (Some(GlobalPlace::Scalar { offset, ty }), Some(init)) = (place, &global.init)
+            else {
                 continue;
             };
             let value = match init {
@@ -306,7 +309,7 @@ impl KernelState {
             let generation = if double { generation } else { 0 };
             let reading = |e| Fault::from(format!("reading {}: {}", global.name, told(&e)));
             let elements = self.elements.get(i).and_then(Option::as_ref);
-            if let (Some(elements), Place::PerCpuArray(array)) = (elements, &layout.place) {
+            if let (Some(elements), GlobalPlace::PerCpuArray(array)) = (elements, &layout.place) {
                 let (mut missed, mut unknown) = (0, Vec::new());
                 let add = |key: &[u8], delta: Cell| {
                     let how = (&mut *mem, symbolic, last);
@@ -352,7 +355,7 @@ type Elements = Vec<(Vec<u8>, Cell)>;
 /// unless `all` are to be taken, those whose keys refer to unknown files.
 fn merge(
     g: GlobalId,
-    place: &Place,
+    place: &GlobalPlace,
     deltas: Deltas,
     (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
 ) -> Result<(u64, Elements), Fault> {
@@ -367,7 +370,7 @@ fn merge(
         }
         Deltas::Array(elements) => elements,
     };
-    let Place::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
+    let GlobalPlace::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
         return Ok((0, Vec::new()));
     };
     let (mut missed, mut unknown) = (0, Vec::new());

@@ -252,7 +252,7 @@ impl View<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use spile_bpf::layout::{Colocation, GlobalLayout, Layout, Place};
+    use spile_bpf::layout::{Colocation, GlobalLayout, GlobalPlace, Layout};
     use spile_ir::Ty;
     use spile_ir::interp::Value;
 
@@ -281,7 +281,7 @@ mod tests {
     }
 
     fn state(array: &PerCpuArray) -> State {
-        let place = Place::PerCpuArray(array.clone());
+        let place = GlobalPlace::PerCpuArray(array.clone());
         State::plain(&Layout {
             shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 1024,

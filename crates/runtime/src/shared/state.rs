@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use spile_bpf::layout::{
-    AggLayout, Layout, PerCpuArray, Place, ValueLayout, counters, percpu, shared,
+    AggLayout, GlobalPlace, Layout, PerCpuArray, ValueLayout, counters, percpu, shared,
 };
 use spile_ir::Ty;
 use spile_ir::interp::{Cell, Value};
@@ -408,10 +408,10 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
             return bad("lock");
         }
         let ok = match &global.place {
-            Place::Scalar { offset, ty } => fits(*offset, ty.size(), layout.shared_size),
-            Place::Stats { offset, agg } => fits(*offset, agg.size, layout.shared_size),
-            Place::Hash { .. } => true,
-            Place::PerCpuScalar {
+            GlobalPlace::Scalar { offset, ty } => fits(*offset, ty.size(), layout.shared_size),
+            GlobalPlace::Stats { offset, agg } => fits(*offset, agg.size, layout.shared_size),
+            GlobalPlace::Hash { .. } => true,
+            GlobalPlace::PerCpuScalar {
                 offset,
                 gen_stride,
                 value,
@@ -420,7 +420,7 @@ fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
                 value.size(),
                 layout.cpu_stride,
             ),
-            Place::PerCpuArray(
+            GlobalPlace::PerCpuArray(
                 array @ PerCpuArray {
                     cache,
                     gen_stride,
@@ -468,7 +468,7 @@ mod tests {
     use spile_bpf::layout::GlobalLayout;
 
     /// A layout with one global.
-    pub(crate) fn layout(place: Place) -> Layout {
+    pub(crate) fn layout(place: GlobalPlace) -> Layout {
         Layout {
             shared_size: 256,
             cpu_stride: 1024,
@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn values_survive() {
-        let state = State::plain(&layout(Place::Scalar {
+        let state = State::plain(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn locks_exclude() {
-        let state = State::plain(&layout(Place::Scalar {
+        let state = State::plain(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn generations_alternate() {
-        let state = State::plain(&layout(Place::Scalar {
+        let state = State::plain(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -567,7 +567,7 @@ mod tests {
 
     #[test]
     fn wrong_layouts_are_refused() {
-        let ok = layout(Place::Scalar {
+        let ok = layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         });
@@ -580,19 +580,19 @@ mod tests {
         for bad in [
             small,
             none,
-            layout(Place::Scalar {
+            layout(GlobalPlace::Scalar {
                 offset: 256,
                 ty: Ty::Long,
             }),
-            layout(Place::Scalar {
+            layout(GlobalPlace::Scalar {
                 offset: 250,
                 ty: Ty::Long,
             }),
-            layout(Place::Stats {
+            layout(GlobalPlace::Stats {
                 offset: 200,
                 agg: agg(),
             }),
-            layout(Place::PerCpuScalar {
+            layout(GlobalPlace::PerCpuScalar {
                 offset: 1016,
                 gen_stride: 8,
                 value,

@@ -11,7 +11,7 @@ use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
-use crate::layout::{AggLayout, GOLDEN, PerCpuArray, Place, ValueLayout, percpu};
+use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, ValueLayout, percpu};
 use crate::lower::{GEN, Gen, OutOfLine, Res, TMP, Text, UNROLL};
 use crate::plan::{SEQUENCE, lanes};
 
@@ -45,7 +45,7 @@ pub(crate) struct Miss {
 }
 
 impl Gen<'_> {
-    pub(in crate::lower) fn place(&self, g: GlobalId) -> Res<Place> {
+    pub(in crate::lower) fn place(&self, g: GlobalId) -> Res<GlobalPlace> {
         match self.plan.globals.get(g.index()) {
             Some(Some(layout)) => Ok(layout.place.clone()),
             _ => Err("a global that only the controller has".into()),
@@ -55,7 +55,7 @@ impl Gen<'_> {
     /// The place of an array that is stored as per-CPU deltas.
     pub(in crate::lower) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
         match self.place(g)? {
-            Place::PerCpuArray(array) => Ok(array),
+            GlobalPlace::PerCpuArray(array) => Ok(array),
             _ => Err("not a per-CPU array".into()),
         }
     }
@@ -143,13 +143,13 @@ impl Gen<'_> {
 
     pub(in crate::lower) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
         match self.place(g)? {
-            Place::Stats { offset, agg } => {
+            GlobalPlace::Stats { offset, agg } => {
                 self.shared(R1, offset);
                 self.update(&ValueLayout::Stats(agg), val)
             }
-            Place::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
-            Place::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
-            Place::Hash {
+            GlobalPlace::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
+            GlobalPlace::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
+            GlobalPlace::Hash {
                 keys: types, value, ..
             } => {
                 let skip = self.asm.label();
@@ -163,13 +163,13 @@ impl Gen<'_> {
                 self.asm.bind(skip);
                 Ok(())
             }
-            Place::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
+            GlobalPlace::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
         }
     }
 
     /// `[r1 + offset of this generation] += val`, for a scalar.
     pub(in crate::lower) fn per_cpu_scalar_add(&mut self, g: GlobalId, val: Val) -> Res {
-        let Place::PerCpuScalar {
+        let GlobalPlace::PerCpuScalar {
             offset,
             gen_stride,
             value,

@@ -7,7 +7,7 @@ use crate::isa::asm::{Asm, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::layout::{AggLayout, ErrorKind, Place, ValueLayout};
+use crate::layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
 use crate::lower::{Gen, Res, TMP};
 
 impl Gen<'_> {
@@ -19,11 +19,11 @@ impl Gen<'_> {
         missing: Label,
     ) -> Res<AggLayout> {
         match self.place(g)? {
-            Place::Stats { offset, agg } => {
+            GlobalPlace::Stats { offset, agg } => {
                 self.shared(R1, offset);
                 Ok(agg)
             }
-            Place::Hash {
+            GlobalPlace::Hash {
                 map,
                 keys: types,
                 seq,
@@ -53,7 +53,7 @@ impl Gen<'_> {
         what: Extract,
     ) -> Res {
         let missing = self.asm.label();
-        let array = !matches!(self.place(g)?, Place::Stats { .. });
+        let array = !matches!(self.place(g)?, GlobalPlace::Stats { .. });
         let agg = self.statistic(g, keys, missing)?;
         let word = |off: Option<u32>| off.ok_or("a statistic does not keep that");
         let off = match what {
@@ -125,7 +125,7 @@ impl Gen<'_> {
         let buckets = self.histogram(g)?.buckets() as i32;
         let (missing, end) = (self.asm.label(), self.asm.label());
         let range = self.fail_label(ErrorKind::HistIndex);
-        let array = !matches!(self.place(g)?, Place::Stats { .. });
+        let array = !matches!(self.place(g)?, GlobalPlace::Stats { .. });
         let agg = self.statistic(g, keys, missing)?;
         let (off, _) = agg.hist.ok_or("a statistic without a histogram")?;
         self.use_in(idx, R2)?;

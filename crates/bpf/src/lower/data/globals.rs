@@ -12,7 +12,7 @@ use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
-use crate::layout::{Place, ValueLayout, percpu, shared};
+use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
 use crate::lower::{GEN, Gen, Res, TMP, Text, UNROLL};
 use crate::plan::EVICT;
 
@@ -21,7 +21,7 @@ const TRIES: i32 = 16;
 
 impl Gen<'_> {
     pub(in crate::lower) fn global_load(&mut self, dst: IrReg, g: GlobalId) -> Res {
-        let Place::Scalar { offset, ty } = self.place(g)? else {
+        let GlobalPlace::Scalar { offset, ty } = self.place(g)? else {
             return Err("reading a global that only the controller can read".into());
         };
         self.shared(R3, offset);
@@ -66,7 +66,7 @@ impl Gen<'_> {
     }
 
     pub(in crate::lower) fn global_store(&mut self, g: GlobalId, val: Val) -> Res {
-        let Place::Scalar { offset, ty } = self.place(g)? else {
+        let GlobalPlace::Scalar { offset, ty } = self.place(g)? else {
             return Err("setting a global that only the controller can set".into());
         };
         match ty {
@@ -134,9 +134,9 @@ impl Gen<'_> {
         old: Option<IrReg>,
     ) -> Res {
         match (self.place(g)?, old) {
-            (Place::PerCpuScalar { .. }, None) => self.per_cpu_scalar_add(g, val),
+            (GlobalPlace::PerCpuScalar { .. }, None) => self.per_cpu_scalar_add(g, val),
             (
-                Place::Scalar {
+                GlobalPlace::Scalar {
                     offset,
                     ty: Ty::Long,
                 },
@@ -171,9 +171,9 @@ impl Gen<'_> {
             gen_.text_to_r4(&empty, bytes)
         };
         match self.place(g)? {
-            Place::Scalar { offset, ty } => zero(self, offset, ty.size()),
-            Place::Stats { offset, agg } => zero(self, offset, agg.size),
-            Place::Hash { keys, .. } => {
+            GlobalPlace::Scalar { offset, ty } => zero(self, offset, ty.size()),
+            GlobalPlace::Stats { offset, agg } => zero(self, offset, agg.size),
+            GlobalPlace::Hash { keys, .. } => {
                 let all = vec![None; keys.len()];
                 self.array_delete(g, &all)
             }
@@ -196,7 +196,7 @@ impl Gen<'_> {
         if let Some(field) = self.field(g)? {
             return self.field_get(dst, &field, keys);
         }
-        let Place::Hash {
+        let GlobalPlace::Hash {
             map,
             keys: types,
             seq,
@@ -247,7 +247,7 @@ impl Gen<'_> {
         if let Some(field) = self.field(g)? {
             return self.field_set(&field, keys, val);
         }
-        let Place::Hash {
+        let GlobalPlace::Hash {
             keys: types,
             value: ValueLayout::Scalar(ty),
             ..
@@ -294,8 +294,8 @@ impl Gen<'_> {
             return self.field_add(&field, keys, val, old);
         }
         match self.place(g)? {
-            Place::PerCpuArray(_) if old.is_none() => self.per_cpu_array_add(g, keys, val),
-            Place::Hash {
+            GlobalPlace::PerCpuArray(_) if old.is_none() => self.per_cpu_array_add(g, keys, val),
+            GlobalPlace::Hash {
                 keys: types,
                 value: ValueLayout::Scalar(Ty::Long),
                 ..
@@ -329,7 +329,7 @@ impl Gen<'_> {
         full: Option<Label>,
         skip: Label,
     ) -> Res {
-        let Place::Hash {
+        let GlobalPlace::Hash {
             map,
             seq,
             wrap,
@@ -509,7 +509,7 @@ impl Gen<'_> {
         if let Some(field) = self.field(g)? {
             return self.field_has(dst, &field, keys);
         }
-        let Place::Hash {
+        let GlobalPlace::Hash {
             map, keys: types, ..
         } = self.place(g)?
         else {
@@ -537,7 +537,7 @@ impl Gen<'_> {
         if let Some(field) = self.field(g)? {
             return self.field_delete(&field, keys);
         }
-        let Place::Hash {
+        let GlobalPlace::Hash {
             map, keys: types, ..
         } = self.place(g)?
         else {

@@ -12,7 +12,7 @@ use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Swap};
-use crate::layout::{AggLayout, Place, ValueLayout};
+use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
 use crate::lower::{Gen, Res, TMP, UNROLL};
 use crate::plan::Snapshot;
 use crate::plan::iterators::{
@@ -92,7 +92,7 @@ impl Gen<'_> {
         }
         let foreach = self.iterator(it)?;
         let snapshot = self.snapshot(g)?;
-        let Place::Hash {
+        let GlobalPlace::Hash {
             map,
             keys: types,
             seq: true,

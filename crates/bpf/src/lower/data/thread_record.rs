@@ -14,7 +14,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
-use crate::layout::{self, Place, ThreadSlots, percpu};
+use crate::layout::{self, GlobalPlace, ThreadSlots, percpu};
 use crate::lower::data::thread_record_slots::key_of;
 use crate::lower::{Gen, Res, THREAD_RECORDS};
 
@@ -166,7 +166,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
 impl Gen<'_> {
     /// The array's field in the thread record, if it has one.
     pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
-        let Place::Hash {
+        let GlobalPlace::Hash {
             map,
             field: Some(field),
             ..

@@ -10,7 +10,7 @@ use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
-use crate::layout::{Place, counters, percpu, shared};
+use crate::layout::{GlobalPlace, counters, percpu, shared};
 use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
 use crate::programs::critical_section;
 use crate::regalloc::Location;
@@ -295,9 +295,9 @@ impl Gen<'_> {
             Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {
                 inst.fallible(self.program)
                     && self.place(*g).is_ok_and(|place| match place {
-                        Place::Hash { .. } => true,
+                        GlobalPlace::Hash { .. } => true,
                         // Co-located elements share the room of their host's elements.
-                        Place::PerCpuArray(array) => array.colocated.of.is_none(),
+                        GlobalPlace::PerCpuArray(array) => array.colocated.of.is_none(),
                         _ => false,
                     })
             }
@@ -437,8 +437,8 @@ impl Gen<'_> {
         self.facts.globals().any(|g| {
             let layout = self.plan.globals.get(g.index()).and_then(Option::as_ref);
             layout.is_some_and(|l| match &l.place {
-                Place::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
-                Place::PerCpuArray(array) => array.double(),
+                GlobalPlace::PerCpuScalar { gen_stride, .. } => *gen_stride > 0,
+                GlobalPlace::PerCpuArray(array) => array.double(),
                 _ => false,
             })
         })

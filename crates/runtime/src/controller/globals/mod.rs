@@ -6,7 +6,7 @@ mod hash;
 
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{Place, ValueLayout};
+use spile_bpf::layout::{GlobalPlace, ValueLayout};
 use spile_ir::interp::{Cell, Element, Fault, MemGlobals, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, StatsSpec, Ty};
@@ -39,7 +39,7 @@ pub enum Raw {
 
 impl<'a> Globals<'a> {
     /// The place of a global that is shared with the kernel.
-    fn shared(&self, g: GlobalId) -> Option<(&'a KernelState, &'a Place)> {
+    fn shared(&self, g: GlobalId) -> Option<(&'a KernelState, &'a GlobalPlace)> {
         let kernel = self.kernel.filter(|_| !self.copied.contains(&g))?;
         Some((kernel, &kernel.shared(g)?.place))
     }
@@ -51,8 +51,10 @@ impl<'a> Globals<'a> {
             return Ok(Some(Raw::Entries(hash.table.entries().map_err(system)?)));
         }
         let layout = match self.shared(g) {
-            Some((_, Place::Scalar { offset, ty })) => (*offset, ValueLayout::Scalar(*ty)),
-            Some((_, Place::Stats { offset, agg })) => (*offset, ValueLayout::Stats(agg.clone())),
+            Some((_, GlobalPlace::Scalar { offset, ty })) => (*offset, ValueLayout::Scalar(*ty)),
+            Some((_, GlobalPlace::Stats { offset, agg })) => {
+                (*offset, ValueLayout::Stats(agg.clone()))
+            }
             _ => return Ok(None),
         };
         let kernel = self.kernel.map(|k| k.state().get(layout.0, &layout.1));
@@ -135,7 +137,7 @@ impl<'a> Globals<'a> {
 
     fn hash(&self, g: GlobalId) -> Option<Hash<'a>> {
         let (kernel, place) = self.shared(g)?;
-        let Place::Hash {
+        let GlobalPlace::Hash {
             keys,
             seq,
             wrap,
@@ -193,7 +195,7 @@ impl<'a> Globals<'a> {
     /// Reads a scalar.
     pub fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
         match self.shared(g) {
-            Some((kernel, Place::Scalar { offset, ty })) => Ok(kernel
+            Some((kernel, GlobalPlace::Scalar { offset, ty })) => Ok(kernel
                 .state()
                 .get(*offset, &ValueLayout::Scalar(*ty))
                 .value()),
@@ -204,7 +206,7 @@ impl<'a> Globals<'a> {
     /// Sets a scalar.
     pub fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
         match self.shared(g) {
-            Some((kernel, Place::Scalar { offset, ty })) => {
+            Some((kernel, GlobalPlace::Scalar { offset, ty })) => {
                 let cell = Cell::Scalar(v.fit(*ty).0);
                 kernel
                     .state()
@@ -220,7 +222,7 @@ impl<'a> Globals<'a> {
         match self.shared(g) {
             Some((
                 kernel,
-                Place::Scalar {
+                GlobalPlace::Scalar {
                     offset,
                     ty: Ty::Long,
                 },
@@ -300,10 +302,10 @@ impl<'a> Globals<'a> {
     /// Clears a scalar or a statistic in the shared block; false for other globals.
     fn clear_shared(&self, g: GlobalId) -> bool {
         let (kernel, offset, layout) = match self.shared(g) {
-            Some((kernel, Place::Scalar { offset, ty })) => {
+            Some((kernel, GlobalPlace::Scalar { offset, ty })) => {
                 (kernel, *offset, ValueLayout::Scalar(*ty))
             }
-            Some((kernel, Place::Stats { offset, agg })) => {
+            Some((kernel, GlobalPlace::Stats { offset, agg })) => {
                 (kernel, *offset, ValueLayout::Stats(agg.clone()))
             }
             _ => return false,
@@ -348,7 +350,7 @@ impl<'a> Globals<'a> {
             return hash.set(keys, &sum).map(|()| true);
         }
         match self.shared(g) {
-            Some((kernel, Place::Stats { offset, agg })) => {
+            Some((kernel, GlobalPlace::Stats { offset, agg })) => {
                 let layout = ValueLayout::Stats(agg.clone());
                 let sum = add(Some(kernel.state().get(*offset, &layout)), self.zero(g));
                 kernel.state().set(*offset, &layout, &sum);
@@ -362,7 +364,7 @@ impl<'a> Globals<'a> {
     pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let cell = match (self.hash(g), self.shared(g)) {
             (Some(mut hash), _) => hash.get(keys)?,
-            (None, Some((kernel, Place::Stats { offset, agg }))) => Some(
+            (None, Some((kernel, GlobalPlace::Stats { offset, agg }))) => Some(
                 kernel
                     .state()
                     .get(*offset, &ValueLayout::Stats(agg.clone())),
@@ -486,7 +488,7 @@ mod tests {
     /// The program's globals in plain memory instead of the kernel's.
     fn kernel() -> KernelState {
         let keys = vec![Ty::Str(16), Ty::Long];
-        let hash = |seq, value| Place::Hash {
+        let hash = |seq, value| GlobalPlace::Hash {
             map: "m".into(),
             key_size: 24,
             keys: keys.clone(),
@@ -497,7 +499,7 @@ mod tests {
             field: None,
         };
         let long = || ValueLayout::Scalar(Ty::Long);
-        let deltas = Place::PerCpuArray(PerCpuArray {
+        let deltas = GlobalPlace::PerCpuArray(PerCpuArray {
             cache: 64,
             gen_stride: 512,
             slots: 4,
@@ -517,15 +519,15 @@ mod tests {
             large: None,
         });
         let places = [
-            Place::Scalar {
+            GlobalPlace::Scalar {
                 offset: 128,
                 ty: Ty::Long,
             },
-            Place::Scalar {
+            GlobalPlace::Scalar {
                 offset: 136,
                 ty: Ty::Str(16),
             },
-            Place::Stats {
+            GlobalPlace::Stats {
                 offset: 152,
                 agg: agg(),
             },
