@@ -201,6 +201,12 @@ fn changes_lost(profile: &Profile) -> u64 {
 /// as entries, and with the exclusive time. Each call is in the region in which it was made.
 #[track_caller]
 fn intervals_are_those_of_the_account(profile: &Profile) {
+    let regions = |tid: u32| -> Vec<&Event> {
+        let all = profile.events.iter();
+        all.filter(|e| e.tid == tid && e.region())
+            .take(20)
+            .collect()
+    };
     let mut found: HashMap<(u32, u32), (u64, Ns)> = HashMap::new();
     for (tid, spans) in timelines(profile) {
         let mut inside: Vec<&Event> = Vec::new();
@@ -211,7 +217,7 @@ fn intervals_are_those_of_the_account(profile: &Profile) {
                 let within = found.keys().any(|(t, c)| (*t, *c) == (tid, around));
                 // (Another process can be scheduled between the clock reading and the write of the
                 // word.)
-                assert!(around == 0 || within, "{span:?}");
+                assert!(around == 0 || within, "{span:?} in {:?}", regions(tid));
                 continue;
             }
             let length = span.event.end_ns - span.event.start_ns;

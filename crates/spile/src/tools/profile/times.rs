@@ -60,18 +60,8 @@ impl Folder {
             false => std::env::temp_dir(),
         };
         sweep(&parent, uid);
-        let make = |parent: &Path| {
-            tempfile::Builder::new()
-                .prefix(&format!("{NAME}-{uid}-"))
-                .tempdir_in(parent)
-        };
-        let folder = make(&parent).or_else(|_| make(&std::env::temp_dir()))?;
-        // A program started by root may go on as another user, who can make files but not list
-        // those of others.
-        let mode = if uid == 0 { 0o1733 } else { 0o700 };
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(mode))?;
-        let lock = File::open(folder.path())?;
-        lock.lock()?;
+        let made = made(&parent, uid).or_else(|_| made(&std::env::temp_dir(), uid));
+        let (folder, lock) = made?;
         Ok(Folder {
             folder,
             _lock: lock,
@@ -179,6 +169,30 @@ pub(super) fn words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]
     Ok(bytes.map(u64::from_le_bytes))
 }
 
+/// Makes a folder and locks it. Another session that begins just then can take it for one that was left behind,
+/// before it is locked: then another one is made.
+fn made(parent: &Path, uid: u32) -> io::Result<(tempfile::TempDir, File)> {
+    // A program started by root may go on as another user, who can make files but not list
+    // those of others.
+    let mode = if uid == 0 { 0o1733 } else { 0o700 };
+    loop {
+        let folder = tempfile::Builder::new()
+            .prefix(&format!("{NAME}-{uid}-"))
+            .tempdir_in(parent)?;
+        let lock = match File::open(folder.path()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            opened => opened?,
+        };
+        lock.lock()?;
+        let id = |m: &std::fs::Metadata| (m.dev(), m.ino());
+        let there = folder.path().symlink_metadata();
+        if there.is_ok_and(|there| lock.metadata().is_ok_and(|own| id(&own) == id(&there))) {
+            lock.set_permissions(std::fs::Permissions::from_mode(mode))?;
+            return Ok((folder, lock));
+        }
+    }
+}
+
 /// Removes the folders that killed sessions of this user left behind: those that no process has
 /// locked.
 fn sweep(parent: &Path, uid: u32) {
@@ -188,8 +202,11 @@ fn sweep(parent: &Path, uid: u32) {
             continue;
         }
         let own = entry.metadata().is_ok_and(|m| m.is_dir() && m.uid() == uid);
-        let free = own && File::open(entry.path()).is_ok_and(|dir| dir.try_lock().is_ok());
-        if free {
+        let Some(folder) = own.then(|| File::open(entry.path()).ok()).flatten() else {
+            continue;
+        };
+        // It stays locked until it is gone: who has just made it waits, and sees that.
+        if folder.try_lock().is_ok() {
             // Files that cannot be removed stay.
             let _ = std::fs::remove_dir_all(entry.path());
         }
@@ -378,6 +395,21 @@ mod tests {
             assert!(folder.read(7, place, 1, ns).is_err(), "{place}");
         }
         assert!(folder.read(8, 0, 1, ns).is_err());
+    }
+
+    /// As ranks do that one launcher starts: no session takes a folder that another has just made.
+    #[test]
+    fn sessions_that_begin_together_keep_their_folders() {
+        let ranks = (0..8).map(|_| {
+            std::thread::spawn(|| {
+                for _ in 0..100 {
+                    let folder = Folder::new(false).expect("a folder");
+                    File::create(folder.path_of(2)).expect("it is there");
+                }
+            })
+        });
+        let ranks: Vec<_> = ranks.collect();
+        ranks.into_iter().for_each(|r| r.join().expect("all"));
     }
 
     #[test]
