@@ -21,7 +21,7 @@
  * threads. */
 #define FEW 252
 /* Chunks of a thread's changes; the reader is notified each time half of them are full. */
-#define RING 8
+#define RING 16
 /* Number of chunks in a segment, and of segments. */
 #if defined(__x86_64__)
 #define SEGMENT 64

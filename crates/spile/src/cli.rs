@@ -141,6 +141,9 @@ pub struct Cli {
     /// Reads memory of processes only where it is resident; set by tools.
     #[arg(skip)]
     pub resident: bool,
+    /// (Of tools only.) How long the session sleeps between two rounds of records.
+    #[arg(skip)]
+    pub rest_between: Option<std::time::Duration>,
     /// The script and its arguments
     #[arg(value_name = "FILE", hide = true)]
     pub rest: Vec<String>,

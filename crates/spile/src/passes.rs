@@ -739,6 +739,7 @@ fn execute(
         },
         looked_at,
         timeout,
+        rest: cli.rest_between,
         name: session_name(cli),
         objects: objects(cli)?,
         prometheus: cli.prometheus.clone(),

@@ -17,16 +17,21 @@ const REST: Duration = Duration::from_millis(5);
 const LITTLE: usize = 64 << 10;
 
 impl Session {
-    /// Prints the kernel's records, and rests if there were few. Records that ask the controller to
-    /// read memory that may soon be gone wake it in any case.
+    /// Prints the kernel's records, and rests if there were few or if the options say so. Records that
+    /// ask the controller to read memory that may soon be gone wake it in any case.
     pub(super) fn consume_and_rest(&mut self) {
         if self.rest.take().is_some() {
             self.wake_for_records(true);
         }
-        let bytes = self.consume();
-        if (1..LITTLE).contains(&bytes) {
+        let (records, bytes) = self.consume();
+        let rest = match self.options.rest {
+            // (A round that was cut off has more to come.)
+            Some(asked) if records < ROUND => Some(asked),
+            _ => (bytes < LITTLE).then_some(REST),
+        };
+        if let Some(rest) = rest.filter(|_| records > 0) {
             self.wake_for_records(false);
-            self.rest = Some(Instant::now() + REST);
+            self.rest = Some(Instant::now() + rest);
         }
     }
 
@@ -39,10 +44,10 @@ impl Session {
         }
     }
 
-    /// Prints the kernel's records so far; returns their size in bytes.
-    pub(super) fn consume(&mut self) -> usize {
+    /// Prints the kernel's records so far; returns their number and their size in bytes.
+    pub(super) fn consume(&mut self) -> (usize, usize) {
         let Some(ring) = &mut self.ring else {
-            return 0;
+            return (0, 0);
         };
         let mut batch = std::mem::take(&mut self.batch);
         // Bounded, so that a buffer that fills as fast as it is emptied does not delay signals.
@@ -50,7 +55,7 @@ impl Session {
             batch.bytes.extend_from_slice(record);
             batch.ends.push(batch.bytes.len());
         });
-        let bytes = batch.bytes.len();
+        let taken = (batch.ends.len(), batch.bytes.len());
         let mut at = 0;
         // Comes before printing, because the processes continue in the meantime.
         if self.program.watches_programs() {
@@ -80,7 +85,7 @@ impl Session {
         if self.controller.kernel_errors_seen() {
             self.count_kernel();
         }
-        bytes
+        taken
     }
 
     /// Prints all remaining records, at the end.

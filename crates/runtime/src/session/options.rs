@@ -42,6 +42,9 @@ pub struct Options {
     pub looked_at: Vec<(PathBuf, FileState)>,
     /// `-T`: the session ends after this time.
     pub timeout: Option<Duration>,
+    /// How long the session sleeps after each round of records from the kernel, and is not woken by
+    /// handlers that print; by default a short time if there were few.
+    pub rest: Option<Duration>,
     /// The name of the session, and of the directory of its `procfs` files.
     pub name: String,
     /// Programs and libraries whose stacks are walked although no process runs them yet (`-d`).

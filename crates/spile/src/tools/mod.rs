@@ -41,6 +41,8 @@ pub struct Run {
     pub buffer_mb: Option<u32>,
     /// Handlers read only process memory that is resident, because the process wrote it.
     pub resident: bool,
+    /// How long the session sleeps between two rounds of records.
+    pub rest: Option<Duration>,
     /// Limits, as for `-D`.
     pub limits: Vec<String>,
     /// Whose handlers run: everybody's until the session is ended, or those of a process, with which it ends.
@@ -96,6 +98,7 @@ impl Run {
             buffer_mb: self.buffer_mb,
             defines: self.limits,
             resident: self.resident,
+            rest_between: self.rest,
             no_global_var_display: true,
             suppress_time_limits: true,
             // Losses are reported at the end, and do not end the session.

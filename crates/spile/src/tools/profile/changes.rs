@@ -10,7 +10,7 @@ use spile_profile::model::Ns;
 use super::times::{CELL, CELLS, CHUNK, Folder, HEAD, word, words};
 
 /// Number of chunks of a thread's ring.
-const RING: usize = 8;
+const RING: usize = 16;
 /// Offset of the ring's words in a thread's first chunk.
 const WRITTEN: u64 = 32;
 const TAKEN: u64 = 48;
@@ -147,11 +147,11 @@ mod tests {
     }
 
     impl Library {
-        /// A file with a first chunk and a ring, in chunks 1 to 9.
+        /// A file with room for a first chunk and, from place 2 on, a ring.
         fn new() -> Library {
             let folder = Folder::new(true).expect("a folder");
             let file = File::create(folder.path_of(5)).expect("made");
-            file.set_len(10 * CHUNK).expect("sparse");
+            file.set_len((RING as u64 + 2) * CHUNK).expect("sparse");
             let start = folder.clock.line().first().0;
             let library = Library {
                 folder,
@@ -159,7 +159,7 @@ mod tests {
                 start,
             };
             library.put(CHUNK + 56, 3);
-            for place in 2..9 {
+            for place in 2..RING as u64 + 1 {
                 library.put(place * CHUNK + NEXT, place + 2);
             }
             library

@@ -12,6 +12,7 @@ use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
+use std::time::Duration;
 
 use clap::Parser;
 use spile_kernel::process;
@@ -63,7 +64,7 @@ pub struct Profile {
     pub top: usize,
     /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
-    pub duration: Option<std::time::Duration>,
+    pub duration: Option<Duration>,
     /// Record the call paths from which the program makes system calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
@@ -103,6 +104,10 @@ const EVENTS: usize = 1000;
 const ROWS_MB: u32 = 1;
 /// Size of the trace buffer in megabytes, for events while spile does not run.
 const TRACE_MB: u32 = 64;
+/// How long spile sleeps between two looks at what there is of the trace: each takes a processor from a program that
+/// uses them all. The buffer holds what comes in ten times as long, and a thread's ring of changes of regions those
+/// of 1,600,000 a second.
+const TRACE_REST: Duration = Duration::from_millis(20);
 
 /// Runs the command; the result is its exit status.
 pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
@@ -180,6 +185,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             return Err(fail("--trace writes to a file: which? -o FILE"));
         }
         tool.buffer_mb = Some(TRACE_MB);
+        tool.rest = Some(TRACE_REST);
     }
     let kept = Rc::new(RefCell::new(kept));
     if kept.borrow().is_some() {
