@@ -381,7 +381,7 @@ fn bpf_itself() -> Answer {
         Err(why) => match why.errno() {
             Some(Errno::NOSYS) => Answer::No,
             Some(Errno::PERM | Errno::ACCESS) => Answer::Unknown(
-                "loading is not permitted: root, or CAP_BPF and CAP_PERFMON, are needed".to_owned(),
+                "loading is not permitted: run as root, or with CAP_BPF and CAP_PERFMON".to_owned(),
             ),
             _ => Answer::Unknown(why.to_string()),
         },

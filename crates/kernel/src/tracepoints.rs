@@ -136,7 +136,7 @@ pub struct TracefsError {
 impl fmt::Display for TracefsError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let why = crate::names::describe_errno(self.errno);
-        write!(f, "cannot look at tracefs ({}): {why}", self.action)
+        write!(f, "cannot read tracefs ({}): {why}", self.action)
     }
 }
 

@@ -548,7 +548,7 @@ fn explain(refusal: Refusal, layout: &Layout, program: &Program) -> Error {
         }
         Some(Errno::PERM | Errno::ACCESS) => Error::Privileges,
         Some(Errno::NOSYS) => Error::NoBpf,
-        _ => Error::Internal(format!("the kernel does not take {what}: {why}")),
+        _ => Error::Internal(format!("the kernel refuses {what}: {why}")),
     }
 }
 

@@ -20,7 +20,7 @@ struct Finding {
     help: &'static str,
 }
 
-const MOVE_TEXT: &str = "keep the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
+const MOVE_TEXT: &str = "save the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
 
 /// Checks all handlers. `is_user` accepts the script's files, whose places come first in messages.
 ///
@@ -62,7 +62,7 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
         for (mut f, chain) in walk.out {
             if present {
                 (f.code, f.help) = (codes::NOT_PRESENT, "");
-                f.text = format!("processes that are there already are left out: {}", f.text);
+                f.text = format!("existing processes are left out: {}", f.text);
             }
             let d = diagnostic(f, &chain, is_user);
             let at = d.primary.as_ref().map(|l| l.span).unwrap_or_default();

@@ -9,9 +9,9 @@ code_table! { PROBE_CODES:
     NO_SUCH_POINT = "E0301", "A probe point that neither a family nor an alias defines.";
     NO_MATCH = "E0302", "A pattern that matches no probe point.";
     BAD_ARGUMENT = "E0303", "A probe point component with a wrong, missing or unexpected argument.";
-    BAD_SUFFIX = "E0304", "A component behind a probe point that does not take it.";
+    BAD_SUFFIX = "E0304", "A component after a probe point that does not take it.";
     ALIAS_LOOP = "E0305", "An alias that stands for itself.";
-    FAMILY_NOT_THERE = "E0306", "A SystemTap probe family that this version does not have.";
+    FAMILY_NOT_THERE = "E0306", "A probe family of SystemTap that spile lacks.";
     NO_TRACEPOINT = "E0307", "A tracepoint that the running kernel does not have.";
     NO_SYSCALL = "E0308", "A system call that this architecture does not have.";
     NO_PERF_EVENT = "E0309", "A perf event that has no such name.";
@@ -19,16 +19,16 @@ code_table! { PROBE_CODES:
     NO_PROBES = "E0311", "A script in which no probe point is left.";
 
     NO_PLACE = "E0312", "A function, statement or marker that a program or the kernel does not have.";
-    NO_MODULE = "E0313", "A program, process, library or module of the kernel that is not there.";
+    NO_MODULE = "E0313", "A program, process, library or kernel module that does not exist.";
 
     NO_TARGET = "E0320", "A context variable that the probe point does not have.";
-    NO_CONTEXT = "E0321", "A context variable where there are none.";
+    NO_CONTEXT = "E0321", "A context variable in a place that has none.";
     BAD_ENTRY = "E0322", "`@entry` outside of the return probe of a system call or a function.";
     ABSENT_VALUE = "E0323", "A variable whose value the compiler did not keep at the probed place.";
     TEXT_ONLY = "E0324", "A text form of an argument that only `argstr` has.";
     NO_COUNTER = "E0325", "A counter of `@perf` that no probe defines.";
 
-    NOT_SET = "E0326", "A variable that an alias of SystemTap's library sets, and this one's does not yet.";
+    NOT_SET = "E0326", "A variable that an alias of SystemTap's library sets and spile's does not set yet.";
 
     NO_TYPE = "E0401", "A C type that the kernel does not have.";
     NO_MEMBER = "E0402", "A member that a structure does not have.";
@@ -37,7 +37,7 @@ code_table! { PROBE_CODES:
     BAD_ADDRESS = "E0406", "The address of something that has none.";
     NOT_SCALAR = "E0407", "A C value that is neither a number nor an address.";
     NO_CONSTANT = "E0408", "An enumeration constant that the kernel does not have.";
-    NO_VARIABLE = "E0409", "A kernel variable of which nothing is known.";
+    NO_VARIABLE = "E0409", "An unknown variable of the kernel.";
 
-    LEFT_OUT = "W0301", "A pattern that leaves out probe points which SystemTap's library has.";
+    LEFT_OUT = "W0301", "A pattern that leaves out probe points of SystemTap's library.";
 }

@@ -538,7 +538,7 @@ impl Walker<'_> {
             )
             .label(
                 name.span,
-                format!("not a structure, or {home} does not tell its members"),
+                format!("not a structure, or {home} lacks its members"),
             ),
         )
     }

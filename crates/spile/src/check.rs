@@ -74,7 +74,7 @@ const fn feature(feature: Feature) -> Ask {
 /// The parts of the table.
 const TABLE: [(&str, &[Row]); 3] = [
     (
-        "What all probes in the kernel need",
+        "Requirements of all probes in the kernel",
         &[
             plain(
                 "BPF programs, and the privilege to load them",
@@ -142,7 +142,7 @@ const TABLE: [(&str, &[Row]); 3] = [
         ],
     ),
     (
-        "What makes probes cheaper, or says more",
+        "Features that make probes cheaper or give more information",
         &[
             row(
                 "many functions of the kernel by one link",

@@ -207,7 +207,7 @@ pub fn absent(option: &str) -> Option<String> {
     let name = option.split('=').next().unwrap_or(option);
     let (name, why) = ABSENT.iter().find(|(o, _)| *o == name)?;
     Some(format!(
-        "{name} is an option of stap that spile does not have: {why}"
+        "{name} is an option of stap that spile lacks: {why}"
     ))
 }
 

@@ -44,7 +44,7 @@ fn unknown(code: &str) -> String {
         .filter(|c| differs(c) <= 1)
         .collect();
     let help = match &near[..] {
-        [] => "codes are `E0101` and the like, docs/errors.md has all".to_owned(),
+        [] => "a code looks like `E0101`; docs/errors.md lists all".to_owned(),
         near => format!("there are {}", near.join(", ")),
     };
     format!("--explain: there is no code `{code}`; {help}")

@@ -129,7 +129,7 @@ pub fn through(
     }
     let mut last = cli.pass.unwrap_or(5);
     if front.other && last > 4 {
-        tell("the kernel of -r is not the one that runs: the last pass is 4\n");
+        tell("the kernel of -r is not running: the last pass is 4\n");
         last = 4;
     }
     let failed = |what: &'static str| move |_: &Failure| tell(format_args!("{what} failed.\n"));
@@ -273,7 +273,7 @@ pub fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure>
         .map_err(|e| fail(format_args!("{name}: {e}")))?;
     if text.len() as u64 > MAX_SCRIPT {
         return Err(fail(format_args!(
-            "{name}: longer than {} MB; that is no script",
+            "{name}: longer than {} MB; that is not a script",
             MAX_SCRIPT >> 20
         )));
     }

@@ -39,7 +39,7 @@ pub fn report(cli: &cli::Report) -> Result<u8, Failure> {
         }
         Some(name) => Some(Format::named(name).ok_or_else(|| {
             fail(format_args!(
-                "there is no format `{name}`; there are:\n{}",
+                "there is no format `{name}`; the formats are:\n{}",
                 formats().trim_end()
             ))
         })?),
@@ -81,7 +81,7 @@ fn export(run: &Run, format: &Format, to: Option<&Path>) -> Result<(), Failure> 
             Ok(())
         }
         (None, _) if format.folder => Err(fail(format_args!(
-            "{} is a folder: say with -o where it is to be",
+            "{} is a folder: name it with -o",
             format.name
         ))),
         (Some(path), [(_, bytes)]) => put(path, bytes),

@@ -645,7 +645,7 @@ fn what_cannot_be_recorded() {
         assert!(said.contains(message), "{said}");
         assert!(!output.status.success() && output.stdout.is_empty());
     };
-    fails(&[], "which command?");
+    fails(&[], "no command");
     fails(
         &["--", "no-such-program"],
         "no-such-program: there is no such program",

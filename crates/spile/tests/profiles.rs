@@ -198,11 +198,11 @@ fn exports_and_the_page() {
     for (args, what) in [
         (
             ["--export", "x"],
-            "ERROR: there is no format `x`; there are:\n  tau ",
+            "ERROR: there is no format `x`; the formats are:\n  tau ",
         ),
         (
             ["--export", "tau"],
-            "ERROR: tau is a folder: say with -o where it is to be\n",
+            "ERROR: tau is a folder: name it with -o\n",
         ),
         (
             ["--html", "/nonexistent/x"],

@@ -208,7 +208,7 @@ fn a_process_that_ran_already_has_no_regions() {
         file.starts_with("libgomp").then_some(file)
     });
     let has = format!(
-        "regions of OpenMP (the process has {}), calls of MPI, parts that the program names: ",
+        "regions of OpenMP (the process has {}), calls of MPI, named regions: ",
         library.expect("the library")
     );
     let why = format!("(`spile profile -- CMD`), and process {pid} ran already");

@@ -41,7 +41,7 @@ code_table! { SYNTAX_CODES:
     UNKNOWN_OPERATOR = "E0115", "A name after `@` that is neither an operator nor a macro.";
     BAD_PROBE_POINT = "E0116", "A malformed probe point.";
     OPERAND_COUNT = "E0117", "An operator has the wrong number of operands.";
-    RESERVED_NAME = "E0118", "A keyword or built-in name is used as the name of something.";
+    RESERVED_NAME = "E0118", "A keyword or built-in name is used as a name.";
     BAD_ADDRESS_OF = "E0119", "`&` needs a target variable or a structure member.";
     BAD_TYPE = "E0120", "The only types that can be written are `long` and `string`.";
     STRAY_STAR = "E0121", "`*` as an index outside `in`, `delete` and `foreach` slices.";
@@ -53,7 +53,7 @@ code_table! { SYNTAX_CODES:
     MACRO_RECURSION = "E0204", "A macro uses itself.";
     MACRO_TOO_LARGE = "E0205", "Macro expansion nests too deeply or gives too many tokens.";
     BAD_CONDITION = "E0206", "A malformed `%( ... %? ... %: ... %)`.";
-    UNKNOWN_CONDITION = "E0207", "The left side of a preprocessor condition is not known.";
+    UNKNOWN_CONDITION = "E0207", "The left side of a preprocessor condition is unknown.";
     CONDITION_TYPES = "E0208", "The two sides of a preprocessor condition cannot be compared.";
     UNCLOSED_CONDITION = "E0209", "`%(` has no `%)`.";
     STRAY_CONDITION = "E0210", "`%?`, `%:` or `%)` without `%(`.";
@@ -61,7 +61,7 @@ code_table! { SYNTAX_CODES:
     MACRO_TWICE = "E0212", "A macro is defined twice.";
     UNKNOWN_ESCAPE = "W0101", "A `\\` before a character that is no escape; the `\\` is dropped.";
     CONFIG_UNKNOWN = "W0102", "A condition on a kernel option where the kernel's configuration cannot be read.";
-    PRECEDENCE = "W0103", "An operator without brackets takes other operands than it seems, as in `a & b == c`.";
+    PRECEDENCE = "W0103", "An operator without parentheses whose operands are easily misread, as in `a & b == c`.";
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl Btf {
     pub fn module(name: &str) -> Result<Btf, BtfError> {
         let base = Btf::vmlinux().map_err(Clone::clone)?;
         if name.contains('/') {
-            return Err(BtfError::Format(format!("`{name}` is no module's name")));
+            return Err(BtfError::Format(format!("`{name}` is not a module's name")));
         }
         Btf::open_over(Path::new(&format!("{MODULES}/{name}")), Some(base))
     }

@@ -396,10 +396,10 @@ fn no_kprobe(space: Space, why: io::Error) -> io::Error {
         ));
     }
     let text = match (space, why.raw_os_error()) {
-        (Space::Kernel, Some(libc::EINVAL)) => "the kernel forbids to probe it",
+        (Space::Kernel, Some(libc::EINVAL)) => "the kernel forbids probing it",
         (Space::Kernel, Some(libc::EILSEQ)) => "no instruction begins there",
         (Space::Kernel, Some(libc::EADDRNOTAVAIL)) => {
-            "several functions have this name; a pattern such as `[x]name` takes them all"
+            "several functions have this name; a pattern such as `[x]name` matches them all"
         }
         _ => return why,
     };

@@ -91,7 +91,7 @@ impl Staleness {
             Some(_) => return None,
         };
         let text = format!(
-            "{} was {what}: only processes that have the file of before are probed",
+            "{} was {what}: only processes that run the old file are probed",
             path.display()
         );
         self.files.swap_remove(at);

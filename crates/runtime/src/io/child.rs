@@ -65,7 +65,7 @@ fn shell(command: &str) -> Vec<String> {
 }
 
 fn c_strings(words: Vec<String>) -> io::Result<Vec<CString>> {
-    let nul = |_| io::Error::other("the command holds a NUL byte");
+    let nul = |_| io::Error::other("the command contains a NUL byte");
     words
         .into_iter()
         .map(|w| CString::new(w).map_err(nul))

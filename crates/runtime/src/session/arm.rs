@@ -95,8 +95,7 @@ impl Session {
             return;
         }
         let Some(tasks) = existing_tasks::all(threads, since) else {
-            let text =
-                "processes that are there already are not known: kernel memory cannot be read";
+            let text = "existing processes are unknown: kernel memory cannot be read";
             return self.warn_of(text);
         };
         // The command of `-c` has not called `execve` yet.

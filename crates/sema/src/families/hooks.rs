@@ -88,10 +88,10 @@ fn family(c: &Component) -> Fails<u32> {
     match known {
         Some((_, number, true)) => Ok(*number),
         Some(_) => {
-            let text = format!("programs cannot be put at hooks of {text}");
+            let text = format!("programs cannot be attached to hooks of {text}");
             let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span);
             Err(Box::new(d.note(
-                "the kernel lets BPF programs to those of NFPROTO_IPV4 and NFPROTO_IPV6",
+                "the kernel accepts BPF programs only at hooks of NFPROTO_IPV4 and NFPROTO_IPV6",
             )))
         }
         None => Err(bad(c, "\"NFPROTO_IPV4\" or \"NFPROTO_IPV6\"")),
@@ -194,7 +194,7 @@ pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> Fails<Vec<PointMatch>> {
     let pattern = literal(c);
     let known = facts.lsm_hooks(&pattern);
     if known.is_empty() {
-        let text = format!("the kernel has no LSM hook `{pattern}` that programs can be at");
+        let text = format!("the kernel has no LSM hook `{pattern}` that programs can attach to");
         let d = Diagnostic::error(codes::NO_PLACE, text).at(c.span);
         if is_pattern(&pattern) {
             return Err(Box::new(d));

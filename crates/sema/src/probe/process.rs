@@ -80,7 +80,7 @@ fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> Result<Expr, Box<Di
         };
         let id = facts
             .file_identity(&path)
-            .ok_or_else(|| fail(format!("{path} cannot be looked at")))?;
+            .ok_or_else(|| fail(format!("{path} cannot be read")))?;
         let args = vec![make.num(id.device as i64), make.num(id.inode as i64)];
         let one = make.call("__process_runs", args);
         any = Some(match any {

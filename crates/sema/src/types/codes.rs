@@ -9,7 +9,7 @@ code_table! { BODY_CODES:
     UNKNOWN_ARRAY = "E0502", "An indexed variable that is not declared `global`.";
     ARGUMENT_COUNT = "E0503", "A call with a number of arguments that no form of the function takes.";
     TYPE_MISMATCH = "E0504", "Two uses of one value need different types.";
-    UNRESOLVED_TYPE = "E0505", "Nothing says whether a variable holds numbers or strings.";
+    UNRESOLVED_TYPE = "E0505", "A variable whose type, number or string, cannot be inferred.";
     INDEX_COUNT = "E0506", "An array is used with different numbers of indexes.";
     TOO_MANY_KEYS = "E0507", "An array has more than eight indexes.";
     DUPLICATE_GLOBAL = "E0508", "A global variable is declared twice.";
@@ -17,7 +17,7 @@ code_table! { BODY_CODES:
     FORMAT_ARGUMENTS = "E0511", "A format needs more or fewer arguments than are given.";
     OUTSIDE_LOOP = "E0512", "`break` or `continue` outside a loop.";
     OUTSIDE_FUNCTION = "E0513", "`return` outside a function, or with a value where there is none.";
-    NO_VALUE = "E0514", "The value of something that has none is used.";
+    NO_VALUE = "E0514", "An expression without a value is used as a value.";
     NOT_A_STATISTIC = "E0515", "A statistic is needed at this place.";
     HISTOGRAM_CONFLICT = "E0516", "One statistic is used with two different histograms.";
     FOREACH_KEYS = "E0517", "`foreach` has a number of key variables that the array does not have.";
@@ -32,9 +32,9 @@ code_table! { BODY_CODES:
     TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";
     BAD_REGEX = "E0529", "A malformed regular expression.";
     LARGE_REGEX = "E0530", "A regular expression whose tables would be too large.";
-    NEEDS_GURU = "E0531", "What has an effect on the system is done in guru mode only (`-g`).";
+    NEEDS_GURU = "E0531", "An operation with an effect on the system, outside guru mode (`-g`).";
 
-    KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can do.";
+    KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can perform.";
     NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
     KERNEL_CONSTANT = "E0606", "An operand that has to be a constant in a kernel handler.";
 
@@ -42,7 +42,7 @@ code_table! { BODY_CODES:
     UNUSED_VARIABLE = "W0502", "A variable is never read.";
     NO_EFFECT = "W0503", "A statement has no effect.";
     UNUSED_FUNCTION = "W0504", "A function is never called.";
-    OPTION_WITHOUT_EFFECT = "W0505", "A limit that `-D` sets and that means nothing here.";
-    BAD_VARIABLE = "W0506", "A variable that is not there, taken for 0 (`--skip-badvars`).";
-    NOT_PRESENT = "W0507", "A probe of processes asks for what those that are there already do not have.";
+    OPTION_WITHOUT_EFFECT = "W0505", "A limit of `-D` without effect.";
+    BAD_VARIABLE = "W0506", "A missing variable, replaced by 0 (`--skip-badvars`).";
+    NOT_PRESENT = "W0507", "A probe of processes asks for a value that existing processes lack.";
 }

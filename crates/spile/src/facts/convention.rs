@@ -21,7 +21,7 @@ pub(super) fn structure(returned: &Returned) -> Loc {
     match returned {
         Returned::Memory => Loc::Address(vec![LocOp::Ret]),
         Returned::Registers(words) => in_registers(words),
-        Returned::Unknown => Loc::Absent("which registers return it is not known".into()),
+        Returned::Unknown => Loc::Absent("the registers that return it are unknown".into()),
     }
 }
 
@@ -43,7 +43,7 @@ pub(super) fn first_seen(moved: Loc, passed: Option<Vec<LocOp>>, ty: &Type) -> L
     match (passed, ty) {
         (Some(ops), _) => Loc::Value(ops),
         (None, Type::Struct { size, .. }) if *size > IN_REGISTERS => moved,
-        (None, _) => Loc::Absent("it is not in memory yet when the function begins".into()),
+        (None, _) => Loc::Absent("it is not yet in memory when the function begins".into()),
     }
 }
 

@@ -37,7 +37,7 @@ fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
         std::io::ErrorKind::NotFound => {
             format!("cannot probe pid {pid}: there is no process {pid}")
         }
-        _ => format!("the memory of process {pid} cannot be looked at: {e}"),
+        _ => format!("the memory of process {pid} cannot be read: {e}"),
     })?;
     let search = Search::from_env();
     let starts = all

@@ -409,7 +409,10 @@ impl Asked<'_> {
     pub fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let dwarf = self.dwarf()?;
         let Some(place) = self.known.place(id) else {
-            return Err(format!("{} says nothing about variables there", self.home));
+            return Err(format!(
+                "{} has no information about variables there",
+                self.home
+            ));
         };
         let mut found = Vec::new();
         let mut arguments = Arguments::of(dwarf, place.die);
@@ -538,8 +541,8 @@ fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &Lines) -> bool {
 
 fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
     match nearest {
-        (Some(a), Some(b)) => format!("line {line} has no code; lines {a} and {b} have"),
-        (Some(a), None) | (None, Some(a)) => format!("line {line} has no code; line {a} has"),
+        (Some(a), Some(b)) => format!("line {line} has no code; lines {a} and {b} do"),
+        (Some(a), None) | (None, Some(a)) => format!("line {line} has no code; line {a} does"),
         (None, None) => format!("line {line} has no code"),
     }
 }

@@ -86,7 +86,7 @@ impl Home {
             (Home::Kernel(_), Loc::Address(ops)) => match **ops {
                 [LocOp::Const(address)] => match kernel_variable(address as u64, 0) {
                     Some(v) => Loc::Address(v.location()),
-                    None => Loc::Absent("where each processor has its own is not known".into()),
+                    None => Loc::Absent("the address of each processor's copy is unknown".into()),
                 },
                 _ => loc,
             },
@@ -105,7 +105,7 @@ fn moved(loaded: &Loaded, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
         match (*first, more) {
             (Op::Const(linked), [Op::Bias, ADD, behind @ ..]) => {
                 let at = loaded.address(linked as u64);
-                let why = "its place in the running kernel is not known";
+                let why = "its address in the running kernel is unknown";
                 let at = at.ok_or_else(|| Absent(why.into()))?;
                 out.push(Op::Const(at as i64));
                 rest = behind;

@@ -24,10 +24,10 @@ use super::types::{KernelTypes, Types};
 /// variables.
 const WHY: u64 = 1 << 32;
 const REASONS: [&str; 5] = [
-    "the kernel's type information does not have this function",
-    "several functions have this name, and the kernel's type information does not tell them apart",
+    "the kernel's type information lacks this function",
+    "several functions have this name, and the kernel's type information does not distinguish them",
     "the compiler changed the parameters of this copy of the function",
-    "an address alone does not say which function it is in, and what is in which register there",
+    "an address alone does not determine its function and the contents of registers",
     "the module has no type information",
 ];
 #[derive(Clone, Copy)]
@@ -135,8 +135,8 @@ impl KernelCode {
         self.left_out.fetch_add(left_out, Ordering::Relaxed);
         if functions.is_empty() && left_out > 0 {
             return Err(match left_out {
-                1 => "the kernel forbids to probe it".to_owned(),
-                n => format!("the kernel forbids to probe the {n} functions that match"),
+                1 => "the kernel forbids probing it".to_owned(),
+                n => format!("the kernel forbids probing the {n} functions that match"),
             });
         }
         let own = match module {

@@ -256,7 +256,7 @@ impl KernelDebug {
             }
         }
         match found.is_empty() {
-            true => Err("the kernel forbids to probe what was found".into()),
+            true => Err("the kernel forbids probing the places that were found".into()),
             false => Ok(found),
         }
     }

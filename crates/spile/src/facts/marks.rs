@@ -89,7 +89,7 @@ fn location(operand: &Operand, site: u64) -> Loc {
     let mut ops = match &operand.place {
         Place::Constant(value) => return Loc::Value(vec![LocOp::Const(cut(*value, operand))]),
         Place::Register { number, .. } if *number > pc() => {
-            return Loc::Absent("it is in a register that is not kept".into());
+            return Loc::Absent("it is in a register that the kernel does not save".into());
         }
         Place::Register { number, shift } => {
             let mut ops = vec![LocOp::Reg(*number)];
@@ -120,7 +120,7 @@ fn location(operand: &Operand, site: u64) -> Loc {
             ops
         }
         Place::Unreadable(text) => {
-            return Loc::Absent(format!("its operand `{text}` is not understood").into());
+            return Loc::Absent(format!("its operand `{text}` is not supported").into());
         }
     };
     ops.push(load);

@@ -167,7 +167,7 @@ fn instructions(
         })
     };
     let at: Option<Vec<Exit>> = exits.returns.iter().map(exit).collect();
-    let at = at.ok_or("its parts are too far from one another")?;
+    let at = at.ok_or("its parts are too far apart")?;
     Ok(Some(Arc::new(Exits { at, goroutines })))
 }
 
@@ -179,7 +179,7 @@ fn leaves_by(file: &File, jump: Jump) -> String {
         None => "an address that it computes".into(),
     };
     format!(
-        "at {:#x} it leaves by a jump to {to}, which returns in its place",
+        "at {:#x} it ends with a jump to {to}, which returns in its place",
         jump.at
     )
 }

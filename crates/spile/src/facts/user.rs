@@ -121,7 +121,7 @@ impl Programs {
             ModuleQuery::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
             ModuleQuery::Target => match &self.target {
                 TargetProcess::None => {
-                    Err("`process` without a name is the one of -c or -x".into())
+                    Err("`process` without a name means the process of -c or -x".into())
                 }
                 TargetProcess::Pid(pid) => Ok(vec![of(&paths::of_process(*pid)?, Some(*pid))]),
                 TargetProcess::Command(command) => {

@@ -134,7 +134,7 @@ impl Run {
         })?;
         match ended {
             End::Ran(outcome) => Ok(*outcome),
-            End::Shown(_) => Err(fail(format_args!("{name}: the script was not run"))),
+            End::Shown(_) => Err(fail(format_args!("{name}: the script did not run"))),
         }
     }
 }

@@ -262,7 +262,7 @@ impl<'a> Parser<'a> {
             .and_then(|i| call(self.tokens.get(i)));
         self.diags.push(match (here, before) {
             (Some(call), _) => d.also(call, "it comes from here"),
-            (None, Some(call)) => d.also(call, "what stands before it comes from here"),
+            (None, Some(call)) => d.also(call, "the tokens before it come from here"),
             _ => d,
         });
     }

@@ -86,12 +86,12 @@ impl Parser<'_> {
     fn binds_first(&mut self, inner: &Operand, op: Token) {
         let Some(first) = inner.top else { return };
         let (first, then) = (self.text(first), self.text(op));
-        let message = format!("`{first}` binds before the `{then}` beside it");
+        let message = format!("`{first}` binds tighter than the `{then}` next to it");
         let d = Diagnostic::warning(codes::PRECEDENCE, message);
         let d = d
             .label(inner.span, "this is one operand")
             .also(op.span, "of this operator");
-        let d = d.help("put brackets around what belongs together");
+        let d = d.help("put parentheses around the operands that belong together");
         self.diags.push(d);
     }
 }

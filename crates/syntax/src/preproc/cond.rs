@@ -167,7 +167,7 @@ impl Preproc<'_> {
         let message = "the kernel's configuration cannot be read: no option counts as set";
         let d = Diagnostic::warning(codes::CONFIG_UNKNOWN, message).at(span);
         self.diags.push(d.help(
-            "it is looked for in /proc/config.gz, /boot/config-RELEASE and /lib/modules/RELEASE/config",
+            "spile looks for it in /proc/config.gz, /boot/config-RELEASE and /lib/modules/RELEASE/config",
         ));
     }
 
@@ -193,7 +193,7 @@ fn number(span: Span, text: &str) -> Result<i64, Fault> {
 }
 
 fn unknown(span: Span, text: &str) -> Fault {
-    let message = format!("`{text}` is not something a condition can ask about");
+    let message = format!("a condition cannot test `{text}`");
     let d = Diagnostic::error(codes::UNKNOWN_CONDITION, message).at(span);
     let d = d.did_you_mean(text, NAMES.iter().copied());
     let known = NAMES.join(", ");

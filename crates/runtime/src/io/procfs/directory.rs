@@ -60,7 +60,7 @@ impl Directory {
         };
         let strange = |c: char| !(c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'));
         if name.is_empty() || name.starts_with('.') || name.contains(strange) {
-            let why = io::Error::other("this is no name for a directory");
+            let why = io::Error::other("this is not a valid name for a directory");
             return Err((path, why));
         }
         let parent = open_at(rustix::fs::CWD, PARENT).map_err(|e| (PARENT.into(), e.into()))?;
@@ -100,7 +100,7 @@ impl Directory {
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().unwrap_or_default().to_owned();
         if name == NEW {
-            return Err(io::Error::other("this name is the session's own"));
+            return Err(io::Error::other("the session uses this name itself"));
         }
         let mut directory = self.own.try_clone()?;
         let mut parents = Vec::new();
@@ -130,7 +130,7 @@ impl Directory {
             let _ = fs::remove_dir(self.path.trim_end_matches(&*self.name));
         } else {
             crate::io::output::warn(&format!(
-                "{} has files that are not this session's and stays",
+                "{} has files of others and is not removed",
                 self.path
             ));
         }

@@ -44,7 +44,7 @@ impl Loaded {
             let linked = file.symbols().named(name).next()?.address;
             Some(symbols.address_of(name)?.wrapping_sub(linked))
         });
-        let distance = distance.ok_or("where the kernel was moved to is not known")?;
+        let distance = distance.ok_or("the address of the kernel is unknown")?;
         Ok(Loaded {
             module: None,
             at: At::Moved(distance),
@@ -66,7 +66,7 @@ impl Loaded {
         let parts: Vec<_> = file.image().placed().iter().filter_map(part).collect();
         match parts.is_empty() {
             true => Err(format!(
-                "where the sections of the module {name} are is hidden; run as root"
+                "the addresses of the sections of the module {name} are hidden; run as root"
             )),
             false => Ok(Loaded {
                 module: Some(name.clone()),

@@ -207,7 +207,7 @@ impl Resolver<'_> {
             Err(why) => {
                 let text = format!("`{}` is not available here: {why}", found.name);
                 let d = Diagnostic::error(codes::ABSENT_VALUE, text).at(span);
-                self.report(d.help("`@defined` asks whether it is"));
+                self.report(d.help("`@defined` tests whether it is"));
                 (self.bad(span), None)
             }
         }
@@ -230,7 +230,7 @@ impl Resolver<'_> {
         let left = self.leaves(ops, space, span);
         let moved = ops.iter().any(|op| matches!(op, LocOp::Bias(_)));
         let left = left.ok_or(match moved {
-            true => "where its module is loaded is not known here",
+            true => "the address of its module is unknown here",
             false => "its location is too complex",
         })?;
         Ok((left, from))

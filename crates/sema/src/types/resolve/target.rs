@@ -77,7 +77,7 @@ impl Resolver<'_> {
                             "`->` needs a value whose C type is known",
                         )
                         .at(base.span)
-                        .help("say the type: `@cast(x, \"struct task_struct\")->pid`"),
+                        .help("name the type: `@cast(x, \"struct task_struct\")->pid`"),
                     );
                     return (self.bad(span), None);
                 };
@@ -103,7 +103,7 @@ impl Resolver<'_> {
         if !self.input.skip_badvars || self.trial > 0 || self.is_defined(e) {
             return None;
         }
-        let text = format!("`{name}` is not available here, 0 is taken for it");
+        let text = format!("`{name}` is not available here and is replaced by 0");
         self.report(Diagnostic::warning(codes::BAD_VARIABLE, text).at(e.span));
         Some(match pretty {
             Pretty::None => self.num(ExprKind::Num(0), e.span),
@@ -147,7 +147,7 @@ impl Resolver<'_> {
                         format!("unresolved target-symbol expression: there is no `{name}` in this {place}"),
                     )
                     .at(span)
-                    .help("context variables exist in probes of kernel events; functions get them as arguments"),
+                    .help("context variables exist in probes of kernel events; pass them to functions as arguments"),
                 );
                 return (self.bad(span), None);
             }
@@ -198,7 +198,7 @@ impl Resolver<'_> {
             Err(why) => {
                 let text = format!("`{name}` is not available here: {why}");
                 let d = Diagnostic::error(probe_codes::ABSENT_VALUE, text).at(span);
-                self.report(d.help("`@defined` asks whether it is"));
+                self.report(d.help("`@defined` tests whether it is"));
                 return (self.bad(span), None);
             }
         };

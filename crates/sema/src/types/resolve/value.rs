@@ -70,9 +70,9 @@ impl Resolver<'_> {
         };
         let writes = |c: &std::sync::Arc<crate::probe::Context>| c.kind == ContextKind::ProcfsWrite;
         if self.cur.ctx.as_ref().is_some_and(writes) {
-            let text = "`$value` of a write probe is what was written, and cannot be set";
+            let text = "`$value` of a write probe is the written text and cannot be set";
             let d = Diagnostic::error(codes::NOT_SUPPORTED, text).at(lhs.span);
-            self.report(d.help("a read probe of the same file says what its readers get"));
+            self.report(d.help("a read probe of the same file sets the text for readers"));
         }
         if used {
             let text = "an assignment to `$value` has no value of its own";
@@ -99,7 +99,7 @@ impl Resolver<'_> {
         if !self.input.guru {
             let text = "write to target variable not permitted; need `-g`";
             let d = Diagnostic::error(codes::NEEDS_GURU, text).at(lhs.span);
-            self.report(d.help("in guru mode a script decides about packets: `spile -g`"));
+            self.report(d.help("guru mode lets a script decide about packets: `spile -g`"));
         }
         let rhs = self.number(rhs);
         let wrong = match op {

@@ -121,7 +121,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     let mut header = header(cli)?;
     if cli.machine.json && header.rank.is_some() {
         return Err(fail(
-            "ranks write files and print nothing: leave --json out, and run `spile report --json` on their folder",
+            "ranks write files and print nothing: omit --json, and run `spile report --json` on their folder",
         ));
     }
     let mut tool = Run::of("profile");
@@ -182,7 +182,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         .transpose()?;
     if cli.trace {
         if kept.is_none() {
-            return Err(fail("--trace writes to a file: which? -o FILE"));
+            return Err(fail("--trace needs a file: -o FILE"));
         }
         tool.buffer_mb = Some(TRACE_MB);
         tool.rest = Some(TRACE_REST);
@@ -330,7 +330,9 @@ pub fn exit_code(status: Option<i32>) -> u8 {
 /// before probes are armed.
 pub fn command(words: &[String]) -> Result<String, Failure> {
     let Some(program) = words.first() else {
-        return Err(fail("which command? `spile profile ./app`, or -p PID"));
+        return Err(fail(
+            "no command: give one, as in `spile profile ./app`, or -p PID",
+        ));
     };
     let runs = |path: &Path| {
         path.metadata()
@@ -353,7 +355,7 @@ pub fn command(words: &[String]) -> Result<String, Failure> {
         )));
     }
     shlex::try_join(words.iter().map(String::as_str))
-        .map_err(|_| fail("the command holds a NUL byte"))
+        .map_err(|_| fail("the command contains a NUL byte"))
 }
 
 /// The facts that are known before the recording begins.
@@ -412,7 +414,7 @@ fn losses(outcome: &Outcome, data: &mut Snapshot) {
         (account.errors, "events: their handlers failed"),
         (
             account.skipped.reentrancy,
-            "events that hit while another was handled, interrupts as a rule; their time counts where they hit",
+            "events that hit while another was handled, mostly interrupts; their time counts where they hit",
         ),
         (
             account.skipped.kernel_recursion,
@@ -429,7 +431,7 @@ fn losses(outcome: &Outcome, data: &mut Snapshot) {
         (account.overflows, "sums that did not fit in the tables"),
         (
             account.cut_stacks,
-            "stacks that were deeper than what is kept: their outermost functions",
+            "stacks deeper than the limit: their outermost functions",
         ),
         (
             account.guessed,

@@ -27,7 +27,7 @@ pub fn load(trace: bool) -> Result<(Option<Folder>, String), String> {
     let found = spile_context::environment(|name| std::env::var_os(name), own);
     let mut variables = found.map_err(|why| {
         tell(format_args!(
-            "WARNING: regions of the program are not told: {why}\n"
+            "WARNING: regions of the program are not reported: {why}\n"
         ));
         format!("{}: {why}", what(&BTreeMap::new()))
     })?;
@@ -76,5 +76,5 @@ fn what(libraries: &BTreeMap<&str, String>) -> String {
         None => (*what).to_owned(),
     });
     let each: Vec<String> = each.collect();
-    format!("{}, parts that the program names", each.join(", "))
+    format!("{}, named regions", each.join(", "))
 }

@@ -268,7 +268,7 @@ impl Rows {
                 self.snapshot.recorder.displaced = f.number()?;
                 self.snapshot.recorder.cpu = used().saturating_sub(self.used_before);
                 if unseen > 0 {
-                    let what = "switches to a thread that the kernel did not show; the scheduler's own times stand for them";
+                    let what = "switches to a thread that the kernel did not show; the scheduler's own times replace them";
                     self.snapshot.lost.insert(what.into(), unseen);
                 }
                 self.whole = true;

@@ -34,7 +34,7 @@ pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
         ))),
         // In a PID namespace only the first thread's number is known.
         _ if tid != of && Numbers::now().outside(of) != of => Err(fail(format_args!(
-            "-t {tid}: in a PID namespace only first threads are known by number; give -p {of}"
+            "-t {tid}: in a PID namespace spile knows only first threads by number; give -p {of}"
         ))),
         _ => Ok((Numbers::now().outside(tid), of)),
     }
@@ -68,7 +68,7 @@ pub fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
             (_, Ok(_)) => {
                 let root = root.display();
                 return Err(wrong(&format!(
-                    "this is no control group of version 2; those are below {root}"
+                    "this is not a control group of version 2; these are below {root}"
                 )));
             }
             _ => return Err(wrong("there is no such control group")),
@@ -76,13 +76,13 @@ pub fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
     };
     let stat = std::fs::metadata(&folder).map_err(|e| wrong(&e.to_string()))?;
     if !stat.is_dir() {
-        return Err(wrong("this is a file; give the folder that it is in"));
+        return Err(wrong("this is a file; give its folder"));
     }
     let depth = folder
         .strip_prefix(&root)
         .map_or(0, |p| p.components().count());
     let outer =
-        outer_levels().ok_or_else(|| wrong("the levels above this namespace are not known"))?;
+        outer_levels().ok_or_else(|| wrong("the levels above this namespace are unknown"))?;
     Ok((stat.ino(), outer + depth as u64))
 }
 

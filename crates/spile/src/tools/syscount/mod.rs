@@ -150,7 +150,7 @@ pub fn run(cli: &Syscount, color: bool) -> Result<u8, Failure> {
         return Ok(0);
     }
     if cli.by(Key::All) && cli.by.len() > 1 {
-        return Err(fail("--by all goes with no other key"));
+        return Err(fail("--by all excludes other keys"));
     }
     let run = prepare(cli)?;
     match cli.live && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {

@@ -110,7 +110,7 @@ impl Reader {
     /// Parses a line; returns the report that it completes.
     pub fn line(&mut self, line: &[u8]) -> Result<Option<Report>, String> {
         let text = String::from_utf8_lossy(line);
-        let wrong = || format!("the script printed `{text}`, which is no row");
+        let wrong = || format!("the script printed `{text}`, which is not a row");
         let fields: Vec<&str> = text.split('\t').collect();
         match fields[..] {
             ["start", at] => {

@@ -354,7 +354,11 @@ fn text(shape: &Shape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]) -> S
         );
     }
     if report.unfit > 0 {
-        let _ = writeln!(out, "{} calls found no room and are missing", report.unfit);
+        let _ = writeln!(
+            out,
+            "{} calls are missing: the tables were full",
+            report.unfit
+        );
     }
     out
 }

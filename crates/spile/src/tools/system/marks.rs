@@ -89,7 +89,10 @@ pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(Armed, Ou
         };
         if let Err(e) = std::thread::Builder::new().spawn(work) {
             // Closing the pipe ends the session.
-            tell(format_args!("ERROR: no thread can be had: {}\n", told(&e)));
+            tell(format_args!(
+                "ERROR: no thread can be created: {}\n",
+                told(&e)
+            ));
         }
     });
     let ready = Box::new(move || {

@@ -88,7 +88,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
                 Ok(thread) => thread
                     .join()
                     .unwrap_or_else(|_| Err("a thread failed".to_owned())),
-                Err(e) => Err(format!("no thread can be had: {}", told(&e))),
+                Err(e) => Err(format!("no thread can be created: {}", told(&e))),
             };
             all.lock().unwrap_or_else(|e| e.into_inner()).push(result);
         }
@@ -128,7 +128,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         noise.cpus.push(cpu);
     }
     if noise.cpus.is_empty() {
-        return Err(fail("it was ended before there was anything to tell"));
+        return Err(fail("it ended before there was anything to report"));
     }
     let account = &outcome.account;
     for (count, what) in [
@@ -139,10 +139,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         ),
         (account.lost_output, "rows: the buffer was full"),
         (left_out, "gaps: there were too many"),
-        (
-            rows.malformed,
-            "rows of the recording: they were not as they should be",
-        ),
+        (rows.malformed, "rows of the recording: they were malformed"),
     ] {
         if count > 0 {
             noise.lost.insert(what.to_owned(), count);

@@ -229,12 +229,9 @@ impl Rows {
         for (count, what) in [
             (
                 self.broken,
-                "beginnings or ends of interrupts that were not seen; their time counts to what they are within",
+                "missing beginnings or ends of interrupts; their time counts to the surrounding part",
             ),
-            (
-                self.malformed,
-                "rows of the recording: they were not as they should be",
-            ),
+            (self.malformed, "rows of the recording: they were malformed"),
         ] {
             if count > 0 {
                 lost.insert(what.to_owned(), count);

@@ -94,16 +94,16 @@ impl Rows {
         for (n, what) in [
             (
                 failed.len() as u64,
-                "threads whose times in regions are not known: there was no room for their files, or these are gone",
+                "threads without times in regions: there was no room for their files, or the files are gone",
             ),
             (
                 self.folder.as_ref().map_or(0, |f| f.distrusted().into()),
-                "change of the kernel's clock: processors' counters differ, by which times in regions were taken",
+                "change of the kernel's clock: the processors' counters differ, and times in regions come from them",
             ),
             (unread, "threads whose changes of regions could not be read"),
             (
                 lost.fold(0, u64::saturating_add),
-                "changes of regions in the time line: they came faster than they were read",
+                "changes of regions in the time line: they came faster than spile read them",
             ),
         ] {
             if n > 0 {

@@ -127,7 +127,7 @@ impl Rows {
         }
         self.intervals_stay_open();
         if self.malformed > 0 {
-            let what = "rows of the recording: they were not as they should be";
+            let what = "rows of the recording: they were malformed";
             self.snapshot.lost.insert(what.into(), self.malformed);
         }
         let mut snapshot = std::mem::take(&mut self.snapshot);
