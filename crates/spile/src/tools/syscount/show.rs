@@ -548,7 +548,7 @@ mod tests {
         assert_eq!(
             text,
             "24 calls in 2.000 s\nCALLS  CALLS/S  SYSTEM CALL\n   20       10  openat\n\
-             and 4 calls in 1 other groups (--top 0 shows all)\n3 calls found no room and are missing\n"
+             and 4 calls in 1 other groups (--top 0 shows all)\n3 calls are missing: the tables were full\n"
         );
         let mut shown = Shown::default();
         shown.report(&all(Form::Text), &report(), None);
