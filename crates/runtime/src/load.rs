@@ -253,7 +253,7 @@ impl Loaded {
         links: &mut Links,
         wanted: impl Fn(&ProgramInfo) -> bool,
     ) -> Result<(), (String, Error)> {
-        let mut reached = Reached::default();
+        let mut reached = ProbeResults::default();
         let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
         for info in self.layout.programs.iter().filter(attached) {
             let single = self.single.contains(&info.name);
@@ -262,7 +262,7 @@ impl Loaded {
             let all: Vec<&Handler> = info.handlers.iter().filter_map(handler).collect();
             let own = || all.iter().copied().filter(|h| !h.point.starts_with('@'));
             let first = own().next().or(all.first().copied());
-            let how = How {
+            let how = AttachParams {
                 loaded: self,
                 single,
                 target,
@@ -296,13 +296,13 @@ impl Loaded {
 /// The results for the programs of each probe. Some programs of a pattern may have no place that
 /// can be probed, but not all.
 #[derive(Default)]
-struct Reached<'n>(HashMap<Option<SiteId>, Outcome<'n>>);
+struct ProbeResults<'n>(HashMap<Option<SiteId>, ProbeResult<'n>>);
 
 /// Whether a program of the probe is attached or optional; the first unattached program with its
 /// first refusal.
-type Outcome<'n> = (bool, Option<(&'n str, usize)>);
+type ProbeResult<'n> = (bool, Option<(&'n str, usize)>);
 
-impl<'n> Reached<'n> {
+impl<'n> ProbeResults<'n> {
     fn program(&mut self, probe: Option<SiteId>, yes: bool, (name, at): (&'n str, Option<usize>)) {
         let all = self.0.entry(probe).or_default();
         all.0 |= yes;
@@ -419,7 +419,7 @@ impl Links {
 }
 
 /// Parameters of attaching a program.
-struct How<'a> {
+struct AttachParams<'a> {
     loaded: &'a Loaded,
     /// Attaches to places one by one, although the layout asks for one link.
     single: bool,
@@ -434,7 +434,7 @@ struct How<'a> {
 
 fn attach(
     info: &ProgramInfo,
-    how: &How<'_>,
+    how: &AttachParams<'_>,
     fd: BorrowedFd<'_>,
     links: &mut Links,
 ) -> Result<(), Error> {
@@ -626,7 +626,7 @@ mod tests {
     #[test]
     fn a_probe_that_is_attached_nowhere() {
         let (a, b) = (Some(SiteId(1)), Some(SiteId(2)));
-        let mut reached = Reached::default();
+        let mut reached = ProbeResults::default();
         reached.program(a, false, ("p0", Some(0)));
         reached.program(b, false, ("p1", Some(1)));
         assert_eq!(reached.nothing(), Some(("p0", 0)));

@@ -20,10 +20,10 @@ pub(crate) fn worth_a_thread(elements: u32, bytes: u32) -> bool {
 }
 
 /// A specification with its map; `None` if the kernel refused it.
-type Made = (MapSpec, Option<OwnedFd>);
+type CreatedMap = (MapSpec, Option<OwnedFd>);
 
 /// Maps that are being created.
-pub struct PremadeMaps(Pending<MapSpec, Made>);
+pub struct PremadeMaps(Pending<MapSpec, CreatedMap>);
 
 impl PremadeMaps {
     /// Starts to create the maps, the large ones first, in threads if there are several processors.
@@ -42,13 +42,13 @@ impl PremadeMaps {
     }
 
     /// Waits for all maps and returns them.
-    pub(crate) fn finish(self) -> Vec<Made> {
+    pub(crate) fn finish(self) -> Vec<CreatedMap> {
         self.0.finish()
     }
 }
 
 /// Takes a map with this specification from those that were created.
-pub(crate) fn take(made: &mut Vec<Made>, like: &MapSpec) -> Option<OwnedFd> {
+pub(crate) fn take(made: &mut Vec<CreatedMap>, like: &MapSpec) -> Option<OwnedFd> {
     let at = made
         .iter()
         .position(|(spec, fd)| fd.is_some() && spec == like)?;

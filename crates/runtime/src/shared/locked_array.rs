@@ -18,12 +18,12 @@ pub struct Held {
     holds: bool,
     /// Elements that were requested one by one while it is held.
     asked: usize,
-    copy: Option<Copy>,
+    copy: Option<ArrayCopy>,
 }
 
 /// The content, and the changes that the table below does not have yet.
 #[derive(Default)]
-struct Copy {
+struct ArrayCopy {
     elements: HashMap<Vec<u8>, Vec<u8>>,
     emptied: bool,
     changed: BTreeSet<Vec<u8>>,
@@ -41,19 +41,19 @@ impl Held {
     }
 
     /// The copy; fetches it if there is none.
-    fn fetched(&mut self) -> io::Result<&mut Copy> {
+    fn fetched(&mut self) -> io::Result<&mut ArrayCopy> {
         let copy = match self.copy.take() {
             Some(copy) => copy,
-            None => Copy {
+            None => ArrayCopy {
                 elements: self.below.entries()?.into_iter().collect(),
-                ..Copy::default()
+                ..ArrayCopy::default()
             },
         };
         Ok(self.copy.insert(copy))
     }
 
     /// The copy, if it exists or is worth fetching.
-    fn for_one(&mut self) -> io::Result<Option<&mut Copy>> {
+    fn for_one(&mut self) -> io::Result<Option<&mut ArrayCopy>> {
         if self.holds && self.copy.is_none() {
             self.asked += 1;
             if self.asked.saturating_mul(WORTH) >= self.below.capacity() {

@@ -34,7 +34,7 @@ struct TaskOffsets {
 
 /// A requested read: the address and the process.
 #[derive(Debug, Clone, Copy)]
-struct Wanted {
+struct ReadRequest {
     id: u64,
     addr: u64,
     room: usize,
@@ -47,8 +47,8 @@ struct Wanted {
     exec: u64,
 }
 
-impl Wanted {
-    fn new(fields: &[FieldValue<'_>]) -> Option<Wanted> {
+impl ReadRequest {
+    fn new(fields: &[FieldValue<'_>]) -> Option<ReadRequest> {
         let mut numbers = [0; 8];
         for (to, field) in numbers.iter_mut().zip(fields) {
             let FieldValue::Long(n) = field else {
@@ -57,7 +57,7 @@ impl Wanted {
             *to = *n as u64;
         }
         let [id, addr, room, quote, task, tid, start, exec] = numbers;
-        Some(Wanted {
+        Some(ReadRequest {
             id,
             addr,
             room: usize::try_from(room).ok()?.min(4096),
@@ -120,7 +120,7 @@ impl Deferred {
         constants: &[Bytes],
         kernel: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Option<bool> {
-        let wanted = Wanted::new(fields)?;
+        let wanted = ReadRequest::new(fields)?;
         if self.texts.contains_key(&wanted.id) {
             return Some(true);
         }
@@ -154,7 +154,7 @@ impl Deferred {
 
     fn text(
         &self,
-        wanted: &Wanted,
+        wanted: &ReadRequest,
         kernel: &mut dyn FnMut(u64) -> Option<u64>,
     ) -> Result<Vec<u8>, &'static str> {
         if self.elsewhere {

@@ -65,7 +65,7 @@ impl Lattice for Mode {
 /// controller writes its text.
 pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
     let start = vec![Mode::Unused; body.regs.len()];
-    // What an instruction reads is known from what becomes of its result.
+    // Backwards: the use of an operand depends on the use of the result.
     let modes = dataflow::registers(
         body,
         Direction::Backwards,

@@ -30,7 +30,7 @@ use crate::shared::ring_record::FieldValue;
 use crate::shared::state::Memory;
 use copies::Copies;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
-use reader::{Contents, Job, Reader, Wanted};
+use reader::{Contents, Job, Reader, WantedTables};
 
 /// Limit on the size of a file with names of run-time generated code.
 const MOST_NAMES: u64 = 64 << 20;
@@ -74,7 +74,7 @@ pub struct FrameInfo {
 }
 
 /// A known file.
-struct File {
+struct KnownFile {
     name: String,
     module: Option<Arc<Module>>,
     /// Its rows, once a copy of a stack was walked.
@@ -93,13 +93,13 @@ pub struct UserFiles {
     pub without_names: u64,
     reader: Reader,
     used: u32,
-    known: HashMap<u64, File>,
+    known: HashMap<u64, KnownFile>,
     copies: Copies,
     /// Number of stacks that could not be completed.
     pub unfinished: u64,
     search: Search,
     /// Names of run-time generated code, by process.
-    made: HashMap<u64, Made>,
+    made: HashMap<u64, JitNames>,
     /// Number of files whose rows did not fit.
     pub without_rows: u64,
     /// Whether an unannounced file was requested; the reader clears it.
@@ -241,7 +241,7 @@ impl UserFiles {
     /// Adds a file; returns the job to read it.
     fn take_up(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) -> Job {
         let module = image.map(|i| Arc::new(Module::new(i, &self.search)));
-        let file = File {
+        let file = KnownFile {
             name: name.clone(),
             module: module.clone(),
             rows: None,
@@ -252,7 +252,7 @@ impl UserFiles {
             key,
             path: name,
             module,
-            wanted: Wanted {
+            wanted: WantedTables {
                 rows: self.walks,
                 names: self.names.as_ref().map(NameTables::with_lines),
             },
@@ -358,7 +358,7 @@ impl UserFiles {
         found
     }
 
-    fn file(&mut self, number: u64) -> Option<&mut File> {
+    fn file(&mut self, number: u64) -> Option<&mut KnownFile> {
         let file = self.known.get_mut(&number)?;
         if number == VDSO.into() && file.module.is_none() {
             file.module = vdso().map(|image| Arc::new(Module::new(image, &self.search)));
@@ -449,14 +449,14 @@ fn mounted(device: u64, path: &Path) -> Vec<PathBuf> {
 
 /// Names of run-time generated code, from the file that `perf` and similar tools read.
 #[derive(Default)]
-struct Made {
+struct JitNames {
     /// Length of the file when it was last read.
     length: u64,
     /// Start, size, name.
     names: Vec<(u64, u64, String)>,
 }
 
-impl Made {
+impl JitNames {
     /// Reads the file of a process again if it has grown.
     fn read_again(&mut self, process: u64) {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();

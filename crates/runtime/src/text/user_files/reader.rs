@@ -24,12 +24,12 @@ pub struct Job {
     /// The file; `None` if it could not be opened.
     pub module: Option<Arc<Module>>,
     /// The tables to read.
-    pub wanted: Wanted,
+    pub wanted: WantedTables,
 }
 
 /// The tables that kernel handlers need.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Wanted {
+pub struct WantedTables {
     /// Unwind rows.
     pub rows: bool,
     /// Symbols, and whether lines are included.
@@ -183,7 +183,7 @@ mod tests {
 
     use super::*;
 
-    fn job(number: u64, wanted: Wanted) -> Job {
+    fn job(number: u64, wanted: WantedTables) -> Job {
         let path = "/proc/self/exe";
         let module = Module::open(Path::new(path), &Search::from_env()).expect("own program");
         Job {
@@ -197,7 +197,7 @@ mod tests {
 
     #[test]
     fn what_the_thread_reads_is_what_is_in_the_file() {
-        let wanted = Wanted {
+        let wanted = WantedTables {
             rows: true,
             names: Some(false),
         };
