@@ -124,6 +124,20 @@ impl Terminal {
         }
     }
 
+    /// Waits until something was drawn behind what there is now.
+    fn wait_for_drawing(&mut self) {
+        let (begin, before) = (Instant::now(), self.text().len());
+        while self.text().len() <= before {
+            assert!(
+                self.child.try_wait().unwrap().is_none(),
+                "{:?}",
+                self.text()
+            );
+            assert!(begin.elapsed() < LIMIT, "nothing drawn: {:?}", self.text());
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+
     fn press(&self, keys: &str) {
         self.ours
             .as_ref()
@@ -227,7 +241,6 @@ fn a_key_as_the_size_changes() {
     terminal.press("r");
     terminal.wait_for("▲");
     terminal.resize(60, 20);
-    std::thread::sleep(Duration::from_millis(20));
     terminal.press("q");
     terminal.ends_well();
 }
@@ -238,7 +251,7 @@ fn any_size() {
     for (columns, lines) in [(1, 1), (2, 2), (500, 3), (0, 0)] {
         let mut terminal = start(columns, lines, &["--live", "-L", "-i", "0.1"]);
         terminal.wait_for(ENTER);
-        std::thread::sleep(Duration::from_millis(300));
+        terminal.wait_for_drawing();
         terminal.press("\x03");
         terminal.ends_well();
     }
