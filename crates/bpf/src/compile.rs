@@ -17,7 +17,7 @@ use crate::layout::{
 use crate::lower::event::counters;
 use crate::lower::handler::entry::EntryState;
 use crate::lower::{
-    CTX, Gen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, output_piece,
+    CTX, HandlerCodegen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, output_piece,
     rethrown_fields, saved_max,
 };
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
@@ -161,7 +161,8 @@ pub fn compile_planned(
         let (slots, subs) = depth::size(&function, &pool.subs);
         let much = slots > MOST_SLOTS || subs > MOST_SUBPROGRAMS;
         if much && handlers.len() > 1 && splits(&attach) {
-            // PrefilterSplit programs run one after the other, as the handlers would in one program.
+            // PrefilterSplit programs run one after the other, as the handlers would in one
+            // program.
             let parts: Vec<_> = handlers.iter().map(|id| format!("h{}", id.0)).collect();
             pool.subs.retain(|name, _| !parts.contains(name));
             for handlers in handlers.rchunks(handlers.len().div_ceil(2)) {
@@ -564,7 +565,7 @@ impl Unit<'_> {
         asm: &mut Asm,
         id: HandlerId,
         pool: &mut Pool,
-        step: impl FnOnce(&mut Gen<'_>) -> Result<T, String>,
+        step: impl FnOnce(&mut HandlerCodegen<'_>) -> Result<T, String>,
     ) -> Result<T, CompileError> {
         self.with_alloc(asm, id, self.alloc(id)?, pool, step)
     }
@@ -575,10 +576,11 @@ impl Unit<'_> {
         id: HandlerId,
         alloc: &Alloc,
         pool: &mut Pool,
-        step: impl FnOnce(&mut Gen<'_>) -> Result<T, String>,
+        step: impl FnOnce(&mut HandlerCodegen<'_>) -> Result<T, String>,
     ) -> Result<T, CompileError> {
         let handler = &self.program.handlers[id.index()];
-        let mut generator = Gen::new(asm, self.program, self.options, self.plan, pool, id, alloc);
+        let mut generator =
+            HandlerCodegen::new(asm, self.program, self.options, self.plan, pool, id, alloc);
         step(&mut generator).map_err(|reason| {
             let site = self.program.sites.get(generator.site.index());
             CompileError {

@@ -21,8 +21,8 @@ use crate::isa::insn::Reg;
 const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
 /// Offset of the first spilled number, below the code generator's own slots.
 const STACK_TOP: i16 = -72;
-/// End of the spilled numbers; only [`crate::lower::THREAD_RECORDS`] and the verdict follow. Before 6.13
-/// all frames share 512 bytes, and subprograms need the rest.
+/// End of the spilled numbers; only [`crate::lower::THREAD_RECORDS`] and the verdict follow. Before
+/// 6.13 all frames share 512 bytes, and subprograms need the rest.
 const STACK_END: i16 = -240;
 /// End of the spilled numbers in a resumable loop, whose program has a frame of its own.
 const STACK_END_STEPS: i16 = -160;

@@ -1,10 +1,10 @@
 //! Code generation, file by file: `tests/filetests/**/*.ir` has a program in text form, and after a
-//! line `; ----` the code that it becomes, as comments. With `BLESS=1` the code is written anew: the
-//! difference is to be read.
+//! line `; ----` the code that it becomes, as comments. With `BLESS=1` the code is written anew:
+//! the difference is to be read.
 //!
 //! The machine is made up, so the code is the same everywhere. A line `; share` in the program has
-//! handlers share subprograms. Of subprograms the code tells the length, and all of it for those that
-//! a line `; show NAME` names.
+//! handlers share subprograms. Of subprograms the code tells the length, and all of it for those
+//! that a line `; show NAME` names.
 //!
 //! Each file in `crates/bpf/src/lower` has its file test, at the same path.
 

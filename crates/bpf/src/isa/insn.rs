@@ -1,9 +1,9 @@
 //! The eBPF instruction set as one table.
 //!
-//! `isa!` is written once, below. From it come the operation enums with their codes and
-//! signs, the [`Insn`] enum, its encoder ([`Insn::encode`]), its text (`Display`, in the style
-//! of llvm-objdump and of the verifier's log) and the documentation of each form. The decoder
-//! ([`Insn::decode`], in [`crate::isa::disasm`]) goes the other way through the same operation tables.
+//! `isa!` is written once, below. From it come the operation enums with their codes and signs, the
+//! [`Insn`] enum, its encoder ([`Insn::encode`]), its text (`Display`, in the style of llvm-objdump
+//! and of the verifier's log) and the documentation of each form. The decoder ([`Insn::decode`], in
+//! [`crate::isa::disasm`]) goes the other way through the same operation tables.
 //!
 //! Source of facts: RFC 9669 and `Documentation/bpf/standardization/instruction-set.rst`.
 //! An instruction is one 8-byte *slot*, `LdImm64` two. Jump distances count slots from the

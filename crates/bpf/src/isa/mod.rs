@@ -1,7 +1,7 @@
 //! The eBPF instruction set.
 //!
-//! In: instructions with labels. Out: the kernel's eight bytes each, and text. Nothing here knows of scripts,
-//! handlers or maps.
+//! In: instructions with labels. Out: the kernel's eight bytes each, and text. Nothing here knows
+//! of scripts, handlers or maps.
 //!
 //! | module | its one job |
 //! |---|---|

@@ -75,8 +75,8 @@ pub enum GlobalPlace {
 /// plain map whose values contain one element after the other. A key can be in the cache and in the
 /// map; its delta is the sum of both over all CPUs.
 ///
-/// Elements of several arrays can be co-located ([`Colocation`]). Elements of a large array are not in
-/// hash maps, but in memory that the controller maps ([`Large`]).
+/// Elements of several arrays can be co-located ([`Colocation`]). Elements of a large array are not
+/// in hash maps, but in memory that the controller maps ([`Large`]).
 #[derive(Debug, Clone)]
 pub struct PerCpuArray {
     /// Offset of the cache in each CPU's block.
@@ -147,9 +147,9 @@ pub struct ThreadField {
 }
 
 /// Slots for thread records in the shared block, which need no look-up. A thread's record is in the
-/// slot of the thread's number; the word behind it holds the owner ([`ThreadSlots::owner`]) or 0. If
-/// another thread occupies the slot, the record is in the hash map. A handler then works on a copy
-/// in one of its processor's rooms behind the slots, and writes it back to the map at its end.
+/// slot of the thread's number; the word behind it holds the owner ([`ThreadSlots::owner`]) or 0.
+/// If another thread occupies the slot, the record is in the hash map. A handler then works on a
+/// copy in one of its processor's rooms behind the slots, and writes it back to the map at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ThreadSlots {
     /// Offset of the first slot in the shared block.

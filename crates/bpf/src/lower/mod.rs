@@ -1,8 +1,8 @@
 //! Instruction selection: the code of one handler.
 //!
 //! In: the body of a handler, the location of each of its registers, and the plan of the shared
-//! memory. Out: a function of the assembler, and the subprograms that it calls. The attach kind of a
-//! handler and the place of a global are decided elsewhere: in [`crate::attach`] and
+//! memory. Out: a function of the assembler, and the subprograms that it calls. The attach kind of
+//! a handler and the place of a global are decided elsewhere: in [`crate::attach`] and
 //! [`crate::plan`].
 //!
 //! | module | what it lowers |
@@ -119,7 +119,7 @@ pub(crate) enum OutOfLine {
 }
 
 /// The code generator of one handler.
-pub(crate) struct Gen<'a> {
+pub(crate) struct HandlerCodegen<'a> {
     pub asm: &'a mut Asm,
     pub program: &'a Program,
     pub options: &'a Options,
@@ -165,7 +165,7 @@ pub(crate) struct Gen<'a> {
     kinds: OnceCell<Vec<ErrorKind>>,
 }
 
-impl<'a> Gen<'a> {
+impl<'a> HandlerCodegen<'a> {
     #[allow(clippy::too_many_arguments)]
     pub fn new(
         asm: &'a mut Asm,
@@ -175,16 +175,16 @@ impl<'a> Gen<'a> {
         pool: &'a mut Pool,
         handler: HandlerId,
         alloc: &'a Alloc,
-    ) -> Gen<'a> {
+    ) -> HandlerCodegen<'a> {
         let body = &program.handlers[handler.index()].body;
         let code = (body, plan.facts.handler(handler), alloc);
-        Gen::of(asm, (program, options, plan), pool, handler, code)
+        HandlerCodegen::of(asm, (program, options, plan), pool, handler, code)
     }
 
     /// A generator for another function of the same handler.
-    fn sub_codegen<'b>(&'b mut self, asm: &'b mut Asm) -> Gen<'b> {
+    fn sub_codegen<'b>(&'b mut self, asm: &'b mut Asm) -> HandlerCodegen<'b> {
         let (program, options, plan) = (self.program, self.options, self.plan);
-        Gen::new(
+        HandlerCodegen::new(
             asm,
             program,
             options,
@@ -202,7 +202,7 @@ impl<'a> Gen<'a> {
         pool: &'a mut Pool,
         handler: HandlerId,
         (body, facts, alloc): (&'a Body, &'a BodyFacts, &'a Alloc),
-    ) -> Gen<'a> {
+    ) -> HandlerCodegen<'a> {
         let mut uses = vec![0; body.regs.len()];
         for block in alloc.order.iter().map(|b| &body.blocks[b.index()]) {
             let mut count = |v: Val| {
@@ -218,7 +218,7 @@ impl<'a> Gen<'a> {
         }
         let labels = body.blocks.iter().map(|_| asm.label()).collect();
         let done = asm.label();
-        Gen {
+        HandlerCodegen {
             asm,
             program,
             options,

@@ -12,7 +12,7 @@ pub(crate) mod vector;
 
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
-use super::{CTX, Gen, NR, Res, TASK};
+use super::{CTX, HandlerCodegen, NR, Res, TASK};
 use crate::isa::asm::{Asm, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -66,7 +66,7 @@ pub(crate) fn unlinked_number(asm: &mut Asm, to: Reg) {
     asm.alu(AluOp::And, to, -1);
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `r0` = 1 in a 32-bit call, else 0 (a word with one bit). Clobbers r1 to r5.
     fn compat(&mut self) {
         match self

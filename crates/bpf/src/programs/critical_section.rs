@@ -1,16 +1,17 @@
-//! The controller's critical section: a program that takes the locks of globals, copies what they hold,
-//! empties those that the controller takes, and gives the locks back.
+//! The controller's critical section: a program that takes the locks of globals, copies what they
+//! hold, empties those that the controller takes, and gives the locks back.
 //!
-//! A thread that holds a lock can be switched out, interrupted, or wait for a run queue that the handler's
-//! processor keeps locked; a handler that waits for the lock then waits in vain. So the controller takes
-//! no locks here itself: it has the kernel run this program (`BPF_PROG_TEST_RUN`), with interrupts off.
-//! Nothing but a non-maskable interrupt or the hypervisor comes in between. Since 6.14 a program can turn
-//! interrupts off. Before, the controller has it run on another processor, where the kernel does so in an
-//! interrupt: that costs some microseconds more, and the other processor's time.
+//! A thread that holds a lock can be switched out, interrupted, or wait for a run queue that the
+//! handler's processor keeps locked; a handler that waits for the lock then waits in vain. So the
+//! controller takes no locks here itself: it has the kernel run this program (`BPF_PROG_TEST_RUN`),
+//! with interrupts off. Nothing but a non-maskable interrupt or the hypervisor comes in between.
+//! Since 6.14 a program can turn interrupts off. Before, the controller has it run on another
+//! processor, where the kernel does so in an interrupt: that costs some microseconds more, and the
+//! other processor's time.
 //!
-//! A handler that is interrupted there, or was switched out, may hold one of the locks, and goes on only
-//! afterwards: then the program gives up at once, and the controller tries again. No other handler of that
-//! processor runs meanwhile (its busy word says [`BUSY`]).
+//! A handler that is interrupted there, or was switched out, may hold one of the locks, and goes on
+//! only afterwards: then the program gives up at once, and the controller tries again. No other
+//! handler of that processor runs meanwhile (its busy word says [`BUSY`]).
 
 use std::collections::BTreeSet;
 

@@ -1,8 +1,8 @@
 //! The outside world of a session.
 //!
-//! In: descriptors, processes, sockets. Out: bytes and events for the session's one loop. Invariant: no
-//! call here blocks for a time that another process decides, except output to a reader that pauses
-//! (`patience`).
+//! In: descriptors, processes, sockets. Out: bytes and events for the session's one loop.
+//! Invariant: no call here blocks for a time that another process decides, except output to a
+//! reader that pauses (`patience`).
 //!
 //! | module | its one job |
 //! |---|---|

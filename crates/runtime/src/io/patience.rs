@@ -42,7 +42,8 @@ impl Patience {
         }
     }
 
-    /// Waits until a piece can be written without blocking. With `may_keep` the bytes can be written later.
+    /// Waits until a piece can be written without blocking. With `may_keep` the bytes can be
+    /// written later.
     ///
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if a second signal cancelled the wait.

@@ -17,8 +17,8 @@ const REST: Duration = Duration::from_millis(5);
 const LITTLE: usize = 64 << 10;
 
 impl Session {
-    /// Prints the kernel's records, and rests if there were few or if the options say so. Records that
-    /// ask the controller to read memory that may soon be gone wake it in any case.
+    /// Prints the kernel's records, and rests if there were few or if the options say so. Records
+    /// that ask the controller to read memory that may soon be gone wake it in any case.
     pub(super) fn consume_and_rest(&mut self) {
         if self.rest.take().is_some() {
             self.wake_for_records(true);

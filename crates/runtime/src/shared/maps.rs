@@ -1,5 +1,5 @@
-//! The hash maps of array globals, as key and value bytes. [`ByteTable`] is the interface for the rest
-//! of the runtime: a kernel map, or plain memory in tests.
+//! The hash maps of array globals, as key and value bytes. [`ByteTable`] is the interface for the
+//! rest of the runtime: a kernel map, or plain memory in tests.
 
 use std::collections::HashMap;
 use std::io;

@@ -2,7 +2,7 @@
 //!
 //! The straight path of `a[keys] <<< v` and `a[keys] += v` on a per-CPU array has no helper
 //! call: hash the key's words, look into the slot of the direct-mapped cache, compare the key
-//! word by word, update in place. A miss goes out of line: see [`Gen::emit_miss`].
+//! word by word, update in place. A miss goes out of line: see [`HandlerCodegen::emit_miss`].
 
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
@@ -12,7 +12,7 @@ use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, ValueLayout, percpu};
-use crate::lower::{GEN, Gen, OutOfLine, Res, TMP, Text, UNROLL};
+use crate::lower::{GEN, HandlerCodegen, OutOfLine, Res, TMP, Text, UNROLL};
 use crate::plan::{SEQUENCE, lanes};
 
 /// Value of the word for the last updated slot when the element is in the map instead.
@@ -44,7 +44,7 @@ pub(crate) struct Miss {
     pub(in crate::lower) val: Val,
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn place(&self, g: GlobalId) -> Res<GlobalPlace> {
         match self.plan.globals.get(g.index()) {
             Some(Some(layout)) => Ok(layout.place.clone()),

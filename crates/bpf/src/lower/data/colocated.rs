@@ -9,9 +9,9 @@ use crate::isa::asm::Label;
 use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
 use crate::layout::{PerCpuArray, percpu};
-use crate::lower::{Gen, OutOfLine, Res};
+use crate::lower::{HandlerCodegen, OutOfLine, Res};
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Adds to the element that is co-located with the host's last addition.
     pub(in crate::lower) fn colocated_add(
         &mut self,

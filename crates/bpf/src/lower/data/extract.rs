@@ -8,9 +8,9 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
-use crate::lower::{Gen, Res, TMP};
+use crate::lower::{HandlerCodegen, Res, TMP};
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `r1` = address of a statistic. Goes to `missing` if an array has no element with the key.
     pub(in crate::lower) fn statistic(
         &mut self,

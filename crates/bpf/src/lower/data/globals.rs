@@ -13,13 +13,13 @@ use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
-use crate::lower::{GEN, Gen, Res, TMP, Text, UNROLL};
+use crate::lower::{GEN, HandlerCodegen, Res, TMP, Text, UNROLL};
 use crate::plan::EVICT;
 
 /// Insertion attempts when other processors take the room that eviction made.
 const TRIES: i32 = 16;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn global_load(&mut self, dst: IrReg, g: GlobalId) -> Res {
         let GlobalPlace::Scalar { offset, ty } = self.place(g)? else {
             return Err("reading a global that only the controller can read".into());
@@ -413,7 +413,7 @@ impl Gen<'_> {
         &mut self,
         maps: &[String],
         max: u32,
-        insert: impl FnOnce(&mut Gen<'_>) -> Res,
+        insert: impl FnOnce(&mut HandlerCodegen<'_>) -> Res,
     ) -> Res {
         let name = format!("insert_{}", maps.first().map_or("", |m| m));
         self.define_global(&name, &["generation"], |g| {
@@ -471,8 +471,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Calls [`Gen::walk_in`] for this generation's map. Linux 6.1 allows one map at each call
-    /// site.
+    /// Calls [`HandlerCodegen::walk_in`] for this generation's map. Linux 6.1 allows one map at
+    /// each call site.
     fn walk(&mut self, maps: &[String], callback: &str) {
         let end = self.asm.label();
         if let [first, second] = maps {

@@ -13,13 +13,13 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Swap};
 use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
-use crate::lower::{Gen, Res, TMP, UNROLL};
+use crate::lower::{HandlerCodegen, Res, TMP, UNROLL};
 use crate::plan::Snapshot;
 use crate::plan::iterators::{
     ElementField, ElementPart, Foreach, IterSource, node, state, unstarted,
 };
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     fn iterator(&self, it: IterId) -> Res<Foreach> {
         let all = self.plan.iterators.get(self.handler.index());
         match all.and_then(|a| a.get(it.index())) {

@@ -8,7 +8,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GOLDEN, Large, PerCpuArray, ValueLayout};
 use crate::lower::handler::global_subprogram::FIRST;
-use crate::lower::{GEN, Gen, Res, TMP};
+use crate::lower::{GEN, HandlerCodegen, Res, TMP};
 
 /// Stack slots: the offset of the free cache slot in the CPU's block, or 0; the hash; the value to
 /// add; the array map's key.
@@ -30,7 +30,7 @@ struct Labels {
     found: Label,
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Handles a miss in the cache of a large array.
     pub(in crate::lower) fn large_miss(
         &mut self,

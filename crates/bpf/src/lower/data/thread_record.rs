@@ -16,7 +16,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{self, GlobalPlace, ThreadSlots, percpu};
 use crate::lower::data::thread_record_slots::key_of;
-use crate::lower::{Gen, Res, THREAD_RECORDS};
+use crate::lower::{HandlerCodegen, Res, THREAD_RECORDS};
 
 /// An array that is a field of the thread record.
 pub(in crate::lower) struct FieldRef {
@@ -163,7 +163,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// The array's field in the thread record, if it has one.
     pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
         let GlobalPlace::Hash {

@@ -1,6 +1,6 @@
-//! Thread records in the shared block (see [`ThreadSlots`]), which handlers find without a helper call.
-//! The subprograms here serve the few threads whose slot another thread occupies, and records that
-//! do not exist yet.
+//! Thread records in the shared block (see [`ThreadSlots`]), which handlers find without a helper
+//! call. The subprograms here serve the few threads whose slot another thread occupies, and records
+//! that do not exist yet.
 
 use spile_ir::{Inst, Val};
 
@@ -10,13 +10,13 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ThreadSlots, percpu};
 use crate::lower::data::thread_record::FieldRef;
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 
 /// Names of the subprograms for records outside of their slot. This one only searches the map.
 const LOOK: &str = "look_record";
 const MAKE: &str = "make_record";
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `r0` = the address of a thread's record, or 0.
     pub(in crate::lower) fn record_in_slot(
         &mut self,

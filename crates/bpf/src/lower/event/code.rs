@@ -7,9 +7,9 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::isa::pt_regs::Registers;
-use crate::lower::{CTX, Gen, Res, TMP};
+use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `r0` = the intrinsic's value; serves the arguments of tracepoints as well. Clobbers r1 to
     /// r5.
     pub(in crate::lower) fn of_code(&mut self, f: I, args: &[Val]) -> Res {

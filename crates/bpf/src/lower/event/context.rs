@@ -8,7 +8,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{self, percpu};
 use crate::lower::text::search::ends;
-use crate::lower::{CTX, Gen, Res, TMP};
+use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 
 /// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
 mod arch {
@@ -22,7 +22,7 @@ mod arch {
 
 const PAGE: i32 = layout::PAGE as i32;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `r0` = 1 if a perf event interrupted user mode, and at probes in user code. Other events,
     /// including system calls, come from kernel code; as in SystemTap they give 0. Clobbers r1.
     pub(in crate::lower) fn user_mode(&mut self) {

@@ -11,7 +11,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
 use crate::layout::{ErrorKind, counter_map};
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 use crate::object::elf::{MapSpec, MapType};
 
 /// Map with each CPU's counters at its last switch.
@@ -185,7 +185,7 @@ fn read(name: &str, n: usize) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `dst` = the current thread's count.
     pub(in crate::lower) fn perf_count(&mut self, dst: Option<IrReg>, args: &[Val]) -> Res {
         let all = counters(self.program);

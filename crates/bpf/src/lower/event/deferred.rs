@@ -22,7 +22,7 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{Quote, RecordShape, RecordWhat, SUBSTITUTE_SHIFT, percpu, shared};
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::append::append_text;
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 use crate::plan::Plan;
 use crate::target::Options;
 
@@ -205,7 +205,7 @@ pub(in crate::lower) fn use_user_defer(
     Ok(true)
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// How the controller writes the text of a register whose read may be deferred.
     pub(in crate::lower) fn deferrable(&self, dst: IrReg) -> Option<Quote> {
         self.deferred.get(dst.index()).copied().flatten()

@@ -7,7 +7,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{ErrorKind, Quote, shared};
-use crate::lower::{CTX, Gen, Res, TMP};
+use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 
 /// The largest number of arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;
@@ -19,7 +19,7 @@ fn unknown(f: I) -> Res {
     Err(format!("{} in a kernel handler", f.info().name))
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn intrinsic(&mut self, dst: Option<IrReg>, f: I, args: &[Val]) -> Res {
         if args.len() != f.info().params.len() {
             return Err(format!("{} with {} arguments", f.info().name, args.len()));

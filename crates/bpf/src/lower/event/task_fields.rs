@@ -1,7 +1,7 @@
-//! TaskFields of the current task, `@cast(task_current(), "task_struct")->x`. A field that the verifier
-//! knows as a number is loaded through the task's typed pointer. Such a load takes 1 ns and cannot
-//! fail. A read with the kernel's helper takes ten times as long, and gives the verifier a failure
-//! path to follow.
+//! TaskFields of the current task, `@cast(task_current(), "task_struct")->x`. A field that the
+//! verifier knows as a number is loaded through the task's typed pointer. Such a load takes 1 ns
+//! and cannot fail. A read with the kernel's helper takes ten times as long, and gives the verifier
+//! a failure path to follow.
 
 use std::collections::BTreeMap;
 
@@ -10,7 +10,7 @@ use spile_ir::{BinOp, Body, Inst, Reg as IrReg, Space, Val};
 
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::Size;
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 
 /// The loads of a body that read fields of the current task.
 #[derive(Debug, Default)]
@@ -114,7 +114,7 @@ impl TaskFields {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     fn fields(&self) -> &TaskFields {
         self.fields.get_or_init(|| {
             let known = &self.options.offsets.task_numbers;

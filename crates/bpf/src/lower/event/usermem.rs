@@ -18,7 +18,7 @@ use crate::isa::helpers::errno::ENOENT;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{self, shared};
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 use crate::plan::Plan;
 use crate::target::{Options, PageOffsets};
 
@@ -100,7 +100,7 @@ pub(in crate::lower) fn use_user_text(
     Ok(())
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Reads memory that a helper could not: up to `room` (in r1) bytes at the address in r2. `r0`
     /// is nonzero if that fails too. Clobbers r1 to r5.
     pub(in crate::lower) fn read_absent(&mut self, raw: bool) -> Res {

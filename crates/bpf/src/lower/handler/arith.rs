@@ -6,7 +6,7 @@ use crate::isa::asm::Asm;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Src};
 use crate::layout::ErrorKind;
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 use crate::regalloc::Location;
 
 /// Maps a comparison to the condition of a jump; `None` for other operations.
@@ -38,7 +38,7 @@ fn operation(op: BinOp) -> Option<AluOp> {
     })
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn unary(&mut self, dst: IrReg, op: UnOp, a: Val) -> Res {
         self.use_in(a, R0)?;
         match op {

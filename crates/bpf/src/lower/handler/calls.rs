@@ -8,7 +8,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, RecordShape, RecordWhat};
 use crate::lower::text::output::OutputField;
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 use crate::plan::iterators::state;
 
 /// The fields of a [`RecordWhat::Rethrown`]; `max` is the type of the longest string.
@@ -40,7 +40,7 @@ pub(crate) fn saved_max(body: &Body) -> u32 {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// MAXNESTING as an immediate operand.
     pub(in crate::lower) fn nesting(&self) -> i32 {
         self.program.limits.maxnesting.min(i32::MAX as u32) as i32

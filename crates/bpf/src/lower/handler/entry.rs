@@ -11,7 +11,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use crate::layout::{GlobalPlace, counters, percpu, shared};
-use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, VERDICT};
+use crate::lower::{CTX, GEN, HandlerCodegen, NR, Res, TASK, VERDICT};
 use crate::programs::critical_section;
 use crate::regalloc::Location;
 use crate::target::Preemption;
@@ -59,7 +59,7 @@ pub(crate) struct EntryState {
     pub late: bool,
     /// The current task.
     pub task: bool,
-    /// The number is computed where it is used (see [`Gen::asks_late`]).
+    /// The number is computed where it is used (see [`HandlerCodegen::asks_late`]).
     pub asked: bool,
 }
 
@@ -71,7 +71,7 @@ struct Step {
     end: BlockId,
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Emits the whole handler. The context and, for system-call events, the number are on the
     /// stack. The code ends at `out`, which the caller binds. `wanted`: the caller has already
     /// filtered out events that the handler does not handle.

@@ -6,7 +6,7 @@ use crate::isa::asm::Label;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, RecordShape, RecordWhat, shared};
-use crate::lower::{Gen, OutOfLine, Res};
+use crate::lower::{HandlerCodegen, OutOfLine, Res};
 
 /// An instruction's failure path, placed behind the handler's code.
 #[derive(Debug, Clone)]
@@ -28,7 +28,7 @@ fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// The jump target for an error at the current instruction. The caller has put the address of a
     /// fault into the scratch word `err_aux`, or the text of `error()` into `err_text`.
     pub(in crate::lower) fn fail_label(&mut self, kind: ErrorKind) -> Label {
@@ -144,7 +144,8 @@ impl Gen<'_> {
         self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
     }
 
-    /// The number that identifies an error in catch blocks: its index in [`Gen::kinds`], plus one.
+    /// The number that identifies an error in catch blocks: its index in [`HandlerCodegen::kinds`],
+    /// plus one.
     fn error_id(&self, kind: ErrorKind) -> Res<i32> {
         let at = self.kinds().iter().position(|k| *k == kind);
         at.map(|i| i as i32 + 1).ok_or("an unknown error".into())

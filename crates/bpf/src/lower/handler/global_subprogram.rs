@@ -15,7 +15,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, ValueLayout, percpu};
 use crate::lower::handler::outline;
-use crate::lower::{GEN, Gen, Res, Text};
+use crate::lower::{GEN, HandlerCodegen, Res, Text};
 use crate::regalloc::{Alloc, Location};
 
 /// The registers that hold a subprogram's arguments while it runs; r7 is the CPU's block.
@@ -27,7 +27,7 @@ pub(in crate::lower) const FULL: i32 = 1;
 /// This bit of a string argument marks a constant.
 const CONSTANT: i32 = 1 << 30;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Whether this code calls global subprograms. Subprograms themselves do not.
     pub(in crate::lower) fn uses_subprograms(&self) -> bool {
         self.plan.outline && !self.in_subprogram
@@ -39,7 +39,7 @@ impl Gen<'_> {
         &mut self,
         name: &str,
         params: &[&'static str],
-        code: impl FnOnce(&mut Gen<'_>) -> Res,
+        code: impl FnOnce(&mut HandlerCodegen<'_>) -> Res,
     ) -> Res {
         if self.pool.subs.contains_key(name) {
             return Ok(());
@@ -59,7 +59,7 @@ impl Gen<'_> {
         };
         let facts = BodyFacts::default();
         let (program, options, plan) = (self.program, self.options, self.plan);
-        let mut sub = Gen::of(
+        let mut sub = HandlerCodegen::of(
             &mut asm,
             (program, options, plan),
             self.pool,
@@ -198,7 +198,7 @@ impl Gen<'_> {
 
     // Text.
 
-    /// Calls [`Gen::begin_text`] as a subprogram.
+    /// Calls [`HandlerCodegen::begin_text`] as a subprogram.
     pub(in crate::lower) fn begin_text_global(&mut self, width: u32) -> Res {
         let zeros = self.pool.run(0);
         self.define_global("text_begin", &["width"], |g| {
@@ -215,7 +215,8 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Calls [`Gen::end_text`] as a subprogram. Returns false if the slot is out of reach.
+    /// Calls [`HandlerCodegen::end_text`] as a subprogram. Returns false if the slot is out of
+    /// reach.
     pub(in crate::lower) fn end_text_global(&mut self, off: u32, width: u32) -> Res<bool> {
         if !self.in_reach(off, width) || width == 0 {
             return Ok(false);
@@ -244,8 +245,8 @@ impl Gen<'_> {
         Ok(true)
     }
 
-    /// `r1` = a string as an argument of [`Gen::append_global`]. Returns false if it has no such
-    /// form.
+    /// `r1` = a string as an argument of [`HandlerCodegen::append_global`]. Returns false if it has
+    /// no such form.
     pub(in crate::lower) fn text_number(&mut self, text: &Text) -> bool {
         let number = match text {
             Text::Slot { off, width } if self.in_reach(*off, *width) => *off as i32,
@@ -276,7 +277,7 @@ impl Gen<'_> {
         &mut self,
         name: &str,
         g: GlobalId,
-        code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
+        code: impl FnOnce(&mut HandlerCodegen<'_>, Option<Label>) -> Res,
     ) -> Res {
         let full = self.full_label(g);
         self.call_global_or_full(full, name, &["value", "generation"], code)
@@ -288,7 +289,7 @@ impl Gen<'_> {
         full: Option<Label>,
         name: &str,
         params: &[&'static str],
-        code: impl FnOnce(&mut Gen<'_>, Option<Label>) -> Res,
+        code: impl FnOnce(&mut HandlerCodegen<'_>, Option<Label>) -> Res,
     ) -> Res {
         self.define_global(name, params, |sub| {
             let inside = full.map(|_| sub.asm.label());
@@ -467,8 +468,8 @@ impl Gen<'_> {
         self.per_cpu_or(full, g, val, generations)
     }
 
-    /// Adds to a per-CPU array as [`Gen::per_cpu_global`] does, with an explicit target for a full
-    /// array.
+    /// Adds to a per-CPU array as [`HandlerCodegen::per_cpu_global`] does, with an explicit target
+    /// for a full array.
     pub(in crate::lower) fn per_cpu_or(
         &mut self,
         full: Option<Label>,

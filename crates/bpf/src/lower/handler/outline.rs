@@ -12,13 +12,14 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{PerCpuArray, percpu, shared};
 use crate::lower::RING;
 use crate::lower::handler::global_subprogram::FULL;
-use crate::lower::{GEN, Gen, Res};
+use crate::lower::{GEN, HandlerCodegen, Res};
 use crate::plan::Plan;
 
-/// Values that the subprogram of [`Gen::element_outlined`] leaves in the first scratch word.
+/// Values that the subprogram of [`HandlerCodegen::element_outlined`] leaves in the first scratch
+/// word.
 const NO_MEMORY: i32 = 0;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `r7` = this CPU's block, marked busy, with the locks taken. Goes to `out` if the handler may
     /// not run.
     pub(in crate::lower) fn enter_outlined(&mut self, locks: &[u32], out: Label) -> Res {
@@ -87,7 +88,7 @@ impl Gen<'_> {
         Ok(())
     }
 
-    /// Calls [`Gen::element_in_map`] as a subprogram.
+    /// Calls [`HandlerCodegen::element_in_map`] as a subprogram.
     pub(in crate::lower) fn element_outlined(
         &mut self,
         array: &PerCpuArray,

@@ -13,7 +13,7 @@ use crate::isa::asm::{Asm, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{CTX, GEN, Gen, NR, Res, TASK, TMP};
+use crate::lower::{CTX, GEN, HandlerCodegen, NR, Res, TASK, TMP};
 
 /// The limit on steps (the kernel's `BPF_MAX_LOOPS`).
 const STEPS: i32 = 1 << 23;
@@ -29,7 +29,7 @@ pub(crate) struct BackEdge {
     to: BlockId,
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// The label to jump to from the current block to reach `to`.
     pub(in crate::lower) fn branch_target(&mut self, to: BlockId) -> Label {
         let place = |b: BlockId| self.alloc.layout_index[b.index()];

@@ -23,7 +23,7 @@ use crate::lower::event::{deferred, usermem};
 use crate::lower::syscalls::arch;
 use crate::lower::text::append::{append_number, append_text, flag};
 use crate::lower::text::search;
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 use crate::plan::Plan;
 use crate::target::{ArgDesc, FlagTable, SyscallDesc};
 
@@ -222,7 +222,7 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
     )
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn sys_argstr(&mut self, dst: IrReg) -> Res {
         self.arg_texts(dst, 0..ARGS)
     }
@@ -373,7 +373,7 @@ impl<'a> Put<'a> {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Defines all subprograms for arguments as text.
     fn put_subs(&mut self, lists: u32, size: i32) -> Res {
         let (plan, cpus) = (self.plan, self.options.cpus);

@@ -6,7 +6,7 @@ use crate::isa::asm::Section;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg};
 use crate::lower::text::append::{append_number, flag};
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 /// Bytes of a name.
 const NAME: usize = 32;
@@ -28,7 +28,7 @@ EALREADY EINPROGRESS ESTALE EUCLEAN ENOTNAM ENAVAIL EISNAM EREMOTEIO EDQUOT ENOM
 EMEDIUMTYPE ECANCELED ENOKEY EKEYEXPIRED EKEYREVOKED EKEYREJECTED EOWNERDEAD ENOTRECOVERABLE \
 ERFKILL EHWPOISON";
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `dst` = the result as text: `-2 (ENOENT)`, or a number in the base that the table specifies.
     pub(in crate::lower) fn sys_retstr(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {

@@ -6,7 +6,7 @@ use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::handler::pool::Pool;
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 /// Number of words that one call of the callback compares.
 const CHUNK: u32 = 4;
@@ -142,9 +142,9 @@ pub(in crate::lower) fn zero_bytes(
     asm.alu(AluOp::And, to, tops);
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Splits a comparison of two strings into words to compare inline, and chunks for
-    /// [`Gen::compare_rest`].
+    /// [`HandlerCodegen::compare_rest`].
     pub(in crate::lower) fn words_in_place(&self, a: &Text, b: &Text, words: u32) -> (u32, u32) {
         if words <= NARROW || !self.options.features.bpf_loop {
             return (words, 0);

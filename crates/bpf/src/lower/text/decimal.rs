@@ -16,7 +16,7 @@ use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 use crate::plan::Plan;
 
 /// Name of the subprogram.
@@ -114,7 +114,7 @@ pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `dst` = the floating-point number that a text represents.
     pub(in crate::lower) fn string_to_fp(&mut self, dst: IrReg, text: Val) -> Res {
         let text = self.text(text)?;

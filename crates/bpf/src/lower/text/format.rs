@@ -12,7 +12,7 @@ use super::append::{append_bytes, append_number, append_text, flag};
 use super::memory::Memory;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::{Gen, NR, Res, Text};
+use crate::lower::{HandlerCodegen, NR, Res, Text};
 
 /// Bound on widths and precisions; all strings are shorter.
 const MAX_COUNT: i32 = 65_536;
@@ -32,7 +32,7 @@ pub(in crate::lower) struct FieldSpec {
     left: bool,
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());

@@ -13,7 +13,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.
@@ -105,7 +105,7 @@ pub(crate) fn reads_into_text(program: &Program, inst: &Inst) -> bool {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// The record field of an argument.
     pub(in crate::lower) fn print_field(
         &mut self,

@@ -8,7 +8,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{RING, RecordShape, RecordWhat, percpu, shared};
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 /// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;
@@ -20,7 +20,7 @@ pub(in crate::lower) enum OutputField {
     Memory(Memory),
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn print(&mut self, stream: Stream, fmt: FormatId, args: &[Val]) -> Res {
         let format = self
             .program

@@ -10,7 +10,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{Gen, Pool, Res};
+use crate::lower::{HandlerCodegen, Pool, Res};
 
 /// Stack slots of the subprogram that its callback reads: addresses.
 mod slot {
@@ -46,7 +46,7 @@ mod word {
 const CUT_END: i32 = i32::from_ne_bytes(*b"\"...");
 const QUOTE: i32 = b'"' as i32;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `dst` = the text escaped, in at most `room` bytes.
     pub(in crate::lower) fn text_strn(
         &mut self,

@@ -15,7 +15,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::percpu;
 use crate::lower::handler::pool::Pool;
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 /// Offsets of the words and buffers of a match in the CPU's block.
 mod area {
@@ -97,7 +97,7 @@ fn longest(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
     insts.filter_map(size).chain(asked).max().unwrap_or(0)
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Resets the match at a handler's entry.
     pub(in crate::lower) fn forget_match(&mut self) {
         if self.facts.asks_of_match() {

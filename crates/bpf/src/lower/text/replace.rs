@@ -9,7 +9,7 @@ use crate::isa::asm::{Asm, Function};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 /// Stack slots of a subprogram that its callback reads: addresses.
 mod slot {
@@ -66,7 +66,7 @@ mod among {
 /// Bytes of delimiters that are compared inline.
 const IN_PLACE: u32 = NARROW * 8;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `dst` = the string with every occurrence replaced.
     pub(in crate::lower) fn str_replace(&mut self, dst: IrReg, args: &[Val]) -> Res {
         let Some((off, width)) = self.slot(dst)? else {

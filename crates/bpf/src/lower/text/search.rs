@@ -11,7 +11,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::handler::pool::Pool;
-use crate::lower::{Gen, Res, TMP, Text};
+use crate::lower::{HandlerCodegen, Res, TMP, Text};
 use crate::plan::Plan;
 
 /// Stack slots of a subprogram that its callback reads: addresses. Numbers are in scratch words of
@@ -61,7 +61,7 @@ mod phase {
 /// Bytes of a row of the escape table: four bytes of text, then its length.
 pub(in crate::lower) const ESCAPE: i32 = 8;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     pub(in crate::lower) fn needs_loop(&self, what: &str) -> Res {
         if self.options.features.bpf_loop {
             Ok(())

@@ -8,9 +8,9 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
 use crate::layout::percpu;
 use crate::lower::handler::pool::RUN;
-use crate::lower::{Gen, Res, TMP, Text, UNROLL};
+use crate::lower::{HandlerCodegen, Res, TMP, Text, UNROLL};
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `reg` = address of a string.
     pub(in crate::lower) fn text_addr(&mut self, reg: Reg, text: &Text) {
         match text {

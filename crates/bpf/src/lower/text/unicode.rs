@@ -10,7 +10,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 
 /// Offsets of scratch words.
 mod word {
@@ -38,7 +38,7 @@ mod slot {
     pub const SIZE: i16 = 16;
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `dst` = the text at an address. Errors are raised even if the result is unused.
     pub(in crate::lower) fn unicode(
         &mut self,

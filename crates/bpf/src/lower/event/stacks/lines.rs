@@ -12,7 +12,7 @@ use crate::layout::{Symbolic, percpu};
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::append::flag;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 use crate::plan::StackRoom;
 
 /// The parts to write for an address.
@@ -39,7 +39,7 @@ fn how_of(form: Symbolic) -> i32 {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Appends the frames in the room from `first` on, with the text that a mark stands for.
     pub(super) fn append_kernel_lines(&mut self, form: Symbolic, first: Val) -> Res {
         self.use_kernel_line()?;

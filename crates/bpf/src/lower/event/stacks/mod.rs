@@ -25,7 +25,7 @@ use crate::layout::{Symbolic, percpu, shared, stack_words};
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::append::flag;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
-use crate::lower::{CTX, Gen, Res, TMP, Text};
+use crate::lower::{CTX, HandlerCodegen, Res, TMP, Text};
 use crate::plan::StackRoom;
 
 /// The number of probe frames that are searched for `bpf_trace_runN`.
@@ -35,7 +35,7 @@ const BETWEEN: usize = 2;
 /// The suffix of a symbol that is in no module.
 const KERNEL: &[u8; 9] = b" [kernel]";
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     fn room(&self) -> Res<&StackRoom> {
         let room = self.plan.stacks.as_ref();
         room.ok_or_else(|| "a stack that was not planned for".into())

@@ -11,7 +11,7 @@ use crate::layout::{KERNEL_LINES_MAP, Symbolic, kernel_row};
 use crate::lower::event::unwind::names::{NUMBER, append_kernel_text, put_decimal};
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::append::{append_number, flag};
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 /// The parts to write for a position.
 mod how {
@@ -32,7 +32,7 @@ struct Words {
     middle: i16,
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Appends the positions of the addresses in a text of the block.
     pub(super) fn append_places_of(&mut self, form: Symbolic, of: &Text) -> Res {
         let how = match form {

@@ -33,7 +33,7 @@ use crate::layout::{BEHIND, EXACT, ROWS_MAP, Symbolic, percpu, unwind_row};
 use crate::layout::{FILE_NAME, FILE_NAMES, RecordShape, RecordWhat, VDSO};
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
-use crate::lower::{Gen, Pool, Res};
+use crate::lower::{HandlerCodegen, Pool, Res};
 use crate::plan::{Plan, StackRoom};
 use crate::target::{Options, UnwindOffsets};
 use spile_ir::{Reg as IrReg, Ty, Val};
@@ -149,7 +149,7 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     })
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Fills the room with at most `most` frames of the current program's stack; r1 holds the
     /// number for `None`.
     fn take_user_stack(&mut self, most: Option<i32>, marks: bool) -> Res {

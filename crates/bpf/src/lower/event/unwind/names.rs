@@ -19,7 +19,7 @@ use crate::lower::event::stacks::put_byte;
 use crate::lower::syscalls::argstr::Put;
 use crate::lower::text::append::{append_number, flag};
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
-use crate::lower::{Gen, Res};
+use crate::lower::{HandlerCodegen, Res};
 
 /// Steps of a binary search among the [`symbol_row::MAX`] rows of a file.
 const HALVINGS: u32 = 20;
@@ -74,7 +74,7 @@ fn how_of(form: Symbolic) -> i32 {
     }
 }
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// Whether the handler makes the text for this register itself.
     pub(in crate::lower) fn makes_text(&self, dst: IrReg) -> bool {
         self.plan.marks.made(In::Handler(self.handler.index()), dst)

@@ -8,7 +8,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{COPIED, Symbolic, percpu, shared};
 use crate::lower::text::hex::APPEND_HEX;
-use crate::lower::{Gen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, Text};
 
 /// Bytes of the session's word at the start of a mark.
 const MARK_BYTES: u32 = 16;
@@ -16,7 +16,7 @@ const MARK_BYTES: u32 = 16;
 /// a NUL.
 const REST_BYTES: u32 = MARK_BYTES + 40;
 
-impl Gen<'_> {
+impl HandlerCodegen<'_> {
     /// `dst` = the first `n` addresses of the current program's stack.
     pub(in crate::lower) fn user_stack(&mut self, dst: IrReg, n: Val) -> Res {
         let Some(slot) = self.slot(dst)? else {
