@@ -1,17 +1,17 @@
 //! Patterns of probe points, functions, files and tracepoints: the one matcher of all crates.
 //!
-//! The rules are those of fnmatch(3), which SystemTap's are: `*` is any text, `?` any byte, `[a-c]`,
-//! `[!a]` and `[^a]` are classes, `\` takes the meaning of the character behind it away, and a `[`
-//! without its `]` stands for itself. A pattern matches a name as a whole.
+//! The rules are those of fnmatch(3), like SystemTap's: `*` matches any text, `?` any byte;
+//! `[a-c]`, `[!a]` and `[^a]` are classes; `\` escapes the next character; a `[` without its `]`
+//! matches itself. A pattern matches a name as a whole.
 //!
-//! Names of probe points are several components with dots between ([`matches_point`]): there only `**`
-//! goes across a dot.
+//! Names of probe points have components separated by dots ([`matches_point`]): there only `**`
+//! matches across a dot.
 
-/// Longer patterns match nothing: it is the length of the longest path.
+/// Maximum length of a pattern: the length of the longest path. Longer patterns match nothing.
 const MAX_PATTERN: usize = 4096;
 
-/// Whether a text holds a character that makes it a pattern. One that is escaped counts too: then the
-/// matcher has to take the `\` away.
+/// Whether a text contains a character that makes it a pattern. An escaped one counts too, because
+/// the matcher has to remove the `\`.
 #[must_use]
 pub fn is_pattern(text: &str) -> bool {
     text.contains(['*', '?', '['])
@@ -31,20 +31,20 @@ pub fn matches(pattern: &str, name: &str) -> bool {
     run(pattern.as_bytes(), name.as_bytes(), None)
 }
 
-/// As [`matches`], for a dotted name of a probe point: `*`, `?` and classes stop at dots, and `**`
-/// does not.
+/// Like [`matches`], for a dotted name of a probe point: `*`, `?` and classes stop at dots, and
+/// `**` does not.
 #[must_use]
 pub fn matches_point(pattern: &str, point: &str) -> bool {
     run(pattern.as_bytes(), point.as_bytes(), Some(b'.'))
 }
 
-/// `separator`: what only `**` and the separator itself match.
+/// `separator`: the byte that only `**` and the byte itself match.
 fn run(pattern: &[u8], name: &[u8], separator: Option<u8>) -> bool {
     if pattern.len() > MAX_PATTERN {
         return false;
     }
     let (mut p, mut n) = (0, 0);
-    // Where to resume when the last `*`, or failing that the last `**`, has to swallow one byte more.
+    // Where to resume when the last `*`, or else the last `**`, has to match one more byte.
     let mut star: Option<(usize, usize)> = None;
     let mut across: Option<(usize, usize)> = None;
     while n < name.len() {
@@ -72,8 +72,7 @@ fn run(pattern: &[u8], name: &[u8], separator: Option<u8>) -> bool {
     pattern[p..].iter().all(|&c| c == b'*')
 }
 
-/// Matches one byte against the head of the pattern; says how many bytes of
-/// the pattern were used.
+/// Matches one byte against the head of the pattern; returns the number of pattern bytes used.
 fn one(pattern: &[u8], byte: u8, separator: Option<u8>) -> Option<usize> {
     let free = Some(byte) != separator;
     match *pattern.first()? {
@@ -88,7 +87,7 @@ fn one(pattern: &[u8], byte: u8, separator: Option<u8>) -> Option<usize> {
     }
 }
 
-/// Reads a class behind its `[`: whether `byte` is in it, and its length.
+/// Parses a class after its `[`: whether `byte` is in it, and its length.
 fn class(text: &[u8], byte: u8) -> Option<(bool, usize)> {
     let negated = matches!(text.first(), Some(b'!' | b'^'));
     let start = usize::from(negated);

@@ -1,10 +1,11 @@
-//! Processors that programs are for. What analysis and code generation depend on of one is a value, given by
-//! who knows the machine: nothing here asks for which one this is compiled.
+//! Processors that programs are compiled for. The properties of a processor that analysis and code
+//! generation depend on are values, which come from whoever knows the machine: nothing here depends
+//! on the processor that spile itself is compiled for.
 
 /// A processor's architecture.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Arch {
-    /// x86-64, with programs of 32 bits beside.
+    /// x86-64, including 32-bit programs.
     #[default]
     X86_64,
     /// 64-bit ARM.
@@ -12,7 +13,8 @@ pub enum Arch {
 }
 
 impl Arch {
-    /// The one of that name, as `uname -m`, the language's `arch` and Rust's `ARCH` have it.
+    /// The architecture of that name: a name as in `uname -m`, in the language's `arch`, or in
+    /// Rust's `ARCH`.
     pub fn named(name: &str) -> Option<Arch> {
         match name {
             "x86_64" => Some(Arch::X86_64),
@@ -29,7 +31,7 @@ impl Arch {
         }
     }
 
-    /// DWARF's number of the program counter, or of what stands for it: the column of the return address.
+    /// DWARF's number of the program counter, or of the return address column that stands for it.
     pub const fn program_counter(self) -> u16 {
         match self {
             Arch::X86_64 => 16,
@@ -37,7 +39,7 @@ impl Arch {
         }
     }
 
-    /// Bytes that a return takes off the stack: x86-64 pushes the return address, aarch64 has it in a
+    /// Number of bytes that a return pops: x86-64 pushes the return address, aarch64 has it in a
     /// register.
     pub const fn return_address(self) -> i64 {
         match self {

@@ -1,4 +1,4 @@
-//! The intermediate representation: what analysis makes and every executor runs.
+//! The intermediate representation: the result of analysis, and the input of every executor.
 //!
 //! A [`Program`] is a set of globals, functions and handlers. Code is three-address code over
 //! typed, mutable virtual registers in basic blocks. Registers hold a 64-bit integer or a
@@ -28,7 +28,7 @@ macro_rules! ids {
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
         pub struct $name(pub u32);
         impl $name {
-            /// As an index.
+            /// The value as an index.
             pub fn index(self) -> usize {
                 self.0 as usize
             }
@@ -56,7 +56,7 @@ ids! {
     RegexId,
     /// Index into [`Program::sites`].
     SiteId,
-    /// A `foreach` of one body.
+    /// A `foreach` iterator of one body.
     IterId
 }
 
@@ -82,25 +82,25 @@ pub struct Program {
     pub regexes: Vec<Regex>,
     /// Places in the script that errors name. Entry 0 is "unknown".
     pub sites: Vec<Site>,
-    /// The run's limits.
+    /// The limits of a run.
     pub limits: Limits,
 }
 
-/// The limits that a script runs under (`-D NAME=VALUE`); names and defaults are SystemTap's.
+/// The limits of a run (`-D NAME=VALUE`), with SystemTap's names and defaults.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub struct Limits {
     pub maxaction: u64,
     pub maxaction_interruptible: u64,
-    /// Bytes of a string without its NUL: one less than a multiple of 8, at most 4,095.
-    /// (`-D MAXSTRINGLEN` counts the NUL, as in SystemTap.)
+    /// Maximum length of a string in bytes, without its NUL: one less than a multiple of 8, at most
+    /// 4,095. (`-D MAXSTRINGLEN` counts the NUL, as in SystemTap.)
     pub maxstringlen: u32,
     pub maxmapentries: u32,
     pub maxerrors: u64,
     pub maxskipped: u64,
     pub maxnesting: u32,
     pub maxtrylock: u32,
-    /// Most frames of a stack.
+    /// Maximum number of frames of a stack.
     pub maxbacktrace: u32,
 }
 
@@ -125,7 +125,7 @@ impl Default for Limits {
 pub enum Ty {
     /// 64-bit signed integer.
     Long,
-    /// String; the width in bytes with its NUL, a multiple of 8 from 8 to 4,104.
+    /// A string; its width in bytes including the NUL, a multiple of 8 from 8 to 4,104.
     Str(u16),
 }
 
@@ -144,7 +144,7 @@ impl Ty {
     }
 }
 
-/// What a global holds.
+/// The content of a global.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GlobalKind {
     /// One number or string.
@@ -155,11 +155,11 @@ pub enum GlobalKind {
     Array {
         /// One to eight key types.
         keys: Vec<Ty>,
-        /// The elements.
+        /// The type of the elements.
         value: ElemTy,
-        /// Most elements.
+        /// Maximum number of elements.
         max: u32,
-        /// `%`: the oldest element makes room, no overflow error.
+        /// `%`: a new element evicts the oldest one instead of failing.
         wrap: bool,
     },
 }
@@ -173,16 +173,16 @@ pub enum ElemTy {
     Stats(StatsSpec),
 }
 
-/// What a statistic must keep: the union of what the script extracts from it.
+/// The values that a statistic keeps: the union of those that the script extracts.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StatsSpec {
-    /// `@sum` or `@avg` is used. (The count is always kept.)
+    /// `@sum` or `@avg` is used. (The count always exists.)
     pub sum: bool,
     /// `@min`
     pub min: bool,
     /// `@max`
     pub max: bool,
-    /// `@variance`: an exact 128-bit sum of squares is kept, and the sum.
+    /// `@variance`: an exact 128-bit sum of squares, and the sum.
     pub variance: bool,
     /// Histogram buckets.
     pub hist: Option<Hist>,
@@ -199,7 +199,7 @@ pub enum Hist {
     Linear {
         /// First value of bucket 1.
         low: i64,
-        /// Last bucket starts at or below this.
+        /// The last bucket starts at or below this.
         high: i64,
         /// Width of a bucket.
         step: i64,
@@ -207,7 +207,7 @@ pub enum Hist {
 }
 
 impl Hist {
-    /// How many buckets, the ones for under- and overflow included.
+    /// Number of buckets, including those for under- and overflow.
     pub fn buckets(self) -> u32 {
         match self {
             Hist::Log => 128,
@@ -223,15 +223,15 @@ impl Hist {
 pub struct Global {
     /// Its name, made unique if private (`name@file`).
     pub name: Arc<str>,
-    /// What it holds.
+    /// Its content.
     pub kind: GlobalKind,
     /// Initial value of a scalar.
     pub init: Option<Init>,
-    /// How it is stored; [`crate::storage::classify`] decides.
+    /// Its storage class; [`crate::storage::classify`] decides it.
     pub storage: Storage,
-    /// Printed at the end because no handler reads it.
+    /// Whether it is displayed at the end because no handler reads it.
     pub display: bool,
-    /// Where it is declared.
+    /// The place of its declaration.
     pub site: SiteId,
 }
 
@@ -246,29 +246,29 @@ pub enum Init {
 /// A function that handlers call.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Func {
-    /// Name, for messages and the text form.
+    /// Its name for messages and the text form.
     pub name: Arc<str>,
     /// The registers that receive the arguments.
     pub params: Vec<Reg>,
     /// Type of the result.
     pub ret: Option<Ty>,
     /// Whether it can call itself, directly or through others: such activations count against
-    /// MAXNESTING. [`crate::opt::inline::mark_recursive`] finds out.
+    /// MAXNESTING. [`crate::opt::inline::mark_recursive`] sets it.
     pub recursive: bool,
     /// The code.
     pub body: Body,
 }
 
-/// What a handler is attached to, and its code.
+/// An event and the code that it runs.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Handler {
     /// `pp()`: the probe point with wildcards and aliases resolved.
     pub point: Arc<str>,
-    /// Every point served (a handler of `syscall.*` serves hundreds).
+    /// Number of points served (a handler of `syscall.*` serves hundreds).
     pub points: u32,
-    /// What makes it run.
+    /// The event that makes it run.
     pub event: Event,
-    /// The code; it ends with [`Term::Ret`] of nothing.
+    /// The code; it ends with [`Term::Ret`] without a value.
     pub body: Body,
     /// The probe in the script.
     pub site: SiteId,
@@ -277,28 +277,28 @@ pub struct Handler {
 /// A constant table from small numbers to strings (names of system calls, errors, signals).
 #[derive(Debug, Clone, PartialEq)]
 pub struct Table {
-    /// For the text form.
+    /// Its name in the text form.
     pub name: Arc<str>,
-    /// Entry `i` is the string for `i`; "" where there is none or out of range.
+    /// Entry `i` is the string for `i`; missing entries and those out of range are "".
     pub entries: Vec<Bytes>,
 }
 
-/// A place in the script, as errors print it.
+/// A place in the script, in the form in which errors print it.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Site {
     /// `identifier 'x' at script.stp:3:4`, as in `near identifier 'x' at ...`.
     pub near: Arc<str>,
-    /// The call that brought the code here, where that is known: of inlined functions.
+    /// The call that led here, for code of inlined functions.
     pub caller: Option<SiteId>,
-    /// In a file of the library and not of the script.
+    /// Whether it is in a library file instead of the script.
     pub library: bool,
 }
 
-/// Most callers that a message names.
+/// Maximum number of callers in a message.
 pub const MAX_CALLERS: usize = 16;
 
 impl Site {
-    /// A place in the script.
+    /// A place in the script, without callers.
     pub fn at(near: impl Into<Arc<str>>) -> Site {
         Site {
             near: near.into(),
@@ -308,7 +308,7 @@ impl Site {
 }
 
 impl Program {
-    /// Whether it has to be known which processes descend from the target.
+    /// Whether the descendants of the target must be tracked.
     pub fn follows_target(&self) -> bool {
         let asks = |i: &Inst| {
             let f = Intrinsic::InTree;
@@ -320,16 +320,16 @@ impl Program {
         })
     }
 
-    /// Whether memory of all processes that run a program is watched.
+    /// Whether the program watches memory of all processes that run a program.
     pub fn watches_programs(&self) -> bool {
         let of_program = |w: &Watch| matches!(w.of, WatchOf::Program(_));
         let mut events = self.handlers.iter().map(|h| &h.event);
         events.any(|e| matches!(e, Event::Watch(w) if of_program(w)))
     }
 
-    /// A place and the calls that led there, innermost first: those known when the code was
-    /// made (inlined functions) and those in progress at run time. Places in the library come
-    /// first only where there are no others: the script's author looks for his own line.
+    /// A place and the calls that led there, innermost first: those of inlined functions, and those
+    /// in progress at run time. Places in the library come first only if there are no others: the
+    /// script's author looks for his own line.
     pub fn trace(&self, site: SiteId, callers: &[SiteId]) -> Vec<&Site> {
         let mut all = Vec::new();
         for start in [site].iter().chain(callers) {
@@ -353,7 +353,7 @@ pub struct Body {
     pub regs: Vec<Ty>,
     /// Blocks; 0 is the entry.
     pub blocks: Vec<Block>,
-    /// How many `foreach` iterators it has.
+    /// Number of `foreach` iterators.
     pub iters: u32,
 }
 
@@ -362,9 +362,9 @@ pub struct Body {
 pub struct Block {
     /// The instructions.
     pub insts: Vec<(Inst, SiteId)>,
-    /// How it ends.
+    /// The block's terminator.
     pub term: Term,
-    /// Where a failing instruction of this block goes.
+    /// The block that a failing instruction of this block goes to.
     pub catch: Option<BlockId>,
 }
 
@@ -397,46 +397,46 @@ pub enum CmpOp { Eq, Ne, Lt, Le, Gt, Ge }
 #[rustfmt::skip]
 pub enum UnOp { Neg, Not, BitNot }
 
-/// What is read from a statistic.
+/// A value that can be extracted from a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[rustfmt::skip]
 pub enum Extract { Count, Sum, Min, Max, Avg, Variance }
 
-/// Which memory an address is in.
+/// The memory that an address refers to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 #[rustfmt::skip]
 pub enum Space { Kernel, User }
 
-/// Where a `print` goes.
+/// The destination of a `print`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Stream {
     /// The script's output.
     Out,
-    /// Standard error, as `WARNING: text`.
+    /// Standard error, with `WARNING: ` before the text.
     Warn,
     /// A command for the shell (`system()`).
     System,
 }
 
-/// How a `foreach` is sorted.
+/// The order of a `foreach`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct SortSpec {
-    /// By what.
+    /// The sort key.
     pub by: SortKey,
     /// Largest first.
     pub descending: bool,
 }
 
-/// What a `foreach` is sorted by.
+/// The sort key of a `foreach`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SortKey {
-    /// Key column.
+    /// A key, by its index.
     Key(u32),
-    /// The value; an aggregate's count.
+    /// The value; for a statistic its count.
     Value,
-    /// An extractor of an aggregate.
+    /// An extractor of a statistic.
     Stat(Extract),
 }
 
@@ -454,9 +454,9 @@ pub enum Inst {
     StrCmp { dst: Reg, op: CmpOp, a: Val, b: Val },
     /// `dst = a . b`
     Concat { dst: Reg, a: Val, b: Val },
-    /// `dst` = 1 where the text has a match, or 0. `keep`: the intrinsics `match_*` tell of this
-    /// match, or that there was none, until the next such instruction of the handler's run, in
-    /// whatever function; the text is kept as it is now.
+    /// `dst` = 1 if the text has a match, otherwise 0. With `keep`, the intrinsics `match_*` report
+    /// this match, or its failure, until the next such instruction of the handler's run, in
+    /// whatever function; the text is copied.
     Regex {
         dst: Reg,
         re: RegexId,
@@ -477,9 +477,9 @@ pub enum Inst {
         fmt: FormatId,
         args: Vec<Val>,
     },
-    /// Draws the histogram of a statistic (as `print(@hist_log(x))`); fails when it is empty.
+    /// Draws the histogram of a statistic (as `print(@hist_log(x))`); fails if it is empty.
     PrintHist { g: GlobalId, keys: Vec<Val> },
-    /// An operation from the table of intrinsics.
+    /// An intrinsic operation.
     Intr {
         dst: Option<Reg>,
         f: Intrinsic,
@@ -489,7 +489,7 @@ pub enum Inst {
     GLoad { dst: Reg, g: GlobalId },
     /// `g = val`, a scalar.
     GStore { g: GlobalId, val: Val },
-    /// `g += val`, a number; `old` gets the value before.
+    /// `g += val`, a number; `old` gets the previous value.
     GAdd {
         g: GlobalId,
         val: Val,
@@ -501,13 +501,13 @@ pub enum Inst {
         g: GlobalId,
         keys: Vec<Val>,
     },
-    /// `g[keys] = val`; fails when the array is full and does not wrap.
+    /// `g[keys] = val`; fails if the array is full and does not wrap.
     ASet {
         g: GlobalId,
         keys: Vec<Val>,
         val: Val,
     },
-    /// `g[keys] += val`; `old` gets the value before. Fails like `ASet`.
+    /// `g[keys] += val`; `old` gets the previous value. Fails like `ASet`.
     AAdd {
         g: GlobalId,
         keys: Vec<Val>,
@@ -530,7 +530,7 @@ pub enum Inst {
         keys: Vec<Val>,
         val: Val,
     },
-    /// `dst = @what(g[keys])`. `Min`, `Max`, `Avg`, `Variance` fail when it is empty.
+    /// `dst = @what(g[keys])`. `Min`, `Max`, `Avg`, `Variance` fail if it is empty.
     StatGet {
         dst: Reg,
         g: GlobalId,
@@ -538,15 +538,15 @@ pub enum Inst {
         what: Extract,
         shift: u8,
     },
-    /// `dst = @hist(g[keys])[idx]`; fails when idx is out of range.
+    /// `dst = @hist(g[keys])[idx]`; fails if idx is out of range.
     HistGet {
         dst: Reg,
         g: GlobalId,
         keys: Vec<Val>,
         idx: Val,
     },
-    /// Starts (or starts again) iterator `it` over the elements of `g` as they are now.
-    /// `slice` is empty or one entry a key; `limit` is the most elements (negative: as 0).
+    /// Starts (or restarts) iterator `it` over the current elements of `g`. `slice` is empty or has
+    /// one entry for each key; `limit` is the maximum number of elements (negative counts as 0).
     IterNew {
         it: IterId,
         g: GlobalId,
@@ -561,7 +561,7 @@ pub enum Inst {
         g: GlobalId,
         keys: Vec<Val>,
     },
-    /// `dst` = `size` bytes (1, 2, 4, 8) at `addr`, extended; fails on a bad address.
+    /// `dst` = `size` bytes (1, 2, 4, 8) at `addr`, sign- or zero-extended; fails on a bad address.
     Load {
         dst: Reg,
         space: Space,
@@ -579,27 +579,27 @@ pub enum Inst {
         func: FuncId,
         args: Vec<Val>,
     },
-    /// Counts `n` statements against MAXACTION; fails when they run out.
+    /// Counts `n` statements against MAXACTION; fails when the budget is exhausted.
     Tick { n: u32 },
-    /// Begins an activation of a function that can call itself, with room for what `Save`
-    /// keeps; fails when MAXNESTING of them are in progress. Made by [`crate::opt::flatten`].
+    /// Begins an activation of a function that can call itself, with room for the registers that
+    /// `Save` stores; fails if MAXNESTING of them are in progress. Made by [`crate::opt::flatten`].
     Enter,
-    /// Ends the activation begun last.
+    /// Ends the innermost activation.
     Leave,
-    /// Keeps a register for the activation begun last, at this byte of its room.
+    /// Saves a register in the innermost activation, at this byte offset of its room.
     Save { src: Val, at: u32 },
-    /// `dst` = what was kept there.
+    /// `dst` = the value saved there.
     Restore { dst: Reg, at: u32 },
-    /// Fails again with the error that led to this catch block; the instruction's place is one
+    /// Fails again with the error that led to this catch block; the instruction's place becomes one
     /// more caller.
     Rethrow,
 }
 
-/// How a block ends.
+/// The end of a block.
 #[derive(Debug, Clone, PartialEq)]
 #[allow(missing_docs)]
 pub enum Term {
-    /// Goes on there.
+    /// Goes to the block.
     Jump(BlockId),
     /// Goes to `then` when `cond` is not 0, to `els` otherwise.
     Branch {
@@ -607,8 +607,8 @@ pub enum Term {
         then: BlockId,
         els: BlockId,
     },
-    /// Fetches the iterator's next element into the registers and goes to `body`, or to
-    /// `done` when there is none. `value` gets the element (an aggregate: its count).
+    /// Fetches the iterator's next element into the registers and goes to `body`, or to `done` if
+    /// there is none. `value` gets the element (for a statistic: its count).
     IterNext {
         it: IterId,
         keys: Vec<Reg>,

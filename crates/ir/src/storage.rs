@@ -1,4 +1,4 @@
-//! How each global is stored, decided once for all handlers from how they use it.
+//! Storage classes: how each global is stored, decided once for all handlers from their uses.
 //!
 //! | class | what | kernel | controller |
 //! |---|---|---|---|
@@ -15,41 +15,43 @@
 //! run at the same time as others: kernel handlers, and the controller's timers, scrapes and
 //! input. `begin` runs before anything is armed, `end` and `error` after all is detached.
 //!
-//! 1. A shared global that no running handler writes needs no lock, unless a kernel handler
-//!    walks through it (`foreach`): what it copies for that belongs to who holds the lock.
-//! 2. Arrays in which running handlers touch only elements of their own need none: every access
-//!    has as its first key the current thread's id, or in handlers of `sched_switch` that of the
-//!    thread which the processor goes on with; or every access has the processor's number. One
+//! 1. A shared global that no running handler writes needs no lock, unless a kernel handler walks
+//!    through it (`foreach`): the copies of its elements belong to the holder of the lock.
+//! 2. Arrays in which running handlers touch only elements of their own need none. Either every
+//!    access has as its first key the current thread's id, or in handlers of `sched_switch` the id
+//!    of the thread that the processor switches to; or every access has the processor's number. One
 //!    thread and one processor run one handler at a time, so no two ever touch the same element.
-//!    The idle threads of all CPUs share the id 0, so in events that can hit them the id must have
-//!    been tested not to be 0. (Not wrapping arrays: there, others evict elements.) Values of entries
-//!    for handlers of returns (`@entry`) are kept by call. Their arrays do wrap, but what is evicted is
-//!    thousands of calls old, and who takes an element asks afterwards whether it was still there.
-//! 3. Of the shared globals that are left and that some running handler writes, a handler that
-//!    touches at most one, by one instruction outside loops which is atomic in itself, needs
-//!    no lock. Any other handler needs the locks of all of them that it touches, and so do
-//!    then all others that touch these.
+//!    The idle threads of all CPUs share the id 0, so in events that can hit them a test must have
+//!    excluded 0. (Wrapping arrays are excluded: there, others evict elements.) Values from entries
+//!    for handlers of returns (`@entry`) are stored by call. Their arrays do wrap, but evicted
+//!    elements are thousands of calls old, and a handler that takes an element checks afterwards
+//!    that it existed.
+//! 3. Of the remaining shared globals that some running handler writes, a handler needs no lock if
+//!    it touches at most one, by one instruction outside loops that is atomic in itself. Any other
+//!    handler needs the locks of all of them that it touches, and then so do all other handlers
+//!    that touch these.
 //!
-//! A global that would be per-CPU but that a kernel handler and a running controller handler
-//! both touch together with one locked global is shared and locked too: deltas are drained
-//! before locks are taken, so the two would not be of one moment.
+//! A global that could be per-CPU is shared and locked if a kernel handler and a running controller
+//! handler both touch it together with one locked global. Deltas are drained before locks are
+//! taken, so the two values would be of different moments.
 //!
-//! Atomic in themselves are: on a number, every operation; on an array of numbers that does
-//! not wrap and that no running handler deletes from: additions, reads and stores by kernel
-//! handlers where no running handler of the controller changes it, and stores where running
-//! handlers do nothing else. (A store in the kernel changes the element in place; the controller's
-//! replace it. The kernel gives the memory of a replaced or deleted element to another key at
-//! once, so anything that looks at an element could see another one.)
+//! These accesses are atomic in themselves: on a number, every operation; on an array of numbers
+//! that does not wrap and from which no running handler deletes: additions, reads and stores by
+//! kernel handlers if no running controller handler changes it, and stores if running handlers do
+//! nothing else. (A store in the kernel changes the element in place; a store of the controller
+//! replaces it. The kernel reuses the memory of a replaced or deleted element for another key at
+//! once, so code that reads an element could see another one.)
 //!
-//! # Records
-//! Arrays by thread's id that are each thread's own, and that nothing walks through, can be kept
-//! as fields of one record a thread: one look-up finds them all ([`records`]). As no other thread
-//! touches a record, it needs no lock either.
+//! # Thread records
+//! Arrays with the thread's id as key, of which each thread touches only its own elements and which
+//! no handler walks through, can be fields of one record for each thread: one look-up finds all of
+//! them ([`thread_records`]). As no other thread touches a record, it needs no lock either.
 //!
-//! # Elements side by side
-//! Where kernel handlers add to a statistic of a per-CPU array only when they have just added to another
-//! such array by the same key, its elements can lie beside that one's: found with them, in one map
-//! ([`beside`]). It has no key that the other lacks, so there is room for all.
+//! # Co-located elements
+//! Kernel handlers may add to a statistic of a per-CPU array only when they have just added to
+//! another such array by the same key. Then its elements can be co-located with the other one's:
+//! found with them, in one map ([`colocated`]). It has no key that the other lacks, so there is
+//! room for all.
 
 /// The storage class of a global.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -59,24 +61,24 @@ pub enum Storage {
     Controller,
     /// One copy for the kernel and the controller.
     Shared {
-        /// Handlers that touch it must hold its lock: some handler does more to it than one
-        /// atomic step. Never set where only controller start-up (`begin`) writes.
+        /// Handlers that touch it must hold its lock, because some handler does more to it than one
+        /// atomic step. Never set if only controller start-up (`begin`) writes it.
         lock: bool,
     },
     /// Per-CPU deltas in the kernel, the sum in the controller.
     PerCpu {
-        /// Two generations, because the controller reads it while handlers run; with one it
-        /// is read only after all kernel programs are detached.
+        /// Two generations, because the controller reads it while handlers run. With a single one,
+        /// it is read only after all kernel programs are detached.
         double: bool,
     },
 }
 
-mod beside;
 mod classify;
-mod owned;
+mod colocated;
 mod taken;
+mod thread_ownership;
 
-pub use beside::beside;
-pub use classify::{Explanation, Line, classify, records};
-pub use owned::Threads;
+pub use classify::{Explanation, Line, classify, thread_records};
+pub use colocated::colocated;
 pub use taken::{takes, touched};
+pub use thread_ownership::ThreadIdRegs;

@@ -1,5 +1,5 @@
-//! Runs `tests/filetests/*.ir`: a program in text form below `; test PASS` headers, followed by
-//! what the pass gives, as comments after a line `; ----`. With `BLESS=1` the expectations are
+//! Runs `tests/filetests/*.ir`. A file has `; test PASS` headers, a program in text form, a line `;
+//! ----`, and the expected output of the passes as comments. With `BLESS=1` the expected output is
 //! written anew.
 //!
 //! | pass | shows |
@@ -8,7 +8,7 @@
 //! | `inline` | the program after inlining only |
 //! | `interp` | output and error of every handler, in order |
 //! | `verify` | the broken invariants |
-//! | `storage` | the storage class of each global and why |
+//! | `storage` | the storage class of each global with the reason |
 
 use std::fmt::Write;
 use std::path::Path;

@@ -1,5 +1,5 @@
 //! Histograms are drawn as in the pictures that come with SystemTap's examples: every picture is
-//! read back into counts and drawn again. Skipped where the examples are not installed.
+//! parsed into counts and drawn again. Skipped where the examples are not installed.
 
 #[macro_use]
 extern crate spile_testing;
@@ -7,7 +7,7 @@ spile_testing::main!();
 
 use spile_ir::Hist;
 
-/// The pictures of a text: from the header to the row before the first that is none.
+/// The pictures in a text: from the header to the last row.
 fn pictures(text: &str) -> Vec<Vec<&str>> {
     let lines: Vec<&str> = text.lines().map(str::trim_end).collect();
     let starts = (0..lines.len()).filter(|i| lines[*i].trim_start().starts_with("value |---"));
@@ -20,7 +20,8 @@ fn pictures(text: &str) -> Vec<Vec<&str>> {
         .collect()
 }
 
-/// The value and the count of a row; nothing for `~`, and for the rows beside a linear range.
+/// The value and the count of a row; `None` for `~`, and for the under- and overflow rows of a
+/// linear histogram.
 fn row(line: &str) -> Option<(i64, u64)> {
     let (value, rest) = line.split_once(" |")?;
     let count = rest.trim_start_matches('@').trim();

@@ -1,20 +1,19 @@
-//! Regular expressions against two others: glibc's `regexec`, and a search of all ways to
-//! match that compares them by POSIX's rule as it is written.
+//! Regular expressions compared with two other implementations: glibc's `regexec`, and an
+//! exhaustive search of all ways to match, compared by POSIX's rule as it is written.
 //!
-//! Matches and groups must be those of the search without exception; where there are too many
-//! ways to look at, only the whole match is compared, with glibc's. glibc must give the same
-//! whole match; where its groups differ, the search has proved that they are not POSIX's.
-//! [`GLIBC_DIFFERS`] has the kinds of differences. Patterns that repeat an anchor, or repeat
-//! again a repetition of what can be empty, are compared with the search alone: glibc misses
-//! matches there, and can take forever.
+//! Matches and groups must always agree with the search. If there are too many ways, only the whole
+//! match is compared, with glibc's. glibc must give the same whole match; if its groups differ, the
+//! search has proved that they are not POSIX's. [`GLIBC_DIFFERS`] has the kinds of differences.
+//! Patterns that repeat an anchor, or repeat a repetition of a part that can be empty, are compared
+//! with the search alone: glibc misses matches there, and can run forever.
 
 use spile_ir::regex::{Ast, Regex, parse};
 
 /// Start and end, or nothing.
 type Span = Option<(usize, usize)>;
 
-/// glibc's answer: none where it is no match, otherwise the spans; an error for a pattern that
-/// it does not take.
+/// glibc's answer: `None` without a match, otherwise the spans; an error for a pattern that it
+/// refuses.
 fn glibc(pattern: &[u8], text: &[u8], groups: usize) -> Result<Option<Vec<Span>>, i32> {
     use std::ffi::CString;
     let pattern = CString::new(pattern).unwrap();
@@ -59,24 +58,23 @@ fn ours(re: &Regex, text: &[u8]) -> Option<Vec<Span>> {
     m.map(|m| std::iter::once(Some(m.whole)).chain(m.groups).collect())
 }
 
-/// The search of all ways.
+/// The exhaustive search.
 mod search {
     use super::{Ast, Span};
     use std::rc::Rc;
 
-    /// How a part matched.
+    /// A way in which a part matched.
     #[derive(Debug, Clone)]
     pub struct Tree {
         span: (usize, usize),
-        /// Which alternative, and what is in it; the rounds of a repetition; the parts of a
-        /// sequence.
+        /// The alternative and its tree; the rounds of a repetition; the parts of a sequence.
         choice: usize,
         inside: Vec<Rc<Tree>>,
-        /// Its number, and those of the groups in it.
+        /// The group's number, and those of the groups in it.
         group: Option<(u32, Vec<u32>)>,
     }
 
-    /// More ways than this are not looked at.
+    /// Maximum number of ways that are examined.
     const MANY: usize = 1000;
 
     pub struct Search<'t> {
@@ -94,7 +92,7 @@ mod search {
             })]
         }
 
-        /// Every way that a part can match from a position on; `None`: too many.
+        /// Every way in which a part can match from a position on; `None` if there are too many.
         pub fn all(&mut self, ast: &Ast, from: usize) -> Option<Vec<Rc<Tree>>> {
             let n = self.text.len();
             let out = match ast {
@@ -168,7 +166,7 @@ mod search {
                                 let empty = t.span.0 == t.span.1;
                                 rounds.push(t.clone());
                                 if empty && round >= min {
-                                    // The only round, and the last one.
+                                    // The only round is also the last one.
                                     if round == 0 {
                                         done.push((t.span.1, rounds));
                                     }
@@ -206,8 +204,8 @@ mod search {
         }
     }
 
-    /// Whether the first is better: longer, then the first alternative, then what is inside
-    /// from left to right, where something is better than nothing.
+    /// Whether the first tree is better: longer, then the earlier alternative, then the inner trees
+    /// from left to right, where a round is better than none.
     fn better(a: &Tree, b: &Tree) -> Option<bool> {
         let len = |t: &Tree| t.span.1 - t.span.0;
         if len(a) != len(b) {
@@ -224,7 +222,7 @@ mod search {
         (a.inside.len() != b.inside.len()).then_some(a.inside.len() > b.inside.len())
     }
 
-    /// A group's last match counts; groups inside of it count from there on only.
+    /// A group's last match counts, and inner groups only within it.
     fn groups(t: &Tree, out: &mut [Span]) {
         if let Some((g, inner)) = &t.group {
             inner.iter().for_each(|i| out[*i as usize] = None);
@@ -252,7 +250,7 @@ mod search {
     }
 }
 
-/// A small generator of numbers: the same ones each time.
+/// A small deterministic generator of random numbers.
 struct Dice(u64);
 
 impl Dice {
@@ -302,7 +300,7 @@ impl Dice {
     }
 }
 
-/// How often what came out.
+/// Number of cases for each outcome.
 #[derive(Debug, Default)]
 struct Counts {
     compared: usize,
@@ -346,8 +344,8 @@ fn compare(pattern: &str, texts: &[Vec<u8>], counts: &mut Counts) {
     }
 }
 
-/// Whether it repeats an anchor, or what can be empty inside of another repetition: glibc
-/// then misses matches or takes forever.
+/// Whether it repeats an anchor, or a part that can be empty inside another repetition: glibc then
+/// misses matches or runs forever.
 fn beyond_glibc(ast: &Ast, repeated: bool) -> bool {
     match ast {
         Ast::Begin | Ast::End => repeated,
@@ -374,7 +372,7 @@ fn as_glibc_and_as_the_search() {
     );
 }
 
-/// Patterns with all the parts that scripts have, and subjects that are long enough.
+/// Patterns with all constructs of scripts, and long subjects.
 const PLAIN: &[(&str, &str, &str)] = &[
     (
         "^/home/[a-z]+/(.*)\\.c$",
@@ -434,30 +432,30 @@ fn known_answers() {
     }
 }
 
-/// Where glibc's groups are not POSIX's: the pattern, the text, our answer, glibc's, and why
-/// ours is right.
+/// Cases where glibc's groups are not POSIX's: the pattern, the text, our answer, glibc's, and the
+/// reason.
 const GLIBC_DIFFERS: &[(&str, &str, &str, &str)] = &[
-    // A repetition of something empty has one round; glibc has it for `(a*)*` but not where
-    // an anchor is what is repeated.
+    // A repetition of an empty part has one round; glibc agrees for `(a*)*` but not if the part is
+    // an anchor.
     ("(^)*", "a", "(0,0) (0,0)", "(0,0) -"),
-    // The first round takes all that it can; glibc gives an optional round something that is
-    // left, or nothing.
+    // The first round takes all that it can; glibc leaves something for an optional round, or gives
+    // it nothing.
     ("(a?){0,2}", "a", "(0,1) (0,1)", "(0,1) (1,1)"),
     ("(.+){0,2}", "ca", "(0,2) (0,2)", "(0,2) (1,2)"),
-    // Two rounds there must be: the first takes all, the second nothing; glibc counts the
-    // first for the last.
+    // There must be two rounds: the first takes all, the second nothing; glibc reports the first as
+    // the last.
     ("(b?){2,}", "b", "(0,1) (1,1)", "(0,1) (0,1)"),
-    // The last round of the outer group passed the inner one by; glibc keeps the inner one of
-    // an earlier round.
+    // The last round of the outer group skipped the inner one; glibc reports the inner one of an
+    // earlier round.
     (
         "((a){,2}|b{0,2}){2}",
         "aab",
         "(0,3) (2,3) -",
         "(0,3) (2,3) (1,2)",
     ),
-    // Of equal lengths the first alternative counts; glibc takes one without an anchor.
+    // Of equal lengths the first alternative wins; glibc prefers the one without an anchor.
     ("($)|()", "", "(0,0) (0,0) -", "(0,0) - (0,0)"),
-    // The first round is as long as can be.
+    // The first round is as long as possible.
     (
         "((a|aa)|(a$b)?b)*",
         "aa",
@@ -482,7 +480,7 @@ fn differences_from_glibc() {
         );
         let glibc = glibc(pattern.as_bytes(), text.as_bytes(), groups as usize).unwrap();
         if shown(glibc.clone()) != *theirs {
-            // Another glibc may have it right, or wrong otherwise.
+            // Another glibc may be right, or wrong in another way.
             println!("{pattern} on {text}: this glibc says {}", shown(glibc));
         }
     }

@@ -1,28 +1,24 @@
 //! Workloads of known size for the tests and the benchmark.
 //!
-//! `load calls THREADS COUNT [MS]`: each thread makes COUNT getppid calls.
-//! `load errors COUNT [MS]`: COUNT calls each of close(-1) (EBADF) and of open of a missing file.
-//! `load forks COUNT`: COUNT children that end at once.
-//! `load signals COUNT`: COUNT signals 0 and COUNT SIGCHLD sent to itself.
-//! `load names COUNT`: renames its thread `nameN` for each N below COUNT, one getppid each.
-//! `load keys COUNT ROUNDS`: closes COUNT numbers that are no descriptors, the same in each round, and
-//! prints the nanoseconds of processor time of a call in each round on standard error.
-//! `load wait MS`: sleeps.
-//! `load naps COUNT MS [MS]`: sleeps COUNT times, with a system call each.
-//! `load spin MS`: computes, without a system call.
-//! `load cold FILE [MS]`: passes paths to access() that are in memory which it never touched:
-//! a file just mapped (`/cold/mapped`), the same across the end of a page (`/cold/crossing`),
-//! a file that the kernel dropped from its cache (`/cold/dropped`), a mapping of which another
-//! page was written (`/cold/written`), one with unprintable bytes (`/cold/\t\"\001`).
-//! `load faults COUNT`: writes to COUNT pages of new memory; says where it is, its bytes, and how many minor faults
-//! the kernel counted meanwhile, on standard output.
-//! `load marks COUNT`: passes a marker of the crate spile-sdt with N, -N and 7 for N from 1 to COUNT;
-//! where the marker `seen` is probed, that one too.
-//! `load gone FILE`: access() with `/cold/gone`, which is not in the cache, then a kill of
-//! itself.
-//! `load datagrams SIZE...`: a UDP datagram of each size through the loopback device, and the sizes of
-//! those that arrive, up to the last, on standard output.
-//! With a last MS it says `done` on standard error and stays that long, in one system call.
+//! `load calls THREADS COUNT [MS]`: each thread makes COUNT getppid calls. `load errors COUNT
+//! [MS]`: COUNT calls each of close(-1) (EBADF) and of open of a missing file. `load forks COUNT`:
+//! COUNT children that end at once. `load signals COUNT`: COUNT signals 0 and COUNT SIGCHLD sent to
+//! itself. `load names COUNT`: renames its thread `nameN` for each N below COUNT, one getppid each.
+//! `load keys COUNT ROUNDS`: closes COUNT numbers that are no descriptors, the same in each round,
+//! and prints the nanoseconds of processor time of a call in each round on standard error. `load
+//! wait MS`: sleeps. `load naps COUNT MS [MS]`: sleeps COUNT times, with a system call each. `load
+//! spin MS`: computes, without a system call. `load cold FILE [MS]`: passes paths to access() that
+//! are in memory which it never touched: a file just mapped (`/cold/mapped`), the same across the
+//! end of a page (`/cold/crossing`), a file that the kernel dropped from its cache
+//! (`/cold/dropped`), a mapping of which another page was written (`/cold/written`), one with
+//! unprintable bytes (`/cold/\t\"\001`). `load faults COUNT`: writes to COUNT pages of new memory;
+//! says where it is, its bytes, and how many minor faults the kernel counted meanwhile, on standard
+//! output. `load marks COUNT`: passes a marker of the crate spile-sdt with N, -N and 7 for N from 1
+//! to COUNT; where the marker `seen` is probed, that one too. `load gone FILE`: access() with
+//! `/cold/gone`, which is not in the cache, then a kill of itself. `load datagrams SIZE...`: a UDP
+//! datagram of each size through the loopback device, and the sizes of those that arrive, up to the
+//! last, on standard output. With a last MS it says `done` on standard error and stays that long,
+//! in one system call.
 
 use std::ffi::CString;
 use std::io::Write;

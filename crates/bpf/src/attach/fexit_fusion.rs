@@ -12,7 +12,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::opt::{dce, local, simplify_cfg};
+use spile_ir::opt::{copy_cse, dce, simplify_cfg};
 use spile_ir::{
     BinOp, Block, Body, CodeProbe, Event, GlobalId, GlobalKind, HandlerId, Inst, Program, Reg,
     SiteId, Space, Term, Val,
@@ -38,7 +38,7 @@ pub(crate) fn rewrite<'p>(
         };
         let mut body = kept.instead(&handler.body, &program.handlers[ret].body);
         let changed = out.to_mut();
-        local::run(changed, &mut body, true);
+        copy_cse::run(changed, &mut body, true);
         simplify_cfg::run(changed, &mut body);
         dce::run(changed, &mut body);
         if !matches!(

@@ -120,7 +120,7 @@ impl PerCpuArray {
 }
 
 /// The part of the values in a cache and its maps that is an array's element (see
-/// `spile_ir::storage::beside`).
+/// `spile_ir::storage::colocated`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Colocation {
     /// The host, if the keys are those of another array. An element of this array exists only if
@@ -173,7 +173,7 @@ impl ThreadSlots {
     }
 
     /// Number of rooms of each processor: the number of threads whose records a handler can access.
-    pub const ROOMS: u32 = spile_ir::storage::Threads::COUNT as u32;
+    pub const ROOMS: u32 = spile_ir::storage::ThreadIdRegs::COUNT as u32;
 
     /// Number of slots and rooms.
     #[must_use]

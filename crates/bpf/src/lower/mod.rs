@@ -71,7 +71,7 @@ pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
 /// Stack slot of the current task, where the handler saves it.
 pub(crate) const TASK: i16 = -72;
 /// Stack slots of the addresses of thread records, below those of numbers.
-pub(crate) const THREAD_RECORDS: [i16; spile_ir::storage::Threads::COUNT] = [-248, -256];
+pub(crate) const THREAD_RECORDS: [i16; spile_ir::storage::ThreadIdRegs::COUNT] = [-248, -256];
 /// Stack slot of the verdict on a packet, for handlers that decide. A hit that is turned away
 /// leaves the earlier verdict.
 pub(crate) const VERDICT: i16 = -264;

@@ -1,7 +1,7 @@
 //! The places of arrays: hash maps, fields of thread records, caches with maps behind them, and
 //! co-located elements.
 
-use spile_ir::storage::{Storage, beside};
+use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
 use super::{Bump, MMAPABLE, element};
@@ -68,7 +68,7 @@ impl Colocations {
         let n = program.globals.len();
         let (mut parts, mut words) = (vec![None; n], vec![None; n]);
         let mut sizes: Vec<u32> = program.globals.iter().map(element_size).collect();
-        for (i, of) in beside(program).into_iter().enumerate() {
+        for (i, of) in colocated(program).into_iter().enumerate() {
             let Some(to) = of else { continue };
             let (at, size) = (sizes[to.index()], sizes[i]);
             if at + size > COLOCATED_BYTES || key_size(&program.globals[i]) > CACHED {
@@ -180,7 +180,7 @@ impl Records {
         options: &Options,
         (shared, cpu): (&mut Bump, &mut Bump),
     ) -> Records {
-        let fields = spile_ir::storage::records(program);
+        let fields = spile_ir::storage::thread_records(program);
         let max = |g: &GlobalId| match &program.globals[g.index()].kind {
             GlobalKind::Array { max, .. } => *max,
             _ => 0,

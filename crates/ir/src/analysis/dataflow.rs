@@ -1,53 +1,54 @@
-//! The one engine of fixpoints over a body.
+//! The fixpoint engine for analyses of a body.
 //!
-//! An analysis names what it says of a place (a fact of a [`Lattice`]), how a block changes that, and
-//! which way it flows:
+//! An analysis defines its facts (a [`Lattice`]), the effect of a block on them, and the direction
+//! in which they flow:
 //!
-//! - [`Forward`]: what holds at a place, on every way there from the body's entry;
-//! - [`Backward`]: what matters at a place for some way on from there;
-//! - [`registers`]: what holds of a register wherever it is used, whatever the order of instructions.
+//! - [`Forward`]: facts that hold at a place on every path there from the body's entry;
+//! - [`Backward`]: facts that matter at a place for some path on from there;
+//! - [`registers`]: facts that hold for a register in the whole body, whatever the order of
+//!   instructions.
 //!
-//! **The rule for catch blocks**: a block is left for its catch block *before any* of its instructions
-//! or its terminator, since each of them may be the one that fails. So what holds at the start of the
-//! catch block is what holds at *every* place in the block ([`Exit::anywhere`]), and what matters at its
-//! start matters at every place in the block, its start included.
+//! **The rule for catch blocks**: control can leave a block for its catch block *before any* of its
+//! instructions or its terminator, since each of them can fail. So a fact holds at the start of the
+//! catch block if it holds at *every* place in the block ([`Exit::anywhere`]), and a fact that
+//! matters at its start matters at every place in the block, including its start.
 //!
-//! Facts only ever change in one direction, by [`Lattice::join`], so each fixpoint ends: a lattice has
-//! to be of finite height for a given body.
+//! Facts change only in one direction, by [`Lattice::join`], so each fixpoint ends: a lattice must
+//! be of finite height for a given body.
 
 use super::order::{backwards, reverse_post_order};
 use crate::*;
 
-/// Facts that can be joined where ways meet.
+/// Facts that can be joined where paths meet.
 pub trait Lattice: Clone {
-    /// Makes it what is true on both ways; tells whether that changed it.
+    /// Sets the fact to what is true on both paths; returns whether that changed it.
     fn join(&mut self, other: &Self) -> bool;
 }
 
-/// What a block leaves behind.
+/// The facts at the exits of a block.
 #[derive(Debug, Clone)]
 pub struct Exit<F> {
-    /// What holds after its terminator's operands are read, for its jumps.
+    /// The fact after its terminator's operands are read, for its jumps.
     pub end: F,
-    /// What holds at every place in it, for its catch block.
+    /// The fact that holds at every place in it, for its catch block.
     pub anywhere: F,
 }
 
-/// An analysis of what holds at the starts of blocks.
+/// An analysis of facts that hold at the starts of blocks.
 pub trait Forward {
-    /// What it says of a place.
+    /// The facts of the analysis.
     type Fact: Lattice;
-    /// What holds when the body begins.
+    /// The fact at the body's entry.
     fn entry(&self) -> Self::Fact;
-    /// What a block makes of what holds at its start.
+    /// The facts at a block's exits, from the fact at its start.
     fn block(&self, id: BlockId, start: &Self::Fact) -> Exit<Self::Fact>;
-    /// What a jump from the block to `to` tells in addition, as the outcome of a test does.
+    /// Adds what a jump from the block to `to` implies, such as the outcome of a test.
     fn jump(&self, id: BlockId, to: BlockId, fact: &mut Self::Fact) {
         let _ = (id, to, fact);
     }
 }
 
-/// What holds at the start of each block; `None` for those that cannot be reached.
+/// The fact at the start of each block; `None` for unreachable blocks.
 pub fn forward<A: Forward>(body: &Body, analysis: &A) -> Vec<Option<A::Fact>> {
     let mut starts: Vec<Option<A::Fact>> = vec![None; body.blocks.len()];
     let Some(first) = starts.first_mut() else {
@@ -79,7 +80,7 @@ pub fn forward<A: Forward>(body: &Body, analysis: &A) -> Vec<Option<A::Fact>> {
             };
             block.term.for_each_target(|to| {
                 let mut fact = end.clone();
-                // With one way more to the same block a jump tells nothing of which it was.
+                // If the catch block is the same block, the jump's implication does not hold there.
                 if block.catch != Some(to) {
                     analysis.jump(id, to, &mut fact);
                 }
@@ -93,22 +94,23 @@ pub fn forward<A: Forward>(body: &Body, analysis: &A) -> Vec<Option<A::Fact>> {
     starts
 }
 
-/// An analysis of what matters for the ways on from a place.
+/// An analysis of facts that matter for the paths on from a place.
 pub trait Backward {
-    /// What it says of a place.
+    /// The facts of the analysis.
     type Fact: Lattice;
-    /// What matters where the body ends: nothing, mostly.
+    /// The fact at the body's end: usually the empty one.
     fn nothing(&self) -> Self::Fact;
-    /// Adds what matters at the start of `to`, seen from the end of the block.
+    /// Adds the fact at the start of `to`, seen from the end of the block.
     fn jump(&self, id: BlockId, to: BlockId, start: &Self::Fact, end: &mut Self::Fact) {
         let _ = (id, to);
         end.join(start);
     }
-    /// Goes back through a block, its terminator included: from what matters after it to before it.
+    /// Goes back through a block, including its terminator: turns the fact after it into the fact
+    /// before it.
     fn block(&self, id: BlockId, fact: &mut Self::Fact);
 }
 
-/// What matters at the start of each block.
+/// The fact at the start of each block.
 pub fn backward<A: Backward>(body: &Body, analysis: &A) -> Vec<A::Fact> {
     let mut starts = vec![analysis.nothing(); body.blocks.len()];
     let nothing = analysis.nothing();
@@ -135,16 +137,16 @@ pub fn backward<A: Backward>(body: &Body, analysis: &A) -> Vec<A::Fact> {
     starts
 }
 
-/// Which way [`registers`] goes through the blocks: the order is of no effect but on how soon it ends.
+/// The order in which [`registers`] visits the blocks; it affects only the speed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// Facts of results follow from those of operands.
+    /// Facts of results follow from facts of operands.
     Forwards,
-    /// Facts of operands follow from those of results.
+    /// Facts of operands follow from facts of results.
     Backwards,
 }
 
-/// What is known of each register.
+/// The facts of all registers.
 #[derive(Debug, Clone)]
 pub struct RegisterFacts<F> {
     facts: Vec<F>,
@@ -152,12 +154,12 @@ pub struct RegisterFacts<F> {
 }
 
 impl<F: Lattice> RegisterFacts<F> {
-    /// What is known of a register; `None` of one that does not exist.
+    /// The fact of a register; `None` for a register that does not exist.
     pub fn get(&self, r: Reg) -> Option<&F> {
         self.facts.get(r.index())
     }
 
-    /// Adds what an instruction says of a register.
+    /// Joins a fact into that of a register.
     pub fn join(&mut self, r: Reg, fact: &F) {
         if let Some(known) = self.facts.get_mut(r.index()) {
             self.changed |= known.join(fact);
@@ -165,7 +167,7 @@ impl<F: Lattice> RegisterFacts<F> {
     }
 }
 
-/// An instruction or the end of a block.
+/// An instruction, or the end of a block.
 #[derive(Debug, Clone, Copy)]
 pub enum Step<'a> {
     /// An instruction.
@@ -174,8 +176,8 @@ pub enum Step<'a> {
     Term(&'a Term),
 }
 
-/// What holds of each register whatever the order of instructions: `visit` adds what a step says until
-/// nothing changes any more. `start`: by register, what is known before any step.
+/// Facts that hold for each register whatever the order of instructions: `visit` joins the facts of
+/// each step, until nothing changes. `start` has the initial fact of each register.
 pub fn registers<F: Lattice>(
     body: &Body,
     direction: Direction,
@@ -213,7 +215,7 @@ mod tests {
 
     use super::*;
 
-    /// Registers that were written, on every way.
+    /// Registers that were written on every path.
     #[derive(Debug, Clone, PartialEq, Eq)]
     struct Written(BTreeSet<Reg>);
 

@@ -1,8 +1,8 @@
-//! Which registers hold a value that is still read, at the borders of each block.
+//! Liveness: the registers whose value is still read, at the borders of each block.
 //!
-//! A register is live at the end of a block when some way from there reads it before writing
-//! it. What is live at the start of a block's catch block is live all through the block (the rule for
-//! catch blocks of [`dataflow`]).
+//! A register is live at the end of a block when some path from there reads it before writing it.
+//! Registers live at the start of a block's catch block are live all through the block (the rule
+//! for catch blocks of [`dataflow`]).
 
 use super::dataflow::{self, Lattice};
 use crate::*;
@@ -24,14 +24,14 @@ impl RegSet {
             .is_some_and(|w| w >> (r.0 % 64) & 1 != 0)
     }
 
-    /// Adds one.
+    /// Adds a register.
     pub fn insert(&mut self, r: Reg) {
         if let Some(w) = self.0.get_mut(r.index() / 64) {
             *w |= 1 << (r.0 % 64);
         }
     }
 
-    /// Takes one out.
+    /// Removes a register.
     pub fn remove(&mut self, r: Reg) {
         if let Some(w) = self.0.get_mut(r.index() / 64) {
             *w &= !(1 << (r.0 % 64));
@@ -59,7 +59,7 @@ impl Clone for RegSet {
 }
 
 impl Lattice for RegSet {
-    /// Adds all of another.
+    /// Adds all registers of another set.
     fn join(&mut self, other: &RegSet) -> bool {
         let mut new = 0;
         for (a, b) in self.0.iter_mut().zip(&other.0) {
@@ -70,12 +70,12 @@ impl Lattice for RegSet {
     }
 }
 
-/// The live registers of a body: by block, those live at its start.
+/// The live registers of a body: for each block, those live at its start.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Liveness(Vec<RegSet>);
 
 impl Liveness {
-    /// Computes it.
+    /// Computes the liveness of a body.
     pub fn of(body: &Body) -> Liveness {
         let effects = body.blocks.iter().map(|block| Effect::of(body, block));
         let analysis = Live {
@@ -85,15 +85,16 @@ impl Liveness {
         Liveness(dataflow::backward(body, &analysis))
     }
 
-    /// The registers live before a block.
+    /// The sets of registers live before a block; empty if there is no such block.
     fn start(&self, b: BlockId) -> impl Iterator<Item = &RegSet> {
         self.0.get(b.index()).into_iter()
     }
 
-    /// Goes back over a block's terminator: from [`Liveness::live_out`] to what is live before it.
+    /// Steps backwards over a block's terminator, from [`Liveness::live_out`] to the registers live
+    /// before it.
     pub fn step_term(&self, block: &Block, set: &mut RegSet) {
         if let Term::IterNext { done, .. } = block.term {
-            // What it fetches is read by its body, but only the way there writes the registers.
+            // The loop body reads the fetched registers, but only the path to it writes them.
             block.term.for_each_dst(|r| set.remove(r));
             self.start(done).for_each(|s| _ = set.join(s));
         }
@@ -101,7 +102,8 @@ impl Liveness {
         self.keep_for_catch(block, set);
     }
 
-    /// Goes back over an instruction of a block: from what is live after it to before it.
+    /// Steps backwards over an instruction of a block, from the registers live after it to those
+    /// live before it.
     pub fn step(&self, block: &Block, inst: &Inst, set: &mut RegSet) {
         if let Some(dst) = inst.dst() {
             set.remove(dst);
@@ -122,8 +124,8 @@ impl Liveness {
         self.start(b).flat_map(RegSet::iter)
     }
 
-    /// The set of registers live after a block of the body: in some target or in its catch block. What
-    /// an `IterNext` writes is in it when its body reads it.
+    /// The registers live after a block of the body: in some target or in its catch block.
+    /// Registers that an `IterNext` writes are included if its body reads them.
     pub fn live_out(&self, block: &Block) -> RegSet {
         let mut found: Option<RegSet> = None;
         for start in block.successors().flat_map(|to| self.start(to)) {
@@ -137,11 +139,11 @@ impl Liveness {
     }
 }
 
-/// What a block does to what is live after it.
+/// The effect of a block on the registers live after it.
 struct Effect {
     /// The registers that it reads before it writes them.
     read: RegSet,
-    /// Those that its instructions write.
+    /// The registers that its instructions write.
     written: RegSet,
 }
 
@@ -175,7 +177,7 @@ impl dataflow::Backward for Live<'_> {
 
     fn jump(&self, id: BlockId, to: BlockId, start: &RegSet, end: &mut RegSet) {
         match &self.body.blocks[id.index()].term {
-            // Only the way to the body writes the registers.
+            // Only the path to the loop body writes the registers.
             term @ Term::IterNext { body, done, .. } if *body == to && *done != to => {
                 let mut start = start.clone();
                 term.for_each_dst(|r| start.remove(r));

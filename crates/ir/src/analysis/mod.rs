@@ -1,5 +1,5 @@
-//! What passes find out about bodies before they decide: in, a [`crate::Body`] that is well formed
-//! (its blocks and registers exist); out, facts as values. Nothing here changes a body.
+//! Analyses that passes use. Input: a well-formed [`crate::Body`] (its blocks and registers exist).
+//! Output: facts as values. Nothing here changes a body.
 //!
 //! | module | what |
 //! |---|---|

@@ -1,16 +1,16 @@
-//! The order in which passes go through blocks.
+//! The orders in which passes visit blocks.
 
 use crate::*;
 
-/// The blocks that can be reached, each before its successors unless there is a loop (reverse
-/// post-order). A jump's first target stands next to its block where that is possible.
+/// The reachable blocks, each before its successors unless there is a loop (reverse post-order). A
+/// jump's first target follows its block where possible.
 pub fn reverse_post_order(body: &Body) -> Vec<BlockId> {
     let mut order = post_order(body);
     order.reverse();
     order
 }
 
-/// The blocks that can be reached, each after its successors unless there is a loop.
+/// The reachable blocks, each after its successors unless there is a loop.
 fn post_order(body: &Body) -> Vec<BlockId> {
     let mut seen = vec![false; body.blocks.len()];
     let mut order = Vec::with_capacity(body.blocks.len());
@@ -36,8 +36,8 @@ fn post_order(body: &Body) -> Vec<BlockId> {
     order
 }
 
-/// All blocks, those that can be reached each after its successors unless there is a loop: the order
-/// for facts that flow backwards.
+/// All blocks, with reachable ones after their successors unless there is a loop: the order for
+/// facts that flow backwards.
 pub fn backwards(body: &Body) -> Vec<BlockId> {
     let mut order = post_order(body);
     if order.len() < body.blocks.len() {

@@ -1,6 +1,5 @@
 //! The reference interpreter: it defines the results for every other executor, and executes
-//! controller handlers.
-//! controller handlers.
+//! controller handlers. controller handlers.
 //!
 //! It keeps its own call stack (bounded by MAXNESTING), so no script can overflow the host's.
 //! It never panics: a program that the verifier refuses ends in an error. Runs are

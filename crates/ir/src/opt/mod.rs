@@ -5,28 +5,28 @@
 //! | [`inline`](mod@inline) | calls become the function's code |
 //! | [`constants`] | globals that nothing writes; handlers that they turn off |
 //! | [`operands`] | operands that have to be constants become them |
-//! | [`flatten`] | what is left of a kernel handler's calls becomes jumps |
-//! | [`drop_captures`] | matches that nobody asks about need not be kept |
-//! | [`local`] | constants, copies and common subexpressions |
+//! | [`flatten`] | remaining calls of a kernel handler become jumps |
+//! | [`drop_captures`] | matches whose position nobody reads become plain tests |
+//! | [`copy_cse`] | constant and copy propagation, common subexpressions |
 //! | [`simplify_cfg`] | decided branches, unreachable blocks, chains of blocks, idle `catch`es |
 //! | [`fuse_rmw`] | load, add, store of one global becomes one addition |
 //! | [`dce`] | instructions whose result nobody reads |
 //! | [`narrow`] | strings get the width of what is written to them |
 //!
-//! [`trim_stats`] stands by itself: what it takes out a program cannot see, but who looks at its globals
-//! from outside can.
+//! [`trim_stats`] stands by itself: its effect is invisible to the program, but not to code outside
+//! that reads its globals.
 //!
 //! An instruction that can fail or has an effect is never removed, moved over another such
-//! instruction, or run twice. What may differ afterwards is only the number of strings counted
-//! as cut, where the cut string was never used.
+//! instruction, or run twice. Afterwards only the count of cut strings can differ, where the cut
+//! string was never used.
 
 pub mod constants;
+pub mod copy_cse;
 pub mod dce;
 pub mod drop_captures;
 pub mod flatten;
 pub mod fuse_rmw;
 pub mod inline;
-pub mod local;
 pub mod narrow;
 pub mod operands;
 pub mod simplify_cfg;
@@ -79,7 +79,7 @@ fn rounds(program: &mut Program, valid: bool) {
     let mut open: Vec<usize> = (0..program.handlers.len() + program.funcs.len()).collect();
     for _ in 0..ROUNDS {
         let before: Vec<Body> = open.iter().map(|i| body(program, *i).clone()).collect();
-        each_body(program, &open, local::run);
+        each_body(program, &open, copy_cse::run);
         check(program, valid, "local");
         each_body(program, &open, |p, b, _| simplify_cfg::run(p, b));
         check(program, valid, "cfg");

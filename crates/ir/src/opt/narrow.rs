@@ -17,7 +17,7 @@ impl Lattice for Longest {
     }
 }
 
-/// Runs the pass on a handler's body (a function's parameters are written by its callers).
+/// Runs the pass on a handler's body. (Callers write a function's parameters.)
 pub fn run(program: &Program, body: &mut Body) {
     let cap = |ty: &Ty| match ty {
         Ty::Long => 0,
@@ -28,7 +28,7 @@ pub fn run(program: &Program, body: &mut Body) {
     let longest = dataflow::registers(body, Direction::Forwards, start, |step, longest| {
         let bounded = |r: Reg, len: usize| Longest(len.min(caps[r.index()]));
         match step {
-            // What is restored was in the register before.
+            // The restored value was in the register before.
             Step::Inst(Inst::Restore { .. }) => {}
             Step::Inst(inst) => {
                 if let Some(dst) = inst.dst().filter(|dst| caps[dst.index()] > 0) {
@@ -46,7 +46,7 @@ pub fn run(program: &Program, body: &mut Body) {
     }
 }
 
-/// The longest string that an instruction can give; `None` when it is not bounded.
+/// The maximum length of an instruction's string result; `None` if it is not bounded.
 fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<Longest>) -> Option<usize> {
     let of = |v: &Val| match v {
         Val::Reg(r) => longest.get(*r).map(|l| l.0),

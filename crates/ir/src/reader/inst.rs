@@ -1,4 +1,4 @@
-//! Bodies, blocks and instructions.
+//! Parses bodies, blocks and instructions.
 
 use super::token::Token;
 use super::{Reader, Res};
@@ -10,7 +10,7 @@ fn find<T: Copy>(table: &[(T, &str)], word: &str) -> Option<T> {
     table.iter().find(|(_, w)| *w == word).map(|(t, _)| *t)
 }
 
-/// A line of a block.
+/// A parsed line of a block.
 enum Line {
     Inst(Inst),
     Term(Term),
@@ -69,7 +69,7 @@ impl Reader {
         }
     }
 
-    /// A comma and an operand.
+    /// Parses a comma and an operand.
     fn next_val(&mut self) -> Res<Val> {
         self.punct(',')?;
         self.val()

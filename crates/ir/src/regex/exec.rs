@@ -1,11 +1,11 @@
-//! Walking the tables: what the interpreter does, and what generated code does the same way.
+//! Matching by walking the tables; generated code walks them in the same way.
 
 use super::{Compiled, Finder, NO_SLOT, Regex, Scanner};
 
-/// A match: where it is, and its groups, in bytes.
+/// A match: its position and its groups, as byte offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Match {
-    /// Start and end of the whole.
+    /// Start and end of the whole match.
     pub whole: (usize, usize),
     /// Start and end of each group, from the first one on.
     pub groups: Vec<Option<(usize, usize)>>,
@@ -26,7 +26,7 @@ impl Regex {
             || step(test, row, test.edge() as usize) >= usize::from(test.accept)
     }
 
-    /// The match. `None` also where nothing was compiled for it.
+    /// The match; `None` also if the tables were compiled without captures.
     pub fn find(&self, text: &[u8]) -> Option<Match> {
         let finder = self.compiled.find.as_ref()?;
         finder.find(&self.compiled.classes, text)
@@ -43,7 +43,7 @@ impl Finder {
         let start = self.begin(classes, text)?;
         let edge = usize::from(start != 0);
         let mut row = usize::from(self.start[edge]);
-        // Notes: the list of each transition.
+        // The transitions taken, by the number of their list.
         let mut notes = Vec::new();
         let mut last = None;
         let slot = |row: usize, end: bool| {
@@ -63,7 +63,7 @@ impl Finder {
             }
         }
         if let Some(s) = slot(row, true) {
-            // Row 0 has none: this is the string's end.
+            // Row 0 has no end slot: this is the string's end.
             last = Some((text.len(), s));
         }
         let (end, mut slot) = last?;
@@ -82,7 +82,7 @@ impl Finder {
         })
     }
 
-    /// Where the leftmost match begins.
+    /// The start of the leftmost match.
     fn begin(&self, classes: &[u8; 256], text: &[u8]) -> Option<usize> {
         if self.anchored {
             return Some(0);
@@ -103,7 +103,7 @@ impl Finder {
         found
     }
 
-    /// One transition back: the slot before, and the tags on the way.
+    /// Walks one transition back: returns the slot before, and sets the tags on the transition.
     fn back(&self, list: usize, slot: usize, at: usize, tags: &mut [Tag]) -> usize {
         let entry = self.lists[list + slot];
         let ops = (entry >> 16) as usize;
@@ -118,7 +118,7 @@ impl Finder {
     }
 }
 
-/// A tag, on the way back.
+/// A tag during the walk back.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Tag {
     /// Not met yet.

@@ -5,32 +5,31 @@
 //! |---|---|
 //! | `parser` | the expression as a tree |
 //! | `nfa` | the tree as an automaton with marks for groups and parts |
-//! | `scan` | tables that only tell whether, or where, something begins |
+//! | `scan` | tables that only tell whether, or where, a match begins |
 //! | `tagged` | tables that find a match and its groups |
 //! | `exec` | walking them |
 //!
 //! # Which match
-//! The leftmost, and of those the longest. Then each part of the expression, from left to
-//! right and outer ones first, takes as much as it can ("subpatterns" of POSIX); where two
-//! ways give the same lengths, the alternative that stands first counts, and a round of a
-//! repetition more than none. A round is empty only where it must be, or where it is the only
-//! one. A group reports its last round, and nothing where the last round of what is around it
-//! passed it by. This is the order of Okui and Suzuki ("Disambiguation in regular expression
-//! matching via position automata with augmented transitions"). glibc departs from it in
-//! groups; `crates/ir/tests/regex.rs` has the cases.
+//! The leftmost match, and of those the longest. Then each part of the expression, from left to
+//! right and outer ones first, takes as much as it can ("subpatterns" of POSIX). Of two ways with
+//! the same lengths, the first alternative wins, and a round of a repetition wins over none. A
+//! round is empty only if it must be, or if it is the only one. A group reports its last round, and
+//! nothing if the last round of the enclosing part skipped it. This is the order of Okui and Suzuki
+//! ("Disambiguation in regular expression matching via position automata with augmented
+//! transitions"). glibc departs from it in groups; `crates/ir/tests/regex.rs` has the cases.
 //!
 //! # How groups are found
-//! Online tagged automata copy registers at every byte. Here each transition instead has, for
-//! each way to be in its target, the better way to have come and the tags on it. Matching
-//! notes the transitions taken; when the match's end is known, one walk back over them meets
-//! every tag's last value first.
+//! Online tagged automata copy registers at every byte. Here each transition instead has, for each
+//! path in its target, the best predecessor and the tags on the way. Matching records the
+//! transitions taken; when the match's end is known, one walk back over them meets every tag's last
+//! value first.
 //!
 //! 1. Backwards over the string: the first position where a match begins (`Finder::reverse`;
 //!    left out where only position 0 can be).
 //! 2. Forwards from there: the longest match, noting transitions.
 //! 3. Back over the notes: the groups (left out where there are none).
 //!
-//! Where nobody asks for the match, one forward scan that stops at the first end is enough
+//! Where nobody reads the match, one forward scan that stops at the first end is enough
 //! (`Compiled::test`).
 
 mod exec;
@@ -48,17 +47,17 @@ pub use tagged::{Finder, NO_SLOT, Op};
 
 use crate::Bytes;
 
-/// Most groups where they are asked for.
+/// Maximum number of groups, if groups are read.
 pub const MAX_GROUPS: u32 = 31;
 
-/// Why an expression cannot be compiled.
+/// The reason why an expression cannot be compiled.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Error {
-    /// Where, as an offset in the expression; `None`: it as a whole.
+    /// Offset in the expression; `None` for the whole.
     pub at: Option<usize>,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
-    /// A way out; "" where there is none.
+    /// The way out; "" if there is none.
     pub help: &'static str,
     help_text: Option<String>,
 }
@@ -87,12 +86,12 @@ impl Error {
         self
     }
 
-    /// Whether it is right and only too large.
+    /// Whether the expression is valid, but too large.
     pub fn too_large(&self) -> bool {
         self.at.is_none()
     }
 
-    /// A way out; "" where there is none.
+    /// The way out; "" if there is none.
     pub fn way_out(&self) -> &str {
         self.help_text.as_deref().unwrap_or(self.help)
     }
@@ -103,9 +102,9 @@ impl Error {
 pub struct Compiled {
     /// Class of each byte.
     pub classes: [u8; 256],
-    /// Forwards: an accepting state says that there is a match.
+    /// Forward scanner: an accepting state means that there is a match.
     pub test: Scanner,
-    /// Where the match is; only where asked for.
+    /// Finds the match; only if the script reads it.
     pub find: Option<Finder>,
 }
 
@@ -114,13 +113,13 @@ pub struct Compiled {
 pub struct Regex {
     /// The expression.
     pub pattern: Bytes,
-    /// Groups in it.
+    /// Number of groups in it.
     pub groups: u32,
-    /// What is walked.
+    /// The tables.
     pub compiled: Arc<Compiled>,
 }
 
-/// Tables follow from the expression.
+/// The tables follow from the expression.
 impl PartialEq for Regex {
     fn eq(&self, other: &Regex) -> bool {
         self.pattern == other.pattern && self.finds() == other.finds()
@@ -128,10 +127,10 @@ impl PartialEq for Regex {
 }
 
 impl Regex {
-    /// Compiles; `find`: also to find where the match and its groups are.
+    /// Compiles an expression; with `find` also to find the match and its groups.
     ///
     /// # Errors
-    /// What is wrong with the expression, or that its tables would be too large.
+    /// An invalid expression, or tables that would be too large.
     pub fn new(pattern: &[u8], find: bool) -> Result<Regex, Error> {
         let (ast, groups) = parse(pattern)?;
         if find && groups > MAX_GROUPS {
@@ -156,7 +155,7 @@ impl Regex {
         })
     }
 
-    /// Whether it can tell where the match is.
+    /// Whether it can find the position of the match.
     pub fn finds(&self) -> bool {
         self.compiled.find.is_some()
     }

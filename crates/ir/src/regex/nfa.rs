@@ -1,53 +1,53 @@
-//! From the expression to an automaton with marks: where groups and other parts begin and end,
-//! which way is the better one, and which rounds of a repetition may be empty.
+//! From the expression to an automaton with marks: begins and ends of groups and other parts, the
+//! preference between paths, and the rounds of a repetition that may be empty.
 
 use super::Error;
 use super::parser::{Ast, ByteSet};
 
 /// Index of a node.
 pub type NodeId = u32;
-/// Most nodes; intervals multiply what they repeat.
+/// Maximum number of nodes; intervals multiply the repeated part.
 const MAX_NODES: usize = 4000;
-/// Most repetitions of something that can be empty.
+/// Maximum number of repetitions whose body can match the empty string.
 const MAX_LOOPS: u8 = 28;
 
 /// A node.
 #[derive(Debug, Clone)]
 pub enum Node {
-    /// Takes a byte.
+    /// Consumes a byte.
     Byte(ByteSet, NodeId),
-    /// Several ways, the better ones first.
+    /// Alternative paths, the preferred ones first.
     Fork(Vec<NodeId>),
-    /// A part begins or ends: from here on the path is inside of so many parts.
+    /// A part begins or ends: from here on the path is inside this number of parts.
     Depth(u32, NodeId),
     /// A group's start (even) or end (odd): its number times two.
     Tag(u32, NodeId),
-    /// A group begins anew; these tags are forgotten.
+    /// A group begins again; these tags are forgotten.
     Forget(Vec<u32>, NodeId),
-    /// A round of a repetition begins that must take something, or (`first`) leave at once
-    /// when it does not.
+    /// A round of a repetition begins that must consume something, or (`first`) leave at once if it
+    /// does not.
     Round {
         /// The repetition.
         id: u8,
-        /// The first round of one that may have none.
+        /// It is the first round of a repetition that may have none.
         first: bool,
         /// The body.
         next: NodeId,
     },
-    /// Such a round ends.
+    /// A round of that kind ends.
     RoundEnd {
         /// The repetition.
         id: u8,
-        /// Another round.
+        /// The start of another round.
         again: Option<NodeId>,
-        /// Behind the repetition.
+        /// The node after the repetition.
         exit: NodeId,
     },
     /// `^`
     Begin(NodeId),
     /// `$`
     End(NodeId),
-    /// The end.
+    /// The accepting node.
     Accept,
 }
 
@@ -56,11 +56,11 @@ pub enum Node {
 pub struct Nfa {
     /// Its nodes.
     pub nodes: Vec<Node>,
-    /// Where it starts.
+    /// The start node.
     pub start: NodeId,
     /// Class of each byte.
     pub classes: [u8; 256],
-    /// How many classes there are.
+    /// Number of classes.
     pub class_count: usize,
 }
 
@@ -83,7 +83,7 @@ pub fn build(ast: &Ast) -> Result<Nfa, Error> {
     })
 }
 
-/// Bytes that no set tells apart are one class.
+/// Groups bytes into classes: bytes that no set distinguishes are in one class.
 fn classes(nodes: &[Node]) -> ([u8; 256], usize) {
     let mut of = [0usize; 256];
     let mut count = 1;
@@ -128,7 +128,7 @@ impl Builder {
         Ok(self.nodes.len() as NodeId - 1)
     }
 
-    /// Nodes for `ast`, which is `depth` deep, with `next` behind them.
+    /// Nodes for `ast` at depth `depth`, followed by `next`.
     fn emit(&mut self, ast: &Ast, depth: u32, next: NodeId) -> Res {
         match ast {
             Ast::Empty => Ok(next),
@@ -171,8 +171,7 @@ impl Builder {
         }
     }
 
-    /// The rounds that must be are written out; those that may be too, unless there is no
-    /// limit.
+    /// Required rounds are copied; so are optional ones, unless there is no limit.
     fn repeat(
         &mut self,
         body: &Ast,
@@ -200,7 +199,7 @@ impl Builder {
         Ok(next)
     }
 
-    /// One round, a part of its own.
+    /// One round, which is a part of its own.
     fn round(&mut self, body: &Ast, depth: u32, next: NodeId) -> Res {
         if matches!(body, Ast::Set(_)) {
             return self.emit(body, depth + 1, next);
@@ -210,7 +209,7 @@ impl Builder {
         self.add(Node::Depth(depth + 1, start))
     }
 
-    /// A round that may be left out.
+    /// An optional round.
     fn optional(
         &mut self,
         body: &Ast,

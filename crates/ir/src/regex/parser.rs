@@ -1,12 +1,12 @@
-//! The reader of POSIX extended regular expressions. What is an error and what is an ordinary
-//! byte is as in glibc's `regcomp` with `REG_EXTENDED` in the C locale; back references and
-//! tests for word boundaries are refused.
+//! The parser of POSIX extended regular expressions. As in glibc's `regcomp` with `REG_EXTENDED` in
+//! the C locale, it decides between errors and ordinary bytes; back references and tests for word
+//! boundaries are refused.
 
 use super::Error;
 
 /// Largest number in an interval, as in glibc.
 const DUP_MAX: u32 = 32767;
-/// How deep groups may nest.
+/// Maximum nesting of groups.
 const MAX_DEPTH: u32 = 200;
 
 /// A set of bytes.
@@ -40,7 +40,7 @@ impl ByteSet {
 /// A regular expression.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ast {
-    /// Nothing, which always matches.
+    /// The empty expression, which always matches.
     Empty,
     /// One byte of a set.
     Set(ByteSet),
@@ -50,23 +50,23 @@ pub enum Ast {
     End,
     /// A group and its number, from 1.
     Group(u32, Box<Ast>),
-    /// One behind the other; two at least.
+    /// A sequence of at least two parts.
     Concat(Vec<Ast>),
-    /// One of several; two at least.
+    /// A choice of at least two alternatives.
     Alt(Vec<Ast>),
-    /// Again and again.
+    /// A repetition.
     Repeat {
-        /// What.
+        /// The repeated part.
         body: Box<Ast>,
-        /// How often at least.
+        /// Minimum number of rounds.
         min: u32,
-        /// How often at most; `None`: no limit.
+        /// Maximum number of rounds; `None` for no limit.
         max: Option<u32>,
     },
 }
 
 impl Ast {
-    /// Whether it can match the empty string, here or there.
+    /// Whether it can match the empty string.
     pub fn nullable(&self) -> bool {
         match self {
             Ast::Empty | Ast::Begin | Ast::End => true,
@@ -92,10 +92,10 @@ impl Ast {
     }
 }
 
-/// Reads an expression; the number is that of its groups.
+/// Parses an expression; the number is that of its groups.
 ///
 /// # Errors
-/// What is wrong with it, and where.
+/// The error and its place.
 pub fn parse(pattern: &[u8]) -> Result<(Ast, u32), Error> {
     let mut p = Parser {
         text: pattern,
@@ -166,7 +166,7 @@ impl Parser<'_> {
     fn repeated(&mut self) -> Res<Ast> {
         let mut ast = self.single()?;
         if matches!(ast, Ast::Begin | Ast::End) {
-            // Nothing repeats an anchor: what follows is looked at for itself.
+            // Nothing repeats an anchor: the next character is parsed by itself.
             return Ok(ast);
         }
         loop {
@@ -198,7 +198,7 @@ impl Parser<'_> {
         n
     }
 
-    /// Behind `{`.
+    /// After `{`.
     fn interval(&mut self, at: usize) -> Res<(u32, Option<u32>)> {
         let start = self.number();
         if start.is_none() && self.peek() != Some(b',') {
@@ -286,7 +286,7 @@ impl Parser<'_> {
         }))
     }
 
-    /// Behind `[`.
+    /// After `[`.
     fn bracket(&mut self, at: usize) -> Res<ByteSet> {
         let open = || Error::new(at, "this bracket has no end").help("`]` ends it");
         let negated = self.take(b'^');
@@ -332,7 +332,7 @@ impl Parser<'_> {
         })
     }
 
-    /// One byte of a bracket, or a class.
+    /// One byte, or a class, of a bracket expression.
     fn element(&mut self, at: usize) -> Res<Element> {
         let here = self.pos;
         let open = || Error::new(at, "this bracket has no end").help("`]` ends it");
@@ -373,7 +373,7 @@ enum Element {
     Class(ByteSet),
 }
 
-/// A repetition; none of anything that cannot be there at all.
+/// A repetition; the empty expression for zero rounds.
 fn repeat(body: Ast, (min, max): (u32, Option<u32>)) -> Ast {
     if max == Some(0) {
         return Ast::Empty;

@@ -1,25 +1,26 @@
-//! Scanners: plain automata, made of sets of nodes, with few states. Forwards one says whether
-//! there is a match at all; backwards, where matches begin.
+//! Scanners: plain automata, whose states are sets of nodes, with few states. The forward scanner
+//! tells whether there is a match; the backward scanner tells where matches begin.
 
 use std::collections::HashMap;
 
 use super::Error;
 use super::nfa::{Nfa, Node, NodeId};
 
-/// Most states before equal ones are merged.
+/// Maximum number of states before equal ones are merged.
 const MAX_STATES: usize = 4000;
-/// Entries of a table: rows are known by the number of their first entry, in 16 bits.
+/// Maximum number of entries of a table: rows are identified by the index of their first entry, in
+/// 16 bits.
 const MAX_ENTRIES: usize = 65_000;
 
-/// A table of transitions. Rows are known by the number of their first entry. Row 0 never
+/// A table of transitions. Rows are identified by the index of their first entry. Row 0 never
 /// accepts again.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Scanner {
-    /// Entries of a row: one a class of bytes, the last one for the string's edge.
+    /// Number of entries of a row: one for each class of bytes, the last one for the string's edge.
     pub columns: u32,
-    /// The row to start with.
+    /// The start row.
     pub start: u16,
-    /// This row and those behind it accept.
+    /// This row and those after it accept.
     pub accept: u16,
     /// The next row by row and class.
     pub next: Vec<u16>,
@@ -35,7 +36,7 @@ impl Scanner {
     pub fn accepts_inside(&self) -> bool {
         let row = |r: usize| r * self.columns as usize;
         let rows = self.next.len() / self.columns as usize;
-        // The row that the edge leads to when it accepts has no other way in.
+        // The row that the edge leads to on acceptance has no other predecessor.
         let inside = |r: usize| &self.next[row(r)..row(r) + self.columns as usize - 1];
         self.start >= self.accept || (0..rows).any(|r| inside(r).iter().any(|n| *n >= self.accept))
     }
@@ -55,13 +56,13 @@ fn put(set: &mut Set, n: NodeId) -> bool {
     new
 }
 
-/// An automaton as edges: those that take no byte, with what they need; those that do.
+/// An automaton as edges: those that consume no byte, with their conditions, and those that do.
 struct Graph {
-    /// Behind each node, or before it.
+    /// The successors of each node, or the predecessors.
     plain: Vec<Vec<NodeId>>,
     begin: Vec<Vec<NodeId>>,
     end: Vec<Vec<NodeId>>,
-    /// Node reached by the byte, from node, with the node whose set counts.
+    /// Node reached by the byte, start node, and the node whose set counts.
     bytes: Vec<Vec<(NodeId, NodeId)>>,
 }
 
@@ -102,13 +103,13 @@ impl Graph {
         g
     }
 
-    /// Adds what can be reached without a byte.
+    /// Adds the nodes reachable without a byte.
     fn close(&self, set: &mut Set, mut todo: Vec<NodeId>, begin: bool, end: bool) {
         todo.retain(|n| put(set, *n));
         self.spread(set, &mut todo, begin, end);
     }
 
-    /// The same from nodes that are in the set.
+    /// Adds the nodes reachable from nodes already in the set.
     fn spread(&self, set: &mut Set, todo: &mut Vec<NodeId>, begin: bool, end: bool) {
         while let Some(n) = todo.pop() {
             let n = n as usize;
@@ -130,7 +131,7 @@ impl Graph {
     }
 }
 
-/// From the string's start on: accepts at the first end of a match.
+/// The forward scanner from the string's start: accepts at the first end of a match.
 ///
 /// # Errors
 /// Too many states.
@@ -138,7 +139,7 @@ pub fn forward(nfa: &Nfa) -> Result<Scanner, Error> {
     scanner(nfa, false)
 }
 
-/// From the string's end back: accepts where a match begins.
+/// The backward scanner from the string's end: accepts where a match begins.
 ///
 /// # Errors
 /// Too many states.
@@ -151,18 +152,18 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
     let (source, goal) = if back { (0, nfa.start) } else { (nfa.start, 0) };
     let words = nfa.nodes.len().div_ceil(64);
     let representative = representatives(nfa);
-    // Only the first state stands at an edge itself: which kind, the direction tells.
+    // Only the first state is at an edge itself; the direction tells which one.
     let close = |set: &mut Set, from: Vec<NodeId>, first: bool| {
         g.close(set, from, first && !back, first && back);
     };
     let mut first = vec![0; words];
     close(&mut first, vec![source], true);
-    // What is reached in all states, as a match may begin anywhere.
+    // These nodes are in all states, as a match may begin anywhere.
     let mut always = vec![0; words];
     close(&mut always, vec![source], false);
     let (mut next, mut todo) = (always.clone(), Vec::new());
     let mut states = vec![first.clone()];
-    // The first state is apart: its closure may go on over its edge.
+    // The first state is separate: its closure may pass its edge.
     let mut index: HashMap<Set, usize> = HashMap::new();
     let mut rows: Vec<Vec<usize>> = Vec::new();
     let mut edges: Vec<bool> = Vec::new();
@@ -178,7 +179,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
             })
             .collect();
         let mut fresh = vec![0; words];
-        // Over the other edge; at the first state over both.
+        // The closure passes the other edge; at the first state both.
         g.close(&mut fresh, members, at == 0 || back, at == 0 || !back);
         at_edge.iter_mut().zip(&fresh).for_each(|(a, b)| *a |= b);
         edges.push(has(&at_edge, goal));
@@ -219,8 +220,8 @@ pub fn representatives(nfa: &Nfa) -> Vec<u8> {
         .collect()
 }
 
-/// Merges equal states and writes the table. State 0 is the start. `once`: nothing matters
-/// behind an accepting state.
+/// Merges equal states and writes the table. State 0 is the start. `once`: transitions of accepting
+/// states do not matter.
 fn finish(
     classes: usize,
     mut rows: Vec<Vec<usize>>,
@@ -229,7 +230,7 @@ fn finish(
     once: bool,
 ) -> Result<Scanner, Error> {
     let n = rows.len();
-    // Two more states, behind the edge: no and yes.
+    // Two more states after the edge: no and yes.
     let (no, yes) = (n, n + 1);
     for (i, row) in rows.iter_mut().enumerate() {
         if once && accepts[i] {
@@ -278,7 +279,7 @@ fn finish(
     })
 }
 
-/// Blocks of states that no string tells apart, by refinement of `kinds`.
+/// Blocks of states that no string distinguishes, by refinement of `kinds`.
 pub fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
     let mut block: Vec<usize> = kinds.iter().map(|k| *k as usize).collect();
     let mut count = 0;

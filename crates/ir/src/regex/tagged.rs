@@ -1,12 +1,11 @@
-//! Finders: automata whose states know which way is the best one to each node, with tables
-//! that say where that way came from and which tags are on it.
+//! Finders: automata whose states know the best path to each node, with tables that give the
+//! predecessor of that path and its tags.
 //!
-//! A state is a list of nodes ("slots"), and for each two of them which of their best paths is
-//! the better one so far (`better`), and how far out each path has come since the two parted
-//! (`out`): the depth of the outermost part that is still the same one as then. Of two paths
-//! the better one is that which has left fewer parts, as a part left later is longer; where
-//! they are even, what was so before decides; where they part right here, the way that the
-//! node puts first.
+//! A state is a list of nodes ("slots"). For each pair of them it has which of their best paths is
+//! preferred so far (`better`), and how far out each path has come since the two parted (`out`):
+//! the depth of the outermost part that both are still in. Of two paths the better one has left
+//! fewer parts, as a part that is left later is longer. If they are equal in this, the earlier
+//! preference decides; if they part right here, the order of the node's alternatives.
 
 use std::cmp::Ordering;
 use std::collections::HashMap;
@@ -15,48 +14,48 @@ use super::Error;
 use super::nfa::{Nfa, Node, NodeId};
 use super::scan::{self, Scanner, merge, representatives};
 
-/// Most states before equal ones are merged.
+/// Maximum number of states before equal ones are merged.
 const MAX_STATES: usize = 3000;
-/// Most steps of all the work.
+/// Maximum number of steps of the whole construction.
 const MAX_WORK: usize = 4_000_000;
-/// Rows, lists and tags are known by the number of their first entry, in 16 bits.
+/// Maximum number of entries: rows, lists and tags are identified by the index of their first
+/// entry, in 16 bits.
 const MAX_ENTRIES: usize = 65_000;
 
 /// No slot accepts.
 pub const NO_SLOT: u16 = 0xffff;
 
-/// What happens to a tag on a path: its number times two, plus one where it is forgotten
-/// instead of set. The tag is a group's number, from 0 for the first one, times two, plus one
-/// for its end.
+/// An operation on a tag: its number times two, plus one if the tag is forgotten instead of set. A
+/// tag is a group's number, from 0 for the first one, times two, plus one for its end.
 pub type Op = u8;
 
-/// Tables that find a match and its groups. Rows and lists are known by the number of their
+/// Tables that find a match and its groups. Rows and lists are identified by the index of their
 /// first entry.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Finder {
-    /// Groups.
+    /// Number of groups.
     pub groups: u32,
     /// Matches begin at position 0 only.
     pub anchored: bool,
-    /// Backwards over the string: where matches begin.
+    /// Backward scanner that finds where matches begin.
     pub reverse: Scanner,
-    /// Entries of a row of `next`: one a class of bytes; behind them the slot that accepts at
-    /// any place, with in the upper half the one that accepts at the string's end
+    /// Number of entries of a row of `next`: one for each class of bytes, then the slot that
+    /// accepts at any place, with in the upper half the one that accepts at the string's end
     /// ([`NO_SLOT`]: none).
     pub columns: u32,
-    /// This row and those behind it accept at any place.
+    /// This row and those after it accept at any place.
     pub accept: u16,
     /// The first row at position 0, elsewhere.
     pub start: [u16; 2],
-    /// The lists of the first rows: their tags are at the position where the match begins.
+    /// The lists of the first rows: their tags are at the start of the match.
     pub start_list: [u16; 2],
-    /// By row and class: the next row, in the upper half the list. Row 0 has no way on and
+    /// By row and class: the next row, and in the upper half the list. Row 0 has no successors and
     /// accepts nothing.
     pub next: Vec<u32>,
-    /// Lists: for each slot of the row gone to, the slot of the row before, in the upper half
-    /// the number of its operations.
+    /// Lists: for each slot of the next row its slot in this row, and in the upper half the index
+    /// of its operations.
     pub lists: Vec<u32>,
-    /// Operations: how many, then each one. Those of number 0 are none.
+    /// Operations: their number, then each one. Index 0 has none.
     pub ops: Vec<u8>,
 }
 
@@ -76,7 +75,7 @@ pub fn finder(nfa: &Nfa, groups: u32) -> Result<Finder, Error> {
     b.table(groups, reverse, starts)
 }
 
-/// Where a path ends: the node, and for [`Node::Accept`] whether at the string's end only.
+/// The end of a path: the node, and for [`Node::Accept`] whether only at the string's end.
 type Slot = (NodeId, bool);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -91,27 +90,27 @@ struct State {
 #[derive(Debug, Clone, Copy)]
 struct Step {
     parent: u32,
-    /// Steps before it.
+    /// Number of steps before it.
     level: u32,
-    /// How deep it is, and the least depth since the position before.
+    /// Its depth, and the minimum depth since the previous position.
     depth: u16,
     out: u16,
-    /// Which way of the fork before it.
+    /// The alternative taken at the fork before it.
     rank: u8,
-    /// The node it comes to.
+    /// The node reached.
     node: NodeId,
     /// The slot that the path started from.
     origin: u16,
 }
 
-/// A bit of the repetitions' flags: the path has passed `$`.
+/// A flag next to those of repetitions: the path has passed `$`.
 const PASSED_END: u64 = 1 << 63;
 
 struct Builder<'a> {
     nfa: &'a Nfa,
     states: Vec<State>,
     index: HashMap<State, usize>,
-    /// Per state and class: the next one and its list.
+    /// By state and class: the next state and its list.
     rows: Vec<Vec<(usize, u32)>>,
     lists: Vec<u32>,
     list_index: HashMap<Vec<u32>, u32>,
@@ -121,12 +120,12 @@ struct Builder<'a> {
     work: usize,
 }
 
-/// Paths of one position.
+/// The paths of one position.
 struct Closure<'a> {
     nfa: &'a Nfa,
     from: Option<&'a State>,
     steps: Vec<Step>,
-    /// The best path to a node with these repetitions begun here.
+    /// The best path to a node with this set of begun repetitions.
     best: HashMap<(NodeId, u64), u32>,
     /// The best path to a slot.
     found: HashMap<Slot, u32>,
@@ -160,7 +159,7 @@ impl Closure<'_> {
         self.steps.len() as u32 - 1
     }
 
-    /// How far out each of two paths has come since they parted, and which is the better.
+    /// How far out each of two paths has come since they parted, and which one is better.
     fn compare(&self, a: u32, b: u32) -> (u16, u16, Ordering) {
         let (sa, sb) = (self.steps[a as usize], self.steps[b as usize]);
         let (out_a, out_b, even) = match self.from {
@@ -175,7 +174,7 @@ impl Closure<'_> {
             }
             _ => self.parted_here(a, b),
         };
-        // The path that is deeper is in longer parts.
+        // The deeper path is in longer parts.
         (out_a, out_b, out_b.cmp(&out_a).then(even))
     }
 
@@ -199,7 +198,7 @@ impl Closure<'_> {
         (out_a.min(here), out_b.min(here), rank_a.cmp(&rank_b))
     }
 
-    /// Keeps the better path.
+    /// Stores the better path.
     fn better<K: std::hash::Hash + Eq>(&self, map: &HashMap<K, u32>, key: &K, path: u32) -> bool {
         map.get(key)
             .is_none_or(|old| self.compare(path, *old).2 == Ordering::Less)
@@ -277,7 +276,7 @@ impl Closure<'_> {
         Ok(())
     }
 
-    /// What happens to tags on a path, the last thing for each.
+    /// The operations of a path, the last one for each tag.
     fn ops(&self, path: u32) -> Vec<Op> {
         let mut seen = 0u64;
         let mut ops = Vec::new();
@@ -334,7 +333,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The state before any byte, and its list.
+    /// The state before the first byte, and its list.
     fn initial(&mut self, begin: bool) -> Result<(usize, u32), Error> {
         let mut c = Self::closure(self.nfa, None);
         let root = c.root(0, 0, self.nfa.start);
@@ -365,7 +364,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// The state that a closure comes to, and what its paths did.
+    /// The state that a closure reaches, and the operations of its paths.
     fn made(c: &Closure<'_>) -> (State, Vec<(u16, Vec<Op>)>) {
         let mut slots: Vec<Slot> = c.found.keys().copied().collect();
         slots.sort_unstable();
@@ -374,7 +373,7 @@ impl<'a> Builder<'a> {
         let (mut better, mut out) = (vec![0; n * n], vec![0; n * n]);
         let accept = |i: usize| matches!(c.nfa.nodes[slots[i].0 as usize], Node::Accept);
         for i in (0..n).filter(|i| !accept(*i)) {
-            // A path against itself: how deep it is.
+            // A path compared with itself: its depth.
             out[i * n + i] = c.steps[paths[i] as usize].depth;
             for j in (0..i).filter(|j| !accept(*j)) {
                 let (a, b, order) = c.compare(paths[i], paths[j]);
@@ -444,7 +443,7 @@ impl<'a> Builder<'a> {
         let mut kinds: HashMap<Vec<u32>, u32> = HashMap::new();
         let kind_of = |(s, row): (&State, &Vec<(usize, u32)>)| {
             let mut key = vec![accepts(s)];
-            // A list to nowhere says nothing.
+            // A list of a dead transition is irrelevant.
             key.extend(
                 row.iter()
                     .map(|(to, list)| if *to == 0 { 0 } else { *list }),
@@ -458,7 +457,7 @@ impl<'a> Builder<'a> {
             .iter()
             .map(|r| r.iter().map(|(to, _)| *to).collect())
             .collect();
-        // State 0 comes first and so is block 0.
+        // State 0 comes first, so it is block 0.
         let block = merge(&targets, kinds);
         let count = block.iter().max().map_or(0, |b| b + 1);
         let columns = self.bytes.len() + 1;

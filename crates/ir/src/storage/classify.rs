@@ -1,15 +1,15 @@
-//! The decision, see the parent module for the rules.
+//! The decision on storage classes; see the parent module for the rules.
 
 use std::collections::BTreeMap;
 
 use super::Storage;
-use super::owned::{Owned, Owner, of_calls};
+use super::thread_ownership::{Owner, Ownership, of_calls};
 use crate::*;
 
-/// Why each global is stored as it is, one line each, for `-v`.
+/// The reason for each global's storage class, one line each, for `-v`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explanation {
-    /// In the order of the globals.
+    /// The lines in the order of the globals.
     pub lines: Vec<Line>,
 }
 
@@ -37,9 +37,9 @@ impl std::fmt::Display for Explanation {
 struct Access<'p> {
     g: GlobalId,
     inst: &'p Inst,
-    /// Can run more than once in a run of the handler.
+    /// Whether it can run more than once in a run of the handler.
     repeated: bool,
-    /// Whose own are elements with its first key.
+    /// The owner of the elements with its first key, if known.
     owner: Option<Owner>,
 }
 
@@ -65,8 +65,8 @@ impl HandlerUse<'_> {
     }
 }
 
-/// Sets [`Global::storage`] of all globals and says why. `old` results that nobody reads are
-/// dropped first, so that they do not count as reads.
+/// Sets [`Global::storage`] of all globals and returns the reasons. `old` results that nobody reads
+/// are dropped first, so that they do not count as reads.
 pub fn classify(program: &mut Program) -> Explanation {
     drop_unused_old(program);
     let uses = uses(program);
@@ -90,12 +90,12 @@ pub fn classify(program: &mut Program) -> Explanation {
     out
 }
 
-/// Most fields of a record: each has a bit of a word that says whether it is there.
+/// Maximum number of fields of a record: each has a bit in the word that says which are set.
 const MAX_FIELDS: usize = 31;
 
-/// The arrays that can be kept as fields of one record a thread, in order; none where that would
-/// be one. Asked after [`classify`].
-pub fn records(program: &Program) -> Vec<GlobalId> {
+/// The arrays that can be fields of one thread record, in order; empty if there would be only one.
+/// Requires [`classify`].
+pub fn thread_records(program: &Program) -> Vec<GlobalId> {
     let uses = uses(program);
     let running: Vec<&HandlerUse<'_>> = uses.iter().filter(|u| u.running()).collect();
     let mut walked = vec![false; program.globals.len()];
@@ -104,7 +104,7 @@ pub fn records(program: &Program) -> Vec<GlobalId> {
             walked[a.g.index()] |= matches!(a.inst, Inst::IterNew { .. });
         }
     }
-    // All of a record have room for as many threads.
+    // All arrays of a record have room for the same number of threads.
     let mut by_room: BTreeMap<u32, Vec<GlobalId>> = BTreeMap::new();
     for (g, global) in program.globals.iter().enumerate() {
         let GlobalKind::Array {
@@ -119,7 +119,7 @@ pub fn records(program: &Program) -> Vec<GlobalId> {
         let free = global.storage == (Storage::Shared { lock: false });
         if free && **keys == [Ty::Long] && !walked[g] {
             let id = GlobalId(g as u32);
-            let facts = Facts::of(program, &running, id);
+            let facts = GlobalUse::of(program, &running, id);
             if facts.written && facts.owner == Some(Owner::Thread) {
                 by_room.entry(*max).or_default().push(id);
             }
@@ -134,7 +134,7 @@ pub fn records(program: &Program) -> Vec<GlobalId> {
     most
 }
 
-/// Forgets results of additions that no instruction reads.
+/// Drops the `old` results of additions that no instruction reads.
 fn drop_unused_old(program: &mut Program) {
     for body in program.bodies_mut() {
         let mut read = analysis::liveness::RegSet::new(body.regs.len());
@@ -178,15 +178,15 @@ fn uses(program: &Program) -> Vec<HandlerUse<'_>> {
                     todo.extend(body_accesses(&func.body, None, &mut accesses));
                 }
             }
-            // The verifier refuses ids out of range; here they only must not do harm.
+            // The verifier refuses ids out of range; here they must only do no harm.
             accesses.retain(|a| a.g.index() < program.globals.len());
             HandlerUse { handler, accesses }
         })
         .collect()
 }
 
-/// Collects the accesses of the body of a handler of that event, or of a function; gives the
-/// functions it calls.
+/// Collects the accesses of the body of a handler of that event, or of a function; returns the
+/// functions that it calls.
 fn body_accesses<'p>(
     body: &'p Body,
     event: Option<&Event>,
@@ -194,7 +194,7 @@ fn body_accesses<'p>(
 ) -> Vec<FuncId> {
     let repeated = event.is_none();
     let looping = looping_blocks(body);
-    let owned = event.map(|event| Owned::of(event, body));
+    let owned = event.map(|event| Ownership::of(event, body));
     let mut called = Vec::new();
     for (i, block) in body.blocks.iter().enumerate() {
         for (inst, _) in &block.insts {
@@ -223,7 +223,7 @@ fn body_accesses<'p>(
     called
 }
 
-/// The blocks from which a way leads back to themselves.
+/// The blocks from which a path leads back to themselves.
 fn looping_blocks(body: &Body) -> Vec<bool> {
     let n = body.blocks.len();
     if !has_loop(body) {
@@ -246,8 +246,8 @@ fn looping_blocks(body: &Body) -> Vec<bool> {
         .collect()
 }
 
-/// Whether a way leads from some block back to it: whether, with all taken away that nothing leads to
-/// any more, some are left.
+/// Whether the body has a loop: whether blocks remain after repeatedly removing those without
+/// predecessors.
 fn has_loop(body: &Body) -> bool {
     let n = body.blocks.len();
     let mut into = vec![0usize; n];
@@ -299,9 +299,9 @@ fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
     (Storage::Shared { lock: false }, String::new())
 }
 
-/// A per-CPU global that some handlers of the kernel and of the controller both touch together
-/// with one locked global: its deltas are drained before the lock is taken, so what a kernel
-/// handler did in between would be seen in the one and not in the other.
+/// A per-CPU global that some handlers of the kernel and of the controller both touch together with
+/// one locked global. Its deltas are drained before the lock is taken, so an action of a kernel
+/// handler in between would be visible in one and not in the other.
 fn torn(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<usize> {
     let is = |g: usize, class: Storage| classes[g].0 == class;
     let touches = |u: &HandlerUse<'_>, g: usize| u.of(GlobalId(g as u32)).next().is_some();
@@ -321,8 +321,8 @@ fn torn(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<usize>
 /// Decides [`Storage::Shared::lock`] and fills in the reasons.
 fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, String)]) {
     let running: Vec<&HandlerUse<'_>> = uses.iter().filter(|u| u.running()).collect();
-    let facts: Vec<Facts> = (0..classes.len())
-        .map(|g| Facts::of(program, &running, GlobalId(g as u32)))
+    let facts: Vec<GlobalUse> = (0..classes.len())
+        .map(|g| GlobalUse::of(program, &running, GlobalId(g as u32)))
         .collect();
     let contended: Vec<bool> = classes
         .iter_mut()
@@ -374,12 +374,13 @@ fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, St
     }
 }
 
-/// What running handlers do with a global.
-struct Facts {
+/// The use of a global by running handlers.
+struct GlobalUse {
     written: bool,
-    /// A kernel handler walks through it: the copies of its elements are the lock's holder's.
+    /// A kernel handler walks through it: the copies of its elements belong to the holder of the
+    /// lock.
     walked: bool,
-    /// Rule 2.
+    /// The owner of rule 2.
     owner: Option<Owner>,
     /// A running handler of the controller changes it.
     replaces: bool,
@@ -387,8 +388,8 @@ struct Facts {
     only_stores: bool,
 }
 
-impl Facts {
-    fn of(program: &Program, running: &[&HandlerUse<'_>], g: GlobalId) -> Facts {
+impl GlobalUse {
+    fn of(program: &Program, running: &[&HandlerUse<'_>], g: GlobalId) -> GlobalUse {
         let wraps = matches!(
             program.globals[g.index()].kind,
             GlobalKind::Array { wrap: true, .. }
@@ -399,7 +400,7 @@ impl Facts {
                 .flat_map(|u| u.of(g).map(|a| (u.kernel(), a)))
         };
         let store = |a: &Access<'_>| matches!(a.inst, Inst::ASet { .. });
-        Facts {
+        GlobalUse {
             written: all().any(|(_, a)| a.inst.writes_global()),
             walked: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
             owner: match all().next() {
@@ -424,8 +425,8 @@ impl Facts {
                 if *wrap || self.deletes || *value != ElemTy::Scalar(Ty::Long) {
                     return false;
                 }
-                // Stores of kernel handlers change elements in place, those of the controller
-                // replace them.
+                // A store of a kernel handler changes elements in place, one of the controller
+                // replaces them.
                 let in_place = !self.replaces;
                 match a.inst {
                     Inst::ASet { .. } => self.only_stores || in_place,

@@ -1,4 +1,4 @@
-//! Arrays that are fields of one record per thread (see `spile_ir::storage::records`). A handler
+//! Arrays that are fields of one record per thread (see `spile_ir::storage::thread_records`). A handler
 //! looks a record up once and saves its address on the stack.
 //!
 //! The stack slot is exact: it holds the address, or 0 if the thread has no record. The verifier
@@ -6,7 +6,7 @@
 //! each access.
 
 use spile_ir::analysis::dataflow::{self, Exit, Forward, Lattice};
-use spile_ir::storage::Threads;
+use spile_ir::storage::ThreadIdRegs;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
 
 use crate::isa::asm::Label;
@@ -62,7 +62,7 @@ impl RecordState {
 
 /// Facts about thread records in a body.
 pub(in crate::lower) struct RecordFacts {
-    threads: Threads,
+    threads: ThreadIdRegs,
     /// The facts at the start of each block.
     seen: Vec<RecordState>,
 }
@@ -72,7 +72,7 @@ impl RecordFacts {
     fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> RecordFacts {
         let mut accesses = Accesses {
             body,
-            threads: Threads::of(body),
+            threads: ThreadIdRegs::of(body),
             fields,
             tests: Vec::new(),
         };
@@ -96,7 +96,7 @@ impl Lattice for RecordState {
 /// The dataflow analysis of a body's accesses to record fields.
 struct Accesses<'a, F> {
     body: &'a Body,
-    threads: Threads,
+    threads: ThreadIdRegs,
     fields: F,
     /// For each block, the records that exist if its branch finds a nonzero number.
     tests: Vec<u8>,
@@ -104,7 +104,7 @@ struct Accesses<'a, F> {
 
 impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
     /// Whether an instruction accesses a field, and the index of the thread if it is one of
-    /// [`Threads`].
+    /// [`ThreadIdRegs`].
     fn access(&self, inst: &Inst) -> Option<Option<usize>> {
         inst.global().filter(|g| (self.fields)(*g))?;
         Some(key_of(inst).and_then(|key| self.threads.which(key)))

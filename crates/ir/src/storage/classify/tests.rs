@@ -2,9 +2,9 @@
 
 use super::*;
 
-/// Classifies a program of `n: long`, `m: long`, `a: [long] long`, `s: stats`,
-/// `x: [str16] stats`, `w: string`, `p: [long] long wrap`, with one register of each type;
-/// handlers are `event: lines`. Gives the class of global `g`.
+/// Classifies a program of `n: long`, `m: long`, `a: [long] long`, `s: stats`, `x: [str16] stats`,
+/// `w: string`, `p: [long] long wrap`, with one register of each type; handlers are `event: lines`.
+/// Returns the class of global `g`.
 fn class(g: &str, handlers: &[(&str, &str)]) -> String {
     let bodies: Vec<(&str, String)> = handlers
         .iter()
@@ -14,7 +14,7 @@ fn class(g: &str, handlers: &[(&str, &str)]) -> String {
     class_of_bodies(g, &bodies)
 }
 
-/// [`class`] of handlers given with the head of their body.
+/// Like [`class`], for handlers given with the head of their body.
 fn class_of_bodies(g: &str, handlers: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "site @0 \"\"\nstr s0 \"k\"\n\
@@ -56,14 +56,14 @@ fn fields_of_one_record() {
     let of = |text: &str| {
         let mut program = reader::read(text).unwrap();
         classify(&mut program);
-        records(&program)
+        thread_records(&program)
     };
     let ids = |ids: &[u32]| ids.iter().map(|g| GlobalId(*g)).collect::<Vec<_>>();
-    // One with room for fewer is another record, which would have one field.
+    // An array with room for fewer elements would be another record, with a single field.
     assert_eq!(of(&text("b0: ret", "r0")), ids(&[0, 1, 3]));
-    // One that others touch is none.
+    // An array that others touch is not a field.
     assert_eq!(of(&text("b0: ret", "r1")), ids(&[0, 1]));
-    // Nor is one that is walked through.
+    // Nor is one that a handler walks through.
     let walk = "iters 1 b0: iter i0 g0[] jump b1 b1: next i0 [r0] b2, b3 b2: jump b1 b3: ret";
     assert_eq!(of(&text(walk, "r0")), ids(&[1, 3]));
 }
@@ -144,13 +144,13 @@ fn single_atomic_steps_need_no_lock() {
 fn walks_in_the_kernel_need_a_lock() {
     let walk = "iters 1 b0: iter i0 g2[]";
     let class = |handlers: &[(&str, &str)]| class_of_bodies("a", handlers);
-    // Even where nothing writes while handlers run.
+    // Even if nothing writes while handlers run.
     assert_eq!(class(&[(B, "b0: aset g2[1], 1"), (K, walk)]), "shared lock");
     assert_eq!(
         class(&[(K2, "b0: aadd g2[1], 1"), (K, walk)]),
         "shared lock"
     );
-    // In the controller it is an access like another.
+    // In the controller it is an ordinary access.
     assert_eq!(
         class(&[(K2, "b0: aadd g2[1], 1"), (T, walk)]),
         "percpu double"
@@ -175,7 +175,7 @@ fn compound_touches_need_a_lock() {
         class("a", &[(K, "r0 = aget g2[1] aset g2[1], r0")]),
         "shared lock"
     );
-    // Another handler's locks: the plain reader must take them too, so the class says so.
+    // The plain reader must take the other handler's locks too, so the class says so.
     let two = [(K, "gstore g0, 1 gstore g1, 1"), (K2, "r0 = gload g0")];
     assert_eq!(class("n", &two), "shared lock");
     assert_eq!(class("m", &[two[0], (K2, "r0 = gload g1")]), "shared lock");
@@ -212,7 +212,7 @@ fn what_is_not_one_word_needs_a_lock() {
         ),
         "shared lock"
     );
-    // A store in the kernel changes the element in place, one of the controller replaces it.
+    // A store in the kernel changes the element in place, a store of the controller replaces it.
     let get = (K2, "r0 = aget g2[1]");
     assert_eq!(class("a", &[(K, "aset g2[1], 1"), get]), "shared");
     assert_eq!(class("a", &[(T, "aset g2[1], 1"), get]), "shared lock");
@@ -275,7 +275,7 @@ fn elements_of_the_own_thread_need_none() {
     // Wrapping arrays lose elements to other threads.
     let wrap = (K, "r0 = intr tid() r1 = aget g6[r0] aset g6[r0], 1");
     assert_eq!(class("p", &[wrap]), "shared lock");
-    // Read before it is written, the register is 0 for every thread.
+    // A register that is read before it is written is 0 for every thread.
     let early = (K, "aset g2[r0], 1 r1 = aget g2[r0] r0 = intr tid()");
     assert_eq!(class("a", &[early]), "shared lock");
 }
@@ -327,7 +327,7 @@ fn elements_of_threads_that_are_not_idle_need_none() {
         assert_eq!(switch(&tested(to), "r0"), "shared", "{test}");
         assert_eq!(switch(&tested(wrong), "r0"), "shared lock", "{test}");
     }
-    // The test of the one says nothing about the other, nor does one that can be gone round.
+    // A test of one id says nothing about the other, nor does a test that can be bypassed.
     assert_eq!(switch("branch r0, b1, b2", "r1"), "shared lock");
     assert_eq!(switch("branch r1, b1, b1", "r1"), "shared lock");
     assert_eq!(
@@ -353,7 +353,7 @@ fn what_is_read_with_a_locked_global_is_locked_too() {
     let reads = (T, "r0 = gload g0 gstore g0, 0 r1 = aget g2[1] gclear g2");
     assert_eq!(class("n", &[both, reads]), "shared lock");
     assert_eq!(class("a", &[both, reads]), "shared lock");
-    // Read by itself it stays per-CPU, and so it does where it is read at the end only.
+    // Read alone it stays per-CPU, and also if it is read only at the end.
     assert_eq!(class("a", &[both, (T, "gclear g2")]), "percpu double");
     let at_end = (E, "r0 = gload g0 r1 = aget g2[1]");
     assert_eq!(class("a", &[both, at_end]), "percpu");

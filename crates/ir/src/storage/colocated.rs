@@ -1,5 +1,5 @@
-//! Which arrays have their elements beside those of another: see the parent module, "Elements side by
-//! side".
+//! Co-located arrays: those whose elements can lie next to another array's. See the parent module,
+//! "Co-located elements".
 
 use std::collections::BTreeMap;
 
@@ -7,13 +7,13 @@ use super::Storage;
 use crate::analysis::dataflow::{self, Exit, Forward, Lattice};
 use crate::*;
 
-/// By array: with which keys it was added to last, on every way here.
+/// By array: the keys of the last addition to it, the same on every path here.
 type Added<'p> = BTreeMap<GlobalId, &'p [Val]>;
 
-/// By global: the array beside whose elements its own can lie, if there is one. That array is beside
-/// none itself. Asked after [`super::classify`].
-pub fn beside(program: &Program) -> Vec<Option<GlobalId>> {
-    // Arrays that have been added to by the same key before, wherever this is added to.
+/// By global: the host array with whose elements its own can be co-located, if there is one. A host
+/// is not co-located itself. Requires [`super::classify`].
+pub fn colocated(program: &Program) -> Vec<Option<GlobalId>> {
+    // For each array: the arrays that were added to by the same key before every addition to it.
     let mut before: Vec<Option<Vec<GlobalId>>> = vec![None; program.globals.len()];
     for body in program.kernel_bodies() {
         look(body, &mut |g, with| {
@@ -38,8 +38,8 @@ pub fn beside(program: &Program) -> Vec<Option<GlobalId>> {
     before.iter().map(to).collect()
 }
 
-/// Whether elements of `g` can lie beside those of `to`. (A statistic without a value is no element;
-/// of a number nothing would say so.)
+/// Whether elements of `g` can be co-located with those of `to`. (A statistic without values counts
+/// as no element; a number has no such mark.)
 fn fit(program: &Program, to: GlobalId, g: GlobalId) -> bool {
     let [to, g] = [to, g].map(|g| &program.globals[g.index()]);
     let array = |g: &Global| match &g.kind {
@@ -62,8 +62,8 @@ fn fit(program: &Program, to: GlobalId, g: GlobalId) -> bool {
     statistic && per_cpu && g.storage == to.storage && array(g).is_some() && array(g) == array(to)
 }
 
-/// Goes through a body; tells of each addition to an array to which others there was one by the same
-/// key before, with none by another key since.
+/// Analyses a body; reports for each addition to an array the arrays that were added to by the same
+/// key before, without an addition by another key since.
 fn look<'p>(body: &'p Body, tell: &mut dyn FnMut(GlobalId, &[GlobalId])) {
     let starts = dataflow::forward(body, &Additions(body));
     for (block, start) in body.blocks.iter().zip(starts) {
@@ -93,13 +93,14 @@ impl<'p> Forward for Additions<'p> {
     fn block(&self, id: BlockId, start: &Added<'p>) -> Exit<Added<'p>> {
         let mut end = start.clone();
         through(&self.0.blocks[id.index()], &mut end, &mut |_, _| {});
-        // What was added to before the block and has its keys yet would hold, too: nobody needs it.
+        // Additions before the block whose keys are unchanged would hold, too, but nobody needs
+        // them.
         let anywhere = Added::new();
         Exit { end, anywhere }
     }
 }
 
-/// Goes through a block.
+/// Applies the effect of a block.
 fn through<'p>(
     block: &'p Block,
     added: &mut Added<'p>,
@@ -113,7 +114,7 @@ fn through<'p>(
                 tell(*g, &same);
                 added.insert(*g, keys);
             }
-            // A function may add to anything.
+            // The function may add to any array.
             Inst::Call { .. } => added.clear(),
             _ => {}
         }
@@ -124,7 +125,7 @@ fn through<'p>(
     block.term.for_each_dst(|dst| forget(added, dst));
 }
 
-/// A register has another value from here on.
+/// Forgets additions whose key is in a register that changes.
 fn forget(added: &mut Added<'_>, reg: Reg) {
     added.retain(|_, keys| !keys.contains(&Val::Reg(reg)));
 }
@@ -133,8 +134,9 @@ fn forget(added: &mut Added<'_>, reg: Reg) {
 mod tests {
     use super::*;
 
-    /// The arrays beside others, of `a`, `b`, `c` by a number, all statistics, `n` a number, and `d`
-    /// with room for fewer; of a handler with this code, after `r0 = intr tid()`.
+    /// The co-located arrays of a program with one handler of this code, after `r0 = intr tid()`.
+    /// `a`, `b`, `c` have a number as key and are statistics, `n` is of numbers, and `d` has room
+    /// for fewer elements.
     fn of(code: &str) -> Vec<(u32, u32)> {
         let text = format!(
             "site @0 \"\" str s0 \"k\"\n\
@@ -149,7 +151,7 @@ mod tests {
         );
         let mut program = reader::read(&text).unwrap();
         super::super::classify(&mut program);
-        let found = beside(&program).into_iter().enumerate();
+        let found = colocated(&program).into_iter().enumerate();
         found
             .filter_map(|(g, to)| Some((g as u32, to?.0)))
             .collect()
@@ -162,18 +164,18 @@ mod tests {
             of(&format!("{a} stat_add g1[r0], 1 stat_add g2[r0], 1 ret")),
             [(1, 0), (2, 0)]
         );
-        // In one case only, but there always.
+        // The addition to the guest depends on a branch, but always follows the other.
         let sometimes = "branch r1, b1, b2 b1: stat_add g1[r0], 1 jump b2 b2: ret";
         assert_eq!(of(&format!("{a} {sometimes}")), [(1, 0)]);
-        // Not on every way.
+        // Not on every path.
         let other = format!("branch r1, b1, b2 b1: {a} jump b2 b2: stat_add g1[r0], 1 ret");
         assert_eq!(of(&other), []);
-        // Once without.
+        // One addition without the other.
         assert_eq!(
             of(&format!("stat_add g1[r0], 1 {a} stat_add g1[r0], 1 ret")),
             [(0, 1)]
         );
-        // Behind a loop's start nothing is known of what comes around.
+        // At a loop's start nothing is known about the path from its end.
         let round = format!(
             "{a} jump b1 b1: stat_add g1[r0], 1 stat_add g0[r1], 1 branch r1, b1, b2 b2: ret"
         );
@@ -197,7 +199,7 @@ mod tests {
 
     #[test]
     fn only_statistics_of_equal_room() {
-        // (A number has elements for others to lie beside.)
+        // (An array of numbers has elements that can host others.)
         assert_eq!(of("aadd g3[r0], 1 stat_add g0[r0], 1 ret"), [(0, 3)]);
         assert_eq!(of("stat_add g0[r0], 1 aadd g3[r0], 1 ret"), []);
         assert_eq!(of("stat_add g0[r0], 1 stat_add g4[r0], 1 ret"), []);

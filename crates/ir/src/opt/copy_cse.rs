@@ -1,8 +1,8 @@
-//! Constants, copies and common subexpressions.
+//! Constant and copy propagation, and elimination of common subexpressions.
 //!
-//! Blocks are visited from the entry on, each after those that lead to it unless there is a loop.
-//! A block starts with what is known at the end of all that lead to it; with nothing where a jump
-//! back or an error leads to it. All registers of a handler are 0 or empty when it starts.
+//! Blocks are visited in reverse post-order. A block starts with the facts that hold at the ends of
+//! all its predecessors; with none where a jump back or an error leads to it. All registers of a
+//! handler are 0 or "" when it starts.
 
 use std::rc::Rc;
 
@@ -10,17 +10,17 @@ use crate::analysis::liveness::Liveness;
 use crate::analysis::order::reverse_post_order;
 use crate::*;
 
-/// What is known at a point.
+/// The facts at a point: copies, and available expressions.
 #[derive(Debug, Clone, Default)]
-struct Known {
-    /// Registers that hold the same value as an operand, in their order.
+struct AvailableExprs {
+    /// Registers that hold the same value as an operand, sorted by register.
     copies: Vec<(Reg, Val)>,
-    /// Values computed and still held: the instruction (with the register it wrote).
+    /// Values that are computed and still held: the instruction (with the register it wrote).
     exprs: Vec<(Rc<Inst>, Reg)>,
 }
 
-impl Known {
-    /// Forgets what depends on a register's old value.
+impl AvailableExprs {
+    /// Drops the facts that depend on a register's old value.
     fn written(&mut self, r: Reg) {
         let v = Val::Reg(r);
         self.copies.retain(|(k, c)| *k != r && *c != v);
@@ -31,7 +31,7 @@ impl Known {
         });
     }
 
-    /// Forgets reads of a global; of all with `None`.
+    /// Drops reads of a global; of all globals for `None`.
     fn global_written(&mut self, g: Option<GlobalId>) {
         self.exprs.retain(|(inst, _)| match (inst.global(), g) {
             (None, _) => true,
@@ -48,19 +48,19 @@ impl Known {
         }
     }
 
-    /// What a register holds the same value as.
+    /// The operand with the same value as a register.
     fn copy(&self, r: Reg) -> Option<Val> {
         let at = self.copies.binary_search_by_key(&r, |(k, _)| *k).ok()?;
         Some(self.copies[at].1)
     }
 
-    /// Notes what a register holds, of which nothing is known.
+    /// Notes the value of a register without facts.
     fn holds(&mut self, r: Reg, v: Val) {
         let at = self.copies.partition_point(|(k, _)| *k < r);
         self.copies.insert(at, (r, v));
     }
 
-    /// The instruction that computed what a register holds.
+    /// The instruction that computed a register's value.
     fn def(&self, v: Val) -> Option<&Inst> {
         self.exprs
             .iter()
@@ -69,13 +69,13 @@ impl Known {
     }
 }
 
-/// The most expressions remembered; the search is linear.
+/// Maximum number of expressions; the search is linear.
 const MAX_EXPRS: usize = 64;
 
-/// Runs the pass; `handler`: on the body of a handler.
+/// Runs the pass on a body, which is a handler's if `handler`.
 pub fn run(program: &mut Program, body: &mut Body, handler: bool) {
     let preds = body.predecessors();
-    let mut ends: Vec<Option<Known>> = vec![None; body.blocks.len()];
+    let mut ends: Vec<Option<AvailableExprs>> = vec![None; body.blocks.len()];
     for b in reverse_post_order(body) {
         let from = &preds[b.index()];
         let mut known = match from.is_empty() && handler {
@@ -87,9 +87,9 @@ pub fn run(program: &mut Program, body: &mut Body, handler: bool) {
     }
 }
 
-/// What is known of the registers when a handler starts.
-fn at_start(program: &mut Program, body: &Body) -> Known {
-    let mut known = Known::default();
+/// The facts about registers when a handler starts.
+fn at_start(program: &mut Program, body: &Body) -> AvailableExprs {
+    let mut known = AvailableExprs::default();
     let live = Liveness::of(body);
     for r in live.live_in(BlockId(0)) {
         let value = match body.regs.get(r.index()) {
@@ -102,13 +102,18 @@ fn at_start(program: &mut Program, body: &Body) -> Known {
     known
 }
 
-/// What is known at the end of all blocks that lead to this one.
-fn joined(body: &Body, b: BlockId, from: &[BlockId], ends: &[Option<Known>]) -> Known {
-    let mut all = None::<Known>;
+/// The facts that hold at the ends of all predecessors.
+fn joined(
+    body: &Body,
+    b: BlockId,
+    from: &[BlockId],
+    ends: &[Option<AvailableExprs>],
+) -> AvailableExprs {
+    let mut all = None::<AvailableExprs>;
     for p in from {
         let end = ends[p.index()].as_ref();
         let Some(end) = end.filter(|_| body.blocks[p.index()].catch != Some(b)) else {
-            return Known::default();
+            return AvailableExprs::default();
         };
         match &mut all {
             None => all = Some(end.clone()),
@@ -123,10 +128,10 @@ fn joined(body: &Body, b: BlockId, from: &[BlockId], ends: &[Option<Known>]) -> 
     all.unwrap_or_default()
 }
 
-fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut Known) {
+fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut AvailableExprs) {
     let mut insts = std::mem::take(&mut body.blocks[b.index()].insts);
     for (inst, _) in &mut insts {
-        // What is saved is the register as it is restored: of its width.
+        // A saved register is restored with its own width.
         if !matches!(inst, Inst::Save { .. }) {
             inst.uses_mut(|v| known.resolve(v));
         }
@@ -183,14 +188,14 @@ fn type_of(body: &Body, r: Reg) -> Option<Ty> {
     body.regs.get(r.index()).copied()
 }
 
-/// Whether two values are the same instruction's, in the same register.
+/// Whether two expressions are the same instruction's, in the same register.
 fn alike((a, r): &(Rc<Inst>, Reg), (b, s): &(Rc<Inst>, Reg)) -> bool {
     r == s && (Rc::ptr_eq(a, b) || a == b)
 }
 
-/// Whether two instructions are the same but for the register they write.
+/// Whether two instructions are the same except for the register they write.
 fn equal(a: &Inst, b: &Inst) -> bool {
-    // Most differ in kind or in their first operands; that needs no copy.
+    // Most differ in kind or in their first operands, which is found without a copy.
     if std::mem::discriminant(a) != std::mem::discriminant(b) || operands(a) != operands(b) {
         return false;
     }
@@ -213,8 +218,8 @@ fn operands(inst: &Inst) -> [Option<Val>; 3] {
     found
 }
 
-/// Notes what holds after an instruction.
-fn learn(program: &Program, body: &Body, known: &mut Known, inst: &Inst) {
+/// Adds the facts after an instruction.
+fn learn(program: &Program, body: &Body, known: &mut AvailableExprs, inst: &Inst) {
     match inst {
         Inst::Call { .. } => known.global_written(None),
         _ if inst.writes_global() => known.global_written(inst.global()),
@@ -252,7 +257,7 @@ fn whole(program: &Program, body: &Body, src: Val, dst: Reg) -> bool {
 }
 
 /// A simpler instruction with the same effect.
-fn simplify(program: &mut Program, known: &Known, inst: &Inst) -> Option<Inst> {
+fn simplify(program: &mut Program, known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
     let constant = |program: &Program, v: &Val| match v {
         Val::Str(s) => program.strings.get(s.index()).cloned(),
         _ => None,

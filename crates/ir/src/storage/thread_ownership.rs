@@ -1,5 +1,5 @@
-//! Which elements of arrays are a handler's own while it runs: those with the id of its thread, or
-//! the number of its processor, as first key (see the parent module, rule 2).
+//! Ownership of array elements by handlers: a running handler owns the elements whose first key is
+//! the id of its thread, or the number of its processor (see the parent module, rule 2).
 
 use std::cell::OnceCell;
 
@@ -7,54 +7,53 @@ use crate::analysis::dataflow::{self, Direction, Exit, Forward, Lattice, Step};
 use crate::analysis::liveness::Liveness;
 use crate::*;
 
-/// Whose elements a handler has for itself: the intrinsics that give the number. It is the same for
-/// as long as the handler runs.
+/// The intrinsics that give the number of an owner. The number stays the same while the handler
+/// runs.
 const OWNERS: [(Intrinsic, Owner); 3] = [
     (Intrinsic::Tid, Owner::Thread),
     (Intrinsic::NextTid, Owner::Thread),
     (Intrinsic::Cpu, Owner::Processor),
 ];
 
-/// Whose number a key is.
+/// The owner that a key stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
-    /// A thread's.
+    /// A thread.
     Thread,
-    /// A processor's.
+    /// A processor.
     Processor,
-    /// A call's, of a function or the system: of arrays with values of entries, whatever their keys
-    /// look like.
+    /// A call of a function or the system: for arrays with values of entries, whatever their keys.
     Call,
 }
 
-/// Whether analysis made the array for values of entries (`@entry`): its elements belong to one call
-/// each. Names of scripts have no `@`.
+/// Whether analysis made the array for values of entries (`@entry`), so that each element belongs
+/// to one call. Names in scripts contain no `@`.
 pub(super) fn of_calls(global: &Global) -> bool {
     global.name.starts_with("@entry")
 }
 
-/// What is known of a handler's body.
-pub(super) struct Owned {
+/// The ownership facts of a handler's body.
+pub(super) struct Ownership {
     /// By owner, by register: whether it only ever holds the owner's number.
     holds: [Vec<bool>; OWNERS.len()],
-    /// By block, by owner: whether the number is nobody else's there. The idle threads of all
-    /// processors have the id 0.
+    /// By block, by owner: whether the number is unique to the handler there. The idle threads of
+    /// all processors share the id 0.
     known: Vec<Certain>,
 }
 
-impl Owned {
-    /// Looks through the body of a handler of that event.
-    pub(super) fn of(event: &Event, body: &Body) -> Owned {
+impl Ownership {
+    /// Analyses the body of a handler of that event.
+    pub(super) fn of(event: &Event, body: &Body) -> Ownership {
         let undefined = OnceCell::new();
         let holds = OWNERS.map(|(f, _)| registers(body, f, &undefined));
-        // System calls and programs are never those of an idle thread.
+        // System calls and programs never run in an idle thread.
         let own = matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
-        // A handler of the kernel stays on its processor, and no other runs there meanwhile.
+        // A kernel handler stays on its processor, and no other one runs there meanwhile.
         let known = not_zero(body, &holds, [own, false, event.in_kernel()]);
-        Owned { holds, known }
+        Ownership { holds, known }
     }
 
-    /// Whose own elements with the first key `key` are in that block.
+    /// The owner of elements with the first key `key` in that block.
     pub(super) fn holds(&self, block: usize, key: Val) -> Option<Owner> {
         let Val::Reg(r) = key else { return None };
         let is = |owner: usize| self.holds[owner].get(r.index()) == Some(&true);
@@ -63,34 +62,34 @@ impl Owned {
     }
 }
 
-/// Which registers of a body hold a thread's id, whose elements are a handler's own.
-pub struct Threads([Vec<bool>; Threads::COUNT]);
+/// The registers of a body that hold a thread's id, whose elements belong to the handler.
+pub struct ThreadIdRegs([Vec<bool>; ThreadIdRegs::COUNT]);
 
-impl Threads {
-    /// How many threads a handler can have elements of: the current one, and the next.
+impl ThreadIdRegs {
+    /// Number of threads whose elements a handler can own: the current one, and the next.
     pub const COUNT: usize = 2;
 
-    /// Looks through a body.
-    pub fn of(body: &Body) -> Threads {
+    /// Analyses a body.
+    pub fn of(body: &Body) -> ThreadIdRegs {
         let undefined = OnceCell::new();
-        Threads([Intrinsic::Tid, Intrinsic::NextTid].map(|f| registers(body, f, &undefined)))
+        ThreadIdRegs([Intrinsic::Tid, Intrinsic::NextTid].map(|f| registers(body, f, &undefined)))
     }
 
-    /// Which of them has this id, in one run of the handler.
+    /// The thread that has this id, in one run of the handler.
     pub fn which(&self, key: Val) -> Option<usize> {
         let Val::Reg(r) = key else { return None };
         self.0.iter().position(|h| h.get(r.index()) == Some(&true))
     }
 }
 
-/// What writes a register, as far as one intrinsic is concerned.
+/// The writers of a register, with regard to one intrinsic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Holds {
-    /// Nothing so far.
+    /// No writer so far.
     Unwritten,
-    /// What the intrinsic gives.
+    /// Only the intrinsic.
     Number,
-    /// Something else, too.
+    /// Another writer as well.
     Other,
 }
 
@@ -102,15 +101,15 @@ impl Lattice for Holds {
     }
 }
 
-/// The registers that only ever hold what an intrinsic gives. `undefined`: those that can be read
-/// before they are written, found out where needed.
+/// The registers that only ever hold the intrinsic's result. `undefined`: those that can be read
+/// before they are written, computed on demand.
 fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<bool> {
     let mut insts = body.insts();
     if !insts.any(|i| matches!(i, Inst::Intr { f, .. } if *f == of)) {
         return vec![false; body.regs.len()];
     }
     let mut start = vec![Holds::Unwritten; body.regs.len()];
-    // They read as 0.
+    // These read as 0.
     for r in undefined.get_or_init(|| Liveness::of(body).live_in(BlockId(0)).collect()) {
         start[r.index()] = Holds::Other;
     }
@@ -134,7 +133,7 @@ fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<
     holds.into_iter().map(|h| h == Holds::Number).collect()
 }
 
-/// Whether the number of each owner is nobody else's.
+/// For each owner, whether its number is unique to the handler.
 type Certain = [bool; OWNERS.len()];
 
 impl Lattice for Certain {
@@ -173,8 +172,8 @@ impl Forward for NotZero<'_> {
     }
 }
 
-/// By block, whether the numbers are nobody else's when it begins: they were from the start, or on
-/// every way there stands a test that they are not 0.
+/// By block: whether the numbers are unique when it begins. They are from the start, or a test on
+/// every path excludes 0.
 fn not_zero(body: &Body, holds: &[Vec<bool>; OWNERS.len()], start: Certain) -> Vec<Certain> {
     let tests = tests(body, holds);
     let tests = &tests[..];
@@ -183,7 +182,7 @@ fn not_zero(body: &Body, holds: &[Vec<bool>; OWNERS.len()], start: Certain) -> V
     found.into_iter().map(|c| c.unwrap_or(nowhere)).collect()
 }
 
-/// By block: whose number its branch tests, and where that goes on if it is not 0.
+/// By block: the owner whose number its branch tests, and the target if it is not 0.
 fn tests(body: &Body, holds: &[Vec<bool>; OWNERS.len()]) -> Vec<Option<(usize, BlockId)>> {
     let mut defs: Vec<Option<Option<&Inst>>> = vec![None; body.regs.len()];
     let mut define = |r: Reg, inst| {
