@@ -33,7 +33,7 @@ const KEPT_BY: [gimli::DwLang; 14] = [
 
 /// The content of a return register, for a structure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Word {
+pub enum ReturnWord {
     /// These eight bytes are in the next integer register.
     Integer,
     /// They are in a floating point register.
@@ -46,7 +46,7 @@ pub enum Word {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Returned {
     /// In registers, eight bytes in each.
-    Registers(Vec<Word>),
+    Registers(Vec<ReturnWord>),
     /// In memory; its address is an additional first parameter.
     Memory,
     /// Unknown.
@@ -67,7 +67,7 @@ impl Dwarf {
         if !self.keeps_convention(function) {
             return Returned::Unknown;
         }
-        let mut words = vec![Word::Nothing; size.div_ceil(WORD) as usize];
+        let mut words = vec![ReturnWord::Nothing; size.div_ceil(WORD) as usize];
         let mut left = MAX_MEMBERS;
         match self.classify(ty, 0, &mut words, &mut left, 0) {
             Some(true) => Returned::Registers(words),
@@ -178,7 +178,7 @@ impl Dwarf {
         &self,
         ty: TypeId,
         at: u32,
-        words: &mut [Word],
+        words: &mut [ReturnWord],
         left: &mut usize,
         depth: usize,
     ) -> Option<bool> {
@@ -187,9 +187,11 @@ impl Dwarf {
             return None;
         }
         let (kind, size) = match self.ctype(ty) {
-            Type::Int { size, .. } | Type::Enum { size, .. } => (Word::Integer, u32::from(size)),
-            Type::Pointer(_) => (Word::Integer, WORD),
-            Type::Float { size } => (Word::Float, u32::from(size)),
+            Type::Int { size, .. } | Type::Enum { size, .. } => {
+                (ReturnWord::Integer, u32::from(size))
+            }
+            Type::Pointer(_) => (ReturnWord::Integer, WORD),
+            Type::Float { size } => (ReturnWord::Float, u32::from(size)),
             Type::Array { elem, count } => {
                 for n in 0..count {
                     let step = n.checked_mul(self.bytes(elem, depth)?)?.checked_mul(8)?;
@@ -205,7 +207,7 @@ impl Dwarf {
                     let at = at.checked_add(m.bit_offset)?;
                     if m.bit_size > 0 {
                         let last = at.checked_add(m.bit_size - 1)?;
-                        note(words, at, last, Word::Integer)?;
+                        note(words, at, last, ReturnWord::Integer)?;
                     } else if !self.classify(m.ty, at, words, left, depth + 1)? {
                         return Some(false);
                     }
@@ -246,10 +248,10 @@ fn is_class(entry: &Entry) -> bool {
 }
 
 /// Classifies a range of bits; integers take precedence over floating point.
-fn note(words: &mut [Word], first: u32, last: u32, kind: Word) -> Option<()> {
+fn note(words: &mut [ReturnWord], first: u32, last: u32, kind: ReturnWord) -> Option<()> {
     let bits = 8 * WORD;
     for word in words.get_mut((first / bits) as usize..=(last / bits) as usize)? {
-        if *word != Word::Integer {
+        if *word != ReturnWord::Integer {
             *word = kind;
         }
     }

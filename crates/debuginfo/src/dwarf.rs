@@ -34,7 +34,7 @@ pub struct Die {
 }
 
 /// One file with DWARF.
-pub(crate) struct Part {
+pub(crate) struct DwarfPart {
     // Points into `owned` and `image`; declared first, so dropped first.
     pub(crate) dwarf: gimli::Dwarf<R>,
     sections: gimli::DwarfSections<R>,
@@ -61,7 +61,7 @@ pub struct Dwarf {
     pub(crate) chains: crate::scopes::Chains,
     files: Mutex<FilePaths>,
     pub(crate) types: crate::types::Types,
-    parts: Vec<Part>,
+    parts: Vec<DwarfPart>,
     pub(crate) main: Arc<Image>,
 }
 
@@ -79,9 +79,9 @@ struct UnitRange {
     unit: u32,
 }
 
-impl Part {
+impl DwarfPart {
     /// The DWARF of a file; `alt` is the part that dwz moved out of it.
-    fn new(image: &Arc<Image>, alt: Option<&Part>) -> Part {
+    fn new(image: &Arc<Image>, alt: Option<&DwarfPart>) -> DwarfPart {
         let mut owned: Vec<Box<[u8]>> = Vec::new();
         let mut load = |id: SectionId| -> Result<R, std::convert::Infallible> {
             let bytes = match image.section(id.name()) {
@@ -119,7 +119,7 @@ impl Part {
         while let Ok(Some(h)) = units.next() {
             headers.push(h);
         }
-        Part {
+        DwarfPart {
             dwarf,
             sections,
             headers,
@@ -143,8 +143,8 @@ impl Dwarf {
         alt: Option<&Arc<Image>>,
         index_path: Option<std::path::PathBuf>,
     ) -> Dwarf {
-        let alt = alt.map(|a| Part::new(a, None));
-        let mut parts = vec![Part::new(image, alt.as_ref())];
+        let alt = alt.map(|a| DwarfPart::new(a, None));
+        let mut parts = vec![DwarfPart::new(image, alt.as_ref())];
         parts.extend(alt);
         Dwarf {
             parsed: Mutex::default(),
@@ -164,11 +164,11 @@ impl Dwarf {
         }
     }
 
-    pub(crate) fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[DwarfPart] {
         &self.parts
     }
 
-    pub(crate) fn part(&self, part: u8) -> &Part {
+    pub(crate) fn part(&self, part: u8) -> &DwarfPart {
         &self.parts[usize::from(part).min(self.parts.len() - 1)]
     }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
-use crate::index::{ANONYMOUS, Found, Index, Kind};
+use crate::index::{ANONYMOUS, Index, NameKind, NamedEntry};
 use crate::lines::{Lines, path_matches};
 use crate::scopes::ScopeKind;
 
@@ -148,7 +148,7 @@ impl Dwarf {
             }
             self.passed(found.die, &mut from);
             let wanted = match found.kind {
-                Kind::Function => which.outline,
+                NameKind::Function => which.outline,
                 _ => which.inlined,
             };
             if !wanted {
@@ -160,7 +160,7 @@ impl Dwarf {
             let Some(place) = self.function(&found) else {
                 continue;
             };
-            if found.kind == Kind::Function {
+            if found.kind == NameKind::Function {
                 places.push(place);
             } else {
                 inlines.insert(found.die, Arc::new(place));
@@ -237,11 +237,11 @@ impl Dwarf {
         Some((at, number))
     }
 
-    fn find_functions(&self, name: Pattern<'_>) -> Vec<Found> {
+    fn find_functions(&self, name: Pattern<'_>) -> Vec<NamedEntry> {
         let index = self.index();
         let last = name.text.rsplit("::").next().unwrap_or("");
-        let kinds = [Kind::Function, Kind::Inline];
-        let fits = |f: &Found| {
+        let kinds = [NameKind::Function, NameKind::Inline];
+        let fits = |f: &NamedEntry| {
             kinds.contains(&f.kind) && name.matches_in(f.name, || index.scopes(self, f))
         };
         if name.glob.is_none() {
@@ -250,7 +250,7 @@ impl Dwarf {
         // Equal names are adjacent.
         let mut last = ("", name.matches(""));
         let simple = !name.text.contains("::");
-        let fits = |f: &Found| {
+        let fits = |f: &NamedEntry| {
             if simple && last.0 != f.name {
                 last = (f.name, name.matches(f.name));
             }
@@ -260,11 +260,11 @@ impl Dwarf {
     }
 
     /// A function of the index. Its addresses are 0 if it has no out-of-line code.
-    fn function(&self, found: &Found) -> Option<FunctionPlace> {
+    fn function(&self, found: &NamedEntry) -> Option<FunctionPlace> {
         let (unit, entry) = self.entry(found.die)?;
         let code = self.code(found.die, &unit, &entry);
         let start = self.entry_pc(found.die, &unit, &entry, &code);
-        if found.kind == Kind::Function && start.is_none() {
+        if found.kind == NameKind::Function && start.is_none() {
             return None;
         }
         let mut scopes = self.index().scopes(self, found);
@@ -272,7 +272,7 @@ impl Dwarf {
         scopes.push(found.name);
         let (file, line) = self.declared(found.die, &entry);
         let start = start.unwrap_or(0);
-        let body = if found.kind == Kind::Function {
+        let body = if found.kind == NameKind::Function {
             self.after_prologue(found.die, &unit, &entry, start, &code)
         } else {
             start

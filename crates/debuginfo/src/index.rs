@@ -45,7 +45,7 @@ const MAX_DEPTH: usize = 32;
 /// The kind of a named entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum NameKind {
     /// An out-of-line function.
     Function,
     /// A function that is inlined somewhere.
@@ -58,15 +58,15 @@ pub(crate) enum Kind {
     Base,
 }
 
-const KINDS: [Kind; 8] = [
-    Kind::Function,
-    Kind::Inline,
-    Kind::Variable,
-    Kind::Struct,
-    Kind::Union,
-    Kind::Enum,
-    Kind::Typedef,
-    Kind::Base,
+const KINDS: [NameKind; 8] = [
+    NameKind::Function,
+    NameKind::Inline,
+    NameKind::Variable,
+    NameKind::Struct,
+    NameKind::Union,
+    NameKind::Enum,
+    NameKind::Typedef,
+    NameKind::Base,
 ];
 
 /// The index of a module's DWARF.
@@ -80,7 +80,7 @@ pub(crate) struct Index {
 
 /// The findings of the pass, in the order of the tables.
 #[derive(Default)]
-struct Tables {
+struct ScanTables {
     entries: Vec<Raw>,
     scopes: Vec<RawScope>,
     /// Start, end, unit, offset of the entry.
@@ -89,7 +89,7 @@ struct Tables {
     inlined: Vec<[u32; INLINED]>,
 }
 
-impl Tables {
+impl ScanTables {
     fn put(&self, stamp: [u32; 4], out: &mut dyn Write) -> io::Result<()> {
         let mut put = |words: &[u32]| {
             let mut words = words.iter();
@@ -123,9 +123,9 @@ impl Tables {
 
 /// A name found.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Found {
+pub(crate) struct NamedEntry {
     pub die: Die,
-    pub kind: Kind,
+    pub kind: NameKind,
     pub name: &'static str,
     scope: u32,
 }
@@ -145,7 +145,7 @@ struct Raw {
     unit: u32,
     offset: u32,
     scope: u32,
-    kind: Kind,
+    kind: NameKind,
     part: u8,
 }
 
@@ -214,12 +214,12 @@ impl Index {
             .map_or(0, u32::from_le_bytes)
     }
 
-    fn entry(&self, dwarf: &Dwarf, i: usize) -> Option<Found> {
+    fn entry(&self, dwarf: &Dwarf, i: usize) -> Option<NamedEntry> {
         let at = HEADER + i * ENTRY;
         let meta = self.word(at + 5);
         let part = (meta >> 16) as u8;
         let section = meta >> 8 & 0xff;
-        Some(Found {
+        Some(NamedEntry {
             die: Die {
                 part,
                 unit: self.word(at + 2),
@@ -243,7 +243,7 @@ impl Index {
         &'a self,
         dwarf: &'a Dwarf,
         name: &'a str,
-    ) -> impl Iterator<Item = Found> + 'a {
+    ) -> impl Iterator<Item = NamedEntry> + 'a {
         let wanted = hash(name.as_bytes());
         let low = first(self.entries, |i| self.word(HEADER + i * ENTRY) >= wanted);
         (low..self.entries)
@@ -256,8 +256,8 @@ impl Index {
     pub(crate) fn all<'a>(
         &'a self,
         dwarf: &'a Dwarf,
-        kinds: &'a [Kind],
-    ) -> impl Iterator<Item = Found> + 'a {
+        kinds: &'a [NameKind],
+    ) -> impl Iterator<Item = NamedEntry> + 'a {
         (0..self.entries)
             .filter(move |i| {
                 let kind = KINDS.get((self.word(HEADER + i * ENTRY + 5) & 0xff) as usize);
@@ -267,7 +267,7 @@ impl Index {
     }
 
     /// The names of the scopes around, innermost first.
-    pub(crate) fn scopes(&self, dwarf: &Dwarf, found: &Found) -> Vec<&'static str> {
+    pub(crate) fn scopes(&self, dwarf: &Dwarf, found: &NamedEntry) -> Vec<&'static str> {
         let mut names = Vec::new();
         let mut at = found.scope;
         while (at as usize) < self.scopes && names.len() < MAX_DEPTH {

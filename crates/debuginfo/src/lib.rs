@@ -36,7 +36,7 @@ mod types;
 mod unlinked;
 mod variables;
 
-pub use convention::{Returned, Word};
+pub use convention::{ReturnWord, Returned};
 pub use dwarf::{Die, Dwarf};
 pub use error::Error;
 pub use find::Search;
@@ -46,7 +46,7 @@ pub use kernel::{Listed, Wanted, build_id_of_notes};
 pub use location::{Absent, LocBinary, LocOp, Location};
 pub use module::Module;
 pub use statements::{LineQuery, StatementPlace, Statements};
-pub use symbolize::{Frame, LinesFrom};
+pub use symbolize::{LinesFrom, SourceFrame};
 pub use symbols::{Binding, Symbol, SymbolKind, Symbols};
 pub use types::{Member, Type, TypeId};
 pub use unlinked::Placed;

@@ -123,7 +123,7 @@ pub(crate) struct Context<'a> {
 type Program = Vec<LocOp>;
 
 /// The state of a symbolic evaluation: values are programs instead of numbers.
-struct Machine<'a, 'c> {
+struct Evaluator<'a, 'c> {
     context: &'a Context<'c>,
     stack: Vec<Program>,
     pieces: Vec<(u64, Option<Location>)>,
@@ -214,7 +214,7 @@ impl Context<'_> {
         if expression.0.is_empty() {
             return Err(Absent::optimised());
         }
-        let mut machine = Machine {
+        let mut machine = Evaluator {
             context: self,
             stack: Vec::new(),
             pieces: Vec::new(),
@@ -324,7 +324,7 @@ fn ahead(behind: usize, target: i16) -> Result<usize, Absent> {
     Ok(behind.saturating_add(far))
 }
 
-impl Machine<'_, '_> {
+impl Evaluator<'_, '_> {
     fn pop(&mut self) -> Result<Program, Absent> {
         self.stack.pop().ok_or_else(Absent::damaged)
     }

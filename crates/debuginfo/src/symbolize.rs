@@ -8,7 +8,7 @@ use crate::scopes::ScopeKind;
 
 /// A function at an address and the line within it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Frame {
+pub struct SourceFrame {
     /// Its name in the source.
     pub function: Arc<str>,
     /// The source file, if known.
@@ -32,7 +32,7 @@ impl Dwarf {
     /// The functions at an address, innermost first; the last is out of line. Empty when nothing is
     /// known.
     #[must_use]
-    pub fn frames(&self, address: u64) -> Vec<Frame> {
+    pub fn frames(&self, address: u64) -> Vec<SourceFrame> {
         let mut frames = Vec::new();
         let (mut file, mut line) = self.line_at(address).unzip();
         for scope in self.scopes_at(address).iter().rev() {
@@ -43,7 +43,7 @@ impl Dwarf {
                 continue;
             };
             let inlined = scope.kind == ScopeKind::Inlined;
-            frames.push(Frame {
+            frames.push(SourceFrame {
                 function: self.name(scope.die, &entry).unwrap_or("").into(),
                 file: file.take().flatten(),
                 line: line.take().unwrap_or(0),

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gimli::{AttributeValue, DwTag};
 
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, flag, number, number_of};
-use crate::index::{ANONYMOUS, Kind};
+use crate::index::{ANONYMOUS, NameKind};
 
 /// A type of one module; 0 is `void`. Numbers are assigned when types are first met.
 pub type TypeId = u32;
@@ -29,10 +29,10 @@ enum Key {
 
 /// The assigned numbers.
 #[derive(Default)]
-pub(crate) struct Types(Mutex<Table>);
+pub(crate) struct Types(Mutex<TypeTable>);
 
 #[derive(Default)]
-struct Table {
+struct TypeTable {
     ids: HashMap<Key, TypeId>,
     keys: Vec<Key>,
 }
@@ -313,7 +313,8 @@ impl Dwarf {
                 }),
                 None => {
                     if let Some((inner, e)) = self.strip(ty)
-                        && kind_of(e.tag()).is_some_and(|k| matches!(k, Kind::Struct | Kind::Union))
+                        && kind_of(e.tag())
+                            .is_some_and(|k| matches!(k, NameKind::Struct | NameKind::Union))
                     {
                         self.add_members(inner, offset, depth + 1, found);
                     }
@@ -416,17 +417,17 @@ impl Dwarf {
         let name = name.strip_prefix("const ").unwrap_or(name).trim();
         let (word, rest) = name.split_once(' ').unwrap_or(("", name));
         let rest = rest.trim();
-        let kinds: &[Kind] = match word {
-            "struct" | "class" => &[Kind::Struct],
-            "union" => &[Kind::Union],
-            "enum" => &[Kind::Enum],
+        let kinds: &[NameKind] = match word {
+            "struct" | "class" => &[NameKind::Struct],
+            "union" => &[NameKind::Union],
+            "enum" => &[NameKind::Enum],
             _ => {
                 let all = [
-                    Kind::Typedef,
-                    Kind::Base,
-                    Kind::Struct,
-                    Kind::Union,
-                    Kind::Enum,
+                    NameKind::Typedef,
+                    NameKind::Base,
+                    NameKind::Struct,
+                    NameKind::Union,
+                    NameKind::Enum,
                 ];
                 let mut spellings = vec![name.to_owned()];
                 spellings.extend(basic_spellings(name));
@@ -438,12 +439,12 @@ impl Dwarf {
         self.find_type(rest, kinds)
     }
 
-    fn find_type(&self, name: &str, kinds: &[Kind]) -> Option<TypeId> {
+    fn find_type(&self, name: &str, kinds: &[NameKind]) -> Option<TypeId> {
         let mut parts = name.rsplit("::");
         let last = parts.next()?;
         let around: Vec<&str> = parts.collect();
         let index = self.index();
-        let fits = |f: &crate::index::Found| {
+        let fits = |f: &crate::index::NamedEntry| {
             kinds.contains(&f.kind) && {
                 let scopes = index.scopes(self, f);
                 around
@@ -614,13 +615,13 @@ fn is_wrapper(tag: DwTag) -> bool {
     )
 }
 
-fn kind_of(tag: DwTag) -> Option<Kind> {
+fn kind_of(tag: DwTag) -> Option<NameKind> {
     Some(match tag {
-        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => Kind::Struct,
-        gimli::DW_TAG_union_type => Kind::Union,
-        gimli::DW_TAG_enumeration_type => Kind::Enum,
-        gimli::DW_TAG_typedef => Kind::Typedef,
-        gimli::DW_TAG_base_type => Kind::Base,
+        gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => NameKind::Struct,
+        gimli::DW_TAG_union_type => NameKind::Union,
+        gimli::DW_TAG_enumeration_type => NameKind::Enum,
+        gimli::DW_TAG_typedef => NameKind::Typedef,
+        gimli::DW_TAG_base_type => NameKind::Base,
         _ => return None,
     })
 }

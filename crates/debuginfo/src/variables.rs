@@ -7,7 +7,7 @@ use gimli::AttributeValue;
 
 use crate::dwarf::{Die, Dwarf, Entry};
 use crate::functions::Pattern;
-use crate::index::Kind;
+use crate::index::NameKind;
 use crate::lines::path_matches;
 use crate::location::{Absent, Context, LocOp, Location, little_endian};
 use crate::scopes::{Scope, ScopeKind};
@@ -147,8 +147,8 @@ impl Dwarf {
             glob: None,
         };
         let index = self.index();
-        let fits = |f: &crate::index::Found| {
-            f.kind == Kind::Variable && pattern.matches_in(f.name, || index.scopes(self, f))
+        let fits = |f: &crate::index::NamedEntry| {
+            f.kind == NameKind::Variable && pattern.matches_in(f.name, || index.scopes(self, f))
         };
         let found = index.named(self, last).filter(fits).map(|f| Variable {
             name: f.name.into(),

@@ -17,7 +17,7 @@ use crate::bpf::{
     self, BpfError, Errno, MapSpec, ProgSpec, attach_type, insn, map_type, prog_type,
 };
 use crate::btf::Btf;
-use crate::perf::{self, PerfEvent, Sampling, Target};
+use crate::perf::{self, PerfEvent, PerfTarget, Sampling};
 
 /// Whether the kernel has a feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -499,7 +499,7 @@ fn many(
 
 fn perf_event(event: perf::Event) -> Answer {
     let cpu = crate::machine::online_cpus().first().copied().unwrap_or(0);
-    match PerfEvent::open(event, Target::Cpu(cpu), Sampling::Period(1_000_000_000)) {
+    match PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Period(1_000_000_000)) {
         Ok(_) => Answer::Yes,
         Err(e) if matches!(e.errno, Errno::NOENT | Errno::NOSYS | Errno::OPNOTSUPP) => Answer::No,
         Err(e) => Answer::Unknown(e.to_string()),

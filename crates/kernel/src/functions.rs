@@ -9,7 +9,7 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
-use crate::btf::{Btf, Kind, Type, TypeId};
+use crate::btf::{Btf, BtfKind, Type, TypeId};
 use crate::features::{self, Answer, Feature};
 use crate::perf::{PerfEvent, Verdict};
 use crate::symbols::{Symbol, SymbolError, Symbols};
@@ -48,7 +48,7 @@ impl Function<'_> {
 
 /// The result of a look-up.
 #[derive(Debug, Clone, Default)]
-pub struct Found<'a> {
+pub struct FunctionMatches<'a> {
     /// The functions, by address.
     pub functions: Vec<Function<'a>>,
     /// Number of functions with that name that cannot be probed: on the kernel's blacklist, or (for
@@ -255,9 +255,9 @@ impl<'a> Functions<'a> {
     /// The functions whose names match: of modules whose names match, or of the kernel
     /// itself. Copies that the compiler made (`f.isra.0`) match by the name in the source.
     #[must_use]
-    pub fn matching(&self, module: Option<&str>, pattern: &str) -> Found<'a> {
+    pub fn matching(&self, module: Option<&str>, pattern: &str) -> FunctionMatches<'a> {
         let one = !glob::is_pattern(pattern);
-        let mut found = Found::default();
+        let mut found = FunctionMatches::default();
         let mut take = |s: Symbol<'a>| {
             if !in_module(module, s.module) || !is_code(&s) {
                 return;
@@ -340,7 +340,7 @@ impl<'a> Functions<'a> {
     }
 }
 
-impl Found<'_> {
+impl FunctionMatches<'_> {
     /// Sorts, and marks names that several functions have.
     fn finish(&mut self) {
         let list = &mut self.functions;
@@ -422,7 +422,9 @@ pub fn lsm_hooks(btf: &Btf, glob: &str) -> Vec<String> {
         let found = lsm_hook(btf, glob).map(|_| glob.to_owned());
         return found.into_iter().collect();
     }
-    let names = btf.all(Kind::Func).filter_map(|(_, n)| n.strip_prefix(LSM));
+    let names = btf
+        .all(BtfKind::Func)
+        .filter_map(|(_, n)| n.strip_prefix(LSM));
     let mut found: Vec<String> = names
         .filter(|n| glob::matches(glob, n))
         .map(str::to_owned)
@@ -435,7 +437,7 @@ pub fn lsm_hooks(btf: &Btf, glob: &str) -> Vec<String> {
 /// The signature of a function, if BTF has exactly one function of that name.
 #[must_use]
 pub fn signature(btf: &Btf, name: &str) -> Option<Signature> {
-    let mut all = btf.find_all(Kind::Func, name);
+    let mut all = btf.find_all(BtfKind::Func, name);
     let id = all.next()?;
     if all.next().is_some() {
         return None;
@@ -507,7 +509,7 @@ pub fn trampoline(btf: &Btf, name: &str) -> Option<(Signature, bool)> {
 #[must_use]
 pub fn ids(btf: &Btf) -> HashMap<&str, TypeId> {
     let mut found: HashMap<&str, Option<TypeId>> = HashMap::new();
-    for (id, name) in btf.all(Kind::Func) {
+    for (id, name) in btf.all(BtfKind::Func) {
         let slot = found.entry(name).or_insert(Some(id));
         if *slot != Some(id) {
             *slot = None;
@@ -547,7 +549,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
 ";
     const TRACED: &str = "vfs_read\nvfs_write\nhelper\npart.isra.0\n__ia32_sys_read\nhelper [xfs]\nvfs_module [xfs]\n";
 
-    fn names<'a>(found: &Found<'a>) -> Vec<&'a str> {
+    fn names<'a>(found: &FunctionMatches<'a>) -> Vec<&'a str> {
         found.functions.iter().map(|f| f.name).collect()
     }
 
@@ -638,12 +640,12 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         let mut b = Builder::new();
         let int = b.int("int", 4, true);
         let proto = b.proto(int, &[("fd", int), ("", 0)]);
-        let id = b.link(Kind::Func, "f", proto);
+        let id = b.link(BtfKind::Func, "f", proto);
         for name in ["twice", "other", "twice"] {
-            b.link(Kind::Func, name, proto);
+            b.link(BtfKind::Func, name, proto);
         }
         let plain = b.proto(0, &[("code", int)]);
-        b.link(Kind::Func, "do_exit", plain);
+        b.link(BtfKind::Func, "do_exit", plain);
         let btf = Btf::parse(b.bytes()).expect("sound");
         let want = Signature {
             id,

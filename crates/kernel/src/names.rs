@@ -11,19 +11,19 @@ pub const SIGRTMIN: u32 = 32;
 /// The last real-time signal.
 pub const SIGRTMAX: u32 = 64;
 
-type Table = Vec<(u32, &'static str)>;
+type NameTable = Vec<(u32, &'static str)>;
 
-fn errors() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+fn errors() -> &'static NameTable {
+    static TABLE: OnceLock<NameTable> = OnceLock::new();
     TABLE.get_or_init(|| parse(ERRNO))
 }
 
-fn signals() -> &'static Table {
-    static TABLE: OnceLock<Table> = OnceLock::new();
+fn signals() -> &'static NameTable {
+    static TABLE: OnceLock<NameTable> = OnceLock::new();
     TABLE.get_or_init(|| parse(SIGNALS))
 }
 
-fn parse(text: &'static str) -> Table {
+fn parse(text: &'static str) -> NameTable {
     text.lines()
         .filter_map(|line| {
             let (number, name) = line.split_once('\t')?;
@@ -32,14 +32,14 @@ fn parse(text: &'static str) -> Table {
         .collect()
 }
 
-fn name_in(table: &Table, number: u32) -> Option<&'static str> {
+fn name_in(table: &NameTable, number: u32) -> Option<&'static str> {
     table
         .iter()
         .find(|entry| entry.0 == number)
         .map(|entry| entry.1)
 }
 
-fn number_in(table: &Table, name: &str) -> Option<u32> {
+fn number_in(table: &NameTable, name: &str) -> Option<u32> {
     table
         .iter()
         .find(|entry| entry.1 == name)

@@ -112,7 +112,7 @@ pub enum Sampling {
 
 /// The CPU or the task whose events count.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Target {
+pub enum PerfTarget {
     /// All tasks on that CPU (needs CAP_PERFMON).
     Cpu(u32),
     /// That task on every CPU, and its children from then on.
@@ -132,7 +132,7 @@ pub struct Watch {
 
 /// A place in code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place<'a> {
+pub enum ProbePlace<'a> {
     /// An instruction of a program.
     File {
         /// The ELF file.
@@ -204,7 +204,11 @@ impl PerfEvent {
     ///
     /// # Errors
     /// [`PerfError`].
-    pub fn open(event: Event, target: Target, sampling: Sampling) -> Result<PerfEvent, PerfError> {
+    pub fn open(
+        event: Event,
+        target: PerfTarget,
+        sampling: Sampling,
+    ) -> Result<PerfEvent, PerfError> {
         const DISABLED: u64 = 1 << 0;
         const INHERIT: u64 = 1 << 1;
         const FREQUENCY: u64 = 1 << 10;
@@ -218,8 +222,8 @@ impl PerfEvent {
             Sampling::Frequency(hz) => (hz, DISABLED | FREQUENCY),
         };
         let (pid, cpu) = match target {
-            Target::Cpu(cpu) => (-1, cpu as i32),
-            Target::Task(pid) => {
+            PerfTarget::Cpu(cpu) => (-1, cpu as i32),
+            PerfTarget::Task(pid) => {
                 flags |= INHERIT;
                 (pid as i32, -1)
             }
@@ -237,7 +241,7 @@ impl PerfEvent {
     ///
     /// # Errors
     /// [`PerfError`]: `ENOSPC` when the processor's debug registers are all in use.
-    pub fn open_watch(watch: &Watch, target: Target) -> Result<PerfEvent, PerfError> {
+    pub fn open_watch(watch: &Watch, target: PerfTarget) -> Result<PerfEvent, PerfError> {
         const DISABLED: u64 = 1 << 0;
         const INHERIT: u64 = 1 << 1;
         // Another program has different contents at the address.
@@ -245,8 +249,8 @@ impl PerfEvent {
         const READ: u64 = 1;
         const WRITE: u64 = 2;
         let (pid, cpu, flags) = match target {
-            Target::Cpu(cpu) => (-1, cpu as i32, DISABLED),
-            Target::Task(pid) => (pid as i32, -1, DISABLED | INHERIT | REMOVE_ON_EXEC),
+            PerfTarget::Cpu(cpu) => (-1, cpu as i32, DISABLED),
+            PerfTarget::Task(pid) => (pid as i32, -1, DISABLED | INHERIT | REMOVE_ON_EXEC),
         };
         let mut attr = [0u64; ATTR_LEN / 8];
         let head = [
@@ -270,25 +274,25 @@ impl PerfEvent {
     /// # Errors
     /// [`PerfError`]: `ENOENT` where the kernel has no such probes.
     pub fn open_at(
-        place: &Place<'_>,
+        place: &ProbePlace<'_>,
         ret: bool,
         task: Option<u32>,
     ) -> Result<PerfEvent, PerfError> {
         const SEMAPHORE: u32 = 32;
         let refused = |action, errno| PerfError { action, errno };
         let source = match place {
-            Place::File { .. } => "uprobe",
-            Place::Function { .. } | Place::Address(_) => "kprobe",
+            ProbePlace::File { .. } => "uprobe",
+            ProbePlace::Function { .. } | ProbePlace::Address(_) => "kprobe",
         };
         let ty = source_type(source).ok_or(refused("look up perf's probes", Errno::NOENT))?;
         let (name, number, semaphore) = match *place {
-            Place::File {
+            ProbePlace::File {
                 path,
                 offset,
                 semaphore,
             } => (Some(path), offset, semaphore),
-            Place::Function { name, offset } => (Some(name), offset, 0),
-            Place::Address(at) => (None, at, 0),
+            ProbePlace::Function { name, offset } => (Some(name), offset, 0),
+            ProbePlace::Address(at) => (None, at, 0),
         };
         let name = name.map(CString::new).transpose();
         let name = name.map_err(|_| refused("open a perf probe", Errno::INVAL))?;
@@ -310,7 +314,7 @@ impl PerfEvent {
     pub fn kprobe_verdict(name: &str) -> Verdict {
         /// From this version on the kernel checks whether the name is unique.
         const SHARED: (u32, u32, u32) = (6, 7, 0);
-        let place = Place::Function { name, offset: 1 };
+        let place = ProbePlace::Function { name, offset: 1 };
         match PerfEvent::open_at(&place, false, None).map_err(|e| e.errno) {
             Err(Errno::ILSEQ) if crate::machine::version() >= SHARED => Verdict::Sound,
             Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => Verdict::Refused,
@@ -444,7 +448,7 @@ mod tests {
             Err(why) => spile_testing::skip!("{why}"),
         };
         let cpu = crate::machine::online_cpus()[0];
-        let tick = PerfEvent::open(CPU_CLOCK, Target::Cpu(cpu), Sampling::Period(1_000_000))
+        let tick = PerfEvent::open(CPU_CLOCK, PerfTarget::Cpu(cpu), Sampling::Period(1_000_000))
             .expect("a software event");
         tick.set_bpf(prog.as_fd()).expect("attached");
         let stats = bpf::enable_stats().expect("statistics");
@@ -464,7 +468,7 @@ mod tests {
 
     #[test]
     fn refusals_are_told() {
-        let nowhere = PerfEvent::open(CPU_CLOCK, Target::Cpu(1 << 20), Sampling::Count);
+        let nowhere = PerfEvent::open(CPU_CLOCK, PerfTarget::Cpu(1 << 20), Sampling::Count);
         assert!(nowhere.is_err_and(|e| e.action == "perf_event_open"));
     }
 }

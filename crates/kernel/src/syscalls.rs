@@ -286,13 +286,13 @@ impl FlagTable {
 }
 
 /// One table of system calls, with the index of each number in it.
-struct Table {
+struct CallTable {
     calls: Vec<Syscall>,
     by_nr: Vec<u16>,
 }
 
-fn table(abi: Abi) -> &'static Table {
-    static TABLES: [OnceLock<Table>; 2] = [OnceLock::new(), OnceLock::new()];
+fn table(abi: Abi) -> &'static CallTable {
+    static TABLES: [OnceLock<CallTable>; 2] = [OnceLock::new(), OnceLock::new()];
     TABLES[abi as usize].get_or_init(|| {
         let calls = parse(abi);
         let mut by_nr = vec![u16::MAX; MAX_NR as usize + 1];
@@ -301,7 +301,7 @@ fn table(abi: Abi) -> &'static Table {
                 *slot = i as u16;
             }
         }
-        Table { calls, by_nr }
+        CallTable { calls, by_nr }
     })
 }
 

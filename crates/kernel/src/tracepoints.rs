@@ -17,7 +17,7 @@ use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
 use rustix::io::Errno;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
 
-use crate::btf::{Btf, Kind, Type, TypeId};
+use crate::btf::{Btf, BtfKind, Type, TypeId};
 use spile_glob as glob;
 
 const TYPEDEF: &str = "btf_trace_";
@@ -84,7 +84,7 @@ pub fn find(btf: &Btf, name: &str) -> Option<Tracepoint> {
 #[must_use]
 pub fn names(btf: &Btf) -> Vec<&str> {
     let mut names: Vec<&str> = btf
-        .all(Kind::Typedef)
+        .all(BtfKind::Typedef)
         .filter_map(|(_, name)| name.strip_prefix(TYPEDEF))
         .collect();
     names.sort_unstable();
@@ -318,14 +318,14 @@ mod tests {
     fn sample() -> Btf {
         let mut b = Builder::new();
         let int = b.int("int", 4, true);
-        let ptr = b.link(Kind::Ptr, "", 0);
+        let ptr = b.link(BtfKind::Ptr, "", 0);
         for name in ["one", "two"] {
             let proto = b.proto(0, &[("", ptr), ("", int)]);
-            let to = b.link(Kind::Ptr, "", proto);
-            b.link(Kind::Typedef, &format!("btf_trace_{name}"), to);
+            let to = b.link(BtfKind::Ptr, "", proto);
+            b.link(BtfKind::Typedef, &format!("btf_trace_{name}"), to);
         }
         let named = b.proto(int, &[("__data", ptr), ("prev", int)]);
-        b.link(Kind::Func, "__traceiter_one", named);
+        b.link(BtfKind::Func, "__traceiter_one", named);
         Btf::parse(b.bytes()).expect("sound")
     }
 

@@ -17,7 +17,7 @@ use crate::world::World;
 
 /// The kind of a document, by its name and place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Kind {
+pub(crate) enum DocumentKind {
     /// A script.
     Script,
     /// `.stpm`: only macros.
@@ -68,7 +68,7 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     /// Runs all passes.
-    pub fn new(world: &World, name: &str, text: &str, kind: Kind) -> Analysis {
+    pub fn new(world: &World, name: &str, text: &str, kind: DocumentKind) -> Analysis {
         let mut parsed = Parsed::new(world, name, text, kind, 0);
         if parsed.diags.into_iter().any(|d| d.code == codes::ARG_RANGE) {
             // The script uses arguments, whose values are unknown.
@@ -84,7 +84,7 @@ impl Analysis {
         } = parsed;
         let mut library = world.library.clone();
         let scope = match kind {
-            Kind::Tapset(original) => original,
+            DocumentKind::Tapset(original) => original,
             _ => file,
         };
         let mut analysis = Analysis {
@@ -98,11 +98,11 @@ impl Analysis {
             units: Vec::new(),
             tree,
         };
-        if kind == Kind::Script {
+        if kind == DocumentKind::Script {
             library.add(file, analysis.tree.clone(), true);
         }
         analysis.library = library;
-        if kind == Kind::Script {
+        if kind == DocumentKind::Script {
             analysis.names(world);
         }
         analysis
@@ -214,14 +214,14 @@ struct Parsed {
 
 impl Parsed {
     /// Parses, with `args` made-up arguments.
-    fn new(world: &World, name: &str, text: &str, kind: Kind, args: usize) -> Parsed {
+    fn new(world: &World, name: &str, text: &str, kind: DocumentKind, args: usize) -> Parsed {
         let mut sources = world.sources.clone();
         let mut diags = Diagnostics::new();
         let env = (world.env)(vec!["1".into(); args]);
         let file = sources.add(name, text.as_bytes().to_vec());
         let tokens = lex(&sources, file, &mut Diagnostics::new());
         let tree = match kind {
-            Kind::Macros => {
+            DocumentKind::Macros => {
                 parse_macros(&mut sources, file, &env, &mut diags);
                 ast::File::default()
             }

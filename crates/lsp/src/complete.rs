@@ -17,7 +17,7 @@ use spile_syntax::token::Tok;
 use crate::analysis::Analysis;
 use crate::cursor::{Around, structure};
 use crate::docs::{self, Doc};
-use crate::text::{Encoding, Text};
+use crate::text::{DocText, Encoding};
 use crate::world::World;
 
 /// A proposal: the text, its kind, and a description.
@@ -57,7 +57,7 @@ impl Proposal {
 pub(crate) fn complete(
     a: &Analysis,
     world: &World,
-    text: &Text,
+    text: &DocText,
     offset: usize,
     encoding: Encoding,
 ) -> Vec<CompletionItem> {

@@ -8,12 +8,12 @@ use spile_sema::types::codes::UNUSED_FUNCTION;
 use spile_syntax::diag::{self, Label, Severity};
 
 use crate::analysis::Analysis;
-use crate::text::{Encoding, Text};
+use crate::text::{DocText, Encoding};
 
 /// All diagnostics of a document.
 pub(crate) fn diagnostics(
     a: &Analysis,
-    text: &Text,
+    text: &DocText,
     uri: &Uri,
     encoding: Encoding,
 ) -> Vec<Diagnostic> {
@@ -24,7 +24,7 @@ pub(crate) fn diagnostics(
 fn one(
     a: &Analysis,
     d: &diag::Diagnostic,
-    text: &Text,
+    text: &DocText,
     uri: &Uri,
     encoding: Encoding,
 ) -> Diagnostic {

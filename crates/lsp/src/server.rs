@@ -17,8 +17,8 @@ use spile_syntax::ast::{FileId, Span};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::fmt::format_script;
 
-use crate::analysis::{Analysis, Kind};
-use crate::text::{Encoding, Text};
+use crate::analysis::{Analysis, DocumentKind};
+use crate::text::{DocText, Encoding};
 use crate::world::World;
 use crate::{complete, diagnostics, goto, hover, symbols};
 
@@ -29,8 +29,8 @@ const PAUSE: Duration = Duration::from_millis(120);
 struct Document {
     uri: Uri,
     version: i32,
-    text: Text,
-    kind: Kind,
+    text: DocText,
+    kind: DocumentKind,
     /// The analysis of the current text.
     analysis: Option<Rc<Analysis>>,
     /// The time at which diagnostics are to be sent.
@@ -327,7 +327,7 @@ impl Server<'_> {
         let document = Document {
             kind: self.kind(&item.uri),
             version: item.version,
-            text: Text::new(item.text),
+            text: DocText::new(item.text),
             analysis: None,
             due: Some(Instant::now()),
             uri: item.uri.clone(),
@@ -348,7 +348,7 @@ impl Server<'_> {
         }
     }
 
-    fn kind(&self, uri: &Uri) -> Kind {
+    fn kind(&self, uri: &Uri) -> DocumentKind {
         let path = path_of(uri.as_str());
         let same = |(_, user): &(FileId, bool)| !user;
         let mut library = self.world.library.file_ids().filter(same).map(|(id, _)| id);
@@ -357,9 +357,9 @@ impl Server<'_> {
             place.is_some_and(|p| Some(p.as_os_str().as_encoded_bytes()) == path.as_deref())
         });
         match original {
-            Some(id) => Kind::Tapset(id),
-            None if uri.as_str().ends_with(".stpm") => Kind::Macros,
-            None => Kind::Script,
+            Some(id) => DocumentKind::Tapset(id),
+            None if uri.as_str().ends_with(".stpm") => DocumentKind::Macros,
+            None => DocumentKind::Script,
         }
     }
 
@@ -460,7 +460,7 @@ impl Server<'_> {
         }
         let text = a.sources.text(span.file);
         let path = self.world.places.provide(a.sources.name(span.file), text)?;
-        let range = Text::new(text.to_owned()).span(span, self.encoding);
+        let range = DocText::new(text.to_owned()).span(span, self.encoding);
         Some(Location::new(uri_of(&path)?, range))
     }
 

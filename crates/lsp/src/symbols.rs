@@ -7,13 +7,13 @@ use spile_syntax::pretty;
 use spile_syntax::token::Tok;
 
 use crate::analysis::Analysis;
-use crate::text::{Encoding, Text};
+use crate::text::{DocText, Encoding};
 
 /// Maximum length of a name; long lists of points are cut.
 const MAX_NAME: usize = 80;
 
 /// The symbols in the order of the text.
-pub(crate) fn symbols(a: &Analysis, text: &Text, encoding: Encoding) -> Vec<DocumentSymbol> {
+pub(crate) fn symbols(a: &Analysis, text: &DocText, encoding: Encoding) -> Vec<DocumentSymbol> {
     let symbol = |name: String, kind, detail: Option<String>, whole: Span, word: Span| {
         let short: String = name.chars().take(MAX_NAME).collect();
         #[allow(deprecated, reason = "the field has to be given")]

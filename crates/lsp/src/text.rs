@@ -14,18 +14,18 @@ pub(crate) enum Encoding {
 
 /// A text with the starts of its lines.
 #[derive(Debug, Clone)]
-pub(crate) struct Text {
+pub(crate) struct DocText {
     text: String,
     starts: Vec<usize>,
 }
 
-impl Text {
-    pub fn new(text: String) -> Text {
+impl DocText {
+    pub fn new(text: String) -> DocText {
         let newlines = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
         let starts = std::iter::once(0)
             .chain(newlines.map(|(i, _)| i + 1))
             .collect();
-        Text { text, starts }
+        DocText { text, starts }
     }
 
     pub fn as_str(&self) -> &str {
@@ -94,7 +94,7 @@ impl Text {
                 text
             }
         };
-        *self = Text::new(text);
+        *self = DocText::new(text);
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
 
     #[test]
     fn positions_there_and_back() {
-        let t = Text::new("a\u{e9}\u{1f600}b\r\nx\n".into());
+        let t = DocText::new("a\u{e9}\u{1f600}b\r\nx\n".into());
         for (encoding, col) in [(Encoding::Utf8, 7), (Encoding::Utf16, 4)] {
             let at = Position::new(0, col);
             assert_eq!(t.offset(at, encoding), 7);
@@ -122,7 +122,7 @@ mod tests {
 
     #[test]
     fn edits() {
-        let mut t = Text::new("one\ntwo\n".into());
+        let mut t = DocText::new("one\ntwo\n".into());
         let change =
             |range: Option<((u32, u32), (u32, u32))>, text: &str| TextDocumentContentChangeEvent {
                 range: range

@@ -3,7 +3,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use crate::model::{Ns, Part, Profile, ROOT, Thread};
+use crate::model::{Ns, Profile, ROOT, Thread, TimePart};
 
 /// System calls that only wait: for a lock, a time, an event of a file, a signal, a child.
 pub(crate) const WAITS: [&str; 22] = [
@@ -72,7 +72,7 @@ pub fn asleep(profile: &Profile) -> HashSet<u32> {
 
 /// Processor time of a thread.
 pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
-    let on = Part::ALL.iter().filter(|part| part.on_a_cpu());
+    let on = TimePart::ALL.iter().filter(|part| part.on_a_cpu());
     on.fold(0, |sum, part| sum.saturating_add(part.of(&thread.parts)))
 }
 

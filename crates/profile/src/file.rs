@@ -26,7 +26,7 @@ use crate::model::{
     Call, Context, ContextTime, End, Event, Futex, Header, Ns, Process, Recorder, Stack, Thread,
 };
 
-pub use find::{Found, find};
+pub use find::{FoundProfiles, find};
 pub use reader::{Bad, Note, Read, read, read_path};
 pub use writer::{Writer, name};
 

@@ -6,8 +6,8 @@ mod timeline;
 
 use serde_json::{Value, json};
 
-use crate::model::{Ns, Part};
-use crate::paths::{Node, Place, threads};
+use crate::model::{Ns, TimePart};
+use crate::paths::{Node, PathPlace, threads};
 use crate::regions::Region;
 use crate::report::head;
 use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit, WITHIN};
@@ -20,7 +20,7 @@ pub fn html(run: &Run) -> String {
     let summary = run.summary();
     let data = json!({
         "head": head(run, &summary, COLUMNS),
-        "parts": Part::ALL.map(|p| json!({ "name": p.name(), "short": p.short() })),
+        "parts": TimePart::ALL.map(|p| json!({ "name": p.name(), "short": p.short() })),
         "ranks": if summary.ranks { units(&summary.units) } else { json!([]) },
         "nodes": if summary.nodes.len() > 1 { units(&summary.nodes) } else { json!([]) },
         "programs": programs(&summary.programs),
@@ -167,7 +167,7 @@ fn trees(run: &Run) -> Value {
             if run.profiles.len() > 1 {
                 title = format!("{}: {title}", profile.title());
             }
-            let tree = Node::of(Place::default(), &thread.samples);
+            let tree = Node::of(PathPlace::default(), &thread.samples);
             out.push(json!({ "title": title, "tree": node(&tree) }));
         }
     }

@@ -273,9 +273,9 @@ pub struct Parts {
 }
 
 impl Parts {
-    /// The time of each part, in the order of [`Part::ALL`].
+    /// The time of each part, in the order of [`TimePart::ALL`].
     pub fn times(&self) -> [Ns; 8] {
-        Part::ALL.map(|part| part.of(self))
+        TimePart::ALL.map(|part| part.of(self))
     }
 
     /// All parts together.
@@ -286,7 +286,7 @@ impl Parts {
 
 /// A part of a thread's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Part {
+pub enum TimePart {
     /// [`Parts::user`].
     User,
     /// [`Parts::syscall_cpu`].
@@ -305,63 +305,63 @@ pub enum Part {
     Softirq,
 }
 
-impl Part {
+impl TimePart {
     /// All of them, in the order of reports.
-    pub const ALL: [Part; 8] = [
-        Part::User,
-        Part::SyscallCpu,
-        Part::Blocked,
-        Part::Runnable,
-        Part::FaultMinor,
-        Part::FaultMajor,
-        Part::Irq,
-        Part::Softirq,
+    pub const ALL: [TimePart; 8] = [
+        TimePart::User,
+        TimePart::SyscallCpu,
+        TimePart::Blocked,
+        TimePart::Runnable,
+        TimePart::FaultMinor,
+        TimePart::FaultMajor,
+        TimePart::Irq,
+        TimePart::Softirq,
     ];
 
     /// Whether the thread was on a processor in this part.
     pub fn on_a_cpu(self) -> bool {
-        !matches!(self, Part::Blocked | Part::Runnable)
+        !matches!(self, TimePart::Blocked | TimePart::Runnable)
     }
 
     /// The time of this part.
     pub fn of(self, parts: &Parts) -> Ns {
         match self {
-            Part::User => parts.user,
-            Part::SyscallCpu => parts.syscall_cpu,
-            Part::Blocked => parts.blocked,
-            Part::Runnable => parts.runnable,
-            Part::FaultMinor => parts.fault_minor.ns,
-            Part::FaultMajor => parts.fault_major.ns,
-            Part::Irq => parts.irq.ns,
-            Part::Softirq => parts.softirq.ns,
+            TimePart::User => parts.user,
+            TimePart::SyscallCpu => parts.syscall_cpu,
+            TimePart::Blocked => parts.blocked,
+            TimePart::Runnable => parts.runnable,
+            TimePart::FaultMinor => parts.fault_minor.ns,
+            TimePart::FaultMajor => parts.fault_major.ns,
+            TimePart::Irq => parts.irq.ns,
+            TimePart::Softirq => parts.softirq.ns,
         }
     }
 
     /// Its name in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Part::User => "user code",
-            Part::SyscallCpu => "system calls on a CPU",
-            Part::Blocked => "blocked",
-            Part::Runnable => "waiting for a CPU",
-            Part::FaultMinor => "minor page faults",
-            Part::FaultMajor => "major page faults",
-            Part::Irq => "interrupts",
-            Part::Softirq => "soft interrupts",
+            TimePart::User => "user code",
+            TimePart::SyscallCpu => "system calls on a CPU",
+            TimePart::Blocked => "blocked",
+            TimePart::Runnable => "waiting for a CPU",
+            TimePart::FaultMinor => "minor page faults",
+            TimePart::FaultMajor => "major page faults",
+            TimePart::Irq => "interrupts",
+            TimePart::Softirq => "soft interrupts",
         }
     }
 
     /// Its column title in tables.
     pub fn short(self) -> &'static str {
         match self {
-            Part::User => "user",
-            Part::SyscallCpu => "sys cpu",
-            Part::Blocked => "blocked",
-            Part::Runnable => "runnable",
-            Part::FaultMinor => "minflt",
-            Part::FaultMajor => "majflt",
-            Part::Irq => "irq",
-            Part::Softirq => "softirq",
+            TimePart::User => "user",
+            TimePart::SyscallCpu => "sys cpu",
+            TimePart::Blocked => "blocked",
+            TimePart::Runnable => "runnable",
+            TimePart::FaultMinor => "minflt",
+            TimePart::FaultMajor => "majflt",
+            TimePart::Irq => "irq",
+            TimePart::Softirq => "softirq",
         }
     }
 }
@@ -599,7 +599,7 @@ impl CallParts {
 
 /// A place in a program.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Frame {
+pub struct StackFrame {
     /// The function, or the address in hexadecimal digits if it has no name.
     pub function: String,
     /// The program or library.
@@ -624,7 +624,7 @@ pub struct Stack {
     /// The system call.
     pub call: String,
     /// Frames, from the caller of the system call to `main`.
-    pub frames: Vec<Frame>,
+    pub frames: Vec<StackFrame>,
     /// Number of calls.
     pub count: u64,
     /// Their total time, from entry to exit.

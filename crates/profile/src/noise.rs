@@ -60,7 +60,7 @@ impl Cpu {
 /// The kind of a cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum CauseKind {
     /// A device's interrupt.
     Device,
     /// The processor's own interrupts.
@@ -79,7 +79,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 pub struct Source {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: CauseKind,
     /// The interrupt's or the thread's name.
     pub name: String,
     /// The thread's id.
@@ -202,8 +202,8 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
 /// The source of time that no event accounts for.
 fn rest(alone: bool) -> Source {
     let (kind, name) = match alone {
-        true => (Kind::Unknown, "(nothing seen: hypervisor, firmware)"),
-        false => (Kind::Around, "(entry, exit, recording)"),
+        true => (CauseKind::Unknown, "(nothing seen: hypervisor, firmware)"),
+        false => (CauseKind::Around, "(entry, exit, recording)"),
     };
     Source {
         kind,
@@ -227,9 +227,9 @@ mod tests {
             pid: None,
         };
         vec![
-            source(Kind::Vector, "timer"),
-            source(Kind::Softirq, "SCHED"),
-            source(Kind::Thread, "other"),
+            source(CauseKind::Vector, "timer"),
+            source(CauseKind::Softirq, "SCHED"),
+            source(CauseKind::Thread, "other"),
         ]
     }
 

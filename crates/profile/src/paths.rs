@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::model::{Call, Context, Frame, Ns, Profile, Stack, Thread};
+use crate::model::{Call, Context, Ns, Profile, Stack, StackFrame, Thread};
 use crate::run::{Contexts, Run, label, last};
 
 /// Maximum number of frames of a path, counted from the call: the kernel's stacks have half as
@@ -12,11 +12,11 @@ const DEEPEST: usize = 256;
 
 /// A place on the way to a system call.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Place {
+pub struct PathPlace {
     /// Its name in reports.
     pub name: String,
     /// Its kind.
-    pub kind: Kind,
+    pub kind: PlaceKind,
     /// The source file.
     pub file: Option<String>,
     /// The source line, from 1.
@@ -25,9 +25,9 @@ pub struct Place {
     pub module: Option<String>,
 }
 
-/// The kind of a [`Place`].
+/// The kind of a [`PathPlace`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PlaceKind {
     /// A rank or process.
     Rank,
     /// A thread.
@@ -41,15 +41,15 @@ pub enum Kind {
     Call,
 }
 
-impl Kind {
+impl PlaceKind {
     /// Its name in formats that have types of places.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Rank => "rank",
-            Kind::Thread => "thread",
-            Kind::Region => "region",
-            Kind::Function => "function",
-            Kind::Call => "syscall",
+            PlaceKind::Rank => "rank",
+            PlaceKind::Thread => "thread",
+            PlaceKind::Region => "region",
+            PlaceKind::Function => "function",
+            PlaceKind::Call => "syscall",
         }
     }
 }
@@ -58,7 +58,7 @@ impl Kind {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sample {
     /// From the outermost region to the system call, or to the region itself.
-    pub path: Vec<Place>,
+    pub path: Vec<PathPlace>,
     /// Number of calls, including the unfinished one; or entries of the region.
     pub count: u64,
     /// Total time.
@@ -70,7 +70,7 @@ impl Sample {
     pub fn is_call(&self) -> bool {
         self.path
             .last()
-            .is_none_or(|last| last.kind != Kind::Region)
+            .is_none_or(|last| last.kind != PlaceKind::Region)
     }
 }
 
@@ -111,7 +111,7 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
         let key = (stack.tid, stack.context, stack.call.as_str());
         stacks.entry(key).or_default().push(stack);
     }
-    let mut by_thread: HashMap<u32, HashMap<Vec<Place>, (u64, Ns)>> = HashMap::new();
+    let mut by_thread: HashMap<u32, HashMap<Vec<PathPlace>, (u64, Ns)>> = HashMap::new();
     for call in &data.calls {
         let paths = by_thread.entry(call.tid).or_default();
         let key = (call.tid, call.context, call.call.as_str());
@@ -161,11 +161,11 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
 }
 
 /// Splits a row of calls into a path for each stack, and one for calls without a stack.
-fn split(call: &Call, stacks: &[&Stack], contexts: &Contexts) -> Vec<(Vec<Place>, u64, Ns)> {
+fn split(call: &Call, stacks: &[&Stack], contexts: &Contexts) -> Vec<(Vec<PathPlace>, u64, Ns)> {
     let start = contexts.places(call.context);
-    let end = Place {
+    let end = PathPlace {
         name: call.call.clone(),
-        ..Place::default()
+        ..PathPlace::default()
     };
     let mut out = Vec::new();
     let unfinished = u64::from(call.unfinished.is_some());
@@ -187,10 +187,10 @@ fn split(call: &Call, stacks: &[&Stack], contexts: &Contexts) -> Vec<(Vec<Place>
     out
 }
 
-fn function(frame: &Frame) -> Place {
-    Place {
+fn function(frame: &StackFrame) -> PathPlace {
+    PathPlace {
         name: frame.function.clone(),
-        kind: Kind::Function,
+        kind: PlaceKind::Function,
         file: frame.file.clone(),
         line: frame.line,
         module: frame.module.clone(),
@@ -199,10 +199,10 @@ fn function(frame: &Frame) -> Place {
 
 impl Contexts<'_> {
     /// Like [`Contexts::path`]; empty outside of regions.
-    pub fn places(&self, id: u32) -> Vec<Place> {
-        let place = |(id, row): (u32, Option<&Context>)| Place {
+    pub fn places(&self, id: u32) -> Vec<PathPlace> {
+        let place = |(id, row): (u32, Option<&Context>)| PathPlace {
             name: label(id, row),
-            kind: Kind::Region,
+            kind: PlaceKind::Region,
             file: row.and_then(|r| r.file.clone()),
             line: row.and_then(|r| r.line),
             module: row.and_then(|r| Some(last(r.module.as_deref()?).to_owned())),
@@ -215,7 +215,7 @@ impl Contexts<'_> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Node {
     /// The place.
-    pub place: Place,
+    pub place: PathPlace,
     /// Number of calls at this place itself.
     pub count: u64,
     /// Time at this place itself.
@@ -228,7 +228,7 @@ pub struct Node {
 
 impl Node {
     /// A tree of the samples of a thread, under a root of its own.
-    pub fn of(root: Place, samples: &[Sample]) -> Node {
+    pub fn of(root: PathPlace, samples: &[Sample]) -> Node {
         let mut node = Node {
             place: root,
             ..Node::default()
@@ -239,7 +239,7 @@ impl Node {
         node
     }
 
-    fn add(&mut self, path: &[Place], count: u64, ns: Ns) {
+    fn add(&mut self, path: &[PathPlace], count: u64, ns: Ns) {
         self.inclusive = self.inclusive.saturating_add(ns);
         let Some((first, rest)) = path.split_first() else {
             self.count = self.count.saturating_add(count);
@@ -271,18 +271,18 @@ impl Node {
 
 /// A tree for each profile: the rank, its threads with their wall time, their calls.
 pub fn trees(run: &Run) -> Vec<Node> {
-    let place = |name: String, kind| Place {
+    let place = |name: String, kind| PathPlace {
         name,
         kind,
-        ..Place::default()
+        ..PathPlace::default()
     };
     let tree = |profile: &Profile| {
         let mut root = Node {
-            place: place(profile.title(), Kind::Rank),
+            place: place(profile.title(), PlaceKind::Rank),
             ..Node::default()
         };
         for thread in threads(profile) {
-            let mut node = Node::of(place(thread.title(), Kind::Thread), &thread.samples);
+            let mut node = Node::of(place(thread.title(), PlaceKind::Thread), &thread.samples);
             node.fill(thread.wall(profile.data.at_ns));
             node.count = 1;
             root.inclusive = root.inclusive.saturating_add(node.inclusive);

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::model::{ContextKind, Ns, Part, Parts, Profile, ROOT, Thread};
+use crate::model::{ContextKind, Ns, Parts, Profile, ROOT, Thread, TimePart};
 use crate::run::{Contexts, Run, WITHIN, imbalance, places};
 
 /// A region with its path: the time of all threads in it.
@@ -204,7 +204,7 @@ impl Waits {
     pub fn work(&self, thread: &Thread, wall: Ns) -> Ns {
         match self.waits.get(&thread.tid) {
             Some((mpi, openmp)) => wall.saturating_sub(*mpi).saturating_sub(*openmp),
-            None => wall.saturating_sub(Part::Blocked.of(&thread.parts)),
+            None => wall.saturating_sub(TimePart::Blocked.of(&thread.parts)),
         }
     }
 

@@ -17,12 +17,12 @@ pub use table::paragraph;
 pub use text::{head, text};
 pub use threads::threads;
 
-use table::Table;
+use table::TextTable;
 
 use crate::model::Ns;
 
 /// A table under its title, with the number of rows left out.
-fn section(title: &str, table: &Table, width: usize, left: usize) -> String {
+fn section(title: &str, table: &TextTable, width: usize, left: usize) -> String {
     if table.rows.is_empty() {
         return String::new();
     }

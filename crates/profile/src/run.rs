@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::asleep::{asleep, on_a_cpu};
 use crate::model::{
-    Call, CallParts, Context, ContextKind, Ns, Part, Profile, ROOT, Recorder, Thread,
+    Call, CallParts, Context, ContextKind, Ns, Profile, ROOT, Recorder, Thread, TimePart,
 };
 use crate::regions::{self, Region, Waits};
 
@@ -23,7 +23,7 @@ pub struct Sum {
     pub threads: u64,
     /// Sum of their wall times.
     pub wall: Ns,
-    /// Its parts, in the order of [`Part::ALL`].
+    /// Its parts, in the order of [`TimePart::ALL`].
     pub parts: [Ns; 8],
     /// Wall time in no part.
     pub residual: i64,
@@ -33,15 +33,15 @@ impl Sum {
     fn add(&mut self, thread: &Thread, at_ns: Ns) {
         self.threads += 1;
         add(&mut self.wall, thread.wall(at_ns));
-        for (sum, part) in self.parts.iter_mut().zip(Part::ALL) {
+        for (sum, part) in self.parts.iter_mut().zip(TimePart::ALL) {
             add(sum, part.of(&thread.parts));
         }
         self.residual = self.residual.saturating_add(thread.residual(at_ns));
     }
 
     /// The time of one part.
-    pub fn part(&self, part: Part) -> Ns {
-        let all = Part::ALL.iter().zip(self.parts);
+    pub fn part(&self, part: TimePart) -> Ns {
+        let all = TimePart::ALL.iter().zip(self.parts);
         all.filter(|(p, _)| **p == part).map(|(_, ns)| ns).sum()
     }
 }
@@ -457,7 +457,7 @@ impl Run {
                 ..program
             })
             .collect();
-        let work = |p: &Program| p.sum.wall.saturating_sub(p.sum.part(Part::Blocked));
+        let work = |p: &Program| p.sum.wall.saturating_sub(p.sum.part(TimePart::Blocked));
         all.sort_by_key(|p| (std::cmp::Reverse(work(p)), std::cmp::Reverse(p.wall)));
         all
     }

@@ -97,7 +97,7 @@ impl Cpu {
 /// The kind of an interrupt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Kind {
+pub enum InterruptKind {
     /// A device's interrupt.
     Device,
     /// One of the processor's own: timers, and interprocessor interrupts.
@@ -110,7 +110,7 @@ pub enum Kind {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Interrupt {
     /// Its kind.
-    pub kind: Kind,
+    pub kind: InterruptKind,
     /// The device's name, or the kernel's name of the vector.
     pub name: String,
     /// The processor.

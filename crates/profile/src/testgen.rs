@@ -31,9 +31,9 @@ impl Random {
 }
 
 /// A call in the example: name, number of calls, mean time on a processor, mean time asleep.
-type Kind = (&'static str, u64, Ns, Ns);
+type CallSample = (&'static str, u64, Ns, Ns);
 
-const MAIN: &[Kind] = &[
+const MAIN: &[CallSample] = &[
     ("execve", 1, 410_000, 180_000),
     ("openat", 41, 5_200, 0),
     ("read", 64, 3_100, 21_000),
@@ -42,7 +42,7 @@ const MAIN: &[Kind] = &[
     ("clone3", 3, 31_000, 0),
     ("write", 12, 8_700, 2_600),
 ];
-const WORKER: &[Kind] = &[
+const WORKER: &[CallSample] = &[
     ("set_robust_list", 1, 300, 0),
     ("rseq", 1, 260, 0),
     ("mmap", 4, 3_900, 0),
@@ -133,7 +133,7 @@ fn contexts() -> Vec<Context> {
 
 /// A futex's wait, and the calls of the MPI library: the context, the call, the functions on the
 /// path.
-const PLACES: [(u32, Kind, &[&str]); 3] = [
+const PLACES: [(u32, CallSample, &[&str]); 3] = [
     (
         2,
         ("futex", 20, 2_400, 1_100_000),
@@ -330,7 +330,7 @@ fn many(
     call
 }
 
-fn frame(function: &str) -> Frame {
+fn frame(function: &str) -> StackFrame {
     let module = match function {
         "syscall" | "poll" => "libc.so.6",
         f if f.starts_with("gomp") => "libgomp.so.1",
@@ -338,7 +338,7 @@ fn frame(function: &str) -> Frame {
         f if f.starts_with("PMPI") => "libmpi.so.40",
         _ => "pi",
     };
-    Frame {
+    StackFrame {
         function: function.to_owned(),
         module: Some(module.to_owned()),
         file: (module == "pi").then(|| "pi.c".to_owned()),

@@ -1,7 +1,7 @@
 //! Tables add up: the parts of each row to its time, and rows to their totals.
 
 use proptest::prelude::*;
-use spile_profile::model::{Call, CallParts, Part, Parts, Process, Profile, ROOT, Thread};
+use spile_profile::model::{Call, CallParts, Parts, Process, Profile, ROOT, Thread, TimePart};
 use spile_profile::run::{OUTSIDE, Summary};
 use spile_profile::{Run, testgen};
 
@@ -108,7 +108,7 @@ fn adds_up(run: &Run, summary: &Summary) {
         let asleep_too: u64 = summary.programs.iter().map(|p| p.asleep).sum();
         assert_eq!(asleep_too, asleep);
     }
-    for part in Part::ALL {
+    for part in TimePart::ALL {
         let of: u64 = summary.units.iter().map(|u| u.sum.part(part)).sum();
         assert_eq!(of, summary.all.part(part));
     }
@@ -148,8 +148,8 @@ fn the_example_adds_up() {
         // Calls account for all processor time in the kernel, and all waits there.
         let sum =
             |of: fn(&CallParts) -> u64| summary.calls.iter().map(|g| of(&g.parts)).sum::<u64>();
-        assert_eq!(sum(|p| p.cpu), summary.all.part(Part::SyscallCpu));
-        assert_eq!(sum(|p| p.blocked), summary.all.part(Part::Blocked));
+        assert_eq!(sum(|p| p.cpu), summary.all.part(TimePart::SyscallCpu));
+        assert_eq!(sum(|p| p.blocked), summary.all.part(TimePart::Blocked));
         assert!(summary.times.iter().any(|r| r.name == OUTSIDE));
     }
 }
@@ -208,7 +208,7 @@ fn processes_of_one_name_are_one_row() {
     });
     let summary = Run::new(vec![profile]).summary();
     let rows = summary.programs.iter().map(|p| {
-        let user = p.sum.part(Part::User);
+        let user = p.sum.part(TimePart::User);
         (&*p.name, p.processes, p.wall, p.sum.wall, user, p.asleep)
     });
     assert_eq!(

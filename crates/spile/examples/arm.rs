@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use spile_kernel::bpf::{self, ProgSpec, attach_type, insn, prog_type};
 use spile_kernel::functions::Functions;
-use spile_kernel::perf::{PerfEvent, Place};
+use spile_kernel::perf::{PerfEvent, ProbePlace};
 
 fn program(attach_type: u32) -> OwnedFd {
     let spec = ProgSpec {
@@ -102,7 +102,7 @@ fn main() {
     let few = &addresses[..single.min(addresses.len())];
     let plain = program(0);
     let one = |at: &u64| {
-        let event = PerfEvent::open_at(&Place::Address(*at), false, None).ok()?;
+        let event = PerfEvent::open_at(&ProbePlace::Address(*at), false, None).ok()?;
         let link = bpf::perf_link(plain.as_fd(), event.as_fd(), 0).ok()?;
         Some((link, event))
     };

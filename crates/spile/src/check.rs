@@ -10,7 +10,7 @@ use spile_kernel::symbols::Symbols;
 use spile_kernel::tracepoints::Tracefs;
 
 /// The machine to check.
-pub trait Machine {
+pub trait CheckedMachine {
     /// Kernel and processor.
     fn name(&self) -> String;
     /// Whether a feature is available.
@@ -189,7 +189,7 @@ const TABLE: [(&str, &[Row]); 3] = [
 const WIDTH: usize = 56;
 
 /// The table for a machine.
-pub fn table(machine: &dyn Machine) -> String {
+pub fn table(machine: &dyn CheckedMachine) -> String {
     let mut out = format!("{}\n", machine.name());
     let base = machine.has(feature(Feature::Bpf));
     for (title, rows) in TABLE {
@@ -218,7 +218,7 @@ pub fn table(machine: &dyn Machine) -> String {
 }
 
 /// Why the kernel lacks it: the options that are not set, or those that it needs.
-fn reason(machine: &dyn Machine, row: &Row) -> String {
+fn reason(machine: &dyn CheckedMachine, row: &Row) -> String {
     let set = |need: &str| match need.starts_with("CONFIG_") {
         true => machine.option(need),
         false => None,
@@ -245,7 +245,7 @@ fn reason(machine: &dyn Machine, row: &Row) -> String {
 /// The running machine.
 pub struct Running;
 
-impl Machine for Running {
+impl CheckedMachine for Running {
     fn name(&self) -> String {
         format!("Linux {}, {}", machine::release(), std::env::consts::ARCH)
     }
@@ -284,7 +284,7 @@ mod tests {
         lacks: &'static str,
     }
 
-    impl Machine for Fake {
+    impl CheckedMachine for Fake {
         fn name(&self) -> String {
             "Linux".into()
         }

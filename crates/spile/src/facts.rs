@@ -354,7 +354,7 @@ impl Facts for KernelFacts {
     fn variable(&self, name: &str) -> Option<KernelVar> {
         let btf = btf()?;
         let (_, ty) = btf
-            .find_all(spile_kernel::btf::Kind::Var, name)
+            .find_all(spile_kernel::btf::BtfKind::Var, name)
             .find_map(|id| match btf.ty(id) {
                 Type::Var { name, ty } => Some((name, ty)),
                 _ => None,

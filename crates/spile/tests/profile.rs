@@ -11,7 +11,7 @@ use std::process::{Command, Output};
 use std::sync::LazyLock;
 
 use spile_profile::file::read_path;
-use spile_profile::model::{ContextKind, Part, Profile, Thread};
+use spile_profile::model::{ContextKind, Profile, Thread, TimePart};
 
 mod common;
 use common::compiled;
@@ -275,7 +275,7 @@ fn parts_of_time() {
         panic!("{others:?}")
     };
     let most = |t: &Thread| {
-        Part::ALL
+        TimePart::ALL
             .into_iter()
             .max_by_key(|p| p.of(&t.parts))
             .unwrap()
@@ -283,13 +283,13 @@ fn parts_of_time() {
     // A sleep of 100 ms begins before the thread leaves its processor.
     let slept = 98_000_000;
     assert!(
-        sleeps.parts.blocked >= slept && most(sleeps) == Part::Blocked,
+        sleeps.parts.blocked >= slept && most(sleeps) == TimePart::Blocked,
         "{sleeps:?}"
     );
     assert!(naps.parts.blocked >= slept, "{naps:?}");
     assert!(spins.parts.blocked < 50_000_000, "{spins:?}");
     assert!(
-        matches!(most(spins), Part::User | Part::Runnable),
+        matches!(most(spins), TimePart::User | TimePart::Runnable),
         "{spins:?}"
     );
     let waits = thread(&profile, pid);

@@ -321,7 +321,7 @@ fn records_come_and_go() {
     for share in [Some(false), Some(true)] {
         let options = Options { share, ..options() };
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(spile_ir::storage::records(&program).len(), 2);
+        assert_eq!(spile_ir::storage::thread_records(&program).len(), 2);
         run_with(&text, &args, &options);
     }
 }

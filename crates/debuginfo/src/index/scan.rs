@@ -6,21 +6,23 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gimli::{AttributeSpecification, AttributeValue, DwAt, DwTag, EntriesRaw, UnitOffset};
 
-use super::{INLINED, Kind, MAX_DEPTH, NONE, Name, PART, Raw, RawScope, Tables, hash, place};
+use super::{
+    INLINED, MAX_DEPTH, NONE, Name, NameKind, PART, Raw, RawScope, ScanTables, hash, place,
+};
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, R, Unit};
 
 /// One thread's findings.
 #[derive(Default)]
 struct Batch {
-    tables: Tables,
+    tables: ScanTables,
     /// For each scope a hash of the names from the outermost scope to it.
     paths: Vec<u64>,
     /// Types seen, by hash of name and scope, so that each is stored once.
-    types: HashSet<(Kind, u64)>,
+    types: HashSet<(NameKind, u64)>,
 }
 
 /// Scans all units on all processors.
-pub(super) fn scan(dwarf: &Dwarf) -> Tables {
+pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
     let parts = 0..dwarf.parts().len() as u8;
     let chunks: Vec<(u8, Range<u32>)> = parts
         .flat_map(|part| {
@@ -54,7 +56,7 @@ pub(super) fn scan(dwarf: &Dwarf) -> Tables {
             others.chain([own]).collect()
         })
     };
-    let mut all = Tables::default();
+    let mut all = ScanTables::default();
     for Batch { tables, .. } in batches {
         let base = all.scopes.len() as u32;
         let moved = |s: u32| if s == NONE { NONE } else { s + base };
@@ -79,7 +81,7 @@ pub(super) fn scan(dwarf: &Dwarf) -> Tables {
 
 /// The attributes of an entry that the pass reads.
 #[derive(Default)]
-struct Seen {
+struct EntryAttrs {
     name: Option<R>,
     origin: Option<AttributeValue<R>>,
     sibling: Option<usize>,
@@ -121,7 +123,7 @@ struct Pass<'a> {
     /// Offsets of named functions and variables, with name and scope, in order.
     declared: Vec<(usize, R, u32)>,
     /// Definitions that take their name from another entry of the unit.
-    later: Vec<(usize, AttributeValue<R>, Option<Kind>)>,
+    later: Vec<(usize, AttributeValue<R>, Option<NameKind>)>,
 }
 
 impl Pass<'_> {
@@ -161,7 +163,7 @@ impl Pass<'_> {
                 raw.skip_attributes(specs).ok()?;
                 continue;
             }
-            let mut seen = Seen::default();
+            let mut seen = EntryAttrs::default();
             for spec in specs {
                 if read_attr(spec.name()) {
                     let attr = raw.read_attribute(*spec).ok()?;
@@ -237,7 +239,7 @@ impl Pass<'_> {
         Some(())
     }
 
-    fn take(&self, seen: &mut Seen, name: DwAt, value: AttributeValue<R>) {
+    fn take(&self, seen: &mut EntryAttrs, name: DwAt, value: AttributeValue<R>) {
         let dwarf = &self.dwarf.part(self.part).dwarf;
         match name {
             gimli::DW_AT_name => seen.name = dwarf.attr_string(self.parsed, value).ok(),
@@ -264,29 +266,29 @@ impl Pass<'_> {
     }
 
     /// Records an entry; returns the scope that it opens.
-    fn record(&mut self, tag: DwTag, offset: usize, seen: &Seen, scope: u32) -> Option<u32> {
+    fn record(&mut self, tag: DwTag, offset: usize, seen: &EntryAttrs, scope: u32) -> Option<u32> {
         let kind = match tag {
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => return self.open(seen.name, scope),
-            gimli::DW_TAG_subprogram if seen.inlined => Kind::Inline,
+            gimli::DW_TAG_subprogram if seen.inlined => NameKind::Inline,
             // Link-time optimisation describes functions without an inline attribute.
             gimli::DW_TAG_subprogram
                 if !seen.placed && !seen.declaration && seen.name.is_some() =>
             {
-                Kind::Inline
+                NameKind::Inline
             }
-            gimli::DW_TAG_subprogram => Kind::Function,
-            gimli::DW_TAG_variable | gimli::DW_TAG_member => Kind::Variable,
-            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => Kind::Struct,
-            gimli::DW_TAG_union_type => Kind::Union,
-            gimli::DW_TAG_enumeration_type => Kind::Enum,
-            gimli::DW_TAG_typedef => Kind::Typedef,
-            _ => Kind::Base,
+            gimli::DW_TAG_subprogram => NameKind::Function,
+            gimli::DW_TAG_variable | gimli::DW_TAG_member => NameKind::Variable,
+            gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type => NameKind::Struct,
+            gimli::DW_TAG_union_type => NameKind::Union,
+            gimli::DW_TAG_enumeration_type => NameKind::Enum,
+            gimli::DW_TAG_typedef => NameKind::Typedef,
+            _ => NameKind::Base,
         };
         match kind {
-            Kind::Function | Kind::Inline | Kind::Variable => {
+            NameKind::Function | NameKind::Inline | NameKind::Variable => {
                 let defined = match kind {
-                    Kind::Variable => seen.located,
-                    Kind::Inline => true,
+                    NameKind::Variable => seen.located,
+                    NameKind::Inline => true,
                     _ => seen.has_code,
                 };
                 match (seen.name, seen.origin) {
@@ -304,7 +306,7 @@ impl Pass<'_> {
                 None
             }
             _ => {
-                let opens = matches!(kind, Kind::Struct | Kind::Union);
+                let opens = matches!(kind, NameKind::Struct | NameKind::Union);
                 let own = seen
                     .name
                     .filter(|_| opens)
@@ -339,7 +341,7 @@ impl Pass<'_> {
         Some(self.batch.tables.scopes.len() as u32 - 1)
     }
 
-    fn add(&mut self, name: R, offset: usize, scope: u32, kind: Kind) {
+    fn add(&mut self, name: R, offset: usize, scope: u32, kind: NameKind) {
         let (Some(at), Ok(offset)) = (place(self.dwarf, self.part, name), u32::try_from(offset))
         else {
             return;
@@ -369,7 +371,7 @@ impl Pass<'_> {
     fn name_of(
         &self,
         mut origin: AttributeValue<R>,
-        later: &[(usize, AttributeValue<R>, Option<Kind>)],
+        later: &[(usize, AttributeValue<R>, Option<NameKind>)],
     ) -> Option<(R, u32)> {
         for _ in 0..MAX_CHAIN {
             let AttributeValue::UnitRef(UnitOffset(at)) = origin else {

@@ -8,7 +8,7 @@ use object::Architecture;
 
 /// The assembler syntax of the operands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Machine {
+pub enum Assembler {
     /// x86, 32 and 64 bits, AT&T syntax.
     X86,
     /// 64-bit ARM.
@@ -17,14 +17,14 @@ pub enum Machine {
     Other,
 }
 
-impl Machine {
+impl Assembler {
     /// The machine of an ELF file.
     #[must_use]
-    pub fn of(architecture: Architecture) -> Machine {
+    pub fn of(architecture: Architecture) -> Assembler {
         match architecture {
-            Architecture::X86_64 | Architecture::X86_64_X32 | Architecture::I386 => Machine::X86,
-            Architecture::Aarch64 => Machine::Aarch64,
-            _ => Machine::Other,
+            Architecture::X86_64 | Architecture::X86_64_X32 | Architecture::I386 => Assembler::X86,
+            Architecture::Aarch64 => Assembler::Aarch64,
+            _ => Assembler::Other,
         }
     }
 }
@@ -39,12 +39,12 @@ pub struct Operand {
     /// Whether it is a floating-point number.
     pub float: bool,
     /// Its location.
-    pub place: Place,
+    pub place: ArgPlace,
 }
 
 /// The location of an argument at the marker.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum ArgPlace {
     /// A number in the note.
     Constant(i64),
     /// A register, from bit `shift` on (8 for `%ah`).
@@ -90,7 +90,7 @@ type Symbols<'a> = &'a mut dyn FnMut(&str) -> Option<u64>;
 
 impl Operand {
     /// Parses one operand; `symbols` looks up symbols of the file.
-    pub fn parse(text: &str, machine: Machine, symbols: Symbols<'_>) -> Operand {
+    pub fn parse(text: &str, machine: Assembler, symbols: Symbols<'_>) -> Operand {
         let (size, body) = text.split_once('@').unwrap_or(("-8", text));
         let (number, float) = match size.strip_suffix('f') {
             Some(number) => (number, true),
@@ -100,15 +100,15 @@ impl Operand {
         let known = matches!(width.unsigned_abs(), 1 | 2 | 4 | 8);
         let place = match machine {
             _ if !known => None,
-            Machine::X86 => x86(body, symbols),
-            Machine::Aarch64 => aarch64(body, symbols),
-            Machine::Other => None,
+            Assembler::X86 => x86(body, symbols),
+            Assembler::Aarch64 => aarch64(body, symbols),
+            Assembler::Other => None,
         };
         Operand {
             size: if known { width.unsigned_abs() } else { 8 },
             signed: width < 0,
             float,
-            place: place.unwrap_or_else(|| Place::Unreadable(text.to_owned())),
+            place: place.unwrap_or_else(|| ArgPlace::Unreadable(text.to_owned())),
         }
     }
 }
@@ -197,24 +197,24 @@ fn x86_register(name: &str) -> Option<(u16, u8)> {
     (8..16).contains(&n).then_some((n, 0))
 }
 
-fn x86(text: &str, symbols: Symbols<'_>) -> Option<Place> {
+fn x86(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
     if let Some(name) = text.strip_prefix('%')
         && !text.contains('(')
         && !text.contains(':')
     {
         let (number, shift) = x86_register(name)?;
-        return Some(Place::Register { number, shift });
+        return Some(ArgPlace::Register { number, shift });
     }
     if let Some(value) = text.strip_prefix('$') {
         let (symbol, add) = sum(value, symbols)?;
         return Some(match linked(symbol, add) {
-            Some(at) => Place::LinkedAddress(at),
-            None => Place::Constant(add),
+            Some(at) => ArgPlace::LinkedAddress(at),
+            None => ArgPlace::Constant(add),
         });
     }
     let Some((front, inside)) = text.split_once('(') else {
         let (symbol, add) = sum(text, symbols)?;
-        return Some(linked(symbol, add).map_or(Place::Constant(add), Place::Linked));
+        return Some(linked(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::Linked));
     };
     let inside = inside.strip_suffix(')')?;
     let (symbol, displacement) = match front {
@@ -233,9 +233,9 @@ fn x86(text: &str, symbols: Symbols<'_>) -> Option<Place> {
     };
     if let Some(at) = linked(symbol, displacement) {
         // A symbol's address is known only relative to the instruction pointer.
-        return (base == Some(RIP) && index.is_none()).then_some(Place::Linked(at));
+        return (base == Some(RIP) && index.is_none()).then_some(ArgPlace::Linked(at));
     }
-    Some(Place::Memory {
+    Some(ArgPlace::Memory {
         base,
         index: index.map(|i| (i, scale)),
         displacement,
@@ -256,16 +256,16 @@ fn aarch64_register(name: &str) -> Option<u16> {
     (n <= 30).then_some(n)
 }
 
-fn aarch64(text: &str, symbols: Symbols<'_>) -> Option<Place> {
+fn aarch64(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
     if let Some(number) = aarch64_register(text) {
-        return Some(Place::Register { number, shift: 0 });
+        return Some(ArgPlace::Register { number, shift: 0 });
     }
     if matches!(text, "xzr" | "wzr") {
-        return Some(Place::Constant(0));
+        return Some(ArgPlace::Constant(0));
     }
     let Some(inside) = text.strip_prefix('[') else {
         let (symbol, add) = sum(text.strip_prefix('#').unwrap_or(text), symbols)?;
-        return Some(linked(symbol, add).map_or(Place::Constant(add), Place::LinkedAddress));
+        return Some(linked(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::LinkedAddress));
     };
     let mut parts = inside.strip_suffix(']')?.split(',').map(str::trim);
     let base = Some(aarch64_register(parts.next()?)?);
@@ -282,7 +282,7 @@ fn aarch64(text: &str, symbols: Symbols<'_>) -> Option<Place> {
         let by: u32 = by.parse().ok().filter(|by| *by <= 4)?;
         index = Some((index?.0, 1 << by));
     }
-    Some(Place::Memory {
+    Some(ArgPlace::Memory {
         base,
         index,
         displacement,

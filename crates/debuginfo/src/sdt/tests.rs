@@ -2,21 +2,21 @@
 
 use proptest::prelude::*;
 
-use super::operand::{Machine, Operand, Place, split};
+use super::operand::{ArgPlace, Assembler, Operand, split};
 use super::*;
 
-fn parse(text: &str, machine: Machine) -> Operand {
+fn parse(text: &str, machine: Assembler) -> Operand {
     Operand::parse(text, machine, &mut |name| {
         (name == "table").then_some(0x4000)
     })
 }
 
-fn reg(number: u16) -> Place {
-    Place::Register { number, shift: 0 }
+fn reg(number: u16) -> ArgPlace {
+    ArgPlace::Register { number, shift: 0 }
 }
 
-fn mem(base: u16, displacement: i64) -> Place {
-    Place::Memory {
+fn mem(base: u16, displacement: i64) -> ArgPlace {
+    ArgPlace::Memory {
         base: Some(base),
         index: None,
         displacement,
@@ -25,30 +25,30 @@ fn mem(base: u16, displacement: i64) -> Place {
 
 #[test]
 fn operands_of_x86() {
-    let indexed = |base, displacement, scale| Place::Memory {
+    let indexed = |base, displacement, scale| ArgPlace::Memory {
         base,
         index: Some((1, scale)),
         displacement,
     };
     let table = [
         ("4@%edi", reg(5)),
-        ("-4@$5", Place::Constant(5)),
-        ("-8@$-0x10", Place::Constant(-16)),
-        ("8@$18446744073709551615", Place::Constant(-1)),
+        ("-4@$5", ArgPlace::Constant(5)),
+        ("-8@$-0x10", ArgPlace::Constant(-16)),
+        ("8@$18446744073709551615", ArgPlace::Constant(-1)),
         ("8@-16(%rbp)", mem(6, -16)),
         ("8@(%rsp)", mem(7, 0)),
         ("8@0x20(%r12)", mem(12, 32)),
         ("8@8(%rax,%rdx,4)", indexed(Some(0), 8, 4)),
         ("8@(%rax,%rdx)", indexed(Some(0), 0, 1)),
         ("8@16(,%rdx,8)", indexed(None, 16, 8)),
-        ("8@table+4(%rip)", Place::Linked(0x4004)),
-        ("8@4+table(%rip)", Place::Linked(0x4004)),
-        ("4@table-4", Place::Linked(0x3ffc)),
-        ("8@$table", Place::LinkedAddress(0x4000)),
+        ("8@table+4(%rip)", ArgPlace::Linked(0x4004)),
+        ("8@4+table(%rip)", ArgPlace::Linked(0x4004)),
+        ("4@table-4", ArgPlace::Linked(0x3ffc)),
+        ("8@$table", ArgPlace::LinkedAddress(0x4000)),
         ("1@%al", reg(0)),
         (
             "1@%ah",
-            Place::Register {
+            ArgPlace::Register {
                 number: 0,
                 shift: 8,
             },
@@ -59,7 +59,7 @@ fn operands_of_x86() {
         ("1@%sil", reg(4)),
     ];
     for (text, place) in table {
-        assert_eq!(parse(text, Machine::X86).place, place, "{text}");
+        assert_eq!(parse(text, Assembler::X86).place, place, "{text}");
     }
     for text in [
         "8f@%xmm0",
@@ -75,8 +75,8 @@ fn operands_of_x86() {
         "@",
         "8@--5",
     ] {
-        let parsed = parse(text, Machine::X86);
-        assert_eq!(parsed.place, Place::Unreadable(text.into()), "{text}");
+        let parsed = parse(text, Assembler::X86);
+        assert_eq!(parsed.place, ArgPlace::Unreadable(text.into()), "{text}");
     }
 }
 
@@ -85,8 +85,8 @@ fn operands_of_aarch64() {
     let table = [
         ("-4@x1", reg(1)),
         ("4@w30", reg(30)),
-        ("8@5", Place::Constant(5)),
-        ("-8@-5", Place::Constant(-5)),
+        ("8@5", ArgPlace::Constant(5)),
+        ("-8@-5", ArgPlace::Constant(-5)),
         ("8@sp", reg(31)),
         ("8@[sp, 16]", mem(31, 16)),
         ("8@[x29, -8]", mem(29, -8)),
@@ -94,27 +94,27 @@ fn operands_of_aarch64() {
         ("8@[x0, #24]", mem(0, 24)),
         (
             "8@[x2, x1, lsl 3]",
-            Place::Memory {
+            ArgPlace::Memory {
                 base: Some(2),
                 index: Some((1, 8)),
                 displacement: 0,
             },
         ),
-        ("8@xzr", Place::Constant(0)),
+        ("8@xzr", ArgPlace::Constant(0)),
     ];
     for (text, place) in table {
-        assert_eq!(parse(text, Machine::Aarch64).place, place, "{text}");
+        assert_eq!(parse(text, Assembler::Aarch64).place, place, "{text}");
     }
     for text in ["8f@d0", "8@x31", "8@[x0, x1, sxtw 3]", "8@[", "8@[sp, 16"] {
-        let parsed = parse(text, Machine::Aarch64);
-        assert_eq!(parsed.place, Place::Unreadable(text.into()), "{text}");
+        let parsed = parse(text, Assembler::Aarch64);
+        assert_eq!(parsed.place, ArgPlace::Unreadable(text.into()), "{text}");
     }
 }
 
 #[test]
 fn sizes_and_signs() {
     let of = |text| {
-        let o = parse(text, Machine::X86);
+        let o = parse(text, Assembler::X86);
         (o.size, o.signed, o.float)
     };
     assert_eq!(of("-2@%ax"), (2, true, false));
@@ -177,7 +177,7 @@ fn what_is_no_elf_file_is_an_error() {
 proptest! {
     #[test]
     fn no_operand_panics(text in "[-+%$@()\\[\\],a-z0-9 ]{0,40}") {
-        for machine in [Machine::X86, Machine::Aarch64, Machine::Other] {
+        for machine in [Assembler::X86, Assembler::Aarch64, Assembler::Other] {
             for part in split(&text) {
                 parse(part, machine);
             }

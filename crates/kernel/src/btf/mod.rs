@@ -24,7 +24,9 @@ pub(crate) mod testblob;
 mod tests;
 
 pub use query::Member;
-pub use types::{Composite, Enum, EnumValue, FuncProto, Int, Kind, Param, RawMember, Type, TypeId};
+pub use types::{
+    BtfKind, Composite, Enum, EnumValue, FuncProto, Int, Param, RawMember, Type, TypeId,
+};
 
 use std::fmt;
 use std::fs::File;
@@ -259,7 +261,7 @@ impl Btf {
             }
             let name = types::word(record, 0);
             // Half of all types are functions, and few are looked up.
-            let function = kind == Kind::Func as u8;
+            let function = kind == BtfKind::Func as u8;
             if name != 0 && (!function || early(self.string_and_more(name))) {
                 named.push(self.records.len() as u32);
             }
@@ -315,10 +317,10 @@ impl Btf {
 
     /// The kind of a type; `None` for void and for ids outside of the blob.
     #[must_use]
-    pub fn kind(&self, id: TypeId) -> Option<Kind> {
+    pub fn kind(&self, id: TypeId) -> Option<BtfKind> {
         match self.place(id) {
             Err(base) => base.kind(id),
-            Ok(own) => Kind::from_raw(self.own_head(own).1),
+            Ok(own) => BtfKind::from_raw(self.own_head(own).1),
         }
     }
 
@@ -333,13 +335,13 @@ impl Btf {
 
     /// The first type of that kind and name, in the order of ids.
     #[must_use]
-    pub fn find(&self, kind: Kind, name: &str) -> Option<TypeId> {
+    pub fn find(&self, kind: BtfKind, name: &str) -> Option<TypeId> {
         self.find_all(kind, name).next()
     }
 
     /// All types of that kind and name, in the order of ids: different compilation units may each
     /// have had their own `struct NAME`.
-    pub fn find_all(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> {
+    pub fn find_all(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = TypeId> {
         let below: Vec<TypeId> = match self.base {
             Some(base) => base.find_all(kind, name).collect(),
             None => Vec::new(),
@@ -348,7 +350,7 @@ impl Btf {
     }
 
     /// Like [`Btf::find_all`], without the types of the base.
-    fn find_own(&self, kind: Kind, name: &str) -> impl Iterator<Item = TypeId> {
+    fn find_own(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = TypeId> {
         let first = self.first();
         let fits = move |ix: &usize| {
             let (own, of) = self.own_head(*ix);
@@ -356,7 +358,7 @@ impl Btf {
         };
         // Types without a name cannot be looked up.
         let named = !name.is_empty() && !name.contains('\0');
-        let late = named && kind == Kind::Func && !early(name.as_bytes());
+        let late = named && kind == BtfKind::Func && !early(name.as_bytes());
         let searched = late && self.asked.fetch_add(1, Ordering::Relaxed) < BY_SEARCH;
         let index = match late {
             true if searched => None,
@@ -373,13 +375,13 @@ impl Btf {
     /// An index of all functions.
     fn all_functions(&self) -> index::Index {
         let all = 0..self.records.len() as u32;
-        let functions = all.filter(|ix| self.own_head(*ix as usize).1 == Kind::Func as u8);
+        let functions = all.filter(|ix| self.own_head(*ix as usize).1 == BtfKind::Func as u8);
         let functions: Vec<u32> = functions.collect();
         self.indexed(functions.into_iter())
     }
 
     /// Types of that kind and name, found without the index.
-    fn search(&self, kind: Kind, name: &str) -> impl Iterator<Item = usize> + use<'_> {
+    fn search(&self, kind: BtfKind, name: &str) -> impl Iterator<Item = usize> + use<'_> {
         let offsets = self.string_offsets(name);
         (0..self.records.len()).filter(move |ix| {
             let (own, of) = self.own_head(*ix);
@@ -390,32 +392,32 @@ impl Btf {
     /// `struct NAME`.
     #[must_use]
     pub fn find_struct(&self, name: &str) -> Option<TypeId> {
-        self.find(Kind::Struct, name)
+        self.find(BtfKind::Struct, name)
     }
 
     /// `union NAME`.
     #[must_use]
     pub fn find_union(&self, name: &str) -> Option<TypeId> {
-        self.find(Kind::Union, name)
+        self.find(BtfKind::Union, name)
     }
 
     /// `enum NAME`, of either width.
     #[must_use]
     pub fn find_enum(&self, name: &str) -> Option<TypeId> {
-        self.find(Kind::Enum, name)
-            .or_else(|| self.find(Kind::Enum64, name))
+        self.find(BtfKind::Enum, name)
+            .or_else(|| self.find(BtfKind::Enum64, name))
     }
 
     /// `typedef … NAME`.
     #[must_use]
     pub fn find_typedef(&self, name: &str) -> Option<TypeId> {
-        self.find(Kind::Typedef, name)
+        self.find(BtfKind::Typedef, name)
     }
 
     /// The function NAME; its type is a [`Type::Func`] that leads to a prototype.
     #[must_use]
     pub fn find_func(&self, name: &str) -> Option<TypeId> {
-        self.find(Kind::Func, name)
+        self.find(BtfKind::Func, name)
     }
 
     /// Resolves a type name in C: `struct task_struct`, `union u`, `enum e`, `pid_t`, `unsigned
@@ -433,20 +435,20 @@ impl Btf {
             }
         }
         [
-            Kind::Typedef,
-            Kind::Int,
-            Kind::Struct,
-            Kind::Union,
-            Kind::Enum,
-            Kind::Enum64,
-            Kind::Float,
+            BtfKind::Typedef,
+            BtfKind::Int,
+            BtfKind::Struct,
+            BtfKind::Union,
+            BtfKind::Enum,
+            BtfKind::Enum64,
+            BtfKind::Float,
         ]
         .into_iter()
         .find_map(|kind| self.find(kind, spelling))
     }
 
     /// All types of one kind with their names, in the order of ids, without those of the base.
-    pub fn all(&self, kind: Kind) -> impl Iterator<Item = (TypeId, &str)> + '_ {
+    pub fn all(&self, kind: BtfKind) -> impl Iterator<Item = (TypeId, &str)> + '_ {
         let first = self.first();
         let own = (0..self.records.len()).map(|ix| (ix, self.own_head(ix)));
         own.filter(move |(_, head)| head.1 == kind as u8)
@@ -476,7 +478,7 @@ impl Btf {
         }
         let enums = (0..self.records.len()).filter(|ix| {
             let kind = self.own_head(*ix).1;
-            kind == Kind::Enum as u8 || kind == Kind::Enum64 as u8
+            kind == BtfKind::Enum as u8 || kind == BtfKind::Enum64 as u8
         });
         let first = self.first();
         enums

@@ -1,6 +1,6 @@
 //! Builds small BTF blobs for tests.
 
-use super::Kind;
+use super::BtfKind;
 
 /// A blob under construction; ids are given out from 1.
 #[derive(Default)]
@@ -44,7 +44,7 @@ impl Builder {
     /// Adds a record: its header, then words.
     pub(crate) fn raw(
         &mut self,
-        kind: Kind,
+        kind: BtfKind,
         name: &str,
         flag: bool,
         vlen: usize,
@@ -62,7 +62,7 @@ impl Builder {
 
     pub(crate) fn int(&mut self, name: &str, size: u32, signed: bool) -> u32 {
         self.raw(
-            Kind::Int,
+            BtfKind::Int,
             name,
             false,
             0,
@@ -72,14 +72,14 @@ impl Builder {
     }
 
     /// Adds a record that only refers to another: pointer, typedef, const, func, ...
-    pub(crate) fn link(&mut self, kind: Kind, name: &str, to: u32) -> u32 {
+    pub(crate) fn link(&mut self, kind: BtfKind, name: &str, to: u32) -> u32 {
         self.raw(kind, name, false, 0, to, &[])
     }
 
     /// Members are (name, type, bit offset, bit size).
     pub(crate) fn body(
         &mut self,
-        kind: Kind,
+        kind: BtfKind,
         name: &str,
         size: u32,
         members: &[(&str, u32, u32, u32)],
@@ -97,7 +97,7 @@ impl Builder {
             .iter()
             .flat_map(|&(name, ty)| [self.name(name), ty])
             .collect();
-        self.raw(Kind::FuncProto, "", false, params.len(), ret, &rest)
+        self.raw(BtfKind::FuncProto, "", false, params.len(), ret, &rest)
     }
 
     pub(crate) fn enumeration(&mut self, name: &str, signed: bool, values: &[(&str, i32)]) -> u32 {
@@ -105,7 +105,7 @@ impl Builder {
             .iter()
             .flat_map(|&(name, v)| [self.name(name), v as u32])
             .collect();
-        self.raw(Kind::Enum, name, signed, values.len(), 4, &rest)
+        self.raw(BtfKind::Enum, name, signed, values.len(), 4, &rest)
     }
 
     pub(crate) fn enumeration64(&mut self, name: &str, values: &[(&str, i64)]) -> u32 {
@@ -113,7 +113,7 @@ impl Builder {
             .iter()
             .flat_map(|&(name, v)| [self.name(name), v as u32, (v >> 32) as u32])
             .collect();
-        self.raw(Kind::Enum64, name, true, values.len(), 8, &rest)
+        self.raw(BtfKind::Enum64, name, true, values.len(), 8, &rest)
     }
 
     pub(crate) fn bytes(&self) -> Vec<u8> {

@@ -3,7 +3,7 @@
 use proptest::prelude::*;
 
 use super::testblob::Builder;
-use super::{Btf, BtfError, Kind, Member, Type};
+use super::{Btf, BtfError, BtfKind, Member, Type};
 
 /// A blob with every kind of type.
 fn sample() -> Builder {
@@ -12,33 +12,33 @@ fn sample() -> Builder {
     let uint = b.int("unsigned int", 4, false);
     let ch = b.int("char", 1, true);
     let task = b.body(
-        Kind::Struct,
+        BtfKind::Struct,
         "task",
         64,
         &[("pid", int, 0, 0), ("", 6, 32, 0), ("b", 9, 64, 0)],
     );
-    let cch = b.link(Kind::Const, "", ch);
+    let cch = b.link(BtfKind::Const, "", ch);
     let inner = b.body(
-        Kind::Union,
+        BtfKind::Union,
         "",
         4,
         &[("x", uint, 0, 0), ("low", uint, 3, 5)],
     );
     assert_eq!(inner, 6);
-    let pch = b.link(Kind::Ptr, "", cch);
-    b.link(Kind::Typedef, "name_t", pch);
-    let comm = b.raw(Kind::Array, "", false, 0, 0, &[ch, int, 16]);
+    let pch = b.link(BtfKind::Ptr, "", cch);
+    b.link(BtfKind::Typedef, "name_t", pch);
+    let comm = b.raw(BtfKind::Array, "", false, 0, 0, &[ch, int, 16]);
     assert_eq!(comm, 9);
-    let ptask = b.link(Kind::Ptr, "", task);
-    let cptr = b.link(Kind::Const, "", ptask);
+    let ptask = b.link(BtfKind::Ptr, "", task);
+    let cptr = b.link(BtfKind::Const, "", ptask);
     let proto = b.proto(int, &[("data", ptask), ("msg", pch), ("", 0)]);
-    let fptr = b.link(Kind::Ptr, "", proto);
-    b.link(Kind::Func, "probe", proto);
+    let fptr = b.link(BtfKind::Ptr, "", proto);
+    b.link(BtfKind::Func, "probe", proto);
     b.enumeration("color", true, &[("RED", -1), ("BLUE", 7)]);
     b.enumeration64("big", &[("HUGE", 1 << 40)]);
-    b.link(Kind::TypeTag, "user", cptr);
-    let arr = b.raw(Kind::Array, "", false, 0, 0, &[fptr, int, 3]);
-    b.link(Kind::Ptr, "", arr);
+    b.link(BtfKind::TypeTag, "user", cptr);
+    let arr = b.raw(BtfKind::Array, "", false, 0, 0, &[fptr, int, 3]);
+    b.link(BtfKind::Ptr, "", arr);
     b
 }
 
@@ -58,7 +58,7 @@ fn finds_by_name_and_kind() {
     assert_eq!(btf.find_type("task"), Some(task));
     assert_eq!(
         btf.find_type("unsigned int"),
-        btf.find(Kind::Int, "unsigned int")
+        btf.find(BtfKind::Int, "unsigned int")
     );
     assert!(btf.find_func("probe").is_some() && btf.find_enum("big").is_some());
     assert_eq!(btf.find_struct(""), None);
@@ -122,13 +122,13 @@ fn functions_before_and_after_there_is_an_index() {
     let proto = b.proto(0, &[]);
     let ids: Vec<_> = ["one", "two", "bpf_one", "two"]
         .iter()
-        .map(|name| b.link(Kind::Func, name, proto))
+        .map(|name| b.link(BtfKind::Func, name, proto))
         .collect();
     let btf = Btf::parse(b.bytes()).expect("sound");
     for _ in 0..=super::BY_SEARCH {
         assert_eq!(btf.find_func("one"), Some(ids[0]));
         assert_eq!(btf.find_func("bpf_one"), Some(ids[2]));
-        let two: Vec<_> = btf.find_all(Kind::Func, "two").collect();
+        let two: Vec<_> = btf.find_all(BtfKind::Func, "two").collect();
         assert_eq!(two, [ids[1], ids[3]]);
         assert_eq!(btf.find_func("three"), None);
     }
@@ -166,16 +166,16 @@ fn refuses_what_is_not_btf() {
 #[test]
 fn cycles_end() {
     let mut b = Builder::new();
-    b.link(Kind::Typedef, "loop", 1);
+    b.link(BtfKind::Typedef, "loop", 1);
     b.body(
-        Kind::Struct,
+        BtfKind::Struct,
         "s",
         8,
         &[("", 2, 0, 0), ("", 2, 0, 0), ("", 2, 0, 0)],
     );
-    b.link(Kind::Ptr, "", 3);
+    b.link(BtfKind::Ptr, "", 3);
     b.proto(4, &[("a", 4), ("b", 4), ("c", 4)]);
-    b.raw(Kind::Array, "", false, 0, 0, &[5, 5, 2]);
+    b.raw(BtfKind::Array, "", false, 0, 0, &[5, 5, 2]);
     let btf = Btf::parse(b.bytes()).expect("well-formed");
     ask_everything(&btf);
     assert_eq!(btf.strip(1), 0);
@@ -231,7 +231,7 @@ proptest! {
     fn arbitrary_words_never_panic(words in prop::collection::vec(0u32..40, 0..60)) {
         let mut b = sample();
         for w in words.chunks_exact(4) {
-            let kind = Kind::from_raw((w[0] % 19 + 1) as u8).expect("in range");
+            let kind = BtfKind::from_raw((w[0] % 19 + 1) as u8).expect("in range");
             // Lengths are arbitrary: most blobs are refused, some are not.
             b.raw(kind, "r", w[1] & 1 != 0, (w[2] % 2) as usize, w[3], &w[..(w[1] % 4) as usize]);
         }
@@ -260,7 +260,7 @@ fn the_running_kernel() {
     let mm = btf.member(task, "mm").expect("mm").bit_offset / 8;
     assert!(numbers.iter().all(|(at, _)| *at != mm), "a pointer is none");
     assert!(btf.find_func("schedule").is_some());
-    assert!(btf.all(Kind::Struct).count() > 1000);
+    assert!(btf.all(BtfKind::Struct).count() > 1000);
 }
 
 #[test]
@@ -269,13 +269,13 @@ fn numbers_of_a_struct() {
     let int = b.int("int", 4, true);
     let long = b.int("long", 8, true);
     let inner = b.body(
-        Kind::Struct,
+        BtfKind::Struct,
         "inner",
         16,
         &[("x", long, 0, 0), ("y", int, 64, 0)],
     );
     let either = b.body(
-        Kind::Union,
+        BtfKind::Union,
         "either",
         8,
         &[("a", long, 0, 0), ("b", int, 0, 0)],
@@ -286,7 +286,7 @@ fn numbers_of_a_struct() {
         ("or", either, 192, 0),
         ("last", long, 256, 0),
     ];
-    let outer = b.body(Kind::Struct, "outer", 40, &fields);
+    let outer = b.body(BtfKind::Struct, "outer", 40, &fields);
     let btf = Btf::parse(b.bytes()).expect("sound");
     assert_eq!(btf.numbers(outer), [(0, 4), (8, 8), (16, 4), (32, 8)]);
     assert_eq!(btf.numbers(either), []);
@@ -296,13 +296,13 @@ fn numbers_of_a_struct() {
 fn a_module_continues_the_kernel() {
     let mut b = Builder::new();
     let int = b.int("int", 4, true);
-    let task = b.body(Kind::Struct, "task", 8, &[("pid", int, 0, 0)]);
+    let task = b.body(BtfKind::Struct, "task", 8, &[("pid", int, 0, 0)]);
     let base: &'static Btf = Box::leak(Box::new(Btf::parse(b.bytes()).expect("sound")));
     let own = base.len() as u32;
     let mut m = Builder::over(base.len() as u32, base.string_bytes());
-    let ptr = m.link(Kind::Ptr, "", task);
+    let ptr = m.link(BtfKind::Ptr, "", task);
     let body = m.body(
-        Kind::Struct,
+        BtfKind::Struct,
         "own",
         16,
         &[("t", ptr, 0, 0), ("n", int, 64, 0)],
@@ -317,7 +317,7 @@ fn a_module_continues_the_kernel() {
     let t = split.member(body, "t").expect("t");
     let to = split.pointee(t.ty).expect("a pointer");
     assert_eq!(split.member(to, "pid").map(|m| m.ty), Some(int));
-    assert_eq!(split.all(Kind::Struct).count(), 1);
+    assert_eq!(split.all(BtfKind::Struct).count(), 1);
     assert_eq!(split.name(task), "task");
     assert!(matches!(split.ty(9999), Type::Void));
 }

@@ -9,7 +9,7 @@ pub type TypeId = u32;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[repr(u8)]
 #[allow(missing_docs)] // each is the format's own word
-pub enum Kind {
+pub enum BtfKind {
     Int = 1,
     Ptr = 2,
     Array = 3,
@@ -31,30 +31,30 @@ pub enum Kind {
     Enum64 = 19,
 }
 
-const KINDS: [Kind; 19] = [
-    Kind::Int,
-    Kind::Ptr,
-    Kind::Array,
-    Kind::Struct,
-    Kind::Union,
-    Kind::Enum,
-    Kind::Fwd,
-    Kind::Typedef,
-    Kind::Volatile,
-    Kind::Const,
-    Kind::Restrict,
-    Kind::Func,
-    Kind::FuncProto,
-    Kind::Var,
-    Kind::Datasec,
-    Kind::Float,
-    Kind::DeclTag,
-    Kind::TypeTag,
-    Kind::Enum64,
+const KINDS: [BtfKind; 19] = [
+    BtfKind::Int,
+    BtfKind::Ptr,
+    BtfKind::Array,
+    BtfKind::Struct,
+    BtfKind::Union,
+    BtfKind::Enum,
+    BtfKind::Fwd,
+    BtfKind::Typedef,
+    BtfKind::Volatile,
+    BtfKind::Const,
+    BtfKind::Restrict,
+    BtfKind::Func,
+    BtfKind::FuncProto,
+    BtfKind::Var,
+    BtfKind::Datasec,
+    BtfKind::Float,
+    BtfKind::DeclTag,
+    BtfKind::TypeTag,
+    BtfKind::Enum64,
 ];
 
-impl Kind {
-    pub(super) fn from_raw(raw: u8) -> Option<Kind> {
+impl BtfKind {
+    pub(super) fn from_raw(raw: u8) -> Option<BtfKind> {
         KINDS.get(usize::from(raw).checked_sub(1)?).copied()
     }
 }
@@ -396,13 +396,13 @@ impl Btf {
             .get(first..first + fixed.each * (info & 0xffff) as usize)
             .unwrap_or_default();
         match kind {
-            Kind::Int => Type::Int(int(name, size, word(record, 12))),
-            Kind::Ptr => Type::Ptr(size),
-            Kind::Array => Type::Array {
+            BtfKind::Int => Type::Int(int(name, size, word(record, 12))),
+            BtfKind::Ptr => Type::Ptr(size),
+            BtfKind::Array => Type::Array {
                 elem: word(record, 12),
                 len: word(record, 20),
             },
-            Kind::Struct | Kind::Union => {
+            BtfKind::Struct | BtfKind::Union => {
                 let body = Composite {
                     name,
                     size,
@@ -410,13 +410,13 @@ impl Btf {
                     entries,
                     bit_fields: flag,
                 };
-                if kind == Kind::Struct {
+                if kind == BtfKind::Struct {
                     Type::Struct(body)
                 } else {
                     Type::Union(body)
                 }
             }
-            Kind::Enum | Kind::Enum64 => Type::Enum(Enum {
+            BtfKind::Enum | BtfKind::Enum64 => Type::Enum(Enum {
                 name,
                 size,
                 signed: flag,
@@ -424,29 +424,29 @@ impl Btf {
                 entries,
                 stride: fixed.each,
             }),
-            Kind::Fwd => Type::Fwd {
+            BtfKind::Fwd => Type::Fwd {
                 name,
                 is_union: flag,
             },
-            Kind::Typedef => Type::Typedef { name, ty: size },
-            Kind::Volatile => Type::Volatile(size),
-            Kind::Const => Type::Const(size),
-            Kind::Restrict => Type::Restrict(size),
-            Kind::Func => Type::Func { name, proto: size },
-            Kind::FuncProto => Type::FuncProto(FuncProto {
+            BtfKind::Typedef => Type::Typedef { name, ty: size },
+            BtfKind::Volatile => Type::Volatile(size),
+            BtfKind::Const => Type::Const(size),
+            BtfKind::Restrict => Type::Restrict(size),
+            BtfKind::Func => Type::Func { name, proto: size },
+            BtfKind::FuncProto => Type::FuncProto(FuncProto {
                 ret: size,
                 btf: self,
                 entries,
             }),
-            Kind::Var => Type::Var { name, ty: size },
-            Kind::Datasec => Type::Datasec { name, size },
-            Kind::Float => Type::Float { name, size },
-            Kind::DeclTag => Type::DeclTag {
+            BtfKind::Var => Type::Var { name, ty: size },
+            BtfKind::Datasec => Type::Datasec { name, size },
+            BtfKind::Float => Type::Float { name, size },
+            BtfKind::DeclTag => Type::DeclTag {
                 name,
                 ty: size,
                 component: word(record, 12) as i32,
             },
-            Kind::TypeTag => Type::TypeTag { name, ty: size },
+            BtfKind::TypeTag => Type::TypeTag { name, ty: size },
         }
     }
 }

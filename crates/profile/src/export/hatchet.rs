@@ -4,7 +4,7 @@
 use serde_json::{Value, json};
 
 use super::Files;
-use crate::paths::{Kind, Node, trees};
+use crate::paths::{Node, PlaceKind, trees};
 use crate::run::Run;
 
 /// The input of `GraphFrame.from_literal`.
@@ -80,7 +80,7 @@ impl Flat {
     fn add(&mut self, node: &Node, rank: Option<&str>) -> usize {
         let number = self.rows.len();
         let rank = match node.place.kind {
-            Kind::Rank => node.place.name.as_str(),
+            PlaceKind::Rank => node.place.name.as_str(),
             _ => rank.unwrap_or_default(),
         };
         let mut row = metrics(node);

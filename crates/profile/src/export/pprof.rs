@@ -7,7 +7,7 @@ use std::io::Write as _;
 use prost::Message as _;
 
 use super::Files;
-use crate::paths::{Kind, Place, threads};
+use crate::paths::{PathPlace, PlaceKind, threads};
 use crate::run::Run;
 
 /// Messages as in `proto/profile.proto` there; unused fields are left out.
@@ -105,14 +105,14 @@ mod proto {
 
 /// The profile under construction, and indexes of its tables.
 #[derive(Default)]
-struct Tables {
+struct ProfileTables {
     out: proto::Profile,
     strings: HashMap<String, i64>,
     mappings: HashMap<String, u64>,
-    locations: HashMap<Place, u64>,
+    locations: HashMap<PathPlace, u64>,
 }
 
-impl Tables {
+impl ProfileTables {
     fn string(&mut self, text: &str) -> i64 {
         if let Some(number) = self.strings.get(text) {
             return *number;
@@ -138,7 +138,7 @@ impl Tables {
         id
     }
 
-    fn location(&mut self, place: &Place) -> u64 {
+    fn location(&mut self, place: &PathPlace) -> u64 {
         if let Some(id) = self.locations.get(place) {
             return *id;
         }
@@ -186,7 +186,7 @@ fn program(run: &Run) -> Option<String> {
     let threads = threads(profile);
     let samples = threads.iter().flat_map(|t| &t.samples);
     let files = samples.filter_map(|s| {
-        let function = s.path.iter().find(|p| p.kind == Kind::Function)?;
+        let function = s.path.iter().find(|p| p.kind == PlaceKind::Function)?;
         let file = function.module.as_deref()?;
         Some((file == command, s.ns, file))
     });
@@ -195,7 +195,7 @@ fn program(run: &Run) -> Option<String> {
 
 /// One compressed message.
 pub fn export(run: &Run) -> Files {
-    let mut tables = Tables::default();
+    let mut tables = ProfileTables::default();
     // The first string is the empty one.
     tables.string("");
     let types = [("calls", "count"), ("time", "nanoseconds")];

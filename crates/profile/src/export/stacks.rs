@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use serde_json::{Value, json};
 
 use super::Files;
-use crate::paths::{Place, threads};
+use crate::paths::{PathPlace, threads};
 use crate::run::Run;
 
 /// A line for each path: `rank 0;4001 pi;main;futex NANOSECONDS`.
@@ -42,7 +42,7 @@ fn word(name: &str) -> String {
 /// One profile for each thread, with its paths and their nanoseconds.
 pub fn speedscope(run: &Run) -> Files {
     let mut frames: Vec<Value> = Vec::new();
-    let mut known: HashMap<Place, usize> = HashMap::new();
+    let mut known: HashMap<PathPlace, usize> = HashMap::new();
     let mut profiles = Vec::new();
     for profile in &run.profiles {
         for thread in threads(profile) {
@@ -85,7 +85,7 @@ pub fn speedscope(run: &Run) -> Files {
     super::json("profile.speedscope.json", &value)
 }
 
-fn frame(place: &Place) -> Value {
+fn frame(place: &PathPlace) -> Value {
     let mut frame = json!({ "name": place.name });
     if let Some(file) = place.file.as_ref().or(place.module.as_ref()) {
         frame["file"] = file.as_str().into();

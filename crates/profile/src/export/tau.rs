@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 
 use super::Files;
 use crate::model::Ns;
-use crate::paths::{Kind, Node, Place, threads};
+use crate::paths::{Node, PathPlace, PlaceKind, threads};
 use crate::run::Run;
 
 /// The name of the root that TAU's tools expect.
@@ -41,7 +41,7 @@ pub fn export(run: &Run) -> Files {
             rank
         };
         for (index, thread) in threads(profile).iter().enumerate() {
-            let root = Node::of(Place::default(), &thread.samples);
+            let root = Node::of(PathPlace::default(), &thread.samples);
             let wall = thread.wall(profile.data.at_ns);
             let metadata = [
                 // Hatchet takes the first value as the metric's name.
@@ -60,7 +60,7 @@ pub fn export(run: &Run) -> Files {
 }
 
 fn file(root: &Node, wall: Ns, metadata: &[(&str, String)]) -> String {
-    let mut flat: BTreeMap<(String, Kind), Entry> = BTreeMap::new();
+    let mut flat: BTreeMap<(String, PlaceKind), Entry> = BTreeMap::new();
     let mut paths = Vec::new();
     for child in &root.children {
         walk(child, ROOT, &mut flat, &mut paths);
@@ -96,19 +96,19 @@ fn file(root: &Node, wall: Ns, metadata: &[(&str, String)]) -> String {
     out + "0 aggregates\n"
 }
 
-fn group(kind: Kind) -> &'static str {
+fn group(kind: PlaceKind) -> &'static str {
     match kind {
-        Kind::Call => "TAU_SYSCALL",
-        Kind::Function => "TAU_USER",
-        Kind::Region | Kind::Rank | Kind::Thread => "TAU_REGION",
+        PlaceKind::Call => "TAU_SYSCALL",
+        PlaceKind::Function => "TAU_USER",
+        PlaceKind::Region | PlaceKind::Rank | PlaceKind::Thread => "TAU_REGION",
     }
 }
 
 fn walk(
     node: &Node,
     above: &str,
-    flat: &mut BTreeMap<(String, Kind), Entry>,
-    paths: &mut Vec<(String, Kind, Entry)>,
+    flat: &mut BTreeMap<(String, PlaceKind), Entry>,
+    paths: &mut Vec<(String, PlaceKind, Entry)>,
 ) {
     let name = name(&node.place);
     let path = format!("{above}  => {name}");
@@ -147,7 +147,7 @@ fn line(out: &mut String, name: &str, entry: &Entry, group: &str) {
 }
 
 /// A name without characters that have a meaning in the format: quotes, arrows, brackets of places.
-fn name(place: &Place) -> String {
+fn name(place: &PathPlace) -> String {
     let mut text = plain(&place.name);
     if let (Some(file), Some(line)) = (&place.file, place.line) {
         // The label of a region includes the place already.

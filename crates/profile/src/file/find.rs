@@ -8,7 +8,7 @@ use crate::model::Profile;
 
 /// The profiles of one run.
 #[derive(Debug, Default)]
-pub struct Found {
+pub struct FoundProfiles {
     /// Profiles with their files, in the order of ranks, then of starts.
     pub profiles: Vec<(PathBuf, Profile)>,
     /// Messages about files, one line each: files that are not used, with the reason, and files
@@ -19,8 +19,8 @@ pub struct Found {
 /// Reads files, and those in folders whose names end in `.spile`. If they are of several runs, the
 /// run with the most files that have an account is chosen; of several such runs the last. `run`
 /// chooses another by a prefix of its id.
-pub fn find(paths: &[PathBuf], run: Option<&str>) -> Found {
-    let mut found = Found::default();
+pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
+    let mut found = FoundProfiles::default();
     let mut all = Vec::new();
     let mut seen = HashSet::new();
     let mut take = |path: &Path, all: &mut _, said: &mut _| {

@@ -23,7 +23,7 @@ const DEEPEST: usize = 6;
 
 /// The content of a lane.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Kind {
+enum LaneKind {
     /// Regions at this depth.
     Region(usize),
     /// System calls, and the program in between.
@@ -48,13 +48,13 @@ struct Piece {
 
 /// Assigns indexes to names, and sums up their times.
 #[derive(Default)]
-struct Names {
+struct NameIndex {
     numbers: HashMap<String, usize>,
     names: Vec<String>,
     times: Vec<Ns>,
 }
 
-impl Names {
+impl NameIndex {
     fn number(&mut self, name: String, ns: Ns) -> usize {
         let number = *self.numbers.entry(name).or_insert_with_key(|name| {
             self.names.push(name.clone());
@@ -128,27 +128,27 @@ fn lines(run: &Run) -> (Vec<Line<'_>>, usize) {
 pub fn trace(run: &Run) -> Value {
     let origin = run.origin();
     let (lines, threads_left_out) = lines(run);
-    let (mut calls, mut regions) = (Names::default(), Names::default());
-    let mut paths = Names::default();
+    let (mut calls, mut regions) = (NameIndex::default(), NameIndex::default());
+    let mut paths = NameIndex::default();
     let mut lanes: Vec<Value> = Vec::new();
     let mut pieces: Vec<Piece> = Vec::new();
     let (mut begin, mut end) = (Ns::MAX, 0);
     for line in &lines {
         let contexts = Contexts::new(line.profile);
         let shift = line.profile.header.started_unix_ns - origin;
-        let mut of_kind: BTreeMap<Kind, usize> = BTreeMap::new();
+        let mut of_kind: BTreeMap<LaneKind, usize> = BTreeMap::new();
         let deepest = line.spans.iter().filter(|s| s.event.region());
         let deepest = deepest.map(|s| s.depth.min(DEEPEST - 1) + 1).max();
-        let kinds = (0..deepest.unwrap_or(0)).map(Kind::Region);
+        let kinds = (0..deepest.unwrap_or(0)).map(LaneKind::Region);
         let (from, to) = thread_times(line);
-        for kind in kinds.chain([Kind::Call, Kind::Off]) {
+        for kind in kinds.chain([LaneKind::Call, LaneKind::Off]) {
             of_kind.insert(kind, lanes.len());
             lanes.push(json!({
-                "title": if kind == Kind::Call { &line.title } else { "" },
+                "title": if kind == LaneKind::Call { &line.title } else { "" },
                 "kind": match kind {
-                    Kind::Region(_) => "region",
-                    Kind::Call => "call",
-                    Kind::Off => "off",
+                    LaneKind::Region(_) => "region",
+                    LaneKind::Call => "call",
+                    LaneKind::Off => "off",
                 },
                 "from": from.saturating_add(shift), "to": to.saturating_add(shift),
             }));
@@ -166,7 +166,7 @@ pub fn trace(run: &Run) -> Value {
                     continue;
                 }
                 let name = label(event.context, contexts.row(event.context));
-                (Kind::Region(span.depth), regions.number(name, length))
+                (LaneKind::Region(span.depth), regions.number(name, length))
             } else if event.off() {
                 // (In damaged files they can overlap.)
                 if span.start < last_off {
@@ -174,12 +174,12 @@ pub fn trace(run: &Run) -> Value {
                 }
                 last_off = span.end;
                 let name = [BLOCKED, READY].iter().position(|n| *n == event.call);
-                (Kind::Off, name.unwrap_or(2))
+                (LaneKind::Off, name.unwrap_or(2))
             } else {
-                (Kind::Call, calls.number(event.call.clone(), length))
+                (LaneKind::Call, calls.number(event.call.clone(), length))
             };
             let path = contexts.path(event.context).join(WITHIN);
-            let ends = !event.open && kind == Kind::Call;
+            let ends = !event.open && kind == LaneKind::Call;
             pieces.push(Piece {
                 lane: of_kind[&kind],
                 name,

@@ -4,11 +4,11 @@ use std::collections::HashMap;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::table::{Table, clean, cut};
+use super::table::{TextTable, clean, cut};
 use super::{percent, time};
 use crate::asleep::asleep;
 use crate::model::Ns;
-use crate::paths::{Kind, Place, threads};
+use crate::paths::{PathPlace, PlaceKind, threads};
 use crate::run::{Run, Summary, WITHIN};
 
 /// Libraries whose functions are on the path of every system call; their lines carry no
@@ -55,7 +55,7 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
     }
     let mut all: Vec<((String, String), Sum)> = sums.into_iter().collect();
     all.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("call", 0),
         ("time", 0),
         ("share", 0),
@@ -87,7 +87,7 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
 }
 
 /// Regions and functions from the outermost on; repetitions are merged.
-fn names(way: &[Place]) -> String {
+fn names(way: &[PathPlace]) -> String {
     let mut names: Vec<(String, usize)> = Vec::new();
     for place in way {
         let mut name = clean(&place.name);
@@ -100,7 +100,7 @@ fn names(way: &[Place]) -> String {
             _ => names.push((name, 1)),
         }
     }
-    if !way.iter().any(|p| p.kind == Kind::Function) {
+    if !way.iter().any(|p| p.kind == PlaceKind::Function) {
         names.push(("(no stack)".to_owned(), 1));
     }
     let names = names.into_iter().map(|(name, times)| match times {
@@ -111,13 +111,13 @@ fn names(way: &[Place]) -> String {
 }
 
 /// File and line of the program's own innermost function; otherwise the place of the region.
-fn line(way: &[Place]) -> Option<String> {
-    let own = |p: &&Place| {
+fn line(way: &[PathPlace]) -> Option<String> {
+    let own = |p: &&PathPlace| {
         let module = p.module.as_deref().unwrap_or_default();
-        p.kind == Kind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
+        p.kind == PlaceKind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
     };
-    let region = |p: &&Place| p.kind == Kind::Region;
-    let lined = |p: &&Place| p.line.is_some();
+    let region = |p: &&PathPlace| p.kind == PlaceKind::Region;
+    let lined = |p: &&PathPlace| p.line.is_some();
     let function = way.iter().rev().filter(own).find(lined);
     let place = function.or_else(|| way.iter().rev().filter(region).find(lined))?;
     let file = place.file.as_deref()?.rsplit('/').next()?;
@@ -153,12 +153,12 @@ mod tests {
 
     #[test]
     fn recursion_is_told_once() {
-        let place = |name: &str| Place {
+        let place = |name: &str| PathPlace {
             name: name.to_owned(),
-            kind: Kind::Function,
-            ..Place::default()
+            kind: PlaceKind::Function,
+            ..PathPlace::default()
         };
-        let way: Vec<Place> = ["main", "f", "f", "f", "g"].map(place).to_vec();
+        let way: Vec<PathPlace> = ["main", "f", "f", "f", "g"].map(place).to_vec();
         assert_eq!(names(&way), "main > f (3 times) > g");
         assert_eq!(names(&[]), "(no stack)");
     }

@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::table::{Table, clauses, clean, paragraph};
+use super::table::{TextTable, clauses, clean, paragraph};
 use super::{percent, signed, time};
-use crate::model::{Ns, Part, Profile};
+use crate::model::{Ns, Profile, TimePart};
 use crate::regions::Region;
 use crate::run::{Group, OUTSIDE, Run, Summary, WITHIN};
 
@@ -173,7 +173,7 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     );
 
     let side = |ns| Side { ns, count: 0 };
-    let mut parts: Vec<(&str, (Side, Side))> = Part::ALL
+    let mut parts: Vec<(&str, (Side, Side))> = TimePart::ALL
         .iter()
         .map(|p| (p.name(), (side(a.all.part(*p)), side(b.all.part(*p)))))
         .collect();
@@ -209,7 +209,7 @@ fn table<'a>(
     rows: impl Iterator<Item = (&'a str, (Side, Side))>,
     width: usize,
 ) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         (what, 0),
         ("A", 0),
         ("B", 0),

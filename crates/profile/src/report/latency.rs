@@ -1,6 +1,6 @@
 //! Durations of calls as bars, one for each power of two.
 
-use super::table::{Table, cut};
+use super::table::{TextTable, cut};
 use super::time;
 use crate::model::Ns;
 use crate::run::Group;
@@ -59,7 +59,7 @@ pub fn latency(groups: &[Group], width: usize, top: usize) -> String {
     if shown.is_empty() || range.0 == range.1 {
         return String::new();
     }
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("call", 0),
         ("calls", 2),
         ("min", 1),

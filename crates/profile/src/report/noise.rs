@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{Table, clauses};
+use super::table::{TextTable, clauses};
 use super::time;
-use crate::noise::{Cause, Cpu, Kind, Noise, Source};
+use crate::noise::{Cause, CauseKind, Cpu, Noise, Source};
 
 /// The report in lines of at most `width` columns; `top` limits the rows of the table of causes.
 pub fn noise(noise: &Noise, width: usize, top: usize) -> String {
@@ -37,7 +37,7 @@ fn ppm(value: f64) -> String {
 }
 
 fn cpus(noise: &Noise, width: usize) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("processor", 0),
         ("time", 3),
         ("ppm", 0),
@@ -95,7 +95,7 @@ fn causes(noise: &Noise, width: usize, top: usize) -> String {
     let wall: u64 = noise.cpus.iter().map(|c| c.wall).sum();
     let mut order: Vec<_> = sums.iter().collect();
     order.sort_by_key(|(_, c)| std::cmp::Reverse(c.ns));
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("cause", 0),
         ("kind", 3),
         ("pid", 2),
@@ -110,11 +110,11 @@ fn causes(noise: &Noise, width: usize, top: usize) -> String {
         table.rows.push(vec![
             source.name.clone(),
             match source.kind {
-                Kind::Device => "device",
-                Kind::Vector => "processor",
-                Kind::Softirq => "softirq",
-                Kind::Thread => "thread",
-                Kind::Around | Kind::Unknown => "-",
+                CauseKind::Device => "device",
+                CauseKind::Vector => "processor",
+                CauseKind::Softirq => "softirq",
+                CauseKind::Thread => "thread",
+                CauseKind::Around | CauseKind::Unknown => "-",
             }
             .to_owned(),
             source.pid.map_or_else(|| "-".to_owned(), |p| p.to_string()),
@@ -142,7 +142,7 @@ fn lengths(noise: &Noise, width: usize) -> String {
         *sums.entry(*bucket).or_insert(0) += count;
     }
     let most = sums.values().copied().max().unwrap_or(0).max(1);
-    let mut table = Table::new(&[("gaps from", 0), ("count", 0), ("", 1)]);
+    let mut table = TextTable::new(&[("gaps from", 0), ("count", 0), ("", 1)]);
     for (bucket, count) in &sums {
         let bar = (*count as f64 / most as f64 * BAR as f64).ceil() as usize;
         table.rows.push(vec![

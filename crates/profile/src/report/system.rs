@@ -3,10 +3,10 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{Table, clauses};
+use super::table::{TextTable, clauses};
 use super::{counted, percent, signed, time};
 use crate::model::Ns;
-use crate::system::{Cpu, Interrupt, Kind, System};
+use crate::system::{Cpu, Interrupt, InterruptKind, System};
 
 /// The report in lines of at most `width` columns. `top` limits the rows of tables, except that of
 /// processors.
@@ -24,7 +24,7 @@ pub fn system(system: &System, width: usize, top: usize) -> String {
 
 /// An interrupt on all processors.
 struct Sum<'a> {
-    kind: Kind,
+    kind: InterruptKind,
     name: &'a str,
     count: u64,
     ns: Ns,
@@ -34,7 +34,7 @@ struct Sum<'a> {
 }
 
 fn interrupts(system: &System) -> Vec<Sum<'_>> {
-    let mut sums: BTreeMap<(Kind, &str), Sum<'_>> = BTreeMap::new();
+    let mut sums: BTreeMap<(InterruptKind, &str), Sum<'_>> = BTreeMap::new();
     for Interrupt {
         kind,
         name,
@@ -105,7 +105,7 @@ fn cpus(system: &System, width: usize) -> String {
     let names = Cpu::default().parts().map(|(name, _)| name);
     columns.extend(names.into_iter().zip(drops));
     columns.extend([("residual", 0), ("switches", 4), ("migrations", 7)]);
-    let mut table = Table::new(&columns);
+    let mut table = TextTable::new(&columns);
     let row = |name: String, cpu: &Cpu| {
         let mut row = vec![name, time(cpu.wall)];
         row.extend(cpu.parts().map(|(_, ns)| cell(ns)));
@@ -129,7 +129,7 @@ fn cpus(system: &System, width: usize) -> String {
 }
 
 fn interrupt_table(sums: &[Sum<'_>], width: usize, top: usize) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("interrupt", 0),
         ("kind", 3),
         ("count", 0),
@@ -142,9 +142,9 @@ fn interrupt_table(sums: &[Sum<'_>], width: usize, top: usize) -> String {
         table.rows.push(vec![
             sum.name.to_owned(),
             match sum.kind {
-                Kind::Device => "device",
-                Kind::Vector => "processor",
-                Kind::Softirq => "softirq",
+                InterruptKind::Device => "device",
+                InterruptKind::Vector => "processor",
+                InterruptKind::Softirq => "softirq",
             }
             .to_owned(),
             sum.count.to_string(),
@@ -162,7 +162,7 @@ fn interrupt_table(sums: &[Sum<'_>], width: usize, top: usize) -> String {
 }
 
 fn processes(system: &System, width: usize, top: usize) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("process", 0),
         ("pid", 0),
         ("on CPU", 0),

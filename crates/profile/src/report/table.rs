@@ -10,17 +10,17 @@ pub struct Column {
 }
 
 /// A table: the first column is text, which is cut if necessary; the others are numbers.
-pub struct Table {
+pub struct TextTable {
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<String>>,
     /// Minimum width that the first column is cut to before columns are dropped.
     pub narrow: usize,
 }
 
-impl Table {
-    pub fn new(columns: &[(&'static str, u8)]) -> Table {
+impl TextTable {
+    pub fn new(columns: &[(&'static str, u8)]) -> TextTable {
         let columns = columns.iter();
-        Table {
+        TextTable {
             columns: columns.map(|&(head, drop)| Column { head, drop }).collect(),
             rows: Vec::new(),
             narrow: 18,

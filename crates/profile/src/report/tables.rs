@@ -1,63 +1,68 @@
 //! Tables whose columns add up: calls, regions, ranks, programs, threads. If the width is short,
 //! columns of parts are merged before any column is dropped.
 
-use super::table::Table;
+use super::table::TextTable;
 use super::{bytes, percent, section, signed, time};
-use crate::model::{CallParts, Ns, Part};
+use crate::model::{CallParts, Ns, TimePart};
 use crate::run::{Group, OUTSIDE, Program, Sum, Summary, Unit, WITHIN};
 
 /// Columns, each the sum of some parts of threads' time.
-type Columns = &'static [(&'static str, &'static [Part])];
+type Columns = &'static [(&'static str, &'static [TimePart])];
 
 /// Divisions of threads' time, the finest first.
 const LAYOUTS: [Columns; 5] = [
     &[
-        ("user", &[Part::User]),
-        ("sys cpu", &[Part::SyscallCpu]),
-        ("blocked", &[Part::Blocked]),
-        ("runnable", &[Part::Runnable]),
-        ("minflt", &[Part::FaultMinor]),
-        ("majflt", &[Part::FaultMajor]),
-        ("irq", &[Part::Irq]),
-        ("softirq", &[Part::Softirq]),
+        ("user", &[TimePart::User]),
+        ("sys cpu", &[TimePart::SyscallCpu]),
+        ("blocked", &[TimePart::Blocked]),
+        ("runnable", &[TimePart::Runnable]),
+        ("minflt", &[TimePart::FaultMinor]),
+        ("majflt", &[TimePart::FaultMajor]),
+        ("irq", &[TimePart::Irq]),
+        ("softirq", &[TimePart::Softirq]),
     ],
     &[
-        ("user", &[Part::User]),
-        ("sys cpu", &[Part::SyscallCpu]),
-        ("blocked", &[Part::Blocked]),
-        ("runnable", &[Part::Runnable]),
-        ("faults", &[Part::FaultMinor, Part::FaultMajor]),
-        ("irqs", &[Part::Irq, Part::Softirq]),
+        ("user", &[TimePart::User]),
+        ("sys cpu", &[TimePart::SyscallCpu]),
+        ("blocked", &[TimePart::Blocked]),
+        ("runnable", &[TimePart::Runnable]),
+        ("faults", &[TimePart::FaultMinor, TimePart::FaultMajor]),
+        ("irqs", &[TimePart::Irq, TimePart::Softirq]),
     ],
     &[
-        ("user", &[Part::User]),
-        ("sys cpu", &[Part::SyscallCpu]),
-        ("blocked", &[Part::Blocked]),
-        ("runnable", &[Part::Runnable]),
+        ("user", &[TimePart::User]),
+        ("sys cpu", &[TimePart::SyscallCpu]),
+        ("blocked", &[TimePart::Blocked]),
+        ("runnable", &[TimePart::Runnable]),
         (TAKEN, TAKEN_PARTS),
     ],
     &[
-        ("user", &[Part::User]),
+        ("user", &[TimePart::User]),
         ("kernel", KERNEL),
-        ("blocked", &[Part::Blocked]),
-        ("runnable", &[Part::Runnable]),
+        ("blocked", &[TimePart::Blocked]),
+        ("runnable", &[TimePart::Runnable]),
     ],
     &[
-        ("user", &[Part::User]),
+        ("user", &[TimePart::User]),
         ("kernel", KERNEL),
-        ("off CPU", &[Part::Blocked, Part::Runnable]),
+        ("off CPU", &[TimePart::Blocked, TimePart::Runnable]),
     ],
 ];
 
 /// The title of the column of page faults and interrupts.
 const TAKEN: &str = "flt+irq";
-const TAKEN_PARTS: &[Part] = &[Part::FaultMinor, Part::FaultMajor, Part::Irq, Part::Softirq];
-const KERNEL: &[Part] = &[
-    Part::SyscallCpu,
-    Part::FaultMinor,
-    Part::FaultMajor,
-    Part::Irq,
-    Part::Softirq,
+const TAKEN_PARTS: &[TimePart] = &[
+    TimePart::FaultMinor,
+    TimePart::FaultMajor,
+    TimePart::Irq,
+    TimePart::Softirq,
+];
+const KERNEL: &[TimePart] = &[
+    TimePart::SyscallCpu,
+    TimePart::FaultMinor,
+    TimePart::FaultMajor,
+    TimePart::Irq,
+    TimePart::Softirq,
 ];
 
 /// Columns of parts are the last ones to be dropped.
@@ -86,13 +91,13 @@ fn finest(
     narrow: usize,
     layouts: &[Columns],
     width: usize,
-) -> Table {
+) -> TextTable {
     let tables = layouts.iter().map(|layout| {
         let parts = layout.iter().map(|(head, _)| (*head, LAST));
         let residual = ("residual", LAST + 1);
         let columns = before.iter().copied().chain(parts);
         let columns = columns.chain([residual]).chain(behind.iter().copied());
-        let mut table = Table::new(&columns.collect::<Vec<_>>());
+        let mut table = TextTable::new(&columns.collect::<Vec<_>>());
         table.narrow = narrow;
         for row in rows {
             let mut cells = row.before.clone();
@@ -103,7 +108,7 @@ fn finest(
         }
         table
     });
-    let mut last = Table::new(&[]);
+    let mut last = TextTable::new(&[]);
     for table in tables {
         last = table;
         if last.fits(width, NEEDED) {
@@ -114,8 +119,8 @@ fn finest(
 }
 
 /// The sum of some parts.
-fn sum(parts: &[Ns; 8], of: &[Part]) -> Ns {
-    let all = Part::ALL.iter().zip(parts);
+fn sum(parts: &[Ns; 8], of: &[TimePart]) -> Ns {
+    let all = TimePart::ALL.iter().zip(parts);
     let some = all.filter(|(part, _)| of.contains(part));
     some.fold(0, |sum, (_, ns)| sum.saturating_add(*ns))
 }
@@ -148,7 +153,7 @@ pub(super) fn groups(
     top: usize,
 ) -> String {
     let calls = what == "call";
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         (what, 0),
         ("time", 0),
         ("share", 5),
@@ -324,7 +329,7 @@ pub(super) fn threads(units: &[Unit], width: usize, top: usize) -> String {
 /// Threads that only sleep.
 pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
     let all = &summary.asleep;
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("thread", 0),
         ("wall", 0),
         ("blocked", 0),
@@ -334,15 +339,15 @@ pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
         ("calls", 0),
         ("mostly in", 0),
     ]);
-    let on = Part::ALL.into_iter().filter(|part| part.on_a_cpu());
-    let on: Vec<Part> = on.collect();
+    let on = TimePart::ALL.into_iter().filter(|part| part.on_a_cpu());
+    let on: Vec<TimePart> = on.collect();
     for sleeper in all.iter().take(top) {
         let of = &sleeper.unit.sum;
         table.rows.push(vec![
             sleeper.unit.title.clone(),
             time(of.wall),
-            short(of.part(Part::Blocked)),
-            short(of.part(Part::Runnable)),
+            short(of.part(TimePart::Blocked)),
+            short(of.part(TimePart::Runnable)),
             short(sum(&of.parts, &on)),
             residual_of(of.residual, of.wall),
             sleeper.calls.to_string(),

@@ -4,11 +4,11 @@ use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
 use super::latency::latency;
-use super::table::{Table, clauses, clean, cut, paragraph};
+use super::table::{TextTable, clauses, clean, cut, paragraph};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::{counted, percent, section, signed, time};
 use crate::asleep::asleep;
-use crate::model::{Header, Ns, Part, Recorder};
+use crate::model::{Header, Ns, Recorder, TimePart};
 use crate::run::{Contexts, Group, OUTSIDE, Program, Run, Summary, Unit};
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
@@ -108,7 +108,7 @@ fn recorders(run: &Run, width: usize) -> String {
     }
 }
 
-/// Short names of parts in the order of [`Part::ALL`], so that several fit on a line.
+/// Short names of parts in the order of [`TimePart::ALL`], so that several fit on a line.
 const BRIEF: [&str; 8] = [
     "user",
     "calls on CPU",
@@ -161,7 +161,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     let mut out = clauses(&format!("{what}: "), &facts, width);
 
     let wall = summary.all.wall as f64;
-    let mut parts: Vec<(f64, &str)> = Part::ALL
+    let mut parts: Vec<(f64, &str)> = TimePart::ALL
         .iter()
         .zip(BRIEF)
         .map(|(p, name)| (summary.all.part(*p) as f64, name))
@@ -245,7 +245,7 @@ fn by_program(summary: &Summary, width: usize) -> String {
 }
 
 fn parts(summary: &Summary, width: usize) -> String {
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("threads' time", 0),
         ("time", 0),
         ("share", 0),
@@ -256,7 +256,7 @@ fn parts(summary: &Summary, width: usize) -> String {
     if all.threads == 0 {
         return String::new();
     }
-    for part in Part::ALL {
+    for part in TimePart::ALL {
         let of = |u: &Unit| u.sum.part(part);
         let most = summary.units.iter().max_by_key(|u| of(u));
         let most = most.filter(|u| summary.units.len() > 1 && of(u) > 0);
@@ -289,7 +289,7 @@ fn errors(calls: &[Group], width: usize, top: usize) -> String {
         all.extend(errors.map(|(e, n)| (&*call.name, &**e, *n, call.count)));
     }
     all.sort_by_key(|(.., n, _)| std::cmp::Reverse(*n));
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("failed calls", 0),
         ("error", 0),
         ("failed", 0),
@@ -312,7 +312,7 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
         all.extend(profile.data.futexes.iter().map(|f| (profile, f)));
     }
     all.sort_by_key(|(_, f)| std::cmp::Reverse(f.ns));
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("futex", 0),
         ("waits", 0),
         ("time", 0),
@@ -380,7 +380,7 @@ fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String 
     let mut all: Vec<&Group> = summary.calls.iter().collect();
     all.retain(|g| g.unfinished.0 > 0);
     all.sort_by_key(|g| std::cmp::Reverse(g.unfinished.1));
-    let mut table = Table::new(&[
+    let mut table = TextTable::new(&[
         ("unfinished call", 0),
         ("calls", 0),
         ("so far", 0),

@@ -17,7 +17,7 @@ use spile_kernel::bpf::{
     uprobe_multi,
 };
 use spile_kernel::features::{self, Feature};
-use spile_kernel::perf::{PerfEvent, Place};
+use spile_kernel::perf::{PerfEvent, ProbePlace};
 use spile_kernel::symbols::Symbols;
 
 use crate::error::Error;
@@ -351,7 +351,7 @@ fn single(
     let named;
     let at = site.place();
     let place = match &at {
-        CodePlace::File { path, offset } => Place::File {
+        CodePlace::File { path, offset } => ProbePlace::File {
             path,
             offset: *offset,
             semaphore: site.site.semaphore,
@@ -365,12 +365,12 @@ fn single(
                 Some(module) => format!("{module}:{name}"),
                 None => name.to_string(),
             };
-            Place::Function {
+            ProbePlace::Function {
                 name: &named,
                 offset: *offset,
             }
         }
-        CodePlace::Address(at) | CodePlace::Traced(at) => Place::Address(*at),
+        CodePlace::Address(at) | CodePlace::Traced(at) => ProbePlace::Address(*at),
     };
     let event = PerfEvent::open_at(&place, probe.ret && !probe.at_exits(), probe.pid)
         .map_err(|e| no_kprobe(probe.space, e.errno.into()))?;

@@ -8,7 +8,7 @@ use spile_ir::{PerfOf, Sample, WatchOf};
 use spile_kernel::bpf::{Errno, Map, perf_link};
 use spile_kernel::machine::{monotonic_ns, online_cpus};
 use spile_kernel::perf::{
-    Event, PerfError, PerfEvent, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT, Target, Watch,
+    Event, PerfError, PerfEvent, PerfTarget, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT, Watch,
 };
 use spile_kernel::process::{exists, running, start_of};
 
@@ -62,7 +62,7 @@ pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEve
         config: id,
     };
     let cpu = online_cpus().first().copied().unwrap_or(0);
-    let event = PerfEvent::open(event, Target::Cpu(cpu), Sampling::Count)
+    let event = PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Count)
         .map_err(|e| std::io::Error::from(e.errno))?;
     let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::code::into_io)?;
     Ok((event, link))
@@ -73,10 +73,11 @@ pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(
     let wrong = |e| crate::load::refused(name(event), e);
     let map = Map::new(map).map_err(wrong)?;
     for cpu in online_cpus() {
-        let opened = PerfEvent::open(event, Target::Cpu(cpu), Sampling::Count).and_then(|opened| {
-            opened.enable()?;
-            Ok(opened)
-        });
+        let opened =
+            PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Count).and_then(|opened| {
+                opened.enable()?;
+                Ok(opened)
+            });
         match opened {
             Ok(opened) => {
                 let fd = opened.as_fd().as_raw_fd();
@@ -210,11 +211,11 @@ fn not_there(event: Event, errno: Errno) -> Error {
 fn everywhere(
     process: Option<u32>,
     links: &mut Vec<PerfEvent>,
-    open: impl Fn(Target) -> Result<PerfEvent, PerfError>,
+    open: impl Fn(PerfTarget) -> Result<PerfEvent, PerfError>,
 ) -> Result<(), Errno> {
     let Some(pid) = process else {
         for cpu in online_cpus() {
-            match open(Target::Cpu(cpu)) {
+            match open(PerfTarget::Cpu(cpu)) {
                 Ok(opened) => links.push(opened),
                 // The CPU went offline in the meantime.
                 Err(e) if e.errno == Errno::NODEV && !links.is_empty() => {}
@@ -228,7 +229,7 @@ fn everywhere(
         return Err(Errno::SRCH);
     }
     for tid in threads {
-        match open(Target::Task(tid)) {
+        match open(PerfTarget::Task(tid)) {
             Ok(opened) => links.push(opened),
             // The thread ended in the meantime.
             Err(e) if e.errno == Errno::SRCH && tid != pid => {}

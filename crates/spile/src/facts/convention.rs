@@ -1,7 +1,7 @@
 //! The calling convention for parameters and results of functions of programs (System V, x86-64),
 //! as location programs.
 
-use spile_debuginfo::{Die, Dwarf, Returned, Type, Word};
+use spile_debuginfo::{Die, Dwarf, ReturnWord, Returned, Type};
 use spile_ir::BinOp;
 use spile_sema::facts::{Loc, LocOp, Piece};
 
@@ -26,12 +26,12 @@ pub(super) fn structure(returned: &Returned) -> Loc {
 }
 
 /// A structure in the result registers.
-pub(super) fn in_registers(words: &[Word]) -> Loc {
+pub(super) fn in_registers(words: &[ReturnWord]) -> Loc {
     let mut results = RESULTS.into_iter();
-    let value = |word: &Word| match word {
-        Word::Integer => Ok(results.next().into_iter().collect()),
-        Word::Float => Err(FLOATING.into()),
-        Word::Nothing => Err("it is padding".into()),
+    let value = |word: &ReturnWord| match word {
+        ReturnWord::Integer => Ok(results.next().into_iter().collect()),
+        ReturnWord::Float => Err(FLOATING.into()),
+        ReturnWord::Nothing => Err("it is padding".into()),
     };
     let values = words.iter().map(value);
     Loc::Pieces(values.map(|value| Piece { bytes: 8, value }).collect())

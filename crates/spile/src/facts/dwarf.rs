@@ -32,7 +32,7 @@ const MAX_ANY_LINE: u32 = 100_000;
 
 /// What was told about a file, by the numbers that analysis knows it by.
 #[derive(Default)]
-pub struct Known {
+pub struct FileTable {
     table: Mutex<Table>,
 }
 
@@ -55,7 +55,7 @@ struct PlaceInfo {
 /// Ids of places from here on are of this file's table; below they are addresses.
 const FIRST_ID: u64 = 1 << 62;
 
-impl Known {
+impl FileTable {
     /// The number of a file in types, from 1; `None` when there are too many.
     fn number(&self, file: &Arc<File>, space: Space) -> Option<u32> {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
@@ -117,7 +117,7 @@ pub struct Asked<'a> {
     /// It.
     pub file: &'a Arc<File>,
     /// The numbers given out.
-    pub known: &'a Known,
+    pub known: &'a FileTable,
 }
 
 /// A pattern of a script.
@@ -682,7 +682,7 @@ fn joined(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocO
     (at <= 8).then_some(out)
 }
 
-impl Known {
+impl FileTable {
     /// A type without typedefs and qualifiers.
     pub fn ctype(&self, id: CTypeId) -> Option<CType> {
         let (file, ty) = self.of_type(id)?;

@@ -7,10 +7,10 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::Word;
+use spile_debuginfo::ReturnWord;
 use spile_ir::{BinOp, CodePlace};
 use spile_kernel::btf::{Btf, Type};
-use spile_kernel::functions::{self, Found, Function, Functions, signature};
+use spile_kernel::functions::{self, Function, FunctionMatches, Functions, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
     CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Loc, LocOp, Module, Piece, VarKind,
@@ -128,7 +128,7 @@ impl KernelCode {
             return Ok(vec![place(name, id(kernel, name), named(None, name))]);
         }
         let all = Functions::kernel().map_err(ToString::to_string)?;
-        let Found {
+        let FunctionMatches {
             functions,
             left_out,
         } = all.matching(module, name);
@@ -367,7 +367,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
             kind: VarKind::Return,
             loc: match (whole, class(&types, proto.ret)) {
                 (true, _) => Loc::Value(vec![LocOp::Ret]),
-                (false, Class::Registers(words)) => in_registers(&vec![Word::Integer; words]),
+                (false, Class::Registers(words)) => in_registers(&vec![ReturnWord::Integer; words]),
                 (false, Class::Stack(_)) => Loc::Address(vec![LocOp::Ret]),
             },
         });

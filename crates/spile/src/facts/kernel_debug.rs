@@ -11,7 +11,7 @@ use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{Loaded, build_id};
 use spile_sema::facts::{CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Module, Variable};
 
-use super::dwarf::{Asked, Known};
+use super::dwarf::{Asked, FileTable};
 use super::home::Home;
 
 /// The kernel that a script is compiled for (`-r`).
@@ -120,7 +120,12 @@ impl KernelDebug {
     ///
     /// # Errors
     /// When there is no debugging information, with the way out, or why there are no such places.
-    pub fn places(&self, known: &Known, module: Option<&Arc<str>>, query: &CodeQuery) -> Places {
+    pub fn places(
+        &self,
+        known: &FileTable,
+        module: Option<&Arc<str>>,
+        query: &CodeQuery,
+    ) -> Places {
         let opened = self.opened(module, true)?;
         if let CodeQuery::Address { address, .. } = query {
             return opened.address(known, *address);
@@ -133,7 +138,7 @@ impl KernelDebug {
     /// has. `None` where it is not on this machine.
     pub fn with_lines(
         &self,
-        known: &Known,
+        known: &FileTable,
         module: Option<&Arc<str>>,
         name: &str,
         kind: &FunctionKind,
@@ -163,7 +168,7 @@ impl KernelDebug {
     /// Those of [`Asked::variables`].
     pub fn variables(
         &self,
-        known: &Known,
+        known: &FileTable,
         module: Option<&Arc<str>>,
         id: u64,
         ret: bool,
@@ -177,7 +182,7 @@ impl KernelDebug {
     /// When there is no debugging information, or it lacks this function.
     pub fn locals(
         &self,
-        known: &Known,
+        known: &FileTable,
         module: Option<&Arc<str>>,
         place: &FoundPlace,
         ret: bool,
@@ -198,7 +203,7 @@ impl KernelDebug {
     /// A variable of the kernel or of a module.
     pub fn global(
         &self,
-        known: &Known,
+        known: &FileTable,
         module: Option<&Arc<str>>,
         name: &str,
         file: Option<&str>,
@@ -210,7 +215,7 @@ impl KernelDebug {
     /// A type by name, if its file is on this machine.
     pub fn type_named(
         &self,
-        known: &Known,
+        known: &FileTable,
         module: Option<&Arc<str>>,
         name: &str,
     ) -> Option<CTypeId> {
@@ -263,7 +268,7 @@ impl KernelDebug {
 }
 
 impl Opened {
-    fn asked<'a>(&'a self, known: &'a Known) -> Asked<'a> {
+    fn asked<'a>(&'a self, known: &'a FileTable) -> Asked<'a> {
         Asked {
             home: &self.home,
             file: &self.file,
@@ -272,7 +277,7 @@ impl Opened {
     }
 
     /// `statement(ADDRESS)`: an address as linked.
-    fn address(&self, known: &Known, address: u64) -> Places {
+    fn address(&self, known: &FileTable, address: u64) -> Places {
         let place = self.home.place(&self.file, address);
         let place = place.filter(|_| self.file.image().is_code(address));
         let place = place.ok_or_else(|| format!("{} has no code at {address:#x}", self.home))?;

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_debuginfo::sdt::{Marker, Operand, Place};
+use spile_debuginfo::sdt::{ArgPlace, Marker, Operand};
 use spile_glob as glob;
 use spile_ir::{BinOp, CodePlace};
 use spile_sema::facts::{FoundPlace, LONG, Loc, LocOp, VarKind, Variable};
@@ -87,19 +87,19 @@ fn location(operand: &Operand, site: u64) -> Loc {
         signed: operand.signed,
     };
     let mut ops = match &operand.place {
-        Place::Constant(value) => return Loc::Value(vec![LocOp::Const(cut(*value, operand))]),
-        Place::Register { number, .. } if *number > pc() => {
+        ArgPlace::Constant(value) => return Loc::Value(vec![LocOp::Const(cut(*value, operand))]),
+        ArgPlace::Register { number, .. } if *number > pc() => {
             return Loc::Absent("it is in a register that the kernel does not save".into());
         }
-        Place::Register { number, shift } => {
+        ArgPlace::Register { number, shift } => {
             let mut ops = vec![LocOp::Reg(*number)];
             binary(&mut ops, BinOp::UShr, i64::from(*shift));
             extend(&mut ops, operand);
             return Loc::Value(ops);
         }
-        Place::LinkedAddress(address) => return Loc::Value(loaded(*address)),
-        Place::Linked(address) => loaded(*address),
-        Place::Memory {
+        ArgPlace::LinkedAddress(address) => return Loc::Value(loaded(*address)),
+        ArgPlace::Linked(address) => loaded(*address),
+        ArgPlace::Memory {
             base,
             index,
             displacement,
@@ -119,7 +119,7 @@ fn location(operand: &Operand, site: u64) -> Loc {
             binary(&mut ops, BinOp::Add, *displacement);
             ops
         }
-        Place::Unreadable(text) => {
+        ArgPlace::Unreadable(text) => {
             return Loc::Absent(format!("its operand `{text}` is not supported").into());
         }
     };
@@ -163,7 +163,7 @@ fn cut(value: i64, operand: &Operand) -> i64 {
 mod tests {
     use super::*;
 
-    fn operand(size: u8, signed: bool, place: Place) -> Operand {
+    fn operand(size: u8, signed: bool, place: ArgPlace) -> Operand {
         Operand {
             size,
             signed,
@@ -172,7 +172,7 @@ mod tests {
         }
     }
 
-    fn value(size: u8, signed: bool, place: Place) -> Vec<LocOp> {
+    fn value(size: u8, signed: bool, place: ArgPlace) -> Vec<LocOp> {
         match location(&operand(size, signed, place), 0x1000) {
             Loc::Value(ops) => ops,
             other => panic!("{other:?}"),
@@ -181,7 +181,8 @@ mod tests {
 
     #[test]
     fn constants_have_the_size_of_the_argument() {
-        let constant = |size, signed, value| cut(value, &operand(size, signed, Place::Constant(0)));
+        let constant =
+            |size, signed, value| cut(value, &operand(size, signed, ArgPlace::Constant(0)));
         assert_eq!(constant(4, false, -1), 0xffff_ffff);
         assert_eq!(constant(4, true, 0xffff_fffe), -2);
         assert_eq!(constant(1, false, 200), 200);
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn registers_and_memory() {
         use LocOp::{Bin, Const, Reg};
-        let rdx = Place::Register {
+        let rdx = ArgPlace::Register {
             number: 1,
             shift: 0,
         };
@@ -204,7 +205,7 @@ mod tests {
             Bin(BinOp::Shr),
         ];
         assert_eq!(value(4, true, rdx), cut);
-        let indexed = Place::Memory {
+        let indexed = ArgPlace::Memory {
             base: Some(0),
             index: Some((1, 4)),
             displacement: -8,
@@ -225,17 +226,17 @@ mod tests {
         ];
         assert_eq!(value(4, false, indexed), sum);
         let global = [Reg(pc()), Const(0x234), Bin(BinOp::Add), load];
-        assert_eq!(value(4, false, Place::Linked(0x1234)), global);
+        assert_eq!(value(4, false, ArgPlace::Linked(0x1234)), global);
     }
 
     #[test]
     fn what_cannot_be_read_says_why() {
         let xmm = Operand {
             float: true,
-            ..operand(8, true, Place::Constant(0))
+            ..operand(8, true, ArgPlace::Constant(0))
         };
         assert!(matches!(location(&xmm, 0), Loc::Absent(_)));
-        let odd = operand(8, true, Place::Unreadable("8@?".into()));
+        let odd = operand(8, true, ArgPlace::Unreadable("8@?".into()));
         assert!(matches!(location(&odd, 0), Loc::Absent(_)));
     }
 

@@ -29,7 +29,7 @@ pub struct Programs {
     search: Search,
     files: Mutex<HashMap<Arc<str>, Opened>>,
     /// Numbers of their types and places.
-    pub known: dwarf::Known,
+    pub known: dwarf::FileTable,
     /// How returns are caught.
     pub returns: Returns,
 }
@@ -42,7 +42,7 @@ impl Programs {
             root: seen_by.map(|pid| PathBuf::from(format!("/proc/{pid}/root"))),
             search: Search::from_env(),
             files: Mutex::default(),
-            known: dwarf::Known::default(),
+            known: dwarf::FileTable::default(),
             returns: Returns::default(),
         }
     }

@@ -41,12 +41,12 @@ const LIBRARY: &[(&str, &str)] = &[
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Verdict {
     Same,
-    Wrong(Kind, String),
+    Wrong(FailureKind, String),
 }
 
 /// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum FailureKind {
     /// Analysis or the code generator refuse it.
     Refused,
     /// The verifier refuses it.
@@ -186,8 +186,8 @@ fn both(program: &Program) -> Result<Outcome, Verdict> {
     comparable(program, &mut want);
     let mut kernel = match Kernel::new(program) {
         Ok(kernel) => kernel,
-        Err(e) if e.starts_with("compiler") => return wrong(Kind::Refused, e),
-        Err(e) => return wrong(Kind::Rejected, e),
+        Err(e) if e.starts_with("compiler") => return wrong(FailureKind::Refused, e),
+        Err(e) => return wrong(FailureKind::Rejected, e),
     };
     for n in 0..RUNS {
         go_to(n);
@@ -214,7 +214,7 @@ fn both(program: &Program) -> Result<Outcome, Verdict> {
         let text = difference(program, &got, &seen);
         let told = told(program, &want);
         return wrong(
-            Kind::Kernel,
+            FailureKind::Kernel,
             format!("{text}{errors} errors counted, wanted {told:#?}\n"),
         );
     }
@@ -238,14 +238,14 @@ fn same(a: &Program, mut want: Outcome, b: &Program, got: &mut Outcome) -> Resul
     if told_got != told_want {
         text += &format!("errors: {told_got:#?}\nwanted: {told_want:#?}\n");
     }
-    Err(Verdict::Wrong(Kind::Optimiser, text))
+    Err(Verdict::Wrong(FailureKind::Optimiser, text))
 }
 
 fn in_all(script: &Script) -> Result<(), Verdict> {
     let wrong = |kind, text: String| Err(Verdict::Wrong(kind, text));
     let program = match analyse(script) {
         Ok(program) => program,
-        Err(e) => return wrong(Kind::Refused, e),
+        Err(e) => return wrong(FailureKind::Refused, e),
     };
     let mut raw = program.clone();
     raw.handlers.retain(|h| h.event.in_kernel());
@@ -253,7 +253,7 @@ fn in_all(script: &Script) -> Result<(), Verdict> {
     let optimised = translate(program, true);
     for program in [&plain, &optimised] {
         if let Err(e) = verify::verify(program) {
-            return wrong(Kind::Panic, format!("invalid program: {e:?}"));
+            return wrong(FailureKind::Panic, format!("invalid program: {e:?}"));
         }
     }
     let mark = |what: &'static str| {
@@ -280,7 +280,7 @@ pub fn check(script: &Script) -> Verdict {
             let text = panic.downcast_ref::<String>().cloned();
             let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
             match text {
-                Some(text) => Verdict::Wrong(Kind::Panic, text),
+                Some(text) => Verdict::Wrong(FailureKind::Panic, text),
                 // The test is skipped.
                 None => resume_unwind(panic),
             }

@@ -60,7 +60,7 @@ fn from_case(text: &str) -> Script {
     }
 }
 
-fn fail(what: &str, script: Script, kind: check::Kind, why: String) -> Failed {
+fn fail(what: &str, script: Script, kind: check::FailureKind, why: String) -> Failed {
     let defines = script.defines.clone();
     let same = |text: &str| {
         let (text, defines) = (text.to_owned(), defines.clone());
@@ -71,7 +71,7 @@ fn fail(what: &str, script: Script, kind: check::Kind, why: String) -> Failed {
     };
     // A refused script is not shrunk: parts of it would be refused for other reasons.
     let smaller = match kind {
-        check::Kind::Refused => None,
+        check::FailureKind::Refused => None,
         _ => shrink::shrink(&script.text, &same),
     };
     let (text, why) = smaller.unwrap_or((script.text, why));

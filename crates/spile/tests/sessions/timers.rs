@@ -14,7 +14,7 @@ use crate::session::{self, Run};
 
 /// The code that a part adds to a script. Hits have `v`, the number to add.
 #[derive(Default)]
-struct Part {
+struct ScriptPart {
     globals: String,
     functions: String,
     hit: String,
@@ -33,7 +33,7 @@ struct Gen {
 }
 
 /// Makes a part.
-type Make = fn(&mut Gen) -> Part;
+type Make = fn(&mut Gen) -> ScriptPart;
 
 /// The kinds of parts with their weights.
 const PARTS: &[(u32, Make)] = &[
@@ -182,7 +182,7 @@ impl Gen {
         }
     }
 
-    fn part(&mut self) -> Part {
+    fn part(&mut self) -> ScriptPart {
         let all = PARTS.iter().map(|(w, _)| w).sum();
         let mut at = self.rng.below(all);
         for (weight, make) in PARTS {
@@ -191,7 +191,7 @@ impl Gen {
                 None => return make(self),
             }
         }
-        Part::default()
+        ScriptPart::default()
     }
 
     fn keys(&mut self) -> Vec<&'static str> {
@@ -239,20 +239,20 @@ impl Gen {
         (format!("[{}]", names.join(", ")), by)
     }
 
-    fn drained_sum(&mut self) -> Part {
+    fn drained_sum(&mut self) -> ScriptPart {
         let add = self
             .rng
             .pick(&["g# += v\n", "g# = g# + v\n", "g# += v; g#--; g#++\n"]);
-        Part {
+        ScriptPart {
             globals: "global g#, t#\n".into(),
             hit: add.into(),
             timer: "t# += g#\ng# = 0\n".into(),
             end: "printf(\"= drained_sum %d %d\\n\", t# + g#, @sum(ALL))\n".into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
-    fn drained_array(&mut self) -> Part {
+    fn drained_array(&mut self) -> ScriptPart {
         let keys = self.keys();
         let (hit, read) = self.addition(&keys);
         let (walked, by) = self.order(keys.len(), read.starts_with('@'));
@@ -269,7 +269,7 @@ impl Gen {
             ),
             _ => (String::new(), format!("{walk}delete a#\n")),
         };
-        Part {
+        ScriptPart {
             globals: "global a#, t#\n".into(),
             functions,
             hit,
@@ -279,7 +279,7 @@ impl Gen {
     }
 
     /// A `foreach` with a limit records keys; these are taken one by one.
-    fn taken_elements(&mut self) -> Part {
+    fn taken_elements(&mut self) -> ScriptPart {
         let keys = self.keys();
         let (hit, read) = self.addition(&keys);
         let (walked, by) = self.order(keys.len(), read.starts_with('@'));
@@ -291,7 +291,7 @@ impl Gen {
              foreach ([{k}] in r#) {{\nif ([{k}] in a#) t# += {read}\ndelete a#[{k}]\n}}\n\
              delete r#\n"
         );
-        Part {
+        ScriptPart {
             globals: "global a#, r#, t#\n".into(),
             hit,
             timer: walk,
@@ -299,12 +299,12 @@ impl Gen {
                 "foreach ([{k}] in a#) t# += {read}\n\
                  printf(\"= taken_elements %d %d\\n\", t#, @sum(ALL))\n"
             ),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// Two sums that a handler changes together.
-    fn together(&mut self) -> Part {
+    fn together(&mut self) -> ScriptPart {
         let reset = match self.rng.chance(50) {
             true => "x# = 0\ny# = 0\n",
             false => "t# = 0\n",
@@ -314,18 +314,18 @@ impl Gen {
             "y# += 2 * v\nx# += v\n",
             "x# = x# + v\nif (x# >= 0 || 1) y# = y# + v + v\n",
         ]);
-        Part {
+        ScriptPart {
             globals: "global x#, y#, t#, bad#\n".into(),
             hit: hit.into(),
             timer: format!("if (y# != 2 * x#) bad#++\nt# += x#\n{reset}"),
             end: "printf(\"= apart %d 0\\n\", bad#)\n\
                   printf(\"= together %d %d\\n\", t# + x#, @sum(ALL))\n"
                 .into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
-    fn array_and_sum(&mut self) -> Part {
+    fn array_and_sum(&mut self) -> ScriptPart {
         let keys = self.keys();
         let (mut hit, read) = self.addition(&keys);
         let (walked, by) = self.order(keys.len(), read.starts_with('@'));
@@ -339,7 +339,7 @@ impl Gen {
             "x = 0\nforeach ({walked} in a#{by}) {{ x += {read} }}\n\
              if (x != n#) bad#++\n{clear}"
         );
-        Part {
+        ScriptPart {
             globals: "global a#, n#, t#, bad#\n".into(),
             hit,
             end: format!(
@@ -348,25 +348,25 @@ impl Gen {
                 if clear.is_empty() { "n#" } else { "t#" }
             ),
             timer,
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// The maximum, which never decreases.
-    fn most(&mut self) -> Part {
-        Part {
+    fn most(&mut self) -> ScriptPart {
+        ScriptPart {
             globals: "global m#, was#, bad#\n".into(),
             hit: "if (v > m#) m# = v\n".into(),
             timer: "if (m# < was#) bad#++\nwas# = m#\n".into(),
             end: "printf(\"= smaller %d 0\\n\", bad#)\n\
                   if (@count(ALL)) printf(\"= most %d %d\\n\", m#, @max(ALL))\n"
                 .into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// An array that keeps the newest elements.
-    fn wrapping(&mut self) -> Part {
+    fn wrapping(&mut self) -> ScriptPart {
         let size = self.rng.pick(&[1, 3, 10, 50]);
         let (add, read) = match self.rng.below(3) {
             0 => ("w#[i#++] = v\n", "w#[k]"),
@@ -378,7 +378,7 @@ impl Gen {
         };
         let keys = if read.contains('s') { "[k, s]" } else { "k" };
         let clear = self.rng.pick(&["", "delete w#\n"]);
-        Part {
+        ScriptPart {
             globals: format!("global w#%[{size}], i#, bad#, x#\n"),
             hit: add.into(),
             timer: format!(
@@ -386,12 +386,12 @@ impl Gen {
                  if (c > {size}) bad#++\n{clear}"
             ),
             end: "printf(\"= too_many %d 0\\n\", bad#)\nx# += i#\n".into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// A text that handlers write as a whole.
-    fn text(&mut self) -> Part {
+    fn text(&mut self) -> ScriptPart {
         let texts = [
             (
                 "execname()",
@@ -409,7 +409,7 @@ impl Gen {
         // For other processes it can be any.
         let (value, right) = texts[self.rng.below(3).max(u32::from(self.all)) as usize];
         let clear = self.rng.pick(&["", "l# = \"\"\n"]);
-        Part {
+        ScriptPart {
             globals: "global l#, bad#\n".into(),
             functions: "function strpos(s, t) { \
                 for (i = 0; i < strlen(s); i++) if (substr(s, i, 1) == t) return i\nreturn -1 }\n"
@@ -426,18 +426,18 @@ impl Gen {
         }
     }
 
-    fn reset_by_hits(&mut self) -> Part {
-        Part {
+    fn reset_by_hits(&mut self) -> ScriptPart {
+        ScriptPart {
             globals: "global c#, big#, seen#\n".into(),
             hit: "c# += v\nif (c# > 100) { big# += c#\nc# = 0 }\n".into(),
             timer: "seen# = c# + big#\n".into(),
             end: "printf(\"= reset_by_hits %d %d\\n\", c# + big#, @sum(ALL))\nseen# = c#\n".into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// The buckets of a histogram contain all added values.
-    fn buckets(&mut self) -> Part {
+    fn buckets(&mut self) -> ScriptPart {
         let hist = self
             .rng
             .pick(&["@hist_log(h#)", "@hist_linear(h#, 0, 30, 2)"]);
@@ -449,7 +449,7 @@ impl Gen {
             "if (@count(h#)) {{ c = 0\nforeach (b in {hist}) c += {hist}[b]\n\
              if (c != @count(h#)) bad#++\n{clear}}}\n"
         );
-        Part {
+        ScriptPart {
             globals: "global h#, t#, bad#\n".into(),
             hit: "h# <<< v\n".into(),
             end: format!(
@@ -458,12 +458,12 @@ impl Gen {
                 if clear.is_empty() { "@count(h#)" } else { "t#" }
             ),
             timer,
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// Lines of hits and of timers; the session adds up printed and lost lines.
-    fn lines(&mut self) -> Part {
+    fn lines(&mut self) -> ScriptPart {
         // The write of a hit's line is another hit.
         if self.all {
             return self.drained_sum();
@@ -473,18 +473,18 @@ impl Gen {
             "printf(\"L %s %d %p\\n\", execname(), v, v)\n",
             "print(\"L\", v)\nif (v != 2) print(\" more\")\nprintln(\"\")\n",
         ]);
-        Part {
+        ScriptPart {
             globals: "global p#\n".into(),
             hit: format!("{hit}p# <<< 1\n"),
             timer: "println(\"T\")\n".into(),
             end: "printf(\"lines %d\\n\", @count(p#))\n".into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// Elements that each thread has for itself.
-    fn own_elements(&mut self) -> Part {
-        Part {
+    fn own_elements(&mut self) -> ScriptPart {
+        ScriptPart {
             globals: "global e#, s#\n".into(),
             hit: "e#[tid()] += v\ns# += v\n".into(),
             timer: "x# = 0\nforeach (k in e#) x# += e#[k]\nprintf(\"T %d\\n\", x# >= 0)\n".into(),
@@ -492,12 +492,12 @@ impl Gen {
                   printf(\"= own_elements %d %d\\n\", x#, @sum(ALL))\n\
                   printf(\"= own_sum %d %d\\n\", s#, @sum(ALL))\n"
                 .into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// Almost as many keys as hits.
-    fn many_keys(&mut self) -> Part {
+    fn many_keys(&mut self) -> ScriptPart {
         // With all processes there could be any number.
         if self.all {
             return self.drained_array();
@@ -520,18 +520,18 @@ impl Gen {
             0 => String::new(),
             _ => format!("{walk}delete a#\n"),
         };
-        Part {
+        ScriptPart {
             globals: "global a#[300000], i#, t#\n".into(),
             hit: format!("a#[{key}{more}] {add}\n"),
             timer,
             end: format!("{walk}printf(\"= many_keys %d %d\\n\", t#, @sum(ALL))\ni#++\n"),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 
     /// Elements that are looked up before they are changed, and deleted by hits and by timers.
-    fn asked_first(&mut self) -> Part {
-        Part {
+    fn asked_first(&mut self) -> ScriptPart {
+        ScriptPart {
             globals: "global q#, gone#\n".into(),
             hit: "if (tid() in q#) q#[tid()] += v\nelse q#[tid()] = v\n\
                   if (q#[tid()] > 40) { gone# += q#[tid()]\ndelete q#[tid()] }\n"
@@ -540,7 +540,7 @@ impl Gen {
             end: "foreach (k in q#) gone# += q#[k]\n\
                   printf(\"= asked_first %d %d\\n\", gone#, @sum(ALL))\n"
                 .into(),
-            ..Part::default()
+            ..ScriptPart::default()
         }
     }
 }

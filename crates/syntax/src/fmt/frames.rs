@@ -2,7 +2,7 @@
 
 /// An open construct. Columns do not include those that conditionals add.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Frame {
+pub(super) enum OpenFrame {
     /// `{`
     Block {
         /// Indentation of the line with the head.
@@ -171,9 +171,9 @@ pub(super) enum Phase {
 pub(super) struct Cond {
     pub phase: Phase,
     /// The state before it.
-    pub saved: (Vec<Frame>, Pos),
+    pub saved: (Vec<OpenFrame>, Pos),
     /// The state after its first branch.
-    pub then: Option<(Vec<Frame>, Pos)>,
+    pub then: Option<(Vec<OpenFrame>, Pos)>,
     /// Indentation of the line with the `%(`, without `outer`.
     pub line: usize,
     /// Indentation that the conditionals around it add.

@@ -9,7 +9,7 @@
 mod conds;
 mod heads;
 
-use super::frames::{Cond, Frame, Group, Head, Phase, Pos, St};
+use super::frames::{Cond, Group, Head, OpenFrame, Phase, Pos, St};
 use super::gaps::Element;
 use crate::token::Tok;
 
@@ -78,7 +78,7 @@ pub(super) struct Machine<'a> {
     all: &'a [Element],
     /// For each `{`: its `}` is on the same line.
     flat: Vec<bool>,
-    stack: Vec<Frame>,
+    stack: Vec<OpenFrame>,
     conds: Vec<Cond>,
     pos: Pos,
     /// Indentation that open conditionals add.
@@ -112,7 +112,7 @@ impl<'a> Machine<'a> {
         i.checked_sub(1).map_or(Tok::Eof, |i| self.kind(i))
     }
 
-    fn push(&mut self, f: Frame) {
+    fn push(&mut self, f: OpenFrame) {
         if self.stack.len() + self.conds.len() >= MAX_FRAMES {
             self.overflow = true;
         } else {
@@ -125,34 +125,36 @@ impl<'a> Machine<'a> {
         match self.stack.last() {
             None => 0,
             Some(
-                Frame::Block { indent, .. } | Frame::Define { indent } | Frame::Stmt { indent, .. },
+                OpenFrame::Block { indent, .. }
+                | OpenFrame::Define { indent }
+                | OpenFrame::Stmt { indent, .. },
             ) => indent + LEVEL,
-            Some(Frame::Item { indent, .. }) => *indent,
-            Some(Frame::Group(_)) => self.cont_indent(),
+            Some(OpenFrame::Item { indent, .. }) => *indent,
+            Some(OpenFrame::Group(_)) => self.cont_indent(),
         }
     }
 
     /// Indentation of a line that continues an open construct.
     fn cont_indent(&self) -> usize {
         match self.stack.last() {
-            Some(Frame::Group(g)) => g.align.unwrap_or(g.base + g.hang()),
-            Some(Frame::Stmt {
+            Some(OpenFrame::Group(g)) => g.align.unwrap_or(g.base + g.hang()),
+            Some(OpenFrame::Stmt {
                 indent,
                 kind: St::Simple,
             }) => indent + LEVEL,
-            Some(Frame::Stmt { indent, .. }) => *indent,
-            Some(Frame::Item { indent, cont, .. }) => indent + cont,
+            Some(OpenFrame::Stmt { indent, .. }) => *indent,
+            Some(OpenFrame::Item { indent, cont, .. }) => indent + cont,
             _ => self.stmt_indent(),
         }
     }
 
     fn in_group(&self) -> bool {
-        matches!(self.stack.last(), Some(Frame::Group(_)))
+        matches!(self.stack.last(), Some(OpenFrame::Group(_)))
     }
 
     fn in_head(&self) -> Option<Head> {
         match self.stack.last() {
-            Some(Frame::Item { head, .. }) => Some(*head),
+            Some(OpenFrame::Item { head, .. }) => Some(*head),
             _ => None,
         }
     }
@@ -185,7 +187,7 @@ impl<'a> Machine<'a> {
         let extra = self.extra;
         let is_open = matches!(self.kind(i), Tok::LParen | Tok::LBracket | Tok::LBrace);
         match self.stack.last_mut() {
-            Some(Frame::Group(g)) if is_open && g.fresh => {
+            Some(OpenFrame::Group(g)) if is_open && g.fresh => {
                 g.fresh = false;
                 g.base = line_indent.saturating_sub(extra);
                 g.align = (!hangs && column <= MAX_ALIGN).then(|| column.saturating_sub(extra));
@@ -259,7 +261,7 @@ impl<'a> Machine<'a> {
     /// Like [`Self::cont_indent`], before the group that was just opened.
     fn cont_outer(&self) -> usize {
         match self.stack.len().checked_sub(2).map(|n| &self.stack[n]) {
-            Some(Frame::Stmt { indent, .. }) => indent + 2 * LEVEL,
+            Some(OpenFrame::Stmt { indent, .. }) => indent + 2 * LEVEL,
             _ => self.stmt_indent(),
         }
     }
@@ -279,7 +281,7 @@ impl<'a> Machine<'a> {
     fn statement_ends(&self, i: usize, kind: Tok) -> bool {
         let simple = matches!(
             self.stack.last(),
-            Some(Frame::Stmt {
+            Some(OpenFrame::Stmt {
                 kind: St::Simple,
                 ..
             })
@@ -315,14 +317,14 @@ impl<'a> Machine<'a> {
         loop {
             match (self.stack.last().copied(), kind) {
                 (
-                    Some(Frame::Stmt {
+                    Some(OpenFrame::Stmt {
                         kind: St::If,
                         indent,
                     }),
                     Tok::KwElse,
                 ) => {
                     self.stack.pop();
-                    self.push(Frame::Stmt {
+                    self.push(OpenFrame::Stmt {
                         kind: St::Else,
                         indent,
                     });
@@ -330,14 +332,14 @@ impl<'a> Machine<'a> {
                     return Some(self.joined(i, indent));
                 }
                 (
-                    Some(Frame::Stmt {
+                    Some(OpenFrame::Stmt {
                         kind: St::Try,
                         indent,
                     }),
                     Tok::KwCatch,
                 ) => {
                     self.stack.pop();
-                    self.push(Frame::Stmt {
+                    self.push(OpenFrame::Stmt {
                         kind: St::Catch,
                         indent,
                     });
@@ -345,7 +347,7 @@ impl<'a> Machine<'a> {
                     return Some(self.joined(i, indent));
                 }
                 (
-                    Some(Frame::Item {
+                    Some(OpenFrame::Item {
                         head: Head::Probe,
                         indent,
                         ..
@@ -356,7 +358,9 @@ impl<'a> Machine<'a> {
                     self.pos = Pos::Operand;
                     return Some(self.decision(Class::Suffix, indent));
                 }
-                (Some(Frame::Stmt { .. } | Frame::Item { .. }), _) => drop(self.stack.pop()),
+                (Some(OpenFrame::Stmt { .. } | OpenFrame::Item { .. }), _) => {
+                    drop(self.stack.pop())
+                }
                 _ => return None,
             }
         }
@@ -378,7 +382,7 @@ impl<'a> Machine<'a> {
             return self.decision(Class::Word, indent);
         }
         if let Some(head) = self.item(i, kind) {
-            let fresh = Frame::Item {
+            let fresh = OpenFrame::Item {
                 head,
                 indent,
                 cont: head.hang(),
@@ -401,7 +405,7 @@ impl<'a> Machine<'a> {
             Tok::KwReturn | Tok::KwDelete => (St::Simple, Pos::Operand, Class::Word),
             Tok::KwNext | Tok::KwBreak | Tok::KwContinue => (St::Simple, Pos::End, Class::Word),
             _ => {
-                self.push(Frame::Stmt {
+                self.push(OpenFrame::Stmt {
                     kind: St::Simple,
                     indent,
                 });
@@ -409,7 +413,7 @@ impl<'a> Machine<'a> {
                 return self.expression(i, kind, indent);
             }
         };
-        self.push(Frame::Stmt { kind: st, indent });
+        self.push(OpenFrame::Stmt { kind: st, indent });
         self.pos = pos;
         self.decision(class, indent)
     }
@@ -440,7 +444,7 @@ impl<'a> Machine<'a> {
     /// The body of an `if` or a loop.
     fn body(&mut self, i: usize, kind: Tok) -> Decision {
         let parent = match self.stack.last() {
-            Some(Frame::Stmt { indent, .. }) => *indent,
+            Some(OpenFrame::Stmt { indent, .. }) => *indent,
             _ => self.stmt_indent(),
         };
         match kind {
@@ -454,7 +458,7 @@ impl<'a> Machine<'a> {
                 self.pos = Pos::Start;
                 let d = self.begin(i, kind);
                 // `else if`, or everything on one line: the next lines are indented below the head.
-                if !own_line && let Some(Frame::Stmt { indent, .. }) = self.stack.last_mut() {
+                if !own_line && let Some(OpenFrame::Stmt { indent, .. }) = self.stack.last_mut() {
                     *indent = parent;
                 }
                 d
@@ -464,7 +468,7 @@ impl<'a> Machine<'a> {
 
     fn open_block(&mut self, i: usize, indent: usize, line: Break) -> Decision {
         let flat = self.flat[i];
-        self.push(Frame::Block { indent, flat });
+        self.push(OpenFrame::Block { indent, flat });
         self.pos = Pos::Start;
         self.after_block = !flat;
         Decision {
@@ -474,15 +478,16 @@ impl<'a> Machine<'a> {
     }
 
     fn close_brace(&mut self, i: usize) -> Decision {
-        if matches!(self.stack.last(), Some(Frame::Group(g)) if g.brace) {
+        if matches!(self.stack.last(), Some(OpenFrame::Group(g)) if g.brace) {
             return self.close_group();
         }
         let block = self
             .stack
             .iter()
-            .rposition(|f| matches!(f, Frame::Block { .. } | Frame::Define { .. }));
+            .rposition(|f| matches!(f, OpenFrame::Block { .. } | OpenFrame::Define { .. }));
         let inner = self.stmt_indent_of_block(block);
-        let Some((at, Frame::Block { indent, flat })) = block.map(|n| (n, self.stack[n])) else {
+        let Some((at, OpenFrame::Block { indent, flat })) = block.map(|n| (n, self.stack[n]))
+        else {
             self.pos = Pos::Done;
             return self.decision(Class::Brace, self.stmt_indent());
         };
@@ -507,13 +512,13 @@ impl<'a> Machine<'a> {
 
     fn stmt_indent_of_block(&self, block: Option<usize>) -> usize {
         match block.map(|n| &self.stack[n]) {
-            Some(Frame::Block { indent, .. } | Frame::Define { indent }) => indent + LEVEL,
+            Some(OpenFrame::Block { indent, .. } | OpenFrame::Define { indent }) => indent + LEVEL,
             _ => 0,
         }
     }
 
     fn open_group(&mut self, group: Group) {
-        self.push(Frame::Group(Group {
+        self.push(OpenFrame::Group(Group {
             fresh: true,
             before: self.pos,
             ..group
@@ -523,7 +528,7 @@ impl<'a> Machine<'a> {
 
     fn close_group(&mut self) -> Decision {
         let indent = match self.stack.pop() {
-            Some(Frame::Group(g)) => {
+            Some(OpenFrame::Group(g)) => {
                 self.pos = match g {
                     Group { head: true, .. } => Pos::Body,
                     // In heads of items the position has a different meaning.
@@ -549,8 +554,8 @@ impl<'a> Machine<'a> {
             next,
             Tok::Comma | Tok::RBracket | Tok::RParen | Tok::KwIn | Tok::KwLimit
         );
-        let in_points = matches!(self.stack.last(), Some(Frame::Group(g)) if g.brace);
-        let typed = matches!(self.stack.last(), Some(Frame::Group(g)) if g.params);
+        let in_points = matches!(self.stack.last(), Some(OpenFrame::Group(g)) if g.brace);
+        let typed = matches!(self.stack.last(), Some(OpenFrame::Group(g)) if g.params);
         let (class, pos) = match kind {
             Tok::RParen | Tok::RBracket => {
                 if self.in_group() {
@@ -574,7 +579,7 @@ impl<'a> Machine<'a> {
                 } else {
                     if matches!(
                         self.stack.last(),
-                        Some(Frame::Stmt {
+                        Some(OpenFrame::Stmt {
                             kind: St::Simple,
                             ..
                         })

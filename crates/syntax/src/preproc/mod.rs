@@ -236,7 +236,7 @@ struct Scope {
 }
 
 /// A source of tokens.
-struct Frame {
+struct TokenFrame {
     tokens: Arc<[Token]>,
     pos: usize,
     scope: Option<Rc<Scope>>,
@@ -252,7 +252,7 @@ struct Preproc<'a> {
     library: &'a MacroLibrary,
     diags: &'a mut Diagnostics,
     local: HashMap<Name, Arc<Macro>>,
-    frames: Vec<Frame>,
+    frames: Vec<TokenFrame>,
     /// Open conditionals whose taken branch is being read: place, and whether `%:` was passed.
     open: Vec<(Span, bool)>,
     out: Vec<Token>,
@@ -289,7 +289,7 @@ impl<'a> Preproc<'a> {
     fn push_file(&mut self, tokens: Vec<Token>) {
         self.out.reserve(tokens.len());
         let tokens = tokens.into();
-        self.frames.push(Frame {
+        self.frames.push(TokenFrame {
             tokens,
             pos: 0,
             scope: None,
@@ -422,7 +422,7 @@ impl<'a> Preproc<'a> {
         if let Some(tokens) = self.args.raw.get(index) {
             let tokens = tokens.clone();
             let expansion = self.expansion(t.span);
-            self.frames.push(Frame {
+            self.frames.push(TokenFrame {
                 tokens,
                 pos: 0,
                 scope: None,
@@ -471,7 +471,7 @@ impl<'a> Preproc<'a> {
             let parent = s.parent.clone();
             if self.deep_enough(t, 0) {
                 let expansion = parent.as_ref().map_or(0, |p| p.expansion);
-                self.frames.push(Frame {
+                self.frames.push(TokenFrame {
                     tokens,
                     pos: 0,
                     scope: parent,
@@ -548,7 +548,7 @@ impl<'a> Preproc<'a> {
             depth,
             expansion,
         }));
-        self.frames.push(Frame {
+        self.frames.push(TokenFrame {
             tokens,
             pos: 0,
             scope,
@@ -584,7 +584,7 @@ impl<'a> Preproc<'a> {
         }]
         .into();
         let expansion = t.expansion;
-        self.frames.push(Frame {
+        self.frames.push(TokenFrame {
             tokens,
             pos: 0,
             scope: None,

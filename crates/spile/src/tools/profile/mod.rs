@@ -24,7 +24,7 @@ use spile_runtime::TargetProcess;
 use spile_runtime::machine::pid_namespace::Numbers;
 
 use self::recording_file::RecordingFile;
-use self::rows::{Rows, Who};
+use self::rows::{Rows, ThreadIdentity};
 use super::{Run, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
@@ -81,7 +81,7 @@ pub struct Profile {
     #[arg(long)]
     no_regions: bool,
     #[command(flatten)]
-    pub machine: super::system::Machine,
+    pub machine: super::system::MachineOptions,
     /// Print the script and exit
     #[arg(long)]
     pub print_script: bool,
@@ -191,7 +191,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if kept.borrow().is_some() {
         tool.set("checkpoint", cli.checkpoint);
     }
-    let who = Numbers::are_those_of_handlers().then_some(who as fn(u32) -> Option<Who>);
+    let who = Numbers::are_those_of_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
     let mut rows = Rows::with(who, cli.trace);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));
@@ -261,11 +261,11 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
 }
 
 /// The identity of a thread now; `None` if it has ended.
-fn who(tid: u32) -> Option<Who> {
+fn who(tid: u32) -> Option<ThreadIdentity> {
     let name = process::stat(tid)?.comm;
     let pid = process::of_thread(tid)?;
     let ppid = process::stat(pid)?.ppid;
-    Some(Who { pid, ppid, name })
+    Some(ThreadIdentity { pid, ppid, name })
 }
 
 /// The system call that a thread is in now; `None` if it runs or has ended.

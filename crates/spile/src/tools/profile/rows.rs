@@ -43,7 +43,7 @@ use spile_profile::model::{
     READY, ROOT, Snapshot, Stack, Thread, Times, Wake,
 };
 
-pub use self::lifetimes::Who;
+pub use self::lifetimes::ThreadIdentity;
 use self::places::{ends_path, frame, in_file, variable};
 use super::times::Folder;
 
@@ -91,7 +91,7 @@ pub struct Rows {
     /// Indexes into `snapshot.context_times` by thread and region.
     in_contexts: HashMap<(u32, u32), usize>,
     /// The places where threads count their times in regions.
-    counts: Vec<counts::Place>,
+    counts: Vec<counts::CountPlace>,
     /// Indexes into `counts`, by the index of the thread that still counts there.
     counting: HashMap<usize, usize>,
     /// Bytes of changes of regions that were not made intervals yet.
@@ -121,7 +121,7 @@ pub struct Rows {
     /// The folder with the files in which programs count their times in regions.
     pub folder: Option<Folder>,
     /// Gives the identity of a live thread without `start`, by its id.
-    who: Option<fn(u32) -> Option<Who>>,
+    who: Option<fn(u32) -> Option<ThreadIdentity>>,
     /// The process that is known to have ended.
     over: Option<u32>,
     /// Whether the current account is the last.
@@ -162,7 +162,7 @@ impl<'a> Fields<'a> {
 
 impl Rows {
     /// Without rows. `who` identifies a thread without `start`; `trace`: events are kept.
-    pub fn with(who: Option<fn(u32) -> Option<Who>>, trace: bool) -> Rows {
+    pub fn with(who: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> Rows {
         Rows {
             who,
             trace,

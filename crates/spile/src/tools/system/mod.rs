@@ -24,7 +24,7 @@ use crate::report::{Failure, fail, say, tell};
 
 /// Options of `spile profile` about the machine.
 #[derive(Debug, Args, Default)]
-pub struct Machine {
+pub struct MachineOptions {
     /// Profile the whole machine, by processor, interrupt and process, until CMD or -d SECS end, or Ctrl-C
     #[arg(long, conflicts_with_all = ["pid", "output", "threads"])]
     system: bool,
@@ -42,7 +42,7 @@ pub struct Machine {
     pub json: bool,
 }
 
-impl Machine {
+impl MachineOptions {
     /// Whether one of the machine-wide modes is requested.
     pub fn asked(&self) -> bool {
         self.system || self.noise

@@ -12,9 +12,9 @@ use std::time::Duration;
 use rustix::thread::sched_setaffinity;
 use spile_kernel::resources::told;
 use spile_kernel::{machine, process};
-use spile_profile::noise::{Event, Kind, Noise, Source, account};
+use spile_profile::noise::{CauseKind, Event, Noise, Source, account};
 use spile_profile::report;
-use spile_profile::system::Kind as Interrupt;
+use spile_profile::system::InterruptKind as Interrupt;
 
 use super::super::{Run, script, unquoted};
 use super::profile::{self, Profile};
@@ -45,7 +45,7 @@ pub fn list(text: &str) -> Result<List, String> {
 
 /// The measurements of a thread.
 #[derive(Default)]
-struct Seen {
+struct ThreadMeasurement {
     cpu: u32,
     gaps: Vec<(u64, u64)>,
     left_out: u64,
@@ -75,7 +75,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     tool.quiet = true;
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
     tool.set("token", marks::token());
-    let seen: Arc<Mutex<Vec<Result<Seen, String>>>> = Arc::default();
+    let seen: Arc<Mutex<Vec<Result<ThreadMeasurement, String>>>> = Arc::default();
     let stop = Arc::new(AtomicBool::new(false));
     let (all, ended) = (Arc::clone(&seen), Arc::clone(&stop));
     let (armed, outside) = marks::beside(move || {
@@ -165,7 +165,7 @@ fn compute(
     duration: Duration,
     threshold: u64,
     stop: &AtomicBool,
-) -> Result<Seen, String> {
+) -> Result<ThreadMeasurement, String> {
     let only = marks::only(cpu).map(|set| sched_setaffinity(None, &set));
     if !matches!(only, Some(Ok(()))) {
         return Err(format!("spile may not run on processor {cpu}"));
@@ -173,10 +173,10 @@ fn compute(
     // Touched in advance, so that no page fault occurs later.
     let mut gaps = vec![(1, 1); MOST];
     gaps.clear();
-    let mut seen = Seen {
+    let mut seen = ThreadMeasurement {
         cpu,
         shortest: u64::MAX,
-        ..Seen::default()
+        ..ThreadMeasurement::default()
     };
     // Where reading the clock is slow, the reading alone is not a gap.
     let quickest = (0..1000).fold((u64::MAX, clock()), |(least, last), _| {
@@ -269,7 +269,7 @@ impl Rows {
                 let tid = tid.unwrap_or(u32::MAX);
                 let name = process::stat(tid).map_or_else(|| "?".to_owned(), |s| s.comm);
                 Source {
-                    kind: Kind::Thread,
+                    kind: CauseKind::Thread,
                     name,
                     tid: Some(tid),
                     pid: None,
@@ -279,9 +279,9 @@ impl Rows {
                 let (kind, name) = rows::interrupt(what);
                 Source {
                     kind: match kind {
-                        Interrupt::Device => Kind::Device,
-                        Interrupt::Vector => Kind::Vector,
-                        Interrupt::Softirq => Kind::Softirq,
+                        Interrupt::Device => CauseKind::Device,
+                        Interrupt::Vector => CauseKind::Vector,
+                        Interrupt::Softirq => CauseKind::Softirq,
                     },
                     name,
                     tid: None,

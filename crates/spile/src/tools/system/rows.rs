@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::super::unquoted;
 use spile_kernel::process;
-use spile_profile::system::{Cpu, Interrupt, Kind, Process, System};
+use spile_profile::system::{Cpu, Interrupt, InterruptKind, Process, System};
 
 /// Numbers of soft interrupts (`enum` in the kernel's `include/linux/interrupt.h`).
 const SOFT: [&str; 10] = [
@@ -27,15 +27,15 @@ const VECTOR: u64 = 100;
 const DEVICE: u64 = 1000;
 
 /// The kind and name of an interrupt by its number in the scripts.
-pub fn interrupt(number: u64) -> (Kind, String) {
+pub fn interrupt(number: u64) -> (InterruptKind, String) {
     let named = |names: &[&str], n: u64| {
         let name = usize::try_from(n).ok().and_then(|n| names.get(n));
         name.map_or_else(|| n.to_string(), |name| (*name).to_owned())
     };
     match number {
-        n if n >= DEVICE => (Kind::Device, device(n - DEVICE)),
-        n if n >= VECTOR => (Kind::Vector, named(&VECTORS, n - VECTOR)),
-        n => (Kind::Softirq, named(&SOFT, n)),
+        n if n >= DEVICE => (InterruptKind::Device, device(n - DEVICE)),
+        n if n >= VECTOR => (InterruptKind::Vector, named(&VECTORS, n - VECTOR)),
+        n => (InterruptKind::Softirq, named(&SOFT, n)),
     }
 }
 
@@ -56,7 +56,7 @@ pub struct Rows {
     times: Vec<(u32, i64, u64, u64)>,
     processes: BTreeMap<u32, Process>,
     interrupts: Vec<Interrupt>,
-    names: HashMap<u64, (Kind, String)>,
+    names: HashMap<u64, (InterruptKind, String)>,
     /// The time of the latest event on any processor.
     latest: u64,
     started_unix_ns: u64,
@@ -165,14 +165,14 @@ impl Rows {
             .clone();
         if let Some(bounds) = self.cpus.get_mut(&cpu) {
             *match kind {
-                Kind::Softirq => &mut bounds.cpu.softirq,
+                InterruptKind::Softirq => &mut bounds.cpu.softirq,
                 _ => &mut bounds.cpu.irq,
             } += ns;
         }
         if pid > 0 {
             let process = self.process(pid);
             let (hits, time) = match kind {
-                Kind::Softirq => (&mut process.softirq, &mut process.softirq_ns),
+                InterruptKind::Softirq => (&mut process.softirq, &mut process.softirq_ns),
                 _ => (&mut process.irq, &mut process.irq_ns),
             };
             *hits += count;

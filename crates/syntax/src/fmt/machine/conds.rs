@@ -1,6 +1,6 @@
 //! Conditionals of the preprocessor, and the bodies of macros.
 
-use super::super::frames::{Cond, Frame, Head, Phase, Pos, St};
+use super::super::frames::{Cond, Head, OpenFrame, Phase, Pos, St};
 use super::{Break, Class, Decision, LEVEL, MAX_FRAMES, Machine};
 use crate::token::Tok;
 
@@ -11,10 +11,10 @@ impl Machine<'_> {
         let simple = matches!(
             self.stack.last(),
             Some(
-                Frame::Stmt {
+                OpenFrame::Stmt {
                     kind: St::Simple,
                     ..
-                } | Frame::Item {
+                } | OpenFrame::Item {
                     head: Head::Global,
                     ..
                 }
@@ -34,7 +34,7 @@ impl Machine<'_> {
         let nested = self
             .stack
             .iter()
-            .any(|f| matches!(f, Frame::Block { .. } | Frame::Group(_)));
+            .any(|f| matches!(f, OpenFrame::Block { .. } | OpenFrame::Group(_)));
         let as_is = self.in_head() == Some(Head::Probe);
         if self.conds.len() + self.stack.len() >= MAX_FRAMES {
             self.overflow = true;
@@ -52,10 +52,10 @@ impl Machine<'_> {
         if define {
             d.line = Break::Never;
             let at = match self.stack.pop() {
-                Some(Frame::Item { indent, .. }) => indent,
+                Some(OpenFrame::Item { indent, .. }) => indent,
                 _ => 0,
             };
-            self.push(Frame::Define { indent: at });
+            self.push(OpenFrame::Define { indent: at });
             self.pos = Pos::Start;
         } else {
             self.pos = Pos::Operand;
@@ -71,7 +71,7 @@ impl Machine<'_> {
         };
         let as_is = matches!(
             c.saved.0.last(),
-            Some(Frame::Item {
+            Some(OpenFrame::Item {
                 head: Head::Probe,
                 ..
             })

@@ -1,6 +1,6 @@
 //! The heads of items: probe points, parameters, names of globals and macros.
 
-use super::super::frames::{Frame, Group, Head, Pos};
+use super::super::frames::{Group, Head, OpenFrame, Pos};
 use super::{Break, Class, Decision, Machine, begins_statement};
 use crate::token::Tok;
 
@@ -9,7 +9,7 @@ impl Machine<'_> {
     pub(super) fn head_token(&mut self, i: usize, kind: Tok, head: Head) -> Option<Decision> {
         let indent = self.cont_indent();
         let item = match self.stack.last() {
-            Some(Frame::Item { indent, .. }) => *indent,
+            Some(OpenFrame::Item { indent, .. }) => *indent,
             _ => 0,
         };
         match head {

@@ -10,7 +10,7 @@ use super::{Fields, Rows};
 
 /// The place where a thread counts.
 #[derive(Debug, Default)]
-pub struct Place {
+pub struct CountPlace {
     /// Its index among the threads.
     pub(super) thread: usize,
     /// The bits of its program in region numbers.
@@ -30,12 +30,12 @@ pub struct Place {
 impl Rows {
     pub(super) fn counts(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
-        let place = Place {
+        let place = CountPlace {
             thread,
             program: f.number()?,
             file: f.number::<i64>()? as u64,
             chunk: f.number()?,
-            ..Place::default()
+            ..CountPlace::default()
         };
         self.counting.insert(thread, self.counts.len());
         self.counts.push(place);

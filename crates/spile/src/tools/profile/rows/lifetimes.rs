@@ -6,7 +6,7 @@ use super::{Fields, REUSED, Rows, TID_BITS};
 
 /// The identity of a thread, from another source than rows.
 #[derive(Debug)]
-pub struct Who {
+pub struct ThreadIdentity {
     /// Process id.
     pub pid: u32,
     /// Process id of the parent.

@@ -1,6 +1,6 @@
 //! Places in programs from the texts of `sprint_ubacktrace_fileline()` and `usymdata()`.
 
-use spile_profile::model::Frame;
+use spile_profile::model::StackFrame;
 
 /// Functions of the C library that call `main`.
 const BEFORE_MAIN: [&str; 3] = [
@@ -20,7 +20,7 @@ const BEGINNINGS: [&str; 6] = [
 ];
 
 /// Parses a line `NAME+0xOFFSET at FILE:LINE [MODULE]`; all parts but the first can be missing.
-pub fn frame(line: &str) -> Frame {
+pub fn frame(line: &str) -> StackFrame {
     let (rest, module) = match line.rsplit_once(" [") {
         Some((rest, module)) => (rest, module.strip_suffix(']')),
         None => (line, None),
@@ -35,13 +35,13 @@ pub fn frame(line: &str) -> Frame {
             Some((module, offset)) => (Some(module), Some(offset)),
             None => (module, None),
         };
-        return Frame {
+        return StackFrame {
             function: offset.unwrap_or(rest).to_owned(),
             module: module.map(str::to_owned),
-            ..Frame::default()
+            ..StackFrame::default()
         };
     };
-    Frame {
+    StackFrame {
         // The C library's internal names of exported functions.
         function: function
             .strip_prefix("__GI_")
@@ -73,8 +73,8 @@ pub fn in_file(text: &str) -> (Option<String>, Option<u64>) {
 }
 
 /// Leaves out the callers of the program's or the thread's first function.
-pub fn ends_path(frames: &mut Vec<Frame>) {
-    let of = |f: &Frame, names: &[&str]| names.contains(&&*f.function);
+pub fn ends_path(frames: &mut Vec<StackFrame>) {
+    let of = |f: &StackFrame, names: &[&str]| names.contains(&&*f.function);
     if let Some(at) = frames.iter().position(|f| of(f, &BEFORE_MAIN)) {
         frames.truncate(at.max(1));
     }
@@ -124,7 +124,7 @@ mod tests {
     #[test]
     fn the_way_to_main_is_left_out() {
         let names = |text: &str| -> Vec<String> {
-            let mut frames: Vec<Frame> = text.split(' ').map(frame).collect();
+            let mut frames: Vec<StackFrame> = text.split(' ').map(frame).collect();
             ends_path(&mut frames);
             frames.into_iter().map(|f| f.function).collect()
         };

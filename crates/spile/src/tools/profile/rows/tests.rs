@@ -359,7 +359,7 @@ fn times_off_a_processor_and_what_is_open() {
 fn a_thread_that_nobody_saw_start_is_looked_up() {
     let [known, gone] = [key(70, -5), key(71, 2)];
     let who = |tid| {
-        (tid == 70).then(|| Who {
+        (tid == 70).then(|| ThreadIdentity {
             pid: 60,
             ppid: 1,
             name: "app".into(),
