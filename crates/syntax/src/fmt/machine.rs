@@ -359,7 +359,7 @@ impl<'a> Machine<'a> {
                     return Some(self.decision(Class::Suffix, indent));
                 }
                 (Some(OpenFrame::Stmt { .. } | OpenFrame::Item { .. }), _) => {
-                    drop(self.stack.pop())
+                    self.stack.pop();
                 }
                 _ => return None,
             }
