@@ -64,6 +64,17 @@ impl LargeElements {
         Ok(memory.words())
     }
 
+    /// The memory of the first generation up to the last room that was given out: to map a page takes as long as to
+    /// read it, and most arrays have few elements.
+    fn used(&self, map: &OwnedFd, large: &Large) -> io::Result<Memory> {
+        let page = rustix::param::page_size();
+        let head = Memory::map(map.as_fd(), 0, page)?;
+        let given = head.words()[Large::GIVEN as usize / 8].load(Ordering::Acquire);
+        let given = given.min(large.rooms.into()) as usize;
+        let bytes = large.rooms_at() as usize + given * large.room as usize;
+        Memory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
+    }
+
     /// Calls back with each key and its delta, in the order of insertion, and zeroes them unless no
     /// handler runs any more (`last`).
     pub fn take(
@@ -84,9 +95,16 @@ impl LargeElements {
         if spares.iter().all(|spare| *spare == 0) {
             return Ok(());
         }
-        let words = self.memory()?;
+        let used;
+        let words = match &self.map {
+            Some(map) if last && generation == 0 && self.memory.get().is_none() => {
+                used = self.used(map, large)?;
+                used.words()
+            }
+            _ => &self.memory()?[generation as usize * self.size / 8..],
+        };
         let view = View {
-            words: &words[generation as usize * self.size / 8..],
+            words,
             large,
             key_size: array.key_size,
         };
