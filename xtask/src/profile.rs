@@ -26,12 +26,37 @@ const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @since
      tracepoint:raw_syscalls:sys_exit /@since[tid]/ { @time[tid, @nr[tid]] = sum(nsecs - @since[tid]); \
      @calls[@nr[tid]] = count(); delete(@since[tid]); } END { clear(@since); clear(@nr); }";
 
+/// It counts as without `--trace`.
+const TRACE: &str = "spile profile --trace";
+
 /// A program with its arguments.
 struct Workload {
     name: &'static str,
     program: PathBuf,
     args: &'static [&'static str],
+    /// What starts it, and the tool, as ranks.
+    launcher: &'static [&'static str],
 }
+
+/// Ranks, by the compiler and the launcher of an implementation of MPI.
+const MPI: [(&str, &str, &[&str]); 2] = [
+    (
+        "OpenMPI, 2 ranks",
+        "mpicc.openmpi",
+        &[
+            "mpirun.openmpi",
+            "--allow-run-as-root",
+            "--oversubscribe",
+            "-n",
+            "2",
+        ],
+    ),
+    (
+        "MPICH, 2 ranks",
+        "mpicc.mpich",
+        &["mpirun.mpich", "-n", "2"],
+    ),
+];
 
 /// A tool to run a command under.
 struct Way {
@@ -51,9 +76,10 @@ struct Took {
 
 /// Builds the workloads and measures.
 pub fn run() {
-    let (Some(pi), Some(ray), Some(lives)) = (
+    let (Some(pi), Some(ray), Some(short), Some(lives)) = (
         compiled("profile-pi", "-fopenmp"),
         compiled("profile-ray", "-pthread"),
+        compiled("profile-calls", "-pthread"),
         compiled("lives", "-pthread"),
     ) else {
         return eprintln!("profile: no C compiler with OpenMP");
@@ -62,15 +88,16 @@ pub fn run() {
     let ways = ways();
     let rounds = asked("SPILE_ROUNDS", ROUNDS);
     if rounds > 0 {
-        programs(&ways, pi, ray, rounds);
+        programs(&ways, [pi, ray, short], rounds);
     }
+    memory();
     calls(&ways, &lives);
     threads(&lives);
     rate(&lives);
 }
 
 /// The workloads under all tools, and the tools' cost for a command that does nothing.
-fn programs(ways: &[Way], pi: PathBuf, ray: PathBuf, rounds: usize) {
+fn programs(ways: &[Way], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
     println!(
         "programs under tools, {rounds} rounds in turns: medians in ms, by the median of plain;"
     );
@@ -79,16 +106,39 @@ fn programs(ways: &[Way], pi: PathBuf, ray: PathBuf, rounds: usize) {
         name,
         program: pi.clone(),
         args,
+        launcher: &[],
     };
-    for workload in [
+    let short = |name, args| Workload {
+        name,
+        program: short.clone(),
+        args,
+        launcher: &[],
+    };
+    let mut all = vec![
         pi("pi, 32 threads, 1 region", &["32", "1"]),
         pi("pi, 8 threads, 400 regions", &["8", "400"]),
         Workload {
             name: "ray tracer, 2 threads",
             program: ray,
             args: &[],
+            launcher: &[],
         },
-    ] {
+        short("a byte read and written, 500,000", &["bytes", "500000"]),
+        short("fork, exit and wait, 2,000", &["forks", "2000"]),
+        short("page faults, 100,000", &["faults", "100000"]),
+    ];
+    for (name, compiler, launcher) in MPI {
+        match compiled_by(compiler, "profile-mpi", "-O2") {
+            Some(program) => all.push(Workload {
+                name,
+                program,
+                args: &["50", "2000"],
+                launcher,
+            }),
+            None => println!("  {name}: no {compiler}"),
+        }
+    }
+    for workload in all {
         compare(&workload, ways, rounds);
     }
     ends(ways, rounds);
@@ -102,9 +152,13 @@ pub(crate) fn asked(variable: &str, otherwise: usize) -> usize {
 
 /// Compiles a file of `tests/programs`.
 pub(crate) fn compiled(name: &str, option: &str) -> Option<PathBuf> {
+    compiled_by("cc", name, option)
+}
+
+fn compiled_by(compiler: &str, name: &str, option: &str) -> Option<PathBuf> {
     let sources = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/programs");
-    let program = built(&format!("bench-{name}"));
-    let done = Command::new("cc")
+    let program = built(&format!("bench-{name}-{compiler}"));
+    let done = Command::new(compiler)
         .args(["-O2", option])
         .arg(sources.join(name).with_extension("c"))
         .arg("-o")
@@ -161,12 +215,18 @@ fn ways() -> Vec<Way> {
         one_word: false,
     };
     let spile = built("spile").display().to_string();
+    // (A file of one process, a folder of ranks.)
+    let recording = built("bench-trace.spile").display().to_string();
     let mut bpftrace = bpftrace_tool("bpftrace", "");
     bpftrace.argv.pop();
     bpftrace.argv.extend([BPFTRACE, "-c"].map(String::from));
     vec![
         way("plain", &["/usr/bin/env"]),
         way("spile profile", &[&spile, "profile", "--"]),
+        way(
+            TRACE,
+            &[&spile, "profile", "--trace", "-o", &recording, "--"],
+        ),
         way("strace -f -c", &["strace", "-f", "-c"]),
         way("perf trace -s", &["perf", "trace", "-s", "--"]),
         Way {
@@ -192,10 +252,29 @@ impl Way {
         command
     }
 
+    /// The same under a launcher.
+    fn launched(&self, workload: &Workload) -> Command {
+        let command = self.command(&workload.program, workload.args);
+        let Some((launcher, args)) = workload.launcher.split_first() else {
+            return command;
+        };
+        let mut all = Command::new(launcher);
+        all.args(args).arg(command.get_program());
+        all.args(command.get_args());
+        all
+    }
+
     /// Runs a workload and measures it.
     fn took(&self, workload: &Workload) -> Result<Took, String> {
+        let recording = built("bench-trace.spile");
+        let _ = std::fs::remove_file(&recording);
+        let _ = std::fs::remove_dir_all(&recording);
+        // Ranks write a folder where they run.
+        let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
+        let mut command = self.launched(workload);
+        command.current_dir(&folder);
         let begin = Instant::now();
-        let text = output(self.command(&workload.program, workload.args), LIMIT);
+        let text = output(command, LIMIT);
         let whole = millis(begin.elapsed());
         let main = text
             .lines()
@@ -296,6 +375,40 @@ fn ends(ways: &[Way], rounds: usize) {
     println!();
 }
 
+/// What the recorder and the tables in the kernel take, while a command sleeps.
+fn memory() {
+    let mut command = Command::new(built("spile"));
+    command.args(["profile", "--", "sleep", "3"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    let Ok(mut child) = command.spawn() else {
+        return println!("spile profile does not run here");
+    };
+    std::thread::sleep(Duration::from_secs(2));
+    let of = PathBuf::from(format!("/proc/{}", child.id()));
+    let number = |text: &str, name: &str| {
+        let value = text.lines().find_map(|l| l.strip_prefix(name))?;
+        value.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    let status = std::fs::read_to_string(of.join("status")).unwrap_or_default();
+    let peak = number(&status, "VmHWM:").unwrap_or_default();
+    // Maps by their number: several descriptors can be of one.
+    let mut maps = std::collections::BTreeMap::new();
+    for entry in std::fs::read_dir(of.join("fdinfo")).into_iter().flatten() {
+        let Ok(entry) = entry else { continue };
+        let text = std::fs::read_to_string(entry.path()).unwrap_or_default();
+        if let Some(map) = number(&text, "map_id:") {
+            maps.insert(map, number(&text, "memlock:").unwrap_or_default());
+        }
+    }
+    println!(
+        "memory: {} KB of the recorder at most, {} KB of {} tables in the kernel\n",
+        peak,
+        maps.values().sum::<u64>() / 1024,
+        maps.len()
+    );
+    let _ = child.wait();
+}
+
 /// Runs a command under `spile profile`; returns its profile, and the command's output.
 fn profile(program: &Path, args: &[&str]) -> Option<(Profile, String)> {
     let dir = tempfile::tempdir().ok()?;
@@ -341,6 +454,9 @@ fn calls(ways: &[Way], lives: &Path) {
     let count = CALLS.to_string();
     let args = ["calls", &count];
     for way in &ways[1..] {
+        if way.name == TRACE {
+            continue;
+        }
         if !way.tool.installed() {
             println!("  {:<26} not installed", way.name);
             continue;
