@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::model::{Ns, TimePart};
 use crate::paths::{Node, PathPlace, threads};
 use crate::regions::Region;
-use crate::report::head;
+use crate::report::{failed, head};
 use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit, WITHIN};
 
 /// Width of the lines at the top, in columns.
@@ -32,6 +32,7 @@ pub fn html(run: &Run) -> String {
         "trees": trees(run),
         "futexes": futexes(run),
         "trace": timeline::trace(run),
+        "failed": failed(run),
         "missing": run.regions_missing(),
         "lost": summary.lost,
     });

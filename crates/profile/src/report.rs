@@ -14,7 +14,7 @@ pub use diff::{Differences, Side, diff, differences};
 pub use noise::noise;
 pub use system::system;
 pub use table::paragraph;
-pub use text::{head, text};
+pub use text::{failed, head, text};
 pub use threads::threads;
 
 use table::TextTable;

@@ -1,6 +1,8 @@
 //! Reports: snapshots of the example's, and that they fit any width.
 
 use proptest::prelude::*;
+use spile_profile::html::html;
+use spile_profile::model::End;
 use spile_profile::report::{diff, text, threads, time};
 use spile_profile::{Profile, Run, testgen};
 use unicode_width::UnicodeWidthStr as _;
@@ -21,6 +23,23 @@ fn one_process() {
 #[test]
 fn four_ranks_in_80_columns() {
     insta::assert_snapshot!(text(&four(), 80, 8));
+}
+
+/// Text and page list the ranks that failed, in the order of their ends.
+#[test]
+fn ranks_that_failed() {
+    let mut run = four();
+    assert!(!text(&run, 80, 8).contains("Failed"));
+    for (rank, at_ns, status) in [(1, 2_000_000_000, 3 << 8), (2, 1_000_000_000, 9)] {
+        run.profiles[rank].end = Some(End {
+            at_ns,
+            status: Some(status),
+        });
+    }
+    let said = "Failed, the first to end first: rank 2 by signal 9 after 1.00 s, rank 1 with status 3 after 2.00 s";
+    assert!(text(&run, 200, 8).contains(said));
+    assert!(html(&run).contains(&format!("\"failed\":\"{said}\"")));
+    assert!(html(&four()).contains("\"failed\":null"));
 }
 
 #[test]

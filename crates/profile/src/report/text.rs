@@ -48,8 +48,15 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     out
 }
 
-/// The ranks that ended without success, the first to end first: others often end because of it.
+/// The ranks that ended without success, in lines.
 fn failed_ranks(run: &Run, width: usize) -> String {
+    failed(run).map_or_else(String::new, |said| {
+        format!("\n{}", paragraph(&said, "  ", width))
+    })
+}
+
+/// The ranks that ended without success, the first to end first: others often end because of it.
+pub fn failed(run: &Run) -> Option<String> {
     const MOST: usize = 8;
     let mut failed: Vec<_> = run
         .profiles
@@ -62,7 +69,7 @@ fn failed_ranks(run: &Run, width: usize) -> String {
         })
         .collect();
     if failed.is_empty() {
-        return String::new();
+        return None;
     }
     failed.sort_unstable();
     let each = failed.iter().take(MOST).map(|(_, rank, after, status)| {
@@ -76,8 +83,10 @@ fn failed_ranks(run: &Run, width: usize) -> String {
     if failed.len() > MOST {
         all.push(format!("and {} more", failed.len() - MOST));
     }
-    let said = format!("Failed, the first to end first: {}", all.join(", "));
-    format!("\n{}", paragraph(&said, "  ", width))
+    Some(format!(
+        "Failed, the first to end first: {}",
+        all.join(", ")
+    ))
 }
 
 /// Missing information, with the reason.
