@@ -55,14 +55,14 @@ pub const FORMATS: [Format; 8] = [
     },
     Format {
         name: "pprof",
-        what: "for `go tool pprof` and its like",
+        what: "for `go tool pprof` and similar tools",
         folder: false,
         trace: false,
         make: pprof::export,
     },
     Format {
         name: "folded",
-        what: "a line a call path with its nanoseconds, for flame graphs",
+        what: "one line for each call path with its nanoseconds, for flame graphs",
         folder: false,
         trace: false,
         make: stacks::folded,
@@ -76,14 +76,14 @@ pub const FORMATS: [Format; 8] = [
     },
     Format {
         name: "chrome",
-        what: "trace events as JSON, for Perfetto and Chromium; of recordings with a trace",
+        what: "trace events as JSON, for Perfetto and Chromium; needs a recording with a trace",
         folder: false,
         trace: true,
         make: chrome::export,
     },
     Format {
         name: "otf2",
-        what: "a folder of an OTF2 archive, for Vampir and its like; of recordings with a trace",
+        what: "a folder of an OTF2 archive, for Vampir and similar tools; needs a recording with a trace",
         folder: true,
         trace: true,
         make: otf2::export,

@@ -244,16 +244,20 @@ fn a_folder_of_all_sorts() {
             "empty.spile: is empty",
             "foreign.spile: is not a profile of spile",
             "json.spile: is not a profile of spile",
-            "pi.node2.00002.spile: was cut short (is the recorder still at work?); its account number 2, the last whole one, is used",
+            "pi.node2.00002.spile: is truncated (is the recorder still running?); its last complete checkpoint, number 2, is used",
             "version.spile: has version 2 of the format; this spile reads version 1",
-            "nothing.d: no file in it has a name that ends in .spile",
+            "nothing.d: no file in it ends in .spile",
             "gone: cannot be read: No such file or directory (os error 2)",
-            "other.spile: is of run another, not of slurm-1234.0; not used (--run chooses)",
+            "other.spile: belongs to run another, not to slurm-1234.0, and is not used (--run chooses)",
         ]
     );
     let found = find(&[folder.path().to_owned()], Some("ano"));
     assert_eq!(found.profiles.len(), 1);
     let found = find(&[folder.path().to_owned()], Some("x"));
     assert_eq!(found.profiles.len(), 0);
-    assert!(found.said.contains(&"no file is of a run `x`".to_owned()));
+    assert!(
+        found
+            .said
+            .contains(&"no file belongs to a run `x`".to_owned())
+    );
 }

@@ -225,7 +225,7 @@ fn nothing_to_report() {
         assert_eq!(
             String::from_utf8_lossy(&out.stderr),
             format!(
-                "WARNING: {path}: no file in it has a name that ends in .spile\n\
+                "WARNING: {path}: no file in it ends in .spile\n\
                  ERROR: there is no profile to report\n"
             )
         );

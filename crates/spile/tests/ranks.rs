@@ -193,7 +193,7 @@ fn mpich() {
     let lines: Vec<&str> = same.lines().collect();
     let name = path.display();
     assert!(
-        said.starts_with(&format!("WARNING: {name}: was cut short")),
+        said.starts_with(&format!("WARNING: {name}: is truncated")),
         "{said}"
     );
     assert_eq!(said.lines().count(), 1, "{said}");
@@ -203,7 +203,10 @@ fn mpich() {
     std::fs::write(path, &text[..end / 2]).unwrap();
     let (rest, said) = report(&["--top", "1000", folder]);
     let lines: Vec<&str> = rest.lines().collect();
-    assert!(said.contains("before its first whole account"), "{said}");
+    assert!(
+        said.contains("before its first complete checkpoint"),
+        "{said}"
+    );
     assert_eq!(cell(&lines, "getppid", "calls"), "1000", "{rest}");
 
     // A file of another run is named and left out.
@@ -214,8 +217,9 @@ fn mpich() {
     let (first, said) = report(&["--top", "1000", folder]);
     let lines: Vec<&str> = first.lines().collect();
     let place = other.display();
-    let wanted =
-        format!("WARNING: {place}: is of run another, not of {run}; not used (--run chooses)\n");
+    let wanted = format!(
+        "WARNING: {place}: belongs to run another, not to {run}, and is not used (--run chooses)\n"
+    );
     assert_eq!(said, wanted);
     assert_eq!(cell(&lines, "getppid", "calls"), "3000", "{first}");
 }

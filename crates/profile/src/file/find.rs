@@ -52,7 +52,7 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
         }
         if all.len() + found.said.len() == before {
             found.said.push(format!(
-                "{}: no file in it has a name that ends in .{EXTENSION}",
+                "{}: no file in it ends in .{EXTENSION}",
                 path.display()
             ));
         }
@@ -98,7 +98,7 @@ fn one_run(all: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<
         .max();
     let Some((_, _, wanted)) = wanted.cloned() else {
         if let Some(run) = run {
-            said.push(format!("no file is of a run `{run}`"));
+            said.push(format!("no file belongs to a run `{run}`"));
             all.clear();
         }
         return;
@@ -107,7 +107,7 @@ fn one_run(all: &mut Vec<(PathBuf, Profile)>, run: Option<&str>, said: &mut Vec<
         let same = profile.header.run == wanted;
         if !same {
             said.push(format!(
-                "{}: is of run {}, not of {wanted}; not used (--run chooses)",
+                "{}: belongs to run {}, not to {wanted}, and is not used (--run chooses)",
                 path.display(),
                 profile.header.run
             ));

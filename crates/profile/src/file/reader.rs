@@ -72,15 +72,15 @@ impl fmt::Display for Note {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Note::Truncated(0) => f.write_str(
-                "was cut short before its first whole account (is the recorder still at work?)",
+                "is truncated before its first complete checkpoint (is the recorder still running?)",
             ),
             Note::Truncated(n) => write!(
                 f,
-                "was cut short (is the recorder still at work?); its account number {n}, the last whole one, is used"
+                "is truncated (is the recorder still running?); its last complete checkpoint, number {n}, is used"
             ),
             Note::Damaged(line) => write!(f, "line {line} is damaged"),
             Note::MoreDamaged(n) => write!(f, "{n} more lines are damaged"),
-            Note::Incomplete(n) => write!(f, "account number {n} lacks rows and is not used"),
+            Note::Incomplete(n) => write!(f, "checkpoint {n} lacks rows and is not used"),
             Note::Unknown(kind, n) => {
                 write!(
                     f,

@@ -263,7 +263,7 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
     // Faults and interrupts are listed separately in the tables of threads.
     let table = finest(&before, &behind, &rows, 26, &LAYOUTS[1..], width);
     let more = summary.times.len().saturating_sub(top);
-    let title = "Regions (own: without those within)";
+    let title = "Regions (own: without inner regions)";
     let text = section(title, &table, width, more);
     says_over(text, title, summary)
 }

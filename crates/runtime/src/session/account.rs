@@ -177,22 +177,22 @@ impl Account {
             ),
             (
                 self.guessed,
-                "frames of programs met before their files were read: such stacks may end early",
+                "frames of programs in files that were not read yet: such stacks may end early",
             ),
             (
                 self.no_rows,
-                "files in stacks of programs whose unwind tables found no room: frames in them were \
+                "files in stacks of programs whose unwind tables did not fit: their frames were \
                  found by frame pointers, and such stacks may end early",
             ),
             (
                 self.no_tables,
-                "files of programs whose symbols or lines found no room: handlers that looked at \
-                 them had addresses instead",
+                "files of programs whose symbols or lines did not fit: handlers got addresses \
+                 instead of names",
             ),
             (
                 self.unknown_symbols,
-                "symbols that handlers looked at before their files were read: these had an \
-                 address instead of the name",
+                "symbols in files that were not read yet: handlers got an address instead of the \
+                 name",
             ),
             (
                 self.cut_stacks,

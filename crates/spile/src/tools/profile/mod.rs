@@ -435,7 +435,7 @@ fn losses(outcome: &Outcome, data: &mut Snapshot) {
         ),
         (
             account.guessed,
-            "frames met before their files were read: such stacks may end early",
+            "frames in files that were not read yet: such stacks may end early",
         ),
     ];
     for (count, what) in kinds {
