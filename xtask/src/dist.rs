@@ -1,21 +1,22 @@
-//! `cargo xtask dist`: one static executable, and packages of it. The executable is looked at (size,
-//! no interpreter, no libraries) and run in a root file system that has nothing but itself, `/proc` and
-//! `/sys`; the packages are looked at where there are programs for that.
+//! `cargo xtask dist`: builds one static executable, and packages of it. The executable is checked
+//! (size, no interpreter, no libraries) and run in a root file system that contains only the
+//! executable, `/proc` and `/sys`; the packages are checked with the programs of their
+//! distributions, where these are installed.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
-/// Most bytes of the executable.
+/// Maximum size of the executable in bytes.
 const MOST: u64 = 12_000_000;
-/// The programs that make packages, with the versions that are known to work. They are installed
-/// below the target directory where they are not there.
+/// The programs that make packages, with versions that are known to work. They are installed below
+/// the target directory if they are missing.
 const TOOLS: [(&str, &str); 2] = [("cargo-deb", "3.8.0"), ("cargo-generate-rpm", "0.21.1")];
-/// Exit status of a script that cannot do its work here.
+/// Exit status of a script that cannot run here.
 const CANNOT: i32 = 77;
 
-/// PROGRAM FOLDER: runs a session in an empty file system, which is mounted at the folder, until it has
-/// seen a file being opened.
+/// PROGRAM FOLDER: runs a session in an empty file system, which is mounted at the folder, until it
+/// has seen a file being opened.
 const ALONE: &str = r#"
     mount -t tmpfs none "$2" && mkdir "$2/proc" "$2/sys" &&
         mount -o bind /proc "$2/proc" && mount -o bind /sys "$2/sys" &&
@@ -33,7 +34,7 @@ const ALONE: &str = r#"
     [ $status = 0 ] && [ "$(cat "$2/out")" = "spile begins
 1 seen" ]"#;
 
-/// ROOT FOLDER PACKAGE: installs a package in a root file system, and runs the program on what is there.
+/// ROOT FOLDER PACKAGE: installs a package in a root file system, and runs the installed program.
 const INSTALLED: &str = r#"
     set -e
     mount -t tmpfs none "$2"
@@ -63,7 +64,7 @@ Makes target/packages/spile-VERSION-ARCH, a static executable, and a .deb and an
   --vm           run it in guests with other kernels as well, see cargo xtask vm
   --in FOLDER    install the .deb in this root file system of Debian's and run it; not changed by that";
 
-/// What the command line says.
+/// The options of the command line.
 struct Options {
     packages: bool,
     vm: bool,
@@ -88,7 +89,7 @@ fn parse(args: &[String]) -> Option<Options> {
     (options.packages || options.userlands.is_empty()).then_some(options)
 }
 
-/// Does all of it; fails where something is not as it should be.
+/// Builds, checks and packages; fails at the first failed check.
 pub fn run(args: &[String]) -> ExitCode {
     let Some(options) = parse(args) else {
         eprintln!("{USAGE}");
@@ -109,7 +110,7 @@ fn all(options: &Options) -> Result<(), String> {
         .ok_or("no workspace")?;
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let out = root.join("target/packages");
-    // What a package no longer has must not be left from an earlier run.
+    // Files of an earlier run must not stay.
     let _ = fs::remove_dir_all(&out);
     let tree = out.join("root");
     fs::create_dir_all(&tree).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -167,7 +168,7 @@ fn cargo() -> Command {
     Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
 }
 
-/// Runs a command to its success.
+/// Runs a command that must succeed.
 fn succeeds(command: &mut Command) -> Result<(), String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let status = command.status().map_err(|e| format!("{name}: {e}"))?;
@@ -177,10 +178,10 @@ fn succeeds(command: &mut Command) -> Result<(), String> {
     }
 }
 
-/// Builds the executable, with a C library in it.
+/// Builds the executable, with a static C library.
 fn build(root: &Path, target: &str) -> Result<PathBuf, String> {
     let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-    // A target keeps the flags from build scripts and macros.
+    // An explicit target keeps the flags from build scripts and macros.
     succeeds(
         cargo()
             .current_dir(root)
@@ -195,7 +196,7 @@ fn build(root: &Path, target: &str) -> Result<PathBuf, String> {
     Ok(root.join(format!("target/{target}/dist/spile")))
 }
 
-/// Whether it is small, and needs nothing to be loaded beside itself.
+/// Checks its size, and that it needs no other files at load time.
 fn examine(spile: &Path) -> Result<(), String> {
     let bytes = fs::read(spile).map_err(|e| format!("{}: {e}", spile.display()))?;
     let size = bytes.len() as u64;
@@ -211,7 +212,7 @@ fn examine(spile: &Path) -> Result<(), String> {
     }
 }
 
-/// What the kernel or a dynamic linker would have to load for an executable.
+/// The parts of an executable that make the kernel or a dynamic linker load other files.
 fn loaded_beside(elf: &[u8]) -> Option<Vec<&'static str>> {
     const INTERPRETER: u64 = 3;
     const DYNAMIC: u64 = 2;
@@ -244,8 +245,7 @@ fn loaded_beside(elf: &[u8]) -> Option<Vec<&'static str>> {
     Some(found)
 }
 
-/// Runs it as root in a file system that has only itself, `/proc` and `/sys`: what begins and ends, and
-/// what is in the kernel.
+/// Runs it as root in a file system that contains only itself, `/proc` and `/sys`.
 fn runs_alone(spile: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| format!("a folder: {e}"))?;
     let out = Command::new("unshare")
@@ -265,7 +265,7 @@ fn runs_alone(spile: &Path) -> Result<(), String> {
     }
 }
 
-/// The same in guests with other kernels.
+/// Runs it in guests with other kernels.
 fn runs_in_guests(root: &Path, spile: &Path) -> Result<(), String> {
     let line = format!(
         "sh -c '{}' sh /bin/spile /mnt",
@@ -280,8 +280,8 @@ fn runs_in_guests(root: &Path, spile: &Path) -> Result<(), String> {
     )
 }
 
-/// Installs the package of Debian's in a root file system, such as `debootstrap` makes, whose files stay
-/// as they are, and runs it there.
+/// Installs the Debian package in a root file system, such as `debootstrap` makes, whose files stay
+/// unchanged, and runs the program there.
 fn runs_installed(out: &Path, userland: &Path) -> Result<(), String> {
     let mut debs = files(out)?;
     debs.retain(|f| f.extension().is_some_and(|e| e == "deb"));
@@ -300,7 +300,7 @@ fn privileged() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
-/// A tool of cargo's, installed below the target directory if it is nowhere.
+/// A cargo tool, installed below the target directory if it is missing.
 fn installed(root: &Path, tool: &str, version: &str) -> Result<PathBuf, String> {
     let own = root.join("target/tools");
     let path = own.join("bin").join(tool);
@@ -325,7 +325,7 @@ fn installed(root: &Path, tool: &str, version: &str) -> Result<PathBuf, String> 
     Ok(path)
 }
 
-/// Makes a package of the installed tree; `crates/spile/Cargo.toml` says what is in it.
+/// Makes a package of the installed tree; `crates/spile/Cargo.toml` lists its files.
 fn package(root: &Path, tool: &Path, target: &str, out: &Path) -> Result<(), String> {
     let mut command = Command::new(tool);
     command.current_dir(root).stdout(Stdio::null());
@@ -345,7 +345,7 @@ fn package(root: &Path, tool: &Path, target: &str, out: &Path) -> Result<(), Str
     succeeds(command.arg("--output").arg(format!("{}/", out.display())))
 }
 
-/// The packages as the programs of their distributions read them.
+/// Checks the packages with the programs of their distributions.
 fn look_at_packages(out: &Path) -> Result<(), String> {
     let tree = out.join("root");
     for file in files(out)? {
@@ -370,7 +370,7 @@ fn look_at_packages(out: &Path) -> Result<(), String> {
     Ok(())
 }
 
-/// What a command writes; none where it is not there or fails.
+/// The output of a command; `None` if it is not installed or fails.
 fn output(command: &mut Command) -> Option<String> {
     let out = command.output().ok().filter(|o| o.status.success())?;
     Some(String::from_utf8_lossy(&out.stdout).into_owned())

@@ -1,11 +1,11 @@
-//! `cargo xtask performance`: runs parts of the benchmark with the release build, as root, and writes what they
-//! print to `docs/performance.md`, with the version, the machine and the date. So all figures of the document are
-//! of one run.
+//! `cargo xtask performance`: runs parts of the benchmark with the release build, as root, and
+//! writes their output to `docs/performance.md`, with the version, the machine and the date. So all
+//! figures of the document are of one run.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 
-/// Parts of the benchmark: what a reader must know of each, and its name.
+/// Parts of the benchmark: an introduction for the reader, and the name.
 const PARTS: [(&str, &str, &str); 4] = [
     (
         "Start-up, tear-down and memory",
@@ -71,7 +71,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// What a part of the benchmark prints. It runs in a process of its own, as a user runs it.
+/// The output of a part of the benchmark. It runs in a process of its own, as a user runs it.
 fn bench(part: &str) -> Option<String> {
     let own = std::env::current_exe().ok()?;
     let out = Command::new(own).args(["bench", part]).output().ok()?;
@@ -81,7 +81,7 @@ fn bench(part: &str) -> Option<String> {
         .then(|| String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
-/// The first line that a command prints, or "unknown".
+/// The first line of a command's output, or "unknown".
 fn said(program: &str, args: &[&str]) -> String {
     let out = Command::new(program).args(args).output();
     out.ok()
@@ -94,7 +94,7 @@ fn said(program: &str, args: &[&str]) -> String {
         .unwrap_or_else(|| "unknown".into())
 }
 
-/// The processor's name and how many of them there are.
+/// The name and number of the processors.
 fn machine() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = text

@@ -1,11 +1,12 @@
-//! `cargo xtask recording`: runs the commands of the README's recording with the release build, as root, and writes
-//! `docs/recording.svg`: a screen for each, one after the other, without a script or a font of its own, so that a
-//! page of GitHub shows it. What the commands print is theirs, cut at the screen's edge.
+//! `cargo xtask recording`: runs the commands of the README's recording with the release build, as
+//! root, and writes `docs/recording.svg`: one screen for each command in turn. The file contains no
+//! script and no font, so that GitHub shows it. The output of the commands is genuine, cut at the
+//! screen's edge.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 
-/// What is typed on each screen, and for how many seconds it stays.
+/// The command typed on each screen, and the seconds for which the screen stays.
 const SCREENS: [(&str, u32); 4] = [
     (
         "spile -e 'probe syscall.openat { if (pid() == target()) printf(\"%s: %s\\n\", execname(), argstr) }' -c 'cat /etc/hostname'",
@@ -23,7 +24,7 @@ const SCREENS: [(&str, u32); 4] = [
 ];
 const COLUMNS: usize = 100;
 const ROWS: usize = 28;
-/// Of a character, in pixels.
+/// Width of a character in pixels.
 const WIDTH: f64 = 8.4;
 const HEIGHT: usize = 18;
 const MARGIN: usize = 12;
@@ -50,7 +51,7 @@ pub fn run() -> ExitCode {
     }
 }
 
-/// The lines of a screen: the command after its prompt, folded, and what it prints.
+/// The lines of a screen: the command after its prompt, folded, and its output.
 fn typed(command: &str) -> std::io::Result<Vec<String>> {
     let path = std::env::var("PATH").unwrap_or_default();
     let out = Command::new("sh")
@@ -75,7 +76,7 @@ fn escaped(text: &str) -> String {
         .replace('>', "&gt;")
 }
 
-/// All screens in turns, for ever. A reader that animates nothing shows the first.
+/// All screens in turn, forever. A reader without animation shows the first.
 fn svg(screens: &[(Vec<String>, u32)]) -> String {
     let (width, height) = (
         (COLUMNS as f64 * WIDTH) as usize + 2 * MARGIN,

@@ -1,5 +1,6 @@
-//! The structure of the sources: cycles of imports, tables of modules, lengths of functions, parameters,
-//! `unsafe`. Where the code does not keep a rule yet, the present number is a bound that only goes down.
+//! The structure of the sources: import cycles, tables of modules, lengths of functions,
+//! parameters, `unsafe`. Where the code does not follow a rule yet, the present number is a bound
+//! that only goes down.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -8,9 +9,9 @@ use std::sync::LazyLock;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 
-/// Most files that may import one another in a circle.
+/// Maximum number of files in an import cycle.
 const CYCLE: usize = 5;
-/// Crates with a larger circle, and how many files it has.
+/// Crates with a larger cycle, and its number of files.
 const CYCLES: &[(&str, usize)] = &[
     ("bpf", 25),
     ("ir", 33),
@@ -21,9 +22,9 @@ const CYCLES: &[(&str, usize)] = &[
     ("spile", 6),
 ];
 
-/// Longest function, in lines.
+/// Maximum length of a function in lines.
 const LINES: usize = 80;
-/// Crates with longer functions that are no tables, and how many.
+/// Crates with longer functions that are not tables, and their number.
 const LONG: &[(&str, usize)] = &[
     ("bpf", 9),
     ("debuginfo", 1),
@@ -35,7 +36,8 @@ const LONG: &[(&str, usize)] = &[
     ("spile", 3),
 ];
 
-/// Crates with parameters that are tuples of three and more, and how many. A struct has names.
+/// Crates with parameters that are tuples of three or more elements, and their number. A struct has
+/// names.
 const TUPLES: &[(&str, usize)] = &[
     ("bpf", 7),
     ("ir", 1),
@@ -44,7 +46,7 @@ const TUPLES: &[(&str, usize)] = &[
     ("sema", 2),
 ];
 
-/// Where shipped code may have `unsafe`, as CONTRIBUTING.md has it.
+/// Shipped code that may contain `unsafe`, as in CONTRIBUTING.md.
 const UNSAFE: &[&str] = &[
     "crates/kernel/src",
     "crates/runtime/src",
@@ -57,22 +59,22 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
 
-/// What the tests want to know of a source file.
+/// The facts about a source file that the tests use.
 struct Source {
     krate: String,
     path: PathBuf,
-    /// Its place in the tree of modules: `["lower", "text"]`.
+    /// Its path in the module tree: `["lower", "text"]`.
     module: Vec<String>,
     text: String,
     /// The modules that it declares in files of their own.
     declares: Vec<String>,
-    /// What its `use` items name, from the top of the crate.
+    /// The targets of its `use` items, from the root of the crate.
     imports: Vec<Vec<String>>,
     functions: Functions,
     unsafe_lines: Vec<usize>,
 }
 
-/// All source files, without those of tests.
+/// All source files except those of tests.
 static SOURCES: LazyLock<Vec<Source>> =
     LazyLock::new(|| crates().iter().flat_map(|krate| read(krate)).collect());
 
@@ -161,7 +163,7 @@ fn crates() -> Vec<String> {
     names
 }
 
-/// Where a file is, as a message has it.
+/// The name of a file in messages.
 fn place(path: &Path) -> String {
     path.strip_prefix(root())
         .unwrap_or(path)
@@ -178,7 +180,8 @@ fn for_tests(attributes: &[syn::Attribute]) -> bool {
     })
 }
 
-/// Compares what there is with what is allowed, crate by crate; the message has all places.
+/// Compares the places found with the allowed numbers, crate by crate; the message lists all
+/// places.
 fn bounded(what: &str, found: &BTreeMap<String, Vec<String>>, allowed: &[(&str, usize)]) {
     let mut wrong = String::new();
     for (krate, places) in found {
@@ -202,7 +205,7 @@ fn bounded(what: &str, found: &BTreeMap<String, Vec<String>>, allowed: &[(&str, 
     assert!(wrong.is_empty(), "{wrong}");
 }
 
-/// The modules that the `use` items of a file name.
+/// The modules in the `use` items of a file.
 struct Imports<'a> {
     module: &'a [String],
     found: Vec<Vec<String>>,
@@ -229,13 +232,13 @@ impl Imports<'_> {
         }
     }
 
-    /// From the top of the crate; nothing for other crates.
+    /// A path from the root of the crate; `None` for other crates.
     fn absolute(&self, path: Vec<String>) -> Option<Vec<String>> {
         let (first, rest) = path.split_first()?;
         let mut at = match first.as_str() {
             "crate" => Vec::new(),
             "self" => self.module.to_vec(),
-            // Within a module in the file it is the file itself.
+            // Within an inline module it is the file itself.
             "super" if self.depth > 0 => self.module.to_vec(),
             "super" => self.module[..self.module.len().checked_sub(1)?].to_vec(),
             _ => self.module.iter().cloned().chain([first.clone()]).collect(),
@@ -267,7 +270,7 @@ impl<'ast> Visit<'ast> for Imports<'_> {
     }
 }
 
-/// Which files each file imports.
+/// For each file, the files that it imports.
 fn graph(files: &[&Source]) -> Vec<BTreeSet<usize>> {
     let by_module: BTreeMap<&[String], usize> = files
         .iter()
@@ -279,7 +282,7 @@ fn graph(files: &[&Source]) -> Vec<BTreeSet<usize>> {
         .enumerate()
         .map(|(i, file)| {
             let files = file.imports.iter().filter_map(|path| {
-                // The longest part that is a file; what is behind it is in the file.
+                // The longest prefix that is a file; the rest is within the file.
                 (0..=path.len())
                     .rev()
                     .find_map(|n| by_module.get(&path[..n]).copied())
@@ -289,7 +292,7 @@ fn graph(files: &[&Source]) -> Vec<BTreeSet<usize>> {
         .collect()
 }
 
-/// The largest set of files of which each leads to each other.
+/// The largest set of files that all lead to one another.
 fn largest_cycle(graph: &[BTreeSet<usize>]) -> Vec<usize> {
     let reach: Vec<BTreeSet<usize>> = (0..graph.len())
         .map(|from| {
@@ -356,7 +359,7 @@ fn headers_name_the_modules() {
             if !tabular {
                 continue;
             }
-            // Names in backquotes, without the brackets of links and what is behind them.
+            // Names in backquotes, without the brackets of links and their targets.
             let named: BTreeSet<String> = header
                 .split('`')
                 .skip(1)
@@ -401,7 +404,7 @@ impl Functions {
     }
 }
 
-/// Whether a type is a tuple of three or more, or a reference to one.
+/// Whether a type is a tuple of three or more elements, or a reference to one.
 fn of_three(ty: &syn::Type) -> bool {
     match ty {
         syn::Type::Tuple(t) => t.elems.len() >= 3,
@@ -410,7 +413,8 @@ fn of_three(ty: &syn::Type) -> bool {
     }
 }
 
-/// Whether a function is a table: a `match`, an array or a macro's rows make up nearly all of it.
+/// Whether a function is a table: it consists almost entirely of a `match`, an array or a macro's
+/// rows.
 fn is_table(block: &syn::Block) -> bool {
     let lines = |span: proc_macro2::Span| span.end().line - span.start().line + 1;
     let widest = block
@@ -458,7 +462,7 @@ impl<'ast> Visit<'ast> for Functions {
     }
 }
 
-/// What the functions of each crate have, with places.
+/// The findings in the functions of each crate, with places.
 fn of_functions(which: impl Fn(&Functions) -> &[(usize, String)]) -> BTreeMap<String, Vec<String>> {
     let mut found: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for file in SOURCES.iter() {
@@ -520,7 +524,7 @@ fn unsafe_is_where_contributing_says() {
         let path = place(&file.path);
         let part = UNSAFE.iter().find(|part| path.contains(**part));
         match part {
-            // Within macros as well, which are not read as code.
+            // Also within macros, which are not parsed as code.
             Some(part) if file.text.contains("unsafe {") => drop(used.insert(*part)),
             Some(_) => {}
             None => wrong.extend(

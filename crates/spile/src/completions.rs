@@ -1,4 +1,5 @@
-//! What shells complete: a script for bash, zsh or fish, made of the definition of the command line.
+//! Shell completions: a script for bash, zsh or fish, generated from the definition of the command
+//! line.
 
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
@@ -6,8 +7,8 @@ use clap_complete::{Shell, generate};
 use crate::cli::{Cli, Diff, Fmt, Lsp, Report};
 use crate::tools::{profile::Profile, syscount::Syscount};
 
-/// The whole command line. The program itself looks at the first argument for a subcommand (see
-/// `main.rs`), because any other is a script.
+/// The whole command line. The program itself checks the first argument for a subcommand (see
+/// `main.rs`), because any other argument is a script.
 fn command() -> Command {
     let subcommands = [
         ("fmt", Fmt::command()),
@@ -24,7 +25,7 @@ fn command() -> Command {
     all
 }
 
-/// The script for a shell.
+/// The completion script for a shell.
 pub fn script(shell: Shell) -> String {
     let mut out = Vec::new();
     generate(shell, &mut command(), "spile", &mut out);

@@ -1,4 +1,4 @@
-//! `--explain CODE`: the page of a message's code, from `docs/errors.md`.
+//! `--explain CODE`: the page of a diagnostic code, from `docs/errors.md`.
 
 use spile_sema::codes::PROBE_CODES;
 use spile_sema::types::codes::BODY_CODES;
@@ -9,7 +9,7 @@ use crate::report::{self, Failure};
 /// All pages.
 const PAGES: &str = include_str!("../../../docs/errors.md");
 
-/// Prints the page of a code, written in capitals or not.
+/// Prints the page of a code, in upper or lower case.
 pub fn run(code: &str) -> Result<u8, Failure> {
     let wanted = code.trim().to_ascii_uppercase();
     match pages().find(|(code, _)| *code == wanted) {
@@ -33,7 +33,7 @@ fn codes() -> impl Iterator<Item = &'static CodeDoc> {
         .flatten()
 }
 
-/// What to say of a code that there is not: those that differ from it in one place.
+/// The error for an unknown code, with the codes that differ from it in one character.
 fn unknown(code: &str) -> String {
     let differs = |other: &str| {
         let places = other.bytes().zip(code.bytes()).filter(|(a, b)| a != b);
@@ -54,7 +54,7 @@ fn unknown(code: &str) -> String {
 mod tests {
     use super::*;
 
-    /// One page for each code, which begins with the code's own line.
+    /// Each code has one page, which begins with the code's own line.
     #[test]
     fn every_code_has_its_page() {
         let mut codes: Vec<_> = codes().collect();

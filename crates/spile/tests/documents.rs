@@ -1,8 +1,9 @@
-//! The commands in README.md and docs/*.md are run. A block of `sh` has to end well, and to print
-//! something. In a block of `text` a line that begins with `# spile` is a command, and the lines behind it
-//! are in what it prints. Lines that begin with `spile profile` have what they are for behind spaces. (`docs/errors.md` has a test of its own, `crates/spile/tests/explain.rs`.)
+//! Runs the commands in README.md and docs/*.md. A block of `sh` has to succeed and to print
+//! something. In a block of `text` a line that begins with `# spile` is a command, and its output
+//! has to contain the lines after it. Lines that begin with `spile profile` have a description
+//! after spaces. (`docs/errors.md` has a test of its own, `crates/spile/tests/explain.rs`.)
 //!
-//! `sudo` is nobody here, and what would go to `/usr/local` goes to a folder of the test.
+//! `sudo` does nothing here, and files for `/usr/local` go to a folder of the test.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -12,7 +13,7 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed};
 use spile_testing::files::{below, root};
 
-/// Blocks that are not run here, by how they begin, and why.
+/// Blocks that are not run here, by their first line, with the reason.
 const NOT_RUN: &[(&str, &str)] = &[
     (
         "make demo",
@@ -36,18 +37,18 @@ const NOT_RUN: &[(&str, &str)] = &[
     ),
 ];
 
-/// Only a session that hangs takes so long.
+/// Only a hanging session takes so long.
 const LIMIT: Duration = Duration::from_secs(300);
 
-/// A block of commands, where it stands.
+/// A block of commands, with its place.
 struct Block {
     place: String,
     text: String,
-    /// What it prints has to have, line by line; `None`: something, and it ends well.
+    /// Lines that its output has to contain; `None`: any output, and success.
     prints: Option<Vec<String>>,
 }
 
-/// The commands in a block of `text`: where they begin, and what they print.
+/// The commands in a block of `text`: their places and their output.
 fn commands(lines: &[(usize, &str)]) -> Vec<(usize, String, Vec<String>)> {
     let mut found: Vec<(usize, String, Vec<String>)> = Vec::new();
     for (at, line) in lines {
@@ -195,7 +196,7 @@ fn run(text: &str, prints: Option<&[String]>) -> Result<(), Failed> {
 
 fn main() {
     let mut args = Arguments::from_args();
-    // Sessions watch the whole machine.
+    // Sessions trace the whole machine.
     args.test_threads = Some(1);
     let mut trials = Vec::new();
     let mut excused = Vec::new();

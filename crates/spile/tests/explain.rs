@@ -1,5 +1,5 @@
-//! The pages of `spile --explain`, which are `docs/errors.md`: each command gives the message that its
-//! page is about. And each code is in a test or an example.
+//! The pages of `spile --explain`, which are those of `docs/errors.md`: each command causes the
+//! diagnostic of its page. Each code is in a test or an example.
 
 use std::path::Path;
 use std::process::Command;
@@ -7,7 +7,7 @@ use std::process::Command;
 use libtest_mimic::{Arguments, Failed};
 use spile_testing::files::{below, root};
 
-/// Folders whose files have the tests of codes.
+/// Folders with the tests of codes.
 const TESTS: [&str; 4] = ["tests/cases", "crates", "docs", "xtask/tests"];
 
 fn pages() -> Vec<(String, String)> {
@@ -68,7 +68,7 @@ fn as_typed() -> Result<(), Failed> {
     Ok(())
 }
 
-/// Codes whose page has no command are in another test.
+/// A code whose page has no command is in another test.
 fn in_another_test(code: &str) -> Result<(), Failed> {
     let mut files = Vec::new();
     for folder in TESTS {

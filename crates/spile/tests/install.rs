@@ -1,5 +1,5 @@
-//! What `make install` puts in place, which is what packages have; and what the executable is linked
-//! with.
+//! The files that `make install` installs, which are those of the packages; and the libraries that
+//! the executable is linked with.
 
 #[macro_use]
 extern crate spile_testing;
@@ -14,7 +14,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// What a command writes, errors included; none, with a note, where it is not installed.
+/// The output of a command including errors; `None`, with a note, if it is not installed.
 fn output(command: &mut Command) -> Option<(bool, String)> {
     match command.output() {
         Ok(out) => {
@@ -30,7 +30,7 @@ fn output(command: &mut Command) -> Option<(bool, String)> {
     }
 }
 
-/// Files below a folder, by their path there.
+/// Files below a folder, by their relative path.
 fn files(tree: &Path) -> Vec<String> {
     let mut all = Vec::new();
     let mut folders = vec![tree.to_path_buf()];
@@ -97,7 +97,7 @@ fn packages_have_what_is_installed() {
             assert!(ok, "{shell}: {text}");
         }
     }
-    // Of an instance, whose script and program need not be there for that.
+    // An instance of the unit, whose script and program need not exist for the check.
     let unit = usr.join("lib/systemd/system/spile@.service");
     let instance = folder.path().join("spile@metrics.service");
     let text = std::fs::read_to_string(&unit).expect("text");
@@ -113,7 +113,7 @@ fn packages_have_what_is_installed() {
     }
 }
 
-/// Nothing but the C library and what gcc gives each program.
+/// The executable needs only the C library and the libraries that gcc adds to each program.
 #[test]
 fn the_executable_needs_no_libraries() {
     let Some((ok, text)) = output(Command::new("readelf").args(["-dW", SPILE])) else {

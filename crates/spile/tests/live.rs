@@ -67,8 +67,8 @@ fn start(columns: u16, lines: u16, args: &[&str]) -> Terminal {
         .env("LANG", "C.UTF-8")
         .env("TERM", "xterm");
     // SAFETY: between fork and exec only system calls are made. The terminal becomes the session's
-    // own, so that the end of the terminal is told; also where what runs the tests ignores that signal, as
-    // under `nohup`.
+    // own, so that the program is notified of its end, even if the test's parent ignores that
+    // signal, as under `nohup`.
     unsafe {
         use std::os::unix::process::CommandExt;
         command.pre_exec(|| {

@@ -1,14 +1,14 @@
-//! Files that tests read: of the repository, and SystemTap's examples.
+//! Files for tests: those of the repository, and SystemTap's examples.
 
 use std::path::{Path, PathBuf};
 
-/// Where Debian and Fedora install SystemTap's examples.
+/// The folders in which Debian and Fedora install SystemTap's examples.
 const EXAMPLES: [&str; 2] = [
     "/usr/share/systemtap/examples",
     "/usr/share/doc/systemtap-client/examples",
 ];
 
-/// The folder of the repository.
+/// The root folder of the repository.
 pub fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
@@ -18,7 +18,8 @@ pub fn examples() -> Option<&'static Path> {
     EXAMPLES.into_iter().map(Path::new).find(|dir| dir.is_dir())
 }
 
-/// All files below a folder with one of these extensions, in order. None where there is no such folder.
+/// All files below a folder with one of these extensions, in order. Empty if there is no such
+/// folder.
 pub fn below(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {

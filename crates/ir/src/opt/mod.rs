@@ -95,7 +95,7 @@ fn rounds(program: &mut Program, valid: bool) {
     }
 }
 
-/// A handler's body, or after those a function's.
+/// A handler's body; indexes after those of handlers are functions'.
 fn body(program: &mut Program, i: usize) -> &mut Body {
     match i.checked_sub(program.handlers.len()) {
         None => &mut program.handlers[i].body,
@@ -103,8 +103,8 @@ fn body(program: &mut Program, i: usize) -> &mut Body {
     }
 }
 
-/// Runs a pass on these bodies, which are out of the program meanwhile. The pass is told whether
-/// one is a handler's.
+/// Runs a pass on these bodies, each of which is taken out of the program meanwhile. The pass gets
+/// whether the body is a handler's.
 fn each_body(
     program: &mut Program,
     which: &[usize],

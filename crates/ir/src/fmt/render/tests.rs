@@ -129,7 +129,7 @@ fn what_c_does_not_have() {
     assert_eq!(show("%.3m", &[n(1)]), b"abc");
     assert_eq!(show("%#.3m", &[n(1)]), b"ABC");
     assert_eq!(show("%.2M", &[n(1)]), b"6162");
-    // The width is none of the length.
+    // A width of `%m` is not its length.
     assert_eq!(show("%m|%3m|%.0m", &[n(1), n(1), n(1)]), b"a|  a|a");
     assert_eq!(
         show("%10.4m|%-10.4m|", &[n(1), n(1)]),
