@@ -11,8 +11,8 @@ use crate::index::{ANONYMOUS, NameKind};
 /// A type of one module; 0 is `void`. Numbers are assigned when types are first met.
 pub type TypeId = u32;
 
-/// Maximum number of types with numbers: a number shares 32 bits with that of its module.
-const MAX_TYPES: usize = (1 << 24) - 1;
+/// Maximum number of types with numbers, beyond that of any real file: a hostile file does not fill memory.
+const MAX_TYPES: usize = 1 << 24;
 /// Maximum nesting of anonymous members and base classes that is followed.
 const MAX_NESTING: usize = 16;
 /// Maximum number of members listed of one type.
@@ -38,67 +38,10 @@ struct TypeTable {
 }
 
 /// A type without typedefs and qualifiers.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Type {
-    /// `void`
-    Void,
-    /// An integer, a character or a truth value.
-    Int {
-        /// Size in bytes.
-        size: u8,
-        /// Whether it is signed.
-        signed: bool,
-        /// Whether it is a character.
-        char: bool,
-    },
-    /// Floating point.
-    Float {
-        /// Size in bytes.
-        size: u8,
-    },
-    /// A pointer or reference.
-    Pointer(TypeId),
-    /// An array.
-    Array {
-        /// Type of an element.
-        elem: TypeId,
-        /// Number of elements; 0 if unknown.
-        count: u32,
-    },
-    /// A structure, class or union whose members are known.
-    Struct {
-        /// Its tag, empty when it has none.
-        name: Arc<str>,
-        /// Size in bytes.
-        size: u32,
-        /// Whether it is a union.
-        union: bool,
-    },
-    /// An enumeration.
-    Enum {
-        /// Size in bytes.
-        size: u8,
-        /// Whether it is signed.
-        signed: bool,
-    },
-    /// A function.
-    Func,
-    /// Any other type: only declared, or unsupported.
-    Unknown,
-}
+pub type Type = spile_ctype::CType<TypeId>;
 
-/// A member of a structure, relative to the structure in the query.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Its name.
-    pub name: Arc<str>,
-    /// Offset in bits.
-    pub bit_offset: u32,
-    /// Width of a bit-field in bits; otherwise 0.
-    pub bit_size: u32,
-    /// Its type as declared.
-    pub ty: TypeId,
-}
+/// A member of a structure, seen from the structure that was asked.
+pub type Member = spile_ctype::Member<TypeId>;
 
 impl Dwarf {
     fn intern(&self, key: Key) -> TypeId {
@@ -188,7 +131,7 @@ impl Dwarf {
         match self.key(id) {
             None if id == 0 => Type::Void,
             None => Type::Unknown,
-            Some(Key::Pointer(to)) => Type::Pointer(to),
+            Some(Key::Pointer(to)) => Type::Ptr(to),
             Some(Key::Dimension(die, n)) => self.array(die, n).unwrap_or(Type::Unknown),
             Some(Key::Die(die)) => match self.strip(die) {
                 Some((die, entry)) => self.describe(die, &entry).unwrap_or(Type::Unknown),
@@ -206,7 +149,7 @@ impl Dwarf {
             | gimli::DW_TAG_reference_type
             | gimli::DW_TAG_rvalue_reference_type => {
                 let to = self.type_die(die, entry);
-                Type::Pointer(to.map_or(0, |d| self.intern(Key::Die(d))))
+                Type::Ptr(to.map_or(0, |d| self.intern(Key::Die(d))))
             }
             gimli::DW_TAG_array_type => self.array(die, 0)?,
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {

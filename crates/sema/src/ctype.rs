@@ -10,7 +10,7 @@ use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 use spile_syntax::diag::Diagnostic;
 
 use crate::codes;
-use crate::facts::{CType, CTypeId, Facts, LONG};
+use crate::facts::{CType, CTypeId, Facts, LONG, TypeHome};
 
 /// A C type: a type of the kernel's type information or a plain integer, and levels of pointers
 /// around it.
@@ -71,7 +71,7 @@ impl CTy {
 
     /// A type of the kernel.
     pub const fn id(id: CTypeId) -> CTy {
-        if id == LONG {
+        if matches!(id.home, TypeHome::Builtin) && id.number == LONG.number {
             return CTy::LONG;
         }
         CTy {
@@ -124,7 +124,7 @@ impl CTy {
                     count,
                 },
                 CType::Struct { size, .. } => Shape::Struct(id, size),
-                CType::Void | CType::Func | CType::Unknown => Shape::Other,
+                CType::Void | CType::Float { .. } | CType::Func | CType::Unknown => Shape::Other,
             },
         }
     }

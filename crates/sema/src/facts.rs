@@ -13,71 +13,61 @@ pub use code::*;
 
 mod code;
 
-/// A C type, by its number; 0 is `void`. The top 8 bits are the number of a module, which whoever
-/// implements [`Facts`] gives out: 0 is the kernel's own type information.
-pub type CTypeId = u32;
+/// Whose numbers a type's number is one of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TypeHome {
+    /// Of nobody's: types that need no description, see [`LONG`].
+    Builtin,
+    /// The kernel's own type information, which has the types that its modules share with it.
+    Kernel,
+    /// That of a module of the kernel, which whoever implements [`Facts`] numbers.
+    KernelModule(u32),
+    /// The debugging information of a file, which whoever implements [`Facts`] numbers.
+    File(u32),
+}
 
-/// The number of a 64-bit signed integer that no module has: arguments of markers.
-pub const LONG: CTypeId = CTypeId::MAX;
+/// A C type, by its number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CTypeId {
+    /// Whose number it is.
+    pub home: TypeHome,
+    /// The number there; 0 is `void`.
+    pub number: u32,
+}
+
+impl CTypeId {
+    /// `void`, which is nobody's.
+    pub const VOID: CTypeId = CTypeId {
+        home: TypeHome::Builtin,
+        number: 0,
+    };
+
+    /// A type of the kernel.
+    pub const fn kernel(number: u32) -> CTypeId {
+        CTypeId::of(TypeHome::Kernel, number)
+    }
+
+    /// A type by its number in a home.
+    pub const fn of(home: TypeHome, number: u32) -> CTypeId {
+        match number {
+            0 => CTypeId::VOID,
+            _ => CTypeId { home, number },
+        }
+    }
+}
+
+/// A 64-bit signed integer: arguments of markers.
+pub const LONG: CTypeId = CTypeId {
+    home: TypeHome::Builtin,
+    number: 1,
+};
 
 /// A C type with `typedef`, `const`, `volatile`, `restrict` and type tags removed.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum CType {
-    /// `void`
-    Void,
-    /// An integer, `_Bool` included.
-    Int {
-        /// Bytes: 1, 2, 4, 8 or 16.
-        size: u8,
-        /// Sign.
-        signed: bool,
-        /// `char` of any sign (arrays of it are strings).
-        char: bool,
-    },
-    /// A pointer to the type.
-    Ptr(CTypeId),
-    /// An array.
-    Array {
-        /// Type of an element.
-        elem: CTypeId,
-        /// Number of elements; 0 for a flexible array member.
-        count: u32,
-    },
-    /// A structure or union with known members.
-    Struct {
-        /// Its tag, empty when it has none.
-        name: Arc<str>,
-        /// Bytes.
-        size: u32,
-        /// Whether it is a union.
-        union: bool,
-    },
-    /// An enumeration.
-    Enum {
-        /// Bytes.
-        size: u8,
-        /// Sign.
-        signed: bool,
-    },
-    /// A function.
-    Func,
-    /// Floating point, a structure that is only declared, or anything else without a value.
-    Unknown,
-}
+pub type CType = spile_ctype::CType<CTypeId>;
 
-/// A member of a structure, seen from the structure that was asked.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Member {
-    /// Its name; never empty in answers to [`Facts::members`] (inner anonymous structures are
-    /// flattened).
-    pub name: Arc<str>,
-    /// Bits from the start of the structure that was asked.
-    pub bit_offset: u32,
-    /// Bits of a bit-field; 0 for an ordinary member.
-    pub bit_size: u32,
-    /// Its type as declared.
-    pub ty: CTypeId,
-}
+/// A member of a structure, seen from the structure that was asked. Its name is never empty in answers
+/// to [`Facts::members`] (inner anonymous structures are flattened).
+pub type Member = spile_ctype::Member<CTypeId>;
 
 /// An argument of a tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]

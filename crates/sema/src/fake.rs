@@ -8,33 +8,33 @@ use spile_ir::NrSet;
 use crate::facts::*;
 
 /// `long`
-pub const LONG: CTypeId = 1;
+pub const LONG: CTypeId = CTypeId::kernel(1);
 /// `int`
-pub const INT: CTypeId = 2;
+pub const INT: CTypeId = CTypeId::kernel(2);
 /// `struct task_struct`
-pub const TASK: CTypeId = 3;
+pub const TASK: CTypeId = CTypeId::kernel(3);
 /// `struct task_struct *`
-pub const TASK_PTR: CTypeId = 4;
+pub const TASK_PTR: CTypeId = CTypeId::kernel(4);
 /// `char`
-pub const CHAR: CTypeId = 5;
+pub const CHAR: CTypeId = CTypeId::kernel(5);
 /// `char [16]`
-pub const COMM: CTypeId = 6;
+pub const COMM: CTypeId = CTypeId::kernel(6);
 /// `unsigned int`
-pub const UINT: CTypeId = 7;
+pub const UINT: CTypeId = CTypeId::kernel(7);
 /// `_Bool`
-pub const BOOL: CTypeId = 8;
+pub const BOOL: CTypeId = CTypeId::kernel(8);
 /// `struct list_head`
-pub const LIST: CTypeId = 9;
+pub const LIST: CTypeId = CTypeId::kernel(9);
 /// `struct list_head *`
-pub const LIST_PTR: CTypeId = 10;
+pub const LIST_PTR: CTypeId = CTypeId::kernel(10);
 /// `struct task_struct *[4]`
-pub const TASKS: CTypeId = 11;
+pub const TASKS: CTypeId = CTypeId::kernel(11);
 /// A structure that is only declared.
-pub const FWD: CTypeId = 12;
+pub const FWD: CTypeId = CTypeId::kernel(12);
 /// A pointer to [`FWD`].
-pub const FWD_PTR: CTypeId = 13;
+pub const FWD_PTR: CTypeId = CTypeId::kernel(13);
 /// `enum state`
-pub const STATE: CTypeId = 14;
+pub const STATE: CTypeId = CTypeId::kernel(14);
 
 /// The machine.
 pub struct Machine {

@@ -19,8 +19,8 @@ function pid:long() { return __pid() }";
 /// A machine with one program, `/demo`.
 struct Demo(Machine);
 
-/// An `int` of another compilation unit than [`INT`].
-const TWIN: CTypeId = 1000;
+/// An `int` of another unit than [`INT`].
+const TWIN: CTypeId = CTypeId::kernel(1000);
 
 fn type_of(id: CTypeId) -> CTypeId {
     if id == TWIN { INT } else { id }

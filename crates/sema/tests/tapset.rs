@@ -19,8 +19,8 @@ use spile_syntax::source::Sources;
 use support::bpf_options;
 
 const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
-const STRUCT: CTypeId = 1;
-const POINTER: CTypeId = 2;
+const STRUCT: CTypeId = CTypeId::kernel(1);
+const POINTER: CTypeId = CTypeId::kernel(2);
 
 /// A machine where every name exists.
 struct Everything {

@@ -303,7 +303,7 @@ impl Facts for KernelFacts {
         let params = signature.map(|s| s.params).unwrap_or_default();
         let arg = |(name, ty): (String, u32)| TracepointArg {
             name: name.into(),
-            ty,
+            ty: CTypeId::kernel(ty),
         };
         params.into_iter().map(arg).collect()
     }
@@ -320,8 +320,8 @@ impl Facts for KernelFacts {
 
     fn type_home(&self, id: CTypeId) -> String {
         let known = &self.programs.known;
-        match (known.of_type(id), known.space_of(id)) {
-            (Some((file, _)), Some(Space::User)) => file.image().path().display().to_string(),
+        match (known.file_of(id), known.space_of(id)) {
+            (Some(file), Some(Space::User)) => file.image().path().display().to_string(),
             _ => "the kernel".into(),
         }
     }
@@ -359,7 +359,8 @@ impl Facts for KernelFacts {
                 Type::Var { name, ty } => Some((name, ty)),
                 _ => None,
             })?;
-        home::kernel_variable(Symbols::kernel().ok()?.address_of(name)?, ty)
+        let address = Symbols::kernel().ok()?.address_of(name)?;
+        home::kernel_variable(address, CTypeId::kernel(ty))
     }
 
     fn probes_kernel(&self) -> bool {

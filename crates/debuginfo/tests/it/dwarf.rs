@@ -302,7 +302,7 @@ fn questions(
     for v in dwarf.variables(address, Some(of)) {
         let size = match dwarf.ctype(v.ty) {
             Type::Int { size, .. } | Type::Enum { size, .. } => size,
-            Type::Pointer(_) => 8,
+            Type::Ptr(_) => 8,
             _ => continue,
         };
         let cast = ["", "char", "short", "", "int", "", "", "", "long"][usize::from(size)];
@@ -511,7 +511,7 @@ fn types() {
         }
         let pointer = dwarf.type_named("struct box **").expect("there");
         assert!(
-            matches!(dwarf.ctype(pointer), Type::Pointer(to) if matches!(dwarf.ctype(to), Type::Pointer(_)))
+            matches!(dwarf.ctype(pointer), Type::Ptr(to) if matches!(dwarf.ctype(to), Type::Ptr(_)))
         );
         let work = dwarf.functions(exact("work"), None, ALL);
         assert_eq!(dwarf.c_name(dwarf.type_of(work[0].die)), "long int");

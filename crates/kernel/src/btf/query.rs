@@ -1,5 +1,7 @@
 //! Queries that walk from type to type. A damaged blob may contain cycles, so each walk is bounded.
 
+use spile_ctype::CType;
+
 use super::{Btf, Composite, Type, TypeId};
 
 /// Longest chain of qualifiers, typedefs or inner structs that is followed.
@@ -7,18 +9,40 @@ const MAX_DEPTH: u32 = 64;
 /// Maximum number of types that one query visits.
 const MAX_VISITS: u32 = 10_000;
 
-/// The location of a member, relative to the struct in the query.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Member {
-    /// Offset in bits from the start of that struct.
-    pub bit_offset: u32,
-    /// Width of a bit-field in bits; 0 for an ordinary member.
-    pub bit_size: u32,
-    /// Type of the member as declared.
-    pub ty: TypeId,
-}
+/// A member, seen from the struct that was asked.
+pub type Member = spile_ctype::Member<TypeId>;
 
 impl Btf {
+    /// What a type is, typedefs and qualifiers removed.
+    #[must_use]
+    pub fn ctype(&self, id: TypeId) -> CType<TypeId> {
+        let composite = |body: Composite<'_>, union| CType::Struct {
+            name: body.name.into(),
+            size: body.size,
+            union,
+        };
+        match self.ty(self.strip(id)) {
+            Type::Void => CType::Void,
+            // Compilers do not mark characters: any one-byte integer called char is one.
+            Type::Int(i) => CType::Int {
+                size: i.size as u8,
+                signed: i.signed,
+                char: i.is_char || (i.size == 1 && i.name.contains("char")),
+            },
+            Type::Float { size, .. } => CType::Float { size: size as u8 },
+            Type::Ptr(to) => CType::Ptr(to),
+            Type::Array { elem, len } => CType::Array { elem, count: len },
+            Type::Struct(body) => composite(body, false),
+            Type::Union(body) => composite(body, true),
+            Type::Enum(e) => CType::Enum {
+                size: e.size as u8,
+                signed: e.signed,
+            },
+            Type::Func { .. } | Type::FuncProto(_) => CType::Func,
+            _ => CType::Unknown,
+        }
+    }
+
     /// Follows typedefs, `const`, `volatile`, `restrict` and type tags to the
     /// type underneath.
     #[must_use]
@@ -77,6 +101,7 @@ impl Btf {
         let body = self.composite(id)?;
         if let Some(m) = body.own_member(name) {
             return Some(Member {
+                name: name.into(),
                 bit_offset: m.bit_offset,
                 bit_size: m.bit_size,
                 ty: m.ty,

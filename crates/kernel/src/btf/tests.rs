@@ -72,6 +72,7 @@ fn members_also_of_anonymous_bodies() {
     assert_eq!(
         member("pid"),
         Some(Member {
+            name: "pid".into(),
             bit_offset: 0,
             bit_size: 0,
             ty: 1
@@ -80,6 +81,7 @@ fn members_also_of_anonymous_bodies() {
     assert_eq!(
         member("x"),
         Some(Member {
+            name: "x".into(),
             bit_offset: 32,
             bit_size: 0,
             ty: 2
@@ -88,6 +90,7 @@ fn members_also_of_anonymous_bodies() {
     assert_eq!(
         member("low"),
         Some(Member {
+            name: "low".into(),
             bit_offset: 35,
             bit_size: 5,
             ty: 2

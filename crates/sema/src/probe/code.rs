@@ -9,7 +9,7 @@ use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, LeaveOut, Space};
 use super::handler::{Context, ContextKind, SiteNames, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::CTy;
-use crate::facts::{Facts, Loc, LocOp, Module, VarKind, Variable};
+use crate::facts::{CTypeId, Facts, Loc, LocOp, Module, VarKind, Variable};
 use crate::families::{CodeFound, CodeMatch};
 
 /// Places that share a handler.
@@ -32,7 +32,7 @@ struct Key<'h> {
     pid: Option<u32>,
     module: Option<&'h Module>,
     /// Name, type, kind and location of each variable.
-    variables: Vec<(Arc<str>, u32, VarKind, Arc<Loc>)>,
+    variables: Vec<(Arc<str>, CTypeId, VarKind, Arc<Loc>)>,
     /// The provider of a marker, where it is visible.
     provider: Option<Arc<str>>,
     /// Whether it is a kernel function that is attached through ftrace with all others.
@@ -121,7 +121,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) ->
     list
 }
 
-fn target((name, ty, kind, loc): &(Arc<str>, u32, VarKind, Arc<Loc>)) -> TargetVar {
+fn target((name, ty, kind, loc): &(Arc<str>, CTypeId, VarKind, Arc<Loc>)) -> TargetVar {
     let source = match &**loc {
         Loc::Value(ops) => match ops[..] {
             [LocOp::Arg(n)] => TargetSource::CtxArg(n),

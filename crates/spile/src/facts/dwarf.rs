@@ -1,8 +1,5 @@
 //! Places, variables and types of programs, of the kernel and of its modules, from their
 //! debugging information.
-//!
-//! A type's number has the number of its file in the top 8 bits and the file's own number of
-//! the type below, so that all of analysis works on it as on the kernel's types.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,8 +11,8 @@ use spile_debuginfo::{
 use spile_glob as glob;
 use spile_ir::{BinOp, Space};
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, Piece, VarKind,
-    Variable,
+    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, Piece,
+    TypeHome, VarKind, Variable,
 };
 
 use crate::machine;
@@ -23,10 +20,6 @@ use crate::machine;
 use super::convention::{Arguments, FLOATING, first_seen, structure};
 use super::home::Home;
 
-/// Bits of a type's number that are the file's own.
-const OWN_BITS: u32 = 24;
-/// Most files whose types have numbers; above are the kernel's modules.
-const MAX_FILES: usize = 127;
 /// Most places of statements that one point of a script may mean.
 const MAX_ANY_LINE: u32 = 100_000;
 
@@ -56,34 +49,34 @@ struct PlaceInfo {
 const FIRST_ID: u64 = 1 << 62;
 
 impl FileTable {
-    /// The number of a file in types, from 1; `None` when there are too many.
-    fn number(&self, file: &Arc<File>, space: Space) -> Option<u32> {
+    /// Whose a file's types are.
+    fn home(&self, file: &Arc<File>, space: Space) -> TypeHome {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         let at = table.files.iter().position(|f| Arc::ptr_eq(&f.0, file));
-        let at = match at {
-            Some(at) => at,
-            None if table.files.len() < MAX_FILES => {
-                table.files.push((file.clone(), space));
-                table.files.len() - 1
-            }
-            None => return None,
-        };
-        u32::try_from(at + 1).ok()
+        let at = at.unwrap_or_else(|| {
+            table.files.push((file.clone(), space));
+            table.files.len() - 1
+        });
+        TypeHome::File(at as u32)
     }
 
-    /// The file of a type and its own number there.
-    pub fn of_type(&self, id: CTypeId) -> Option<(Arc<File>, u32)> {
-        let number = (id >> OWN_BITS) as usize;
+    /// The file of a type, and the memory that its objects are in.
+    fn file(&self, id: CTypeId) -> Option<(Arc<File>, Space)> {
+        let TypeHome::File(at) = id.home else {
+            return None;
+        };
         let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        let (file, _) = table.files.get(number.checked_sub(1)?)?.clone();
-        Some((file, id & ((1 << OWN_BITS) - 1)))
+        table.files.get(at as usize).cloned()
+    }
+
+    /// The file of a type.
+    pub fn file_of(&self, id: CTypeId) -> Option<Arc<File>> {
+        Some(self.file(id)?.0)
     }
 
     /// The memory that objects of a type are in.
     pub fn space_of(&self, id: CTypeId) -> Option<Space> {
-        let number = (id >> OWN_BITS) as usize;
-        let table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
-        Some(table.files.get(number.checked_sub(1)?)?.1)
+        Some(self.file(id)?.1)
     }
 
     /// Whether a place was found by debugging information.
@@ -396,10 +389,7 @@ impl Asked<'_> {
 
     /// The number that analysis knows a type of the file by.
     fn ctype_id(&self, ty: u32) -> CTypeId {
-        match (ty, self.known.number(self.file, self.home.space())) {
-            (0, _) | (_, None) => 0,
-            (ty, Some(number)) => number << OWN_BITS | ty,
-        }
+        CTypeId::of(self.known.home(self.file, self.home.space()), ty)
     }
 
     /// The variables at a place.
@@ -685,47 +675,54 @@ fn joined(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocO
 impl FileTable {
     /// A type without typedefs and qualifiers.
     pub fn ctype(&self, id: CTypeId) -> Option<CType> {
-        let (file, ty) = self.of_type(id)?;
-        let number = id & !((1 << OWN_BITS) - 1);
-        let whole = |ty: u32| if ty == 0 { 0 } else { number | ty };
-        Some(match file.dwarf()?.ctype(ty) {
-            Type::Void => CType::Void,
-            Type::Int { size, signed, char } => CType::Int { size, signed, char },
-            Type::Pointer(to) => CType::Ptr(whole(to)),
-            Type::Array { elem, count } => CType::Array {
-                elem: whole(elem),
-                count,
-            },
-            Type::Struct { name, size, union } => CType::Struct { name, size, union },
-            Type::Enum { size, signed } => CType::Enum { size, signed },
-            Type::Func => CType::Func,
-            Type::Float { .. } | Type::Unknown => CType::Unknown,
-        })
+        let found = self.file_of(id)?.dwarf()?.ctype(id.number);
+        Some(found.map(|ty| CTypeId::of(id.home, ty)))
     }
 
     /// The type as C spells it.
     pub fn c_name(&self, id: CTypeId) -> Option<String> {
-        let (file, ty) = self.of_type(id)?;
-        Some(file.dwarf()?.c_name(ty))
+        Some(self.file_of(id)?.dwarf()?.c_name(id.number))
     }
 
     /// All members.
     pub fn members(&self, id: CTypeId) -> Option<Vec<Member>> {
-        let (file, ty) = self.of_type(id)?;
-        let number = id & !((1 << OWN_BITS) - 1);
-        let members = file.dwarf()?.members(ty).into_iter();
-        let member = |m: spile_debuginfo::Member| Member {
-            name: m.name,
-            bit_offset: m.bit_offset,
-            bit_size: m.bit_size,
-            ty: if m.ty == 0 { 0 } else { number | m.ty },
-        };
+        let members = self.file_of(id)?.dwarf()?.members(id.number).into_iter();
+        let member = |m: spile_debuginfo::Member| m.map(|ty| CTypeId::of(id.home, ty));
         Some(members.map(member).collect())
     }
 
     /// The constants of an enumeration.
     pub fn enum_values(&self, id: CTypeId) -> Option<Vec<(Arc<str>, i64)>> {
-        let (file, ty) = self.of_type(id)?;
-        Some(file.dwarf()?.enum_values(ty))
+        Some(self.file_of(id)?.dwarf()?.enum_values(id.number))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use spile_debuginfo::Search;
+
+    use super::*;
+
+    /// Numbers of types were 32 bits for file and type together: the 128th file had none.
+    #[test]
+    fn types_of_many_files_are_told_apart() {
+        let known = FileTable::default();
+        let open = || File::open(Path::new("/proc/self/exe"), &Search::from_env());
+        let files: Vec<_> = (0..300).map(|_| Arc::new(open().expect("it"))).collect();
+        let ids: Vec<CTypeId> = files
+            .iter()
+            .map(|file| CTypeId::of(known.home(file, Space::User), 1 << 30))
+            .collect();
+        for (file, id) in files.iter().zip(&ids) {
+            let found = known.file_of(*id).expect("a file");
+            assert!(Arc::ptr_eq(&found, file) && id.number == 1 << 30);
+        }
+        assert_eq!(known.file_of(CTypeId::kernel(1)).map(|_| ()), None);
+        assert_eq!(
+            CTypeId::of(known.home(&files[0], Space::User), 0),
+            CTypeId::VOID
+        );
     }
 }

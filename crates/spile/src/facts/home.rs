@@ -9,7 +9,7 @@ use spile_debuginfo::{Absent, LocBinary, LocOp as Op, Location, Module as File};
 use spile_ir::{CodePlace, Space};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{At, Loaded};
-use spile_sema::facts::{KernelVar, Loc, LocOp};
+use spile_sema::facts::{CTypeId, KernelVar, Loc, LocOp};
 
 /// The owner of a file's code.
 pub enum Home {
@@ -84,7 +84,7 @@ impl Home {
     pub fn of_processor(&self, loc: Loc) -> Loc {
         match (self, &loc) {
             (Home::Kernel(_), Loc::Address(ops)) => match **ops {
-                [LocOp::Const(address)] => match kernel_variable(address as u64, 0) {
+                [LocOp::Const(address)] => match kernel_variable(address as u64, CTypeId::VOID) {
                     Some(v) => Loc::Address(v.location()),
                     None => Loc::Absent("the address of each processor's copy is unknown".into()),
                 },
@@ -118,7 +118,7 @@ fn moved(loaded: &Loaded, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
 
 /// A variable of the kernel at an address of its symbols; `None` where the address alone is not
 /// enough.
-pub fn kernel_variable(address: u64, ty: u32) -> Option<KernelVar> {
+pub fn kernel_variable(address: u64, ty: CTypeId) -> Option<KernelVar> {
     let symbols = Symbols::kernel().ok()?;
     let edge = |name| symbols.address_of(name);
     let own = match (edge("__per_cpu_start"), edge("__per_cpu_end")) {

@@ -414,7 +414,7 @@ mod tests {
         assert_eq!(names, ["file", "buf", "count", "pos", "return"]);
         assert_eq!(vars[3].loc, Loc::Value(vec![LocOp::Arg(3)]));
         assert_eq!(vars[4].loc, Loc::Value(vec![LocOp::Ret]));
-        assert_eq!(kernel.btf.c_name(vars[0].ty), "struct file *");
+        assert_eq!(kernel.btf.c_name(vars[0].ty.number), "struct file *");
         assert!(needs_source(&query("vfs_read", FunctionKind::Inline)) && !needs_source(&read));
         assert!(code.modules("nosuch_module").is_err());
         for why in 1..=REASONS.len() as u64 {

@@ -1,18 +1,10 @@
-//! C types of the kernel and of its modules from BTF, in one space of numbers.
-//!
-//! The top 8 bits of a number name the owner: 0 is the kernel, its modules count down from 255, and
-//! files with debugging information count up from 1. A module's BTF extends the kernel's: types
-//! shared with the kernel have the kernel's numbers.
+//! C types of the kernel and of its modules, as BTF has them. A module's BTF continues the kernel's: types
+//! that it shares with the kernel have the kernel's numbers.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_kernel::btf::{Btf, Composite, Type};
-use spile_sema::facts::{CType, CTypeId, Member};
-
-/// Position of the owner in a number.
-const SHIFT: u32 = 24;
-/// Kernel modules have owner numbers from here to 255.
-const FIRST_MODULE: u32 = 128;
+use spile_kernel::btf::{Btf, Type};
+use spile_sema::facts::{CType, CTypeId, Member, TypeHome};
 
 /// The types of the running kernel.
 #[derive(Default)]
@@ -21,65 +13,26 @@ pub struct KernelTypes {
     modules: Mutex<Vec<(Arc<str>, Option<&'static Btf>)>>,
 }
 
-/// The BTF of the kernel or of one module, and the owner of its own types.
+/// The BTF of the kernel or of one module.
 #[derive(Clone, Copy)]
 pub struct Types {
     /// The types.
     pub btf: &'static Btf,
-    tag: u32,
+    home: TypeHome,
 }
 
 impl Types {
     /// A type number of this BTF in the common space.
     pub fn outside(&self, id: u32) -> CTypeId {
         match id < self.btf.first() {
-            true => id,
-            false => id | self.tag,
-        }
-    }
-
-    fn composite(c: Composite<'_>, union: bool) -> CType {
-        CType::Struct {
-            name: c.name.into(),
-            size: c.size,
-            union,
-        }
-    }
-
-    fn ctype(&self, id: u32) -> CType {
-        match self.btf.ty(self.btf.strip(id)) {
-            Type::Void => CType::Void,
-            // Compilers do not mark characters: a one-byte integer whose name contains `char` is
-            // one.
-            Type::Int(i) => CType::Int {
-                size: i.size as u8,
-                signed: i.signed,
-                char: i.is_char || (i.size == 1 && i.name.contains("char")),
-            },
-            Type::Ptr(to) => CType::Ptr(self.outside(to)),
-            Type::Array { elem, len } => CType::Array {
-                elem: self.outside(elem),
-                count: len,
-            },
-            Type::Struct(c) => Types::composite(c, false),
-            Type::Union(c) => Types::composite(c, true),
-            Type::Enum(e) => CType::Enum {
-                size: e.size as u8,
-                signed: e.signed,
-            },
-            Type::Func { .. } | Type::FuncProto(_) => CType::Func,
-            _ => CType::Unknown,
+            true => CTypeId::kernel(id),
+            false => CTypeId::of(self.home, id),
         }
     }
 
     fn member(&self, id: u32, name: &str) -> Option<Member> {
-        let m = self.btf.member(id, name)?;
-        Some(Member {
-            name: name.into(),
-            bit_offset: m.bit_offset,
-            bit_size: m.bit_size,
-            ty: self.outside(m.ty),
-        })
+        let found = self.btf.member(id, name)?;
+        Some(found.map(|ty| self.outside(ty)))
     }
 }
 
@@ -87,7 +40,10 @@ impl KernelTypes {
     /// The kernel's own types; without BTF every look-up finds nothing.
     pub fn kernel() -> Option<Types> {
         let btf = Btf::vmlinux().ok()?;
-        Some(Types { btf, tag: 0 })
+        Some(Types {
+            btf,
+            home: TypeHome::Kernel,
+        })
     }
 
     /// The types of a module.
@@ -101,11 +57,9 @@ impl KernelTypes {
                 modules.len() - 1
             }
         };
-        let number = 255u32.checked_sub(at as u32)?;
-        (number >= FIRST_MODULE).then_some(())?;
         Some(Types {
             btf: modules[at].1?,
-            tag: number << SHIFT,
+            home: TypeHome::KernelModule(at as u32),
         })
     }
 
@@ -113,67 +67,73 @@ impl KernelTypes {
     pub fn opened(&self) -> Vec<Types> {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let types = |(at, (_, btf)): (usize, &(Arc<str>, Option<&'static Btf>))| {
-            let number = 255u32.checked_sub(at as u32)?;
             Some(Types {
                 btf: (*btf)?,
-                tag: number << SHIFT,
+                home: TypeHome::KernelModule(at as u32),
             })
         };
         modules.iter().enumerate().filter_map(types).collect()
     }
 
-    /// The owner of a type, and its number there.
-    fn of(&self, id: CTypeId) -> Option<(Types, u32)> {
-        let number = id >> SHIFT;
-        let own = id & ((1 << SHIFT) - 1);
-        if number == 0 {
-            return Some((KernelTypes::kernel()?, own));
+    /// The types that a number is one of.
+    fn of(&self, id: CTypeId) -> Option<Types> {
+        match id.home {
+            TypeHome::Kernel => KernelTypes::kernel(),
+            TypeHome::KernelModule(at) => {
+                let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
+                Some(Types {
+                    btf: modules.get(at as usize)?.1?,
+                    home: id.home,
+                })
+            }
+            TypeHome::File(_) | TypeHome::Builtin => None,
         }
-        let at = 255 - number as usize;
-        let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
-        let types = Types {
-            btf: modules.get(at)?.1?,
-            tag: number << SHIFT,
-        };
-        Some((types, own))
     }
 
     /// See `Facts::ctype`.
     pub fn ctype(&self, id: CTypeId) -> CType {
-        self.of(id)
-            .map_or(CType::Unknown, |(types, id)| types.ctype(id))
+        let Some(types) = self.of(id) else {
+            return match id {
+                CTypeId::VOID => CType::Void,
+                _ => CType::Unknown,
+            };
+        };
+        let found = types.btf.ctype(id.number);
+        found.map(|ty| types.outside(ty))
     }
 
     /// See `Facts::c_name`.
     pub fn c_name(&self, id: CTypeId) -> String {
+        if id == CTypeId::VOID {
+            return "void".into();
+        }
         self.of(id)
-            .map_or_else(|| "?".into(), |(types, id)| types.btf.c_name(id))
+            .map_or_else(|| "?".into(), |types| types.btf.c_name(id.number))
     }
 
     /// See `Facts::member`.
     pub fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        let (types, id) = self.of(id)?;
-        types.member(id, name)
+        self.of(id)?.member(id.number, name)
     }
 
     /// See `Facts::members`.
     pub fn members(&self, id: CTypeId) -> Vec<Member> {
-        let Some((types, id)) = self.of(id) else {
+        let Some(types) = self.of(id) else {
             return Vec::new();
         };
-        let names = types.btf.member_names(id);
+        let names = types.btf.member_names(id.number);
         names
             .into_iter()
-            .filter_map(|name| types.member(id, name))
+            .filter_map(|name| types.member(id.number, name))
             .collect()
     }
 
     /// See `Facts::enum_values`.
     pub fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        let Some((types, id)) = self.of(id) else {
+        let Some(types) = self.of(id) else {
             return Vec::new();
         };
-        match types.btf.ty(types.btf.strip(id)) {
+        match types.btf.ty(types.btf.strip(id.number)) {
             Type::Enum(e) => e.values().map(|v| (v.name.into(), v.value)).collect(),
             _ => Vec::new(),
         }

@@ -288,7 +288,7 @@ impl Resolver<'_> {
 
     /// The hidden function that reads a string and quotes it. A null address gives `0x0`.
     fn text_function(&mut self, f: Intrinsic, span: Span) -> UnitIx {
-        let key = (CTypeId::MAX, (f == Intrinsic::UserStr).into());
+        let key = (facts::LONG, (f == Intrinsic::UserStr).into());
         if let Some(unit) = self.pretty_units.get(&key) {
             return *unit;
         }

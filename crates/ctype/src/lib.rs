@@ -1,0 +1,100 @@
+//! What a C type is, as all who read or use types say it: the kernel's BTF, the DWARF of programs, and
+//! analysis. They number types differently, so the number is a parameter `T`; it stands for a type as
+//! declared, typedefs and qualifiers kept.
+
+use std::sync::Arc;
+
+/// A C type with `typedef`, `const`, `volatile`, `restrict` and type tags removed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CType<T> {
+    /// `void`
+    Void,
+    /// An integer, `_Bool` included.
+    Int {
+        /// Bytes: 1, 2, 4, 8 or 16.
+        size: u8,
+        /// Sign.
+        signed: bool,
+        /// `char` of any sign (arrays of it are strings).
+        char: bool,
+    },
+    /// Floating point.
+    Float {
+        /// Bytes.
+        size: u8,
+    },
+    /// A pointer to the type, or a reference.
+    Ptr(T),
+    /// An array.
+    Array {
+        /// Type of an element.
+        elem: T,
+        /// Number of elements; 0 for a flexible array member and where it is not known.
+        count: u32,
+    },
+    /// A structure, class or union with known members.
+    Struct {
+        /// Its tag, empty when it has none.
+        name: Arc<str>,
+        /// Bytes.
+        size: u32,
+        /// Whether it is a union.
+        union: bool,
+    },
+    /// An enumeration.
+    Enum {
+        /// Bytes.
+        size: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// A function.
+    Func,
+    /// A structure that is only declared, or anything else without a value.
+    Unknown,
+}
+
+impl<T> CType<T> {
+    /// The same with types numbered otherwise.
+    pub fn map<U>(self, number: impl FnOnce(T) -> U) -> CType<U> {
+        match self {
+            CType::Void => CType::Void,
+            CType::Int { size, signed, char } => CType::Int { size, signed, char },
+            CType::Float { size } => CType::Float { size },
+            CType::Ptr(to) => CType::Ptr(number(to)),
+            CType::Array { elem, count } => CType::Array {
+                elem: number(elem),
+                count,
+            },
+            CType::Struct { name, size, union } => CType::Struct { name, size, union },
+            CType::Enum { size, signed } => CType::Enum { size, signed },
+            CType::Func => CType::Func,
+            CType::Unknown => CType::Unknown,
+        }
+    }
+}
+
+/// A member of a structure, seen from the structure that was asked.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Member<T> {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Bits from the start of the structure that was asked.
+    pub bit_offset: u32,
+    /// Bits of a bit-field; 0 for an ordinary member.
+    pub bit_size: u32,
+    /// Its type as declared.
+    pub ty: T,
+}
+
+impl<T> Member<T> {
+    /// The same with types numbered otherwise.
+    pub fn map<U>(self, number: impl FnOnce(T) -> U) -> Member<U> {
+        Member {
+            name: self.name,
+            bit_offset: self.bit_offset,
+            bit_size: self.bit_size,
+            ty: number(self.ty),
+        }
+    }
+}
