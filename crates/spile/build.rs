@@ -1,15 +1,14 @@
-//! Builds the tables of scripts in the binary: the files of `tapset/`, each with the names that it
-//! defines and the files that it needs, and those of `tools/`.
+//! Builds the tables of scripts that are in the binary: the files of `tapset/` with an index of the names
+//! that they define, so that those that a script needs are read and no others; and the files of `tools/`.
+//!
+//! The index is found without parsing. It counts on the form that `spile fmt` gives files: definitions begin
+//! at the beginning of a line. A test holds it against what parsing gives (`crates/spile/src/tapset.rs`).
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
-#[path = "src/tapset/index.rs"]
-mod index;
-
 fn main() {
-    println!("cargo:rerun-if-changed=src/tapset/index.rs");
     let tools = scripts("tools");
     let mut table =
         String::from("/// Name and text of each file.\npub static FILES: &[(&str, &str)] = &[\n");
@@ -20,41 +19,65 @@ fn main() {
     write("tapset", indexed(&scripts("tapset")));
 }
 
-/// The table of a library's files.
+/// The tables of a library's files, and of which define a function, a global or an alias of a name.
 fn indexed(files: &[(String, String, String)]) -> String {
-    let defined: Vec<Vec<&str>> = files.iter().map(|f| index::defined(&f.2)).collect();
-    let needed: Vec<BTreeSet<usize>> = (0..files.len())
-        .map(|n| reach(n, files, &defined))
-        .collect();
     let mut table = String::from("/// The files.\npub static FILES: &[File] = &[\n");
-    for ((name, path, _), (defines, needs)) in files.iter().zip(defined.iter().zip(needed)) {
-        writeln!(
-            table,
-            "    File {{ name: {name:?}, text: include_str!({path:?}), defines: &{defines:?}, \
-             needs: &{:?} }},",
-            needs.into_iter().collect::<Vec<_>>()
-        )
-        .expect("a string");
+    for (name, path, _) in files {
+        let row = format!("    File {{ name: {name:?}, text: include_str!({path:?}) }},");
+        writeln!(table, "{row}").expect("a string");
+    }
+    for (n, (kind, what)) in KINDS.into_iter().enumerate() {
+        let mut names: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
+        for (at, (.., text)) in files.iter().enumerate() {
+            for name in &defined(text)[n] {
+                names.entry(name).or_default().insert(at);
+            }
+        }
+        let head = format!("];\n\n/// {what}, in order.\npub static {kind}: Index = &[");
+        writeln!(table, "{head}").expect("a string");
+        for (name, files) in names {
+            let files: Vec<usize> = files.into_iter().collect();
+            writeln!(table, "    ({name:?}, &{files:?}),").expect("a string");
+        }
     }
     table
 }
 
-/// The indexes of the files that one of them needs, itself included.
-fn reach(
-    from: usize,
-    files: &[(String, String, String)],
-    defined: &[Vec<&str>],
-) -> BTreeSet<usize> {
-    let mut reached = BTreeSet::new();
-    let mut open = vec![from];
-    while let Some(n) = open.pop() {
-        if reached.insert(n) {
-            let words: BTreeSet<&[u8]> = index::words(files[n].2.as_bytes()).collect();
-            let named = |names: &Vec<&str>| names.iter().any(|n| words.contains(n.as_bytes()));
-            open.extend((0..files.len()).filter(|m| named(&defined[*m])));
+/// The indexes, in the order of [`defined`].
+const KINDS: [(&str, &str); 3] = [
+    ("FUNCTIONS", "Functions"),
+    ("GLOBALS", "Globals"),
+    ("ALIASES", "First components of aliases"),
+];
+
+/// The functions and globals that a file defines, and the first components of its aliases. Words of a
+/// global's first value may be among them.
+fn defined(text: &str) -> [Vec<&str>; 3] {
+    let [mut functions, mut globals, mut aliases] = [const { Vec::new() }; 3];
+    let mut rest = text;
+    while !rest.is_empty() {
+        let line = rest.lines().next().unwrap_or_default();
+        let item = line.strip_prefix("private ").unwrap_or(line);
+        if let Some(function) = item.strip_prefix("function ") {
+            functions.extend(words(function).next());
+        } else if let Some(names) = item.strip_prefix("global ") {
+            globals.extend(words(names));
+        } else if let Some(points) = rest.strip_prefix("probe ") {
+            // An alias has `=` before its body, a probe has not.
+            let head = points.split('{').next().unwrap_or_default();
+            if let Some((names, _)) = head.split_once('=') {
+                aliases.extend(names.split(',').filter_map(|name| words(name).next()));
+            }
         }
+        rest = rest[line.len()..].trim_start_matches(['\r', '\n']);
     }
-    reached
+    [functions, globals, aliases]
+}
+
+/// What can be names in a text.
+fn words(text: &str) -> impl Iterator<Item = &str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(|w| w.starts_with(|c: char| !c.is_ascii_digit()))
 }
 
 /// The scripts of a folder: name, path, text.

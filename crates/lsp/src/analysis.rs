@@ -2,7 +2,7 @@
 
 use spile_sema::analyse::{Inputs, analyse_seen};
 use spile_sema::library::Library;
-use spile_sema::probe::{self, list};
+use spile_sema::probe::list;
 use spile_sema::types::hir::{Tree, UnitKind};
 use spile_sema::types::unify::{Base, TyVar, Types};
 use spile_syntax::ast::{self, FileId, Item, Name, Span};
@@ -114,7 +114,6 @@ impl Analysis {
         let mut diags = Diagnostics::new();
         let library = &self.library;
         let facts = &*world.facts;
-        let handlers = probe::resolve_script(library, facts, &mut diags);
         let inputs = Inputs {
             library,
             sources: &self.sources,
@@ -122,14 +121,12 @@ impl Analysis {
             tables: &*world.tables,
             options: &world.options,
         };
-        let mut derive =
-            |file, diags: &mut Diagnostics| probe::resolve_file(library, facts, file, diags);
         let (mut globals, mut units) = (Vec::new(), Vec::new());
         let mut seen = |tree: &Tree, types: &Types| {
             globals = tree_globals(tree, types);
             units = tree_units(tree, types);
         };
-        let _ = analyse_seen(&inputs, handlers, &mut derive, &mut diags, &mut seen);
+        let _ = analyse_seen(&inputs, &mut diags, &mut seen);
         if !self.diags.has_errors() && world.blind.is_none() {
             let known = |d: &&Diagnostic| !self.is_about_argument(d);
             let known: Vec<Diagnostic> = diags.into_iter().filter(known).cloned().collect();

@@ -156,10 +156,23 @@ pub struct Failed;
 /// # Errors
 /// When `diags` has errors, new or older ones; analysis reports as many as it can find.
 pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, Failed> {
+    analyse_seen(inputs, diags, &mut |_, _| {})
+}
+
+/// As [`analyse`]; `seen` gets the resolved tree and its types before anything is taken out of it, also
+/// where there are errors. For those who ask what names mean, as editors do.
+///
+/// # Errors
+/// As [`analyse`].
+pub fn analyse_seen(
+    inputs: &Inputs,
+    diags: &mut Diagnostics,
+    seen: &mut dyn FnMut(&Tree, &Types),
+) -> Result<Analysis, Failed> {
     let handlers = resolve_script(inputs.library, inputs.facts, diags);
     let mut derive =
         |file, diags: &mut Diagnostics| resolve_file(inputs.library, inputs.facts, file, diags);
-    analyse_bodies(inputs, handlers, &mut derive, diags)
+    bodies(inputs, handlers, &mut derive, diags, seen)
 }
 
 /// From the script's resolved probes to the program. `derive` resolves the probes of library files
@@ -173,15 +186,10 @@ pub fn analyse_bodies(
     derive: &mut Derive,
     diags: &mut Diagnostics,
 ) -> Result<Analysis, Failed> {
-    analyse_seen(inputs, handlers, derive, diags, &mut |_, _| {})
+    bodies(inputs, handlers, derive, diags, &mut |_, _| {})
 }
 
-/// Like [`analyse_bodies`]; `seen` gets the resolved tree and its types before statements are
-/// removed, also where there are errors. Editors use it to look up the meaning of names.
-///
-/// # Errors
-/// As [`analyse_bodies`].
-pub fn analyse_seen(
+fn bodies(
     inputs: &Inputs,
     handlers: Vec<ProbeHandler>,
     derive: &mut Derive,
@@ -217,9 +225,12 @@ pub fn analyse_seen(
         return Err(Failed);
     }
     dead_stores::warn(&tree, diags, &is_user);
+    let functions = inputs.library.user_functions();
+    let mut public: Vec<_> = functions.filter(|f| !f.private).collect();
+    public.sort_by_key(|f| (f.name.name.clone(), f.params.len()));
     let called: HashSet<Span> = tree.units.iter().map(|u| u.span).collect();
-    for (file, f) in inputs.library.all_functions() {
-        if inputs.library.is_user(file) && !called.contains(&f.name.span) {
+    for f in public {
+        if !called.contains(&f.name.span) {
             let text = format!("function `{}` is never called", f.name.name);
             diags.push(Diagnostic::warning(codes::UNUSED_FUNCTION, text).at(f.name.span));
         }

@@ -3,13 +3,19 @@
 //! User files see their own items and the library's public ones; library files see their own
 //! and the library's public ones, never the user's. A user's function hides the library's of
 //! the same name and number of parameters. Private items are seen in their own file only.
+//!
+//! Files of the library can be read on demand ([`Reader`]): the first look-up of a name that a file
+//! defines reads it, and questions for all names (for listings, and to say what was meant) read all.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+use std::rc::Rc;
+use std::sync::{Arc, OnceLock};
 
 use spile_syntax::ast::{
     self, Alias, AliasKind, Block, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint,
 };
+use spile_syntax::diag::Diagnostics;
 
 use crate::missing::Missing;
 use crate::probe::HandlerPart;
@@ -20,39 +26,79 @@ use crate::probe::mentions::point_functions;
 pub struct Library {
     files: Vec<LibFile>,
     by_id: HashMap<FileId, usize>,
-    functions: HashMap<Name, Vec<FnEntry>>,
-    globals: HashMap<Name, Vec<GlobalEntry>>,
-    aliases: Vec<AliasEntry>,
-    alias_names: HashMap<Box<str>, Vec<usize>>,
+    /// The files that were added by what they define; of aliases by the first component.
+    names: [HashMap<Name, Vec<usize>>; 3],
+    on_demand: Option<OnDemand>,
     /// See [`Library::shows_point`].
     point_functions: OnceLock<HashSet<Name>>,
-    /// Names of files that were left out, and those of them that were looked for.
-    elsewhere: HashSet<&'static str>,
-    wanted: Arc<Mutex<BTreeSet<&'static str>>>,
     missing: Missing,
+}
+
+/// What a name can be one of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NameKind {
+    /// A function.
+    Function,
+    /// A global variable.
+    Global,
+    /// An alias, by its first component.
+    Alias,
+}
+
+/// Files that are read when a name is looked up that they define.
+pub trait Reader {
+    /// Which of the files define a name, in ascending order.
+    fn defining(&self, kind: NameKind, name: &str) -> &[usize];
+    /// Reads one, and says what is wrong with it.
+    fn read(&self, file: usize) -> (ast::File, Diagnostics);
+}
+
+#[derive(Clone)]
+struct OnDemand {
+    /// Place of the first of them in [`Library::files`].
+    first: usize,
+    reader: Rc<dyn Reader>,
+}
+
+impl fmt::Debug for OnDemand {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "OnDemand({}..)", self.first)
+    }
 }
 
 #[derive(Debug, Clone)]
 struct LibFile {
     id: FileId,
     user: bool,
+    /// What it has, once it is known.
+    contents: OnceLock<Contents>,
+}
+
+/// What a file has.
+#[derive(Debug, Clone, Default)]
+struct Contents {
     probes: Vec<ProbeEntry>,
+    functions: HashMap<Name, Vec<Arc<Function>>>,
+    /// With whether they are private.
+    globals: HashMap<Name, Vec<(bool, GlobalVar)>>,
+    aliases: Vec<AliasEntry>,
+    /// The first alias of each name.
+    alias_names: HashMap<Box<str>, usize>,
+    /// What is wrong with it.
+    diags: Diagnostics,
 }
 
-#[derive(Debug, Clone)]
-struct FnEntry {
+/// A function as one file has it.
+#[derive(Clone, Copy)]
+struct FnEntry<'a> {
     file: FileId,
     user: bool,
-    func: Arc<Function>,
+    func: &'a Arc<Function>,
 }
 
-#[derive(Debug, Clone)]
-struct GlobalEntry {
-    file: FileId,
-    user: bool,
-    private: bool,
-    var: GlobalVar,
-}
+/// An alias: its file, and which of the file's.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) struct AliasId(u32, u32);
 
 /// A probe of a file, ready for resolution.
 #[derive(Debug, Clone)]
@@ -97,59 +143,104 @@ impl Library {
 
     /// Adds a parsed file; `user` for the script itself, otherwise it belongs to the library.
     /// Of two files that define the same alias, the one added first counts, but a user's file
-    /// counts before any of the library.
+    /// counts before any of the library. Files that are read on demand come last.
     pub fn add(&mut self, id: FileId, file: ast::File, user: bool) {
-        let mut probes = Vec::new();
-        for item in file.items {
-            match item {
-                Item::Probe(p) => probes.push(ProbeEntry {
-                    points: p.points.into_iter().map(point_entry).collect(),
-                    part: HandlerPart {
-                        body: Arc::new(p.body),
-                        file: id,
-                    },
-                }),
-                Item::Alias(a) => self.add_alias(id, a, user),
-                Item::Function(f) => {
-                    self.functions
-                        .entry(f.name.name.clone())
-                        .or_default()
-                        .push(FnEntry {
-                            file: id,
-                            user,
-                            func: Arc::new(f),
-                        })
-                }
-                Item::Global(g) => {
-                    for var in g.vars {
-                        self.globals
-                            .entry(var.name.name.clone())
-                            .or_default()
-                            .push(GlobalEntry {
-                                file: id,
-                                user,
-                                private: g.private,
-                                var,
-                            });
-                    }
-                }
-                Item::Embedded(_) => {}
+        let at = self.files.len();
+        let contents = Contents::of(id, file, user);
+        let mut note = |kind: NameKind, name: &str| {
+            let files = self.names[kind as usize].entry(name.into()).or_default();
+            if files.last() != Some(&at) {
+                files.push(at);
             }
+        };
+        contents
+            .functions
+            .keys()
+            .for_each(|n| note(NameKind::Function, n));
+        contents
+            .globals
+            .keys()
+            .for_each(|n| note(NameKind::Global, n));
+        for alias in &contents.aliases {
+            note(NameKind::Alias, first_component(&alias.name));
         }
-        self.by_id.insert(id, self.files.len());
-        self.files.push(LibFile { id, user, probes });
+        self.by_id.insert(id, at);
+        self.files.push(LibFile {
+            id,
+            user,
+            contents: OnceLock::from(contents),
+        });
     }
 
-    /// Names that files of the library define that are not here; of aliases the first component.
-    pub fn leave_out(&mut self, names: impl IntoIterator<Item = &'static str>) {
-        self.elsewhere.extend(names);
+    /// Adds files of the library that are read when they are needed, in the reader's order.
+    pub fn add_on_demand(&mut self, ids: impl IntoIterator<Item = FileId>, reader: Rc<dyn Reader>) {
+        let first = self.files.len();
+        for id in ids {
+            self.by_id.insert(id, self.files.len());
+            self.files.push(LibFile {
+                id,
+                user: false,
+                contents: OnceLock::new(),
+            });
+        }
+        self.on_demand = Some(OnDemand { first, reader });
     }
 
-    /// Of the names that were left out, those that were looked for: without their files what was
-    /// found may be wrong.
-    pub fn wanted(&self) -> BTreeSet<&'static str> {
-        let wanted = self.wanted.lock();
-        wanted.unwrap_or_else(PoisonError::into_inner).clone()
+    /// Reads all files.
+    pub fn read_all(&self) {
+        (0..self.files.len()).for_each(|at| _ = self.contents(at));
+    }
+
+    /// How many files of the library have been read.
+    pub fn files_read(&self) -> usize {
+        let read = |f: &&LibFile| !f.user && f.contents.get().is_some();
+        self.files.iter().filter(read).count()
+    }
+
+    /// What is wrong with files that were read on demand.
+    pub fn problems(&self) -> Diagnostics {
+        let mut all = Diagnostics::new();
+        for contents in self.files.iter().filter_map(|f| f.contents.get()) {
+            all.append(contents.diags.clone());
+        }
+        all
+    }
+
+    fn contents(&self, at: usize) -> &Contents {
+        let file = &self.files[at];
+        file.contents.get_or_init(|| {
+            let Some(OnDemand { first, reader }) = &self.on_demand else {
+                return Contents::default();
+            };
+            let (tree, diags) = reader.read(at - first);
+            Contents {
+                diags,
+                ..Contents::of(file.id, tree, file.user)
+            }
+        })
+    }
+
+    /// The files that define a name, in the order in which they were added.
+    fn defining(&self, kind: NameKind, name: &str) -> impl Iterator<Item = (&LibFile, &Contents)> {
+        let added = self.names[kind as usize].get(name).into_iter().flatten();
+        let others = self.on_demand.iter().flat_map(move |o| {
+            let files = o.reader.defining(kind, name).iter();
+            files.map(move |at| o.first + at)
+        });
+        let all = added.copied().chain(others);
+        all.map(|at| (&self.files[at], self.contents(at)))
+    }
+
+    /// All files with what they have.
+    fn all(&self) -> impl Iterator<Item = (&LibFile, &Contents)> {
+        let files = self.files.iter().enumerate();
+        files.map(|(at, file)| (file, self.contents(at)))
+    }
+
+    /// The user's files with what they have.
+    fn user_files(&self) -> impl Iterator<Item = (&LibFile, &Contents)> {
+        let files = self.files.iter().filter(|f| f.user);
+        files.filter_map(|f| Some((f, f.contents.get()?)))
     }
 
     /// Sets the names of SystemTap's library that this one does not have.
@@ -162,12 +253,217 @@ impl Library {
         self.missing
     }
 
-    /// Takes note that there is nothing of this name.
-    fn miss(&self, name: &str) {
-        if let Some(name) = self.elsewhere.get(name) {
-            let wanted = self.wanted.lock();
-            wanted.unwrap_or_else(PoisonError::into_inner).insert(name);
+    /// The functions of that name that `from` can see, in the order of files. A private one of
+    /// `from` itself hides public ones with as many parameters, a user's hides the library's.
+    pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
+        let user = self.is_user(from);
+        let all = self.defining(NameKind::Function, name);
+        let all = all.flat_map(|(file, contents)| {
+            let found = contents.functions.get(name).into_iter().flatten();
+            found.map(|func| FnEntry {
+                file: file.id,
+                user: file.user,
+                func,
+            })
+        });
+        let seen = |f: &FnEntry| match f.func.private {
+            true => f.file == from,
+            false => user || !f.user,
+        };
+        let visible: Vec<FnEntry> = all.filter(seen).collect();
+        let rank = |f: &FnEntry| (f.func.private, f.user);
+        visible
+            .iter()
+            .filter(|f| {
+                let same = |o: &&FnEntry| o.func.params.len() == f.func.params.len();
+                visible.iter().filter(same).all(|o| rank(o) <= rank(f))
+            })
+            .map(|f| (f.file, f.func.clone()))
+            .collect()
+    }
+
+    /// The global of that name that `from` can see.
+    pub fn global(&self, name: &str, from: FileId) -> Option<(FileId, &GlobalVar)> {
+        let user = self.is_user(from);
+        let all = self.defining(NameKind::Global, name);
+        all.flat_map(|(file, contents)| {
+            let found = contents.globals.get(name).into_iter().flatten();
+            found.map(move |(private, var)| (file, *private, var))
+        })
+        .filter(|(file, private, _)| match private {
+            true => file.id == from,
+            false => user || !file.user,
+        })
+        .max_by_key(|(file, ..)| (file.id == from, file.user))
+        .map(|(file, _, var)| (file.id, var))
+    }
+
+    /// Whether the file is the user's. Unknown files are the library's.
+    pub fn is_user(&self, file: FileId) -> bool {
+        let at = self.by_id.get(&file);
+        at.is_some_and(|at| self.files[*at].user)
+    }
+
+    /// The global variables of the user's files in source order: file, whether private, which.
+    pub fn user_globals(&self) -> Vec<(FileId, bool, &GlobalVar)> {
+        let all = self.user_files().flat_map(|(file, contents)| {
+            let globals = contents.globals.values().flatten();
+            globals.map(|(private, var)| (file.id, *private, var))
+        });
+        let mut out: Vec<_> = all.collect();
+        out.sort_by_key(|(file, _, v)| (*file, v.name.span.start));
+        out
+    }
+
+    /// Whether a function's result can depend on the probe point: `pp()` and its like, and the
+    /// user's functions that lead to one of them.
+    pub(crate) fn shows_point(&self, name: &str) -> bool {
+        let found = self
+            .point_functions
+            .get_or_init(|| point_functions(self.user_functions().map(|f| &**f)));
+        found.contains(name)
+    }
+
+    /// The functions of the user's files, private ones too, unsorted.
+    pub fn user_functions(&self) -> impl Iterator<Item = &Arc<Function>> {
+        self.user_files()
+            .flat_map(|(_, contents)| contents.functions.values().flatten())
+    }
+
+    /// Names of all public functions.
+    pub fn function_names(&self) -> Vec<Name> {
+        let public = self.all_functions().into_iter();
+        let mut names: Vec<Name> = public
+            .map(|(_, f)| f.name.name.clone())
+            .filter(|n| !n.starts_with("__"))
+            .collect();
+        names.dedup();
+        names
+    }
+
+    /// All public functions with their file, sorted by name and number of parameters.
+    pub fn all_functions(&self) -> Vec<(FileId, &Arc<Function>)> {
+        let all = self.all().flat_map(|(file, contents)| {
+            let functions = contents.functions.values().flatten();
+            functions.map(|f| (file.id, f))
+        });
+        let mut all: Vec<_> = all.filter(|(_, f)| !f.private).collect();
+        all.sort_by(|a, b| {
+            let key = |f: &Function| (f.name.name.clone(), f.params.len());
+            key(a.1).cmp(&key(b.1))
+        });
+        all
+    }
+
+    /// The files with their kind, in the order in which they were added: `true` for the user's.
+    pub fn file_ids(&self) -> impl Iterator<Item = (FileId, bool)> {
+        self.files.iter().map(|f| (f.id, f.user))
+    }
+
+    pub(crate) fn probes(&self, file: FileId) -> &[ProbeEntry] {
+        let at = self.by_id.get(&file);
+        at.map_or(&[], |at| &self.contents(*at).probes)
+    }
+
+    /// The alias of that exact name; a user's first.
+    pub(crate) fn alias(&self, name: &str) -> Option<AliasId> {
+        let mut found = None;
+        for (file, contents) in self.defining(NameKind::Alias, first_component(name)) {
+            let at = contents.alias_names.get(name);
+            let id = at.and_then(|at| self.alias_id(file, *at));
+            match id {
+                Some(id) if file.user => return Some(id),
+                _ => found = found.or(id),
+            }
         }
+        found
+    }
+
+    fn alias_id(&self, file: &LibFile, at: usize) -> Option<AliasId> {
+        Some(AliasId(*self.by_id.get(&file.id)? as u32, at as u32))
+    }
+
+    /// Where an alias is defined, and what it stands for.
+    pub fn alias_definition(&self, name: &str) -> Option<(FileId, ast::Span, Vec<&ProbePoint>)> {
+        let body = &self.alias_entry(self.alias(name)?).body;
+        let points = body.points.iter().map(|p| &p.point).collect();
+        Some((body.file, body.span, points))
+    }
+
+    /// The names of all aliases, unsorted.
+    pub fn alias_names(&self) -> impl Iterator<Item = &str> {
+        self.aliases().map(|(_, a)| &*a.name)
+    }
+
+    /// The names of the globals that a file sees, sorted.
+    pub fn global_names(&self, from: FileId) -> Vec<Name> {
+        let names = self.all().flat_map(|(_, contents)| contents.globals.keys());
+        let mut seen: Vec<Name> = names
+            .filter(|n| self.global(n, from).is_some())
+            .cloned()
+            .collect();
+        seen.sort_unstable();
+        seen.dedup();
+        seen
+    }
+
+    pub(crate) fn alias_entry(&self, AliasId(file, at): AliasId) -> &AliasEntry {
+        &self.contents(file as usize).aliases[at as usize]
+    }
+
+    /// All alias names that count, unsorted.
+    pub(crate) fn aliases(&self) -> impl Iterator<Item = (AliasId, &AliasEntry)> {
+        self.counting(self.all())
+    }
+
+    /// Those that begin with a component; no other files are read.
+    pub(crate) fn aliases_below<'a>(
+        &'a self,
+        first: &'a str,
+    ) -> impl Iterator<Item = (AliasId, &'a AliasEntry)> {
+        let all = self.counting(self.defining(NameKind::Alias, first));
+        all.filter(move |(_, a)| first_component(&a.name) == first)
+    }
+
+    fn counting<'a>(
+        &'a self,
+        files: impl Iterator<Item = (&'a LibFile, &'a Contents)>,
+    ) -> impl Iterator<Item = (AliasId, &'a AliasEntry)> {
+        let all = files.flat_map(move |(file, contents)| {
+            let aliases = contents.aliases.iter().enumerate();
+            aliases.filter_map(move |(at, a)| Some((self.alias_id(file, at)?, a)))
+        });
+        all.filter(move |(id, a)| self.alias(&a.name) == Some(*id))
+    }
+}
+
+impl Contents {
+    fn of(id: FileId, file: ast::File, user: bool) -> Contents {
+        let mut contents = Contents::default();
+        for item in file.items {
+            match item {
+                Item::Probe(p) => contents.probes.push(ProbeEntry {
+                    points: p.points.into_iter().map(point_entry).collect(),
+                    part: HandlerPart {
+                        body: Arc::new(p.body),
+                        file: id,
+                    },
+                }),
+                Item::Alias(a) => contents.add_alias(id, a, user),
+                Item::Function(f) => {
+                    let same = contents.functions.entry(f.name.name.clone());
+                    same.or_default().push(Arc::new(f));
+                }
+                Item::Global(g) => {
+                    for var in g.vars {
+                        let same = contents.globals.entry(var.name.name.clone());
+                        same.or_default().push((g.private, var));
+                    }
+                }
+                Item::Embedded(_) => {}
+            }
+        }
+        contents
     }
 
     fn add_alias(&mut self, file: FileId, a: Alias, user: bool) {
@@ -190,9 +486,8 @@ impl Library {
             span: a.span,
         });
         for n in &a.names {
-            let name = dotted(n);
-            let ix = self.aliases.len();
-            self.alias_names.entry(name.clone()).or_default().push(ix);
+            let (name, at) = (dotted(n), self.aliases.len());
+            self.alias_names.entry(name.clone()).or_insert(at);
             self.aliases.push(AliasEntry {
                 name,
                 len: n.components.len(),
@@ -201,162 +496,10 @@ impl Library {
             });
         }
     }
+}
 
-    /// The functions of that name that `from` can see, in the order of files. A private one of
-    /// `from` itself hides public ones with as many parameters, a user's hides the library's.
-    pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
-        let Some(all) = self.functions.get(name) else {
-            self.miss(name);
-            return Vec::new();
-        };
-        let user = self.is_user(from);
-        let visible: Vec<&FnEntry> = all
-            .iter()
-            .filter(|f| {
-                if f.func.private {
-                    f.file == from
-                } else {
-                    user || !f.user
-                }
-            })
-            .collect();
-        let rank = |f: &FnEntry| (f.func.private, f.user);
-        visible
-            .iter()
-            .filter(|f| {
-                let same = |o: &&&FnEntry| o.func.params.len() == f.func.params.len();
-                visible.iter().filter(same).all(|o| rank(o) <= rank(f))
-            })
-            .map(|f| (f.file, f.func.clone()))
-            .collect()
-    }
-
-    /// The global of that name that `from` can see.
-    pub fn global(&self, name: &str, from: FileId) -> Option<(FileId, &GlobalVar)> {
-        let user = self.is_user(from);
-        let Some(all) = self.globals.get(name) else {
-            self.miss(name);
-            return None;
-        };
-        all.iter()
-            .filter(|g| {
-                if g.private {
-                    g.file == from
-                } else {
-                    user || !g.user
-                }
-            })
-            .max_by_key(|g| (g.file == from, g.user))
-            .map(|g| (g.file, &g.var))
-    }
-
-    /// Whether the file is the user's. Unknown files are the library's.
-    pub fn is_user(&self, file: FileId) -> bool {
-        self.file(file).is_some_and(|f| f.user)
-    }
-
-    /// The global variables of the user's files in source order: file, whether private, which.
-    pub fn user_globals(&self) -> Vec<(FileId, bool, &GlobalVar)> {
-        let all = self.globals.values().flatten().filter(|g| g.user);
-        let mut out: Vec<_> = all.map(|g| (g.file, g.private, &g.var)).collect();
-        out.sort_by_key(|(file, _, v)| (*file, v.name.span.start));
-        out
-    }
-
-    /// Whether a function's result can depend on the probe point: `pp()` and its like, and the
-    /// user's functions that lead to one of them.
-    pub(crate) fn shows_point(&self, name: &str) -> bool {
-        let found = self.point_functions.get_or_init(|| {
-            let user = self.functions.values().flatten().filter(|f| f.user);
-            point_functions(user.map(|f| &*f.func))
-        });
-        found.contains(name)
-    }
-
-    /// Names of all public functions.
-    pub fn function_names(&self) -> Vec<Name> {
-        let public = |f: &FnEntry| !f.func.private;
-        let mut names: Vec<Name> = self
-            .functions
-            .iter()
-            .filter(|(n, all)| !n.starts_with("__") && all.iter().any(public))
-            .map(|(n, _)| n.clone())
-            .collect();
-        names.sort_unstable();
-        names
-    }
-
-    /// All public functions with their file, sorted by name and number of parameters.
-    pub fn all_functions(&self) -> Vec<(FileId, &Arc<Function>)> {
-        let mut all: Vec<_> = self
-            .functions
-            .values()
-            .flatten()
-            .filter(|f| !f.func.private)
-            .map(|f| (f.file, &f.func))
-            .collect();
-        all.sort_by(|a, b| {
-            let key = |f: &Function| (f.name.name.clone(), f.params.len());
-            key(a.1).cmp(&key(b.1))
-        });
-        all
-    }
-
-    /// The files with their kind, in the order in which they were added: `true` for the user's.
-    pub fn file_ids(&self) -> impl Iterator<Item = (FileId, bool)> {
-        self.files.iter().map(|f| (f.id, f.user))
-    }
-
-    fn file(&self, id: FileId) -> Option<&LibFile> {
-        self.files.get(*self.by_id.get(&id)?)
-    }
-
-    pub(crate) fn probes(&self, file: FileId) -> &[ProbeEntry] {
-        self.file(file).map_or(&[], |f| &f.probes)
-    }
-
-    /// The alias of that exact name; a user's first.
-    pub(crate) fn alias(&self, name: &str) -> Option<usize> {
-        let Some(all) = self.alias_names.get(name) else {
-            self.miss(name.split('.').next().unwrap_or_default());
-            return None;
-        };
-        let user = all.iter().find(|ix| self.aliases[**ix].user);
-        user.or(all.first()).copied()
-    }
-
-    /// Where an alias is defined, and what it stands for.
-    pub fn alias_definition(&self, name: &str) -> Option<(FileId, ast::Span, Vec<&ProbePoint>)> {
-        let body = &self.aliases[self.alias(name)?].body;
-        let points = body.points.iter().map(|p| &p.point).collect();
-        Some((body.file, body.span, points))
-    }
-
-    /// The names of all aliases, unsorted.
-    pub fn alias_names(&self) -> impl Iterator<Item = &str> {
-        self.aliases().map(|(_, a)| &*a.name)
-    }
-
-    /// The names of the globals that a file sees, sorted.
-    pub fn global_names(&self, from: FileId) -> Vec<Name> {
-        let names = self.globals.keys();
-        let mut seen: Vec<Name> = names
-            .filter(|n| self.global(n, from).is_some())
-            .cloned()
-            .collect();
-        seen.sort_unstable();
-        seen
-    }
-
-    pub(crate) fn alias_entry(&self, ix: usize) -> &AliasEntry {
-        &self.aliases[ix]
-    }
-
-    /// All alias names that count, unsorted.
-    pub(crate) fn aliases(&self) -> impl Iterator<Item = (usize, &AliasEntry)> {
-        let counts = |(ix, a): &(usize, &AliasEntry)| self.alias(&a.name) == Some(*ix);
-        self.aliases.iter().enumerate().filter(counts)
-    }
+fn first_component(dotted: &str) -> &str {
+    dotted.split('.').next().unwrap_or_default()
 }
 
 fn point_entry(mut p: ProbePoint) -> PointEntry {
@@ -375,17 +518,65 @@ pub(crate) fn dotted(p: &ProbePoint) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::RefCell;
+
+    use spile_syntax::parser::parse_plain_file;
+    use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+    use spile_syntax::source::Sources;
+
     use super::*;
 
+    /// Three files: a function, a global, an alias.
+    struct Three {
+        sources: Sources,
+        read: RefCell<Vec<usize>>,
+    }
+
+    impl Reader for Three {
+        fn defining(&self, kind: NameKind, name: &str) -> &[usize] {
+            match (kind, name) {
+                (NameKind::Function, "f") => &[0],
+                (NameKind::Global, "g") => &[1],
+                (NameKind::Alias, "a") => &[2],
+                _ => &[],
+            }
+        }
+
+        fn read(&self, file: usize) -> (ast::File, Diagnostics) {
+            self.read.borrow_mut().push(file);
+            let mut diags = Diagnostics::new();
+            let (env, none) = (PreprocEnv::new("6.12.0", "x86_64"), MacroLibrary::new());
+            let id = FileId(file as u32);
+            let tree = parse_plain_file(&self.sources, id, &env, &none, &mut diags);
+            (tree, diags)
+        }
+    }
+
     #[test]
-    fn what_was_left_out_and_looked_for_is_known() {
+    fn files_are_read_when_their_names_are_looked_up() {
+        let mut sources = Sources::new();
+        let texts = ["function f() { }", "global g", "probe a.b = begin { }"];
+        let ids = texts.map(|text| sources.add("x", text.as_bytes().to_vec()));
+        let three = Rc::new(Three {
+            sources,
+            read: RefCell::default(),
+        });
         let mut library = Library::new();
-        library.leave_out(["cpu", "__start", "scheduler", "never_asked"]);
-        assert!(library.functions("cpu", FileId(0)).is_empty());
-        assert!(library.functions("unknown", FileId(0)).is_empty());
-        assert!(library.global("__start", FileId(0)).is_none());
-        assert!(library.alias("scheduler.ctxswitch").is_none());
-        let wanted: Vec<_> = library.wanted().into_iter().collect();
-        assert_eq!(wanted, ["__start", "cpu", "scheduler"]);
+        library.add_on_demand(ids, three.clone());
+        let from = FileId(9);
+        assert!(library.functions("g", from).is_empty() && library.alias("b").is_none());
+        assert!(library.user_globals().is_empty() && library.files_read() == 0);
+        assert!(library.alias("a").is_none() && library.alias("a.b").is_some());
+        assert_eq!(*three.read.borrow(), [2]);
+        assert_eq!(library.functions("f", from).len(), 1);
+        assert_eq!(library.functions("f", from).len(), 1);
+        assert_eq!(*three.read.borrow(), [2, 0]);
+        assert_eq!(
+            library.global("g", from).map(|(file, _)| file),
+            Some(ids[1])
+        );
+        library.read_all();
+        assert_eq!(*three.read.borrow(), [2, 0, 1]);
+        assert!(library.problems().is_empty());
     }
 }

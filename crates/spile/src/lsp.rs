@@ -38,15 +38,15 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     let plain = env(Vec::new());
     let lib = tapset::open(&mut sources, &plain, &include, &cli.defines, &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
-    let (files, _) = lib.scripts(&mut sources, &plain, None, &mut diags);
+    let macros = lib.macros.clone();
+    let mut library = Library::new();
+    lib.add_to(&mut library, &mut sources, plain, &mut diags);
+    // Documents have copies of the library.
+    library.read_all();
+    diags.append(library.problems());
     if diags.has_errors() {
         // Editors write a server's standard error to a log.
         tell(diags.render(&sources, false));
-    }
-    let mut library = Library::new();
-    library.set_missing(tapset::MISSING);
-    for (file, tree) in files {
-        library.add(file, tree, false);
     }
     let blind = match kernel_types() {
         Err(Failure::Other(why)) => Some(why),
@@ -55,7 +55,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     let world = World {
         sources,
         library,
-        macros: lib.macros,
+        macros,
         env: Box::new(env),
         facts: Box::new(KernelFacts::new(&release)),
         tables: Box::new(table),

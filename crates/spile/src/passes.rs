@@ -1,6 +1,5 @@
 //! The passes of a run: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run.
 
-use std::collections::{BTreeSet, HashSet};
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -20,7 +19,6 @@ use spile_runtime::session;
 use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
 use spile_sema::codes;
 use spile_sema::library::Library;
-use spile_sema::probe;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syntax::parser::parse_file;
 use spile_syntax::preproc::{KernelConfig, PreprocEnv};
@@ -78,9 +76,6 @@ pub struct Front {
     pub facts: KernelFacts,
     /// The user's files as `-p1` prints them.
     pretty: String,
-    files: usize,
-    /// Files of the tapset were left out.
-    partial: bool,
     /// It is for another kernel than the one that runs.
     other: bool,
 }
@@ -117,13 +112,8 @@ pub fn through(
             process::spawn_masked(machine::look);
         }
     }
-    let mut words = Words::new();
-    let part = script.is_some().then_some(&words);
-    let mut front = parse(cli, script.clone(), part)?;
-    watch.pass(
-        1,
-        format_args!("parsed user script and {} library scripts", front.files),
-    );
+    let mut front = parse(cli, script)?;
+    watch.pass(1, "parsed user script");
     if list::wanted(cli) {
         return list::run(cli, &mut front, color).map(End::Shown);
     }
@@ -140,14 +130,7 @@ pub fn through(
         say(&front.pretty)?;
         return Ok(End::Shown(0));
     }
-    let mut analysis = analyse(cli, &mut front);
-    while front.partial && (front.diags.has_errors() || !front.library.wanted().is_empty()) {
-        // What is wrong is said with all names in sight; else those that were looked for count.
-        words.extend(front.library.wanted());
-        let part = (!front.diags.has_errors()).then_some(&words);
-        front = parse(cli, script.clone(), part)?;
-        analysis = analyse(cli, &mut front);
-    }
+    let analysis = analyse(cli, &mut front)?;
     if front.diags.has_errors()
         && !front.other
         && let Err(failure) = kernel_types()
@@ -168,10 +151,11 @@ pub fn through(
     watch.pass(
         2,
         format_args!(
-            "analyzed script: {} probe(s), {} function(s), {} global(s)",
+            "analyzed script: {} probe(s), {} function(s), {} global(s), {} library script(s)",
             program.handlers.len(),
             program.funcs.len(),
-            program.globals.len()
+            program.globals.len(),
+            front.library.files_read()
         ),
     );
     if cli.verbose > 0 && front.facts.left_out() > 0 {
@@ -356,21 +340,8 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
     })
 }
 
-/// Names of the library that analysis uses by itself, by the word of a script that leads there:
-/// one that is not here costs a second analysis.
-const IMPLIED: [(&str, &str); 5] = [
-    ("process", "__process_begin"),
-    ("syscall", "__errno_of"),
-    ("nd_syscall", "__errno_of"),
-    ("tp_syscall", "__errno_of"),
-    ("syscall_any", "__errno_of"),
-];
-
-/// Words that a script has, or may as well have.
-type Words = BTreeSet<&'static str>;
-
-/// Parses the script, and the tapset as a whole, or as far as the script and these words need it.
-fn parse(cli: &Cli, script: Option<Script>, part: Option<&Words>) -> Result<Front, Failure> {
+/// Parses the script, and makes the tapset ready.
+fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
     let kernel = kernel(cli)?;
     let (release, other) = (kernel.release.clone(), kernel.other);
     let script = script.unwrap_or(Script {
@@ -385,39 +356,20 @@ fn parse(cli: &Cli, script: Option<Script>, part: Option<&Words>) -> Result<Fron
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut library = Library::new();
-    let texts = script.texts.iter().map(|(_, text)| &**text);
-    let options = [&script.args, &cli.defines, &cli.globals];
-    let options = options.into_iter().flatten().map(|o| o.as_bytes());
-    let mut words: HashSet<&[u8]> = texts.chain(options).flat_map(tapset::words).collect();
-    for (word, own) in IMPLIED {
-        if words.contains(word.as_bytes()) {
-            words.insert(own.as_bytes());
-        }
-    }
-    words.extend(part.into_iter().flatten().map(|word| word.as_bytes()));
     // The script's files come first, so that its messages do.
     let add = |(name, text): &(String, Vec<u8>)| sources.add(name.clone(), text.clone());
     let user: Vec<_> = script.texts.iter().map(add).collect();
     let lib = tapset::open(&mut sources, &env, &cli.include, &cli.defines, &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
     let mut pretty = String::new();
-    let mut partial = part.is_some();
     for file in user {
         let tree = parse_file(&mut sources, file, &env, &lib.macros, &mut diags);
         if cli.pass == Some(1) {
             pretty.push_str(&pretty::file(&tree));
         }
-        partial &= !tapset::has_patterns(&tree);
         library.add(file, tree, true);
     }
-    let needed = partial.then_some(&words);
-    let (scripts, left_out) = lib.scripts(&mut sources, &env, needed, &mut diags);
-    library.leave_out(left_out);
-    library.set_missing(tapset::MISSING);
-    let files = scripts.len();
-    for (file, tree) in scripts {
-        library.add(file, tree, false);
-    }
+    lib.add_to(&mut library, &mut sources, env, &mut diags);
     Ok(Front {
         sources,
         diags,
@@ -427,8 +379,6 @@ fn parse(cli: &Cli, script: Option<Script>, part: Option<&Words>) -> Result<Fron
             .with_kernel(kernel)
             .map_err(fail)?,
         pretty,
-        files,
-        partial,
         other,
     })
 }
@@ -484,26 +434,15 @@ pub fn pairs(options: &[String], letter: char) -> Result<Vec<(String, String)>, 
         .collect()
 }
 
-fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
-    let mut defines = match pairs(&cli.defines, 'D') {
-        Ok(pairs) => pairs,
-        Err(e) => {
-            e.print(false);
-            return None;
-        }
-    };
+/// From the parsed files to a program; none where there are errors, which are in the diagnostics.
+fn analyse(cli: &Cli, front: &mut Front) -> Result<Option<Analysis>, Failure> {
+    let mut defines = pairs(&cli.defines, 'D')?;
     if cli.suppress_handler_errors {
         for limit in ["MAXERRORS", "MAXSKIPPED"] {
             defines.push((limit.into(), u64::MAX.to_string()));
         }
     }
-    let globals = match pairs(&cli.globals, 'G') {
-        Ok(pairs) => pairs,
-        Err(e) => {
-            e.print(false);
-            return None;
-        }
-    };
+    let globals = pairs(&cli.globals, 'G')?;
     let options = analyse::Options {
         defines,
         globals,
@@ -515,8 +454,9 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
             Some(inode) => inode.cast_signed(),
             None => {
                 let pid = cli.target_namespaces.unwrap_or_default();
-                fail(format_args!("--target-namespaces={pid}: no such process")).print(false);
-                return None;
+                return Err(fail(format_args!(
+                    "--target-namespaces={pid}: no such process"
+                )));
             }
         },
         target_users: user_ids(cli.target_namespaces),
@@ -531,8 +471,6 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
         facts,
         ..
     } = front;
-    let (library, facts) = (&*library, &*facts);
-    let handlers = probe::resolve_script(library, facts, diags);
     let inputs = Inputs {
         library,
         sources,
@@ -540,9 +478,9 @@ fn analyse(cli: &Cli, front: &mut Front) -> Option<Analysis> {
         tables: &table,
         options: &options,
     };
-    let mut derive =
-        |file, diags: &mut Diagnostics| probe::resolve_file(library, facts, file, diags);
-    analyse::analyse_bodies(&inputs, handlers, &mut derive, diags).ok()
+    let analysis = analyse::analyse(&inputs, diags).ok();
+    diags.append(library.problems());
+    Ok(analysis)
 }
 
 /// The constant tables that tapset functions look names up in, but for those of system calls.

@@ -1,34 +1,30 @@
-//! The tapset library: the files built into the binary, of which a script gets those that it needs,
-//! and those of `-I` folders.
+//! The tapset library: the files built into the binary, which are read when a name is looked up that they
+//! define, and those of `-I` folders.
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 
+use spile_sema::library::{Library, NameKind, Reader};
 use spile_sema::missing::Missing;
 use spile_syntax::ast::{self, FileId};
 use spile_syntax::diag::Diagnostics;
-use spile_syntax::parser::{parse_file, parse_macros};
+use spile_syntax::parser::{parse_file, parse_macros, parse_plain_file};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 use crate::passes::define;
 
-pub use index::words;
-
-mod index;
-
 /// A file of the tapset.
 struct File {
     name: &'static str,
     text: &'static str,
-    /// See [`index::defined`].
-    defines: &'static [&'static str],
-    /// The files that it leads to, itself among them.
-    needs: &'static [usize],
 }
 
+/// Names in order, each with the files that define it.
+type Index = &'static [(&'static str, &'static [usize])];
+
 mod built_in {
-    use super::File;
+    use super::{File, Index};
 
     include!(concat!(env!("OUT_DIR"), "/tapset.rs"));
 }
@@ -45,10 +41,8 @@ pub struct Tapset {
     pub macros: MacroLibrary,
     /// The scripts of `-I` folders.
     own: Vec<FileId>,
-    /// The built-in scripts, with their places in the table.
-    built_in: Vec<(FileId, usize)>,
-    /// What the files of `-I` folders name.
-    words: HashSet<Vec<u8>>,
+    /// The built-in files, in the order of the table.
+    built_in: Vec<FileId>,
 }
 
 /// A folder of `-I`, or a file in it, cannot be read.
@@ -97,7 +91,6 @@ pub fn open(
         macros: MacroLibrary::new(),
         own: Vec::new(),
         built_in: Vec::new(),
-        words: HashSet::new(),
     };
     let mut paths = Vec::new();
     for dir in include {
@@ -108,7 +101,6 @@ pub fn open(
             path: path.clone(),
             error,
         })?;
-        tapset.words.extend(words(&text).map(<[u8]>::to_vec));
         let name = path.display().to_string();
         let is_macros = name.ends_with(".stpm");
         let file = sources.add(name, text);
@@ -117,11 +109,11 @@ pub fn open(
             false => tapset.own.push(file),
         }
     }
-    for (at, file) in built_in::FILES.iter().enumerate() {
+    for file in built_in::FILES {
         let id = sources.add(format!("tapset/{}", file.name), file.text.as_bytes());
-        match file.name.ends_with(".stpm") {
-            true => tapset.add_macros(sources, id, env, diags),
-            false => tapset.built_in.push((id, at)),
+        tapset.built_in.push(id);
+        if file.name.ends_with(".stpm") {
+            tapset.add_macros(sources, id, env, diags);
         }
     }
     let limits: String = LIMITS
@@ -149,94 +141,104 @@ impl Tapset {
         self.macros = found;
     }
 
-    /// Parses the scripts: all, or of the built-in ones those that texts with these words, and the
-    /// files of `-I` folders, can lead to. Also gives the names that the others define.
-    pub fn scripts(
-        &self,
+    /// Adds the scripts to a library: those of `-I` folders, and the built-in ones to be read on demand.
+    pub fn add_to(
+        self,
+        library: &mut Library,
         sources: &mut Sources,
-        env: &PreprocEnv,
-        needed: Option<&HashSet<&[u8]>>,
+        env: PreprocEnv,
         diags: &mut Diagnostics,
-    ) -> (Vec<(FileId, ast::File)>, Vec<&'static str>) {
-        let mut parse = |file: FileId| (file, parse_file(sources, file, env, &self.macros, diags));
-        let mut files: Vec<_> = self.own.iter().map(|file| parse(*file)).collect();
-        let needed = needed.filter(|_| !files.iter().any(|(_, tree)| has_patterns(tree)));
-        let named = |name: &&str| {
-            let name = name.as_bytes();
-            needed.is_none_or(|words| words.contains(name)) || self.words.contains(name)
+    ) {
+        for file in self.own {
+            let tree = parse_file(sources, file, &env, &self.macros, diags);
+            library.add(file, tree, false);
+        }
+        library.set_missing(MISSING);
+        let reader = BuiltIn {
+            files: self.built_in.clone(),
+            sources: sources.clone(),
+            env,
+            macros: self.macros,
         };
-        let wanted: HashSet<usize> = built_in::FILES
-            .iter()
-            .filter(|file| needed.is_none() || file.defines.iter().any(named))
-            .flat_map(|file| file.needs.iter().copied())
-            .collect();
-        let built_in = self.built_in.iter().filter(|(_, at)| wanted.contains(at));
-        files.extend(built_in.map(|(file, _)| parse(*file)));
-        let all = built_in::FILES.iter().enumerate();
-        let others = all.filter(|(at, _)| !wanted.contains(at));
-        let names = others.flat_map(|(_, file)| file.defines.iter().copied());
-        (files, names.collect())
+        library.add_on_demand(self.built_in, Rc::new(reader));
     }
 }
 
-/// Whether a file has probe points that begin with a pattern, which any alias may match.
-pub fn has_patterns(file: &ast::File) -> bool {
-    let pattern = |p: &ast::ProbePoint| {
-        let first = p.components.first().map_or("", |c| &*c.name);
-        words(first.as_bytes()).next() != Some(first.as_bytes())
-    };
-    file.items.iter().any(|item| match item {
-        ast::Item::Probe(p) => p.points.iter().any(pattern),
-        ast::Item::Alias(a) => a.points.iter().any(pattern),
-        _ => false,
-    })
+/// What the built-in files are read with.
+struct BuiltIn {
+    /// In the order of the table.
+    files: Vec<FileId>,
+    sources: Sources,
+    env: PreprocEnv,
+    macros: MacroLibrary,
+}
+
+impl Reader for BuiltIn {
+    fn defining(&self, kind: NameKind, name: &str) -> &[usize] {
+        let index = match kind {
+            NameKind::Function => built_in::FUNCTIONS,
+            NameKind::Global => built_in::GLOBALS,
+            NameKind::Alias => built_in::ALIASES,
+        };
+        let at = index.binary_search_by_key(&name, |(name, _)| name);
+        at.map_or(&[], |at| index[at].1)
+    }
+
+    fn read(&self, file: usize) -> (ast::File, Diagnostics) {
+        let mut diags = Diagnostics::new();
+        let tree = match built_in::FILES[file].name.ends_with(".stpm") {
+            // Its macros are there already.
+            true => ast::File::default(),
+            false => {
+                let (id, env) = (self.files[file], &self.env);
+                parse_plain_file(&self.sources, id, env, &self.macros, &mut diags)
+            }
+        };
+        (tree, diags)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// What the table says of each file holds what parsing it gives.
-    #[test]
-    fn the_index_has_all_names() {
+    fn library() -> (Library, Sources) {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
         let env = crate::passes::preproc_env("6.18.0");
         let tapset = open(&mut sources, &env, &[], &[], &mut diags).unwrap_or_else(|u| {
             panic!("{}: {}", u.path.display(), u.error);
         });
-        let (trees, left) = tapset.scripts(&mut sources, &env, None, &mut diags);
+        let mut library = Library::new();
+        tapset.add_to(&mut library, &mut sources, env, &mut diags);
         assert!(!diags.has_errors(), "{}", diags.render(&sources, false));
-        assert_eq!((trees.len(), left.len()), (tapset.built_in.len(), 0));
+        (library, sources)
+    }
+
+    /// Each name that parsing gives is found by the index alone.
+    #[test]
+    fn the_index_has_all_names() {
+        let (all, sources) = library();
+        all.read_all();
+        let problems = all.problems();
+        assert!(problems.is_empty(), "{}", problems.render(&sources, false));
+        assert_eq!(all.files_read(), built_in::FILES.len());
+        let (on_demand, _) = library();
+        let anyone = FileId(u32::MAX);
         let mut names = 0;
-        for ((_, tree), (_, at)) in trees.into_iter().zip(&tapset.built_in) {
-            let file = &built_in::FILES[*at];
-            assert!(
-                file.needs.contains(at) && !has_patterns(&tree),
-                "{}",
-                file.name
-            );
-            let mut defines = |name: &str| {
-                names += 1;
-                assert!(file.defines.contains(&name), "{name} of {}", file.name);
-            };
-            for item in &tree.items {
-                match item {
-                    ast::Item::Function(f) => defines(&f.name.name),
-                    ast::Item::Global(g) => g.vars.iter().for_each(|v| defines(&v.name.name)),
-                    ast::Item::Alias(a) => {
-                        let first = a.names.iter().filter_map(|n| n.components.first());
-                        first.for_each(|c| defines(&c.name));
-                    }
-                    ast::Item::Probe(_) | ast::Item::Embedded(_) => {}
-                }
-            }
+        for (file, f) in all.all_functions() {
+            let found = on_demand.functions(&f.name.name, file);
+            assert!(found.iter().any(|(_, g)| **g == **f), "{}", f.name.name);
+            names += 1;
+        }
+        for name in all.global_names(anyone) {
+            assert!(on_demand.global(&name, anyone).is_some(), "{name}");
+            names += 1;
+        }
+        for name in all.alias_names() {
+            assert!(on_demand.alias_definition(name).is_some(), "{name}");
+            names += 1;
         }
         assert!(names > 500, "{names}");
-        for name in tapset.macros.names() {
-            let known = |f: &File| f.defines.contains(&name);
-            let limit = LIMITS.iter().any(|(n, _)| *n == name);
-            assert!(limit || built_in::FILES.iter().any(known), "@{name}");
-        }
     }
 
     /// Of system calls, too, the table of missing names has only what is missing.
@@ -267,19 +269,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_needed_is_parsed() {
-        let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-        let env = crate::passes::preproc_env("6.18.0");
-        let Ok(tapset) = open(&mut sources, &env, &[], &[], &mut diags) else {
-            panic!("nothing is read from files");
-        };
-        let mut count = |text: &[u8]| {
-            let words = words(text).collect();
-            let (files, _) = tapset.scripts(&mut sources, &env, Some(&words), &mut diags);
-            files.len()
-        };
-        assert_eq!(count(b"probe begin { exit_of_mine() }"), 0);
-        let one = count(b"probe begin { println(cpu()) }");
-        assert!(one > 0 && one < 8, "{one}");
+    fn only_what_is_needed_is_read() {
+        let (library, _) = library();
+        let script = FileId(u32::MAX);
+        assert!(library.functions("exit_of_mine", script).is_empty());
+        assert!(library.global("cpu", script).is_none() && library.files_read() == 0);
+        assert!(!library.functions("cpu", script).is_empty());
+        assert_eq!(library.files_read(), 1);
     }
 }

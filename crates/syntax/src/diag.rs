@@ -269,8 +269,8 @@ fn clean(text: &str) -> Cow<'_, str> {
     spile_plain::lines(text)
 }
 
-/// The collected diagnostics of the passes.
-#[derive(Debug, Default)]
+/// Where the passes put their diagnostics.
+#[derive(Debug, Clone, Default)]
 pub struct Diagnostics {
     list: Vec<Diagnostic>,
     errors: usize,

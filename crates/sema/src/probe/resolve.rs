@@ -18,7 +18,7 @@ use crate::facts::Facts;
 use crate::families::{
     ABSENT, Arg, ComponentName, FAMILIES, Family, Fit, Make, PointMatch, perf, point_text,
 };
-use crate::library::{Library, PointEntry};
+use crate::library::{AliasId, Library, PointEntry};
 use spile_glob::{is_pattern, matches_point};
 
 /// Maximum number of events of one script; more are a mistake.
@@ -45,7 +45,7 @@ pub(crate) struct Layer {
     /// The point in the script.
     pub span: Span,
     /// The aliases on the way, the outermost first.
-    pub stack: Vec<usize>,
+    pub stack: Vec<AliasId>,
     /// The point is optional: no error if it does not exist.
     pub lenient: bool,
 }
@@ -171,7 +171,7 @@ impl<'a> Search<'a> {
     }
 
     /// The alias whose name is exactly the first `len` components, none of which has an argument.
-    fn exact_alias(&self, comps: &[Component], len: usize) -> Option<usize> {
+    fn exact_alias(&self, comps: &[Component], len: usize) -> Option<AliasId> {
         let head = comps.get(..len)?;
         if head.iter().any(|c| c.arg.is_some()) {
             return None;
@@ -180,7 +180,7 @@ impl<'a> Search<'a> {
         self.lib.alias(&names.join("."))
     }
 
-    fn alias(&mut self, ix: usize, comps: &[Component], layer: &Layer) -> Errors {
+    fn alias(&mut self, ix: AliasId, comps: &[Component], layer: &Layer) -> Errors {
         let entry = self.lib.alias_entry(ix);
         if layer.stack.contains(&ix) || layer.stack.len() >= MAX_DEPTH {
             let text = format!("the alias `{}` stands for itself", entry.name);
@@ -391,10 +391,16 @@ impl<'a> Search<'a> {
 
     /// The aliases that match, each with the point in which the alias's own name replaces the
     /// wildcards, sorted by name. Of `a.b` with a suffix and `a.b.c` the longer one counts.
-    fn matching_aliases(&self, comps: &[Component]) -> Vec<(usize, Vec<Component>)> {
+    fn matching_aliases(&self, comps: &[Component]) -> Vec<(AliasId, Vec<Component>)> {
         let across = comps.iter().any(|c| c.name.contains("**"));
-        let mut all: Vec<(&str, usize, Vec<Component>)> = Vec::new();
-        for (ix, entry) in self.lib.aliases() {
+        let mut all: Vec<(&str, AliasId, Vec<Component>)> = Vec::new();
+        let first = comps.first().map_or("", |c| &*c.name);
+        let (some, every) = match is_pattern(first) {
+            true => (None, Some(self.lib.aliases())),
+            false => (Some(self.lib.aliases_below(first)), None),
+        };
+        let candidates = some.into_iter().flatten();
+        for (ix, entry) in candidates.chain(every.into_iter().flatten()) {
             if across {
                 if comps.iter().all(|c| c.arg.is_none())
                     && matches_point(&point_text(comps), &entry.name)
@@ -477,9 +483,8 @@ impl<'a> Search<'a> {
         let starts = |n: &&str| n.split('.').next() == Some(first);
         let mut list: Vec<String> = self
             .lib
-            .aliases()
+            .aliases_below(first)
             .map(|(_, a)| &*a.name)
-            .filter(starts)
             .map(|n| format!("`{n}`"))
             .collect();
         list.extend(

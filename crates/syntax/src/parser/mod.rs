@@ -50,6 +50,19 @@ pub fn parse_file(
     p.file()
 }
 
+/// As [`parse_file`] of a file that is given no arguments, as those of the library.
+pub fn parse_plain_file(
+    sources: &Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> File {
+    let output = preproc::preprocess_plain(sources, file, env, macros, diags);
+    let mut p = Parser::new(sources, file, &output, macros, diags);
+    p.file()
+}
+
 /// Reads a `.stpm` file: the public macros it defines.
 pub fn parse_macros(
     sources: &mut Sources,

@@ -122,6 +122,29 @@ pub fn preprocess(
 ) -> Output {
     let tokens = lex(sources, file, diags);
     let args = Arguments::collect(sources, &tokens, env, diags);
+    expanded(sources, tokens, args, env, macros, diags)
+}
+
+/// As [`preprocess`] of a file that is given no arguments: nothing is added to the sources.
+pub fn preprocess_plain(
+    sources: &Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> Output {
+    let tokens = lex(sources, file, diags);
+    expanded(sources, tokens, Arguments::default(), env, macros, diags)
+}
+
+fn expanded(
+    sources: &Sources,
+    tokens: Vec<Token>,
+    args: Arguments,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> Output {
     let mut p = Preproc::new(sources, args, env, macros, diags);
     p.push_file(tokens);
     p.run();
