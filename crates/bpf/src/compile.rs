@@ -1,10 +1,12 @@
 //! Compilation of a program to an object: the BPF programs, and the handlers of each one.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::fmt;
+use std::rc::Rc;
 
 use spile_ir::marks::{In, Marks};
-use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, Ty};
+use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, ProgramFacts, Ty};
 
 use crate::attach::{self, AttachPlan, Group};
 use crate::isa::asm::{Asm, Function};
@@ -87,23 +89,30 @@ fn whole(reason: impl Into<String>) -> CompileError {
 /// An operation that kernel handlers do not have, or a limit that is exceeded; never a property of
 /// the machine.
 pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileError> {
-    compile_planned(program, options, |_| {})
+    let facts = Rc::new(ProgramFacts::of(program));
+    compile_planned(program, &facts, options, |_| {})
 }
 
-/// Compiles as [`compile`] does; `planned` receives most maps before the code is generated.
+/// Compiles as [`compile`] does, with the facts of the program; `planned` receives most maps before the
+/// code is generated.
 ///
 /// # Errors
 /// The same as for [`compile`].
 pub fn compile_planned(
     program: &Program,
+    facts: &Rc<ProgramFacts>,
     options: &Options,
     planned: impl FnOnce(&[MapSpec]),
 ) -> Result<Object, CompileError> {
     let (program, idle) = attach::fexit_fusion::rewrite(program, options);
+    let facts = match &program {
+        Cow::Borrowed(_) => facts.clone(),
+        Cow::Owned(program) => Rc::new(ProgramFacts::of(program)),
+    };
     let program = &*program;
     let mut allocs: Vec<Option<Alloc>> = Vec::new();
     let mut needs = Needs {
-        marks: Marks::of(program, &Symbolic::made_in_kernel),
+        marks: Marks::of(program, &facts, &Symbolic::made_in_kernel),
         attach: AttachPlan::new(program, options, &idle),
         ..Needs::default()
     };
@@ -130,7 +139,7 @@ pub fn compile_planned(
         allocs.push(Some(alloc));
     }
     needs.piece = largest_piece(program);
-    let plan = Plan::new(program, options, needs).map_err(whole)?;
+    let plan = Plan::new(program, facts, options, needs).map_err(whole)?;
     planned(&plan.maps);
     let mut pool = Pool::default();
     let mut programs = Vec::new();
@@ -194,7 +203,7 @@ pub fn compile_planned(
             fields: vec![Ty::Long; 2],
             words: 0,
         });
-        let (spec, info) = exec_notifier::emit(&plan, options.cpus, shape).map_err(whole)?;
+        let (spec, info) = exec_notifier::emit(&plan, shape).map_err(whole)?;
         // Attached before the search for existing processes.
         programs.insert(0, spec);
         infos.insert(0, info);

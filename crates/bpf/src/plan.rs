@@ -18,6 +18,8 @@ pub(crate) mod depth;
 pub(crate) mod iterators;
 mod stacks;
 
+use std::rc::Rc;
+
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
@@ -27,6 +29,9 @@ use spile_ir::{
 };
 
 use crate::attach::AttachPlan;
+use crate::isa::asm::{Asm, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::{AluOp, Cond, Reg};
 use crate::layout::{
     AggLayout, COPIES_MAP, FILES_MAP, GlobalLayout, GlobalPlace, HandlerInfo, KERNEL_LINES_MAP,
     LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, ValueLayout,
@@ -142,7 +147,7 @@ pub struct Plan {
     /// For each handler, its counters; `None` for handlers of the controller.
     pub handlers: Vec<Option<HandlerInfo>>,
     /// Summary of what each body contains.
-    pub facts: ProgramFacts,
+    pub facts: Rc<ProgramFacts>,
     /// How the handlers are attached.
     pub attach: AttachPlan,
     /// Maps of the globals.
@@ -232,7 +237,12 @@ impl Bump {
 
 impl Plan {
     /// Lays out all state. The error is the reason for a refusal.
-    pub fn new(program: &Program, options: &Options, needs: Needs) -> Result<Plan, String> {
+    pub fn new(
+        program: &Program,
+        facts: Rc<ProgramFacts>,
+        options: &Options,
+        needs: Needs,
+    ) -> Result<Plan, String> {
         if options.cpus == 0 || options.cpus > 4096 {
             return Err(format!("{} CPUs", options.cpus));
         }
@@ -292,7 +302,6 @@ impl Plan {
                     .flatten()
             })
             .collect();
-        let facts = ProgramFacts::of(program);
         if facts.kernel_handlers().any(BodyFacts::decides) {
             scratch.verdict = cpu.take(8);
         }
@@ -433,6 +442,20 @@ impl Plan {
             tree,
             critical,
         })
+    }
+
+    /// `to` = this CPU's block; goes to `out` where the plan has none for it. Clobbers r0 to r5.
+    pub(crate) fn cpu_block(&self, asm: &mut Asm, to: Reg, out: Label) {
+        asm.call(Helper::GetSmpProcessorId);
+        asm.jump_if(Cond::Ge, Reg::R0, self.cpus as i32, out);
+        self.block_of_cpu(asm, to);
+    }
+
+    /// `to` = the block of the CPU in r0.
+    pub(crate) fn block_of_cpu(&self, asm: &mut Asm, to: Reg) {
+        asm.alu(AluOp::Mul, Reg::R0, self.stride as i32);
+        asm.ld_data(to, Section::Bss, self.shared_size);
+        asm.add(to, Reg::R0);
     }
 
     /// Bytes of `.bss`.

@@ -46,8 +46,8 @@ pub struct Marks {
 impl Marks {
     /// Analyses a program; `fit` accepts the instructions whose text a kernel handler can make
     /// itself.
-    pub fn of(program: &Program, fit: &dyn Fn(&Inst) -> bool) -> Marks {
-        let flows = Flows::of(program, fit);
+    pub fn of(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> Marks {
+        let flows = Flows::of(program, facts, fit);
         if flows.sources.is_empty() {
             return Marks::default();
         }
@@ -113,9 +113,8 @@ struct Flows {
 }
 
 impl Flows {
-    fn of(program: &Program, fit: &dyn Fn(&Inst) -> bool) -> Flows {
+    fn of(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> Flows {
         let mut flows = Flows::default();
-        let facts = ProgramFacts::of(program);
         if !facts.makes_marks() {
             return flows;
         }

@@ -34,7 +34,7 @@ use std::time::Instant;
 use spile_bpf::layout::{RecordShape, RecordWhat, Symbolic};
 use spile_ir::interp::{Env, MemGlobals, ScriptError, Value};
 use spile_ir::marks::Marks;
-use spile_ir::{HandlerId, Program, SiteId, Stream};
+use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
 
 use crate::controller::globals::Texts;
 use crate::controller::host::Host;
@@ -85,6 +85,7 @@ impl Controller {
     /// For a program and its loaded object.
     pub fn new(
         program: Rc<Program>,
+        facts: &ProgramFacts,
         kernel: Option<KernelState>,
         out: Output,
         target: i64,
@@ -99,7 +100,8 @@ impl Controller {
             .into();
         let mut texts = Texts::of_strings(program.limits.maxstringlen as usize);
         if kernel.is_some() {
-            texts.note(&program, &Marks::of(&program, &Symbolic::made_in_kernel));
+            let marks = Marks::of(&program, facts, &Symbolic::made_in_kernel);
+            texts.note(&program, &marks);
         }
         let mut needs =
             handler_effects::of_program(&program, kernel.as_ref().map(KernelState::layout));
@@ -629,7 +631,8 @@ mod tests {
         };
         let kernel = KernelState::plain(&layout, vec![vec![]]);
         let out = Output::open(crate::io::output::OutputTarget::Memory, None).unwrap();
-        Controller::new(Rc::new(program), Some(kernel), out, 0, true)
+        let facts = ProgramFacts::of(&program);
+        Controller::new(Rc::new(program), &facts, Some(kernel), out, 0, true)
     }
 
     fn record(shapes: &[u64]) -> Vec<u8> {

@@ -144,7 +144,8 @@ impl Session {
         let watched = follow(&options.target, held, program.watches_programs())?;
         let number = |w: &Watched| Numbers::now().outside(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
-        let facts = ProgramFacts::of(&program);
+        let facts = options.facts.take();
+        let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::of(&program)));
         let reads_user = object.is_some() && facts.reads_user();
         let marks = facts.makes_marks() || facts.takes_user_stacks();
         let marks = reads_user || object.is_some() && marks;
@@ -201,8 +202,14 @@ impl Session {
             (Some((loaded, state)), Some(object)) => Some(KernelState::new(loaded, state, object)?),
             _ => None,
         };
-        let mut controller =
-            Controller::new(Rc::clone(&program), kernel, out, target, options.quiet);
+        let mut controller = Controller::new(
+            Rc::clone(&program),
+            &facts,
+            kernel,
+            out,
+            target,
+            options.quiet,
+        );
         controller.commands.hold();
         controller.silent_errors = options.suppress_errors;
         if let Some(deferred) = &deferred {

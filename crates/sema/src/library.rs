@@ -520,8 +520,8 @@ pub(crate) fn dotted(p: &ProbePoint) -> Box<str> {
 mod tests {
     use std::cell::RefCell;
 
-    use spile_syntax::parser::parse_plain_file;
-    use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+    use spile_syntax::parser::parse_library_file;
+    use spile_syntax::preproc::{Arguments, MacroLibrary, PreprocEnv};
     use spile_syntax::source::Sources;
 
     use super::*;
@@ -546,8 +546,8 @@ mod tests {
             self.read.borrow_mut().push(file);
             let mut diags = Diagnostics::new();
             let (env, none) = (PreprocEnv::new("6.12.0", "x86_64"), MacroLibrary::new());
-            let id = FileId(file as u32);
-            let tree = parse_plain_file(&self.sources, id, &env, &none, &mut diags);
+            let (id, args) = (FileId(file as u32), Arguments::default());
+            let tree = parse_library_file(&self.sources, id, &args, &env, &none, &mut diags);
             (tree, diags)
         }
     }

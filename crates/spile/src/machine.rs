@@ -70,8 +70,7 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
 /// The offsets of facts about the current task that generated code reads. The page cache and the
 /// mappings of programs are looked up only where the script needs them, because that takes
 /// milliseconds.
-pub fn offsets(btf: &Btf, program: &Program) -> KernelOffsets {
-    let facts = ProgramFacts::of(program);
+pub fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
     let (user, stacks) = (facts.reads_user(), facts.takes_user_stacks());
     let numbers = || Some(btf.numbers(btf.find_struct("task_struct")?));
     let task_numbers = facts.takes_task().then(numbers).flatten();

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use spile_bpf::layout::Object;
 use spile_bpf::object::elf::MapSpec;
-use spile_ir::{Bytes, Program};
+use spile_ir::{Bytes, Program, ProgramFacts};
 use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::process::IdRange;
 use spile_kernel::{machine as host, names, process, resources};
@@ -203,11 +203,14 @@ pub fn through(
         say(&program)?;
         return Ok(End::Shown(0));
     }
-    let target = bpf_target(cli, &program)?;
+    let facts = Rc::new(ProgramFacts::of(&program));
+    let target = bpf_target(cli, &program, &facts)?;
     let mut ahead = None;
     let planned = |maps: &[MapSpec]| ahead = (last == 5).then(|| PremadeMaps::begin(maps));
     let object = match &target {
-        Some(target) => Some(spile_bpf::compile_planned(&program, target, planned).map_err(fail)?),
+        Some(target) => {
+            Some(spile_bpf::compile_planned(&program, &facts, target, planned).map_err(fail)?)
+        }
         None => None,
     };
     watch.pass(
@@ -226,6 +229,7 @@ pub fn through(
     let looked_at = front.facts.looked_at();
     let change = |options: &mut session::Options| {
         (options.held, options.ahead) = (held, ahead);
+        options.facts = Some(facts);
         change(options);
     };
     let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
@@ -579,7 +583,11 @@ pub fn kernel_types() -> Result<&'static Btf, Failure> {
 }
 
 /// What the compiler is told of the machine; nothing where no handler runs in the kernel.
-fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::target::Options>, Failure> {
+fn bpf_target(
+    cli: &Cli,
+    program: &Program,
+    facts: &ProgramFacts,
+) -> Result<Option<spile_bpf::target::Options>, Failure> {
     let in_kernel = program.handlers.iter().any(|h| h.event.in_kernel());
     if !in_kernel && !program.follows_target() {
         return Ok(None);
@@ -592,7 +600,7 @@ fn bpf_target(cli: &Cli, program: &Program) -> Result<Option<spile_bpf::target::
         timing: cli.timing,
         // They cost time when the kernel loads them: in files, and after a rejection.
         lines: cli.pass == Some(4),
-        offsets: machine::offsets(btf, program),
+        offsets: machine::offsets(btf, facts),
         features: machine::bpf_features(btf, program),
         syscalls: machine::syscall_descs(),
         functions: machine::typed_functions(btf, program),

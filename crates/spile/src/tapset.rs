@@ -8,8 +8,8 @@ use spile_sema::library::{Library, NameKind, Reader};
 use spile_sema::missing::Missing;
 use spile_syntax::ast::{self, FileId};
 use spile_syntax::diag::Diagnostics;
-use spile_syntax::parser::{parse_file, parse_macros, parse_plain_file};
-use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
+use spile_syntax::parser::{parse_file, parse_library_file, parse_macros};
+use spile_syntax::preproc::{Arguments, MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 use crate::passes::define;
@@ -154,7 +154,9 @@ impl Tapset {
             library.add(file, tree, false);
         }
         library.set_missing(MISSING);
+        let args = Arguments::quoted(sources, &env);
         let reader = BuiltIn {
+            args,
             files: self.built_in.clone(),
             sources: sources.clone(),
             env,
@@ -169,6 +171,7 @@ struct BuiltIn {
     /// In the order of the table.
     files: Vec<FileId>,
     sources: Sources,
+    args: Arguments,
     env: PreprocEnv,
     macros: MacroLibrary,
 }
@@ -191,7 +194,8 @@ impl Reader for BuiltIn {
             true => ast::File::default(),
             false => {
                 let (id, env) = (self.files[file], &self.env);
-                parse_plain_file(&self.sources, id, env, &self.macros, &mut diags)
+                let (args, macros) = (&self.args, &self.macros);
+                parse_library_file(&self.sources, id, args, env, macros, &mut diags)
             }
         };
         (tree, diags)

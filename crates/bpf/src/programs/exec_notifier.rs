@@ -3,7 +3,7 @@
 //!
 //! A program at `sched_process_exec` sends a record, whether or not handlers may run.
 
-use crate::isa::asm::{Asm, Section};
+use crate::isa::asm::Asm;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
@@ -21,7 +21,7 @@ const RECORD: i16 = 32;
 ///
 /// # Errors
 /// The reason why it cannot be made.
-pub fn emit(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
+pub fn emit(plan: &Plan, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
     let name = "p_executed";
     let mut asm = Asm::new(name, &["ctx"]);
     let out = asm.label();
@@ -40,11 +40,7 @@ pub fn emit(plan: &Plan, cpus: u32, shape: u32) -> Result<(ProgramSpec, ProgramI
     asm.mov(R4, shared::FORCE_WAKEUP);
     asm.call(Helper::RingbufOutput);
     asm.jump_if(Cond::Eq, R0, 0, out);
-    asm.call(Helper::GetSmpProcessorId);
-    asm.jump_if(Cond::Ge, R0, cpus as i32, out);
-    asm.alu(AluOp::Mul, R0, plan.stride as i32);
-    asm.ld_data(R1, Section::Bss, plan.shared_size);
-    asm.add(R1, R0);
+    plan.cpu_block(&mut asm, R1, out);
     asm.mov(R2, 1);
     asm.atomic(AtomicOp::Add, R1, percpu::LOST_OUTPUT as i16, R2);
     asm.bind(out);

@@ -31,7 +31,13 @@ fn disjoint(mut pieces: Pieces, end: u32) {
 fn check_plan(program: &Program, needs: Needs, cpus: u32) {
     let mut options = options();
     options.cpus = cpus;
-    let plan = Plan::new(program, &options, needs.clone()).expect("a plan");
+    let plan = Plan::new(
+        program,
+        std::rc::Rc::new(spile_ir::ProgramFacts::of(program)),
+        &options,
+        needs.clone(),
+    )
+    .expect("a plan");
     let (mut block, mut common): (Pieces, Pieces) = Default::default();
     block.push((0, percpu::END, "header".into()));
     common.push((0, shared::END, "session".into()));

@@ -3,10 +3,11 @@
 use std::ops::ControlFlow;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::time::Duration;
 
 use spile_bpf::layout::Object;
-use spile_ir::Program;
+use spile_ir::{Program, ProgramFacts};
 
 use crate::attach::staleness::FileState;
 use crate::io::child::Watched;
@@ -28,6 +29,8 @@ pub enum TargetProcess {
 /// How a session runs.
 #[derive(Default)]
 pub struct Options {
+    /// Facts about the program's bodies, if they are known already.
+    pub facts: Option<Rc<ProgramFacts>>,
     /// The target process (`-x` or `-c`).
     pub target: TargetProcess,
     /// Whether the session also ends with the process of `-x`.

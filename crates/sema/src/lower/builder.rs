@@ -213,9 +213,8 @@ impl<'l, 'a> Builder<'l, 'a> {
             if order[b.index()].replace(BlockId(0)).is_some() {
                 continue;
             }
-            let block = &mut self.body.blocks[b.index()];
-            successors(&mut block.term, &mut |s| stack.push(*s));
-            stack.extend(block.catch);
+            let block = &self.body.blocks[b.index()];
+            stack.extend(block.successors());
         }
         for (new, slot) in order.iter_mut().flatten().enumerate() {
             *slot = BlockId(new as u32);
@@ -228,24 +227,9 @@ impl<'l, 'a> Builder<'l, 'a> {
         }
         let new_id = |b: BlockId| order[b.index()].unwrap_or(BlockId(0));
         for block in &mut self.body.blocks {
-            successors(&mut block.term, &mut |s| *s = new_id(*s));
+            block.term.targets_mut(|s| *s = new_id(*s));
             block.catch = block.catch.map(new_id);
         }
         self.body
-    }
-}
-
-fn successors(term: &mut Term, f: &mut dyn FnMut(&mut BlockId)) {
-    match term {
-        Term::Jump(b) => f(b),
-        Term::Branch { then, els, .. } => {
-            f(then);
-            f(els);
-        }
-        Term::IterNext { body, done, .. } => {
-            f(body);
-            f(done);
-        }
-        Term::Ret(_) | Term::EndHandler => {}
     }
 }

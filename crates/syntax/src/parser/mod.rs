@@ -23,7 +23,7 @@ use crate::ast::{Bytes, File, FileId, Ident, Literal, Name, ProbePoint, Span};
 use crate::codes;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::lexer::{parse_number, unescape};
-use crate::preproc::{self, MacroLibrary, PreprocEnv};
+use crate::preproc::{self, Arguments, MacroLibrary, PreprocEnv};
 use crate::source::Sources;
 use crate::token::{Tok, Token};
 
@@ -50,15 +50,16 @@ pub fn parse_file(
     p.file()
 }
 
-/// As [`parse_file`] of a file that is given no arguments, as those of the library.
-pub fn parse_plain_file(
+/// As [`parse_file`] of a file of the library, which adds nothing to the sources.
+pub fn parse_library_file(
     sources: &Sources,
     file: FileId,
+    args: &Arguments,
     env: &PreprocEnv,
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    let output = preproc::preprocess_plain(sources, file, env, macros, diags);
+    let output = preproc::preprocess_library(sources, file, args, env, macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
     p.file()
 }

@@ -125,16 +125,18 @@ pub fn preprocess(
     expanded(sources, tokens, args, env, macros, diags)
 }
 
-/// As [`preprocess`] of a file that is given no arguments: nothing is added to the sources.
-pub fn preprocess_plain(
+/// As [`preprocess`] of a file of the library, by arguments that are there already: nothing is added to the
+/// sources.
+pub fn preprocess_library(
     sources: &Sources,
     file: FileId,
+    args: &Arguments,
     env: &PreprocEnv,
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> Output {
     let tokens = lex(sources, file, diags);
-    expanded(sources, tokens, Arguments::default(), env, macros, diags)
+    expanded(sources, tokens, args.clone(), env, macros, diags)
 }
 
 fn expanded(
@@ -177,8 +179,8 @@ pub fn macro_file(
 }
 
 /// The command line arguments as tokens of virtual files.
-#[derive(Default)]
-struct Arguments {
+#[derive(Debug, Clone, Default)]
+pub struct Arguments {
     /// For `$N`: its tokens; for `@N`: its one token.
     raw: Vec<Arc<[Token]>>,
     quoted: Vec<Token>,
@@ -202,7 +204,27 @@ impl Arguments {
         if !tokens.iter().any(is_arg) {
             return Self::default();
         }
-        let whole = |sources: &mut Sources, name: String, text: String, kind| {
+        let mut args = Self::quoted(sources, env);
+        // Only those that are used: a raw argument need not be lexable.
+        let used = |n: usize| {
+            tokens
+                .iter()
+                .any(|t| t.kind == Tok::Arg && arg_number(sources, t) == Some(n))
+        };
+        for (i, t) in args.quoted.iter().enumerate() {
+            let raw = match used(i + 1) {
+                true => lex(sources, t.span.file, diags),
+                false => Vec::new(),
+            };
+            args.raw.push(raw.into());
+        }
+        args
+    }
+
+    /// Adds the virtual files, for files of the library, which ask for the number of arguments and for
+    /// texts (`$#`, `@1`) alone.
+    pub fn quoted(sources: &mut Sources, env: &PreprocEnv) -> Self {
+        let mut whole = |name: String, text: String, kind| {
             let end = text.len() as u32;
             let file = sources.add(name, text.into_bytes());
             Token {
@@ -211,28 +233,18 @@ impl Arguments {
                 expansion: 0,
             }
         };
-        let mut args = Self::default();
         let count = env.args.len().to_string();
-        args.count = Some(whole(sources, "<argument count>".into(), count, Tok::Num));
-        // Only used arguments: an unused one need not be lexable.
-        let used = |n: usize, sources: &Sources| {
-            tokens
-                .iter()
-                .any(|t| t.kind == Tok::Arg && arg_number(sources, t) == Some(n))
-        };
-        for (i, a) in env.args.iter().take(MAX_ARG).enumerate() {
+        let count = whole("<argument count>".into(), count, Tok::Num);
+        let texts = env.args.iter().take(MAX_ARG).enumerate();
+        let quoted = texts.map(|(i, a)| {
             let name = format!("<argument {}>", i + 1);
-            let t = whole(sources, name, a.clone(), Tok::ArgStr);
-            let used = used(i + 1, sources);
-            let raw = if used {
-                lex(sources, t.span.file, diags)
-            } else {
-                Vec::new()
-            };
-            args.quoted.push(t);
-            args.raw.push(raw.into());
+            whole(name, a.clone(), Tok::ArgStr)
+        });
+        Self {
+            raw: Vec::new(),
+            quoted: quoted.collect(),
+            count: Some(count),
         }
-        args
     }
 }
 

@@ -194,12 +194,7 @@ pub(in crate::lower) fn use_user_defer(
         words: 0,
     });
     pool.sub(USER_DEFER, |_| {
-        let p = Put::new(
-            USER_DEFER,
-            &["address", "room", "quote"],
-            plan,
-            options.cpus,
-        );
+        let p = Put::new(USER_DEFER, &["address", "room", "quote"], plan);
         user_defer(p, shape, [tid, start, exec])
     })?;
     Ok(true)

@@ -90,12 +90,10 @@ pub(in crate::lower) fn use_user_text(
     options: &Options,
 ) -> Result<(), String> {
     let pages = options.offsets.pages;
-    pool.sub(USER_TEXT, |_| {
-        user_text(plan, options.cpus, pages.is_some())
-    })?;
+    pool.sub(USER_TEXT, |_| user_text(plan, pages.is_some()))?;
     if let Some(pages) = pages {
         pool.sub("user_vma", |_| user_vma(plan, &pages))?;
-        pool.sub(USER_PAGE, |_| user_page(plan, options.cpus, &pages))?;
+        pool.sub(USER_PAGE, |_| user_page(plan, &pages))?;
     }
     Ok(())
 }
@@ -109,15 +107,6 @@ impl HandlerCodegen<'_> {
         self.asm.call_sub(USER_TEXT);
         Ok(())
     }
-}
-
-/// `to` = this CPU's block; goes to `out` if there is none. Clobbers r0.
-fn block(asm: &mut Asm, plan: &Plan, cpus: u32, to: Reg, out: Label) {
-    asm.call(Helper::GetSmpProcessorId);
-    asm.jump_if(Cond::Ge, R0, cpus as i32, out);
-    asm.alu(AluOp::Mul, R0, plan.stride as i32);
-    asm.ld_data(to, Section::Bss, plan.shared_size);
-    asm.add(to, R0);
 }
 
 /// `r1` = destination of the next bytes, `r2` = their number, both bounded, from the slots below
@@ -135,7 +124,7 @@ fn destination(asm: &mut Asm, plan: &Plan, block: Reg, slots: (Reg, i16), out: L
 }
 
 /// `user_text(room, address, raw)`: returns a [`status`].
-fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
+fn user_text(plan: &Plan, cache: bool) -> Result<Function, String> {
     let most = plan.max_string as i32;
     let mut asm = Asm::new(USER_TEXT, &["room", "address", "raw"]);
     let (bad, done, failed, out) = (asm.label(), asm.label(), asm.label(), asm.label());
@@ -144,7 +133,7 @@ fn user_text(plan: &Plan, cpus: u32, cache: bool) -> Result<Function, String> {
     asm.mov(R7, R3);
     asm.store(Size::DW, R10, here + slot::ADDR, R2);
     asm.store(Size::DW, R10, here + slot::DONE, 0);
-    block(&mut asm, plan, cpus, R8, bad);
+    plan.cpu_block(&mut asm, R8, bad);
     asm.jump_if(Cond::Gt, R6, most - 1, bad);
     asm.jump_if(Cond::Eq, R6, 0, bad);
     let pages = if most <= PAGE { 2 } else { 3 };
@@ -403,7 +392,7 @@ fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
 /// stores them behind the first `done` bytes. Returns nonzero if it could not. A global subprogram,
 /// because its parameters are numbers. The structures that it reads are freed by RCU, which tracing
 /// programs run under.
-fn user_page(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, String> {
+fn user_page(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
     let names = ["head", "index", "address", "bytes", "done"];
     let mut asm = Asm::new(USER_PAGE, &names);
     let (out, folio) = (asm.label(), asm.label());
@@ -423,7 +412,7 @@ fn user_page(plan: &Plan, cpus: u32, pages: &PageOffsets) -> Result<Function, St
     w.descend(folio);
     w.asm.bind(folio);
     w.address();
-    block(&mut w.asm, plan, cpus, R7, out);
+    plan.cpu_block(&mut w.asm, R7, out);
     destination(&mut w.asm, plan, R7, (R6, 0), out);
     w.asm.mov(R3, R9);
     w.asm.call(Helper::ProbeReadKernel);

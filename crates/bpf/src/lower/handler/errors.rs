@@ -1,5 +1,7 @@
 //! Raising and catching errors, and the messages of caught errors.
 
+use std::collections::HashSet;
+
 use spile_ir::{BlockId, Inst, Reg as IrReg, SiteId, Ty, Val};
 
 use crate::isa::asm::Label;
@@ -176,13 +178,12 @@ impl HandlerCodegen<'_> {
             ErrorKind::MaxNesting,
             ErrorKind::Counter,
         ];
-        for block in &self.body.blocks {
-            for (inst, _) in &block.insts {
-                if let Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } = inst
-                    && !kinds.contains(&ErrorKind::Overflow(*g))
-                {
-                    kinds.push(ErrorKind::Overflow(*g));
-                }
+        let mut grow = HashSet::new();
+        for inst in self.body.insts() {
+            if let Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } = inst
+                && grow.insert(*g)
+            {
+                kinds.push(ErrorKind::Overflow(*g));
             }
         }
         if self.facts.decides() {

@@ -14,7 +14,6 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, ValueLayout, percpu};
-use crate::lower::handler::outline;
 use crate::lower::{GEN, HandlerCodegen, Res, Text};
 use crate::regalloc::{Alloc, Location};
 
@@ -68,10 +67,8 @@ impl HandlerCodegen<'_> {
         );
         sub.in_subprogram = true;
         sub.current = self.current;
-        sub.asm.call(Helper::GetSmpProcessorId);
         let done = sub.done;
-        sub.asm.jump_if(Cond::Ge, R0, options.cpus as i32, done);
-        outline::block(sub.asm, plan, R7);
+        plan.cpu_block(sub.asm, R7, done);
         code(&mut sub)?;
         sub.emit_out_of_line()?;
         sub.asm.bind(done);

@@ -8,7 +8,7 @@
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::isa::insn::{Cond, Size};
 use crate::layout::{PerCpuArray, percpu, shared};
 use crate::lower::RING;
 use crate::lower::handler::global_subprogram::FULL;
@@ -47,7 +47,7 @@ impl HandlerCodegen<'_> {
         self.asm.call_sub(name);
         self.asm.add(R0, -1);
         self.asm.jump_if(Cond::Ge, R0, cpus as i32, out);
-        block(self.asm, plan, R7);
+        plan.block_of_cpu(self.asm, R7);
         Ok(())
     }
 
@@ -147,13 +147,6 @@ impl HandlerCodegen<'_> {
     }
 }
 
-/// `reg` = the block of the CPU in r0.
-pub(in crate::lower) fn block(asm: &mut Asm, plan: &Plan, reg: Reg) {
-    asm.alu(AluOp::Mul, R0, plan.stride as i32);
-    asm.ld_data(reg, Section::Bss, plan.shared_size);
-    asm.add(reg, R0);
-}
-
 /// The name of a subprogram, by the locks that it takes.
 fn with_locks(name: &str, locks: &[u32]) -> String {
     locks.iter().fold(name.into(), |n, l| format!("{n}_{l}"))
@@ -175,9 +168,7 @@ fn flush(plan: &Plan) -> Result<Function, String> {
     asm.separate();
     let end = asm.label();
     let size = plan.scratch.out_size as i32;
-    asm.call(Helper::GetSmpProcessorId);
-    asm.jump_if(Cond::Ge, R0, plan.cpus as i32, end);
-    block(&mut asm, plan, R7);
+    plan.cpu_block(&mut asm, R7, end);
     asm.load(Size::DW, R8, R7, percpu::BUSY as i16);
     asm.add(R8, -1);
     asm.mov(R6, R7);

@@ -327,7 +327,7 @@ pub(in crate::lower) struct Put<'a> {
 }
 
 impl<'a> Put<'a> {
-    pub fn new(name: &str, params: &[&'static str], plan: &'a Plan, cpus: u32) -> Put<'a> {
+    pub fn new(name: &str, params: &[&'static str], plan: &'a Plan) -> Put<'a> {
         let mut asm = Asm::new(name, params);
         let end = asm.label();
         for (to, from) in [(R7, R1), (R8, R2), (R9, R3)]
@@ -336,11 +336,7 @@ impl<'a> Put<'a> {
         {
             asm.mov(to, from);
         }
-        asm.call(Helper::GetSmpProcessorId);
-        asm.jump_if(Cond::Ge, R0, cpus as i32, end);
-        asm.alu(AluOp::Mul, R0, plan.stride as i32);
-        asm.ld_data(R6, Section::Bss, plan.shared_size);
-        asm.add(R6, R0);
+        plan.cpu_block(&mut asm, R6, end);
         Put { asm, plan, end }
     }
 
@@ -376,7 +372,7 @@ impl<'a> Put<'a> {
 impl HandlerCodegen<'_> {
     /// Defines all subprograms for arguments as text.
     fn put_subs(&mut self, lists: u32, size: i32) -> Res {
-        let (plan, cpus) = (self.plan, self.options.cpus);
+        let plan = self.plan;
         let pool = &mut *self.pool;
         pool.sub("append_text", |pool| append_text(plan, pool))?;
         for base in [8, 10, 16] {
@@ -397,7 +393,7 @@ impl HandlerCodegen<'_> {
         let escape = search::use_escape_steps(pool, plan, plan.max_string)?;
         let may_goto = self.options.features.may_goto;
         let pool = &mut *self.pool;
-        let put = |name: &str, params: &[&'static str]| Put::new(name, params, plan, cpus);
+        let put = |name: &str, params: &[&'static str]| Put::new(name, params, plan);
         pool.sub("put_literal", |_| {
             put_literal(put("put_literal", &["which"]), texts)
         })?;

@@ -138,9 +138,7 @@ pub(in crate::lower) fn append_text_global(
     s.asm.mov(R9, R3);
     let end = s.end;
     s.asm.jump_if(Cond::Gt, R8, plan.max_string as i32, end);
-    s.asm.call(Helper::GetSmpProcessorId);
-    s.asm.jump_if(Cond::Ge, R0, plan.cpus as i32, end);
-    crate::lower::handler::outline::block(&mut s.asm, plan, R6);
+    plan.cpu_block(&mut s.asm, R6, end);
     s.asm.jump_if(Cond::Lt, R7, constant, slot);
     s.asm.alu(AluOp::And, R7, (1 << 28) - 1);
     s.asm.ld_data(R1, Section::Rodata, 0);
@@ -237,11 +235,7 @@ pub(in crate::lower) fn append_number(
     }
     s.asm.mov(R9, R2);
     s.asm.mov(R8, R3);
-    s.asm.call(Helper::GetSmpProcessorId);
-    s.asm.jump_if(Cond::Ge, R0, plan.cpus as i32, s.end);
-    s.asm.alu(AluOp::Mul, R0, plan.stride as i32);
-    s.asm.ld_data(R6, Section::Bss, plan.shared_size);
-    s.asm.add(R6, R0);
+    plan.cpu_block(&mut s.asm, R6, s.end);
     for ((slot, _), word) in given.into_iter().zip([precision, width]) {
         s.asm.load(Size::DW, R1, R10, slot);
         s.asm.store(Size::DW, R6, word, R1);

@@ -12,8 +12,7 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Reg as IrReg, Val};
 
 use super::search::{ends, finish};
-use crate::isa::asm::{Asm, Function, Label, Section};
-use crate::isa::helpers::Helper;
+use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::{HandlerCodegen, Res, Text};
@@ -150,11 +149,7 @@ fn string_to_fp_sub(plan: &Plan) -> Result<Function, String> {
     asm.separate();
     let [zero, infinite, nan, signed] = [(); 4].map(|()| asm.label());
     asm.mov(R8, R1);
-    asm.call(Helper::GetSmpProcessorId);
-    asm.jump_if(Cond::Ge, R0, plan.cpus as i32, zero);
-    asm.alu(AluOp::Mul, R0, plan.stride as i32);
-    asm.ld_data(R7, Section::Bss, plan.shared_size);
-    asm.add(R7, R0);
+    plan.cpu_block(&mut asm, R7, zero);
     asm.mov(R6, R7);
     asm.add(R6, plan.scratch.decimal as i32);
     asm.add(R7, place(plan) as i32);

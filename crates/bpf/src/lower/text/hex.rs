@@ -14,8 +14,8 @@ pub(in crate::lower) const APPEND_HEX: &str = "append_hex";
 const DIGITS: u32 = 16;
 
 /// `append_hex(number, mark)`: appends a number, after `0x` if `mark` has [`flag::MARK`].
-pub(in crate::lower) fn append_hex(plan: &Plan, cpus: u32) -> Result<Function, String> {
-    let mut p = Put::new(APPEND_HEX, &["number", "mark"], plan, cpus);
+pub(in crate::lower) fn append_hex(plan: &Plan) -> Result<Function, String> {
+    let mut p = Put::new(APPEND_HEX, &["number", "mark"], plan);
     let scratch = &plan.scratch;
     let (pos, last) = (
         scratch.text_pos as i16,

@@ -44,13 +44,13 @@ impl HandlerCodegen<'_> {
     pub(super) fn append_kernel_lines(&mut self, form: Symbolic, first: Val) -> Res {
         self.use_kernel_line()?;
         let room = self.room()?.clone();
-        let (plan, cpus) = (self.plan, self.options.cpus);
+        let plan = self.plan;
         self.pool.sub("kernel_frame_line", |_| {
-            let p = Put::new("kernel_frame_line", &["index", "how"], plan, cpus);
+            let p = Put::new("kernel_frame_line", &["index", "how"], plan);
             kernel_frame_line(p, &room)
         })?;
         self.pool.sub("kernel_frame_lines", |_| {
-            let p = Put::new("kernel_frame_lines", &["how", "first", "most"], plan, cpus);
+            let p = Put::new("kernel_frame_lines", &["how", "first", "most"], plan);
             append_stack(p, &room, "kernel_frame_line")
         })?;
         self.use_in(first, R2)?;
@@ -72,16 +72,16 @@ impl HandlerCodegen<'_> {
         let Text::Slot { off, width } = of else {
             return Err("a text that is not in the block".into());
         };
-        let (plan, cpus) = (self.plan, self.options.cpus);
+        let plan = self.plan;
         let word = format!("{one}_of_word");
         self.pool.sub(&word, |_| {
-            let p = Put::new(&word, &["at", "first", "how"], plan, cpus);
+            let p = Put::new(&word, &["at", "first", "how"], plan);
             of_word(p, one)
         })?;
         let name = format!("{one}s_of_{width}");
         let bytes = (*width).min(MOST);
         self.pool.sub(&name, |_| {
-            let p = Put::new(&name, &["text", "how"], plan, cpus);
+            let p = Put::new(&name, &["text", "how"], plan);
             of_text(p, bytes, word)
         })?;
         self.asm.mov(R1, *off as i32);
@@ -91,16 +91,16 @@ impl HandlerCodegen<'_> {
     }
 
     pub(super) fn use_append_hex(&mut self) -> Res {
-        let (plan, cpus) = (self.plan, self.options.cpus);
-        self.pool.sub(APPEND_HEX, |_| append_hex(plan, cpus))
+        let plan = self.plan;
+        self.pool.sub(APPEND_HEX, |_| append_hex(plan))
     }
 
     fn use_kernel_line(&mut self) -> Res {
-        let (plan, cpus) = (self.plan, self.options.cpus);
+        let plan = self.plan;
         self.use_append_hex()?;
         self.pool.sub("kernel_line", |pool| {
             let format = pool.constant(b"%pS");
-            let p = Put::new("kernel_line", &["address", "how"], plan, cpus);
+            let p = Put::new("kernel_line", &["address", "how"], plan);
             kernel_line(p, format)
         })
     }

@@ -45,7 +45,7 @@ impl HandlerCodegen<'_> {
     /// [`StackRoom::first`] = offset of the first frame of probed code.
     fn take_kernel_stack(&mut self) -> Res {
         let room = self.room()?.clone();
-        let (plan, cpus) = (self.plan, self.options.cpus);
+        let plan = self.plan;
         self.asm.load(Size::DW, R1, R10, CTX);
         self.block_addr(R2, room.frames);
         self.asm.mov(R3, room.bytes() as i32);
@@ -67,7 +67,7 @@ impl HandlerCodegen<'_> {
             Some(at) => {
                 let words = room.words + stack_words::POINTS + at as u32 * stack_words::POINT;
                 self.pool.sub("stack_first", |_| {
-                    stack_first(Put::new("stack_first", &["words"], plan, cpus), &room)
+                    stack_first(Put::new("stack_first", &["words"], plan), &room)
                 })?;
                 self.asm.mov(R1, words as i32);
                 self.asm.call_sub("stack_first");
@@ -104,14 +104,14 @@ impl HandlerCodegen<'_> {
 
     fn use_append_stack(&mut self) -> Res {
         let room = self.room()?.clone();
-        let (plan, cpus) = (self.plan, self.options.cpus);
-        self.pool.sub(APPEND_HEX, |_| append_hex(plan, cpus))?;
+        let plan = self.plan;
+        self.pool.sub(APPEND_HEX, |_| append_hex(plan))?;
         self.pool.sub("append_address", |_| {
-            let p = Put::new("append_address", &["index", "how"], plan, cpus);
+            let p = Put::new("append_address", &["index", "how"], plan);
             append_address(p, &room)
         })?;
         self.pool.sub("append_stack", |_| {
-            let p = Put::new("append_stack", &["how", "first", "most"], plan, cpus);
+            let p = Put::new("append_stack", &["how", "first", "most"], plan);
             append_stack(p, &room, "append_address")
         })
     }

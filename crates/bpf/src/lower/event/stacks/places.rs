@@ -40,12 +40,12 @@ impl HandlerCodegen<'_> {
             Symbolic::KernelLine => how::NUMBER,
             _ => how::FILE | how::NUMBER,
         };
-        let (plan, cpus) = (self.plan, self.options.cpus);
+        let plan = self.plan;
         self.use_append_hex()?;
         self.pool
             .sub(NUMBER, |pool| append_number(plan, pool, 10))?;
         self.pool.sub("kernel_place", |_| {
-            kernel_place(Put::new("kernel_place", &["address", "how"], plan, cpus))
+            kernel_place(Put::new("kernel_place", &["address", "how"], plan))
         })?;
         self.append_each_of("kernel_place", how, of)
     }

@@ -119,7 +119,7 @@ pub(crate) const fn room(frames: u32) -> u32 {
 fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     let (room, base, offsets) = walks(plan, options)?;
     let new = |name| WalkGen {
-        p: Put::new(name, &[], plan, options.cpus),
+        p: Put::new(name, &[], plan),
         base,
         room,
         o: offsets,
@@ -132,7 +132,7 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     };
     let shape = pool.record(words);
     pool.sub("user_file", |_| {
-        let p = Put::new("user_file", &["file"], plan, options.cpus);
+        let p = Put::new("user_file", &["file"], plan);
         new("user_file").with(p).user_file(shape)
     })?;
     pool.sub("user_map", |_| new("user_map").user_map())?;
@@ -144,7 +144,7 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     }
     pool.sub("user_frame", |_| new("user_frame").user_frame())?;
     pool.sub("user_walk", |_| {
-        let p = Put::new("user_walk", &["most"], plan, options.cpus);
+        let p = Put::new("user_walk", &["most"], plan);
         new("user_walk").with(p).user_walk()
     })
 }
@@ -197,12 +197,7 @@ impl HandlerCodegen<'_> {
         self.use_append_frame()?;
         let (room, base, _) = walks(plan, options)?;
         self.pool.sub("append_frames", |_| {
-            let p = Put::new(
-                "append_frames",
-                &["how", "first", "most"],
-                plan,
-                options.cpus,
-            );
+            let p = Put::new("append_frames", &["how", "first", "most"], plan);
             append_each(p, base, room, "append_frame", how::SPACE)
         })?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
@@ -248,7 +243,7 @@ impl HandlerCodegen<'_> {
         let (room, base, offsets) = walks(plan, options)?;
         self.pool.sub("user_address", |_| {
             let w = WalkGen {
-                p: Put::new("user_address", &["address"], plan, options.cpus),
+                p: Put::new("user_address", &["address"], plan),
                 base,
                 room,
                 o: offsets,
@@ -276,10 +271,9 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         use_walk(self.pool, plan, options)?;
         let (room, base, _) = walks(plan, options)?;
-        self.pool
-            .sub(APPEND_HEX, |_| append_hex(plan, options.cpus))?;
+        self.pool.sub(APPEND_HEX, |_| append_hex(plan))?;
         self.pool.sub("append_frame", |_| {
-            let p = Put::new("append_frame", &["index", "how"], plan, options.cpus);
+            let p = Put::new("append_frame", &["index", "how"], plan);
             append_frame(p, base, room)
         })
     }

@@ -92,10 +92,10 @@ impl HandlerCodegen<'_> {
     /// Appends the frames from `first` on, with the text that a mark stands for.
     pub(super) fn append_symbols(&mut self, form: Symbolic, first: Val) -> Res {
         self.use_append_symbol()?;
-        let (plan, cpus) = (self.plan, self.options.cpus);
+        let plan = self.plan;
         let (room, base, _) = walks(plan, self.options)?;
         self.pool.sub("append_symbols", |_| {
-            let p = Put::new("append_symbols", &["how", "first", "most"], plan, cpus);
+            let p = Put::new("append_symbols", &["how", "first", "most"], plan);
             append_each(p, base, room, "append_symbol", 0)
         })?;
         self.use_in(first, R2)?;
@@ -110,13 +110,12 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         let (room, base, o) = walks(plan, options)?;
         let walk = |name, params| WalkGen {
-            p: Put::new(name, params, plan, options.cpus),
+            p: Put::new(name, params, plan),
             base,
             room,
             o,
         };
-        self.pool
-            .sub(APPEND_HEX, |_| append_hex(plan, options.cpus))?;
+        self.pool.sub(APPEND_HEX, |_| append_hex(plan))?;
         self.pool.sub("find_symbol", |_| {
             walk("find_symbol", &["index", "how"]).find_symbol()
         })?;
