@@ -278,7 +278,7 @@ fn parts_of_time() {
     let most = |t: &Thread| {
         TimePart::ALL
             .into_iter()
-            .filter(|p| *p != Part::Runnable)
+            .filter(|p| *p != TimePart::Runnable)
             .max_by_key(|p| p.of(&t.parts))
             .unwrap()
     };
