@@ -1,9 +1,8 @@
-//! What analysis asks about the machine: tracepoints, C types, system calls, perf events.
+//! Facts about the machine that analysis needs: tracepoints, C types, system calls, perf events.
 //!
-//! Analysis does no I/O. The command line implements [`Facts`] over the running kernel, tests
-//! over small tables (`crate::fake`). Every question is answered lazily; an
-//! implementation caches what is dear. Questions about names that do not exist answer `None`
-//! or an empty list, never an error.
+//! Analysis does no I/O. The command line implements [`Facts`] over the running kernel, tests over
+//! small tables (`crate::fake`). Every query is answered lazily; an implementation caches expensive
+//! answers. Queries for names that do not exist return `None` or an empty list, never an error.
 
 use std::sync::Arc;
 
@@ -84,11 +83,11 @@ pub struct SysCall {
     /// Its number as in [`spile_ir::NrSet`]: the native one, or `NrSet::COMPAT` plus the
     /// 32-bit one.
     pub nr: u32,
-    /// The kernel's name of it (`newfstatat`), which `syscall_any` reports.
+    /// The kernel's name (`newfstatat`), which `syscall_any` reports.
     pub name: &'static str,
-    /// Name as in `syscall.NAME` and in that probe's `name` (`fstatat`).
+    /// Its name in `syscall.NAME` and in that probe's `name` (`fstatat`).
     pub probe: &'static str,
-    /// The name of the point that it is a hit of, too (`pipe` for `pipe2`).
+    /// A further probe point that it hits (`pipe` for `pipe2`).
     pub point: &'static str,
     /// Its arguments in order.
     pub args: Vec<SysArg>,
@@ -99,24 +98,24 @@ pub struct SysCall {
 pub struct SysArg {
     /// The variable that scripts read (`buf_uaddr`).
     pub var: &'static str,
-    /// The kernel's name of it (`buf`), for `$buf`.
+    /// The kernel's name (`buf`), for `$buf`.
     pub kernel: &'static str,
-    /// Which argument word it is in, from 0.
+    /// Index of its argument word, from 0.
     pub word: u8,
-    /// What it is.
+    /// Its kind.
     pub kind: SysArgKind,
-    /// `argstr` shows it as more than a number.
+    /// Whether `argstr` shows it as more than a number.
     pub text: bool,
 }
 
-/// What an argument of a system call is, as far as its value in a script goes.
+/// The kind of a system call's argument, as far as it affects the value in a script.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SysArgKind {
     /// An integer of 1, 2, 4 or 8 bytes.
     Int {
-        /// Bytes.
+        /// Size in bytes.
         size: u8,
-        /// Sign.
+        /// Whether it is signed.
         signed: bool,
     },
     /// The number of a signal.
@@ -125,9 +124,9 @@ pub enum SysArgKind {
     Ptr,
     /// The address of a string in user space; the value is the quoted string.
     Str,
-    /// The address of a vector of strings in user space, which only `argstr` shows.
+    /// The address of a vector of strings in user space, which only `argstr` shows as text.
     StrVec,
-    /// A 64-bit number in this 32-bit word (low) and the next.
+    /// A 64-bit number in this 32-bit word (the low half) and the next.
     Pair,
 }
 
@@ -138,7 +137,7 @@ impl SysCall {
     }
 }
 
-/// A perf event that has a name.
+/// A named perf event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PerfEvent {
     /// `sw`, `hw` or `cache`: the second component of the probe point.
@@ -151,20 +150,19 @@ pub struct PerfEvent {
     pub config: u64,
 }
 
-/// What is known about a variable of the kernel.
+/// A variable of the kernel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KernelVar {
     /// Its address in the running kernel.
     pub address: u64,
     /// Its type.
     pub ty: CTypeId,
-    /// Each processor has its own: the address of the kernel's table of what is to be added on
-    /// which processor (`__per_cpu_offset`).
+    /// For a per-CPU variable: the address of the kernel's table of offsets (`__per_cpu_offset`).
     pub per_cpu: Option<u64>,
 }
 
 impl KernelVar {
-    /// Where it is; on the current processor, if each has its own.
+    /// Its location; for a per-CPU variable, on the current processor.
     pub fn location(&self) -> Vec<LocOp> {
         let add = LocOp::Bin(spile_ir::BinOp::Add);
         let mut ops = vec![LocOp::Const(self.address as i64)];
@@ -188,34 +186,34 @@ impl KernelVar {
 
 /// The machine that a script is compiled for.
 pub trait Facts {
-    /// Names of tracepoints without their system (`sched_switch`) that match a glob of `*`,
-    /// `?` and `[...]`, sorted. A pattern without these asks whether one exists.
+    /// Names of tracepoints without their subsystem (`sched_switch`) that match a glob of `*`, `?`
+    /// and `[...]`, sorted. A glob without wildcards asks whether one exists.
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>>;
-    /// As [`Facts::tracepoints`], those of a module of the kernel.
+    /// Like [`Facts::tracepoints`], for those of a kernel module.
     fn module_tracepoints(&self, module: &str, glob: &str) -> Vec<Arc<str>> {
         let _ = (module, glob);
         Vec::new()
     }
-    /// The system of a tracepoint (`sched`), where known.
+    /// The subsystem of a tracepoint (`sched`), if known.
     fn tracepoint_system(&self, name: &str) -> Option<Arc<str>>;
-    /// Whether a tracepoint is of that system, which is cheaper to find out than of which.
+    /// Whether a tracepoint belongs to that subsystem; cheaper than to look the subsystem up.
     fn tracepoint_is_of(&self, name: &str, system: &str) -> bool {
         self.tracepoint_system(name).as_deref() == Some(system)
     }
-    /// Whether the systems of tracepoints are known: one without is then of none.
+    /// Whether subsystems are known; then a tracepoint without one has none.
     fn knows_systems(&self) -> bool {
         true
     }
-    /// The arguments of a tracepoint; `None` when there is no such tracepoint or nothing is
-    /// known about its arguments.
+    /// The arguments of a tracepoint; `None` if there is no such tracepoint or its arguments are
+    /// unknown.
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>>;
 
-    /// Hooks of security modules that programs can be at, by a glob, sorted.
+    /// LSM hooks that programs can attach to and that match a glob, sorted.
     fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {
         let _ = glob;
         Vec::new()
     }
-    /// The arguments of such a hook.
+    /// The arguments of an LSM hook.
     fn lsm_args(&self, name: &str) -> Vec<TracepointArg> {
         let _ = name;
         Vec::new()
@@ -223,9 +221,9 @@ pub trait Facts {
 
     /// A type without typedefs and qualifiers.
     fn ctype(&self, id: CTypeId) -> CType;
-    /// The type as C spells it, typedefs kept: `struct task_struct *`.
+    /// The type's name in C, typedefs kept: `struct task_struct *`.
     fn c_name(&self, id: CTypeId) -> String;
-    /// Whose a type is, for messages: a file, or the kernel.
+    /// The owner of a type, for messages: a file, or the kernel.
     fn type_home(&self, id: CTypeId) -> String {
         let _ = id;
         "the kernel".into()
@@ -245,7 +243,7 @@ pub trait Facts {
     /// Whether the running kernel has a symbol of that name.
     fn symbol_exists(&self, name: &str) -> bool;
 
-    /// The modules that a script names.
+    /// The modules that a query matches.
     ///
     /// # Errors
     /// Why there are none, for a message: `there is no process 12`.
@@ -253,16 +251,15 @@ pub trait Facts {
         let _ = query;
         Err("nothing is known about programs here".into())
     }
-    /// Whether the session has a target, of `-c` or `-x`.
+    /// Whether the session has a target, from `-c` or `-x`.
     fn has_target(&self) -> bool {
         false
     }
-    /// The number that handlers see of a process with that number, which are not the same in a
-    /// PID namespace.
+    /// The process id that handlers see for a process; the two differ in a PID namespace.
     fn process_number(&self, pid: u32) -> u32 {
         pid
     }
-    /// What the kernel knows a file by; links are followed.
+    /// The kernel's identity of a file; symbolic links are followed.
     fn file_identity(&self, path: &str) -> Option<FileIdentity> {
         let _ = path;
         None
@@ -270,25 +267,25 @@ pub trait Facts {
     /// A variable of the kernel, of a process, or of a program, by its symbol.
     ///
     /// # Errors
-    /// Why it is not to be had, for a message: `the kernel has no variable x`.
+    /// Why it is unavailable, for a message: `the kernel has no variable x`.
     fn data_place(&self, of: &WatchOf, name: &str) -> Result<DataPlace, String> {
         let _ = of;
         Err(format!("nothing is known about `{name}`"))
     }
-    /// The places in a module that a query means, by name. None: there are no such.
+    /// The places in a module that a query matches, by name. Empty: there are none.
     ///
     /// # Errors
-    /// Why that cannot be known, for a message: `/bin/x has no line numbers`.
+    /// Why that is unknown, for a message: `/bin/x has no line numbers`.
     fn places(&self, module: &Module, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let _ = (module, query);
         Ok(Vec::new())
     }
-    /// The variables at a place, by [`FoundPlace::id`]: parameters first, in order. `ret`: at the
-    /// return of the function, where what it returns is one of them; the locations of the others
-    /// are those at its entry.
+    /// The variables at a place, by [`FoundPlace::id`]: parameters first, in order. With `ret` they
+    /// are those at the return of the function, including the return value; the locations of the
+    /// others are those at its entry.
     ///
     /// # Errors
-    /// Why nothing is known about them, for a message: `/bin/x has no debugging information`.
+    /// Why they are unknown, for a message: `/bin/x has no debugging information`.
     fn place_variables(
         &self,
         module: &Module,
@@ -298,11 +295,11 @@ pub trait Facts {
         let _ = (place, ret);
         Err(format!("{module} has no debugging information"))
     }
-    /// Variables of a function that [`Facts::place_variables`] leaves out because they are dear to
-    /// find: for handlers that mention some that it did not name.
+    /// Variables of a function that [`Facts::place_variables`] leaves out because they are
+    /// expensive to find: for handlers that mention variables that it did not list.
     ///
     /// # Errors
-    /// Why nothing is known about them, for a message.
+    /// Why they are unknown, for a message.
     fn place_locals(
         &self,
         module: &Module,
@@ -312,33 +309,33 @@ pub trait Facts {
         let _ = (module, place, ret);
         Ok(Vec::new())
     }
-    /// Why a module has no debugging information, if it has none that one could expect.
+    /// Why a module lacks debugging information, if it should have some.
     fn no_debuginfo(&self, module: &Module) -> Option<String> {
         let _ = module;
         None
     }
-    /// A variable of a whole module; `file`: the end of the path of the source file that has it.
+    /// A global variable of a module; `file` is the end of the path of its source file.
     fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
         let _ = (module, name, file);
         None
     }
-    /// A type of a module by name, as [`Facts::type_by_name`] has those of the kernel.
+    /// A type of a module by name, like [`Facts::type_by_name`] for the kernel.
     fn module_type(&self, module: &Module, name: &str) -> Option<CTypeId> {
         match module {
             Module::Kernel => self.type_by_name(name),
             _ => None,
         }
     }
-    /// Whether functions of the running kernel can be probed at all.
+    /// Whether the running kernel supports function probes at all.
     fn probes_kernel(&self) -> bool {
         true
     }
-    /// Whether handlers of returns of functions of the kernel see the stack pointer that the
-    /// function leaves, where functions are attached through ftrace.
+    /// Whether handlers of kernel functions' returns see the stack pointer that the function
+    /// leaves, if functions are attached through ftrace.
     fn kernel_return_stack(&self) -> bool {
         true
     }
-    /// Which memory objects of a type are in.
+    /// The memory that objects of a type are in.
     fn type_space(&self, id: CTypeId) -> Space {
         let _ = id;
         Space::Kernel
@@ -346,11 +343,11 @@ pub trait Facts {
 
     /// The system calls of both tables, native ones first.
     fn syscalls(&self) -> &[SysCall];
-    /// The perf events that have names.
+    /// The named perf events.
     fn perf_events(&self) -> Vec<PerfEvent>;
     /// Timer interrupts a second (CONFIG_HZ).
     fn hz(&self) -> u64;
-    /// The architecture as the language's `arch` condition spells it (`x86_64`).
+    /// The architecture in the spelling of the language's `arch` condition (`x86_64`).
     fn arch(&self) -> &str;
     /// `uname -r`
     fn release(&self) -> &str;

@@ -119,13 +119,13 @@ pub(crate) struct PointEntry {
 pub(crate) struct AliasEntry {
     /// The components, joined by dots.
     pub name: Box<str>,
-    /// How many components.
+    /// Number of components.
     pub len: usize,
     pub user: bool,
     pub body: Arc<AliasBody>,
 }
 
-/// What an alias stands for; shared by its names.
+/// The points and bodies of an alias; shared by its names.
 #[derive(Debug)]
 pub(crate) struct AliasBody {
     pub points: Vec<PointEntry>,
@@ -243,18 +243,18 @@ impl Library {
         files.filter_map(|f| Some((f, f.contents.get()?)))
     }
 
-    /// Sets the names of SystemTap's library that this one does not have.
+    /// Sets the names of SystemTap's library that this one lacks.
     pub fn set_missing(&mut self, missing: Missing) {
         self.missing = missing;
     }
 
-    /// The names of SystemTap's library that this one does not have.
+    /// The names of SystemTap's library that this one lacks.
     pub fn missing(&self) -> Missing {
         self.missing
     }
 
-    /// The functions of that name that `from` can see, in the order of files. A private one of
-    /// `from` itself hides public ones with as many parameters, a user's hides the library's.
+    /// The functions of that name that are visible in `from`, in the order of files. A private one
+    /// of `from` itself hides public ones with as many parameters; a user's hides the library's.
     pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
         let user = self.is_user(from);
         let all = self.defining(NameKind::Function, name);
@@ -282,7 +282,7 @@ impl Library {
             .collect()
     }
 
-    /// The global of that name that `from` can see.
+    /// The global of that name that is visible in `from`.
     pub fn global(&self, name: &str, from: FileId) -> Option<(FileId, &GlobalVar)> {
         let user = self.is_user(from);
         let all = self.defining(NameKind::Global, name);
@@ -304,7 +304,7 @@ impl Library {
         at.is_some_and(|at| self.files[*at].user)
     }
 
-    /// The global variables of the user's files in source order: file, whether private, which.
+    /// The global variables of the user's files in source order: file, whether private, variable.
     pub fn user_globals(&self) -> Vec<(FileId, bool, &GlobalVar)> {
         let all = self.user_files().flat_map(|(file, contents)| {
             let globals = contents.globals.values().flatten();
@@ -315,8 +315,8 @@ impl Library {
         out
     }
 
-    /// Whether a function's result can depend on the probe point: `pp()` and its like, and the
-    /// user's functions that lead to one of them.
+    /// Whether a function's result can depend on the probe point: `pp()` and its kin, and the
+    /// user's functions that call one of them.
     pub(crate) fn shows_point(&self, name: &str) -> bool {
         let found = self
             .point_functions
@@ -330,7 +330,7 @@ impl Library {
             .flat_map(|(_, contents)| contents.functions.values().flatten())
     }
 
-    /// Names of all public functions.
+    /// The names of all public functions.
     pub fn function_names(&self) -> Vec<Name> {
         let public = self.all_functions().into_iter();
         let mut names: Vec<Name> = public
@@ -355,7 +355,7 @@ impl Library {
         all
     }
 
-    /// The files with their kind, in the order in which they were added: `true` for the user's.
+    /// The files in the order in which they were added, each with whether it is the user's.
     pub fn file_ids(&self) -> impl Iterator<Item = (FileId, bool)> {
         self.files.iter().map(|f| (f.id, f.user))
     }
@@ -365,7 +365,7 @@ impl Library {
         at.map_or(&[], |at| &self.contents(*at).probes)
     }
 
-    /// The alias of that exact name; a user's first.
+    /// The alias of exactly that name; a user's first.
     pub(crate) fn alias(&self, name: &str) -> Option<AliasId> {
         let mut found = None;
         for (file, contents) in self.defining(NameKind::Alias, first_component(name)) {
@@ -383,7 +383,7 @@ impl Library {
         Some(AliasId(*self.by_id.get(&file.id)? as u32, at as u32))
     }
 
-    /// Where an alias is defined, and what it stands for.
+    /// The file of an alias, its place, and its points.
     pub fn alias_definition(&self, name: &str) -> Option<(FileId, ast::Span, Vec<&ProbePoint>)> {
         let body = &self.alias_entry(self.alias(name)?).body;
         let points = body.points.iter().map(|p| &p.point).collect();
@@ -411,7 +411,7 @@ impl Library {
         &self.contents(file as usize).aliases[at as usize]
     }
 
-    /// All alias names that count, unsorted.
+    /// All alias names in effect, unsorted.
     pub(crate) fn aliases(&self) -> impl Iterator<Item = (AliasId, &AliasEntry)> {
         self.counting(self.all())
     }

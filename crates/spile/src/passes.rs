@@ -31,7 +31,7 @@ use crate::facts::kernel_debug::Kernel;
 use crate::report::{Failure, Stopwatch, fail, say, tell, tell_lines, tell_raw};
 use crate::{list, machine, tapset};
 
-/// Longest script, in bytes. (The longest of SystemTap's examples has 20 KB.)
+/// Maximum length of a script in bytes. (The longest of SystemTap's examples has 20 KB.)
 const MAX_SCRIPT: u64 = 4 << 20;
 
 /// Default size of the ring buffer.
@@ -40,17 +40,17 @@ const RING_BYTES: u32 = 4 << 20;
 /// The script's texts and arguments.
 #[derive(Clone)]
 pub struct Script {
-    /// Names, for messages, and texts.
+    /// Names for messages, each with its text.
     pub texts: Vec<(String, Vec<u8>)>,
     /// `$1`, `@1`, ...
     pub args: Vec<String>,
 }
 
-/// How the passes ended.
+/// The outcome of the passes.
 pub enum End {
-    /// Before the run, with what was asked for: a listing, the output of a pass.
+    /// No session: a listing or the output of a pass was printed; with the exit status.
     Shown(u8),
-    /// With a session.
+    /// A session ran.
     Ran(Box<session::Outcome>),
 }
 
@@ -64,23 +64,23 @@ impl End {
     }
 }
 
-/// What all passes share.
+/// The state that all passes share.
 pub struct Front {
     /// All files.
     pub sources: Sources,
-    /// What went wrong so far.
+    /// The diagnostics so far.
     pub diags: Diagnostics,
     /// The parsed files.
     pub library: Library,
-    /// The machine.
+    /// Facts about the machine.
     pub facts: KernelFacts,
-    /// The user's files as `-p1` prints them.
+    /// The user's files in the form that `-p1` prints.
     pretty: String,
-    /// It is for another kernel than the one that runs.
+    /// The run is for a kernel other than the running one.
     other: bool,
 }
 
-/// Does what the command line says; the result is the exit status.
+/// Runs the command; the result is the exit status.
 pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     let script = if list::wanted(cli) {
         None
@@ -90,8 +90,8 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     Ok(through(cli, script, color, |_| {})?.code())
 }
 
-/// The passes over a script (or, without one, a listing), as the command line says; `change` has the
-/// last word on how the session runs.
+/// Runs the passes over a script, or makes a listing without one. `change` can modify the session's
+/// options at the end.
 pub fn through(
     cli: &Cli,
     script: Option<Script>,
@@ -102,12 +102,12 @@ pub fn through(
     resources::check().map_err(fail)?;
     let mut held = None;
     if script.is_some() && cli.pass != Some(1) {
-        // Before there is memory that it would share.
+        // Before there is memory that the fork would share.
         if let (None | Some(5), None, Some(command)) = (cli.pass, &cli.release, &cli.command) {
             held = Watched::start(command).ok();
         }
         process::large_heap();
-        // With -r it is another kernel's types that are wanted.
+        // With -r, types of another kernel are needed.
         if cli.release.is_none() {
             process::spawn_masked(machine::look);
         }
@@ -135,8 +135,8 @@ pub fn through(
         && !front.other
         && let Err(failure) = kernel_types()
     {
-        // Without them tracepoints and structures are not found, whatever they are called: that is no
-        // mistake of the script.
+        // Without types, tracepoints and structures are never found: that is no mistake of the
+        // script.
         let for_want = |d: &Diagnostic| WANT_TYPES.contains(&d.code);
         if front.diags.drop_errors(for_want) > 0 {
             let _ = front.report(cli, color);
@@ -234,13 +234,13 @@ pub fn through(
     };
     let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
     watch.pass(5, "run completed");
-    // The process ends: its trees are not worth the millisecond that taking them apart costs. So it is
-    // with what the session used.
+    // The process is about to end: freeing the trees would take a millisecond for nothing. The same
+    // holds for the session's data.
     std::mem::forget(front);
     Ok(End::Ran(Box::new(outcome)))
 }
 
-/// What `process` without a name means.
+/// The meaning of `process` without a name.
 fn target(cli: &Cli) -> Result<TargetProcess, Failure> {
     Ok(match (&cli.command, cli.pid) {
         (Some(command), _) => TargetProcess::Command(command.clone()),
@@ -252,7 +252,7 @@ fn target(cli: &Cli) -> Result<TargetProcess, Failure> {
     })
 }
 
-/// Reads a script; one that is too long is refused.
+/// Reads a script up to the maximum length.
 pub fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     from.by_ref()
@@ -307,18 +307,18 @@ impl KernelConfig for HostConfig {
     }
 }
 
-/// The value of a `-D NAME=VALUE`, the last one given.
+/// The last value that `-D` gives for NAME.
 pub fn define(defines: &[String], name: &str) -> Option<u32> {
     let values = defines.iter().rev().filter_map(|d| d.split_once('='));
     values.into_iter().find(|(n, _)| *n == name)?.1.parse().ok()
 }
 
-/// What the preprocessor's conditions see of this machine.
+/// The environment of the preprocessor on this machine.
 pub fn preproc_env(release: &str) -> PreprocEnv {
     PreprocEnv::new(release, std::env::consts::ARCH).with_config(HostConfig)
 }
 
-/// The kernel that `-r` means: a release, or the one of the folder that it was built in.
+/// The kernel that `-r` names: a release, or a build directory.
 fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
     let running = host::release();
     let Some(named) = &cli.release else {
@@ -407,7 +407,7 @@ fn user_ids(process: Option<u32>) -> UserIds {
 }
 
 impl Front {
-    /// Prints what was found so far; an error among it ends the run.
+    /// Prints the diagnostics so far; an error among them ends the run.
     pub fn report(&mut self, cli: &Cli, color: bool) -> Result<(), Failure> {
         if cli.no_warnings {
             self.diags.drop_warnings();
@@ -487,7 +487,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Result<Option<Analysis>, Failure> {
     Ok(analysis)
 }
 
-/// The constant tables that tapset functions look names up in, but for those of system calls.
+/// The constant tables of tapset functions, except those of system calls.
 pub fn table(name: &str) -> Option<Vec<Bytes>> {
     let indexed = |pairs: &mut dyn Iterator<Item = (u32, String)>| {
         let mut table: Vec<Bytes> = Vec::new();
@@ -496,7 +496,7 @@ pub fn table(name: &str) -> Option<Vec<Bytes>> {
             if table.len() <= i {
                 table.resize(i + 1, Bytes::from(&b""[..]));
             }
-            // Of synonyms the first is the name.
+            // The first of several synonyms is the name.
             if table[i].is_empty() {
                 table[i] = text.as_bytes().into();
             }
@@ -521,7 +521,7 @@ pub fn table(name: &str) -> Option<Vec<Bytes>> {
     }
 }
 
-/// Optimises and decides how globals are stored; the text says how.
+/// Optimises and classifies storage; returns the reasons for each global's class.
 fn translate(cli: &Cli, program: &mut Program) -> Result<String, Failure> {
     let before = size(program);
     spile_ir::opt::optimise(program, !cli.unoptimised);
@@ -547,7 +547,7 @@ fn translate(cli: &Cli, program: &mut Program) -> Result<String, Failure> {
     ))
 }
 
-/// How many instructions a program has.
+/// Number of instructions of a program.
 fn size(program: &Program) -> usize {
     let handlers = program.handlers.iter().map(|h| &h.body);
     let bodies = handlers.chain(program.funcs.iter().map(|f| &f.body));
@@ -557,7 +557,7 @@ fn size(program: &Program) -> usize {
         .sum()
 }
 
-/// Errors of scripts that are to be expected where the kernel's types cannot be read.
+/// Errors that are expected where the kernel's types cannot be read.
 const WANT_TYPES: [&str; 4] = [
     codes::NO_TRACEPOINT,
     codes::NO_TYPE,
@@ -582,7 +582,7 @@ pub fn kernel_types() -> Result<&'static Btf, Failure> {
     })
 }
 
-/// What the compiler is told of the machine; nothing where no handler runs in the kernel.
+/// The compiler's target; `None` if no handler runs in the kernel.
 fn bpf_target(
     cli: &Cli,
     program: &Program,
@@ -598,7 +598,8 @@ fn bpf_target(
         cpus: machine::cpus(),
         ring_bytes: ring_bytes(cli),
         timing: cli.timing,
-        // They cost time when the kernel loads them: in files, and after a rejection.
+        // Line information costs time when the kernel loads it, so it is only in files and after a
+        // rejection.
         lines: cli.pass == Some(4),
         offsets: machine::offsets(btf, facts),
         features: machine::bpf_features(btf, program),
@@ -609,7 +610,7 @@ fn bpf_target(
     }))
 }
 
-/// The files of `-d`; modules of the kernel are looked at without being named.
+/// The files of `-d`; kernel modules are searched without being named.
 fn objects(cli: &Cli) -> Result<Vec<PathBuf>, Failure> {
     let file = |path: &PathBuf| match path.canonicalize() {
         Ok(path) => Some(Ok(path)),
@@ -619,7 +620,7 @@ fn objects(cli: &Cli) -> Result<Vec<PathBuf>, Failure> {
     cli.objects.iter().filter_map(file).collect()
 }
 
-/// A power of two of at least what `-s` asks for.
+/// The smallest power of two that is at least the size in `-s`.
 fn ring_bytes(cli: &Cli) -> u32 {
     match cli.buffer_mb {
         Some(mb) => (mb << 20).next_power_of_two(),
@@ -646,7 +647,7 @@ fn write_object(cli: &Cli, object: Option<&Object>, name_it: bool) -> Result<(),
     }
 }
 
-/// The session's name: that of `-m`, or one that no other session has.
+/// The session's name: that of `-m`, or a unique one.
 fn session_name(cli: &Cli) -> String {
     let own = || format!("spile_{}", std::process::id());
     cli.module.clone().unwrap_or_else(own)

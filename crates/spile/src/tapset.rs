@@ -29,10 +29,10 @@ mod built_in {
     include!(concat!(env!("OUT_DIR"), "/tapset.rs"));
 }
 
-/// Names of SystemTap's library that are not in the tapset.
+/// Names of SystemTap's library that this tapset lacks.
 pub const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
 
-/// Limits (`-D`) that files can ask for as macros, with what they are without the option.
+/// Limits (`-D`) that files can use as macros, with their defaults.
 const LIMITS: &[(&str, u32)] = &[("MAXSTRINGLEN", 512), ("MAXBACKTRACE", 20)];
 
 /// A tapset with its macros parsed.

@@ -20,10 +20,10 @@ use crate::machine;
 use super::convention::{Arguments, FLOATING, first_seen, structure};
 use super::home::Home;
 
-/// Most places of statements that one point of a script may mean.
+/// Maximum number of statement places that one probe point may match.
 const MAX_ANY_LINE: u32 = 100_000;
 
-/// What was told about a file, by the numbers that analysis knows it by.
+/// The files and places that analysis has ids of.
 #[derive(Default)]
 pub struct FileTable {
     table: Mutex<Table>,
@@ -31,13 +31,13 @@ pub struct FileTable {
 
 #[derive(Default)]
 struct Table {
-    /// With the memory that their objects are in.
+    /// Each with the memory that its objects are in.
     files: Vec<(Arc<File>, Space)>,
     places: Vec<PlaceInfo>,
     ids: HashMap<PlaceInfo, u64>,
 }
 
-/// A place as it was found.
+/// A place that a query found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 struct PlaceInfo {
     /// The function or inlined instance.
@@ -45,7 +45,7 @@ struct PlaceInfo {
     address: u64,
 }
 
-/// Ids of places from here on are of this file's table; below they are addresses.
+/// Ids of places from here on belong to this table; smaller ones are addresses.
 const FIRST_ID: u64 = 1 << 62;
 
 impl FileTable {
@@ -102,14 +102,14 @@ impl FileTable {
     }
 }
 
-/// A file that is asked about.
+/// A file for queries.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    /// Whose code it has.
+    /// The owner of its code.
     pub home: &'a Home,
-    /// It.
+    /// The file itself.
     pub file: &'a Arc<File>,
-    /// The numbers given out.
+    /// The table of assigned ids.
     pub known: &'a FileTable,
 }
 
@@ -148,10 +148,10 @@ impl Asked<'_> {
         })
     }
 
-    /// Functions and statements that a query means; none for other queries.
+    /// Functions and statements that a query matches; empty for other queries.
     ///
     /// # Errors
-    /// As those of [`Asked::functions`], [`Asked::callees`] and [`Asked::statements`].
+    /// Those of [`Asked::functions`], [`Asked::callees`] and [`Asked::statements`].
     pub fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         match query {
             CodeQuery::Function {
@@ -198,7 +198,7 @@ impl Asked<'_> {
             (*kind != FunctionKind::Exported || p.external) && in_lines(dwarf, p, lines)
         };
         let place = |p: &FunctionPlace| {
-            // What is to be seen at the return has to be caught at the first instruction.
+            // Variables visible at the return have to be caught at the first instruction.
             let address = match kind {
                 FunctionKind::Return => p.entry,
                 _ => p.body,
@@ -214,8 +214,8 @@ impl Asked<'_> {
         Ok(all.iter().filter(wanted).filter_map(place).collect())
     }
 
-    /// A function by a symbol, with what debugging information says about the function of another
-    /// name that begins there: aliases have no entries of their own.
+    /// A function found by a symbol, completed by the debugging information of the function of
+    /// another name that begins there: aliases have no entries of their own.
     pub fn by_alias(&self, place: FoundPlace, kind: &FunctionKind) -> FoundPlace {
         let dwarf = self.file.dwarf();
         let Some(p) = dwarf.and_then(|d| d.function_starting_at(place.address)) else {
@@ -288,7 +288,7 @@ impl Asked<'_> {
     /// Statements by function, file and lines.
     ///
     /// # Errors
-    /// When there is no debugging information, or which lines would have been right.
+    /// When there is no debugging information, or no such line; then with the nearest lines.
     pub fn statements(
         &self,
         name: &str,
@@ -359,7 +359,7 @@ impl Asked<'_> {
         wanted.filter_map(entry).collect()
     }
 
-    /// A place at an address, with what is known about its function and line.
+    /// A place at an address, completed by its function and line.
     pub fn describe(&self, place: FoundPlace) -> FoundPlace {
         let Some(dwarf) = self.file.dwarf() else {
             return place;
@@ -381,13 +381,13 @@ impl Asked<'_> {
         }
     }
 
-    /// Where the code of a function is that was found, as far as debugging information says.
+    /// The address ranges of a function that was found, by debugging information.
     pub fn code_of(&self, id: u64) -> Vec<(u64, u64)> {
         let place = self.known.place(id).zip(self.file.dwarf());
         place.map_or_else(Vec::new, |(place, dwarf)| dwarf.code_of(place.die))
     }
 
-    /// The number that analysis knows a type of the file by.
+    /// The number of one of the file's types for analysis.
     fn ctype_id(&self, ty: u32) -> CTypeId {
         CTypeId::of(self.known.home(self.file, self.home.space()), ty)
     }
@@ -395,7 +395,7 @@ impl Asked<'_> {
     /// The variables at a place.
     ///
     /// # Errors
-    /// When nothing is known about them.
+    /// When there is no information about them.
     pub fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let dwarf = self.dwarf()?;
         let Some(place) = self.known.place(id) else {
@@ -433,7 +433,7 @@ impl Asked<'_> {
         Ok(found)
     }
 
-    /// What a function returns.
+    /// The return value of a function.
     fn result(&self, dwarf: &Dwarf, function: Die) -> Option<Variable> {
         let ty = dwarf.type_of(function);
         let loc = match dwarf.ctype(ty) {
@@ -450,7 +450,7 @@ impl Asked<'_> {
         })
     }
 
-    /// A variable of the whole file.
+    /// A global variable of the file.
     pub fn global(&self, name: &str, unit: Option<&str>) -> Option<Variable> {
         let dwarf = self.file.dwarf()?;
         let v = dwarf.global(name, unit.map(pattern))?;
@@ -469,8 +469,7 @@ impl Asked<'_> {
         Some(self.ctype_id(ty))
     }
 
-    /// Where a variable is at an address. `at`: the address that the program counter has when
-    /// it is read.
+    /// The location of a variable at an address. `at`: the program counter when it is read.
     fn loc(
         &self,
         dwarf: &Dwarf,
@@ -518,7 +517,7 @@ impl Asked<'_> {
     }
 }
 
-/// Whether a function has one of the lines.
+/// Whether a function is declared on one of the lines.
 fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &Lines) -> bool {
     let Lines::Absolute(parts) = lines else {
         return true;
@@ -537,7 +536,7 @@ fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
     }
 }
 
-/// A value cut to its type.
+/// A value extended as its type requires.
 pub(super) fn extended(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
     if let Type::Int { size, signed, .. } | Type::Enum { size, signed } = *ty {
         extend(&mut ops, size, signed);
@@ -559,7 +558,7 @@ fn extend(ops: &mut Vec<LocOp>, size: u8, signed: bool) {
     ]);
 }
 
-/// The program in analysis' terms.
+/// The location program in analysis' representation.
 fn program(ops: &[Op], bias: &[LocOp]) -> Vec<LocOp> {
     let mut out = Vec::new();
     for op in ops {
@@ -613,7 +612,7 @@ fn operator(op: LocBinary) -> BinOp {
     }
 }
 
-/// The pieces of a structure by themselves.
+/// The pieces of a structure, each by itself.
 fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<Piece>> {
     let piece = |(size, piece): &(u64, Option<Location>)| {
         let bytes = u32::try_from(*size).ok()?;
@@ -679,7 +678,7 @@ impl FileTable {
         Some(found.map(|ty| CTypeId::of(id.home, ty)))
     }
 
-    /// The type as C spells it.
+    /// The type's name in C.
     pub fn c_name(&self, id: CTypeId) -> Option<String> {
         Some(self.file_of(id)?.dwarf()?.c_name(id.number))
     }

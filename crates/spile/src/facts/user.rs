@@ -1,4 +1,4 @@
-//! Programs and libraries: which files a script means, which places in them.
+//! Programs and libraries: the files that a script names, and the places in them.
 
 use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
@@ -18,24 +18,24 @@ use super::marks;
 use super::paths;
 use super::returns::{Returns, User};
 
-/// A file, and what it was when it was opened.
+/// A file, and its state when it was opened.
 type Opened = (Arc<File>, Option<FileState>);
 
 /// Files with code.
 pub struct Programs {
     target: TargetProcess,
-    /// What `/` of paths is, if not our own.
+    /// The root directory of paths, if it is not this process's.
     root: Option<PathBuf>,
     search: Search,
     files: Mutex<HashMap<Arc<str>, Opened>>,
-    /// Numbers of their types and places.
+    /// Ids of their types and places.
     pub known: dwarf::FileTable,
-    /// How returns are caught.
+    /// The decisions about probes at returns.
     pub returns: Returns,
 }
 
 impl Programs {
-    /// For a run with that target, and with paths as that process sees them.
+    /// For a run with that target. Paths are resolved as process `seen_by` sees them.
     pub fn new(target: TargetProcess, seen_by: Option<u32>) -> Programs {
         Programs {
             target,
@@ -47,12 +47,12 @@ impl Programs {
         }
     }
 
-    /// As [`spile_sema::facts::Facts::has_target`].
+    /// See [`spile_sema::facts::Facts::has_target`].
     pub fn has_target(&self) -> bool {
         !matches!(self.target, TargetProcess::None)
     }
 
-    /// Files that were looked at, as they were then.
+    /// The files that were read, with their state at that time.
     pub fn looked_at(&self) -> Vec<(PathBuf, FileState)> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let state =
@@ -73,7 +73,7 @@ impl Programs {
         Ok(file)
     }
 
-    /// As [`spile_sema::facts::Facts::modules`], for programs.
+    /// See [`spile_sema::facts::Facts::modules`], for programs.
     pub fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         let found = self.find(query)?;
         for FoundModule { module, pid } in &found {
@@ -109,7 +109,7 @@ impl Programs {
         };
         let named = |name: &str| -> Result<Vec<FoundModule>, String> {
             let found = paths::named(name, self.root.as_deref())?;
-            // With -x everything is about one process.
+            // With -x every point is about one process.
             let pid = match self.target {
                 TargetProcess::Pid(pid) => Some(pid),
                 _ => None,
@@ -141,7 +141,7 @@ impl Programs {
         }
     }
 
-    /// As [`spile_sema::facts::Facts::places`], for files.
+    /// See [`spile_sema::facts::Facts::places`], for files.
     pub fn places(&self, path: &Arc<str>, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let file = &self.file(path)?;
         let known = &self.known;
@@ -173,7 +173,7 @@ impl Programs {
                         (_, found) if found.is_empty() && is_chosen(file, name) => {
                             return Err(chosen(name));
                         }
-                        // What went wrong in the search may be the reason.
+                        // An error of the search may be the reason.
                         (Err(why), found) if found.is_empty() && !file.notes().is_empty() => {
                             return Err(format!("no symbol `{name}`, and {why}"));
                         }
@@ -203,7 +203,7 @@ impl Programs {
         }
     }
 
-    /// As [`spile_sema::facts::Facts::place_variables`], for files.
+    /// See [`spile_sema::facts::Facts::place_variables`], for files.
     pub fn variables(&self, path: &Arc<str>, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let file = &self.file(path)?;
         if id & marks::MARK != 0 {
@@ -216,7 +216,7 @@ impl Programs {
         Asked { home, file, known }.variables(id, ret)
     }
 
-    /// As [`spile_sema::facts::Facts::module_variable`], for files.
+    /// See [`spile_sema::facts::Facts::module_variable`], for files.
     pub fn global(&self, path: &Arc<str>, name: &str, unit: Option<&str>) -> Option<Variable> {
         let file = &self.file(path).ok()?;
         let known = &self.known;
@@ -224,7 +224,7 @@ impl Programs {
         Asked { home, file, known }.global(name, unit)
     }
 
-    /// As [`spile_sema::facts::Facts::module_type`], for files.
+    /// See [`spile_sema::facts::Facts::module_type`], for files.
     pub fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
         let file = &self.file(path).ok()?;
         let known = &self.known;
@@ -233,8 +233,8 @@ impl Programs {
     }
 }
 
-/// Adds functions whose names in debugging information do not match but of which an exported symbol
-/// does. Mangled ones are no aliases.
+/// Adds functions whose name in debugging information does not match, but that of an exported
+/// symbol does. Mangled symbols are not aliases.
 fn add_aliases(
     found: &mut Vec<FoundPlace>,
     path: &Arc<str>,
@@ -242,7 +242,7 @@ fn add_aliases(
     pattern: &str,
     alias: impl Fn(FoundPlace) -> FoundPlace,
 ) {
-    // Not among all symbols: a large program has hundreds of thousands.
+    // Not all symbols: a large program has hundreds of thousands.
     let exported = Symbols::exported(file.image());
     let plain = |s: &&Symbol<'_>| {
         s.kind == SymbolKind::Func
@@ -251,7 +251,7 @@ fn add_aliases(
     };
     let mut known: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
     for s in exported.all().iter().filter(plain) {
-        // At its start or behind its prologue.
+        // At its start or after its prologue.
         let end = s.address.saturating_add(s.size.max(1));
         if known.range(s.address..end).next().is_some() {
             continue;
@@ -260,14 +260,14 @@ fn add_aliases(
             continue;
         };
         let found_there = alias(place(path, s.name, s.address, offset));
-        // What no debugging information is about does not belong to a pattern.
+        // A pattern does not match code without debugging information.
         if found_there.id != s.address && known.insert(found_there.address) {
             found.push(found_there);
         }
     }
 }
 
-/// Whether the code of a function is chosen when a program starts.
+/// Whether the code of a function is selected at program start (ifunc).
 fn is_chosen(file: &File, name: &str) -> bool {
     let mut named = file.symbols().named(name);
     named.any(|s| s.kind == SymbolKind::IFunc)
@@ -280,7 +280,7 @@ fn chosen(name: &str) -> String {
     )
 }
 
-/// Functions whose names match, by name.
+/// Functions whose symbols match, by name.
 fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -> Vec<FoundPlace> {
     let (image, symbols) = (file.image(), file.symbols());
     let wanted = |s: &&Symbol<'_>| {
@@ -304,7 +304,7 @@ fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -
             .for_each(|s| add(pattern, s));
     }
     for s in symbols.all().iter().filter(wanted) {
-        // Parts of functions that the compiler moved away are no functions.
+        // Cold parts that the compiler moved away are not functions.
         if s.name.contains(".cold") || s.name.contains(".part.") {
             continue;
         }
@@ -318,7 +318,7 @@ fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -
     found
 }
 
-/// Whether a name matches, with all its scopes or the inner ones.
+/// Whether a name matches, with all its scopes or only the inner ones.
 fn fits(pattern: &str, name: &str) -> bool {
     let inner = name.match_indices("::").map(|(at, _)| &name[at + 2..]);
     std::iter::once(name)
