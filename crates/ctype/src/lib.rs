@@ -1,6 +1,6 @@
-//! What a C type is, as all who read or use types say it: the kernel's BTF, the DWARF of programs, and
-//! analysis. They number types differently, so the number is a parameter `T`; it stands for a type as
-//! declared, typedefs and qualifiers kept.
+//! C types, shared by all who read or use them: the kernel's BTF, the DWARF of programs, and
+//! analysis. These number types differently, so the number is a parameter `T`; it stands for a type
+//! as declared, with typedefs and qualifiers.
 
 use std::sync::Arc;
 
@@ -11,16 +11,16 @@ pub enum CType<T> {
     Void,
     /// An integer, `_Bool` included.
     Int {
-        /// Bytes: 1, 2, 4, 8 or 16.
+        /// Size in bytes: 1, 2, 4, 8 or 16.
         size: u8,
-        /// Sign.
+        /// Whether it is signed.
         signed: bool,
         /// `char` of any sign (arrays of it are strings).
         char: bool,
     },
     /// Floating point.
     Float {
-        /// Bytes.
+        /// Size in bytes.
         size: u8,
     },
     /// A pointer to the type, or a reference.
@@ -29,33 +29,33 @@ pub enum CType<T> {
     Array {
         /// Type of an element.
         elem: T,
-        /// Number of elements; 0 for a flexible array member and where it is not known.
+        /// Number of elements; 0 for a flexible array member and if unknown.
         count: u32,
     },
     /// A structure, class or union with known members.
     Struct {
         /// Its tag, empty when it has none.
         name: Arc<str>,
-        /// Bytes.
+        /// Size in bytes.
         size: u32,
         /// Whether it is a union.
         union: bool,
     },
     /// An enumeration.
     Enum {
-        /// Bytes.
+        /// Size in bytes.
         size: u8,
-        /// Sign.
+        /// Whether it is signed.
         signed: bool,
     },
     /// A function.
     Func,
-    /// A structure that is only declared, or anything else without a value.
+    /// A structure that is only declared, or any other type without a value.
     Unknown,
 }
 
 impl<T> CType<T> {
-    /// The same with types numbered otherwise.
+    /// The same type with other type numbers.
     pub fn map<U>(self, number: impl FnOnce(T) -> U) -> CType<U> {
         match self {
             CType::Void => CType::Void,
@@ -74,21 +74,21 @@ impl<T> CType<T> {
     }
 }
 
-/// A member of a structure, seen from the structure that was asked.
+/// A member of a structure, relative to the structure in the query.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member<T> {
     /// Its name.
     pub name: Arc<str>,
-    /// Bits from the start of the structure that was asked.
+    /// Offset in bits from the start of that structure.
     pub bit_offset: u32,
-    /// Bits of a bit-field; 0 for an ordinary member.
+    /// Width of a bit-field in bits; 0 for an ordinary member.
     pub bit_size: u32,
     /// Its type as declared.
     pub ty: T,
 }
 
 impl<T> Member<T> {
-    /// The same with types numbered otherwise.
+    /// The same member with other type numbers.
     pub fn map<U>(self, number: impl FnOnce(T) -> U) -> Member<U> {
         Member {
             name: self.name,

@@ -4,7 +4,7 @@ use spile_sema::probe::list;
 use spile_syntax::parser::parse_probe_points;
 
 use crate::cli::Cli;
-use crate::passes::Front;
+use crate::passes::Frontend;
 use crate::report::{Failure, fail, say};
 
 /// Whether the command line asks for a listing.
@@ -17,7 +17,7 @@ pub fn wanted(cli: &Cli) -> bool {
 }
 
 /// Prints the listing; fails when nothing matches.
-pub fn run(cli: &Cli, front: &mut Front, color: bool) -> Result<u8, Failure> {
+pub fn run(cli: &Cli, front: &mut Frontend, color: bool) -> Result<u8, Failure> {
     front.report(cli, color)?;
     let lines = if cli.dump_functions {
         list::functions(&front.library)
@@ -37,12 +37,12 @@ pub fn run(cli: &Cli, front: &mut Front, color: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn points(cli: &Cli, front: &mut Front, color: bool) -> Result<Vec<String>, Failure> {
+fn points(cli: &Cli, front: &mut Frontend, color: bool) -> Result<Vec<String>, Failure> {
     let long = cli.list_vars.is_some();
     let Some(pattern) = cli.list_vars.as_ref().or(cli.list.as_ref()) else {
         return Ok(Vec::new());
     };
-    let Front {
+    let Frontend {
         sources,
         diags,
         library,

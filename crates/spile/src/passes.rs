@@ -65,7 +65,7 @@ impl End {
 }
 
 /// The state that all passes share.
-pub struct Front {
+pub struct Frontend {
     /// All files.
     pub sources: Sources,
     /// The diagnostics so far.
@@ -87,12 +87,12 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     } else {
         Some(script(cli)?)
     };
-    Ok(through(cli, script, color, |_| {})?.code())
+    Ok(drive(cli, script, color, |_| {})?.code())
 }
 
 /// Runs the passes over a script, or makes a listing without one. `change` can modify the session's
 /// options at the end.
-pub fn through(
+pub fn drive(
     cli: &Cli,
     script: Option<Script>,
     color: bool,
@@ -345,7 +345,7 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
 }
 
 /// Parses the script, and makes the tapset ready.
-fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
+fn parse(cli: &Cli, script: Option<Script>) -> Result<Frontend, Failure> {
     let kernel = kernel(cli)?;
     let (release, other) = (kernel.release.clone(), kernel.other);
     let script = script.unwrap_or(Script {
@@ -374,7 +374,7 @@ fn parse(cli: &Cli, script: Option<Script>) -> Result<Front, Failure> {
         library.add(file, tree, true);
     }
     lib.add_to(&mut library, &mut sources, env, &mut diags);
-    Ok(Front {
+    Ok(Frontend {
         sources,
         diags,
         library,
@@ -406,7 +406,7 @@ fn user_ids(process: Option<u32>) -> UserIds {
     }
 }
 
-impl Front {
+impl Frontend {
     /// Prints the diagnostics so far; an error among them ends the run.
     pub fn report(&mut self, cli: &Cli, color: bool) -> Result<(), Failure> {
         if cli.no_warnings {
@@ -439,7 +439,7 @@ pub fn pairs(options: &[String], letter: char) -> Result<Vec<(String, String)>, 
 }
 
 /// From the parsed files to a program; none where there are errors, which are in the diagnostics.
-fn analyse(cli: &Cli, front: &mut Front) -> Result<Option<Analysis>, Failure> {
+fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis>, Failure> {
     let mut defines = pairs(&cli.defines, 'D')?;
     if cli.suppress_handler_errors {
         for limit in ["MAXERRORS", "MAXSKIPPED"] {
@@ -468,7 +468,7 @@ fn analyse(cli: &Cli, front: &mut Front) -> Result<Option<Analysis>, Failure> {
         skip_badvars: cli.skip_badvars,
         guru: cli.guru,
     };
-    let Front {
+    let Frontend {
         sources,
         diags,
         library,

@@ -1,5 +1,5 @@
-//! The tapset library: the files built into the binary, which are read when a name is looked up that they
-//! define, and those of `-I` folders.
+//! The tapset library: the files built into the binary, each of which is read when a name that it
+//! defines is looked up, and the files of `-I` folders.
 
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
@@ -48,9 +48,9 @@ pub struct Tapset {
 /// A folder of `-I`, or a file in it, cannot be read.
 #[derive(Debug)]
 pub struct Unreadable {
-    /// Which.
+    /// The folder or file.
     pub path: PathBuf,
-    /// Why.
+    /// The error.
     pub error: std::io::Error,
 }
 
@@ -78,8 +78,8 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Reads the tapset and parses its macros, which every file may use; files of `-I` folders come
-/// before the built-in ones and so take their place. `defines` are those of `-D`.
+/// Reads the tapset and parses its macros, which every file may use. Files of `-I` folders come
+/// before the built-in ones, and so replace them. `defines` are those of `-D`.
 pub fn open(
     sources: &mut Sources,
     env: &PreprocEnv,
@@ -166,9 +166,9 @@ impl Tapset {
     }
 }
 
-/// What the built-in files are read with.
+/// The environment for reading built-in files.
 struct BuiltIn {
-    /// In the order of the table.
+    /// The files in the order of the table.
     files: Vec<FileId>,
     sources: Sources,
     args: Arguments,
@@ -190,7 +190,7 @@ impl Reader for BuiltIn {
     fn read(&self, file: usize) -> (ast::File, Diagnostics) {
         let mut diags = Diagnostics::new();
         let tree = match built_in::FILES[file].name.ends_with(".stpm") {
-            // Its macros are there already.
+            // Its macros were parsed before.
             true => ast::File::default(),
             false => {
                 let (id, env) = (self.files[file], &self.env);
@@ -218,7 +218,7 @@ mod tests {
         (library, sources)
     }
 
-    /// Each name that parsing gives is found by the index alone.
+    /// The index alone finds each name that parsing gives.
     #[test]
     fn the_index_has_all_names() {
         let (all, sources) = library();
@@ -245,7 +245,7 @@ mod tests {
         assert!(names > 500, "{names}");
     }
 
-    /// Of system calls, too, the table of missing names has only what is missing.
+    /// For system calls too, the table of missing names has only missing ones.
     #[test]
     fn missing_variables_of_system_calls() {
         let facts = crate::facts::KernelFacts::new("6.18.0");

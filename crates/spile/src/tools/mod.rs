@@ -124,7 +124,7 @@ impl Run {
             lines(&mut rest, bytes, &mut |line| row(line, out))
         };
         let (outside, armed) = (self.outside, self.armed);
-        let ended = passes::through(&cli, Some(script), color, |options| {
+        let ended = passes::drive(&cli, Some(script), color, |options| {
             options.output = output::OutputTarget::Sink(Box::new(sink));
             options.outside = outside;
             options.ends_with_process = true;
