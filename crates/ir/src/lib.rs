@@ -10,12 +10,12 @@
 //! | [`text`], [`reader`] | the text form |
 //! | [`regex`] | regular expressions as tables |
 //! | [`arch`] | processors that programs are for |
-//! | [`marks`] | where texts go that only the controller can make |
+//! | [`marks`] | the data flow of texts that only the controller can make |
 //! | [`analysis`] | what passes find out about bodies: orders of blocks, fixpoints, liveness, contents |
 //! | [`opt`] | the optimiser |
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |
-//! | [`visit`], [`eval`] | what instructions read, write and compute |
+//! | [`visit`], [`eval`] | the operands, effects and results of instructions |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
 //! | [`event`] | the events that handlers run at |
 //! | `testgen` | random programs, for tests |

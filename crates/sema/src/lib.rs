@@ -2,14 +2,14 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`facts`] | what analysis asks about the machine |
+//! | [`facts`] | facts about the machine |
 //! | `fake` | a small machine for tests (feature `fake`) |
 //! | [`library`] | the files of a run, indexed |
-//! | [`missing`] | names of SystemTap's library that are not there |
+//! | [`missing`] | names that only SystemTap's library has |
 //! | [`families`], [`probe`] | probe points to handlers with their contexts |
 //! | [`ctype`] | C types and walks through structures |
 //! | [`types`] | names and types of bodies |
-//! | [`check`] | what may run where |
+//! | [`check`] | placement: the operations allowed in each handler |
 //! | [`lower`] | resolved bodies to IR |
 //! | [`analyse`] | bodies to a program, as one call |
 //! | [`dump`] | the text of `-p2` |

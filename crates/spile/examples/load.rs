@@ -132,7 +132,7 @@ fn names(count: u64) {
     }
 }
 
-/// What this thread has used.
+/// Processor time of this thread so far.
 fn processor_time() -> Duration {
     // SAFETY: the kernel fills the structure, which is valid when zeroed.
     let time = unsafe {
@@ -177,7 +177,7 @@ fn stay(args: &[String], i: usize) {
     }
 }
 
-/// Bytes of a page.
+/// Size of a page in bytes.
 const PAGE: usize = 4096;
 
 /// Writes a file of three pages with a path at that offset, and maps it without touching it.
@@ -215,7 +215,7 @@ fn mapped(file: &std::path::Path, path: &[u8], at: usize, drop: bool, write: boo
     }
 }
 
-/// Gives the kernel a path that it has to read.
+/// Passes the kernel a path to read.
 fn access(path: *const u8) {
     // SAFETY: the text ends with NUL, and its mapping stays.
     unsafe { libc::access(path.cast(), 0) };

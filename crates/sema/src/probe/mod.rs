@@ -1,13 +1,13 @@
-//! Probe points: from what a script writes to what handlers are attached to.
+//! Probe points: from the points in a script to handlers with their events.
 //!
 //! | file | what |
 //! |---|---|
 //! | `handler` | the outcome: event, bodies, context |
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
-//! | `mentions` | which names the bodies use |
+//! | `mentions` | the names that the bodies use |
 //! | `missing` | names that only SystemTap's aliases set |
-//! | `context` | what names mean at an event |
-//! | `process` | what happens to processes |
+//! | `context` | the meaning of names at an event |
+//! | `process` | events of processes |
 //! | `code` | places in code to handlers |
 //! | `expand` | events to handlers; grouping of system calls |
 //! | `list` | listings: `-l`, `-L`, `--dump-probe-*` |
