@@ -21,7 +21,7 @@ fn ends(arguments: &[&str]) -> (Profile, String) {
 /// Number of threads whose times found no room.
 fn without_room(profile: &Profile) -> u64 {
     let lost = profile.data.lost.iter();
-    let of_regions = lost.filter(|(what, _)| what.starts_with("threads whose times in regions"));
+    let of_regions = lost.filter(|(what, _)| what.starts_with("threads without times in regions"));
     of_regions.map(|(_, n)| n).sum()
 }
 

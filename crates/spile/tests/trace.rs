@@ -358,5 +358,5 @@ fn a_trace_wants_a_file() {
     let output = spile(&["profile", "--trace", "--", "true"]);
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(said.contains("--trace writes to a file"), "{said}");
+    assert!(said.contains("--trace needs a file"), "{said}");
 }

@@ -197,7 +197,7 @@ fn changes_that_nobody_takes() {
         let folder = dir.path().join(format!("files{rings}"));
         std::fs::create_dir(&folder).expect("a folder");
         let done = Command::new(&program)
-            .args(["fast", "30000"])
+            .args(["fast", "50000"])
             .env("LD_PRELOAD", shared("context.so"))
             .env("SPILE_REGIONS", format!("{front}{}", folder.display()))
             .status();
@@ -210,8 +210,8 @@ fn changes_that_nobody_takes() {
         let mut file = std::fs::File::open(file.path()).expect("there");
         let mut chunk = vec![0; 65_600];
         let mut found = 0;
-        // Eight threads have one chunk for counts, and up to eight for changes.
-        for _ in 0..8 * 9 {
+        // Eight threads have one chunk for counts, and up to 16 for changes.
+        for _ in 0..8 * 17 {
             file.read_exact(&mut chunk).expect("as large as that");
             let word = |n: usize| {
                 let bytes = chunk[n * 8..n * 8 + 8].try_into().expect("eight");
@@ -219,7 +219,7 @@ fn changes_that_nobody_takes() {
             };
             let [written, lost, taken, first] = [4, 5, 6, 7].map(word);
             if first > 0 {
-                assert_eq!((written, lost, taken), (32_768, 60_000 - 32_768, 0));
+                assert_eq!((written, lost, taken), (65_536, 100_000 - 65_536, 0));
                 found += 1;
             }
         }
