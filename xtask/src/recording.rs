@@ -60,6 +60,7 @@ fn typed(command: &str) -> std::io::Result<Vec<String>> {
             "PATH",
             format!("target/release:target/release/examples:{path}"),
         )
+        .env("LC_ALL", "C")
         .output()?;
     let prompt: Vec<char> = format!("# {command}").chars().collect();
     let mut lines: Vec<String> = prompt.chunks(COLUMNS).map(|l| l.iter().collect()).collect();
