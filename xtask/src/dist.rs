@@ -7,6 +7,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
+use crate::peers::printed;
+
 /// Maximum size of the executable in bytes.
 const MOST: u64 = 12_000_000;
 /// The programs that make packages, with versions that are known to work. They are installed below
@@ -351,8 +353,8 @@ fn look_at_packages(out: &Path) -> Result<(), String> {
     for file in files(out)? {
         let name = file.display().to_string();
         let listing = match file.extension().and_then(|e| e.to_str()) {
-            Some("deb") => output(Command::new("dpkg-deb").args(["--contents", &name])),
-            Some("rpm") => output(Command::new("rpm").args(["-qlp", &name])),
+            Some("deb") => printed(Command::new("dpkg-deb").args(["--contents", &name])),
+            Some("rpm") => printed(Command::new("rpm").args(["-qlp", &name])),
             _ => continue,
         };
         let Some(listing) = listing else {
@@ -368,12 +370,6 @@ fn look_at_packages(out: &Path) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// The output of a command; `None` if it is not installed or fails.
-fn output(command: &mut Command) -> Option<String> {
-    let out = command.output().ok().filter(|o| o.status.success())?;
-    Some(String::from_utf8_lossy(&out.stdout).into_owned())
 }
 
 /// The files of a tree, relative to it.

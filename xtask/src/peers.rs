@@ -178,6 +178,13 @@ impl Running {
     }
 }
 
+/// The output of a command; `None` if it is not installed or fails. Its errors are shown.
+pub fn printed(command: &mut Command) -> Option<String> {
+    let out = command.stderr(Stdio::inherit()).output().ok()?;
+    let text = || String::from_utf8_lossy(&out.stdout).into_owned();
+    out.status.success().then(text)
+}
+
 /// The output of a program, which is killed after the time limit.
 pub fn output(mut command: Command, limit: Duration) -> String {
     let child = command

@@ -5,6 +5,8 @@
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
 
+use crate::peers::printed;
+
 /// Parts of the benchmark: an introduction for the reader, and the name.
 const PARTS: [(&str, &str, &str); 4] = [
     (
@@ -74,24 +76,13 @@ pub fn run() -> ExitCode {
 /// The output of a part of the benchmark. It runs in a process of its own, as a user runs it.
 fn bench(part: &str) -> Option<String> {
     let own = std::env::current_exe().ok()?;
-    let out = Command::new(own).args(["bench", part]).output().ok()?;
-    eprint!("{}", String::from_utf8_lossy(&out.stderr));
-    out.status
-        .success()
-        .then(|| String::from_utf8_lossy(&out.stdout).into_owned())
+    printed(Command::new(own).args(["bench", part]))
 }
 
 /// The first line of a command's output, or "unknown".
 fn said(program: &str, args: &[&str]) -> String {
-    let out = Command::new(program).args(args).output();
-    out.ok()
-        .and_then(|o| {
-            String::from_utf8_lossy(&o.stdout)
-                .lines()
-                .next()
-                .map(String::from)
-        })
-        .unwrap_or_else(|| "unknown".into())
+    let text = printed(Command::new(program).args(args)).unwrap_or_default();
+    text.lines().next().unwrap_or("unknown").to_owned()
 }
 
 /// The name and number of the processors.

@@ -3,11 +3,8 @@
 //! missing.
 
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
+use spile_testing::files::{below, root};
 
 fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
@@ -48,17 +45,6 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-fn sources(dir: &Path, out: &mut String) {
-    for entry in std::fs::read_dir(dir).into_iter().flatten().flatten() {
-        let path = entry.path();
-        if path.is_dir() {
-            sources(&path, out);
-        } else if path.extension().is_some_and(|e| e == "rs") {
-            out.push_str(&std::fs::read_to_string(&path).unwrap_or_default());
-        }
-    }
-}
-
 /// `file::case` of `tests/cases/file.toml`, or `crate::function`, a test of that crate.
 fn exists(test: &str) -> bool {
     let Some((place, name)) = test.split_once("::") else {
@@ -70,10 +56,9 @@ fn exists(test: &str) -> bool {
     if cases.lines().any(|l| quoted.iter().any(|q| l.trim() == q)) {
         return true;
     }
-    let mut text = String::new();
-    for part in ["src", "tests"] {
-        sources(&root().join("crates").join(place).join(part), &mut text);
-    }
+    let folders = ["src", "tests"].map(|part| root().join("crates").join(place).join(part));
+    let files = folders.iter().flat_map(|folder| below(folder, &["rs"]));
+    let text: String = files.flat_map(std::fs::read_to_string).collect();
     let is_name = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
     is_name && text.contains(&format!("fn {name}("))
 }

@@ -3,12 +3,10 @@
 
 use std::path::{Path, PathBuf};
 
+use spile_testing::files::root;
+
 /// Maximum length of a source file in lines.
 const MAX_LINES: usize = 800;
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
-}
 
 fn walk(dir: &Path, ends: &str, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(dir).expect("readable").flatten() {

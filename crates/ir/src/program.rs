@@ -173,7 +173,7 @@ pub enum ElemTy {
     Stats(StatsSpec),
 }
 
-/// The values that a statistic keeps: the union of those that the script extracts.
+/// The values that a statistic keeps: the union over all extractors in the script.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct StatsSpec {
     /// `@sum` or `@avg` is used. (The count always exists.)

@@ -31,7 +31,7 @@ pub struct Function<'a> {
     pub shared: bool,
     /// Visible to other files of the kernel (not `static`).
     pub global: bool,
-    /// ftrace can trace its start, so many such functions can be attached at once.
+    /// ftrace can trace its start. One link attaches any number of such functions.
     pub traced: bool,
     /// The id of its name for [`Functions::name_at`].
     pub at: u32,

@@ -96,6 +96,15 @@ struct Batch {
     ends: Vec<usize>,
 }
 
+impl Batch {
+    /// The records in their order.
+    fn records(&self) -> impl Iterator<Item = &[u8]> {
+        let starts = std::iter::once(&0).chain(&self.ends);
+        let places = starts.zip(&self.ends);
+        places.map(|(start, end)| &self.bytes[*start..*end])
+    }
+}
+
 /// A session that is loaded and attached, but not running yet.
 pub struct Session {
     // Fields are dropped in this order: programs are detached first.

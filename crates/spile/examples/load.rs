@@ -15,9 +15,9 @@
 //! says where it is, its bytes, and how many minor faults the kernel counted meanwhile, on standard
 //! output. `load marks COUNT`: passes a marker of the crate spile-sdt with N, -N and 7 for N from 1
 //! to COUNT; where the marker `seen` is probed, that one too. `load gone FILE`: access() with
-//! `/cold/gone`, which is not in the cache, then a kill of itself. `load datagrams SIZE...`: a UDP
-//! datagram of each size through the loopback device, and the sizes of those that arrive, up to the
-//! last, on standard output. With a last MS it says `done` on standard error and stays that long,
+//! `/cold/gone`, which is not in the cache, then a kill of itself. `load datagrams SIZE...`: sends
+//! a UDP datagram of each size through the loopback device, and prints the size of each datagram that
+//! arrives, up to the last one. With a last MS it says `done` on standard error and stays that long,
 //! in one system call.
 
 use std::ffi::CString;

@@ -71,7 +71,7 @@ impl World {
         })
     }
 
-    /// Makes the handler read these values, instead of those that the kernel continues to change.
+    /// Gives the handler copies of globals. It reads the copies while the kernel changes the originals.
     pub fn copy(&mut self, all: Vec<(GlobalId, Raw)>) -> Result<(), Fault> {
         let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
         for (g, raw) in all {

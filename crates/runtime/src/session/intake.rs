@@ -56,27 +56,21 @@ impl Session {
             batch.ends.push(batch.bytes.len());
         });
         let taken = (batch.ends.len(), batch.bytes.len());
-        let mut at = 0;
         // Comes before printing, because the processes continue in the meantime.
         if self.program.watches_programs() {
-            for end in &batch.ends {
-                if let Some((pid, ns)) = self.controller.executed(&batch.bytes[at..*end]) {
+            for record in batch.records() {
+                if let Some((pid, ns)) = self.controller.executed(record) {
                     self.watch_new(pid, ns);
                 }
-                at = *end;
             }
-            at = 0;
         }
         if self.controller.deferred.is_some() {
-            for end in &batch.ends {
-                self.controller.read_deferred(&batch.bytes[at..*end]);
-                at = *end;
+            for record in batch.records() {
+                self.controller.read_deferred(record);
             }
-            at = 0;
         }
-        for end in &batch.ends {
-            self.controller.record(&batch.bytes[at..*end]);
-            at = *end;
+        for record in batch.records() {
+            self.controller.record(record);
         }
         // Reuses the memory.
         batch.bytes.clear();

@@ -46,7 +46,7 @@ fn both(a: Expr, b: Expr, span: Span) -> Expr {
     }
 }
 
-/// The condition that the current process is one of those that the point names.
+/// The condition that the probe point names the current process.
 fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>> {
     let make = Make(process.span);
     match &process.arg {

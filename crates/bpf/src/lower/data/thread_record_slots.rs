@@ -80,8 +80,7 @@ impl HandlerCodegen<'_> {
     /// The threads whose records the handler accesses, each with one of the fields.
     fn rooms_used(&self) -> Res<Vec<(u32, (FieldRef, ThreadSlots))>> {
         let mut used = std::collections::BTreeMap::new();
-        let blocks = &self.body.blocks;
-        for (inst, _) in blocks.iter().flat_map(|b| &b.insts) {
+        for inst in self.body.insts() {
             let Some(g) = inst.global() else { continue };
             let Some(field) = self.field(g)? else {
                 continue;

@@ -161,8 +161,7 @@ impl HandlerCodegen<'_> {
     /// call. Valid only if this handler is the only one of its program.
     pub(crate) fn asks_late(&self) -> bool {
         let event = &self.program.handlers[self.handler.index()].event;
-        let insts = self.body.blocks.iter().flat_map(|b| &b.insts);
-        let mut asking = insts.filter_map(|(i, _)| match i {
+        let mut asking = self.body.insts().filter_map(|i| match i {
             Inst::Intr { f, .. } if crate::lower::of_number(*f) => Some(*f),
             _ => None,
         });
