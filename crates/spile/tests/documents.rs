@@ -194,6 +194,17 @@ fn run(text: &str, prints: Option<&[String]>) -> Result<(), Failed> {
     }
 }
 
+/// Makes system calls that fail, as some program always does on a machine in use. Some commands
+/// print only these.
+fn keep_busy() {
+    std::thread::spawn(|| {
+        loop {
+            let _ = std::fs::metadata("/nonexistent");
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    });
+}
+
 fn main() {
     let mut args = Arguments::from_args();
     // Sessions trace the whole machine.
@@ -220,5 +231,6 @@ fn main() {
         gone.is_none(),
         "no block begins with this any more: {gone:?}"
     );
+    keep_busy();
     libtest_mimic::run(&args, trials).exit();
 }
