@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::rc::Rc;
 
-use spile_ir::marks::{In, Marks};
+use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{BodyFacts, Event, HandlerId, Inst, NrSet, Program, ProgramFacts, Ty};
 
 use crate::attach::{self, AttachPlan, Group};
@@ -13,8 +13,8 @@ use crate::isa::asm::{Asm, Function};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{
-    Attach, CodeAttach, Layout, Object, ProgramInfo, RING, RecordShape, RecordWhat, StackWords,
-    Symbolic,
+    Attach, CodeAttach, Layout, Object, ProgramInfo, RING, RecordKind, RecordShape, StackWords,
+    SymbolicForm,
 };
 use crate::lower::event::counters;
 use crate::lower::handler::entry::EntryState;
@@ -24,12 +24,12 @@ use crate::lower::{
 };
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::plan::depth;
-use crate::plan::{Needs, Plan};
+use crate::plan::{LayoutInputs, StateLayout};
 use crate::programs::critical_section;
 use crate::programs::dispatch::{self, HandlerSub};
 use crate::programs::exec_notifier;
 use crate::programs::process_tree;
-use crate::regalloc::{self, Alloc};
+use crate::regalloc::{self, Allocation};
 use crate::target::Options;
 
 /// A larger number of handlers in one program become subprograms.
@@ -110,11 +110,11 @@ pub fn compile_planned(
         Cow::Owned(program) => Rc::new(ProgramFacts::of(program)),
     };
     let program = &*program;
-    let mut allocs: Vec<Option<Alloc>> = Vec::new();
-    let mut needs = Needs {
-        marks: Marks::of(program, &facts, &Symbolic::made_in_kernel),
+    let mut allocs: Vec<Option<Allocation>> = Vec::new();
+    let mut needs = LayoutInputs {
+        marks: Marks::of(program, &facts, &SymbolicForm::made_in_kernel),
         attach: AttachPlan::new(program, options, &idle),
-        ..Needs::default()
+        ..LayoutInputs::default()
     };
     for handler in &program.handlers {
         if !handler.event.in_kernel() {
@@ -123,7 +123,7 @@ pub fn compile_planned(
         }
         let alloc = regalloc::allocate(&handler.body)
             .ok_or_else(|| whole(format!("{}: a malformed body", handler.point)))?;
-        if let Some(site) = needs.marks.unfit(In::Handler(allocs.len())) {
+        if let Some(site) = needs.marks.unfit(BodyId::Handler(allocs.len())) {
             let site = program.sites.get(site.index());
             return Err(CompileError {
                 handler: handler.point.to_string(),
@@ -139,7 +139,7 @@ pub fn compile_planned(
         allocs.push(Some(alloc));
     }
     needs.piece = largest_piece(program);
-    let plan = Plan::new(program, facts, options, needs).map_err(whole)?;
+    let plan = StateLayout::new(program, facts, options, needs).map_err(whole)?;
     planned(&plan.maps);
     let mut pool = Pool::default();
     let mut programs = Vec::new();
@@ -152,7 +152,7 @@ pub fn compile_planned(
             handlers: Vec::new(),
         });
     }
-    let unit = Unit {
+    let unit = ProgramBuilder {
         program,
         options,
         plan: &plan,
@@ -199,7 +199,7 @@ pub fn compile_planned(
     }
     if program.watches_programs() {
         let shape = pool.record(RecordShape {
-            what: RecordWhat::Executed,
+            what: RecordKind::Executed,
             fields: vec![Ty::Long; 2],
             words: 0,
         });
@@ -221,7 +221,7 @@ pub fn compile_planned(
     let error = |r: &RecordShape| {
         matches!(
             r.what,
-            RecordWhat::Error { .. } | RecordWhat::Rethrown { .. } | RecordWhat::Executed
+            RecordKind::Error { .. } | RecordKind::Rethrown { .. } | RecordKind::Executed
         )
     };
     let ring = if pool.records.iter().all(error) {
@@ -304,14 +304,14 @@ fn largest_piece(program: &Program) -> u32 {
 }
 
 /// The input of a BPF program.
-struct Unit<'a> {
+struct ProgramBuilder<'a> {
     program: &'a Program,
     options: &'a Options,
-    plan: &'a Plan,
-    allocs: &'a [Option<Alloc>],
+    plan: &'a StateLayout,
+    allocs: &'a [Option<Allocation>],
 }
 
-impl Unit<'_> {
+impl ProgramBuilder<'_> {
     fn program(
         &self,
         name: &str,
@@ -561,7 +561,7 @@ impl Unit<'_> {
         })
     }
 
-    fn alloc(&self, id: HandlerId) -> Result<&Alloc, CompileError> {
+    fn alloc(&self, id: HandlerId) -> Result<&Allocation, CompileError> {
         match self.allocs.get(id.index()) {
             Some(Some(alloc)) => Ok(alloc),
             _ => Err(whole("a handler without registers")),
@@ -583,7 +583,7 @@ impl Unit<'_> {
         &self,
         asm: &mut Asm,
         id: HandlerId,
-        alloc: &Alloc,
+        alloc: &Allocation,
         pool: &mut Pool,
         step: impl FnOnce(&mut HandlerCodegen<'_>) -> Result<T, String>,
     ) -> Result<T, CompileError> {

@@ -6,7 +6,7 @@
 //! |---|---|
 //! | `.bss` (one mmap-able array element) | the **state memory**, see [`Layout`] |
 //! | `.rodata` | constant tables and strings |
-//! | `out` | ring buffer of [`Record`]s |
+//! | `out` | ring buffer of [`RingRecord`]s |
 //! | `g_NAME_INDEX` | shared hash map of an array global |
 //! | `threads` | hash map of the arrays that are fields of one record a thread, see [`ThreadField`]; behind [`ThreadSlots`] |
 //! | `g_NAME_INDEX_0`, `.._1` | maps (one a generation) behind the cache of a per-CPU array global, see [`PerCpuArray`] |
@@ -27,18 +27,18 @@ mod place;
 mod rows;
 mod symbolic;
 
-pub use large::{GOLDEN, Large};
+pub use large::{GOLDEN, LargeLayout};
 pub use place::{
     AggLayout, Colocation, GlobalLayout, GlobalPlace, PerCpuArray, ThreadField, ThreadSlots,
     ValueLayout,
 };
 pub use rows::{kernel_row, symbol_row, unwind_row};
-pub use symbolic::Symbolic;
+pub use symbolic::SymbolicForm;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
 
 use crate::object::elf::ObjectSpec;
-use crate::target::Typed;
+use crate::target::TypedFunction;
 
 /// Word offsets (in bytes) in the shared block that every object has.
 pub mod shared {
@@ -65,7 +65,7 @@ pub mod shared {
     /// Address of the kernel's direct map.
     pub const MEMORY: u32 = 88;
     /// 16 characters and a NUL: the word that marks a string for the controller to read; see
-    /// [`super::RecordWhat::Deferred`]. Empty if it reads none.
+    /// [`super::RecordKind::Deferred`]. Empty if it reads none.
     pub const MARK: u32 = 96;
     /// Always 0, but unknown to the verifier, which would follow every path once for each known
     /// number.
@@ -120,7 +120,7 @@ pub const VDSO: u32 = 0xffff;
 /// In place of a frame's file: the controller has all frames from there on, in the copy of the
 /// stack whose number is in place of the offset.
 pub const COPIED: u32 = 0xfffe;
-/// Map with rooms for copies of stacks, one for each CPU: a [`RecordWhat::Copy`] each.
+/// Map with rooms for copies of stacks, one for each CPU: a [`RecordKind::Copy`] each.
 pub const COPIES_MAP: &str = "stack_copies";
 /// Fields of a copy: number; process; of the frame that was found last, the address, the address to
 /// look up, the stack pointer and the frame pointer; the number of stack pages that follow,
@@ -139,7 +139,7 @@ pub const BEHIND: u64 = 1 << 63;
 /// In a file offset: the frame was interrupted there by a signal, or is the return of a signal
 /// frame; it is not a return address.
 pub const EXACT: u64 = 1 << 62;
-/// Limit on the names of a file's path in a [`RecordWhat::File`], and bytes of each.
+/// Limit on the names of a file's path in a [`RecordKind::File`], and bytes of each.
 pub const FILE_NAMES: usize = 12;
 /// Bytes of a name, see [`FILE_NAMES`].
 pub const FILE_NAME: usize = 64;
@@ -236,7 +236,7 @@ pub struct Layout {
     pub handlers: Vec<Option<HandlerInfo>>,
     /// The programs to attach.
     pub programs: Vec<ProgramInfo>,
-    /// Shapes of [`Record`]s that carry output.
+    /// Shapes of [`RingRecord`]s that carry output.
     pub records: Vec<RecordShape>,
     /// Offsets of the words for kernel stacks, if a handler takes one.
     pub stacks: Option<StackWords>,
@@ -247,7 +247,7 @@ pub struct Layout {
     /// [`shared::MEMORY`].
     pub pages: bool,
     /// The globals that the controller's critical section copies, if there is one.
-    pub critical: Option<critical::Critical>,
+    pub critical: Option<critical::CriticalLayout>,
 }
 
 impl Layout {
@@ -287,7 +287,7 @@ pub struct ProgramInfo {
 /// looks into pages is for x86-64, whose pages all have this size.
 pub const PAGE: u32 = 4096;
 
-/// The ring buffer in which handlers send [`Record`]s.
+/// The ring buffer in which handlers send [`RingRecord`]s.
 pub const RING: &str = "out";
 
 /// Name of the map with the perf events of counter `n`.
@@ -361,7 +361,7 @@ impl Attach {
     /// Keeps a place optional only if it is optional for both.
     pub(crate) fn no_more_lenient_than(&mut self, other: &Attach) {
         if let (Attach::Code { probe, .. }, Attach::Code { probe: other, .. }) = (self, other) {
-            probe.leave_out = probe.leave_out.min(other.leave_out);
+            probe.optional_sites = probe.optional_sites.min(other.optional_sites);
         }
     }
 }
@@ -377,14 +377,14 @@ pub enum CodeAttach {
     Single,
     /// One place by fentry or fexit, the kinds with the smallest cost of a hit. Such programs see
     /// arguments and the result, but no registers.
-    Trampoline(Typed),
+    Trampoline(TypedFunction),
 }
 
 /// The shape of an output record: one piece of a ring-buffer record.
 #[derive(Debug, Clone)]
 pub struct RecordShape {
     /// The format, or the kind of message.
-    pub what: RecordWhat,
+    pub what: RecordKind,
     /// Types of the fields in order. A number takes 8 bytes; a string takes 8 bytes of length
     /// (without the NUL), then its bytes, padded with arbitrary bytes to a multiple of 8.
     pub fields: Vec<Ty>,
@@ -394,7 +394,7 @@ pub struct RecordShape {
 
 /// The meaning of an output record.
 #[derive(Debug, Clone, PartialEq)]
-pub enum RecordWhat {
+pub enum RecordKind {
     /// `print`: render the format with the fields.
     Print {
         /// Where the text goes.
@@ -490,4 +490,4 @@ pub enum ErrorKind {
 /// piece: u64 index into Layout::records | fields
 /// ```
 /// A record can be longer than its pieces; readers stop at "bytes in use".
-pub struct Record;
+pub struct RingRecord;

@@ -40,7 +40,7 @@ use crate::layout::{
 use crate::lower::event::unwind::COPY_BYTES;
 use crate::lower::reads_into_text;
 use crate::object::elf::{MapSpec, MapType};
-use crate::plan::iterators::{Foreach, IterSource, state};
+use crate::plan::iterators::{IterSource, IteratorLayout, state};
 use crate::programs::critical_section;
 use crate::target::Options;
 
@@ -48,7 +48,7 @@ pub use arrays::{Colocations, EVICT, SEQUENCE, lanes};
 pub use stacks::StackRoom;
 pub(crate) use stacks::takes_kernel_stack;
 
-use arrays::{Records, map_name, place_array, place_field};
+use arrays::{ThreadRecordFields, map_name, place_array, place_field};
 
 /// Displacements below this limit reach their target and the words of a small string behind it.
 const REACH: u32 = 32 << 10;
@@ -66,7 +66,7 @@ const OUT_BYTES: u32 = 8 << 10;
 /// Offsets of the scratch words in each CPU's block, which follow the header of
 /// [`crate::layout::percpu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Scratch {
+pub struct ScratchOffsets {
     /// Number of bytes in the output buffer; 0 if this run has no output yet.
     pub out_pos: u32,
     /// The verdict on a packet, for handlers that decide.
@@ -135,7 +135,7 @@ pub struct Scratch {
 
 /// The state layout of a program.
 #[derive(Debug)]
-pub struct Plan {
+pub struct StateLayout {
     /// Bytes of the shared block.
     pub shared_size: u32,
     /// Bytes of a CPU's block.
@@ -153,11 +153,11 @@ pub struct Plan {
     /// Maps of the globals.
     pub maps: Vec<MapSpec>,
     /// The iterators of each handler.
-    pub iterators: Vec<Vec<Option<Foreach>>>,
+    pub iterators: Vec<Vec<Option<IteratorLayout>>>,
     /// For each global, the map of copies for iterators.
-    pub snapshots: Vec<Option<Snapshot>>,
+    pub snapshots: Vec<Option<SnapshotMap>>,
     /// Offsets of scratch words.
-    pub scratch: Scratch,
+    pub scratch: ScratchOffsets,
     /// Bytes of the longest string with its NUL.
     pub max_string: u32,
     /// Bytes of the saved data of all activations, or of their copies of histograms.
@@ -175,7 +175,7 @@ pub struct Plan {
     /// Texts with symbols, and those that handlers make themselves.
     pub marks: Marks,
     /// What the controller's critical section copies.
-    pub critical: Option<crate::layout::critical::Critical>,
+    pub critical: Option<crate::layout::critical::CriticalLayout>,
     /// Offset in the shared block of the bits of [`crate::programs::process_tree`].
     pub tree: Option<u32>,
 }
@@ -200,7 +200,7 @@ fn much(program: &Program) -> bool {
 
 /// The map to which an array's elements are copied for iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Snapshot {
+pub struct SnapshotMap {
     /// Its name.
     pub map: String,
     /// Number of rooms for one activation.
@@ -211,7 +211,7 @@ pub struct Snapshot {
 
 /// Sizes that the handlers' code needs.
 #[derive(Debug, Clone, Default)]
-pub struct Needs {
+pub struct LayoutInputs {
     /// Bytes of frame slots, the maximum over all handlers.
     pub frame: u32,
     /// Bytes of the largest output record.
@@ -225,9 +225,9 @@ pub struct Needs {
 }
 
 /// Allocates offsets in a block.
-pub(crate) struct Bump(u32);
+pub(crate) struct BumpAllocator(u32);
 
-impl Bump {
+impl BumpAllocator {
     pub(crate) fn take(&mut self, bytes: u32) -> u32 {
         let at = self.0;
         self.0 += bytes.next_multiple_of(8);
@@ -235,28 +235,28 @@ impl Bump {
     }
 }
 
-impl Plan {
+impl StateLayout {
     /// Lays out all state. The error is the reason for a refusal.
     pub fn new(
         program: &Program,
         facts: Rc<ProgramFacts>,
         options: &Options,
-        needs: Needs,
-    ) -> Result<Plan, String> {
+        needs: LayoutInputs,
+    ) -> Result<StateLayout, String> {
         if options.cpus == 0 || options.cpus > 4096 {
             return Err(format!("{} CPUs", options.cpus));
         }
         let max_string = Ty::str_for_len(program.limits.maxstringlen as usize).size();
-        let mut shared = Bump(shared::END);
-        let mut cpu = Bump(percpu::END);
+        let mut shared = BumpAllocator(shared::END);
+        let mut cpu = BumpAllocator(percpu::END);
         let mut handlers = place_handlers(program, options, &mut cpu);
         let far_handlers = cpu.0 > NEAR_COUNTERS;
         if far_handlers {
-            cpu = Bump(percpu::END);
+            cpu = BumpAllocator(percpu::END);
         }
         let iterators = all_iterators(program)?;
         let (key, value) = buffer_sizes(program, max_string);
-        let mut scratch = Scratch {
+        let mut scratch = ScratchOffsets {
             out_pos: cpu.take(8),
             verdict: 0,
             err_id: cpu.take(8),
@@ -306,7 +306,7 @@ impl Plan {
             scratch.verdict = cpu.take(8);
         }
         let colocations = Colocations::new(program, &mut cpu);
-        let records = Records::new(program, options, (&mut shared, &mut cpu));
+        let records = ThreadRecordFields::new(program, options, (&mut shared, &mut cpu));
         scratch.key = cpu.take(key);
         scratch.value = cpu.take(value);
         scratch.frame = cpu.take(needs.frame);
@@ -326,7 +326,7 @@ impl Plan {
         let bucket_rooms = most(&iterators, |i| {
             rooms(i, |f| matches!(f.walk, IterSource::Buckets(_)))
         });
-        let buckets = |f: &Foreach| f.deep && matches!(f.walk, IterSource::Buckets(_));
+        let buckets = |f: &IteratorLayout| f.deep && matches!(f.walk, IterSource::Buckets(_));
         let activations = activations(program, &iterators, buckets);
         scratch.bucket_rooms = bucket_rooms * scratch.bucket_room;
         let bucket_bytes = scratch.bucket_rooms.saturating_mul(activations);
@@ -417,7 +417,7 @@ impl Plan {
         if total > 1 << 28 {
             return Err(format!("the state memory would take {} MB", total >> 20));
         }
-        Ok(Plan {
+        Ok(StateLayout {
             shared_size,
             stride,
             cpus: options.cpus,
@@ -526,7 +526,7 @@ fn insts(program: &Program) -> impl Iterator<Item = &Inst> {
 fn place_handlers(
     program: &Program,
     options: &Options,
-    cpu: &mut Bump,
+    cpu: &mut BumpAllocator,
 ) -> Vec<Option<HandlerInfo>> {
     let size = match options.timing {
         true => counters::SIZE,
@@ -542,7 +542,7 @@ fn place_handlers(
 }
 
 /// The iterators of all kernel handlers.
-fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<Foreach>>>, String> {
+fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<IteratorLayout>>>, String> {
     let of = |h: &spile_ir::Handler| match h.event.in_kernel() {
         true => iterators::iterators(program, &h.body),
         false => Ok(Vec::new()),
@@ -551,12 +551,15 @@ fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<Foreach>>>, String>
 }
 
 /// The maximum of `count` over all handlers, of which only one runs at a time.
-fn most(iterators: &[Vec<Option<Foreach>>], count: impl Fn(&[Option<Foreach>]) -> u32) -> u32 {
+fn most(
+    iterators: &[Vec<Option<IteratorLayout>>],
+    count: impl Fn(&[Option<IteratorLayout>]) -> u32,
+) -> u32 {
     iterators.iter().map(|i| count(i)).max().unwrap_or(0)
 }
 
 /// Number of rooms for the selected iterators of a handler.
-fn rooms(iterators: &[Option<Foreach>], which: impl Fn(&Foreach) -> bool) -> u32 {
+fn rooms(iterators: &[Option<IteratorLayout>], which: impl Fn(&IteratorLayout) -> bool) -> u32 {
     let rooms = iterators.iter().flatten().filter(|f| which(f));
     rooms.map(|f| f.room + 1).max().unwrap_or(0)
 }
@@ -564,8 +567,8 @@ fn rooms(iterators: &[Option<Foreach>], which: impl Fn(&Foreach) -> bool) -> u32
 /// Number of activations that have rooms of their own: all if there are deep iterators.
 fn activations(
     program: &Program,
-    iterators: &[Vec<Option<Foreach>>],
-    deep: impl Fn(&Foreach) -> bool,
+    iterators: &[Vec<Option<IteratorLayout>>],
+    deep: impl Fn(&IteratorLayout) -> bool,
 ) -> u32 {
     match iterators.iter().flatten().flatten().any(deep) {
         true => program.limits.maxnesting + 1,
@@ -574,8 +577,8 @@ fn activations(
 }
 
 /// Bytes of the largest histogram that is iterated.
-fn largest_walk(iterators: &[Vec<Option<Foreach>>]) -> u32 {
-    let bytes = |f: &Foreach| match f.walk {
+fn largest_walk(iterators: &[Vec<Option<IteratorLayout>>]) -> u32 {
+    let bytes = |f: &IteratorLayout| match f.walk {
         IterSource::Buckets(n) => 8 * n,
         IterSource::Array { .. } => 0,
     };
@@ -586,19 +589,20 @@ fn largest_walk(iterators: &[Vec<Option<Foreach>>]) -> u32 {
 /// The maps of copies for iterators.
 fn snapshots(
     program: &Program,
-    iterators: &[Vec<Option<Foreach>>],
+    iterators: &[Vec<Option<IteratorLayout>>],
     maps: &mut Vec<MapSpec>,
-) -> Result<Vec<Option<Snapshot>>, String> {
+) -> Result<Vec<Option<SnapshotMap>>, String> {
     let mut out = vec![None; program.globals.len()];
     for (i, global) in program.globals.iter().enumerate() {
         let GlobalKind::Array { max, .. } = &global.kind else {
             continue;
         };
-        let mine = |f: &Foreach| matches!(f.walk, IterSource::Array { .. }) && f.g.index() == i;
+        let mine =
+            |f: &IteratorLayout| matches!(f.walk, IterSource::Array { .. }) && f.g.index() == i;
         let rooms = most(iterators, |all| rooms(all, mine));
         let activations = activations(program, iterators, |f| mine(f) && f.deep);
         let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
-        let Some(entry) = all.map(Foreach::entry).max() else {
+        let Some(entry) = all.map(IteratorLayout::entry).max() else {
             continue;
         };
         let entries = (*max).max(1);
@@ -618,7 +622,7 @@ fn snapshots(
             max_entries: entries * rooms * activations,
             flags: 0,
         });
-        out[i] = Some(Snapshot {
+        out[i] = Some(SnapshotMap {
             map,
             entries,
             rooms,
@@ -651,7 +655,7 @@ fn element(elem: &ElemTy) -> ValueLayout {
 
 /// The layout of a statistic.
 pub fn agg_layout(spec: &StatsSpec) -> AggLayout {
-    let mut at = Bump(0);
+    let mut at = BumpAllocator(0);
     let count = at.take(8);
     let mut word = |wanted: bool, bytes: u32| wanted.then(|| at.take(bytes));
     let sum = word(spec.sum || spec.variance, 8);
@@ -689,8 +693,8 @@ fn per_cpu(global: &Global) -> bool {
 fn place_in_memory(
     index: usize,
     global: &Global,
-    shared: &mut Bump,
-    cpu: &mut Bump,
+    shared: &mut BumpAllocator,
+    cpu: &mut BumpAllocator,
 ) -> Option<GlobalLayout> {
     let _ = index;
     match global.storage {

@@ -42,7 +42,7 @@ pub enum Location {
 
 /// The allocation of one body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Alloc {
+pub struct Allocation {
     /// The location of each register.
     pub locations: Vec<Location>,
     /// Reachable blocks, in their layout order.
@@ -59,10 +59,10 @@ pub struct Alloc {
     pub has_live_in: Vec<bool>,
 }
 
-impl Alloc {
+impl Allocation {
     /// The same allocation with the machine registers replaced by these stack slots, for code that
     /// should not save registers.
-    pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Alloc {
+    pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Allocation {
         let mut alloc = self.clone();
         for home in &mut alloc.locations {
             if let Location::Reg(reg) = *home
@@ -76,7 +76,7 @@ impl Alloc {
 }
 
 /// Allocates locations. `None` if the body names registers or blocks that do not exist.
-pub fn allocate(body: &Body) -> Option<Alloc> {
+pub fn allocate(body: &Body) -> Option<Allocation> {
     if body.blocks.is_empty() || !well_formed(body) {
         return None;
     }
@@ -86,7 +86,7 @@ pub fn allocate(body: &Body) -> Option<Alloc> {
     for (i, b) in order.iter().enumerate() {
         layout_index[b.index()] = i;
     }
-    let mut alloc = Alloc {
+    let mut alloc = Allocation {
         locations: vec![Location::None; body.regs.len()],
         undefined: live.live_in(BlockId(0)).collect(),
         resume: steps(body, &order, &layout_index),
@@ -195,13 +195,13 @@ fn leading(body: &Body, order: &[BlockId]) -> u32 {
 }
 
 /// A range of frame or stack, in use up to a position.
-struct Slot {
+struct FrameRange {
     offset: u32,
     size: u32,
     until: u32,
 }
 
-fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
+fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
     let spans = intervals(body, &alloc.order, live);
     let mut by_start: Vec<usize> = (0..spans.len()).filter(|r| spans[*r].is_some()).collect();
     // Small slots come first, because displacements reach them.
@@ -217,7 +217,7 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
     };
     let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - stack_end) / 8) as usize];
     let early = leading(body, &alloc.order);
-    let mut frame: Vec<Slot> = Vec::new();
+    let mut frame: Vec<FrameRange> = Vec::new();
     let free = |until: &Option<u32>, start: u32| until.is_none_or(|u| u < start);
     let is_long = |r: &usize| body.regs[*r] == Ty::Long;
     for r in by_start.iter().copied().filter(is_long) {
@@ -251,7 +251,7 @@ fn assign(body: &Body, alloc: &mut Alloc, live: &Liveness) {
 }
 
 /// A free slot of that size, or a new one.
-fn take(slots: &mut Vec<Slot>, top: &mut u32, size: u32, span: (u32, u32)) -> u32 {
+fn take(slots: &mut Vec<FrameRange>, top: &mut u32, size: u32, span: (u32, u32)) -> u32 {
     let reuse = slots
         .iter_mut()
         .find(|s| s.size == size && s.until + 1 < span.0);
@@ -261,7 +261,7 @@ fn take(slots: &mut Vec<Slot>, top: &mut u32, size: u32, span: (u32, u32)) -> u3
     }
     let offset = *top;
     *top += size;
-    slots.push(Slot {
+    slots.push(FrameRange {
         offset,
         size,
         until: span.1,

@@ -27,7 +27,7 @@ pub struct Options {
     /// How arguments of system calls are printed, by number as in `NrSet`.
     pub syscalls: Arc<[SyscallDesc]>,
     /// Functions of the kernel that fentry and fexit can attach to, by name.
-    pub functions: BTreeMap<String, Typed>,
+    pub functions: BTreeMap<String, TypedFunction>,
     /// Whether handlers share subprograms, which load faster and add some nanoseconds to each hit.
     /// `None`: if there are many handlers or much code.
     pub share: Option<bool>,
@@ -121,12 +121,12 @@ pub struct Features {
     /// One link for many places of a file (6.6).
     pub uprobe_multi: bool,
     /// One link for many functions of the kernel and their returns (6.10).
-    pub kprobe_session: Option<Session>,
+    pub kprobe_session: Option<SessionKfuncs>,
     /// Kernel functions to disable preemption, if handlers may call them (6.15, see
-    /// [`Preemption`]).
-    pub preemption: Option<Preemption>,
-    /// Kernel functions to turn off interrupts (6.14, see [`Interrupts`]).
-    pub interrupts: Option<Interrupts>,
+    /// [`PreemptionKfuncs`]).
+    pub preemption: Option<PreemptionKfuncs>,
+    /// Kernel functions to turn off interrupts (6.14, see [`InterruptKfuncs`]).
+    pub interrupts: Option<InterruptKfuncs>,
     /// Numbers in tracefs of the events `raw_syscalls/sys_enter` and `sys_exit`. They are used if
     /// programs at raw tracepoints are preemptible and those of trace events are not (6.19).
     pub syscall_events: Option<[u64; 2]>,
@@ -152,7 +152,7 @@ impl Features {
 /// Kernel functions for programs at functions and their returns (kprobe.session), by their ids in
 /// the kernel's BTF.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Session {
+pub struct SessionKfuncs {
     /// `bpf_session_is_return`.
     pub is_return: u32,
     /// `bpf_session_cookie`: eight bytes for each call.
@@ -165,7 +165,7 @@ pub struct Session {
 /// Kernel functions that disable and enable preemption, by their ids in the kernel's BTF. They
 /// exist since 6.10; since 6.15 global subprograms may be called in between.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Preemption {
+pub struct PreemptionKfuncs {
     /// `bpf_preempt_disable`.
     pub off: u32,
     /// `bpf_preempt_enable`.
@@ -175,7 +175,7 @@ pub struct Preemption {
 /// Kernel functions that turn interrupts of the processor off and restore them, by their ids in the
 /// kernel's BTF. They exist since 6.14.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Interrupts {
+pub struct InterruptKfuncs {
     /// `bpf_local_irq_save`.
     pub save: u32,
     /// `bpf_local_irq_restore`.
@@ -263,7 +263,7 @@ pub struct Flag {
 
 /// A kernel function in BTF whose parameters are all numbers or pointers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Typed {
+pub struct TypedFunction {
     /// Its id in BTF.
     pub id: u32,
     /// Number of parameters.

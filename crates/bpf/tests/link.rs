@@ -17,9 +17,9 @@ use spile_bpf::compile;
 use spile_bpf::layout::{Attach, CodeAttach};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::object::link::{self, MapRef};
-use spile_bpf::target::{Features, KernelOffsets, Options, Typed};
+use spile_bpf::target::{Features, KernelOffsets, Options, TypedFunction};
 use spile_ir::testgen::{self, Config};
-use spile_ir::{CodePlace, CodeProbe, CodeSite, LeaveOut, Netfilter, PerfOf, Sample, Space};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfOf, Sample, Space};
 
 /// Makes libbpf create the maps and relocate the code; the test is skipped if that is not
 /// permitted.
@@ -179,7 +179,7 @@ fn kinds_of_programs() {
             ret,
             pid: None,
             tree: false,
-            leave_out: LeaveOut::Few,
+            optional_sites: OptionalSites::Single,
             sites: vec![CodeSite {
                 place: CodePlace::Symbol {
                     module: None,
@@ -193,7 +193,7 @@ fn kinds_of_programs() {
         },
         by,
     };
-    let typed = CodeAttach::Trampoline(Typed {
+    let typed = CodeAttach::Trampoline(TypedFunction {
         id: 1,
         params: 1,
         returns: true,

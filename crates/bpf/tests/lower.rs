@@ -12,9 +12,10 @@ use libbpf_rs::{
 };
 use spile_bpf::compile;
 use spile_bpf::layout::Object as Compiled;
-use spile_bpf::layout::{Attach, RecordWhat, shared};
+use spile_bpf::layout::{Attach, RecordKind, shared};
 use spile_bpf::target::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, Preemption, Session, SyscallDesc,
+    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, PreemptionKfuncs, SessionKfuncs,
+    SyscallDesc,
 };
 use spile_ir::interp::Value;
 use spile_ir::{Program, Ty, reader};
@@ -207,7 +208,7 @@ fn preemption_is_off_within() {
         spile_testing::skip("programs of this kernel cannot turn preemption off")
     };
     let mut options = options();
-    options.features.preemption = Some(Preemption { off, on });
+    options.features.preemption = Some(PreemptionKfuncs { off, on });
     let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
     let listing = c.spec.programs[0].function.listing();
     let calls = |id: u32| listing.matches(&format!("kfunc#{id}")).count();
@@ -333,7 +334,7 @@ fn one_program_at_entries_and_returns() {
         let all: Vec<Vec<u32>> = c.layout.programs.iter().map(of).collect();
         (all, c)
     };
-    let session = |all_entries| Session {
+    let session = |all_entries| SessionKfuncs {
         is_return: 7001,
         cookie: 7002,
         all_entries,
@@ -400,20 +401,20 @@ fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>
                 });
             }
             match &shape.what {
-                RecordWhat::Print { fmt, .. } => {
+                RecordKind::Print { fmt, .. } => {
                     let format = &p.formats[fmt.index()];
                     let memory = &mut |_: spile_ir::Space, _: u64, _: &mut [u8]| Ok(());
                     spile_ir::fmt::render(format, &fields, memory, &mut out).expect("renders");
                 }
-                RecordWhat::Deferred
-                | RecordWhat::File
-                | RecordWhat::Executed
-                | RecordWhat::Copy => {
+                RecordKind::Deferred
+                | RecordKind::File
+                | RecordKind::Executed
+                | RecordKind::Copy => {
                     panic!("nothing is left to anybody here")
                 }
-                RecordWhat::Hist(_) => panic!("no program draws a histogram"),
-                RecordWhat::Error { kind, .. } => errors.push(format!("{kind:?}")),
-                RecordWhat::Rethrown { .. } => errors.push("rethrown".into()),
+                RecordKind::Hist(_) => panic!("no program draws a histogram"),
+                RecordKind::Error { kind, .. } => errors.push(format!("{kind:?}")),
+                RecordKind::Rethrown { .. } => errors.push("rethrown".into()),
             }
         }
         assert_eq!(at, used, "a record is as long as its pieces");

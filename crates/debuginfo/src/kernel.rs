@@ -141,7 +141,7 @@ fn modules_below(folder: &Path) -> ByModule {
         seen += 1;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            // Symbolic links lead to the sources, and in circles.
+            // SymbolicForm links lead to the sources, and in circles.
             match entry.file_type() {
                 Ok(t) if t.is_dir() && seen < MAX_FOLDERS => folders.push(path),
                 Ok(t) if !t.is_dir() => {

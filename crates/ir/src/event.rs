@@ -171,20 +171,20 @@ pub struct CodeProbe {
     /// Hits count only in the session's target and its descendants.
     pub tree: bool,
     /// The places that may be left out because they cannot be probed.
-    pub leave_out: LeaveOut,
+    pub optional_sites: OptionalSites,
     /// The places.
     pub sites: Vec<CodeSite>,
 }
 
 /// The places of a probe that may be left out when the kernel refuses them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
-pub enum LeaveOut {
+pub enum OptionalSites {
     /// Single places; a handler that is left with none is an error.
     #[default]
-    Few,
+    Single,
     /// All of a handler's places, if it is one of a pattern's handlers: an error only where all of
     /// these have none.
-    Some,
+    Group,
     /// All places: the probe point is optional.
     All,
 }

@@ -10,7 +10,7 @@ use crate::event::Event;
 
 /// The type of a parameter or a result in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum ValueKind {
     /// An integer.
     Long,
     /// A string.
@@ -19,8 +19,8 @@ pub enum Kind {
 
 /// The executors that may run an intrinsic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Places {
-    /// Kernel handlers; [`Info::of`] and the doc text can narrow them.
+pub struct Executors {
+    /// Kernel handlers; [`IntrinsicInfo::need`] and the doc text can narrow them.
     pub kernel: bool,
     /// Controller handlers.
     pub controller: bool,
@@ -28,7 +28,7 @@ pub struct Places {
 
 /// A property of the event that an intrinsic depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Need {
+pub enum EventNeed {
     /// Arguments, as tracepoints, hooks and functions have them.
     Argument,
     /// The registers of the interrupted code.
@@ -65,69 +65,70 @@ pub enum Need {
     ControlGroup,
 }
 
-impl Need {
+impl EventNeed {
     /// The missing property, for messages.
     pub fn name(self) -> &'static str {
         match self {
-            Need::Argument => "argument of a tracepoint",
-            Need::Registers => "register",
-            Need::CodePlace => "place in code",
-            Need::NextTask => "thread that the processor goes on with",
-            Need::FunctionReturn => "return of a function",
-            Need::CallArgument => "function or system call",
-            Need::SystemCall => "system call",
-            Need::SystemCallEntry => "entry to a system call",
-            Need::SystemCallReturn => "return from a system call",
-            Need::CallReturn => "return from a function or a system call",
-            Need::UserMemory => "memory of the current process",
-            Need::Packet => "verdict on a packet",
-            Need::TaskStruct => "current task of the kernel",
-            Need::CallInProgress => "system call of the current thread",
-            Need::Stack => "stack",
-            Need::ThreadCounter => "counter of a thread",
-            Need::ControlGroup => "control group of a task",
+            EventNeed::Argument => "argument of a tracepoint",
+            EventNeed::Registers => "register",
+            EventNeed::CodePlace => "place in code",
+            EventNeed::NextTask => "thread that the processor goes on with",
+            EventNeed::FunctionReturn => "return of a function",
+            EventNeed::CallArgument => "function or system call",
+            EventNeed::SystemCall => "system call",
+            EventNeed::SystemCallEntry => "entry to a system call",
+            EventNeed::SystemCallReturn => "return from a system call",
+            EventNeed::CallReturn => "return from a function or a system call",
+            EventNeed::UserMemory => "memory of the current process",
+            EventNeed::Packet => "verdict on a packet",
+            EventNeed::TaskStruct => "current task of the kernel",
+            EventNeed::CallInProgress => "system call of the current thread",
+            EventNeed::Stack => "stack",
+            EventNeed::ThreadCounter => "counter of a thread",
+            EventNeed::ControlGroup => "control group of a task",
         }
     }
 
     /// Whether an event of the kernel has the property.
     pub fn in_kernel(self, event: &Event) -> bool {
         match self {
-            Need::Argument => matches!(
+            EventNeed::Argument => matches!(
                 event,
                 Event::Tracepoint(_) | Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_)
             ),
-            Need::Registers => {
+            EventNeed::Registers => {
                 matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
             }
-            Need::CodePlace => matches!(event, Event::Code(_)),
-            Need::NextTask => {
+            EventNeed::CodePlace => matches!(event, Event::Code(_)),
+            EventNeed::NextTask => {
                 matches!(event, Event::Tracepoint(name) if &**name == "sched_switch")
             }
-            Need::FunctionReturn => matches!(event, Event::Code(probe) if probe.ret),
-            Need::CallArgument => matches!(
+            EventNeed::FunctionReturn => matches!(event, Event::Code(probe) if probe.ret),
+            EventNeed::CallArgument => matches!(
                 event,
                 Event::SysEnter(_) | Event::SysExit(_) | Event::Code(_)
             ),
-            Need::SystemCall => matches!(event, Event::SysEnter(_) | Event::SysExit(_)),
-            Need::SystemCallEntry => matches!(event, Event::SysEnter(_)),
-            Need::SystemCallReturn => matches!(event, Event::SysExit(_)),
-            Need::CallReturn => match event {
+            EventNeed::SystemCall => matches!(event, Event::SysEnter(_) | Event::SysExit(_)),
+            EventNeed::SystemCallEntry => matches!(event, Event::SysEnter(_)),
+            EventNeed::SystemCallReturn => matches!(event, Event::SysExit(_)),
+            EventNeed::CallReturn => match event {
                 Event::Code(probe) => probe.ret,
                 event => matches!(event, Event::SysExit(_)),
             },
-            Need::Packet => matches!(event, Event::Netfilter(_)),
+            EventNeed::Packet => matches!(event, Event::Netfilter(_)),
             // The kernel does not allow these helpers in programs at packets.
-            Need::CallInProgress | Need::Stack | Need::ThreadCounter | Need::ControlGroup => {
-                !matches!(event, Event::Netfilter(_))
-            }
-            Need::UserMemory | Need::TaskStruct => true,
+            EventNeed::CallInProgress
+            | EventNeed::Stack
+            | EventNeed::ThreadCounter
+            | EventNeed::ControlGroup => !matches!(event, Event::Netfilter(_)),
+            EventNeed::UserMemory | EventNeed::TaskStruct => true,
         }
     }
 
     /// Whether an event of the controller has the property.
     pub fn in_controller(self, event: &Event) -> bool {
         match self {
-            Need::UserMemory | Need::TaskStruct => matches!(event, Event::Present { .. }),
+            EventNeed::UserMemory | EventNeed::TaskStruct => matches!(event, Event::Present { .. }),
             _ => true,
         }
     }
@@ -135,17 +136,17 @@ impl Need {
 
 /// A row of the table.
 #[derive(Debug)]
-pub struct Info {
+pub struct IntrinsicInfo {
     /// Name in the text form; tapset files write it as `__name`.
     pub name: &'static str,
     /// Types of the parameters.
-    pub params: &'static [Kind],
+    pub params: &'static [ValueKind],
     /// Type of the result.
-    pub ret: Option<Kind>,
+    pub ret: Option<ValueKind>,
     /// Maximum length of a string result in bytes; 0 means MAXSTRINGLEN.
     pub max_len: u16,
     /// The executors that may run it.
-    pub places: Places,
+    pub executors: Executors,
     /// It can fail with an error.
     pub fails: bool,
     /// It has no effect, and the same operands give the same result within one run of a handler.
@@ -166,28 +167,28 @@ pub struct Info {
     /// It depends on its operands alone.
     pub operands: bool,
     /// The property of the event that it needs.
-    pub of: Option<Need>,
+    pub need: Option<EventNeed>,
     /// The values of its first operand, where that is a constant in a kernel handler's code.
     pub constant: Option<RangeInclusive<i64>>,
     /// Description.
     pub doc: &'static str,
 }
 
-const K: Places = Places {
+const K: Executors = Executors {
     kernel: true,
     controller: false,
 };
-const C: Places = Places {
+const C: Executors = Executors {
     kernel: false,
     controller: true,
 };
-const KC: Places = Places {
+const KC: Executors = Executors {
     kernel: true,
     controller: true,
 };
 
 macro_rules! intrinsics {
-    ($($var:ident $name:literal ($($p:ident),*) $(-> $r:ident $([$len:literal])?)?, $places:ident $(, $flag:ident)* $(of $need:ident)? $(const $range:expr)?; $doc:literal)*) => {
+    ($($var:ident $name:literal ($($p:ident),*) $(-> $r:ident $([$len:literal])?)?, $executors:ident $(, $flag:ident)* $(of $need:ident)? $(const $range:expr)?; $doc:literal)*) => {
         /// An intrinsic operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Intrinsic {
@@ -199,7 +200,7 @@ macro_rules! intrinsics {
             pub const ALL: &'static [Intrinsic] = &[$(Intrinsic::$var),*];
 
             /// Its row in the table.
-            pub fn info(self) -> &'static Info {
+            pub fn info(self) -> &'static IntrinsicInfo {
                 &TABLE[self as usize]
             }
 
@@ -220,13 +221,13 @@ macro_rules! intrinsics {
             }
         }
 
-        static TABLE: &[Info] = &[$(
-            Info {
+        static TABLE: &[IntrinsicInfo] = &[$(
+            IntrinsicInfo {
                 name: $name,
-                params: &[$(Kind::$p),*],
+                params: &[$(ValueKind::$p),*],
                 ret: intrinsics!(@ret $($r)?),
                 max_len: intrinsics!(@len $($($len)?)?),
-                places: $places,
+                executors: $executors,
                 fails: has(&[$(stringify!($flag)),*], "fails"),
                 pure_: has(&[$(stringify!($flag)),*], "pure"),
                 early: has(&[$(stringify!($flag)),*], "early"),
@@ -236,18 +237,18 @@ macro_rules! intrinsics {
                 stack_marks: has(&[$(stringify!($flag)),*], "stack_marks"),
                 registers: has(&[$(stringify!($flag)),*], "registers"),
                 operands: has(&[$(stringify!($flag)),*], "operands"),
-                of: intrinsics!(@need $($need)?),
+                need: intrinsics!(@need $($need)?),
                 constant: intrinsics!(@constant $($range)?),
                 doc: $doc,
             }
         ),*];
     };
     (@ret) => { None };
-    (@ret $r:ident) => { Some(Kind::$r) };
+    (@ret $r:ident) => { Some(ValueKind::$r) };
     (@len) => { 0 };
     (@len $l:literal) => { $l };
     (@need) => { None };
-    (@need $need:ident) => { Some(Need::$need) };
+    (@need $need:ident) => { Some(EventNeed::$need) };
     (@constant) => { None };
     (@constant $range:expr) => { Some($range) };
 }
@@ -386,11 +387,11 @@ intrinsics! {
     StackMark "stack_mark" (Str) -> Long, K, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
     StackRest "stack_rest" (Str, Str) -> Str, K, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
     UserFrame "user_frame" (Long) -> Long, K, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
-    UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::Symbolic`). A mark, as `symbolic` makes it."
+    UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
     UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, K, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
     Interrupted "interrupted" () -> Str, K, pure, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
-    KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_bpf::layout::Symbolic`). A mark, as `symbolic` makes it."
-    Symbolic "symbolic" (Long, Str) -> Str, KC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_bpf::layout::Symbolic`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
+    KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
+    SymbolicForm "symbolic" (Long, Str) -> Str, KC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_bpf::layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
     // More of the current task.
     TaskHere "task_here" () -> Long, KC, pure, early; "Address of the current task_struct; the controller's own if no other process is current."
     TaskSpace "task_space" () -> Long, KC, pure, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."

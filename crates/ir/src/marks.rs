@@ -11,7 +11,7 @@ use crate::*;
 
 /// The id of a body: a handler's or a function's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum In {
+pub enum BodyId {
     /// The handler with that index.
     Handler(usize),
     /// The function with that index.
@@ -20,10 +20,10 @@ pub enum In {
 
 /// A place that holds a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Holder {
-    Reg(In, Reg),
+enum TextNode {
+    Reg(BodyId, Reg),
     /// A register that an activation saves, by its offset.
-    Kept(In, u32),
+    Saved(BodyId, u32),
     /// The result of a function.
     Result(usize),
     /// A scalar, or the elements of an array.
@@ -37,17 +37,17 @@ enum Holder {
 /// The marks of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
-    made: HashSet<(In, Reg)>,
+    made: HashSet<(BodyId, Reg)>,
     /// Keys of arrays that can contain marks.
     keys: HashSet<(GlobalId, usize)>,
-    unfit: HashMap<In, SiteId>,
+    unfit: HashMap<BodyId, SiteId>,
 }
 
 impl Marks {
     /// Analyses a program; `fit` accepts the instructions whose text a kernel handler can make
     /// itself.
     pub fn of(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> Marks {
-        let flows = Flows::of(program, facts, fit);
+        let flows = FlowGraph::of(program, facts, fit);
         if flows.sources.is_empty() {
             return Marks::default();
         }
@@ -55,7 +55,7 @@ impl Marks {
         // Keys by which kernel handlers look elements up: two are equal where their texts are.
         let mut wanted = needed.clone();
         wanted.extend(flows.against(flows.keys.iter().copied().collect()));
-        let is_made = |(at, fit): &(Holder, bool)| *fit && wanted.contains(at);
+        let is_made = |(at, fit): &(TextNode, bool)| *fit && wanted.contains(at);
         let left = flows.sources.iter().filter(|s| !is_made(s));
         let marked = flows.along(left.map(|s| s.0).collect());
         let made = flows.sources.iter().filter(|s| is_made(s));
@@ -68,14 +68,14 @@ impl Marks {
         Marks {
             made: made
                 .filter_map(|s| match s.0 {
-                    Holder::Reg(body, reg) => Some((body, reg)),
+                    TextNode::Reg(body, reg) => Some((body, reg)),
                     _ => None,
                 })
                 .collect(),
             keys: marked
                 .iter()
                 .filter_map(|h| match h {
-                    Holder::Key(g, i) => Some((*g, *i)),
+                    TextNode::Key(g, i) => Some((*g, *i)),
                     _ => None,
                 })
                 .collect(),
@@ -84,7 +84,7 @@ impl Marks {
     }
 
     /// Whether a kernel handler makes the text itself that it puts into this register.
-    pub fn made(&self, body: In, reg: Reg) -> bool {
+    pub fn made(&self, body: BodyId, reg: Reg) -> bool {
         self.made.contains(&(body, reg))
     }
 
@@ -94,27 +94,27 @@ impl Marks {
     }
 
     /// An instruction of a kernel handler that looks into a text which the kernel cannot make.
-    pub fn unfit(&self, body: In) -> Option<SiteId> {
+    pub fn unfit(&self, body: BodyId) -> Option<SiteId> {
         self.unfit.get(&body).copied()
     }
 }
 
 /// The flow graph of texts.
 #[derive(Default)]
-struct Flows {
-    to: HashMap<Holder, Vec<Holder>>,
-    from: HashMap<Holder, Vec<Holder>>,
+struct FlowGraph {
+    to: HashMap<TextNode, Vec<TextNode>>,
+    from: HashMap<TextNode, Vec<TextNode>>,
     /// The origins of marks, and whether the kernel can make the text there.
-    sources: Vec<(Holder, bool)>,
+    sources: Vec<(TextNode, bool)>,
     /// The places that kernel handlers look into, each with the instruction's body and site.
-    looked_at: Vec<(Holder, Option<In>, SiteId)>,
+    looked_at: Vec<(TextNode, Option<BodyId>, SiteId)>,
     /// Keys of arrays that kernel handlers look elements up by.
-    keys: HashSet<Holder>,
+    keys: HashSet<TextNode>,
 }
 
-impl Flows {
-    fn of(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> Flows {
-        let mut flows = Flows::default();
+impl FlowGraph {
+    fn of(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> FlowGraph {
+        let mut flows = FlowGraph::default();
         if !facts.makes_marks() {
             return flows;
         }
@@ -124,19 +124,19 @@ impl Flows {
         for (i, handler) in handlers.enumerate() {
             flows.body(
                 program,
-                In::Handler(i),
+                BodyId::Handler(i),
                 &handler.body,
                 handler.event.in_kernel(),
                 fit,
             );
         }
         for (i, func) in program.funcs.iter().enumerate() {
-            flows.body(program, In::Func(i), &func.body, called, fit);
+            flows.body(program, BodyId::Func(i), &func.body, called, fit);
         }
         flows
     }
 
-    fn flow(&mut self, from: Holder, to: Holder) {
+    fn flow(&mut self, from: TextNode, to: TextNode) {
         self.to.entry(from).or_default().push(to);
         self.from.entry(to).or_default().push(from);
     }
@@ -144,14 +144,14 @@ impl Flows {
     fn body(
         &mut self,
         program: &Program,
-        at: In,
+        at: BodyId,
         body: &Body,
         kernel: bool,
         fit: &dyn Fn(&Inst) -> bool,
     ) {
         let text = |r: Reg| matches!(body.regs.get(r.index()), Some(Ty::Str(_)));
         let holder = |v: &Val| match v {
-            Val::Reg(r) if text(*r) => Some(Holder::Reg(at, *r)),
+            Val::Reg(r) if text(*r) => Some(TextNode::Reg(at, *r)),
             _ => None,
         };
         let mut walked = HashMap::new();
@@ -165,7 +165,7 @@ impl Flows {
                 } = inst
                 && f.is_symbolic()
             {
-                self.sources.push((Holder::Reg(at, *dst), fit(inst)));
+                self.sources.push((TextNode::Reg(at, *dst), fit(inst)));
             }
             if kernel {
                 let mut looked = Vec::new();
@@ -183,15 +183,15 @@ impl Flows {
                 } => {
                     let Some(g) = walked.get(it) else { continue };
                     for (i, key) in keys.iter().enumerate().filter(|(_, k)| text(**k)) {
-                        self.flow(Holder::Key(*g, i), Holder::Reg(at, *key));
+                        self.flow(TextNode::Key(*g, i), TextNode::Reg(at, *key));
                     }
                     for value in value.iter().filter(|v| text(**v)) {
-                        self.flow(Holder::Value(*g), Holder::Reg(at, *value));
+                        self.flow(TextNode::Value(*g), TextNode::Reg(at, *value));
                     }
                 }
                 Term::Ret(Some(v)) => {
-                    if let (Some(from), In::Func(f)) = (holder(v), at) {
-                        self.flow(from, Holder::Result(f));
+                    if let (Some(from), BodyId::Func(f)) = (holder(v), at) {
+                        self.flow(from, TextNode::Result(f));
                     }
                 }
                 _ => {}
@@ -203,12 +203,12 @@ impl Flows {
     fn inst(
         &mut self,
         program: &Program,
-        at: In,
+        at: BodyId,
         inst: &Inst,
-        holder: &dyn Fn(&Val) -> Option<Holder>,
+        holder: &dyn Fn(&Val) -> Option<TextNode>,
     ) {
-        let reg = |r: &Reg| Holder::Reg(at, *r);
-        let mut all = |vals: &[Val], to: Holder| {
+        let reg = |r: &Reg| TextNode::Reg(at, *r);
+        let mut all = |vals: &[Val], to: TextNode| {
             for from in vals.iter().filter_map(holder) {
                 self.flow(from, to);
             }
@@ -217,19 +217,19 @@ impl Flows {
             Inst::Copy { dst, src } => all(&[*src], reg(dst)),
             Inst::Concat { dst, a, b } => all(&[*a, *b], reg(dst)),
             Inst::Sprint { dst, args, .. } => all(args, reg(dst)),
-            Inst::Save { src, at: room } => all(&[*src], Holder::Kept(at, *room)),
-            Inst::Restore { dst, at: room } => self.flow(Holder::Kept(at, *room), reg(dst)),
-            Inst::Raise { msg } => all(&[*msg], Holder::Error),
-            Inst::CatchMsg { dst } => self.flow(Holder::Error, reg(dst)),
+            Inst::Save { src, at: room } => all(&[*src], TextNode::Saved(at, *room)),
+            Inst::Restore { dst, at: room } => self.flow(TextNode::Saved(at, *room), reg(dst)),
+            Inst::Raise { msg } => all(&[*msg], TextNode::Error),
+            Inst::CatchMsg { dst } => self.flow(TextNode::Error, reg(dst)),
             Inst::Call { dst, func, args } => {
                 let params = program.funcs.get(func.index()).map(|f| &f.params);
                 for (arg, param) in args.iter().zip(params.into_iter().flatten()) {
                     if let Some(from) = holder(arg) {
-                        self.flow(from, Holder::Reg(In::Func(func.index()), *param));
+                        self.flow(from, TextNode::Reg(BodyId::Func(func.index()), *param));
                     }
                 }
                 if let Some(dst) = dst {
-                    self.flow(Holder::Result(func.index()), reg(dst));
+                    self.flow(TextNode::Result(func.index()), reg(dst));
                 }
             }
             Inst::Intr {
@@ -247,18 +247,18 @@ impl Flows {
         program: &Program,
         inst: &Inst,
         kernel: bool,
-        holder: &dyn Fn(&Val) -> Option<Holder>,
+        holder: &dyn Fn(&Val) -> Option<TextNode>,
     ) {
         let Some(g) = inst.global() else { return };
         match inst {
             Inst::GStore { val, .. } | Inst::ASet { val, .. } => {
                 if let Some(from) = holder(val) {
-                    self.flow(from, Holder::Value(g));
+                    self.flow(from, TextNode::Value(g));
                 }
             }
             Inst::GLoad { dst, .. } | Inst::AGet { dst, .. } => {
                 if let Some(to) = holder(&Val::Reg(*dst)) {
-                    self.flow(Holder::Value(g), to);
+                    self.flow(TextNode::Value(g), to);
                 }
             }
             _ => {}
@@ -280,16 +280,16 @@ impl Flows {
         };
         for (i, key) in keys.iter().enumerate() {
             if let Some(from) = key.as_ref().and_then(holder) {
-                self.flow(from, Holder::Key(g, i));
+                self.flow(from, TextNode::Key(g, i));
                 if kernel && shared {
-                    self.keys.insert(Holder::Key(g, i));
+                    self.keys.insert(TextNode::Key(g, i));
                 }
             }
         }
     }
 
-    fn reach(start: Vec<Holder>, next: &HashMap<Holder, Vec<Holder>>) -> HashSet<Holder> {
-        let mut seen: HashSet<Holder> = start.iter().copied().collect();
+    fn reach(start: Vec<TextNode>, next: &HashMap<TextNode, Vec<TextNode>>) -> HashSet<TextNode> {
+        let mut seen: HashSet<TextNode> = start.iter().copied().collect();
         let mut todo = start;
         while let Some(at) = todo.pop() {
             for to in next.get(&at).into_iter().flatten() {
@@ -302,12 +302,12 @@ impl Flows {
     }
 
     /// The places that the texts in `start` flow to.
-    fn along(&self, start: Vec<Holder>) -> HashSet<Holder> {
+    fn along(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
         Self::reach(start, &self.to)
     }
 
     /// The places from which texts flow to `start`.
-    fn against(&self, start: Vec<Holder>) -> HashSet<Holder> {
+    fn against(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
         Self::reach(start, &self.from)
     }
 }

@@ -77,7 +77,7 @@ pub struct Program {
     /// String constants.
     pub strings: Vec<Bytes>,
     /// Constant tables from number to string.
-    pub tables: Vec<Table>,
+    pub tables: Vec<ConstTable>,
     /// Regular expressions.
     pub regexes: Vec<Regex>,
     /// Places in the script that errors name. Entry 0 is "unknown".
@@ -276,7 +276,7 @@ pub struct Handler {
 
 /// A constant table from small numbers to strings (names of system calls, errors, signals).
 #[derive(Debug, Clone, PartialEq)]
-pub struct Table {
+pub struct ConstTable {
     /// Its name in the text form.
     pub name: Arc<str>,
     /// Entry `i` is the string for `i`; missing entries and those out of range are "".

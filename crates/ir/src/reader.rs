@@ -269,7 +269,7 @@ impl Reader {
                 while let Some(Token::Str(_)) = self.peek() {
                     entries.push(self.bytes()?.into());
                 }
-                p.tables.push(Table { name, entries });
+                p.tables.push(ConstTable { name, entries });
             }
             "regex" => {
                 self.index("re", p.regexes.len())?;
@@ -544,9 +544,9 @@ impl Reader {
         };
         let tree = self.opt("tree");
         let leave_out = match (self.opt("some"), self.opt("optional")) {
-            (_, true) => LeaveOut::All,
-            (true, false) => LeaveOut::Some,
-            _ => LeaveOut::Few,
+            (_, true) => OptionalSites::All,
+            (true, false) => OptionalSites::Group,
+            _ => OptionalSites::Single,
         };
         let mut sites = Vec::new();
         while self.opt_punct(',') {
@@ -587,7 +587,7 @@ impl Reader {
             ret,
             pid,
             tree,
-            leave_out,
+            optional_sites: leave_out,
             sites,
         })
     }

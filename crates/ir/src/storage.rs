@@ -78,7 +78,7 @@ mod colocated;
 mod taken;
 mod thread_ownership;
 
-pub use classify::{Explanation, Line, classify, thread_records};
+pub use classify::{Explanation, GlobalExplanation, classify, thread_records};
 pub use colocated::colocated;
 pub use taken::{takes, touched};
 pub use thread_ownership::ThreadIdRegs;

@@ -453,10 +453,10 @@ impl Display for CodeProbe {
         if self.tree {
             f.write_str(" tree")?;
         }
-        f.write_str(match self.leave_out {
-            LeaveOut::Few => "",
-            LeaveOut::Some => " some",
-            LeaveOut::All => " optional",
+        f.write_str(match self.optional_sites {
+            OptionalSites::Single => "",
+            OptionalSites::Group => " some",
+            OptionalSites::All => " optional",
         })?;
         for (n, site) in self.sites.iter().enumerate() {
             match &site.place {

@@ -24,7 +24,7 @@
 //! 10. A match is captured only by a regular expression that was compiled with captures.
 //! 11. `load` has a size of 1, 2, 4 or 8. `catch_msg` writes a string.
 
-use crate::intrinsics::Kind;
+use crate::intrinsics::ValueKind;
 use crate::*;
 
 /// A violated invariant.
@@ -47,9 +47,9 @@ impl std::fmt::Display for VerifyError {
 
 impl std::error::Error for VerifyError {}
 
-type Check = Result<(), String>;
+type CheckResult = Result<(), String>;
 
-fn ensure(ok: bool, message: &str) -> Check {
+fn ensure(ok: bool, message: &str) -> CheckResult {
     if ok { Ok(()) } else { Err(message.to_string()) }
 }
 
@@ -128,7 +128,7 @@ fn reached(program: &Program) -> (Vec<bool>, Vec<bool>) {
     out
 }
 
-fn width(ty: Ty) -> Check {
+fn width(ty: Ty) -> CheckResult {
     let ok = match ty {
         Ty::Long => true,
         Ty::Str(w) => (8..=4104).contains(&w) && w % 8 == 0,
@@ -136,7 +136,7 @@ fn width(ty: Ty) -> Check {
     ensure(ok, "string width is not a multiple of 8 from 8 to 4104")
 }
 
-fn global(g: &Global) -> Check {
+fn global(g: &Global) -> CheckResult {
     if let Some(Hist::Linear { step, .. }) = g.kind.stats().and_then(|s| s.hist) {
         ensure(step > 0, "histogram step is not positive")?;
     }
@@ -182,7 +182,7 @@ fn is_str(ty: Ty) -> bool {
 }
 
 impl Checker<'_> {
-    fn report(&mut self, block: Option<BlockId>, check: Check, what: &dyn std::fmt::Display) {
+    fn report(&mut self, block: Option<BlockId>, check: CheckResult, what: &dyn std::fmt::Display) {
         if let Err(message) = check {
             self.errors.push((block, format!("`{what}`: {message}")));
         }
@@ -235,14 +235,14 @@ impl Checker<'_> {
         out
     }
 
-    fn site(&self, s: SiteId) -> Check {
+    fn site(&self, s: SiteId) -> CheckResult {
         ensure(
             s.0 == 0 || s.index() < self.program.sites.len(),
             "no such site",
         )
     }
 
-    fn block(&self, b: BlockId) -> Check {
+    fn block(&self, b: BlockId) -> CheckResult {
         ensure(b.index() < self.body.blocks.len(), "no such block")
     }
 
@@ -260,7 +260,7 @@ impl Checker<'_> {
             .ok_or_else(|| format!("no operand {v}"))
     }
 
-    fn want(&self, v: Val, string: bool) -> Check {
+    fn want(&self, v: Val, string: bool) -> CheckResult {
         let ok = is_str(self.ty(v)?) == string;
         ensure(
             ok,
@@ -268,11 +268,11 @@ impl Checker<'_> {
         )
     }
 
-    fn dst(&self, r: Reg, string: bool) -> Check {
+    fn dst(&self, r: Reg, string: bool) -> CheckResult {
         self.reg(r).and_then(|_| self.want(Val::Reg(r), string))
     }
 
-    fn same(&self, v: Val, ty: Ty) -> Check {
+    fn same(&self, v: Val, ty: Ty) -> CheckResult {
         self.want(v, is_str(ty))
     }
 
@@ -329,7 +329,7 @@ impl Checker<'_> {
         }
     }
 
-    fn format(&self, f: FormatId, args: &[Val]) -> Check {
+    fn format(&self, f: FormatId, args: &[Val]) -> CheckResult {
         let format = self
             .program
             .formats
@@ -343,14 +343,14 @@ impl Checker<'_> {
         kinds
             .iter()
             .zip(args)
-            .try_for_each(|(k, a)| self.want(*a, *k == Kind::Str))
+            .try_for_each(|(k, a)| self.want(*a, *k == ValueKind::Str))
     }
 
-    fn iter(&self, it: IterId) -> Check {
+    fn iter(&self, it: IterId) -> CheckResult {
         ensure(it.0 < self.body.iters, "no such iterator")
     }
 
-    fn term(&self, term: &Term, iters: &[Option<Vec<Ty>>]) -> Check {
+    fn term(&self, term: &Term, iters: &[Option<Vec<Ty>>]) -> CheckResult {
         let mut check = Ok(());
         term.for_each_target(|b| {
             if check.is_ok() {
@@ -382,7 +382,7 @@ impl Checker<'_> {
         }
     }
 
-    fn inst(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> Check {
+    fn inst(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> CheckResult {
         match inst {
             Inst::Copy { dst, src } => self.dst(*dst, is_str(self.ty(*src)?)),
             Inst::Un { dst, a, .. } => self.want(*a, false).and_then(|()| self.dst(*dst, false)),
@@ -458,19 +458,19 @@ impl Checker<'_> {
         }
     }
 
-    fn intrinsic(&self, dst: Option<Reg>, f: Intrinsic, args: &[Val]) -> Check {
+    fn intrinsic(&self, dst: Option<Reg>, f: Intrinsic, args: &[Val]) -> CheckResult {
         let info = f.info();
         ensure(
-            info.places.kernel || !self.places.0,
+            info.executors.kernel || !self.places.0,
             "not in kernel handlers",
         )?;
         ensure(
-            info.places.controller || !self.places.1,
+            info.executors.controller || !self.places.1,
             "not in controller handlers",
         )?;
         ensure(info.params.len() == args.len(), "wrong number of arguments")?;
         for (k, a) in info.params.iter().zip(args) {
-            self.want(*a, *k == Kind::Str)?;
+            self.want(*a, *k == ValueKind::Str)?;
         }
         if f.wants_constant() {
             let ok = args.iter().all(|a| matches!(a, Val::Imm(_)));
@@ -478,12 +478,12 @@ impl Checker<'_> {
         }
         match (dst, info.ret) {
             (None, _) => Ok(()),
-            (Some(dst), Some(kind)) => self.dst(dst, kind == Kind::Str),
+            (Some(dst), Some(kind)) => self.dst(dst, kind == ValueKind::Str),
             (Some(_), None) => Err("result of an intrinsic without one".into()),
         }
     }
 
-    fn on_global(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> Check {
+    fn on_global(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> CheckResult {
         let number = |ty: Ty| ensure(ty == Ty::Long, "adding to something else than a number");
         match inst {
             Inst::GLoad { dst, g } => self.dst(*dst, is_str(self.scalar(*g)?)),

@@ -31,7 +31,7 @@ use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
 
-use spile_bpf::layout::{RecordShape, RecordWhat, Symbolic};
+use spile_bpf::layout::{RecordKind, RecordShape, SymbolicForm};
 use spile_ir::interp::{Env, MemGlobals, ScriptError, Value};
 use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
@@ -100,7 +100,7 @@ impl Controller {
             .into();
         let mut texts = Texts::of_strings(program.limits.maxstringlen as usize);
         if kernel.is_some() {
-            let marks = Marks::of(&program, facts, &Symbolic::made_in_kernel);
+            let marks = Marks::of(&program, facts, &SymbolicForm::made_in_kernel);
             texts.note(&program, &marks);
         }
         let mut needs =
@@ -357,14 +357,14 @@ impl Controller {
             return;
         };
         let program = Rc::clone(&self.world.program);
-        if self.shapes[piece.shape].what == RecordWhat::File {
+        if self.shapes[piece.shape].what == RecordKind::File {
             match self.world.texts.symbolic.learn(&piece.fields) {
                 Some(good) => self.account.unnamed += u64::from(!good),
                 None => self.account.malformed += 1,
             }
             return;
         }
-        if self.shapes[piece.shape].what == RecordWhat::Copy {
+        if self.shapes[piece.shape].what == RecordKind::Copy {
             let known = self.world.texts.symbolic.learn_copy(&piece);
             self.account.malformed += u64::from(known.is_none());
             return;
@@ -394,18 +394,18 @@ impl Controller {
         for piece in pieces {
             match piece {
                 Ok(piece) => match &shapes[piece.shape].what {
-                    RecordWhat::Print { stream, fmt } => {
+                    RecordKind::Print { stream, fmt } => {
                         self.kernel_print(&program, *stream, *fmt, &piece);
                     }
                     // It was handled when the record came.
-                    RecordWhat::Deferred
-                    | RecordWhat::File
-                    | RecordWhat::Executed
-                    | RecordWhat::Copy => {}
-                    RecordWhat::Hist(hist) => {
+                    RecordKind::Deferred
+                    | RecordKind::File
+                    | RecordKind::Executed
+                    | RecordKind::Copy => {}
+                    RecordKind::Hist(hist) => {
                         self.write(Stream::Out, hist.draw(&piece.words).as_bytes());
                     }
-                    RecordWhat::Error {
+                    RecordKind::Error {
                         kind,
                         site,
                         handler,
@@ -413,7 +413,7 @@ impl Controller {
                         let text = message::kernel_error(*kind, &piece.fields, &self.world.program);
                         self.kernel_error(&text, *site, &[], *handler);
                     }
-                    RecordWhat::Rethrown { kinds, handler } => {
+                    RecordKind::Rethrown { kinds, handler } => {
                         match message::rethrown(kinds, &piece.fields, &program) {
                             Some(e) => {
                                 self.kernel_error(&e.message, e.site, &e.callers, *handler);
@@ -592,15 +592,15 @@ mod tests {
     }
 
     fn controller_of(program: Program) -> Controller {
-        let print = RecordWhat::Print {
+        let print = RecordKind::Print {
             stream: Stream::Out,
             fmt: FormatId(0),
         };
-        let bad = RecordWhat::Print {
+        let bad = RecordKind::Print {
             stream: Stream::Out,
             fmt: FormatId(9),
         };
-        let error = RecordWhat::Error {
+        let error = RecordKind::Error {
             kind: spile_bpf::layout::ErrorKind::DivisionByZero,
             site: SiteId(0),
             handler: HandlerId(0),

@@ -19,7 +19,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
-use spile_ir::{CodeProbe, Handler, HandlerId, LeaveOut, Program, SiteId, Space, WatchOf};
+use spile_ir::{CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, WatchOf};
 use spile_kernel::bpf::{
     BpfError, Errno, Ring, link_info, netfilter_link, prog_info, raw_tracepoint_open,
 };
@@ -279,7 +279,7 @@ impl Loaded {
                 .map_err(|why| (info.name.clone(), why))?;
             let refused = (links.refused.len() > left_out).then_some(left_out);
             let optional = matches!(&info.attach, Attach::Code { probe, .. }
-                if probe.leave_out == LeaveOut::All);
+                if probe.optional_sites == OptionalSites::All);
             let done = optional || links.len() > before;
             reached.program(how.probe, done, (&info.name, refused));
         }

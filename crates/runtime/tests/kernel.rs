@@ -8,7 +8,7 @@ spile_testing::main!();
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use spile_bpf::target::{Features, Interrupts, KernelOffsets, Options as Machine};
+use spile_bpf::target::{Features, InterruptKfuncs, KernelOffsets, Options as Machine};
 use spile_ir::Program;
 use spile_runtime::io::output;
 use spile_runtime::{Error, Options, Outcome, Session, TargetProcess};
@@ -292,13 +292,13 @@ handler \"end\" points 1 end(0) @1 {{
     let btf = spile_kernel::btf::Btf::vmlinux().ok();
     let id = |name| btf.and_then(|b| b.find_func(name));
     let own = || {
-        Some(Interrupts {
+        Some(InterruptKfuncs {
             save: id("bpf_local_irq_save")?,
             restore: id("bpf_local_irq_restore")?,
         })
     };
     // Invalid functions: the kernel refuses the program, and the controller takes the locks itself.
-    let wrong = Interrupts {
+    let wrong = InterruptKfuncs {
         save: 1,
         restore: 1,
     };

@@ -4,7 +4,7 @@
 
 use std::collections::HashSet;
 
-use spile_ir::intrinsics::{Intrinsic, Need};
+use spile_ir::intrinsics::{EventNeed, Intrinsic};
 use spile_ir::{Event, Space};
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
@@ -284,13 +284,16 @@ impl BodyCheck<'_> {
     fn intrinsic(&mut self, f: Intrinsic, span: Span) {
         let info = f.info();
         if !self.event.in_kernel() {
-            let has = |need: Need| need.in_controller(self.event);
-            if !info.places.controller || !info.of.is_none_or(has) {
-                self.no_event(info.of.map_or("current kernel event", Need::name), span);
+            let has = |need: EventNeed| need.in_controller(self.event);
+            if !info.executors.controller || !info.need.is_none_or(has) {
+                self.no_event(
+                    info.need.map_or("current kernel event", EventNeed::name),
+                    span,
+                );
             }
             return;
         }
-        if !info.places.kernel {
+        if !info.executors.kernel {
             // The message names the library function that the script calls.
             let library = self
                 .open
@@ -302,7 +305,7 @@ impl BodyCheck<'_> {
             self.found(codes::KERNEL_UNAVAILABLE, span, text, MOVE_TEXT);
             return;
         }
-        if let Some(need) = info.of
+        if let Some(need) = info.need
             && !need.in_kernel(self.event)
         {
             let text = format!("there is no {} in `probe {}`", need.name(), self.point);

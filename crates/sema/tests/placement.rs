@@ -4,7 +4,7 @@
 mod support;
 
 use spile_ir::Program;
-use spile_ir::intrinsics::{Intrinsic, Kind};
+use spile_ir::intrinsics::{Intrinsic, ValueKind};
 use spile_sema::analyse::Options;
 use support::{Run, TAPSET, bpf_options, run, run_lib};
 
@@ -53,14 +53,18 @@ fn intrinsics() {
             .params
             .iter()
             .map(|k| match k {
-                Kind::Long => "2",
-                Kind::Str => "execname()",
+                ValueKind::Long => "2",
+                ValueKind::Str => "execname()",
             })
             .collect();
         let call = format!("__{}({})", info.name, args.join(", "));
         let (lib, uses): (_, &[&str]) = match info.ret {
             Some(k) => {
-                let ty = if k == Kind::Str { "string" } else { "long" };
+                let ty = if k == ValueKind::Str {
+                    "string"
+                } else {
+                    "long"
+                };
                 let lib = format!("{TAPSET} function it:{ty}() {{ return {call} }}");
                 (
                     lib,

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use spile_bpf::target::{
-    ArgDesc, Features, Flag, FlagTable, Interrupts, KernelOffsets, PageOffsets, Preemption,
-    Session, SyscallDesc, Typed, UnwindOffsets,
+    ArgDesc, Features, Flag, FlagTable, InterruptKfuncs, KernelOffsets, PageOffsets,
+    PreemptionKfuncs, SessionKfuncs, SyscallDesc, TypedFunction, UnwindOffsets,
 };
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
@@ -224,10 +224,10 @@ fn syscall_events() -> Option<[u64; 2]> {
 
 /// The kernel functions for programs attached to both entry and return, if the script needs them.
 /// They exist where the kernel has such programs.
-fn session(btf: &Btf, program: &Program) -> Option<Session> {
+fn session(btf: &Btf, program: &Program) -> Option<SessionKfuncs> {
     let returns = |h: &Handler| matches!(&h.event, Event::Code(probe) if probe.ret && probe.space == Space::Kernel);
     program.handlers.iter().any(returns).then_some(())?;
-    Some(Session {
+    Some(SessionKfuncs {
         is_return: btf.find_func("bpf_session_is_return")?,
         cookie: btf.find_func("bpf_session_cookie")?,
         all_entries: !return_stack(),
@@ -236,19 +236,19 @@ fn session(btf: &Btf, program: &Program) -> Option<Session> {
 
 /// The kernel functions by which handlers disable preemption, if there are any. Kernels older than
 /// 6.15 have these functions but do not allow global subprograms between them.
-fn preemption(btf: &Btf) -> Option<Preemption> {
+fn preemption(btf: &Btf) -> Option<PreemptionKfuncs> {
     let version = machine::version();
     let id = |name| btf.find_func(name);
     ((version.0, version.1) >= (6, 15) && machine::preempts()).then_some(())?;
-    Some(Preemption {
+    Some(PreemptionKfuncs {
         off: id("bpf_preempt_disable")?,
         on: id("bpf_preempt_enable")?,
     })
 }
 
 /// The kernel functions by which programs disable interrupts, if there are any.
-fn interrupts(btf: &Btf) -> Option<Interrupts> {
-    Some(Interrupts {
+fn interrupts(btf: &Btf) -> Option<InterruptKfuncs> {
+    Some(InterruptKfuncs {
         save: btf.find_func("bpf_local_irq_save")?,
         restore: btf.find_func("bpf_local_irq_restore")?,
     })
@@ -257,7 +257,7 @@ fn interrupts(btf: &Btf) -> Option<Interrupts> {
 /// Functions of the kernel that a program probes by name and that fentry and fexit may attach to.
 /// Empty where a thread may be preempted within such programs: the kernel rejects all other hits on
 /// the processor until the thread runs again. Kprobe programs run with preemption disabled.
-pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, Typed> {
+pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, TypedFunction> {
     let names = program.handlers.iter().filter_map(|h| match &h.event {
         Event::Code(CodeProbe {
             space: Space::Kernel,
@@ -275,7 +275,7 @@ pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, Typed> 
     });
     let typed = |name: &str| {
         let (found, returns) = functions::trampoline(btf, name)?;
-        Some(Typed {
+        Some(TypedFunction {
             id: found.id,
             params: found.params.len() as u8,
             returns,

@@ -227,7 +227,7 @@ impl SavedValues {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::target::{Features, KernelOffsets, Typed};
+    use crate::target::{Features, KernelOffsets, TypedFunction};
 
     const SCRIPT: &str = r#"
 limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=2 maxtrylock=100 maxbacktrace=20
@@ -268,7 +268,7 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
     fn rewritten(value: &str, more: &str) -> (String, usize) {
         let text = SCRIPT.replace("VALUE", value).replace("MORE", more);
         let program = spile_ir::reader::read(&text).expect("it is right");
-        let typed = Typed {
+        let typed = TypedFunction {
             id: 7,
             params: 2,
             returns: true,

@@ -5,7 +5,7 @@ use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Body, CodePlace, CodeProbe, CodeSite, Event, HandlerId, Inst, Program, Space, Val};
 
 use crate::layout::CodeAttach;
-use crate::target::{Options, Typed};
+use crate::target::{Options, TypedFunction};
 
 /// Chooses the attach kind for these places in code.
 pub(crate) fn choose(probe: &CodeProbe, body: &Body, options: &Options) -> CodeAttach {
@@ -32,7 +32,7 @@ pub(crate) fn at_return(program: &Program, id: HandlerId) -> bool {
 }
 
 /// The function's BTF entry, if there is one and the handler needs no registers.
-fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed> {
+fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<TypedFunction> {
     let (Space::Kernel, [site]) = (probe.space, &*probe.sites) else {
         return None;
     };
@@ -54,7 +54,7 @@ fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed
 }
 
 /// Whether a program on a trampoline can evaluate the intrinsic.
-fn serves(function: Typed, ret: bool, f: I, args: &[Val]) -> bool {
+fn serves(function: TypedFunction, ret: bool, f: I, args: &[Val]) -> bool {
     let argument = |first: i64| match args {
         [Val::Imm(n)] => (first..first + i64::from(function.params)).contains(n),
         _ => false,
@@ -73,8 +73,8 @@ mod tests {
     use crate::target::{Features, KernelOffsets};
     use spile_ir::{Block, SiteId, Term};
 
-    fn options(functions: &[(&str, Typed)]) -> Options {
-        let named = |(name, typed): &(&str, Typed)| ((*name).to_owned(), *typed);
+    fn options(functions: &[(&str, TypedFunction)]) -> Options {
+        let named = |(name, typed): &(&str, TypedFunction)| ((*name).to_owned(), *typed);
         Options {
             cpus: 1,
             ring_bytes: 4096,
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn the_best_that_serves() {
-        let typed = |returns| Typed {
+        let typed = |returns| TypedFunction {
             id: 7,
             params: 2,
             returns,
@@ -132,7 +132,7 @@ mod tests {
             ret,
             pid: None,
             tree: false,
-            leave_out: Default::default(),
+            optional_sites: Default::default(),
             sites,
         };
         let by = |probe: &CodeProbe, f, args: &[Val]| choose(probe, &asks(f, args), &options);

@@ -14,7 +14,7 @@
 use spile_ir::{CodeProbe, Event, HandlerId, Program, Space};
 
 use crate::layout::{Attach, CodeAttach};
-use crate::target::{Options, Session};
+use crate::target::{Options, SessionKfuncs};
 
 pub(crate) mod dedup;
 pub(crate) mod fexit_fusion;
@@ -175,7 +175,7 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Opt
 
 /// Whether an entry handler loses no hit in a session. The entry half of a return handler never
 /// does.
-fn joins(program: &Program, id: HandlerId, session: Session) -> bool {
+fn joins(program: &Program, id: HandlerId, session: SessionKfuncs) -> bool {
     session.all_entries || program.handlers[id.index()].point.starts_with('@')
 }
 

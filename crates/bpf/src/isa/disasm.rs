@@ -5,7 +5,7 @@ use std::fmt::{self, Write as _};
 
 use crate::isa::insn::{
     AluOp, AtomicOp, CALL, Callee, Cond, END, EXIT, ImmKind, Insn, JCOND, LD_IMM64, MODE_ATOMIC,
-    MODE_MEM, MODE_MEMSX, NEG, Raw, Reg, Size, Src, Swap, Width, X, bits, class,
+    MODE_MEM, MODE_MEMSX, NEG, RawInsn, Reg, Size, Src, Swap, Width, X, bits, class,
 };
 
 /// Decodes the instructions in `code`, with the slot of each. Ends after an error.
@@ -72,7 +72,7 @@ impl Insn {
     /// writes it: fields without a meaning must be 0.
     pub fn decode(bytes: &[u8]) -> Result<Insn, DecodeError> {
         let first = bytes.first_chunk::<8>().ok_or(DecodeError::Short)?;
-        let raw = Raw::read(*first);
+        let raw = RawInsn::read(*first);
         let dst = Reg::new(raw.dst).ok_or(DecodeError::Field(raw.code))?;
         let src = Reg::new(raw.src).ok_or(DecodeError::Field(raw.code))?;
         let insn = if raw.code == LD_IMM64 {
@@ -88,16 +88,16 @@ impl Insn {
     }
 }
 
-fn decode_imm64(raw: &Raw, dst: Reg, bytes: &[u8]) -> Result<Insn, DecodeError> {
+fn decode_imm64(raw: &RawInsn, dst: Reg, bytes: &[u8]) -> Result<Insn, DecodeError> {
     let second = bytes
         .get(8..)
         .and_then(|b| b.first_chunk::<8>())
         .ok_or(DecodeError::Short)?;
-    let high = Raw::read(*second);
+    let high = RawInsn::read(*second);
     let kind = ImmKind::from_code(raw.src).ok_or(DecodeError::Field(raw.code))?;
-    if (Raw {
+    if (RawInsn {
         imm: high.imm,
-        ..Raw::default()
+        ..RawInsn::default()
     }) != high
     {
         return Err(DecodeError::Field(raw.code));
@@ -107,8 +107,8 @@ fn decode_imm64(raw: &Raw, dst: Reg, bytes: &[u8]) -> Result<Insn, DecodeError> 
 }
 
 /// Decodes a one-slot instruction; the caller checks unused fields.
-fn decode_form(raw: &Raw, dst: Reg, src: Reg) -> Option<Insn> {
-    let Raw { code, off, imm, .. } = *raw;
+fn decode_form(raw: &RawInsn, dst: Reg, src: Reg) -> Option<Insn> {
+    let RawInsn { code, off, imm, .. } = *raw;
     let operand = if code & X != 0 {
         Src::Reg(src)
     } else {
@@ -196,8 +196,8 @@ fn decode_form(raw: &Raw, dst: Reg, src: Reg) -> Option<Insn> {
     }
 }
 
-fn decode_jump(raw: &Raw, dst: Reg, operand: Src) -> Option<Insn> {
-    let Raw { code, off, imm, .. } = *raw;
+fn decode_jump(raw: &RawInsn, dst: Reg, operand: Src) -> Option<Insn> {
+    let RawInsn { code, off, imm, .. } = *raw;
     const JA_LONG: u8 = class::JMP32;
     const CALL_CODE: u8 = class::JMP | CALL;
     const EXIT_CODE: u8 = class::JMP | EXIT;

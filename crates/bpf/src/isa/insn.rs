@@ -162,28 +162,28 @@ impl Width {
 }
 
 /// Prints a register or constant as an operand of this width.
-struct At<T>(Width, T);
+struct OperandText<T>(Width, T);
 
-impl fmt::Display for At<Reg> {
+impl fmt::Display for OperandText<Reg> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let letter = if self.0 == Width::W64 { 'r' } else { 'w' };
         write!(f, "{letter}{}", self.1.number())
     }
 }
 
-impl fmt::Display for At<Src> {
+impl fmt::Display for OperandText<Src> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.1 {
-            Src::Reg(r) => At(self.0, r).fmt(f),
+            Src::Reg(r) => OperandText(self.0, r).fmt(f),
             Src::Imm(i) => i.fmt(f),
         }
     }
 }
 
 /// Prints a base register and a displacement: `r10 - 8`.
-struct Mem(Reg, i16);
+struct MemText(Reg, i16);
 
-impl fmt::Display for Mem {
+impl fmt::Display for MemText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let sign = if self.1 < 0 { '-' } else { '+' };
         write!(f, "{} {sign} {}", self.0, self.1.unsigned_abs())
@@ -192,7 +192,7 @@ impl fmt::Display for Mem {
 
 /// An instruction slot with the kernel's fields, before it is laid out in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(crate) struct Raw {
+pub(crate) struct RawInsn {
     pub code: u8,
     pub dst: u8,
     pub src: u8,
@@ -200,9 +200,9 @@ pub(crate) struct Raw {
     pub imm: i32,
 }
 
-impl Raw {
-    fn new(code: u8, dst: Reg, src: u8, off: i16, imm: i32) -> Raw {
-        Raw {
+impl RawInsn {
+    fn new(code: u8, dst: Reg, src: u8, off: i16, imm: i32) -> RawInsn {
+        RawInsn {
             code,
             dst: dst.number(),
             src,
@@ -220,8 +220,8 @@ impl Raw {
         ]
     }
 
-    pub fn read(b: [u8; 8]) -> Raw {
-        Raw {
+    pub fn read(b: [u8; 8]) -> RawInsn {
+        RawInsn {
             code: b[0],
             dst: b[1] & 15,
             src: b[1] >> 4,
@@ -279,7 +279,7 @@ macro_rules! isa {
 
         impl Insn {
             #[allow(unused_variables)]
-            pub(crate) fn raw(self) -> Raw {
+            pub(crate) fn raw(self) -> RawInsn {
                 match self { $(Insn::$form { $($field),* } => $raw),* }
             }
         }
@@ -432,74 +432,74 @@ isa! {
     forms {
         /// `dst = dst op src`.
         Alu { width: Width, op: AluOp, dst: Reg, src: Src } =>
-            Raw::new(width.alu() | op.code().0 | src.flag(), dst, src.reg(), op.code().1, src.imm()),
-            "{} {} {}", At(width, dst), op.sign(), At(width, src);
+            RawInsn::new(width.alu() | op.code().0 | src.flag(), dst, src.reg(), op.code().1, src.imm()),
+            "{} {} {}", OperandText(width, dst), op.sign(), OperandText(width, src);
 
         /// `dst = -dst`.
         Neg { width: Width, dst: Reg } =>
-            Raw::new(width.alu() | NEG, dst, 0, 0, 0),
-            "{} = -{}", At(width, dst), At(width, dst);
+            RawInsn::new(width.alu() | NEG, dst, 0, 0, 0),
+            "{} = -{}", OperandText(width, dst), OperandText(width, dst);
 
         /// `dst` = the low `size` bytes of `src`, sign-extended (cpu v4, Linux 6.6).
         MovSx { width: Width, size: Size, dst: Reg, src: Reg } =>
-            Raw::new(width.alu() | AluOp::Mov.code().0 | X, dst, src.number(), bits(size), 0),
-            "{} = (s{}){}", At(width, dst), bits(size), At(width, src);
+            RawInsn::new(width.alu() | AluOp::Mov.code().0 | X, dst, src.number(), bits(size), 0),
+            "{} = (s{}){}", OperandText(width, dst), bits(size), OperandText(width, src);
 
         /// `dst` = its low `size` bytes in another byte order, zero-extended; `size` not `B`.
         Swap { to: Swap, size: Size, dst: Reg } =>
-            Raw::new(to.code(), dst, 0, 0, i32::from(bits(size))),
+            RawInsn::new(to.code(), dst, 0, 0, i32::from(bits(size))),
             "{} = {}{} {}", dst, to.sign(), bits(size), dst;
 
         /// `dst` = a 64-bit constant or address; two slots.
         LdImm64 { dst: Reg, kind: ImmKind, imm: u64 } =>
-            Raw::new(LD_IMM64, dst, kind.code(), 0, imm as u32 as i32),
+            RawInsn::new(LD_IMM64, dst, kind.code(), 0, imm as u32 as i32),
             "{} = {}", dst, Imm64(kind, imm);
 
         /// `dst` = memory, zero-extended.
         Load { size: Size, dst: Reg, base: Reg, off: i16 } =>
-            Raw::new(class::LDX | MODE_MEM | size.code(), dst, base.number(), off, 0),
-            "{} = *({} *)({})", dst, size.sign(), Mem(base, off);
+            RawInsn::new(class::LDX | MODE_MEM | size.code(), dst, base.number(), off, 0),
+            "{} = *({} *)({})", dst, size.sign(), MemText(base, off);
 
         /// `dst` = memory, sign-extended; `size` not `DW` (cpu v4, Linux 6.6).
         LoadSx { size: Size, dst: Reg, base: Reg, off: i16 } =>
-            Raw::new(class::LDX | MODE_MEMSX | size.code(), dst, base.number(), off, 0),
-            "{} = *(s{} *)({})", dst, bits(size), Mem(base, off);
+            RawInsn::new(class::LDX | MODE_MEMSX | size.code(), dst, base.number(), off, 0),
+            "{} = *(s{} *)({})", dst, bits(size), MemText(base, off);
 
         /// Memory = register or constant.
         Store { size: Size, base: Reg, off: i16, src: Src } => {
             let class = if src.flag() == X { class::STX } else { class::ST };
-            Raw::new(class | MODE_MEM | size.code(), base, src.reg(), off, src.imm())
-        }, "*({} *)({}) = {}", size.sign(), Mem(base, off), At(Width::W64, src);
+            RawInsn::new(class | MODE_MEM | size.code(), base, src.reg(), off, src.imm())
+        }, "*({} *)({}) = {}", size.sign(), MemText(base, off), OperandText(Width::W64, src);
 
         /// An atomic operation on 4 or 8 bytes.
         Atomic { width: Width, op: AtomicOp, base: Reg, off: i16, src: Reg } =>
-            Raw::new(
+            RawInsn::new(
                 class::STX | MODE_ATOMIC | width.size().code(), base, src.number(), off, op.code()),
-            "{}", AtomicText(width, op, Mem(base, off), src);
+            "{}", AtomicText(width, op, MemText(base, off), src);
 
         /// Jump if `dst cond src`.
         Jump { width: Width, cond: Cond, dst: Reg, src: Src, off: i16 } =>
-            Raw::new(width.jmp() | cond.code() | src.flag(), dst, src.reg(), off, src.imm()),
-            "if {} {} {} goto {:+}", At(width, dst), cond.sign(), At(width, src), off;
+            RawInsn::new(width.jmp() | cond.code() | src.flag(), dst, src.reg(), off, src.imm()),
+            "if {} {} {} goto {:+}", OperandText(width, dst), cond.sign(), OperandText(width, src), off;
 
         /// Jump unconditionally.
-        Goto { off: i16 } => Raw { code: class::JMP, off, ..Raw::default() }, "goto {:+}", off;
+        Goto { off: i16 } => RawInsn { code: class::JMP, off, ..RawInsn::default() }, "goto {:+}", off;
 
         /// Jump unconditionally, with a 32-bit distance (cpu v4, Linux 6.6).
         GotoLong { off: i32 } =>
-            Raw { code: class::JMP32, imm: off, ..Raw::default() }, "gotol {:+}", off;
+            RawInsn { code: class::JMP32, imm: off, ..RawInsn::default() }, "gotol {:+}", off;
 
         /// Jump if the loop's budget is used up (Linux 6.9).
         MayGoto { off: i16 } =>
-            Raw { code: class::JMP | JCOND, off, ..Raw::default() }, "may_goto {:+}", off;
+            RawInsn { code: class::JMP | JCOND, off, ..RawInsn::default() }, "may_goto {:+}", off;
 
         /// Call; arguments in r1-r5, result in r0.
         Call { callee: Callee, target: i32 } =>
-            Raw { code: class::JMP | CALL, src: callee.code(), imm: target, ..Raw::default() },
+            RawInsn { code: class::JMP | CALL, src: callee.code(), imm: target, ..RawInsn::default() },
             "call {}", CallText(callee, target);
 
         /// Return from the program or subprogram with r0.
-        Exit {} => Raw { code: class::JMP | EXIT, ..Raw::default() }, "exit";
+        Exit {} => RawInsn { code: class::JMP | EXIT, ..RawInsn::default() }, "exit";
     }
 }
 
@@ -577,20 +577,20 @@ impl fmt::Display for Imm64 {
     }
 }
 
-struct AtomicText(Width, AtomicOp, Mem, Reg);
+struct AtomicText(Width, AtomicOp, MemText, Reg);
 
 impl fmt::Display for AtomicText {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let AtomicText(width, op, ref mem, src) = *self;
         let (name, ty, bits) = (op.sign(), width.size().sign(), width.bits());
-        let src = At(width, src);
+        let src = OperandText(width, src);
         match op {
             AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => {
                 write!(f, "lock *({ty} *)({mem}) {name} {src}")
             }
             AtomicOp::Xchg => write!(f, "{src} = {name}_{bits}({mem}, {src})"),
             AtomicOp::CmpXchg => {
-                let r0 = At(width, Reg::R0);
+                let r0 = OperandText(width, Reg::R0);
                 write!(f, "{r0} = {name}_{bits}({mem}, {r0}, {src})")
             }
             _ => write!(f, "{src} = {name}(({ty} *)({mem}), {src})"),
@@ -631,9 +631,9 @@ impl Insn {
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.raw().bytes());
         if let Insn::LdImm64 { imm, .. } = self {
-            let high = Raw {
+            let high = RawInsn {
                 imm: (imm >> 32) as u32 as i32,
-                ..Raw::default()
+                ..RawInsn::default()
             };
             out.extend_from_slice(&high.bytes());
         }

@@ -10,7 +10,7 @@ pub const PROGRAM: &str = "p_critical";
 
 /// Words of the program's context.
 pub mod asked {
-    /// The globals to copy under their locks: a bit for each of [`super::Critical::globals`].
+    /// The globals to copy under their locks: a bit for each of [`super::CriticalLayout::globals`].
     pub const WANTED: usize = 0;
     /// The globals to empty after the copy.
     pub const TAKEN: usize = 1;
@@ -28,9 +28,9 @@ pub mod answer {
 
 /// The globals that the section can copy.
 #[derive(Debug, Clone, Default)]
-pub struct Critical {
+pub struct CriticalLayout {
     /// The globals, in locking order.
-    pub globals: Vec<Guarded>,
+    pub globals: Vec<LockedGlobal>,
     /// Whether the program turns interrupts off itself, so that it can run on the controller's
     /// processor. Otherwise it must run on another processor.
     pub interrupts_off: bool,
@@ -38,18 +38,18 @@ pub struct Critical {
 
 /// A global with its lock.
 #[derive(Debug, Clone)]
-pub struct Guarded {
+pub struct LockedGlobal {
     /// The global.
     pub global: GlobalId,
     /// Offset of its lock in the shared block.
     pub lock: u32,
     /// The place of its copy.
-    pub copy: Copied,
+    pub copy: CopyPlace,
 }
 
 /// The place of a copy.
 #[derive(Debug, Clone)]
-pub enum Copied {
+pub enum CopyPlace {
     /// The copy of a scalar or statistic, in the shared block.
     Words {
         /// Offset of the global.
@@ -75,7 +75,7 @@ pub enum Copied {
         /// Limit on the number of elements.
         max: u32,
         /// The words for key lists, if the controller can provide them.
-        known: Option<KeyWords>,
+        known: Option<KeyListWords>,
     },
 }
 
@@ -83,7 +83,7 @@ pub enum Copied {
 /// controller clears the first word, collects the array's keys without the lock, and writes them to
 /// the entries. If the first word is still 0 under the lock, there are no other keys.
 #[derive(Debug, Clone, Copy)]
-pub struct KeyWords {
+pub struct KeyListWords {
     /// Nonzero: a handler inserted a key.
     pub fresh: u32,
     /// Number of keys that the controller wrote; a number above the limit means that it does not
@@ -94,14 +94,14 @@ pub struct KeyWords {
 /// Bytes in front of an entry's key.
 pub const ENTRY: u32 = 8;
 
-impl Critical {
+impl CriticalLayout {
     /// The word that reports insertions of keys into an array.
     #[must_use]
     pub fn fresh(&self, g: GlobalId) -> Option<u32> {
         let guarded = self.globals.iter().find(|c| c.global == g)?;
         match &guarded.copy {
-            Copied::Elements { known, .. } => known.map(|k| k.fresh),
-            Copied::Words { .. } => None,
+            CopyPlace::Elements { known, .. } => known.map(|k| k.fresh),
+            CopyPlace::Words { .. } => None,
         }
     }
 }

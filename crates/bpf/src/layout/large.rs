@@ -12,7 +12,7 @@
 /// rooms()  room after room of `room` bytes: the key, the element
 /// ```
 ///
-/// This is a hash table with open addressing: [`Large::looks`] gives the cells where a key may be.
+/// This is a hash table with open addressing: [`LargeLayout::looks`] gives the cells where a key may be.
 /// A key is in the first of them that was free at its insertion; a cell never changes its room.
 /// Keys with consecutive last words have consecutive cells, and share a cache line.
 ///
@@ -21,7 +21,7 @@
 /// Additions to an element are atomic. If all cells of a key are taken, the insertion stops at the
 /// last one. The sum is unaffected by a room that is in no cell, or by a key that has two rooms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Large {
+pub struct LargeLayout {
     /// Number of groups of cells.
     pub groups: u32,
     /// Number of rooms.
@@ -36,7 +36,7 @@ pub struct Large {
 /// 2^64 divided by the golden ratio: multiplication by it spreads keys over the high bits.
 pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
-impl Large {
+impl LargeLayout {
     /// Offset of the number of elements.
     pub const LIVE: u32 = 0;
     /// Offset of the number of rooms given out.
@@ -47,8 +47,8 @@ impl Large {
     pub const CELLS: u32 = 128;
     /// Cells of a group, a power of two.
     pub const GROUP: u32 = 4;
-    /// Binary logarithm of [`Large::GROUP`].
-    pub const GROUP_BITS: u32 = Large::GROUP.ilog2();
+    /// Binary logarithm of [`LargeLayout::GROUP`].
+    pub const GROUP_BITS: u32 = LargeLayout::GROUP.ilog2();
     /// Number of consecutive cells to probe in one place, a power of two.
     pub const WINDOW: u32 = 8;
     /// Number of places to probe.
@@ -56,21 +56,21 @@ impl Large {
     /// The bits of a cell that hold the tag; the others hold the room.
     pub const TAG: u32 = 0xff00_0000;
     /// Number of bits below the tag.
-    pub const TAG_BITS: u32 = Large::TAG.trailing_zeros();
+    pub const TAG_BITS: u32 = LargeLayout::TAG.trailing_zeros();
     /// Position of the bits of a key's hash that select a cell of a group.
     pub const CELL_BITS: u32 = 20;
 
     /// Number of groups for a number of elements: half of the cells stay free.
     #[must_use]
     pub fn groups(max: u32) -> Option<u32> {
-        Some(max.checked_mul(2)?.div_ceil(Large::GROUP))
+        Some(max.checked_mul(2)?.div_ceil(LargeLayout::GROUP))
     }
 
     /// Offset of the first room.
     #[must_use]
     pub fn rooms_at(&self) -> u32 {
-        let cells = Large::GROUP * self.groups + Large::WINDOW;
-        (Large::CELLS + 4 * cells).next_multiple_of(64)
+        let cells = LargeLayout::GROUP * self.groups + LargeLayout::WINDOW;
+        (LargeLayout::CELLS + 4 * cells).next_multiple_of(64)
     }
 
     /// Size of a generation in bytes.
@@ -87,20 +87,21 @@ impl Large {
             let sum = (sum ^ word).wrapping_mul(GOLDEN);
             sum ^ (sum >> 29)
         });
-        let hash = (mixed ^ (last >> Large::GROUP_BITS)).wrapping_mul(GOLDEN);
+        let hash = (mixed ^ (last >> LargeLayout::GROUP_BITS)).wrapping_mul(GOLDEN);
         let again = move |hash: &u64| {
             let mixed = (hash ^ (hash >> 32)).wrapping_add(last);
             Some(mixed.wrapping_mul(GOLDEN))
         };
         let groups = u64::from(self.groups);
         std::iter::successors(Some(hash), again)
-            .take(Large::PLACES as usize)
+            .take(LargeLayout::PLACES as usize)
             .flat_map(move |hash| {
                 let group = ((hash >> 32) * groups) >> 32;
-                let cell = ((hash >> Large::CELL_BITS) ^ last) % u64::from(Large::GROUP);
-                let first = group as u32 * Large::GROUP + cell as u32;
-                let tag = (hash ^ (last << Large::TAG_BITS)) as u32 & Large::TAG;
-                (first..first + Large::WINDOW).map(move |cell| (cell, tag))
+                let cell =
+                    ((hash >> LargeLayout::CELL_BITS) ^ last) % u64::from(LargeLayout::GROUP);
+                let first = group as u32 * LargeLayout::GROUP + cell as u32;
+                let tag = (hash ^ (last << LargeLayout::TAG_BITS)) as u32 & LargeLayout::TAG;
+                (first..first + LargeLayout::WINDOW).map(move |cell| (cell, tag))
             })
     }
 }

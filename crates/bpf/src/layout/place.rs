@@ -2,7 +2,7 @@
 
 use spile_ir::{GlobalId, Ty};
 
-use super::Large;
+use super::LargeLayout;
 
 /// The place of a global, and its lock.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ pub enum GlobalPlace {
 /// map; its delta is the sum of both over all CPUs.
 ///
 /// Elements of several arrays can be co-located ([`Colocation`]). Elements of a large array are not
-/// in hash maps, but in memory that the controller maps ([`Large`]).
+/// in hash maps, but in memory that the controller maps ([`LargeLayout`]).
 #[derive(Debug, Clone)]
 pub struct PerCpuArray {
     /// Offset of the cache in each CPU's block.
@@ -108,7 +108,7 @@ pub struct PerCpuArray {
     /// sequence number, which is 0 during an insertion.
     pub wraps: bool,
     /// The layout of a large array's elements.
-    pub large: Option<Large>,
+    pub large: Option<LargeLayout>,
 }
 
 impl PerCpuArray {

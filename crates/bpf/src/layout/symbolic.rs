@@ -8,12 +8,12 @@ macro_rules! symbolic {
         /// handlers a mark stands for such a text: the session's word ([`super::shared::MARK`]),
         /// the form's letter, the data, and a semicolon.
         #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-        pub enum Symbolic {
+        pub enum SymbolicForm {
             $($(#[$doc])* $name,)*
         }
 
-        impl Symbolic {
-            const ALL: &[(Symbolic, u8)] = &[$((Symbolic::$name, $letter)),*];
+        impl SymbolicForm {
+            const ALL: &[(SymbolicForm, u8)] = &[$((SymbolicForm::$name, $letter)),*];
         }
     };
 }
@@ -21,7 +21,7 @@ macro_rules! symbolic {
 symbolic! {
     /// Addresses of the kernel: one line each, with address, symbol, offset, size, module.
     KernelLines b'K';
-    /// The current program's stack, in the same form as [`Symbolic::KernelLines`].
+    /// The current program's stack, in the same form as [`SymbolicForm::KernelLines`].
     UserLines b'U';
     /// The current program's stack: one line each, with symbol, offset, name of the file.
     UserSimple b'S';
@@ -70,16 +70,16 @@ symbolic! {
     UserOffset b'E';
 }
 
-impl Symbolic {
+impl SymbolicForm {
     /// The form with this number in the intrinsic.
-    pub fn by_number(n: i64) -> Option<Symbolic> {
+    pub fn by_number(n: i64) -> Option<SymbolicForm> {
         let at = usize::try_from(n).ok()?;
         Self::ALL.get(at).map(|row| row.0)
     }
 
     /// Whether the text is about the current program's stack, rather than one address.
     pub fn of_stack(self) -> bool {
-        use Symbolic::{UserBrief, UserFileLines, UserLines, UserSimple, UserSimpleLines};
+        use SymbolicForm::{UserBrief, UserFileLines, UserLines, UserSimple, UserSimpleLines};
         matches!(
             self,
             UserLines | UserSimple | UserBrief | UserFileLines | UserSimpleLines
@@ -89,7 +89,10 @@ impl Symbolic {
     /// Whether kernel handlers can make the text themselves.
     pub fn in_kernel(self) -> bool {
         // These forms are only printed.
-        !matches!(self, Symbolic::KernelFileLines | Symbolic::UserOffset)
+        !matches!(
+            self,
+            SymbolicForm::KernelFileLines | SymbolicForm::UserOffset
+        )
     }
 
     /// Whether kernel handlers need the kernel's lines ([`super::kernel_row`]) for the text.
@@ -99,12 +102,12 @@ impl Symbolic {
 
     /// Whether kernel handlers need the tables of files for the text.
     pub fn by_tables(self) -> bool {
-        !self.of_kernel() && self != Symbolic::UserAddresses
+        !self.of_kernel() && self != SymbolicForm::UserAddresses
     }
 
     /// Whether the text contains positions in the source.
     pub fn has_lines(self) -> bool {
-        use Symbolic::{
+        use SymbolicForm::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, UserFile, UserFileLine,
             UserFileLines, UserLine, UserPlace, UserSimpleLines,
         };
@@ -124,13 +127,13 @@ impl Symbolic {
     }
 
     /// The form of the text that an instruction produces, if it produces one.
-    pub fn of(inst: &Inst) -> Option<Symbolic> {
+    pub fn of(inst: &Inst) -> Option<SymbolicForm> {
         use spile_ir::Intrinsic::{Interrupted, UserStack};
         match inst {
-            Inst::Intr { f: Interrupted, .. } => Some(Symbolic::UserName),
-            Inst::Intr { f: UserStack, .. } => Some(Symbolic::UserAddresses),
+            Inst::Intr { f: Interrupted, .. } => Some(SymbolicForm::UserName),
+            Inst::Intr { f: UserStack, .. } => Some(SymbolicForm::UserAddresses),
             Inst::Intr { f, args, .. } if f.is_symbolic() => match args.first() {
-                Some(Val::Imm(form)) => Symbolic::by_number(*form),
+                Some(Val::Imm(form)) => SymbolicForm::by_number(*form),
                 _ => None,
             },
             _ => None,
@@ -139,12 +142,12 @@ impl Symbolic {
 
     /// Whether kernel handlers can make the text that this instruction produces.
     pub fn made_in_kernel(inst: &Inst) -> bool {
-        Self::of(inst).is_some_and(Symbolic::in_kernel)
+        Self::of(inst).is_some_and(SymbolicForm::in_kernel)
     }
 
     /// Whether the data are addresses of the kernel.
     pub fn of_kernel(self) -> bool {
-        use Symbolic::{
+        use SymbolicForm::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, KernelLines, KernelSimple,
             KernelWholeLines,
         };
@@ -163,13 +166,13 @@ impl Symbolic {
     /// Whether the data contain the addresses themselves. Otherwise the same code has the same mark
     /// in all processes.
     pub fn full(self) -> bool {
-        use Symbolic::{UserBrief, UserSimple, UserSimpleLines};
+        use SymbolicForm::{UserBrief, UserSimple, UserSimpleLines};
         !matches!(self, UserSimple | UserBrief | UserSimpleLines)
     }
 
     /// Number of frames in one mark: the number that always fits in a string of the default width.
     pub fn piece(self) -> i32 {
-        use Symbolic::{KernelFileLines, KernelLines, UserFileLines, UserLines};
+        use SymbolicForm::{KernelFileLines, KernelLines, UserFileLines, UserLines};
         match self {
             KernelLines | KernelFileLines | UserLines | UserFileLines => 16,
             _ => i32::MAX,
@@ -182,7 +185,7 @@ impl Symbolic {
     }
 
     /// The form with this letter.
-    pub fn by_letter(letter: u8) -> Option<Symbolic> {
+    pub fn by_letter(letter: u8) -> Option<SymbolicForm> {
         Self::ALL
             .iter()
             .find(|row| row.1 == letter)

@@ -53,8 +53,8 @@ use crate::isa::asm::{Asm, Label, Section, SourceLine};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Reg, Size, Src};
 use crate::layout::ErrorKind;
-use crate::plan::Plan;
-use crate::regalloc::{Alloc, Location};
+use crate::plan::StateLayout;
+use crate::regalloc::{Allocation, Location};
 use crate::target::Options;
 
 /// The result of lowering; the error says why an instruction cannot be compiled.
@@ -82,19 +82,19 @@ const UNROLL: u32 = 16;
 
 /// A string operand.
 #[derive(Debug, Clone)]
-pub(crate) enum Text {
+pub(crate) enum StrOperand {
     /// A slot of this CPU's block.
     Slot { off: u32, width: u32 },
     /// A constant.
     Const { bytes: spile_ir::Bytes },
 }
 
-impl Text {
+impl StrOperand {
     /// Bytes of the operand's slot.
     pub fn width(&self) -> u32 {
         match self {
-            Text::Slot { width, .. } => *width,
-            Text::Const { bytes } => Ty::str_for_len(bytes.len()).size(),
+            StrOperand::Slot { width, .. } => *width,
+            StrOperand::Const { bytes } => Ty::str_for_len(bytes.len()).size(),
         }
     }
 
@@ -111,9 +111,9 @@ impl Text {
 /// Code that is emitted behind the handler, off the straight path.
 pub(crate) enum OutOfLine {
     /// The failure path of an instruction.
-    Fail(crate::lower::handler::errors::Fail),
+    Fail(crate::lower::handler::errors::FailurePath),
     /// A miss in the cache of a per-CPU array.
-    Miss(crate::lower::data::aggregates::Miss),
+    Miss(crate::lower::data::aggregates::CacheMiss),
     /// A back edge of a resumable loop.
     BackEdge(crate::lower::handler::resumable_loop::BackEdge),
 }
@@ -123,13 +123,13 @@ pub(crate) struct HandlerCodegen<'a> {
     pub asm: &'a mut Asm,
     pub program: &'a Program,
     pub options: &'a Options,
-    pub plan: &'a Plan,
+    pub plan: &'a StateLayout,
     pub pool: &'a mut Pool,
     pub handler: HandlerId,
     pub body: &'a Body,
     /// Summary of what the body contains.
     pub facts: &'a BodyFacts,
-    pub alloc: &'a Alloc,
+    pub alloc: &'a Allocation,
     /// The label of each block.
     pub labels: Vec<Label>,
     /// The label at which the handler ends.
@@ -171,10 +171,10 @@ impl<'a> HandlerCodegen<'a> {
         asm: &'a mut Asm,
         program: &'a Program,
         options: &'a Options,
-        plan: &'a Plan,
+        plan: &'a StateLayout,
         pool: &'a mut Pool,
         handler: HandlerId,
-        alloc: &'a Alloc,
+        alloc: &'a Allocation,
     ) -> HandlerCodegen<'a> {
         let body = &program.handlers[handler.index()].body;
         let code = (body, plan.facts.handler(handler), alloc);
@@ -198,10 +198,10 @@ impl<'a> HandlerCodegen<'a> {
     /// A generator for any body.
     pub fn of(
         asm: &'a mut Asm,
-        (program, options, plan): (&'a Program, &'a Options, &'a Plan),
+        (program, options, plan): (&'a Program, &'a Options, &'a StateLayout),
         pool: &'a mut Pool,
         handler: HandlerId,
-        (body, facts, alloc): (&'a Body, &'a BodyFacts, &'a Alloc),
+        (body, facts, alloc): (&'a Body, &'a BodyFacts, &'a Allocation),
     ) -> HandlerCodegen<'a> {
         let mut uses = vec![0; body.regs.len()];
         for block in alloc.order.iter().map(|b| &body.blocks[b.index()]) {
@@ -239,7 +239,7 @@ impl<'a> HandlerCodegen<'a> {
             ticking: false,
             task_saved: false,
             late_number: false,
-            deferred: crate::lower::event::deferred::modes(program, body),
+            deferred: crate::lower::event::deferred::output_uses(program, body),
             in_subprogram: false,
             records: OnceCell::new(),
             record_state: None,
@@ -358,20 +358,20 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// A string operand.
-    pub fn text(&mut self, v: Val) -> Res<Text> {
+    pub fn text(&mut self, v: Val) -> Res<StrOperand> {
         match v {
             Val::Str(s) => match self.program.strings.get(s.index()) {
-                Some(bytes) => Ok(Text::Const {
+                Some(bytes) => Ok(StrOperand::Const {
                     bytes: bytes.clone(),
                 }),
                 None => Err("a string constant does not exist".into()),
             },
             Val::Reg(r) => match (self.location(r), self.body.regs[r.index()]) {
-                (Location::Frame(off), Ty::Str(width)) => Ok(Text::Slot {
+                (Location::Frame(off), Ty::Str(width)) => Ok(StrOperand::Slot {
                     off: self.plan.scratch.frame + off,
                     width: width.into(),
                 }),
-                (Location::None, Ty::Str(_)) => Ok(Text::Const {
+                (Location::None, Ty::Str(_)) => Ok(StrOperand::Const {
                     bytes: (*b"").into(),
                 }),
                 _ => Err("a number where a string belongs".into()),

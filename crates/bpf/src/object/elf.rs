@@ -151,7 +151,7 @@ impl ObjectSpec {
     /// The ELF file's bytes.
     pub fn write(&self) -> Result<Vec<u8>, ElfError> {
         self.check_names()?;
-        let mut writer = Writer::new();
+        let mut writer = ElfWriter::new();
         writer.data(self)?;
         writer.maps(self);
         writer.code(self)?;
@@ -222,7 +222,7 @@ impl<'s> CodeSection<'s> {
     }
 }
 
-struct Writer<'s> {
+struct ElfWriter<'s> {
     object: Object<'s>,
     btf: Btf,
     ext: Vec<ExtSection>,
@@ -233,9 +233,9 @@ struct Writer<'s> {
     rodata: Option<(RefTarget, u32)>,
 }
 
-impl<'s> Writer<'s> {
-    fn new() -> Writer<'s> {
-        Writer {
+impl<'s> ElfWriter<'s> {
+    fn new() -> ElfWriter<'s> {
+        ElfWriter {
             object: Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little),
             btf: Btf::new(),
             ext: Vec::new(),

@@ -1,8 +1,8 @@
 //! Links an object in memory: joins each program with the subprograms that it reaches, as the
 //! kernel expects. libbpf does the same with the file that `elf` writes.
 //!
-//! In: an [`ObjectSpec`]. Out: [`Linked`], whose programs lack only the descriptors of maps, which
-//! [`Program::set_maps`] inserts.
+//! In: an [`ObjectSpec`]. Out: [`LinkedObject`], whose programs lack only the descriptors of maps, which
+//! [`LinkedProgram::set_maps`] inserts.
 //!
 //! - A program's subprograms follow it in the order of their first reference, depth first. libbpf
 //!   uses the same order, so that both ways give the kernel the same instructions
@@ -34,18 +34,18 @@ pub enum MapRef {
 
 /// A linked object.
 #[derive(Debug, Default)]
-pub struct Linked {
+pub struct LinkedObject {
     /// BTF of all programs and maps; empty if there are none.
     pub btf: Vec<u8>,
     /// The programs, in the order of [`ObjectSpec::programs`].
-    pub programs: Vec<Program>,
+    pub programs: Vec<LinkedProgram>,
     /// Type ids of key and value in that BTF, for the maps (by index) that need them.
     pub map_types: Vec<(usize, [u32; 2])>,
 }
 
 /// A program with all subprograms that it reaches.
 #[derive(Debug, Default)]
-pub struct Program {
+pub struct LinkedProgram {
     /// Its name.
     pub name: String,
     /// The instructions, one word for each slot.
@@ -58,7 +58,7 @@ pub struct Program {
     maps: Vec<(usize, MapRef)>,
 }
 
-impl Program {
+impl LinkedProgram {
     /// Inserts the descriptors of maps.
     pub fn set_maps(&mut self, descriptor: impl Fn(MapRef) -> i32) {
         for &(slot, map) in &self.maps {
@@ -76,7 +76,7 @@ fn set_imm(insn: &mut u64, imm: i32) {
 ///
 /// # Errors
 /// As [`ObjectSpec::write`]: errors of the code generator.
-pub fn link(spec: &ObjectSpec) -> Result<Linked, ElfError> {
+pub fn link(spec: &ObjectSpec) -> Result<LinkedObject, ElfError> {
     spec.check_names()?;
     let maps = spec.maps.iter().enumerate();
     let mut linker = Linker {
@@ -95,7 +95,7 @@ pub fn link(spec: &ObjectSpec) -> Result<Linked, ElfError> {
     });
     let map_types: Vec<_> = typed.collect();
     let needed = !programs.is_empty() || !map_types.is_empty();
-    Ok(Linked {
+    Ok(LinkedObject {
         btf: if needed { btf.write() } else { Vec::new() },
         programs,
         map_types,
@@ -112,7 +112,7 @@ struct Linker<'s> {
 }
 
 /// A function whose references are being followed.
-struct Open<'s> {
+struct PendingFunction<'s> {
     function: &'s Function,
     start: u32,
     /// Number of references that are followed already.
@@ -120,10 +120,10 @@ struct Open<'s> {
 }
 
 impl<'s> Linker<'s> {
-    fn program(&mut self, main: &'s Function) -> Result<Program, ElfError> {
-        let mut program = Program {
+    fn program(&mut self, main: &'s Function) -> Result<LinkedProgram, ElfError> {
+        let mut program = LinkedProgram {
             name: main.name.clone(),
-            ..Program::default()
+            ..LinkedProgram::default()
         };
         let mut starts: HashMap<&str, u32> = HashMap::new();
         let mut members = vec![(main, 0)];
@@ -168,10 +168,10 @@ impl<'s> Linker<'s> {
     /// Appends the code of a function.
     fn append(
         &mut self,
-        program: &mut Program,
+        program: &mut LinkedProgram,
         function: &'s Function,
         main: bool,
-    ) -> Result<Open<'s>, ElfError> {
+    ) -> Result<PendingFunction<'s>, ElfError> {
         let start = program.insns.len() as u32;
         let ty = *(self.types.entry(&function.name))
             .or_insert_with(|| debug_info::function_type(&mut self.btf, function, main));
@@ -195,7 +195,7 @@ impl<'s> Linker<'s> {
         program
             .insns
             .extend(words.iter().map(|w| u64::from_le_bytes(*w)));
-        Ok(Open {
+        Ok(PendingFunction {
             function,
             start,
             done: 0,
@@ -205,7 +205,7 @@ impl<'s> Linker<'s> {
     /// Notes a reference to a map or to data; its descriptor is inserted later.
     fn data(
         &self,
-        program: &mut Program,
+        program: &mut LinkedProgram,
         from: &Function,
         target: &RelocTarget,
         slot: usize,

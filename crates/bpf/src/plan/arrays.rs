@@ -4,9 +4,9 @@
 use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
-use super::{Bump, MMAPABLE, element};
+use super::{BumpAllocator, MMAPABLE, element};
 use crate::layout::{
-    Colocation, GlobalLayout, GlobalPlace, Large, PerCpuArray, ThreadField, ThreadSlots,
+    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, ThreadField, ThreadSlots,
     ValueLayout,
 };
 use crate::object::elf::{MapSpec, MapType};
@@ -64,7 +64,7 @@ pub struct Colocations {
 }
 
 impl Colocations {
-    pub(super) fn new(program: &Program, cpu: &mut Bump) -> Colocations {
+    pub(super) fn new(program: &Program, cpu: &mut BumpAllocator) -> Colocations {
         let n = program.globals.len();
         let (mut parts, mut words) = (vec![None; n], vec![None; n]);
         let mut sizes: Vec<u32> = program.globals.iter().map(element_size).collect();
@@ -169,17 +169,17 @@ pub(super) fn map_name(index: usize, global: &Global, generation: Option<u32>) -
 }
 
 /// The arrays that are fields of thread records.
-pub(super) struct Records {
+pub(super) struct ThreadRecordFields {
     fields: Vec<GlobalId>,
     front: Option<ThreadSlots>,
 }
 
-impl Records {
+impl ThreadRecordFields {
     pub(super) fn new(
         program: &Program,
         options: &Options,
-        (shared, cpu): (&mut Bump, &mut Bump),
-    ) -> Records {
+        (shared, cpu): (&mut BumpAllocator, &mut BumpAllocator),
+    ) -> ThreadRecordFields {
         let fields = spile_ir::storage::thread_records(program);
         let max = |g: &GlobalId| match &program.globals[g.index()].kind {
             GlobalKind::Array { max, .. } => *max,
@@ -199,7 +199,7 @@ impl Records {
             front.at = shared.take(front.all(options.cpus) * stride);
             front
         });
-        Records { fields, front }
+        ThreadRecordFields { fields, front }
     }
 
     pub(super) fn field(&self, g: usize) -> Option<ThreadField> {
@@ -269,15 +269,15 @@ fn atomic(value: &ValueLayout) -> bool {
 
 /// The layout of a large array's elements, or `None` for other arrays; without its place in the
 /// CPUs' blocks.
-fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<Large> {
-    let large = Large {
-        groups: Large::groups(max)?,
+fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<LargeLayout> {
+    let large = LargeLayout {
+        groups: LargeLayout::groups(max)?,
         // Each CPU can hold one unused room, and insert one more while another CPU fills the array.
         rooms: max.checked_add(2 * cpus)?,
         room: key + value,
         spare: 0,
     };
-    let fits = key <= LARGE_KEY && large.rooms < 1 << Large::TAG_BITS;
+    let fits = key <= LARGE_KEY && large.rooms < 1 << LargeLayout::TAG_BITS;
     (max > FEW_ELEMENTS && fits && large.size() <= LARGE_BYTES).then_some(large)
 }
 
@@ -285,7 +285,7 @@ pub(super) fn place_array(
     index: usize,
     (global, iterated): (&Global, bool),
     (options, colocations): (&Options, &Colocations),
-    (shared, cpu, maps): (&mut Bump, &mut Bump, &mut Vec<MapSpec>),
+    (shared, cpu, maps): (&mut BumpAllocator, &mut BumpAllocator, &mut Vec<MapSpec>),
 ) -> Result<Option<GlobalLayout>, String> {
     let GlobalKind::Array {
         keys,
@@ -355,7 +355,7 @@ pub(super) fn place_array(
             let large = (cached && alone && atomic(&value))
                 .then(|| large((key_size, value.size(), max), options.cpus))
                 .flatten();
-            let large = large.map(|large| Large {
+            let large = large.map(|large| LargeLayout {
                 spare: cpu.take(8 * generations),
                 ..large
             });

@@ -74,7 +74,7 @@ pub enum IterSource {
 
 /// An iterator of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Foreach {
+pub struct IteratorLayout {
     pub g: GlobalId,
     pub walk: IterSource,
     /// The index of its room, among those of its array or of all histograms.
@@ -84,7 +84,7 @@ pub struct Foreach {
     pub deep: bool,
 }
 
-impl Foreach {
+impl IteratorLayout {
     /// Bytes of an entry in its map.
     pub fn entry(&self) -> u32 {
         match &self.walk {
@@ -95,7 +95,7 @@ impl Foreach {
         }
     }
 
-    fn same_room(&self, other: &Foreach) -> bool {
+    fn same_room(&self, other: &IteratorLayout) -> bool {
         match (&self.walk, &other.walk) {
             (IterSource::Array { .. }, IterSource::Array { .. }) => self.g == other.g,
             (IterSource::Buckets(_), IterSource::Buckets(_)) => true,
@@ -120,8 +120,8 @@ pub fn iterated(program: &Program) -> Vec<bool> {
 
 /// The iterators of a body, by number; `None` for those that never start. The error is the reason
 /// for a refusal.
-pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>, String> {
-    let mut all: Vec<Option<Foreach>> = vec![None; body.iters as usize];
+pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<IteratorLayout>>, String> {
+    let mut all: Vec<Option<IteratorLayout>> = vec![None; body.iters as usize];
     for inst in body.insts() {
         let (it, one) = match inst {
             Inst::IterNew { it, g, sort, .. } => (*it, array(program, body, *it, *g, *sort)?),
@@ -133,7 +133,7 @@ pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<Foreach>>,
             _ => continue,
         };
         let g = inst.global().ok_or("an iterator over nothing")?;
-        let new = Foreach {
+        let new = IteratorLayout {
             g,
             walk: one,
             room: 0,
@@ -250,7 +250,7 @@ fn wanted(body: &Body, it: IterId) -> Vec<ElementPart> {
 
 /// Assigns different rooms to iterators that can be open together. An iterator is open if its next
 /// element can be requested without a new start.
-fn rooms(body: &Body, open: &[Open], all: &mut [Option<Foreach>]) {
+fn rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>]) {
     let mut together = vec![BTreeSet::new(); all.len()];
     for_each_start(body, open, |it, open| {
         for other in open.iter().filter(|o| **o != it) {
@@ -285,7 +285,7 @@ pub fn unstarted(body: &Body) -> Vec<usize> {
 }
 
 /// Iterators that continue after a call of a recursive function.
-fn around_calls(body: &Body, open: &[Open]) -> BTreeSet<usize> {
+fn around_calls(body: &Body, open: &[OpenSet]) -> BTreeSet<usize> {
     let mut found = BTreeSet::new();
     for (b, block) in body.blocks.iter().enumerate() {
         // `Leave` is at the start of the block that the call returns to.
@@ -298,10 +298,10 @@ fn around_calls(body: &Body, open: &[Open]) -> BTreeSet<usize> {
 
 /// The iterators that are open at a program point.
 #[derive(Debug, Clone, Default)]
-struct Open(BTreeSet<usize>);
+struct OpenSet(BTreeSet<usize>);
 
-impl Lattice for Open {
-    fn join(&mut self, other: &Open) -> bool {
+impl Lattice for OpenSet {
+    fn join(&mut self, other: &OpenSet) -> bool {
         let before = self.0.len();
         self.0.extend(&other.0);
         self.0.len() != before
@@ -311,40 +311,40 @@ impl Lattice for Open {
 struct OpenIterators<'a>(&'a Body);
 
 impl Backward for OpenIterators<'_> {
-    type Fact = Open;
+    type Fact = OpenSet;
 
-    fn nothing(&self) -> Open {
-        Open::default()
+    fn nothing(&self) -> OpenSet {
+        OpenSet::default()
     }
 
-    fn block(&self, id: BlockId, fact: &mut Open) {
+    fn block(&self, id: BlockId, fact: &mut OpenSet) {
         walk_back(
             &self.0.blocks[id.index()],
             fact,
-            &Open::default(),
+            &OpenSet::default(),
             |_, _| {},
         );
     }
 }
 
 /// The iterators that are open at the start of each block.
-fn open_in(body: &Body) -> Vec<Open> {
+fn open_in(body: &Body) -> Vec<OpenSet> {
     match body.iters {
-        0 => vec![Open::default(); body.blocks.len()],
+        0 => vec![OpenSet::default(); body.blocks.len()],
         _ => dataflow::backward(body, &OpenIterators(body)),
     }
 }
 
 /// Calls `f` for each start of an iterator, with the iterators that are open at that point.
-fn for_each_start(body: &Body, open: &[Open], mut f: impl FnMut(usize, &BTreeSet<usize>)) {
+fn for_each_start(body: &Body, open: &[OpenSet], mut f: impl FnMut(usize, &BTreeSet<usize>)) {
     for block in &body.blocks {
-        let mut set = Open::default();
+        let mut set = OpenSet::default();
         for to in block.successors() {
             set.join(&open[to.index()]);
         }
         let caught = block
             .catch
-            .map_or_else(Open::default, |c| open[c.index()].clone());
+            .map_or_else(OpenSet::default, |c| open[c.index()].clone());
         walk_back(block, &mut set, &caught, &mut f);
     }
 }
@@ -354,8 +354,8 @@ fn for_each_start(body: &Body, open: &[Open], mut f: impl FnMut(usize, &BTreeSet
 /// block.
 fn walk_back(
     block: &Block,
-    open: &mut Open,
-    caught: &Open,
+    open: &mut OpenSet,
+    caught: &OpenSet,
     mut start: impl FnMut(usize, &BTreeSet<usize>),
 ) {
     if let Term::IterNext { it, .. } = block.term {
@@ -374,7 +374,7 @@ fn walk_back(
 mod tests {
     use super::*;
 
-    fn read(iters: u32, code: &str) -> (Program, Vec<Option<Foreach>>) {
+    fn read(iters: u32, code: &str) -> (Program, Vec<Option<IteratorLayout>>) {
         let text = format!(
             "site @0 \"\"\n\
              global g0 \"a\" [long, str16] long max 10 shared lock @0\n\
@@ -402,7 +402,7 @@ mod tests {
         );
         let rooms: Vec<u32> = all.iter().flatten().map(|i| i.room).collect();
         assert_eq!(rooms, [0, 1, 0, 0]);
-        let entries: Vec<u32> = all.iter().flatten().map(Foreach::entry).collect();
+        let entries: Vec<u32> = all.iter().flatten().map(IteratorLayout::entry).collect();
         // The first one reads the string and the value; the others read the number, and the second
         // one sorts by the string.
         assert_eq!(entries, [24 + 16 + 8, 24 + 8 + 16, 24 + 8, 0]);

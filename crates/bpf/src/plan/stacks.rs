@@ -1,10 +1,10 @@
 //! Rooms for stacks of the kernel and of programs, and the state of walks.
 
-use spile_ir::marks::{In, Marks};
+use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Event, Inst, Program, Val};
 
-use super::{Bump, insts};
-use crate::layout::{Symbolic, stack_words};
+use super::{BumpAllocator, insts};
+use crate::layout::{SymbolicForm, stack_words};
 use crate::lower::event::stacks::OWN_FRAMES;
 use crate::lower::event::unwind;
 
@@ -64,13 +64,13 @@ pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
 }
 
 /// The forms of text that kernel handlers make.
-pub(super) fn made(program: &Program, marks: &Marks) -> Vec<Symbolic> {
+pub(super) fn made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> {
     let mut all = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
         let insts = handler.body.insts();
         all.extend(insts.filter_map(|inst| match inst {
-            Inst::Intr { dst: Some(dst), .. } if marks.made(In::Handler(i), *dst) => {
-                Symbolic::of(inst)
+            Inst::Intr { dst: Some(dst), .. } if marks.made(BodyId::Handler(i), *dst) => {
+                SymbolicForm::of(inst)
             }
             _ => None,
         }));
@@ -86,9 +86,9 @@ impl StackRoom {
 
     pub(super) fn new(
         program: &Program,
-        made: &[Symbolic],
-        shared: &mut Bump,
-        cpu: &mut Bump,
+        made: &[SymbolicForm],
+        shared: &mut BumpAllocator,
+        cpu: &mut BumpAllocator,
     ) -> Option<StackRoom> {
         use spile_ir::intrinsics::Intrinsic as I;
         let takes = takes_kernel_stack;
@@ -103,7 +103,7 @@ impl StackRoom {
                 args,
                 ..
             } => {
-                matches!(args.first(), Some(Val::Imm(form)) if Symbolic::by_number(*form).is_some_and(|f| !f.of_stack()))
+                matches!(args.first(), Some(Val::Imm(form)) if SymbolicForm::by_number(*form).is_some_and(|f| !f.of_stack()))
             }
             _ => false,
         };

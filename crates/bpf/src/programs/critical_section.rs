@@ -22,12 +22,14 @@ use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
-use crate::layout::critical::{Copied, Critical, ENTRY, Guarded, KeyWords, PROGRAM, answer, asked};
+use crate::layout::critical::{
+    CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, PROGRAM, answer, asked,
+};
 use crate::layout::{Attach, GlobalLayout, GlobalPlace, ProgramInfo, ValueLayout, percpu};
 use crate::lower::handler::entry::HELD;
 use crate::object::elf::{MapSpec, MapType, ProgramSpec};
-use crate::plan::{Bump, MMAPABLE, Plan, SEQUENCE};
-use crate::target::{Interrupts, Options};
+use crate::plan::{BumpAllocator, MMAPABLE, SEQUENCE, StateLayout};
+use crate::target::{InterruptKfuncs, Options};
 
 /// The busy word of a processor in the section. Handlers write their number plus one.
 pub(crate) const BUSY: i32 = -1;
@@ -61,14 +63,14 @@ pub(crate) fn plan(
     program: &Program,
     options: &Options,
     places: &[Option<GlobalLayout>],
-    (shared, maps): (&mut Bump, &mut Vec<MapSpec>),
-) -> Option<Critical> {
+    (shared, maps): (&mut BumpAllocator, &mut Vec<MapSpec>),
+) -> Option<CriticalLayout> {
     if !(options.features.for_each && options.features.atomics) {
         return None;
     }
-    let mut all = Critical {
+    let mut all = CriticalLayout {
         interrupts_off: options.features.interrupts.is_some(),
-        ..Critical::default()
+        ..CriticalLayout::default()
     };
     // In another processor's interrupt the walk is the smallest part of the cost.
     let known = options.features.interrupts.is_some() && options.features.bpf_loop;
@@ -88,7 +90,7 @@ pub(crate) fn plan(
             _ => None,
         };
         let Some(copy) = copy else { continue };
-        all.globals.push(Guarded {
+        all.globals.push(LockedGlobal {
             global: g,
             lock,
             copy,
@@ -124,8 +126,8 @@ fn copied(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<Global
     found
 }
 
-fn words(from: u32, value: ValueLayout, shared: &mut Bump) -> Option<Copied> {
-    (value.size() <= MOST_WORDS).then(|| Copied::Words {
+fn words(from: u32, value: ValueLayout, shared: &mut BumpAllocator) -> Option<CopyPlace> {
+    (value.size() <= MOST_WORDS).then(|| CopyPlace::Words {
         from,
         to: shared.take(value.size()),
         value,
@@ -136,8 +138,8 @@ fn elements(
     g: GlobalId,
     place: &GlobalPlace,
     known: bool,
-    (shared, maps): (&mut Bump, &mut Vec<MapSpec>),
-) -> Option<Copied> {
+    (shared, maps): (&mut BumpAllocator, &mut Vec<MapSpec>),
+) -> Option<CopyPlace> {
     let GlobalPlace::Hash {
         map,
         key_size: key,
@@ -163,14 +165,14 @@ fn elements(
         max_entries: *max,
         flags: MMAPABLE,
     });
-    Some(Copied::Elements {
+    Some(CopyPlace::Elements {
         from: map.clone(),
         to,
         count: shared.take(8),
         key: *key,
         value: size,
         max: *max,
-        known: known.then(|| KeyWords {
+        known: known.then(|| KeyListWords {
             fresh: shared.take(8),
             keys: shared.take(8),
         }),
@@ -182,13 +184,13 @@ fn elements(
 /// # Errors
 /// The reason why it cannot be made.
 pub(crate) fn program(
-    critical: &Critical,
-    plan: &Plan,
-    interrupts: Option<Interrupts>,
+    critical: &CriticalLayout,
+    plan: &StateLayout,
+    interrupts: Option<InterruptKfuncs>,
 ) -> Result<(ProgramSpec, ProgramInfo, Vec<Function>), String> {
     let mut subs = vec![try_lock()?];
     for guarded in &critical.globals {
-        if let Copied::Elements { known, .. } = &guarded.copy {
+        if let CopyPlace::Elements { known, .. } = &guarded.copy {
             subs.push(one_element(guarded)?);
             if known.is_some() {
                 subs.push(one_key(guarded)?);
@@ -230,9 +232,9 @@ fn turn(asm: &mut Asm, function: Option<u32>) {
 }
 
 fn section(
-    critical: &Critical,
-    plan: &Plan,
-    interrupts: Option<Interrupts>,
+    critical: &CriticalLayout,
+    plan: &StateLayout,
+    interrupts: Option<InterruptKfuncs>,
 ) -> Result<Function, String> {
     let mut asm = Asm::new(PROGRAM, &["ctx"]);
     let [known, interrupted, entered] = std::array::from_fn(|_| asm.label());
@@ -301,9 +303,9 @@ fn section(
 }
 
 /// Copies a global, and empties it if the controller takes it. Preserves r6 to r9.
-fn copy(asm: &mut Asm, n: usize, guarded: &Guarded, next: Label) {
+fn copy(asm: &mut Asm, n: usize, guarded: &LockedGlobal, next: Label) {
     match &guarded.copy {
-        Copied::Words { from, to, value } => {
+        CopyPlace::Words { from, to, value } => {
             let size = value.size();
             shared(asm, R3, *from);
             shared(asm, R1, *to);
@@ -314,7 +316,7 @@ fn copy(asm: &mut Asm, n: usize, guarded: &Guarded, next: Label) {
                 asm.store(Size::DW, R3, at as i16, 0);
             }
         }
-        Copied::Elements {
+        CopyPlace::Elements {
             from,
             count,
             max,
@@ -381,13 +383,13 @@ fn entry_of(asm: &mut Asm, copies: &str, index: Reg, none: Label) {
     asm.jump_if(Cond::Eq, R0, 0, none);
 }
 
-fn element_name(guarded: &Guarded) -> String {
+fn element_name(guarded: &LockedGlobal) -> String {
     format!("critical_{}", guarded.global.0)
 }
 
 /// `critical_N(map, key, value, slot)`: copies an element, and deletes it if the slot is nonzero.
-fn one_element(guarded: &Guarded) -> Result<Function, String> {
-    let Copied::Elements {
+fn one_element(guarded: &LockedGlobal) -> Result<Function, String> {
+    let CopyPlace::Elements {
         to,
         count,
         key,
@@ -449,14 +451,14 @@ fn words_or_bytes(asm: &mut Asm, from: Reg, at: u32, size: u32) {
     }
 }
 
-fn key_name(guarded: &Guarded) -> String {
+fn key_name(guarded: &LockedGlobal) -> String {
     format!("critical_key_{}", guarded.global.0)
 }
 
 /// `critical_key_N(index, slot)`: copies the element whose key the controller wrote to that entry,
 /// and deletes it if the slot is nonzero.
-fn one_key(guarded: &Guarded) -> Result<Function, String> {
-    let Copied::Elements {
+fn one_key(guarded: &LockedGlobal) -> Result<Function, String> {
+    let CopyPlace::Elements {
         from,
         to,
         key,

@@ -10,7 +10,7 @@ use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use crate::layout::{Attach, ProgramInfo, percpu, shared};
 use crate::lower::RING;
 use crate::object::elf::ProgramSpec;
-use crate::plan::Plan;
+use crate::plan::StateLayout;
 
 /// The tracepoint: the new program's memory is in place, and none of its instructions has run yet.
 const EXEC: &str = "sched_process_exec";
@@ -21,7 +21,7 @@ const RECORD: i16 = 32;
 ///
 /// # Errors
 /// The reason why it cannot be made.
-pub fn emit(plan: &Plan, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
+pub fn emit(plan: &StateLayout, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
     let name = "p_executed";
     let mut asm = Asm::new(name, &["ctx"]);
     let out = asm.label();

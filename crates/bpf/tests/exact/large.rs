@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use spile_bpf::layout::{GlobalPlace, Large, PerCpuArray};
+use spile_bpf::layout::{GlobalPlace, LargeLayout, PerCpuArray};
 use spile_bpf::target::{Features, Options};
 use spile_ir::interp::Cell;
 use spile_ir::reader;
@@ -67,7 +67,7 @@ fn both() -> [Options; 2] {
     [options(), old]
 }
 
-fn array<'k>(kernel: &'k Kernel<'_>, g: usize) -> (&'k PerCpuArray, Large) {
+fn array<'k>(kernel: &'k Kernel<'_>, g: usize) -> (&'k PerCpuArray, LargeLayout) {
     match kernel.place(g) {
         Some(GlobalPlace::PerCpuArray(array)) => (array, array.large.expect("a large array")),
         other => panic!("{other:?}"),
@@ -144,14 +144,14 @@ fn keys_are_in_their_cells() {
                 u32::from_ne_bytes(bytes.expect("4 bytes"))
             };
             let word = |at: u32| u64::from(half(at)) | u64::from(half(at + 4)) << 32;
-            let live = word(Large::LIVE);
-            assert_eq!((live, word(Large::GIVEN)), (MAX.into(), MAX.into()));
+            let live = word(LargeLayout::LIVE);
+            assert_eq!((live, word(LargeLayout::GIVEN)), (MAX.into(), MAX.into()));
             let mut found = 0;
             for room in 1..=MAX {
                 let at = large.rooms_at() + (room - 1) * large.room;
                 let key: Vec<u64> = (0..array.key_size / 8).map(|i| word(at + 8 * i)).collect();
                 let cells = large.looks(&key);
-                let contents = cells.map(|(cell, tag)| (half(Large::CELLS + 4 * cell), tag));
+                let contents = cells.map(|(cell, tag)| (half(LargeLayout::CELLS + 4 * cell), tag));
                 let mut taken = contents.take_while(|(content, _)| *content != 0);
                 found += u32::from(taken.any(|(content, tag)| content == tag | room));
             }

@@ -2,8 +2,8 @@
 //! never share a location.
 
 use spile_bpf::layout::{GlobalPlace, PerCpuArray, counters, percpu, shared};
-use spile_bpf::plan::{Needs, Plan, agg_layout};
-use spile_bpf::regalloc::{self, Alloc, Location};
+use spile_bpf::plan::{LayoutInputs, StateLayout, agg_layout};
+use spile_bpf::regalloc::{self, Allocation, Location};
 use spile_bpf::target::Options;
 use spile_ir::analysis::liveness::Liveness;
 use spile_ir::storage::Storage;
@@ -28,10 +28,10 @@ fn disjoint(mut pieces: Pieces, end: u32) {
     }
 }
 
-fn check_plan(program: &Program, needs: Needs, cpus: u32) {
+fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
     let mut options = options();
     options.cpus = cpus;
-    let plan = Plan::new(
+    let plan = StateLayout::new(
         program,
         std::rc::Rc::new(spile_ir::ProgramFacts::of(program)),
         &options,
@@ -163,11 +163,11 @@ fn nothing_overlaps() {
         for cpus in [1, 2, 64, 130] {
             check_plan(
                 &program,
-                Needs {
+                LayoutInputs {
                     frame,
                     piece: 100 * seed as u32,
                     saved: 8 * seed as u32,
-                    ..Needs::default()
+                    ..LayoutInputs::default()
                 },
                 cpus,
             );
@@ -198,7 +198,7 @@ fn statistics_keep_what_is_asked() {
 }
 
 /// The bytes of a location: kind, first, number.
-fn bytes(alloc: &Alloc, body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
+fn bytes(alloc: &Allocation, body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
     Some(match alloc.locations[r.index()] {
         Location::None => return None,
         Location::Reg(reg) => (0, reg as i64, 1),
@@ -207,7 +207,7 @@ fn bytes(alloc: &Alloc, body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
     })
 }
 
-fn apart(alloc: &Alloc, body: &Body, a: Reg, b: Reg) {
+fn apart(alloc: &Allocation, body: &Body, a: Reg, b: Reg) {
     let (Some(x), Some(y)) = (bytes(alloc, body, a), bytes(alloc, body, b)) else {
         return;
     };
@@ -293,7 +293,7 @@ fn many_handlers_and_globals() {
         );
     }
     let program = reader::read(&text).expect("reads");
-    check_plan(&program, Needs::default(), 2);
+    check_plan(&program, LayoutInputs::default(), 2);
     for timing in [false, true] {
         let options = Options {
             timing,
@@ -337,7 +337,7 @@ fn many_histograms() {
          r0 = intr ctx_arg(0)\n{code}    ret\n}}\n"
     );
     let program = reader::read(&text).expect("reads");
-    check_plan(&program, Needs::default(), 2);
+    check_plan(&program, LayoutInputs::default(), 2);
     let mut kernel = Kernel::new(&program).unwrap_or_else(|why| panic!("{why}"));
     [0, 4, 5, 2000].iter().for_each(|n| kernel.run(&[*n]));
     for contents in kernel.outcome().globals {

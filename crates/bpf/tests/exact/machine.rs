@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use rustix::thread::CpuSet;
 use spile_bpf::layout::{
-    ErrorKind, GlobalPlace, HandlerInfo, Object, PerCpuArray, RecordWhat, counters, percpu, shared,
+    ErrorKind, GlobalPlace, HandlerInfo, Object, PerCpuArray, RecordKind, counters, percpu, shared,
 };
 use spile_bpf::target::{Features, KernelOffsets, Options};
 use spile_ir::interp::{Cell, Value};
@@ -309,27 +309,27 @@ impl<'p> Kernel<'p> {
                 })
                 .collect();
             match &shapes[piece.shape].what {
-                RecordWhat::Print { stream, fmt } => {
+                RecordKind::Print { stream, fmt } => {
                     out.extend_from_slice(crate::world::mark(*stream));
                     let memory = &mut |_: spile_ir::Space, _: u64, _: &mut [u8]| Ok(());
                     let format = &self.program.formats[fmt.index()];
                     spile_ir::fmt::render(format, &fields, memory, out).expect("renders");
                 }
-                RecordWhat::Deferred
-                | RecordWhat::File
-                | RecordWhat::Executed
-                | RecordWhat::Copy => {
+                RecordKind::Deferred
+                | RecordKind::File
+                | RecordKind::Executed
+                | RecordKind::Copy => {
                     panic!("nothing is left to anybody here")
                 }
-                RecordWhat::Hist(hist) => {
+                RecordKind::Hist(hist) => {
                     out.extend_from_slice(hist.draw(&piece.words).as_bytes());
                 }
-                RecordWhat::Error { kind, site, .. } => {
+                RecordKind::Error { kind, site, .. } => {
                     let message = message(*kind, &fields, self.program);
                     outcome.errors.push((message, *site));
                     outcome.callers.push(Vec::new());
                 }
-                RecordWhat::Rethrown { kinds, .. } => {
+                RecordKind::Rethrown { kinds, .. } => {
                     let e = spile_runtime::controller::message::rethrown(
                         kinds,
                         &piece.fields,

@@ -10,7 +10,7 @@
 //!
 //! **The rule for catch blocks**: control can leave a block for its catch block *before any* of its
 //! instructions or its terminator, since each of them can fail. So a fact holds at the start of the
-//! catch block if it holds at *every* place in the block ([`Exit::anywhere`]), and a fact that
+//! catch block if it holds at *every* place in the block ([`ExitFacts::anywhere`]), and a fact that
 //! matters at its start matters at every place in the block, including its start.
 //!
 //! Facts change only in one direction, by [`Lattice::join`], so each fixpoint ends: a lattice must
@@ -27,7 +27,7 @@ pub trait Lattice: Clone {
 
 /// The facts at the exits of a block.
 #[derive(Debug, Clone)]
-pub struct Exit<F> {
+pub struct ExitFacts<F> {
     /// The fact after its terminator's operands are read, for its jumps.
     pub end: F,
     /// The fact that holds at every place in it, for its catch block.
@@ -41,7 +41,7 @@ pub trait Forward {
     /// The fact at the body's entry.
     fn entry(&self) -> Self::Fact;
     /// The facts at a block's exits, from the fact at its start.
-    fn block(&self, id: BlockId, start: &Self::Fact) -> Exit<Self::Fact>;
+    fn block(&self, id: BlockId, start: &Self::Fact) -> ExitFacts<Self::Fact>;
     /// Adds what a jump from the block to `to` implies, such as the outcome of a test.
     fn jump(&self, id: BlockId, to: BlockId, fact: &mut Self::Fact) {
         let _ = (id, to, fact);
@@ -67,7 +67,7 @@ pub fn forward<A: Forward>(body: &Body, analysis: &A) -> Vec<Option<A::Fact>> {
                 continue;
             }
             let block = &body.blocks[id.index()];
-            let Exit { end, anywhere } = analysis.block(id, start);
+            let ExitFacts { end, anywhere } = analysis.block(id, start);
             let mut flow = |to: BlockId, fact: A::Fact| {
                 let changed = match &mut starts[to.index()] {
                     Some(known) => known.join(&fact),
@@ -217,30 +217,30 @@ mod tests {
 
     /// Registers that were written on every path.
     #[derive(Debug, Clone, PartialEq, Eq)]
-    struct Written(BTreeSet<Reg>);
+    struct WrittenRegs(BTreeSet<Reg>);
 
-    impl Lattice for Written {
-        fn join(&mut self, other: &Written) -> bool {
+    impl Lattice for WrittenRegs {
+        fn join(&mut self, other: &WrittenRegs) -> bool {
             let before = self.0.len();
             self.0.retain(|r| other.0.contains(r));
             self.0.len() != before
         }
     }
 
-    struct Assigned<'a>(&'a Body);
+    struct DefiniteAssignment<'a>(&'a Body);
 
-    impl Forward for Assigned<'_> {
-        type Fact = Written;
+    impl Forward for DefiniteAssignment<'_> {
+        type Fact = WrittenRegs;
 
-        fn entry(&self) -> Written {
-            Written(BTreeSet::new())
+        fn entry(&self) -> WrittenRegs {
+            WrittenRegs(BTreeSet::new())
         }
 
-        fn block(&self, id: BlockId, start: &Written) -> Exit<Written> {
+        fn block(&self, id: BlockId, start: &WrittenRegs) -> ExitFacts<WrittenRegs> {
             let mut end = start.clone();
             let insts = &self.0.blocks[id.index()].insts;
             end.0.extend(insts.iter().filter_map(|(i, _)| i.dst()));
-            Exit {
+            ExitFacts {
                 end,
                 anywhere: start.clone(),
             }
@@ -254,7 +254,7 @@ mod tests {
         );
         let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}\n{text}"));
         let body = &program.handlers[0].body;
-        let found = forward(body, &Assigned(body)).into_iter();
+        let found = forward(body, &DefiniteAssignment(body)).into_iter();
         found
             .map(|f| f.map(|f| f.0.into_iter().map(|r| r.0).collect()))
             .collect()

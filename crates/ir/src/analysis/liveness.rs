@@ -77,8 +77,8 @@ pub struct Liveness(Vec<RegSet>);
 impl Liveness {
     /// Computes the liveness of a body.
     pub fn of(body: &Body) -> Liveness {
-        let effects = body.blocks.iter().map(|block| Effect::of(body, block));
-        let analysis = Live {
+        let effects = body.blocks.iter().map(|block| BlockEffect::of(body, block));
+        let analysis = LiveAnalysis {
             body,
             effects: effects.collect(),
         };
@@ -140,15 +140,15 @@ impl Liveness {
 }
 
 /// The effect of a block on the registers live after it.
-struct Effect {
+struct BlockEffect {
     /// The registers that it reads before it writes them.
     read: RegSet,
     /// The registers that its instructions write.
     written: RegSet,
 }
 
-impl Effect {
-    fn of(body: &Body, block: &Block) -> Effect {
+impl BlockEffect {
+    fn of(body: &Body, block: &Block) -> BlockEffect {
         let mut read = RegSet::new(body.regs.len());
         let mut written = read.clone();
         block.term.for_each_use(|v| insert(&mut read, v));
@@ -159,16 +159,16 @@ impl Effect {
             }
             inst.for_each_use(|v| insert(&mut read, v));
         }
-        Effect { read, written }
+        BlockEffect { read, written }
     }
 }
 
-struct Live<'a> {
+struct LiveAnalysis<'a> {
     body: &'a Body,
-    effects: Vec<Effect>,
+    effects: Vec<BlockEffect>,
 }
 
-impl dataflow::Backward for Live<'_> {
+impl dataflow::Backward for LiveAnalysis<'_> {
     type Fact = RegSet;
 
     fn nothing(&self) -> RegSet {
@@ -188,7 +188,7 @@ impl dataflow::Backward for Live<'_> {
     }
 
     fn block(&self, id: BlockId, fact: &mut RegSet) {
-        let Effect { read, written } = &self.effects[id.index()];
+        let BlockEffect { read, written } = &self.effects[id.index()];
         let words = fact.0.iter_mut().zip(read.0.iter().zip(&written.0));
         words.for_each(|(live, (read, written))| *live = *live & !written | read);
     }

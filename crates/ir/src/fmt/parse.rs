@@ -5,7 +5,7 @@
 //! with nothing after it is precision 0.
 
 use super::{Conv, ConvKind, Count, Format, Piece};
-use crate::intrinsics::Kind;
+use crate::intrinsics::ValueKind;
 
 /// Widths and precisions above this are refused; no string of the language is longer.
 const MAX_COUNT: u32 = 65_536;
@@ -85,19 +85,19 @@ impl Format {
 
     /// The types of the arguments in order: for each conversion the `*` width, the `*` precision
     /// and the value.
-    pub fn arg_kinds(&self) -> Vec<Kind> {
+    pub fn arg_kinds(&self) -> Vec<ValueKind> {
         let mut kinds = Vec::new();
         for piece in &self.pieces {
             let Piece::Conv(c) = piece else { continue };
             for count in [c.width, c.precision] {
                 if count == Count::Arg {
-                    kinds.push(Kind::Long);
+                    kinds.push(ValueKind::Long);
                 }
             }
             kinds.push(if c.kind.takes_string() {
-                Kind::Str
+                ValueKind::Str
             } else {
-                Kind::Long
+                ValueKind::Long
             });
         }
         kinds
@@ -248,7 +248,7 @@ mod tests {
         let f = Format::parse(b"100%% %-*.3lls|%#p %.*d %c\n").unwrap();
         assert_eq!(f.pieces.len(), 9);
         assert_eq!(f.pieces[0], Piece::Lit(b"100% ".as_slice().into()));
-        use Kind::{Long, Str};
+        use ValueKind::{Long, Str};
         assert_eq!(f.arg_kinds(), [Long, Str, Long, Long, Long, Long]);
         assert_eq!(f.to_bytes(), b"100%% %-*.3s|%#p %.*d %c\n");
     }

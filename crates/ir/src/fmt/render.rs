@@ -116,7 +116,7 @@ fn conversion<'v>(
         _ => integer(
             c,
             n,
-            Shape {
+            FieldShape {
                 columns,
                 left,
                 precision,
@@ -140,13 +140,13 @@ fn memory_len(precision: i64) -> Result<usize, Fault> {
 pub const TOO_MANY: &str = " is too many bytes for a memory dump";
 
 /// Width, alignment and precision, with `*` replaced by the arguments.
-struct Shape {
+struct FieldShape {
     columns: usize,
     left: bool,
     precision: Option<usize>,
 }
 
-fn integer(c: &Conv, n: i64, shape: Shape, out: &mut Vec<u8>) {
+fn integer(c: &Conv, n: i64, shape: FieldShape, out: &mut Vec<u8>) {
     let signed = c.kind == ConvKind::Dec;
     let (digits, mark) = match c.kind {
         ConvKind::Dec => (n.unsigned_abs().to_string(), ""),

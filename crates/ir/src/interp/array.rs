@@ -7,7 +7,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-use super::{ARRAY_OVERFLOW, Cell, Element, Fault, Value, Walk, matches};
+use super::{ARRAY_OVERFLOW, Cell, Element, Fault, ForeachWalk, Value, matches};
 use crate::stats::Stat;
 use crate::{ElemTy, Hist, SortKey, SortSpec, StatsSpec, Ty};
 
@@ -37,13 +37,13 @@ pub struct MemArray {
 #[derive(Debug, Clone)]
 enum Values {
     Scalars(Ty, Vec<Value>),
-    Stats(Words, Vec<u64>),
+    Stats(StatWords, Vec<u64>),
 }
 
 /// The layout of a statistic in words: count, sum, minimum, maximum, squares and buckets, each only
 /// where the statistic keeps it.
 #[derive(Debug, Clone, Copy)]
-struct Words {
+struct StatWords {
     sum: Option<usize>,
     min: Option<usize>,
     max: Option<usize>,
@@ -53,8 +53,8 @@ struct Words {
     size: usize,
 }
 
-impl Words {
-    fn new(spec: &StatsSpec) -> Words {
+impl StatWords {
+    fn new(spec: &StatsSpec) -> StatWords {
         let mut size = 1;
         let mut take = |wanted: bool, words: usize| {
             wanted.then(|| {
@@ -68,7 +68,7 @@ impl Words {
         let sumsq = take(spec.variance, 2);
         let buckets = size;
         size += spec.hist.map_or(0, |h| h.buckets() as usize);
-        Words {
+        StatWords {
             sum,
             min,
             max,
@@ -125,7 +125,7 @@ impl MemArray {
             keys: Vec::new(),
             values: match elem {
                 ElemTy::Scalar(ty) => Values::Scalars(*ty, Vec::new()),
-                ElemTy::Stats(spec) => Values::Stats(Words::new(spec), Vec::new()),
+                ElemTy::Stats(spec) => Values::Stats(StatWords::new(spec), Vec::new()),
             },
             there: Vec::new(),
             index: HashTable::new(),
@@ -378,14 +378,14 @@ impl MemArray {
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Walk {
+    ) -> ForeachWalk {
         let numbers = self.numbers(slice);
         let limit = limit.unwrap_or(usize::MAX);
         let chosen: Vec<u32> = match sort {
             None => numbers.take(limit).map(|n| n as u32).collect(),
             Some(spec) => self.sorted(numbers, spec, limit),
         };
-        let mut walk = Walk::new(self.fields, chosen.len());
+        let mut walk = ForeachWalk::new(self.fields, chosen.len());
         for n in chosen {
             let value = match &self.values {
                 Values::Scalars(_, all) => all[n as usize].clone(),
@@ -450,9 +450,9 @@ mod tests {
 
     /// A simple model of the array: a list.
     #[derive(Default)]
-    struct Model(Vec<(Vec<Value>, i64)>);
+    struct ListModel(Vec<(Vec<Value>, i64)>);
 
-    impl Model {
+    impl ListModel {
         fn set(&mut self, keys: &[Value], v: i64, (max, wrap): (usize, bool)) -> bool {
             if let Some((_, old)) = self.0.iter_mut().find(|(k, _)| k == keys) {
                 *old = v;
@@ -486,7 +486,7 @@ mod tests {
             max in 1u32..300,
         ) {
             let mut array = MemArray::new(2, &ElemTy::Scalar(Ty::Long), max, wrap);
-            let mut model = Model::default();
+            let mut model = ListModel::default();
             for (op, n, v) in ops {
                 let key = keys(n, text);
                 match op {
@@ -528,7 +528,7 @@ mod tests {
                 for limit in [None, Some(0), Some(1), Some(5), Some(1000)] {
                     let mut wanted = sorted.clone();
                     wanted.truncate(limit.unwrap_or(usize::MAX));
-                    let wanted: Vec<_> = Walk::from(wanted).collect();
+                    let wanted: Vec<_> = ForeachWalk::from(wanted).collect();
                     let got: Vec<_> = array.walk(&[], Some(spec), limit).collect();
                     prop_assert_eq!(got, wanted);
                 }

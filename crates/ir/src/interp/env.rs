@@ -1,6 +1,6 @@
 //! The interpreter's interface to the world.
 
-use super::{Cell, Element, Fault, Value, Walk, sort_elements};
+use super::{Cell, Element, Fault, ForeachWalk, Value, sort_elements};
 use crate::intrinsics::Intrinsic;
 use crate::stats::Stat;
 use crate::{GlobalId, SortKey, SortSpec, Space, Stream, Ty};
@@ -82,7 +82,7 @@ pub trait Env {
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Result<Walk, Fault> {
+    ) -> Result<ForeachWalk, Fault> {
         walk_elements(self, g, slice, (sort, limit))
     }
     /// Runs an intrinsic that needs the world. Intrinsics on operands alone do not come here.
@@ -124,7 +124,7 @@ pub fn walk_elements(
     g: GlobalId,
     slice: &[Option<Value>],
     (sort, limit): (Option<SortSpec>, Option<usize>),
-) -> Result<Walk, Fault> {
+) -> Result<ForeachWalk, Fault> {
     let mut elements = env.elements(g, slice)?;
     if let Some(spec) = sort {
         for element in elements.iter_mut().filter(|_| spec.by == SortKey::Value) {

@@ -3,8 +3,8 @@
 use std::collections::HashMap;
 
 use super::last_match::LastMatch;
-use super::strings::{self, Tokens};
-use super::{Cell, Element, Env, Fault, ScriptError, Value, Walk};
+use super::strings::{self, TokenizeState};
+use super::{Cell, Element, Env, Fault, ForeachWalk, ScriptError, Value};
 use crate::fmt::render;
 use crate::*;
 
@@ -63,7 +63,7 @@ pub fn run_body<E: Env + ?Sized>(
     limit: Limit,
     env: &mut E,
 ) -> Result<(), ScriptError> {
-    let mut machine = Machine {
+    let mut machine = Interpreter {
         program,
         env,
         limit,
@@ -74,18 +74,18 @@ pub fn run_body<E: Env + ?Sized>(
         },
         active: 0,
         kept: Vec::new(),
-        tokens: Tokens::default(),
-        frames: vec![Frame::new(body, false)],
+        tokens: TokenizeState::default(),
+        frames: vec![BodyFrame::new(body, false)],
         last: LastMatch::default(),
     };
     machine.run()
 }
 
 /// A body in progress.
-struct Frame<'p> {
+struct BodyFrame<'p> {
     body: &'p Body,
     regs: Vec<Value>,
-    iters: Vec<Walk>,
+    iters: Vec<ForeachWalk>,
     block: usize,
     /// Index of the next instruction.
     pc: usize,
@@ -93,13 +93,13 @@ struct Frame<'p> {
     recursive: bool,
 }
 
-impl<'p> Frame<'p> {
-    fn new(body: &'p Body, recursive: bool) -> Frame<'p> {
-        Frame {
+impl<'p> BodyFrame<'p> {
+    fn new(body: &'p Body, recursive: bool) -> BodyFrame<'p> {
+        BodyFrame {
             body,
             recursive,
             regs: body.regs.iter().map(|t| Value::zero(*t)).collect(),
-            iters: vec![Walk::default(); body.iters as usize],
+            iters: vec![ForeachWalk::default(); body.iters as usize],
             block: 0,
             pc: 0,
         }
@@ -110,7 +110,7 @@ impl<'p> Frame<'p> {
     }
 }
 
-struct Machine<'p, 'e, E: ?Sized> {
+struct Interpreter<'p, 'e, E: ?Sized> {
     program: &'p Program,
     env: &'e mut E,
     limit: Limit,
@@ -120,11 +120,11 @@ struct Machine<'p, 'e, E: ?Sized> {
     active: usize,
     /// Activations begun by `Enter`: the iterators of the activation before, and the saved
     /// registers.
-    kept: Vec<(Vec<Walk>, HashMap<u32, Value>)>,
-    tokens: Tokens,
+    kept: Vec<(Vec<ForeachWalk>, HashMap<u32, Value>)>,
+    tokens: TokenizeState,
     last: LastMatch,
     /// Never empty while a handler runs; the last frame is the running one.
-    frames: Vec<Frame<'p>>,
+    frames: Vec<BodyFrame<'p>>,
 }
 
 /// The next action after a step.
@@ -141,7 +141,7 @@ fn invalid() -> Fault {
     Fault::from("invalid program")
 }
 
-impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
+impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
     fn run(&mut self) -> Result<(), ScriptError> {
         loop {
             let Some(frame) = self.frames.last_mut() else {
@@ -173,7 +173,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
                         }
                         self.active += 1;
                     }
-                    self.frames.push(Frame::new(&func.body, func.recursive));
+                    self.frames.push(BodyFrame::new(&func.body, func.recursive));
                     for (r, v) in func.params.iter().zip(args) {
                         self.set(*r, v);
                     }
@@ -196,7 +196,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
     }
 
     /// The running frame, which exists whenever a step runs.
-    fn top(&mut self) -> &mut Frame<'p> {
+    fn top(&mut self) -> &mut BodyFrame<'p> {
         let last = self.frames.len() - 1;
         &mut self.frames[last]
     }
@@ -529,7 +529,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         match inst {
             Inst::Enter if self.nested() => return Err("MAXNESTING exceeded".into()),
             Inst::Enter => {
-                let fresh = vec![Walk::default(); self.top().iters.len()];
+                let fresh = vec![ForeachWalk::default(); self.top().iters.len()];
                 let iters = std::mem::replace(&mut self.top().iters, fresh);
                 self.kept.push((iters, HashMap::new()));
             }
@@ -666,7 +666,7 @@ impl<'p, E: Env + ?Sized> Machine<'p, '_, E> {
         Ok(Flow::Next)
     }
 
-    fn start(&mut self, it: IterId, walk: Walk) -> Result<(), Fault> {
+    fn start(&mut self, it: IterId, walk: ForeachWalk) -> Result<(), Fault> {
         *self.top().iters.get_mut(it.index()).ok_or_else(invalid)? = walk;
         Ok(())
     }

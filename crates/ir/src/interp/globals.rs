@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use super::{Fault, MemArray, Value, Walk};
+use super::{Fault, ForeachWalk, MemArray, Value};
 use crate::stats::Stat;
 use crate::{ElemTy, Global, GlobalId, GlobalKind, Init, SortSpec, StatsSpec, Ty};
 
@@ -47,7 +47,7 @@ pub fn matches(pattern: &[Option<Value>], keys: &[Value]) -> bool {
 }
 
 #[derive(Debug, Clone)]
-enum Store {
+enum GlobalStore {
     Scalar(Ty, Value),
     Stats(StatsSpec, Stat),
     Array(ElemTy, MemArray),
@@ -58,7 +58,7 @@ enum Store {
 /// the verifier refuses) read as 0 and change nothing.
 #[derive(Debug, Clone)]
 pub struct MemGlobals {
-    stores: Vec<Store>,
+    stores: Vec<GlobalStore>,
 }
 
 fn wrong_kind() -> Fault {
@@ -75,9 +75,9 @@ impl MemGlobals {
                     Some(Init::Str(s)) => Value::Str(s.clone()).fit(*ty).0,
                     None => Value::zero(*ty),
                 };
-                Store::Scalar(*ty, v)
+                GlobalStore::Scalar(*ty, v)
             }
-            GlobalKind::Stats(spec) => Store::Stats(spec.clone(), Stat::new(spec)),
+            GlobalKind::Stats(spec) => GlobalStore::Stats(spec.clone(), Stat::new(spec)),
             GlobalKind::Array {
                 keys,
                 value,
@@ -85,7 +85,7 @@ impl MemGlobals {
                 wrap,
             } => {
                 let array = MemArray::new(keys.len(), value, *max, *wrap);
-                Store::Array(value.clone(), array)
+                GlobalStore::Array(value.clone(), array)
             }
         });
         MemGlobals {
@@ -93,14 +93,14 @@ impl MemGlobals {
         }
     }
 
-    fn store(&mut self, g: GlobalId) -> Result<&mut Store, Fault> {
+    fn store(&mut self, g: GlobalId) -> Result<&mut GlobalStore, Fault> {
         self.stores.get_mut(g.index()).ok_or_else(wrong_kind)
     }
 
     /// The array of a global; `None` for a scalar.
     pub fn array(&self, g: GlobalId) -> Option<&MemArray> {
         match self.stores.get(g.index()) {
-            Some(Store::Array(_, a)) => Some(a),
+            Some(GlobalStore::Array(_, a)) => Some(a),
             _ => None,
         }
     }
@@ -111,7 +111,7 @@ impl MemGlobals {
     /// Only for a global of another kind, as for all functions here that name no error.
     pub fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
         match self.store(g)? {
-            Store::Scalar(_, v) => Ok(v.clone()),
+            GlobalStore::Scalar(_, v) => Ok(v.clone()),
             _ => Err(wrong_kind()),
         }
     }
@@ -122,7 +122,7 @@ impl MemGlobals {
     /// See [`MemGlobals::gload`].
     pub fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
         match self.store(g)? {
-            Store::Scalar(ty, old) => *old = v.fit(*ty).0,
+            GlobalStore::Scalar(ty, old) => *old = v.fit(*ty).0,
             _ => return Err(wrong_kind()),
         }
         Ok(())
@@ -134,7 +134,7 @@ impl MemGlobals {
     /// See [`MemGlobals::gload`].
     pub fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
         match self.store(g)? {
-            Store::Scalar(Ty::Long, old) => {
+            GlobalStore::Scalar(Ty::Long, old) => {
                 let before = old.as_long();
                 *old = Value::Long(before.wrapping_add(v));
                 Ok(before)
@@ -149,7 +149,7 @@ impl MemGlobals {
     /// See [`MemGlobals::gload`].
     pub fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
         match self.store(g)? {
-            Store::Array(ElemTy::Scalar(ty), a) => {
+            GlobalStore::Array(ElemTy::Scalar(ty), a) => {
                 Ok(a.value(keys).cloned().unwrap_or_else(|| Value::zero(*ty)))
             }
             _ => Err(wrong_kind()),
@@ -162,7 +162,7 @@ impl MemGlobals {
     /// [`ARRAY_OVERFLOW`].
     pub fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
         match self.store(g)? {
-            Store::Array(ElemTy::Scalar(ty), a) => {
+            GlobalStore::Array(ElemTy::Scalar(ty), a) => {
                 let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
                 *place = v.fit(*ty).0;
                 Ok(())
@@ -177,7 +177,7 @@ impl MemGlobals {
     /// [`ARRAY_OVERFLOW`].
     pub fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
         match self.store(g)? {
-            Store::Array(ElemTy::Scalar(Ty::Long), a) => {
+            GlobalStore::Array(ElemTy::Scalar(Ty::Long), a) => {
                 let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
                 let before = place.as_long();
                 *place = Value::Long(before.wrapping_add(v));
@@ -192,7 +192,7 @@ impl MemGlobals {
     /// # Errors
     /// See [`MemGlobals::gload`].
     pub fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
-        let Store::Array(_, a) = self.store(g)? else {
+        let GlobalStore::Array(_, a) = self.store(g)? else {
             return Err(wrong_kind());
         };
         Ok(match keys.iter().cloned().collect::<Option<Vec<Value>>>() {
@@ -206,7 +206,7 @@ impl MemGlobals {
     /// # Errors
     /// See [`MemGlobals::gload`].
     pub fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
-        let Store::Array(_, a) = self.store(g)? else {
+        let GlobalStore::Array(_, a) = self.store(g)? else {
             return Err(wrong_kind());
         };
         match keys.iter().cloned().collect::<Option<Vec<Value>>>() {
@@ -222,9 +222,9 @@ impl MemGlobals {
     /// See [`MemGlobals::gload`].
     pub fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
         match self.store(g)? {
-            Store::Scalar(ty, v) => *v = Value::zero(*ty),
-            Store::Stats(spec, s) => *s = Stat::new(spec),
-            Store::Array(_, a) => a.clear(),
+            GlobalStore::Scalar(ty, v) => *v = Value::zero(*ty),
+            GlobalStore::Stats(spec, s) => *s = Stat::new(spec),
+            GlobalStore::Array(_, a) => a.clear(),
         }
         Ok(())
     }
@@ -235,9 +235,11 @@ impl MemGlobals {
     /// [`ARRAY_OVERFLOW`].
     pub fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
         match self.store(g)? {
-            Store::Stats(spec, s) => s.add(spec.hist, v),
-            Store::Array(_, a) => return a.add(keys, v)?.then_some(()).ok_or_else(wrong_kind),
-            Store::Scalar(..) => return Err(wrong_kind()),
+            GlobalStore::Stats(spec, s) => s.add(spec.hist, v),
+            GlobalStore::Array(_, a) => {
+                return a.add(keys, v)?.then_some(()).ok_or_else(wrong_kind);
+            }
+            GlobalStore::Scalar(..) => return Err(wrong_kind()),
         }
         Ok(())
     }
@@ -248,11 +250,11 @@ impl MemGlobals {
     /// [`ARRAY_OVERFLOW`].
     pub fn stat_merge(&mut self, g: GlobalId, keys: &[Value], delta: &Stat) -> Result<(), Fault> {
         match self.store(g)? {
-            Store::Stats(_, s) => s.merge(delta),
-            Store::Array(_, a) => {
+            GlobalStore::Stats(_, s) => s.merge(delta),
+            GlobalStore::Array(_, a) => {
                 return a.merge(keys, delta)?.then_some(()).ok_or_else(wrong_kind);
             }
-            Store::Scalar(..) => return Err(wrong_kind()),
+            GlobalStore::Scalar(..) => return Err(wrong_kind()),
         }
         Ok(())
     }
@@ -263,8 +265,8 @@ impl MemGlobals {
     /// See [`MemGlobals::gload`].
     pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let s = match self.store(g)? {
-            Store::Stats(_, s) => Some(s.clone()),
-            Store::Array(ElemTy::Stats(_), a) => a.stat(keys),
+            GlobalStore::Stats(_, s) => Some(s.clone()),
+            GlobalStore::Array(ElemTy::Stats(_), a) => a.stat(keys),
             _ => return Err(wrong_kind()),
         };
         Ok(s.filter(|s| !s.is_empty()))
@@ -279,7 +281,7 @@ impl MemGlobals {
         g: GlobalId,
         slice: &[Option<Value>],
     ) -> Result<Vec<Element>, Fault> {
-        let Store::Array(_, a) = self.store(g)? else {
+        let GlobalStore::Array(_, a) = self.store(g)? else {
             return Err(wrong_kind());
         };
         Ok(a.elements(slice))
@@ -295,9 +297,9 @@ impl MemGlobals {
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Result<Walk, Fault> {
+    ) -> Result<ForeachWalk, Fault> {
         match self.store(g)? {
-            Store::Array(_, a) => Ok(a.walk(slice, sort, limit)),
+            GlobalStore::Array(_, a) => Ok(a.walk(slice, sort, limit)),
             _ => Err(wrong_kind()),
         }
     }

@@ -20,9 +20,11 @@ pub use env::{Env, walk_elements};
 pub use exec::{Limit, run, run_body};
 pub use globals::{ARRAY_OVERFLOW, Cell, Element, MemGlobals, matches};
 pub use sort::sort_elements;
-pub use strings::{Tokens, evaluate, invalid_unicode, string_to_fp, strtol, substr, unicode};
+pub use strings::{
+    TokenizeState, evaluate, invalid_unicode, string_to_fp, strtol, substr, unicode,
+};
 pub use value::{Fault, ScriptError, Value};
-pub use walk::Walk;
+pub use walk::ForeachWalk;
 
 #[cfg(any(test, feature = "testgen"))]
 pub mod testenv;

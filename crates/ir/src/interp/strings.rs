@@ -182,12 +182,12 @@ pub fn string_to_fp(text: &[u8]) -> i64 {
 
 /// The state of `tokenize` between the calls of one run of a handler.
 #[derive(Debug, Clone, Default)]
-pub struct Tokens {
+pub struct TokenizeState {
     text: Vec<u8>,
     pos: usize,
 }
 
-impl Tokens {
+impl TokenizeState {
     /// The next token of `text`, or of the text of the call before when `text` is empty. Empty
     /// tokens are skipped; "" means that no token is left.
     pub fn next(&mut self, text: &[u8], delims: &[u8]) -> &[u8] {
@@ -268,7 +268,7 @@ mod tests {
 
     #[test]
     fn tokens_pass_over_empty_ones() {
-        let mut t = Tokens::default();
+        let mut t = TokenizeState::default();
         assert_eq!(t.next(b"", b","), b"");
         assert_eq!(t.next(b",,a,b c,", b", "), b"a");
         assert_eq!(t.next(b"", b", "), b"b");

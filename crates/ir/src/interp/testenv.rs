@@ -1,8 +1,8 @@
 //! An environment for tests: globals in memory, collected output, and numbers that depend only on
 //! the calls.
 
-use super::{Element, Env, Fault, MemGlobals, Value, Walk};
-use crate::intrinsics::{Intrinsic, Kind};
+use super::{Element, Env, Fault, ForeachWalk, MemGlobals, Value};
+use crate::intrinsics::{Intrinsic, ValueKind};
 use crate::stats::Stat;
 use crate::*;
 
@@ -77,7 +77,7 @@ impl Env for TestEnv {
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Result<Walk, Fault> {
+    ) -> Result<ForeachWalk, Fault> {
         self.globals.walk(g, slice, sort, limit)
     }
 
@@ -93,7 +93,7 @@ impl Env for TestEnv {
         }
         let arg = args.first().map_or(0, Value::as_long);
         Ok(match f.info().ret {
-            Some(Kind::Str) => Value::from(format!("{}:{arg}", f.info().name).as_str()),
+            Some(ValueKind::Str) => Value::from(format!("{}:{arg}", f.info().name).as_str()),
             _ => Value::Long((f as i64 * 1000).wrapping_add(arg)),
         })
     }

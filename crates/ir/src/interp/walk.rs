@@ -4,17 +4,17 @@ use super::{Element, Value};
 
 /// The elements of a `foreach`, keys and values one after the other, and the position in them.
 #[derive(Debug, Clone, Default)]
-pub struct Walk {
+pub struct ForeachWalk {
     fields: usize,
     keys: Vec<Value>,
     values: Vec<Value>,
     at: usize,
 }
 
-impl Walk {
+impl ForeachWalk {
     /// An empty walk with room for `elements` elements whose keys have `fields` fields.
-    pub fn new(fields: usize, elements: usize) -> Walk {
-        Walk {
+    pub fn new(fields: usize, elements: usize) -> ForeachWalk {
+        ForeachWalk {
             fields,
             keys: Vec::with_capacity(fields * elements),
             values: Vec::with_capacity(elements),
@@ -29,7 +29,7 @@ impl Walk {
     }
 }
 
-impl Iterator for Walk {
+impl Iterator for ForeachWalk {
     type Item = (Vec<Value>, Value);
 
     /// The next element's keys and value.
@@ -44,10 +44,10 @@ impl Iterator for Walk {
     }
 }
 
-impl From<Vec<Element>> for Walk {
-    fn from(elements: Vec<Element>) -> Walk {
+impl From<Vec<Element>> for ForeachWalk {
+    fn from(elements: Vec<Element>) -> ForeachWalk {
         let fields = elements.first().map_or(0, |e| e.keys.len());
-        let mut walk = Walk::new(fields, elements.len());
+        let mut walk = ForeachWalk::new(fields, elements.len());
         for e in elements {
             walk.push(&e.keys, e.cell.value());
         }

@@ -29,7 +29,7 @@ pub fn run(program: &mut Program) -> bool {
     let reach = reach(program);
     for h in &todo {
         let body = std::mem::take(&mut program.handlers[*h].body);
-        program.handlers[*h].body = Flat::new(body, program, &reach, empty).finish();
+        program.handlers[*h].body = FlatBody::new(body, program, &reach, empty).finish();
     }
     true
 }
@@ -50,7 +50,7 @@ fn reach(program: &Program) -> Vec<Vec<bool>> {
 }
 
 /// A function's copy in the handler.
-struct Region {
+struct InlinedRegion {
     func: usize,
     reg0: u32,
     /// The region's first block.
@@ -65,16 +65,16 @@ struct Region {
     ways: Vec<(BlockId, BlockId)>,
 }
 
-struct Flat<'a> {
+struct FlatBody<'a> {
     program: &'a Program,
     reach: &'a [Vec<bool>],
     empty: StrId,
     body: Body,
-    regions: Vec<Region>,
+    regions: Vec<InlinedRegion>,
 }
 
 /// A call and its surroundings.
-struct Call {
+struct CallSite {
     dst: Option<Reg>,
     args: Vec<Val>,
     site: SiteId,
@@ -85,11 +85,11 @@ struct Call {
     saved: Vec<Reg>,
 }
 
-impl<'a> Flat<'a> {
-    fn new(body: Body, program: &'a Program, reach: &'a [Vec<bool>], empty: StrId) -> Flat<'a> {
+impl<'a> FlatBody<'a> {
+    fn new(body: Body, program: &'a Program, reach: &'a [Vec<bool>], empty: StrId) -> FlatBody<'a> {
         let mut todo = calls(&body);
         let own = body.blocks.len();
-        let mut flat = Flat {
+        let mut flat = FlatBody {
             program,
             reach,
             empty,
@@ -152,7 +152,7 @@ impl<'a> Flat<'a> {
             }
             self.body.blocks.push(block);
         }
-        self.regions.push(Region {
+        self.regions.push(InlinedRegion {
             func: f,
             reg0,
             entry,
@@ -189,7 +189,7 @@ impl<'a> Flat<'a> {
                 let Some(callee) = self.regions.iter().position(|r| r.func == func.index()) else {
                     continue;
                 };
-                let call = Call {
+                let call = CallSite {
                     dst,
                     args,
                     site,
@@ -231,7 +231,7 @@ impl<'a> Flat<'a> {
     fn replace_call(
         &mut self,
         at: usize,
-        call: Call,
+        call: CallSite,
         catch: Option<BlockId>,
         owner: Option<usize>,
     ) -> BlockId {

@@ -69,7 +69,7 @@ pub fn inline(program: &mut Program) {
     let empty = program.intern(b"");
     mark_recursive(program);
     let skip: Vec<bool> = program.funcs.iter().map(|f| f.recursive).collect();
-    let mut sites = Sites {
+    let mut sites = SiteTable {
         list: std::mem::take(&mut program.sites),
         made: HashMap::new(),
     };
@@ -156,12 +156,12 @@ fn drop_uncalled(program: &mut Program, empty: StrId) {
 }
 
 /// The program's sites, and those made for inlined code.
-struct Sites {
+struct SiteTable {
     list: Vec<Site>,
     made: HashMap<(SiteId, SiteId), SiteId>,
 }
 
-impl Sites {
+impl SiteTable {
     /// The site of a function's code inlined at `call`.
     fn called(&mut self, site: SiteId, call: SiteId) -> SiteId {
         if let Some(id) = self.made.get(&(site, call)) {
@@ -186,7 +186,7 @@ fn inline_body(
     mut body: Body,
     program: &Program,
     (skip, limit, empty): (&[bool], usize, StrId),
-    sites: &mut Sites,
+    sites: &mut SiteTable,
 ) -> Body {
     let mut b = 0;
     while b < body.blocks.len() {
@@ -214,7 +214,7 @@ fn splice(
     (b, at): (usize, usize),
     program: &Program,
     empty: StrId,
-    sites: &mut Sites,
+    sites: &mut SiteTable,
 ) {
     let catch = body.blocks[b].catch;
     let rest = body.blocks[b].insts.split_off(at + 1);

@@ -7,10 +7,10 @@ use crate::*;
 
 /// The longest value of a register so far, in bytes.
 #[derive(Debug, Clone, Copy)]
-struct Longest(usize);
+struct MaxLen(usize);
 
-impl Lattice for Longest {
-    fn join(&mut self, other: &Longest) -> bool {
+impl Lattice for MaxLen {
+    fn join(&mut self, other: &MaxLen) -> bool {
         let longer = other.0 > self.0;
         self.0 = self.0.max(other.0);
         longer
@@ -24,9 +24,9 @@ pub fn run(program: &Program, body: &mut Body) {
         Ty::Str(w) => usize::from(*w).max(1) - 1,
     };
     let caps: Vec<usize> = body.regs.iter().map(cap).collect();
-    let start = vec![Longest(0); body.regs.len()];
+    let start = vec![MaxLen(0); body.regs.len()];
     let longest = dataflow::registers(body, Direction::Forwards, start, |step, longest| {
-        let bounded = |r: Reg, len: usize| Longest(len.min(caps[r.index()]));
+        let bounded = |r: Reg, len: usize| MaxLen(len.min(caps[r.index()]));
         match step {
             // The restored value was in the register before.
             Step::Inst(Inst::Restore { .. }) => {}
@@ -39,7 +39,7 @@ pub fn run(program: &Program, body: &mut Body) {
             Step::Term(term) => term.for_each_dst(|r| longest.join(r, &bounded(r, usize::MAX))),
         }
     });
-    for (ty, Longest(len)) in body.regs.iter_mut().zip(longest) {
+    for (ty, MaxLen(len)) in body.regs.iter_mut().zip(longest) {
         if matches!(ty, Ty::Str(_)) {
             *ty = Ty::str_for_len(len).min(*ty);
         }
@@ -47,7 +47,7 @@ pub fn run(program: &Program, body: &mut Body) {
 }
 
 /// The maximum length of an instruction's string result; `None` if it is not bounded.
-fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<Longest>) -> Option<usize> {
+fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Option<usize> {
     let of = |v: &Val| match v {
         Val::Reg(r) => longest.get(*r).map(|l| l.0),
         Val::Str(s) => program.strings.get(s.index()).map(|s| s.len()),

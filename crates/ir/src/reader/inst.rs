@@ -11,7 +11,7 @@ fn find<T: Copy>(table: &[(T, &str)], word: &str) -> Option<T> {
 }
 
 /// A parsed line of a block.
-enum Line {
+enum BlockLine {
     Inst(Inst),
     Term(Term),
 }
@@ -44,11 +44,11 @@ impl Reader {
             let mut insts = Vec::new();
             let term = loop {
                 match self.line()? {
-                    Line::Inst(inst) => {
+                    BlockLine::Inst(inst) => {
                         let site = SiteId(self.opt_id("@").unwrap_or(0));
                         insts.push((inst, site));
                     }
-                    Line::Term(term) => break term,
+                    BlockLine::Term(term) => break term,
                 }
             };
             body.blocks.push(Block { insts, term, catch });
@@ -106,7 +106,7 @@ impl Reader {
         self.list('(', ')', Reader::val)
     }
 
-    fn line(&mut self) -> Res<Line> {
+    fn line(&mut self) -> Res<BlockLine> {
         let dst = self.opt_id("r").map(Reg);
         if dst.is_some() {
             self.punct('=')?;
@@ -114,7 +114,7 @@ impl Reader {
         let word = self.word()?;
         let line = match dst {
             None => self.plain(&word)?,
-            Some(dst) => self.assign(&word, dst)?.map(Line::Inst),
+            Some(dst) => self.assign(&word, dst)?.map(BlockLine::Inst),
         };
         match line {
             Some(line) => Ok(line),
@@ -123,13 +123,13 @@ impl Reader {
     }
 
     /// Parses a line without a result.
-    fn plain(&mut self, word: &str) -> Res<Option<Line>> {
+    fn plain(&mut self, word: &str) -> Res<Option<BlockLine>> {
         let inst = match word {
-            "jump" => return Ok(Some(Line::Term(Term::Jump(self.block()?)))),
+            "jump" => return Ok(Some(BlockLine::Term(Term::Jump(self.block()?)))),
             "branch" => {
                 let cond = self.val()?;
                 let (then, els) = (self.next_block()?, self.next_block()?);
-                return Ok(Some(Line::Term(Term::Branch { cond, then, els })));
+                return Ok(Some(BlockLine::Term(Term::Branch { cond, then, els })));
             }
             "ret" => {
                 let has = match self.peek() {
@@ -139,9 +139,9 @@ impl Reader {
                     _ => false,
                 };
                 let v = if has { Some(self.val()?) } else { None };
-                return Ok(Some(Line::Term(Term::Ret(v))));
+                return Ok(Some(BlockLine::Term(Term::Ret(v))));
             }
-            "end_handler" => return Ok(Some(Line::Term(Term::EndHandler))),
+            "end_handler" => return Ok(Some(BlockLine::Term(Term::EndHandler))),
             "print" => {
                 let word = self.word()?;
                 let Some(stream) = find(STREAMS, &word) else {
@@ -201,7 +201,7 @@ impl Reader {
             "rethrow" => Inst::Rethrow,
             _ => return Ok(None),
         };
-        Ok(Some(Line::Inst(inst)))
+        Ok(Some(BlockLine::Inst(inst)))
     }
 
     fn iter(&mut self) -> Res<Inst> {
@@ -357,8 +357,8 @@ impl Reader {
     }
 
     /// Parses a line that can have a result.
-    fn either(&mut self, word: &str, dst: Option<Reg>) -> Res<Line> {
-        Ok(Line::Inst(match word {
+    fn either(&mut self, word: &str, dst: Option<Reg>) -> Res<BlockLine> {
+        Ok(BlockLine::Inst(match word {
             "intr" => {
                 let name = self.word()?;
                 let Some(f) = Intrinsic::by_name(&name) else {
@@ -396,7 +396,7 @@ impl Reader {
                 let it = IterId(self.id("i")?);
                 let keys = self.list('[', ']', |r| r.id("r").map(Reg))?;
                 let (body, done) = (self.block()?, self.next_block()?);
-                return Ok(Line::Term(Term::IterNext {
+                return Ok(BlockLine::Term(Term::IterNext {
                     it,
                     keys,
                     value: dst,

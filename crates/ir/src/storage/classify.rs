@@ -10,12 +10,12 @@ use crate::*;
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Explanation {
     /// The lines in the order of the globals.
-    pub lines: Vec<Line>,
+    pub lines: Vec<GlobalExplanation>,
 }
 
 /// The line of a global.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Line {
+pub struct GlobalExplanation {
     /// Its name.
     pub name: String,
     /// Its class.
@@ -81,7 +81,7 @@ pub fn classify(program: &mut Program) -> Explanation {
     let mut out = Explanation::default();
     for (global, (storage, why)) in program.globals.iter_mut().zip(classes) {
         global.storage = storage;
-        out.lines.push(Line {
+        out.lines.push(GlobalExplanation {
             name: global.name.to_string(),
             storage,
             why,

@@ -4,11 +4,11 @@
 use std::collections::BTreeMap;
 
 use super::Storage;
-use crate::analysis::dataflow::{self, Exit, Forward, Lattice};
+use crate::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
 use crate::*;
 
 /// By array: the keys of the last addition to it, the same on every path here.
-type Added<'p> = BTreeMap<GlobalId, &'p [Val]>;
+type LastAdditions<'p> = BTreeMap<GlobalId, &'p [Val]>;
 
 /// By global: the host array with whose elements its own can be co-located, if there is one. A host
 /// is not co-located itself. Requires [`super::classify`].
@@ -73,8 +73,8 @@ fn look<'p>(body: &'p Body, tell: &mut dyn FnMut(GlobalId, &[GlobalId])) {
     }
 }
 
-impl<'p> Lattice for Added<'p> {
-    fn join(&mut self, other: &Added<'p>) -> bool {
+impl<'p> Lattice for LastAdditions<'p> {
+    fn join(&mut self, other: &LastAdditions<'p>) -> bool {
         let before = self.len();
         self.retain(|g, keys| other.get(g) == Some(keys));
         self.len() != before
@@ -84,26 +84,26 @@ impl<'p> Lattice for Added<'p> {
 struct Additions<'p>(&'p Body);
 
 impl<'p> Forward for Additions<'p> {
-    type Fact = Added<'p>;
+    type Fact = LastAdditions<'p>;
 
-    fn entry(&self) -> Added<'p> {
-        Added::new()
+    fn entry(&self) -> LastAdditions<'p> {
+        LastAdditions::new()
     }
 
-    fn block(&self, id: BlockId, start: &Added<'p>) -> Exit<Added<'p>> {
+    fn block(&self, id: BlockId, start: &LastAdditions<'p>) -> ExitFacts<LastAdditions<'p>> {
         let mut end = start.clone();
         through(&self.0.blocks[id.index()], &mut end, &mut |_, _| {});
         // Additions before the block whose keys are unchanged would hold, too, but nobody needs
         // them.
-        let anywhere = Added::new();
-        Exit { end, anywhere }
+        let anywhere = LastAdditions::new();
+        ExitFacts { end, anywhere }
     }
 }
 
 /// Applies the effect of a block.
 fn through<'p>(
     block: &'p Block,
-    added: &mut Added<'p>,
+    added: &mut LastAdditions<'p>,
     tell: &mut dyn FnMut(GlobalId, &[GlobalId]),
 ) {
     for (inst, _) in &block.insts {
@@ -126,7 +126,7 @@ fn through<'p>(
 }
 
 /// Forgets additions whose key is in a register that changes.
-fn forget(added: &mut Added<'_>, reg: Reg) {
+fn forget(added: &mut LastAdditions<'_>, reg: Reg) {
     added.retain(|_, keys| !keys.contains(&Val::Reg(reg)));
 }
 

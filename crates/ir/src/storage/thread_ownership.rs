@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 
-use crate::analysis::dataflow::{self, Direction, Exit, Forward, Lattice, Step};
+use crate::analysis::dataflow::{self, Direction, ExitFacts, Forward, Lattice, Step};
 use crate::analysis::liveness::Liveness;
 use crate::*;
 
@@ -38,7 +38,7 @@ pub(super) struct Ownership {
     holds: [Vec<bool>; OWNERS.len()],
     /// By block, by owner: whether the number is unique to the handler there. The idle threads of
     /// all processors share the id 0.
-    known: Vec<Certain>,
+    known: Vec<UniqueOwners>,
 }
 
 impl Ownership {
@@ -84,7 +84,7 @@ impl ThreadIdRegs {
 
 /// The writers of a register, with regard to one intrinsic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Holds {
+enum RegWriters {
     /// No writer so far.
     Unwritten,
     /// Only the intrinsic.
@@ -93,8 +93,8 @@ enum Holds {
     Other,
 }
 
-impl Lattice for Holds {
-    fn join(&mut self, other: &Holds) -> bool {
+impl Lattice for RegWriters {
+    fn join(&mut self, other: &RegWriters) -> bool {
         let more = *other > *self;
         *self = (*self).max(*other);
         more
@@ -108,62 +108,62 @@ fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<
     if !insts.any(|i| matches!(i, Inst::Intr { f, .. } if *f == of)) {
         return vec![false; body.regs.len()];
     }
-    let mut start = vec![Holds::Unwritten; body.regs.len()];
+    let mut start = vec![RegWriters::Unwritten; body.regs.len()];
     // These read as 0.
     for r in undefined.get_or_init(|| Liveness::of(body).live_in(BlockId(0)).collect()) {
-        start[r.index()] = Holds::Other;
+        start[r.index()] = RegWriters::Other;
     }
     let holds = dataflow::registers(body, Direction::Forwards, start, |step, known| match step {
         Step::Inst(Inst::Intr {
             dst: Some(dst), f, ..
-        }) if *f == of => known.join(*dst, &Holds::Number),
+        }) if *f == of => known.join(*dst, &RegWriters::Number),
         Step::Inst(Inst::Copy {
             dst,
             src: Val::Reg(src),
         }) => {
             let src = known.get(*src).copied();
-            known.join(*dst, &src.unwrap_or(Holds::Other));
+            known.join(*dst, &src.unwrap_or(RegWriters::Other));
         }
         Step::Inst(inst) => {
             let dst = inst.dst().into_iter();
-            dst.for_each(|r| known.join(r, &Holds::Other));
+            dst.for_each(|r| known.join(r, &RegWriters::Other));
         }
-        Step::Term(term) => term.for_each_dst(|r| known.join(r, &Holds::Other)),
+        Step::Term(term) => term.for_each_dst(|r| known.join(r, &RegWriters::Other)),
     });
-    holds.into_iter().map(|h| h == Holds::Number).collect()
+    holds.into_iter().map(|h| h == RegWriters::Number).collect()
 }
 
 /// For each owner, whether its number is unique to the handler.
-type Certain = [bool; OWNERS.len()];
+type UniqueOwners = [bool; OWNERS.len()];
 
-impl Lattice for Certain {
-    fn join(&mut self, other: &Certain) -> bool {
+impl Lattice for UniqueOwners {
+    fn join(&mut self, other: &UniqueOwners) -> bool {
         let before = *self;
         self.iter_mut().zip(other).for_each(|(a, b)| *a &= b);
         *self != before
     }
 }
 
-struct NotZero<'a> {
-    start: Certain,
+struct UniquenessAnalysis<'a> {
+    start: UniqueOwners,
     tests: &'a [Option<(usize, BlockId)>],
 }
 
-impl Forward for NotZero<'_> {
-    type Fact = Certain;
+impl Forward for UniquenessAnalysis<'_> {
+    type Fact = UniqueOwners;
 
-    fn entry(&self) -> Certain {
+    fn entry(&self) -> UniqueOwners {
         self.start
     }
 
-    fn block(&self, _: BlockId, start: &Certain) -> Exit<Certain> {
-        Exit {
+    fn block(&self, _: BlockId, start: &UniqueOwners) -> ExitFacts<UniqueOwners> {
+        ExitFacts {
             end: *start,
             anywhere: *start,
         }
     }
 
-    fn jump(&self, id: BlockId, to: BlockId, fact: &mut Certain) {
+    fn jump(&self, id: BlockId, to: BlockId, fact: &mut UniqueOwners) {
         if let Some((owner, there)) = self.tests[id.index()]
             && there == to
         {
@@ -174,10 +174,14 @@ impl Forward for NotZero<'_> {
 
 /// By block: whether the numbers are unique when it begins. They are from the start, or a test on
 /// every path excludes 0.
-fn not_zero(body: &Body, holds: &[Vec<bool>; OWNERS.len()], start: Certain) -> Vec<Certain> {
+fn not_zero(
+    body: &Body,
+    holds: &[Vec<bool>; OWNERS.len()],
+    start: UniqueOwners,
+) -> Vec<UniqueOwners> {
     let tests = tests(body, holds);
     let tests = &tests[..];
-    let found = dataflow::forward(body, &NotZero { start, tests });
+    let found = dataflow::forward(body, &UniquenessAnalysis { start, tests });
     let nowhere = [true; OWNERS.len()];
     found.into_iter().map(|c| c.unwrap_or(nowhere)).collect()
 }

@@ -5,7 +5,7 @@
 
 mod walks;
 
-use walks::{Walk, extractors};
+use walks::{WalkSpec, extractors};
 
 use super::Rng;
 use crate::fmt::Format;
@@ -27,7 +27,7 @@ const WIDTHS: [u16; 5] = [8, 16, 24, 64, 136];
 
 /// How a program uses a global.
 #[derive(Clone, Copy, PartialEq)]
-enum Use {
+enum GlobalUse {
     /// All operations.
     All,
     /// Only additions, which leave it per CPU.
@@ -102,7 +102,7 @@ struct Generator {
     kernel: bool,
     rng: Rng,
     p: Program,
-    uses: Vec<Use>,
+    uses: Vec<GlobalUse>,
     /// Percent of instructions that touch globals.
     globals: u32,
     /// Catch blocks of the body.
@@ -110,7 +110,7 @@ struct Generator {
     /// Whether the current block is a catch block.
     caught: bool,
     /// The global and order of each iterator of the body.
-    walks: Vec<Walk>,
+    walks: Vec<WalkSpec>,
 }
 
 /// Makes the program of a seed. Its last `print` shows all registers.
@@ -224,7 +224,7 @@ impl Generator {
         }
         self.p.strings = STRINGS.iter().map(|s| s.as_bytes().into()).collect();
         let entries = ["zero", "one", "", "a name of nineteen b"].map(|e| e.as_bytes().into());
-        self.p.tables.push(Table {
+        self.p.tables.push(ConstTable {
             name: "t".into(),
             entries: entries.to_vec(),
         });
@@ -291,7 +291,12 @@ impl Generator {
             array(&[Str(16), Long], stats(4), 20, false),
         ];
         for (i, kind) in kinds.into_iter().enumerate() {
-            let mut usage = self.rng.pick(&[Use::All, Use::All, Use::Adds, Use::No]);
+            let mut usage = self.rng.pick(&[
+                GlobalUse::All,
+                GlobalUse::All,
+                GlobalUse::Adds,
+                GlobalUse::No,
+            ]);
             let addable = !matches!(
                 kind,
                 GlobalKind::Scalar(Str(_))
@@ -300,8 +305,8 @@ impl Generator {
                         ..
                     }
             );
-            if usage == Use::Adds && !addable {
-                usage = Use::All;
+            if usage == GlobalUse::Adds && !addable {
+                usage = GlobalUse::All;
             }
             self.uses.push(usage);
             let init = match &kind {
@@ -653,10 +658,10 @@ impl Generator {
         let n = self.rng.below(self.p.globals.len() as u32);
         let g = GlobalId(n);
         let usage = self.uses[n as usize];
-        if usage == Use::No {
+        if usage == GlobalUse::No {
             return None;
         }
-        let adds = usage == Use::Adds;
+        let adds = usage == GlobalUse::Adds;
         let kind = self.p.globals[n as usize].kind.clone();
         Some(match kind {
             GlobalKind::Scalar(ty) => self.on_scalar(g, ty, adds),

@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::CodeAttach;
-use spile_ir::{CodePlace, CodeProbe, CodeSite, LeaveOut, SiteId, Space};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, OptionalSites, SiteId, Space};
 use spile_kernel::bpf::{
     At, BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open,
     uprobe_multi,
@@ -114,7 +114,9 @@ pub(crate) fn attach(
             .raw_os_error()
             .is_none_or(|e| !NOT_OF_PLACES.contains(&e))
     };
-    if probe.leave_out != LeaveOut::Few && !again && links.refused[left_out..].iter().all(of_places)
+    if probe.optional_sites != OptionalSites::Single
+        && !again
+        && links.refused[left_out..].iter().all(of_places)
     {
         return Ok(());
     }
@@ -459,7 +461,7 @@ mod tests {
             ret: false,
             pid: None,
             tree: false,
-            leave_out: Default::default(),
+            optional_sites: Default::default(),
             sites: (0..3).map(site).collect(),
         };
         let means = |id: Option<u32>, name: &str, by, left_out| {

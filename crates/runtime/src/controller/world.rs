@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::rc::Rc;
 
-use spile_bpf::layout::Symbolic;
-use spile_ir::interp::{Element, Env, Fault, MemGlobals, Value, Walk, walk_elements};
+use spile_bpf::layout::SymbolicForm;
+use spile_ir::interp::{Element, Env, Fault, ForeachWalk, MemGlobals, Value, walk_elements};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Program, SortKey, SortSpec, Space, Stream, Ty};
@@ -157,7 +157,7 @@ impl Env for World {
         slice: &[Option<Value>],
         sort: Option<SortSpec>,
         limit: Option<usize>,
-    ) -> Result<Walk, Fault> {
+    ) -> Result<ForeachWalk, Fault> {
         // Values with marks are sorted by their texts.
         let by_text = sort.is_some_and(|s| s.by == SortKey::Value)
             && matches!(
@@ -189,13 +189,13 @@ impl Env for World {
     }
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
-        if let (Intrinsic::Symbolic, [form, of]) = (f, args) {
+        if let (Intrinsic::SymbolicForm, [form, of]) = (f, args) {
             // Lines of addresses are only printed, as by `print_syms`.
-            if form.as_long() == Symbolic::KernelLines as i64 {
+            if form.as_long() == SymbolicForm::KernelLines as i64 {
                 let mark = self
                     .texts
                     .symbolic
-                    .mark(Symbolic::KernelLines, of.as_bytes());
+                    .mark(SymbolicForm::KernelLines, of.as_bytes());
                 return Ok(Value::from(&mark[..]));
             }
             return Ok(Value::from(

@@ -20,7 +20,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spile_bpf::layout::{Attach, CodeAttach, KERNEL_LINES_MAP, Object, ProgramInfo, critical};
 use spile_bpf::object::elf::{ElfError, MapSpec, MapType, ObjectSpec};
-use spile_bpf::object::link::{self, Linked, MapRef};
+use spile_bpf::object::link::{self, LinkedObject, MapRef};
 use spile_kernel::bpf::{self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze};
 use spile_kernel::btf::Btf;
 
@@ -112,7 +112,7 @@ fn map_specs(spec: &ObjectSpec) -> Vec<(MapRef, MapSpec)> {
 
 fn make_maps(
     spec: &ObjectSpec,
-    linked: &Linked,
+    linked: &LinkedObject,
     btf: Option<&OwnedFd>,
     ahead: Option<PremadeMaps>,
 ) -> Result<HashMap<MapRef, OwnedFd>, Refusal> {
@@ -182,7 +182,7 @@ fn kind(info: &ProgramInfo, single: &[String]) -> [u32; 3] {
 
 fn load_programs(
     object: &Object,
-    linked: &Linked,
+    linked: &LinkedObject,
     btf: Option<&OwnedFd>,
     single: &[String],
 ) -> Result<(HashMap<String, OwnedFd>, Option<BpfError>), Refusal> {

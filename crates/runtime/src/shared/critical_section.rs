@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::critical::{Copied, Critical, ENTRY, Guarded, answer, asked};
+use spile_bpf::layout::critical::{CopyPlace, CriticalLayout, ENTRY, LockedGlobal, answer, asked};
 use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
@@ -27,7 +27,7 @@ const REFUSALS: u32 = 64;
 
 /// The program, and the memory of its copies of arrays.
 pub struct CriticalSection {
-    layout: Critical,
+    layout: CriticalLayout,
     rooms: Vec<Option<Memory>>,
     program: OwnedFd,
     cpus: Vec<u32>,
@@ -43,12 +43,12 @@ pub enum Missed {
 
 impl CriticalSection {
     /// The section of a loaded object; `None` if it has none, or if the kernel refused it.
-    pub fn open(loaded: &Loaded, layout: Option<&Critical>) -> Result<Option<Self>, Error> {
+    pub fn open(loaded: &Loaded, layout: Option<&CriticalLayout>) -> Result<Option<Self>, Error> {
         let Some(layout) = layout.filter(|_| loaded.has_critical()) else {
             return Ok(None);
         };
-        let room = |guarded: &Guarded| {
-            let Copied::Elements {
+        let room = |guarded: &LockedGlobal| {
+            let CopyPlace::Elements {
                 to,
                 key,
                 value,
@@ -179,11 +179,11 @@ fn wait(state: &State, needs: &Effects) {
 }
 
 /// The copy of a global.
-fn copied(state: &State, guarded: &Guarded, room: &Option<Memory>) -> Option<Raw> {
+fn copied(state: &State, guarded: &LockedGlobal, room: &Option<Memory>) -> Option<Raw> {
     match (&guarded.copy, room) {
-        (Copied::Words { to, value, .. }, _) => Some(Raw::Cell(state.get(*to, value))),
+        (CopyPlace::Words { to, value, .. }, _) => Some(Raw::Cell(state.get(*to, value))),
         (
-            Copied::Elements {
+            CopyPlace::Elements {
                 count, key, value, ..
             },
             Some(room),
@@ -200,8 +200,8 @@ fn copied(state: &State, guarded: &Guarded, room: &Option<Memory>) -> Option<Raw
 }
 
 /// Collects the keys of an array without its lock, and writes them to the entries.
-fn tell_keys(state: &State, guarded: &Guarded, room: &Memory, table: Option<&BoxedTable>) {
-    let Copied::Elements {
+fn tell_keys(state: &State, guarded: &LockedGlobal, room: &Memory, table: Option<&BoxedTable>) {
+    let CopyPlace::Elements {
         key,
         value,
         max,

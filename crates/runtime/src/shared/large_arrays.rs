@@ -6,7 +6,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use spile_bpf::layout::{Large, PerCpuArray, ValueLayout};
+use spile_bpf::layout::{LargeLayout, PerCpuArray, ValueLayout};
 use spile_ir::interp::Cell;
 
 use crate::shared::state::{Memory, State, read_cell};
@@ -26,14 +26,14 @@ pub struct LargeElements {
 impl LargeElements {
     /// The elements in this map, whose memory is mapped when it is first needed; `double` means two
     /// generations.
-    pub fn new(map: OwnedFd, large: &Large, double: bool) -> LargeElements {
+    pub fn new(map: OwnedFd, large: &LargeLayout, double: bool) -> LargeElements {
         LargeElements {
             map: Some(map),
             ..LargeElements::without(large, double)
         }
     }
 
-    fn without(large: &Large, double: bool) -> LargeElements {
+    fn without(large: &LargeLayout, double: bool) -> LargeElements {
         let size = large.size() as usize;
         LargeElements {
             map: None,
@@ -45,7 +45,7 @@ impl LargeElements {
 
     /// Plain memory, all zero.
     #[cfg(test)]
-    fn plain(large: &Large, double: bool) -> LargeElements {
+    fn plain(large: &LargeLayout, double: bool) -> LargeElements {
         let elements = LargeElements::without(large, double);
         let words = (0..elements.bytes / 8).map(|_| AtomicU64::new(0)).collect();
         LargeElements {
@@ -66,10 +66,10 @@ impl LargeElements {
 
     /// The memory of the first generation up to the last room that was given out: to map a page takes as long as to
     /// read it, and most arrays have few elements.
-    fn used(&self, map: &OwnedFd, large: &Large) -> io::Result<Memory> {
+    fn used(&self, map: &OwnedFd, large: &LargeLayout) -> io::Result<Memory> {
         let page = rustix::param::page_size();
         let head = Memory::map(map.as_fd(), 0, page)?;
-        let given = head.words()[Large::GIVEN as usize / 8].load(Ordering::Acquire);
+        let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
         let given = given.min(large.rooms.into()) as usize;
         let bytes = large.rooms_at() as usize + given * large.room as usize;
         Memory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
@@ -108,7 +108,7 @@ impl LargeElements {
             large,
             key_size: array.key_size,
         };
-        let given = view.word(Large::GIVEN).load(Ordering::Acquire);
+        let given = view.word(LargeLayout::GIVEN).load(Ordering::Acquire);
         let given = given.min(large.rooms.into()) as u32;
         take_caches(state, array, generation, &view, &mut visit);
         let mut key = vec![0; array.key_size as usize];
@@ -165,7 +165,7 @@ fn take_caches(
 /// The memory of one generation.
 struct View<'m> {
     words: &'m [AtomicU64],
-    large: &'m Large,
+    large: &'m LargeLayout,
     key_size: u32,
 }
 
@@ -214,7 +214,7 @@ impl View<'_> {
     }
 
     fn cell_at(cell: u32) -> u32 {
-        Large::CELLS + 4 * cell
+        LargeLayout::CELLS + 4 * cell
     }
 
     /// The rooms of a key's cells with matching tags, up to the first free cell, with the cells.
@@ -223,8 +223,8 @@ impl View<'_> {
             .looks(key)
             .map(|(cell, tag)| (cell, tag, self.half(View::cell_at(cell))))
             .take_while(|(_, _, content)| *content != 0)
-            .filter(|(_, tag, content)| content & Large::TAG == *tag)
-            .map(|(cell, _, content)| (cell, content & !Large::TAG))
+            .filter(|(_, tag, content)| content & LargeLayout::TAG == *tag)
+            .map(|(cell, _, content)| (cell, content & !LargeLayout::TAG))
             // Programs write this memory too, so the number is checked.
             .filter(|(_, room)| (1..=self.large.rooms).contains(room))
     }
@@ -243,7 +243,7 @@ impl View<'_> {
             }
         };
         if given > self.large.groups / FEW {
-            zero(Large::CELLS, self.large.rooms_at());
+            zero(LargeLayout::CELLS, self.large.rooms_at());
         } else {
             // Each room leads to its cells while all of them are present.
             let cells: Vec<u32> = (1..=given)
@@ -262,8 +262,8 @@ impl View<'_> {
             }
         }
         zero(self.room(1), self.room(given + 1));
-        self.word(Large::GIVEN).store(0, Ordering::Relaxed);
-        self.word(Large::LIVE).store(0, Ordering::Release);
+        self.word(LargeLayout::GIVEN).store(0, Ordering::Relaxed);
+        self.word(LargeLayout::LIVE).store(0, Ordering::Release);
     }
 }
 
@@ -276,7 +276,7 @@ mod tests {
 
     const CACHE: u32 = 256;
 
-    fn array(large: Large) -> PerCpuArray {
+    fn array(large: LargeLayout) -> PerCpuArray {
         PerCpuArray {
             cache: CACHE,
             gen_stride: 0,
@@ -318,8 +318,11 @@ mod tests {
 
     /// Inserts a key as handlers do, into a cell or not.
     fn put(view: &View<'_>, key: u64, value: u64, linked: bool) {
-        let room = view.word(Large::GIVEN).fetch_add(1, Ordering::Relaxed) as u32 + 1;
-        view.word(Large::LIVE).fetch_add(1, Ordering::Relaxed);
+        let room = view
+            .word(LargeLayout::GIVEN)
+            .fetch_add(1, Ordering::Relaxed) as u32
+            + 1;
+        view.word(LargeLayout::LIVE).fetch_add(1, Ordering::Relaxed);
         let at = view.room(room);
         view.word(at).store(key, Ordering::Relaxed);
         view.word(at + 8).store(value, Ordering::Relaxed);
@@ -341,7 +344,7 @@ mod tests {
         // Sizes with few cells, where keys collide, and with many cells, where those of few keys
         // are cleared one by one.
         for (groups, keys) in [(2, 100), (60, 100), (1000, 100), (60, 3)] {
-            let large = Large {
+            let large = LargeLayout {
                 groups,
                 rooms: 102,
                 room: 16,

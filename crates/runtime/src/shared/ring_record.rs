@@ -2,7 +2,7 @@
 //! match the layout is an error, never a panic. It would be a bug of the generated code; the
 //! session continues and reports it.
 
-use spile_bpf::layout::{RecordShape, RecordWhat};
+use spile_bpf::layout::{RecordKind, RecordShape};
 use spile_ir::{HandlerId, Ty};
 
 /// A value in a record.
@@ -93,7 +93,7 @@ impl<'a> OutputRecords<'a, '_> {
         let what = &self.shapes.get(shape)?.what;
         let early = matches!(
             what,
-            RecordWhat::Deferred | RecordWhat::File | RecordWhat::Copy
+            RecordKind::Deferred | RecordKind::File | RecordKind::Copy
         );
         if early { self.next() } else { None }
     }
@@ -104,7 +104,7 @@ pub fn executed(bytes: &[u8], shapes: &[RecordShape]) -> Option<(u32, u64)> {
     let (_, mut pieces) = open(bytes, shapes).ok()?;
     let piece = pieces.next()?.ok()?;
     match (&shapes.get(piece.shape)?.what, &piece.fields[..]) {
-        (RecordWhat::Executed, [FieldValue::Long(pid), FieldValue::Long(ns)]) => {
+        (RecordKind::Executed, [FieldValue::Long(pid), FieldValue::Long(ns)]) => {
             Some((u32::try_from(*pid).ok()?, ns.cast_unsigned()))
         }
         _ => None,
@@ -131,8 +131,8 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn print() -> RecordWhat {
-        RecordWhat::Print {
+    fn print() -> RecordKind {
+        RecordKind::Print {
             stream: spile_ir::Stream::Out,
             fmt: spile_ir::FormatId(0),
         }
@@ -151,7 +151,7 @@ mod tests {
                 words: 0,
             },
             RecordShape {
-                what: RecordWhat::Hist(spile_ir::Hist::Log),
+                what: RecordKind::Hist(spile_ir::Hist::Log),
                 fields: vec![],
                 words: 2,
             },

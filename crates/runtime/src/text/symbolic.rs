@@ -1,5 +1,5 @@
 //! Symbolic texts of stacks and symbols, which kernel handlers leave to the controller: see
-//! [`spile_bpf::layout::Symbolic`].
+//! [`spile_bpf::layout::SymbolicForm`].
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -8,7 +8,7 @@ use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{COPIED, EXACT, StackWords, Symbolic, stack_words};
+use spile_bpf::layout::{COPIED, EXACT, StackWords, SymbolicForm, stack_words};
 use spile_ir::Ty;
 use spile_ir::interp::Value;
 use spile_kernel::symbols::Symbols;
@@ -132,7 +132,7 @@ impl Symbolizer {
 
     /// A mark for the lines of addresses until they are printed, in the form that kernel handlers
     /// use: the text can exceed a string's limit.
-    pub fn mark(&mut self, form: Symbolic, of: &[u8]) -> Vec<u8> {
+    pub fn mark(&mut self, form: SymbolicForm, of: &[u8]) -> Vec<u8> {
         let word = self.word.get_or_insert_with(|| {
             let number = RandomState::new().build_hasher().finish();
             let mut word = [b'0'; WORD];
@@ -155,7 +155,7 @@ impl Symbolizer {
     /// The text of a form by its number; empty if there is no such form.
     pub fn text(&self, form: i64, of: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();
-        if let Some(form) = Symbolic::by_number(form) {
+        if let Some(form) = SymbolicForm::by_number(form) {
             self.append(form, of, &mut out);
         }
         out
@@ -232,7 +232,7 @@ impl Symbolizer {
             let (before, mark) = rest.split_at(at);
             out.extend_from_slice(before);
             rest = &mark[WORD..];
-            let Some(form) = rest.first().and_then(|b| Symbolic::by_letter(*b)) else {
+            let Some(form) = rest.first().and_then(|b| SymbolicForm::by_letter(*b)) else {
                 continue;
             };
             let end = rest.iter().position(|b| *b == b';');
@@ -260,7 +260,7 @@ impl Symbolizer {
         out.into()
     }
 
-    fn append(&self, form: Symbolic, of: &[u8], out: &mut Vec<u8>) {
+    fn append(&self, form: SymbolicForm, of: &[u8], out: &mut Vec<u8>) {
         if !form.of_kernel() {
             return self.append_user(form, of, out);
         }
@@ -268,18 +268,20 @@ impl Symbolizer {
         let start = out.len();
         for (i, addr) in numbers(of).enumerate() {
             // Frames behind the first are return addresses.
-            let back = u64::from(form == Symbolic::KernelFileLines && i > 0);
+            let back = u64::from(form == SymbolicForm::KernelFileLines && i > 0);
             let text = kernel_text(form, addr, &mut |addr| {
                 lines.line(addr.saturating_sub(back)).map(plain_file)
             });
-            if form == Symbolic::KernelWholeLines && out.len() - start + text.len() > self.longest {
+            if form == SymbolicForm::KernelWholeLines
+                && out.len() - start + text.len() > self.longest
+            {
                 break;
             }
             out.extend_from_slice(text.as_bytes());
         }
     }
 
-    fn append_user(&self, form: Symbolic, of: &[u8], out: &mut Vec<u8>) {
+    fn append_user(&self, form: SymbolicForm, of: &[u8], out: &mut Vec<u8>) {
         let mut files = self.files.borrow_mut();
         let Some(files) = files.as_mut() else {
             return;
@@ -297,7 +299,7 @@ impl Symbolizer {
                 vec![place]
             };
             for (n, mut place) in all.into_iter().enumerate() {
-                if n > 0 && form == Symbolic::UserAddresses {
+                if n > 0 && form == SymbolicForm::UserAddresses {
                     out.push(b' ');
                 }
                 place.back = u64::from(form.of_stack() && i > 0 && place.offset & EXACT == 0);
@@ -331,13 +333,13 @@ fn place(word: &[u8]) -> Option<FramePlace> {
 /// A kernel address in a form; `line` finds positions in the source. As in SystemTap, the address
 /// replaces an unknown position.
 fn kernel_text(
-    form: Symbolic,
+    form: SymbolicForm,
     addr: u64,
     line: &mut dyn FnMut(u64) -> Option<(String, u32)>,
 ) -> String {
     let symbols = Symbols::kernel().ok();
     match form {
-        Symbolic::KernelSimple => match symbols.and_then(|s| s.resolve(addr)) {
+        SymbolicForm::KernelSimple => match symbols.and_then(|s| s.resolve(addr)) {
             Some((symbol, offset)) => {
                 let module = symbol.module.unwrap_or("kernel");
                 let name = spile_plain::name(symbol.name);
@@ -345,15 +347,15 @@ fn kernel_text(
             }
             None => format!("{addr:#x}\n"),
         },
-        Symbolic::KernelFileLine | Symbolic::KernelFile | Symbolic::KernelLine => {
+        SymbolicForm::KernelFileLine | SymbolicForm::KernelFile | SymbolicForm::KernelLine => {
             match (line(addr), form) {
-                (Some((file, n)), Symbolic::KernelFileLine) => format!("{file}:{n}"),
-                (Some((file, _)), Symbolic::KernelFile) => file,
+                (Some((file, n)), SymbolicForm::KernelFileLine) => format!("{file}:{n}"),
+                (Some((file, _)), SymbolicForm::KernelFile) => file,
                 (Some((_, n)), _) => n.to_string(),
                 (None, _) => format!("{addr:#x}"),
             }
         }
-        Symbolic::KernelFileLines => {
+        SymbolicForm::KernelFileLines => {
             let data = symbol_data(addr);
             let place = line(addr).map(|(file, n)| format!(" at {file}:{n}"));
             let (name, module) = data.split_at(data.find(" [").unwrap_or(data.len()));
@@ -376,7 +378,7 @@ fn plain_file((file, line): (String, u32)) -> (String, u32) {
 }
 
 /// One frame in a form. Unknown parts are omitted; without a symbol the address is printed.
-fn user_text(form: Symbolic, place: FramePlace, files: &mut UserFiles) -> String {
+fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> String {
     let found = files.find(place);
     let (symbol, module) = (found.symbol, found.module);
     let symbol = symbol.map(|(name, at, size)| (plain(name), at, size));
@@ -409,13 +411,13 @@ fn user_text(form: Symbolic, place: FramePlace, files: &mut UserFiles) -> String
         None => format!(" {}\n", data(at)),
     };
     match form {
-        Symbolic::UserLines => line(""),
-        Symbolic::UserFileLines => match files.line(place).map(plain_file) {
+        SymbolicForm::UserLines => line(""),
+        SymbolicForm::UserFileLines => match files.line(place).map(plain_file) {
             Some((file, n)) => line(&format!(" at {file}:{n}")),
             None => line(""),
         },
-        Symbolic::UserSimple | Symbolic::UserSimpleLines => {
-            let lines = form == Symbolic::UserSimpleLines;
+        SymbolicForm::UserSimple | SymbolicForm::UserSimpleLines => {
+            let lines = form == SymbolicForm::UserSimpleLines;
             let at = lines.then(|| files.line(place)).flatten().map(plain_file);
             let at = at.map_or_else(String::new, |(file, n)| format!(" at {file}:{n}"));
             match (&found.symbol, module) {
@@ -427,27 +429,27 @@ fn user_text(form: Symbolic, place: FramePlace, files: &mut UserFiles) -> String
                 (None, None) => format!("{addr:#x}\n"),
             }
         }
-        Symbolic::UserBrief => match &found.symbol {
+        SymbolicForm::UserBrief => match &found.symbol {
             Some((name, offset, _)) => format!("{name}+{offset:#x}\n"),
             None => format!("{addr:#x}\n"),
         },
-        Symbolic::UserAddresses => format!("{addr:#x}"),
-        Symbolic::UserAddressLines => format!(" {addr:#x} : {}\n", data("")),
-        Symbolic::UserName => name(),
-        Symbolic::UserPlace => match files.line(place).map(plain_file) {
+        SymbolicForm::UserAddresses => format!("{addr:#x}"),
+        SymbolicForm::UserAddressLines => format!(" {addr:#x} : {}\n", data("")),
+        SymbolicForm::UserName => name(),
+        SymbolicForm::UserPlace => match files.line(place).map(plain_file) {
             Some((file, n)) => format!("{}\t{file}:{n}", name()),
             None => format!("{}\t{addr:#x}", name()),
         },
-        Symbolic::UserOffset => match module {
+        SymbolicForm::UserOffset => match module {
             Some(m) => format!("{m}+{offset:#x}"),
             None => format!("{addr:#x}"),
         },
-        Symbolic::UserData => data(""),
-        Symbolic::UserModule => module.unwrap_or("<unknown>").to_owned(),
-        Symbolic::UserFileLine | Symbolic::UserFile | Symbolic::UserLine => {
+        SymbolicForm::UserData => data(""),
+        SymbolicForm::UserModule => module.unwrap_or("<unknown>").to_owned(),
+        SymbolicForm::UserFileLine | SymbolicForm::UserFile | SymbolicForm::UserLine => {
             match (files.line(place).map(plain_file), form) {
-                (Some((file, n)), Symbolic::UserFileLine) => format!("{file}:{n}"),
-                (Some((file, _)), Symbolic::UserFile) => file,
+                (Some((file, n)), SymbolicForm::UserFileLine) => format!("{file}:{n}"),
+                (Some((file, _)), SymbolicForm::UserFile) => file,
                 (Some((_, n)), _) => n.to_string(),
                 (None, _) => format!("{addr:#x}"),
             }
@@ -511,15 +513,15 @@ mod tests {
     fn places_in_the_source() {
         let mut line = |at| (at == 7).then(|| ("a/b.c".to_owned(), 12));
         let mut text = |form, at| kernel_text(form, at, &mut line);
-        assert_eq!(text(Symbolic::KernelFileLine, 7), "a/b.c:12");
-        assert_eq!(text(Symbolic::KernelFile, 7), "a/b.c");
-        assert_eq!(text(Symbolic::KernelLine, 7), "12");
-        assert_eq!(text(Symbolic::KernelFileLine, 8), "0x8");
+        assert_eq!(text(SymbolicForm::KernelFileLine, 7), "a/b.c:12");
+        assert_eq!(text(SymbolicForm::KernelFile, 7), "a/b.c");
+        assert_eq!(text(SymbolicForm::KernelLine, 7), "12");
+        assert_eq!(text(SymbolicForm::KernelFileLine, 8), "0x8");
         assert_eq!(
-            text(Symbolic::KernelFileLines, 7),
+            text(SymbolicForm::KernelFileLines, 7),
             " 0x7 : 0x7 at a/b.c:12\n"
         );
-        assert_eq!(text(Symbolic::KernelFileLines, 8), " 0x8 : 0x8\n");
+        assert_eq!(text(SymbolicForm::KernelFileLines, 8), " 0x8 : 0x8\n");
     }
 
     #[test]

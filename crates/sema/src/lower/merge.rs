@@ -112,7 +112,16 @@ fn together(a: &CodeProbe, b: &CodeProbe) -> bool {
             )
         })
     };
-    let kind = |p: &CodeProbe| (p.space, p.ret, p.pid, p.tree, p.leave_out, p.at_exits());
+    let kind = |p: &CodeProbe| {
+        (
+            p.space,
+            p.ret,
+            p.pid,
+            p.tree,
+            p.optional_sites,
+            p.at_exits(),
+        )
+    };
     kind(a) == kind(b) && at_once(a) == at_once(b)
 }
 

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 use spile_ir::fmt::Format;
 use spile_ir::{
-    Body, Bytes, ElemTy, FormatId, Func, FuncId, Global, GlobalId, GlobalKind, Handler, Init,
-    Limits, Program, RegexId, StatsSpec, StrId, Table, TableId, Term, Ty, Val,
+    Body, Bytes, ConstTable, ElemTy, FormatId, Func, FuncId, Global, GlobalId, GlobalKind, Handler,
+    Init, Limits, Program, RegexId, StatsSpec, StrId, TableId, Term, Ty, Val,
 };
 use spile_syntax::ast::Literal;
 use spile_syntax::source::{FileId, Sources};
@@ -323,7 +323,7 @@ impl<'a> Lower<'a> {
         }
         let names = kind.names(of);
         let id = TableId(self.program.tables.len() as u32);
-        self.program.tables.push(Table {
+        self.program.tables.push(ConstTable {
             name: format!("names@{}", id.0).into(),
             entries: names.iter().map(|n| n.as_bytes().into()).collect(),
         });
@@ -337,7 +337,7 @@ impl<'a> Lower<'a> {
         }
         let (name, entries) = &self.tree.tables[ix];
         let id = TableId(self.program.tables.len() as u32);
-        self.program.tables.push(Table {
+        self.program.tables.push(ConstTable {
             name: name.clone(),
             entries: entries.clone(),
         });

@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, LeaveOut, Space};
+use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, OptionalSites, Space};
 
 use super::handler::{Context, ContextKind, SiteNames, TargetSource, TargetVar};
 use super::mentions::Mentions;
@@ -150,10 +150,10 @@ pub(crate) fn event(hit: &CodeMatch, group: &Group<'_>, optional: bool) -> Event
         ret: hit.ret,
         pid: group.pid,
         tree: hit.tree,
-        leave_out: match hit.pattern {
-            _ if optional => LeaveOut::All,
-            true => LeaveOut::Some,
-            false => LeaveOut::Few,
+        optional_sites: match hit.pattern {
+            _ if optional => OptionalSites::All,
+            true => OptionalSites::Group,
+            false => OptionalSites::Single,
         },
         sites: group.sites.iter().zip(&group.numbers).map(site).collect(),
     })

@@ -244,7 +244,7 @@ impl Assigned<'_> {
             ExprKind::Call { name, args } => {
                 let intrinsic = name.name.strip_prefix("__");
                 match intrinsic.and_then(spile_ir::intrinsics::Intrinsic::by_name) {
-                    Some(i) => i.info().ret == Some(spile_ir::intrinsics::Kind::Str),
+                    Some(i) => i.info().ret == Some(spile_ir::intrinsics::ValueKind::Str),
                     None => self
                         .lib
                         .functions(&name.name, self.file)

@@ -12,7 +12,7 @@ use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, ValueLayout, percpu};
-use crate::lower::{GEN, HandlerCodegen, OutOfLine, Res, TMP, Text, UNROLL};
+use crate::lower::{GEN, HandlerCodegen, OutOfLine, Res, StrOperand, TMP, UNROLL};
 use crate::plan::{SEQUENCE, lanes};
 
 /// Value of the word for the last updated slot when the element is in the map instead.
@@ -22,13 +22,13 @@ const JUMPS: usize = 8;
 
 /// One 64-bit word of a key.
 #[derive(Debug, Clone)]
-pub(crate) enum Word {
+pub(crate) enum KeyWord {
     Long(Val),
-    Text(Text, u32),
+    Text(StrOperand, u32),
 }
 
 /// A cache miss, handled behind the handler's code.
-pub(crate) struct Miss {
+pub(crate) struct CacheMiss {
     /// Start of the miss code, with the slot in r1.
     pub(in crate::lower) entry: Label,
     /// Return point after the key has taken the slot in r1.
@@ -39,7 +39,7 @@ pub(crate) struct Miss {
     pub(in crate::lower) skip: Label,
     pub(in crate::lower) full: Option<Label>,
     pub(in crate::lower) g: GlobalId,
-    pub(in crate::lower) words: Vec<Word>,
+    pub(in crate::lower) words: Vec<KeyWord>,
     /// The value to add.
     pub(in crate::lower) val: Val,
 }
@@ -74,33 +74,33 @@ impl HandlerCodegen<'_> {
     }
 
     /// The words of a key. A string wider than its field is truncated in the key buffer first.
-    fn key_words(&mut self, types: &[Ty], keys: &[Val]) -> Res<Vec<Word>> {
+    fn key_words(&mut self, types: &[Ty], keys: &[Val]) -> Res<Vec<KeyWord>> {
         if types.len() != keys.len() {
             return Err("a key with the wrong number of fields".into());
         }
         let mut words = Vec::new();
         for (ty, key) in types.iter().zip(keys) {
             match ty {
-                Ty::Long => words.push(Word::Long(*key)),
+                Ty::Long => words.push(KeyWord::Long(*key)),
                 Ty::Str(width) => {
                     let width = u32::from(*width);
                     let mut text = self.text(*key)?;
                     if text.width() > width {
                         let off = self.plan.scratch.key + 8 * words.len() as u32;
                         self.copy_text(off, width, &text)?;
-                        text = Text::Slot { off, width };
+                        text = StrOperand::Slot { off, width };
                     }
-                    words.extend((0..width / 8).map(|i| Word::Text(text.clone(), i)));
+                    words.extend((0..width / 8).map(|i| KeyWord::Text(text.clone(), i)));
                 }
             }
         }
         Ok(words)
     }
 
-    fn key_word(&mut self, word: &Word, scratch: crate::isa::insn::Reg) -> Res<Src> {
+    fn key_word(&mut self, word: &KeyWord, scratch: crate::isa::insn::Reg) -> Res<Src> {
         match word {
-            Word::Long(v) => self.use_int(*v, scratch),
-            Word::Text(text, i) => Ok(self.text_word(scratch, text, *i)),
+            KeyWord::Long(v) => self.use_int(*v, scratch),
+            KeyWord::Text(text, i) => Ok(self.text_word(scratch, text, *i)),
         }
     }
 
@@ -110,7 +110,7 @@ impl HandlerCodegen<'_> {
         self.store_key(&words)
     }
 
-    pub(in crate::lower) fn store_key(&mut self, words: &[Word]) -> Res {
+    pub(in crate::lower) fn store_key(&mut self, words: &[KeyWord]) -> Res {
         let key = self.plan.scratch.key;
         let mut copied = 0;
         for (i, word) in words.iter().enumerate() {
@@ -118,9 +118,8 @@ impl HandlerCodegen<'_> {
                 continue;
             }
             let to = key + 8 * i as u32;
-            if let Word::Text(text, 0) = word {
-                let same =
-                    |(j, w): (usize, &Word)| matches!(w, Word::Text(_, k) if *k as usize == j);
+            if let KeyWord::Text(text, 0) = word {
+                let same = |(j, w): (usize, &KeyWord)| matches!(w, KeyWord::Text(_, k) if *k as usize == j);
                 let wide = words[i..]
                     .iter()
                     .enumerate()
@@ -132,7 +131,7 @@ impl HandlerCodegen<'_> {
                     continue;
                 }
             }
-            if matches!(word, Word::Text(Text::Slot { off, .. }, j) if off + 8 * j == to) {
+            if matches!(word, KeyWord::Text(StrOperand::Slot { off, .. }, j) if off + 8 * j == to) {
                 continue;
             }
             let src = self.key_word(word, R1)?;
@@ -227,16 +226,22 @@ impl HandlerCodegen<'_> {
         if colocated.of.is_some() {
             return self.colocated_add_in_map(g, val);
         }
-        let text = Text::Slot {
+        let text = StrOperand::Slot {
             off: self.plan.scratch.key,
             width: key_size,
         };
-        let words = (0..key_size / 8).map(|i| Word::Text(text.clone(), i));
+        let words = (0..key_size / 8).map(|i| KeyWord::Text(text.clone(), i));
         self.cached_add(g, words.collect(), val, full)
     }
 
     /// Adds to the element of a key, by way of the cache.
-    fn cached_add(&mut self, g: GlobalId, words: Vec<Word>, val: Val, full: Option<Label>) -> Res {
+    fn cached_add(
+        &mut self,
+        g: GlobalId,
+        words: Vec<KeyWord>,
+        val: Val,
+        full: Option<Label>,
+    ) -> Res {
         let array = self.per_cpu_array(g)?;
         let PerCpuArray {
             cache,
@@ -269,7 +274,7 @@ impl HandlerCodegen<'_> {
         self.asm.load(Size::DW, R2, R1, 0);
         self.asm.jump_if(Cond::Eq, R2, 0, entry);
         self.compare_key(&words, entry)?;
-        self.out_of_line.push(OutOfLine::Miss(Miss {
+        self.out_of_line.push(OutOfLine::Miss(CacheMiss {
             entry,
             hit,
             element,
@@ -305,7 +310,7 @@ impl HandlerCodegen<'_> {
 
     /// Compares the key in slot r1, and goes to `other` if it differs. Long keys are compared with
     /// one jump: the verifier limits the number of jumps.
-    fn compare_key(&mut self, words: &[Word], other: Label) -> Res {
+    fn compare_key(&mut self, words: &[KeyWord], other: Label) -> Res {
         let (first, rest) = words.split_at(words.len().min(JUMPS));
         for (i, word) in first.iter().enumerate() {
             self.asm.load(Size::DW, R2, R1, 8 + 8 * i as i16);
@@ -327,7 +332,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `r1` = slot number of a key. Clobbers r2 and r3.
-    fn hash(&mut self, words: &[Word], slots: u32) -> Res {
+    fn hash(&mut self, words: &[KeyWord], slots: u32) -> Res {
         let bits = slots.ilog2();
         if bits == 0 {
             self.asm.mov(R1, 0);
@@ -335,7 +340,7 @@ impl HandlerCodegen<'_> {
         }
         self.product(words)?;
         self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
-        if self.plan.outline && words.iter().any(|w| !matches!(w, Word::Text(..))) {
+        if self.plan.outline && words.iter().any(|w| !matches!(w, KeyWord::Text(..))) {
             // Hides the value from the verifier, which would otherwise follow one path for each way
             // to compute the key's numbers.
             self.forget(R1);
@@ -346,7 +351,7 @@ impl HandlerCodegen<'_> {
 
     /// `r1` = the words of a key mixed into one, whose high bits select the slot. Clobbers r2 and
     /// r3.
-    fn product(&mut self, words: &[Word]) -> Res {
+    fn product(&mut self, words: &[KeyWord]) -> Res {
         self.asm.ld_imm64(R3, GOLDEN);
         for (i, word) in words.iter().enumerate() {
             if i == 0 {
@@ -399,7 +404,7 @@ impl HandlerCodegen<'_> {
     /// Handles a miss. The key takes a free slot until the next drain, and is also inserted into
     /// the map with a delta of zero, so that the map's size is the array's size. If the slot is
     /// occupied, the update goes to the map.
-    pub(in crate::lower) fn emit_miss(&mut self, miss: Miss) -> Res {
+    pub(in crate::lower) fn emit_miss(&mut self, miss: CacheMiss) -> Res {
         let array = self.per_cpu_array(miss.g)?;
         let PerCpuArray {
             key_size,

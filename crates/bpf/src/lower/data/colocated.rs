@@ -4,7 +4,7 @@
 
 use spile_ir::{GlobalId, Val};
 
-use super::aggregates::{Miss, Word};
+use super::aggregates::{CacheMiss, KeyWord};
 use crate::isa::asm::Label;
 use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
@@ -16,7 +16,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn colocated_add(
         &mut self,
         g: GlobalId,
-        words: Vec<Word>,
+        words: Vec<KeyWord>,
         val: Val,
     ) -> Res {
         let PerCpuArray {
@@ -34,7 +34,7 @@ impl HandlerCodegen<'_> {
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
         self.load(R1, word);
         self.asm.jump_if(Cond::Ge, R1, slots as i32, entry);
-        self.out_of_line.push(OutOfLine::Miss(Miss {
+        self.out_of_line.push(OutOfLine::Miss(CacheMiss {
             entry,
             hit,
             element,

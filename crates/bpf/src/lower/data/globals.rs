@@ -13,7 +13,7 @@ use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
-use crate::lower::{GEN, HandlerCodegen, Res, TMP, Text, UNROLL};
+use crate::lower::{GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
 use crate::plan::EVICT;
 
 /// Insertion attempts when other processors take the room that eviction made.
@@ -85,18 +85,18 @@ impl HandlerCodegen<'_> {
     }
 
     /// A string of at most `width` bytes; a wider one is truncated in the value buffer.
-    fn fitting(&mut self, val: Val, width: u32) -> Res<Text> {
+    fn fitting(&mut self, val: Val, width: u32) -> Res<StrOperand> {
         let text = self.text(val)?;
         if text.width() <= width {
             return Ok(text);
         }
         let off = self.plan.scratch.value + 8;
         self.copy_text(off, width, &text)?;
-        Ok(Text::Slot { off, width })
+        Ok(StrOperand::Slot { off, width })
     }
 
     /// Copies a string to the `width` bytes at r4.
-    fn text_to_r4(&mut self, text: &Text, width: u32) -> Res {
+    fn text_to_r4(&mut self, text: &StrOperand, width: u32) -> Res {
         if width <= UNROLL * 8 {
             for i in 0..width / 8 {
                 let src = if i * 8 < text.width() {
@@ -165,7 +165,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn global_clear(&mut self, g: GlobalId) -> Res {
         let zero = |gen_: &mut Self, offset: u32, bytes: u32| {
             gen_.shared(R4, offset);
-            let empty = Text::Const {
+            let empty = StrOperand::Const {
                 bytes: (*b"").into(),
             };
             gen_.text_to_r4(&empty, bytes)

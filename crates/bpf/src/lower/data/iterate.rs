@@ -14,13 +14,13 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Swap};
 use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
 use crate::lower::{HandlerCodegen, Res, TMP, UNROLL};
-use crate::plan::Snapshot;
+use crate::plan::SnapshotMap;
 use crate::plan::iterators::{
-    ElementField, ElementPart, Foreach, IterSource, node, state, unstarted,
+    ElementField, ElementPart, IterSource, IteratorLayout, node, state, unstarted,
 };
 
 impl HandlerCodegen<'_> {
-    fn iterator(&self, it: IterId) -> Res<Foreach> {
+    fn iterator(&self, it: IterId) -> Res<IteratorLayout> {
         let all = self.plan.iterators.get(self.handler.index());
         match all.and_then(|a| a.get(it.index())) {
             Some(Some(foreach)) => Ok(foreach.clone()),
@@ -37,7 +37,7 @@ impl HandlerCodegen<'_> {
         self.plan.scratch.tmp + word as u32
     }
 
-    fn snapshot(&self, g: GlobalId) -> Res<Snapshot> {
+    fn snapshot(&self, g: GlobalId) -> Res<SnapshotMap> {
         match self.plan.snapshots.get(g.index()) {
             Some(Some(snapshot)) => Ok(snapshot.clone()),
             _ => Err("an array without room for copies".into()),
@@ -143,7 +143,7 @@ impl HandlerCodegen<'_> {
             .map(|k| if k.is_some() { 'k' } else { 'x' })
             .collect();
         let name = format!("copy_{}_{}_{mask}", self.handler.0, it.0);
-        let copy = Copying {
+        let copy = CopyCallback {
             name: &name,
             types: &types,
             given: slice.iter().map(Option::is_some).collect(),
@@ -183,7 +183,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Defines the subprograms of a heap, except for the one that the caller needs.
-    fn heap(&mut self, foreach: &Foreach, snapshot: &Snapshot) -> Res<Heap> {
+    fn heap(&mut self, foreach: &IteratorLayout, snapshot: &SnapshotMap) -> Res<Heap> {
         let IterSource::Array { sort, text, .. } = &foreach.walk else {
             return Err("a heap of buckets".into());
         };
@@ -291,7 +291,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `r1` = address of a histogram's copy. Clobbers r2.
-    fn bucket_room(&mut self, foreach: &Foreach) {
+    fn bucket_room(&mut self, foreach: &IteratorLayout) {
         let scratch = self.plan.scratch;
         self.block_addr(R1, scratch.buckets + foreach.room * scratch.bucket_room);
         if foreach.deep {
@@ -307,7 +307,7 @@ impl HandlerCodegen<'_> {
     fn next_bucket(
         &mut self,
         it: IterId,
-        foreach: &Foreach,
+        foreach: &IteratorLayout,
         buckets: u32,
         (keys, value): (&[IrReg], Option<IrReg>),
         done: Label,
@@ -356,7 +356,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// Parameters of the callback that copies elements.
-struct Copying<'a> {
+struct CopyCallback<'a> {
     name: &'a str,
     types: &'a [Ty],
     /// For each field of the key, whether it has to match the key buffer.
@@ -366,11 +366,11 @@ struct Copying<'a> {
     state: u32,
     tmp: u32,
     value: &'a ValueLayout,
-    foreach: &'a Foreach,
-    snapshot: &'a Snapshot,
+    foreach: &'a IteratorLayout,
+    snapshot: &'a SnapshotMap,
 }
 
-impl Copying<'_> {
+impl CopyCallback<'_> {
     /// `copy(map, key, value, slot)`: `slot` holds the address of the CPU's block.
     fn callback(&self) -> Result<Function, String> {
         let IterSource::Array { sort, fields, text } = &self.foreach.walk else {

@@ -1,12 +1,12 @@
-//! Elements of large arrays (see [`Large`]). One subprogram for each array finds or creates the
+//! Elements of large arrays (see [`LargeLayout`]). One subprogram for each array finds or creates the
 //! element of a key that is not in the cache, and adds to it.
 
-use super::aggregates::Miss;
+use super::aggregates::CacheMiss;
 use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
-use crate::layout::{GOLDEN, Large, PerCpuArray, ValueLayout};
+use crate::layout::{GOLDEN, LargeLayout, PerCpuArray, ValueLayout};
 use crate::lower::handler::global_subprogram::FIRST;
 use crate::lower::{GEN, HandlerCodegen, Res, TMP};
 
@@ -18,7 +18,7 @@ const VALUE: i16 = TMP[2];
 const GENERATION: i16 = TMP[3];
 
 /// Binary logarithm of the number of cells that are probed.
-const LOOKS_BITS: i32 = (Large::WINDOW * Large::PLACES).ilog2() as i32;
+const LOOKS_BITS: i32 = (LargeLayout::WINDOW * LargeLayout::PLACES).ilog2() as i32;
 
 /// Labels of the subprogram.
 struct Labels {
@@ -34,9 +34,9 @@ impl HandlerCodegen<'_> {
     /// Handles a miss in the cache of a large array.
     pub(in crate::lower) fn large_miss(
         &mut self,
-        miss: &Miss,
+        miss: &CacheMiss,
         array: &PerCpuArray,
-        large: Large,
+        large: LargeLayout,
     ) -> Res {
         let (taken, skip) = (self.asm.label(), miss.skip);
         self.asm.bind(miss.entry);
@@ -66,7 +66,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The subprogram: adds r6 to generation r8, and to cache slot r9 if that is free.
-    fn large_put(&mut self, array: &PerCpuArray, large: Large, full: Label) -> Res {
+    fn large_put(&mut self, array: &PerCpuArray, large: LargeLayout, full: Label) -> Res {
         let done = self.done;
         self.asm.store(Size::DW, R10, VALUE, R6);
         self.asm.store(Size::DW, R10, SLOT, R9);
@@ -100,14 +100,14 @@ impl HandlerCodegen<'_> {
     }
 
     /// Probes the cells of the key in the key buffer. Clobbers r0 to r6 and r9.
-    fn look(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Labels, Label)) {
+    fn look(&mut self, array: &PerCpuArray, large: LargeLayout, (parts, full): (&Labels, Label)) {
         let [place, probe, next, nowhere] = [(); 4].map(|()| self.asm.label());
         let last = self.plan.scratch.key + array.key_size - 8;
         self.hash_of_large(array.key_size);
         // With `may_goto` as the back edge, the verifier does not know the number of probed cells.
         // All iterations look equal to it, and it follows only one.
         match self.options.features.may_goto {
-            true => self.asm.load(Size::DW, R6, R8, Large::ZERO as i16),
+            true => self.asm.load(Size::DW, R6, R8, LargeLayout::ZERO as i16),
             false => self.asm.mov(R6, 0),
         }
 
@@ -116,27 +116,28 @@ impl HandlerCodegen<'_> {
         self.load(R2, last);
         // r5: the tag; r9: the first cell.
         self.asm.mov(R5, R2);
-        self.asm.alu(AluOp::Lsh, R5, Large::TAG_BITS as i32);
+        self.asm.alu(AluOp::Lsh, R5, LargeLayout::TAG_BITS as i32);
         self.asm.alu(AluOp::Xor, R5, R1);
-        self.asm.alu32(AluOp::And, R5, Large::TAG as i32);
+        self.asm.alu32(AluOp::And, R5, LargeLayout::TAG as i32);
         self.asm.mov(R9, R1);
         self.asm.alu(AluOp::Rsh, R9, 32);
         self.asm.alu(AluOp::Mul, R9, large.groups as i32);
         self.asm.alu(AluOp::Rsh, R9, 32);
-        self.asm.alu(AluOp::Lsh, R9, Large::GROUP_BITS as i32 + 2);
+        self.asm
+            .alu(AluOp::Lsh, R9, LargeLayout::GROUP_BITS as i32 + 2);
         self.asm.add(R9, R8);
-        self.asm.alu(AluOp::Rsh, R1, Large::CELL_BITS as i32);
+        self.asm.alu(AluOp::Rsh, R1, LargeLayout::CELL_BITS as i32);
         self.asm.alu(AluOp::Xor, R1, R2);
-        self.asm.alu(AluOp::And, R1, Large::GROUP as i32 - 1);
+        self.asm.alu(AluOp::And, R1, LargeLayout::GROUP as i32 - 1);
         self.asm.alu(AluOp::Lsh, R1, 2);
         self.asm.add(R9, R1);
 
         self.asm.bind(probe);
         self.asm.mov(R1, R6);
-        self.asm.alu(AluOp::And, R1, Large::WINDOW as i32 - 1);
+        self.asm.alu(AluOp::And, R1, LargeLayout::WINDOW as i32 - 1);
         self.asm.alu(AluOp::Lsh, R1, 2);
         self.asm.add(R1, R9);
-        self.asm.add(R1, Large::CELLS as i32);
+        self.asm.add(R1, LargeLayout::CELLS as i32);
         self.asm.load(Size::W, R3, R1, 0);
         self.asm.jump_if(Cond::Eq, R3, 0, parts.absent);
         self.asm.bind(parts.check);
@@ -155,7 +156,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(next);
         self.asm.add(R6, 1);
         self.asm.mov(R2, R6);
-        self.asm.alu(AluOp::And, R2, Large::WINDOW as i32 - 1);
+        self.asm.alu(AluOp::And, R2, LargeLayout::WINDOW as i32 - 1);
         let again = self.asm.label();
         self.asm.jump_if(Cond::Eq, R2, 0, again);
         self.loop_to(probe, full);
@@ -190,7 +191,7 @@ impl HandlerCodegen<'_> {
             self.load(to, key + i);
             let last = i + 8 == key_size;
             if last {
-                self.asm.alu(AluOp::Rsh, to, Large::GROUP_BITS as i32);
+                self.asm.alu(AluOp::Rsh, to, LargeLayout::GROUP_BITS as i32);
             }
             if i > 0 {
                 self.asm.alu(AluOp::Xor, R1, R2);
@@ -205,7 +206,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `reg` = address of room number `reg`.
-    fn large_room(&mut self, reg: Reg, large: Large) {
+    fn large_room(&mut self, reg: Reg, large: LargeLayout) {
         self.asm.alu(AluOp::Mul, reg, large.room as i32);
         self.asm.add(reg, R8);
         self.asm.add(reg, (large.rooms_at() - large.room) as i32);
@@ -220,19 +221,19 @@ impl HandlerCodegen<'_> {
     }
 
     /// Inserts the key into cell r1, which contained r3; `r4` = the key's room.
-    fn put_in(&mut self, array: &PerCpuArray, large: Large, (parts, full): (&Labels, Label)) {
+    fn put_in(&mut self, array: &PerCpuArray, large: LargeLayout, (parts, full): (&Labels, Label)) {
         let [have, linked, no_more, raced] = [(); 4].map(|()| self.asm.label());
         // The last probed cell can hold another key.
         self.asm.load(Size::W, R3, R1, 0);
         self.asm.bind(parts.absent);
-        self.asm.load(Size::DW, R2, R8, Large::LIVE as i16);
+        self.asm.load(Size::DW, R2, R8, LargeLayout::LIVE as i16);
         self.asm.jump_if(Cond::Ge, R2, array.max as i32, no_more);
         self.spare(R4, array, large);
         self.asm.load(Size::W, R2, R4, 0);
         self.asm.jump_if(Cond::Ne, R2, 0, have);
         self.asm.mov(R2, 1);
         self.asm
-            .atomic(AtomicOp::FetchAdd, R8, Large::GIVEN as i16, R2);
+            .atomic(AtomicOp::FetchAdd, R8, LargeLayout::GIVEN as i16, R2);
         self.asm.add(R2, 1);
         self.asm.store(Size::W, R4, 0, R2);
         self.asm.store(Size::W, R4, 4, 1);
@@ -256,7 +257,8 @@ impl HandlerCodegen<'_> {
         self.spare(R1, array, large);
         self.asm.store(Size::W, R1, 0, 0);
         self.asm.mov(R1, 1);
-        self.asm.atomic(AtomicOp::Add, R8, Large::LIVE as i16, R1);
+        self.asm
+            .atomic(AtomicOp::Add, R8, LargeLayout::LIVE as i16, R1);
         self.asm.jump(parts.found);
 
         // The array is full, unless its last room was given to this key.
@@ -271,7 +273,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `to` = address of this generation's spare room. Clobbers r0.
-    fn spare(&mut self, to: Reg, array: &PerCpuArray, large: Large) {
+    fn spare(&mut self, to: Reg, array: &PerCpuArray, large: LargeLayout) {
         self.block_addr(to, large.spare);
         if array.double() {
             self.asm.load(Size::DW, R0, R10, GEN);

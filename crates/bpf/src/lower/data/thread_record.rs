@@ -5,7 +5,7 @@
 //! learns at the first test which one it is, and follows two paths in total rather than two for
 //! each access.
 
-use spile_ir::analysis::dataflow::{self, Exit, Forward, Lattice};
+use spile_ir::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
 use spile_ir::storage::ThreadIdRegs;
 use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
 
@@ -142,7 +142,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
         RecordState::default()
     }
 
-    fn block(&self, id: BlockId, start: &RecordState) -> Exit<RecordState> {
+    fn block(&self, id: BlockId, start: &RecordState) -> ExitFacts<RecordState> {
         let (mut end, mut anywhere) = (*start, *start);
         for (inst, _) in &self.body.blocks[id.index()].insts {
             if let Some(which) = self.access(inst) {
@@ -150,7 +150,7 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
                 anywhere = anywhere.both(end);
             }
         }
-        Exit { end, anywhere }
+        ExitFacts { end, anywhere }
     }
 
     fn jump(&self, id: BlockId, to: BlockId, fact: &mut RecordState) {

@@ -27,10 +27,10 @@ mod word {
 }
 
 /// A function that assembles a subprogram.
-type Make = fn() -> Result<Function, String>;
+type AssembleFn = fn() -> Result<Function, String>;
 
 /// All subprograms, by name.
-pub(in crate::lower) fn subs() -> [(&'static str, Make); 3] {
+pub(in crate::lower) fn subs() -> [(&'static str, AssembleFn); 3] {
     [
         ("multiply", multiply),
         ("variance_bit", bit),

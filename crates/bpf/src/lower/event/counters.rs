@@ -32,10 +32,10 @@ const NO_MEMORY: i32 = -12;
 const TRIES: i32 = 4;
 
 /// Type and config of a perf event.
-pub type Counter = (u32, u64);
+pub type CounterConfig = (u32, u64);
 
 /// The counters that kernel handlers read, in the order of their first use.
-pub fn counters(program: &Program) -> Vec<Counter> {
+pub fn counters(program: &Program) -> Vec<CounterConfig> {
     let mut all = Vec::new();
     for body in program.kernel_bodies() {
         for inst in body.insts() {
@@ -51,7 +51,7 @@ pub fn counters(program: &Program) -> Vec<Counter> {
     all
 }
 
-fn counter(args: &[Val]) -> Option<Counter> {
+fn counter(args: &[Val]) -> Option<CounterConfig> {
     match args {
         [Val::Imm(ty), Val::Imm(config)] => Some((u32::try_from(*ty).ok()?, *config as u64)),
         _ => None,

@@ -19,11 +19,11 @@ use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::layout::{Quote, RecordShape, RecordWhat, SUBSTITUTE_SHIFT, percpu, shared};
-use crate::lower::syscalls::argstr::Put;
+use crate::layout::{Quote, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
+use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::append_text;
 use crate::lower::{HandlerCodegen, Res};
-use crate::plan::Plan;
+use crate::plan::StateLayout;
 use crate::target::Options;
 
 /// Name of the subprogram.
@@ -41,7 +41,7 @@ const CPU_SHIFT: i32 = 40;
 
 /// The uses of a register: an element of the analysis's lattice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Mode {
+enum OutputUse {
     /// No use so far.
     Unused,
     /// Printed, with or without escapes.
@@ -50,12 +50,12 @@ enum Mode {
     Used,
 }
 
-impl Lattice for Mode {
-    fn join(&mut self, other: &Mode) -> bool {
+impl Lattice for OutputUse {
+    fn join(&mut self, other: &OutputUse) -> bool {
         let both = match (*self, *other) {
-            (Mode::Unused, m) | (m, Mode::Unused) => m,
+            (OutputUse::Unused, m) | (m, OutputUse::Unused) => m,
             (a, b) if a == b => a,
-            _ => Mode::Used,
+            _ => OutputUse::Used,
         };
         std::mem::replace(self, both) != both
     }
@@ -63,8 +63,8 @@ impl Lattice for Mode {
 
 /// For each register that is used only in output, and there always in the same way, how the
 /// controller writes its text.
-pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
-    let start = vec![Mode::Unused; body.regs.len()];
+pub(crate) fn output_uses(program: &Program, body: &Body) -> Vec<Option<Quote>> {
+    let start = vec![OutputUse::Unused; body.regs.len()];
     // Backwards: the use of an operand depends on the use of the result.
     let modes = dataflow::registers(
         body,
@@ -72,24 +72,25 @@ pub(crate) fn modes(program: &Program, body: &Body) -> Vec<Option<Quote>> {
         start,
         |step, modes| match step {
             Step::Inst(inst) => visit(program, inst, modes),
-            Step::Term(term) => term.for_each_use(|v| used(v, Mode::Used, modes)),
+            Step::Term(term) => term.for_each_use(|v| used(v, OutputUse::Used, modes)),
         },
     );
     let mode = |m| match m {
-        Mode::Printed(quote) => Some(quote),
+        OutputUse::Printed(quote) => Some(quote),
         _ => None,
     };
     modes.into_iter().map(mode).collect()
 }
 
-fn used(v: Val, how: Mode, modes: &mut RegisterFacts<Mode>) {
+fn used(v: Val, how: OutputUse, modes: &mut RegisterFacts<OutputUse>) {
     if let Val::Reg(r) = v {
         modes.join(r, &how);
     }
 }
 
-fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<Mode>) {
-    let of = |modes: &RegisterFacts<Mode>, r: &IrReg| modes.get(*r).map_or(Mode::Used, |m| *m);
+fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<OutputUse>) {
+    let of =
+        |modes: &RegisterFacts<OutputUse>, r: &IrReg| modes.get(*r).map_or(OutputUse::Used, |m| *m);
     match inst {
         Inst::Copy { dst, src } => used(*src, of(modes, dst), modes),
         Inst::Concat { dst, a, b } => {
@@ -99,8 +100,8 @@ fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<Mode>) {
         Inst::Print { stream, args, .. } => {
             // Text of a shell command is never deferred.
             let how = match stream {
-                Stream::System => Mode::Used,
-                _ => Mode::Printed(Quote::No),
+                Stream::System => OutputUse::Used,
+                _ => OutputUse::Printed(Quote::No),
             };
             args.iter().for_each(|a| used(*a, how, modes));
         }
@@ -117,17 +118,17 @@ fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<Mode>) {
             for arg in args {
                 let how = match convs.next() {
                     Some(c) if simple && c.kind == ConvKind::Str && c.alt => match whole {
-                        Mode::Unused => Mode::Unused,
-                        Mode::Printed(Quote::No) => Mode::Printed(Quote::Escaped),
-                        _ => Mode::Used,
+                        OutputUse::Unused => OutputUse::Unused,
+                        OutputUse::Printed(Quote::No) => OutputUse::Printed(Quote::Escaped),
+                        _ => OutputUse::Used,
                     },
                     Some(c) if simple && c.kind == ConvKind::Str => whole,
-                    _ => Mode::Used,
+                    _ => OutputUse::Used,
                 };
                 used(*arg, how, modes);
             }
         }
-        _ => inst.for_each_use(|v| used(v, Mode::Used, modes)),
+        _ => inst.for_each_use(|v| used(v, OutputUse::Used, modes)),
     }
 }
 
@@ -177,7 +178,7 @@ fn substitute(body: &Body, here: BlockId, dst: IrReg) -> Option<StrId> {
 /// deferred.
 pub(in crate::lower) fn use_user_defer(
     pool: &mut crate::lower::Pool,
-    plan: &Plan,
+    plan: &StateLayout,
     options: &Options,
 ) -> Res<bool> {
     let o = &options.offsets;
@@ -189,12 +190,12 @@ pub(in crate::lower) fn use_user_defer(
     };
     pool.sub("append_text", |pool| append_text(plan, pool))?;
     let shape = pool.record(RecordShape {
-        what: RecordWhat::Deferred,
+        what: RecordKind::Deferred,
         fields: vec![Ty::Long; FIELDS],
         words: 0,
     });
     pool.sub(USER_DEFER, |_| {
-        let p = Put::new(USER_DEFER, &["address", "room", "quote"], plan);
+        let p = ArgAppender::new(USER_DEFER, &["address", "room", "quote"], plan);
         user_defer(p, shape, [tid, start, exec])
     })?;
     Ok(true)
@@ -242,7 +243,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// `user_defer(address, room, quote)`: r7 and r8 are the first two arguments.
-fn user_defer(mut p: Put<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<Function> {
+fn user_defer(mut p: ArgAppender<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<Function> {
     let failed = p.asm.label();
     let at = (p.plan.scratch.text + 4 * p.plan.max_string + 64) as i32;
     let asm = &mut p.asm;
@@ -390,7 +391,7 @@ handler "h" points 1 sys_enter(39) @0 {
 "#;
         let program = spile_ir::reader::read(text).expect("a program");
         let (plain, escaped) = (Some(Quote::No), Some(Quote::Escaped));
-        let found = modes(&program, &program.handlers[0].body);
+        let found = output_uses(&program, &program.handlers[0].body);
         let expected = [
             escaped, plain, None, None, None, plain, None, plain, None, plain,
         ];

@@ -24,7 +24,7 @@ impl HandlerCodegen<'_> {
         if args.len() != f.info().params.len() {
             return Err(format!("{} with {} arguments", f.info().name, args.len()));
         }
-        if !f.info().places.kernel {
+        if !f.info().executors.kernel {
             return Err(format!("{} in a kernel handler", f.info().name));
         }
         let Some(dst) = dst else {
@@ -55,7 +55,7 @@ impl HandlerCodegen<'_> {
             I::SymName => return self.symbol(dst, args[0], false),
             I::SymData => return self.symbol(dst, args[0], true),
             I::KernelStack => return self.kernel_stack(dst, args[0]),
-            I::Symbolic => return self.symbolic(dst, args[0], args[1]),
+            I::SymbolicForm => return self.symbolic(dst, args[0], args[1]),
             I::KernelSymbolic => return self.kernel_symbolic(dst, args[0], args[1]),
             I::UserStack => return self.user_stack(dst, args[0]),
             I::StackWords => return self.copy(dst, args[0]),

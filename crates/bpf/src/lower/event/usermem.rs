@@ -19,7 +19,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{self, shared};
 use crate::lower::{HandlerCodegen, Res};
-use crate::plan::Plan;
+use crate::plan::StateLayout;
 use crate::target::{Options, PageOffsets};
 
 /// Results of `user_text`.
@@ -78,7 +78,7 @@ const SIBLINGS: i32 = 256;
 const MOST_PAGES: i32 = 1 << 20;
 
 /// Offset in a CPU's block of the bytes that were read.
-pub(in crate::lower) fn staging(plan: &Plan) -> u32 {
+pub(in crate::lower) fn staging(plan: &StateLayout) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
@@ -86,7 +86,7 @@ pub(in crate::lower) fn staging(plan: &Plan) -> u32 {
 /// area and terminates them with a NUL. Unless `raw` is set, it stops at a NUL.
 pub(in crate::lower) fn use_user_text(
     pool: &mut crate::lower::Pool,
-    plan: &Plan,
+    plan: &StateLayout,
     options: &Options,
 ) -> Result<(), String> {
     let pages = options.offsets.pages;
@@ -111,7 +111,7 @@ impl HandlerCodegen<'_> {
 
 /// `r1` = destination of the next bytes, `r2` = their number, both bounded, from the slots below
 /// `slots`.
-fn destination(asm: &mut Asm, plan: &Plan, block: Reg, slots: (Reg, i16), out: Label) {
+fn destination(asm: &mut Asm, plan: &StateLayout, block: Reg, slots: (Reg, i16), out: Label) {
     let most = plan.max_string as i32;
     let (base, at) = slots;
     asm.load(Size::DW, R1, base, at + slot::DONE);
@@ -124,7 +124,7 @@ fn destination(asm: &mut Asm, plan: &Plan, block: Reg, slots: (Reg, i16), out: L
 }
 
 /// `user_text(room, address, raw)`: returns a [`status`].
-fn user_text(plan: &Plan, cache: bool) -> Result<Function, String> {
+fn user_text(plan: &StateLayout, cache: bool) -> Result<Function, String> {
     let most = plan.max_string as i32;
     let mut asm = Asm::new(USER_TEXT, &["room", "address", "raw"]);
     let (bad, done, failed, out) = (asm.label(), asm.label(), asm.label(), asm.label());
@@ -345,7 +345,7 @@ impl PageCacheWalk<'_> {
 
 /// `user_vma(task, vma, slots)`: finds the head and the page's index in the mapped file's page
 /// cache.
-fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
+fn user_vma(plan: &StateLayout, pages: &PageOffsets) -> Result<Function, String> {
     let mut asm = Asm::new("user_vma", &["task", "vma", "slots"]);
     let (out, readable) = (asm.label(), asm.label());
     let word = |word: u32| (plan.scratch.page + word) as i16;
@@ -392,7 +392,7 @@ fn user_vma(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
 /// stores them behind the first `done` bytes. Returns nonzero if it could not. A global subprogram,
 /// because its parameters are numbers. The structures that it reads are freed by RCU, which tracing
 /// programs run under.
-fn user_page(plan: &Plan, pages: &PageOffsets) -> Result<Function, String> {
+fn user_page(plan: &StateLayout, pages: &PageOffsets) -> Result<Function, String> {
     let names = ["head", "index", "address", "bytes", "done"];
     let mut asm = Asm::new(USER_PAGE, &names);
     let (out, folio) = (asm.label(), asm.label());

@@ -6,12 +6,12 @@ use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
-use crate::layout::{ErrorKind, RecordShape, RecordWhat};
+use crate::layout::{ErrorKind, RecordKind, RecordShape};
 use crate::lower::text::output::OutputField;
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 use crate::plan::iterators::state;
 
-/// The fields of a [`RecordWhat::Rethrown`]; `max` is the type of the longest string.
+/// The fields of a [`RecordKind::Rethrown`]; `max` is the type of the longest string.
 pub(crate) fn fields(max: Ty) -> Vec<Ty> {
     let mut fields = vec![Ty::Long; 3 + MAX_CALLERS + 1];
     fields.push(max);
@@ -136,7 +136,7 @@ impl HandlerCodegen<'_> {
         }
         let max = self.plan.max_string;
         let shape = RecordShape {
-            what: RecordWhat::Rethrown {
+            what: RecordKind::Rethrown {
                 kinds: self.kinds().to_vec(),
                 handler: self.handler,
             },
@@ -152,7 +152,7 @@ impl HandlerCodegen<'_> {
                 i if i == 3 + MAX_CALLERS => scratch.err_aux,
                 _ => {
                     let off = scratch.err_text;
-                    return Ok(OutputField::Text(Text::Slot { off, width: max }));
+                    return Ok(OutputField::Text(StrOperand::Slot { off, width: max }));
                 }
             };
             g.load(R1, word);

@@ -14,7 +14,7 @@ use crate::layout::{GlobalPlace, counters, percpu, shared};
 use crate::lower::{CTX, GEN, HandlerCodegen, NR, Res, TASK, VERDICT};
 use crate::programs::critical_section;
 use crate::regalloc::Location;
-use crate::target::Preemption;
+use crate::target::PreemptionKfuncs;
 
 /// The largest number of lock attempts that the verifier is made to follow.
 const MAX_TRIES: u32 = 1000;
@@ -64,7 +64,7 @@ pub(crate) struct EntryState {
 }
 
 /// One leading test.
-struct Step {
+struct PrefilterTest {
     at: BlockId,
     go_on: BlockId,
     /// The branch target that ends the handler.
@@ -132,7 +132,7 @@ impl HandlerCodegen<'_> {
     /// Tracepoint programs are preemptible too since 6.19, but disabling preemption would not help
     /// there: the kernel itself skips a program that another thread is in, and would switch as soon
     /// as preemption is enabled again.
-    fn preemption(&self) -> Option<Preemption> {
+    fn preemption(&self) -> Option<PreemptionKfuncs> {
         let event = &self.program.handlers[self.handler.index()].event;
         let user = matches!(event, Event::Code(probe) if probe.space == Space::User);
         self.options.features.preemption.filter(|_| user)
@@ -311,7 +311,7 @@ impl HandlerCodegen<'_> {
     /// Returns the block to continue with.
     fn prefix(&mut self, out: Label) -> Res<BlockId> {
         let mut first = BlockId(0);
-        for Step { at, go_on, end } in self.prefilter_path() {
+        for PrefilterTest { at, go_on, end } in self.prefilter_path() {
             // A failed test leaves the handler, not the block.
             let label = std::mem::replace(&mut self.labels[end.index()], out);
             let entry = self.labels[at.index()];
@@ -327,7 +327,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// The leading tests, in order.
-    fn prefilter_path(&self) -> Vec<Step> {
+    fn prefilter_path(&self) -> Vec<PrefilterTest> {
         let mut path = Vec::new();
         let mut at = BlockId(0);
         let predecessors = self.body.predecessors();
@@ -356,7 +356,7 @@ impl HandlerCodegen<'_> {
             if joins || lost || !self.prefilter_block(block) {
                 break;
             }
-            path.push(Step { at, go_on, end });
+            path.push(PrefilterTest { at, go_on, end });
             at = go_on;
         }
         path

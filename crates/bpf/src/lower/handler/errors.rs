@@ -7,12 +7,12 @@ use spile_ir::{BlockId, Inst, Reg as IrReg, SiteId, Ty, Val};
 use crate::isa::asm::Label;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
-use crate::layout::{ErrorKind, RecordShape, RecordWhat, shared};
+use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
 use crate::lower::{HandlerCodegen, OutOfLine, Res};
 
 /// An instruction's failure path, placed behind the handler's code.
 #[derive(Debug, Clone)]
-pub(crate) struct Fail {
+pub(crate) struct FailurePath {
     label: Label,
     kind: ErrorKind,
     site: SiteId,
@@ -45,7 +45,7 @@ impl HandlerCodegen<'_> {
             return label;
         }
         let label = self.asm.label();
-        self.out_of_line.push(OutOfLine::Fail(Fail {
+        self.out_of_line.push(OutOfLine::Fail(FailurePath {
             label,
             kind,
             site: self.site,
@@ -72,7 +72,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits a failure path.
-    pub(in crate::lower) fn emit_fail(&mut self, fail: Fail) -> Res {
+    pub(in crate::lower) fn emit_fail(&mut self, fail: FailurePath) -> Res {
         self.asm.bind(fail.label);
         self.line(fail.site);
         if let Some((_, label)) = fail.catch {
@@ -87,7 +87,7 @@ impl HandlerCodegen<'_> {
         }
         let fields: Vec<Ty> = field(fail.kind, self.plan.max_string).into_iter().collect();
         let shape = RecordShape {
-            what: RecordWhat::Error {
+            what: RecordKind::Error {
                 kind: fail.kind,
                 site: fail.site,
                 handler: self.handler,
@@ -117,7 +117,7 @@ impl HandlerCodegen<'_> {
             debug_assert_eq!(i, 0);
             Ok(match field {
                 Some(Ty::Str(_)) => {
-                    crate::lower::text::output::OutputField::Text(crate::lower::Text::Slot {
+                    crate::lower::text::output::OutputField::Text(crate::lower::StrOperand::Slot {
                         off: err_text,
                         width: max,
                     })
@@ -228,7 +228,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if(Cond::Ne, R1, i as i32 + 1, next);
             match kind {
                 ErrorKind::Raised => {
-                    let text = crate::lower::Text::Slot {
+                    let text = crate::lower::StrOperand::Slot {
                         off: self.plan.scratch.err_text,
                         width: self.plan.max_string,
                     };
@@ -240,7 +240,7 @@ impl HandlerCodegen<'_> {
                 }
                 _ => {
                     let bytes: spile_ir::Bytes = self.message(kind).into_bytes().into();
-                    self.copy_text(off, width, &crate::lower::Text::Const { bytes })?;
+                    self.copy_text(off, width, &crate::lower::StrOperand::Const { bytes })?;
                 }
             }
             self.asm.jump(end);

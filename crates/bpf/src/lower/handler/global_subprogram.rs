@@ -14,8 +14,8 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, ValueLayout, percpu};
-use crate::lower::{GEN, HandlerCodegen, Res, Text};
-use crate::regalloc::{Alloc, Location};
+use crate::lower::{GEN, HandlerCodegen, Res, StrOperand};
+use crate::regalloc::{Allocation, Location};
 
 /// The registers that hold a subprogram's arguments while it runs; r7 is the CPU's block.
 const NUMBERS: [Reg; 3] = [R6, R8, R9];
@@ -52,9 +52,9 @@ impl HandlerCodegen<'_> {
             regs: vec![Ty::Long; NUMBERS.len()],
             ..Body::default()
         };
-        let alloc = Alloc {
+        let alloc = Allocation {
             locations: NUMBERS.map(Location::Reg).to_vec(),
-            ..Alloc::default()
+            ..Allocation::default()
         };
         let facts = BodyFacts::default();
         let (program, options, plan) = (self.program, self.options, self.plan);
@@ -155,8 +155,8 @@ impl HandlerCodegen<'_> {
 
     /// Appends a string of the CPU's block to the output at position r4, and moves r4 behind it.
     /// Returns false if no subprogram does this for `text`.
-    pub(in crate::lower) fn put_global(&mut self, text: &Text) -> Res<bool> {
-        let Text::Slot { off, width } = *text else {
+    pub(in crate::lower) fn put_global(&mut self, text: &StrOperand) -> Res<bool> {
+        let StrOperand::Slot { off, width } = *text else {
             return Ok(false);
         };
         if !self.in_reach(off, width) {
@@ -244,12 +244,12 @@ impl HandlerCodegen<'_> {
 
     /// `r1` = a string as an argument of [`HandlerCodegen::append_global`]. Returns false if it has
     /// no such form.
-    pub(in crate::lower) fn text_number(&mut self, text: &Text) -> bool {
+    pub(in crate::lower) fn text_number(&mut self, text: &StrOperand) -> bool {
         let number = match text {
-            Text::Slot { off, width } if self.in_reach(*off, *width) => *off as i32,
-            Text::Slot { .. } => return false,
-            Text::Const { .. } if text.width() > self.plan.max_string => return false,
-            Text::Const { bytes } => self.pool.constant(bytes) as i32 | CONSTANT,
+            StrOperand::Slot { off, width } if self.in_reach(*off, *width) => *off as i32,
+            StrOperand::Slot { .. } => return false,
+            StrOperand::Const { .. } if text.width() > self.plan.max_string => return false,
+            StrOperand::Const { bytes } => self.pool.constant(bytes) as i32 | CONSTANT,
         };
         self.asm.mov(R1, number);
         true
@@ -367,7 +367,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn set_text_global(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
         let text = self.text(val)?;
         let off = match text {
-            Text::Slot { off, width: w } if w == width && self.in_reach(off, w) => off,
+            StrOperand::Slot { off, width: w } if w == width && self.in_reach(off, w) => off,
             _ => {
                 let off = self.plan.scratch.text;
                 self.copy_text(off, width, &text)?;

@@ -13,7 +13,7 @@ use crate::layout::{PerCpuArray, percpu, shared};
 use crate::lower::RING;
 use crate::lower::handler::global_subprogram::FULL;
 use crate::lower::{GEN, HandlerCodegen, Res};
-use crate::plan::Plan;
+use crate::plan::StateLayout;
 
 /// Values that the subprogram of [`HandlerCodegen::element_outlined`] leaves in the first scratch
 /// word.
@@ -163,7 +163,7 @@ fn find(name: &str, map: &str) -> Result<Function, String> {
 }
 
 /// `flush()`: sends this CPU's output buffer on behalf of the running handler.
-fn flush(plan: &Plan) -> Result<Function, String> {
+fn flush(plan: &StateLayout) -> Result<Function, String> {
     let mut asm = Asm::new("flush", &[]);
     asm.separate();
     let end = asm.label();

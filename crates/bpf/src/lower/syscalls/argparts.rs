@@ -1,7 +1,7 @@
 //! System-call arguments that are structures or buffers in user space, as text: subprograms of
 //! [`super::argstr`].
 
-use super::argstr::{Put, kind};
+use super::argstr::{ArgAppender, kind};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -31,10 +31,10 @@ const SOCKADDR_IN6: i32 = 28;
 /// Size of `sun_path`.
 const UNIX_PATH: i32 = 108;
 
-type Make<'m, 'a> = &'m dyn Fn(&str, &[&'static str]) -> Put<'a>;
+type NewAppender<'m, 'a> = &'m dyn Fn(&str, &[&'static str]) -> ArgAppender<'a>;
 
 /// Defines the subprograms.
-pub(in crate::lower) fn parts(pool: &mut Pool, put: Make<'_, '_>) -> Result<(), String> {
+pub(in crate::lower) fn parts(pool: &mut Pool, put: NewAppender<'_, '_>) -> Result<(), String> {
     pool.sub("put_time", |_| {
         put_time(put("put_time", &["descriptor", "address"]))
     })?;
@@ -71,7 +71,7 @@ fn read(asm: &mut Asm, from: i32, size: Reg, address: Reg, bad: Label) {
 }
 
 /// Loads a number from the staging area.
-fn staged(p: &mut Put<'_>, size: Size, at: i32, to: Reg) {
+fn staged(p: &mut ArgAppender<'_>, size: Size, at: i32, to: Reg) {
     let from = staging(p.plan) as i32;
     p.asm.mov(to, R6);
     p.asm.add(to, from + at);
@@ -79,7 +79,7 @@ fn staged(p: &mut Put<'_>, size: Size, at: i32, to: Reg) {
 }
 
 /// Appends the number in a register, with leading zeros up to `digits` digits.
-fn padded(p: &mut Put<'_>, base: i32, value: Reg, digits: i32) {
+fn padded(p: &mut ArgAppender<'_>, base: i32, value: Reg, digits: i32) {
     p.asm.mov(R2, value);
     p.asm.mov(R1, digits);
     p.asm.mov(R3, if base == 10 { flag::SIGNED } else { 0 });
@@ -88,7 +88,7 @@ fn padded(p: &mut Put<'_>, base: i32, value: Reg, digits: i32) {
 }
 
 /// `put_time(descriptor, address)`: appends `[1.000000002]`, or interval and value of a timer.
-fn put_time(mut p: Put<'_>) -> Result<Function, String> {
+fn put_time(mut p: ArgAppender<'_>) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let [some, wide, single, bad, moment, next, close] = std::array::from_fn(|_| p.asm.label());
     p.asm.jump_if(Cond::Ne, R8, 0, some);
@@ -162,7 +162,7 @@ fn put_time(mut p: Put<'_>) -> Result<Function, String> {
 
 /// `put_buffer(address, length)`: appends the bytes in quotes, truncated to the limit, or the
 /// address if they cannot be read.
-fn put_buffer(mut p: Put<'_>, quote: &str) -> Result<Function, String> {
+fn put_buffer(mut p: ArgAppender<'_>, quote: &str) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
     // Reuses the digit buffer, which has no digits now.
@@ -206,35 +206,35 @@ fn put_buffer(mut p: Put<'_>, quote: &str) -> Result<Function, String> {
 }
 
 /// A register or an immediate.
-enum Word {
+enum Operand {
     Reg(Reg),
     Num(i32),
 }
 
-impl From<Reg> for Word {
-    fn from(r: Reg) -> Word {
-        Word::Reg(r)
+impl From<Reg> for Operand {
+    fn from(r: Reg) -> Operand {
+        Operand::Reg(r)
     }
 }
 
-impl From<i32> for Word {
-    fn from(n: i32) -> Word {
-        Word::Num(n)
+impl From<i32> for Operand {
+    fn from(n: i32) -> Operand {
+        Operand::Num(n)
     }
 }
 
 /// Stores a word in the CPU's block, at any displacement.
-fn store(asm: &mut Asm, at: i32, value: Word) {
+fn store(asm: &mut Asm, at: i32, value: Operand) {
     asm.mov(R1, R6);
     asm.add(R1, at);
     match value {
-        Word::Reg(r) => asm.store(Size::DW, R1, 0, r),
-        Word::Num(n) => asm.store(Size::DW, R1, 0, n),
+        Operand::Reg(r) => asm.store(Size::DW, R1, 0, r),
+        Operand::Num(n) => asm.store(Size::DW, R1, 0, n),
     }
 }
 
 /// `r1` = a 16-bit number of the staging area, converted from network byte order.
-fn swapped(p: &mut Put<'_>, at: i32) {
+fn swapped(p: &mut ArgAppender<'_>, at: i32) {
     staged(p, Size::B, at, R1);
     staged(p, Size::B, at + 1, R2);
     p.asm.alu(AluOp::Lsh, R1, 8);
@@ -242,7 +242,7 @@ fn swapped(p: &mut Put<'_>, at: i32) {
 }
 
 /// `put_inet6()`: appends the eight groups of an address in the staging area.
-fn put_inet6(mut p: Put<'_>) -> Result<Function, String> {
+fn put_inet6(mut p: ArgAppender<'_>) -> Result<Function, String> {
     for group in 0..8 {
         if group > 0 {
             p.literal(":");
@@ -256,7 +256,7 @@ fn put_inet6(mut p: Put<'_>) -> Result<Function, String> {
 
 /// `put_sockaddr(address, length)`: appends `{AF_INET, 127.0.0.1, 80}`, or `{...}` if it cannot be
 /// read.
-fn put_sockaddr(mut p: Put<'_>) -> Result<Function, String> {
+fn put_sockaddr(mut p: ArgAppender<'_>) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let [some, bad, inet, inet6, unix] = std::array::from_fn(|_| p.asm.label());
     p.asm.jump_if(Cond::Ne, R7, 0, some);
@@ -314,7 +314,7 @@ fn put_sockaddr(mut p: Put<'_>) -> Result<Function, String> {
 }
 
 /// `put_unix(address, length)`: appends a socket's path, or the name of an abstract socket.
-fn put_unix(mut p: Put<'_>) -> Result<Function, String> {
+fn put_unix(mut p: ArgAppender<'_>) -> Result<Function, String> {
     let from = staging(p.plan) as i32;
     let [bad, whole, path, text] = std::array::from_fn(|_| p.asm.label());
     // At least one byte and a following one.

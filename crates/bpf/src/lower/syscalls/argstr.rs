@@ -12,7 +12,7 @@ use std::ops::Range;
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::argparts::{self, MICRO, NARROW, TIMER};
-use super::vector::{Round, put_vector};
+use super::vector::{LoopCounter, put_vector};
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -24,7 +24,7 @@ use crate::lower::syscalls::arch;
 use crate::lower::text::append::{append_number, append_text, flag};
 use crate::lower::text::search;
 use crate::lower::{HandlerCodegen, Res};
-use crate::plan::Plan;
+use crate::plan::StateLayout;
 use crate::target::{ArgDesc, FlagTable, SyscallDesc};
 
 /// Kinds of descriptors, in the low byte.
@@ -76,19 +76,19 @@ SIGTTOU SIGURG SIGXCPU SIGXFSZ SIGVTALRM SIGPROF SIGWINCH SIGIO/SIGPOLL SIGPWR S
 
 /// How a list of names is read: as flags, or as one value with a width in bytes and a sign.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Of {
+enum ListUse {
     Flags,
     Choice(u8, bool),
 }
 
 /// The lists of names as they are laid out in `.rodata`, one after the other.
 #[derive(Default)]
-struct Lists {
+struct NameLists {
     bytes: Vec<u8>,
-    known: Vec<(&'static str, Of, u32)>,
+    known: Vec<(&'static str, ListUse, u32)>,
 }
 
-impl Lists {
+impl NameLists {
     fn entry(&mut self, mask: u64, bits: u64, name: &str) {
         self.bytes.extend(mask.to_ne_bytes());
         self.bytes.extend(bits.to_ne_bytes());
@@ -103,19 +103,19 @@ impl Lists {
     }
 
     /// Offset of a table's list.
-    fn table(&mut self, table: &'static FlagTable, of: Of) -> u32 {
-        let same = |k: &&(&'static str, Of, u32)| (k.0, k.1) == (table.name, of);
+    fn table(&mut self, table: &'static FlagTable, of: ListUse) -> u32 {
+        let same = |k: &&(&'static str, ListUse, u32)| (k.0, k.1) == (table.name, of);
         if let Some(found) = self.known.iter().find(same) {
             return found.2;
         }
         let off = self.bytes.len() as u32;
         for flag in table.entries.iter().take(MAX_NAMES) {
             let (mask, bits) = match of {
-                Of::Flags => (flag.mask, flag.bits),
+                ListUse::Flags => (flag.mask, flag.bits),
                 // Extended as the argument's value is.
-                Of::Choice(4, true) => (u64::MAX, flag.bits as i32 as i64 as u64),
-                Of::Choice(4, false) => (u64::MAX, u64::from(flag.bits as u32)),
-                Of::Choice(..) => (u64::MAX, flag.bits),
+                ListUse::Choice(4, true) => (u64::MAX, flag.bits as i32 as i64 as u64),
+                ListUse::Choice(4, false) => (u64::MAX, u64::from(flag.bits as u32)),
+                ListUse::Choice(..) => (u64::MAX, flag.bits),
             };
             if mask != 0 {
                 self.entry(mask, bits, flag.name);
@@ -136,7 +136,7 @@ impl Lists {
             self.entry(u64::MAX, i as u64, name);
         }
         self.finish();
-        self.known.push((KEY, Of::Choice(4, false), off));
+        self.known.push((KEY, ListUse::Choice(4, false), off));
         off
     }
 
@@ -155,10 +155,10 @@ impl Lists {
             ArgDesc::UserStr => sized(kind::USER_STR, 8),
             ArgDesc::Dirfd => sized(kind::DIRFD, 4),
             ArgDesc::Signal => listed(kind::CHOICE, 4, self.signals()),
-            ArgDesc::Flags(t, size) => listed(kind::FLAGS, *size, self.table(t, Of::Flags)),
+            ArgDesc::Flags(t, size) => listed(kind::FLAGS, *size, self.table(t, ListUse::Flags)),
             ArgDesc::Enum(t, size, decimal) => {
                 let kind = if *decimal { kind::ENUM } else { kind::CHOICE };
-                listed(kind, *size, self.table(t, Of::Choice(*size, *decimal)))
+                listed(kind, *size, self.table(t, ListUse::Choice(*size, *decimal)))
             }
             ArgDesc::Pair => sized(kind::PAIR, 4),
             ArgDesc::Unseen => kind::SHOWN as u64,
@@ -181,7 +181,7 @@ impl Lists {
 }
 
 /// The rows of descriptors, their number, and the lists.
-fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
+fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, NameLists) {
     let most = 2 * NrSet::COMPAT;
     let rows = syscalls
         .iter()
@@ -190,7 +190,7 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, Lists) {
         .max()
         .unwrap_or(0);
     let mut words = vec![0u64; rows as usize * ARGS];
-    let mut lists = Lists::default();
+    let mut lists = NameLists::default();
     for s in syscalls.iter().filter(|s| s.nr < rows) {
         let row = &mut words[s.nr as usize * ARGS..][..ARGS];
         // A pair takes two words.
@@ -320,14 +320,14 @@ fn literal(text: &str) -> i32 {
 const LITERAL: i32 = 32;
 
 /// The generator of a subprogram that appends: r6 is the CPU's block, r7 to r9 its parameters.
-pub(in crate::lower) struct Put<'a> {
+pub(in crate::lower) struct ArgAppender<'a> {
     pub asm: Asm,
-    pub plan: &'a Plan,
+    pub plan: &'a StateLayout,
     pub end: Label,
 }
 
-impl<'a> Put<'a> {
-    pub fn new(name: &str, params: &[&'static str], plan: &'a Plan) -> Put<'a> {
+impl<'a> ArgAppender<'a> {
+    pub fn new(name: &str, params: &[&'static str], plan: &'a StateLayout) -> ArgAppender<'a> {
         let mut asm = Asm::new(name, params);
         let end = asm.label();
         for (to, from) in [(R7, R1), (R8, R2), (R9, R3)]
@@ -337,7 +337,7 @@ impl<'a> Put<'a> {
             asm.mov(to, from);
         }
         plan.cpu_block(&mut asm, R6, end);
-        Put { asm, plan, end }
+        ArgAppender { asm, plan, end }
     }
 
     pub fn finish(mut self) -> Result<Function, String> {
@@ -393,7 +393,7 @@ impl HandlerCodegen<'_> {
         let escape = search::use_escape_steps(pool, plan, plan.max_string)?;
         let may_goto = self.options.features.may_goto;
         let pool = &mut *self.pool;
-        let put = |name: &str, params: &[&'static str]| Put::new(name, params, plan);
+        let put = |name: &str, params: &[&'static str]| ArgAppender::new(name, params, plan);
         pool.sub("put_literal", |_| {
             put_literal(put("put_literal", &["which"]), texts)
         })?;
@@ -426,7 +426,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// `put_literal(which)`: appends a literal.
-fn put_literal(mut p: Put<'_>, texts: u32) -> Result<Function, String> {
+fn put_literal(mut p: ArgAppender<'_>, texts: u32) -> Result<Function, String> {
     p.asm.alu(AluOp::And, R7, LITERALS.len() as i32 - 1);
     p.asm.alu(AluOp::Mul, R7, LITERAL);
     p.asm.ld_data(R2, Section::Rodata, texts);
@@ -436,7 +436,7 @@ fn put_literal(mut p: Put<'_>, texts: u32) -> Result<Function, String> {
 }
 
 /// `put_number(kind, value)`: appends a number.
-fn put_number(mut p: Put<'_>) -> Result<Function, String> {
+fn put_number(mut p: ArgAppender<'_>) -> Result<Function, String> {
     let kinds = [
         (kind::UNSIGNED, 10, 0),
         (kind::HEX, 16, flag::MARK),
@@ -462,7 +462,7 @@ fn put_number(mut p: Put<'_>) -> Result<Function, String> {
 }
 
 /// `put_escaped(from)`: appends the staged bytes from that one on, escaped.
-fn put_escaped(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
+fn put_escaped(mut p: ArgAppender<'_>, escape: &str) -> Result<Function, String> {
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
     let from = staging(p.plan) as i32;
     // Reuses the digit buffer, which has no digits now.
@@ -483,7 +483,7 @@ fn put_escaped(mut p: Put<'_>, escape: &str) -> Result<Function, String> {
 }
 
 /// `put_user(address)`: appends the user string in quotes, or the address if it cannot be read.
-fn put_user(mut p: Put<'_>, defer: bool) -> Result<Function, String> {
+fn put_user(mut p: ArgAppender<'_>, defer: bool) -> Result<Function, String> {
     let [bad, read] = std::array::from_fn(|_| p.asm.label());
     let (most, from) = (p.plan.max_string as i32, staging(p.plan) as i32);
     p.asm.jump_if(Cond::Eq, R7, 0, bad);
@@ -532,7 +532,7 @@ fn entry_at(asm: &mut Asm, lists: u32, size: i32, bad: Label) {
 }
 
 /// `put_name(entry)`: appends the name of the entry at an offset of the lists.
-fn put_name(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
+fn put_name(mut p: ArgAppender<'_>, lists: u32, size: i32) -> Result<Function, String> {
     p.asm.mov(R2, R7);
     entry_at(&mut p.asm, lists, size, p.end);
     p.asm.mov(R2, R1);
@@ -550,7 +550,7 @@ const ANY: u32 = 72;
 
 /// `put_entry(entry, value)`: appends the name at an offset of the lists, with a separator, if it
 /// is part of the value. Returns 1 at the end of the list.
-fn put_entry(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> {
+fn put_entry(mut p: ArgAppender<'_>, lists: u32, size: i32) -> Result<Function, String> {
     let tmp = p.plan.scratch.tmp;
     let (rest, any) = ((tmp + REST) as i16, (tmp + ANY) as i16);
     let [last, first] = std::array::from_fn(|_| p.asm.label());
@@ -587,9 +587,9 @@ fn put_entry(mut p: Put<'_>, lists: u32, size: i32) -> Result<Function, String> 
 }
 
 /// `put_names(descriptor, value)`: appends the names of a value from the descriptor's list.
-fn put_names(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
+fn put_names(mut p: ArgAppender<'_>, may_goto: bool) -> Result<Function, String> {
     let tmp = p.plan.scratch.tmp;
-    let round = Round {
+    let round = LoopCounter {
         may_goto,
         word: tmp as i16,
     };
@@ -628,7 +628,7 @@ fn put_names(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
 }
 
 /// `r1` = the argument whose index is in the descriptor in r7.
-fn other_word(p: &mut Put<'_>) {
+fn other_word(p: &mut ArgAppender<'_>) {
     p.asm.mov(R1, R7);
     p.asm.alu(AluOp::Rsh, R1, 16);
     p.asm.alu(AluOp::And, R1, 7);
@@ -660,7 +660,7 @@ enum SecondParam {
 }
 
 /// `put_arg(descriptor, value)`: appends an argument.
-fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
+fn put_arg(mut p: ArgAppender<'_>) -> Result<Function, String> {
     let [signed, sized, cwd, shown, first] = std::array::from_fn(|_| p.asm.label());
     p.asm.mov(R9, R7);
     p.asm.alu(AluOp::And, R9, 255);
@@ -697,7 +697,7 @@ fn put_arg(mut p: Put<'_>) -> Result<Function, String> {
 }
 
 /// Appends value r8 of kind r9, by the descriptor in r7; goes to `cwd` if it is `AT_FDCWD`.
-fn put_value(p: &mut Put<'_>, cwd: Label) {
+fn put_value(p: &mut ArgAppender<'_>, cwd: Label) {
     for (code, sub, beside) in SUBS {
         let no = p.asm.label();
         p.asm.jump_if(Cond::Ne, R9, code, no);

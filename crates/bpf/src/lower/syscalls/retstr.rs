@@ -6,7 +6,7 @@ use crate::isa::asm::Section;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg};
 use crate::lower::text::append::{append_number, flag};
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Bytes of a name.
 const NAME: usize = 32;
@@ -68,7 +68,7 @@ impl HandlerCodegen<'_> {
         self.asm.neg(R0);
         self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
         self.append_text(
-            &Text::Const {
+            &StrOperand::Const {
                 bytes: (*b" (").into(),
             },
             0,
@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
         self.asm.mov(R4, 0);
         self.asm.call_sub("append_text");
         self.append_text(
-            &Text::Const {
+            &StrOperand::Const {
                 bytes: (*b")").into(),
             },
             0,

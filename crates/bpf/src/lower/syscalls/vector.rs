@@ -1,7 +1,7 @@
 //! Vectors of strings, such as the arguments of `execve`, as text; and loops of the appending
 //! subprograms.
 
-use super::argstr::{Put, REST, kind};
+use super::argstr::{ArgAppender, REST, kind};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -13,12 +13,12 @@ const MAX_ARGV: i32 = 16;
 
 /// The counter of a subprogram's loop, in r9. With unbounded loops it goes through a word of the
 /// CPU's block: each iteration then looks equal to the verifier, and it follows the loop once.
-pub(in crate::lower) struct Round {
+pub(in crate::lower) struct LoopCounter {
     pub may_goto: bool,
     pub word: i16,
 }
 
-impl Round {
+impl LoopCounter {
     pub fn first(&self, asm: &mut Asm) {
         match self.may_goto {
             true => asm.store(Size::DW, R6, self.word, 0),
@@ -49,13 +49,16 @@ impl Round {
 
 /// `put_vector(address, narrow)`: appends the strings of a vector of pointers, which are 32 bits
 /// wide if `narrow` is set. If an element cannot be read, its address ends the list.
-pub(in crate::lower) fn put_vector(mut p: Put<'_>, may_goto: bool) -> Result<Function, String> {
+pub(in crate::lower) fn put_vector(
+    mut p: ArgAppender<'_>,
+    may_goto: bool,
+) -> Result<Function, String> {
     const POINTER: i16 = -8;
     const BYTES: i16 = -16;
     // Slot: the number of bits of the word that are not the pointer's.
     const OTHERS: i16 = -24;
     let [close, more, first, read, bad, begun, last] = std::array::from_fn(|_| p.asm.label());
-    let round = Round {
+    let round = LoopCounter {
         may_goto,
         word: (p.plan.scratch.tmp + REST) as i16,
     };

@@ -6,7 +6,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::handler::pool::Pool;
-use crate::plan::Plan;
+use crate::plan::StateLayout;
 
 /// Flags of `append_number`.
 pub(in crate::lower) mod flag {
@@ -25,15 +25,15 @@ const DIGITS: i32 = 22;
 pub(in crate::lower) const HALF: u32 = 64;
 
 /// The generator of an appending subprogram, in which r6 is the CPU's block.
-struct Sub<'a> {
+struct AppendSub<'a> {
     asm: Asm,
-    plan: &'a Plan,
+    plan: &'a StateLayout,
     end: Label,
     spaces: u32,
     zeros: u32,
 }
 
-impl Sub<'_> {
+impl AppendSub<'_> {
     /// `reg` = the position; leaves the subprogram if the text is full.
     fn pos(&mut self, reg: Reg) {
         self.asm
@@ -91,16 +91,26 @@ impl Sub<'_> {
     }
 }
 
-fn sub<'a>(plan: &'a Plan, pool: &mut Pool, name: &str, params: &[&'static str]) -> Sub<'a> {
+fn sub<'a>(
+    plan: &'a StateLayout,
+    pool: &mut Pool,
+    name: &str,
+    params: &[&'static str],
+) -> AppendSub<'a> {
     let mut s = bare_sub(plan, pool, name, params);
     s.asm.mov(R6, R1);
     s
 }
 
-fn bare_sub<'a>(plan: &'a Plan, pool: &mut Pool, name: &str, params: &[&'static str]) -> Sub<'a> {
+fn bare_sub<'a>(
+    plan: &'a StateLayout,
+    pool: &mut Pool,
+    name: &str,
+    params: &[&'static str],
+) -> AppendSub<'a> {
     let mut asm = Asm::new(name, params);
     let end = asm.label();
-    Sub {
+    AppendSub {
         asm,
         plan,
         end,
@@ -110,7 +120,10 @@ fn bare_sub<'a>(plan: &'a Plan, pool: &mut Pool, name: &str, params: &[&'static 
 }
 
 /// `append_text(block, text, size, width)`: the inline form's subprogram.
-pub(in crate::lower) fn append_text(plan: &Plan, pool: &mut Pool) -> Result<Function, String> {
+pub(in crate::lower) fn append_text(
+    plan: &StateLayout,
+    pool: &mut Pool,
+) -> Result<Function, String> {
     let mut s = sub(
         plan,
         pool,
@@ -126,7 +139,7 @@ pub(in crate::lower) fn append_text(plan: &Plan, pool: &mut Pool) -> Result<Func
 /// `text_append(text, size, width)`: a global subprogram. The text is an offset in the CPU's block,
 /// or the offset of a constant with that bit set.
 pub(in crate::lower) fn append_text_global(
-    plan: &Plan,
+    plan: &StateLayout,
     pool: &mut Pool,
     constant: i32,
 ) -> Result<Function, String> {
@@ -152,7 +165,7 @@ pub(in crate::lower) fn append_text_global(
 }
 
 /// The body: r7 is the text, r8 its size, r9 the width.
-fn append_body(mut s: Sub<'_>) -> Result<Function, String> {
+fn append_body(mut s: AppendSub<'_>) -> Result<Function, String> {
     let (copy, left) = (s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Sle, R9, 0, copy);
     // The text is copied first to measure it; padding then overwrites the copy.
@@ -179,7 +192,10 @@ fn append_body(mut s: Sub<'_>) -> Result<Function, String> {
 /// `append_bytes(block, value, size, width)`: the lowest bytes of the value. The first zero byte
 /// ends the text; so does a zero byte that fills up to the width, on the right if the width is
 /// negative.
-pub(in crate::lower) fn append_bytes(plan: &Plan, pool: &mut Pool) -> Result<Function, String> {
+pub(in crate::lower) fn append_bytes(
+    plan: &StateLayout,
+    pool: &mut Pool,
+) -> Result<Function, String> {
     let params = ["block", "value", "size", "width"];
     let mut s = sub(plan, pool, "append_bytes", &params);
     let (again, last, ends) = (s.asm.label(), s.asm.label(), s.asm.label());
@@ -219,7 +235,7 @@ pub(in crate::lower) fn append_bytes(plan: &Plan, pool: &mut Pool) -> Result<Fun
 /// `append_number_BASE(precision, value, flags, width)`: a global subprogram, which finds the CPU's
 /// block itself. Registers: r7 the sign (0 for none), r8 the flags, r9 the number of digits.
 pub(in crate::lower) fn append_number(
-    plan: &Plan,
+    plan: &StateLayout,
     pool: &mut Pool,
     base: i32,
 ) -> Result<Function, String> {
@@ -268,7 +284,7 @@ pub(in crate::lower) fn append_number(
 }
 
 /// Takes the value r2 and the flags r8: r2 = |value|, r7 = sign character or 0.
-fn sign(s: &mut Sub<'_>) {
+fn sign(s: &mut AppendSub<'_>) {
     let done = s.asm.label();
     let positive = s.asm.label();
     s.asm.mov(R7, 0);
@@ -292,7 +308,7 @@ fn sign(s: &mut Sub<'_>) {
 }
 
 /// Writes the digits of r2 to the end of the buffer's first half; r9 = their number.
-fn digits(s: &mut Sub<'_>, base: i32) {
+fn digits(s: &mut AppendSub<'_>, base: i32) {
     // Also stored in front of the digits.
     let tmp = s.plan.scratch.digits as i16 + 24;
     let last = (s.plan.scratch.digits + HALF) as i16 - 1;
@@ -345,7 +361,7 @@ fn digits(s: &mut Sub<'_>, base: i32) {
 
 /// Appends the spaces in front of a number that is narrower than its width, or adds zeros to the
 /// precision. Leaves the padding on the right in `width`, negative.
-fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16, base: i32) {
+fn fill_before(s: &mut AppendSub<'_>, width: i16, precision: i16, base: i32) {
     let (left, none, spaces, end) = (s.asm.label(), s.asm.label(), s.asm.label(), s.asm.label());
     // r1 = columns in use: zeros, digits, sign, prefix.
     s.asm.add(R1, R9);
@@ -385,7 +401,7 @@ fn fill_before(s: &mut Sub<'_>, width: i16, precision: i16, base: i32) {
 }
 
 /// Appends the sign r7 and the prefix, `0x` or `0`.
-fn marks(s: &mut Sub<'_>, base: i32) {
+fn marks(s: &mut AppendSub<'_>, base: i32) {
     let (unsigned, unmarked, lower) = (s.asm.label(), s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Eq, R7, 0, unsigned);
     s.pos(R2);
@@ -419,7 +435,7 @@ fn marks(s: &mut Sub<'_>, base: i32) {
 }
 
 /// Copies r9 digits as three words; the buffer is zero behind the digits.
-fn put_digits(s: &mut Sub<'_>) {
+fn put_digits(s: &mut AppendSub<'_>) {
     s.pos(R2);
     s.at(R1, R2);
     s.asm.mov(R3, R6);

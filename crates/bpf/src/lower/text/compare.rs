@@ -6,7 +6,7 @@ use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::handler::pool::Pool;
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Number of words that one call of the callback compares.
 const CHUNK: u32 = 4;
@@ -145,14 +145,19 @@ pub(in crate::lower) fn zero_bytes(
 impl HandlerCodegen<'_> {
     /// Splits a comparison of two strings into words to compare inline, and chunks for
     /// [`HandlerCodegen::compare_rest`].
-    pub(in crate::lower) fn words_in_place(&self, a: &Text, b: &Text, words: u32) -> (u32, u32) {
+    pub(in crate::lower) fn words_in_place(
+        &self,
+        a: &StrOperand,
+        b: &StrOperand,
+        words: u32,
+    ) -> (u32, u32) {
         if words <= NARROW || !self.options.features.bpf_loop {
             return (words, 0);
         }
         // A string ends within its slot, so words behind the narrower slot decide nothing.
-        let narrower = |text: &Text| match text {
-            Text::Slot { width, .. } => width / 8,
-            Text::Const { .. } => words,
+        let narrower = |text: &StrOperand| match text {
+            StrOperand::Slot { width, .. } => width / 8,
+            StrOperand::Const { .. } => words,
         };
         split(words.min(narrower(a)).min(narrower(b)))
     }
@@ -161,7 +166,7 @@ impl HandlerCodegen<'_> {
     /// with the words in r1 and r2. Clobbers r0 to r5.
     pub(in crate::lower) fn compare_rest(
         &mut self,
-        (a, b): (&Text, &Text),
+        (a, b): (&StrOperand, &StrOperand),
         (first, chunks): (u32, u32),
         (equal, differ): (Label, Label),
     ) -> Res {

@@ -15,8 +15,8 @@ use super::search::{ends, finish};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::{HandlerCodegen, Res, Text};
-use crate::plan::Plan;
+use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::plan::StateLayout;
 
 /// Name of the subprogram.
 const NAME: &str = "string_to_fp";
@@ -117,7 +117,7 @@ impl HandlerCodegen<'_> {
     /// `dst` = the floating-point number that a text represents.
     pub(in crate::lower) fn string_to_fp(&mut self, dst: IrReg, text: Val) -> Res {
         let text = self.text(text)?;
-        if let Text::Const { bytes } = &text {
+        if let StrOperand::Const { bytes } = &text {
             self.asm.imm(R0, string_to_fp(bytes));
             return self.def_int(dst, R0);
         }
@@ -139,12 +139,12 @@ impl HandlerCodegen<'_> {
 }
 
 /// Offset of the text in the CPU's block.
-fn place(plan: &Plan) -> u32 {
+fn place(plan: &StateLayout) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
 /// `string_to_fp(width)`: converts the text; a global subprogram. r6: the work area.
-fn string_to_fp_sub(plan: &Plan) -> Result<Function, String> {
+fn string_to_fp_sub(plan: &StateLayout) -> Result<Function, String> {
     let mut asm = Asm::new(NAME, &["width"]);
     asm.separate();
     let [zero, infinite, nan, signed] = [(); 4].map(|()| asm.label());

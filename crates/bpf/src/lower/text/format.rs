@@ -9,17 +9,17 @@ use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
 use spile_ir::{FormatId, Reg as IrReg, Val};
 
 use super::append::{append_bytes, append_number, append_text, flag};
-use super::memory::Memory;
+use super::memory::MemoryArg;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::{HandlerCodegen, NR, Res, Text};
+use crate::lower::{HandlerCodegen, NR, Res, StrOperand};
 
 /// Bound on widths and precisions; all strings are shorter.
 const MAX_COUNT: i32 = 65_536;
 
 /// A width or precision: a constant, or an argument.
 #[derive(Clone, Copy)]
-pub(in crate::lower) enum Amount {
+pub(in crate::lower) enum SizeOperand {
     Known(i32),
     At(Val),
 }
@@ -27,8 +27,8 @@ pub(in crate::lower) enum Amount {
 /// A conversion's width (not negative if constant), precision (negative for none) and alignment.
 #[derive(Clone, Copy)]
 pub(in crate::lower) struct FieldSpec {
-    width: Amount,
-    precision: Amount,
+    width: SizeOperand,
+    precision: SizeOperand,
     left: bool,
 }
 
@@ -60,7 +60,7 @@ impl HandlerCodegen<'_> {
         for piece in &format.pieces {
             match piece {
                 Piece::Lit(bytes) => {
-                    let text = Text::Const {
+                    let text = StrOperand::Const {
                         bytes: bytes.clone(),
                     };
                     self.append_text(&text, 0, None)?;
@@ -75,14 +75,14 @@ impl HandlerCodegen<'_> {
     fn conversion(&mut self, c: &Conv, args: &mut impl Iterator<Item = Val>) -> Res {
         let mut next = || args.next().ok_or("a format with too few arguments");
         let width = match c.width {
-            Count::None => Amount::Known(0),
-            Count::Fixed(n) => Amount::Known(n.min(MAX_COUNT as u32) as i32),
-            Count::Arg => Amount::At(next()?),
+            Count::None => SizeOperand::Known(0),
+            Count::Fixed(n) => SizeOperand::Known(n.min(MAX_COUNT as u32) as i32),
+            Count::Arg => SizeOperand::At(next()?),
         };
         let precision = match c.precision {
-            Count::None => Amount::Known(-1),
-            Count::Fixed(n) => Amount::Known(n.min(MAX_COUNT as u32) as i32),
-            Count::Arg => Amount::At(next()?),
+            Count::None => SizeOperand::Known(-1),
+            Count::Fixed(n) => SizeOperand::Known(n.min(MAX_COUNT as u32) as i32),
+            Count::Arg => SizeOperand::At(next()?),
         };
         let value = next()?;
         let field = FieldSpec {
@@ -99,7 +99,7 @@ impl HandlerCodegen<'_> {
             ConvKind::Char => self.append_char(c, value, field),
             ConvKind::Binary => self.append_bytes(value, field),
             ConvKind::Mem | ConvKind::MemHex => {
-                let memory = Memory::new(c, value, precision);
+                let memory = MemoryArg::new(c, value, precision);
                 self.append_memory(&memory, c.kind == ConvKind::MemHex, field)
             }
             _ => self.append_number(c, value, field),
@@ -109,8 +109,8 @@ impl HandlerCodegen<'_> {
     /// `reg` = a width; negative for padding on the right.
     pub(in crate::lower) fn width_into(&mut self, field: FieldSpec, reg: Reg) -> Res {
         match field.width {
-            Amount::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
-            Amount::At(v) => {
+            SizeOperand::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
+            SizeOperand::At(v) => {
                 self.use_in(v, reg)?;
                 self.forget(reg);
                 for (cond, bound) in [(Cond::Sle, MAX_COUNT), (Cond::Sge, -MAX_COUNT)] {
@@ -141,12 +141,12 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends a string with width and precision.
-    fn append_field(&mut self, text: &Text, field: FieldSpec) -> Res {
+    fn append_field(&mut self, text: &StrOperand, field: FieldSpec) -> Res {
         let size = text.width() as i32;
         match field.precision {
-            Amount::Known(p @ 0..) => self.asm.mov(R3, size.min(p.saturating_add(1))),
-            Amount::Known(_) => self.asm.mov(R3, size),
-            Amount::At(v) => {
+            SizeOperand::Known(p @ 0..) => self.asm.mov(R3, size.min(p.saturating_add(1))),
+            SizeOperand::Known(_) => self.asm.mov(R3, size),
+            SizeOperand::At(v) => {
                 // A negative precision is none; the size has room for the NUL.
                 let (none, fits) = (self.asm.label(), self.asm.label());
                 self.use_in(v, R3)?;
@@ -193,7 +193,7 @@ impl HandlerCodegen<'_> {
 
     /// Copies the finished text to its slot.
     pub(in crate::lower) fn end_text(&mut self, off: u32, width: u32) {
-        let text = Text::Slot {
+        let text = StrOperand::Slot {
             off: self.plan.scratch.text,
             width,
         };
@@ -217,7 +217,7 @@ impl HandlerCodegen<'_> {
     /// Appends a string; a negative width pads on the right.
     pub(in crate::lower) fn append_text(
         &mut self,
-        text: &Text,
+        text: &StrOperand,
         width: i32,
         precision: Option<u32>,
     ) -> Res {
@@ -239,9 +239,9 @@ impl HandlerCodegen<'_> {
     /// `%c`. A NUL ends the text, as it ends a string in C.
     fn append_char(&mut self, c: &Conv, value: Val, field: FieldSpec) -> Res {
         let tmp = self.plan.scratch.tmp;
-        let byte = Text::Slot { off: tmp, width: 8 };
+        let byte = StrOperand::Slot { off: tmp, width: 8 };
         let field = FieldSpec {
-            precision: Amount::Known(-1),
+            precision: SizeOperand::Known(-1),
             ..field
         };
         self.use_in(value, R1)?;
@@ -255,7 +255,7 @@ impl HandlerCodegen<'_> {
         self.store(tmp, R1);
         self.asm.jump_if(Cond::Ne, R1, 0, some);
         // The NUL takes one column, and with padding on the right it comes first.
-        if let (Amount::Known(2..) | Amount::At(_), false) = (field.width, field.left) {
+        if let (SizeOperand::Known(2..) | SizeOperand::At(_), false) = (field.width, field.left) {
             let narrow = self.asm.label();
             self.use_append_text()?;
             self.width_into(field, R4)?;
@@ -284,12 +284,12 @@ impl HandlerCodegen<'_> {
         let mut otherwise = 8;
         for amount in [field.precision, field.width] {
             match amount {
-                Amount::Known(n @ (1 | 2 | 4 | 8)) => {
+                SizeOperand::Known(n @ (1 | 2 | 4 | 8)) => {
                     otherwise = n;
                     break;
                 }
-                Amount::Known(_) => {}
-                Amount::At(v) => {
+                SizeOperand::Known(_) => {}
+                SizeOperand::At(v) => {
                     let positive = self.asm.label();
                     self.use_in(v, R3)?;
                     self.forget(R3);
@@ -338,7 +338,9 @@ impl HandlerCodegen<'_> {
             .sub(&name, |pool| append_number(plan, pool, base))?;
         self.use_in(value, R2)?;
         self.asm.mov(R3, flags);
-        if let (Amount::Known(precision), Amount::Known(_)) = (field.precision, field.width) {
+        if let (SizeOperand::Known(precision), SizeOperand::Known(_)) =
+            (field.precision, field.width)
+        {
             self.width_into(field, R4)?;
             self.asm.mov(R1, precision);
             self.asm.call_sub(name);
@@ -346,8 +348,8 @@ impl HandlerCodegen<'_> {
         }
         self.forget(R2);
         match field.precision {
-            Amount::Known(n) => self.asm.mov(R5, n),
-            Amount::At(v) => {
+            SizeOperand::Known(n) => self.asm.mov(R5, n),
+            SizeOperand::At(v) => {
                 let (none, inside, end) = (self.asm.label(), self.asm.label(), self.asm.label());
                 self.use_in(v, R5)?;
                 self.forget(R5);
@@ -370,7 +372,7 @@ impl HandlerCodegen<'_> {
 
     /// Builds a message that ends with the address in `err_aux`, in hexadecimal.
     pub(in crate::lower) fn build_message(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
-        let text = Text::Const { bytes: text.into() };
+        let text = StrOperand::Const { bytes: text.into() };
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
         let plan = self.plan;
@@ -384,7 +386,7 @@ impl HandlerCodegen<'_> {
 
     /// Builds a message that starts with the number in `err_aux`.
     pub(in crate::lower) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
-        let text = Text::Const { bytes: text.into() };
+        let text = StrOperand::Const { bytes: text.into() };
         let plan = self.plan;
         self.begin_text(width);
         self.pool
@@ -406,7 +408,7 @@ impl HandlerCodegen<'_> {
     /// Builds `syscall_N` for a number without a name.
     pub(in crate::lower) fn unnamed(&mut self, off: u32, width: u32) -> Res {
         let plan = self.plan;
-        let text = Text::Const {
+        let text = StrOperand::Const {
             bytes: (*b"syscall_").into(),
         };
         self.begin_text(width);

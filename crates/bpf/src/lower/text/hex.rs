@@ -5,8 +5,8 @@ use super::append::{HALF, flag};
 use crate::isa::asm::{Asm, Function};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Insn, Size, Swap};
-use crate::lower::syscalls::argstr::Put;
-use crate::plan::Plan;
+use crate::lower::syscalls::argstr::ArgAppender;
+use crate::plan::StateLayout;
 
 /// Name of the subprogram.
 pub(in crate::lower) const APPEND_HEX: &str = "append_hex";
@@ -14,8 +14,8 @@ pub(in crate::lower) const APPEND_HEX: &str = "append_hex";
 const DIGITS: u32 = 16;
 
 /// `append_hex(number, mark)`: appends a number, after `0x` if `mark` has [`flag::MARK`].
-pub(in crate::lower) fn append_hex(plan: &Plan) -> Result<Function, String> {
-    let mut p = Put::new(APPEND_HEX, &["number", "mark"], plan);
+pub(in crate::lower) fn append_hex(plan: &StateLayout) -> Result<Function, String> {
+    let mut p = ArgAppender::new(APPEND_HEX, &["number", "mark"], plan);
     let scratch = &plan.scratch;
     let (pos, last) = (
         scratch.text_pos as i16,

@@ -5,7 +5,7 @@ use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece, TOO_MANY};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{FormatId, Inst, Program, Space, Ty, Val};
 
-use super::format::{Amount, FieldSpec};
+use super::format::{FieldSpec, SizeOperand};
 use super::output::OutputField;
 use super::search::{ends, finish};
 use crate::isa::asm::{Asm, Function, Section};
@@ -13,7 +13,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.
@@ -32,38 +32,38 @@ mod slot {
 
 /// Memory whose address is an argument of a format.
 #[derive(Clone, Copy)]
-pub(in crate::lower) struct Memory {
+pub(in crate::lower) struct MemoryArg {
     space: Space,
     addr: Val,
-    len: Amount,
+    len: SizeOperand,
 }
 
-impl Memory {
-    pub(in crate::lower) fn new(c: &Conv, addr: Val, len: Amount) -> Memory {
+impl MemoryArg {
+    pub(in crate::lower) fn new(c: &Conv, addr: Val, len: SizeOperand) -> MemoryArg {
         let space = if c.alt { Space::User } else { Space::Kernel };
-        Memory { space, addr, len }
+        MemoryArg { space, addr, len }
     }
 }
 
 /// For each argument of a format, the memory that it points to.
-pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<Memory>> {
+pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<MemoryArg>> {
     let mut out = Vec::new();
     for piece in &format.pieces {
         let Piece::Conv(c) = piece else { continue };
         let mut len = match c.precision {
-            Count::Fixed(n) => Amount::Known(n as i32),
-            _ => Amount::Known(-1),
+            Count::Fixed(n) => SizeOperand::Known(n as i32),
+            _ => SizeOperand::Known(-1),
         };
         if c.width == Count::Arg {
             out.push(None);
         }
         if c.precision == Count::Arg {
-            len = args.get(out.len()).map_or(len, |v| Amount::At(*v));
+            len = args.get(out.len()).map_or(len, |v| SizeOperand::At(*v));
             out.push(None);
         }
         let addr = args.get(out.len()).copied();
         let reads = matches!(c.kind, ConvKind::Mem | ConvKind::MemHex);
-        out.push(addr.filter(|_| reads).map(|a| Memory::new(c, a, len)));
+        out.push(addr.filter(|_| reads).map(|a| MemoryArg::new(c, a, len)));
     }
     out.resize(args.len(), None);
     out
@@ -80,11 +80,11 @@ pub(crate) fn field_types(
         Some(format) => of_args(format, args),
         None => vec![None; args.len()],
     };
-    let field = |(arg, memory): (&Val, Option<Memory>)| match memory {
+    let field = |(arg, memory): (&Val, Option<MemoryArg>)| match memory {
         Some(m) => {
             let most = match m.len {
-                Amount::Known(n) => n.clamp(1, MOST),
-                Amount::At(_) => MOST,
+                SizeOperand::Known(n) => n.clamp(1, MOST),
+                SizeOperand::At(_) => MOST,
             };
             Ty::Str((most as u32).next_multiple_of(8) as u16)
         }
@@ -110,7 +110,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn print_field(
         &mut self,
         arg: Val,
-        memory: Option<Memory>,
+        memory: Option<MemoryArg>,
     ) -> Res<OutputField> {
         Ok(match (memory, self.ty(arg)?) {
             (Some(memory), _) => OutputField::Memory(memory),
@@ -120,7 +120,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends bytes of memory at position r4 of the output buffer, and moves r4 behind them.
-    pub(in crate::lower) fn memory_field(&mut self, memory: &Memory) -> Res {
+    pub(in crate::lower) fn memory_field(&mut self, memory: &MemoryArg) -> Res {
         let (tmp, size) = (self.plan.scratch.tmp, self.plan.scratch.out_size as i32);
         self.store(tmp, R4);
         self.memory_len(memory.len)?;
@@ -152,15 +152,15 @@ impl HandlerCodegen<'_> {
     }
 
     /// Stores the number of bytes to read in a scratch word; raises an error if it is too large.
-    fn memory_len(&mut self, len: Amount) -> Res {
+    fn memory_len(&mut self, len: SizeOperand) -> Res {
         let word = self.plan.scratch.tmp + LEN;
         match len {
-            Amount::Known(n) if n <= MOST => {
+            SizeOperand::Known(n) if n <= MOST => {
                 self.store(word, n.max(1));
                 return Ok(());
             }
-            Amount::Known(n) => self.asm.mov(R1, n),
-            Amount::At(v) => {
+            SizeOperand::Known(n) => self.asm.mov(R1, n),
+            SizeOperand::At(v) => {
                 self.use_in(v, R1)?;
                 self.forget(R1);
             }
@@ -181,7 +181,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Reads the bytes to r1.
-    fn read_memory(&mut self, memory: &Memory) -> Res {
+    fn read_memory(&mut self, memory: &MemoryArg) -> Res {
         self.load(R2, self.plan.scratch.tmp + LEN);
         self.bounded(R2, MOST);
         self.use_in(memory.addr, R3)?;
@@ -198,7 +198,7 @@ impl HandlerCodegen<'_> {
     /// Appends memory to the text, raw or in hexadecimal.
     pub(in crate::lower) fn append_memory(
         &mut self,
-        memory: &Memory,
+        memory: &MemoryArg,
         hex: bool,
         shape: FieldSpec,
     ) -> Res {
@@ -272,7 +272,7 @@ impl HandlerCodegen<'_> {
     fn pad_memory(&mut self, hex: bool, behind: bool) -> Res {
         let tmp = self.plan.scratch.tmp;
         let enough = self.asm.label();
-        let none = Text::Const {
+        let none = StrOperand::Const {
             bytes: (*b"").into(),
         };
         self.use_append_text()?;

@@ -3,12 +3,12 @@
 
 use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 
-use super::memory::{self, Memory};
+use super::memory::{self, MemoryArg};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
-use crate::layout::{RING, RecordShape, RecordWhat, percpu, shared};
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::layout::{RING, RecordKind, RecordShape, percpu, shared};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;
@@ -16,8 +16,8 @@ const HEADER: i32 = 8;
 /// A field of an output record.
 pub(in crate::lower) enum OutputField {
     Long(Src),
-    Text(Text),
-    Memory(Memory),
+    Text(StrOperand),
+    Memory(MemoryArg),
 }
 
 impl HandlerCodegen<'_> {
@@ -33,7 +33,7 @@ impl HandlerCodegen<'_> {
         }
         let types = |a| self.ty(a).unwrap_or(Ty::Long);
         let shape = RecordShape {
-            what: RecordWhat::Print { stream, fmt },
+            what: RecordKind::Print { stream, fmt },
             fields: memory::field_types(self.program, fmt, args, types),
             words: 0,
         };
@@ -131,7 +131,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn buckets_piece(&mut self, hist: Hist, slot: i16, off: u32) -> Res {
         let words = hist.buckets();
         let record = self.pool.record(RecordShape {
-            what: RecordWhat::Hist(hist),
+            what: RecordKind::Hist(hist),
             fields: Vec::new(),
             words,
         });
@@ -157,13 +157,13 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends a string at r4 + at, as its length and bytes; moves r4 behind them.
-    fn text_field(&mut self, text: &Text, at: i16) -> Res {
+    fn text_field(&mut self, text: &StrOperand, at: i16) -> Res {
         let tmp = self.plan.scratch.tmp;
         let size = self.plan.scratch.out_size as i32;
         if at != 0 {
             self.asm.add(R4, i32::from(at));
         }
-        if let Text::Const { bytes } = text {
+        if let StrOperand::Const { bytes } = text {
             self.cursor();
             self.asm.store(Size::DW, R5, 0, bytes.len() as i32);
             if bytes.len() <= 128 {

@@ -15,7 +15,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::percpu;
 use crate::lower::handler::pool::Pool;
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Offsets of the words and buffers of a match in the CPU's block.
 mod area {
@@ -122,7 +122,7 @@ impl HandlerCodegen<'_> {
             let finder = compiled.find.as_ref().ok_or("a match without its place")?;
             return self.find_match(dst, re, &compiled.classes, finder, &text);
         }
-        if let Text::Const { bytes } = &text {
+        if let StrOperand::Const { bytes } = &text {
             return self.def_int(dst, i32::from(regex.is_match(bytes)));
         }
         if compiled.test.start >= compiled.test.accept {
@@ -147,7 +147,7 @@ impl HandlerCodegen<'_> {
         re: RegexId,
         classes: &[u8; 256],
         finder: &Finder,
-        text: &Text,
+        text: &StrOperand,
     ) -> Res {
         self.needs_loop("a regular expression")?;
         let last = self.plan.scratch.last_match;

@@ -9,7 +9,7 @@ use crate::isa::asm::{Asm, Function};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Stack slots of a subprogram that its callback reads: addresses.
 mod slot {
@@ -108,9 +108,9 @@ impl HandlerCodegen<'_> {
         let (text, delims) = (self.text(text)?, self.text(delims)?);
         let same_text = self.asm.label();
         match &text {
-            Text::Const { bytes } if bytes.is_empty() => {}
-            Text::Const { .. } => self.new_tokens(&text)?,
-            Text::Slot { off, .. } => {
+            StrOperand::Const { bytes } if bytes.is_empty() => {}
+            StrOperand::Const { .. } => self.new_tokens(&text)?,
+            StrOperand::Slot { off, .. } => {
                 let (base, disp) = self.block_operand(R1, *off, 1);
                 self.asm.load(Size::B, R1, base, disp);
                 self.asm.jump_if(Cond::Eq, R1, 0, same_text);
@@ -158,7 +158,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Saves a text for later calls.
-    fn new_tokens(&mut self, text: &Text) -> Res {
+    fn new_tokens(&mut self, text: &StrOperand) -> Res {
         let tokens = self.plan.scratch.tokens;
         self.copy_text(tokens + 8, self.plan.max_string, text)?;
         self.store(tokens, 0);

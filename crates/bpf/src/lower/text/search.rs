@@ -11,8 +11,8 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::handler::pool::Pool;
-use crate::lower::{HandlerCodegen, Res, TMP, Text};
-use crate::plan::Plan;
+use crate::lower::{HandlerCodegen, Res, StrOperand, TMP};
+use crate::plan::StateLayout;
 
 /// Stack slots of a subprogram that its callback reads: addresses. Numbers are in scratch words of
 /// the CPU's block, where the verifier does not track them.
@@ -74,14 +74,14 @@ impl HandlerCodegen<'_> {
 
     /// A string in the CPU's block with readable memory behind it: constants are copied to the copy
     /// buffer.
-    pub(in crate::lower) fn in_block(&mut self, text: Text) -> Res<Text> {
+    pub(in crate::lower) fn in_block(&mut self, text: StrOperand) -> Res<StrOperand> {
         match text {
-            Text::Slot { .. } => Ok(text),
-            Text::Const { .. } => {
+            StrOperand::Slot { .. } => Ok(text),
+            StrOperand::Const { .. } => {
                 let width = text.width().min(self.plan.max_string);
                 let off = self.plan.scratch.text + 2 * self.plan.max_string;
                 self.copy_text(off, width, &text)?;
-                Ok(Text::Slot { off, width })
+                Ok(StrOperand::Slot { off, width })
             }
         }
     }
@@ -111,7 +111,7 @@ impl HandlerCodegen<'_> {
     /// Returns that number instead if it is known at compile time.
     fn find(&mut self, text: Val, part: Val) -> Res<Option<i32>> {
         let (text, part) = (self.text(text)?, self.text(part)?);
-        if let (Text::Const { bytes: a }, Text::Const { bytes: b }) = (&text, &part) {
+        if let (StrOperand::Const { bytes: a }, StrOperand::Const { bytes: b }) = (&text, &part) {
             let at = match b.is_empty() {
                 true => Some(0),
                 false => a.windows(b.len()).position(|w| w == &**b),
@@ -141,7 +141,7 @@ impl HandlerCodegen<'_> {
     /// `dst` = the number at the start of a string.
     pub(in crate::lower) fn strtol(&mut self, dst: IrReg, text: Val, base: Val) -> Res {
         let text = self.text(text)?;
-        if let (Text::Const { bytes }, Val::Imm(base)) = (&text, base) {
+        if let (StrOperand::Const { bytes }, Val::Imm(base)) = (&text, base) {
             self.asm.imm(R0, strtol(bytes, base));
             return self.def_int(dst, R0);
         }
@@ -160,12 +160,12 @@ impl HandlerCodegen<'_> {
     }
 
     /// A copy of a string with its bytes escaped as in C source, in the copy buffer.
-    pub(in crate::lower) fn escaped(&mut self, text: &Text) -> Res<Text> {
+    pub(in crate::lower) fn escaped(&mut self, text: &StrOperand) -> Res<StrOperand> {
         let width = self.plan.max_string;
-        if let Text::Const { bytes } = text {
+        if let StrOperand::Const { bytes } = text {
             let bytes = spile_ir::fmt::escape_text(bytes);
             let keep = bytes.len().min(width as usize);
-            return Ok(Text::Const {
+            return Ok(StrOperand::Const {
                 bytes: bytes[..keep].into(),
             });
         }
@@ -178,7 +178,7 @@ impl HandlerCodegen<'_> {
         self.asm.call_sub(name);
         // Wider than the limit, so that a truncation is detected and counted.
         let width = width + 16;
-        Ok(Text::Slot { off, width })
+        Ok(StrOperand::Slot { off, width })
     }
 
     /// Word at `tmp` = the escape of byte r1. Clobbers r1 and r2.
@@ -194,7 +194,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// Defines `escape(text, to, words)` for texts of that width, and returns its name.
-fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String> {
+fn use_escape(pool: &mut Pool, plan: &StateLayout, wide: u32) -> Result<String, String> {
     let name = use_escape_steps(pool, plan, wide)?;
     pool.sub(&name, |_| escape_sub(&name, wide))?;
     Ok(name)
@@ -203,7 +203,7 @@ fn use_escape(pool: &mut Pool, plan: &Plan, wide: u32) -> Result<String, String>
 /// Defines the callbacks of [`escape_code`], and returns the name for it.
 pub(in crate::lower) fn use_escape_steps(
     pool: &mut Pool,
-    plan: &Plan,
+    plan: &StateLayout,
     wide: u32,
 ) -> Result<String, String> {
     let table = escapes(pool);

@@ -8,14 +8,14 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
 use crate::layout::percpu;
 use crate::lower::handler::pool::RUN;
-use crate::lower::{HandlerCodegen, Res, TMP, Text, UNROLL};
+use crate::lower::{HandlerCodegen, Res, StrOperand, TMP, UNROLL};
 
 impl HandlerCodegen<'_> {
     /// `reg` = address of a string.
-    pub(in crate::lower) fn text_addr(&mut self, reg: Reg, text: &Text) {
+    pub(in crate::lower) fn text_addr(&mut self, reg: Reg, text: &StrOperand) {
         match text {
-            Text::Slot { off, .. } => self.block_addr(reg, *off),
-            Text::Const { bytes } => {
+            StrOperand::Slot { off, .. } => self.block_addr(reg, *off),
+            StrOperand::Const { bytes } => {
                 let off = self.pool.constant(bytes);
                 self.asm.ld_data(reg, Section::Rodata, off);
             }
@@ -23,15 +23,15 @@ impl HandlerCodegen<'_> {
     }
 
     /// Word `i` of a string in its cheapest form: an immediate, or in `reg`.
-    pub(in crate::lower) fn text_word(&mut self, reg: Reg, text: &Text, i: u32) -> Src {
+    pub(in crate::lower) fn text_word(&mut self, reg: Reg, text: &StrOperand, i: u32) -> Src {
         match text {
-            Text::Slot { off, width } if i * 8 < *width => {
+            StrOperand::Slot { off, width } if i * 8 < *width => {
                 self.load(reg, off + i * 8);
                 Src::Reg(reg)
             }
-            Text::Slot { .. } => Src::Imm(0),
-            Text::Const { bytes } => {
-                let word = Text::const_word(bytes, i) as i64;
+            StrOperand::Slot { .. } => Src::Imm(0),
+            StrOperand::Const { bytes } => {
+                let word = StrOperand::const_word(bytes, i) as i64;
                 match i32::try_from(word) {
                     Ok(n) => Src::Imm(n),
                     Err(_) => {
@@ -62,16 +62,16 @@ impl HandlerCodegen<'_> {
     }
 
     /// Copies a string into a slot, truncated to its width. Clobbers r0 to r5.
-    pub(in crate::lower) fn copy_text(&mut self, off: u32, width: u32, text: &Text) -> Res {
-        if matches!(text, Text::Slot { off: from, .. } if *from == off) {
+    pub(in crate::lower) fn copy_text(&mut self, off: u32, width: u32, text: &StrOperand) -> Res {
+        if matches!(text, StrOperand::Slot { off: from, .. } if *from == off) {
             return Ok(());
         }
         let bytes = width.min(text.width());
         if bytes <= UNROLL * 8 {
             let (to, disp) = self.block_operand(R2, off, bytes);
             let from = match text {
-                Text::Slot { off, .. } => Some(self.block_operand(R3, *off, bytes)),
-                Text::Const { .. } => None,
+                StrOperand::Slot { off, .. } => Some(self.block_operand(R3, *off, bytes)),
+                StrOperand::Const { .. } => None,
             };
             for i in 0..bytes / 8 {
                 let src = match from {
@@ -126,13 +126,13 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn compare_texts(
         &mut self,
         op: CmpOp,
-        a: &Text,
-        b: &Text,
+        a: &StrOperand,
+        b: &StrOperand,
         yes: Label,
         no: Label,
     ) -> Res {
         let (a, b, op) = match (a, b) {
-            (Text::Const { bytes: x }, Text::Const { bytes: y }) => {
+            (StrOperand::Const { bytes: x }, StrOperand::Const { bytes: y }) => {
                 let holds = match op {
                     CmpOp::Eq => x == y,
                     CmpOp::Ne => x != y,
@@ -147,7 +147,7 @@ impl HandlerCodegen<'_> {
                 self.asm.jump(no);
                 return Ok(());
             }
-            (Text::Const { .. }, _) => (b, a, mirrored(op)),
+            (StrOperand::Const { .. }, _) => (b, a, mirrored(op)),
             _ => (a, b, op),
         };
         let (equal, differ) = match op {
@@ -158,8 +158,8 @@ impl HandlerCodegen<'_> {
         };
         let words = match b {
             // The comparison is decided by the word in which the constant ends at the latest.
-            Text::Const { bytes } => bytes.len() as u32 / 8 + 1,
-            Text::Slot { .. } => a.width().max(b.width()) / 8,
+            StrOperand::Const { bytes } => bytes.len() as u32 / 8 + 1,
+            StrOperand::Slot { .. } => a.width().max(b.width()) / 8,
         };
         let (words, chunks) = self.words_in_place(a, b, words);
         let early = words > 4 || chunks > 0;
@@ -205,10 +205,10 @@ impl HandlerCodegen<'_> {
     }
 
     /// `r0` = length of a string. Clobbers r0 to r5.
-    pub(in crate::lower) fn strlen(&mut self, text: &Text) {
+    pub(in crate::lower) fn strlen(&mut self, text: &StrOperand) {
         match text {
-            Text::Const { bytes } => self.asm.mov(R0, bytes.len() as i32),
-            Text::Slot { width, .. } => {
+            StrOperand::Const { bytes } => self.asm.mov(R0, bytes.len() as i32),
+            StrOperand::Slot { width, .. } => {
                 // The copying helper returns the length, and is faster than a loop here.
                 let to = self.plan.scratch.text + 3 * self.plan.max_string;
                 self.block_addr(R1, to);
@@ -268,11 +268,11 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         let mut text = self.text(s)?;
-        if matches!(text, Text::Slot { off: from, .. } if from == off) {
+        if matches!(text, StrOperand::Slot { off: from, .. } if from == off) {
             // `dst` can be the source: the slot is cleared below.
             let (off, width) = (self.plan.scratch.text, text.width());
             self.copy_text(off, width, &text)?;
-            text = Text::Slot { off, width };
+            text = StrOperand::Slot { off, width };
         }
         let end = self.asm.label();
         self.strlen(&text);

@@ -3,13 +3,13 @@
 use super::*;
 
 /// The global that an iterator walks through, and the order.
-pub(super) type Walk = (GlobalId, Option<SortSpec>);
+pub(super) type WalkSpec = (GlobalId, Option<SortSpec>);
 
 impl Generator {
     /// A global to walk through, with an order.
-    pub(super) fn walk(&mut self) -> Option<Walk> {
+    pub(super) fn walk(&mut self) -> Option<WalkSpec> {
         let n = self.rng.below(self.p.globals.len() as u32);
-        if self.uses[n as usize] != Use::All {
+        if self.uses[n as usize] != GlobalUse::All {
             return None;
         }
         let kind = self.p.globals[n as usize].kind.clone();

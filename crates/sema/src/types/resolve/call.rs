@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::intrinsics::{Intrinsic, Kind};
+use spile_ir::intrinsics::{Intrinsic, ValueKind};
 use spile_ir::{BinOp, Stream};
 use spile_syntax::ast::{self, FileId, Span, TypeName};
 use spile_syntax::diag::Diagnostic;
@@ -312,7 +312,7 @@ impl Resolver<'_> {
             return self.bad(span);
         }
         for (a, kind) in checked.iter().zip(info.params) {
-            let base = if *kind == Kind::Long {
+            let base = if *kind == ValueKind::Long {
                 Base::Long
             } else {
                 Base::Str
@@ -321,8 +321,8 @@ impl Resolver<'_> {
         }
         let kind = ExprKind::Intr { f, args: checked };
         match info.ret {
-            Some(Kind::Long) => self.num(kind, span),
-            Some(Kind::Str) => self.str(kind, span),
+            Some(ValueKind::Long) => self.num(kind, span),
+            Some(ValueKind::Str) => self.str(kind, span),
             None => self.valueless(kind, span, value),
         }
     }

@@ -2,7 +2,7 @@
 
 use spile_ir::Stream;
 use spile_ir::fmt::Format;
-use spile_ir::intrinsics::Kind;
+use spile_ir::intrinsics::ValueKind;
 use spile_syntax::ast::{self, PrintOp, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -125,8 +125,8 @@ impl Resolver<'_> {
         let mut args = Vec::new();
         for (a, kind) in rest.iter().zip(wanted) {
             let base = match kind {
-                Kind::Long => Base::Long,
-                Kind::Str => Base::Str,
+                ValueKind::Long => Base::Long,
+                ValueKind::Str => Base::Str,
             };
             let v = self.expr(a);
             self.decide(v.ty, base, v.span);

@@ -8,11 +8,11 @@ use crate::isa::asm::{Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::layout::{Symbolic, percpu};
-use crate::lower::syscalls::argstr::Put;
+use crate::layout::{SymbolicForm, percpu};
+use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::flag;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 use crate::plan::StackRoom;
 
 /// The parts to write for an address.
@@ -31,8 +31,8 @@ const NUMBER: i32 = 24;
 /// The largest number of bytes that are searched for addresses.
 const MOST: u32 = 8192;
 
-fn how_of(form: Symbolic) -> i32 {
-    if form == Symbolic::KernelSimple {
+fn how_of(form: SymbolicForm) -> i32 {
+    if form == SymbolicForm::KernelSimple {
         0
     } else {
         how::LINE
@@ -41,16 +41,16 @@ fn how_of(form: Symbolic) -> i32 {
 
 impl HandlerCodegen<'_> {
     /// Appends the frames in the room from `first` on, with the text that a mark stands for.
-    pub(super) fn append_kernel_lines(&mut self, form: Symbolic, first: Val) -> Res {
+    pub(super) fn append_kernel_lines(&mut self, form: SymbolicForm, first: Val) -> Res {
         self.use_kernel_line()?;
         let room = self.room()?.clone();
         let plan = self.plan;
         self.pool.sub("kernel_frame_line", |_| {
-            let p = Put::new("kernel_frame_line", &["index", "how"], plan);
+            let p = ArgAppender::new("kernel_frame_line", &["index", "how"], plan);
             kernel_frame_line(p, &room)
         })?;
         self.pool.sub("kernel_frame_lines", |_| {
-            let p = Put::new("kernel_frame_lines", &["how", "first", "most"], plan);
+            let p = ArgAppender::new("kernel_frame_lines", &["how", "first", "most"], plan);
             append_stack(p, &room, "kernel_frame_line")
         })?;
         self.use_in(first, R2)?;
@@ -62,26 +62,26 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends the lines of the addresses in a text of the block.
-    pub(super) fn append_lines_of(&mut self, form: Symbolic, of: &Text) -> Res {
+    pub(super) fn append_lines_of(&mut self, form: SymbolicForm, of: &StrOperand) -> Res {
         self.use_kernel_line()?;
         self.append_each_of("kernel_line", how_of(form), of)
     }
 
     /// Calls `one(address, how)` for each address in a text of the block.
-    pub(super) fn append_each_of(&mut self, one: &'static str, how: i32, of: &Text) -> Res {
-        let Text::Slot { off, width } = of else {
+    pub(super) fn append_each_of(&mut self, one: &'static str, how: i32, of: &StrOperand) -> Res {
+        let StrOperand::Slot { off, width } = of else {
             return Err("a text that is not in the block".into());
         };
         let plan = self.plan;
         let word = format!("{one}_of_word");
         self.pool.sub(&word, |_| {
-            let p = Put::new(&word, &["at", "first", "how"], plan);
+            let p = ArgAppender::new(&word, &["at", "first", "how"], plan);
             of_word(p, one)
         })?;
         let name = format!("{one}s_of_{width}");
         let bytes = (*width).min(MOST);
         self.pool.sub(&name, |_| {
-            let p = Put::new(&name, &["text", "how"], plan);
+            let p = ArgAppender::new(&name, &["text", "how"], plan);
             of_text(p, bytes, word)
         })?;
         self.asm.mov(R1, *off as i32);
@@ -100,7 +100,7 @@ impl HandlerCodegen<'_> {
         self.use_append_hex()?;
         self.pool.sub("kernel_line", |pool| {
             let format = pool.constant(b"%pS");
-            let p = Put::new("kernel_line", &["address", "how"], plan);
+            let p = ArgAppender::new("kernel_line", &["address", "how"], plan);
             kernel_line(p, format)
         })
     }
@@ -108,7 +108,7 @@ impl HandlerCodegen<'_> {
 
 /// `kernel_frame_line(index, how)`: appends the line of a frame in the room; returns nonzero behind
 /// the last.
-fn kernel_frame_line(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
+fn kernel_frame_line(mut p: ArgAppender<'_>, room: &StackRoom) -> Res<Function> {
     let [last, cut] = std::array::from_fn(|_| p.asm.label());
     address_of_room(&mut p, room, last, cut);
     p.asm.mov(R1, R9);
@@ -119,7 +119,7 @@ fn kernel_frame_line(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
 }
 
 /// `ONEs_of(text, how)`: calls `word` for each address in the text at that offset of the block.
-fn of_text(mut p: Put<'_>, bytes: u32, word: String) -> Res<Function> {
+fn of_text(mut p: ArgAppender<'_>, bytes: u32, word: String) -> Res<Function> {
     let again = p.asm.label();
     let next = p.plan.scratch.tmp as i16 + 16;
     p.asm.store(Size::DW, R6, next, R7);
@@ -139,7 +139,7 @@ fn of_text(mut p: Put<'_>, bytes: u32, word: String) -> Res<Function> {
 /// `ONE_of_word(at, first, how)`: calls `one(address, how)` for the address at offset `at` of the
 /// block, in a text that begins at `first`. Returns the offset to continue from, or 0 at the text's
 /// end. Skips words that are not addresses.
-fn of_word(mut p: Put<'_>, one: &'static str) -> Res<Function> {
+fn of_word(mut p: ArgAppender<'_>, one: &'static str) -> Res<Function> {
     let [begins, next, found] = std::array::from_fn(|_| p.asm.label());
     let scratch = &p.plan.scratch;
     let (most, value) = (scratch.out as i32, scratch.tmp as i16 + 24);
@@ -185,7 +185,7 @@ fn of_word(mut p: Put<'_>, one: &'static str) -> Res<Function> {
 }
 
 /// `kernel_line(address, how)`: appends the line of an address.
-fn kernel_line(mut p: Put<'_>, format: u32) -> Res<Function> {
+fn kernel_line(mut p: ArgAppender<'_>, format: u32) -> Res<Function> {
     let [symbol, simple, fits, known, ends] = std::array::from_fn(|_| p.asm.label());
     let scratch = &p.plan.scratch;
     let (pos, text, value) = (
@@ -251,7 +251,7 @@ fn kernel_line(mut p: Put<'_>, format: u32) -> Res<Function> {
 
 /// Removes the size from the symbol at r9, `NAME+OFFSET/SIZE [MODULE]`. Goes to `known` if no
 /// module follows, else to `ends`.
-fn without_size(p: &mut Put<'_>, known: Label, ends: Label) {
+fn without_size(p: &mut ArgAppender<'_>, known: Label, ends: Label) {
     let scratch = &p.plan.scratch;
     let (pos, text) = (scratch.text_pos as i16, scratch.text as i32);
     let end = p.end;

@@ -21,11 +21,11 @@ use crate::isa::asm::{Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
-use crate::layout::{Symbolic, percpu, shared, stack_words};
-use crate::lower::syscalls::argstr::Put;
+use crate::layout::{SymbolicForm, percpu, shared, stack_words};
+use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::flag;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
-use crate::lower::{CTX, HandlerCodegen, Res, TMP, Text};
+use crate::lower::{CTX, HandlerCodegen, Res, StrOperand, TMP};
 use crate::plan::StackRoom;
 
 /// The number of probe frames that are searched for `bpf_trace_runN`.
@@ -67,7 +67,7 @@ impl HandlerCodegen<'_> {
             Some(at) => {
                 let words = room.words + stack_words::POINTS + at as u32 * stack_words::POINT;
                 self.pool.sub("stack_first", |_| {
-                    stack_first(Put::new("stack_first", &["words"], plan), &room)
+                    stack_first(ArgAppender::new("stack_first", &["words"], plan), &room)
                 })?;
                 self.asm.mov(R1, words as i32);
                 self.asm.call_sub("stack_first");
@@ -107,11 +107,11 @@ impl HandlerCodegen<'_> {
         let plan = self.plan;
         self.pool.sub(APPEND_HEX, |_| append_hex(plan))?;
         self.pool.sub("append_address", |_| {
-            let p = Put::new("append_address", &["index", "how"], plan);
+            let p = ArgAppender::new("append_address", &["index", "how"], plan);
             append_address(p, &room)
         })?;
         self.pool.sub("append_stack", |_| {
-            let p = Put::new("append_stack", &["how", "first", "most"], plan);
+            let p = ArgAppender::new("append_stack", &["how", "first", "most"], plan);
             append_stack(p, &room, "append_address")
         })
     }
@@ -241,7 +241,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends the session's word and the form's letter.
-    pub(in crate::lower) fn begin_mark(&mut self, form: Symbolic) -> Res {
+    pub(in crate::lower) fn begin_mark(&mut self, form: SymbolicForm) -> Res {
         self.use_append_text()?;
         self.shared(R2, shared::MARK);
         self.asm.mov(R1, R7);
@@ -254,23 +254,23 @@ impl HandlerCodegen<'_> {
 }
 
 /// The form with that number.
-pub(in crate::lower) fn symbolic_form(form: Val) -> Symbolic {
+pub(in crate::lower) fn symbolic_form(form: Val) -> SymbolicForm {
     let form = match form {
-        Val::Imm(n) => Symbolic::by_number(n),
+        Val::Imm(n) => SymbolicForm::by_number(n),
         _ => None,
     };
-    form.unwrap_or(Symbolic::KernelLines)
+    form.unwrap_or(SymbolicForm::KernelLines)
 }
 
-pub(in crate::lower) fn literal(text: &str) -> Text {
-    Text::Const {
+pub(in crate::lower) fn literal(text: &str) -> StrOperand {
+    StrOperand::Const {
         bytes: text.as_bytes().into(),
     }
 }
 
 /// `stack_first(words)`: finds the first frame that is not the probe's own. `words` is the offset
 /// of a tracepoint's ranges in the shared block.
-fn stack_first(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
+fn stack_first(mut p: ArgAppender<'_>, room: &StackRoom) -> Res<Function> {
     let asm = &mut p.asm;
     let first = room.first as i16;
     asm.store(Size::DW, R6, first, 0);
@@ -332,7 +332,7 @@ mod how {
 
 /// `NAME(how, first, most)`: appends up to `most` addresses in the room, by a call of `one(index,
 /// how)` for each.
-fn append_stack(mut p: Put<'_>, room: &StackRoom, one: &'static str) -> Res<Function> {
+fn append_stack(mut p: ArgAppender<'_>, room: &StackRoom, one: &'static str) -> Res<Function> {
     p.asm.alu(AluOp::Or, R7, how::FIRST);
     // One more call, which reports the end.
     for _ in 0..=room.most {
@@ -349,7 +349,7 @@ fn append_stack(mut p: Put<'_>, room: &StackRoom, one: &'static str) -> Res<Func
 }
 
 /// `append_address(index, how)`: appends an address in the room; returns nonzero behind the last.
-fn append_address(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
+fn append_address(mut p: ArgAppender<'_>, room: &StackRoom) -> Res<Function> {
     let [bare, last, cut, number] = std::array::from_fn(|_| p.asm.label());
     address_of_room(&mut p, room, last, cut);
     p.asm.mov(R1, R8);
@@ -367,7 +367,7 @@ fn append_address(mut p: Put<'_>, room: &StackRoom) -> Res<Function> {
 
 /// `r9` = the address in the room with index r7; goes to `last` behind the last, to `cut` at the
 /// limit.
-fn address_of_room(p: &mut Put<'_>, room: &StackRoom, last: Label, cut: Label) {
+fn address_of_room(p: &mut ArgAppender<'_>, room: &StackRoom, last: Label, cut: Label) {
     let asm = &mut p.asm;
     asm.mov(R1, R7);
     asm.alu(AluOp::Lsh, R1, 3);
@@ -384,7 +384,7 @@ fn address_of_room(p: &mut Put<'_>, room: &StackRoom, last: Label, cut: Label) {
 }
 
 /// Ends with 0; at the labels, where there are no more addresses, with 1.
-fn no_more(mut p: Put<'_>, last: Label, cut: Label) -> Res<Function> {
+fn no_more(mut p: ArgAppender<'_>, last: Label, cut: Label) -> Res<Function> {
     let end = p.end;
     p.asm.jump(end);
     p.asm.bind(cut);
@@ -398,7 +398,7 @@ fn no_more(mut p: Put<'_>, last: Label, cut: Label) -> Res<Function> {
 }
 
 /// Appends a byte. Clobbers r1 to r3.
-pub(in crate::lower) fn put_byte(p: &mut Put<'_>, byte: u8) {
+pub(in crate::lower) fn put_byte(p: &mut ArgAppender<'_>, byte: u8) {
     let scratch = &p.plan.scratch;
     let asm = &mut p.asm;
     asm.load(Size::DW, R1, R6, scratch.text_pos as i16);
@@ -412,12 +412,12 @@ pub(in crate::lower) fn put_byte(p: &mut Put<'_>, byte: u8) {
 }
 
 /// Appends a number in hex. Clobbers r0 to r5.
-pub(in crate::lower) fn put_hex(p: &mut Put<'_>, number: Reg) {
+pub(in crate::lower) fn put_hex(p: &mut ArgAppender<'_>, number: Reg) {
     put_hex_as(p, number, 0);
 }
 
 /// Appends a number in hex, with `0x` if `how` has [`flag::MARK`].
-fn put_hex_as(p: &mut Put<'_>, number: Reg, how: impl Into<Src>) {
+fn put_hex_as(p: &mut ArgAppender<'_>, number: Reg, how: impl Into<Src>) {
     p.asm.mov(R1, number);
     p.asm.mov(R2, how);
     p.asm.call_sub(APPEND_HEX);

@@ -7,11 +7,11 @@ use crate::isa::asm::{Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::layout::{KERNEL_LINES_MAP, Symbolic, kernel_row};
+use crate::layout::{KERNEL_LINES_MAP, SymbolicForm, kernel_row};
 use crate::lower::event::unwind::names::{NUMBER, append_kernel_text, put_decimal};
-use crate::lower::syscalls::argstr::Put;
+use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::{append_number, flag};
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// The parts to write for a position.
 mod how {
@@ -26,7 +26,7 @@ const HALVINGS: u32 = kernel_row::MAX.trailing_zeros();
 
 /// Scratch words of a search.
 #[derive(Clone, Copy)]
-struct Words {
+struct SearchWords {
     low: i16,
     high: i16,
     middle: i16,
@@ -34,10 +34,10 @@ struct Words {
 
 impl HandlerCodegen<'_> {
     /// Appends the positions of the addresses in a text of the block.
-    pub(super) fn append_places_of(&mut self, form: Symbolic, of: &Text) -> Res {
+    pub(super) fn append_places_of(&mut self, form: SymbolicForm, of: &StrOperand) -> Res {
         let how = match form {
-            Symbolic::KernelFile => how::FILE,
-            Symbolic::KernelLine => how::NUMBER,
+            SymbolicForm::KernelFile => how::FILE,
+            SymbolicForm::KernelLine => how::NUMBER,
             _ => how::FILE | how::NUMBER,
         };
         let plan = self.plan;
@@ -45,18 +45,18 @@ impl HandlerCodegen<'_> {
         self.pool
             .sub(NUMBER, |pool| append_number(plan, pool, 10))?;
         self.pool.sub("kernel_place", |_| {
-            kernel_place(Put::new("kernel_place", &["address", "how"], plan))
+            kernel_place(ArgAppender::new("kernel_place", &["address", "how"], plan))
         })?;
         self.append_each_of("kernel_place", how, of)
     }
 }
 
 /// `kernel_place(address, how)`: appends the position of an address.
-fn kernel_place(mut p: Put<'_>) -> Res<Function> {
+fn kernel_place(mut p: ArgAppender<'_>) -> Res<Function> {
     let [unknown, line] = std::array::from_fn(|_| p.asm.label());
     let end = p.end;
     let tmp = p.plan.scratch.tmp as i16;
-    let words = Words {
+    let words = SearchWords {
         low: tmp + 32,
         high: tmp + 40,
         middle: tmp + 48,
@@ -100,7 +100,7 @@ fn kernel_place(mut p: Put<'_>) -> Res<Function> {
 }
 
 /// `r0` = the element whose index is in a word.
-fn element(p: &mut Put<'_>, word: i16, none: Label) {
+fn element(p: &mut ArgAppender<'_>, word: i16, none: Label) {
     p.asm.ld_map(R1, KERNEL_LINES_MAP);
     p.asm.mov(R2, R6);
     p.asm.add(R2, i32::from(word));
@@ -109,7 +109,7 @@ fn element(p: &mut Put<'_>, word: i16, none: Label) {
 }
 
 /// `r0` = the last row that starts at or before r9; goes to `none` if there is none.
-fn search(p: &mut Put<'_>, words: Words, none: Label) {
+fn search(p: &mut ArgAppender<'_>, words: SearchWords, none: Label) {
     let found = p.asm.label();
     for _ in 0..HALVINGS {
         let [high, next] = std::array::from_fn(|_| p.asm.label());

@@ -11,7 +11,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{
-    self, COPIED, COPIES_MAP, COPY_FIELDS, COPY_MAPPINGS, COPY_PAGES, RecordShape, RecordWhat,
+    self, COPIED, COPIES_MAP, COPY_FIELDS, COPY_MAPPINGS, COPY_PAGES, RecordKind, RecordShape,
     percpu, shared,
 };
 use crate::lower::{RING, Res};
@@ -38,7 +38,7 @@ const CPU_BITS: i32 = 10;
 /// The shape of a copy's record.
 pub(super) fn shape() -> RecordShape {
     RecordShape {
-        what: RecordWhat::Copy,
+        what: RecordKind::Copy,
         fields: vec![Ty::Long; COPY_FIELDS],
         words: ((COPY_BYTES as i32 - HEAD) / 8) as u32,
     }

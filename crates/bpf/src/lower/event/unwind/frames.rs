@@ -7,7 +7,7 @@ use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::EXACT;
 use crate::lower::Res;
 use crate::lower::event::stacks::{put_byte, put_hex};
-use crate::lower::syscalls::argstr::Put;
+use crate::lower::syscalls::argstr::ArgAppender;
 use crate::plan::StackRoom;
 
 /// First instructions of functions: `push %rbp`, `endbr64`, `ret`, and `mov %rsp,%rbp` behind the
@@ -30,7 +30,7 @@ pub(super) mod how {
 /// `NAME(how, first, most)`: appends up to `most` frames from `first` on, by a call of `one(index,
 /// how)` for each. `joined` holds the bits of `how` for the second and later frames.
 pub(super) fn append_each(
-    mut p: Put<'_>,
+    mut p: ArgAppender<'_>,
     base: i16,
     room: &StackRoom,
     one: &'static str,
@@ -55,7 +55,7 @@ pub(super) fn append_each(
 /// `append_frame(index, how)`: appends a frame as `FILE.OFFSET`, in the full form with the address
 /// in front. A frame outside of files is its address, 0 and the process. All numbers are
 /// hexadecimal.
-pub(super) fn append_frame(mut p: Put<'_>, base: i16, room: &StackRoom) -> Res<Function> {
+pub(super) fn append_frame(mut p: ArgAppender<'_>, base: i16, room: &StackRoom) -> Res<Function> {
     let [bare, full, file, anonymous, process] = std::array::from_fn(|_| p.asm.label());
     let (files, offsets) = (
         base + at::FILES as i16,

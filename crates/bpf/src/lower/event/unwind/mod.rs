@@ -29,12 +29,12 @@ use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
-use crate::layout::{BEHIND, EXACT, ROWS_MAP, Symbolic, percpu, unwind_row};
-use crate::layout::{FILE_NAME, FILE_NAMES, RecordShape, RecordWhat, VDSO};
-use crate::lower::syscalls::argstr::Put;
+use crate::layout::{BEHIND, EXACT, ROWS_MAP, SymbolicForm, percpu, unwind_row};
+use crate::layout::{FILE_NAME, FILE_NAMES, RecordKind, RecordShape, VDSO};
+use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::{HandlerCodegen, Pool, Res};
-use crate::plan::{Plan, StackRoom};
+use crate::plan::{StackRoom, StateLayout};
 use crate::target::{Options, UnwindOffsets};
 use spile_ir::{Reg as IrReg, Ty, Val};
 
@@ -116,23 +116,23 @@ pub(crate) const fn room(frames: u32) -> u32 {
 }
 
 /// Defines the subprograms.
-fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
+fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
     let (room, base, offsets) = walks(plan, options)?;
     let new = |name| WalkGen {
-        p: Put::new(name, &[], plan),
+        p: ArgAppender::new(name, &[], plan),
         base,
         room,
         o: offsets,
     };
     pool.sub("maple_down", |_| new("maple_down").maple_down())?;
     let words = RecordShape {
-        what: RecordWhat::File,
+        what: RecordKind::File,
         fields: vec![Ty::Long; FILE_FIELDS + FILE_NAMES * FILE_NAME / 8],
         words: 0,
     };
     let shape = pool.record(words);
     pool.sub("user_file", |_| {
-        let p = Put::new("user_file", &["file"], plan);
+        let p = ArgAppender::new("user_file", &["file"], plan);
         new("user_file").with(p).user_file(shape)
     })?;
     pool.sub("user_map", |_| new("user_map").user_map())?;
@@ -144,7 +144,7 @@ fn use_walk(pool: &mut Pool, plan: &Plan, options: &Options) -> Res {
     }
     pool.sub("user_frame", |_| new("user_frame").user_frame())?;
     pool.sub("user_walk", |_| {
-        let p = Put::new("user_walk", &["most"], plan);
+        let p = ArgAppender::new("user_walk", &["most"], plan);
         new("user_walk").with(p).user_walk()
     })
 }
@@ -197,7 +197,7 @@ impl HandlerCodegen<'_> {
         self.use_append_frame()?;
         let (room, base, _) = walks(plan, options)?;
         self.pool.sub("append_frames", |_| {
-            let p = Put::new("append_frames", &["how", "first", "most"], plan);
+            let p = ArgAppender::new("append_frames", &["how", "first", "most"], plan);
             append_each(p, base, room, "append_frame", how::SPACE)
         })?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
@@ -230,11 +230,11 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = a mark for the name at address r0 of the current program.
     pub(in crate::lower) fn user_name(&mut self, dst: IrReg) -> Res {
-        self.user_place(dst, Symbolic::UserName)
+        self.user_place(dst, SymbolicForm::UserName)
     }
 
     /// `dst` = a mark for address r0 of the current program.
-    fn user_place(&mut self, dst: IrReg, form: Symbolic) -> Res {
+    fn user_place(&mut self, dst: IrReg, form: SymbolicForm) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
@@ -243,7 +243,7 @@ impl HandlerCodegen<'_> {
         let (room, base, offsets) = walks(plan, options)?;
         self.pool.sub("user_address", |_| {
             let w = WalkGen {
-                p: Put::new("user_address", &["address"], plan),
+                p: ArgAppender::new("user_address", &["address"], plan),
                 base,
                 room,
                 o: offsets,
@@ -273,7 +273,7 @@ impl HandlerCodegen<'_> {
         let (room, base, _) = walks(plan, options)?;
         self.pool.sub(APPEND_HEX, |_| append_hex(plan))?;
         self.pool.sub("append_frame", |_| {
-            let p = Put::new("append_frame", &["index", "how"], plan);
+            let p = ArgAppender::new("append_frame", &["index", "how"], plan);
             append_frame(p, base, room)
         })
     }
@@ -294,7 +294,7 @@ impl HandlerCodegen<'_> {
 
 /// The room of stacks, in which walks have their part, and the offsets that they read.
 fn walks<'a>(
-    plan: &'a Plan,
+    plan: &'a StateLayout,
     options: &'a Options,
 ) -> Result<(&'a StackRoom, i16, &'a UnwindOffsets), String> {
     let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
@@ -306,14 +306,14 @@ fn walks<'a>(
 
 /// The generator of a walk's subprogram: r6 is the CPU's block.
 struct WalkGen<'a> {
-    p: Put<'a>,
+    p: ArgAppender<'a>,
     base: i16,
     room: &'a StackRoom,
     o: &'a UnwindOffsets,
 }
 
 impl<'a> WalkGen<'a> {
-    fn with(self, p: Put<'a>) -> WalkGen<'a> {
+    fn with(self, p: ArgAppender<'a>) -> WalkGen<'a> {
         WalkGen { p, ..self }
     }
 

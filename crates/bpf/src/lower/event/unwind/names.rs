@@ -2,7 +2,7 @@
 //! symbol in tables that the controller loads with the file (see [`crate::layout::symbol_row`]),
 //! and writes the same text as the controller.
 
-use spile_ir::marks::In;
+use spile_ir::marks::BodyId;
 use spile_ir::{Reg as IrReg, Val};
 
 use super::frames::append_each;
@@ -12,11 +12,11 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{
-    EXACT, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, Symbolic, VDSO, percpu,
+    EXACT, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, SymbolicForm, VDSO, percpu,
     symbol_row,
 };
 use crate::lower::event::stacks::put_byte;
-use crate::lower::syscalls::argstr::Put;
+use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::{append_number, flag};
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::{HandlerCodegen, Res};
@@ -56,20 +56,20 @@ mod how {
 }
 
 /// The parts that a form consists of.
-fn how_of(form: Symbolic) -> i32 {
+fn how_of(form: SymbolicForm) -> i32 {
     use how::{AT, BASE, END, FILE, LINE, MODULE, NUMBER, OFFSET, ONLY, PLACE, SIZE, STACK};
     match form {
-        Symbolic::UserLines => LINE | OFFSET | SIZE | MODULE | END | STACK,
-        Symbolic::UserSimple => OFFSET | BASE | END | STACK,
-        Symbolic::UserBrief => OFFSET | END | STACK,
-        Symbolic::UserData => OFFSET | SIZE | MODULE,
-        Symbolic::UserModule => ONLY,
-        Symbolic::UserFileLines => AT | how_of(Symbolic::UserLines),
-        Symbolic::UserSimpleLines => AT | how_of(Symbolic::UserSimple),
-        Symbolic::UserFileLine => FILE | NUMBER,
-        Symbolic::UserFile => FILE,
-        Symbolic::UserLine => NUMBER,
-        Symbolic::UserPlace => PLACE,
+        SymbolicForm::UserLines => LINE | OFFSET | SIZE | MODULE | END | STACK,
+        SymbolicForm::UserSimple => OFFSET | BASE | END | STACK,
+        SymbolicForm::UserBrief => OFFSET | END | STACK,
+        SymbolicForm::UserData => OFFSET | SIZE | MODULE,
+        SymbolicForm::UserModule => ONLY,
+        SymbolicForm::UserFileLines => AT | how_of(SymbolicForm::UserLines),
+        SymbolicForm::UserSimpleLines => AT | how_of(SymbolicForm::UserSimple),
+        SymbolicForm::UserFileLine => FILE | NUMBER,
+        SymbolicForm::UserFile => FILE,
+        SymbolicForm::UserLine => NUMBER,
+        SymbolicForm::UserPlace => PLACE,
         _ => 0,
     }
 }
@@ -77,11 +77,13 @@ fn how_of(form: Symbolic) -> i32 {
 impl HandlerCodegen<'_> {
     /// Whether the handler makes the text for this register itself.
     pub(in crate::lower) fn makes_text(&self, dst: IrReg) -> bool {
-        self.plan.marks.made(In::Handler(self.handler.index()), dst)
+        self.plan
+            .marks
+            .made(BodyId::Handler(self.handler.index()), dst)
     }
 
     /// Appends a frame of the room.
-    pub(super) fn append_symbol(&mut self, form: Symbolic, index: u32) -> Res {
+    pub(super) fn append_symbol(&mut self, form: SymbolicForm, index: u32) -> Res {
         self.use_append_symbol()?;
         self.asm.mov(R1, index as i32);
         self.asm.mov(R2, how_of(form));
@@ -90,12 +92,12 @@ impl HandlerCodegen<'_> {
     }
 
     /// Appends the frames from `first` on, with the text that a mark stands for.
-    pub(super) fn append_symbols(&mut self, form: Symbolic, first: Val) -> Res {
+    pub(super) fn append_symbols(&mut self, form: SymbolicForm, first: Val) -> Res {
         self.use_append_symbol()?;
         let plan = self.plan;
         let (room, base, _) = walks(plan, self.options)?;
         self.pool.sub("append_symbols", |_| {
-            let p = Put::new("append_symbols", &["how", "first", "most"], plan);
+            let p = ArgAppender::new("append_symbols", &["how", "first", "most"], plan);
             append_each(p, base, room, "append_symbol", 0)
         })?;
         self.use_in(first, R2)?;
@@ -110,7 +112,7 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         let (room, base, o) = walks(plan, options)?;
         let walk = |name, params| WalkGen {
-            p: Put::new(name, params, plan),
+            p: ArgAppender::new(name, params, plan),
             base,
             room,
             o,
@@ -154,7 +156,7 @@ mod word {
 }
 
 /// Appends the text at kernel address r3; `r0` = its length with the NUL. Clobbers r1 to r5.
-pub(in crate::lower) fn append_kernel_text(p: &mut Put<'_>, out: Label) {
+pub(in crate::lower) fn append_kernel_text(p: &mut ArgAppender<'_>, out: Label) {
     let scratch = &p.plan.scratch;
     let (pos, text) = (scratch.text_pos as i16, scratch.text as i32);
     let most = p.plan.max_string as i32;
@@ -173,7 +175,7 @@ pub(in crate::lower) fn append_kernel_text(p: &mut Put<'_>, out: Label) {
 }
 
 /// Appends number r9 in base 10 by [`NUMBER`]. Clobbers r0 to r5.
-pub(in crate::lower) fn put_decimal(p: &mut Put<'_>) {
+pub(in crate::lower) fn put_decimal(p: &mut ArgAppender<'_>) {
     p.asm.mov(R1, -1);
     p.asm.mov(R2, R9);
     p.asm.mov(R3, 0);

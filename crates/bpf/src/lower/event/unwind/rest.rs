@@ -6,9 +6,9 @@ use spile_ir::{Reg as IrReg, Val};
 use super::{at, walks};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::layout::{COPIED, Symbolic, percpu, shared};
+use crate::layout::{COPIED, SymbolicForm, percpu, shared};
 use crate::lower::text::hex::APPEND_HEX;
-use crate::lower::{HandlerCodegen, Res, Text};
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Bytes of the session's word at the start of a mark.
 const MARK_BYTES: u32 = 16;
@@ -64,7 +64,7 @@ impl HandlerCodegen<'_> {
         if !behind {
             self.append_text(&literal(" "), 0, None)?;
         }
-        self.begin_mark(Symbolic::UserAddresses)?;
+        self.begin_mark(SymbolicForm::UserAddresses)?;
         for field in [at::LO, at::HI] {
             self.load(R1, base as u32 + field);
             self.asm.mov(R2, 0);
@@ -84,7 +84,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn stack_mark(&mut self, word: Val) -> Res {
         let no = self.asm.label();
         let text = self.text(word)?;
-        let Text::Slot { width, .. } = text else {
+        let StrOperand::Slot { width, .. } = text else {
             self.asm.mov(R0, 0);
             return Ok(());
         };
@@ -112,7 +112,7 @@ impl HandlerCodegen<'_> {
         let text = self.text(word)?;
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
-        let letter = i32::from(Symbolic::UserAddressLines.letter());
+        let letter = i32::from(SymbolicForm::UserAddressLines.letter());
         self.block_addr(R1, self.plan.scratch.text + MARK_BYTES);
         self.asm.store(Size::B, R1, 0, letter);
         self.end_text(off, width);
