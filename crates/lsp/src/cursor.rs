@@ -1,9 +1,9 @@
 //! The syntactic context of a place in a document. It uses tokens only, so that it works in texts
 //! that do not parse, such as texts being written.
 
-use spile_sema::ctype::{CTy, Shape, parse_type};
+use spile_sema::ctype::{CTy, TypeShape, parse_type};
 use spile_sema::facts::Facts;
-use spile_sema::probe::list::{self, Listed};
+use spile_sema::probe::list::{self, ListedPoint};
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::lexer::unescape;
 use spile_syntax::parser::parse_probe_points;
@@ -114,7 +114,7 @@ impl Analysis {
     }
 
     /// The points of a probe with their variables; for an alias, the points it stands for.
-    pub fn points(&self, world: &World, around: Around) -> Vec<Listed> {
+    pub fn points(&self, world: &World, around: Around) -> Vec<ListedPoint> {
         let Some(body) = around.body.filter(|_| around.is_probe) else {
             return Vec::new();
         };
@@ -147,8 +147,8 @@ impl Analysis {
                     CTy::id(facts.member(id, &member)?.ty)
                 }
                 None => match ty.shape(facts) {
-                    Shape::Ptr(to) => to,
-                    Shape::Array { elem, .. } => elem,
+                    TypeShape::Ptr(to) => to,
+                    TypeShape::Array { elem, .. } => elem,
                     _ => return None,
                 },
             };
@@ -248,7 +248,7 @@ impl Analysis {
 }
 
 /// The points that a text resolves to, with their variables.
-pub(crate) fn points_of(analysis: &Analysis, world: &World, text: &str) -> Vec<Listed> {
+pub(crate) fn points_of(analysis: &Analysis, world: &World, text: &str) -> Vec<ListedPoint> {
     let (mut sources, mut unheard) = (analysis.sources.clone(), Diagnostics::new());
     let points = parse_probe_points(&mut sources, "<points>", text, &mut unheard);
     let facts = &*world.facts;
@@ -266,8 +266,8 @@ pub(crate) fn points_of(analysis: &Analysis, world: &World, text: &str) -> Vec<L
 pub(crate) fn structure(facts: &dyn Facts, mut ty: CTy) -> Option<spile_sema::facts::CTypeId> {
     for _ in 0..4 {
         match ty.shape(facts) {
-            Shape::Struct(id, _) => return Some(id),
-            Shape::Ptr(to) => ty = to,
+            TypeShape::Struct(id, _) => return Some(id),
+            TypeShape::Ptr(to) => ty = to,
             _ => return None,
         }
     }

@@ -11,13 +11,13 @@ use crate::check;
 use crate::dump;
 use crate::facts::Facts;
 use crate::library::Library;
-use crate::lower::{How, lower};
+use crate::lower::{LoweringOptions, lower};
 use crate::probe::{ProbeHandler, resolve_file, resolve_script};
 use crate::types::codes;
 use crate::types::dead_stores;
 use crate::types::hir::Tree;
 use crate::types::regexes;
-use crate::types::resolve::{Host, Input, Resolved, Resolver};
+use crate::types::resolve::{Resolved, Resolver, ResolverHost, RunSettings};
 use crate::types::sink;
 use crate::types::unify::Types;
 
@@ -130,14 +130,14 @@ pub struct Inputs<'a> {
 }
 
 /// Resolves the points of a library file's probes.
-pub type Derive<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<ProbeHandler> + 'a;
+pub type ResolvePoints<'a> = dyn FnMut(FileId, &mut Diagnostics) -> Vec<ProbeHandler> + 'a;
 
 struct Callbacks<'c, 'd> {
-    derive: &'c mut Derive<'d>,
+    derive: &'c mut ResolvePoints<'d>,
     tables: &'c dyn Fn(&str) -> Option<Vec<Bytes>>,
 }
 
-impl Host for Callbacks<'_, '_> {
+impl ResolverHost for Callbacks<'_, '_> {
     fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler> {
         (self.derive)(file, diags)
     }
@@ -149,13 +149,13 @@ impl Host for Callbacks<'_, '_> {
 
 /// The diagnostics contain errors.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Failed;
+pub struct AnalysisFailed;
 
 /// From the script's files to the program: probe points, names, types, checks, lowering.
 ///
 /// # Errors
 /// When `diags` has errors, new or older ones; analysis reports as many as it can find.
-pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, Failed> {
+pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, AnalysisFailed> {
     analyse_seen(inputs, diags, &mut |_, _| {})
 }
 
@@ -168,7 +168,7 @@ pub fn analyse_seen(
     inputs: &Inputs,
     diags: &mut Diagnostics,
     seen: &mut dyn FnMut(&Tree, &Types),
-) -> Result<Analysis, Failed> {
+) -> Result<Analysis, AnalysisFailed> {
     let handlers = resolve_script(inputs.library, inputs.facts, diags);
     let mut derive =
         |file, diags: &mut Diagnostics| resolve_file(inputs.library, inputs.facts, file, diags);
@@ -183,26 +183,26 @@ pub fn analyse_seen(
 pub fn analyse_bodies(
     inputs: &Inputs,
     handlers: Vec<ProbeHandler>,
-    derive: &mut Derive,
+    derive: &mut ResolvePoints,
     diags: &mut Diagnostics,
-) -> Result<Analysis, Failed> {
+) -> Result<Analysis, AnalysisFailed> {
     bodies(inputs, handlers, derive, diags, &mut |_, _| {})
 }
 
 fn bodies(
     inputs: &Inputs,
     handlers: Vec<ProbeHandler>,
-    derive: &mut Derive,
+    derive: &mut ResolvePoints,
     diags: &mut Diagnostics,
     seen: &mut dyn FnMut(&Tree, &Types),
-) -> Result<Analysis, Failed> {
+) -> Result<Analysis, AnalysisFailed> {
     let options = inputs.options;
     let mut limits = limits(options, diags);
     let mut host = Callbacks {
         derive,
         tables: inputs.tables,
     };
-    let input = Input {
+    let input = RunSettings {
         globals: &options.globals,
         session: (options.session_pid, options.session_uid),
         pidns: options.target_pidns,
@@ -222,7 +222,7 @@ fn bodies(
     seen(&tree, &types);
     let is_user = |span: Span| inputs.library.is_user(span.file);
     if diags.has_errors() {
-        return Err(Failed);
+        return Err(AnalysisFailed);
     }
     dead_stores::warn(&tree, diags, &is_user);
     let functions = inputs.library.user_functions();
@@ -241,7 +241,7 @@ fn bodies(
     regexes::compile(&mut tree, diags);
     check::check(&mut tree, diags, &is_user);
     if diags.has_errors() {
-        return Err(Failed);
+        return Err(AnalysisFailed);
     }
     if !options.defines.iter().any(|(name, _)| name == "MAXNESTING") {
         // As deep as the calls can nest, plus the default if a function calls itself.
@@ -254,7 +254,7 @@ fn bodies(
         &tree,
         &types,
         (inputs.sources, &in_script),
-        How {
+        LoweringOptions {
             limits,
             display: options.display,
             faults_are_nothing: options.skip_badvars,
@@ -271,7 +271,7 @@ fn bodies(
 /// Lists the script's own statements one by one and counts the library's: aliases set variables for
 /// everybody, and most are removed.
 fn removed_text(
-    mut removed: Vec<dead_stores::Removed>,
+    mut removed: Vec<dead_stores::RemovedStmt>,
     inputs: &Inputs,
     is_user: &dyn Fn(Span) -> bool,
 ) -> String {

@@ -138,7 +138,7 @@ fn recursive(tree: &Tree) -> HashSet<UnitIx> {
 }
 
 /// A function to check, and the calls that lead to it.
-struct Visit {
+struct FunctionVisit {
     func: UnitIx,
     known: Vec<Option<i64>>,
     chain: Vec<Span>,
@@ -154,7 +154,7 @@ struct BodyCheck<'a> {
     /// Functions on the current path.
     open: Vec<UnitIx>,
     /// Functions still to check.
-    todo: Vec<Visit>,
+    todo: Vec<FunctionVisit>,
     /// Functions that were checked, with the constant values of their parameters.
     done: HashSet<(UnitIx, Vec<Option<i64>>)>,
     /// The constant values of the current function's parameters.
@@ -222,7 +222,7 @@ impl BodyCheck<'_> {
             let (mut chain, mut open) = (self.chain.clone(), self.open.clone());
             chain.push(span);
             open.push(func);
-            self.todo.push(Visit {
+            self.todo.push(FunctionVisit {
                 func,
                 known,
                 chain,
@@ -231,7 +231,7 @@ impl BodyCheck<'_> {
         }
     }
 
-    fn visit(&mut self, visit: Visit) {
+    fn visit(&mut self, visit: FunctionVisit) {
         (self.known, self.chain, self.open) = (visit.known, visit.chain, visit.open);
         let u = &self.tree.units[visit.func.0];
         self.body(&u.body);
@@ -248,7 +248,7 @@ impl BodyCheck<'_> {
     fn constant(&self, e: &Expr, assigned: &HashSet<LocalIx>) -> Option<i64> {
         match &e.kind {
             ExprKind::Num(n) => Some(*n),
-            ExprKind::Read(Place::Local(l)) if !assigned.contains(l) => {
+            ExprKind::Read(LValue::Local(l)) if !assigned.contains(l) => {
                 self.known.get(l.0).copied().flatten()
             }
             _ => None,
@@ -318,11 +318,11 @@ impl BodyCheck<'_> {
 fn assigned(exprs: &[&Expr]) -> HashSet<LocalIx> {
     let place = |e: &&Expr| match &e.kind {
         ExprKind::Assign {
-            place: Place::Local(l),
+            place: LValue::Local(l),
             ..
         }
         | ExprKind::IncDec {
-            place: Place::Local(l),
+            place: LValue::Local(l),
             ..
         } => Some(*l),
         _ => None,

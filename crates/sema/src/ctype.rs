@@ -1,13 +1,13 @@
 //! C types of expressions, and walks through structures.
 //!
-//! A walk turns `$x->a->b[i].c` into a list of [`Step`]s from a base value, and a final operation.
+//! A walk turns `$x->a->b[i].c` into a list of [`WalkStep`]s from a base value, and a final operation.
 //! All functions are pure functions of [`Facts`].
 //!
 //! During a walk, a position is either a value in a register or the address of an object in memory;
-//! [`Step::Deref`] follows pointers in memory.
+//! [`WalkStep::Deref`] follows pointers in memory.
 
 use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use crate::codes;
 use crate::facts::{CType, CTypeId, Facts, LONG, TypeHome};
@@ -40,7 +40,7 @@ pub enum CBase {
 
 /// The outermost layer of a C type.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Shape {
+pub enum TypeShape {
     /// An integer or enumeration.
     Int {
         /// Bytes.
@@ -102,29 +102,31 @@ impl CTy {
     }
 
     /// The outermost layer.
-    pub fn shape(self, facts: &dyn Facts) -> Shape {
+    pub fn shape(self, facts: &dyn Facts) -> TypeShape {
         if self.ptrs > 0 {
-            return Shape::Ptr(CTy {
+            return TypeShape::Ptr(CTy {
                 ptrs: self.ptrs - 1,
                 ..self
             });
         }
         match self.base {
-            CBase::Int { size, signed, char } => Shape::Int { size, signed, char },
+            CBase::Int { size, signed, char } => TypeShape::Int { size, signed, char },
             CBase::Id(id) => match facts.ctype(id) {
-                CType::Int { size, signed, char } => Shape::Int { size, signed, char },
-                CType::Enum { size, signed } => Shape::Int {
+                CType::Int { size, signed, char } => TypeShape::Int { size, signed, char },
+                CType::Enum { size, signed } => TypeShape::Int {
                     size,
                     signed,
                     char: false,
                 },
-                CType::Ptr(to) => Shape::Ptr(CTy::id(to)),
-                CType::Array { elem, count } => Shape::Array {
+                CType::Ptr(to) => TypeShape::Ptr(CTy::id(to)),
+                CType::Array { elem, count } => TypeShape::Array {
                     elem: CTy::id(elem),
                     count,
                 },
-                CType::Struct { size, .. } => Shape::Struct(id, size),
-                CType::Void | CType::Float { .. } | CType::Func | CType::Unknown => Shape::Other,
+                CType::Struct { size, .. } => TypeShape::Struct(id, size),
+                CType::Void | CType::Float { .. } | CType::Func | CType::Unknown => {
+                    TypeShape::Other
+                }
             },
         }
     }
@@ -132,20 +134,20 @@ impl CTy {
     /// Size of a value in bytes; `None` where it has no size.
     pub fn size(self, facts: &dyn Facts) -> Option<u64> {
         match self.shape(facts) {
-            Shape::Int { size, .. } => Some(size.into()),
-            Shape::Ptr(_) => Some(8),
-            Shape::Struct(_, size) => Some(size.into()),
-            Shape::Array { elem, count } => {
+            TypeShape::Int { size, .. } => Some(size.into()),
+            TypeShape::Ptr(_) => Some(8),
+            TypeShape::Struct(_, size) => Some(size.into()),
+            TypeShape::Array { elem, count } => {
                 // Arrays of arrays end after a few levels in sound type information.
                 elem.size_within(facts, 8)?.checked_mul(count.into())
             }
-            Shape::Other => None,
+            TypeShape::Other => None,
         }
     }
 
     fn size_within(self, facts: &dyn Facts, depth: u32) -> Option<u64> {
         match self.shape(facts) {
-            Shape::Array { elem, count } => elem
+            TypeShape::Array { elem, count } => elem
                 .size_within(facts, depth.checked_sub(1)?)?
                 .checked_mul(count.into()),
             _ => self.size(facts),
@@ -238,7 +240,7 @@ fn basic_type(words: &[&str]) -> Option<CBase> {
 
 /// One step of a walk. The walk's value starts as the base's value (a number or an address).
 #[derive(Debug, Clone, PartialEq)]
-pub enum Step {
+pub enum WalkStep {
     /// `v += n`
     Add(i64),
     /// `v += expr * scale`, where `expr` is an expression of the script.
@@ -254,7 +256,7 @@ pub enum Step {
 
 /// The final operation of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Final {
+pub enum FinalAccess {
     /// The value itself: its low `size` bytes, extended to 64 bits (unchanged for 8).
     Value {
         /// 1, 2, 4 or 8.
@@ -288,18 +290,18 @@ pub enum Final {
 /// A walk from a base value.
 #[derive(Debug, Clone, PartialEq)]
 pub struct MemberWalk {
-    /// The steps in order; neighbouring [`Step::Add`]s are merged, and none adds 0.
-    pub steps: Vec<Step>,
+    /// The steps in order; neighbouring [`WalkStep::Add`]s are merged, and none adds 0.
+    pub steps: Vec<WalkStep>,
     /// The final operation.
-    pub last: Final,
-    /// The C type of the result: for [`Final::Address`] a pointer (to the structure, or to an
+    pub last: FinalAccess,
+    /// The C type of the result: for [`FinalAccess::Address`] a pointer (to the structure, or to an
     /// element of the array), otherwise the object's own type.
     pub ty: CTy,
 }
 
 /// The base of a walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum From {
+pub enum WalkBase {
     /// A value of the type.
     Value(CTy),
     /// The address of an object of the type. A first index is an index over such objects,
@@ -309,7 +311,7 @@ pub enum From {
 
 /// A position during a walk.
 #[derive(Clone, Copy)]
-enum At {
+enum WalkPosition {
     Value(CTy),
     Object(CTy),
     BitField { bits: u32, width: u32, ty: CTy },
@@ -321,24 +323,24 @@ enum At {
 /// A diagnostic at the first access that is not possible.
 pub fn walk(
     facts: &dyn Facts,
-    from: From,
+    from: WalkBase,
     access: &[Access],
     addr_of: bool,
     span: Span,
-) -> Result<MemberWalk, Box<Diagnostic>> {
+) -> DiagResult<MemberWalk> {
     let mut w = Walker {
         facts,
         steps: Vec::new(),
     };
     let mut at = match from {
-        From::Value(ty) => At::Value(ty),
-        From::Object(ty) => At::Object(ty),
+        WalkBase::Value(ty) => WalkPosition::Value(ty),
+        WalkBase::Object(ty) => WalkPosition::Object(ty),
     };
     for (n, a) in access.iter().enumerate() {
         at = match a {
             Access::Member(name) => w.member(at, name)?,
             Access::Index(e) => {
-                let over_objects = n == 0 && matches!(from, From::Object(_));
+                let over_objects = n == 0 && matches!(from, WalkBase::Object(_));
                 w.index(at, e, over_objects, span)?
             }
         };
@@ -348,39 +350,39 @@ pub fn walk(
 
 struct Walker<'a> {
     facts: &'a dyn Facts,
-    steps: Vec<Step>,
+    steps: Vec<WalkStep>,
 }
 
 impl Walker<'_> {
     fn add(&mut self, n: i64) {
         match self.steps.last_mut() {
-            Some(Step::Add(m)) => {
+            Some(WalkStep::Add(m)) => {
                 *m = m.wrapping_add(n);
                 if *m == 0 {
                     self.steps.pop();
                 }
             }
             _ if n == 0 => {}
-            _ => self.steps.push(Step::Add(n)),
+            _ => self.steps.push(WalkStep::Add(n)),
         }
     }
 
-    fn member(&mut self, at: At, name: &Ident) -> Result<At, Box<Diagnostic>> {
+    fn member(&mut self, at: WalkPosition, name: &Ident) -> DiagResult<WalkPosition> {
         let (holder, ty) = match at {
-            At::Object(ty) => match ty.shape(self.facts) {
-                Shape::Ptr(to) => {
-                    self.steps.push(Step::Deref);
+            WalkPosition::Object(ty) => match ty.shape(self.facts) {
+                TypeShape::Ptr(to) => {
+                    self.steps.push(WalkStep::Deref);
                     (to, ty)
                 }
                 _ => (ty, ty),
             },
-            At::Value(ty) => match ty.shape(self.facts) {
-                Shape::Ptr(to) => (to, ty),
+            WalkPosition::Value(ty) => match ty.shape(self.facts) {
+                TypeShape::Ptr(to) => (to, ty),
                 _ => return Err(self.not_struct(ty, name)),
             },
-            At::BitField { ty, .. } => return Err(self.not_struct(ty, name)),
+            WalkPosition::BitField { ty, .. } => return Err(self.not_struct(ty, name)),
         };
-        let Shape::Struct(id, _) = holder.shape(self.facts) else {
+        let TypeShape::Struct(id, _) = holder.shape(self.facts) else {
             return Err(self.not_struct(ty, name));
         };
         let Some(m) = self.facts.member(id, &name.name) else {
@@ -389,16 +391,22 @@ impl Walker<'_> {
         let ty = CTy::id(m.ty);
         if m.bit_size == 0 {
             self.add(i64::from(m.bit_offset / 8));
-            return Ok(At::Object(ty));
+            return Ok(WalkPosition::Object(ty));
         }
-        Ok(At::BitField {
+        Ok(WalkPosition::BitField {
             bits: m.bit_offset,
             width: m.bit_size,
             ty,
         })
     }
 
-    fn index(&mut self, at: At, e: &Expr, over: bool, span: Span) -> Result<At, Box<Diagnostic>> {
+    fn index(
+        &mut self,
+        at: WalkPosition,
+        e: &Expr,
+        over: bool,
+        span: Span,
+    ) -> DiagResult<WalkPosition> {
         let refuse = |ty: CTy| {
             Box::new(
                 Diagnostic::error(
@@ -409,20 +417,20 @@ impl Walker<'_> {
             )
         };
         let elem = match at {
-            At::Object(ty) if over => ty,
-            At::Object(ty) => match ty.shape(self.facts) {
-                Shape::Ptr(to) => {
-                    self.steps.push(Step::Deref);
+            WalkPosition::Object(ty) if over => ty,
+            WalkPosition::Object(ty) => match ty.shape(self.facts) {
+                TypeShape::Ptr(to) => {
+                    self.steps.push(WalkStep::Deref);
                     to
                 }
-                Shape::Array { elem, .. } => elem,
+                TypeShape::Array { elem, .. } => elem,
                 _ => return Err(refuse(ty)),
             },
-            At::Value(ty) => match ty.shape(self.facts) {
-                Shape::Ptr(to) => to,
+            WalkPosition::Value(ty) => match ty.shape(self.facts) {
+                TypeShape::Ptr(to) => to,
                 _ => return Err(refuse(ty)),
             },
-            At::BitField { ty, .. } => return Err(refuse(ty)),
+            WalkPosition::BitField { ty, .. } => return Err(refuse(ty)),
         };
         let Some(scale) = elem.size(self.facts).and_then(|s| u32::try_from(s).ok()) else {
             return Err(Box::new(
@@ -435,54 +443,54 @@ impl Walker<'_> {
         };
         match constant(e) {
             Some(i) => self.add(i.wrapping_mul(scale.into())),
-            None => self.steps.push(Step::Index {
+            None => self.steps.push(WalkStep::Index {
                 expr: Box::new(e.clone()),
                 scale,
             }),
         }
-        Ok(At::Object(elem))
+        Ok(WalkPosition::Object(elem))
     }
 
-    fn finish(mut self, at: At, addr_of: bool, span: Span) -> Result<MemberWalk, Box<Diagnostic>> {
+    fn finish(mut self, at: WalkPosition, addr_of: bool, span: Span) -> DiagResult<MemberWalk> {
         let (last, ty) = match (at, addr_of) {
-            (At::Object(ty), true) => (Final::Address, ty.pointer()),
-            (At::Value(_), true) => {
+            (WalkPosition::Object(ty), true) => (FinalAccess::Address, ty.pointer()),
+            (WalkPosition::Value(_), true) => {
                 return Err(Box::new(
                     Diagnostic::error(codes::BAD_ADDRESS, "this value has no address")
                         .label(span, "is in no memory")
                         .help("take the address of a member: `&$x->member`"),
                 ));
             }
-            (At::BitField { .. }, true) => {
+            (WalkPosition::BitField { .. }, true) => {
                 return Err(Box::new(
                     Diagnostic::error(codes::BAD_ADDRESS, "a bit-field has no address").at(span),
                 ));
             }
-            (At::Object(ty), false) => match ty.shape(self.facts) {
-                Shape::Int {
+            (WalkPosition::Object(ty), false) => match ty.shape(self.facts) {
+                TypeShape::Int {
                     size: size @ (1 | 2 | 4 | 8),
                     signed,
                     ..
-                } => (Final::Load { size, signed }, ty),
-                Shape::Ptr(_) => (
-                    Final::Load {
+                } => (FinalAccess::Load { size, signed }, ty),
+                TypeShape::Ptr(_) => (
+                    FinalAccess::Load {
                         size: 8,
                         signed: false,
                     },
                     ty,
                 ),
-                Shape::Struct(..) => (Final::Address, ty.pointer()),
-                Shape::Array { elem, .. } => (Final::Address, elem.pointer()),
+                TypeShape::Struct(..) => (FinalAccess::Address, ty.pointer()),
+                TypeShape::Array { elem, .. } => (FinalAccess::Address, elem.pointer()),
                 _ => return Err(self.not_scalar(ty, span)),
             },
-            (At::Value(ty), false) => match ty.shape(self.facts) {
-                Shape::Int {
+            (WalkPosition::Value(ty), false) => match ty.shape(self.facts) {
+                TypeShape::Int {
                     size: size @ (1 | 2 | 4 | 8),
                     signed,
                     ..
-                } => (Final::Value { size, signed }, ty),
-                Shape::Ptr(_) => (
-                    Final::Value {
+                } => (FinalAccess::Value { size, signed }, ty),
+                TypeShape::Ptr(_) => (
+                    FinalAccess::Value {
                         size: 8,
                         signed: false,
                     },
@@ -490,7 +498,7 @@ impl Walker<'_> {
                 ),
                 _ => return Err(self.not_scalar(ty, span)),
             },
-            (At::BitField { bits, width, ty }, false) => {
+            (WalkPosition::BitField { bits, width, ty }, false) => {
                 let Some(last) = self.bit_field(bits, width, ty) else {
                     return Err(self.not_scalar(ty, span));
                 };
@@ -505,15 +513,15 @@ impl Walker<'_> {
     }
 
     /// Chooses the bytes to read: aligned to their size, so that no read leaves the structure.
-    fn bit_field(&mut self, bits: u32, width: u32, ty: CTy) -> Option<Final> {
-        let signed = matches!(ty.shape(self.facts), Shape::Int { signed: true, .. });
+    fn bit_field(&mut self, bits: u32, width: u32, ty: CTy) -> Option<FinalAccess> {
+        let signed = matches!(ty.shape(self.facts), TypeShape::Int { signed: true, .. });
         [8u32, 16, 32, 64].into_iter().find_map(|unit| {
             let shift = bits % unit;
             if shift + width > unit || width == 0 {
                 return None;
             }
             self.add(i64::from((bits - shift) / 8));
-            Some(Final::BitField {
+            Some(FinalAccess::BitField {
                 size: (unit / 8) as u8,
                 shift: shift as u8,
                 width: width as u8,

@@ -37,19 +37,19 @@ pub const FWD_PTR: CTypeId = CTypeId::kernel(13);
 pub const STATE: CTypeId = CTypeId::kernel(14);
 
 /// The machine.
-pub struct Machine {
+pub struct FakeMachine {
     calls: Vec<SysCall>,
 }
 
-impl Default for Machine {
+impl Default for FakeMachine {
     fn default() -> Self {
-        Machine::new()
+        FakeMachine::new()
     }
 }
 
-impl Machine {
+impl FakeMachine {
     /// The machine, with a few system calls of both tables.
-    pub fn new() -> Machine {
+    pub fn new() -> FakeMachine {
         use SysArgKind::*;
         let int = Int {
             size: 4,
@@ -95,7 +95,7 @@ impl Machine {
             ("mode", "mode", u32_),
         ];
         let kill = [("pid", "pid", int), ("sig", "sig", Signal)];
-        Machine {
+        FakeMachine {
             calls: vec![
                 call(0, "read", "read", &read(ulong)),
                 call(1, "write", "write", &read(ulong)),
@@ -144,7 +144,7 @@ const TRACEPOINTS: &[(&str, &str)] = &[
     ("signal_generate", "signal"),
 ];
 
-impl Facts for Machine {
+impl Facts for FakeMachine {
     fn tracepoints(&self, glob: &str) -> Vec<Arc<str>> {
         let fits = |n: &&str| spile_glob::matches(glob, n);
         TRACEPOINTS

@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use spile_ir::Event;
 use spile_syntax::ast::{Component, Literal};
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::{DiagResult, Diagnostic};
 
-pub(crate) use code::{CodeFound, CodeMatch};
+pub(crate) use code::{CodeMatch, MatchedPlace};
 
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
@@ -24,7 +24,7 @@ mod procfs;
 
 /// The argument of a component.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arg {
+pub enum ArgSpec {
     /// Nothing.
     None,
     /// A number or nothing.
@@ -54,17 +54,17 @@ pub enum ComponentName {
 
 /// A component: its name and its argument.
 #[derive(Debug, Clone, Copy)]
-pub struct Comp(pub ComponentName, pub Arg);
+pub struct ComponentSpec(pub ComponentName, pub ArgSpec);
 
 /// A family of probe points.
 #[derive(Debug)]
 pub struct Family {
     /// The components.
-    pub comps: &'static [Comp],
+    pub comps: &'static [ComponentSpec],
     /// Components that can follow; a point has at most one of them.
-    pub options: &'static [Comp],
+    pub options: &'static [ComponentSpec],
     /// The way to make the event.
-    pub(crate) make: Make,
+    pub(crate) make: EventMaker,
     /// The place where its handlers run, and their variables.
     pub context: ContextKind,
     /// One line for `--dump-probe-types`.
@@ -73,7 +73,7 @@ pub struct Family {
 
 /// The way to make an event from a point.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Make {
+pub(crate) enum EventMaker {
     /// `begin`, `end`, `error` with a sequence number.
     Ordered(fn(i64) -> Event),
     /// An event without arguments.
@@ -143,45 +143,48 @@ pub(crate) enum PointMatch {
     Code(CodeMatch),
 }
 
-const fn w(word: &'static str) -> Comp {
-    Comp(ComponentName::Is(word), Arg::None)
+const fn w(word: &'static str) -> ComponentSpec {
+    ComponentSpec(ComponentName::Is(word), ArgSpec::None)
 }
-const fn n(word: &'static str) -> Comp {
-    Comp(ComponentName::Is(word), Arg::Num)
+const fn n(word: &'static str) -> ComponentSpec {
+    ComponentSpec(ComponentName::Is(word), ArgSpec::Num)
 }
-const fn o(word: &'static str) -> Comp {
-    Comp(ComponentName::Is(word), Arg::OptNum)
+const fn o(word: &'static str) -> ComponentSpec {
+    ComponentSpec(ComponentName::Is(word), ArgSpec::OptNum)
 }
-const fn s(word: &'static str) -> Comp {
-    Comp(ComponentName::Is(word), Arg::Str)
+const fn s(word: &'static str) -> ComponentSpec {
+    ComponentSpec(ComponentName::Is(word), ArgSpec::Str)
 }
-const CALL: Comp = Comp(ComponentName::Syscall, Arg::None);
-const PERF: Comp = Comp(ComponentName::PerfEvent, Arg::None);
-const RANDOM: &[Comp] = &[n("randomize")];
-const PROCESS: Comp = Comp(ComponentName::Is("process"), Arg::Any);
-const MODULE: Comp = s("module");
-const MAXACTIVE: &[Comp] = &[n("maxactive")];
-const LIBRARY: Comp = s("library");
-const PROVIDER: Comp = s("provider");
-const MARK: Comp = s("mark");
-const STATEMENT: Comp = Comp(ComponentName::Is("statement"), Arg::StrOrNum);
-const FUNCTION: Comp = Comp(ComponentName::Is("function"), Arg::StrOrNum);
-const DATA: Comp = Comp(ComponentName::Is("data"), Arg::StrOrNum);
-const PLT: Comp = Comp(ComponentName::Is("plt"), Arg::OptStr);
-const OF_FUNCTION: &[Comp] = &[
+const CALL: ComponentSpec = ComponentSpec(ComponentName::Syscall, ArgSpec::None);
+const PERF: ComponentSpec = ComponentSpec(ComponentName::PerfEvent, ArgSpec::None);
+const RANDOM: &[ComponentSpec] = &[n("randomize")];
+const PROCESS: ComponentSpec = ComponentSpec(ComponentName::Is("process"), ArgSpec::Any);
+const MODULE: ComponentSpec = s("module");
+const MAXACTIVE: &[ComponentSpec] = &[n("maxactive")];
+const LIBRARY: ComponentSpec = s("library");
+const PROVIDER: ComponentSpec = s("provider");
+const MARK: ComponentSpec = s("mark");
+const STATEMENT: ComponentSpec = ComponentSpec(ComponentName::Is("statement"), ArgSpec::StrOrNum);
+const FUNCTION: ComponentSpec = ComponentSpec(ComponentName::Is("function"), ArgSpec::StrOrNum);
+const DATA: ComponentSpec = ComponentSpec(ComponentName::Is("data"), ArgSpec::StrOrNum);
+const PLT: ComponentSpec = ComponentSpec(ComponentName::Is("plt"), ArgSpec::OptStr);
+const OF_FUNCTION: &[ComponentSpec] = &[
     w("call"),
     w("return"),
     w("exported"),
     w("inline"),
     s("callee"),
 ];
-const OF_STATEMENT: &[Comp] = &[w("nearest"), w("absolute")];
-const OF_PERF: &[Comp] = &[n("sample"), n("hz"), PROCESS, s("counter")];
-const OF_PROCESS: &[Comp] = &[s("counter")];
-const OF_SAMPLE: &[Comp] = &[PROCESS];
-const PROCFS: Comp = Comp(ComponentName::Is("procfs"), Arg::OptStr);
-const PRIORITY: &[Comp] = &[Comp(ComponentName::Is("priority"), Arg::StrOrNum)];
-const MAXSIZE: &[Comp] = &[n("maxsize")];
+const OF_STATEMENT: &[ComponentSpec] = &[w("nearest"), w("absolute")];
+const OF_PERF: &[ComponentSpec] = &[n("sample"), n("hz"), PROCESS, s("counter")];
+const OF_PROCESS: &[ComponentSpec] = &[s("counter")];
+const OF_SAMPLE: &[ComponentSpec] = &[PROCESS];
+const PROCFS: ComponentSpec = ComponentSpec(ComponentName::Is("procfs"), ArgSpec::OptStr);
+const PRIORITY: &[ComponentSpec] = &[ComponentSpec(
+    ComponentName::Is("priority"),
+    ArgSpec::StrOrNum,
+)];
+const MAXSIZE: &[ComponentSpec] = &[n("maxsize")];
 
 const NS: u64 = 1;
 const US: u64 = 1_000;
@@ -202,96 +205,96 @@ macro_rules! families {
 }
 
 families! {
-    [o("begin")] &[], Make::Ordered(Event::Begin), Controller, "at the start, in ascending order of N";
-    [o("end")] &[], Make::Ordered(Event::End), Controller, "at the end, in ascending order of N";
-    [o("error")] &[], Make::Ordered(Event::Error), Controller, "at the end, if an error ended the session";
-    [w("never")] &[], Make::Plain(|| Event::Never), Controller, "never: the handler is checked, but does not run";
-    [w("prometheus")] &[], Make::Plain(|| Event::Prometheus), Controller, "at each request for metrics";
-    [w("input"), w("char")] &[], Make::Plain(|| Event::InputChar), Controller, "a character of standard input";
-    [w("input"), w("line")] &[], Make::Plain(|| Event::InputLine), Controller, "a line of standard input";
-    [PROCFS, w("read")] MAXSIZE, Make::Procfs, ProcfsRead, "a process reads a file in the session's directory";
-    [PROCFS, w("write")] &[], Make::Procfs, ProcfsWrite, "a process writes to a file in the session's directory";
-    [PROCFS, n("umask"), w("read")] MAXSIZE, Make::Procfs, ProcfsRead, "a process reads a file with this mode";
-    [PROCFS, n("umask"), w("write")] &[], Make::Procfs, ProcfsWrite, "a process writes to a file with this mode";
-    [w("timer"), n("s")] RANDOM, Make::Timer(S), Controller, "every N seconds";
-    [w("timer"), n("sec")] RANDOM, Make::Timer(S), Controller, "every N seconds";
-    [w("timer"), n("ms")] RANDOM, Make::Timer(MS), Controller, "every N milliseconds";
-    [w("timer"), n("msec")] RANDOM, Make::Timer(MS), Controller, "every N milliseconds";
-    [w("timer"), n("us")] RANDOM, Make::Timer(US), Controller, "every N microseconds";
-    [w("timer"), n("usec")] RANDOM, Make::Timer(US), Controller, "every N microseconds";
-    [w("timer"), n("ns")] RANDOM, Make::Timer(NS), Controller, "every N nanoseconds";
-    [w("timer"), n("nsec")] RANDOM, Make::Timer(NS), Controller, "every N nanoseconds";
-    [w("timer"), n("jiffies")] RANDOM, Make::Jiffies, Controller, "every N kernel ticks";
-    [w("timer"), n("hz")] &[], Make::Hz, Controller, "N times a second";
-    [w("timer"), w("profile")] &[], Make::Tick, Perf, "on every CPU, at the kernel's tick rate";
-    [w("timer"), w("profile"), w("tick")] &[], Make::Tick, Perf, "on every CPU, at the kernel's tick rate";
-    [w("timer"), w("profile"), w("freq"), n("hz")] &[], Make::ProfileHz, Perf, "on every CPU, N times a second";
-    [w("perf"), n("type"), n("config")] OF_PERF, Make::PerfRaw, Perf, "a perf event by its numbers";
-    [w("perf"), n("type"), n("config"), PROCESS] OF_PROCESS, Make::PerfRaw, Perf, "a perf event by its numbers, in a program";
-    [w("perf"), n("type"), n("config"), n("sample")] OF_SAMPLE, Make::PerfRaw, Perf, "a perf event by its numbers, in a program";
-    [w("perf"), n("type"), n("config"), n("hz")] OF_SAMPLE, Make::PerfRaw, Perf, "a perf event by its numbers, in a program";
-    [w("perf"), w("sw"), PERF] OF_PERF, Make::PerfNamed, Perf, "a software perf event";
-    [w("perf"), w("sw"), PERF, PROCESS] OF_PROCESS, Make::PerfNamed, Perf, "a software perf event, in a program";
-    [w("perf"), w("sw"), PERF, n("sample")] OF_SAMPLE, Make::PerfNamed, Perf, "a software perf event, in a program";
-    [w("perf"), w("sw"), PERF, n("hz")] OF_SAMPLE, Make::PerfNamed, Perf, "a software perf event, in a program";
-    [w("perf"), w("hw"), PERF] OF_PERF, Make::PerfNamed, Perf, "a hardware perf event";
-    [w("perf"), w("hw"), PERF, PROCESS] OF_PROCESS, Make::PerfNamed, Perf, "a hardware perf event, in a program";
-    [w("perf"), w("hw"), PERF, n("sample")] OF_SAMPLE, Make::PerfNamed, Perf, "a hardware perf event, in a program";
-    [w("perf"), w("hw"), PERF, n("hz")] OF_SAMPLE, Make::PerfNamed, Perf, "a hardware perf event, in a program";
-    [w("netfilter"), s("hook"), s("pf")] PRIORITY, Make::Netfilter, Hook, "a packet at a netfilter hook";
-    [w("netfilter"), s("pf"), s("hook")] PRIORITY, Make::Netfilter, Hook, "a packet at a netfilter hook";
-    [s("lsm")] &[], Make::Lsm, Hook, "a decision of the security modules, by the hook's name";
-    [w("kernel"), s("trace")] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
-    [w("kernel"), s("tracepoint")] &[], Make::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
-    [MODULE, s("tracepoint")] &[], Make::Trace, Tracepoint, "a tracepoint of a kernel module";
-    [MODULE, s("trace")] &[], Make::Trace, Tracepoint, "a tracepoint of a kernel module";
-    [w("syscall_any")] &[], Make::SyscallAny(false), SysEnter, "entry to any system call";
-    [w("syscall_any"), w("return")] &[], Make::SyscallAny(true), SysExit, "return from any system call";
-    [w("syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
-    [w("syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
-    [w("nd_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
-    [w("nd_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
-    [w("kernel"), FUNCTION] OF_FUNCTION, Make::Code, KernelCode, "a kernel function, by NAME or NAME@FILE:LINE";
-    [w("kernel"), FUNCTION, w("return")] MAXACTIVE, Make::Code, KernelCode, "the return of a kernel function";
-    [w("kernel"), STATEMENT] OF_STATEMENT, Make::Code, KernelCode, "a source line of the kernel, by NAME@FILE:LINE, or an address";
-    [MODULE, FUNCTION] OF_FUNCTION, Make::Code, KernelCode, "a function of a kernel module";
-    [MODULE, FUNCTION, w("return")] MAXACTIVE, Make::Code, KernelCode, "the return of a function of a kernel module";
-    [MODULE, STATEMENT] OF_STATEMENT, Make::Code, KernelCode, "a source line of a kernel module, or an address";
-    [w("kprobe"), s("function")] &[], Make::Code, KernelCode, "a kernel function, by name";
-    [w("kprobe"), s("function"), w("return")] MAXACTIVE, Make::Code, KernelCode, "its return";
-    [w("kprobe"), MODULE, s("function")] &[], Make::Code, KernelCode, "a function of a kernel module, by name";
-    [w("kprobe"), MODULE, s("function"), w("return")] MAXACTIVE, Make::Code, KernelCode, "its return";
-    [w("kprobe"), STATEMENT, w("absolute")] &[], Make::Code, KernelCode, "an address in the kernel";
-    [PROCESS, FUNCTION] OF_FUNCTION, Make::Code, UserCode, "a function of a program, by NAME or NAME@FILE:LINE";
-    [PROCESS, LIBRARY, FUNCTION] OF_FUNCTION, Make::Code, UserCode, "a function of a program's library";
-    [PROCESS, STATEMENT] OF_STATEMENT, Make::Code, UserCode, "a source line of a program, by NAME@FILE:LINE, or an address";
-    [PROCESS, LIBRARY, STATEMENT] OF_STATEMENT, Make::Code, UserCode, "a source line of a program's library";
-    [PROCESS, MARK] &[], Make::Code, UserCode, "a static marker of a program";
-    [PROCESS, PROVIDER, MARK] &[], Make::Code, UserCode, "a static marker of a provider in a program";
-    [PROCESS, LIBRARY, MARK] &[], Make::Code, UserCode, "a static marker of a program's library";
-    [PROCESS, LIBRARY, PROVIDER, MARK] &[], Make::Code, UserCode, "a static marker of a provider in a program's library";
-    [PROCESS, PLT] &[w("return")], Make::Code, UserCode, "a program's calls into its libraries";
-    [PROCESS, LIBRARY, PLT] &[w("return")], Make::Code, UserCode, "a library's calls into other libraries";
-    [w("kernel"), DATA, w("write")] &[], Make::Data, Perf, "writes to kernel memory, by address or name";
-    [w("kernel"), DATA, w("rw")] &[], Make::Data, Perf, "reads and writes of kernel memory";
-    [w("kernel"), DATA, n("length"), w("write")] &[], Make::Data, Perf, "writes to N bytes of kernel memory";
-    [w("kernel"), DATA, n("length"), w("rw")] &[], Make::Data, Perf, "reads and writes of N bytes of kernel memory";
-    [n("process"), DATA, w("write")] &[], Make::Data, Perf, "writes to a process's memory, by address or name";
-    [n("process"), DATA, w("rw")] &[], Make::Data, Perf, "reads and writes of a process's memory";
-    [n("process"), DATA, n("length"), w("write")] &[], Make::Data, Perf, "writes to N bytes of a process's memory";
-    [n("process"), DATA, n("length"), w("rw")] &[], Make::Data, Perf, "reads and writes of N bytes of a process's memory";
-    [s("process"), s("data"), w("write")] &[], Make::Data, Perf, "writes to a program's variable, in all its processes";
-    [s("process"), s("data"), w("rw")] &[], Make::Data, Perf, "reads and writes of a program's variable";
-    [s("process"), s("data"), n("length"), w("write")] &[], Make::Data, Perf, "writes to N bytes of a program's variable";
-    [s("process"), s("data"), n("length"), w("rw")] &[], Make::Data, Perf, "reads and writes of N bytes of a program's variable";
-    [PROCESS, w("begin")] &[], Make::Process("__process_begin"), Tracepoint, "a process begins, by fork or by executing a program";
-    [PROCESS, w("end")] &[], Make::Process("__process_end"), Tracepoint, "a process ends";
-    [PROCESS, w("thread"), w("begin")] &[], Make::Process("__thread_begin"), SysExit, "a thread begins";
-    [PROCESS, w("thread"), w("end")] &[], Make::Process("__thread_end"), Tracepoint, "a thread ends";
-    [PROCESS, w("syscall")] &[], Make::Process("__process_syscall"), SysEnter, "entry to any system call";
-    [PROCESS, w("syscall"), w("return")] &[], Make::Process("__process_syscall_return"), SysExit, "return from any system call";
-    [w("tp_syscall"), CALL] &[], Make::Syscall(false), SysEnter, "entry to a system call";
-    [w("tp_syscall"), CALL, w("return")] &[], Make::Syscall(true), SysExit, "return from a system call";
+    [o("begin")] &[], EventMaker::Ordered(Event::Begin), Controller, "at the start, in ascending order of N";
+    [o("end")] &[], EventMaker::Ordered(Event::End), Controller, "at the end, in ascending order of N";
+    [o("error")] &[], EventMaker::Ordered(Event::Error), Controller, "at the end, if an error ended the session";
+    [w("never")] &[], EventMaker::Plain(|| Event::Never), Controller, "never: the handler is checked, but does not run";
+    [w("prometheus")] &[], EventMaker::Plain(|| Event::Prometheus), Controller, "at each request for metrics";
+    [w("input"), w("char")] &[], EventMaker::Plain(|| Event::InputChar), Controller, "a character of standard input";
+    [w("input"), w("line")] &[], EventMaker::Plain(|| Event::InputLine), Controller, "a line of standard input";
+    [PROCFS, w("read")] MAXSIZE, EventMaker::Procfs, ProcfsRead, "a process reads a file in the session's directory";
+    [PROCFS, w("write")] &[], EventMaker::Procfs, ProcfsWrite, "a process writes to a file in the session's directory";
+    [PROCFS, n("umask"), w("read")] MAXSIZE, EventMaker::Procfs, ProcfsRead, "a process reads a file with this mode";
+    [PROCFS, n("umask"), w("write")] &[], EventMaker::Procfs, ProcfsWrite, "a process writes to a file with this mode";
+    [w("timer"), n("s")] RANDOM, EventMaker::Timer(S), Controller, "every N seconds";
+    [w("timer"), n("sec")] RANDOM, EventMaker::Timer(S), Controller, "every N seconds";
+    [w("timer"), n("ms")] RANDOM, EventMaker::Timer(MS), Controller, "every N milliseconds";
+    [w("timer"), n("msec")] RANDOM, EventMaker::Timer(MS), Controller, "every N milliseconds";
+    [w("timer"), n("us")] RANDOM, EventMaker::Timer(US), Controller, "every N microseconds";
+    [w("timer"), n("usec")] RANDOM, EventMaker::Timer(US), Controller, "every N microseconds";
+    [w("timer"), n("ns")] RANDOM, EventMaker::Timer(NS), Controller, "every N nanoseconds";
+    [w("timer"), n("nsec")] RANDOM, EventMaker::Timer(NS), Controller, "every N nanoseconds";
+    [w("timer"), n("jiffies")] RANDOM, EventMaker::Jiffies, Controller, "every N kernel ticks";
+    [w("timer"), n("hz")] &[], EventMaker::Hz, Controller, "N times a second";
+    [w("timer"), w("profile")] &[], EventMaker::Tick, Perf, "on every CPU, at the kernel's tick rate";
+    [w("timer"), w("profile"), w("tick")] &[], EventMaker::Tick, Perf, "on every CPU, at the kernel's tick rate";
+    [w("timer"), w("profile"), w("freq"), n("hz")] &[], EventMaker::ProfileHz, Perf, "on every CPU, N times a second";
+    [w("perf"), n("type"), n("config")] OF_PERF, EventMaker::PerfRaw, Perf, "a perf event by its numbers";
+    [w("perf"), n("type"), n("config"), PROCESS] OF_PROCESS, EventMaker::PerfRaw, Perf, "a perf event by its numbers, in a program";
+    [w("perf"), n("type"), n("config"), n("sample")] OF_SAMPLE, EventMaker::PerfRaw, Perf, "a perf event by its numbers, in a program";
+    [w("perf"), n("type"), n("config"), n("hz")] OF_SAMPLE, EventMaker::PerfRaw, Perf, "a perf event by its numbers, in a program";
+    [w("perf"), w("sw"), PERF] OF_PERF, EventMaker::PerfNamed, Perf, "a software perf event";
+    [w("perf"), w("sw"), PERF, PROCESS] OF_PROCESS, EventMaker::PerfNamed, Perf, "a software perf event, in a program";
+    [w("perf"), w("sw"), PERF, n("sample")] OF_SAMPLE, EventMaker::PerfNamed, Perf, "a software perf event, in a program";
+    [w("perf"), w("sw"), PERF, n("hz")] OF_SAMPLE, EventMaker::PerfNamed, Perf, "a software perf event, in a program";
+    [w("perf"), w("hw"), PERF] OF_PERF, EventMaker::PerfNamed, Perf, "a hardware perf event";
+    [w("perf"), w("hw"), PERF, PROCESS] OF_PROCESS, EventMaker::PerfNamed, Perf, "a hardware perf event, in a program";
+    [w("perf"), w("hw"), PERF, n("sample")] OF_SAMPLE, EventMaker::PerfNamed, Perf, "a hardware perf event, in a program";
+    [w("perf"), w("hw"), PERF, n("hz")] OF_SAMPLE, EventMaker::PerfNamed, Perf, "a hardware perf event, in a program";
+    [w("netfilter"), s("hook"), s("pf")] PRIORITY, EventMaker::Netfilter, Hook, "a packet at a netfilter hook";
+    [w("netfilter"), s("pf"), s("hook")] PRIORITY, EventMaker::Netfilter, Hook, "a packet at a netfilter hook";
+    [s("lsm")] &[], EventMaker::Lsm, Hook, "a decision of the security modules, by the hook's name";
+    [w("kernel"), s("trace")] &[], EventMaker::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
+    [w("kernel"), s("tracepoint")] &[], EventMaker::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
+    [MODULE, s("tracepoint")] &[], EventMaker::Trace, Tracepoint, "a tracepoint of a kernel module";
+    [MODULE, s("trace")] &[], EventMaker::Trace, Tracepoint, "a tracepoint of a kernel module";
+    [w("syscall_any")] &[], EventMaker::SyscallAny(false), SysEnter, "entry to any system call";
+    [w("syscall_any"), w("return")] &[], EventMaker::SyscallAny(true), SysExit, "return from any system call";
+    [w("syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
+    [w("syscall"), CALL, w("return")] &[], EventMaker::Syscall(true), SysExit, "return from a system call";
+    [w("nd_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
+    [w("nd_syscall"), CALL, w("return")] &[], EventMaker::Syscall(true), SysExit, "return from a system call";
+    [w("kernel"), FUNCTION] OF_FUNCTION, EventMaker::Code, KernelCode, "a kernel function, by NAME or NAME@FILE:LINE";
+    [w("kernel"), FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "the return of a kernel function";
+    [w("kernel"), STATEMENT] OF_STATEMENT, EventMaker::Code, KernelCode, "a source line of the kernel, by NAME@FILE:LINE, or an address";
+    [MODULE, FUNCTION] OF_FUNCTION, EventMaker::Code, KernelCode, "a function of a kernel module";
+    [MODULE, FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "the return of a function of a kernel module";
+    [MODULE, STATEMENT] OF_STATEMENT, EventMaker::Code, KernelCode, "a source line of a kernel module, or an address";
+    [w("kprobe"), s("function")] &[], EventMaker::Code, KernelCode, "a kernel function, by name";
+    [w("kprobe"), s("function"), w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "its return";
+    [w("kprobe"), MODULE, s("function")] &[], EventMaker::Code, KernelCode, "a function of a kernel module, by name";
+    [w("kprobe"), MODULE, s("function"), w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "its return";
+    [w("kprobe"), STATEMENT, w("absolute")] &[], EventMaker::Code, KernelCode, "an address in the kernel";
+    [PROCESS, FUNCTION] OF_FUNCTION, EventMaker::Code, UserCode, "a function of a program, by NAME or NAME@FILE:LINE";
+    [PROCESS, LIBRARY, FUNCTION] OF_FUNCTION, EventMaker::Code, UserCode, "a function of a program's library";
+    [PROCESS, STATEMENT] OF_STATEMENT, EventMaker::Code, UserCode, "a source line of a program, by NAME@FILE:LINE, or an address";
+    [PROCESS, LIBRARY, STATEMENT] OF_STATEMENT, EventMaker::Code, UserCode, "a source line of a program's library";
+    [PROCESS, MARK] &[], EventMaker::Code, UserCode, "a static marker of a program";
+    [PROCESS, PROVIDER, MARK] &[], EventMaker::Code, UserCode, "a static marker of a provider in a program";
+    [PROCESS, LIBRARY, MARK] &[], EventMaker::Code, UserCode, "a static marker of a program's library";
+    [PROCESS, LIBRARY, PROVIDER, MARK] &[], EventMaker::Code, UserCode, "a static marker of a provider in a program's library";
+    [PROCESS, PLT] &[w("return")], EventMaker::Code, UserCode, "a program's calls into its libraries";
+    [PROCESS, LIBRARY, PLT] &[w("return")], EventMaker::Code, UserCode, "a library's calls into other libraries";
+    [w("kernel"), DATA, w("write")] &[], EventMaker::Data, Perf, "writes to kernel memory, by address or name";
+    [w("kernel"), DATA, w("rw")] &[], EventMaker::Data, Perf, "reads and writes of kernel memory";
+    [w("kernel"), DATA, n("length"), w("write")] &[], EventMaker::Data, Perf, "writes to N bytes of kernel memory";
+    [w("kernel"), DATA, n("length"), w("rw")] &[], EventMaker::Data, Perf, "reads and writes of N bytes of kernel memory";
+    [n("process"), DATA, w("write")] &[], EventMaker::Data, Perf, "writes to a process's memory, by address or name";
+    [n("process"), DATA, w("rw")] &[], EventMaker::Data, Perf, "reads and writes of a process's memory";
+    [n("process"), DATA, n("length"), w("write")] &[], EventMaker::Data, Perf, "writes to N bytes of a process's memory";
+    [n("process"), DATA, n("length"), w("rw")] &[], EventMaker::Data, Perf, "reads and writes of N bytes of a process's memory";
+    [s("process"), s("data"), w("write")] &[], EventMaker::Data, Perf, "writes to a program's variable, in all its processes";
+    [s("process"), s("data"), w("rw")] &[], EventMaker::Data, Perf, "reads and writes of a program's variable";
+    [s("process"), s("data"), n("length"), w("write")] &[], EventMaker::Data, Perf, "writes to N bytes of a program's variable";
+    [s("process"), s("data"), n("length"), w("rw")] &[], EventMaker::Data, Perf, "reads and writes of N bytes of a program's variable";
+    [PROCESS, w("begin")] &[], EventMaker::Process("__process_begin"), Tracepoint, "a process begins, by fork or by executing a program";
+    [PROCESS, w("end")] &[], EventMaker::Process("__process_end"), Tracepoint, "a process ends";
+    [PROCESS, w("thread"), w("begin")] &[], EventMaker::Process("__thread_begin"), SysExit, "a thread begins";
+    [PROCESS, w("thread"), w("end")] &[], EventMaker::Process("__thread_end"), Tracepoint, "a thread ends";
+    [PROCESS, w("syscall")] &[], EventMaker::Process("__process_syscall"), SysEnter, "entry to any system call";
+    [PROCESS, w("syscall"), w("return")] &[], EventMaker::Process("__process_syscall_return"), SysExit, "return from any system call";
+    [w("tp_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
+    [w("tp_syscall"), CALL, w("return")] &[], EventMaker::Syscall(true), SysExit, "return from a system call";
 }
 
 /// Families that only SystemTap has, by their first words, and the way out.
@@ -338,11 +341,11 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
 const LATER: &str = "these aliases of SystemTap's library are not available yet; `kernel.trace` has the tracepoints";
 
 /// The result of comparing a point's components with a family.
-pub(crate) enum Fit<'a> {
+pub(crate) enum FamilyMatch<'a> {
     /// They match; the option that follows, if any.
     Yes(Option<&'a Component>),
     /// They match up to this component, which has a wrong argument.
-    BadArg(&'a Component, Arg),
+    BadArg(&'a Component, ArgSpec),
     /// They match, but this component follows.
     Extra(&'a Component),
     /// They do not match.
@@ -362,9 +365,9 @@ impl Family {
     }
 
     /// Compares a point's components with the family. Wildcards match words that need no argument.
-    pub(crate) fn fit<'a>(&self, comps: &'a [Component]) -> Fit<'a> {
+    pub(crate) fn fit<'a>(&self, comps: &'a [Component]) -> FamilyMatch<'a> {
         if comps.len() < self.comps.len() {
-            return Fit::No;
+            return FamilyMatch::No;
         }
         let (head, tail) = comps.split_at(self.comps.len());
         for (have, want) in head.iter().zip(self.comps) {
@@ -372,30 +375,30 @@ impl Family {
                 && !(*have.name == *word
                     || is_pattern(&have.name) && matches_point(&have.name, word))
             {
-                return Fit::No;
+                return FamilyMatch::No;
             }
         }
         for (have, want) in head.iter().zip(self.comps) {
             if !arg_fits(have, want.1) {
                 return if is_pattern(&have.name) {
-                    Fit::No
+                    FamilyMatch::No
                 } else {
-                    Fit::BadArg(have, want.1)
+                    FamilyMatch::BadArg(have, want.1)
                 };
             }
         }
         match tail {
-            [] => Fit::Yes(None),
+            [] => FamilyMatch::Yes(None),
             [c] => match self
                 .options
                 .iter()
                 .find(|o| matches!(o.0, ComponentName::Is(w) if *w == *c.name))
             {
-                Some(o) if arg_fits(c, o.1) => Fit::Yes(Some(c)),
-                Some(o) => Fit::BadArg(c, o.1),
-                None => Fit::Extra(c),
+                Some(o) if arg_fits(c, o.1) => FamilyMatch::Yes(Some(c)),
+                Some(o) => FamilyMatch::BadArg(c, o.1),
+                None => FamilyMatch::Extra(c),
             },
-            [c, ..] => Fit::Extra(c),
+            [c, ..] => FamilyMatch::Extra(c),
         }
     }
 
@@ -440,7 +443,7 @@ impl Family {
         facts: &dyn Facts,
         comps: &[Component],
         option: Option<&Component>,
-    ) -> Result<Vec<PointMatch>, Box<Diagnostic>> {
+    ) -> DiagResult<Vec<PointMatch>> {
         let Some(last) = comps.get(self.comps.len() - 1) else {
             return Ok(Vec::new());
         };
@@ -453,31 +456,31 @@ impl Family {
             }])
         };
         match self.make {
-            Make::Ordered(f) => event(f(num(last).unwrap_or(0))),
-            Make::Plain(f) => event(f()),
-            Make::Timer(unit) => event(timer(last, unit, option)?),
-            Make::Jiffies => event(timer(last, S / facts.hz().max(1), option)?),
-            Make::Hz => {
+            EventMaker::Ordered(f) => event(f(num(last).unwrap_or(0))),
+            EventMaker::Plain(f) => event(f()),
+            EventMaker::Timer(unit) => event(timer(last, unit, option)?),
+            EventMaker::Jiffies => event(timer(last, S / facts.hz().max(1), option)?),
+            EventMaker::Hz => {
                 let hz = positive(last)?;
                 event(Event::Timer {
                     period_ns: (S / hz).max(1),
                     randomize_ns: 0,
                 })
             }
-            Make::Tick => event(perf::cpu_clock(facts.hz().max(1))),
-            Make::ProfileHz => event(perf::cpu_clock(positive(last)?)),
-            Make::PerfRaw => perf::raw(facts, comps),
-            Make::PerfNamed => perf::named(facts, comps),
-            Make::Procfs => procfs::hits(comps),
-            Make::Netfilter => hooks::netfilter(facts, comps),
-            Make::Lsm => hooks::lsm(facts, last),
-            Make::Trace => tracepoints(facts, comps, last),
-            Make::Code => code::hits(facts, comps),
-            Make::Data => data::hits(facts, comps),
+            EventMaker::Tick => event(perf::cpu_clock(facts.hz().max(1))),
+            EventMaker::ProfileHz => event(perf::cpu_clock(positive(last)?)),
+            EventMaker::PerfRaw => perf::raw(facts, comps),
+            EventMaker::PerfNamed => perf::named(facts, comps),
+            EventMaker::Procfs => procfs::hits(comps),
+            EventMaker::Netfilter => hooks::netfilter(facts, comps),
+            EventMaker::Lsm => hooks::lsm(facts, last),
+            EventMaker::Trace => tracepoints(facts, comps, last),
+            EventMaker::Code => code::hits(facts, comps),
+            EventMaker::Data => data::hits(facts, comps),
             // Resolution takes the alias instead.
-            Make::Process(_) => Ok(Vec::new()),
-            Make::SyscallAny(ret) => Ok(vec![PointMatch::SyscallAny { ret }]),
-            Make::Syscall(ret) => {
+            EventMaker::Process(_) => Ok(Vec::new()),
+            EventMaker::SyscallAny(ret) => Ok(vec![PointMatch::SyscallAny { ret }]),
+            EventMaker::Syscall(ret) => {
                 let Some(name) = comps.get(1) else {
                     return Ok(Vec::new());
                 };
@@ -491,7 +494,7 @@ impl Family {
 }
 
 /// The word of a component, as it is shown.
-fn comp_word(c: &Comp) -> &'static str {
+fn comp_word(c: &ComponentSpec) -> &'static str {
     match c.0 {
         ComponentName::Is(w) => w,
         ComponentName::Syscall | ComponentName::PerfEvent => "NAME",
@@ -499,45 +502,46 @@ fn comp_word(c: &Comp) -> &'static str {
 }
 
 /// A component with each type of literal that it takes.
-fn comp_typed(c: &Comp) -> Vec<String> {
+fn comp_typed(c: &ComponentSpec) -> Vec<String> {
     let word = comp_word(c);
     let literals: &[&str] = match c.1 {
-        Arg::None => &[""],
-        Arg::OptNum => &["", "(number)"],
-        Arg::Num => &["(number)"],
-        Arg::Str => &["(string)"],
-        Arg::OptStr => &["", "(string)"],
-        Arg::StrOrNum => &["(string)", "(number)"],
-        Arg::Any => &["", "(string)", "(number)"],
+        ArgSpec::None => &[""],
+        ArgSpec::OptNum => &["", "(number)"],
+        ArgSpec::Num => &["(number)"],
+        ArgSpec::Str => &["(string)"],
+        ArgSpec::OptStr => &["", "(string)"],
+        ArgSpec::StrOrNum => &["(string)", "(number)"],
+        ArgSpec::Any => &["", "(string)", "(number)"],
     };
     literals.iter().map(|l| format!("{word}{l}")).collect()
 }
 
-fn comp_text(c: &Comp) -> String {
+fn comp_text(c: &ComponentSpec) -> String {
     let word = comp_word(c);
     match c.1 {
-        Arg::None => word.to_owned(),
-        Arg::OptNum => format!("{word}[(N)]"),
-        Arg::Num => format!("{word}(N)"),
-        Arg::Str => format!("{word}(\"NAME\")"),
-        Arg::OptStr => format!("{word}[(\"NAME\")]"),
-        Arg::StrOrNum => format!("{word}(\"NAME\"|N)"),
-        Arg::Any => format!("{word}[(\"NAME\"|N)]"),
+        ArgSpec::None => word.to_owned(),
+        ArgSpec::OptNum => format!("{word}[(N)]"),
+        ArgSpec::Num => format!("{word}(N)"),
+        ArgSpec::Str => format!("{word}(\"NAME\")"),
+        ArgSpec::OptStr => format!("{word}[(\"NAME\")]"),
+        ArgSpec::StrOrNum => format!("{word}(\"NAME\"|N)"),
+        ArgSpec::Any => format!("{word}[(\"NAME\"|N)]"),
     }
 }
 
-fn arg_fits(c: &Component, want: Arg) -> bool {
+fn arg_fits(c: &Component, want: ArgSpec) -> bool {
     matches!(
         (&c.arg, want),
-        (None, Arg::None | Arg::OptNum | Arg::OptStr | Arg::Any)
-            | (
-                Some(Literal::Num(_)),
-                Arg::Num | Arg::OptNum | Arg::StrOrNum | Arg::Any
-            )
-            | (
-                Some(Literal::Str(_)),
-                Arg::Str | Arg::OptStr | Arg::StrOrNum | Arg::Any
-            )
+        (
+            None,
+            ArgSpec::None | ArgSpec::OptNum | ArgSpec::OptStr | ArgSpec::Any
+        ) | (
+            Some(Literal::Num(_)),
+            ArgSpec::Num | ArgSpec::OptNum | ArgSpec::StrOrNum | ArgSpec::Any
+        ) | (
+            Some(Literal::Str(_)),
+            ArgSpec::Str | ArgSpec::OptStr | ArgSpec::StrOrNum | ArgSpec::Any
+        )
     )
 }
 
@@ -568,19 +572,19 @@ fn bad(c: &Component, what: &str) -> Box<Diagnostic> {
     Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
 }
 
-fn positive(c: &Component) -> Result<u64, Box<Diagnostic>> {
+fn positive(c: &Component) -> DiagResult<u64> {
     let n = num(c)
         .and_then(|n| u64::try_from(n).ok())
         .filter(|n| *n > 0);
     n.ok_or_else(|| bad(c, "a number above 0"))
 }
 
-fn in_u32(c: &Component) -> Result<u32, Box<Diagnostic>> {
+fn in_u32(c: &Component) -> DiagResult<u32> {
     let n = num(c).and_then(|n| u32::try_from(n).ok());
     n.ok_or_else(|| bad(c, "a number of 32 bits"))
 }
 
-fn timer(c: &Component, unit: u64, option: Option<&Component>) -> Result<Event, Box<Diagnostic>> {
+fn timer(c: &Component, unit: u64, option: Option<&Component>) -> DiagResult<Event> {
     // More than a year would overflow elsewhere, and is a mistake.
     const MOST: u64 = 366 * 86_400 * S;
     let period_ns = positive(c)?
@@ -607,7 +611,7 @@ fn known_tracepoints(
     facts: &dyn Facts,
     comps: &[Component],
     name: &str,
-) -> Result<Vec<Arc<str>>, Box<Diagnostic>> {
+) -> DiagResult<Vec<Arc<str>>> {
     let Some((c, Literal::Str(pattern))) = comps
         .first()
         .filter(|c| &*c.name == "module")
@@ -630,7 +634,7 @@ fn tracepoints(
     facts: &dyn Facts,
     comps: &[Component],
     c: &Component,
-) -> Result<Vec<PointMatch>, Box<Diagnostic>> {
+) -> DiagResult<Vec<PointMatch>> {
     let Some(Literal::Str(bytes)) = &c.arg else {
         return Ok(Vec::new());
     };
@@ -686,7 +690,7 @@ fn tracepoints(
     Ok(hits)
 }
 
-fn syscalls(facts: &dyn Facts, c: &Component) -> Result<Vec<usize>, Box<Diagnostic>> {
+fn syscalls(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<usize>> {
     let all = facts.syscalls();
     let named = |want: &str, compat_only: bool| -> Vec<usize> {
         let fits = |(_, s): &(usize, &crate::facts::SysCall)| {

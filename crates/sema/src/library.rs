@@ -4,7 +4,7 @@
 //! and the library's public ones, never the user's. A user's function hides the library's of
 //! the same name and number of parameters. Private items are seen in their own file only.
 //!
-//! Files of the library can be read on demand ([`Reader`]): the first look-up of a name that a file
+//! Files of the library can be read on demand ([`FileReader`]): the first look-up of a name that a file
 //! defines reads it, and questions for all names (for listings, and to say what was meant) read all.
 
 use std::collections::{HashMap, HashSet};
@@ -46,7 +46,7 @@ pub enum NameKind {
 }
 
 /// Files that are read when a name is looked up that they define.
-pub trait Reader {
+pub trait FileReader {
     /// Which of the files define a name, in ascending order.
     fn defining(&self, kind: NameKind, name: &str) -> &[usize];
     /// Reads one, and says what is wrong with it.
@@ -57,7 +57,7 @@ pub trait Reader {
 struct OnDemand {
     /// Place of the first of them in [`Library::files`].
     first: usize,
-    reader: Rc<dyn Reader>,
+    reader: Rc<dyn FileReader>,
 }
 
 impl fmt::Debug for OnDemand {
@@ -71,12 +71,12 @@ struct LibFile {
     id: FileId,
     user: bool,
     /// What it has, once it is known.
-    contents: OnceLock<Contents>,
+    contents: OnceLock<FileContents>,
 }
 
 /// What a file has.
 #[derive(Debug, Clone, Default)]
-struct Contents {
+struct FileContents {
     probes: Vec<ProbeEntry>,
     functions: HashMap<Name, Vec<Arc<Function>>>,
     /// With whether they are private.
@@ -146,7 +146,7 @@ impl Library {
     /// counts before any of the library. Files that are read on demand come last.
     pub fn add(&mut self, id: FileId, file: ast::File, user: bool) {
         let at = self.files.len();
-        let contents = Contents::of(id, file, user);
+        let contents = FileContents::of(id, file, user);
         let mut note = |kind: NameKind, name: &str| {
             let files = self.names[kind as usize].entry(name.into()).or_default();
             if files.last() != Some(&at) {
@@ -173,7 +173,11 @@ impl Library {
     }
 
     /// Adds files of the library that are read when they are needed, in the reader's order.
-    pub fn add_on_demand(&mut self, ids: impl IntoIterator<Item = FileId>, reader: Rc<dyn Reader>) {
+    pub fn add_on_demand(
+        &mut self,
+        ids: impl IntoIterator<Item = FileId>,
+        reader: Rc<dyn FileReader>,
+    ) {
         let first = self.files.len();
         for id in ids {
             self.by_id.insert(id, self.files.len());
@@ -206,22 +210,26 @@ impl Library {
         all
     }
 
-    fn contents(&self, at: usize) -> &Contents {
+    fn contents(&self, at: usize) -> &FileContents {
         let file = &self.files[at];
         file.contents.get_or_init(|| {
             let Some(OnDemand { first, reader }) = &self.on_demand else {
-                return Contents::default();
+                return FileContents::default();
             };
             let (tree, diags) = reader.read(at - first);
-            Contents {
+            FileContents {
                 diags,
-                ..Contents::of(file.id, tree, file.user)
+                ..FileContents::of(file.id, tree, file.user)
             }
         })
     }
 
     /// The files that define a name, in the order in which they were added.
-    fn defining(&self, kind: NameKind, name: &str) -> impl Iterator<Item = (&LibFile, &Contents)> {
+    fn defining(
+        &self,
+        kind: NameKind,
+        name: &str,
+    ) -> impl Iterator<Item = (&LibFile, &FileContents)> {
         let added = self.names[kind as usize].get(name).into_iter().flatten();
         let others = self.on_demand.iter().flat_map(move |o| {
             let files = o.reader.defining(kind, name).iter();
@@ -232,13 +240,13 @@ impl Library {
     }
 
     /// All files with what they have.
-    fn all(&self) -> impl Iterator<Item = (&LibFile, &Contents)> {
+    fn all(&self) -> impl Iterator<Item = (&LibFile, &FileContents)> {
         let files = self.files.iter().enumerate();
         files.map(|(at, file)| (file, self.contents(at)))
     }
 
     /// The user's files with what they have.
-    fn user_files(&self) -> impl Iterator<Item = (&LibFile, &Contents)> {
+    fn user_files(&self) -> impl Iterator<Item = (&LibFile, &FileContents)> {
         let files = self.files.iter().filter(|f| f.user);
         files.filter_map(|f| Some((f, f.contents.get()?)))
     }
@@ -427,7 +435,7 @@ impl Library {
 
     fn counting<'a>(
         &'a self,
-        files: impl Iterator<Item = (&'a LibFile, &'a Contents)>,
+        files: impl Iterator<Item = (&'a LibFile, &'a FileContents)>,
     ) -> impl Iterator<Item = (AliasId, &'a AliasEntry)> {
         let all = files.flat_map(move |(file, contents)| {
             let aliases = contents.aliases.iter().enumerate();
@@ -437,9 +445,9 @@ impl Library {
     }
 }
 
-impl Contents {
-    fn of(id: FileId, file: ast::File, user: bool) -> Contents {
-        let mut contents = Contents::default();
+impl FileContents {
+    fn of(id: FileId, file: ast::File, user: bool) -> FileContents {
+        let mut contents = FileContents::default();
         for item in file.items {
             match item {
                 Item::Probe(p) => contents.probes.push(ProbeEntry {
@@ -527,12 +535,12 @@ mod tests {
     use super::*;
 
     /// Three files: a function, a global, an alias.
-    struct Three {
+    struct ThreeFiles {
         sources: Sources,
         read: RefCell<Vec<usize>>,
     }
 
-    impl Reader for Three {
+    impl FileReader for ThreeFiles {
         fn defining(&self, kind: NameKind, name: &str) -> &[usize] {
             match (kind, name) {
                 (NameKind::Function, "f") => &[0],
@@ -557,7 +565,7 @@ mod tests {
         let mut sources = Sources::new();
         let texts = ["function f() { }", "global g", "probe a.b = begin { }"];
         let ids = texts.map(|text| sources.add("x", text.as_bytes().to_vec()));
-        let three = Rc::new(Three {
+        let three = Rc::new(ThreeFiles {
             sources,
             read: RefCell::default(),
         });

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use spile_ir::{BinOp, CodePlace, Event, Program};
 use spile_sema::analyse::{Inputs, Options, analyse};
 use spile_sema::facts::*;
-use spile_sema::fake::{INT, Machine, TASK_PTR};
+use spile_sema::fake::{FakeMachine, INT, TASK_PTR};
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::parse_file;
@@ -17,7 +17,7 @@ function ppfunc:string() { return __ppfunc() }
 function pid:long() { return __pid() }";
 
 /// A machine with one program, `/demo`.
-struct Demo(Machine);
+struct Demo(FakeMachine);
 
 /// An `int` of another unit than [`INT`].
 const TWIN: CTypeId = CTypeId::kernel(1000);
@@ -27,13 +27,13 @@ fn type_of(id: CTypeId) -> CTypeId {
 }
 
 /// The functions, each with the location of `a`.
-fn functions() -> Vec<(&'static str, Loc)> {
+fn functions() -> Vec<(&'static str, VarLocation)> {
     let shifted = vec![LocOp::Reg(7), LocOp::Const(8), LocOp::Bin(BinOp::Add)];
     vec![
-        ("alpha", Loc::Value(vec![LocOp::Reg(5)])),
-        ("beta", Loc::Value(vec![LocOp::Reg(5)])),
-        ("delta", Loc::Absent("optimised out".into())),
-        ("gamma", Loc::Address(shifted)),
+        ("alpha", VarLocation::Value(vec![LocOp::Reg(5)])),
+        ("beta", VarLocation::Value(vec![LocOp::Reg(5)])),
+        ("delta", VarLocation::Absent("optimised out".into())),
+        ("gamma", VarLocation::Address(shifted)),
     ]
 }
 
@@ -81,13 +81,13 @@ impl Facts for Demo {
             loc,
         };
         let a = functions()[id as usize].1.clone();
-        let task = Loc::Value(vec![LocOp::Reg(4)]);
+        let task = VarLocation::Value(vec![LocOp::Reg(4)]);
         let mut all = vec![
             variable("a", if id == 1 { TWIN } else { INT }, VarKind::Parameter, a),
             variable("task", TASK_PTR, VarKind::Parameter, task),
         ];
         if ret {
-            let loc = Loc::Value(vec![LocOp::Ret]);
+            let loc = VarLocation::Value(vec![LocOp::Ret]);
             all.push(variable("return", INT, VarKind::Return, loc));
         }
         Ok(all)
@@ -97,7 +97,7 @@ impl Facts for Demo {
             name: name.into(),
             ty: INT,
             kind: VarKind::Global,
-            loc: Loc::Address(vec![
+            loc: VarLocation::Address(vec![
                 LocOp::Bias(16),
                 LocOp::Const(0x4000),
                 LocOp::Bin(BinOp::Add),
@@ -172,7 +172,7 @@ fn program(script: &str) -> Result<Program, String> {
     let inputs = Inputs {
         library: &library,
         sources: &sources,
-        facts: &Demo(Machine::new()),
+        facts: &Demo(FakeMachine::new()),
         tables: &|_| None,
         options: &Options::default(),
     };

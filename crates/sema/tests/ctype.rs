@@ -3,7 +3,7 @@
 mod fake;
 
 use fake::*;
-use spile_sema::ctype::{CTy, Final, From, MemberWalk, Step, parse_type, walk};
+use spile_sema::ctype::{CTy, FinalAccess, MemberWalk, WalkBase, WalkStep, parse_type, walk};
 use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 
 fn member(name: &str) -> Access {
@@ -26,30 +26,38 @@ fn num(n: i64) -> Access {
 
 /// A walk from a `struct task_struct *` value.
 fn task(access: &[Access], addr_of: bool) -> Result<MemberWalk, String> {
-    let from = From::Value(CTy::id(TASK_PTR));
-    walk(&Machine::new(), from, access, addr_of, Span::default()).map_err(|d| d.message)
+    let from = WalkBase::Value(CTy::id(TASK_PTR));
+    walk(&FakeMachine::new(), from, access, addr_of, Span::default()).map_err(|d| d.message)
 }
 
-fn steps(access: &[Access]) -> (Vec<Step>, Final) {
+fn steps(access: &[Access]) -> (Vec<WalkStep>, FinalAccess) {
     let w = task(access, false).unwrap();
     (w.steps, w.last)
 }
 
 #[test]
 fn members() {
-    let int = Final::Load {
+    let int = FinalAccess::Load {
         size: 4,
         signed: true,
     };
     assert_eq!(steps(&[member("pid")]), (vec![], int));
     let (s, last) = steps(&[member("parent"), member("parent"), member("pid")]);
-    assert_eq!(s, [Step::Add(16), Step::Deref, Step::Add(16), Step::Deref]);
+    assert_eq!(
+        s,
+        [
+            WalkStep::Add(16),
+            WalkStep::Deref,
+            WalkStep::Add(16),
+            WalkStep::Deref
+        ]
+    );
     assert_eq!(last, int);
     let (s, last) = steps(&[member("tasks"), member("prev"), member("next")]);
-    assert_eq!(s, [Step::Add(48), Step::Deref]);
+    assert_eq!(s, [WalkStep::Add(48), WalkStep::Deref]);
     assert_eq!(
         last,
-        Final::Load {
+        FinalAccess::Load {
             size: 8,
             signed: false
         }
@@ -59,10 +67,10 @@ fn members() {
 #[test]
 fn bit_fields() {
     let (s, last) = steps(&[member("in_iowait")]);
-    assert_eq!(s, [Step::Add(4)]);
+    assert_eq!(s, [WalkStep::Add(4)]);
     assert_eq!(
         last,
-        Final::BitField {
+        FinalAccess::BitField {
             size: 1,
             shift: 5,
             width: 1,
@@ -77,30 +85,33 @@ fn bit_fields() {
 #[test]
 fn arrays() {
     let w = task(&[member("comm")], false).unwrap();
-    assert_eq!((w.steps, w.last), (vec![Step::Add(24)], Final::Address));
+    assert_eq!(
+        (w.steps, w.last),
+        (vec![WalkStep::Add(24)], FinalAccess::Address)
+    );
     assert_eq!(w.ty, CTy::id(CHAR).pointer());
     let (s, last) = steps(&[member("comm"), num(3)]);
     assert_eq!(
         (s, last),
         (
-            vec![Step::Add(27)],
-            Final::Load {
+            vec![WalkStep::Add(27)],
+            FinalAccess::Load {
                 size: 1,
                 signed: true
             }
         )
     );
     let (s, _) = steps(&[member("peers"), num(2), member("pid")]);
-    assert_eq!(s, [Step::Add(72), Step::Deref]);
+    assert_eq!(s, [WalkStep::Add(72), WalkStep::Deref]);
     let var = ExprKind::Var("i".into());
     let (s, _) = steps(&[member("peers"), index(var), member("parent")]);
     assert!(matches!(
         &s[..],
         [
-            Step::Add(56),
-            Step::Index { scale: 8, .. },
-            Step::Deref,
-            Step::Add(16)
+            WalkStep::Add(56),
+            WalkStep::Index { scale: 8, .. },
+            WalkStep::Deref,
+            WalkStep::Add(16)
         ]
     ));
     // Pointers are arrays, too.
@@ -108,8 +119,8 @@ fn arrays() {
     assert_eq!(
         (s, last),
         (
-            vec![Step::Add(272)],
-            Final::Load {
+            vec![WalkStep::Add(272)],
+            FinalAccess::Load {
                 size: 8,
                 signed: false
             }
@@ -120,32 +131,41 @@ fn arrays() {
 #[test]
 fn addresses() {
     let w = task(&[member("parent")], true).unwrap();
-    assert_eq!((w.steps, w.last), (vec![Step::Add(16)], Final::Address));
+    assert_eq!(
+        (w.steps, w.last),
+        (vec![WalkStep::Add(16)], FinalAccess::Address)
+    );
     assert_eq!(w.ty, CTy::id(TASK_PTR).pointer());
     assert!(task(&[], true).is_err());
     let w = task(&[member("tasks")], false).unwrap();
-    assert_eq!((w.last, w.ty), (Final::Address, CTy::id(LIST).pointer()));
+    assert_eq!(
+        (w.last, w.ty),
+        (FinalAccess::Address, CTy::id(LIST).pointer())
+    );
 }
 
 #[test]
 fn casts() {
-    let m = Machine::new();
+    let m = FakeMachine::new();
     let ty = parse_type(&m, "struct task_struct").unwrap();
-    let w = walk(&m, From::Object(ty), &[num(1)], true, Span::default()).unwrap();
-    assert_eq!((w.steps, w.last), (vec![Step::Add(128)], Final::Address));
+    let w = walk(&m, WalkBase::Object(ty), &[num(1)], true, Span::default()).unwrap();
+    assert_eq!(
+        (w.steps, w.last),
+        (vec![WalkStep::Add(128)], FinalAccess::Address)
+    );
     let w = walk(
         &m,
-        From::Object(ty),
+        WalkBase::Object(ty),
         &[member("tasks")],
         true,
         Span::default(),
     )
     .unwrap();
-    assert_eq!(w.steps, [Step::Add(40)]);
+    assert_eq!(w.steps, [WalkStep::Add(40)]);
     let ptr = parse_type(&m, "const struct task_struct *").unwrap();
     let w = walk(
         &m,
-        From::Value(ptr),
+        WalkBase::Value(ptr),
         &[member("pid")],
         false,
         Span::default(),
@@ -155,7 +175,7 @@ fn casts() {
         (w.steps, w.last),
         (
             vec![],
-            Final::Load {
+            FinalAccess::Load {
                 size: 4,
                 signed: true
             }
@@ -165,7 +185,7 @@ fn casts() {
 
 #[test]
 fn type_names() {
-    let m = Machine::new();
+    let m = FakeMachine::new();
     let spell = |s: &str| parse_type(&m, s).map(|t| t.spell(&m));
     for (text, expected) in [
         ("unsigned long int", Some("unsigned long")),
@@ -188,19 +208,27 @@ fn type_names() {
 
 #[test]
 fn values() {
-    let m = Machine::new();
-    let value =
-        |id| walk(&m, From::Value(CTy::id(id)), &[], false, Span::default()).map(|w| w.last);
+    let m = FakeMachine::new();
+    let value = |id| {
+        walk(
+            &m,
+            WalkBase::Value(CTy::id(id)),
+            &[],
+            false,
+            Span::default(),
+        )
+        .map(|w| w.last)
+    };
     assert_eq!(
         value(UINT).unwrap(),
-        Final::Value {
+        FinalAccess::Value {
             size: 4,
             signed: false
         }
     );
     assert_eq!(
         value(TASK_PTR).unwrap(),
-        Final::Value {
+        FinalAccess::Value {
             size: 8,
             signed: false
         }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use spile_ir::testgen::Rng;
 use spile_sema::analyse::{Inputs, Options, analyse};
-use spile_sema::fake::Machine;
+use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
 use spile_syntax::ast::{self, FileId};
 use spile_syntax::diag::Diagnostics;
@@ -234,7 +234,7 @@ fn tapset() -> Tapset {
 }
 
 /// Runs the whole front end on one input; returns whether it is a script.
-fn front_end(text: &[u8], tapset: &Tapset, facts: &Machine) -> bool {
+fn front_end(text: &[u8], tapset: &Tapset, facts: &FakeMachine) -> bool {
     let mut sources = tapset.sources.clone();
     let mut diags = Diagnostics::new();
     let env = environment();
@@ -304,7 +304,7 @@ fn no_panic_no_hang_bounded_memory() {
             }
         }
     });
-    let (seeds, tapset, facts) = (seeds(), tapset(), Machine::new());
+    let (seeds, tapset, facts) = (seeds(), tapset(), FakeMachine::new());
     let (mut inputs, mut scripts, mut slowest) = (0u64, 0u64, Duration::ZERO);
     let goes_on = |inputs: u64| match minutes {
         Some(m) => start.elapsed() < Duration::from_secs(60 * m),

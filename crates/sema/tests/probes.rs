@@ -2,7 +2,7 @@
 
 mod fake;
 
-use fake::{Machine, resolve};
+use fake::{FakeMachine, resolve};
 use spile_sema::probe::list;
 
 fn handlers(script: &str) -> String {
@@ -185,7 +185,7 @@ fn sufficient_points_end_the_search() {
 #[test]
 fn probes_of_a_library_file() {
     let mut s = resolve("probe begin {}");
-    let m = Machine::new();
+    let m = FakeMachine::new();
     let derived = spile_sema::probe::resolve_file(&s.lib, &m, s.tapset, &mut s.diags);
     assert_eq!(derived.len(), 1);
     assert_eq!(&*derived[0].point, "begin(-7)");
@@ -262,7 +262,7 @@ fn aliases_that_explode_are_refused() {
 #[test]
 fn listings() {
     let mut s = resolve("probe begin {}");
-    let m = Machine::new();
+    let m = FakeMachine::new();
     let mut out = String::new();
     for pattern in [
         "syscall.*",

@@ -96,7 +96,7 @@ impl Facts for Everything {
                 "return" => VarKind::Return,
                 _ => VarKind::Parameter,
             },
-            loc: Loc::Value(vec![match name {
+            loc: VarLocation::Value(vec![match name {
                 "return" => LocOp::Ret,
                 _ => LocOp::Arg(0),
             }]),

@@ -56,7 +56,7 @@ fn points(cli: &Cli, front: &mut Frontend, color: bool) -> Result<Vec<String>, F
         return Err(fail(format_args!("no probe point matches {pattern}")));
     }
     // Like stap, pointers are written without a blank.
-    let line = |l: list::Listed| match long {
+    let line = |l: list::ListedPoint| match long {
         true => l.long_line().replace(" *", "*"),
         false => l.point,
     };

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use spile_sema::library::{Library, NameKind, Reader};
+use spile_sema::library::{FileReader, Library, NameKind};
 use spile_sema::missing::Missing;
 use spile_syntax::ast::{self, FileId};
 use spile_syntax::diag::Diagnostics;
@@ -176,7 +176,7 @@ struct BuiltIn {
     macros: MacroLibrary,
 }
 
-impl Reader for BuiltIn {
+impl FileReader for BuiltIn {
     fn defining(&self, kind: NameKind, name: &str) -> &[usize] {
         let index = match kind {
             NameKind::Function => built_in::FUNCTIONS,

@@ -32,6 +32,9 @@ pub struct Label {
     pub text: String,
 }
 
+/// A result whose error is one diagnostic that the caller reports.
+pub type DiagResult<T> = Result<T, Box<Diagnostic>>;
+
 /// One diagnostic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Diagnostic {

@@ -79,7 +79,7 @@ fn world() -> World {
         library,
         macros,
         env: Box::new(|args| PreprocEnv::new("6.12.0", "x86_64").with_args(args)),
-        facts: Box::new(spile_sema::fake::Machine::new()),
+        facts: Box::new(spile_sema::fake::FakeMachine::new()),
         tables: Box::new(|_| None),
         options: Options::default(),
         places: Box::new(Nowhere),

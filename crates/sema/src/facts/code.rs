@@ -93,7 +93,7 @@ pub enum FunctionKind {
 
 /// The lines that a query selects in a source file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Lines {
+pub enum LinePattern {
     /// Not given.
     Any,
     /// `:N`, `:N-M`, `:A,B-C`: first and last line of each range.
@@ -114,7 +114,7 @@ pub enum CodeQuery {
         /// Pattern of source files: the end of a path.
         file: Option<Arc<str>>,
         /// The lines.
-        lines: Lines,
+        lines: LinePattern,
         /// The kind of functions.
         kind: FunctionKind,
         /// `.callee("NAME")`: the functions that these call.
@@ -127,7 +127,7 @@ pub enum CodeQuery {
         /// Pattern of files.
         file: Option<Arc<str>>,
         /// The lines.
-        lines: Lines,
+        lines: LinePattern,
         /// `.nearest`: the next line with code, if the line has none.
         nearest: bool,
     },
@@ -198,25 +198,25 @@ pub struct Variable {
     /// Its kind.
     pub kind: VarKind,
     /// Its location.
-    pub loc: Loc,
+    pub loc: VarLocation,
 }
 
 /// The location of a variable.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub enum Loc {
+pub enum VarLocation {
     /// The location program leaves the value.
     Value(Vec<LocOp>),
     /// The location program leaves the address, in the memory of the probed code.
     Address(Vec<LocOp>),
     /// A structure in pieces, as registers hold it, in order.
-    Pieces(Vec<Piece>),
+    Pieces(Vec<LocationPiece>),
     /// No location, with the reason.
     Absent(Arc<str>),
 }
 
 /// A part of a structure.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub struct Piece {
+pub struct LocationPiece {
     /// Size in bytes, at most 8.
     pub bytes: u32,
     /// The location program that leaves its value, or the reason why there is none.

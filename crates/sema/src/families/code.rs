@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use spile_ir::Space;
 use spile_syntax::ast::{Component, Literal};
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use super::{PointMatch, bad, point_text};
 use crate::codes;
@@ -27,12 +27,12 @@ pub(crate) struct CodeMatch {
     /// The components after it: `.call`.
     tail: String,
     /// The places.
-    pub places: Vec<CodeFound>,
+    pub places: Vec<MatchedPlace>,
 }
 
 /// A place that a point matches.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct CodeFound {
+pub(crate) struct MatchedPlace {
     /// The module of the place.
     pub module: FoundModule,
     /// The place.
@@ -41,7 +41,7 @@ pub(crate) struct CodeFound {
 
 impl CodeMatch {
     /// The point of one place, as a script would write it.
-    pub(crate) fn point(&self, found: &CodeFound) -> String {
+    pub(crate) fn point(&self, found: &MatchedPlace) -> String {
         let place = &found.place;
         let quoted =
             |text: &str| spile_syntax::pretty::literal(&Literal::Str(text.as_bytes().into()));
@@ -74,10 +74,8 @@ impl CodeMatch {
     }
 }
 
-type Fails<T> = Result<T, Box<Diagnostic>>;
-
 /// The matches of a point of such a family.
-pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
+pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().position(|c| &*c.name == name);
     let has = |name: &str| named(name).is_some();
     let mut modules = modules(facts, comps)?;
@@ -100,7 +98,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMat
     let mut why = None;
     for module in &modules {
         match facts.places(&module.module, &query) {
-            Ok(found) => places.extend(found.into_iter().map(|place| CodeFound {
+            Ok(found) => places.extend(found.into_iter().map(|place| MatchedPlace {
                 module: module.clone(),
                 place,
             })),
@@ -140,7 +138,7 @@ fn of_several(c: &Component) -> bool {
 }
 
 /// The modules that the first components name.
-fn modules(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<FoundModule>> {
+fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule>> {
     let mut modules = Vec::new();
     for c in comps {
         let find = |query: &ModuleQuery| {
@@ -183,7 +181,7 @@ fn lossy(bytes: &[u8]) -> Arc<str> {
 }
 
 /// The query of the component `what`; the components after it narrow it.
-fn query(comps: &[Component], what: &Component) -> Fails<CodeQuery> {
+fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
     let option = |name: &str| comps.iter().find(|c| &*c.name == name);
     let has = |name: &str| option(name).is_some();
     let text = match &what.arg {
@@ -236,28 +234,28 @@ fn query(comps: &[Component], what: &Component) -> Fails<CodeQuery> {
 }
 
 /// Splits `NAME@FILE:LINES` into its parts.
-fn place(text: &str, c: &Component) -> Fails<(Arc<str>, Option<Arc<str>>, Lines)> {
+fn place(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, LinePattern)> {
     let Some((name, rest)) = text.split_once('@') else {
-        return Ok((text.into(), None, Lines::Any));
+        return Ok((text.into(), None, LinePattern::Any));
     };
     // File names may contain these characters, so the text after the last one has to be a line.
     let split = rest
         .rsplit_once([':', '+'])
         .filter(|(_, n)| n.starts_with(|c: char| c.is_ascii_digit() || c == '*'));
     let Some((file, line)) = split else {
-        return Ok((name.into(), Some(rest.into()), Lines::Any));
+        return Ok((name.into(), Some(rest.into()), LinePattern::Any));
     };
     let number = |n: &str| n.parse::<u32>().map_err(|_| bad(c, "numbers of lines"));
     let lines = if line == "*" {
-        Lines::All
+        LinePattern::All
     } else if rest[file.len()..].starts_with('+') {
-        Lines::Relative(number(line)?)
+        LinePattern::Relative(number(line)?)
     } else {
         let part = |part: &str| match part.split_once('-') {
             Some((from, to)) => Ok((number(from)?, number(to)?)),
             None => number(part).map(|n| (n, n)),
         };
-        Lines::Absolute(line.split(',').map(part).collect::<Fails<_>>()?)
+        LinePattern::Absolute(line.split(',').map(part).collect::<DiagResult<_>>()?)
     };
     Ok((name.into(), Some(file.into()), lines))
 }
@@ -293,7 +291,7 @@ fn none(
         "function" => CodeQuery::Function {
             name: format!("{start}*").into(),
             file: None,
-            lines: Lines::Any,
+            lines: LinePattern::Any,
             kind: FunctionKind::Any,
             callee: None,
         },
@@ -327,19 +325,22 @@ mod tests {
             (name.to_string(), file.map(|f| f.to_string()), lines)
         };
         let some = |t: &str| Some(t.to_owned());
-        assert_eq!(parts("f"), ("f".into(), None, Lines::Any));
+        assert_eq!(parts("f"), ("f".into(), None, LinePattern::Any));
         assert_eq!(
             parts("a::f@x.cc"),
-            ("a::f".into(), some("x.cc"), Lines::Any)
+            ("a::f".into(), some("x.cc"), LinePattern::Any)
         );
-        assert_eq!(parts("f@x.c:*"), ("f".into(), some("x.c"), Lines::All));
+        assert_eq!(
+            parts("f@x.c:*"),
+            ("f".into(), some("x.c"), LinePattern::All)
+        );
         assert_eq!(
             parts("f@g++/x.c+3"),
-            ("f".into(), some("g++/x.c"), Lines::Relative(3))
+            ("f".into(), some("g++/x.c"), LinePattern::Relative(3))
         );
         assert_eq!(
             parts("*@x.c:1,5-7").2,
-            Lines::Absolute(vec![(1, 1), (5, 7)])
+            LinePattern::Absolute(vec![(1, 1), (5, 7)])
         );
         assert!(place("f@x.c:1-", &c).is_err());
     }

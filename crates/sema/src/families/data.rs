@@ -2,20 +2,18 @@
 
 use spile_ir::{Event, Watch, WatchOf};
 use spile_syntax::ast::{Component, Literal};
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use super::{PointMatch, bad, point_text};
 use crate::codes;
 use crate::facts::{DataPlace, Facts, Module, ModuleQuery};
 use crate::probe::ContextKind;
 
-type Fails<T> = Result<T, Box<Diagnostic>>;
-
 /// Maximum number of bytes that a debug register watches.
 const MOST: u64 = 8;
 
 /// The owners of the memory that the first component names; for a pattern, all programs that match.
-fn owners(facts: &dyn Facts, first: &Component) -> Fails<Vec<WatchOf>> {
+fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOf>> {
     match (&*first.name, &first.arg) {
         ("process", Some(Literal::Num(n))) => {
             let pid = u32::try_from(*n).map_err(|_| bad(first, "the number of a process"))?;
@@ -38,7 +36,7 @@ fn owners(facts: &dyn Facts, first: &Component) -> Fails<Vec<WatchOf>> {
 }
 
 /// The watches that a point means.
-pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
+pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let (Some(data), Some(first)) = (named("data"), comps.first()) else {
         return Ok(Vec::new());
@@ -49,7 +47,12 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMat
 }
 
 /// The watch on the memory of one owner.
-fn hit(facts: &dyn Facts, comps: &[Component], data: &Component, of: WatchOf) -> Fails<PointMatch> {
+fn hit(
+    facts: &dyn Facts,
+    comps: &[Component],
+    data: &Component,
+    of: WatchOf,
+) -> DiagResult<PointMatch> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let place = match &data.arg {
         Some(Literal::Num(n)) => DataPlace {

@@ -5,16 +5,14 @@ use std::sync::Arc;
 
 use spile_ir::{BinOp, Event, Netfilter};
 use spile_syntax::ast::{Component, Literal};
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use super::{PointMatch, bad, num, point_text};
 use crate::codes;
 use crate::ctype::CTy;
-use crate::facts::{Facts, Loc, LocOp, VarKind};
+use crate::facts::{Facts, LocOp, VarKind, VarLocation};
 use crate::probe::{TargetSource, TargetVar};
 use spile_glob::is_pattern;
-
-type Fails<T> = Result<T, Box<Diagnostic>>;
 
 /// Protocol families (`linux/netfilter.h`), and whether BPF programs can attach there.
 const FAMILIES: &[(&str, u32, bool)] = &[
@@ -64,7 +62,7 @@ fn literal(c: &Component) -> String {
 }
 
 /// A netfilter hook.
-pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
+pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let (Some(hook), Some(pf)) = (named("hook"), named("pf")) else {
         return Ok(Vec::new());
@@ -82,7 +80,7 @@ pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<Poi
     }])
 }
 
-fn family(c: &Component) -> Fails<u32> {
+fn family(c: &Component) -> DiagResult<u32> {
     let text = literal(c);
     let known = FAMILIES.iter().find(|(name, ..)| *name == text);
     match known {
@@ -98,7 +96,7 @@ fn family(c: &Component) -> Fails<u32> {
     }
 }
 
-fn hook_number(c: &Component) -> Fails<u32> {
+fn hook_number(c: &Component) -> DiagResult<u32> {
     let text = literal(c);
     let prefixes = ["NF_INET_", "NF_IP_", "NF_IP6_"];
     let short = prefixes.iter().find_map(|p| text.strip_prefix(p));
@@ -112,7 +110,7 @@ fn hook_number(c: &Component) -> Fails<u32> {
     })
 }
 
-fn priority(c: &Component) -> Fails<i32> {
+fn priority(c: &Component) -> DiagResult<i32> {
     let fits = |n: i64| i32::try_from(n).ok();
     let text = literal(c);
     let short = ["NF_IP_PRI_", "NF_IP6_PRI_"]
@@ -131,7 +129,7 @@ fn priority(c: &Component) -> Fails<i32> {
 fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> TargetVar {
     let source = match ops[..] {
         [LocOp::Arg(n)] => TargetSource::CtxArg(n),
-        _ => TargetSource::Loc(Arc::new(Loc::Value(ops))),
+        _ => TargetSource::Loc(Arc::new(VarLocation::Value(ops))),
     };
     TargetVar {
         name: name.into(),
@@ -190,7 +188,7 @@ fn packet(facts: &dyn Facts) -> Vec<TargetVar> {
 }
 
 /// Hooks of security modules.
-pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> Fails<Vec<PointMatch>> {
+pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<PointMatch>> {
     let pattern = literal(c);
     let known = facts.lsm_hooks(&pattern);
     if known.is_empty() {

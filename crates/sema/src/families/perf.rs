@@ -5,15 +5,13 @@ use std::sync::Arc;
 
 use spile_ir::{Event, PerfOf, Sample};
 use spile_syntax::ast::{Component, Literal};
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::{DiagResult, Diagnostic};
 
 use super::{PointMatch, bad, in_u32, num, point_text, positive};
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
 use crate::probe::ContextKind;
 use spile_glob::matches_point;
-
-type Fails<T> = Result<T, Box<Diagnostic>>;
 
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.
 pub(super) fn cpu_clock(hz: u64) -> Event {
@@ -26,14 +24,14 @@ pub(super) fn cpu_clock(hz: u64) -> Event {
 }
 
 /// The components after the event's name.
-struct Rest {
+struct PerfOptions {
     sample: Sample,
     of: PerfOf,
     counter: Option<Arc<str>>,
 }
 
-fn rest(facts: &dyn Facts, comps: &[Component]) -> Fails<Rest> {
-    let mut rest = Rest {
+fn rest(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptions> {
+    let mut rest = PerfOptions {
         // SystemTap's default is one hit a million events.
         sample: Sample::Period(1_000_000),
         of: PerfOf::All,
@@ -51,7 +49,7 @@ fn rest(facts: &dyn Facts, comps: &[Component]) -> Fails<Rest> {
     Ok(rest)
 }
 
-fn text(c: &Component) -> Fails<Arc<str>> {
+fn text(c: &Component) -> DiagResult<Arc<str>> {
     match &c.arg {
         Some(Literal::Str(s)) if !s.is_empty() => Ok(String::from_utf8_lossy(s).into()),
         _ => Err(bad(c, "a name")),
@@ -60,7 +58,7 @@ fn text(c: &Component) -> Fails<Arc<str>> {
 
 /// The processes whose events count. For a program, started now or later, a test in front of the
 /// handler selects them.
-fn of(facts: &dyn Facts, c: &Component) -> Fails<PerfOf> {
+fn of(facts: &dyn Facts, c: &Component) -> DiagResult<PerfOf> {
     match &c.arg {
         None => {
             let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
@@ -81,7 +79,7 @@ pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
 }
 
 /// An event by its numbers.
-pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
+pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (ty, config) = (comps.get(1), comps.get(2));
     let ty = ty.map_or(Ok(0), in_u32)?;
     let config = config.and_then(num).unwrap_or(0) as u64;
@@ -93,7 +91,7 @@ pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatc
 }
 
 /// Events by name.
-pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMatch>> {
+pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (Some(group), Some(name)) = (comps.get(1), comps.get(2)) else {
         return Ok(Vec::new());
     };
@@ -122,7 +120,7 @@ pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> Fails<Vec<PointMa
     Ok(hits)
 }
 
-fn hit((ty, config): (u32, u64), rest: &Rest, point: String) -> PointMatch {
+fn hit((ty, config): (u32, u64), rest: &PerfOptions, point: String) -> PointMatch {
     let (event, kind) = match &rest.counter {
         Some(name) => (
             Event::Counter {

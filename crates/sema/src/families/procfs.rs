@@ -2,7 +2,7 @@
 
 use spile_ir::{Event, Procfs};
 use spile_syntax::ast::{Component, Literal};
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::DiagResult;
 
 use super::{PointMatch, bad, num, point_text};
 use crate::probe::ContextKind;
@@ -15,7 +15,7 @@ const RESERVED: &str = "__stdin";
 const MOST: i64 = 1 << 20;
 
 /// The file that a point means.
-pub(super) fn hits(comps: &[Component]) -> Result<Vec<PointMatch>, Box<Diagnostic>> {
+pub(super) fn hits(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let mut file = Procfs {
         path: DEFAULT.into(),
         write: false,
@@ -54,7 +54,7 @@ pub(super) fn hits(comps: &[Component]) -> Result<Vec<PointMatch>, Box<Diagnosti
 }
 
 /// A path that stays in its directory, with empty components removed.
-fn path(text: &str, c: &Component) -> Result<String, Box<Diagnostic>> {
+fn path(text: &str, c: &Component) -> DiagResult<String> {
     let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty()).collect();
     let strange = |p: &&str| matches!(*p, "." | "..") || p.len() > 255 || p.contains('\0');
     if parts.is_empty() || parts.iter().any(strange) || text.starts_with('/') {

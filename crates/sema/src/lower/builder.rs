@@ -4,7 +4,7 @@ use spile_ir::{Block, BlockId, Body, Inst, Reg, SiteId, Term, Ty, Val};
 use spile_syntax::ast::Span;
 
 use super::Lower;
-use crate::types::hir::{LocalIx, NameOf, StmtKind, Unit, UnitIx, UnitKind, walk_stmts};
+use crate::types::hir::{LocalIx, NameFunction, StmtKind, Unit, UnitIx, UnitKind, walk_stmts};
 
 /// The body of one unit under construction.
 pub(super) struct Builder<'l, 'a> {
@@ -16,7 +16,7 @@ pub(super) struct Builder<'l, 'a> {
     /// Targets of `break` and `continue`.
     pub(super) loops: Vec<(BlockId, BlockId)>,
     /// Hidden parameters for `pp()` and its kin.
-    pub(super) names: [Option<Reg>; NameOf::COUNT],
+    pub(super) names: [Option<Reg>; NameFunction::COUNT],
     /// Copies of the original arguments, for `next`.
     pub(super) saved: Vec<Reg>,
     /// The `Tick` that further statements of this block add to.
@@ -29,12 +29,14 @@ impl<'l, 'a> Builder<'l, 'a> {
         let mut regs: Vec<Ty> = (0..u.locals.len())
             .map(|n| l.widths.local(l.types, l.tree, unit, LocalIx(n)))
             .collect();
-        let mut names = [None; NameOf::COUNT];
+        let mut names = [None; NameFunction::COUNT];
         if let UnitKind::Func { .. } = u.kind {
             for (n, wanted) in l.names[unit.0].iter().enumerate() {
                 if *wanted {
                     names[n] = Some(Reg(regs.len() as u32));
-                    regs.push(Ty::str_for_len(l.widths.probe_name(l.tree, NameOf::ALL[n])));
+                    regs.push(Ty::str_for_len(
+                        l.widths.probe_name(l.tree, NameFunction::ALL[n]),
+                    ));
                 }
             }
         }

@@ -93,11 +93,11 @@ impl Builder<'_, '_> {
         for e in later {
             walk_expr(e, &mut |e| {
                 if let ExprKind::Assign {
-                    place: Place::Local(l),
+                    place: LValue::Local(l),
                     ..
                 }
                 | ExprKind::IncDec {
-                    place: Place::Local(l),
+                    place: LValue::Local(l),
                     ..
                 } = &e.kind
                 {
@@ -154,7 +154,7 @@ impl Builder<'_, '_> {
         match &e.kind {
             ExprKind::Num(n) => Val::Imm(*n),
             ExprKind::Str(s) => self.l.string(s),
-            ExprKind::Read(Place::Local(l)) => Val::Reg(self.local(*l)),
+            ExprKind::Read(LValue::Local(l)) => Val::Reg(self.local(*l)),
             ExprKind::ProbeName { of } => self.probe_name(*of, e.span),
             ExprKind::Assign { place, op, rhs } => self.assign(place, *op, rhs, true, e.span),
             ExprKind::IncDec { place, prefix, inc } => {
@@ -227,14 +227,14 @@ impl Builder<'_, '_> {
     /// `pp()` and its kin for a function that takes them as hidden parameters.
     pub(super) fn hidden_args(&mut self, func: UnitIx, span: Span) -> Vec<Val> {
         let wanted = self.l.names[func.0];
-        NameOf::ALL
+        NameFunction::ALL
             .into_iter()
             .filter(|of| wanted[*of as usize])
             .map(|of| self.probe_name(of, span))
             .collect()
     }
 
-    fn probe_name(&mut self, of: NameOf, span: Span) -> Val {
+    fn probe_name(&mut self, of: NameFunction, span: Span) -> Val {
         let unit = &self.source().kind;
         if let UnitKind::Func { .. } = unit {
             return match self.names[of as usize] {
@@ -242,11 +242,11 @@ impl Builder<'_, '_> {
                 None => self.l.string(&[]),
             };
         }
-        if let (NameOf::Kind, UnitKind::Handler { event, point, .. }) = (of, unit) {
+        if let (NameFunction::Kind, UnitKind::Handler { event, point, .. }) = (of, unit) {
             let kind = event_kind(event, point);
             return self.l.string(kind.as_bytes());
         }
-        if of == NameOf::Interrupted && unit.interrupts() {
+        if of == NameFunction::Interrupted && unit.interrupts() {
             let max = self.l.program.limits.maxstringlen as usize;
             let dst = self.reg(Ty::str_for_len(max));
             let (f, args) = (spile_ir::Intrinsic::Interrupted, Vec::new());
@@ -285,7 +285,7 @@ impl Builder<'_, '_> {
     /// Evaluates into a register. An operand may be that register itself, so it is written last.
     fn value_to(&mut self, dst: Reg, e: &Expr) {
         match &e.kind {
-            ExprKind::Read(p @ (Place::Scalar(_) | Place::Elem(..))) => {
+            ExprKind::Read(p @ (LValue::Scalar(_) | LValue::Elem(..))) => {
                 let Some(t) = self.target(p) else { return };
                 self.read(dst, &t, e.span);
             }
@@ -460,12 +460,12 @@ impl Builder<'_, '_> {
         }
     }
 
-    fn target(&mut self, p: &Place) -> Option<AssignTarget> {
+    fn target(&mut self, p: &LValue) -> Option<AssignTarget> {
         let ty = |g: GlobalIx| self.l.widths.value(self.l.types, self.l.tree, g);
         Some(match p {
-            Place::Local(l) => AssignTarget::Local(self.local(*l)),
-            Place::Scalar(g) => AssignTarget::Scalar(self.global(*g)?, ty(*g)),
-            Place::Elem(g, keys) => {
+            LValue::Local(l) => AssignTarget::Local(self.local(*l)),
+            LValue::Scalar(g) => AssignTarget::Scalar(self.global(*g)?, ty(*g)),
+            LValue::Elem(g, keys) => {
                 let (id, ty) = (self.global(*g)?, ty(*g));
                 AssignTarget::Elem(id, self.operands(keys), ty)
             }
@@ -503,13 +503,13 @@ impl Builder<'_, '_> {
 
     fn assign(
         &mut self,
-        place: &Place,
+        place: &LValue,
         op: Option<AssignOp>,
         rhs: &Expr,
         used: bool,
         span: Span,
     ) -> Val {
-        if let (Place::Local(l), None) = (place, op) {
+        if let (LValue::Local(l), None) = (place, op) {
             let dst = self.local(*l);
             self.value_to(dst, rhs);
             return Val::Reg(dst);
@@ -621,7 +621,7 @@ impl Builder<'_, '_> {
         Val::Reg(dst)
     }
 
-    fn inc_dec(&mut self, place: &Place, prefix: bool, inc: bool, used: bool, span: Span) -> Val {
+    fn inc_dec(&mut self, place: &LValue, prefix: bool, inc: bool, used: bool, span: Span) -> Val {
         let Some(t) = self.target(place) else {
             return Val::Imm(0);
         };

@@ -15,7 +15,7 @@ use spile_ir::{Body, CodePlace, CodeProbe, Event, Func, FuncId, Handler, Inst, P
 /// it serves several.
 pub(super) fn run(program: &mut Program, patterns: &[Arc<str>]) {
     functions(program);
-    let mut seen = Seen::default();
+    let mut seen = HandlersByBody::default();
     let mut kept = Vec::with_capacity(program.handlers.len());
     for (handler, pattern) in std::mem::take(&mut program.handlers)
         .into_iter()
@@ -66,9 +66,9 @@ fn functions(program: &mut Program) {
 
 /// Handlers by their code.
 #[derive(Default)]
-struct Seen(HashMap<(SiteId, u64), Vec<usize>>);
+struct HandlersByBody(HashMap<(SiteId, u64), Vec<usize>>);
 
-impl Seen {
+impl HandlersByBody {
     /// Adds a handler, or its places to an identical one, which then has the pattern as its point.
     fn add(&mut self, handlers: &mut Vec<Handler>, handler: Handler, pattern: &Arc<str>) {
         let Event::Code(probe) = &handler.event else {
@@ -127,14 +127,14 @@ fn together(a: &CodeProbe, b: &CodeProbe) -> bool {
 
 /// A hash of a body.
 fn digest(body: &Body) -> u64 {
-    struct Text(DefaultHasher);
-    impl Write for Text {
+    struct HashWriter(DefaultHasher);
+    impl Write for HashWriter {
         fn write_str(&mut self, s: &str) -> std::fmt::Result {
             self.0.write(s.as_bytes());
             Ok(())
         }
     }
-    let mut text = Text(DefaultHasher::new());
+    let mut text = HashWriter(DefaultHasher::new());
     // Hashing cannot fail.
     let _ = write!(text, "{body:?}");
     text.0.finish()

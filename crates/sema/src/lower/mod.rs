@@ -28,7 +28,7 @@ use spile_syntax::ast::Literal;
 use spile_syntax::source::{FileId, Sources};
 
 use crate::probe::SiteNames;
-use crate::types::hir::{self, ExprKind, GlobalIx, NameOf, Tree, UnitIx, UnitKind};
+use crate::types::hir::{self, ExprKind, GlobalIx, NameFunction, Tree, UnitIx, UnitKind};
 use crate::types::unify::{Base, Types};
 use crate::types::width::{Widths, widths};
 use builder::Builder;
@@ -36,7 +36,7 @@ use sites::Sites;
 
 /// Settings of the run for lowering.
 #[derive(Debug, Clone)]
-pub(crate) struct How {
+pub(crate) struct LoweringOptions {
     /// The limits.
     pub limits: Limits,
     /// Globals that are written and never read print themselves at the end.
@@ -49,7 +49,7 @@ pub(crate) struct How {
 pub(crate) struct Lower<'a> {
     tree: &'a Tree,
     types: &'a Types,
-    how: How,
+    how: LoweringOptions,
     widths: Widths,
     sites: Sites<'a>,
     program: Program,
@@ -60,9 +60,9 @@ pub(crate) struct Lower<'a> {
     formats: HashMap<String, FormatId>,
     tables: HashMap<usize, TableId>,
     /// By unit: the names that it takes as hidden parameters.
-    names: Vec<[bool; NameOf::COUNT]>,
+    names: Vec<[bool; NameFunction::COUNT]>,
     /// Tables of names of handlers' places, which handlers of one probe share.
-    name_tables: HashMap<(*const SiteNames, NameOf), TableId>,
+    name_tables: HashMap<(*const SiteNames, NameFunction), TableId>,
     /// The point of each handler where it serves several.
     patterns: Vec<Arc<str>>,
 }
@@ -72,7 +72,7 @@ pub(crate) fn lower(
     tree: &Tree,
     types: &Types,
     (sources, is_user): (&Sources, &dyn Fn(FileId) -> bool),
-    how: How,
+    how: LoweringOptions,
 ) -> Program {
     let widths = widths(tree, types, how.limits.maxstringlen as usize);
     let mut l = Lower {
@@ -121,9 +121,9 @@ pub(crate) fn lower(
 
 /// By unit: the names of the probe point (`pp()` and its kin) that it uses, directly or through
 /// calls.
-fn probe_names(tree: &Tree) -> Vec<[bool; NameOf::COUNT]> {
-    let mut out = vec![[false; NameOf::COUNT]; tree.units.len()];
-    let add = |out: &mut Vec<[bool; NameOf::COUNT]>, to: usize, from: UnitIx| {
+fn probe_names(tree: &Tree) -> Vec<[bool; NameFunction::COUNT]> {
+    let mut out = vec![[false; NameFunction::COUNT]; tree.units.len()];
+    let add = |out: &mut Vec<[bool; NameFunction::COUNT]>, to: usize, from: UnitIx| {
         let more = out[from.0];
         out[to].iter_mut().zip(more).for_each(|(a, b)| *a |= b);
     };
@@ -312,7 +312,7 @@ impl<'a> Lower<'a> {
     }
 
     /// The table of names of a handler's places, by place number.
-    fn name_table(&mut self, unit: UnitIx, of: NameOf) -> TableId {
+    fn name_table(&mut self, unit: UnitIx, of: NameFunction) -> TableId {
         let kind = &self.tree.units[unit.0].kind;
         let shared = match kind {
             UnitKind::Handler { sites, .. } => sites.as_ref().map_or(ptr::null(), Arc::as_ptr),

@@ -45,7 +45,7 @@ impl Builder<'_, '_> {
     }
 
     /// `print(@hist_log(x))`
-    pub(super) fn print_hist(&mut self, place: &Place, newline: bool, span: Span) {
+    pub(super) fn print_hist(&mut self, place: &LValue, newline: bool, span: Span) {
         let Some((g, keys)) = place.global() else {
             return;
         };

@@ -9,13 +9,13 @@ use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, OptionalSites, Space};
 use super::handler::{Context, ContextKind, SiteNames, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::CTy;
-use crate::facts::{CTypeId, Facts, Loc, LocOp, Module, VarKind, Variable};
-use crate::families::{CodeFound, CodeMatch};
+use crate::facts::{CTypeId, Facts, LocOp, Module, VarKind, VarLocation, Variable};
+use crate::families::{CodeMatch, MatchedPlace};
 
 /// Places that share a handler.
-pub(crate) struct Group<'h> {
+pub(crate) struct PlaceGroup<'h> {
     /// The places.
-    pub sites: Vec<&'h CodeFound>,
+    pub sites: Vec<&'h MatchedPlace>,
     /// The number of each place among all places of the point.
     numbers: Vec<u32>,
     pid: Option<u32>,
@@ -28,11 +28,11 @@ pub(crate) struct Group<'h> {
 
 /// The properties that are equal within a group.
 #[derive(PartialEq, Eq, Hash)]
-struct Key<'h> {
+struct PlaceGroupKey<'h> {
     pid: Option<u32>,
     module: Option<&'h Module>,
     /// Name, type, kind and location of each variable.
-    variables: Vec<(Arc<str>, CTypeId, VarKind, Arc<Loc>)>,
+    variables: Vec<(Arc<str>, CTypeId, VarKind, Arc<VarLocation>)>,
     /// The provider of a marker, where it is visible.
     provider: Option<Arc<str>>,
     /// Whether it is a kernel function that is attached through ftrace with all others.
@@ -50,10 +50,14 @@ fn at_once(place: &CodePlace) -> bool {
 }
 
 /// Groups the places by the meaning of the bodies, in the order of their first place.
-pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) -> Vec<Group<'h>> {
+pub(crate) fn groups<'h>(
+    facts: &dyn Facts,
+    hit: &'h CodeMatch,
+    m: &Mentions,
+) -> Vec<PlaceGroup<'h>> {
     let wanted = m.all_targets || !m.targets.is_empty();
-    let mut order: HashMap<Key<'h>, usize> = HashMap::new();
-    let mut list: Vec<Group<'h>> = Vec::new();
+    let mut order: HashMap<PlaceGroupKey<'h>, usize> = HashMap::new();
+    let mut list: Vec<PlaceGroup<'h>> = Vec::new();
     // One table for all groups: places that differ only by name share a handler.
     let names = m.point.then(|| {
         let places = hit.places.iter();
@@ -94,7 +98,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) ->
             .map(|v| (v.name, v.ty, v.kind, Arc::new(v.loc)))
             .collect();
         let by_module = wanted || m.types;
-        let key = Key {
+        let key = PlaceGroupKey {
             pid: found.module.pid,
             module: by_module.then_some(module),
             provider: found.place.provider.clone().filter(|_| m.system),
@@ -103,7 +107,7 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) ->
             variables,
         };
         let at = *order.entry(key).or_insert_with_key(|key| {
-            list.push(Group {
+            list.push(PlaceGroup {
                 sites: Vec::new(),
                 numbers: Vec::new(),
                 pid: key.pid,
@@ -121,9 +125,9 @@ pub(crate) fn groups<'h>(facts: &dyn Facts, hit: &'h CodeMatch, m: &Mentions) ->
     list
 }
 
-fn target((name, ty, kind, loc): &(Arc<str>, CTypeId, VarKind, Arc<Loc>)) -> TargetVar {
+fn target((name, ty, kind, loc): &(Arc<str>, CTypeId, VarKind, Arc<VarLocation>)) -> TargetVar {
     let source = match &**loc {
-        Loc::Value(ops) => match ops[..] {
+        VarLocation::Value(ops) => match ops[..] {
             [LocOp::Arg(n)] => TargetSource::CtxArg(n),
             _ => TargetSource::Loc(loc.clone()),
         },
@@ -138,8 +142,8 @@ fn target((name, ty, kind, loc): &(Arc<str>, CTypeId, VarKind, Arc<Loc>)) -> Tar
 }
 
 /// The event of a group.
-pub(crate) fn event(hit: &CodeMatch, group: &Group<'_>, optional: bool) -> Event {
-    let site = |(found, number): (&&CodeFound, &u32)| CodeSite {
+pub(crate) fn event(hit: &CodeMatch, group: &PlaceGroup<'_>, optional: bool) -> Event {
+    let site = |(found, number): (&&MatchedPlace, &u32)| CodeSite {
         place: found.place.place.clone(),
         semaphore: found.place.semaphore,
         number: *number,
@@ -160,7 +164,7 @@ pub(crate) fn event(hit: &CodeMatch, group: &Group<'_>, optional: bool) -> Event
 }
 
 /// The context of a group.
-pub(crate) fn context(hit: &CodeMatch, group: Group<'_>) -> Context {
+pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> Context {
     let single = match *group.sites {
         [one] => Some(&one.place),
         _ => None,

@@ -11,7 +11,7 @@ use crate::facts::{Facts, SysArg, SysArgKind, SysCall, VarKind};
 
 /// The meaning of a plain variable at one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Bind {
+pub(crate) enum PlainBinding {
     /// Not predefined.
     Absent,
     /// An argument's value.
@@ -33,31 +33,31 @@ pub(crate) enum Bind {
 /// With BASE for the argument's name less `_uaddr` or `_str`: a number has its name (value) and
 /// BASE_str (text), a signal BASE_name; a string has BASE and BASE_str (in quotes), BASE_unquoted
 /// and BASE_str_unquoted, and BASE_uaddr (address).
-pub(crate) fn bind(call: &SysCall, name: &str) -> Bind {
+pub(crate) fn bind(call: &SysCall, name: &str) -> PlainBinding {
     let exact = call.args.iter().find(|a| a.var == name);
     exact
         .into_iter()
         .chain(&call.args)
         .find_map(|a| bind_arg(a, name))
-        .unwrap_or(Bind::Absent)
+        .unwrap_or(PlainBinding::Absent)
 }
 
-fn bind_arg(a: &SysArg, name: &str) -> Option<Bind> {
+fn bind_arg(a: &SysArg, name: &str) -> Option<PlainBinding> {
     let base = a.var.strip_suffix("_uaddr").unwrap_or(a.var);
     let base = base.strip_suffix("_str").unwrap_or(base);
     let suffix = name.strip_prefix(base)?;
-    let value = |kind| Bind::Value(a.word, kind);
+    let value = |kind| PlainBinding::Value(a.word, kind);
     match (a.kind, suffix) {
         (SysArgKind::Str | SysArgKind::StrVec, "_uaddr") => Some(value(SysArgKind::Ptr)),
-        (SysArgKind::Str, "" | "_str") => Some(Bind::Quoted(a.word)),
-        (SysArgKind::Str, "_unquoted" | "_str_unquoted") => Some(Bind::Unquoted(a.word)),
-        (SysArgKind::StrVec, "" | "_str") => Some(Bind::Text(a.word)),
-        (SysArgKind::StrVec, "_unquoted" | "_str_unquoted") => Some(Bind::TextOnly),
+        (SysArgKind::Str, "" | "_str") => Some(PlainBinding::Quoted(a.word)),
+        (SysArgKind::Str, "_unquoted" | "_str_unquoted") => Some(PlainBinding::Unquoted(a.word)),
+        (SysArgKind::StrVec, "" | "_str") => Some(PlainBinding::Text(a.word)),
+        (SysArgKind::StrVec, "_unquoted" | "_str_unquoted") => Some(PlainBinding::TextOnly),
         (SysArgKind::Str | SysArgKind::StrVec, _) => None,
         _ if name == a.var => Some(value(a.kind)),
-        (SysArgKind::Signal, "_name") => Some(Bind::SignalName(a.word)),
-        (_, "_str") if a.text => Some(Bind::Text(a.word)),
-        (_, "_str") => Some(Bind::TextOnly),
+        (SysArgKind::Signal, "_name") => Some(PlainBinding::SignalName(a.word)),
+        (_, "_str") if a.text => Some(PlainBinding::Text(a.word)),
+        (_, "_str") => Some(PlainBinding::TextOnly),
         _ => None,
     }
 }
@@ -78,9 +78,9 @@ pub(crate) fn like_native(call: &SysCall, native: &SysCall) -> SysCall {
 }
 
 /// Makes expressions for initial values, all at one place of the script.
-pub(crate) struct Make(pub Span);
+pub(crate) struct ExprBuilder(pub Span);
 
-impl Make {
+impl ExprBuilder {
     fn expr(&self, kind: ExprKind) -> Expr {
         Expr { kind, span: self.0 }
     }
@@ -123,26 +123,26 @@ impl Make {
     }
 
     /// The value of a binding; `None` if it has none.
-    pub(crate) fn value(&self, b: Bind) -> Option<Expr> {
+    pub(crate) fn value(&self, b: PlainBinding) -> Option<Expr> {
         Some(match b {
-            Bind::Absent | Bind::TextOnly => return None,
-            Bind::Value(w, SysArgKind::Int { size, signed }) => {
+            PlainBinding::Absent | PlainBinding::TextOnly => return None,
+            PlainBinding::Value(w, SysArgKind::Int { size, signed }) => {
                 self.extended(self.word(w), size, signed)
             }
-            Bind::Value(w, SysArgKind::Signal) => self.extended(self.word(w), 4, true),
-            Bind::Value(w, SysArgKind::Pair) => {
+            PlainBinding::Value(w, SysArgKind::Signal) => self.extended(self.word(w), 4, true),
+            PlainBinding::Value(w, SysArgKind::Pair) => {
                 let low = self.extended(self.word(w), 4, false);
                 let high = self.bin(BinOp::Shl, self.word(w.saturating_add(1)), 32);
                 self.expr(ExprKind::Binary(BinOp::Or, Box::new(low), Box::new(high)))
             }
-            Bind::Value(w, _) => self.word(w),
-            Bind::Quoted(w) => self.call("user_string_quoted", vec![self.word(w)]),
-            Bind::Unquoted(w) => {
+            PlainBinding::Value(w, _) => self.word(w),
+            PlainBinding::Quoted(w) => self.call("user_string_quoted", vec![self.word(w)]),
+            PlainBinding::Unquoted(w) => {
                 let unknown = self.expr(ExprKind::Str(b"<unknown>"[..].into()));
                 self.call("user_string", vec![self.word(w), unknown])
             }
-            Bind::Text(w) => self.call("__sys_argtext", vec![self.num(w.into())]),
-            Bind::SignalName(w) => {
+            PlainBinding::Text(w) => self.call("__sys_argtext", vec![self.num(w.into())]),
+            PlainBinding::SignalName(w) => {
                 self.call("__signal_name", vec![self.extended(self.word(w), 4, true)])
             }
         })
@@ -244,7 +244,7 @@ pub(crate) fn tracepoint(
 /// The context of all system calls. With `process`, that of `process.syscall`, where the plain
 /// variables of `syscall_any` are an addition.
 pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) -> Context {
-    let make = Make(span);
+    let make = ExprBuilder(span);
     let mut vars = Vec::new();
     let mut add = |name: &str, init: Expr| {
         if m.reads.contains(name) {

@@ -11,11 +11,11 @@ use spile_syntax::ast::{Bytes, FileId, Name};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
 use super::code;
-use super::context::{self, Bind, Make};
+use super::context::{self, ExprBuilder, PlainBinding};
 use super::handler::{Context, ContextKind, PlainVar, ProbeHandler};
 use super::mentions::Mentions;
 use super::missing;
-use super::resolve::{ResolvedPoint, Search};
+use super::resolve::{PointSearch, ResolvedPoint};
 use crate::codes;
 use crate::facts::{Facts, SysCall};
 use crate::families::PointMatch;
@@ -80,7 +80,7 @@ pub fn resolve_file(
 ) -> Vec<ProbeHandler> {
     let mut derived = Vec::new();
     for probe in lib.probes(file) {
-        let mut search = Search::new(lib, facts);
+        let mut search = PointSearch::new(lib, facts);
         for d in search.probe(&probe.points, &probe.part) {
             diags.push(d);
         }
@@ -206,7 +206,7 @@ fn derive(
 }
 
 /// System calls that share a handler.
-struct Group<'a> {
+struct SyscallGroup<'a> {
     /// One of them.
     first: &'a SysCall,
     /// Their numbers, ascending.
@@ -216,7 +216,7 @@ struct Group<'a> {
     /// Whether the kernel's own names are the same.
     own_names: bool,
     /// The mentioned variables, with their meaning.
-    binds: Vec<(Name, Bind)>,
+    binds: Vec<(Name, PlainBinding)>,
 }
 
 /// Maximum number of calls that are looked up one by one.
@@ -227,13 +227,18 @@ const FIXED: &[&str] = &["name", "argstr", "retval", "retstr", "errno"];
 
 /// The properties that are equal within a group.
 #[derive(PartialEq, Eq, PartialOrd, Ord)]
-struct Key {
+struct SyscallGroupKey {
     binds: Vec<String>,
     point: &'static str,
 }
 
 /// Groups the calls by the meaning of the bodies, in the order of their first call.
-fn groups<'a>(facts: &'a dyn Facts, calls: &[usize], m: &Mentions, ret: bool) -> Vec<Group<'a>> {
+fn groups<'a>(
+    facts: &'a dyn Facts,
+    calls: &[usize],
+    m: &Mentions,
+    ret: bool,
+) -> Vec<SyscallGroup<'a>> {
     let all = facts.syscalls();
     // On return the arguments are an addition to SystemTap's variables, so a script's own variable
     // of the same name comes first.
@@ -251,23 +256,23 @@ fn groups<'a>(facts: &'a dyn Facts, calls: &[usize], m: &Mentions, ret: bool) ->
         Some(table) => table.get(probe).copied(),
         None => natives().find(|c| c.probe == probe),
     };
-    let mut order: BTreeMap<Key, usize> = BTreeMap::new();
-    let mut list: Vec<Group<'a>> = Vec::new();
+    let mut order: BTreeMap<SyscallGroupKey, usize> = BTreeMap::new();
+    let mut list: Vec<SyscallGroup<'a>> = Vec::new();
     for call in calls.iter().filter_map(|i| all.get(*i)) {
         let like = call.is_compat().then(|| native(call.probe)).flatten();
         let adapted = like.map(|like| context::like_native(call, like));
         let adapted = adapted.as_ref().unwrap_or(call);
-        let binds: Vec<(Name, Bind)> = reads
+        let binds: Vec<(Name, PlainBinding)> = reads
             .iter()
             .map(|n| ((*n).clone(), context::bind(adapted, n)))
             .collect();
-        let key = Key {
+        let key = SyscallGroupKey {
             binds: key_text(adapted, &binds, &targets, m.all_targets),
             point: if m.point { call.probe } else { "" },
         };
         let at = *order.entry(key).or_insert(list.len());
         if at == list.len() {
-            list.push(Group {
+            list.push(SyscallGroup {
                 first: call,
                 nrs: Vec::new(),
                 names: Vec::new(),
@@ -291,13 +296,13 @@ fn groups<'a>(facts: &'a dyn Facts, calls: &[usize], m: &Mentions, ret: bool) ->
 
 fn key_text(
     call: &SysCall,
-    binds: &[(Name, Bind)],
+    binds: &[(Name, PlainBinding)],
     targets: &[&str],
     all_targets: bool,
 ) -> Vec<String> {
     let bound = binds
         .iter()
-        .filter(|(_, b)| *b != Bind::Absent)
+        .filter(|(_, b)| *b != PlainBinding::Absent)
         .map(|b| format!("{b:?}"));
     let args = call
         .args
@@ -307,8 +312,13 @@ fn key_text(
     bound.chain(args).collect()
 }
 
-fn group_context(g: &Group<'_>, m: &Mentions, ret: bool, span: spile_syntax::ast::Span) -> Context {
-    let make = Make(span);
+fn group_context(
+    g: &SyscallGroup<'_>,
+    m: &Mentions,
+    ret: bool,
+    span: spile_syntax::ast::Span,
+) -> Context {
+    let make = ExprBuilder(span);
     let mut vars = Vec::new();
     let mut add = |name: &str, init: spile_syntax::ast::Expr| {
         if m.reads.contains(name) {
@@ -366,7 +376,7 @@ fn group_context(g: &Group<'_>, m: &Mentions, ret: bool, span: spile_syntax::ast
 
 /// Reports reads of variables whose text only `argstr` has.
 fn report_text_only(
-    g: &Group<'_>,
+    g: &SyscallGroup<'_>,
     m: &Mentions,
     ret: bool,
     span: spile_syntax::ast::Span,
@@ -374,7 +384,7 @@ fn report_text_only(
 ) {
     for (name, b) in &g.binds {
         // Texts are made at the entry.
-        let absent = *b == Bind::TextOnly || ret && matches!(b, Bind::Text(_));
+        let absent = *b == PlainBinding::TextOnly || ret && matches!(b, PlainBinding::Text(_));
         if absent && !m.writes.contains(name) {
             let text = format!("`{name}` of `{}` is not available yet", g.first.probe);
             diags.push(

@@ -6,7 +6,7 @@ use spile_ir::Event;
 use spile_syntax::ast::{Block, Expr, FileId, Name, Span};
 
 use crate::ctype::CTy;
-use crate::facts::{Loc, Module, VarKind};
+use crate::facts::{Module, VarKind, VarLocation};
 
 /// A handler: its event, its bodies and its context.
 #[derive(Debug, Clone, PartialEq)]
@@ -157,7 +157,7 @@ pub enum TargetSource {
     /// The verdict on the packet (intrinsic `verdict`).
     Verdict,
     /// A location program, at code.
-    Loc(Arc<Loc>),
+    Loc(Arc<VarLocation>),
 }
 
 impl ContextKind {

@@ -11,16 +11,16 @@ use spile_syntax::pretty;
 use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
 
 use super::HandlerPart;
-use super::context::{self, Bind};
+use super::context::{self, PlainBinding};
 use super::mentions::Mentions;
-use super::resolve::{ResolvedPoint, Search};
+use super::resolve::{PointSearch, ResolvedPoint};
 use crate::facts::{Facts, SysCall};
-use crate::families::{Arg, ComponentName, FAMILIES, Family, PointMatch};
+use crate::families::{ArgSpec, ComponentName, FAMILIES, Family, PointMatch};
 use crate::library::{Library, PointEntry};
 
 /// A probe point of a listing.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Listed {
+pub struct ListedPoint {
     /// The point.
     pub point: String,
     /// Plain variables that its handlers can read, with `long` or `string`.
@@ -29,7 +29,7 @@ pub struct Listed {
     pub targets: Vec<(String, String)>,
 }
 
-impl Listed {
+impl ListedPoint {
     /// The line of `-L`.
     pub fn long_line(&self) -> String {
         let mut line = self.point.clone();
@@ -52,14 +52,14 @@ pub fn list(
     points: &[ProbePoint],
     variables: bool,
     diags: &mut Diagnostics,
-) -> Vec<Listed> {
+) -> Vec<ListedPoint> {
     let mut all = Vec::new();
     for p in points {
         let entry = PointEntry {
             point: p.clone(),
             condition: None,
         };
-        let mut search = Search::new(lib, facts);
+        let mut search = PointSearch::new(lib, facts);
         // The part has no statements: listings use only the bodies of aliases.
         let part = HandlerPart {
             body: Default::default(),
@@ -84,10 +84,10 @@ fn listed(
     found: &ResolvedPoint,
     variables: bool,
     span: Span,
-) -> Vec<Listed> {
+) -> Vec<ListedPoint> {
     let mut vars = BTreeMap::new();
     for part in &found.layer.parts {
-        Assigned {
+        AssignedLocals {
             lib,
             file: part.file,
             vars: &mut vars,
@@ -106,7 +106,7 @@ fn listed(
     match &found.hit {
         PointMatch::Event { point, kind, .. } => {
             let value = || ("value".to_owned(), "string".to_owned());
-            vec![Listed {
+            vec![ListedPoint {
                 point: named(point.clone()),
                 vars: own(),
                 targets: kind.has_value().then(value).into_iter().collect(),
@@ -114,7 +114,7 @@ fn listed(
         }
         PointMatch::Hook { point, targets, .. } => {
             let spelled = |t: &super::TargetVar| (t.name.to_string(), t.ty.spell(facts));
-            vec![Listed {
+            vec![ListedPoint {
                 point: named(point.clone()),
                 vars: own(),
                 targets: targets.iter().map(spelled).collect(),
@@ -125,7 +125,7 @@ fn listed(
             let ctx = context::tracepoint(facts, name, system.clone(), true);
             let system = system.as_deref().map_or(String::new(), |s| format!("{s}:"));
             let point = named(format!("kernel.trace(\"{system}{name}\")"));
-            vec![Listed {
+            vec![ListedPoint {
                 point,
                 vars: own(),
                 targets: spelled(&ctx),
@@ -146,10 +146,11 @@ fn listed(
                     let ty = crate::ctype::CTy::id(v.ty).spell(facts);
                     (v.name.to_string(), ty)
                 };
-                let there =
-                    |v: &&crate::facts::Variable| !matches!(v.loc, crate::facts::Loc::Absent(_));
+                let there = |v: &&crate::facts::Variable| {
+                    !matches!(v.loc, crate::facts::VarLocation::Absent(_))
+                };
                 let known = known.unwrap_or_default();
-                Listed {
+                ListedPoint {
                     point: named(hit.point(place)),
                     vars: own(),
                     targets: known.iter().filter(there).map(spelled).collect(),
@@ -170,7 +171,7 @@ fn listed(
                 .collect();
             vars.extend::<Vec<_>>(own());
             let targets = spelled(&ctx);
-            vec![Listed {
+            vec![ListedPoint {
                 point: named(found.point.clone()),
                 vars,
                 targets,
@@ -190,7 +191,7 @@ fn listed(
                     let spelled = targets
                         .iter()
                         .map(|t| (t.name.to_string(), t.ty.spell(facts)));
-                    Listed {
+                    ListedPoint {
                         point,
                         vars,
                         targets: spelled.collect(),
@@ -217,8 +218,10 @@ fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)> {
         fixed.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect();
     for a in &call.args {
         match context::bind(call, a.var) {
-            Bind::Quoted(_) | Bind::Unquoted(_) => vars.push((a.var.to_owned(), "string")),
-            Bind::Value(..) => vars.push((a.var.to_owned(), "long")),
+            PlainBinding::Quoted(_) | PlainBinding::Unquoted(_) => {
+                vars.push((a.var.to_owned(), "string"))
+            }
+            PlainBinding::Value(..) => vars.push((a.var.to_owned(), "long")),
             _ => {}
         }
     }
@@ -226,13 +229,13 @@ fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)> {
 }
 
 /// Collects the local variables that the body of an alias sets.
-struct Assigned<'a> {
+struct AssignedLocals<'a> {
     lib: &'a Library,
     file: FileId,
     vars: &'a mut BTreeMap<String, &'static str>,
 }
 
-impl Assigned<'_> {
+impl AssignedLocals<'_> {
     /// `string` where the expression implies it, otherwise `long`.
     fn ty(&self, e: &Expr) -> &'static str {
         let string = match &e.kind {
@@ -261,7 +264,7 @@ impl Assigned<'_> {
     }
 }
 
-impl Visitor for Assigned<'_> {
+impl Visitor for AssignedLocals<'_> {
     fn expr(&mut self, e: &Expr) {
         if let ExprKind::Assign { lhs, rhs, .. } = &e.kind
             && let ExprKind::Var(name) = &lhs.kind
@@ -342,7 +345,10 @@ pub fn signature(f: &Function) -> String {
 pub fn family_points(facts: &dyn Facts) -> Vec<String> {
     let mut points = Vec::new();
     for f in FAMILIES {
-        if f.comps.iter().any(|c| matches!(c.1, Arg::Num | Arg::Str)) {
+        if f.comps
+            .iter()
+            .any(|c| matches!(c.1, ArgSpec::Num | ArgSpec::Str))
+        {
             continue;
         }
         let mut list = vec![String::new()];

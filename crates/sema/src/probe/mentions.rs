@@ -36,7 +36,7 @@ const POINT_FUNCTIONS: &[&str] = &["pp", "pn", "ppfunc", "probefunc", "probemod"
 pub(crate) fn point_functions<'a>(functions: impl Iterator<Item = &'a Function>) -> HashSet<Name> {
     let mut callers: HashMap<Name, Vec<Name>> = HashMap::new();
     for f in functions {
-        let mut calls = Calls(HashSet::new());
+        let mut calls = CalledNames(HashSet::new());
         if let FnBody::Block(b) = &f.body {
             calls.block(b);
         }
@@ -54,9 +54,9 @@ pub(crate) fn point_functions<'a>(functions: impl Iterator<Item = &'a Function>)
 }
 
 /// Names of the functions that are called.
-struct Calls(HashSet<Name>);
+struct CalledNames(HashSet<Name>);
 
-impl Visitor for Calls {
+impl Visitor for CalledNames {
     fn expr(&mut self, e: &Expr) {
         if let ExprKind::Call { name, .. } = &e.kind {
             self.0.insert(name.name.clone());
@@ -65,7 +65,7 @@ impl Visitor for Calls {
     }
 }
 
-struct Collect<'a> {
+struct MentionCollector<'a> {
     lib: &'a Library,
     file: FileId,
     out: &'a mut Mentions,
@@ -74,7 +74,7 @@ struct Collect<'a> {
 impl Mentions {
     /// Adds the names of a part.
     pub(crate) fn part(&mut self, lib: &Library, part: &HandlerPart) {
-        Collect {
+        MentionCollector {
             lib,
             file: part.file,
             out: self,
@@ -84,7 +84,7 @@ impl Mentions {
 
     /// Adds the names of a condition.
     pub(crate) fn condition(&mut self, lib: &Library, e: &Expr, file: FileId) {
-        Collect {
+        MentionCollector {
             lib,
             file,
             out: self,
@@ -93,7 +93,7 @@ impl Mentions {
     }
 }
 
-impl Collect<'_> {
+impl MentionCollector<'_> {
     fn read(&mut self, name: &Name) {
         if !self.out.reads.contains(name) && self.lib.global(name, self.file).is_none() {
             self.out.reads.insert(name.clone());
@@ -107,7 +107,7 @@ impl Collect<'_> {
     }
 }
 
-impl Visitor for Collect<'_> {
+impl Visitor for MentionCollector<'_> {
     fn expr(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Var(name) => self.read(name),
@@ -155,7 +155,7 @@ impl Visitor for Collect<'_> {
     }
 }
 
-impl Collect<'_> {
+impl MentionCollector<'_> {
     fn foreach(&mut self, f: &Foreach) {
         for v in f.keys.iter().chain(&f.value) {
             self.write(&v.name);

@@ -6,13 +6,13 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syntax::visit::{Visitor, walk_expr};
 
 use super::mentions::Mentions;
-use super::resolve::Layer;
+use super::resolve::AliasLayer;
 use crate::codes;
 use crate::library::Library;
 use spile_glob::is_pattern;
 
 /// Reports reads of missing variables of the aliases that a point went through.
-pub(crate) fn aliases(lib: &Library, layer: &Layer, m: &Mentions, diags: &mut Diagnostics) {
+pub(crate) fn aliases(lib: &Library, layer: &AliasLayer, m: &Mentions, diags: &mut Diagnostics) {
     for ix in &layer.stack {
         let alias = lib.alias_entry(*ix);
         if !alias.user {
@@ -24,7 +24,7 @@ pub(crate) fn aliases(lib: &Library, layer: &Layer, m: &Mentions, diags: &mut Di
 /// Reports reads of missing variables of system calls, by the call's own name or another.
 pub(crate) fn calls(
     lib: &Library,
-    (layer, family, point): (&Layer, &str, &str),
+    (layer, family, point): (&AliasLayer, &str, &str),
     names: &[&str],
     ret: bool,
     m: &Mentions,
@@ -43,7 +43,7 @@ pub(crate) fn calls(
     }
 }
 
-fn report(lib: &Library, layer: &Layer, alias: &str, m: &Mentions, diags: &mut Diagnostics) {
+fn report(lib: &Library, layer: &AliasLayer, alias: &str, m: &Mentions, diags: &mut Diagnostics) {
     let mut names: Vec<&Name> = (m.reads.iter())
         .filter(|name| !m.writes.contains(*name) && lib.missing().lacks(alias, name))
         .collect();
@@ -54,7 +54,7 @@ fn report(lib: &Library, layer: &Layer, alias: &str, m: &Mentions, diags: &mut D
         if diags.iter().any(|d| d.message == text) {
             continue;
         }
-        let mut read = Read { name, at: None };
+        let mut read = FirstRead { name, at: None };
         let parts = layer.parts.iter().filter(|p| lib.is_user(p.file));
         parts.for_each(|p| read.block(&p.body));
         let conditions = layer.conditions.iter().filter(|(_, f)| lib.is_user(*f));
@@ -72,12 +72,12 @@ fn report(lib: &Library, layer: &Layer, alias: &str, m: &Mentions, diags: &mut D
 }
 
 /// The first read of a variable.
-struct Read<'a> {
+struct FirstRead<'a> {
     name: &'a Name,
     at: Option<Span>,
 }
 
-impl Visitor for Read<'_> {
+impl Visitor for FirstRead<'_> {
     fn expr(&mut self, e: &Expr) {
         if self.at.is_none() && matches!(&e.kind, ExprKind::Var(name) if name == self.name) {
             self.at = Some(e.span);

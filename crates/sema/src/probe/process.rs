@@ -7,14 +7,14 @@
 use spile_syntax::ast::{
     BinOp, Block, Component, Expr, ExprKind, Literal, Span, Stmt, StmtKind, UnOp,
 };
-use spile_syntax::diag::Diagnostic;
+use spile_syntax::diag::{DiagResult, Diagnostic};
 
-use super::context::Make;
+use super::context::ExprBuilder;
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
 
 /// The filter statement `if (!meant) next`.
-pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> Result<Block, Box<Diagnostic>> {
+pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> DiagResult<Block> {
     let span = process.span;
     let cond = not(meant(facts, process)?, span);
     let then = Stmt {
@@ -47,8 +47,8 @@ fn both(a: Expr, b: Expr, span: Span) -> Expr {
 }
 
 /// The condition that the probe point names the current process.
-fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>> {
-    let make = Make(process.span);
+fn meant(facts: &dyn Facts, process: &Component) -> DiagResult<Expr> {
+    let make = ExprBuilder(process.span);
     match &process.arg {
         None => Ok(make.call("__process_targeted", Vec::new())),
         Some(Literal::Num(n)) => {
@@ -67,8 +67,8 @@ fn meant(facts: &dyn Facts, process: &Component) -> Result<Expr, Box<Diagnostic>
 }
 
 /// The condition that the current process runs a file that the pattern matches.
-fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> Result<Expr, Box<Diagnostic>> {
-    let make = Make(c.span);
+fn files(facts: &dyn Facts, pattern: &str, c: &Component) -> DiagResult<Expr> {
+    let make = ExprBuilder(c.span);
     let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
     let found = facts
         .modules(&ModuleQuery::Path(pattern.into()))

@@ -10,13 +10,14 @@ use std::sync::Arc;
 
 use spile_ir::{Event, Space};
 use spile_syntax::ast::{Component, Expr, FileId, Span};
-use spile_syntax::diag::{Diagnostic, suggest};
+use spile_syntax::diag::{DiagResult, Diagnostic, suggest};
 
 use super::HandlerPart;
 use crate::codes;
 use crate::facts::Facts;
 use crate::families::{
-    ABSENT, Arg, ComponentName, FAMILIES, Family, Fit, Make, PointMatch, perf, point_text,
+    ABSENT, ArgSpec, ComponentName, EventMaker, FAMILIES, Family, FamilyMatch, PointMatch, perf,
+    point_text,
 };
 use crate::library::{AliasId, Library, PointEntry};
 use spile_glob::{is_pattern, matches_point};
@@ -34,7 +35,7 @@ const MAX_DEPTH: usize = 64;
 
 /// The aliases between a script's probe and the event.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Layer {
+pub(crate) struct AliasLayer {
     pub conditions: Vec<(Arc<Expr>, FileId)>,
     /// Bodies in the order in which they run.
     pub parts: Vec<HandlerPart>,
@@ -58,11 +59,11 @@ pub(crate) struct ResolvedPoint {
     pub point: String,
     /// First component of the innermost point, which names the family.
     pub family: String,
-    pub layer: Layer,
+    pub layer: AliasLayer,
 }
 
 /// The state of one resolution.
-pub(crate) struct Search<'a> {
+pub(crate) struct PointSearch<'a> {
     pub lib: &'a Library,
     pub facts: &'a dyn Facts,
     pub found: Vec<ResolvedPoint>,
@@ -72,9 +73,9 @@ pub(crate) struct Search<'a> {
 
 type Errors = Vec<Diagnostic>;
 
-impl<'a> Search<'a> {
-    pub(crate) fn new(lib: &'a Library, facts: &'a dyn Facts) -> Search<'a> {
-        Search {
+impl<'a> PointSearch<'a> {
+    pub(crate) fn new(lib: &'a Library, facts: &'a dyn Facts) -> PointSearch<'a> {
+        PointSearch {
             lib,
             facts,
             found: Vec::new(),
@@ -85,9 +86,9 @@ impl<'a> Search<'a> {
 
     /// Resolves the points of a probe; the layer's span is set for each.
     pub(crate) fn probe(&mut self, points: &[PointEntry], part: &HandlerPart) -> Errors {
-        let layer = Layer {
+        let layer = AliasLayer {
             parts: vec![part.clone()],
-            ..Layer::default()
+            ..AliasLayer::default()
         };
         self.points(points, &[], &layer, part.file)
     }
@@ -97,7 +98,7 @@ impl<'a> Search<'a> {
         &mut self,
         points: &[PointEntry],
         suffix: &[Component],
-        layer: &Layer,
+        layer: &AliasLayer,
         file: FileId,
     ) -> Errors {
         let mut errors = Vec::new();
@@ -145,7 +146,7 @@ impl<'a> Search<'a> {
         !self.found[from..].iter().any(function) || self.facts.probes_kernel()
     }
 
-    fn point(&mut self, comps: &[Component], layer: &Layer) -> Errors {
+    fn point(&mut self, comps: &[Component], layer: &AliasLayer) -> Errors {
         self.steps += 1;
         if self.steps > MAX_FOUND || self.found.len() > MAX_FOUND {
             let text = "this probe expands to too many points";
@@ -180,7 +181,7 @@ impl<'a> Search<'a> {
         self.lib.alias(&names.join("."))
     }
 
-    fn alias(&mut self, ix: AliasId, comps: &[Component], layer: &Layer) -> Errors {
+    fn alias(&mut self, ix: AliasId, comps: &[Component], layer: &AliasLayer) -> Errors {
         let entry = self.lib.alias_entry(ix);
         if layer.stack.contains(&ix) || layer.stack.len() >= MAX_DEPTH {
             let text = format!("the alias `{}` stands for itself", entry.name);
@@ -218,22 +219,22 @@ impl<'a> Search<'a> {
     }
 
     /// Tries the families. `false` when no family is similar.
-    fn families(&mut self, comps: &[Component], layer: &Layer) -> Result<bool, Box<Diagnostic>> {
+    fn families(&mut self, comps: &[Component], layer: &AliasLayer) -> DiagResult<bool> {
         let mut error = None;
         for f in FAMILIES {
             match f.fit(comps) {
-                Fit::Yes(option) => {
+                FamilyMatch::Yes(option) => {
                     self.fitting(f, comps, option, layer)?;
                     return Ok(true);
                 }
-                Fit::BadArg(c, want) => {
+                FamilyMatch::BadArg(c, want) => {
                     error = Some(bad_argument(c, want, f));
                 }
-                Fit::Extra(c) => {
+                FamilyMatch::Extra(c) => {
                     let text = format!("`{}` does not take `.{}`", f.text(), c.name);
                     error.get_or_insert(Diagnostic::error(codes::BAD_SUFFIX, text).at(c.span));
                 }
-                Fit::No => {}
+                FamilyMatch::No => {}
             }
         }
         error.map_or(Ok(false), |d| Err(Box::new(d)))
@@ -245,14 +246,14 @@ impl<'a> Search<'a> {
         family: &Family,
         comps: &[Component],
         option: Option<&Component>,
-        layer: &Layer,
-    ) -> Result<(), Box<Diagnostic>> {
+        layer: &AliasLayer,
+    ) -> DiagResult<()> {
         let shown = family.shown(comps);
-        if let Make::Process(alias) = family.make {
+        if let EventMaker::Process(alias) = family.make {
             return self.process((family, alias), &shown, layer);
         }
         let hits = family.hits(self.facts, &shown, option)?;
-        let (Make::PerfRaw | Make::PerfNamed) = family.make else {
+        let (EventMaker::PerfRaw | EventMaker::PerfNamed) = family.make else {
             self.take(family, hits, &shown, layer);
             return Ok(());
         };
@@ -271,8 +272,8 @@ impl<'a> Search<'a> {
         &mut self,
         (family, alias): (&Family, &str),
         comps: &[Component],
-        layer: &Layer,
-    ) -> Result<(), Box<Diagnostic>> {
+        layer: &AliasLayer,
+    ) -> DiagResult<()> {
         let (Some(first), Some(ix)) = (comps.first(), self.lib.alias(alias)) else {
             return Ok(());
         };
@@ -299,9 +300,15 @@ impl<'a> Search<'a> {
             .map_or(Ok(()), |d| Err(Box::new(d)))
     }
 
-    fn take(&mut self, family: &Family, hits: Vec<PointMatch>, comps: &[Component], layer: &Layer) {
+    fn take(
+        &mut self,
+        family: &Family,
+        hits: Vec<PointMatch>,
+        comps: &[Component],
+        layer: &AliasLayer,
+    ) {
         let first = match family.comps.first() {
-            Some(crate::families::Comp(ComponentName::Is(w), _)) => *w,
+            Some(crate::families::ComponentSpec(ComponentName::Is(w), _)) => *w,
             _ => "",
         };
         let point = point_text(comps);
@@ -314,7 +321,7 @@ impl<'a> Search<'a> {
     }
 
     /// Resolves a point with wildcards.
-    fn pattern(&mut self, comps: &[Component], layer: &Layer) -> Errors {
+    fn pattern(&mut self, comps: &[Component], layer: &AliasLayer) -> Errors {
         let before = self.found.len();
         let mut failed = Vec::new();
         for (ix, named) in self.matching_aliases(comps) {
@@ -339,13 +346,13 @@ impl<'a> Search<'a> {
         } else {
             for f in FAMILIES {
                 match f.fit(comps) {
-                    Fit::Yes(option) => {
+                    FamilyMatch::Yes(option) => {
                         if let Err(d) = self.fitting(f, comps, option, layer) {
                             failed.push(*d);
                         }
                     }
-                    Fit::BadArg(c, want) => failed.push(bad_argument(c, want, f)),
-                    Fit::Extra(_) | Fit::No => {}
+                    FamilyMatch::BadArg(c, want) => failed.push(bad_argument(c, want, f)),
+                    FamilyMatch::Extra(_) | FamilyMatch::No => {}
                 }
             }
         }
@@ -367,7 +374,7 @@ impl<'a> Search<'a> {
 
     /// Warns about aliases of SystemTap's library that a script's pattern would match and that do
     /// not exist here.
-    fn warn_left_out(&mut self, comps: &[Component], layer: &Layer) {
+    fn warn_left_out(&mut self, comps: &[Component], layer: &AliasLayer) {
         if layer.lenient || !layer.stack.is_empty() || comps.iter().any(|c| c.arg.is_some()) {
             return;
         }
@@ -442,7 +449,7 @@ impl<'a> Search<'a> {
     }
 
     /// The error for an unknown point.
-    fn unknown(&self, comps: &[Component], layer: &Layer) -> Diagnostic {
+    fn unknown(&self, comps: &[Component], layer: &AliasLayer) -> Diagnostic {
         if let Some(d) = absent(comps, layer) {
             return d;
         }
@@ -504,7 +511,7 @@ impl<'a> Search<'a> {
 }
 
 /// The error for a family that only SystemTap has.
-fn absent(comps: &[Component], layer: &Layer) -> Option<Diagnostic> {
+fn absent(comps: &[Component], layer: &AliasLayer) -> Option<Diagnostic> {
     let starts = |words: &[&str]| {
         comps.len() >= words.len() && comps.iter().zip(words).all(|(c, w)| *c.name == **w)
     };
@@ -551,15 +558,15 @@ fn components(dotted: &str, span: Span) -> Vec<Component> {
         .collect()
 }
 
-fn bad_argument(c: &Component, want: Arg, f: &Family) -> Diagnostic {
+fn bad_argument(c: &Component, want: ArgSpec, f: &Family) -> Diagnostic {
     let what = match want {
-        Arg::None => "takes no argument",
-        Arg::OptNum => "takes a number or nothing",
-        Arg::Num => "needs a number",
-        Arg::Str => "needs a string",
-        Arg::OptStr => "takes a string or nothing",
-        Arg::StrOrNum => "needs a string or a number",
-        Arg::Any => "takes a string, a number or nothing",
+        ArgSpec::None => "takes no argument",
+        ArgSpec::OptNum => "takes a number or nothing",
+        ArgSpec::Num => "needs a number",
+        ArgSpec::Str => "needs a string",
+        ArgSpec::OptStr => "takes a string or nothing",
+        ArgSpec::StrOrNum => "needs a string or a number",
+        ArgSpec::Any => "takes a string, a number or nothing",
     };
     Diagnostic::error(codes::BAD_ARGUMENT, format!("`{}` {what}", c.name))
         .at(c.span)

@@ -60,7 +60,7 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
             // `matched()` can read it.
             ExprKind::Match { .. } => true,
             ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
-                !(locals_free && matches!(place, Place::Local(_)))
+                !(locals_free && matches!(place, LValue::Local(_)))
             }
             _ => false,
         }
@@ -70,7 +70,7 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
 
 /// A statement that was removed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Removed {
+pub struct RemovedStmt {
     /// A description for messages.
     pub what: String,
     /// Its place.
@@ -78,7 +78,7 @@ pub struct Removed {
 }
 
 /// Removes dead assignments in all units, to a fixpoint. Returns the removed statements.
-pub fn prune(tree: &mut Tree) -> Vec<Removed> {
+pub fn prune(tree: &mut Tree) -> Vec<RemovedStmt> {
     let effects = effects(tree);
     let mut removed = Vec::new();
     for u in &mut tree.units {
@@ -91,7 +91,7 @@ pub fn prune(tree: &mut Tree) -> Vec<Removed> {
                     Some(ix) => format!("{what} `{}`", u.locals[ix.0].name),
                     None => what.to_owned(),
                 };
-                removed.push(Removed { what, span });
+                removed.push(RemovedStmt { what, span });
             };
             drop_dead(&mut u.body, &read, &effects, &mut gone);
             if count(&u.body) == before {
@@ -103,7 +103,7 @@ pub fn prune(tree: &mut Tree) -> Vec<Removed> {
 }
 
 /// Called for each removed statement, with a description, the variable and the place.
-type Gone<'a> = &'a mut dyn FnMut(&str, Option<LocalIx>, Span);
+type OnRemoved<'a> = &'a mut dyn FnMut(&str, Option<LocalIx>, Span);
 
 fn count(body: &[Stmt]) -> usize {
     let mut n = 0;
@@ -123,15 +123,15 @@ fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
             walk_expr(root, &mut |e| {
                 let discarded = outer == Some(std::ptr::from_ref(e));
                 match &e.kind {
-                    ExprKind::Read(Place::Local(ix)) => {
+                    ExprKind::Read(LValue::Local(ix)) => {
                         out.insert(*ix);
                     }
                     ExprKind::IncDec {
-                        place: Place::Local(ix),
+                        place: LValue::Local(ix),
                         ..
                     }
                     | ExprKind::Assign {
-                        place: Place::Local(ix),
+                        place: LValue::Local(ix),
                         ..
                     } if !discarded => {
                         out.insert(*ix);
@@ -143,18 +143,18 @@ fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
     });
 }
 
-fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], gone: Gone) {
+fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], gone: OnRemoved) {
     body.retain_mut(|s| {
         let dead = match &mut s.kind {
             StmtKind::Expr(e) => match &e.kind {
                 ExprKind::Assign {
-                    place: Place::Local(ix),
+                    place: LValue::Local(ix),
                     rhs,
                     ..
                 } => (!read.contains(ix) && !expr_effect(rhs, effects, false))
                     .then_some(("assignment to", Some(*ix))),
                 ExprKind::IncDec {
-                    place: Place::Local(ix),
+                    place: LValue::Local(ix),
                     ..
                 } => (!read.contains(ix)).then_some(("change of", Some(*ix))),
                 _ => None,

@@ -140,7 +140,7 @@ pub enum UnitKind {
 
 /// A function that names the probe point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum NameOf {
+pub enum NameFunction {
     /// `pp()`
     Point,
     /// `pn()`
@@ -153,17 +153,17 @@ pub enum NameOf {
     Kind,
 }
 
-impl NameOf {
+impl NameFunction {
     /// Number of variants.
     pub const COUNT: usize = 5;
 
     /// All variants, each at its own index.
-    pub const ALL: [NameOf; NameOf::COUNT] = [
-        NameOf::Point,
-        NameOf::Alias,
-        NameOf::Function,
-        NameOf::Interrupted,
-        NameOf::Kind,
+    pub const ALL: [NameFunction; NameFunction::COUNT] = [
+        NameFunction::Point,
+        NameFunction::Alias,
+        NameFunction::Function,
+        NameFunction::Interrupted,
+        NameFunction::Kind,
     ];
 }
 
@@ -200,18 +200,19 @@ impl UnitKind {
     }
 
     /// Length in bytes of the longest of [`UnitKind::names`].
-    pub fn longest_name(&self, of: NameOf) -> usize {
+    pub fn longest_name(&self, of: NameFunction) -> usize {
         match (self, of) {
-            (UnitKind::Handler { sites: Some(s), .. }, NameOf::Point) => s.longest[0],
-            (UnitKind::Handler { sites: Some(s), .. }, NameOf::Function | NameOf::Interrupted) => {
-                s.longest[1]
-            }
+            (UnitKind::Handler { sites: Some(s), .. }, NameFunction::Point) => s.longest[0],
+            (
+                UnitKind::Handler { sites: Some(s), .. },
+                NameFunction::Function | NameFunction::Interrupted,
+            ) => s.longest[1],
             _ => self.names(of).iter().map(|n| n.len()).max().unwrap_or(0),
         }
     }
 
     /// The texts of a name of a handler's point: one for each place, or one for all.
-    pub fn names(&self, of: NameOf) -> &[Arc<str>] {
+    pub fn names(&self, of: NameFunction) -> &[Arc<str>] {
         let UnitKind::Handler {
             point, name, sites, ..
         } = self
@@ -219,11 +220,12 @@ impl UnitKind {
             return &[];
         };
         match (of, sites) {
-            (NameOf::Alias, _) => std::slice::from_ref(name),
-            (NameOf::Point, Some(sites)) => &sites.points,
-            (NameOf::Point, None) => std::slice::from_ref(point),
-            (NameOf::Function | NameOf::Interrupted, Some(sites)) => &sites.functions,
-            (NameOf::Function | NameOf::Interrupted, None) | (NameOf::Kind, _) => &[],
+            (NameFunction::Alias, _) => std::slice::from_ref(name),
+            (NameFunction::Point, Some(sites)) => &sites.points,
+            (NameFunction::Point, None) => std::slice::from_ref(point),
+            (NameFunction::Function | NameFunction::Interrupted, Some(sites)) => &sites.functions,
+            (NameFunction::Function | NameFunction::Interrupted, None)
+            | (NameFunction::Kind, _) => &[],
         }
     }
 }
@@ -319,7 +321,7 @@ pub struct Foreach {
 
 /// An assignable place.
 #[derive(Debug, Clone)]
-pub enum Place {
+pub enum LValue {
     /// A local variable.
     Local(LocalIx),
     /// A global scalar.
@@ -372,9 +374,9 @@ pub enum ExprKind {
     Str(Bytes),
     /// A name of the probe point.
     ProbeName {
-        of: NameOf,
+        of: NameFunction,
     },
-    Read(Place),
+    Read(LValue),
     Call {
         func: UnitIx,
         args: Vec<Expr>,
@@ -408,17 +410,17 @@ pub enum ExprKind {
     },
     Ternary(Box<Expr>, Box<Expr>, Box<Expr>),
     Assign {
-        place: Place,
+        place: LValue,
         op: Option<AssignOp>,
         rhs: Box<Expr>,
     },
     IncDec {
-        place: Place,
+        place: LValue,
         prefix: bool,
         inc: bool,
     },
     StatAdd {
-        place: Place,
+        place: LValue,
         rhs: Box<Expr>,
     },
     In {
@@ -426,12 +428,12 @@ pub enum ExprKind {
         keys: Vec<Option<Expr>>,
     },
     Stat {
-        place: Place,
+        place: LValue,
         what: Extract,
         shift: u8,
     },
     HistGet {
-        place: Place,
+        place: LValue,
         idx: Box<Expr>,
     },
     Load {
@@ -449,18 +451,18 @@ pub enum ExprKind {
     },
     /// `print(@hist_log(x))`
     PrintHist {
-        place: Place,
+        place: LValue,
         newline: bool,
     },
 }
 
-impl Place {
+impl LValue {
     /// The global of the place, with its keys.
     pub fn global(&self) -> Option<(GlobalIx, &[Expr])> {
         match self {
-            Place::Local(_) => None,
-            Place::Scalar(g) => Some((*g, &[])),
-            Place::Elem(g, keys) => Some((*g, keys)),
+            LValue::Local(_) => None,
+            LValue::Scalar(g) => Some((*g, &[])),
+            LValue::Elem(g, keys) => Some((*g, keys)),
         }
     }
 }
@@ -471,7 +473,7 @@ macro_rules! children {
         let f = $f;
         macro_rules! place {
             ($p:expr) => {
-                if let Place::Elem(_, keys) = $p {
+                if let LValue::Elem(_, keys) = $p {
                     keys.$iter().for_each(&mut *f);
                 }
             };

@@ -24,7 +24,7 @@ const PREFIX: usize = 256;
 
 /// How a handler uses a local.
 #[derive(Clone, Copy, Default)]
-struct Use {
+struct LocalUse {
     reads: usize,
     writes: usize,
     in_loop: bool,
@@ -80,7 +80,7 @@ fn steady_node(e: &Expr, locals: bool) -> bool {
                     Intrinsic::KernelStr | Intrinsic::SysArgstr | Intrinsic::SysArgtext
                 )
         }
-        ExprKind::Read(Place::Local(_))
+        ExprKind::Read(LValue::Local(_))
         | ExprKind::Num(_)
         | ExprKind::Str(_)
         | ExprKind::ProbeName { .. }
@@ -97,7 +97,7 @@ fn steady_node(e: &Expr, locals: bool) -> bool {
             to_string: true, ..
         } => true,
         ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
-            locals && matches!(place, Place::Local(_))
+            locals && matches!(place, LValue::Local(_))
         }
         _ => false,
     }
@@ -120,7 +120,7 @@ fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
         let StmtKind::Expr(Expr {
             kind:
                 ExprKind::Assign {
-                    place: Place::Local(l),
+                    place: LValue::Local(l),
                     op: None,
                     rhs,
                 },
@@ -163,7 +163,7 @@ fn reader_behind_tests(body: &[Stmt], l: LocalIx) -> Option<usize> {
             &s.kind,
             StmtKind::Expr(Expr {
                 kind: ExprKind::Assign {
-                    place: Place::Local(_),
+                    place: LValue::Local(_),
                     ..
                 },
                 ..
@@ -200,7 +200,7 @@ enum Motion {
 fn motion(
     l: LocalIx,
     rhs: &Expr,
-    uses: &HashMap<LocalIx, Use>,
+    uses: &HashMap<LocalIx, LocalUse>,
     settled: &HashSet<LocalIx>,
     quiet: &[bool],
 ) -> Motion {
@@ -219,7 +219,7 @@ fn motion(
                 pure_only = false;
             }
             // The variables that it depends on must not change on the way.
-            ExprKind::Read(Place::Local(from)) => {
+            ExprKind::Read(LValue::Local(from)) => {
                 let writes = of(from).writes;
                 ok &= writes == 0 || (writes == 1 && settled.contains(from));
             }
@@ -236,13 +236,13 @@ fn motion(
     }
 }
 
-fn uses(body: &[Stmt]) -> HashMap<LocalIx, Use> {
-    let mut out: HashMap<LocalIx, Use> = HashMap::new();
+fn uses(body: &[Stmt]) -> HashMap<LocalIx, LocalUse> {
+    let mut out: HashMap<LocalIx, LocalUse> = HashMap::new();
     count(body, false, &mut out);
     out
 }
 
-fn count(body: &[Stmt], in_loop: bool, out: &mut HashMap<LocalIx, Use>) {
+fn count(body: &[Stmt], in_loop: bool, out: &mut HashMap<LocalIx, LocalUse>) {
     for s in body {
         let inner_loop = in_loop || matches!(s.kind, StmtKind::Loop { .. } | StmtKind::Foreach(_));
         own_exprs(s, &mut |root| {
@@ -254,16 +254,16 @@ fn count(body: &[Stmt], in_loop: bool, out: &mut HashMap<LocalIx, Use>) {
                     u.in_loop |= inner_loop;
                 };
                 match &e.kind {
-                    ExprKind::Read(Place::Local(l)) => note(*l, 1, 0),
+                    ExprKind::Read(LValue::Local(l)) => note(*l, 1, 0),
                     ExprKind::Assign {
-                        place: Place::Local(l),
+                        place: LValue::Local(l),
                         op,
                         ..
                     } => {
                         note(*l, usize::from(op.is_some()), 1);
                     }
                     ExprKind::IncDec {
-                        place: Place::Local(l),
+                        place: LValue::Local(l),
                         ..
                     } => note(*l, 1, 1),
                     _ => {}
@@ -282,7 +282,7 @@ fn count(body: &[Stmt], in_loop: bool, out: &mut HashMap<LocalIx, Use>) {
 }
 
 fn replace(e: &mut Expr, l: LocalIx, with: &Expr) {
-    if matches!(e.kind, ExprKind::Read(Place::Local(r)) if r == l) {
+    if matches!(e.kind, ExprKind::Read(LValue::Local(r)) if r == l) {
         e.kind = with.kind.clone();
         return;
     }

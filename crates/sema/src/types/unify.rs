@@ -44,7 +44,7 @@ pub struct Conflict {
 }
 
 #[derive(Debug, Clone, Copy)]
-enum Node {
+enum TyNode {
     Link(TyVar),
     Root(Option<(Base, Span)>, bool),
 }
@@ -52,24 +52,24 @@ enum Node {
 /// All type variables of a script.
 #[derive(Debug, Default)]
 pub struct Types {
-    nodes: Vec<Node>,
+    nodes: Vec<TyNode>,
 }
 
 impl Types {
     /// A new variable of unknown type.
     pub fn fresh(&mut self) -> TyVar {
-        self.nodes.push(Node::Root(None, false));
+        self.nodes.push(TyNode::Root(None, false));
         TyVar(self.nodes.len() as u32 - 1)
     }
 
     /// A new variable of a known type.
     pub fn known(&mut self, base: Base, at: Span) -> TyVar {
-        self.nodes.push(Node::Root(Some((base, at)), false));
+        self.nodes.push(TyNode::Root(Some((base, at)), false));
         TyVar(self.nodes.len() as u32 - 1)
     }
 
     fn root(&self, mut v: TyVar) -> TyVar {
-        while let Node::Link(next) = self.nodes[v.0 as usize] {
+        while let TyNode::Link(next) = self.nodes[v.0 as usize] {
             v = next;
         }
         v
@@ -78,8 +78,8 @@ impl Types {
     fn find(&mut self, v: TyVar) -> TyVar {
         let root = self.root(v);
         let mut at = v;
-        while let Node::Link(next) = self.nodes[at.0 as usize] {
-            self.nodes[at.0 as usize] = Node::Link(root);
+        while let TyNode::Link(next) = self.nodes[at.0 as usize] {
+            self.nodes[at.0 as usize] = TyNode::Link(root);
             at = next;
         }
         root
@@ -87,8 +87,8 @@ impl Types {
 
     fn state(&self, root: TyVar) -> (Option<(Base, Span)>, bool) {
         match self.nodes[root.0 as usize] {
-            Node::Root(d, poisoned) => (d, poisoned),
-            Node::Link(_) => (None, false),
+            TyNode::Root(d, poisoned) => (d, poisoned),
+            TyNode::Link(_) => (None, false),
         }
     }
 
@@ -103,12 +103,12 @@ impl Types {
         let (decided, poisoned) = self.state(r);
         match decided {
             None => {
-                self.nodes[r.0 as usize] = Node::Root(Some((base, at)), poisoned);
+                self.nodes[r.0 as usize] = TyNode::Root(Some((base, at)), poisoned);
                 Ok(())
             }
             Some((b, _)) if b == base || poisoned => Ok(()),
             Some((before, before_at)) => {
-                self.nodes[r.0 as usize] = Node::Root(decided, true);
+                self.nodes[r.0 as usize] = TyNode::Root(decided, true);
                 Err(Conflict {
                     here: base,
                     here_at: at,
@@ -132,8 +132,8 @@ impl Types {
             if pa || pb {
                 return Ok(());
             }
-            self.nodes[ra.0 as usize] = Node::Root(da, true);
-            self.nodes[rb.0 as usize] = Node::Root(db, true);
+            self.nodes[ra.0 as usize] = TyNode::Root(da, true);
+            self.nodes[rb.0 as usize] = TyNode::Root(db, true);
             return Err(Conflict {
                 here,
                 here_at,
@@ -141,8 +141,8 @@ impl Types {
                 before_at,
             });
         }
-        self.nodes[rb.0 as usize] = Node::Root(db.or(da), pa || pb);
-        self.nodes[ra.0 as usize] = Node::Link(rb);
+        self.nodes[rb.0 as usize] = TyNode::Root(db.or(da), pa || pb);
+        self.nodes[ra.0 as usize] = TyNode::Link(rb);
         Ok(())
     }
 }

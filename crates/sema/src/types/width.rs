@@ -29,15 +29,15 @@ pub struct Widths {
 /// The context in which an expression is evaluated: a unit, or a small function as if it were
 /// inlined at the call, so that `substr(s, 0, 8)` is 8 bytes wide whatever other calls pass.
 #[derive(Clone, Copy)]
-struct Frame<'a> {
+struct EvalContext<'a> {
     unit: usize,
-    call: Option<(&'a [Expr], &'a Frame<'a>)>,
+    call: Option<(&'a [Expr], &'a EvalContext<'a>)>,
     depth: u32,
 }
 
-impl Frame<'_> {
+impl EvalContext<'_> {
     fn of(unit: usize) -> Self {
-        Frame {
+        EvalContext {
             unit,
             call: None,
             depth: 0,
@@ -46,9 +46,9 @@ impl Frame<'_> {
 
     /// The argument of a parameter. A function of one `return` can change its parameters only in
     /// that expression, which is then not a plain read.
-    fn argument(&self, p: &Place) -> Option<&Expr> {
+    fn argument(&self, p: &LValue) -> Option<&Expr> {
         match (p, self.call) {
-            (Place::Local(l), Some((args, _))) => args.get(l.0),
+            (LValue::Local(l), Some((args, _))) => args.get(l.0),
             _ => None,
         }
     }
@@ -80,12 +80,12 @@ fn single_return(u: &Unit) -> Option<&Expr> {
 }
 
 /// The inputs of the analysis besides the widths themselves.
-struct Env<'a> {
+struct WidthInputs<'a> {
     tree: &'a Tree,
     types: &'a Types,
 }
 
-impl Env<'_> {
+impl WidthInputs<'_> {
     fn is_str(&self, v: TyVar) -> bool {
         self.types.get(v) == Some(Base::Str)
     }
@@ -106,7 +106,7 @@ pub fn widths(tree: &Tree, types: &Types, max: usize) -> Widths {
         changed: true,
         unbounded: false,
     };
-    let env = Env { tree, types };
+    let env = WidthInputs { tree, types };
     let mut round = 0;
     while w.changed {
         w.changed = false;
@@ -143,20 +143,20 @@ impl Widths {
     }
 
     /// Length in bytes of the longest of these names, for `pp()` and its kin in functions.
-    pub fn probe_name(&self, tree: &Tree, of: NameOf) -> usize {
+    pub fn probe_name(&self, tree: &Tree, of: NameFunction) -> usize {
         self.name_len(tree, of).min(self.max)
     }
 
-    fn name_len(&self, tree: &Tree, of: NameOf) -> usize {
+    fn name_len(&self, tree: &Tree, of: NameFunction) -> usize {
         let names = tree.units.iter().map(|u| self.unit_name_len(&u.kind, of));
         names.max().unwrap_or(0)
     }
 
     /// Length of the longest of these names of a handler's point.
-    fn unit_name_len(&self, unit: &UnitKind, of: NameOf) -> usize {
+    fn unit_name_len(&self, unit: &UnitKind, of: NameFunction) -> usize {
         match of {
-            NameOf::Kind => LONGEST_KIND,
-            NameOf::Interrupted if unit.interrupts() => self.max,
+            NameFunction::Kind => LONGEST_KIND,
+            NameFunction::Interrupted if unit.interrupts() => self.max,
             _ => unit.longest_name(of),
         }
     }
@@ -185,7 +185,7 @@ impl Widths {
 
     /// Type of an expression's value.
     pub fn expr(&self, tree: &Tree, types: &Types, unit: UnitIx, e: &Expr) -> Ty {
-        let env = Env { tree, types };
+        let env = WidthInputs { tree, types };
         self.ty(types, e.ty, self.len(&env, unit.0, e))
     }
 
@@ -209,10 +209,10 @@ impl Widths {
         }
     }
 
-    fn grow_place(&mut self, unit: usize, place: &Place, len: usize) {
+    fn grow_place(&mut self, unit: usize, place: &LValue, len: usize) {
         match place {
-            Place::Local(l) => self.grow_local(unit, *l, len),
-            Place::Scalar(g) | Place::Elem(g, _) => {
+            LValue::Local(l) => self.grow_local(unit, *l, len),
+            LValue::Scalar(g) | LValue::Elem(g, _) => {
                 let slot = &mut self.values[g.0];
                 self.changed |= Self::grow(slot, len, self.max, self.unbounded);
             }
@@ -223,7 +223,7 @@ impl Widths {
     /// could equal another one.
     fn grow_keys<'k>(
         &mut self,
-        env: &Env,
+        env: &WidthInputs,
         unit: usize,
         g: GlobalIx,
         keys: impl Iterator<Item = Option<&'k Expr>>,
@@ -236,13 +236,13 @@ impl Widths {
         }
     }
 
-    fn place_keys(&mut self, env: &Env, unit: usize, place: &Place) {
-        if let Place::Elem(g, keys) = place {
+    fn place_keys(&mut self, env: &WidthInputs, unit: usize, place: &LValue) {
+        if let LValue::Elem(g, keys) = place {
             self.grow_keys(env, unit, *g, keys.iter().map(Some));
         }
     }
 
-    fn unit(&mut self, env: &Env, unit: usize) {
+    fn unit(&mut self, env: &WidthInputs, unit: usize) {
         let u = &env.tree.units[unit];
         walk_stmts(&u.body, &mut |s| match &s.kind {
             StmtKind::Return(Some(e)) if env.is_str(e.ty) => {
@@ -307,7 +307,7 @@ impl Widths {
         }
     }
 
-    fn arguments(&mut self, env: &Env, unit: usize, func: UnitIx, args: &[Expr]) {
+    fn arguments(&mut self, env: &WidthInputs, unit: usize, func: UnitIx, args: &[Expr]) {
         for (n, a) in args.iter().enumerate() {
             if env.is_str(a.ty) {
                 let len = self.len(env, unit, a);
@@ -316,19 +316,19 @@ impl Widths {
         }
     }
 
-    fn place_len(&self, unit: usize, p: &Place) -> usize {
+    fn place_len(&self, unit: usize, p: &LValue) -> usize {
         match p {
-            Place::Local(l) => self.locals[unit][l.0],
-            Place::Scalar(g) | Place::Elem(g, _) => self.values[g.0],
+            LValue::Local(l) => self.locals[unit][l.0],
+            LValue::Scalar(g) | LValue::Elem(g, _) => self.values[g.0],
         }
     }
 
     /// The maximum length of a string expression in bytes.
-    fn len(&self, env: &Env, unit: usize, e: &Expr) -> usize {
-        self.len_in(env, &Frame::of(unit), e)
+    fn len(&self, env: &WidthInputs, unit: usize, e: &Expr) -> usize {
+        self.len_in(env, &EvalContext::of(unit), e)
     }
 
-    fn len_in(&self, env: &Env, f: &Frame, e: &Expr) -> usize {
+    fn len_in(&self, env: &WidthInputs, f: &EvalContext, e: &Expr) -> usize {
         let len = match &e.kind {
             ExprKind::Str(s) => s.len(),
             ExprKind::ProbeName { of } => match &env.tree.units[f.unit].kind {
@@ -359,11 +359,11 @@ impl Widths {
         len.min(self.max)
     }
 
-    fn call_len(&self, env: &Env, f: &Frame, func: UnitIx, args: &[Expr]) -> usize {
+    fn call_len(&self, env: &WidthInputs, f: &EvalContext, func: UnitIx, args: &[Expr]) -> usize {
         let general = self.results[func.0];
         match single_return(&env.tree.units[func.0]) {
             Some(e) if f.depth < 4 => {
-                let inner = Frame {
+                let inner = EvalContext {
                     unit: func.0,
                     call: Some((args, f)),
                     depth: f.depth + 1,
@@ -374,7 +374,13 @@ impl Widths {
         }
     }
 
-    fn intrinsic_len(&self, env: &Env, f: &Frame, i: Intrinsic, args: &[Expr]) -> usize {
+    fn intrinsic_len(
+        &self,
+        env: &WidthInputs,
+        f: &EvalContext,
+        i: Intrinsic,
+        args: &[Expr],
+    ) -> usize {
         let constant = |n: usize| match args.get(n).and_then(|a| f.constant(a)) {
             Some(n) => usize::try_from(n).unwrap_or(0),
             None => self.max,
@@ -395,7 +401,13 @@ impl Widths {
         }
     }
 
-    fn print_len(&self, env: &Env, f: &Frame, form: &PrintForm, args: &[Expr]) -> usize {
+    fn print_len(
+        &self,
+        env: &WidthInputs,
+        f: &EvalContext,
+        form: &PrintForm,
+        args: &[Expr],
+    ) -> usize {
         let value = |a: &Expr| {
             if env.is_str(a.ty) {
                 self.len_in(env, f, a)

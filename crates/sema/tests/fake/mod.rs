@@ -80,7 +80,7 @@ pub fn resolve(text: &str) -> Script {
     let file = parse_file(&mut sources, tapset, &env, &macros, &mut diags);
     lib.add(tapset, file, false);
     assert!(diags.is_empty(), "{}", diags.render(&sources, false));
-    let derived = resolve_script(&lib, &Machine::new(), &mut diags);
+    let derived = resolve_script(&lib, &FakeMachine::new(), &mut diags);
     Script {
         lib,
         sources,
@@ -115,7 +115,7 @@ impl Script {
                 let _ = writeln!(out, "  {} = {}", v.name, pretty::expr(&v.init));
             }
             for t in &d.ctx.targets {
-                let ty = t.ty.spell(&Machine::new());
+                let ty = t.ty.spell(&FakeMachine::new());
                 let _ = writeln!(out, "  ${} = {:?}: {ty}", t.name, t.source);
             }
             for p in &d.parts {

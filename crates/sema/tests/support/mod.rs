@@ -9,7 +9,7 @@ use spile_bpf::target::{Features, KernelOffsets, Options as BpfOptions};
 use spile_ir::{Event, NrSet};
 use spile_sema::analyse::{Analysis, Inputs, Options, analyse_bodies};
 use spile_sema::ctype::CTy;
-use spile_sema::fake::{INT, Machine, STATE, TASK_PTR};
+use spile_sema::fake::{FakeMachine, INT, STATE, TASK_PTR};
 use spile_sema::library::Library;
 use spile_sema::probe::{Context, ContextKind, HandlerPart, ProbeHandler, TargetSource, TargetVar};
 use spile_syntax::ast::{self, FileId, Literal};
@@ -80,7 +80,7 @@ pub fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
     let inputs = Inputs {
         library: &library,
         sources: &sources,
-        facts: &Machine::new(),
+        facts: &FakeMachine::new(),
         tables: &|name| {
             (name == "errno").then(|| {
                 ["", "EPERM", "ENOENT"]

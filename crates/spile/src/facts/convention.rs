@@ -3,7 +3,7 @@
 
 use spile_debuginfo::{Die, Dwarf, ReturnWord, Returned, Type};
 use spile_ir::BinOp;
-use spile_sema::facts::{Loc, LocOp, Piece};
+use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
 use super::dwarf::extended;
 
@@ -17,16 +17,16 @@ const IN_REGISTERS: u32 = 16;
 pub(super) const FLOATING: &str = "it is in a floating point register";
 
 /// The location of a returned structure.
-pub(super) fn structure(returned: &Returned) -> Loc {
+pub(super) fn structure(returned: &Returned) -> VarLocation {
     match returned {
-        Returned::Memory => Loc::Address(vec![LocOp::Ret]),
+        Returned::Memory => VarLocation::Address(vec![LocOp::Ret]),
         Returned::Registers(words) => in_registers(words),
-        Returned::Unknown => Loc::Absent("the registers that return it are unknown".into()),
+        Returned::Unknown => VarLocation::Absent("the registers that return it are unknown".into()),
     }
 }
 
 /// A structure in the result registers.
-pub(super) fn in_registers(words: &[ReturnWord]) -> Loc {
+pub(super) fn in_registers(words: &[ReturnWord]) -> VarLocation {
     let mut results = RESULTS.into_iter();
     let value = |word: &ReturnWord| match word {
         ReturnWord::Integer => Ok(results.next().into_iter().collect()),
@@ -34,16 +34,20 @@ pub(super) fn in_registers(words: &[ReturnWord]) -> Loc {
         ReturnWord::Nothing => Err("it is padding".into()),
     };
     let values = words.iter().map(value);
-    Loc::Pieces(values.map(|value| Piece { bytes: 8, value }).collect())
+    VarLocation::Pieces(
+        values
+            .map(|value| LocationPiece { bytes: 8, value })
+            .collect(),
+    )
 }
 
 /// The location of a parameter at the first instruction, where the function moves it to memory
 /// later.
-pub(super) fn first_seen(moved: Loc, passed: Option<Vec<LocOp>>, ty: &Type) -> Loc {
+pub(super) fn first_seen(moved: VarLocation, passed: Option<Vec<LocOp>>, ty: &Type) -> VarLocation {
     match (passed, ty) {
-        (Some(ops), _) => Loc::Value(ops),
+        (Some(ops), _) => VarLocation::Value(ops),
         (None, Type::Struct { size, .. }) if *size > IN_REGISTERS => moved,
-        (None, _) => Loc::Absent("it is not yet in memory when the function begins".into()),
+        (None, _) => VarLocation::Absent("it is not yet in memory when the function begins".into()),
     }
 }
 

@@ -11,8 +11,8 @@ use spile_debuginfo::{
 use spile_glob as glob;
 use spile_ir::{BinOp, Space};
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Loc, LocOp, Member, Piece,
-    TypeHome, VarKind, Variable,
+    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, LocOp, LocationPiece, Member,
+    TypeHome, VarKind, VarLocation, Variable,
 };
 
 use crate::machine;
@@ -185,7 +185,7 @@ impl Asked<'_> {
         &self,
         name: &str,
         file: Option<&str>,
-        lines: &Lines,
+        lines: &LinePattern,
         kind: &FunctionKind,
     ) -> Result<Vec<FoundPlace>, String> {
         let dwarf = self.dwarf()?;
@@ -293,15 +293,15 @@ impl Asked<'_> {
         &self,
         name: &str,
         file: Option<&str>,
-        lines: &Lines,
+        lines: &LinePattern,
         nearest: bool,
     ) -> Result<Vec<FoundPlace>, String> {
         let dwarf = self.dwarf()?;
         let queries: Vec<LineQuery> = match lines {
-            Lines::Any => return self.functions(name, file, lines, &FunctionKind::Any),
-            Lines::All => vec![LineQuery::All],
-            Lines::Relative(n) => vec![LineQuery::Plus(*n)],
-            Lines::Absolute(parts) => parts
+            LinePattern::Any => return self.functions(name, file, lines, &FunctionKind::Any),
+            LinePattern::All => vec![LineQuery::All],
+            LinePattern::Relative(n) => vec![LineQuery::Plus(*n)],
+            LinePattern::Absolute(parts) => parts
                 .iter()
                 .map(|&(a, b)| match a == b {
                     true => LineQuery::At(a),
@@ -411,7 +411,7 @@ impl Asked<'_> {
             let passed = v.parameter.then(|| arguments.next(&ty)).flatten();
             let loc = self.loc(dwarf, &v, place.address, Some(place.address));
             let loc = match loc {
-                Loc::Address(_) if ret && v.parameter => first_seen(loc, passed, &ty),
+                VarLocation::Address(_) if ret && v.parameter => first_seen(loc, passed, &ty),
                 loc => loc,
             };
             found.push(Variable {
@@ -439,8 +439,8 @@ impl Asked<'_> {
         let loc = match dwarf.ctype(ty) {
             Type::Void => return None,
             Type::Struct { .. } => structure(&dwarf.returned(function, ty)),
-            Type::Float { .. } => Loc::Absent(FLOATING.into()),
-            ty => Loc::Value(extended(vec![LocOp::Ret], &ty)),
+            Type::Float { .. } => VarLocation::Absent(FLOATING.into()),
+            ty => VarLocation::Value(extended(vec![LocOp::Ret], &ty)),
         };
         Some(Variable {
             name: "return".into(),
@@ -476,7 +476,7 @@ impl Asked<'_> {
         v: &spile_debuginfo::Variable,
         address: u64,
         at: Option<u64>,
-    ) -> Loc {
+    ) -> VarLocation {
         let moves = self.file.image().position_independent();
         let bias = match at {
             _ if !moves => vec![LocOp::Const(0)],
@@ -488,28 +488,28 @@ impl Asked<'_> {
             None => vec![LocOp::Bias(machine::arch().program_counter())],
         };
         let ty = dwarf.ctype(v.ty);
-        let absent = |why: &str| Loc::Absent(why.into());
+        let absent = |why: &str| VarLocation::Absent(why.into());
         let located = dwarf.locate(v, address);
         match located.and_then(|l| self.home.moved(l)) {
             Err(Absent(why)) => absent(&why),
-            Ok(Location::Address(ops)) => Loc::Address(program(&ops, &bias)),
+            Ok(Location::Address(ops)) => VarLocation::Address(program(&ops, &bias)),
             Ok(Location::Value(ops)) if matches!(ty, Type::Struct { size: ..=8, .. }) => {
                 let value = Ok(program(&ops, &bias));
-                Loc::Pieces(vec![Piece { bytes: 8, value }])
+                VarLocation::Pieces(vec![LocationPiece { bytes: 8, value }])
             }
             Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
                 absent("it is in a register as a whole")
             }
             Ok(Location::Pieces(pieces)) if matches!(ty, Type::Struct { .. }) => {
                 match separate(&pieces, &bias) {
-                    Some(pieces) => Loc::Pieces(pieces),
+                    Some(pieces) => VarLocation::Pieces(pieces),
                     None => absent("it is in several places at once"),
                 }
             }
-            Ok(Location::Value(ops)) => Loc::Value(extended(program(&ops, &bias), &ty)),
+            Ok(Location::Value(ops)) => VarLocation::Value(extended(program(&ops, &bias), &ty)),
             Ok(Location::Pieces(pieces)) => match joined(&pieces, &bias) {
                 Some(ops) if !matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
-                    Loc::Value(extended(ops, &ty))
+                    VarLocation::Value(extended(ops, &ty))
                 }
                 _ => absent("it is in several places at once"),
             },
@@ -518,8 +518,8 @@ impl Asked<'_> {
 }
 
 /// Whether a function is declared on one of the lines.
-fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &Lines) -> bool {
-    let Lines::Absolute(parts) = lines else {
+fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &LinePattern) -> bool {
+    let LinePattern::Absolute(parts) = lines else {
         return true;
     };
     dwarf.line_range(p.die).is_some_and(|(low, high)| {
@@ -613,7 +613,7 @@ fn operator(op: LocBinary) -> BinOp {
 }
 
 /// The pieces of a structure, each by itself.
-fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<Piece>> {
+fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocationPiece>> {
     let piece = |(size, piece): &(u64, Option<Location>)| {
         let bytes = u32::try_from(*size).ok()?;
         let load = u8::try_from(bytes).ok();
@@ -631,7 +631,7 @@ fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<Pi
             Some(_) => Err("it is in a piece of odd size".into()),
             None => Err("not accessible at this address: optimised out".into()),
         };
-        Some(Piece { bytes, value })
+        Some(LocationPiece { bytes, value })
     };
     pieces.iter().map(piece).collect()
 }

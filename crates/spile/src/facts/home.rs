@@ -9,7 +9,7 @@ use spile_debuginfo::{Absent, LocBinary, LocOp as Op, Location, Module as File};
 use spile_ir::{CodePlace, Space};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{At, Loaded};
-use spile_sema::facts::{CTypeId, KernelVar, Loc, LocOp};
+use spile_sema::facts::{CTypeId, KernelVar, LocOp, VarLocation};
 
 /// The owner of a file's code.
 pub enum Home {
@@ -81,12 +81,14 @@ impl Home {
 
     /// The location of a variable of the kernel; for a per-CPU variable, that of the current
     /// processor.
-    pub fn of_processor(&self, loc: Loc) -> Loc {
+    pub fn of_processor(&self, loc: VarLocation) -> VarLocation {
         match (self, &loc) {
-            (Home::Kernel(_), Loc::Address(ops)) => match **ops {
+            (Home::Kernel(_), VarLocation::Address(ops)) => match **ops {
                 [LocOp::Const(address)] => match kernel_variable(address as u64, CTypeId::VOID) {
-                    Some(v) => Loc::Address(v.location()),
-                    None => Loc::Absent("the address of each processor's copy is unknown".into()),
+                    Some(v) => VarLocation::Address(v.location()),
+                    None => VarLocation::Absent(
+                        "the address of each processor's copy is unknown".into(),
+                    ),
                 },
                 _ => loc,
             },

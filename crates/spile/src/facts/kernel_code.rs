@@ -13,8 +13,8 @@ use spile_kernel::btf::{Btf, Type};
 use spile_kernel::functions::{self, Function, FunctionMatches, Functions, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
-    CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Loc, LocOp, Module, Piece, VarKind,
-    Variable,
+    CodeQuery, FoundModule, FoundPlace, FunctionKind, LineQuery, LocOp, LocationPiece, Module,
+    VarKind, VarLocation, Variable,
 };
 
 use super::convention::in_registers;
@@ -219,11 +219,11 @@ pub fn needs_source(query: &CodeQuery) -> bool {
             ..
         } => {
             file.is_some()
-                || *lines != Lines::Any
+                || *lines != LineQuery::Any
                 || callee.is_some()
                 || *kind == FunctionKind::Inline
         }
-        CodeQuery::Statement { file, lines, .. } => file.is_some() || *lines != Lines::Any,
+        CodeQuery::Statement { file, lines, .. } => file.is_some() || *lines != LineQuery::Any,
         CodeQuery::Address { absolute, .. } => !absolute,
         CodeQuery::Mark { .. } | CodeQuery::Plt(_) => false,
     }
@@ -323,7 +323,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         return Vec::new();
     };
     let mut list = Vec::new();
-    let word = |n: usize| Piece {
+    let word = |n: usize| LocationPiece {
         bytes: 8,
         value: Ok(vec![LocOp::Arg(n as u8)]),
     };
@@ -336,13 +336,13 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         }
         let composite = types.btf.composite(p.ty).is_some();
         let loc = match class(&types, p.ty) {
-            Class::Registers(0) => Loc::Absent("it takes no memory".into()),
+            Class::Registers(0) => VarLocation::Absent("it takes no memory".into()),
             Class::Registers(words) if used + words <= ARGUMENTS => {
                 let first = used;
                 used += words;
                 match (composite, words) {
-                    (false, 1) => Loc::Value(vec![LocOp::Arg(first as u8)]),
-                    _ => Loc::Pieces((first..used).map(word).collect()),
+                    (false, 1) => VarLocation::Value(vec![LocOp::Arg(first as u8)]),
+                    _ => VarLocation::Pieces((first..used).map(word).collect()),
                 }
             }
             Class::Registers(words) => stack_slot(&mut stack, 8 * words as i64),
@@ -366,19 +366,19 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
             ty: types.outside(proto.ret),
             kind: VarKind::Return,
             loc: match (whole, class(&types, proto.ret)) {
-                (true, _) => Loc::Value(vec![LocOp::Ret]),
+                (true, _) => VarLocation::Value(vec![LocOp::Ret]),
                 (false, Class::Registers(words)) => in_registers(&vec![ReturnWord::Integer; words]),
-                (false, Class::Stack(_)) => Loc::Address(vec![LocOp::Ret]),
+                (false, Class::Stack(_)) => VarLocation::Address(vec![LocOp::Ret]),
             },
         });
     }
     list
 }
 
-fn stack_slot(stack: &mut i64, bytes: i64) -> Loc {
+fn stack_slot(stack: &mut i64, bytes: i64) -> VarLocation {
     let at = *stack;
     *stack += bytes;
-    Loc::Address(vec![
+    VarLocation::Address(vec![
         LocOp::Reg(STACK_POINTER),
         LocOp::Const(at),
         LocOp::Bin(BinOp::Add),
@@ -393,7 +393,7 @@ mod tests {
         CodeQuery::Function {
             name: name.into(),
             file: None,
-            lines: Lines::Any,
+            lines: LineQuery::Any,
             kind,
             callee: None,
         }
@@ -412,8 +412,8 @@ mod tests {
         let vars = code.variables(&types, None, one.id, true).expect("known");
         let names: Vec<&str> = vars.iter().map(|v| &*v.name).collect();
         assert_eq!(names, ["file", "buf", "count", "pos", "return"]);
-        assert_eq!(vars[3].loc, Loc::Value(vec![LocOp::Arg(3)]));
-        assert_eq!(vars[4].loc, Loc::Value(vec![LocOp::Ret]));
+        assert_eq!(vars[3].loc, VarLocation::Value(vec![LocOp::Arg(3)]));
+        assert_eq!(vars[4].loc, VarLocation::Value(vec![LocOp::Ret]));
         assert_eq!(kernel.btf.c_name(vars[0].ty.number), "struct file *");
         assert!(needs_source(&query("vfs_read", FunctionKind::Inline)) && !needs_source(&read));
         assert!(code.modules("nosuch_module").is_err());

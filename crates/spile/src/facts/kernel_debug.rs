@@ -9,7 +9,9 @@ use spile_ir::CodePlace;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{Loaded, build_id};
-use spile_sema::facts::{CTypeId, CodeQuery, FoundPlace, FunctionKind, Lines, Module, Variable};
+use spile_sema::facts::{
+    CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, Module, Variable,
+};
 
 use super::dwarf::{Asked, FileTable};
 use super::home::Home;
@@ -148,7 +150,7 @@ impl KernelDebug {
             return;
         };
         let asked = opened.asked(known);
-        let ask = |kind| asked.functions(name, None, &Lines::Any, kind);
+        let ask = |kind| asked.functions(name, None, &LinePattern::Any, kind);
         if !spile_glob::is_pattern(name) {
             for f in ask(&FunctionKind::Call).unwrap_or_default() {
                 for place in found.iter_mut().filter(|p| same(&p.place, &f.place)) {
@@ -189,7 +191,7 @@ impl KernelDebug {
     ) -> Result<Vec<Variable>, String> {
         let opened = self.opened(module, true)?;
         let asked = opened.asked(known);
-        let all = asked.functions(&place.name, None, &Lines::Any, &FunctionKind::Return)?;
+        let all = asked.functions(&place.name, None, &LinePattern::Any, &FunctionKind::Return)?;
         let own = all.iter().find(|f| same(&place.place, &f.place));
         match own {
             Some(own) => asked.variables(own.id, ret),

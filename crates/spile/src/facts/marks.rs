@@ -6,7 +6,7 @@ use std::sync::Arc;
 use spile_debuginfo::sdt::{ArgPlace, Marker, Operand};
 use spile_glob as glob;
 use spile_ir::{BinOp, CodePlace};
-use spile_sema::facts::{FoundPlace, LONG, Loc, LocOp, VarKind, Variable};
+use spile_sema::facts::{FoundPlace, LONG, LocOp, VarKind, VarLocation, Variable};
 
 use crate::machine;
 
@@ -73,9 +73,9 @@ pub fn variables(marker: &Marker) -> Vec<Variable> {
 }
 
 /// The location of an argument at a marker with that address.
-fn location(operand: &Operand, site: u64) -> Loc {
+fn location(operand: &Operand, site: u64) -> VarLocation {
     if operand.float {
-        return Loc::Absent("it is a floating-point number".into());
+        return VarLocation::Absent("it is a floating-point number".into());
     }
     // The distance from the site is independent of the load address.
     let loaded = |address: u64| {
@@ -87,17 +87,19 @@ fn location(operand: &Operand, site: u64) -> Loc {
         signed: operand.signed,
     };
     let mut ops = match &operand.place {
-        ArgPlace::Constant(value) => return Loc::Value(vec![LocOp::Const(cut(*value, operand))]),
+        ArgPlace::Constant(value) => {
+            return VarLocation::Value(vec![LocOp::Const(cut(*value, operand))]);
+        }
         ArgPlace::Register { number, .. } if *number > pc() => {
-            return Loc::Absent("it is in a register that the kernel does not save".into());
+            return VarLocation::Absent("it is in a register that the kernel does not save".into());
         }
         ArgPlace::Register { number, shift } => {
             let mut ops = vec![LocOp::Reg(*number)];
             binary(&mut ops, BinOp::UShr, i64::from(*shift));
             extend(&mut ops, operand);
-            return Loc::Value(ops);
+            return VarLocation::Value(ops);
         }
-        ArgPlace::LinkedAddress(address) => return Loc::Value(loaded(*address)),
+        ArgPlace::LinkedAddress(address) => return VarLocation::Value(loaded(*address)),
         ArgPlace::Linked(address) => loaded(*address),
         ArgPlace::Memory {
             base,
@@ -120,11 +122,11 @@ fn location(operand: &Operand, site: u64) -> Loc {
             ops
         }
         ArgPlace::Unreadable(text) => {
-            return Loc::Absent(format!("its operand `{text}` is not supported").into());
+            return VarLocation::Absent(format!("its operand `{text}` is not supported").into());
         }
     };
     ops.push(load);
-    Loc::Value(ops)
+    VarLocation::Value(ops)
 }
 
 /// An operation with a constant; left out where it changes nothing.
@@ -174,7 +176,7 @@ mod tests {
 
     fn value(size: u8, signed: bool, place: ArgPlace) -> Vec<LocOp> {
         match location(&operand(size, signed, place), 0x1000) {
-            Loc::Value(ops) => ops,
+            VarLocation::Value(ops) => ops,
             other => panic!("{other:?}"),
         }
     }
@@ -235,9 +237,9 @@ mod tests {
             float: true,
             ..operand(8, true, ArgPlace::Constant(0))
         };
-        assert!(matches!(location(&xmm, 0), Loc::Absent(_)));
+        assert!(matches!(location(&xmm, 0), VarLocation::Absent(_)));
         let odd = operand(8, true, ArgPlace::Unreadable("8@?".into()));
-        assert!(matches!(location(&odd, 0), Loc::Absent(_)));
+        assert!(matches!(location(&odd, 0), VarLocation::Absent(_)));
     }
 
     #[test]

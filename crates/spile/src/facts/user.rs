@@ -9,7 +9,8 @@ use spile_glob as glob;
 use spile_ir::CodePlace;
 use spile_runtime::{FileState, TargetProcess};
 use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, Lines, Module, ModuleQuery, Variable,
+    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, LineQuery, Module, ModuleQuery,
+    Variable,
 };
 
 use super::dwarf::{self, Asked};
@@ -155,7 +156,7 @@ impl Programs {
                 kind,
                 callee,
             } => {
-                let by_symbol = *lines == Lines::Any
+                let by_symbol = *lines == LineQuery::Any
                     && source.is_none()
                     && callee.is_none()
                     && *kind != FunctionKind::Inline;
@@ -358,7 +359,7 @@ mod tests {
         let query = |name: &str| CodeQuery::Function {
             name: name.into(),
             file: None,
-            lines: Lines::Any,
+            lines: LineQuery::Any,
             kind: FunctionKind::Call,
             callee: None,
         };

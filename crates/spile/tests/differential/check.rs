@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use spile_ir::storage;
 use spile_ir::{Bytes, Program, SiteId, opt, verify};
 use spile_sema::analyse::{self, Inputs, Options};
-use spile_sema::fake::Machine;
+use spile_sema::fake::FakeMachine;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::parser::{parse_file, parse_macros};
@@ -95,7 +95,7 @@ pub fn analyse(script: &Script) -> Result<Program, String> {
     let inputs = Inputs {
         library: &library,
         sources: &sources,
-        facts: &Machine::new(),
+        facts: &FakeMachine::new(),
         tables: &tables,
         options: &options,
     };

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::ast::{FileId, Name, Span};
 use crate::codes;
-use crate::diag::{Diagnostic, Diagnostics};
+use crate::diag::{DiagResult, Diagnostic, Diagnostics};
 use crate::lexer::{escape, lex};
 use crate::source::Sources;
 use crate::token::{Tok, Token};
@@ -701,7 +701,7 @@ impl<'a> Preproc<'a> {
         }
     }
 
-    fn definition(&mut self, at: Token) -> Result<Macro, Box<Diagnostic>> {
+    fn definition(&mut self, at: Token) -> DiagResult<Macro> {
         let sources = self.sources;
         let bad = |span: Span, wanted: &str| {
             let d = Diagnostic::error(codes::BAD_DEFINE, "malformed `@define`");

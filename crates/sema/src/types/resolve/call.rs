@@ -241,11 +241,11 @@ impl Resolver<'_> {
         match (short, checked.as_slice()) {
             ("pp" | "pn" | "ppfunc" | "probefunc" | "probe_type", []) => {
                 let of = match short {
-                    "pp" => NameOf::Point,
-                    "pn" => NameOf::Alias,
-                    "ppfunc" => NameOf::Function,
-                    "probefunc" => NameOf::Interrupted,
-                    _ => NameOf::Kind,
+                    "pp" => NameFunction::Point,
+                    "pn" => NameFunction::Alias,
+                    "ppfunc" => NameFunction::Function,
+                    "probefunc" => NameFunction::Interrupted,
+                    _ => NameFunction::Kind,
                 };
                 return self.str(ExprKind::ProbeName { of }, span);
             }

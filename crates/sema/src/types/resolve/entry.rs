@@ -13,7 +13,7 @@ use spile_ir::{Arch, BinOp, CodePlace, CodeProbe, CodeSite, Event, Space, UnOp};
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Cur, Resolver};
+use super::{Resolver, UnitState};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{LocOp, VarKind};
@@ -30,13 +30,13 @@ const GOROUTINE: u16 = 14;
 
 /// The `@entry` expressions of a handler.
 #[derive(Default)]
-pub(super) struct Entries {
+pub(super) struct EntryExprs {
     /// The expressions, each with the local that holds its value and its C type.
     known: Vec<(ast::Expr, LocalIx, Option<CTy>)>,
     /// The local with the load bias of the code: its address less the one it was linked at.
     bias: Option<LocalIx>,
     /// State of the handler at the entry.
-    inner: Option<Box<Cur>>,
+    inner: Option<Box<UnitState>>,
     /// Body of the handler at the entry.
     stores: Vec<Stmt>,
     /// Statements that take the values, ahead of the return handler's body.
@@ -94,7 +94,7 @@ impl Resolver<'_> {
 
     fn kept(&mut self, ix: LocalIx, span: Span) -> Expr {
         let ty = self.cur.locals[ix.0].ty;
-        let kind = ExprKind::Read(Place::Local(ix));
+        let kind = ExprKind::Read(LValue::Local(ix));
         Expr { kind, ty, span }
     }
 
@@ -105,19 +105,19 @@ impl Resolver<'_> {
         event: Event,
         ctx: &Context,
         something: impl FnOnce(&mut Self) -> T,
-    ) -> (T, Box<Cur>) {
+    ) -> (T, Box<UnitState>) {
         let inner = match self.cur.entries.inner.take() {
-            Some(inner) => Cur {
+            Some(inner) => UnitState {
                 file: self.cur.file,
                 tapset: self.cur.tapset,
                 ..*inner
             },
-            None => Cur {
+            None => UnitState {
                 file: self.cur.file,
                 tapset: self.cur.tapset,
                 ctx: Some(Arc::new(entry_context(ctx))),
                 event: Some(event),
-                ..Cur::default()
+                ..UnitState::default()
             },
         };
         let outer = std::mem::replace(&mut self.cur, inner);
@@ -183,10 +183,10 @@ impl Resolver<'_> {
         let keys = self.entry_keys(true, span);
         let g = self.entry_array(value.ty, keys.len(), span);
         let (ty, at) = (value.ty, value.span);
-        let store = set(Place::Elem(g, keys), value, ty, at);
+        let store = set(LValue::Elem(g, keys), value, ty, at);
         self.cur.entries.stores.push(store);
         let keys = self.entry_keys(false, span);
-        let place = Place::Elem(g, keys.clone());
+        let place = LValue::Elem(g, keys.clone());
 
         let n = self.cur.entries.seen.len();
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
@@ -208,11 +208,11 @@ impl Resolver<'_> {
         let takes = &mut self.cur.entries.takes;
         // The order matters: an element that exists after it was read existed before, even while
         // other threads evict elements from the array.
-        takes.push(set(Place::Local(value), read, ty, span));
-        takes.push(set(Place::Local(seen), has, seen_ty, span));
+        takes.push(set(LValue::Local(value), read, ty, span));
+        takes.push(set(LValue::Local(seen), has, seen_ty, span));
         let kind = StmtKind::DeleteElem(g, keys);
         takes.push(Stmt { kind, span });
-        let kind = ExprKind::Read(Place::Local(seen));
+        let kind = ExprKind::Read(LValue::Local(seen));
         let seen = self.num(kind, span);
         self.cur.entries.seen.push(seen);
         value
@@ -254,7 +254,7 @@ impl Resolver<'_> {
     /// Ends a return handler: the statements ahead of its body, and the handler at the entry.
     pub(super) fn finish_entries(
         &mut self,
-        entries: Entries,
+        entries: EntryExprs,
         d: &ProbeHandler,
     ) -> (Vec<Stmt>, Option<Unit>) {
         let Some(inner) = entries.inner else {
@@ -319,7 +319,7 @@ fn at_once(probe: &CodeProbe) -> bool {
 }
 
 /// `place = value;`
-fn set(place: Place, value: Expr, ty: TyVar, span: Span) -> Stmt {
+fn set(place: LValue, value: Expr, ty: TyVar, span: Span) -> Stmt {
     let kind = ExprKind::Assign {
         place,
         op: None,

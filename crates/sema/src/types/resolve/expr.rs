@@ -4,7 +4,7 @@ use spile_ir::{BinOp, CmpOp, Extract, Hist, UnOp};
 use spile_syntax::ast::{self, Key, Span, StatOp};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Resolver, Var};
+use super::{Resolver, VarMeaning};
 use crate::ctype::CTy;
 use crate::types::codes;
 use crate::types::hir::*;
@@ -190,17 +190,17 @@ impl Resolver<'_> {
 
     fn read_var(&mut self, name: &ast::Name, span: Span) -> (Expr, Option<CTy>) {
         match self.var(name, span) {
-            Var::Local(ix) => {
+            VarMeaning::Local(ix) => {
                 let l = &mut self.cur.locals[ix.0];
                 l.read = true;
                 let e = Expr {
-                    kind: ExprKind::Read(Place::Local(ix)),
+                    kind: ExprKind::Read(LValue::Local(ix)),
                     ty: l.ty,
                     span,
                 };
                 (e, self.cur.ctypes.get(&ix).copied())
             }
-            Var::Global(g) => {
+            VarMeaning::Global(g) => {
                 if self.global_keys(g, 0, span).is_none() {
                     return (self.bad(span), None);
                 }
@@ -208,7 +208,7 @@ impl Resolver<'_> {
                 let ty = self.tree.globals[g.0].value;
                 (
                     Expr {
-                        kind: ExprKind::Read(Place::Scalar(g)),
+                        kind: ExprKind::Read(LValue::Scalar(g)),
                         ty,
                         span,
                     },
@@ -252,7 +252,7 @@ impl Resolver<'_> {
         base: &ast::Expr,
         keys: &[Key],
         span: Span,
-    ) -> Option<(Place, crate::types::unify::TyVar)> {
+    ) -> Option<(LValue, crate::types::unify::TyVar)> {
         let ast::ExprKind::Var(name) = &base.kind else {
             let text = "only arrays and histograms can be indexed";
             self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
@@ -264,7 +264,7 @@ impl Resolver<'_> {
             .keys(keys, &types)
             .into_iter()
             .collect::<Option<Vec<_>>>()?;
-        Some((Place::Elem(g, keys), self.tree.globals[g.0].value))
+        Some((LValue::Elem(g, keys), self.tree.globals[g.0].value))
     }
 
     /// The place of an assignment (`written`) or of a read before it (`read`).
@@ -273,19 +273,19 @@ impl Resolver<'_> {
         e: &ast::Expr,
         written: bool,
         read: bool,
-    ) -> Option<(Place, crate::types::unify::TyVar)> {
+    ) -> Option<(LValue, crate::types::unify::TyVar)> {
         match &e.kind {
             ast::ExprKind::Var(name) => match self.var(name, e.span) {
-                Var::Local(ix) => {
+                VarMeaning::Local(ix) => {
                     let l = &mut self.cur.locals[ix.0];
                     l.written |= written;
                     l.read |= read;
-                    Some((Place::Local(ix), l.ty))
+                    Some((LValue::Local(ix), l.ty))
                 }
-                Var::Global(g) => {
+                VarMeaning::Global(g) => {
                     self.global_keys(g, 0, e.span)?;
                     self.touch(g, written, read);
-                    Some((Place::Scalar(g), self.tree.globals[g.0].value))
+                    Some((LValue::Scalar(g), self.tree.globals[g.0].value))
                 }
             },
             ast::ExprKind::Index { base, keys } => {
@@ -449,7 +449,7 @@ impl Resolver<'_> {
                 num_op(op).map(AssignOp::Num)
             }
         };
-        if let (Place::Local(ix), Some(c), None) = (&place, cty, op) {
+        if let (LValue::Local(ix), Some(c), None) = (&place, cty, op) {
             self.cur.ctypes.entry(*ix).or_insert(c);
         }
         (
@@ -472,7 +472,7 @@ impl Resolver<'_> {
         let Some((place, ty)) = place else {
             return self.bad(span);
         };
-        if let Place::Local(_) = place {
+        if let LValue::Local(_) = place {
             self.not_statistic(lhs);
             return self.bad(span);
         }
@@ -503,7 +503,7 @@ impl Resolver<'_> {
     }
 
     /// The operand of an extractor such as `@count(...)`.
-    fn stat_place(&mut self, arg: &ast::Expr) -> Option<(Place, GlobalIx)> {
+    fn stat_place(&mut self, arg: &ast::Expr) -> Option<(LValue, GlobalIx)> {
         let (place, ty) = self.place(arg, false, false)?;
         let Some((g, _)) = place.global() else {
             self.not_statistic(arg);
@@ -564,7 +564,7 @@ impl Resolver<'_> {
     }
 
     /// The statistic in `@hist_log(x)`, whose histogram is noted.
-    pub(super) fn histogram(&mut self, e: &ast::Expr) -> Option<Place> {
+    pub(super) fn histogram(&mut self, e: &ast::Expr) -> Option<LValue> {
         let ast::ExprKind::Hist { kind, arg } = &e.kind else {
             self.report(
                 Diagnostic::error(codes::BAD_OPERAND, "a histogram is needed here").at(e.span),

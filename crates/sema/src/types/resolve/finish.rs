@@ -100,8 +100,8 @@ impl Resolver<'_> {
                 };
                 if self.types.get(e.ty) == Some(Base::Stats) {
                     let name = match place {
-                        Place::Local(ix) => &u.locals[ix.0].name,
-                        Place::Scalar(g) | Place::Elem(g, _) => &self.tree.globals[g.0].name,
+                        LValue::Local(ix) => &u.locals[ix.0].name,
+                        LValue::Scalar(g) | LValue::Elem(g, _) => &self.tree.globals[g.0].name,
                     };
                     found.push((e.span, name.to_string()));
                 }

@@ -10,8 +10,8 @@ use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
 use crate::codes;
-use crate::ctype::{self, CBase, CTy, From};
-use crate::facts::{Loc, LocOp, Module, ModuleQuery, VarKind, Variable};
+use crate::ctype::{self, CBase, CTy, WalkBase};
+use crate::facts::{LocOp, Module, ModuleQuery, VarKind, VarLocation, Variable};
 use crate::probe::{Context, ContextKind};
 use crate::types::hir::*;
 
@@ -123,7 +123,7 @@ impl Resolver<'_> {
         if access.is_empty() && !addr_of {
             return ((base, Some(ty.pointer())), space);
         }
-        let typed = self.walk(base, From::Object(ty), access, addr_of, space, span);
+        let typed = self.walk(base, WalkBase::Object(ty), access, addr_of, space, span);
         (typed, space)
     }
 
@@ -158,7 +158,7 @@ impl Resolver<'_> {
                 name: short.into(),
                 ty: v.ty,
                 kind: VarKind::Global,
-                loc: Loc::Address(v.location()),
+                loc: VarLocation::Address(v.location()),
             }),
             _ => None,
         };
@@ -216,16 +216,16 @@ impl Resolver<'_> {
     /// The value of a location program.
     pub(super) fn location(
         &mut self,
-        loc: &Loc,
+        loc: &VarLocation,
         ty: CTy,
         space: Space,
         span: Span,
-    ) -> Result<(Expr, From), Arc<str>> {
+    ) -> Result<(Expr, WalkBase), Arc<str>> {
         let (ops, from) = match loc {
-            Loc::Value(ops) => (ops, From::Value(ty)),
-            Loc::Address(ops) => (ops, From::Object(ty)),
-            Loc::Pieces(_) => return Err("it is in registers: name a member of it".into()),
-            Loc::Absent(why) => return Err(why.clone()),
+            VarLocation::Value(ops) => (ops, WalkBase::Value(ty)),
+            VarLocation::Address(ops) => (ops, WalkBase::Object(ty)),
+            VarLocation::Pieces(_) => return Err("it is in registers: name a member of it".into()),
+            VarLocation::Absent(why) => return Err(why.clone()),
         };
         let left = self.leaves(ops, space, span);
         let moved = ops.iter().any(|op| matches!(op, LocOp::Bias(_)));

@@ -32,7 +32,7 @@ use crate::library::Library;
 use crate::probe::{Context, ProbeHandler};
 
 /// The callbacks of resolution.
-pub trait Host {
+pub trait ResolverHost {
     /// The probes of a library file; called once for each file, when one of its items is first
     /// used.
     fn probes(&mut self, file: FileId, diags: &mut Diagnostics) -> Vec<ProbeHandler>;
@@ -42,7 +42,7 @@ pub trait Host {
 
 /// Settings of the run that scripts can see or that change their meaning.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Input<'a> {
+pub struct RunSettings<'a> {
     /// `-G NAME=VALUE`
     pub globals: &'a [(String, String)],
     /// Process id and user id of the session, for `__session_pid()` and `__session_uid()`.
@@ -64,7 +64,7 @@ const SUGGESTIONS: usize = 50;
 
 /// The meaning of a variable's name.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Var {
+pub(super) enum VarMeaning {
     Local(LocalIx),
     Global(GlobalIx),
 }
@@ -79,7 +79,7 @@ struct FnDecl {
 
 /// State of the unit that is being resolved.
 #[derive(Default)]
-struct Cur {
+struct UnitState {
     locals: Vec<Local>,
     by_name: HashMap<Name, LocalIx>,
     /// C types of locals that hold kernel pointers.
@@ -96,16 +96,16 @@ struct Cur {
     /// The value of the next expression is unused.
     discard: bool,
     /// The `@entry` expressions so far.
-    entries: entry::Entries,
+    entries: entry::EntryExprs,
 }
 
 /// The state of the whole walk.
 pub struct Resolver<'a> {
     facts: &'a dyn Facts,
     lib: &'a Library,
-    host: &'a mut dyn Host,
+    host: &'a mut dyn ResolverHost,
     diags: &'a mut Diagnostics,
-    input: Input<'a>,
+    input: RunSettings<'a>,
     pub(super) types: Types,
     pub(super) tree: Tree,
     /// Names of globals that the program has.
@@ -129,12 +129,12 @@ pub struct Resolver<'a> {
     tables: HashMap<String, usize>,
     entries: usize,
     /// The perf events that `@perf` can read.
-    counters: value::Counters,
+    counters: value::NamedCounters,
     /// Conditions of probe points.
     conditions: Vec<Expr>,
     /// Hidden functions that make texts of structures, by type and depth.
     pretty_units: HashMap<(CTypeId, u8), UnitIx>,
-    cur: Cur,
+    cur: UnitState,
 }
 
 /// The result of resolution.
@@ -150,9 +150,9 @@ impl<'a> Resolver<'a> {
     pub fn run(
         facts: &'a dyn Facts,
         lib: &'a Library,
-        host: &'a mut dyn Host,
+        host: &'a mut dyn ResolverHost,
         diags: &'a mut Diagnostics,
-        input: Input<'a>,
+        input: RunSettings<'a>,
         handlers: Vec<ProbeHandler>,
     ) -> Resolved {
         let mut r = Resolver {
@@ -179,7 +179,7 @@ impl<'a> Resolver<'a> {
             counters: value::counters(&handlers),
             conditions: Vec::new(),
             pretty_units: HashMap::new(),
-            cur: Cur::default(),
+            cur: UnitState::default(),
         };
         r.declare();
         for d in &handlers {
@@ -395,15 +395,15 @@ impl<'a> Resolver<'a> {
     }
 
     /// The meaning of a name: a parameter, a visible global, or else a local.
-    fn var(&mut self, name: &Name, span: Span) -> Var {
+    fn var(&mut self, name: &Name, span: Span) -> VarMeaning {
         if let Some(ix) = self.cur.by_name.get(name)
             && (self.cur.locals[ix.0].param || self.cur.tapset)
         {
-            return Var::Local(*ix);
+            return VarMeaning::Local(*ix);
         }
         match self.find_global(name) {
-            Some(g) => Var::Global(g),
-            None => Var::Local(self.local(name, span)),
+            Some(g) => VarMeaning::Global(g),
+            None => VarMeaning::Local(self.local(name, span)),
         }
     }
 
@@ -514,10 +514,10 @@ impl<'a> Resolver<'a> {
 
     /// Resolves one handler. Handlers of the library run before the script's.
     fn handler(&mut self, d: &ProbeHandler, user: bool) {
-        self.cur = Cur {
+        self.cur = UnitState {
             ctx: Some(Arc::new(d.ctx.clone())),
             event: Some(d.event.clone()),
-            ..Cur::default()
+            ..UnitState::default()
         };
         let mut body = Vec::new();
         // Predefined variables are library code, which sees internal operations.
@@ -603,7 +603,7 @@ impl<'a> Resolver<'a> {
         self.same(init.ty, ty, span);
         let rhs = Box::new(init);
         let kind = ExprKind::Assign {
-            place: Place::Local(ix),
+            place: LValue::Local(ix),
             op: None,
             rhs,
         };
@@ -639,14 +639,14 @@ impl<'a> Resolver<'a> {
             .iter()
             .map(|p| (locals[p.0].name.clone(), *p))
             .collect();
-        self.cur = Cur {
+        self.cur = UnitState {
             locals,
             by_name,
             file,
             tapset,
             ret: Some(ret),
             has_value,
-            ..Cur::default()
+            ..UnitState::default()
         };
         let body = match &f.body {
             ast::FnBody::Block(b) => self.block(b),

@@ -7,13 +7,13 @@ use spile_ir::{BinOp, Space};
 use spile_syntax::ast::{Access, Span};
 
 use super::Resolver;
-use crate::ctype::{CTy, From, Shape};
-use crate::facts::{Loc, Piece};
+use crate::ctype::{CTy, TypeShape, WalkBase};
+use crate::facts::{LocationPiece, VarLocation};
 use crate::probe::TargetSource;
 use crate::types::hir::Expr;
 
 /// The value of a member, and the accesses that remain.
-type PieceValue<'a> = Result<((Expr, From), &'a [Access]), Arc<str>>;
+type PieceValue<'a> = Result<((Expr, WalkBase), &'a [Access]), Arc<str>>;
 
 impl Resolver<'_> {
     /// The member that the first accesses name in a structure in pieces; `None` where the structure
@@ -29,7 +29,7 @@ impl Resolver<'_> {
         let pieces = Self::pieces(source)?;
         let (mut ty, mut rest) = (ty, access);
         let (mut first, mut width) = (0, 0);
-        while let (Shape::Struct(id, _), Some((Access::Member(name), behind))) =
+        while let (TypeShape::Struct(id, _), Some((Access::Member(name), behind))) =
             (ty.shape(self.facts), rest.split_first())
         {
             let member = self.facts.member(id, &name.name)?;
@@ -38,22 +38,22 @@ impl Resolver<'_> {
             (ty, rest) = (CTy::id(member.ty), behind);
         }
         let (size, signed) = match ty.shape(self.facts) {
-            Shape::Int { size, signed, .. } if size <= 8 => (8 * u32::from(size), signed),
-            Shape::Ptr(_) => (64, false),
+            TypeShape::Int { size, signed, .. } if size <= 8 => (8 * u32::from(size), signed),
+            TypeShape::Ptr(_) => (64, false),
             _ => return None,
         };
         if width == 0 {
             width = size;
         }
         let value = self.bits(pieces, (first, width), signed, space, span)?;
-        Some(value.map(|value| ((value, From::Value(ty)), rest)))
+        Some(value.map(|value| ((value, WalkBase::Value(ty)), rest)))
     }
 
     /// The pieces of a variable that lies in pieces.
-    pub(super) fn pieces(source: &TargetSource) -> Option<&[Piece]> {
+    pub(super) fn pieces(source: &TargetSource) -> Option<&[LocationPiece]> {
         match source {
             TargetSource::Loc(loc) => match &**loc {
-                Loc::Pieces(pieces) => Some(pieces),
+                VarLocation::Pieces(pieces) => Some(pieces),
                 _ => None,
             },
             _ => None,
@@ -64,7 +64,7 @@ impl Resolver<'_> {
     /// location is too complex.
     pub(super) fn bits(
         &mut self,
-        pieces: &[Piece],
+        pieces: &[LocationPiece],
         (first, width): (u32, u32),
         signed: bool,
         space: Space,

@@ -10,7 +10,7 @@ use spile_ir::{BinOp, Space, Stream};
 use spile_syntax::ast::{Pretty, Span};
 
 use super::Resolver;
-use crate::ctype::{CTy, Shape};
+use crate::ctype::{CTy, TypeShape};
 use crate::facts::{self, CTypeId, Member};
 use crate::types::hir::*;
 use crate::types::unify::Base;
@@ -23,7 +23,7 @@ const ELEMENTS: u32 = 8;
 const ROOM: usize = 480;
 
 /// A text under construction.
-struct Text {
+struct PrettyText {
     /// The memory that its objects are in.
     space: Space,
     lit: String,
@@ -33,9 +33,9 @@ struct Text {
     len: usize,
 }
 
-impl Text {
-    fn new(space: Space) -> Text {
-        Text {
+impl PrettyText {
+    fn new(space: Space) -> PrettyText {
+        PrettyText {
             space,
             lit: String::new(),
             pieces: Vec::new(),
@@ -78,7 +78,7 @@ impl Text {
 }
 
 /// The form in which a variable is shown.
-pub(super) enum Shown {
+pub(super) enum ShownForm {
     /// The variable does not exist.
     Nothing,
     /// Its value, or a structure's address.
@@ -106,7 +106,7 @@ impl Resolver<'_> {
         pretty: Pretty,
         span: Span,
     ) -> Expr {
-        let mut text = Text::new(Space::Kernel);
+        let mut text = PrettyText::new(Space::Kernel);
         self.pretty_value(&mut text, value, ty, space, levels(pretty), span);
         self.sprint(text, span)
     }
@@ -114,19 +114,19 @@ impl Resolver<'_> {
     /// `name=text name=text`
     pub(super) fn pretty_list(
         &mut self,
-        list: Vec<(std::sync::Arc<str>, Shown, CTy, Space)>,
+        list: Vec<(std::sync::Arc<str>, ShownForm, CTy, Space)>,
         pretty: Pretty,
         span: Span,
     ) -> Expr {
-        let mut text = Text::new(Space::Kernel);
+        let mut text = PrettyText::new(Space::Kernel);
         for (n, (name, value, ty, space)) in list.into_iter().enumerate() {
             text.lit(if n > 0 { " " } else { "" });
             text.lit(&format!("{name}="));
             match (value, pretty) {
-                (Shown::Nothing, _) => text.lit("?"),
-                (Shown::Text(own), _) => text.conv(ConvKind::Str, false, own),
-                (Shown::Value(value), Pretty::None) => text.conv(ConvKind::Hex, true, value),
-                (Shown::Value(value), _) => {
+                (ShownForm::Nothing, _) => text.lit("?"),
+                (ShownForm::Text(own), _) => text.conv(ConvKind::Str, false, own),
+                (ShownForm::Value(value), Pretty::None) => text.conv(ConvKind::Hex, true, value),
+                (ShownForm::Value(value), _) => {
                     self.pretty_value(&mut text, value, ty, space, levels(pretty), span);
                 }
             }
@@ -137,13 +137,13 @@ impl Resolver<'_> {
     /// The text of a structure that lies in registers.
     pub(super) fn pretty_in_pieces(
         &mut self,
-        pieces: &[facts::Piece],
+        pieces: &[facts::LocationPiece],
         id: CTypeId,
         space: Space,
         pretty: Pretty,
         span: Span,
     ) -> Expr {
-        let mut text = Text::new(space);
+        let mut text = PrettyText::new(space);
         self.pieces_struct(&mut text, pieces, (id, 0), levels(pretty), span);
         self.sprint(text, span)
     }
@@ -151,8 +151,8 @@ impl Resolver<'_> {
     /// Appends a structure that begins at a bit of the pieces.
     fn pieces_struct(
         &mut self,
-        text: &mut Text,
-        pieces: &[facts::Piece],
+        text: &mut PrettyText,
+        pieces: &[facts::LocationPiece],
         (id, first): (CTypeId, u32),
         depth: u8,
         span: Span,
@@ -160,10 +160,12 @@ impl Resolver<'_> {
         self.members(text, id, depth, |this, text, m| {
             let (at, ty) = (first.saturating_add(m.bit_offset), CTy::id(m.ty));
             let (width, signed) = match ty.shape(this.facts) {
-                Shape::Int { size, signed, .. } if m.bit_size == 0 => (8 * u32::from(size), signed),
-                Shape::Int { signed, .. } => (m.bit_size, signed),
-                Shape::Ptr(_) => (64, false),
-                Shape::Struct(id, _) => {
+                TypeShape::Int { size, signed, .. } if m.bit_size == 0 => {
+                    (8 * u32::from(size), signed)
+                }
+                TypeShape::Int { signed, .. } => (m.bit_size, signed),
+                TypeShape::Ptr(_) => (64, false),
+                TypeShape::Struct(id, _) => {
                     this.pieces_struct(text, pieces, (id, at), depth - 1, span);
                     return;
                 }
@@ -174,8 +176,8 @@ impl Resolver<'_> {
                 _ => None,
             };
             match (value, ty.shape(this.facts)) {
-                (Some(Ok(value)), Shape::Ptr(to)) => match to.shape(this.facts) {
-                    Shape::Int { char: true, .. } => this.quoted(text, value, text.space, span),
+                (Some(Ok(value)), TypeShape::Ptr(to)) => match to.shape(this.facts) {
+                    TypeShape::Int { char: true, .. } => this.quoted(text, value, text.space, span),
                     _ => text.conv(ConvKind::Pointer, false, value),
                 },
                 (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
@@ -188,10 +190,10 @@ impl Resolver<'_> {
     /// Appends the members of a structure, each with its name and value.
     fn members(
         &mut self,
-        text: &mut Text,
+        text: &mut PrettyText,
         id: CTypeId,
         depth: u8,
-        mut value: impl FnMut(&mut Self, &mut Text, &Member),
+        mut value: impl FnMut(&mut Self, &mut PrettyText, &Member),
     ) {
         if depth == 0 {
             return text.lit("{...}");
@@ -209,9 +211,9 @@ impl Resolver<'_> {
         text.lit("}");
     }
 
-    fn sprint(&mut self, mut text: Text, span: Span) -> Expr {
+    fn sprint(&mut self, mut text: PrettyText, span: Span) -> Expr {
         text.flush();
-        let Text { pieces, args, .. } = text;
+        let PrettyText { pieces, args, .. } = text;
         self.tree.formats.push(Format { pieces });
         let form = PrintForm::Format(self.tree.formats.len() - 1);
         let kind = ExprKind::Print {
@@ -226,7 +228,7 @@ impl Resolver<'_> {
     /// Appends a value in a register; pointers to structures and strings are followed.
     fn pretty_value(
         &mut self,
-        text: &mut Text,
+        text: &mut PrettyText,
         value: Expr,
         ty: CTy,
         space: Space,
@@ -234,20 +236,20 @@ impl Resolver<'_> {
         span: Span,
     ) {
         match ty.shape(self.facts) {
-            Shape::Int { signed: true, .. } => text.conv(ConvKind::Dec, false, value),
-            Shape::Int { .. } => text.conv(ConvKind::Unsigned, false, value),
-            Shape::Ptr(to) => match to.shape(self.facts) {
-                Shape::Struct(id, _) => {
+            TypeShape::Int { signed: true, .. } => text.conv(ConvKind::Dec, false, value),
+            TypeShape::Int { .. } => text.conv(ConvKind::Unsigned, false, value),
+            TypeShape::Ptr(to) => match to.shape(self.facts) {
+                TypeShape::Struct(id, _) => {
                     let func = self.struct_text(id, space, depth, span);
                     let args = vec![value];
                     let call = self.str(ExprKind::Call { func, args }, span);
                     text.conv(ConvKind::Str, false, call);
                 }
-                Shape::Int { char: true, .. } => self.quoted(text, value, space, span),
+                TypeShape::Int { char: true, .. } => self.quoted(text, value, space, span),
                 _ => text.conv(ConvKind::Pointer, false, value),
             },
             // A structure, by its address.
-            Shape::Struct(id, _) => {
+            TypeShape::Struct(id, _) => {
                 let func = self.struct_text(id, space, depth, span);
                 let args = vec![value];
                 let call = self.str(ExprKind::Call { func, args }, span);
@@ -258,7 +260,7 @@ impl Resolver<'_> {
     }
 
     /// Appends a string from memory, in quotes.
-    fn quoted(&mut self, text: &mut Text, addr: Expr, space: Space, span: Span) {
+    fn quoted(&mut self, text: &mut PrettyText, addr: Expr, space: Space, span: Span) {
         let f = match space {
             Space::Kernel => Intrinsic::KernelStr,
             Space::User => Intrinsic::UserStr,
@@ -278,7 +280,7 @@ impl Resolver<'_> {
         }
         let unit = self.hidden_function("pretty", span);
         self.pretty_units.insert(key, unit);
-        let mut text = Text::new(space);
+        let mut text = PrettyText::new(space);
         let addr = self.parameter(unit, span);
         self.pretty_struct(&mut text, &addr, id, depth, span);
         let value = self.sprint(text, span);
@@ -298,7 +300,7 @@ impl Resolver<'_> {
         let room = self.num(ExprKind::Num(TEXT), span);
         let args = vec![addr, room];
         let read = self.str(ExprKind::Intr { f, args }, span);
-        let mut text = Text::new(Space::Kernel);
+        let mut text = PrettyText::new(Space::Kernel);
         text.lit("\"");
         text.conv(ConvKind::Str, false, read);
         text.lit("\"");
@@ -345,7 +347,7 @@ impl Resolver<'_> {
 
     fn parameter(&mut self, unit: UnitIx, span: Span) -> Expr {
         let ty = self.tree.units[unit.0].locals[0].ty;
-        let kind = ExprKind::Read(Place::Local(LocalIx(0)));
+        let kind = ExprKind::Read(LValue::Local(LocalIx(0)));
         Expr { kind, ty, span }
     }
 
@@ -365,19 +367,33 @@ impl Resolver<'_> {
     }
 
     /// Appends the members of a structure at an address.
-    fn pretty_struct(&mut self, text: &mut Text, addr: &Expr, id: CTypeId, depth: u8, span: Span) {
+    fn pretty_struct(
+        &mut self,
+        text: &mut PrettyText,
+        addr: &Expr,
+        id: CTypeId,
+        depth: u8,
+        span: Span,
+    ) {
         self.members(text, id, depth, |this, text, m| {
             this.pretty_member(text, addr, m, depth - 1, span);
         });
     }
 
-    fn pretty_member(&mut self, text: &mut Text, addr: &Expr, m: &Member, depth: u8, span: Span) {
+    fn pretty_member(
+        &mut self,
+        text: &mut PrettyText,
+        addr: &Expr,
+        m: &Member,
+        depth: u8,
+        span: Span,
+    ) {
         let ty = CTy::id(m.ty);
         if m.bit_size == 0 {
             let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
             return self.pretty_object(text, at, ty, depth, span);
         }
-        let Shape::Int { size, signed, .. } = ty.shape(self.facts) else {
+        let TypeShape::Int { size, signed, .. } = ty.shape(self.facts) else {
             return text.lit("?");
         };
         // The field's storage unit: the word of its own type, or the 8 bytes from its first byte.
@@ -394,9 +410,9 @@ impl Resolver<'_> {
     }
 
     /// Appends an object in memory.
-    fn pretty_object(&mut self, text: &mut Text, at: Expr, ty: CTy, depth: u8, span: Span) {
+    fn pretty_object(&mut self, text: &mut PrettyText, at: Expr, ty: CTy, depth: u8, span: Span) {
         match ty.shape(self.facts) {
-            Shape::Int { size, signed, .. } => {
+            TypeShape::Int { size, signed, .. } => {
                 let value = self.load(text.space, at, size.min(8), signed, span);
                 let kind = if signed {
                     ConvKind::Dec
@@ -405,31 +421,33 @@ impl Resolver<'_> {
                 };
                 text.conv(kind, false, value);
             }
-            Shape::Ptr(to) => {
+            TypeShape::Ptr(to) => {
                 let value = self.load(text.space, at, 8, false, span);
                 match to.shape(self.facts) {
-                    Shape::Int { char: true, .. } => {
+                    TypeShape::Int { char: true, .. } => {
                         self.quoted(text, value, text.space, span);
                     }
                     _ => text.conv(ConvKind::Pointer, false, value),
                 }
             }
-            Shape::Array { elem, count } => self.pretty_array(text, at, elem, count, depth, span),
-            Shape::Struct(id, _) => self.pretty_struct(text, &at, id, depth, span),
-            Shape::Other => text.lit("?"),
+            TypeShape::Array { elem, count } => {
+                self.pretty_array(text, at, elem, count, depth, span)
+            }
+            TypeShape::Struct(id, _) => self.pretty_struct(text, &at, id, depth, span),
+            TypeShape::Other => text.lit("?"),
         }
     }
 
     fn pretty_array(
         &mut self,
-        text: &mut Text,
+        text: &mut PrettyText,
         at: Expr,
         elem: CTy,
         count: u32,
         depth: u8,
         span: Span,
     ) {
-        if let Shape::Int { char: true, .. } = elem.shape(self.facts) {
+        if let TypeShape::Int { char: true, .. } = elem.shape(self.facts) {
             text.lit("\"");
             let room = self.num(ExprKind::Num(TEXT.min(count.into()).max(1)), span);
             let f = match text.space {

@@ -82,7 +82,7 @@ fn changes(body: &[Stmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
         | ExprKind::StatAdd { place, .. } = &e.kind
             && let Some((g, _)) = place.global()
         {
-            f(g, matches!(place, Place::Scalar(_)), e.span);
+            f(g, matches!(place, LValue::Scalar(_)), e.span);
         }
     });
 }

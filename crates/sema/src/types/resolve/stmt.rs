@@ -4,7 +4,7 @@ use spile_ir::{SortKey, SortSpec};
 use spile_syntax::ast::{self, Key, Span};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Resolver, Var};
+use super::{Resolver, VarMeaning};
 use crate::types::codes;
 use crate::types::hir::*;
 use crate::types::unify::Base;
@@ -189,12 +189,12 @@ impl Resolver<'_> {
 
     fn receiver_any(&mut self, v: &ast::Ident, pre: &mut Vec<Stmt>) -> LocalIx {
         match self.var(&v.name, v.span) {
-            Var::Local(ix) => {
+            VarMeaning::Local(ix) => {
                 self.cur.locals[ix.0].written = true;
                 self.cur.locals[ix.0].bound = true;
                 ix
             }
-            Var::Global(g) => {
+            VarMeaning::Global(g) => {
                 let hidden: ast::Name = format!("{}@foreach", v.name).into();
                 let ix = self.local(&hidden, v.span);
                 self.cur.locals[ix.0].written = true;
@@ -206,12 +206,12 @@ impl Resolver<'_> {
                 let gty = self.tree.globals[g.0].value;
                 self.same(ty, gty, v.span);
                 let read = Expr {
-                    kind: ExprKind::Read(Place::Local(ix)),
+                    kind: ExprKind::Read(LValue::Local(ix)),
                     ty,
                     span: v.span,
                 };
                 let assign = ExprKind::Assign {
-                    place: Place::Scalar(g),
+                    place: LValue::Scalar(g),
                     op: None,
                     rhs: Box::new(read),
                 };
@@ -317,11 +317,11 @@ impl Resolver<'_> {
     fn delete(&mut self, e: &ast::Expr) -> Option<StmtKind> {
         match &e.kind {
             ast::ExprKind::Var(name) => match self.var(name, e.span) {
-                Var::Local(ix) => {
+                VarMeaning::Local(ix) => {
                     self.cur.locals[ix.0].written = true;
                     Some(StmtKind::DeleteLocal(ix))
                 }
-                Var::Global(g) => Some(StmtKind::DeleteAll(g)),
+                VarMeaning::Global(g) => Some(StmtKind::DeleteAll(g)),
             },
             ast::ExprKind::Index { base, keys } => {
                 let ast::ExprKind::Var(name) = &base.kind else {

@@ -9,9 +9,9 @@ use spile_syntax::codes::LITERAL_WANTED;
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
-use super::pretty::Shown;
+use super::pretty::ShownForm;
 use crate::codes as probe_codes;
-use crate::ctype::{self, CBase, CTy, Final, From, MemberWalk, Shape, Step};
+use crate::ctype::{self, CBase, CTy, FinalAccess, MemberWalk, TypeShape, WalkBase, WalkStep};
 use crate::facts::VarKind;
 use crate::probe::{Context, ContextKind, TargetSource, TargetVar};
 use crate::types::codes;
@@ -82,7 +82,7 @@ impl Resolver<'_> {
                     return (self.bad(span), None);
                 };
                 let space = self.space_of_type(cty);
-                let typed = self.walk(base, From::Value(cty), access, *addr_of, space, span);
+                let typed = self.walk(base, WalkBase::Value(cty), access, *addr_of, space, span);
                 self.prettied(typed, space, *pretty, span)
             }
             _ => (self.bad(span), None),
@@ -182,7 +182,7 @@ impl Resolver<'_> {
         if pretty != Pretty::None
             && access.is_empty()
             && let Some(pieces) = Self::pieces(&t.source)
-            && let Shape::Struct(id, _) = t.ty.shape(self.facts)
+            && let TypeShape::Struct(id, _) = t.ty.shape(self.facts)
         {
             let text = self.pretty_in_pieces(pieces, id, space, pretty, span);
             return (text, None);
@@ -228,7 +228,7 @@ impl Resolver<'_> {
         ty: CTy,
         space: Space,
         span: Span,
-    ) -> Result<(Expr, From), Arc<str>> {
+    ) -> Result<(Expr, WalkBase), Arc<str>> {
         let (f, n) = match source {
             TargetSource::CtxArg(n) => (Intrinsic::CtxArg, Some(*n)),
             TargetSource::SysArg(n) => (Intrinsic::SysArg, Some(*n)),
@@ -237,13 +237,13 @@ impl Resolver<'_> {
             TargetSource::SysNr => {
                 let nr = self.intrinsic_of(Intrinsic::SysNr, None, span);
                 let own = i64::from(spile_ir::NrSet::COMPAT) - 1;
-                return Ok((self.op_imm(BinOp::And, nr, own, span), From::Value(ty)));
+                return Ok((self.op_imm(BinOp::And, nr, own, span), WalkBase::Value(ty)));
             }
             TargetSource::Loc(loc) => return self.location(loc, ty, space, span),
         };
         Ok((
             self.intrinsic_of(f, n.map(i64::from), span),
-            From::Value(ty),
+            WalkBase::Value(ty),
         ))
     }
 
@@ -259,7 +259,7 @@ impl Resolver<'_> {
         let kind = |kind: VarKind| ctx.targets.iter().filter(move |t| t.kind == kind);
         let listed: Vec<&TargetVar> = match name {
             "$$name" if ctx.sites.as_ref().is_some_and(|s| s.functions.len() > 1) => {
-                let of = NameOf::Function;
+                let of = NameFunction::Function;
                 return Some(self.str(ExprKind::ProbeName { of }, span));
             }
             "$$name" => return Some(self.str(ExprKind::Str(text(&ctx.name)), span)),
@@ -280,10 +280,10 @@ impl Resolver<'_> {
             // A variable that does not exist is shown as such, as in SystemTap.
             let Ok((base, from)) = self.source(&t.source, t.ty, space, span) else {
                 let shown = match (Self::pieces(&t.source), t.ty.shape(self.facts)) {
-                    (Some(pieces), Shape::Struct(id, _)) if pretty != Pretty::None => {
-                        Shown::Text(self.pretty_in_pieces(pieces, id, space, pretty, span))
+                    (Some(pieces), TypeShape::Struct(id, _)) if pretty != Pretty::None => {
+                        ShownForm::Text(self.pretty_in_pieces(pieces, id, space, pretty, span))
                     }
-                    _ => Shown::Nothing,
+                    _ => ShownForm::Nothing,
                 };
                 list.push((t.name.clone(), shown, t.ty, space));
                 continue;
@@ -293,7 +293,7 @@ impl Resolver<'_> {
                 Ok(w) => self.apply(base, w, space, span),
                 Err(_) => base,
             };
-            list.push((t.name.clone(), Shown::Value(value), t.ty, space));
+            list.push((t.name.clone(), ShownForm::Value(value), t.ty, space));
         }
         Some(self.pretty_list(list, pretty, span))
     }
@@ -301,7 +301,7 @@ impl Resolver<'_> {
     pub(super) fn walk(
         &mut self,
         base: Expr,
-        from: From,
+        from: WalkBase,
         access: &[Access],
         addr_of: bool,
         space: Space,
@@ -323,22 +323,22 @@ impl Resolver<'_> {
         let mut v = base;
         for step in w.steps {
             v = match step {
-                Step::Add(n) => self.op_imm(BinOp::Add, v, n, span),
-                Step::Index { expr, scale } => {
+                WalkStep::Add(n) => self.op_imm(BinOp::Add, v, n, span),
+                WalkStep::Index { expr, scale } => {
                     let i = self.number(&expr);
                     let i = self.op_imm(BinOp::Mul, i, scale.into(), span);
                     self.num(ExprKind::Bin(BinOp::Add, Box::new(v), Box::new(i)), span)
                 }
-                Step::Deref => self.load(space, v, 8, false, span),
+                WalkStep::Deref => self.load(space, v, 8, false, span),
             };
         }
         match w.last {
-            Final::Address | Final::Value { size: 8, .. } => v,
-            Final::Value { size, signed } => {
+            FinalAccess::Address | FinalAccess::Value { size: 8, .. } => v,
+            FinalAccess::Value { size, signed } => {
                 self.extend(v, 0, size.saturating_mul(8), signed, span)
             }
-            Final::Load { size, signed } => self.load(space, v, size, signed, span),
-            Final::BitField {
+            FinalAccess::Load { size, signed } => self.load(space, v, size, signed, span),
+            FinalAccess::BitField {
                 size,
                 shift,
                 width,

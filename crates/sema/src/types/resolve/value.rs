@@ -14,10 +14,10 @@ use crate::types::codes;
 use crate::types::hir::*;
 
 /// Named perf events: name to type and config.
-pub(super) type Counters = HashMap<String, (u32, u64)>;
+pub(super) type NamedCounters = HashMap<String, (u32, u64)>;
 
 /// The counters of a script.
-pub(super) fn counters(handlers: &[ProbeHandler]) -> Counters {
+pub(super) fn counters(handlers: &[ProbeHandler]) -> NamedCounters {
     let counter = |d: &ProbeHandler| match &d.event {
         Event::Counter { name, ty, config } => Some((name.to_string(), (*ty, *config))),
         _ => None,
