@@ -13,7 +13,7 @@ use spile_kernel::btf::{Btf, Type};
 use spile_kernel::functions::{self, Function, FunctionMatches, Functions, signature};
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{
-    CodeQuery, FoundModule, FoundPlace, FunctionKind, LineQuery, LocOp, LocationPiece, Module,
+    CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, LocOp, LocationPiece, Module,
     VarKind, VarLocation, Variable,
 };
 
@@ -219,11 +219,11 @@ pub fn needs_source(query: &CodeQuery) -> bool {
             ..
         } => {
             file.is_some()
-                || *lines != LineQuery::Any
+                || *lines != LinePattern::Any
                 || callee.is_some()
                 || *kind == FunctionKind::Inline
         }
-        CodeQuery::Statement { file, lines, .. } => file.is_some() || *lines != LineQuery::Any,
+        CodeQuery::Statement { file, lines, .. } => file.is_some() || *lines != LinePattern::Any,
         CodeQuery::Address { absolute, .. } => !absolute,
         CodeQuery::Mark { .. } | CodeQuery::Plt(_) => false,
     }
@@ -393,7 +393,7 @@ mod tests {
         CodeQuery::Function {
             name: name.into(),
             file: None,
-            lines: LineQuery::Any,
+            lines: LinePattern::Any,
             kind,
             callee: None,
         }

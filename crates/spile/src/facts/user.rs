@@ -9,7 +9,7 @@ use spile_glob as glob;
 use spile_ir::CodePlace;
 use spile_runtime::{FileState, TargetProcess};
 use spile_sema::facts::{
-    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, LineQuery, Module, ModuleQuery,
+    CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, Module, ModuleQuery,
     Variable,
 };
 
@@ -156,7 +156,7 @@ impl Programs {
                 kind,
                 callee,
             } => {
-                let by_symbol = *lines == LineQuery::Any
+                let by_symbol = *lines == LinePattern::Any
                     && source.is_none()
                     && callee.is_none()
                     && *kind != FunctionKind::Inline;
@@ -359,7 +359,7 @@ mod tests {
         let query = |name: &str| CodeQuery::Function {
             name: name.into(),
             file: None,
-            lines: LineQuery::Any,
+            lines: LinePattern::Any,
             kind: FunctionKind::Call,
             callee: None,
         };
