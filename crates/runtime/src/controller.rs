@@ -25,8 +25,9 @@ mod locks;
 pub mod message;
 mod world;
 
-use world::World;
+use world::{Printed, World};
 
+use std::borrow::Cow;
 use std::os::fd::OwnedFd;
 use std::rc::Rc;
 use std::time::Instant;
@@ -45,6 +46,7 @@ use crate::text::deferred::Deferred;
 
 use crate::controller::handler_effects::Effects;
 use crate::io::output::Output;
+use crate::io::rows::{self, Row};
 use crate::machine::existing_tasks::Task;
 use crate::session::report::Hits;
 use crate::shared::ring_record::{self, FieldValue, OutputRecord};
@@ -75,6 +77,8 @@ pub struct Controller {
     quiet: bool,
     /// Shapes of output records.
     shapes: Rc<[RecordShape]>,
+    /// The names of rows by format, where prints are taken as rows.
+    row_names: Vec<Box<str>>,
     /// The commands of `system()`.
     pub commands: Commands,
     /// Whether errors of handlers are only counted, not printed.
@@ -111,8 +115,13 @@ impl Controller {
                 (needs.copies, needs.taken) = (false, Vec::new());
             }
         }
+        let row_names = match out.takes_rows() {
+            true => rows::names(&program),
+            false => Vec::new(),
+        };
         Controller {
             shapes,
+            row_names,
             needs,
             hits: vec![Hits::default(); program.handlers.len()],
             world: World {
@@ -121,6 +130,7 @@ impl Controller {
                 program,
                 host: Host::new(target),
                 printed: Vec::new(),
+                rows: out.takes_rows(),
                 truncated: 0,
                 copied: Vec::new(),
                 emptied: Vec::new(),
@@ -208,13 +218,15 @@ impl Controller {
             if self.exit_wanted() {
                 break;
             }
+            let rows = std::mem::take(&mut self.world.rows);
             let result = self.run_collecting(*id);
-            self.world.printed.retain_mut(|(stream, text)| {
-                let out = *stream == Stream::Out;
-                if out {
+            self.world.rows = rows;
+            self.world.printed.retain_mut(|printed| match printed {
+                Printed::Text(Stream::Out, text) => {
                     body.append(text);
+                    false
                 }
-                !out
+                _ => true,
             });
             self.deliver();
             if let Err(error) = result {
@@ -276,9 +288,42 @@ impl Controller {
 
     /// Writes a handler's output.
     fn deliver(&mut self) {
-        for (stream, text) in std::mem::take(&mut self.world.printed) {
-            self.write(stream, &text);
+        for printed in std::mem::take(&mut self.world.printed) {
+            match printed {
+                Printed::Text(stream, text) => self.write(stream, &text),
+                Printed::Rows(rows) => rows.each(|format, values| self.row(format, values)),
+            }
         }
+    }
+
+    /// Passes a row on, with the texts that its marks stand for.
+    fn row(&mut self, format: usize, values: &[FieldValue<'_>]) {
+        let Some(name) = self.row_names.get(format) else {
+            self.account.malformed += 1;
+            return;
+        };
+        let symbolic = &self.world.texts.symbolic;
+        let texts: Vec<Cow<'_, [u8]>> = values
+            .iter()
+            .map(|value| match (value, &self.deferred) {
+                (FieldValue::Long(_), _) => Cow::Borrowed(&[][..]),
+                (FieldValue::Str(text), None) => symbolic.fill(text),
+                (FieldValue::Str(text), Some(deferred)) => match deferred.fill(text) {
+                    Cow::Borrowed(text) => symbolic.fill(text),
+                    Cow::Owned(text) => symbolic.fill(&text).into_owned().into(),
+                },
+            })
+            .collect();
+        let values: Vec<FieldValue<'_>> = values
+            .iter()
+            .zip(&texts)
+            .map(|(value, text)| match value {
+                FieldValue::Long(n) => FieldValue::Long(*n),
+                FieldValue::Str(_) => FieldValue::Str(text),
+            })
+            .collect();
+        let values = &values[..];
+        self.out.row(&Row { name, values });
     }
 
     /// Sets the word that marks symbolic texts, and the known user files.
@@ -434,6 +479,9 @@ impl Controller {
         fmt: spile_ir::FormatId,
         piece: &OutputRecord<'_>,
     ) {
+        if stream == Stream::Out && self.out.takes_rows() {
+            return self.row(fmt.index(), &piece.fields);
+        }
         let Some(format) = program.formats.get(fmt.index()) else {
             self.account.malformed += 1;
             return;

@@ -1,8 +1,9 @@
 //! Sessions without a kernel part: order of handlers, output, errors, timers, metrics, commands.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::ops::ControlFlow;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
@@ -13,6 +14,7 @@ use spile_ir::{
     Intrinsic, Program, Reg, Site, SiteId, Stream, Term, Ty, Val,
 };
 use spile_runtime::io::output;
+use spile_runtime::shared::ring_record::FieldValue;
 use spile_runtime::{Options, Outcome, Session, TargetProcess};
 
 /// `%d\n`
@@ -161,6 +163,48 @@ fn begin_timers_end_in_order() {
     assert!((1..=13).contains(&lines[4]), "{lines:?}");
     assert_eq!(outcome.exit_code, 0);
     assert!(outcome.account.is_clean());
+}
+
+#[test]
+fn prints_are_rows_of_typed_values() {
+    let mut named = number_format();
+    named.pieces.insert(0, Piece::Lit(b"row\t"[..].into()));
+    let print_row = |n| Inst::Print {
+        stream: Stream::Out,
+        fmt: FormatId(1),
+        args: vec![Val::Imm(n)],
+    };
+    let mut program = program(vec![
+        handler(Event::Begin(0), vec![print_row(-7), print(Val::Imm(8))]),
+        timer(2, vec![count()]),
+        handler(Event::End(0), vec![print_row(i64::MIN)]),
+    ]);
+    program.formats.push(named);
+    let rows = Rc::new(RefCell::new(Vec::new()));
+    let taken = Rc::clone(&rows);
+    let options = Options {
+        output: output::OutputTarget::Rows(Box::new(move |row, _| {
+            let numbers: Vec<i64> = row
+                .values
+                .iter()
+                .map(|value| match value {
+                    FieldValue::Long(n) => *n,
+                    FieldValue::Str(text) => panic!("{text:?}"),
+                })
+                .collect();
+            taken.borrow_mut().push((row.name.to_owned(), numbers));
+            // The second row is enough.
+            match row.name {
+                "" => ControlFlow::Break(()),
+                _ => ControlFlow::Continue(()),
+            }
+        })),
+        ..options()
+    };
+    let mut session = Session::new(program, None, options).unwrap();
+    session.run().unwrap();
+    let expected = [("row".to_owned(), vec![-7]), (String::new(), vec![8])];
+    assert_eq!(*rows.borrow(), expected);
 }
 
 #[test]

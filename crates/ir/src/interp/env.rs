@@ -3,7 +3,7 @@
 use super::{Cell, Element, Fault, ForeachWalk, Value, sort_elements};
 use crate::intrinsics::Intrinsic;
 use crate::stats::Stat;
-use crate::{GlobalId, SortKey, SortSpec, Space, Stream, Ty};
+use crate::{FormatId, GlobalId, SortKey, SortSpec, Space, Stream, Ty};
 
 /// Everything outside a handler's registers: globals, the machine, output. Implementations
 /// may rely on keys and values having the global's types and widths.
@@ -108,6 +108,10 @@ pub trait Env {
     /// text.
     fn shown(&self, _: &Value) -> Option<Value> {
         None
+    }
+    /// Takes the values of a print; `false` asks for its text instead.
+    fn print_values(&mut self, _: Stream, _: FormatId, _: &[Value]) -> bool {
+        false
     }
     /// Output of the script; never split further than the script's own statements.
     fn print(&mut self, stream: Stream, text: &[u8]);

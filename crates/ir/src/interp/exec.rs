@@ -377,14 +377,13 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         values
     }
 
-    fn format(&mut self, fmt: FormatId, args: &[Val]) -> Result<Vec<u8>, Fault> {
+    fn format(&mut self, fmt: FormatId, args: &[Value]) -> Result<Vec<u8>, Fault> {
         let format = self.program.formats.get(fmt.index()).ok_or_else(invalid)?;
-        let args = self.texts(args);
         let mut out = Vec::new();
         let env = &mut *self.env;
         render(
             format,
-            &args,
+            args,
             &mut |s, a, b| env.read_memory(s, a, b),
             &mut out,
         )?;
@@ -481,10 +480,16 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 };
                 (*dst, i64::from(found).into())
             }
-            Inst::Sprint { dst, fmt, args } => (*dst, self.format(*fmt, args)?[..].into()),
+            Inst::Sprint { dst, fmt, args } => {
+                let args = self.texts(args);
+                (*dst, self.format(*fmt, &args)?[..].into())
+            }
             Inst::Print { stream, fmt, args } => {
-                let text = self.format(*fmt, args)?;
-                self.env.print(*stream, &text);
+                let args = self.texts(args);
+                if !self.env.print_values(*stream, *fmt, &args) {
+                    let text = self.format(*fmt, &args)?;
+                    self.env.print(*stream, &text);
+                }
                 return Ok(Flow::Next);
             }
             Inst::Intr { dst, f, args } => {

@@ -7,11 +7,14 @@ use spile_bpf::layout::SymbolicForm;
 use spile_ir::interp::{Element, Env, Fault, ForeachWalk, MemGlobals, Value, walk_elements};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
-use spile_ir::{ElemTy, GlobalId, GlobalKind, Program, SortKey, SortSpec, Space, Stream, Ty};
+use spile_ir::{
+    ElemTy, FormatId, GlobalId, GlobalKind, Program, SortKey, SortSpec, Space, Stream, Ty,
+};
 
 use crate::controller::globals::{Globals, Raw, Texts};
 use crate::controller::handler_effects::Effects;
 use crate::controller::host::Host;
+use crate::io::rows::PackedRows;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::process_tree;
 
@@ -21,7 +24,10 @@ pub(super) struct World {
     pub kernel: Option<KernelState>,
     pub mem: MemGlobals,
     pub host: Host,
-    pub printed: Vec<(Stream, Vec<u8>)>,
+    /// The output of the running handler, in order.
+    pub printed: Vec<Printed>,
+    /// Whether prints are taken as rows.
+    pub rows: bool,
     pub truncated: u64,
     /// Globals that the current handler reads from a copy.
     pub copied: Vec<GlobalId>,
@@ -29,6 +35,12 @@ pub(super) struct World {
     pub emptied: Vec<GlobalId>,
     /// Texts of stacks and symbols.
     pub texts: Texts,
+}
+
+/// Output of a handler.
+pub(super) enum Printed {
+    Text(Stream, Vec<u8>),
+    Rows(PackedRows),
 }
 
 impl World {
@@ -225,10 +237,27 @@ impl Env for World {
         Err(fault())
     }
 
+    fn print_values(&mut self, stream: Stream, fmt: FormatId, values: &[Value]) -> bool {
+        if !self.rows || stream != Stream::Out {
+            return false;
+        }
+        match self.printed.last_mut() {
+            Some(Printed::Rows(rows)) => rows.push(fmt, values),
+            _ => {
+                let mut rows = PackedRows::default();
+                rows.push(fmt, values);
+                self.printed.push(Printed::Rows(rows));
+            }
+        }
+        true
+    }
+
     fn print(&mut self, stream: Stream, text: &[u8]) {
         match self.printed.last_mut() {
-            Some((Stream::Out, all)) if stream == Stream::Out => all.extend_from_slice(text),
-            _ => self.printed.push((stream, text.to_vec())),
+            Some(Printed::Text(Stream::Out, all)) if stream == Stream::Out => {
+                all.extend_from_slice(text);
+            }
+            _ => self.printed.push(Printed::Text(stream, text.to_vec())),
         }
     }
 

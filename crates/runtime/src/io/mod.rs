@@ -7,6 +7,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | [`output`], `patience` | the script's output, and how long it waits for its reader |
+//! | [`rows`] | the script's output as typed values |
 //! | [`input`] | standard input for `input.*` probes |
 //! | [`child`] | the command of `-c` and the process of `-x` |
 //! | [`commands`] | commands of `system()` |
@@ -20,3 +21,4 @@ pub mod output;
 pub(crate) mod patience;
 pub mod procfs;
 pub mod prometheus;
+pub mod rows;

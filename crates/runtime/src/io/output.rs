@@ -4,14 +4,15 @@
 
 use std::fs::File;
 use std::io::{self, Write};
-use std::ops::ControlFlow;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::error::Error;
 use crate::io::patience::{Patience, Room};
+use crate::io::rows::{Row, RowSink};
 use crate::machine::clock;
+use crate::shared::ring_record::FieldValue;
 
 /// Bytes that trigger a write.
 const BATCH: usize = 64 << 10;
@@ -20,10 +21,6 @@ const PIECE: usize = 4096;
 /// Limit on the bytes that a session collects while it ends; above it, the end waits for the
 /// reader.
 const KEPT: usize = 64 << 20;
-
-/// Receives output in arbitrary pieces. The bytes that it adds to the second argument go to
-/// standard output. `Break` ends the session.
-pub type Sink = Box<dyn FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<()>>;
 
 /// The destination of output.
 #[derive(Default)]
@@ -35,14 +32,15 @@ pub enum OutputTarget {
     File(String),
     /// Memory, for embedding and tests; see [`crate::Session::take_output`].
     Memory,
-    /// A callback of the program that embeds spile; the tools read rows with it.
-    Sink(Sink),
+    /// A callback of the program that embeds spile, which gets the values of prints instead of text.
+    Rows(RowSink),
 }
 
 /// The script's output, and the session's messages on standard error.
 pub struct Output {
     collected: Vec<u8>,
-    sink: Option<Sink>,
+    /// Takes rows; the text in `out` is its own.
+    sink: Option<RowSink>,
     /// `None`: collected in memory.
     out: Option<Channel>,
     errors: Option<Channel>,
@@ -70,7 +68,7 @@ impl Output {
                 Some(file.into())
             }
             OutputTarget::Memory => None,
-            OutputTarget::Sink(to) => {
+            OutputTarget::Rows(to) => {
                 sink = Some(to);
                 Some(stdout()?)
             }
@@ -88,8 +86,30 @@ impl Output {
         })
     }
 
-    /// Appends bytes to the collected output.
+    /// Whether output is taken as rows.
+    pub fn takes_rows(&self) -> bool {
+        self.sink.is_some()
+    }
+
+    /// Passes a row to its taker, which adds to the output.
+    pub fn row(&mut self, row: &Row<'_>) {
+        let (Some(sink), Some(out)) = (&mut self.sink, &mut self.out) else {
+            return;
+        };
+        if !self.enough {
+            self.enough = sink(row, &mut out.pending).is_break();
+        }
+        if out.pending.len() >= BATCH {
+            self.flush();
+        }
+    }
+
+    /// Appends bytes to the collected output. Where rows are taken, they are a row without a name.
     pub fn push(&mut self, bytes: &[u8]) {
+        if self.takes_rows() {
+            let values = &[FieldValue::Str(bytes)];
+            return self.row(&Row { name: "", values });
+        }
         self.collected.extend_from_slice(bytes);
         if self.collected.len() >= BATCH && self.out.is_some() {
             self.flush();
@@ -100,15 +120,7 @@ impl Output {
     /// stays collected until [`Output::wait_for_readers`].
     pub fn flush(&mut self) {
         let Some(out) = &mut self.out else { return };
-        match &mut self.sink {
-            Some(_) if self.enough => self.collected.clear(),
-            Some(sink) if !self.collected.is_empty() => {
-                self.enough = sink(&self.collected, &mut out.pending).is_break();
-                self.collected.clear();
-            }
-            Some(_) => {}
-            None => out.pending.append(&mut self.collected),
-        }
+        out.pending.append(&mut self.collected);
         if let Err(e) = out.write(self.patience.as_ref()) {
             // A reader that closes the pipe, as `head` does, is no failure.
             self.failed |= e.kind() != io::ErrorKind::BrokenPipe;
@@ -391,18 +403,33 @@ mod tests {
     }
 
     #[test]
-    fn sinks_make_output() {
+    fn takers_of_rows_make_output_until_they_have_enough() {
         let (r, w) = pipe();
         let mut out = output(w, None);
-        out.sink = Some(Box::new(|bytes, to| {
-            to.extend(bytes.to_ascii_uppercase());
-            ControlFlow::Continue(())
+        out.sink = Some(Box::new(|row, to| {
+            to.extend(row.name.to_ascii_uppercase().into_bytes());
+            match row.values {
+                [FieldValue::Long(1)] => std::ops::ControlFlow::Break(()),
+                [FieldValue::Str(text)] => {
+                    to.extend_from_slice(text);
+                    std::ops::ControlFlow::Continue(())
+                }
+                _ => std::ops::ControlFlow::Continue(()),
+            }
         }));
-        out.push(b"row\n");
+        out.push(b"text ");
+        for n in 0..3 {
+            let values = &[FieldValue::Long(n)];
+            out.row(&Row {
+                name: "row\n",
+                values,
+            });
+        }
+        assert!(out.broken());
         out.flush();
         drop(out);
         let mut got = Vec::new();
         io::Read::read_to_end(&mut File::from(r), &mut got).unwrap();
-        assert_eq!(got, b"ROW\n");
+        assert_eq!(got, b"text ROW\nROW\n");
     }
 }

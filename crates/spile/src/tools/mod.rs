@@ -1,7 +1,8 @@
-//! Ready-made tools: each is a script of `tools/`, which prints rows, and a front end that shows
-//! them. Options of a tool set the script's globals (`-G`), which the optimiser folds.
+//! Ready-made tools: each is a script of `tools/`, and a front end that takes its prints as rows of
+//! typed values and shows them. Options of a tool set the script's globals (`-G`), which the optimiser folds.
 
 pub mod profile;
+pub mod rows;
 pub mod syscount;
 pub mod system;
 
@@ -9,7 +10,8 @@ use std::ops::ControlFlow;
 use std::time::Duration;
 
 use spile_runtime::TargetProcess;
-use spile_runtime::io::output;
+use spile_runtime::io::output::OutputTarget;
+use spile_runtime::io::rows::Row;
 use spile_runtime::{Outcome, Outside, session};
 
 use crate::cli::Cli;
@@ -73,21 +75,12 @@ impl Run {
         self.settings.push((name, value.to_string()));
     }
 
-    /// Compiles the script and runs it to the end. `row` gets each printed line without its
-    /// newline, and returns `Break` to end the session.
+    /// Compiles the script and runs it to the end. `row` gets each print, and returns `Break` to
+    /// end the session. Text that it adds to its second argument goes to standard output.
     pub fn run(
         self,
         color: bool,
-        mut row: impl FnMut(&[u8]) -> ControlFlow<()> + 'static,
-    ) -> Result<Outcome, Failure> {
-        self.run_printing(color, move |line, _| row(line))
-    }
-
-    /// Like [`Run::run`]; text that `row` adds to its second argument goes to standard output.
-    pub fn run_printing(
-        self,
-        color: bool,
-        mut row: impl FnMut(&[u8], &mut Vec<u8>) -> ControlFlow<()> + 'static,
+        row: impl FnMut(&Row<'_>, &mut Vec<u8>) -> ControlFlow<()> + 'static,
     ) -> Result<Outcome, Failure> {
         let name = self.tool;
         let text = script(name).ok_or_else(|| fail(format_args!("{name}: no such tool")))?;
@@ -119,13 +112,9 @@ impl Run {
             texts: vec![(format!("tools/{name}.stp"), text.as_bytes().to_vec())],
             args: self.args,
         };
-        let mut rest = Vec::new();
-        let sink = move |bytes: &[u8], out: &mut Vec<u8>| {
-            lines(&mut rest, bytes, &mut |line| row(line, out))
-        };
         let (outside, armed) = (self.outside, self.armed);
         let ended = passes::drive(&cli, Some(script), color, |options| {
-            options.output = output::OutputTarget::Sink(Box::new(sink));
+            options.output = OutputTarget::Rows(Box::new(row));
             options.outside = outside;
             options.ends_with_process = true;
             // Handler errors are reported, and count for the exit status.
@@ -136,97 +125,5 @@ impl Run {
             End::Ran(outcome) => Ok(*outcome),
             End::Shown(_) => Err(fail(format_args!("{name}: the script did not run"))),
         }
-    }
-}
-
-/// Passes whole lines to `row`; an unfinished last line stays in `rest`.
-fn lines(
-    rest: &mut Vec<u8>,
-    bytes: &[u8],
-    row: &mut impl FnMut(&[u8]) -> ControlFlow<()>,
-) -> ControlFlow<()> {
-    let mut parts = bytes.split(|b| *b == b'\n');
-    let last = parts.next_back().unwrap_or_default();
-    for part in parts {
-        rest.extend_from_slice(part);
-        let wanted = row(rest);
-        rest.clear();
-        wanted?;
-    }
-    rest.extend_from_slice(last);
-    ControlFlow::Continue(())
-}
-
-/// A text in quotes with C escapes, as `string_quoted` writes it.
-pub fn unquoted(text: &str) -> Option<String> {
-    let inner = text.strip_prefix('"')?.strip_suffix('"')?;
-    let mut out = Vec::new();
-    let mut bytes = inner.bytes();
-    while let Some(b) = bytes.next() {
-        if b != b'\\' {
-            out.push(b);
-            continue;
-        }
-        out.push(match bytes.next()? {
-            b'n' => b'\n',
-            b't' => b'\t',
-            b'r' => b'\r',
-            b'a' => 7,
-            b'b' => 8,
-            b'v' => 11,
-            b'f' => 12,
-            first @ b'0'..=b'3' => {
-                let rest = [bytes.next()?, bytes.next()?];
-                let digits = [first, rest[0], rest[1]].map(|d| d.wrapping_sub(b'0'));
-                if digits.iter().any(|d| *d > 7) {
-                    return None;
-                }
-                digits[0] << 6 | digits[1] << 3 | digits[2]
-            }
-            // A character by its code point.
-            kind @ (b'u' | b'U') => {
-                let digits = if kind == b'u' { 4 } else { 8 };
-                let mut number = 0;
-                for _ in 0..digits {
-                    number = number << 4 | char::from(bytes.next()?).to_digit(16)?;
-                }
-                let c = char::from_u32(number)?;
-                out.extend_from_slice(c.encode_utf8(&mut [0; 4]).as_bytes());
-                continue;
-            }
-            other => other,
-        });
-    }
-    Some(String::from_utf8_lossy(&out).into_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn escapes_are_undone() {
-        let text = r#""a\"\\\n\303\251\u20AC\U0001F600""#;
-        assert_eq!(unquoted(text).unwrap(), "a\"\\\né€😀");
-        for bad in [r#""\u12""#, r#""\uD800""#, r#""\12""#, "a"] {
-            assert_eq!(unquoted(bad), None, "{bad}");
-        }
-    }
-
-    #[test]
-    fn lines_come_whole() {
-        let mut seen = Vec::new();
-        let mut rest = Vec::new();
-        for piece in ["a\nb", "", "c\n\nd", "e"] {
-            let mut row = |l: &[u8]| {
-                seen.push(String::from_utf8_lossy(l).into_owned());
-                ControlFlow::Continue(())
-            };
-            assert!(lines(&mut rest, piece.as_bytes(), &mut row).is_continue());
-        }
-        assert_eq!(seen, ["a", "bc", ""]);
-        assert_eq!(rest, b"de");
-        let stop = lines(&mut rest, b"\nx\n", &mut |_| ControlFlow::Break(()));
-        assert!(stop.is_break());
     }
 }

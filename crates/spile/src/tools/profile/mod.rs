@@ -196,7 +196,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));
     let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
-    let outcome = tool.run(color, move |row| {
+    let outcome = tool.run(color, move |row, _| {
         let mut rows = taken.borrow_mut();
         let account = rows.row(row);
         if let Some(file) = &mut *file.borrow_mut() {

@@ -1,11 +1,11 @@
-//! The rows that `tools/profile.stp` prints, and the account made from them.
+//! The rows of `tools/profile.stp`, and the account made from them.
 //!
 //! | row | fields |
 //! |---|---|
 //! | `begin` | monotonic clock, clock of the day |
-//! | `start` | thread, process, parent, name in quotes |
-//! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, name in quotes |
-//! | `exit` | thread, when, process, parent, exit code, name in quotes |
+//! | `start` | thread, process, parent, name |
+//! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, name |
+//! | `exit` | thread, when, process, parent, exit code, name |
 //! | `cut` | thread, region, call that the thread's end cut short, when; sum, off its processor or taken, ready, taken |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
@@ -13,14 +13,15 @@
 //! | `user` | thread, on a processor, ready, blocked |
 //! | `call` | thread, region, call, count, sum, least, most, off its processor or taken, ready, taken, bytes |
 //! | `error` | thread, region, call, error, count |
-//! | `region` | process, number, the number around without the program's bits, kind, name in quotes, function, source line, file and address there |
-//! | `minor`, `major`, `irq`, `softirq` | thread, region, count, time |
+//! | `region` | process, number, the number around without the program's bits, kind, name, function and source line with a tab between, file and address there |
+//! | `fault` | thread, region, 1 if major, count, time |
+//! | `irq`, `softirq` | thread, region, count, time |
 //! | `ready` | thread, region, time ready within faults |
 //! | `part_off` | thread, region, 1 if it could run, time off its processor in the program itself; `user` has it too |
 //! | `counts` | thread, the program's bits, name of the file and place there where it counts its times in regions |
 //! | `changes` | thread: it has changes of regions to be taken |
-//! | `times` | thread, region, call, N:CALLS by histogram's bucket: of times below 2^(N - 64) ns |
-//! | `stack` | thread, region, call, count, sum; then a line a frame, the innermost first, and a line of `.` |
+//! | `times` | thread, region, call, N, the calls below 2^(N - 64) ns: a bucket of the histogram |
+//! | `stack` | thread, region, call, count, sum, the frames: a line each, the innermost first |
 //! | `futex` | process, address, region, waits, sum, most, the variable there |
 //! | `wake` | process, address, region, waking thread's number, waiting thread, count, sum |
 //! | `account` | monotonic clock, switches that nobody saw, switches to the recorder: ends an account, of all rows since the last |
@@ -43,9 +44,12 @@ use spile_profile::model::{
     READY, ROOT, Snapshot, Stack, Thread, Times, Wake,
 };
 
+use spile_runtime::io::rows::Row;
+
 pub use self::lifetimes::ThreadIdentity;
 use self::places::{ends_path, frame, in_file, variable};
 use super::times::Folder;
+use crate::tools::rows::Fields;
 
 /// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
 const TID_BITS: u32 = 22;
@@ -53,16 +57,8 @@ const TID_BITS: u32 = 22;
 const REUSED: u32 = 10_000_000;
 
 /// Rows that report single events, and belong to no account.
-const LIVES: [&[u8]; 9] = [
-    b"start\t",
-    b"exec\t",
-    b"exit\t",
-    b"cut\t",
-    b"region\t",
-    b"counts\t",
-    b"changes\t",
-    b"event\t",
-    b"off\t",
+const LIVES: [&str; 9] = [
+    "start", "exec", "exit", "cut", "region", "counts", "changes", "event", "off",
 ];
 
 /// Kinds of regions, by number (docs/profile-context.md).
@@ -106,8 +102,6 @@ pub struct Rows {
     open: Vec<ends::Open>,
     /// Calls that the end of their thread cut short.
     cuts: Vec<ends::Cut>,
-    /// The stack whose frames come next.
-    stack: Option<Stack>,
     /// The file name of the library that reports regions.
     library: Option<String>,
     /// Indexes into `snapshot.futexes` by process, address and region.
@@ -130,34 +124,12 @@ pub struct Rows {
     whole: bool,
 }
 
-/// The fields of a row, in order.
-struct Fields<'a>(std::str::Split<'a, char>);
-
-impl<'a> Fields<'a> {
-    fn text(&mut self) -> Option<&'a str> {
-        self.0.next()
-    }
-
-    fn number<T: std::str::FromStr>(&mut self) -> Option<T> {
-        self.text()?.parse().ok()
-    }
-
-    /// A duration; negative differences between clocks of different processors count as 0.
-    fn ns(&mut self) -> Option<Ns> {
-        Some(self.number::<i64>()?.max(0) as Ns)
-    }
-
-    fn times(&mut self) -> Option<Times> {
-        Some(Times {
-            count: self.number()?,
-            ns: self.ns()?,
-        })
-    }
-
-    /// A name quoted by `string_quoted`.
-    fn quoted(&mut self) -> Option<String> {
-        super::super::unquoted(self.text()?)
-    }
+/// A number of events and their time.
+fn times(f: &mut Fields<'_>) -> Option<Times> {
+    Some(Times {
+        count: f.number()?,
+        ns: f.ns()?,
+    })
 }
 
 impl Rows {
@@ -171,15 +143,14 @@ impl Rows {
     }
 
     /// Processes a row and returns whether it ends an account. Malformed rows are counted.
-    pub fn row(&mut self, row: &[u8]) -> bool {
-        if self.whole && !LIVES.iter().any(|life| row.starts_with(life)) {
+    pub fn row(&mut self, row: &Row<'_>) -> bool {
+        if self.whole && !LIVES.contains(&row.name) {
             self.clear();
         }
-        let taken = std::str::from_utf8(row).ok().and_then(|row| self.take(row));
-        if taken.is_none() {
+        if self.take(row.name, &mut Fields::of(row)).is_none() {
             self.malformed += 1;
         }
-        self.whole && row.starts_with(b"account\t")
+        self.whole && row.name == "account"
     }
 
     /// Drops the sums of the account before.
@@ -204,24 +175,20 @@ impl Rows {
         self.futexes.clear();
     }
 
-    fn take(&mut self, row: &str) -> Option<()> {
-        if self.stack.is_some() {
-            return self.frame(row);
-        }
-        let mut f = Fields(row.split('\t'));
-        match f.text()? {
+    fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
+        match name {
             "begin" => {
                 self.origin = f.number()?;
                 self.started_unix_ns = f.number()?;
                 self.used_before = used();
             }
-            "start" => self.starts(&mut f)?,
-            "exec" => self.executes(&mut f)?,
-            "exit" => self.exits(&mut f)?,
-            "open" => self.is_open(&mut f)?,
-            "cut" => self.is_cut(&mut f)?,
+            "start" => self.starts(f)?,
+            "exec" => self.executes(f)?,
+            "exit" => self.exits(f)?,
+            "open" => self.is_open(f)?,
+            "cut" => self.is_cut(f)?,
             "user" => {
-                let thread = self.thread(&mut f)?;
+                let thread = self.thread(f)?;
                 let [user, ready, blocked] = [f.ns()?, f.ns()?, f.ns()?];
                 thread.parts.user += user;
                 thread.parts.runnable += ready;
@@ -229,7 +196,7 @@ impl Rows {
             }
             "part_off" => {
                 let place = self.place(f.number()?);
-                let (region, ready, ns) = (f.number()?, f.number::<u8>()? != 0, f.ns()?);
+                let (region, ready, ns) = (f.number()?, f.flag()?, f.ns()?);
                 self.in_context(place, region, |parts| {
                     *(if ready {
                         &mut parts.runnable
@@ -238,21 +205,20 @@ impl Rows {
                     }) += ns;
                 })?;
             }
-            "counts" => self.counts(&mut f)?,
-            "changes" => self.changes(&mut f)?,
-            "region" => self.region(&mut f)?,
-            "call" => self.calls(&mut f)?,
-            "event" => self.event(&mut f)?,
-            "off" => self.off(&mut f)?,
-            "error" => self.fails(&mut f)?,
-            "times" => self.histogram(&mut f)?,
-            "stack" => self.stack = Some(self.stack(&mut f)?),
-            "futex" => self.futex(&mut f)?,
-            "wake" => self.wake(&mut f)?,
-            "minor" => self.times(&mut f, |parts| &mut parts.fault_minor)?,
-            "major" => self.times(&mut f, |parts| &mut parts.fault_major)?,
-            "irq" => self.times(&mut f, |parts| &mut parts.irq)?,
-            "softirq" => self.times(&mut f, |parts| &mut parts.softirq)?,
+            "counts" => self.counts(f)?,
+            "changes" => self.changes(f)?,
+            "region" => self.region(f)?,
+            "call" => self.calls(f)?,
+            "event" => self.event(f)?,
+            "off" => self.off(f)?,
+            "error" => self.fails(f)?,
+            "times" => self.histogram(f)?,
+            "stack" => self.stack(f)?,
+            "futex" => self.futex(f)?,
+            "wake" => self.wake(f)?,
+            "fault" => self.fault(f)?,
+            "irq" => self.interrupts(f, |parts| &mut parts.irq)?,
+            "softirq" => self.interrupts(f, |parts| &mut parts.softirq)?,
             "ready" => {
                 let place = self.place(f.number()?);
                 let (region, ns) = (f.number()?, f.ns()?);
@@ -288,9 +254,27 @@ impl Rows {
         self.snapshot.threads.get_mut(place)
     }
 
-    fn times(&mut self, f: &mut Fields<'_>, of: fn(&mut Parts) -> &mut Times) -> Option<()> {
-        let place = self.place(f.number()?);
-        let (region, times) = (f.number()?, f.times()?);
+    fn fault(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let (thread, region) = (f.number()?, f.number()?);
+        let of: fn(&mut Parts) -> &mut Times = match f.flag()? {
+            true => |parts| &mut parts.fault_major,
+            false => |parts| &mut parts.fault_minor,
+        };
+        self.times(thread, region, times(f)?, of)
+    }
+
+    fn interrupts(&mut self, f: &mut Fields<'_>, of: fn(&mut Parts) -> &mut Times) -> Option<()> {
+        self.times(f.number()?, f.number()?, times(f)?, of)
+    }
+
+    fn times(
+        &mut self,
+        thread: i64,
+        region: u64,
+        times: Times,
+        of: fn(&mut Parts) -> &mut Times,
+    ) -> Option<()> {
+        let place = self.place(thread);
         let add = |parts: &mut Parts| {
             of(parts).count += times.count;
             of(parts).ns += times.ns;
@@ -328,8 +312,9 @@ impl Rows {
         let (pid, number): (u32, u64) = (f.number()?, f.number()?);
         let parent: u64 = f.number()?;
         let kind = *KINDS.get(f.number::<usize>()?)?;
-        let (name, function, place) = (f.quoted()?, f.text()?, f.text()?);
-        let (module, address) = in_file(f.text()?);
+        let (name, place) = (f.text()?.into_owned(), f.text()?);
+        let (function, place) = place.split_once('\t')?;
+        let (module, address) = in_file(&f.text()?);
         let id = self.context(pid, number);
         let program = number & !u64::from(u32::MAX);
         let parent = (parent != 0).then(|| self.context(pid, program | parent));
@@ -420,7 +405,7 @@ impl Rows {
         }
         self.in_context(place, region, add)?;
         let context = self.context(pid, region);
-        let call = self.of_calls(tid, context, name);
+        let call = self.of_calls(tid, context, &name);
         (call.count, call.total, call.min, call.max) = (count, total, min, max);
         (call.cpu, call.blocked, call.runnable, call.bytes) = (cpu, blocked, runnable, bytes);
         Some(())
@@ -435,53 +420,41 @@ impl Rows {
             return Some(());
         }
         let context = self.context(pid, region);
-        let call = self.of_calls(tid, context, name);
+        let call = self.of_calls(tid, context, &name);
         let histogram = call.histogram.get_or_insert_default();
-        while let Some(bucket) = f.text() {
-            let (n, calls) = bucket.split_once(':')?;
-            // Bucket 64 has calls of 0 ns, which are shown with those of 1 ns.
-            let at = n.parse::<usize>().ok()?.saturating_sub(65).min(63);
-            if histogram.len() <= at {
-                histogram.resize(at + 1, 0);
-            }
-            histogram[at] += calls.parse::<u64>().ok()?;
+        // Bucket 64 has calls of 0 ns, which are shown with those of 1 ns.
+        let at = f.number::<usize>()?.saturating_sub(65).min(63);
+        if histogram.len() <= at {
+            histogram.resize(at + 1, 0);
         }
+        histogram[at] += f.number::<u64>()?;
         Some(())
     }
 
-    fn stack(&mut self, f: &mut Fields<'_>) -> Option<Stack> {
+    fn stack(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
-        let (region, call) = (f.number()?, f.text()?.to_owned());
-        Some(Stack {
-            tid,
-            context: self.context(pid, region),
-            call,
-            frames: Vec::new(),
-            count: f.number()?,
-            ns: f.ns()?,
-        })
-    }
-
-    /// Adds a line to the stack that is being read, or ends it.
-    fn frame(&mut self, line: &str) -> Option<()> {
-        let stack = self.stack.as_mut()?;
-        if line != "." {
-            let frame = frame(line);
-            // Functions of our library are on the path, and not part of the program.
-            let own = self.library.get_or_insert_with(spile_context::file_name);
-            if frame.module.as_ref() != Some(own) {
-                stack.frames.push(frame);
-            }
+        let (region, call) = (f.number()?, f.text()?.into_owned());
+        let (count, ns, path) = (f.number()?, f.ns()?, f.text()?);
+        // It returns to another program than it was called by.
+        if call.starts_with("exec") {
             return Some(());
         }
-        let mut stack = self.stack.take()?;
-        ends_path(&mut stack.frames);
-        // It returns to another program than it was called by.
-        if !stack.call.starts_with("exec") {
-            self.snapshot.stacks.push(stack);
-        }
+        // Functions of our library are on the path, and not part of the program.
+        let own = self.library.get_or_insert_with(spile_context::file_name);
+        let frames = path.lines().map(frame);
+        let mut frames: Vec<_> = frames.filter(|f| f.module.as_ref() != Some(own)).collect();
+        ends_path(&mut frames);
+        let context = self.context(pid, region);
+        self.snapshot.stacks.push(Stack {
+            tid,
+            context,
+            call,
+            frames,
+            count,
+            ns,
+        });
         Some(())
     }
 
@@ -510,16 +483,16 @@ impl Rows {
         futex.waits += f.number::<u64>()?;
         futex.ns += f.ns()?;
         futex.max = futex.max.max(f.ns()?);
-        futex.name = variable(f.text()?);
+        futex.name = variable(&f.text()?);
         Some(())
     }
 
     fn wake(&mut self, f: &mut Fields<'_>) -> Option<()> {
         // Both are fields after those of the futex.
-        let mut rest = Fields(f.0.clone());
-        let _futex = (rest.text()?, rest.text()?, rest.text()?);
+        let mut rest = f.clone();
+        let _futex: (i64, i64, i64) = (rest.number()?, rest.number()?, rest.number()?);
         let (waker, woken): (u32, i64) = (rest.number()?, rest.number()?);
-        let times = rest.times()?;
+        let times = times(&mut rest)?;
         let woken = self.place(woken);
         let woken = self.snapshot.threads.get(woken)?.tid;
         // The last thread that had the id.
@@ -540,7 +513,7 @@ impl Rows {
         let (region, call) = (f.number()?, f.text()?);
         let (start, end) = (f.number()?, f.number()?);
         let span = (self.since(start), self.since(end));
-        let event = self.traced(place, region, call, span)?;
+        let event = self.traced(place, region, &call, span)?;
         event.ret = f.number()?;
         Some(())
     }
@@ -549,7 +522,7 @@ impl Rows {
     /// ready, and then for a processor.
     fn off(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
-        let (region, runs) = (f.number()?, f.number::<u8>()? != 0);
+        let (region, runs) = (f.number()?, f.flag()?);
         let (left, ready, back) = (f.number()?, f.ns()?, f.number()?);
         let (left, back) = (self.since(left), self.since(back));
         if runs {
@@ -595,8 +568,8 @@ impl Rows {
         if call == "rt_sigreturn" {
             return Some(());
         }
-        let errors = &mut self.of_calls(tid, context, call).errors;
-        errors.insert(error.to_owned(), count);
+        let errors = &mut self.of_calls(tid, context, &call).errors;
+        errors.insert(error.into_owned(), count);
         Some(())
     }
 

@@ -291,9 +291,9 @@ impl Live {
         self.failed.take()
     }
 
-    /// Takes a line of the script.
-    pub fn line(&mut self, line: &[u8]) -> ControlFlow<()> {
-        match self.reader.line(line) {
+    /// Takes a row of the script.
+    pub fn row(&mut self, row: &spile_runtime::io::rows::Row<'_>) -> ControlFlow<()> {
+        match self.reader.row(row) {
             Ok(Some(report)) => {
                 self.view.report(report);
                 self.draw()

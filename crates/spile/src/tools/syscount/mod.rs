@@ -14,6 +14,7 @@ use std::time::Duration;
 use clap::{Parser, ValueEnum};
 use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
+use spile_runtime::io::rows::Row;
 
 use self::live::Live;
 use self::rows::{Reader, Report};
@@ -225,8 +226,8 @@ struct Printer {
 }
 
 impl Printer {
-    fn line(&mut self, line: &[u8], out: &mut Vec<u8>) -> ControlFlow<()> {
-        match self.reader.line(line) {
+    fn row(&mut self, row: &Row<'_>, out: &mut Vec<u8>) -> ControlFlow<()> {
+        match self.reader.row(row) {
             Ok(None) => {}
             Ok(Some(report)) if report.last => self.last = Some(report),
             Ok(Some(report)) => out.extend(self.text(&report, None).into_bytes()),
@@ -256,7 +257,7 @@ fn watch(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
     run.quiet = true;
     let (opening, rows) = (Rc::clone(&live), Rc::clone(&live));
     run.armed = Some(Box::new(move |_| opening.borrow_mut().open()));
-    let outcome = run.run(color, move |line| rows.borrow_mut().line(line));
+    let outcome = run.run(color, move |row, _| rows.borrow_mut().row(row));
     let failed = live.borrow_mut().close();
     let outcome = outcome?;
     if let Some(failed) = failed {
@@ -281,7 +282,7 @@ fn plain(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
         }));
     }
     let rows = Rc::clone(&printer);
-    let outcome = run.run_printing(color, move |line, out| rows.borrow_mut().line(line, out))?;
+    let outcome = run.run(color, move |row, out| rows.borrow_mut().row(row, out))?;
     let mut printer = printer.borrow_mut();
     if let Some(failed) = printer.failed.take() {
         return Err(failed);

@@ -1,11 +1,13 @@
-//! Parses the script's rows into reports of groups of calls.
+//! Collects the script's rows into reports of groups of calls.
 
 use std::collections::HashMap;
 
 use spile_kernel::names;
 use spile_kernel::syscalls::{self, Abi};
 
-use super::super::unquoted;
+use spile_runtime::io::rows::Row;
+
+use crate::tools::rows::Fields;
 
 /// Calls of 32-bit programs have their numbers from here on, see `NrSet` of the IR.
 const COMPAT: u32 = spile_ir::NrSet::COMPAT;
@@ -98,73 +100,69 @@ impl Report {
     }
 }
 
-/// Parses rows.
+/// Collects rows.
 #[derive(Debug, Default)]
 pub struct Reader {
     start: u64,
     before: u64,
     open: Report,
+    /// The group of the last row, which histogram rows belong to.
+    group: Group,
 }
 
 impl Reader {
-    /// Parses a line; returns the report that it completes.
-    pub fn line(&mut self, line: &[u8]) -> Result<Option<Report>, String> {
-        let text = String::from_utf8_lossy(line);
-        let wrong = || format!("the script printed `{text}`, which is not a row");
-        let fields: Vec<&str> = text.split('\t').collect();
-        match fields[..] {
-            ["start", at] => {
-                self.start = at.parse().map_err(|_| wrong())?;
-            }
-            ["report", at, unfit] => {
-                let at: u64 = at.parse().map_err(|_| wrong())?;
+    /// Takes a row; returns the report that it completes.
+    pub fn row(&mut self, row: &Row<'_>) -> Result<Option<Report>, String> {
+        if let "done" | "last" = row.name {
+            self.open.last = row.name == "last";
+            return Ok(Some(std::mem::take(&mut self.open)));
+        }
+        let taken = self.take(row.name, &mut Fields::of(row));
+        let wrong = || format!("the script printed {row:?}, which is not a row");
+        taken.map(|()| None).ok_or_else(wrong)
+    }
+
+    fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
+        match name {
+            "start" => self.start = f.number()?,
+            "report" => {
                 self.open.begin = self.before;
-                self.open.end = at.saturating_sub(self.start);
-                self.open.unfit = unfit.parse().map_err(|_| wrong())?;
+                self.open.end = f.number::<u64>()?.saturating_sub(self.start);
+                self.open.unfit = f.number()?;
                 self.before = self.open.end;
             }
-            ["row", call, error, pid, tid, comm, count, ref times @ ..] => {
-                let group = Group {
-                    call: call_name(call.parse().map_err(|_| wrong())?),
-                    error: error.parse().map_err(|_| wrong())?,
-                    pid: pid.parse().map_err(|_| wrong())?,
-                    tid: tid.parse().map_err(|_| wrong())?,
-                    comm: unquoted(comm).ok_or_else(wrong)?,
+            "row" | "timed" => {
+                self.group = Group {
+                    call: call_name(f.number()?),
+                    error: f.number()?,
+                    pid: f.number()?,
+                    tid: f.number()?,
+                    comm: f.text()?.into_owned(),
                 };
-                let calls = times_of(count, times).ok_or_else(wrong)?;
+                let mut calls = Calls {
+                    count: f.number()?,
+                    ..Calls::default()
+                };
+                if name == "timed" {
+                    (calls.total, calls.max) = (f.ns()?, f.ns()?);
+                }
+                let group = self.group.clone();
                 self.open.rows.entry(group).or_default().add(&calls);
             }
-            [end @ ("done" | "last")] => {
-                self.open.last = end == "last";
-                return Ok(Some(std::mem::take(&mut self.open)));
+            "bucket" => {
+                // The script's buckets of negative times count to that of 0 ns.
+                let at = f.number::<i64>()?.saturating_sub(64).clamp(0, 64);
+                let at = usize::try_from(at).ok()?;
+                let buckets = &mut self.open.rows.get_mut(&self.group)?.buckets;
+                if buckets.len() <= at {
+                    buckets.resize(at + 1, 0);
+                }
+                buckets[at] = buckets[at].saturating_add(f.number()?);
             }
-            _ => return Err(wrong()),
+            _ => return None,
         }
-        Ok(None)
+        Some(())
     }
-}
-
-/// The fields after the group.
-fn times_of(count: &str, rest: &[&str]) -> Option<Calls> {
-    let mut calls = Calls {
-        count: count.parse().ok()?,
-        ..Calls::default()
-    };
-    let [total, max, buckets @ ..] = rest else {
-        return rest.is_empty().then_some(calls);
-    };
-    // Clocks of different processors can give a slightly negative time.
-    let time = |text: &str| Some(text.parse::<i64>().ok()?.max(0).cast_unsigned());
-    (calls.total, calls.max) = (time(total)?, time(max)?);
-    for bucket in buckets {
-        let (at, n) = bucket.split_once(':')?;
-        let at = at.parse::<usize>().ok()?.saturating_sub(64).min(64);
-        if calls.buckets.len() <= at {
-            calls.buckets.resize(at + 1, 0);
-        }
-        calls.buckets[at] += n.parse::<u64>().ok()?;
-    }
-    Some(calls)
 }
 
 /// The name of a system call; "" for -1, which stands for all.
@@ -185,24 +183,33 @@ fn call_name(nr: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::rows::with_row;
 
-    fn read(text: &str) -> Vec<Report> {
+    fn read(rows: &[&str]) -> Vec<Report> {
         let mut reader = Reader::default();
-        let lines = text.lines().map(|l| reader.line(l.as_bytes()));
-        lines.filter_map(Result::unwrap).collect()
+        let reports = rows.iter().map(|row| with_row(row, |row| reader.row(row)));
+        reports.filter_map(Result::unwrap).collect()
     }
 
     #[test]
     fn reports_follow_each_other() {
-        let text = "start\t1000\nreport\t3000\t0\nrow\t0\t0\t0\t0\t\"\"\t5\ndone\n\
-                    report\t7000\t2\nrow\t-1\t2\t7\t8\t\"a\\tb\"\t3\t600\t400\t71:2\t73:1\nlast";
-        let reports = read(text);
+        let reports = read(&[
+            "start 1000",
+            "report 3000 0",
+            "row 0 0 0 0 \"\" 5",
+            "done",
+            "report 7000 2",
+            "timed -1 2 7 8 \"a b\" 3 600 400",
+            "bucket 71 2",
+            "bucket 73 1",
+            "last",
+        ]);
         assert_eq!((reports[0].begin, reports[0].end), (0, 2000));
         assert_eq!((reports[1].begin, reports[1].end), (2000, 6000));
         assert_eq!(reports[1].unfit, 2);
         assert!(!reports[0].last && reports[1].last);
         let (group, calls) = reports[1].rows.iter().next().unwrap();
-        assert_eq!((&*group.call, &*group.comm), ("", "a\tb"));
+        assert_eq!((&*group.call, &*group.comm), ("", "a b"));
         assert_eq!(group.error_name(), "ENOENT");
         assert_eq!((calls.count, calls.mean(), calls.max), (3, 200, 400));
         assert_eq!(calls.buckets, [0, 0, 0, 0, 0, 0, 0, 2, 0, 1]);
@@ -212,17 +219,18 @@ mod tests {
 
     #[test]
     fn what_is_no_row_is_said() {
-        for line in [
+        for row in [
             "",
             "row",
-            "row\tx\t0\t0\t0\t\"\"\t5",
-            "row\t0\t0\t0\t0\t\"\t5",
-            "row\t0\t0\t0\t0\t\"\\\"\t5",
-            "row\t0\t0\t0\t0\t\"\"\t5\t6",
-            "row\t0\t0\t0\t0\t\"\"\t5\t6\t7\t8",
-            "report\t0",
+            "row x 0 0 0 \"\" 5",
+            "row 0 0 0 0 5 5",
+            "row 0 0 0 -1 \"\" 5",
+            "timed 0 0 0 0 \"\" 5 6",
+            "bucket 70 1",
+            "report 0",
         ] {
-            assert!(Reader::default().line(line.as_bytes()).is_err(), "{line}");
+            let taken = with_row(row, |row| Reader::default().row(row));
+            assert!(taken.is_err(), "{row}");
         }
     }
 
@@ -232,6 +240,5 @@ mod tests {
         assert_eq!(call_name(-1), "");
         assert_eq!(call_name(1023), "syscall_1023");
         assert_eq!(call_name(1024 + 4), "write (32-bit)");
-        assert_eq!(unquoted(r#""a\"\\\001""#).unwrap(), "a\"\\\x01");
     }
 }

@@ -79,7 +79,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     tool.outside = Some(outside);
     let rows = Rc::new(RefCell::new(Rows::default()));
     let taken = Rc::clone(&rows);
-    let outcome = tool.run(color, move |row| {
+    let outcome = tool.run(color, move |row, _| {
         taken.borrow_mut().row(row);
         ControlFlow::Continue(())
     })?;

@@ -15,8 +15,9 @@ use spile_kernel::{machine, process};
 use spile_profile::noise::{CauseKind, Event, Noise, Source, account};
 use spile_profile::report;
 use spile_profile::system::InterruptKind as Interrupt;
+use spile_runtime::io::rows::Row;
 
-use super::super::{Run, script, unquoted};
+use super::super::{Run, rows::Fields, script};
 use super::profile::{self, Profile};
 use super::{marks, rows};
 use crate::profiles::width;
@@ -98,7 +99,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     tool.outside = Some(outside);
     let rows = Rc::new(RefCell::new(Rows::default()));
     let taken = Rc::clone(&rows);
-    let done = tool.run(color, move |row| {
+    let done = tool.run(color, move |row, _| {
         taken.borrow_mut().row(row);
         ControlFlow::Continue(())
     });
@@ -219,41 +220,34 @@ struct Rows {
 }
 
 impl Rows {
-    fn row(&mut self, line: &[u8]) {
-        if std::str::from_utf8(line)
-            .ok()
-            .and_then(|l| self.take(l))
-            .is_none()
-        {
+    fn row(&mut self, row: &Row<'_>) {
+        if self.take(row.name, &mut Fields::of(row)).is_none() {
             self.malformed += 1;
         }
     }
 
-    fn take(&mut self, line: &str) -> Option<()> {
-        let fields: Vec<&str> = line.split('\t').collect();
-        match fields.as_slice() {
-            ["log", cpu, start, what, took] => {
-                let (start, took): (u64, i64) = (start.parse().ok()?, took.parse().ok()?);
-                let source = self.source(what.parse().ok()?);
-                self.events
-                    .entry(cpu.parse().ok()?)
-                    .or_default()
-                    .push(Event {
-                        start,
-                        end: u64::try_from(took)
-                            .ok()
-                            .map(|took| start.saturating_add(took)),
-                        source,
-                    });
+    fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
+        match name {
+            "log" => {
+                let (cpu, start, what) = (f.number()?, f.number::<u64>()?, f.number()?);
+                let took: i64 = f.number()?;
+                let event = Event {
+                    start,
+                    end: u64::try_from(took)
+                        .ok()
+                        .map(|took| start.saturating_add(took)),
+                    source: self.source(what),
+                };
+                self.events.entry(cpu).or_default().push(event);
             }
-            ["name", tid, pid, name] => {
-                let tid: u32 = tid.parse().ok()?;
+            "name" => {
+                let (tid, pid, name) = (f.number::<u32>()?, f.number()?, f.text()?);
                 let source = self.source(THREAD + u64::from(tid));
                 let source = self.sources.get_mut(source)?;
-                source.pid = pid.parse().ok();
-                source.name = spile_plain::name(&unquoted(name)?).into_owned();
+                source.pid = Some(pid);
+                source.name = spile_plain::name(&name).into_owned();
             }
-            ["end"] => self.ended = true,
+            "end" => self.ended = true,
             _ => return None,
         }
         Some(())
@@ -302,20 +296,21 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::rows::with_row;
 
     #[test]
     fn rows_become_events() {
         let mut rows = Rows::default();
         let thread = THREAD + 4_000_000;
         for row in [
-            "log\t1\t500\t100\t20".to_owned(),
-            format!("log\t1\t600\t{thread}\t-1"),
-            "name\t4000000\t77\t\"a b\"".to_owned(),
-            "log\t1\tx\t100\t20".to_owned(),
+            "log 1 500 100 20".to_owned(),
+            format!("log 1 600 {thread} -1"),
+            "name 4000000 77 \"a b\"".to_owned(),
+            "log 1 x 100 20".to_owned(),
             "nothing".to_owned(),
             "end".to_owned(),
         ] {
-            rows.row(row.as_bytes());
+            with_row(&row, |row| rows.row(row));
         }
         assert_eq!((rows.ended, rows.malformed), (true, 2));
         let events = rows.events(1);

@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::super::unquoted;
+use crate::tools::rows::Fields;
 use spile_kernel::process;
 use spile_profile::system::{Cpu, Interrupt, InterruptKind, Process, System};
+use spile_runtime::io::rows::Row;
 
 /// Numbers of soft interrupts (`enum` in the kernel's `include/linux/interrupt.h`).
 const SOFT: [&str; 10] = [
@@ -78,55 +79,51 @@ struct Bounds {
 }
 
 impl Rows {
-    /// Processes a line.
-    pub fn row(&mut self, line: &[u8]) {
-        let line = String::from_utf8_lossy(line);
-        if self.take(&line).is_none() {
+    /// Takes a row. Malformed rows are counted.
+    pub fn row(&mut self, row: &Row<'_>) {
+        if self.take(row.name, &mut Fields::of(row)).is_none() {
             self.malformed += 1;
         }
     }
 
-    fn take(&mut self, line: &str) -> Option<()> {
-        let mut fields = line.split('\t');
-        let kind = fields.next()?;
-        let rest: Vec<&str> = fields.collect();
-        let number = |i: usize| rest.get(i)?.parse::<u64>().ok();
-        let small = |i: usize| rest.get(i)?.parse::<u32>().ok();
-        match kind {
+    fn take(&mut self, name: &str, f: &mut Fields<'_>) -> Option<()> {
+        match name {
             "cpu" => {
-                let (cpu, began) = (small(0)?, number(1)?);
-                let bounds = self.cpus.entry(cpu).or_default();
-                bounds.began = began;
-                self.started_unix_ns = match self.started_unix_ns {
-                    0 => number(2)?,
-                    earlier => earlier,
-                };
+                let (cpu, began, unix) = (f.number()?, f.number()?, f.number()?);
+                self.cpus.entry(cpu).or_default().began = began;
+                if self.started_unix_ns == 0 {
+                    self.started_unix_ns = unix;
+                }
             }
-            "done" => self.cpus.get_mut(&small(0)?)?.ended = Some(number(1)?),
+            "done" => {
+                let (cpu, at) = (f.number()?, f.number()?);
+                self.cpus.get_mut(&cpu)?.ended = Some(at);
+            }
             "last" => {
-                let (since, busy) = (number(1)?, number(2)? != 0);
-                let bounds = self.cpus.get_mut(&small(0)?)?;
+                let (cpu, since, busy) = (f.number()?, f.number()?, f.flag()?);
+                let bounds = self.cpus.get_mut(&cpu)?;
                 (bounds.last, bounds.busy) = (since, busy);
                 self.latest = self.latest.max(since);
             }
             "task" => {
-                let process = self.process(small(0)?);
-                process.ppid = small(1)?;
-                process.kernel = number(2)? != 0;
-                process.name = spile_plain::name(&unquoted(rest.get(3)?)?).into_owned();
+                let (pid, ppid, kernel) = (f.number()?, f.number()?, f.flag()?);
+                let name = spile_plain::name(&f.text()?).into_owned();
+                let process = self.process(pid);
+                (process.ppid, process.kernel, process.name) = (ppid, kernel, name);
             }
             "time" => {
-                let pid: i64 = rest.get(1)?.parse().ok()?;
-                self.times.push((small(0)?, pid, number(2)?, number(3)?));
+                let of = (f.number()?, f.number()?, f.number()?, f.number()?);
+                self.times.push(of);
             }
             "hits" => self.hits(
-                small(0)?,
-                small(1)?,
-                number(2)?,
-                [number(3)?, number(4)?, number(5)?],
+                f.number()?,
+                f.number()?,
+                f.number()?,
+                [f.number()?, f.number()?, f.number()?],
             ),
             "wait" => {
-                let (cpu, pid, count, ns) = (small(0)?, small(1)?, number(2)?, number(3)?);
+                let (cpu, pid): (u32, u32) = (f.number()?, f.number()?);
+                let (count, ns): (u64, u64) = (f.number()?, f.number()?);
                 self.cpus.get_mut(&cpu)?.cpu.switches += count;
                 if pid > 0 {
                     let process = self.process(pid);
@@ -135,14 +132,15 @@ impl Rows {
                 }
             }
             "moved" => {
-                let (cpu, pid, count) = (small(0)?, small(1)?, number(2)?);
+                let (cpu, pid): (u32, u32) = (f.number()?, f.number()?);
+                let count: u64 = f.number()?;
                 if let Some(bounds) = self.cpus.get_mut(&cpu) {
                     bounds.cpu.migrations += count;
                 }
                 self.process(pid).migrations += count;
             }
             "end" => {
-                self.broken = number(0)?;
+                self.broken = f.number()?;
                 self.ended = true;
             }
             _ => return None,
@@ -278,29 +276,30 @@ impl Rows {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tools::rows::with_row;
 
     #[test]
     fn rows_become_an_account() {
         let mut rows = Rows::default();
         for row in [
-            "cpu\t0\t1000\t7",
-            "cpu\t1\t1100\t8",
-            "task\t20\t1\t0\t\"a\\tb\"",
-            "time\t0\t20\t0\t500",
-            "time\t0\t20\t1\t300",
-            "time\t0\t-1\t4\t10",
-            "hits\t0\t20\t7\t2\t50\t30",
-            "hits\t0\t0\t7\t1\t40\t40",
-            "hits\t0\t20\t100\t3\t100\t60",
-            "wait\t0\t20\t4\t77",
-            "wait\t0\t0\t3\t0",
-            "moved\t1\t20\t2",
-            "done\t0\t2000",
-            "last\t0\t0\t1",
-            "last\t1\t1900\t0",
-            "end\t0",
+            "cpu 0 1000 7",
+            "cpu 1 1100 8",
+            "task 20 1 0 \"a\tb\"",
+            "time 0 20 0 500",
+            "time 0 20 1 300",
+            "time 0 -1 4 10",
+            "hits 0 20 7 2 50 30",
+            "hits 0 0 7 1 40 40",
+            "hits 0 20 100 3 100 60",
+            "wait 0 20 4 77",
+            "wait 0 0 3 0",
+            "moved 1 20 2",
+            "done 0 2000",
+            "last 0 0 1",
+            "last 1 1900 0",
+            "end 0",
         ] {
-            rows.row(row.as_bytes());
+            with_row(row, |row| rows.row(row));
         }
         assert!(rows.ended);
         let system = rows.finish();
@@ -330,8 +329,8 @@ mod tests {
     #[test]
     fn what_is_no_row_is_counted() {
         let mut rows = Rows::default();
-        for row in ["", "cpu", "time\t0\tx\t0\t1", "done\t9\t1", "nothing\t1"] {
-            rows.row(row.as_bytes());
+        for row in ["", "cpu", "time 0 x 0 1", "done 9 1", "nothing 1"] {
+            with_row(row, |row| rows.row(row));
         }
         assert_eq!(rows.finish().lost.values().sum::<u64>(), 5);
     }

@@ -5,8 +5,9 @@ use std::collections::{HashMap, HashSet};
 use spile_profile::model::{Ns, Snapshot};
 
 use super::super::changes::Ring;
+use super::Rows;
 use super::intervals::Inside;
-use super::{Fields, Rows};
+use crate::tools::rows::Fields;
 
 /// The place where a thread counts.
 #[derive(Debug, Default)]

@@ -2,7 +2,8 @@
 
 use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
 
-use super::{Fields, REUSED, Rows};
+use super::{REUSED, Rows};
+use crate::tools::rows::Fields;
 
 /// A thread that was alive when the recording ended.
 #[derive(Debug)]
@@ -39,13 +40,13 @@ impl Rows {
         let open = Open {
             thread,
             what: f.number()?,
-            call: f.text()?.to_owned(),
+            call: f.text()?.into_owned(),
             total: f.ns()?,
             waited: f.ns()?,
             off: f.ns()?,
             taken: f.ns()?,
             region: f.number()?,
-            ready: f.number::<u8>()? != 0,
+            ready: f.flag()?,
         };
         self.open.push(open);
         Some(())
@@ -53,7 +54,7 @@ impl Rows {
 
     pub(super) fn is_cut(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
-        let (region, call) = (f.number()?, f.text()?.to_owned());
+        let (region, call) = (f.number()?, f.text()?.into_owned());
         let at = f.number().map(|when| self.since(when))?;
         let [total, off, runnable, taken] = [f.ns()?, f.ns()?, f.ns()?, f.ns()?];
         let away = off.saturating_sub(runnable).saturating_sub(taken);

@@ -4,7 +4,8 @@
 use spile_profile::model::{Context, Event, Ns, REGION, ROOT};
 
 use super::super::changes::Change;
-use super::{Fields, Rows};
+use super::Rows;
+use crate::tools::rows::Fields;
 
 /// Maximum depth of nested regions on a time line.
 const DEEPEST: usize = 256;

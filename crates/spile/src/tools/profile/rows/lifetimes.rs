@@ -2,7 +2,8 @@
 
 use spile_profile::model::{Ns, Process, Thread};
 
-use super::{Fields, REUSED, Rows, TID_BITS};
+use super::{REUSED, Rows, TID_BITS};
+use crate::tools::rows::Fields;
 
 /// The identity of a thread, from another source than rows.
 #[derive(Debug)]
@@ -68,7 +69,7 @@ impl Rows {
     pub(super) fn starts(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let key: i64 = f.number()?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
-        let name = f.quoted()?;
+        let name = f.text()?.into_owned();
         let (place, _) = self.made(key);
         self.is(place, pid, ppid, name);
         Some(())
@@ -79,7 +80,7 @@ impl Rows {
         let at = f.number().map(|when| self.since(when))?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let before: u32 = f.number()?;
-        let name = f.quoted()?;
+        let name = f.text()?.into_owned();
         self.first.get_or_insert(pid);
         let (place, new) = self.made(key);
         self.changes_end(place, at);
@@ -106,7 +107,7 @@ impl Rows {
         let (key, when): (i64, i64) = (f.number()?, f.number()?);
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let status: i32 = f.number()?;
-        let name = f.quoted()?;
+        let name = f.text()?.into_owned();
         let at = self.since(when);
         let (place, _) = self.made(key);
         self.is(place, pid, ppid, name);

@@ -1,6 +1,7 @@
 //! Rows, and the accounts made from them.
 
 use super::*;
+use crate::tools::rows::with_row;
 
 fn key(tid: i64, started: i64) -> i64 {
     started << TID_BITS | tid
@@ -9,7 +10,7 @@ fn key(tid: i64, started: i64) -> i64 {
 fn account(rows: &[String]) -> Snapshot {
     let mut all = Rows::default();
     for row in rows {
-        all.row(row.replace(' ', "\t").as_bytes());
+        with_row(row, |row| all.row(row));
     }
     all.finish(&[], |_, _| Some("poll".into()))
 }
@@ -28,7 +29,7 @@ fn closes() {
         format!("user {t} 300 100 0"),
         format!("call {t} 0 read 3 500 10 400 250 50 20 77"),
         format!("error {t} 0 read EAGAIN 2"),
-        format!("minor {t} 0 4 60"),
+        format!("fault {t} 0 0 4 60"),
         format!("ready {t} 0 10"),
         format!("irq {t} 0 2 30"),
         "end".into(),
@@ -130,16 +131,16 @@ fn numbers_that_are_used_again_are_other_threads() {
 fn rows_that_are_none_are_counted() {
     let mut rows = Rows::default();
     for row in [
-        &b"what\t1"[..],
-        b"",
-        b"user\t1",
-        b"\xff\xfe",
-        b"start\t1\tx\t2\t3\t\"n\"",
+        "what 1",
+        "",
+        "user 1",
+        "user x 1 1 1",
+        "start 1 x 2 3 \"n\"",
     ] {
-        rows.row(row);
+        with_row(row, |row| rows.row(row));
     }
-    rows.row(b"end");
-    assert!(rows.row(b"account\t1\t0\t0"));
+    with_row("end", |row| rows.row(row));
+    assert!(with_row("account 1 0 0", |row| rows.row(row)));
     assert!(rows.ended);
     let account = rows.finish(&[(5, 5)], |_, _| None);
     assert_eq!(
@@ -156,9 +157,9 @@ fn regions_belong_to_processes() {
         "begin 0 0".into(),
         format!("start {a} 91 1 \"a\""),
         format!("start {b} 92 1 \"b\""),
-        "region 91 4294967298 1 2 \"barrier\" main._omp_fn.0 pi.c:20 /bin/pi+0x1239".into(),
-        "region 91 4294967297 0 1 \"parallel\" main._omp_fn.0 pi.c:19 /bin/pi+0x1230".into(),
-        "region 92 4294967297 0 4 \"MPI_Barrier\" 0x55 0x55 /lib/libsolver.so+0x55".into(),
+        "region 91 4294967298 1 2 \"barrier\" \"main._omp_fn.0\tpi.c:20\" /bin/pi+0x1239".into(),
+        "region 91 4294967297 0 1 \"parallel\" \"main._omp_fn.0\tpi.c:19\" /bin/pi+0x1230".into(),
+        "region 92 4294967297 0 4 \"MPI_Barrier\" \"0x55\t0x55\" /lib/libsolver.so+0x55".into(),
         format!("call {a} 4294967298 futex 1 5 5 5 0 0 0 0"),
         format!("call {b} 4294967297 futex 1 7 7 7 0 0 0 0"),
         format!("call {b} 77 futex 1 7 7 7 0 0 0 0"),
@@ -200,9 +201,7 @@ fn each_account_stands_for_itself() {
     let t = key(70, -5);
     let mut rows = Rows::default();
     let take = |rows: &mut Rows, text: &[String]| {
-        let each = text
-            .iter()
-            .map(|r| rows.row(r.replace(' ', "\t").as_bytes()));
+        let each = text.iter().map(|r| with_row(r, |row| rows.row(row)));
         each.last() == Some(true)
     };
     let first = [
@@ -256,7 +255,7 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
         format!("open {b} 1 futex 50 45 0 0 0 0"),
         "account 100 0 0".into(),
     ] {
-        rows.row(row.replace(' ', "\t").as_bytes());
+        with_row(&row, |row| rows.row(row));
     }
     rows.ended_with(60, 9);
     let account = rows.finish(&[], |_, _| None);
@@ -285,7 +284,7 @@ fn a_call_that_a_threads_end_cut_short_is_in_each_account() {
     let mut rows = Rows::default();
     let account = |rows: &mut Rows, more: &[String]| {
         for row in more {
-            rows.row(row.replace(' ', "\t").as_bytes());
+            with_row(row, |row| rows.row(row));
         }
     };
     account(
@@ -334,7 +333,7 @@ fn times_off_a_processor_and_what_is_open() {
         format!("open {b} 0 - 50 0 20 0 0 1"),
         "account 1200 0 0".into(),
     ] {
-        rows.row(row.replace(' ', "\t").as_bytes());
+        with_row(&row, |row| rows.row(row));
     }
     let account = rows.finish(&[(60, 62)], |_, _| Some("read".into()));
     assert!(account.lost.is_empty(), "{:?}", account.lost);
@@ -374,7 +373,7 @@ fn a_thread_that_nobody_saw_start_is_looked_up() {
         format!("open {known} 0 - 70 0 0 0 0 0"),
         "account 5000 0 0".into(),
     ] {
-        rows.row(row.replace(' ', "\t").as_bytes());
+        with_row(&row, |row| rows.row(row));
     }
     let account = rows.finish(&[], |_, _| None);
     let it = thread(&account, 70);
