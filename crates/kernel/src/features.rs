@@ -3,7 +3,7 @@
 //! Versions alone do not decide: distributions backport features, and lockdown takes some away.
 //! Each feature is probed, mostly by loading a program of a few instructions, and the answer is
 //! cached. A failure that says nothing about the feature, for example for lack of privileges, is
-//! [`Answer::Unknown`], never "no".
+//! [`Availability::Unknown`], never "no".
 //!
 //! Helpers and kfuncs are probed as libbpf does: the program calls the function without setting up
 //! arguments. The verifier rejects it either way, and its log says whether the function or its
@@ -21,7 +21,7 @@ use crate::perf::{self, PerfEvent, PerfTarget, Sampling};
 
 /// Whether the kernel has a feature.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Answer {
+pub enum Availability {
     /// It has the feature.
     Yes,
     /// It lacks the feature.
@@ -30,26 +30,26 @@ pub enum Answer {
     Unknown(String),
 }
 
-impl Answer {
+impl Availability {
     /// Whether the answer is a certain yes.
     #[must_use]
     pub fn is_yes(&self) -> bool {
-        *self == Answer::Yes
+        *self == Availability::Yes
     }
 
     /// Whether the answer is a certain no.
     #[must_use]
     pub fn is_no(&self) -> bool {
-        *self == Answer::No
+        *self == Availability::No
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for Availability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Answer::Yes => f.write_str("yes"),
-            Answer::No => f.write_str("no"),
-            Answer::Unknown(why) => write!(f, "could not tell: {why}"),
+            Availability::Yes => f.write_str("yes"),
+            Availability::No => f.write_str("no"),
+            Availability::Unknown(why) => write!(f, "could not tell: {why}"),
         }
     }
 }
@@ -232,8 +232,8 @@ pub mod helper {
 /// Whether the running kernel has the feature. The first query costs up to some 0.1 ms, more where
 /// BTF is not open yet; the answer is cached.
 #[must_use]
-pub fn has(feature: Feature) -> Answer {
-    static KNOWN: Mutex<Option<HashMap<Feature, Answer>>> = Mutex::new(None);
+pub fn has(feature: Feature) -> Availability {
+    static KNOWN: Mutex<Option<HashMap<Feature, Availability>>> = Mutex::new(None);
     if let Ok(mut known) = KNOWN.lock()
         && let Some(answer) = known.get_or_insert_default().get(&feature)
     {
@@ -248,14 +248,14 @@ pub fn has(feature: Feature) -> Answer {
     answer
 }
 
-fn probe(feature: Feature) -> Answer {
+fn probe(feature: Feature) -> Availability {
     const RAW: u32 = prog_type::RAW_TRACEPOINT;
     match feature {
         Feature::Bpf => bpf_itself(),
         Feature::Btf => match Btf::vmlinux() {
-            Ok(_) => Answer::Yes,
-            Err(crate::btf::BtfError::Io(path, _)) if !path.exists() => Answer::No,
-            Err(why) => Answer::Unknown(why.to_string()),
+            Ok(_) => Availability::Yes,
+            Err(crate::btf::BtfError::Io(path, _)) if !path.exists() => Availability::No,
+            Err(why) => Availability::Unknown(why.to_string()),
         },
         Feature::ProgType(ty) => program_type(ty),
         Feature::MapType(ty) => map_of_type(ty),
@@ -287,11 +287,11 @@ fn probe(feature: Feature) -> Answer {
                 use std::os::fd::AsFd;
                 answer(bpf::test_run(prog.as_fd(), &mut [], None))
             }
-            Err(why) => Answer::Unknown(why.to_string()),
+            Err(why) => Availability::Unknown(why.to_string()),
         },
         Feature::Stats => answer(bpf::enable_stats()),
         Feature::PerfClock => perf_event(perf::CPU_CLOCK),
-        Feature::PerfHardware => perf_event(perf::Event {
+        Feature::PerfHardware => perf_event(perf::EventSpec {
             ty: perf::TYPE_HARDWARE,
             config: 0,
         }),
@@ -301,11 +301,16 @@ fn probe(feature: Feature) -> Answer {
         Feature::Breakpoints => event_source("breakpoint"),
         Feature::Netfilter => in_btf("bpf_nf_link_attach"),
         Feature::Lsm => match crate::tracepoints::security_modules() {
-            Some(all) if all.iter().all(|name| name != "bpf") => Answer::No,
+            Some(all) if all.iter().all(|name| name != "bpf") => Availability::No,
             _ => lsm(),
         },
         Feature::KprobeMulti => many(attach_type::KPROBE_MULTI, |prog| {
-            bpf::kprobe_multi(prog, bpf::Functions::Addresses(&[]), &[], bpf::At::Entry)
+            bpf::kprobe_multi(
+                prog,
+                bpf::KernelFunctions::Addresses(&[]),
+                &[],
+                bpf::AttachPoints::Entry,
+            )
         }),
         // A directory has no code.
         Feature::UprobeMulti => many(attach_type::UPROBE_MULTI, |prog| {
@@ -324,10 +329,10 @@ fn probe(feature: Feature) -> Answer {
 const MOV_R0_0: u64 = insn(0xb7, 0, 0, 0, 0);
 const EXIT: u64 = insn(0x95, 0, 0, 0, 0);
 
-type Loaded = Result<std::os::fd::OwnedFd, BpfError>;
+type LoadResult = Result<std::os::fd::OwnedFd, BpfError>;
 
 /// Loads a program of that type, with the additional fields that the type needs.
-fn load(ty: u32, insns: &[u64]) -> Loaded {
+fn load(ty: u32, insns: &[u64]) -> LoadResult {
     const TRACE_RAW_TP: u32 = 23;
     const SLEEPABLE: u32 = 1 << 4;
     let mut spec = ProgSpec {
@@ -350,56 +355,56 @@ fn load(ty: u32, insns: &[u64]) -> Loaded {
 }
 
 /// The answer of a program that the verifier accepts if and only if the feature exists.
-fn accepted(loaded: Loaded) -> Answer {
+fn accepted(loaded: LoadResult) -> Availability {
     match loaded {
-        Ok(_) => Answer::Yes,
+        Ok(_) => Availability::Yes,
         Err(BpfError::Rejected {
             errno: Errno::INVAL,
             ..
-        }) => Answer::No,
-        Err(why) => Answer::Unknown(why.to_string()),
+        }) => Availability::No,
+        Err(why) => Availability::Unknown(why.to_string()),
     }
 }
 
 /// The answer of a request that has error numbers of its own for a missing feature.
-fn answer<T>(result: Result<T, BpfError>) -> Answer {
+fn answer<T>(result: Result<T, BpfError>) -> Availability {
     /// An error number of the kernel without a name in user space.
     const ENOTSUPP: i32 = 524;
     match result {
-        Ok(_) => Answer::Yes,
+        Ok(_) => Availability::Yes,
         Err(why) => match why.errno() {
-            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Answer::No,
-            Some(errno) if errno.raw_os_error() == ENOTSUPP => Answer::No,
-            _ => Answer::Unknown(why.to_string()),
+            Some(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => Availability::No,
+            Some(errno) if errno.raw_os_error() == ENOTSUPP => Availability::No,
+            _ => Availability::Unknown(why.to_string()),
         },
     }
 }
 
-fn bpf_itself() -> Answer {
+fn bpf_itself() -> Availability {
     match load(prog_type::RAW_TRACEPOINT, &[MOV_R0_0, EXIT]) {
-        Ok(_) => Answer::Yes,
+        Ok(_) => Availability::Yes,
         Err(why) => match why.errno() {
-            Some(Errno::NOSYS) => Answer::No,
-            Some(Errno::PERM | Errno::ACCESS) => Answer::Unknown(
+            Some(Errno::NOSYS) => Availability::No,
+            Some(Errno::PERM | Errno::ACCESS) => Availability::Unknown(
                 "loading is not permitted: run as root, or with CAP_BPF and CAP_PERFMON".to_owned(),
             ),
-            _ => Answer::Unknown(why.to_string()),
+            _ => Availability::Unknown(why.to_string()),
         },
     }
 }
 
-fn program_type(ty: u32) -> Answer {
+fn program_type(ty: u32) -> Availability {
     match load(ty, &[MOV_R0_0, EXIT]) {
-        Ok(_) => Answer::Yes,
+        Ok(_) => Availability::Yes,
         Err(BpfError::Call {
             errno: Errno::INVAL,
             ..
-        }) => Answer::No,
-        Err(why) => Answer::Unknown(why.to_string()),
+        }) => Availability::No,
+        Err(why) => Availability::Unknown(why.to_string()),
     }
 }
 
-fn map_of_type(ty: u32) -> Answer {
+fn map_of_type(ty: u32) -> Availability {
     let page = crate::machine::page_size() as u32;
     let spec = match ty {
         map_type::RINGBUF => MapSpec {
@@ -431,7 +436,7 @@ const HELPER_REFUSED: [&str; 5] = [
     "might sleep in a non-sleepable prog",
 ];
 
-fn helper_in(ty: u32, number: u32) -> Answer {
+fn helper_in(ty: u32, number: u32) -> Availability {
     let loaded = load(ty, &[insn(0x85, 0, 0, 0, number as i32), EXIT]);
     // Messages of kernels from 5.10 to now, in this order.
     called(loaded, &HELPER_REFUSED)
@@ -444,28 +449,32 @@ const KFUNC_REFUSED: [&str; 3] = [
     "program must be sleepable",
 ];
 
-fn kfunc_in(ty: u32, name: &str) -> Answer {
+fn kfunc_in(ty: u32, name: &str) -> Availability {
     const PSEUDO_KFUNC_CALL: u8 = 2;
     let btf = match Btf::vmlinux() {
         Ok(btf) => btf,
-        Err(why) => return Answer::Unknown(why.to_string()),
+        Err(why) => return Availability::Unknown(why.to_string()),
     };
     let Some(id) = btf.find_func(name) else {
-        return Answer::No;
+        return Availability::No;
     };
     let call = insn(0x85, 0, PSEUDO_KFUNC_CALL, 0, id as i32);
     called(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
 }
 
 /// Whether a call was rejected because of the function itself.
-fn called(loaded: Loaded, refusals: &[&str]) -> Answer {
+fn called(loaded: LoadResult, refusals: &[&str]) -> Availability {
     match loaded {
-        Ok(_) => Answer::Yes,
+        Ok(_) => Availability::Yes,
         Err(BpfError::Rejected { log, .. }) => {
             let refused = refusals.iter().any(|refusal| log.contains(refusal));
-            if refused { Answer::No } else { Answer::Yes }
+            if refused {
+                Availability::No
+            } else {
+                Availability::Yes
+            }
         }
-        Err(why) => Answer::Unknown(why.to_string()),
+        Err(why) => Availability::Unknown(why.to_string()),
     }
 }
 
@@ -474,7 +483,7 @@ fn called(loaded: Loaded, refusals: &[&str]) -> Answer {
 fn many(
     attach_type: u32,
     link: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> Result<std::os::fd::OwnedFd, BpfError>,
-) -> Answer {
+) -> Availability {
     use std::os::fd::AsFd;
     let spec = ProgSpec {
         ty: prog_type::KPROBE,
@@ -487,66 +496,68 @@ fn many(
     let refused = bpf::load(&spec).and_then(|prog| link(prog.as_fd()));
     let uprobe = attach_type == attach_type::UPROBE_MULTI;
     match refused {
-        Ok(_) => Answer::Yes,
+        Ok(_) => Availability::Yes,
         Err(why) => match why.errno() {
-            Some(Errno::BADF) if uprobe => Answer::Yes,
-            Some(Errno::INVAL) if !uprobe => Answer::Yes,
-            Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Answer::No,
-            _ => Answer::Unknown(why.to_string()),
+            Some(Errno::BADF) if uprobe => Availability::Yes,
+            Some(Errno::INVAL) if !uprobe => Availability::Yes,
+            Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Availability::No,
+            _ => Availability::Unknown(why.to_string()),
         },
     }
 }
 
-fn perf_event(event: perf::Event) -> Answer {
+fn perf_event(event: perf::EventSpec) -> Availability {
     let cpu = crate::machine::online_cpus().first().copied().unwrap_or(0);
     match PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Period(1_000_000_000)) {
-        Ok(_) => Answer::Yes,
-        Err(e) if matches!(e.errno, Errno::NOENT | Errno::NOSYS | Errno::OPNOTSUPP) => Answer::No,
-        Err(e) => Answer::Unknown(e.to_string()),
+        Ok(_) => Availability::Yes,
+        Err(e) if matches!(e.errno, Errno::NOENT | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            Availability::No
+        }
+        Err(e) => Availability::Unknown(e.to_string()),
     }
 }
 
 /// Sources of perf events that need no hardware show in sysfs.
 /// Whether the kernel has a function, by its BTF.
-fn in_btf(name: &str) -> Answer {
+fn in_btf(name: &str) -> Availability {
     match Btf::vmlinux() {
-        Ok(btf) if btf.find_func(name).is_some() => Answer::Yes,
-        Ok(_) => Answer::No,
-        Err(why) => Answer::Unknown(why.to_string()),
+        Ok(btf) if btf.find_func(name).is_some() => Availability::Yes,
+        Ok(_) => Availability::No,
+        Err(why) => Availability::Unknown(why.to_string()),
     }
 }
 
 /// Probes by attaching to a function that the kernel has for its own tests.
-fn fentry() -> Answer {
+fn fentry() -> Availability {
     use std::os::fd::AsFd;
     const TRACE_FENTRY: u32 = 24;
     const TEST: &str = "bpf_fentry_test1";
     let btf = match Btf::vmlinux() {
         Ok(btf) => btf,
-        Err(why) => return Answer::Unknown(why.to_string()),
+        Err(why) => return Availability::Unknown(why.to_string()),
     };
     let Some(id) = btf.find_func(TEST) else {
-        return Answer::Unknown(format!("the kernel has no {TEST}"));
+        return Availability::Unknown(format!("the kernel has no {TEST}"));
     };
     let loaded = at_function(prog_type::TRACING, TRACE_FENTRY, id);
     taken(loaded.and_then(|prog| bpf::raw_tracepoint_open(None, prog.as_fd())))
 }
 
 /// Probes by loading only: attaching would affect the whole machine.
-fn lsm() -> Answer {
+fn lsm() -> Availability {
     const LSM: u32 = 29;
     const LSM_MAC: u32 = 27;
     let btf = match Btf::vmlinux() {
         Ok(btf) => btf,
-        Err(why) => return Answer::Unknown(why.to_string()),
+        Err(why) => return Availability::Unknown(why.to_string()),
     };
     match btf.find_func("bpf_lsm_file_open") {
         Some(id) => taken(at_function(LSM, LSM_MAC, id)),
-        None => Answer::No,
+        None => Availability::No,
     }
 }
 
-fn at_function(ty: u32, attach_type: u32, id: u32) -> Loaded {
+fn at_function(ty: u32, attach_type: u32, id: u32) -> LoadResult {
     bpf::load(&ProgSpec {
         ty,
         attach_type,
@@ -558,39 +569,39 @@ fn at_function(ty: u32, attach_type: u32, id: u32) -> Loaded {
 }
 
 /// Whether the kernel accepted a program at a function of its own.
-fn taken(result: Loaded) -> Answer {
+fn taken(result: LoadResult) -> Availability {
     match result {
-        Ok(_) => Answer::Yes,
+        Ok(_) => Availability::Yes,
         Err(why) => match why.errno() {
             Some(Errno::PERM | Errno::ACCESS) => {
-                Answer::Unknown("the kernel refuses such programs (EPERM)".to_owned())
+                Availability::Unknown("the kernel refuses such programs (EPERM)".to_owned())
             }
-            None => Answer::Unknown(why.to_string()),
-            Some(_) => Answer::No,
+            None => Availability::Unknown(why.to_string()),
+            Some(_) => Availability::No,
         },
     }
 }
 
-fn event_source(name: &str) -> Answer {
+fn event_source(name: &str) -> Availability {
     let sources = std::path::Path::new("/sys/bus/event_source/devices");
     match sources.try_exists() {
-        Ok(true) if sources.join(name).exists() => Answer::Yes,
-        Ok(true) => Answer::No,
-        _ => Answer::Unknown(format!("{} cannot be read", sources.display())),
+        Ok(true) if sources.join(name).exists() => Availability::Yes,
+        Ok(true) => Availability::No,
+        _ => Availability::Unknown(format!("{} cannot be read", sources.display())),
     }
 }
 
-fn membarrier_global() -> Answer {
+fn membarrier_global() -> Availability {
     const QUERY: i32 = 0;
     const GLOBAL: i64 = 1;
     // SAFETY: takes and gives plain numbers.
     let commands = unsafe { libc::syscall(libc::SYS_membarrier, QUERY, 0, 0) };
     match commands {
-        0.. if commands & GLOBAL != 0 => Answer::Yes,
-        0.. => Answer::No,
+        0.. if commands & GLOBAL != 0 => Availability::Yes,
+        0.. => Availability::No,
         _ => match crate::bpf::last_errno() {
-            Errno::NOSYS => Answer::No,
-            errno => Answer::Unknown(format!("membarrier: {errno}")),
+            Errno::NOSYS => Availability::No,
+            errno => Availability::Unknown(format!("membarrier: {errno}")),
         },
     }
 }
@@ -617,9 +628,9 @@ mod tests {
         };
         assert!(matches!(
             called(Err(denied.clone()), refusals),
-            Answer::Unknown(_)
+            Availability::Unknown(_)
         ));
-        assert!(matches!(accepted(Err(denied)), Answer::Unknown(_)));
+        assert!(matches!(accepted(Err(denied)), Availability::Unknown(_)));
         assert!(accepted(rejected("unknown opcode e5")).is_no());
     }
 
@@ -677,7 +688,7 @@ mod tests {
             Feature::MapType(map_type::RINGBUF),
             Feature::MapType(map_type::TASK_STORAGE),
         ] {
-            assert_eq!(has(feature), Answer::Yes, "{feature:?}");
+            assert_eq!(has(feature), Availability::Yes, "{feature:?}");
         }
         for ty in [RAW_TRACEPOINT, KPROBE, TRACEPOINT, PERF_EVENT] {
             for number in [
@@ -690,27 +701,27 @@ mod tests {
             ] {
                 assert_eq!(
                     has(Feature::Helper(ty, number)),
-                    Answer::Yes,
+                    Availability::Yes,
                     "{ty} {number}"
                 );
             }
-            assert_eq!(has(Feature::Helper(ty, 9999)), Answer::No);
-            assert_eq!(has(Feature::Helper(ty, helper::D_PATH)), Answer::No);
+            assert_eq!(has(Feature::Helper(ty, 9999)), Availability::No);
+            assert_eq!(has(Feature::Helper(ty, helper::D_PATH)), Availability::No);
         }
         let func_ip = |ty| has(Feature::Helper(ty, helper::GET_FUNC_IP));
         assert_eq!(
             (func_ip(KPROBE), func_ip(RAW_TRACEPOINT)),
-            (Answer::Yes, Answer::No)
+            (Availability::Yes, Availability::No)
         );
         assert_eq!(
             has(Feature::Helper(RAW_TRACEPOINT, helper::COPY_FROM_USER)),
-            Answer::No
+            Availability::No
         );
-        assert_eq!(has(Feature::ProgType(9999)), Answer::No);
-        assert_eq!(has(Feature::MapType(9999)), Answer::No);
+        assert_eq!(has(Feature::ProgType(9999)), Availability::No);
+        assert_eq!(has(Feature::MapType(9999)), Availability::No);
         assert_eq!(
             has(Feature::Kfunc(RAW_TRACEPOINT, "no_such_kfunc")),
-            Answer::No
+            Availability::No
         );
         println!("may_goto {}", has(Feature::MayGoto));
         println!("kprobes {}", has(Feature::Kprobes));

@@ -6,12 +6,12 @@ use crate::btf::{Btf, BtfError};
 use crate::symbols::{SymbolError, Symbols};
 
 /// The other kernel's data, until they are taken.
-struct Other {
+struct ForeignKernel {
     btf: Mutex<Option<Result<Btf, BtfError>>>,
     symbols: Mutex<Option<Result<Symbols, SymbolError>>>,
 }
 
-static OTHER: OnceLock<Other> = OnceLock::new();
+static OTHER: OnceLock<ForeignKernel> = OnceLock::new();
 
 /// Replaces the running kernel's types and symbols: `btf` is the other kernel's raw type
 /// information, if it has any, `symbols` a text in the format of `/proc/kallsyms`. To be called
@@ -19,7 +19,7 @@ static OTHER: OnceLock<Other> = OnceLock::new();
 pub fn look_at(btf: Option<Vec<u8>>, symbols: String) {
     let none = || BtfError::Format("the kernel of -r has no BTF".into());
     let btf = btf.ok_or_else(none).and_then(Btf::parse);
-    let _ = OTHER.set(Other {
+    let _ = OTHER.set(ForeignKernel {
         btf: Mutex::new(Some(btf)),
         symbols: Mutex::new(Some(Symbols::parse(symbols))),
     });

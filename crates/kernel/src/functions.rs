@@ -10,8 +10,8 @@ use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
 
 use crate::btf::{Btf, BtfKind, Type, TypeId};
-use crate::features::{self, Answer, Feature};
-use crate::perf::{PerfEvent, Verdict};
+use crate::features::{self, Availability, Feature};
+use crate::perf::{PerfEvent, ProbeCheck};
 use crate::symbols::{Symbol, SymbolError, Symbols};
 use crate::tracepoints::{Tracefs, debugfs};
 use spile_glob as glob;
@@ -61,7 +61,7 @@ pub struct FunctionMatches<'a> {
 pub struct Functions<'a> {
     symbols: &'a Symbols,
     /// ftrace's list; `None` where it could not be read.
-    traced: Option<Traced<'a>>,
+    traced: Option<FtraceList<'a>>,
     /// Names on the blacklist of kprobes.
     blacklist: HashSet<&'a str>,
     /// Address ranges that must not be probed.
@@ -95,16 +95,16 @@ const ENTRY: u64 = 16;
 
 /// ftrace's list of traceable functions.
 #[derive(Debug)]
-enum Traced<'a> {
+enum FtraceList<'a> {
     /// Names with modules. A name that several functions have is ambiguous.
     Names(HashSet<(&'a str, &'a str)>),
     /// Addresses close after the starts of functions, ascending.
     Addresses(Vec<u64>),
 }
 
-impl<'a> Traced<'a> {
+impl<'a> FtraceList<'a> {
     /// Parses the text of one of the files.
-    fn parse(text: &'a str) -> Traced<'a> {
+    fn parse(text: &'a str) -> FtraceList<'a> {
         let address = |line: &str| {
             let (address, name) = line.split_once(' ')?;
             let address = u64::from_str_radix(address, 16).ok()?;
@@ -112,23 +112,23 @@ impl<'a> Traced<'a> {
         };
         let lines = text.lines();
         if lines.clone().next().and_then(address).is_none() {
-            return Traced::Names(lines.map(traced_line).collect());
+            return FtraceList::Names(lines.map(traced_line).collect());
         }
         let mut addresses: Vec<u64> = lines.filter_map(address).collect();
         addresses.sort_unstable();
-        Traced::Addresses(addresses)
+        FtraceList::Addresses(addresses)
     }
 
     /// Whether ftrace can trace the function that begins there.
     fn has(&self, s: &Symbol<'_>, symbols: &Symbols) -> bool {
         match self {
-            Traced::Names(names) => {
+            FtraceList::Names(names) => {
                 let module = s.module.unwrap_or("");
                 // The list has one name for each place.
                 names.contains(&(s.name, module))
                     || (symbols.at(s.address)).any(|o| names.contains(&(o.name, module)))
             }
-            Traced::Addresses(all) => {
+            FtraceList::Addresses(all) => {
                 let first = all.partition_point(|a| *a < s.address);
                 all.get(first).is_some_and(|a| a - s.address < ENTRY)
             }
@@ -194,11 +194,11 @@ fn traced_text() -> Option<String> {
 #[must_use]
 pub fn sound(name: &str) -> bool {
     let asked = match crate::foreign_kernel::is() {
-        true => Verdict::Unknown,
+        true => ProbeCheck::Unknown,
         false => PerfEvent::kprobe_verdict(name),
     };
-    if asked != Verdict::Unknown {
-        return asked == Verdict::Sound;
+    if asked != ProbeCheck::Unknown {
+        return asked == ProbeCheck::Sound;
     }
     if unprobed() && Btf::vmlinux().is_ok_and(|btf| signature(btf, name).is_some()) {
         return true;
@@ -211,7 +211,7 @@ pub fn sound(name: &str) -> bool {
 fn unprobed() -> bool {
     !crate::foreign_kernel::is()
         && features::has(Feature::Kprobes).is_no()
-        && features::has(Feature::Fentry) != Answer::Yes
+        && features::has(Feature::Fentry) != Availability::Yes
 }
 
 /// The address range between two symbols of the kernel.
@@ -241,7 +241,7 @@ impl<'a> Functions<'a> {
     /// From a list of symbols, and ftrace's list if there is one.
     #[must_use]
     pub fn new(symbols: &'a Symbols, traced: Option<&'a str>) -> Functions<'a> {
-        let traced = traced.map(Traced::parse);
+        let traced = traced.map(FtraceList::parse);
         let marks = symbols.starting_with(NO_KPROBE);
         Functions {
             symbols,

@@ -10,7 +10,7 @@ use crate::bpf::last_errno;
 
 /// An event: the `type` and `config` of `struct perf_event_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct Event {
+pub struct EventSpec {
     /// `PERF_TYPE_...`
     pub ty: u32,
     /// The event within that type.
@@ -29,7 +29,7 @@ pub const TYPE_HW_CACHE: u32 = 3;
 pub const TYPE_BREAKPOINT: u32 = 5;
 
 /// The software clock that runs on every machine: one event for each nanosecond of CPU time.
-pub const CPU_CLOCK: Event = Event {
+pub const CPU_CLOCK: EventSpec = EventSpec {
     ty: TYPE_SOFTWARE,
     config: 0,
 };
@@ -40,7 +40,7 @@ const TASK_CLOCK: u64 = 1;
 const NANOSECONDS: u64 = 1_000_000_000;
 
 /// Events by name, with the synonyms of perf's own list.
-const EVENTS: [(&str, Event); 24] = [
+const EVENTS: [(&str, EventSpec); 24] = [
     ("cpu_clock", CPU_CLOCK),
     ("task_clock", sw(1)),
     ("page_faults", sw(2)),
@@ -67,15 +67,15 @@ const EVENTS: [(&str, Event); 24] = [
     ("stalled_cycles_backend", hw(8)),
 ];
 
-const fn sw(config: u64) -> Event {
-    Event {
+const fn sw(config: u64) -> EventSpec {
+    EventSpec {
         ty: TYPE_SOFTWARE,
         config,
     }
 }
 
-const fn hw(config: u64) -> Event {
-    Event {
+const fn hw(config: u64) -> EventSpec {
+    EventSpec {
         ty: TYPE_HARDWARE,
         config,
     }
@@ -83,7 +83,7 @@ const fn hw(config: u64) -> Event {
 
 /// The event of that name; `-` and `_` are equal in it.
 #[must_use]
-pub fn event(name: &str) -> Option<Event> {
+pub fn event(name: &str) -> Option<EventSpec> {
     let name = name.replace('-', "_");
     EVENTS
         .iter()
@@ -121,7 +121,7 @@ pub enum PerfTarget {
 
 /// Memory that is watched by a debug register of the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Watch {
+pub struct Watchpoint {
     /// Its address.
     pub address: u64,
     /// Length in bytes: 1, 2, 4 or 8. The address is a multiple of it.
@@ -155,7 +155,7 @@ pub enum ProbePlace<'a> {
 
 /// Whether a function can be probed by its name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum ProbeCheck {
     /// It can, and its name is unique.
     Sound,
     /// It is forbidden, not traced, or several functions have the name.
@@ -205,7 +205,7 @@ impl PerfEvent {
     /// # Errors
     /// [`PerfError`].
     pub fn open(
-        event: Event,
+        event: EventSpec,
         target: PerfTarget,
         sampling: Sampling,
     ) -> Result<PerfEvent, PerfError> {
@@ -241,7 +241,7 @@ impl PerfEvent {
     ///
     /// # Errors
     /// [`PerfError`]: `ENOSPC` when the processor's debug registers are all in use.
-    pub fn open_watch(watch: &Watch, target: PerfTarget) -> Result<PerfEvent, PerfError> {
+    pub fn open_watch(watch: &Watchpoint, target: PerfTarget) -> Result<PerfEvent, PerfError> {
         const DISABLED: u64 = 1 << 0;
         const INHERIT: u64 = 1 << 1;
         // Another program has different contents at the address.
@@ -311,14 +311,14 @@ impl PerfEvent {
     /// requested offset is within the first instruction, which the kernel checks last
     /// (`create_local_trace_kprobe`, `register_kprobe`). Costs a few microseconds.
     #[must_use]
-    pub fn kprobe_verdict(name: &str) -> Verdict {
+    pub fn kprobe_verdict(name: &str) -> ProbeCheck {
         /// From this version on the kernel checks whether the name is unique.
         const SHARED: (u32, u32, u32) = (6, 7, 0);
         let place = ProbePlace::Function { name, offset: 1 };
         match PerfEvent::open_at(&place, false, None).map_err(|e| e.errno) {
-            Err(Errno::ILSEQ) if crate::machine::version() >= SHARED => Verdict::Sound,
-            Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => Verdict::Refused,
-            _ => Verdict::Unknown,
+            Err(Errno::ILSEQ) if crate::machine::version() >= SHARED => ProbeCheck::Sound,
+            Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => ProbeCheck::Refused,
+            _ => ProbeCheck::Unknown,
         }
     }
 

@@ -42,14 +42,14 @@ pub struct Syscall {
     /// The kernel's function without its `sys_`: `newfstat` for `fstat`.
     pub entry: &'static str,
     /// The form of its result.
-    pub ret: Ret,
+    pub ret: ResultForm,
     /// Its arguments in order.
     pub args: Box<[Arg]>,
 }
 
 /// The form of a result. A result from -4095 to -1 is always an error number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ret {
+pub enum ResultForm {
     /// In decimal.
     Int,
     /// In hexadecimal: an address.
@@ -127,7 +127,7 @@ pub enum ArgKind {
 
 /// The form in which a variable gives an argument.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub enum ArgForm {
     /// The number itself, sign- or zero-extended by its kind.
     Value,
     /// The text as in `argstr`.
@@ -163,18 +163,20 @@ impl Arg {
     /// vector of strings has BASE and `BASE_str` (text), and `BASE_uaddr` (address),
     /// a string `BASE_unquoted` and `BASE_str_unquoted`.
     #[must_use]
-    pub fn form(&self, name: &str) -> Option<Form> {
+    pub fn form(&self, name: &str) -> Option<ArgForm> {
         let base = self.name.strip_suffix("_uaddr").unwrap_or(self.name);
         let base = base.strip_suffix("_str").unwrap_or(base);
         let suffix = name.strip_prefix(base)?;
         match self.kind {
             ArgKind::Str | ArgKind::Argv | ArgKind::Envp => match suffix {
-                "" | "_str" => Some(Form::Text),
-                "_unquoted" | "_str_unquoted" if self.kind == ArgKind::Str => Some(Form::Unquoted),
-                "_uaddr" => Some(Form::Address),
+                "" | "_str" => Some(ArgForm::Text),
+                "_unquoted" | "_str_unquoted" if self.kind == ArgKind::Str => {
+                    Some(ArgForm::Unquoted)
+                }
+                "_uaddr" => Some(ArgForm::Address),
                 _ => None,
             },
-            _ if name == self.name => Some(Form::Value),
+            _ if name == self.name => Some(ArgForm::Value),
             // Their text is the number again, so the tapset has none either.
             ArgKind::Int(_)
             | ArgKind::Uint(_)
@@ -183,8 +185,8 @@ impl Arg {
             | ArgKind::Ptr
             | ArgKind::Pair
             | ArgKind::Unseen => None,
-            ArgKind::Signal if suffix == "_name" => Some(Form::Text),
-            _ if suffix == "_str" => Some(Form::Text),
+            ArgKind::Signal if suffix == "_name" => Some(ArgForm::Text),
+            _ if suffix == "_str" => Some(ArgForm::Text),
             _ => None,
         }
     }
@@ -193,7 +195,7 @@ impl Arg {
 impl Syscall {
     /// The argument that a variable of the tapset gives, and the form.
     #[must_use]
-    pub fn variable(&self, name: &str) -> Option<(&Arg, Form)> {
+    pub fn variable(&self, name: &str) -> Option<(&Arg, ArgForm)> {
         let exact = self.args.iter().find(|arg| arg.name == name);
         let mut all = exact.into_iter().chain(self.args.iter());
         all.find_map(|arg| Some((arg, arg.form(name)?)))
@@ -359,10 +361,10 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
         .map_or((names, None), |(n, p)| (n, Some(p)));
     let (name, probe) = names.split_once('=').unwrap_or((names, names));
     let ret = match columns.next()? {
-        "d" => Ret::Int,
-        "x" => Ret::Hex,
-        "o" => Ret::Octal,
-        "-" => Ret::Never,
+        "d" => ResultForm::Int,
+        "x" => ResultForm::Hex,
+        "o" => ResultForm::Octal,
+        "-" => ResultForm::Never,
         _ => return None,
     };
     // From 403 on, i386 has the calls with 64-bit time.

@@ -25,7 +25,7 @@ mod locks;
 pub mod message;
 mod world;
 
-use world::{Printed, World};
+use world::{ControllerEnv, Printed};
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -37,38 +37,38 @@ use spile_ir::interp::{Env, MemGlobals, ScriptError, Value};
 use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
 
-use crate::controller::globals::Texts;
+use crate::controller::globals::MarkTexts;
 use crate::controller::host::Host;
 use crate::io::commands::Commands;
 use crate::session::account::Account;
 use crate::shared::kernel_state::KernelState;
-use crate::text::deferred::Deferred;
+use crate::text::deferred::DeferredTexts;
 
-use crate::controller::handler_effects::Effects;
+use crate::controller::handler_effects::HandlerEffects;
 use crate::io::output::Output;
 use crate::io::rows::{self, Row};
-use crate::machine::existing_tasks::Task;
-use crate::session::report::Hits;
+use crate::machine::existing_tasks::ExistingTask;
+use crate::session::report::HitStats;
 use crate::shared::ring_record::{self, FieldValue, OutputRecord};
 use crate::text::symbolic::Symbolizer;
 use crate::text::user_files::UserFiles;
 
 /// The controller's handlers and all state that they access.
 pub struct Controller {
-    world: World,
-    needs: Vec<Effects>,
+    world: ControllerEnv,
+    needs: Vec<HandlerEffects>,
     /// The script's output.
     pub out: Output,
     /// Errors and losses so far.
     pub account: Account,
     /// The hits of each controller handler.
-    pub hits: Vec<Hits>,
+    pub hits: Vec<HitStats>,
     /// Whether an error ends the session.
     pub failed: bool,
     /// Number of records from the ring buffer so far.
     pub records: u64,
     /// Deferred strings of kernel handlers, if there can be any.
-    pub deferred: Option<Deferred>,
+    pub deferred: Option<DeferredTexts>,
     /// Whether an error record came since the kernel's counters were last read.
     errors_seen: bool,
     controller_errors: u64,
@@ -102,7 +102,7 @@ impl Controller {
             .as_ref()
             .map_or(&[][..], |k| &k.layout().records)
             .into();
-        let mut texts = Texts::of_strings(program.limits.maxstringlen as usize);
+        let mut texts = MarkTexts::of_strings(program.limits.maxstringlen as usize);
         if kernel.is_some() {
             let marks = Marks::of(&program, facts, &SymbolicForm::made_in_kernel);
             texts.note(&program, &marks);
@@ -123,8 +123,8 @@ impl Controller {
             shapes,
             row_names,
             needs,
-            hits: vec![Hits::default(); program.handlers.len()],
-            world: World {
+            hits: vec![HitStats::default(); program.handlers.len()],
+            world: ControllerEnv {
                 mem: MemGlobals::new(&program.globals),
                 kernel,
                 program,
@@ -195,7 +195,7 @@ impl Controller {
     }
 
     /// Runs a handler for an existing process, and returns the process; `None` if it has ended.
-    pub(crate) fn run_for(&mut self, id: HandlerId, task: Task) -> Option<Task> {
+    pub(crate) fn run_for(&mut self, id: HandlerId, task: ExistingTask) -> Option<ExistingTask> {
         let host = &mut self.world.host;
         if !task.lives(&mut |at| host.kernel_word(at)) {
             return None;
@@ -467,7 +467,7 @@ impl Controller {
                         }
                     }
                 },
-                Err(ring_record::Malformed) => self.account.malformed += 1,
+                Err(ring_record::MalformedRecord) => self.account.malformed += 1,
             }
         }
     }

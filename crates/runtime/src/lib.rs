@@ -36,4 +36,4 @@ pub mod text;
 pub use attach::staleness::FileState;
 pub use error::Error;
 pub use session::account::Account;
-pub use session::{Options, Outcome, Outside, Session, TargetProcess};
+pub use session::{ExternalSource, Options, Outcome, Session, TargetProcess};

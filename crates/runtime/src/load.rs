@@ -1,7 +1,7 @@
 //! Loads a compiled object and attaches its programs. Everything lives in descriptors of this
 //! process: nothing is pinned, so nothing stays behind however the process ends.
 //!
-//! In: the compiler's object. Out: [`Loaded`], then [`Links`], which detach when they are dropped.
+//! In: the compiler's object. Out: [`LoadedObject`], then [`Links`], which detach when they are dropped.
 //! A refusal by the verifier becomes an error that names the line of the script.
 //!
 //! | module | its one job |
@@ -23,23 +23,23 @@ use spile_ir::{CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Sp
 use spile_kernel::bpf::{
     BpfError, Errno, Ring, link_info, netfilter_link, prog_info, raw_tracepoint_open,
 };
-use spile_kernel::perf::{Event, PerfEvent};
+use spile_kernel::perf::{EventSpec, PerfEvent};
 use spile_kernel::tracepoints::security_modules;
 
 use crate::attach::code::{self, AttachSummary};
 use crate::attach::perf_events;
 use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
-use crate::load::object::{InKernel, Refusal};
+use crate::load::object::{KernelObject, LoadRefusal};
 use crate::load::parallel::in_parallel;
-use crate::session::Compile;
-use crate::shared::state::State;
+use crate::session::CompileFn;
+use crate::shared::state::StateMemory;
 
 /// Limit on the lines of a verifier's log in a message.
 const LOG_LINES: usize = 25;
 
 /// A loaded object.
-pub struct Loaded {
+pub struct LoadedObject {
     maps: HashMap<String, OwnedFd>,
     programs: HashMap<String, OwnedFd>,
     /// Bytes of the ring buffer.
@@ -53,9 +53,9 @@ pub struct Loaded {
 }
 
 /// A loaded object, its state memory, and its attachments.
-pub type Started = (Loaded, State, Links);
+pub type StartedObject = (LoadedObject, StateMemory, Links);
 
-impl Loaded {
+impl LoadedObject {
     /// Loads an object, calls back to prepare its state memory, and attaches its programs. A
     /// function that cannot be attached together with others (ftrace does not have it) may be
     /// attachable alone, which needs another program type: everything is then loaded again. The
@@ -65,11 +65,12 @@ impl Loaded {
         program: &Program,
         target: Option<u32>,
         mut ahead: Option<PremadeMaps>,
-        prepare: impl Fn(&State),
-    ) -> Result<Started, Error> {
+        prepare: impl Fn(&StateMemory),
+    ) -> Result<StartedObject, Error> {
         let mut single = Vec::new();
         loop {
-            let (loaded, state) = Loaded::load(object, program, single.clone(), ahead.take())?;
+            let (loaded, state) =
+                LoadedObject::load(object, program, single.clone(), ahead.take())?;
             prepare(&state);
             match loaded.attach_for(program, target) {
                 Ok(links) => return Ok((loaded, state, links)),
@@ -79,17 +80,17 @@ impl Loaded {
         }
     }
 
-    /// Starts as [`Loaded::start`] does. If the kernel refuses fentry, fexit or a session, the
+    /// Starts as [`LoadedObject::start`] does. If the kernel refuses fentry, fexit or a session, the
     /// object is compiled again without them, and returned as well. Some of its maps can be created
     /// ahead.
     pub fn start_any(
         object: &layout::Object,
         program: &Program,
         pid: Option<u32>,
-        (ahead, without): (Option<PremadeMaps>, Option<Compile>),
-        prepare: impl Fn(&State),
-    ) -> Result<(Started, Option<layout::Object>), Error> {
-        let first = Loaded::start(object, program, pid, ahead, &prepare);
+        (ahead, without): (Option<PremadeMaps>, Option<CompileFn>),
+        prepare: impl Fn(&StateMemory),
+    ) -> Result<(StartedObject, Option<layout::Object>), Error> {
+        let first = LoadedObject::start(object, program, pid, ahead, &prepare);
         let special = |p: &ProgramInfo| {
             let Attach::Code { by, .. } = &p.attach else {
                 return false;
@@ -100,7 +101,7 @@ impl Loaded {
         let plain = without.filter(|_| refused).and_then(|c| c(program));
         match plain {
             Some(plain) => {
-                let started = Loaded::start(&plain, program, pid, None, &prepare)?;
+                let started = LoadedObject::start(&plain, program, pid, None, &prepare)?;
                 Ok((started, Some(plain)))
             }
             None => Ok((first?, None)),
@@ -108,8 +109,11 @@ impl Loaded {
     }
 
     /// Loads an object and maps its state memory. The program is used for messages only.
-    pub fn new(object: &layout::Object, program: &Program) -> Result<(Loaded, State), Error> {
-        Loaded::load(object, program, Vec::new(), None)
+    pub fn new(
+        object: &layout::Object,
+        program: &Program,
+    ) -> Result<(LoadedObject, StateMemory), Error> {
+        LoadedObject::load(object, program, Vec::new(), None)
     }
 
     fn load(
@@ -117,14 +121,14 @@ impl Loaded {
         program: &Program,
         single: Vec<String>,
         ahead: Option<PremadeMaps>,
-    ) -> Result<(Loaded, State), Error> {
+    ) -> Result<(LoadedObject, StateMemory), Error> {
         let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
         let lsm = object.layout.programs.iter().any(lsm);
         if lsm && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf")) {
             return Err(Error::NoLsm);
         }
         let loaded = object::load(object, &single, ahead);
-        let InKernel {
+        let KernelObject {
             maps,
             state,
             programs,
@@ -132,9 +136,9 @@ impl Loaded {
         } = loaded.map_err(|refusal| explain(refusal, &object.layout, program))?;
         let layout = object.layout.clone();
         let bss = state.ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
-        let state = State::map(&layout, bss.as_fd(), object.spec.bss_size as usize)?;
+        let state = StateMemory::map(&layout, bss.as_fd(), object.spec.bss_size as usize)?;
         let ring = object.spec.maps.iter().find(|m| m.name == layout::RING);
-        let loaded = Loaded {
+        let loaded = LoadedObject {
             maps,
             programs,
             ring_bytes: ring.map_or(0, |m| m.max_entries),
@@ -208,7 +212,7 @@ impl Loaded {
             .map_err(|(_, why)| why)
     }
 
-    /// Attaches as [`Loaded::attach`] does, for a script; an error has the name of the program.
+    /// Attaches as [`LoadedObject::attach`] does, for a script; an error has the name of the program.
     fn attach_for(&self, program: &Program, target: Option<u32>) -> Result<Links, (String, Error)> {
         let mut links = Links::default();
         self.attach_some(program, target, &mut links, |info| !raises(info))?;
@@ -284,7 +288,7 @@ impl Loaded {
             reached.program(how.probe, done, (&info.name, refused));
         }
         if let Some((name, refused)) = reached.nothing() {
-            let Refused { place, why } = links.refused.swap_remove(refused);
+            let RefusedPlace { place, why } = links.refused.swap_remove(refused);
             return Err((name.to_owned(), Error::Attach(place, why)));
         }
         let told = std::mem::take(&mut links.unreported);
@@ -326,12 +330,12 @@ fn raises(info: &ProgramInfo) -> bool {
 }
 
 /// The error of a load; a rejection by the verifier gets its position in the script.
-pub(crate) fn at_its_line(error: Error, program: &Program, with_lines: Option<Compile>) -> Error {
+pub(crate) fn at_its_line(error: Error, program: &Program, with_lines: Option<CompileFn>) -> Error {
     if !matches!(error, Error::Rejected { .. }) {
         return error;
     }
     let again = with_lines.and_then(|compile| compile(program));
-    let again = again.and_then(|object| Loaded::new(&object, program).err());
+    let again = again.and_then(|object| LoadedObject::new(&object, program).err());
     again.unwrap_or(error)
 }
 
@@ -349,9 +353,9 @@ pub struct Links {
     points: Vec<OwnedFd>,
     counted: Vec<PerfEvent>,
     /// Watchpoints in processes that run a program.
-    pub(crate) processes: perf_events::Processes,
+    pub(crate) processes: perf_events::ProcessWatchpoints,
     /// Places in code that could not be probed.
-    pub(crate) refused: Vec<Refused>,
+    pub(crate) refused: Vec<RefusedPlace>,
     /// The attach kinds of programs in code, for `-v`.
     attach_kinds: Vec<String>,
     /// Attach kinds that are not in `attach_kinds` yet.
@@ -376,7 +380,7 @@ fn close_all<T: Send>(all: Vec<T>) {
 
 /// A place that the kernel refused.
 #[derive(Debug)]
-pub struct Refused {
+pub struct RefusedPlace {
     /// The place, for messages.
     pub place: String,
     /// The kernel's error.
@@ -413,14 +417,14 @@ impl Links {
     }
 
     /// The places that could not be probed.
-    pub fn refused(&self) -> &[Refused] {
+    pub fn refused(&self) -> &[RefusedPlace] {
         &self.refused
     }
 }
 
 /// Parameters of attaching a program.
 struct AttachParams<'a> {
-    loaded: &'a Loaded,
+    loaded: &'a LoadedObject,
     /// Attaches to places one by one, although the layout asks for one link.
     single: bool,
     /// The session's target.
@@ -460,7 +464,7 @@ fn attach(
         } => {
             let tasks = perf_events::tasks(*of, how.target);
             for config in configs {
-                let event = Event {
+                let event = EventSpec {
                     ty: *ty,
                     config: *config,
                 };
@@ -474,7 +478,7 @@ fn attach(
         Attach::Switch(counters) => {
             for (n, (ty, config)) in counters.iter().enumerate() {
                 let map = how.loaded.map_fd(&layout::counter_map(n))?;
-                let event = Event {
+                let event = EventSpec {
                     ty: *ty,
                     config: *config,
                 };
@@ -532,15 +536,15 @@ fn is_limit(e: &io::Error) -> bool {
 }
 
 /// The message for an object that cannot be loaded.
-fn explain(refusal: Refusal, layout: &Layout, program: &Program) -> Error {
+fn explain(refusal: LoadRefusal, layout: &Layout, program: &Program) -> Error {
     let (what, why) = match refusal {
-        Refusal::Program(name, why) => return not_taken(&name, why, layout, program),
-        Refusal::Incomplete(why) => return Error::Internal(why.to_string()),
-        Refusal::KernelLines(why) => {
+        LoadRefusal::Program(name, why) => return not_taken(&name, why, layout, program),
+        LoadRefusal::Incomplete(why) => return Error::Internal(why.to_string()),
+        LoadRefusal::KernelLines(why) => {
             return Error::System("making the table of the kernel's lines", why);
         }
-        Refusal::Types(why) => ("the script's types".to_owned(), why),
-        Refusal::Map(name, why) => (format!("the map {name}"), why),
+        LoadRefusal::Types(why) => ("the script's types".to_owned(), why),
+        LoadRefusal::Map(name, why) => (format!("the map {name}"), why),
     };
     match why.errno() {
         Some(errno) if is_limit(&errno.into()) => {

@@ -49,25 +49,25 @@ use crate::attach::code;
 use crate::attach::staleness::Staleness;
 use crate::controller::Controller;
 use crate::error::Error;
-use crate::io::child::Watched;
-use crate::io::input::{Input, Typed};
+use crate::io::child::WatchedProcess;
+use crate::io::input::{Input, InputEvent};
 use crate::io::output::{self, Output};
 use crate::io::patience::Patience;
-use crate::io::procfs::{self, Files};
-use crate::io::prometheus::{Next, Server, Wants};
-use crate::load::{self, Links, Loaded};
+use crate::io::procfs::{self, ProcfsFiles};
+use crate::io::prometheus::{Interest, NextStep, Server};
+use crate::load::{self, Links, LoadedObject};
 use crate::machine::clock;
-use crate::machine::pid_namespace::Numbers;
+use crate::machine::pid_namespace::PidMap;
 use crate::session::account::Account;
-use crate::session::events::{Events, Signal, Signals, Source, Timer};
-pub use crate::session::options::{Armed, Compile, Options, Outside, TargetProcess};
+use crate::session::events::{EventLoop, EventSource, Signal, Signals, Timer};
+pub use crate::session::options::{CompileFn, ExternalSource, OnArmed, Options, TargetProcess};
 use crate::session::prepare::{files, follow, user_files};
-use crate::session::report::{CycleClock, Hits};
+use crate::session::report::{CycleClock, HitStats};
 use crate::shared::init;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::process_tree;
-use crate::shared::state::State;
-use crate::text::deferred::Deferred;
+use crate::shared::state::StateMemory;
+use crate::text::deferred::DeferredTexts;
 use crate::text::symbolic;
 
 /// Interval for polling the kernel's counters, which wake nobody.
@@ -91,12 +91,12 @@ pub struct Outcome {
 
 /// Records from the ring buffer, one after the other.
 #[derive(Default)]
-struct Batch {
+struct RecordBatch {
     bytes: Vec<u8>,
     ends: Vec<usize>,
 }
 
-impl Batch {
+impl RecordBatch {
     /// The records in their order.
     fn records(&self) -> impl Iterator<Item = &[u8]> {
         let starts = std::iter::once(&0).chain(&self.ends);
@@ -113,15 +113,15 @@ pub struct Session {
     /// Hits of functions that the kernel skipped: at entries, and at returns.
     missed: (u64, u64),
     ring: Option<Ring>,
-    batch: Batch,
+    batch: RecordBatch,
     controller: Controller,
     program: Rc<Program>,
     timers: Vec<(Timer, HandlerId)>,
     server: Option<Server>,
     input: Option<Input>,
-    files: Option<Files>,
-    watched: Option<Watched>,
-    events: Events,
+    files: Option<ProcfsFiles>,
+    watched: Option<WatchedProcess>,
+    events: EventLoop,
     signals: Rc<Signals>,
     options: Options,
     cycles: CycleClock,
@@ -148,19 +148,19 @@ impl Session {
         let cycles = CycleClock::start();
         let program = Rc::new(program);
         let signals = Rc::new(Signals::new().map_err(system("blocking signals"))?);
-        let events = Events::new().map_err(system("epoll"))?;
+        let events = EventLoop::new().map_err(system("epoll"))?;
         let held = options.held.take();
         let watched = follow(&options.target, held, program.watches_programs())?;
-        let number = |w: &Watched| Numbers::now().outside(w.pid().unsigned_abs());
+        let number = |w: &WatchedProcess| PidMap::now().outside(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let facts = options.facts.take();
         let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::of(&program)));
         let reads_user = object.is_some() && facts.reads_user();
         let marks = facts.makes_marks() || facts.takes_user_stacks();
         let marks = reads_user || object.is_some() && marks;
-        let deferred = marks.then(Deferred::new).flatten();
+        let deferred = marks.then(DeferredTexts::new).flatten();
         let tree = object.and_then(|o| o.layout.tree);
-        let prepare = |state: &State| {
+        let prepare = |state: &StateMemory| {
             init::set_shared_words(state, target);
             if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
                 process_tree::mark(state, at, pid);
@@ -174,11 +174,11 @@ impl Session {
             }
             init::set_mark(state, deferred.as_ref());
         };
-        let (with_lines, without) = (options.with_lines.take(), options.without.take());
+        let (with_lines, without) = (options.with_lines.take(), options.fallback.take());
         let ahead = options.ahead.take();
         let started = object.map(|o| {
             let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
-            Loaded::start_any(o, &program, pid, (ahead, without), prepare)
+            LoadedObject::start_any(o, &program, pid, (ahead, without), prepare)
                 .map_err(|e| load::at_its_line(e, &program, with_lines))
         });
         let (started, plain) = started.transpose()?.unzip();
@@ -231,7 +231,7 @@ impl Session {
             probed,
             missed: (0, 0),
             ring,
-            batch: Batch::default(),
+            batch: RecordBatch::default(),
             controller,
             program,
             timers: Vec::new(),
@@ -261,15 +261,15 @@ impl Session {
     fn open_sources(&mut self) -> Result<(), Error> {
         let waiting = system("waiting for events");
         self.events
-            .add(self.signals.as_fd(), Source::Signal)
+            .add(self.signals.as_fd(), EventSource::Signal)
             .map_err(&waiting)?;
         if let Some(ring) = &self.ring {
             let fd = ring.as_fd();
-            self.events.add(fd, Source::Ring).map_err(&waiting)?;
+            self.events.add(fd, EventSource::Ring).map_err(&waiting)?;
         }
         if let Some(watched) = self.ends_with() {
             self.events
-                .add(watched.as_fd(), Source::Child)
+                .add(watched.as_fd(), EventSource::Child)
                 .map_err(&waiting)?;
         }
         for (id, handler) in handlers(&self.program) {
@@ -281,7 +281,7 @@ impl Session {
                 let timer = Timer::new(period_ns, randomize_ns).map_err(system("a timer"))?;
                 let at = self.timers.len() as u32;
                 self.events
-                    .add(timer.as_fd(), Source::Timer(at))
+                    .add(timer.as_fd(), EventSource::Timer(at))
                     .map_err(&waiting)?;
                 self.timers.push((timer, id));
             }
@@ -293,32 +293,32 @@ impl Session {
                 input.characters(echo);
             }
             // epoll refuses regular files, which are always ready.
-            input.always_ready = self.events.add(Input::fd(), Source::Stdin).is_err();
+            input.always_ready = self.events.add(Input::fd(), EventSource::Stdin).is_err();
             self.input = Some(input);
         }
         if let Some(outside) = &self.options.outside {
             self.events
-                .add(outside.fd.as_fd(), Source::Outside)
+                .add(outside.fd.as_fd(), EventSource::Outside)
                 .map_err(&waiting)?;
         }
         if let Some(fd) = self.controller.read_files() {
             // The duplicate stays registered while the original is open.
-            let added = self.events.add(fd.as_fd(), Source::Tables);
+            let added = self.events.add(fd.as_fd(), EventSource::Tables);
             added.map_err(&waiting)?;
         }
         let specs = files(&self.program);
         if !specs.is_empty() {
-            let files = Files::new(&self.options.name, specs)
+            let files = ProcfsFiles::new(&self.options.name, specs)
                 .map_err(|(path, e)| Error::Directory(path, e))?;
             for fd in files.descriptors() {
-                self.events.add(fd, Source::Files).map_err(&waiting)?;
+                self.events.add(fd, EventSource::Files).map_err(&waiting)?;
             }
             self.files = Some(files);
         }
         if let Some(addr) = self.options.prometheus.clone() {
             let server = Server::bind(&addr).map_err(|e| Error::Listen(addr, e))?;
             self.events
-                .add(server.listener(), Source::Listener)
+                .add(server.listener(), EventSource::Listener)
                 .map_err(&waiting)?;
             self.server = Some(server);
         }
@@ -332,7 +332,7 @@ impl Session {
 
     /// The directory of the `procfs` files, if there are any.
     pub fn files_path(&self) -> Option<&str> {
-        self.files.as_ref().map(Files::path)
+        self.files.as_ref().map(ProcfsFiles::path)
     }
 
     /// The output to [`output::OutputTarget::Memory`] so far.
@@ -363,7 +363,7 @@ impl Session {
         while !self.over() {
             self.controller.out.flush();
             if self.signals.seen() {
-                self.serve(Source::Signal)?;
+                self.serve(EventSource::Signal)?;
                 continue;
             }
             let now = Instant::now();
@@ -409,10 +409,10 @@ impl Session {
         Ok(())
     }
 
-    fn serve(&mut self, source: Source) -> Result<(), Error> {
+    fn serve(&mut self, source: EventSource) -> Result<(), Error> {
         match source {
-            Source::Ring => self.consume_and_rest(),
-            Source::Signal => {
+            EventSource::Ring => self.consume_and_rest(),
+            EventSource::Signal => {
                 while let Some(signal) = self.signals.next() {
                     match signal {
                         Signal::End => (self.ended, self.interrupted) = (true, true),
@@ -421,17 +421,17 @@ impl Session {
                     }
                 }
             }
-            Source::Child => {
+            EventSource::Child => {
                 self.consume();
                 self.ended = true;
             }
-            Source::Stdin => self.stdin(),
-            Source::Outside => self.look_outside(),
-            Source::Tables => self.controller.take_read_files(),
-            Source::Files => self.serve_files()?,
-            Source::Listener => self.accept(),
-            Source::Conn(token) => self.connection(token),
-            Source::Timer(at) => {
+            EventSource::Stdin => self.stdin(),
+            EventSource::Outside => self.look_outside(),
+            EventSource::Tables => self.controller.take_read_files(),
+            EventSource::Files => self.serve_files()?,
+            EventSource::Listener => self.accept(),
+            EventSource::Conn(token) => self.connection(token),
+            EventSource::Timer(at) => {
                 let random = self.controller.random();
                 let Some((timer, id)) = self.timers.get(at as usize) else {
                     return Ok(());
@@ -500,7 +500,7 @@ impl Session {
         }
         self.consume();
         // A newline is a character and also ends a line: both probes get it, in script order.
-        for Typed { byte, line } in typed {
+        for InputEvent { byte, line } in typed {
             for id in self.ids(|e| matches!(e, Event::InputLine | Event::InputChar)) {
                 let text = match self.program.handlers[id.index()].event {
                     Event::InputLine => line.clone(),
@@ -518,7 +518,7 @@ impl Session {
     }
 
     /// The process whose end ends the session.
-    fn ends_with(&self) -> Option<&Watched> {
+    fn ends_with(&self) -> Option<&WatchedProcess> {
         self.watched
             .as_ref()
             .filter(|w| w.is_child() || self.options.ends_with_process)
@@ -542,7 +542,7 @@ impl Session {
         };
         while let Some((token, socket)) = server.accept() {
             // A socket that cannot be registered is dropped at its timeout.
-            let _ = self.events.add(socket, Source::Conn(token));
+            let _ = self.events.add(socket, EventSource::Conn(token));
         }
     }
 
@@ -554,10 +554,10 @@ impl Session {
         let ids = self.ids(|e| *e == Event::Prometheus);
         let controller = &mut self.controller;
         let next = server.serve(token, &mut || controller.capture(&ids));
-        if let (Next::Wait(wants), Some(socket)) = (next, server.socket(token)) {
+        if let (NextStep::Wait(wants), Some(socket)) = (next, server.socket(token)) {
             let _ = self
                 .events
-                .want(socket, Source::Conn(token), wants == Wants::Write);
+                .want(socket, EventSource::Conn(token), wants == Interest::Write);
         }
         self.server = Some(server);
     }
@@ -684,7 +684,7 @@ impl Session {
             .watched
             .as_ref()
             .filter(|w| w.is_child())
-            .and_then(Watched::ended);
+            .and_then(WatchedProcess::ended);
         let mut exit_code = i32::from(failed || self.controller.out.failed());
         if let Some(warning) = self.child_failed() {
             exit_code = 1;
@@ -753,12 +753,12 @@ impl Session {
     }
 
     /// The hits of every handler so far.
-    pub fn hits(&self) -> Vec<Hits> {
+    pub fn hits(&self) -> Vec<HitStats> {
         let mut hits = self.controller.hits.clone();
         if let Some(kernel) = self.controller.kernel() {
             for (i, info) in kernel.layout().handlers.iter().enumerate() {
                 if let (Some(info), Some(h)) = (info, hits.get_mut(i)) {
-                    *h = Hits::of_kernel(kernel.state(), info.counters, self.options.timing);
+                    *h = HitStats::of_kernel(kernel.state(), info.counters, self.options.timing);
                 }
             }
         }

@@ -94,8 +94,8 @@ fn main() {
     let cookies = vec![0; many.len()];
     let multi = program(attach_type::KPROBE_MULTI);
     measure("by one link", many.len(), || {
-        let functions = bpf::Functions::Addresses(many);
-        let link = bpf::kprobe_multi(multi.as_fd(), functions, &cookies, bpf::At::Entry);
+        let functions = bpf::KernelFunctions::Addresses(many);
+        let link = bpf::kprobe_multi(multi.as_fd(), functions, &cookies, bpf::AttachPoints::Entry);
         link.map_err(|e| eprintln!("arm: {e}"))
     });
 

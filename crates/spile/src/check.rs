@@ -4,7 +4,7 @@
 use std::fmt::Write as _;
 
 use spile_kernel::bpf::prog_type;
-use spile_kernel::features::{self, Answer, Feature};
+use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::machine;
 use spile_kernel::symbols::Symbols;
 use spile_kernel::tracepoints::Tracefs;
@@ -14,7 +14,7 @@ pub trait CheckedMachine {
     /// Kernel and processor.
     fn name(&self) -> String;
     /// Whether a feature is available.
-    fn has(&self, what: Ask) -> Answer;
+    fn has(&self, what: Ask) -> Availability;
     /// Whether a configuration option of the kernel is set; `None` where the configuration is
     /// unknown.
     fn option(&self, name: &str) -> Option<bool>;
@@ -197,18 +197,18 @@ pub fn table(machine: &dyn CheckedMachine) -> String {
         let _ = writeln!(out, "\n{title}");
         for row in rows {
             let answer = match (&base, row.bpf) {
-                (Answer::Yes, _) | (_, false) => machine.has(row.ask),
-                (Answer::No, true) => Answer::No,
-                (Answer::Unknown(_), true) => Answer::Unknown(String::new()),
+                (Availability::Yes, _) | (_, false) => machine.has(row.ask),
+                (Availability::No, true) => Availability::No,
+                (Availability::Unknown(_), true) => Availability::Unknown(String::new()),
             };
             let (word, why) = match answer {
-                Answer::Yes => ("yes", String::new()),
-                Answer::No if row.bpf && base.is_no() => ("no", "needs BPF programs".into()),
-                Answer::No => ("no", reason(machine, row)),
-                Answer::Unknown(why) if why.is_empty() => ("?", "needs BPF programs".into()),
+                Availability::Yes => ("yes", String::new()),
+                Availability::No if row.bpf && base.is_no() => ("no", "needs BPF programs".into()),
+                Availability::No => ("no", reason(machine, row)),
+                Availability::Unknown(why) if why.is_empty() => ("?", "needs BPF programs".into()),
                 // Every feature of the table is allowed to root, so this one is refused.
-                Answer::Unknown(why) if row.bpf => ("no", why),
-                Answer::Unknown(why) => ("?", why),
+                Availability::Unknown(why) if row.bpf => ("no", why),
+                Availability::Unknown(why) => ("?", why),
             };
             let line = format!("  {:WIDTH$} {word:4} {why}", row.what);
             let _ = writeln!(out, "{}", line.trim_end());
@@ -250,21 +250,21 @@ impl CheckedMachine for Running {
         format!("Linux {}, {}", machine::release(), std::env::consts::ARCH)
     }
 
-    fn has(&self, what: Ask) -> Answer {
+    fn has(&self, what: Ask) -> Availability {
         match what {
-            Ask::Nothing => Answer::Yes,
+            Ask::Nothing => Availability::Yes,
             Ask::Feature(feature) => features::has(feature),
             Ask::Tracefs => match Tracefs::open() {
-                Ok(_) => Answer::Yes,
-                Err(why) => Answer::Unknown(why.to_string()),
+                Ok(_) => Availability::Yes,
+                Err(why) => Availability::Unknown(why.to_string()),
             },
             Ask::Symbols => match Symbols::kernel() {
-                Ok(_) => Answer::Yes,
-                Err(why) => Answer::Unknown(why.to_string()),
+                Ok(_) => Availability::Yes,
+                Err(why) => Availability::Unknown(why.to_string()),
             },
             Ask::Config => match machine::has_config() {
-                true => Answer::Yes,
-                false => Answer::No,
+                true => Availability::Yes,
+                false => Availability::No,
             },
         }
     }
@@ -280,7 +280,7 @@ mod tests {
 
     /// A machine that always gives one answer, and whose kernel lacks options with this prefix.
     struct Fake {
-        answer: fn(Ask) -> Answer,
+        answer: fn(Ask) -> Availability,
         lacks: &'static str,
     }
 
@@ -289,9 +289,9 @@ mod tests {
             "Linux".into()
         }
 
-        fn has(&self, what: Ask) -> Answer {
+        fn has(&self, what: Ask) -> Availability {
             match what {
-                Ask::Nothing => Answer::Yes,
+                Ask::Nothing => Availability::Yes,
                 what => (self.answer)(what),
             }
         }
@@ -310,7 +310,7 @@ mod tests {
     #[test]
     fn nothing_is_known() {
         let fake = Fake {
-            answer: |_| Answer::Unknown("not permitted".into()),
+            answer: |_| Availability::Unknown("not permitted".into()),
             lacks: "",
         };
         let table = table(&fake);
@@ -330,8 +330,10 @@ mod tests {
     #[test]
     fn options_that_are_not_set() {
         let no = |what| match what {
-            Ask::Feature(Feature::Kprobes | Feature::Netfilter | Feature::Fentry) => Answer::No,
-            _ => Answer::Yes,
+            Ask::Feature(Feature::Kprobes | Feature::Netfilter | Feature::Fentry) => {
+                Availability::No
+            }
+            _ => Availability::Yes,
         };
         let fake = Fake {
             answer: no,
@@ -354,7 +356,7 @@ mod tests {
     #[test]
     fn a_kernel_without_bpf() {
         let fake = Fake {
-            answer: |_| Answer::No,
+            answer: |_| Availability::No,
             lacks: "CONFIG_BPF_SYSCALL",
         };
         let table = table(&fake);

@@ -12,7 +12,7 @@ use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
 use spile_kernel::functions;
-use spile_kernel::syscalls::{self, Abi, ArgKind, Ret};
+use spile_kernel::syscalls::{self, Abi, ArgKind, ResultForm};
 use spile_kernel::tracepoints::Tracefs;
 use spile_kernel::{machine, perf};
 use spile_sema::facts::PerfEvent;
@@ -306,9 +306,9 @@ fn make_descs() -> Vec<SyscallDesc> {
                 name: call.name.into(),
                 args: arg_descs(&call.args, &mut tables),
                 ret_base: match call.ret {
-                    Ret::Hex => 16,
-                    Ret::Octal => 8,
-                    Ret::Int | Ret::Never => 10,
+                    ResultForm::Hex => 16,
+                    ResultForm::Octal => 8,
+                    ResultForm::Int | ResultForm::Never => 10,
                 },
             });
         }

@@ -12,7 +12,7 @@ use spile_kernel::btf::{Btf, VMLINUX};
 use spile_kernel::process::IdRange;
 use spile_kernel::{machine as host, names, process, resources};
 use spile_runtime::TargetProcess;
-use spile_runtime::io::child::Watched;
+use spile_runtime::io::child::WatchedProcess;
 use spile_runtime::io::output;
 use spile_runtime::load::map_prealloc::PremadeMaps;
 use spile_runtime::session;
@@ -104,7 +104,7 @@ pub fn drive(
     if script.is_some() && cli.pass != Some(1) {
         // Before there is memory that the fork would share.
         if let (None | Some(5), None, Some(command)) = (cli.pass, &cli.release, &cli.command) {
-            held = Watched::start(command).ok();
+            held = WatchedProcess::start(command).ok();
         }
         process::large_heap();
         // With -r, types of another kernel are needed.
@@ -676,7 +676,7 @@ fn execute(
             change(&mut machine);
             spile_bpf::compile(program, &machine).ok()
         };
-        Some(Box::new(again) as session::Compile)
+        Some(Box::new(again) as session::CompileFn)
     };
     let mut options = session::Options {
         target: target(cli)?,
@@ -694,14 +694,14 @@ fn execute(
         quiet: cli.no_warnings,
         suppress_errors: cli.suppress_handler_errors,
         display_globals: !cli.no_global_var_display,
-        armed: verbose.then(|| -> session::Armed {
+        armed: verbose.then(|| -> session::OnArmed {
             Box::new(|late| {
                 tell_lines(late);
                 tell("Pass 5: starting run.\n");
             })
         }),
         with_lines: otherwise(|machine| machine.lines = true),
-        without: otherwise(|machine| {
+        fallback: otherwise(|machine| {
             machine.functions.clear();
             machine.features.kprobe_session = None;
         }),

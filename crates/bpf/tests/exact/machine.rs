@@ -12,12 +12,12 @@ use spile_ir::interp::{Cell, Value};
 use spile_ir::{ElemTy, Global, GlobalId, GlobalKind, Init, Program, SiteId, StatsSpec};
 use spile_kernel::bpf::{Ring, test_run};
 use spile_kernel::machine::{online_cpus, possible_cpus};
-use spile_runtime::load::Loaded;
-use spile_runtime::shared::drain::{self, Deltas};
+use spile_runtime::load::LoadedObject;
+use spile_runtime::shared::drain::{self, GlobalDeltas};
 use spile_runtime::shared::large_arrays::LargeElements;
 use spile_runtime::shared::maps::{ByteTable, FieldTable, KernelMap};
 use spile_runtime::shared::ring_record::{self, FieldValue};
-use spile_runtime::shared::state::{State, cell_bytes, read_cell, read_keys, word_of};
+use spile_runtime::shared::state::{StateMemory, cell_bytes, read_cell, read_keys, word_of};
 
 /// The content of a global: one value, or elements by key.
 #[derive(Debug, Clone, PartialEq)]
@@ -78,8 +78,8 @@ pub fn options() -> Options {
 pub struct Kernel<'p> {
     program: &'p Program,
     object: Object,
-    pub loaded: Loaded,
-    pub state: State,
+    pub loaded: LoadedObject,
+    pub state: StateMemory,
     ring: RefCell<Option<Ring>>,
     base: Vec<Option<Contents>>,
 }
@@ -94,7 +94,7 @@ impl<'p> Kernel<'p> {
     /// Compiles and loads with other options.
     pub fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, String> {
         let object = spile_bpf::compile(program, options).map_err(|e| format!("compiler: {e}"))?;
-        let (loaded, state) = match Loaded::new(&object, program) {
+        let (loaded, state) = match LoadedObject::new(&object, program) {
             Ok(loaded) => loaded,
             Err(e @ (spile_runtime::Error::Privileges | spile_runtime::Error::NoBpf)) => {
                 spile_testing::skip(e)
@@ -197,7 +197,7 @@ impl<'p> Kernel<'p> {
                 let how = (generation, false);
                 elements.take(&self.state, array, how, add).expect("drain");
                 let base = self.base[i].as_mut().expect("per-CPU");
-                merge(base, Deltas::Array(all), &layout.place);
+                merge(base, GlobalDeltas::Array(all), &layout.place);
                 continue;
             }
             let mut map = maps
@@ -415,12 +415,12 @@ fn add(to: &mut Cell, delta: Cell) {
     }
 }
 
-fn merge(base: &mut Contents, deltas: Deltas, place: &GlobalPlace) {
+fn merge(base: &mut Contents, deltas: GlobalDeltas, place: &GlobalPlace) {
     match (base, deltas, place) {
-        (Contents::One(cell), Deltas::Scalar(delta), _) => add(cell, delta),
+        (Contents::One(cell), GlobalDeltas::Scalar(delta), _) => add(cell, delta),
         (
             Contents::Elements(all),
-            Deltas::Array(deltas),
+            GlobalDeltas::Array(deltas),
             GlobalPlace::PerCpuArray(PerCpuArray { keys, .. }),
         ) => {
             for (key, delta) in deltas {

@@ -3,7 +3,7 @@
 use spile_bpf::layout::percpu;
 use spile_bpf::target::{Features, Options};
 use spile_ir::reader;
-use spile_runtime::shared::state::State;
+use spile_runtime::shared::state::StateMemory;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn they_are_counted_apart_and_not_waited_for() {
     }
 }
 
-fn free(state: &State, locks: &[u32]) -> bool {
+fn free(state: &StateMemory, locks: &[u32]) -> bool {
     let word = |at: &u32| state.shared(*at).load(Ordering::SeqCst);
     locks.iter().all(|at| word(at) == 0)
 }

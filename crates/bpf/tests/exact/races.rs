@@ -9,7 +9,7 @@ use rustix::process::{Pid, getpid, test_kill_process};
 use spile_bpf::layout::percpu;
 use spile_ir::interp::{Cell, Value};
 use spile_ir::{Program, reader};
-use spile_runtime::shared::grace::Grace;
+use spile_runtime::shared::grace::GracePeriod;
 
 use crate::machine::{Contents, Kernel, Outcome, go_to};
 
@@ -103,7 +103,7 @@ fn run(
     });
     drop(links);
     kernel.state.set_running(false);
-    assert!(Grace::choose().wait(&kernel.state));
+    assert!(GracePeriod::choose().wait(&kernel.state));
     let outcome = kernel.outcome();
     assert_eq!(outcome.errors, [], "errors");
     check(&kernel, outcome, work.calls.load(Ordering::SeqCst));
@@ -137,7 +137,7 @@ fn drains_lose_nothing() {
             "    gadd g0, 1\n    stat_add g1[r0], r0\n    aadd g2[r0, 7], 2\n    ret\n",
         );
     let keys = 3000;
-    let grace = Grace::choose();
+    let grace = GracePeriod::choose();
     let mut drains = 0;
     let drain = |kernel: &mut Kernel<'_>| {
         let old = kernel.state.flip();
@@ -177,7 +177,7 @@ fn large_arrays_have_each_key_once() {
             "",
             "    aadd g0[r0], 1\n    stat_add g1[7, r0], r0\n    ret\n",
         );
-    let grace = Grace::choose();
+    let grace = GracePeriod::choose();
     let mut drains = 0;
     let drain = |kernel: &mut Kernel<'_>| {
         let old = kernel.state.flip();

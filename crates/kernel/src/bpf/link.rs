@@ -71,7 +71,7 @@ pub fn uprobe_multi(prog: BorrowedFd<'_>, spec: &UprobeMulti<'_>) -> Result<Owne
 
 /// Functions of the kernel.
 #[derive(Debug, Clone, Copy)]
-pub enum Functions<'a> {
+pub enum KernelFunctions<'a> {
     /// By name.
     Names(&'a [&'a str]),
     /// By address.
@@ -80,7 +80,7 @@ pub enum Functions<'a> {
 
 /// The points of kernel functions to attach to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum At {
+pub enum AttachPoints {
     /// Their entry.
     Entry,
     /// Their return.
@@ -97,35 +97,35 @@ pub enum At {
 /// `EOPNOTSUPP` where the kernel is built without it.
 pub fn kprobe_multi(
     prog: BorrowedFd<'_>,
-    functions: Functions<'_>,
+    functions: KernelFunctions<'_>,
     cookies: &[u64],
-    at: At,
+    at: AttachPoints,
 ) -> Result<OwnedFd, BpfError> {
     let attr = Attr::new()
         .fd(0, prog)
         .u32(
             8,
             match at {
-                At::Both => attach_type::KPROBE_SESSION,
-                At::Entry | At::Return => attach_type::KPROBE_MULTI,
+                AttachPoints::Both => attach_type::KPROBE_SESSION,
+                AttachPoints::Entry | AttachPoints::Return => attach_type::KPROBE_MULTI,
             },
         )
-        .u32(16, u32::from(at == At::Return) * RETURN)
+        .u32(16, u32::from(at == AttachPoints::Return) * RETURN)
         .u32(20, cookies.len() as u32)
         .input(40, cookies);
     let count = match functions {
-        Functions::Names(names) => names.len(),
-        Functions::Addresses(addresses) => addresses.len(),
+        KernelFunctions::Names(names) => names.len(),
+        KernelFunctions::Addresses(addresses) => addresses.len(),
     };
     if count != cookies.len() {
         return Err(BpfError::Argument("as many cookies as places are needed"));
     }
     match functions {
-        Functions::Addresses(addresses) => {
+        KernelFunctions::Addresses(addresses) => {
             // SAFETY: the arrays are as long as said.
             unsafe { attr.input(32, addresses).open(Command::LinkCreate) }
         }
-        Functions::Names(names) => {
+        KernelFunctions::Names(names) => {
             let names: Result<Vec<CString>, _> = names
                 .iter()
                 .map(|n| text(n, "a NUL byte in a name"))

@@ -100,7 +100,7 @@ pub struct Map<F> {
 
 /// The result of a batched command.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Batch {
+pub struct BatchResult {
     /// Number of entries read or deleted.
     pub count: usize,
     /// Whether the end of the map was reached.
@@ -230,7 +230,7 @@ impl<F: AsFd> Map<F> {
         keys: &mut [u8],
         values: &mut [u8],
         delete: bool,
-    ) -> Result<Batch, BpfError> {
+    ) -> Result<BatchResult, BpfError> {
         let most = self.entries(keys.len(), Some(values.len()))?;
         // Hash maps keep a bucket's number (4 bytes) here, arrays a key.
         let mut after = vec![0; self.key_len().max(8)];
@@ -262,7 +262,7 @@ impl<F: AsFd> Map<F> {
     ///
     /// # Errors
     /// [`BpfError`].
-    pub fn delete_batch(&self, keys: &[u8]) -> Result<Batch, BpfError> {
+    pub fn delete_batch(&self, keys: &[u8]) -> Result<BatchResult, BpfError> {
         let count = self.entries(keys.len(), None)?;
         let mut attr = Attr::new()
             .input(16, keys)
@@ -270,14 +270,14 @@ impl<F: AsFd> Map<F> {
             .fd(36, self.fd.as_fd());
         // SAFETY: `keys` holds `count` keys.
         match unsafe { attr.call(Command::MapDeleteBatch) } {
-            Ok(_) => Ok(Batch {
+            Ok(_) => Ok(BatchResult {
                 count: count as usize,
                 done: true,
             }),
             Err(BpfError::Call {
                 errno: Errno::NOENT,
                 ..
-            }) => Ok(Batch {
+            }) => Ok(BatchResult {
                 count: attr.get(32) as usize,
                 done: false,
             }),
@@ -301,14 +301,14 @@ impl<F: AsFd> Map<F> {
         unsafe { attr.call(Command::MapUpdateBatch) }.map(drop)
     }
 
-    fn batched(&self, result: Result<i32, BpfError>, count: u32) -> Result<Batch, BpfError> {
+    fn batched(&self, result: Result<i32, BpfError>, count: u32) -> Result<BatchResult, BpfError> {
         let count = count as usize;
         match result {
-            Ok(_) => Ok(Batch { count, done: false }),
+            Ok(_) => Ok(BatchResult { count, done: false }),
             Err(BpfError::Call {
                 errno: Errno::NOENT,
                 ..
-            }) => Ok(Batch { count, done: true }),
+            }) => Ok(BatchResult { count, done: true }),
             Err(e) => Err(e),
         }
     }

@@ -18,9 +18,10 @@ mod ring;
 pub use info::{LinkInfo, MapInfo, ProgInfo, Stats, enable_stats, ids, links, maps, programs};
 pub use info::{ObjectKind, link_info, map_by_id, map_info, prog_by_id, prog_info};
 pub use link::{
-    At, Functions, UprobeMulti, attach_type, kprobe_multi, netfilter_link, perf_link, uprobe_multi,
+    AttachPoints, KernelFunctions, UprobeMulti, attach_type, kprobe_multi, netfilter_link,
+    perf_link, uprobe_multi,
 };
-pub use map::{Batch, Map, MapSpec, MapTypes, map_create, map_flag, map_freeze, map_type};
+pub use map::{BatchResult, Map, MapSpec, MapTypes, map_create, map_flag, map_freeze, map_type};
 pub use prog::{
     ProgSpec, TestResult, insn, load, load_btf, prog_type, raw_tracepoint_open, test_run,
 };

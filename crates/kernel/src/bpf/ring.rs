@@ -77,7 +77,7 @@ impl Ring {
                 end = acquire(writers);
                 continue;
             };
-            if let Record::Bytes(bytes) = record {
+            if let RingEntry::Bytes(bytes) = record {
                 each(bytes);
                 count += 1;
             }
@@ -90,7 +90,7 @@ impl Ring {
     }
 
     /// The record at a position; `None` at the end, and while its writer has not finished.
-    fn record(&self, at: u64, end: u64) -> Option<Record<'_>> {
+    fn record(&self, at: u64, end: u64) -> Option<RingEntry<'_>> {
         if at >= end {
             return None;
         }
@@ -107,7 +107,7 @@ impl Ring {
             return None;
         }
         if word & DISCARDED != 0 {
-            return Some(Record::Discarded(len));
+            return Some(RingEntry::Discarded(len));
         }
         // SAFETY: offset and length are each below `size`, and the data are mapped twice. A
         // complete record is not written until the reader's position is behind it, and that is
@@ -116,7 +116,7 @@ impl Ring {
             let first = self.writers.start.add(offset + HEADER as usize);
             std::slice::from_raw_parts(first.as_ptr(), len as usize)
         };
-        Some(Record::Bytes(bytes))
+        Some(RingEntry::Bytes(bytes))
     }
 }
 
@@ -134,17 +134,17 @@ impl AsFd for Ring {
     }
 }
 
-enum Record<'r> {
+enum RingEntry<'r> {
     Bytes(&'r [u8]),
     /// A discarded record, with its length in bytes.
     Discarded(u64),
 }
 
-impl Record<'_> {
+impl RingEntry<'_> {
     fn len(&self) -> u64 {
         match self {
-            Record::Bytes(bytes) => bytes.len() as u64,
-            Record::Discarded(len) => *len,
+            RingEntry::Bytes(bytes) => bytes.len() as u64,
+            RingEntry::Discarded(len) => *len,
         }
     }
 }

@@ -119,7 +119,7 @@ fn batches_read_and_drain() {
     let some: Vec<u8> = [3u64, 4, 5].iter().flat_map(|n| n.to_ne_bytes()).collect();
     assert_eq!(
         map.delete_batch(&some),
-        Ok(Batch {
+        Ok(BatchResult {
             count: 3,
             done: true
         })

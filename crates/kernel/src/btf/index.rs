@@ -6,7 +6,7 @@ const FREE: u32 = u32::MAX;
 /// The types of a blob by name; a type is its index in the blob. A search begins at the slot of the
 /// name's hash; types of one name follow in insertion order.
 #[derive(Default)]
-pub(super) struct Index {
+pub(super) struct TypeIndex {
     /// The table; its length is a power of two above the number of names, or 0.
     slots: Vec<u32>,
 }
@@ -41,12 +41,12 @@ fn hash(mut bytes: &[u8]) -> u32 {
     }
 }
 
-impl Index {
+impl TypeIndex {
     /// An empty index with room for `names` names.
-    pub(super) fn for_names(names: usize) -> Index {
+    pub(super) fn for_names(names: usize) -> TypeIndex {
         // At least a quarter of the slots stays free, so that searches are short.
         let slots = (names + names / 3 + 1).next_power_of_two();
-        Index {
+        TypeIndex {
             slots: vec![FREE; slots],
         }
     }
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn those_of_one_name_are_in_order() {
         let names = ["one", "two", "one", "three", "two", "one"];
-        let mut index = Index::for_names(names.len());
+        let mut index = TypeIndex::for_names(names.len());
         for (ix, name) in names.iter().enumerate() {
             index.add(name.as_bytes(), ix);
         }
@@ -114,6 +114,6 @@ mod tests {
         assert_eq!(like("one"), [0, 2, 5]);
         assert_eq!(like("two"), [1, 4]);
         assert!(like("four").is_empty());
-        assert_eq!(Index::default().like("one").count(), 0);
+        assert_eq!(TypeIndex::default().like("one").count(), 0);
     }
 }

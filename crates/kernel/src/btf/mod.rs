@@ -74,9 +74,9 @@ pub struct Btf {
     records: Vec<u32>,
     strings: (usize, usize),
     /// Its types by the hashes of their names, without functions that are not [`early`].
-    index: index::Index,
+    index: index::TypeIndex,
     /// All functions by the hashes of their names, made after many queries.
-    functions: OnceLock<index::Index>,
+    functions: OnceLock<index::TypeIndex>,
     /// Number of queries for functions that are not early.
     asked: AtomicU32,
     /// The BTF that a module's extends: the module's ids and strings begin where the base's end.
@@ -214,7 +214,7 @@ impl Btf {
         let mut btf = Btf {
             records: Vec::with_capacity(guess),
             strings,
-            index: index::Index::default(),
+            index: index::TypeIndex::default(),
             functions: OnceLock::new(),
             asked: AtomicU32::new(0),
             base,
@@ -226,8 +226,8 @@ impl Btf {
     }
 
     /// An index of these types, which have names.
-    fn indexed(&self, types: impl ExactSizeIterator<Item = u32>) -> index::Index {
-        let mut index = index::Index::for_names(types.len());
+    fn indexed(&self, types: impl ExactSizeIterator<Item = u32>) -> index::TypeIndex {
+        let mut index = index::TypeIndex::for_names(types.len());
         for ix in types {
             let (name, _) = self.own_head(ix as usize);
             index.add(self.string_and_more(name), ix as usize);
@@ -373,7 +373,7 @@ impl Btf {
     }
 
     /// An index of all functions.
-    fn all_functions(&self) -> index::Index {
+    fn all_functions(&self) -> index::TypeIndex {
         let all = 0..self.records.len() as u32;
         let functions = all.filter(|ix| self.own_head(*ix as usize).1 == BtfKind::Func as u8);
         let functions: Vec<u32> = functions.collect();

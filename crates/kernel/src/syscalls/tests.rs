@@ -160,26 +160,29 @@ fn parameters_are_those_of_the_running_kernel() {
 fn variables() {
     let open = call(Abi::X86_64, "openat");
     let form = |call: &Syscall, name| call.variable(name).map(|(a, f)| (a.word, f));
-    assert_eq!(form(open, "dfd"), Some((0, Form::Value)));
-    assert_eq!(form(open, "dfd_str"), Some((0, Form::Text)));
-    assert_eq!(form(open, "filename"), Some((1, Form::Text)));
-    assert_eq!(form(open, "filename_unquoted"), Some((1, Form::Unquoted)));
-    assert_eq!(form(open, "filename_uaddr"), Some((1, Form::Address)));
-    assert_eq!(form(open, "flags"), Some((2, Form::Value)));
-    assert_eq!(form(open, "flags_str"), Some((2, Form::Text)));
+    assert_eq!(form(open, "dfd"), Some((0, ArgForm::Value)));
+    assert_eq!(form(open, "dfd_str"), Some((0, ArgForm::Text)));
+    assert_eq!(form(open, "filename"), Some((1, ArgForm::Text)));
+    assert_eq!(
+        form(open, "filename_unquoted"),
+        Some((1, ArgForm::Unquoted))
+    );
+    assert_eq!(form(open, "filename_uaddr"), Some((1, ArgForm::Address)));
+    assert_eq!(form(open, "flags"), Some((2, ArgForm::Value)));
+    assert_eq!(form(open, "flags_str"), Some((2, ArgForm::Text)));
     assert_eq!(form(open, "nope"), None);
     let write = call(Abi::X86_64, "write");
-    assert_eq!(form(write, "buf_uaddr"), Some((1, Form::Value)));
-    assert_eq!(form(write, "buf_str"), Some((1, Form::Text)));
+    assert_eq!(form(write, "buf_uaddr"), Some((1, ArgForm::Value)));
+    assert_eq!(form(write, "buf_str"), Some((1, ArgForm::Text)));
     let sleep = call(Abi::X86_64, "nanosleep");
-    assert_eq!(form(sleep, "req_str"), Some((0, Form::Text)));
-    assert_eq!(form(sleep, "req_uaddr"), Some((0, Form::Value)));
+    assert_eq!(form(sleep, "req_str"), Some((0, ArgForm::Text)));
+    assert_eq!(form(sleep, "req_uaddr"), Some((0, ArgForm::Value)));
     assert_eq!(form(write, "count_str"), None);
     let kill = call(Abi::X86_64, "kill");
-    assert_eq!(form(kill, "sig_name"), Some((1, Form::Text)));
+    assert_eq!(form(kill, "sig_name"), Some((1, ArgForm::Text)));
     let xattr = call(Abi::X86_64, "setxattr");
-    assert_eq!(form(xattr, "name_str"), Some((1, Form::Text)));
-    assert_eq!(form(xattr, "name_uaddr"), Some((1, Form::Address)));
+    assert_eq!(form(xattr, "name_str"), Some((1, ArgForm::Text)));
+    assert_eq!(form(xattr, "name_uaddr"), Some((1, ArgForm::Address)));
     assert_eq!(
         open.kernel_argument("mode").map(|a| a.kind),
         Some(ArgKind::Mode)
@@ -195,8 +198,8 @@ fn names_of_probe_points() {
     assert_eq!(names(Abi::I386, "fstat"), [28, 108, 197]);
     assert_eq!(names(Abi::I386, "compat_nanosleep"), [162]);
     assert!(names(Abi::X86_64, "compat_nanosleep").is_empty());
-    assert_eq!(call(Abi::X86_64, "mmap").ret, Ret::Hex);
-    assert_eq!(call(Abi::X86_64, "exit_group").ret, Ret::Never);
+    assert_eq!(call(Abi::X86_64, "mmap").ret, ResultForm::Hex);
+    assert_eq!(call(Abi::X86_64, "exit_group").ret, ResultForm::Never);
 }
 
 #[test]

@@ -13,27 +13,27 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use spile_bpf::layout::CodeAttach;
 use spile_ir::{CodePlace, CodeProbe, CodeSite, OptionalSites, SiteId, Space};
 use spile_kernel::bpf::{
-    At, BpfError, Functions, UprobeMulti, kprobe_multi, perf_link, raw_tracepoint_open,
-    uprobe_multi,
+    AttachPoints, BpfError, KernelFunctions, UprobeMulti, kprobe_multi, perf_link,
+    raw_tracepoint_open, uprobe_multi,
 };
 use spile_kernel::features::{self, Feature};
 use spile_kernel::perf::{PerfEvent, ProbePlace};
 use spile_kernel::symbols::Symbols;
 
 use crate::error::Error;
-use crate::load::{Links, Refused};
+use crate::load::{Links, RefusedPlace};
 
 /// A place with its cookie: the site's number, and in the upper half the distance from the
 /// function's first instruction.
 #[derive(Clone, Copy)]
-struct Site<'p> {
+struct AttachSite<'p> {
     cookie: u64,
     site: &'p CodeSite,
     /// The probed return instruction, as an offset in the file.
     exit: Option<u64>,
 }
 
-impl Site<'_> {
+impl AttachSite<'_> {
     /// The place to attach to.
     fn place(&self) -> CodePlace {
         match (&self.site.place, self.exit) {
@@ -47,17 +47,17 @@ impl Site<'_> {
 }
 
 /// The places of a probe; for a probe at return instructions, these instructions.
-fn sites(probe: &CodeProbe) -> Vec<Site<'_>> {
+fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
     let mut all = Vec::new();
     for site in &probe.sites {
         let number = u64::from(site.number);
         match site.exits.as_ref().filter(|_| probe.ret) {
-            None => all.push(Site {
+            None => all.push(AttachSite {
                 cookie: number,
                 site,
                 exit: None,
             }),
-            Some(exits) => all.extend(exits.at.iter().map(|exit| Site {
+            Some(exits) => all.extend(exits.at.iter().map(|exit| AttachSite {
                 cookie: number | u64::from(exit.distance as u32) << 32,
                 site,
                 exit: Some(exit.offset),
@@ -94,7 +94,7 @@ pub(crate) fn attach(
         CodeAttach::Multi | CodeAttach::Session => {
             let session = by == CodeAttach::Session;
             for group in by_file(&sites) {
-                let mut link = |part: &[Site<'_>]| multi(probe, session, part, program);
+                let mut link = |part: &[AttachSite<'_>]| multi(probe, session, part, program);
                 halves(&group, &mut link, links);
             }
         }
@@ -109,7 +109,7 @@ pub(crate) fn attach(
     }
     // Kernel functions that cannot be attached together may be attachable one by one.
     let again = by == CodeAttach::Multi && probe.space == Space::Kernel;
-    let of_places = |r: &Refused| {
+    let of_places = |r: &RefusedPlace| {
         r.why
             .raw_os_error()
             .is_none_or(|e| !NOT_OF_PLACES.contains(&e))
@@ -239,7 +239,7 @@ fn how(probe: &CodeProbe, by: CodeAttach) -> &'static str {
 }
 
 /// The warning about places that were left out.
-pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
+pub(crate) fn refusals(refused: &[RefusedPlace]) -> Option<String> {
     let first = refused.first()?;
     let text = format!("{} cannot be probed: {}", first.place, first.why);
     Some(match refused.len() {
@@ -249,8 +249,8 @@ pub(crate) fn refusals(refused: &[Refused]) -> Option<String> {
 }
 
 /// Groups places for links: one for each file; kernel places in one or two, by address or by name.
-fn by_file<'p>(sites: &[Site<'p>]) -> Vec<Vec<Site<'p>>> {
-    let mut files: BTreeMap<&str, Vec<Site<'p>>> = BTreeMap::new();
+fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
+    let mut files: BTreeMap<&str, Vec<AttachSite<'p>>> = BTreeMap::new();
     for site in sites {
         let file = match &site.site.place {
             CodePlace::File { path, .. } => path,
@@ -264,8 +264,8 @@ fn by_file<'p>(sites: &[Site<'p>]) -> Vec<Vec<Site<'p>>> {
 
 /// Links all places; if the kernel refuses some, bisects and links the others.
 fn halves(
-    sites: &[Site<'_>],
-    link: &mut impl FnMut(&[Site<'_>]) -> Result<OwnedFd, BpfError>,
+    sites: &[AttachSite<'_>],
+    link: &mut impl FnMut(&[AttachSite<'_>]) -> Result<OwnedFd, BpfError>,
     links: &mut Links,
 ) {
     let mut todo = vec![sites];
@@ -298,7 +298,7 @@ fn hopeless(why: &BpfError, place: &CodePlace) -> bool {
 fn multi(
     probe: &CodeProbe,
     session: bool,
-    sites: &[Site<'_>],
+    sites: &[AttachSite<'_>],
     program: BorrowedFd<'_>,
 ) -> Result<OwnedFd, BpfError> {
     let cookies: Vec<u64> = sites.iter().map(|s| s.cookie).collect();
@@ -319,8 +319,8 @@ fn multi(
         }
     }
     let functions = match names.is_empty() {
-        true => Functions::Addresses(&offsets),
-        false => Functions::Names(&names),
+        true => KernelFunctions::Addresses(&offsets),
+        false => KernelFunctions::Names(&names),
     };
     match file {
         Some(path) => uprobe_multi(
@@ -336,9 +336,9 @@ fn multi(
         ),
         None => {
             let at = match (session, probe.ret) {
-                (true, _) => At::Both,
-                (false, true) => At::Return,
-                (false, false) => At::Entry,
+                (true, _) => AttachPoints::Both,
+                (false, true) => AttachPoints::Return,
+                (false, false) => AttachPoints::Entry,
             };
             kprobe_multi(program, functions, &cookies, at)
         }
@@ -347,7 +347,7 @@ fn multi(
 
 fn single(
     probe: &CodeProbe,
-    site: Site<'_>,
+    site: AttachSite<'_>,
     program: BorrowedFd<'_>,
 ) -> io::Result<(OwnedFd, PerfEvent)> {
     let named;
@@ -408,7 +408,7 @@ fn no_kprobe(space: Space, why: io::Error) -> io::Error {
     io::Error::other(text)
 }
 
-fn refused(site: &Site<'_>, why: io::Error) -> Refused {
+fn refused(site: &AttachSite<'_>, why: io::Error) -> RefusedPlace {
     let place = match &site.place() {
         CodePlace::File { path, offset } => format!("{path} at offset {offset:#x}"),
         CodePlace::Symbol {
@@ -421,7 +421,7 @@ fn refused(site: &Site<'_>, why: io::Error) -> Refused {
             Err(_) => format!("function at {at:#x}"),
         },
     };
-    Refused { place, why }
+    RefusedPlace { place, why }
 }
 
 pub(crate) fn into_io(why: BpfError) -> io::Error {
@@ -490,15 +490,15 @@ mod tests {
     #[test]
     fn places_that_are_refused_are_left_out() {
         let all: Vec<CodeSite> = (0..100).map(site).collect();
-        let site = |(cookie, site)| Site {
+        let site = |(cookie, site)| AttachSite {
             cookie,
             site,
             exit: None,
         };
-        let sites: Vec<Site<'_>> = (0..).zip(&all).map(site).collect();
+        let sites: Vec<AttachSite<'_>> = (0..).zip(&all).map(site).collect();
         let bad = [3, 50, 51, 99];
         let mut seen = Vec::new();
-        let mut link = |part: &[Site<'_>]| {
+        let mut link = |part: &[AttachSite<'_>]| {
             if part.iter().any(|s| bad.contains(&s.cookie)) {
                 let errno = Errno::INVAL;
                 let command = Command::LinkCreate;

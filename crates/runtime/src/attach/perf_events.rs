@@ -8,7 +8,8 @@ use spile_ir::{PerfOf, Sample, WatchOf};
 use spile_kernel::bpf::{Errno, Map, perf_link};
 use spile_kernel::machine::{monotonic_ns, online_cpus};
 use spile_kernel::perf::{
-    Event, PerfError, PerfEvent, PerfTarget, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT, Watch,
+    EventSpec, PerfError, PerfEvent, PerfTarget, Sampling, TYPE_SOFTWARE, TYPE_TRACEPOINT,
+    Watchpoint,
 };
 use spile_kernel::process::{exists, running, start_of};
 
@@ -28,7 +29,7 @@ pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
 /// Whether closing such an event makes the kernel wait for a grace period. It does for trace events
 /// and probes in code; events before tracepoints in `enum perf_type_id`, cache events and raw
 /// events are only taken off their processor.
-pub fn waits(event: Event) -> bool {
+pub fn waits(event: EventSpec) -> bool {
     const HARDWARE: u32 = 0;
     const CACHE: u32 = 3;
     const RAW: u32 = 4;
@@ -37,7 +38,7 @@ pub fn waits(event: Event) -> bool {
 
 /// Opens an event that calls a program.
 pub fn sample(
-    event: Event,
+    event: EventSpec,
     sample: Sample,
     process: Option<u32>,
     program: BorrowedFd<'_>,
@@ -57,7 +58,7 @@ pub fn sample(
 /// Attaches a program to a trace event by its number in tracefs: on all CPUs, whichever CPU the
 /// perf event is for, and even if it does not count.
 pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEvent, OwnedFd)> {
-    let event = Event {
+    let event = EventSpec {
         ty: TYPE_TRACEPOINT,
         config: id,
     };
@@ -69,7 +70,7 @@ pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEve
 }
 
 /// Opens a counting event on every CPU, and stores it in a map for programs.
-pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(), Error> {
+pub fn count(event: EventSpec, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(), Error> {
     let wrong = |e| crate::load::refused(name(event), e);
     let map = Map::new(map).map_err(wrong)?;
     for cpu in online_cpus() {
@@ -96,20 +97,20 @@ pub fn count(event: Event, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(
 /// Watchpoints in processes that run a program, by process. They end with the process's program;
 /// its children inherit them.
 #[derive(Default)]
-pub struct Processes(HashMap<u32, Watches>);
+pub struct ProcessWatchpoints(HashMap<u32, Watchpoints>);
 
 /// With more processes than this, the watchpoints of ended processes are closed. Their surviving
 /// children are watched until then: there is no way to know whether any exist.
 const MOST: usize = 256;
 
 /// The watchpoints of one process.
-struct Watches {
+struct Watchpoints {
     /// All of them were opened after this time on the monotonic clock.
     since: u64,
     events: Vec<PerfEvent>,
 }
 
-impl Processes {
+impl ProcessWatchpoints {
     /// Whether to open watchpoints for a process that called `execve` at this time.
     pub fn became(&mut self, pid: u32, ns: u64) -> bool {
         if self.0.get(&pid).is_some_and(|w| w.since > ns) {
@@ -146,7 +147,7 @@ pub fn watch_program(
     path: &str,
     only: Option<u32>,
     program: BorrowedFd<'_>,
-    all: &mut Processes,
+    all: &mut ProcessWatchpoints,
 ) -> Result<(), Error> {
     let (path, since) = (Path::new(path), monotonic_ns().unsigned_abs());
     let wanted = match only {
@@ -159,7 +160,7 @@ pub fn watch_program(
     for (pid, start) in wanted {
         let address = start.wrapping_add(watch.address);
         let entry = all.0.entry(pid);
-        let watches = entry.or_insert(Watches {
+        let watches = entry.or_insert(Watchpoints {
             since,
             events: Vec::new(),
         });
@@ -179,7 +180,7 @@ fn watch_at(
     program: BorrowedFd<'_>,
     links: &mut Vec<PerfEvent>,
 ) -> Result<(), Errno> {
-    let memory = Watch {
+    let memory = Watchpoint {
         address,
         length: watch.length,
         reads: watch.reads,
@@ -194,12 +195,12 @@ fn unwatched(watch: &spile_ir::Watch, address: u64, errno: Errno) -> Error {
     Error::Attach(what, errno.into())
 }
 
-fn name(event: Event) -> String {
+fn name(event: EventSpec) -> String {
     format!("perf event of type {} config {}", event.ty, event.config)
 }
 
 /// The meaning of a failure to open an event.
-fn not_there(event: Event, errno: Errno) -> Error {
+fn not_there(event: EventSpec, errno: Errno) -> Error {
     let missing = matches!(errno, Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV);
     match missing && event.ty != TYPE_SOFTWARE {
         true => Error::NoCounter(name(event)),

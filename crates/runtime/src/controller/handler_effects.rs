@@ -7,7 +7,7 @@ use spile_ir::{Body, GlobalId, Program};
 
 /// The effects of a handler on globals.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Effects {
+pub struct HandlerEffects {
     /// The globals to lock with the offset of their lock word, in the global locking order.
     pub locks: Vec<(GlobalId, u32)>,
     /// Whether it changes none of these globals except for those that it takes, so that a copy made
@@ -20,9 +20,9 @@ pub struct Effects {
 }
 
 /// The effects of each handler, in the program's order.
-pub fn of_program(program: &Program, layout: Option<&Layout>) -> Vec<Effects> {
+pub fn of_program(program: &Program, layout: Option<&Layout>) -> Vec<HandlerEffects> {
     let Some(layout) = layout else {
-        return vec![Effects::default(); program.handlers.len()];
+        return vec![HandlerEffects::default(); program.handlers.len()];
     };
     program
         .handlers
@@ -31,9 +31,9 @@ pub fn of_program(program: &Program, layout: Option<&Layout>) -> Vec<Effects> {
         .collect()
 }
 
-fn of_body(program: &Program, layout: &Layout, body: &Body) -> Effects {
+fn of_body(program: &Program, layout: &Layout, body: &Body) -> HandlerEffects {
     let (globals, changed) = touched(program, body);
-    let mut needs = Effects::default();
+    let mut needs = HandlerEffects::default();
     for id in globals {
         let Some(global) = program.globals.get(id.index()) else {
             continue;
@@ -153,7 +153,7 @@ mod tests {
         assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);
         assert!(needs[0].drain);
         assert!(!needs[0].copies, "a function changes one of them");
-        assert_eq!(needs[1], Effects::default());
-        assert_eq!(of_program(&program, None)[0], Effects::default());
+        assert_eq!(needs[1], HandlerEffects::default());
+        assert_eq!(of_program(&program, None)[0], HandlerEffects::default());
     }
 }

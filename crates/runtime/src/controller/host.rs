@@ -9,8 +9,8 @@ use spile_ir::interp::{Fault, Value};
 use spile_ir::intrinsics::Intrinsic;
 use spile_kernel::symbols::Symbols;
 
-use crate::machine::clock::{self, Zone};
-use crate::machine::existing_tasks::Task;
+use crate::machine::clock::{self, TimeZone};
+use crate::machine::existing_tasks::ExistingTask;
 use crate::machine::kernel_memory::KernelMemory;
 
 /// The machine, as controller handlers see it.
@@ -24,8 +24,8 @@ pub struct Host {
     /// Whether a handler called `exit()`.
     pub exit: bool,
     /// The process that the handler runs for.
-    pub(crate) task: Option<Task>,
-    zone: Zone,
+    pub(crate) task: Option<ExistingTask>,
+    zone: TimeZone,
     random: u64,
     memory: Option<Result<KernelMemory, String>>,
 }

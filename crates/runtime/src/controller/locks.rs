@@ -4,19 +4,19 @@ use spile_ir::GlobalId;
 use spile_ir::interp::Fault;
 
 use super::Controller;
-use crate::controller::globals::Raw;
-use crate::controller::handler_effects::Effects;
-use crate::shared::critical_section::Missed;
-use crate::shared::realtime_guard::Urgent;
+use crate::controller::globals::RawValue;
+use crate::controller::handler_effects::HandlerEffects;
+use crate::shared::critical_section::CopyFailure;
+use crate::shared::realtime_guard::RealtimeGuard;
 
 impl Controller {
     /// Takes the locks at real-time priority, and returns the guard of the priority. `None` if a
     /// lock was not available, which is counted.
-    pub(super) fn lock(&mut self, needs: &Effects) -> Option<Option<Urgent>> {
+    pub(super) fn lock(&mut self, needs: &HandlerEffects) -> Option<Option<RealtimeGuard>> {
         if needs.locks.is_empty() {
             return Some(None);
         }
-        let urgent = Urgent::begin();
+        let urgent = RealtimeGuard::begin();
         let Some(Err(global)) = self.kernel().map(|k| k.lock(needs)) else {
             return Some(urgent);
         };
@@ -28,16 +28,16 @@ impl Controller {
     /// counted.
     pub(super) fn copies(
         &mut self,
-        needs: &Effects,
-    ) -> Option<Result<Vec<(GlobalId, Raw)>, Fault>> {
+        needs: &HandlerEffects,
+    ) -> Option<Result<Vec<(GlobalId, RawValue)>, Fault>> {
         let copies = self.kernel().map(|k| k.copies(needs));
-        match copies.unwrap_or(Err(Missed::Unable)) {
+        match copies.unwrap_or(Err(CopyFailure::Unable)) {
             Ok(all) => Some(Ok(all)),
-            Err(Missed::Busy(global)) => {
+            Err(CopyFailure::Busy(global)) => {
                 self.missed(global);
                 None
             }
-            Err(Missed::Unable) => {
+            Err(CopyFailure::Unable) => {
                 let urgent = self.lock(needs)?;
                 let all = self.world.snapshot(needs);
                 Some(self.unlock(needs, urgent).and(all))
@@ -55,7 +55,11 @@ impl Controller {
 
     /// Writes back changes of arrays, releases the locks, and then drops the priority with which
     /// they were held.
-    pub(super) fn unlock(&self, needs: &Effects, urgent: Option<Urgent>) -> Result<(), Fault> {
+    pub(super) fn unlock(
+        &self,
+        needs: &HandlerEffects,
+        urgent: Option<RealtimeGuard>,
+    ) -> Result<(), Fault> {
         let mut written = Ok(());
         if let Some(kernel) = self.kernel() {
             written = kernel.give_back(needs);
@@ -67,7 +71,11 @@ impl Controller {
 
     /// Puts back globals that a handler took but did not empty; counts them as lost if the locks
     /// are not available.
-    pub(super) fn put_back(&mut self, needs: &Effects, left: &[GlobalId]) -> Result<(), Fault> {
+    pub(super) fn put_back(
+        &mut self,
+        needs: &HandlerEffects,
+        left: &[GlobalId],
+    ) -> Result<(), Fault> {
         let Some(urgent) = self.lock(needs) else {
             return Ok(());
         };

@@ -36,7 +36,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
 }
 
 /// An error that passed through calls.
-pub struct Rethrown {
+pub struct RethrownError {
     /// The message.
     pub message: String,
     /// The position of the error.
@@ -52,7 +52,7 @@ pub fn rethrown(
     kinds: &[ErrorKind],
     fields: &[FieldValue<'_>],
     program: &Program,
-) -> Option<Rethrown> {
+) -> Option<RethrownError> {
     let long = |i: usize| match fields.get(i) {
         Some(FieldValue::Long(n)) => Some(*n),
         _ => None,
@@ -65,7 +65,7 @@ pub fn rethrown(
         ErrorKind::Raised => fields.get(4 + MAX_CALLERS..)?,
         _ => fields.get(3 + MAX_CALLERS..)?,
     };
-    Some(Rethrown {
+    Some(RethrownError {
         message: kernel_error(kind, carried, program),
         site: site(1)?,
         callers,

@@ -11,15 +11,15 @@ use spile_ir::{
     ElemTy, FormatId, GlobalId, GlobalKind, Program, SortKey, SortSpec, Space, Stream, Ty,
 };
 
-use crate::controller::globals::{Globals, Raw, Texts};
-use crate::controller::handler_effects::Effects;
+use crate::controller::globals::{Globals, MarkTexts, RawValue};
+use crate::controller::handler_effects::HandlerEffects;
 use crate::controller::host::Host;
 use crate::io::rows::PackedRows;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::process_tree;
 
 /// The environment of the interpreter.
-pub(super) struct World {
+pub(super) struct ControllerEnv {
     pub program: Rc<Program>,
     pub kernel: Option<KernelState>,
     pub mem: MemGlobals,
@@ -34,7 +34,7 @@ pub(super) struct World {
     /// Those copied globals that the handler has emptied.
     pub emptied: Vec<GlobalId>,
     /// Texts of stacks and symbols.
-    pub texts: Texts,
+    pub texts: MarkTexts,
 }
 
 /// Output of a handler.
@@ -43,7 +43,7 @@ pub(super) enum Printed {
     Rows(PackedRows),
 }
 
-impl World {
+impl ControllerEnv {
     pub fn globals(&mut self) -> Globals<'_> {
         Globals {
             program: &self.program,
@@ -56,7 +56,7 @@ impl World {
 
     /// The values of the locked globals at one moment. Those that the handler takes are empty
     /// afterwards.
-    pub fn snapshot(&mut self, needs: &Effects) -> Result<Vec<(GlobalId, Raw)>, Fault> {
+    pub fn snapshot(&mut self, needs: &HandlerEffects) -> Result<Vec<(GlobalId, RawValue)>, Fault> {
         let globals = self.globals();
         let mut all = Vec::new();
         for (g, _) in needs.locks.iter().filter(|(g, _)| !needs.taken.contains(g)) {
@@ -69,7 +69,7 @@ impl World {
     }
 
     /// Globals that the handler took but did not empty, because an error ended it.
-    pub fn left(&self, needs: &Effects) -> Vec<GlobalId> {
+    pub fn left(&self, needs: &HandlerEffects) -> Vec<GlobalId> {
         let left = |g: &&GlobalId| self.copied.contains(g) && !self.emptied.contains(g);
         needs.taken.iter().filter(left).copied().collect()
     }
@@ -84,7 +84,7 @@ impl World {
     }
 
     /// Gives the handler copies of globals. It reads the copies while the kernel changes the originals.
-    pub fn copy(&mut self, all: Vec<(GlobalId, Raw)>) -> Result<(), Fault> {
+    pub fn copy(&mut self, all: Vec<(GlobalId, RawValue)>) -> Result<(), Fault> {
         let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
         for (g, raw) in all {
             self.globals().copy(g, raw)?;
@@ -111,7 +111,7 @@ impl World {
     }
 }
 
-impl Env for World {
+impl Env for ControllerEnv {
     fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
         self.globals().gload(g)
     }

@@ -10,13 +10,13 @@ use std::process::{Command, ExitStatus};
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions};
 
 /// A process whose end ends the session.
-pub struct Watched {
+pub struct WatchedProcess {
     pid: Pid,
     pidfd: OwnedFd,
     /// For a child of ours: the pipe that releases its command with a byte.
     gate: Option<OwnedFd>,
     child: bool,
-    /// Whether it stops after its `execve`, until [`Watched::go_on`].
+    /// Whether it stops after its `execve`, until [`WatchedProcess::go_on`].
     traced: bool,
 }
 
@@ -80,10 +80,10 @@ fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
         .collect()
 }
 
-impl Watched {
+impl WatchedProcess {
     /// Forks a child that waits to become `command`. An early fork shares less memory, every page
     /// of which is copied when this process writes to it.
-    pub fn start(command: &str) -> io::Result<Watched> {
+    pub fn start(command: &str) -> io::Result<WatchedProcess> {
         // If the first word is no program, it may be a shell builtin: the shell is the second
         // attempt.
         let (args, shell) = (c_strings(words(command))?, c_strings(shell(command))?);
@@ -103,7 +103,7 @@ impl Watched {
             _ => {
                 let pid = Pid::from_raw(pid).ok_or(io::ErrorKind::Other)?;
                 let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-                Ok(Watched {
+                Ok(WatchedProcess {
                     pid,
                     pidfd,
                     gate: Some(gate),
@@ -115,14 +115,14 @@ impl Watched {
     }
 
     /// Follows a running process.
-    pub fn follow(pid: i32) -> io::Result<Watched> {
+    pub fn follow(pid: i32) -> io::Result<WatchedProcess> {
         let none = || io::Error::from_raw_os_error(libc::ESRCH);
         let pid = Some(pid)
             .filter(|p| *p > 0)
             .and_then(Pid::from_raw)
             .ok_or_else(none)?;
         let pidfd = rustix::process::pidfd_open(pid, PidfdFlags::empty())?;
-        Ok(Watched {
+        Ok(WatchedProcess {
             pid,
             pidfd,
             gate: None,
@@ -138,7 +138,7 @@ impl Watched {
 
     /// Sets whether a waiting command stops before the first instruction of its program. Only this
     /// thread, which started the command, can then let it continue.
-    pub fn traced(mut self, traced: bool) -> Watched {
+    pub fn traced(mut self, traced: bool) -> WatchedProcess {
         self.traced = traced;
         self
     }
@@ -228,7 +228,7 @@ impl Watched {
     }
 }
 
-impl Drop for Watched {
+impl Drop for WatchedProcess {
     fn drop(&mut self) {
         if !self.released() {
             self.stop();
@@ -236,7 +236,7 @@ impl Drop for Watched {
     }
 }
 
-impl AsFd for Watched {
+impl AsFd for WatchedProcess {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.pidfd.as_fd()
     }
@@ -302,7 +302,7 @@ unsafe fn become_command([wait, gate]: [i32; 2], tries: [&[*const libc::c_char];
 mod tests {
     use super::*;
 
-    fn wait(watched: &Watched) -> ExitStatus {
+    fn wait(watched: &WatchedProcess) -> ExitStatus {
         for _ in 0..60_000 {
             if let Some(status) = watched.ended() {
                 return status;
@@ -314,7 +314,9 @@ mod tests {
 
     #[test]
     fn traced_commands_stand_at_their_first_instruction() {
-        let mut child = Watched::start("sh -c 'exit 7'").unwrap().traced(true);
+        let mut child = WatchedProcess::start("sh -c 'exit 7'")
+            .unwrap()
+            .traced(true);
         assert!(!child.stands());
         child.release();
         assert!(child.stands());
@@ -322,7 +324,9 @@ mod tests {
         assert!(!child.stands());
         assert_eq!(wait(&child).code(), Some(7));
         child.stop();
-        let mut child = Watched::start("/nonexistent/program").unwrap().traced(true);
+        let mut child = WatchedProcess::start("/nonexistent/program")
+            .unwrap()
+            .traced(true);
         child.release();
         // The shell is the second attempt.
         assert!(child.stands());
@@ -333,7 +337,7 @@ mod tests {
 
     #[test]
     fn commands_wait_for_the_gate() {
-        let mut child = Watched::start("sh -c exit").unwrap();
+        let mut child = WatchedProcess::start("sh -c exit").unwrap();
         std::thread::sleep(std::time::Duration::from_millis(20));
         assert!(child.ended().is_none());
         child.release();
@@ -349,7 +353,7 @@ mod tests {
             ("kill -9 $$", None, Some(9)),
             ("/no/such/program", Some(127), None),
         ] {
-            let mut child = Watched::start(command).unwrap();
+            let mut child = WatchedProcess::start(command).unwrap();
             child.release();
             let status = wait(&child);
             assert_eq!(
@@ -363,20 +367,20 @@ mod tests {
 
     #[test]
     fn held_back_commands_can_be_stopped() {
-        let mut child = Watched::start("sleep 100").unwrap();
+        let mut child = WatchedProcess::start("sleep 100").unwrap();
         child.stop();
-        assert!(Watched::follow(child.pid()).is_err());
-        let child = Watched::start("sleep 100").unwrap();
+        assert!(WatchedProcess::follow(child.pid()).is_err());
+        let child = WatchedProcess::start("sleep 100").unwrap();
         let pid = child.pid();
         drop(child);
-        assert!(Watched::follow(pid).is_err());
+        assert!(WatchedProcess::follow(pid).is_err());
     }
 
     #[test]
     fn following() {
-        assert!(Watched::follow(0).is_err());
-        assert!(Watched::follow(-1).is_err());
-        assert_eq!(Watched::follow(1).unwrap().pid(), 1);
+        assert!(WatchedProcess::follow(0).is_err());
+        assert!(WatchedProcess::follow(-1).is_err());
+        assert_eq!(WatchedProcess::follow(1).unwrap().pid(), 1);
     }
 
     #[test]

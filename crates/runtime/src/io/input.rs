@@ -11,7 +11,7 @@ const MAX_LINE: usize = 1 << 16;
 /// An input event: a byte, and the line that the byte ends. Only an unterminated last line comes
 /// without a byte.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Typed {
+pub struct InputEvent {
     /// The byte for `input.char`.
     pub byte: Option<u8>,
     /// The line for `input.line`, with its newline, as scripts expect it.
@@ -55,7 +55,7 @@ impl Input {
     }
 
     /// Reads once, and returns the events for probes in order.
-    pub fn read(&mut self) -> Vec<Typed> {
+    pub fn read(&mut self) -> Vec<InputEvent> {
         let mut chunk = [0; 4096];
         match rustix::io::read(Input::fd(), &mut chunk) {
             Ok(0) => self.end(),
@@ -65,26 +65,26 @@ impl Input {
         }
     }
 
-    fn end(&mut self) -> Vec<Typed> {
+    fn end(&mut self) -> Vec<InputEvent> {
         self.ended = true;
         let rest = std::mem::take(&mut self.line);
         if rest.is_empty() {
             Vec::new()
         } else {
-            vec![Typed {
+            vec![InputEvent {
                 byte: None,
                 line: Some(rest),
             }]
         }
     }
 
-    fn take(&mut self, bytes: &[u8]) -> Vec<Typed> {
+    fn take(&mut self, bytes: &[u8]) -> Vec<InputEvent> {
         let mut typed = Vec::new();
         for &b in bytes {
             if self.line.len() < MAX_LINE || b == b'\n' {
                 self.line.push(b);
             }
-            typed.push(Typed {
+            typed.push(InputEvent {
                 byte: Some(b),
                 line: (b == b'\n').then(|| std::mem::take(&mut self.line)),
             });
@@ -106,8 +106,8 @@ impl Drop for Input {
 mod tests {
     use super::*;
 
-    fn typed(byte: impl Into<Option<u8>>, line: Option<&[u8]>) -> Typed {
-        Typed {
+    fn typed(byte: impl Into<Option<u8>>, line: Option<&[u8]>) -> InputEvent {
+        InputEvent {
             byte: byte.into(),
             line: line.map(Into::into),
         }

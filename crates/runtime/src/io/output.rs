@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::error::Error;
-use crate::io::patience::{Patience, Room};
+use crate::io::patience::{Patience, WaitResult};
 use crate::io::rows::{Row, RowSink};
 use crate::machine::clock;
 use crate::shared::ring_record::FieldValue;
@@ -239,8 +239,8 @@ impl Channel {
             let most = match self.file {
                 true => rest.len(),
                 false => match Patience::wait(patience, self.fd.as_fd(), rest.len() < KEPT)? {
-                    Room::Some => rest.len().min(PIECE),
-                    Room::Later => return Ok(()),
+                    WaitResult::Some => rest.len().min(PIECE),
+                    WaitResult::Later => return Ok(()),
                 },
             };
             match rustix::io::write(&self.fd, &rest[..most]) {

@@ -13,7 +13,7 @@ use crate::session::events::Signals;
 
 /// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Room {
+pub enum WaitResult {
     /// The destination has room.
     Some,
     /// The session has to end first.
@@ -51,7 +51,7 @@ impl Patience {
         patience: Option<&Patience>,
         to: BorrowedFd<'_>,
         may_keep: bool,
-    ) -> io::Result<Room> {
+    ) -> io::Result<WaitResult> {
         let mut fds = vec![PollFd::from_borrowed_fd(to, PollFlags::OUT)];
         let hurry = patience.filter(|p| p.hurry && may_keep);
         if let Some(p) = patience {
@@ -79,7 +79,7 @@ impl Patience {
             }
             let ready: Vec<bool> = fds.iter().map(|fd| !fd.revents().is_empty()).collect();
             if ready[0] {
-                return Ok(Room::Some);
+                return Ok(WaitResult::Some);
             }
             if let (Some(p), Some(true)) = (patience, ready.get(1))
                 && p.signals.look()
@@ -91,7 +91,7 @@ impl Patience {
             }
             let over = left.is_some_and(|l| l.is_zero());
             if wants_end || over || ready.get(2) == Some(&true) {
-                return Ok(Room::Later);
+                return Ok(WaitResult::Later);
             }
         }
     }

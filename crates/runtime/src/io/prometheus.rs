@@ -17,7 +17,7 @@ const MAX_CONNS: usize = 64;
 const MAX_HEADERS: usize = 64;
 
 /// One client.
-struct Conn {
+struct Connection {
     stream: TcpStream,
     head: Vec<u8>,
     answer: Vec<u8>,
@@ -32,7 +32,7 @@ struct Conn {
 
 /// What a connection waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wants {
+pub enum Interest {
     /// Bytes from the client.
     Read,
     /// Room for the answer.
@@ -41,9 +41,9 @@ pub enum Wants {
 
 /// The next step of the event loop for a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Next {
+pub enum NextStep {
     /// Wait for this.
-    Wait(Wants),
+    Wait(Interest),
     /// Nothing: the connection is closed.
     Gone,
 }
@@ -51,7 +51,7 @@ pub enum Next {
 /// The listening socket and its connections.
 pub struct Server {
     listener: TcpListener,
-    conns: Vec<Conn>,
+    conns: Vec<Connection>,
     next_token: u64,
 }
 
@@ -86,7 +86,7 @@ impl Server {
         }
         let token = self.next_token;
         self.next_token += 1;
-        self.conns.push(Conn {
+        self.conns.push(Connection {
             stream,
             head: Vec::new(),
             answer: Vec::new(),
@@ -107,15 +107,15 @@ impl Server {
     }
 
     /// Continues a connection that is ready; `scrape` makes the body, and can fail.
-    pub fn serve(&mut self, token: u64, scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> Next {
+    pub fn serve(&mut self, token: u64, scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> NextStep {
         let Some(at) = self.conns.iter().position(|c| c.token == token) else {
-            return Next::Gone;
+            return NextStep::Gone;
         };
         match self.conns[at].advance(scrape) {
-            Ok(Some(wants)) => Next::Wait(wants),
+            Ok(Some(wants)) => NextStep::Wait(wants),
             Ok(None) | Err(_) => {
                 self.conns.remove(at);
-                Next::Gone
+                NextStep::Gone
             }
         }
     }
@@ -127,18 +127,18 @@ impl Server {
     }
 }
 
-impl Conn {
+impl Connection {
     /// Reads, answers and writes as far as possible; `None` when finished.
     fn advance(
         &mut self,
         scrape: &mut dyn FnMut() -> Option<Vec<u8>>,
-    ) -> io::Result<Option<Wants>> {
+    ) -> io::Result<Option<Interest>> {
         if self.draining {
             return self.drain();
         }
         if self.answer.is_empty() {
             if !self.read_head()? {
-                return Ok(Some(Wants::Read));
+                return Ok(Some(Interest::Read));
             }
             self.answer = respond(&self.head, scrape);
         }
@@ -146,7 +146,9 @@ impl Conn {
             match self.stream.write(&self.answer[self.sent..]) {
                 Ok(0) => return Ok(None),
                 Ok(n) => self.sent += n,
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Wants::Write)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {
+                    return Ok(Some(Interest::Write));
+                }
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -164,7 +166,7 @@ impl Conn {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
                 Ok(n) => {
                     self.head.extend_from_slice(&chunk[..n]);
-                    if self.head.len() > MAX_HEAD || parsed(&self.head) != Head::Partial {
+                    if self.head.len() > MAX_HEAD || parsed(&self.head) != RequestHead::Partial {
                         return Ok(true);
                     }
                 }
@@ -176,13 +178,13 @@ impl Conn {
     }
 
     /// Discards the client's further bytes until it closes.
-    fn drain(&mut self) -> io::Result<Option<Wants>> {
+    fn drain(&mut self) -> io::Result<Option<Interest>> {
         let mut chunk = [0; 2048];
         for _ in 0..64 {
             match self.stream.read(&mut chunk) {
                 Ok(0) => return Ok(None),
                 Ok(_) => {}
-                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Wants::Read)),
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => return Ok(Some(Interest::Read)),
                 Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
                 Err(e) => return Err(e),
             }
@@ -193,26 +195,26 @@ impl Conn {
 
 /// The state of a request's head.
 #[derive(Debug, PartialEq, Eq)]
-enum Head {
+enum RequestHead {
     Partial,
     Bad,
     Request { method: String, path: String },
 }
 
-fn parsed(head: &[u8]) -> Head {
+fn parsed(head: &[u8]) -> RequestHead {
     let mut headers = [httparse::EMPTY_HEADER; MAX_HEADERS];
     let mut request = httparse::Request::new(&mut headers);
     match request.parse(head) {
-        Ok(httparse::Status::Partial) => Head::Partial,
+        Ok(httparse::Status::Partial) => RequestHead::Partial,
         Ok(httparse::Status::Complete(_)) => {
             let path = request.path.unwrap_or_default();
             let path = path.split('?').next().unwrap_or_default().to_owned();
-            Head::Request {
+            RequestHead::Request {
                 method: request.method.unwrap_or_default().to_owned(),
                 path,
             }
         }
-        Err(_) => Head::Bad,
+        Err(_) => RequestHead::Bad,
     }
 }
 
@@ -220,7 +222,7 @@ fn parsed(head: &[u8]) -> Head {
 fn respond(head: &[u8], scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> Vec<u8> {
     const TEXT: &str = "text/plain; charset=utf-8";
     let (status, kind, body, bodiless) = match parsed(head) {
-        Head::Request { method, path } => {
+        RequestHead::Request { method, path } => {
             let known = matches!(path.as_str(), "/" | "/metrics");
             match (method.as_str(), known) {
                 ("GET" | "HEAD", true) => match scrape() {
@@ -251,13 +253,13 @@ fn respond(head: &[u8], scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> Vec<u8> 
                 ),
             }
         }
-        Head::Partial => (
+        RequestHead::Partial => (
             "431 Request Header Fields Too Large",
             TEXT,
             Vec::new(),
             false,
         ),
-        Head::Bad => ("400 Bad Request", TEXT, b"bad request\n".to_vec(), false),
+        RequestHead::Bad => ("400 Bad Request", TEXT, b"bad request\n".to_vec(), false),
     };
     let allow = if status.starts_with("405") {
         "Allow: GET, HEAD\r\n"
@@ -336,7 +338,7 @@ mod tests {
             if let Some((token, _)) = server.accept() {
                 tokens.push(token);
             }
-            tokens.retain(|t| server.serve(*t, &mut || Some(b"up 1\n".to_vec())) != Next::Gone);
+            tokens.retain(|t| server.serve(*t, &mut || Some(b"up 1\n".to_vec())) != NextStep::Gone);
             std::thread::sleep(Duration::from_millis(1));
         }
         client.join().unwrap()

@@ -1,6 +1,6 @@
 //! Loads a compiled object into the kernel.
 //!
-//! In: the compiler's [`Object`], and maps that were created ahead. Out: [`InKernel`], the
+//! In: the compiler's [`Object`], and maps that were created ahead. Out: [`KernelObject`], the
 //! descriptors of its maps and programs by name.
 //!
 //! - Types come first, because some maps need them; then maps; then programs, whose instructions
@@ -35,7 +35,7 @@ const BSS: &str = "spile.bss";
 const RODATA: &str = "spile.rodata";
 
 /// A loaded object.
-pub(crate) struct InKernel {
+pub(crate) struct KernelObject {
     /// The object's own maps.
     pub(crate) maps: HashMap<String, OwnedFd>,
     /// The state memory.
@@ -47,7 +47,7 @@ pub(crate) struct InKernel {
 }
 
 /// The reason why an object cannot be loaded.
-pub(crate) enum Refusal {
+pub(crate) enum LoadRefusal {
     /// The object is incomplete: a bug of the compiler.
     Incomplete(ElfError),
     /// The kernel refuses the types.
@@ -66,10 +66,10 @@ pub(crate) fn load(
     object: &Object,
     single: &[String],
     ahead: Option<PremadeMaps>,
-) -> Result<InKernel, Refusal> {
-    let mut linked = link::link(&object.spec).map_err(Refusal::Incomplete)?;
+) -> Result<KernelObject, LoadRefusal> {
+    let mut linked = link::link(&object.spec).map_err(LoadRefusal::Incomplete)?;
     let btf = (!linked.btf.is_empty()).then(|| load_btf(&linked.btf));
-    let btf = btf.transpose().map_err(Refusal::Types)?;
+    let btf = btf.transpose().map_err(LoadRefusal::Types)?;
     let mut maps = make_maps(&object.spec, &linked, btf.as_ref(), ahead)?;
     for program in &mut linked.programs {
         program.set_maps(|map| maps.get(&map).map_or(-1, AsRawFd::as_raw_fd));
@@ -77,7 +77,7 @@ pub(crate) fn load(
     let (programs, uncritical) = load_programs(object, &linked, btf.as_ref(), single)?;
     let state = maps.remove(&MapRef::Bss);
     let own = object.spec.maps.iter().enumerate();
-    Ok(InKernel {
+    Ok(KernelObject {
         maps: own
             .filter_map(|(i, spec)| Some((spec.name.clone(), maps.remove(&MapRef::Map(i))?)))
             .collect(),
@@ -115,14 +115,14 @@ fn make_maps(
     linked: &LinkedObject,
     btf: Option<&OwnedFd>,
     ahead: Option<PremadeMaps>,
-) -> Result<HashMap<MapRef, OwnedFd>, Refusal> {
+) -> Result<HashMap<MapRef, OwnedFd>, LoadRefusal> {
     let mut ahead = ahead.map_or(Vec::new(), PremadeMaps::finish);
     let mut maps = HashMap::new();
     let mut missing = Vec::new();
     for (map, spec) in map_specs(spec) {
         if spec.name == KERNEL_LINES_MAP {
             let lines = KernelLineTable::of_machine().map(spec.flags);
-            maps.insert(map, lines.map_err(Refusal::KernelLines)?);
+            maps.insert(map, lines.map_err(LoadRefusal::KernelLines)?);
             continue;
         }
         match map_prealloc::take(&mut ahead, &spec) {
@@ -144,10 +144,10 @@ fn make_maps(
         (map, map_prealloc::make(&spec, types(map)), spec.name)
     });
     for (map, fd, name) in made {
-        maps.insert(map, fd.map_err(|e| Refusal::Map(name, e))?);
+        maps.insert(map, fd.map_err(|e| LoadRefusal::Map(name, e))?);
     }
     if let Some(rodata) = maps.get(&MapRef::Rodata) {
-        fill(rodata, &spec.rodata).map_err(|e| Refusal::Map(RODATA.into(), e))?;
+        fill(rodata, &spec.rodata).map_err(|e| LoadRefusal::Map(RODATA.into(), e))?;
     }
     Ok(maps)
 }
@@ -185,7 +185,7 @@ fn load_programs(
     linked: &LinkedObject,
     btf: Option<&OwnedFd>,
     single: &[String],
-) -> Result<(HashMap<String, OwnedFd>, Option<BpfError>), Refusal> {
+) -> Result<(HashMap<String, OwnedFd>, Option<BpfError>), LoadRefusal> {
     let infos = &object.layout.programs;
     let mut specs: Vec<ProgSpec<'_>> = linked
         .programs
@@ -226,7 +226,7 @@ fn load_programs(
         match outcome {
             Ok(fd) => _ = programs.insert(name, fd),
             Err(why) if name == critical::PROGRAM => uncritical = Some(why),
-            Err(why) => return Err(Refusal::Program(name, why)),
+            Err(why) => return Err(LoadRefusal::Program(name, why)),
         }
     }
     Ok((programs, uncritical))

@@ -15,7 +15,7 @@ pub fn real_ns() -> i64 {
 
 /// The time zone: seconds west of UTC, and its abbreviation.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Zone {
+pub struct TimeZone {
     /// Seconds west of UTC, daylight saving time included.
     pub west: i64,
     /// The abbreviation, such as `CET`; at most 15 bytes.
@@ -23,7 +23,7 @@ pub struct Zone {
 }
 
 /// The current time zone.
-pub fn zone() -> Zone {
+pub fn zone() -> TimeZone {
     let now = real_ns() / 1_000_000_000;
     // SAFETY: both pointers are to live values of the right type; the zone's name is a string
     // of the C library's that stays until the zone changes, and it is copied here.
@@ -31,13 +31,13 @@ pub fn zone() -> Zone {
         let mut tm = std::mem::zeroed::<libc::tm>();
         tzset();
         if libc::localtime_r(&raw const now, &raw mut tm).is_null() || tm.tm_zone.is_null() {
-            return Zone {
+            return TimeZone {
                 west: 0,
                 name: "UTC".into(),
             };
         }
         let name = std::ffi::CStr::from_ptr(tm.tm_zone).to_string_lossy();
-        Zone {
+        TimeZone {
             west: -tm.tm_gmtoff,
             name: name.chars().filter(char::is_ascii).take(15).collect(),
         }

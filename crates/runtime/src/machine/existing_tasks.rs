@@ -10,7 +10,7 @@ use spile_kernel::btf::Btf;
 use spile_kernel::process;
 
 use crate::machine::kernel_memory::KernelMemory;
-use crate::machine::pid_namespace::Numbers;
+use crate::machine::pid_namespace::PidMap;
 
 /// Flags of a task (`linux/sched.h`): it is exiting (`PF_EXITING`); it is a kernel thread
 /// (`PF_KTHREAD`).
@@ -23,7 +23,7 @@ const ROUNDS: usize = 5;
 
 /// Offsets in the kernel's structures.
 #[derive(Debug, Clone)]
-struct Offsets {
+struct TaskOffsets {
     tasks: u64,
     flags: u64,
     pid: u64,
@@ -47,8 +47,8 @@ struct Offsets {
     level: u64,
 }
 
-impl Offsets {
-    fn new() -> Option<Offsets> {
+impl TaskOffsets {
+    fn new() -> Option<TaskOffsets> {
         let btf = Btf::vmlinux().ok()?;
         let at = |of: &str, name: &str| {
             let member = btf.member(btf.find_struct(of)?, name)?;
@@ -57,7 +57,7 @@ impl Offsets {
         let task = |name| at("task_struct", name);
         let cred = |name| at("cred", name);
         let kind = |name| u64::try_from(btf.constant("pid_type", name)?).ok();
-        Some(Offsets {
+        Some(TaskOffsets {
             tasks: task("tasks")?,
             flags: task("flags")?,
             pid: task("pid")?,
@@ -85,7 +85,7 @@ impl Offsets {
 
 /// A process or thread, with machine-wide numbers.
 #[derive(Debug)]
-pub struct Task {
+pub struct ExistingTask {
     /// Address of its `task_struct`.
     pub address: u64,
     /// Number of its process.
@@ -96,16 +96,16 @@ pub struct Task {
     started: u64,
     /// Number of its process in `/proc`.
     inside: u32,
-    offsets: Offsets,
+    offsets: TaskOffsets,
     memory: Option<File>,
 }
 
 /// All tasks older than `before` (nanoseconds after boot), each process before its other threads,
 /// which are included with `threads`. `None` if kernel memory cannot be read.
-pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
-    let offsets = Offsets::new()?;
+pub fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
+    let offsets = TaskOffsets::new()?;
     let memory = KernelMemory::open().ok()?;
-    let numbers = Numbers::now();
+    let numbers = PidMap::now();
     let walk = TaskWalk {
         o: &offsets,
         memory: &memory,
@@ -135,7 +135,7 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
                 continue;
             };
             if started < before {
-                all.push(Task {
+                all.push(ExistingTask {
                     address,
                     pid,
                     tid,
@@ -151,7 +151,7 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<Task>> {
 }
 
 struct TaskWalk<'a> {
-    o: &'a Offsets,
+    o: &'a TaskOffsets,
     memory: &'a KernelMemory,
 }
 
@@ -208,11 +208,11 @@ impl TaskWalk<'_> {
 }
 
 /// Reads a word of kernel memory; `None` if it cannot be read.
-pub type Word<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
+pub type ReadWord<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
 
-impl Task {
+impl ExistingTask {
     /// Whether the task still exists.
-    pub fn lives(&self, word: Word<'_>) -> bool {
+    pub fn lives(&self, word: ReadWord<'_>) -> bool {
         let o = &self.offsets;
         let tid = word(self.address + o.pid).map(|w| w as u32);
         tid == Some(self.tid) && word(self.address + o.start) == Some(self.started)
@@ -224,7 +224,7 @@ impl Task {
     }
 
     /// The value of an intrinsic about the current task; `None` for other intrinsics.
-    pub fn number(&self, f: Intrinsic, word: Word<'_>) -> Option<Option<i64>> {
+    pub fn number(&self, f: Intrinsic, word: ReadWord<'_>) -> Option<Option<i64>> {
         let o = &self.offsets;
         let [uid, euid, gid, egid] = o.ids;
         // Pointers to follow, then the number.
@@ -278,7 +278,7 @@ mod tests {
             spile_testing::skip!("kernel memory cannot be read");
         };
         // These are machine-wide numbers; in the initial namespace the process has the same ones.
-        let numbers = Numbers::now();
+        let numbers = PidMap::now();
         let here = numbers.outside(std::process::id());
         tasks.retain(|t| t.pid == here);
         assert!(tasks.len() >= 2, "{tasks:?}");

@@ -15,12 +15,12 @@ const INITIAL: u64 = 0xeffffffc;
 const MOST: usize = 4 << 20;
 
 /// Maps process numbers of spile's namespace to machine-wide ones.
-pub struct Numbers(Option<HashMap<u32, u32>>);
+pub struct PidMap(Option<HashMap<u32, u32>>);
 
-impl Numbers {
+impl PidMap {
     /// The mapping at this moment.
-    pub fn now() -> Numbers {
-        Numbers((!Numbers::are_those_of_handlers()).then(|| all().unwrap_or_default()))
+    pub fn now() -> PidMap {
+        PidMap((!PidMap::are_those_of_handlers()).then(|| all().unwrap_or_default()))
     }
 
     /// Whether spile's numbers are the ones that handlers see.
@@ -55,7 +55,7 @@ pub fn own() -> u32 {
             memory.word(at).map(|word| word as u32)
         };
         let here = std::process::id();
-        match Numbers::are_those_of_handlers() {
+        match PidMap::are_those_of_handlers() {
             true => here,
             false => told().unwrap_or(here),
         }
@@ -119,7 +119,7 @@ mod tests {
             assert!(all.iter().all(|(inside, outside)| inside == outside));
         }
         assert!(all.contains_key(&here));
-        assert_eq!(Numbers(Some(all)).outside(u32::MAX), u32::MAX);
-        assert_eq!(Numbers(None).outside(5), 5);
+        assert_eq!(PidMap(Some(all)).outside(u32::MAX), u32::MAX);
+        assert_eq!(PidMap(None).outside(5), 5);
     }
 }

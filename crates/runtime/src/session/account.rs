@@ -7,7 +7,7 @@ use spile_ir::Limits;
 
 /// Hits that did not run, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Skipped {
+pub struct SkippedHits {
     /// Another handler was running on the CPU.
     pub reentrancy: u64,
     /// A lock could not be taken within MAXTRYLOCK attempts.
@@ -19,13 +19,13 @@ pub struct Skipped {
     /// Returns of functions that the kernel could not track, because there were too many at a time.
     pub missed_returns: u64,
     /// Hits by the controller's own actions, while it held a lock that they needed. They are not
-    /// part of the observed system, and count neither in [`Skipped::total`] nor for MAXSKIPPED.
+    /// part of the observed system, and count neither in [`SkippedHits::total`] nor for MAXSKIPPED.
     pub own: u64,
     /// Hits by interrupts and task switches in the controller's thread while it held a lock.
     pub held: u64,
 }
 
-impl Skipped {
+impl SkippedHits {
     /// The total of all reasons, without `own` and `held`.
     pub fn total(&self) -> u64 {
         self.by_reason().iter().map(|(n, _)| n).sum()
@@ -49,7 +49,7 @@ pub struct Account {
     /// Uncaught errors of handlers.
     pub errors: u64,
     /// Hits that did not run.
-    pub skipped: Skipped,
+    pub skipped: SkippedHits,
     /// Output records that did not fit in the ring buffer.
     pub lost_output: u64,
     /// Lines of output that were not written: the reader was gone, the disk was full, or a second

@@ -7,7 +7,7 @@ use super::{Session, system};
 use crate::attach::code;
 use crate::error::Error;
 use crate::machine::existing_tasks;
-use crate::machine::pid_namespace::Numbers;
+use crate::machine::pid_namespace::PidMap;
 
 impl Session {
     /// Enables kernel handlers; starts timers, the commands of `begin` and the command of `-c`.
@@ -59,7 +59,7 @@ impl Session {
         let Some(loaded) = kernel.loaded() else {
             return;
         };
-        let pid = Numbers::now().inside(pid);
+        let pid = PidMap::now().inside(pid);
         if !links.processes.became(pid, ns) {
             return;
         }

@@ -14,7 +14,7 @@ use rustix::time::{
 
 /// A source of events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum EventSource {
     /// Records from the kernel.
     Ring,
     /// A signal.
@@ -37,60 +37,60 @@ pub enum Source {
     Conn(u64),
 }
 
-impl Source {
+impl EventSource {
     fn pack(self) -> u64 {
         match self {
-            Source::Ring => 0,
-            Source::Signal => 1,
-            Source::Child => 2,
-            Source::Stdin => 3,
-            Source::Listener => 4,
-            Source::Files => 5,
-            Source::Outside => 6,
-            Source::Tables => 7,
-            Source::Timer(n) => 1 << 32 | u64::from(n),
-            Source::Conn(n) => 1 << 63 | n,
+            EventSource::Ring => 0,
+            EventSource::Signal => 1,
+            EventSource::Child => 2,
+            EventSource::Stdin => 3,
+            EventSource::Listener => 4,
+            EventSource::Files => 5,
+            EventSource::Outside => 6,
+            EventSource::Tables => 7,
+            EventSource::Timer(n) => 1 << 32 | u64::from(n),
+            EventSource::Conn(n) => 1 << 63 | n,
         }
     }
 
-    fn unpack(word: u64) -> Option<Source> {
+    fn unpack(word: u64) -> Option<EventSource> {
         match word {
-            0 => Some(Source::Ring),
-            1 => Some(Source::Signal),
-            2 => Some(Source::Child),
-            3 => Some(Source::Stdin),
-            4 => Some(Source::Listener),
-            5 => Some(Source::Files),
-            6 => Some(Source::Outside),
-            7 => Some(Source::Tables),
-            _ if word >> 63 == 1 => Some(Source::Conn(word & !(1 << 63))),
-            _ if word >> 32 == 1 => Some(Source::Timer(word as u32)),
+            0 => Some(EventSource::Ring),
+            1 => Some(EventSource::Signal),
+            2 => Some(EventSource::Child),
+            3 => Some(EventSource::Stdin),
+            4 => Some(EventSource::Listener),
+            5 => Some(EventSource::Files),
+            6 => Some(EventSource::Outside),
+            7 => Some(EventSource::Tables),
+            _ if word >> 63 == 1 => Some(EventSource::Conn(word & !(1 << 63))),
+            _ if word >> 32 == 1 => Some(EventSource::Timer(word as u32)),
             _ => None,
         }
     }
 }
 
 /// An epoll instance.
-pub struct Events {
+pub struct EventLoop {
     epoll: OwnedFd,
 }
 
-impl Events {
+impl EventLoop {
     /// Creates an empty instance.
-    pub fn new() -> io::Result<Events> {
-        Ok(Events {
+    pub fn new() -> io::Result<EventLoop> {
+        Ok(EventLoop {
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
         })
     }
 
     /// Waits until a descriptor is readable.
-    pub fn add(&self, fd: BorrowedFd<'_>, source: Source) -> io::Result<()> {
+    pub fn add(&self, fd: BorrowedFd<'_>, source: EventSource) -> io::Result<()> {
         let data = epoll::EventData::new_u64(source.pack());
         Ok(epoll::add(&self.epoll, fd, data, epoll::EventFlags::IN)?)
     }
 
     /// Waits until a descriptor is writable, or readable again.
-    pub fn want(&self, fd: BorrowedFd<'_>, source: Source, write: bool) -> io::Result<()> {
+    pub fn want(&self, fd: BorrowedFd<'_>, source: EventSource, write: bool) -> io::Result<()> {
         let flags = if write {
             epoll::EventFlags::OUT
         } else {
@@ -111,7 +111,7 @@ impl Events {
     }
 
     /// The ready sources, after at most `timeout`, in the order in which they became ready.
-    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<Source>> {
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<Vec<EventSource>> {
         let timeout = timeout.map(|t| Timespec {
             tv_sec: t.as_secs() as i64,
             tv_nsec: i64::from(t.subsec_nanos()),
@@ -123,7 +123,7 @@ impl Events {
         }
         Ok(ready
             .iter()
-            .filter_map(|e| Source::unpack(e.data.u64()))
+            .filter_map(|e| EventSource::unpack(e.data.u64()))
             .collect())
     }
 }
@@ -359,20 +359,20 @@ mod tests {
     #[test]
     fn sources_survive_packing() {
         for source in [
-            Source::Ring,
-            Source::Signal,
-            Source::Child,
-            Source::Stdin,
-            Source::Listener,
-            Source::Files,
-            Source::Outside,
-            Source::Tables,
-            Source::Timer(0),
-            Source::Timer(u32::MAX),
-            Source::Conn(0),
-            Source::Conn(1 << 40),
+            EventSource::Ring,
+            EventSource::Signal,
+            EventSource::Child,
+            EventSource::Stdin,
+            EventSource::Listener,
+            EventSource::Files,
+            EventSource::Outside,
+            EventSource::Tables,
+            EventSource::Timer(0),
+            EventSource::Timer(u32::MAX),
+            EventSource::Conn(0),
+            EventSource::Conn(1 << 40),
         ] {
-            assert_eq!(Source::unpack(source.pack()), Some(source));
+            assert_eq!(EventSource::unpack(source.pack()), Some(source));
         }
     }
 
@@ -388,19 +388,21 @@ mod tests {
 
     #[test]
     fn timers_hit() {
-        let events = Events::new().unwrap();
+        let events = EventLoop::new().unwrap();
         let timers = [
             Timer::new(2_000_000, 0).unwrap(),
             Timer::new(1_000_000, 500_000).unwrap(),
         ];
         for (i, timer) in timers.iter().enumerate() {
-            events.add(timer.as_fd(), Source::Timer(i as u32)).unwrap();
+            events
+                .add(timer.as_fd(), EventSource::Timer(i as u32))
+                .unwrap();
             timer.start(7).unwrap();
         }
         let mut hits = [0; 2];
         while hits[0] < 3 || hits[1] < 3 {
             for source in events.wait(Some(Duration::from_secs(1))).unwrap() {
-                let Source::Timer(i) = source else {
+                let EventSource::Timer(i) = source else {
                     panic!("{source:?}")
                 };
                 hits[i as usize] += u32::from(timers[i as usize].hit(3).unwrap());

@@ -10,7 +10,7 @@ use spile_bpf::layout::Object;
 use spile_ir::{Program, ProgramFacts};
 
 use crate::attach::staleness::FileState;
-use crate::io::child::Watched;
+use crate::io::child::WatchedProcess;
 use crate::io::output;
 use crate::load::map_prealloc::PremadeMaps;
 
@@ -38,7 +38,7 @@ pub struct Options {
     /// Whether handlers' errors are counted but not printed, and do not change the exit status.
     pub suppress_errors: bool,
     /// The command of `-c`, if it was already forked.
-    pub held: Option<Watched>,
+    pub held: Option<WatchedProcess>,
     /// The destination of output (`-o`).
     pub output: output::OutputTarget,
     /// Files in which places were resolved, with their state at that time.
@@ -62,20 +62,20 @@ pub struct Options {
     pub display_globals: bool,
     /// Called once the probes are armed, right before the command of `-c` starts, with the attach
     /// kinds that [`crate::Session::attach_kinds`] does not contain.
-    pub armed: Option<Armed>,
+    pub armed: Option<OnArmed>,
     /// Another descriptor to wait for, such as a keyboard.
-    pub outside: Option<Outside>,
+    pub outside: Option<ExternalSource>,
     /// Maps of the object that are already being created.
     pub ahead: Option<PremadeMaps>,
     /// Compiles the program with its script lines, for the message if the kernel's verifier refuses
     /// it.
-    pub with_lines: Option<Compile>,
+    pub with_lines: Option<CompileFn>,
     /// Compiles the program without fentry, fexit and sessions, for a kernel that refuses them.
-    pub without: Option<Compile>,
+    pub fallback: Option<CompileFn>,
 }
 
 /// An additional event source, and the callback for its events: `Break` ends the session.
-pub struct Outside {
+pub struct ExternalSource {
     /// The descriptor of a terminal, a pipe or a socket.
     pub fd: OwnedFd,
     /// Called while `fd` is readable, and has to read it; called also when the terminal's size
@@ -84,7 +84,7 @@ pub struct Outside {
 }
 
 /// Callback with the attach kinds of the last probes, one line each.
-pub type Armed = Box<dyn FnOnce(&[String])>;
+pub type OnArmed = Box<dyn FnOnce(&[String])>;
 
 /// Compiles a program; `None` on failure.
-pub type Compile = Box<dyn FnOnce(&Program) -> Option<Object>>;
+pub type CompileFn = Box<dyn FnOnce(&Program) -> Option<Object>>;

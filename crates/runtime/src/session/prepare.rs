@@ -10,18 +10,18 @@ use spile_bpf::layout::{
 use spile_ir::{CodePlace, Event, Procfs, Program};
 
 use crate::error::Error;
-use crate::io::child::Watched;
-use crate::io::procfs::Spec;
-use crate::load::Loaded;
+use crate::io::child::WatchedProcess;
+use crate::io::procfs::FileSpec;
+use crate::load::LoadedObject;
 use crate::session::{Options, TargetProcess};
-use crate::shared::state::State;
+use crate::shared::state::StateMemory;
 use crate::text::user_files::UserFiles;
 use crate::text::user_files::names::NameTables;
 
 /// The files of a program's `procfs` probes without duplicates, with the permissions that the
 /// probes grant.
-pub fn files(program: &Program) -> Vec<Spec> {
-    let mut specs: Vec<Spec> = Vec::new();
+pub fn files(program: &Program) -> Vec<FileSpec> {
+    let mut specs: Vec<FileSpec> = Vec::new();
     for handler in &program.handlers {
         let Event::Procfs(file) = &handler.event else {
             continue;
@@ -29,7 +29,7 @@ pub fn files(program: &Program) -> Vec<Spec> {
         let known = specs.iter().position(|s| s.path == file.path);
         let at = known.unwrap_or(specs.len());
         if known.is_none() {
-            specs.push(Spec {
+            specs.push(FileSpec {
                 path: file.path.clone(),
                 read: false,
                 write: false,
@@ -54,18 +54,18 @@ fn mode(file: &Procfs) -> u16 {
 /// command stops at its `execve`.
 pub fn follow(
     target: &TargetProcess,
-    held: Option<Watched>,
+    held: Option<WatchedProcess>,
     traced: bool,
-) -> Result<Option<Watched>, Error> {
+) -> Result<Option<WatchedProcess>, Error> {
     if let (TargetProcess::Command(_), Some(held)) = (target, held) {
         return Ok(Some(held.traced(traced)));
     }
     match target {
         TargetProcess::None => Ok(None),
-        TargetProcess::Pid(pid) => Watched::follow(i32::try_from(*pid).unwrap_or(0))
+        TargetProcess::Pid(pid) => WatchedProcess::follow(i32::try_from(*pid).unwrap_or(0))
             .map(Some)
             .map_err(|e| Error::NoProcess(*pid, e)),
-        TargetProcess::Command(command) => Watched::start(command)
+        TargetProcess::Command(command) => WatchedProcess::start(command)
             .map(|started| Some(started.traced(traced)))
             .map_err(|e| Error::Command(command.clone(), e)),
     }
@@ -74,8 +74,8 @@ pub fn follow(
 /// The user files, if user stacks are taken. If stacks are walked, they include the files that are
 /// probed or followed.
 pub fn user_files(
-    loaded: &Loaded,
-    state: &State,
+    loaded: &LoadedObject,
+    state: &StateMemory,
     layout: &Layout,
     program: &Program,
     options: &Options,

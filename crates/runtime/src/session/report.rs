@@ -8,11 +8,11 @@ use spile_bpf::layout::{Layout, counters};
 use spile_ir::Program;
 
 use crate::session::account::Account;
-use crate::shared::state::State;
+use crate::shared::state::StateMemory;
 
 /// Hits and run times of one handler. Times in nanoseconds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Hits {
+pub struct HitStats {
     /// Hits that ran.
     pub count: u64,
     /// Sum of run times.
@@ -25,10 +25,10 @@ pub struct Hits {
     pub sum_sq: u128,
 }
 
-impl Hits {
+impl HitStats {
     /// Adds one run.
     pub fn add(&mut self, ns: u64) {
-        self.merge(Hits {
+        self.merge(HitStats {
             count: 1,
             sum: ns,
             min: ns,
@@ -38,7 +38,7 @@ impl Hits {
     }
 
     /// Adds the runs of another handler.
-    pub fn merge(&mut self, other: Hits) {
+    pub fn merge(&mut self, other: HitStats) {
         if other.count == 0 {
             return;
         }
@@ -69,13 +69,13 @@ impl Hits {
     }
 
     /// The hits of a kernel handler on all CPUs.
-    pub fn of_kernel(state: &State, at: u32, timing: bool) -> Hits {
-        let mut all = Hits::default();
+    pub fn of_kernel(state: &StateMemory, at: u32, timing: bool) -> HitStats {
+        let mut all = HitStats::default();
         for cpu in 0..state.cpus() {
             let word = |o: u32| state.cpu(cpu, at + o).load(Ordering::Relaxed);
-            let mut one = Hits {
+            let mut one = HitStats {
                 count: word(counters::HITS),
-                ..Hits::default()
+                ..HitStats::default()
             };
             if timing {
                 one.sum = word(counters::TIME_SUM);
@@ -132,7 +132,7 @@ pub fn cycles() -> u64 {
 /// The report's text: a line for each handler with hits, then the reasons for delays.
 pub fn text(
     program: &Program,
-    hits: &[Hits],
+    hits: &[HitStats],
     per_ns: f64,
     account: &Account,
     layout: Option<&Layout>,
@@ -196,7 +196,7 @@ mod tests {
 
     #[test]
     fn variance_is_of_the_sample() {
-        let mut h = Hits::default();
+        let mut h = HitStats::default();
         assert_eq!((h.avg(), h.variance()), (0, 0));
         for ns in [2, 4, 4, 4, 5, 5, 7, 9] {
             h.add(ns);
@@ -222,7 +222,7 @@ mod tests {
             ],
             ..Program::default()
         };
-        let mut hits = [Hits::default(); 2];
+        let mut hits = [HitStats::default(); 2];
         hits[1].add(100);
         let text = text(&program, &hits, 2.0, &Account::default(), None);
         assert_eq!(

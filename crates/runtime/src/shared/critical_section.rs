@@ -11,13 +11,13 @@ use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
 
-use crate::controller::globals::Raw;
-use crate::controller::handler_effects::Effects;
+use crate::controller::globals::RawValue;
+use crate::controller::handler_effects::HandlerEffects;
 use crate::error::Error;
-use crate::load::Loaded;
+use crate::load::LoadedObject;
 use crate::shared::kernel_state::BoxedTable;
 use crate::shared::maps::Entries;
-use crate::shared::state::{Memory, State};
+use crate::shared::state::{StateMemory, WordMemory};
 
 /// Checks of a lock that a handler holds before this thread yields.
 const LOOKS: u32 = 200;
@@ -28,13 +28,13 @@ const REFUSALS: u32 = 64;
 /// The program, and the memory of its copies of arrays.
 pub struct CriticalSection {
     layout: CriticalLayout,
-    rooms: Vec<Option<Memory>>,
+    rooms: Vec<Option<WordMemory>>,
     program: OwnedFd,
     cpus: Vec<u32>,
 }
 
 /// The reason why there is no copy.
-pub enum Missed {
+pub enum CopyFailure {
     /// Handlers held the lock of this global in every attempt.
     Busy(GlobalId),
     /// The section is not available; the controller has to take the locks.
@@ -43,7 +43,10 @@ pub enum Missed {
 
 impl CriticalSection {
     /// The section of a loaded object; `None` if it has none, or if the kernel refused it.
-    pub fn open(loaded: &Loaded, layout: Option<&CriticalLayout>) -> Result<Option<Self>, Error> {
+    pub fn open(
+        loaded: &LoadedObject,
+        layout: Option<&CriticalLayout>,
+    ) -> Result<Option<Self>, Error> {
         let Some(layout) = layout.filter(|_| loaded.has_critical()) else {
             return Ok(None);
         };
@@ -60,7 +63,7 @@ impl CriticalSection {
             };
             let bytes = (ENTRY + *key + *value) as usize * *max as usize;
             let bytes = bytes.next_multiple_of(rustix::param::page_size());
-            let memory = Memory::map(loaded.map_fd(to)?.as_fd(), 0, bytes);
+            let memory = WordMemory::map(loaded.map_fd(to)?.as_fd(), 0, bytes);
             let memory = memory.map_err(|e| Error::System("mapping copies of arrays", e))?;
             Ok(Some(memory))
         };
@@ -90,15 +93,15 @@ impl CriticalSection {
     /// afterwards.
     pub fn run<'a>(
         &self,
-        state: &State,
-        needs: &Effects,
+        state: &StateMemory,
+        needs: &HandlerEffects,
         patience: Duration,
         table: impl Fn(GlobalId) -> Option<&'a BoxedTable>,
-    ) -> Result<Vec<(GlobalId, Raw)>, Missed> {
+    ) -> Result<Vec<(GlobalId, RawValue)>, CopyFailure> {
         let wanted = self.bits(needs.locks.iter().map(|(g, _)| *g));
         let taken = self.bits(needs.taken.iter().copied());
         let (Some(wanted), Some(taken)) = (wanted, taken) else {
-            return Err(Missed::Unable);
+            return Err(CopyFailure::Unable);
         };
         for (n, (guarded, room)) in self.layout.globals.iter().zip(&self.rooms).enumerate() {
             if let (true, Some(room)) = (wanted & (1 << n) != 0, room) {
@@ -115,10 +118,10 @@ impl CriticalSection {
                     let held = |at: &u32| state.shared(*at).load(Ordering::Relaxed) != 0;
                     let held = needs.locks.iter().find(|(_, at)| held(at));
                     let held = held.or(needs.locks.first());
-                    return Err(held.map_or(Missed::Unable, |(g, _)| Missed::Busy(*g)));
+                    return Err(held.map_or(CopyFailure::Unable, |(g, _)| CopyFailure::Busy(*g)));
                 }
                 Some(_) if refusals < REFUSALS => refusals += 1,
-                _ => return Err(Missed::Unable),
+                _ => return Err(CopyFailure::Unable),
             }
         }
         let globals = self.layout.globals.iter().zip(&self.rooms).enumerate();
@@ -165,7 +168,7 @@ impl CriticalSection {
 }
 
 /// Waits until the locks look free; handlers hold them for microseconds.
-fn wait(state: &State, needs: &Effects) {
+fn wait(state: &StateMemory, needs: &HandlerEffects) {
     for (_, at) in &needs.locks {
         let mut looks = 0;
         while state.shared(*at).load(Ordering::Relaxed) != 0 && looks < LOOKS {
@@ -179,9 +182,13 @@ fn wait(state: &State, needs: &Effects) {
 }
 
 /// The copy of a global.
-fn copied(state: &State, guarded: &LockedGlobal, room: &Option<Memory>) -> Option<Raw> {
+fn copied(
+    state: &StateMemory,
+    guarded: &LockedGlobal,
+    room: &Option<WordMemory>,
+) -> Option<RawValue> {
     match (&guarded.copy, room) {
-        (CopyPlace::Words { to, value, .. }, _) => Some(Raw::Cell(state.get(*to, value))),
+        (CopyPlace::Words { to, value, .. }, _) => Some(RawValue::Cell(state.get(*to, value))),
         (
             CopyPlace::Elements {
                 count, key, value, ..
@@ -189,7 +196,7 @@ fn copied(state: &State, guarded: &LockedGlobal, room: &Option<Memory>) -> Optio
             Some(room),
         ) => {
             let n = state.shared(*count).load(Ordering::Relaxed) as usize;
-            Some(Raw::Entries(entries(
+            Some(RawValue::Entries(entries(
                 room.words(),
                 n,
                 (*key as usize / 8, *value as usize / 8),
@@ -200,7 +207,12 @@ fn copied(state: &State, guarded: &LockedGlobal, room: &Option<Memory>) -> Optio
 }
 
 /// Collects the keys of an array without its lock, and writes them to the entries.
-fn tell_keys(state: &State, guarded: &LockedGlobal, room: &Memory, table: Option<&BoxedTable>) {
+fn tell_keys(
+    state: &StateMemory,
+    guarded: &LockedGlobal,
+    room: &WordMemory,
+    table: Option<&BoxedTable>,
+) {
     let CopyPlace::Elements {
         key,
         value,

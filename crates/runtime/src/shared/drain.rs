@@ -12,11 +12,11 @@ use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
 
 use crate::shared::maps::ByteTable;
-use crate::shared::state::{State, read_cell, word_of};
+use crate::shared::state::{StateMemory, read_cell, word_of};
 
 /// The deltas of one global, summed over all CPUs.
 #[derive(Debug, PartialEq)]
-pub enum Deltas {
+pub enum GlobalDeltas {
     /// The delta of a number or statistic.
     Scalar(Cell),
     /// The deltas of an array, as key bytes and delta. The order is arbitrary, except for a
@@ -36,12 +36,12 @@ fn add(to: &mut Cell, delta: Cell) {
 
 /// Sums in the order in which elements were found, with an index by key.
 #[derive(Default)]
-struct Sums {
+struct ElementSums {
     elements: Vec<(Vec<u8>, Cell)>,
     index: HashMap<Vec<u8>, usize>,
 }
 
-impl Sums {
+impl ElementSums {
     fn add(&mut self, key: Vec<u8>, delta: Cell) {
         match self.index.get(&key) {
             Some(&at) => add(&mut self.elements[at].1, delta),
@@ -69,12 +69,12 @@ const FEW: usize = 16;
 /// deltas stay in it. `None` for a global without deltas, and for one that is co-located with
 /// another.
 pub fn take(
-    state: &State,
+    state: &StateMemory,
     layout: &Layout,
     g: GlobalId,
     (generation, last): (u32, bool),
     map: Option<&mut (dyn ByteTable + '_)>,
-) -> io::Result<Vec<(GlobalId, Deltas)>> {
+) -> io::Result<Vec<(GlobalId, GlobalDeltas)>> {
     let global = layout.globals.get(g.index()).and_then(Option::as_ref);
     let Some(place) = global.map(|g| &g.place) else {
         return Ok(Vec::new());
@@ -93,7 +93,7 @@ pub fn take(
                     sum
                 });
             Ok(sum
-                .map(|sum| (g, Deltas::Scalar(sum)))
+                .map(|sum| (g, GlobalDeltas::Scalar(sum)))
                 .into_iter()
                 .collect())
         }
@@ -102,7 +102,7 @@ pub fn take(
             let all = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
             Ok(ids
-                .zip(all.into_iter().map(|s| Deltas::Array(s.elements)))
+                .zip(all.into_iter().map(|s| GlobalDeltas::Array(s.elements)))
                 .collect())
         }
         _ => Ok(Vec::new()),
@@ -136,12 +136,12 @@ fn parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
 
 /// The deltas of co-located arrays, one for each array.
 fn take_arrays(
-    state: &State,
+    state: &StateMemory,
     (array, parts): (&PerCpuArray, &[HostPart<'_>]),
     (generation, last): (u32, bool),
     map: Option<&mut (dyn ByteTable + '_)>,
-) -> io::Result<Vec<Sums>> {
-    let mut sums: Vec<Sums> = parts.iter().map(|_| Sums::default()).collect();
+) -> io::Result<Vec<ElementSums>> {
+    let mut sums: Vec<ElementSums> = parts.iter().map(|_| ElementSums::default()).collect();
     let PerCpuArray {
         cache,
         gen_stride,

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spile_kernel::machine::{online_cpus, tracepoints_preempted, version};
 
-use crate::shared::state::State;
+use crate::shared::state::StateMemory;
 
 /// Machines with more CPUs use the barrier.
 const MOST_VISITS: usize = 64;
@@ -22,27 +22,29 @@ const PATIENCE: Duration = Duration::from_millis(20);
 
 /// How to wait; chosen once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Grace {
+pub enum GracePeriod {
     /// Runs on every CPU once.
     Visit,
     /// Calls `membarrier`.
     Barrier,
 }
 
-impl Grace {
+impl GracePeriod {
     /// The cheapest method that is correct on this machine.
-    pub fn choose() -> Grace {
+    pub fn choose() -> GracePeriod {
         if !tracepoints_preempted(version()) && online_cpus().len() <= MOST_VISITS {
-            Grace::Visit
+            GracePeriod::Visit
         } else {
-            Grace::Barrier
+            GracePeriod::Barrier
         }
     }
 
     /// Waits until every handler that started before the call has ended. Returns false if that is
     /// not certain.
-    pub fn wait(self, state: &State) -> bool {
-        (self == Grace::Visit && visit().is_ok() && settled(state)) || barrier() || by_busy(state)
+    pub fn wait(self, state: &StateMemory) -> bool {
+        (self == GracePeriod::Visit && visit().is_ok() && settled(state))
+            || barrier()
+            || by_busy(state)
     }
 }
 
@@ -63,12 +65,12 @@ fn visit() -> rustix::io::Result<()> {
 
 /// After a visit no earlier handler is left. A busy mark belongs to a later handler, unless
 /// handlers can be preempted after all; such a mark disappears soon.
-fn settled(state: &State) -> bool {
+fn settled(state: &StateMemory) -> bool {
     by_busy(state)
 }
 
 /// Waits until each CPU was observed without a handler.
-fn by_busy(state: &State) -> bool {
+fn by_busy(state: &StateMemory) -> bool {
     let since = Instant::now();
     (0..state.cpus()).all(|cpu| {
         while state.busy(cpu) {
@@ -113,7 +115,7 @@ mod tests {
             pages: false,
             critical: None,
         };
-        let state = State::plain(&layout).unwrap();
-        assert!(Grace::Visit.wait(&state) && Grace::Barrier.wait(&state));
+        let state = StateMemory::plain(&layout).unwrap();
+        assert!(GracePeriod::Visit.wait(&state) && GracePeriod::Barrier.wait(&state));
     }
 }

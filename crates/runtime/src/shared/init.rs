@@ -7,11 +7,11 @@ use spile_bpf::layout::shared;
 
 use crate::machine::clock;
 use crate::machine::direct_map;
-use crate::shared::state::State;
-use crate::text::deferred::Deferred;
+use crate::shared::state::StateMemory;
+use crate::text::deferred::DeferredTexts;
 
 /// Stores the word that marks deferred strings.
-pub fn set_mark(state: &State, deferred: Option<&Deferred>) {
+pub fn set_mark(state: &StateMemory, deferred: Option<&DeferredTexts>) {
     let Some(deferred) = deferred else { return };
     for at in [0, 8] {
         let word = crate::shared::state::word_of(deferred.word(), at);
@@ -22,7 +22,7 @@ pub fn set_mark(state: &State, deferred: Option<&Deferred>) {
 }
 
 /// Stores the addresses with which kernel handlers find pages of files, if they can be determined.
-pub fn set_page_words(state: &State) {
+pub fn set_page_words(state: &StateMemory) {
     let Some(places) = direct_map::find() else {
         return;
     };
@@ -35,7 +35,7 @@ pub fn set_page_words(state: &State) {
 }
 
 /// Stores the session's words: target, clocks, time zone.
-pub fn set_shared_words(state: &State, target: i64) {
+pub fn set_shared_words(state: &StateMemory, target: i64) {
     let zone = clock::zone();
     let mut name = [0u8; 16];
     let len = zone.name.len().min(15);

@@ -11,18 +11,18 @@ use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::told;
 
-use crate::controller::globals::Raw;
-use crate::controller::handler_effects::Effects;
+use crate::controller::globals::RawValue;
+use crate::controller::handler_effects::HandlerEffects;
 use crate::error::Error;
-use crate::load::Loaded;
-use crate::shared::critical_section::{CriticalSection, Missed};
-use crate::shared::drain::{self, Deltas};
-use crate::shared::grace::Grace;
+use crate::load::LoadedObject;
+use crate::shared::critical_section::{CopyFailure, CriticalSection};
+use crate::shared::drain::{self, GlobalDeltas};
+use crate::shared::grace::GracePeriod;
 use crate::shared::large_arrays::LargeElements;
-use crate::shared::locked_array::Held;
+use crate::shared::locked_array::LockedTable;
 use crate::shared::maps::{ByteTable, FieldTable, KernelMap};
-use crate::shared::realtime_guard::Urgent;
-use crate::shared::state::{State, read_keys};
+use crate::shared::realtime_guard::RealtimeGuard;
+use crate::shared::state::{StateMemory, read_keys};
 use crate::shared::thread_records::ThreadRecords;
 use crate::text::symbolic::Symbolizer;
 
@@ -35,15 +35,15 @@ pub type BoxedTable = RefCell<Box<dyn ByteTable>>;
 
 /// The state of a loaded object; in tests, a substitute in plain memory.
 pub struct KernelState {
-    loaded: Option<Loaded>,
-    state: Rc<State>,
+    loaded: Option<LoadedObject>,
+    state: Rc<StateMemory>,
     layout: Layout,
     /// For each global, its hash map, or one for each generation.
     tables: Vec<Vec<BoxedTable>>,
     /// For each global, the elements of a large array.
     elements: Vec<Option<LargeElements>>,
     critical: Option<CriticalSection>,
-    grace: Grace,
+    grace: GracePeriod,
     /// Whether handlers can run, so that deltas keep coming.
     live: bool,
     /// Elements whose keys refer to files that are not known yet.
@@ -52,7 +52,11 @@ pub struct KernelState {
 
 impl KernelState {
     /// Opens the maps of a loaded object.
-    pub fn new(loaded: Loaded, state: State, object: &Object) -> Result<KernelState, Error> {
+    pub fn new(
+        loaded: LoadedObject,
+        state: StateMemory,
+        object: &Object,
+    ) -> Result<KernelState, Error> {
         let state = Rc::new(state);
         let open = |name: &String| {
             let map = KernelMap::new(loaded.map_fd(name)?);
@@ -80,7 +84,8 @@ impl KernelState {
                     Ok(vec![RefCell::new(fields)])
                 }
                 Some(GlobalPlace::Hash { map, .. }) => {
-                    let held: Box<dyn ByteTable> = Box::new(Held::new(open(map)?.into_inner()));
+                    let held: Box<dyn ByteTable> =
+                        Box::new(LockedTable::new(open(map)?.into_inner()));
                     Ok(vec![RefCell::new(held)])
                 }
                 // Co-located arrays are drained with their host.
@@ -109,7 +114,7 @@ impl KernelState {
             tables,
             elements,
             critical: CriticalSection::open(&loaded, object.layout.critical.as_ref())?,
-            grace: Grace::choose(),
+            grace: GracePeriod::choose(),
             live: true,
             waiting: RefCell::default(),
             loaded: Some(loaded),
@@ -121,19 +126,19 @@ impl KernelState {
     pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
         KernelState {
             loaded: None,
-            state: Rc::new(State::plain(layout).expect("a layout that fits")),
+            state: Rc::new(StateMemory::plain(layout).expect("a layout that fits")),
             layout: layout.clone(),
             tables,
             elements: Vec::new(),
             critical: None,
-            grace: Grace::Visit,
+            grace: GracePeriod::Visit,
             live: true,
             waiting: RefCell::default(),
         }
     }
 
     /// The state memory.
-    pub fn state(&self) -> &State {
+    pub fn state(&self) -> &StateMemory {
         &self.state
     }
 
@@ -143,13 +148,13 @@ impl KernelState {
     }
 
     /// The loaded object, if there is one.
-    pub fn loaded(&self) -> Option<&Loaded> {
+    pub fn loaded(&self) -> Option<&LoadedObject> {
         self.loaded.as_ref()
     }
 
     /// Hits that the kernel itself skipped.
     pub fn misses(&self) -> u64 {
-        self.loaded.as_ref().map_or(0, Loaded::kernel_misses)
+        self.loaded.as_ref().map_or(0, LoadedObject::kernel_misses)
     }
 
     /// The place of a global that controller and kernel share; `None` if its value is the
@@ -189,19 +194,19 @@ impl KernelState {
 
     /// Consistent copies of the globals that a handler copies. Those that it takes are empty
     /// afterwards.
-    pub fn copies(&self, needs: &Effects) -> Result<Vec<(GlobalId, Raw)>, Missed> {
+    pub fn copies(&self, needs: &HandlerEffects) -> Result<Vec<(GlobalId, RawValue)>, CopyFailure> {
         match &self.critical {
             Some(critical) => {
                 // The section reads maps; see `drain`.
-                let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
+                let _urgent = (self.grace == GracePeriod::Barrier).then(RealtimeGuard::begin);
                 critical.run(&self.state, needs, LOCK_PATIENCE, |g| self.table(g))
             }
-            None => Err(Missed::Unable),
+            None => Err(CopyFailure::Unable),
         }
     }
 
     /// Takes all locks of a handler, or none; the error is the global whose lock was not available.
-    pub fn lock(&self, needs: &Effects) -> Result<(), GlobalId> {
+    pub fn lock(&self, needs: &HandlerEffects) -> Result<(), GlobalId> {
         for (n, (global, at)) in needs.locks.iter().enumerate() {
             if !self.state.lock(*at, LOCK_PATIENCE) {
                 needs.locks[..n]
@@ -216,7 +221,7 @@ impl KernelState {
     }
 
     /// Writes a handler's changes of arrays back, before their locks are released.
-    pub fn give_back(&self, needs: &Effects) -> Result<(), Fault> {
+    pub fn give_back(&self, needs: &HandlerEffects) -> Result<(), Fault> {
         let all = self.locked_tables(needs);
         // Writes each array back, even if another one fails.
         let done: Vec<_> = all.map(|t| t.borrow_mut().give_back()).collect();
@@ -224,12 +229,15 @@ impl KernelState {
         done.map_err(|e| Fault::from(format!("writing a map: {e}")))
     }
 
-    fn locked_tables<'a>(&'a self, needs: &'a Effects) -> impl Iterator<Item = &'a BoxedTable> {
+    fn locked_tables<'a>(
+        &'a self,
+        needs: &'a HandlerEffects,
+    ) -> impl Iterator<Item = &'a BoxedTable> {
         needs.locks.iter().filter_map(|(g, _)| self.table(*g))
     }
 
     /// Releases the locks of a handler.
-    pub fn unlock(&self, needs: &Effects) {
+    pub fn unlock(&self, needs: &HandlerEffects) {
         needs
             .locks
             .iter()
@@ -256,7 +264,7 @@ impl KernelState {
         // While a map is read, the kernel runs no program of a trace event on that processor. If
         // this thread is switched out in the meantime, hits of other threads are lost. This can
         // happen on the kernels that need the barrier.
-        let _urgent = (self.grace == Grace::Barrier).then(Urgent::begin);
+        let _urgent = (self.grace == GracePeriod::Barrier).then(RealtimeGuard::begin);
         self.collect(program, (mem, symbolic), old, (true, false))
     }
 
@@ -293,7 +301,7 @@ impl KernelState {
                 continue;
             };
             let how = (&mut *mem, symbolic, true);
-            let (missed, _) = merge(g, place, Deltas::Array(elements), how)?;
+            let (missed, _) = merge(g, place, GlobalDeltas::Array(elements), how)?;
             full.extend((missed > 0).then_some((g, missed)));
         }
         for (i, layout) in self.layout.globals.iter().enumerate() {
@@ -314,9 +322,9 @@ impl KernelState {
                 let add = |key: &[u8], delta: Cell| {
                     let how = (&mut *mem, symbolic, last);
                     match add(g, (&array.keys, key), &delta, how) {
-                        Added::Yes => {}
-                        Added::Full => missed += 1,
-                        Added::Unknown => unknown.push((key.to_vec(), delta)),
+                        AddResult::Yes => {}
+                        AddResult::Full => missed += 1,
+                        AddResult::Unknown => unknown.push((key.to_vec(), delta)),
                     }
                 };
                 elements
@@ -356,19 +364,19 @@ type Elements = Vec<(Vec<u8>, Cell)>;
 fn merge(
     g: GlobalId,
     place: &GlobalPlace,
-    deltas: Deltas,
+    deltas: GlobalDeltas,
     (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
 ) -> Result<(u64, Elements), Fault> {
     let elements = match deltas {
-        Deltas::Scalar(Cell::Scalar(v)) => {
+        GlobalDeltas::Scalar(Cell::Scalar(v)) => {
             mem.gadd(g, v.as_long())?;
             return Ok((0, Vec::new()));
         }
-        Deltas::Scalar(Cell::Stats(s)) => {
+        GlobalDeltas::Scalar(Cell::Stats(s)) => {
             mem.stat_merge(g, &[], &s)?;
             return Ok((0, Vec::new()));
         }
-        Deltas::Array(elements) => elements,
+        GlobalDeltas::Array(elements) => elements,
     };
     let GlobalPlace::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
         return Ok((0, Vec::new()));
@@ -376,16 +384,16 @@ fn merge(
     let (mut missed, mut unknown) = (0, Vec::new());
     for (key, delta) in elements {
         match add(g, (types, &key), &delta, (&mut *mem, symbolic, all)) {
-            Added::Yes => {}
-            Added::Full => missed += 1,
-            Added::Unknown => unknown.push((key, delta)),
+            AddResult::Yes => {}
+            AddResult::Full => missed += 1,
+            AddResult::Unknown => unknown.push((key, delta)),
         }
     }
     Ok((missed, unknown))
 }
 
 /// The result of adding an element.
-enum Added {
+enum AddResult {
     /// It is part of the controller's value.
     Yes,
     /// The array is full.
@@ -400,7 +408,7 @@ fn add(
     (types, key): (&[Ty], &[u8]),
     delta: &Cell,
     (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
-) -> Added {
+) -> AddResult {
     let mut keys = read_keys(types, key);
     let mut known = true;
     for (key, ty) in keys.iter_mut().zip(types) {
@@ -412,12 +420,12 @@ fn add(
         }
     }
     if !known && !all {
-        return Added::Unknown;
+        return AddResult::Unknown;
     }
     let added = match delta {
         Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
         Cell::Stats(s) => mem.stat_merge(g, &keys, s),
     };
     // No other error is possible here.
-    added.map_or(Added::Full, |()| Added::Yes)
+    added.map_or(AddResult::Full, |()| AddResult::Yes)
 }

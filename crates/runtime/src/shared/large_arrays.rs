@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use spile_bpf::layout::{LargeLayout, PerCpuArray, ValueLayout};
 use spile_ir::interp::Cell;
 
-use crate::shared::state::{Memory, State, read_cell};
+use crate::shared::state::{StateMemory, WordMemory, read_cell};
 
 /// If at most one of this many groups of cells has a key, cells are cleared one by one.
 const FEW: u32 = 8;
@@ -20,7 +20,7 @@ pub struct LargeElements {
     /// Bytes of one generation, and of all.
     size: usize,
     bytes: usize,
-    memory: OnceCell<Memory>,
+    memory: OnceCell<WordMemory>,
 }
 
 impl LargeElements {
@@ -49,7 +49,7 @@ impl LargeElements {
         let elements = LargeElements::without(large, double);
         let words = (0..elements.bytes / 8).map(|_| AtomicU64::new(0)).collect();
         LargeElements {
-            memory: OnceCell::from(Memory::Owned(words)),
+            memory: OnceCell::from(WordMemory::Owned(words)),
             ..elements
         }
     }
@@ -57,7 +57,7 @@ impl LargeElements {
     fn memory(&self) -> io::Result<&[AtomicU64]> {
         if let (None, Some(map)) = (self.memory.get(), &self.map) {
             let bytes = self.bytes.next_multiple_of(rustix::param::page_size());
-            let memory = Memory::map(map.as_fd(), 0, bytes)?;
+            let memory = WordMemory::map(map.as_fd(), 0, bytes)?;
             let _ = self.memory.set(memory);
         }
         let memory = self.memory.get().ok_or(io::ErrorKind::NotFound)?;
@@ -66,20 +66,20 @@ impl LargeElements {
 
     /// The memory of the first generation up to the last room that was given out: to map a page takes as long as to
     /// read it, and most arrays have few elements.
-    fn used(&self, map: &OwnedFd, large: &LargeLayout) -> io::Result<Memory> {
+    fn used(&self, map: &OwnedFd, large: &LargeLayout) -> io::Result<WordMemory> {
         let page = rustix::param::page_size();
-        let head = Memory::map(map.as_fd(), 0, page)?;
+        let head = WordMemory::map(map.as_fd(), 0, page)?;
         let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
         let given = given.min(large.rooms.into()) as usize;
         let bytes = large.rooms_at() as usize + given * large.room as usize;
-        Memory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
+        WordMemory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
     }
 
     /// Calls back with each key and its delta, in the order of insertion, and zeroes them unless no
     /// handler runs any more (`last`).
     pub fn take(
         &self,
-        state: &State,
+        state: &StateMemory,
         array: &PerCpuArray,
         (generation, last): (u32, bool),
         mut visit: impl FnMut(&[u8], Cell),
@@ -103,7 +103,7 @@ impl LargeElements {
             }
             _ => &self.memory()?[generation as usize * self.size / 8..],
         };
-        let view = View {
+        let view = GenerationView {
             words,
             large,
             key_size: array.key_size,
@@ -125,10 +125,10 @@ impl LargeElements {
 
 /// Adds the deltas in the caches to the elements of the same keys.
 fn take_caches(
-    state: &State,
+    state: &StateMemory,
     array: &PerCpuArray,
     generation: u32,
-    view: &View<'_>,
+    view: &GenerationView<'_>,
     visit: &mut impl FnMut(&[u8], Cell),
 ) {
     let first = array.cache + generation * array.gen_stride;
@@ -163,13 +163,13 @@ fn take_caches(
 }
 
 /// The memory of one generation.
-struct View<'m> {
+struct GenerationView<'m> {
     words: &'m [AtomicU64],
     large: &'m LargeLayout,
     key_size: u32,
 }
 
-impl View<'_> {
+impl GenerationView<'_> {
     fn word(&self, at: u32) -> &AtomicU64 {
         &self.words[at as usize / 8]
     }
@@ -221,7 +221,7 @@ impl View<'_> {
     fn rooms<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
         self.large
             .looks(key)
-            .map(|(cell, tag)| (cell, tag, self.half(View::cell_at(cell))))
+            .map(|(cell, tag)| (cell, tag, self.half(GenerationView::cell_at(cell))))
             .take_while(|(_, _, content)| *content != 0)
             .filter(|(_, tag, content)| content & LargeLayout::TAG == *tag)
             .map(|(cell, _, content)| (cell, content & !LargeLayout::TAG))
@@ -250,7 +250,7 @@ impl View<'_> {
                 .filter_map(|room| {
                     let keys = self.keys(room);
                     let found = self.rooms(&keys).find(|(_, at)| *at == room)?;
-                    Some(View::cell_at(found.0))
+                    Some(GenerationView::cell_at(found.0))
                 })
                 .collect();
             for at in cells {
@@ -298,9 +298,9 @@ mod tests {
         }
     }
 
-    fn state(array: &PerCpuArray) -> State {
+    fn state(array: &PerCpuArray) -> StateMemory {
         let place = GlobalPlace::PerCpuArray(array.clone());
-        State::plain(&Layout {
+        StateMemory::plain(&Layout {
             shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 1024,
             cpus: 2,
@@ -317,7 +317,7 @@ mod tests {
     }
 
     /// Inserts a key as handlers do, into a cell or not.
-    fn put(view: &View<'_>, key: u64, value: u64, linked: bool) {
+    fn put(view: &GenerationView<'_>, key: u64, value: u64, linked: bool) {
         let room = view
             .word(LargeLayout::GIVEN)
             .fetch_add(1, Ordering::Relaxed) as u32
@@ -330,9 +330,9 @@ mod tests {
             return;
         }
         let cells: Vec<_> = view.large.looks(&[key]).collect();
-        let free = |(cell, _): &&(u32, u32)| view.half(View::cell_at(*cell)) == 0;
+        let free = |(cell, _): &&(u32, u32)| view.half(GenerationView::cell_at(*cell)) == 0;
         let (cell, tag) = cells.iter().find(free).or(cells.last()).expect("cells");
-        let at = View::cell_at(*cell);
+        let at = GenerationView::cell_at(*cell);
         let mut bytes = view.word(at).load(Ordering::Relaxed).to_ne_bytes();
         bytes[at as usize % 8..][..4].copy_from_slice(&(tag | room).to_ne_bytes());
         view.word(at)
@@ -353,7 +353,7 @@ mod tests {
             let array = array(large);
             let state = state(&array);
             let elements = LargeElements::plain(&large, false);
-            let view = View {
+            let view = GenerationView {
                 words: elements.memory().expect("memory"),
                 large: &large,
                 key_size: 8,

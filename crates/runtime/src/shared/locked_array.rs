@@ -13,7 +13,7 @@ use crate::shared::maps::{ByteTable, Entries};
 const WORTH: usize = 64;
 
 /// A table that can be held.
-pub struct Held {
+pub struct LockedTable {
     below: Box<dyn ByteTable>,
     holds: bool,
     /// Elements that were requested one by one while it is held.
@@ -29,10 +29,10 @@ struct ArrayCopy {
     changed: BTreeSet<Vec<u8>>,
 }
 
-impl Held {
+impl LockedTable {
     /// Wraps another table.
-    pub fn new(below: Box<dyn ByteTable>) -> Held {
-        Held {
+    pub fn new(below: Box<dyn ByteTable>) -> LockedTable {
+        LockedTable {
             below,
             holds: false,
             asked: 0,
@@ -64,7 +64,7 @@ impl Held {
     }
 }
 
-impl ByteTable for Held {
+impl ByteTable for LockedTable {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         match self.for_one()? {
             Some(copy) => Ok(copy.elements.get(key).cloned()),

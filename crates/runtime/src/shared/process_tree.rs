@@ -7,18 +7,18 @@ use std::sync::atomic::Ordering;
 use spile_bpf::programs::process_tree::TREE_BYTES;
 use spile_kernel::process;
 
-use crate::machine::pid_namespace::Numbers;
-use crate::shared::state::State;
+use crate::machine::pid_namespace::PidMap;
+use crate::shared::state::StateMemory;
 
 /// Sets the bit of a process; the bits are at offset `at` of the shared block.
-pub fn mark(state: &State, at: u32, pid: u32) {
+pub fn mark(state: &StateMemory, at: u32, pid: u32) {
     if let Some((word, bit)) = place(at, pid) {
         state.shared(word).fetch_or(bit, Ordering::Relaxed);
     }
 }
 
 /// Whether the bit of a process is set.
-pub fn has(state: &State, at: u32, pid: i64) -> bool {
+pub fn has(state: &StateMemory, at: u32, pid: i64) -> bool {
     let place = u32::try_from(pid).ok().and_then(|pid| place(at, pid));
     place.is_some_and(|(word, bit)| state.shared(word).load(Ordering::Relaxed) & bit != 0)
 }
@@ -30,12 +30,12 @@ fn place(at: u32, pid: u32) -> Option<(u32, u64)> {
 /// Sets the bits of the existing descendants of a process. The kernel already follows forks: a
 /// process that is forked in the meantime gets its bit there, or in the next round. The search ends
 /// with a round that finds nothing.
-pub fn mark_descendants(state: &State, at: u32, target: u32) {
+pub fn mark_descendants(state: &StateMemory, at: u32, target: u32) {
     let mut known = HashSet::from([target]);
     loop {
         let before = known.len();
         let found = process::all();
-        let numbers = Numbers::now();
+        let numbers = PidMap::now();
         for pid in found {
             let parent = || process::stat(pid).map(|s| s.ppid);
             if !known.contains(&pid) && parent().is_some_and(|p| known.contains(&p)) {

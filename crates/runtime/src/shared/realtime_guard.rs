@@ -10,15 +10,15 @@
 
 /// Restores the previous scheduling policy when dropped.
 #[derive(Debug)]
-pub struct Urgent {
+pub struct RealtimeGuard {
     policy: i32,
     param: libc::sched_param,
 }
 
-impl Urgent {
+impl RealtimeGuard {
     /// Raises the priority; `None` if that is not allowed, or the thread already is a real-time
     /// one.
-    pub fn begin() -> Option<Urgent> {
+    pub fn begin() -> Option<RealtimeGuard> {
         // SAFETY: all-zero bytes are a valid `sched_param`; the calls read and write only it,
         // and 0 means this thread.
         unsafe {
@@ -30,12 +30,12 @@ impl Urgent {
             let urgent = libc::sched_param { sched_priority: 1 };
             let fifo = libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK;
             let allowed = libc::sched_setscheduler(0, fifo, &raw const urgent) == 0;
-            allowed.then_some(Urgent { policy, param })
+            allowed.then_some(RealtimeGuard { policy, param })
         }
     }
 }
 
-impl Drop for Urgent {
+impl Drop for RealtimeGuard {
     fn drop(&mut self) {
         // SAFETY: as in `begin`. Going back to what was is always allowed.
         unsafe { libc::sched_setscheduler(0, self.policy, &raw const self.param) };
@@ -54,7 +54,7 @@ mod tests {
     #[test]
     fn it_ends() {
         let before = policy();
-        let urgent = Urgent::begin();
+        let urgent = RealtimeGuard::begin();
         assert_eq!(urgent.is_some(), policy() == libc::SCHED_FIFO);
         drop(urgent);
         assert_eq!(policy(), before);

@@ -27,11 +27,11 @@ pub struct OutputRecord<'a> {
 
 /// The record does not match the layout.
 #[derive(Debug, PartialEq, Eq)]
-pub struct Malformed;
+pub struct MalformedRecord;
 
 /// The output records of one ring-buffer record, in order.
 #[derive(Debug)]
-pub struct OutputRecords<'a, 's> {
+pub struct OutputRecordIter<'a, 's> {
     rest: &'a [u8],
     shapes: &'s [RecordShape],
 }
@@ -40,35 +40,35 @@ pub struct OutputRecords<'a, 's> {
 pub fn open<'a, 's>(
     record: &'a [u8],
     shapes: &'s [RecordShape],
-) -> Result<(HandlerId, OutputRecords<'a, 's>), Malformed> {
-    let header = record.first_chunk::<8>().ok_or(Malformed)?;
+) -> Result<(HandlerId, OutputRecordIter<'a, 's>), MalformedRecord> {
+    let header = record.first_chunk::<8>().ok_or(MalformedRecord)?;
     let [h0, h1, h2, h3, u0, u1, u2, u3] = *header;
     let used = u32::from_ne_bytes([u0, u1, u2, u3]) as usize;
-    let rest = record.get(8..used).ok_or(Malformed)?;
+    let rest = record.get(8..used).ok_or(MalformedRecord)?;
     Ok((
         HandlerId(u32::from_ne_bytes([h0, h1, h2, h3])),
-        OutputRecords { rest, shapes },
+        OutputRecordIter { rest, shapes },
     ))
 }
 
-impl<'a> OutputRecords<'a, '_> {
-    fn word(&mut self) -> Result<u64, Malformed> {
-        let (word, rest) = self.rest.split_first_chunk::<8>().ok_or(Malformed)?;
+impl<'a> OutputRecordIter<'a, '_> {
+    fn word(&mut self) -> Result<u64, MalformedRecord> {
+        let (word, rest) = self.rest.split_first_chunk::<8>().ok_or(MalformedRecord)?;
         self.rest = rest;
         Ok(u64::from_ne_bytes(*word))
     }
 
-    fn string(&mut self) -> Result<&'a [u8], Malformed> {
-        let len = usize::try_from(self.word()?).map_err(|_| Malformed)?;
-        let padded = len.checked_next_multiple_of(8).ok_or(Malformed)?;
-        let (bytes, rest) = self.rest.split_at_checked(padded).ok_or(Malformed)?;
+    fn string(&mut self) -> Result<&'a [u8], MalformedRecord> {
+        let len = usize::try_from(self.word()?).map_err(|_| MalformedRecord)?;
+        let padded = len.checked_next_multiple_of(8).ok_or(MalformedRecord)?;
+        let (bytes, rest) = self.rest.split_at_checked(padded).ok_or(MalformedRecord)?;
         self.rest = rest;
         Ok(&bytes[..len])
     }
 
-    fn piece(&mut self) -> Result<OutputRecord<'a>, Malformed> {
-        let shape = usize::try_from(self.word()?).map_err(|_| Malformed)?;
-        let RecordShape { fields, words, .. } = self.shapes.get(shape).ok_or(Malformed)?;
+    fn piece(&mut self) -> Result<OutputRecord<'a>, MalformedRecord> {
+        let shape = usize::try_from(self.word()?).map_err(|_| MalformedRecord)?;
+        let RecordShape { fields, words, .. } = self.shapes.get(shape).ok_or(MalformedRecord)?;
         let fields = fields
             .iter()
             .map(|ty| match ty {
@@ -85,10 +85,10 @@ impl<'a> OutputRecords<'a, '_> {
     }
 }
 
-impl<'a> OutputRecords<'a, '_> {
+impl<'a> OutputRecordIter<'a, '_> {
     /// The first output record if it is for the controller itself: a deferred string, a new file,
     /// or a copy of a stack.
-    pub fn next_if_early(&mut self) -> Option<Result<OutputRecord<'a>, Malformed>> {
+    pub fn next_if_early(&mut self) -> Option<Result<OutputRecord<'a>, MalformedRecord>> {
         let shape = usize::try_from(u64::from_ne_bytes(*self.rest.first_chunk()?)).ok()?;
         let what = &self.shapes.get(shape)?.what;
         let early = matches!(
@@ -111,8 +111,8 @@ pub fn executed(bytes: &[u8], shapes: &[RecordShape]) -> Option<(u32, u64)> {
     }
 }
 
-impl<'a> Iterator for OutputRecords<'a, '_> {
-    type Item = Result<OutputRecord<'a>, Malformed>;
+impl<'a> Iterator for OutputRecordIter<'a, '_> {
+    type Item = Result<OutputRecord<'a>, MalformedRecord>;
 
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {

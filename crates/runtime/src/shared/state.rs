@@ -158,7 +158,7 @@ pub fn word_of(bytes: &[u8], at: u32) -> u64 {
 }
 
 /// Memory that contains the words.
-pub(crate) enum Memory {
+pub(crate) enum WordMemory {
     /// The kernel's array element, mapped.
     Mapped {
         start: NonNull<AtomicU64>,
@@ -168,10 +168,10 @@ pub(crate) enum Memory {
     Owned(Box<[AtomicU64]>),
 }
 
-impl Memory {
+impl WordMemory {
     /// Maps `bytes` bytes of an array map's elements, from offset `from` on; both are multiples of
     /// the page size.
-    pub(crate) fn map(fd: BorrowedFd<'_>, from: u64, bytes: usize) -> io::Result<Memory> {
+    pub(crate) fn map(fd: BorrowedFd<'_>, from: u64, bytes: usize) -> io::Result<WordMemory> {
         let prot = rustix::mm::ProtFlags::READ | rustix::mm::ProtFlags::WRITE;
         let flags = rustix::mm::MapFlags::SHARED;
         // SAFETY: no address is asked for, so no memory in use is replaced.
@@ -179,7 +179,7 @@ impl Memory {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, prot, flags, fd, from) }?;
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::Other)?;
         let words = bytes / 8;
-        Ok(Memory::Mapped { start, words })
+        Ok(WordMemory::Mapped { start, words })
     }
 
     /// The words.
@@ -187,21 +187,21 @@ impl Memory {
         match self {
             // SAFETY: the mapping has that many words, lives as long as self, and is only ever
             // accessed through atomics here.
-            Memory::Mapped { start, words } => unsafe {
+            WordMemory::Mapped { start, words } => unsafe {
                 std::slice::from_raw_parts(start.as_ptr(), *words)
             },
-            Memory::Owned(words) => words,
+            WordMemory::Owned(words) => words,
         }
     }
 }
 
 // SAFETY: a mapping is owned by this value alone and holds atomics only; it can move to and be
 // used from any thread.
-unsafe impl Send for Memory {}
+unsafe impl Send for WordMemory {}
 
-impl Drop for Memory {
+impl Drop for WordMemory {
     fn drop(&mut self) {
-        if let Memory::Mapped { start, words } = self {
+        if let WordMemory::Mapped { start, words } = self {
             // SAFETY: address and length are what `mmap` gave, and no reference outlives self.
             let _ = unsafe { rustix::mm::munmap(start.as_ptr().cast(), *words * 8) };
         }
@@ -209,8 +209,8 @@ impl Drop for Memory {
 }
 
 /// The state memory of one object.
-pub struct State {
-    memory: Memory,
+pub struct StateMemory {
+    memory: WordMemory,
     shared_size: u32,
     stride: u32,
     cpus: u32,
@@ -218,9 +218,9 @@ pub struct State {
 
 /// The fault in a layout.
 #[derive(Debug, PartialEq, Eq)]
-pub struct BadLayout(pub String);
+pub struct LayoutError(pub String);
 
-impl State {
+impl StateMemory {
     /// Size in bytes that a layout requires.
     pub fn size(layout: &Layout) -> usize {
         layout.shared_size as usize + layout.cpu_stride as usize * layout.cpus as usize
@@ -230,25 +230,25 @@ impl State {
     ///
     /// # Errors
     /// The layout is invalid, or the memory cannot be mapped.
-    pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<State, Error> {
+    pub fn map(layout: &Layout, fd: BorrowedFd<'_>, len: usize) -> Result<StateMemory, Error> {
         check(layout, len).map_err(|e| Error::Internal(e.0))?;
         // The kernel maps whole pages of the array.
         let bytes = len.next_multiple_of(rustix::param::page_size());
-        let memory =
-            Memory::map(fd, 0, bytes).map_err(|e| Error::System("mapping the state memory", e))?;
-        Ok(State::over(layout, memory))
+        let memory = WordMemory::map(fd, 0, bytes)
+            .map_err(|e| Error::System("mapping the state memory", e))?;
+        Ok(StateMemory::over(layout, memory))
     }
 
     /// Plain memory of the right size, all zero.
-    pub fn plain(layout: &Layout) -> Result<State, BadLayout> {
-        let len = State::size(layout);
+    pub fn plain(layout: &Layout) -> Result<StateMemory, LayoutError> {
+        let len = StateMemory::size(layout);
         check(layout, len)?;
         let words = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
-        Ok(State::over(layout, Memory::Owned(words)))
+        Ok(StateMemory::over(layout, WordMemory::Owned(words)))
     }
 
-    fn over(layout: &Layout, memory: Memory) -> State {
-        State {
+    fn over(layout: &Layout, memory: WordMemory) -> StateMemory {
+        StateMemory {
             memory,
             shared_size: layout.shared_size,
             stride: layout.cpu_stride,
@@ -386,15 +386,15 @@ impl State {
 }
 
 /// Checks that everything in a layout lies inside of the memory.
-fn check(layout: &Layout, len: usize) -> Result<(), BadLayout> {
-    let bad = |what: &str| Err(BadLayout(format!("the object's layout is wrong: {what}")));
+fn check(layout: &Layout, len: usize) -> Result<(), LayoutError> {
+    let bad = |what: &str| Err(LayoutError(format!("the object's layout is wrong: {what}")));
     if layout.shared_size < shared::END || !layout.shared_size.is_multiple_of(8) {
         return bad("shared block");
     }
     if layout.cpu_stride < percpu::END || !layout.cpu_stride.is_multiple_of(8) || layout.cpus == 0 {
         return bad("CPU blocks");
     }
-    if State::size(layout) > len {
+    if StateMemory::size(layout) > len {
         return bad("state memory is too small");
     }
     let fits = |at: u32, size: u32, limit: u32| {
@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn values_survive() {
-        let state = State::plain(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::plain(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn locks_exclude() {
-        let state = State::plain(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::plain(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn generations_alternate() {
-        let state = State::plain(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::plain(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -571,7 +571,7 @@ mod tests {
             offset: 136,
             ty: Ty::Long,
         });
-        assert!(State::plain(&ok).is_ok());
+        assert!(StateMemory::plain(&ok).is_ok());
         let mut small = ok.clone();
         small.shared_size = 64;
         let mut none = ok.clone();
@@ -598,7 +598,7 @@ mod tests {
                 value,
             }),
         ] {
-            assert!(State::plain(&bad).is_err());
+            assert!(StateMemory::plain(&bad).is_err());
         }
     }
 }

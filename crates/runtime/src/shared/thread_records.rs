@@ -8,19 +8,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use spile_bpf::layout::ThreadSlots;
 
 use crate::shared::maps::{ByteTable, Entries};
-use crate::shared::state::{State, word_of};
+use crate::shared::state::{StateMemory, word_of};
 
 /// The table of thread records.
 pub struct ThreadRecords {
     front: ThreadSlots,
-    state: Rc<State>,
+    state: Rc<StateMemory>,
     /// Records of threads whose slot another thread occupies.
     map: Box<dyn ByteTable>,
 }
 
 impl ThreadRecords {
     /// The records in the shared block and in a map.
-    pub fn new(front: ThreadSlots, state: Rc<State>, map: Box<dyn ByteTable>) -> ThreadRecords {
+    pub fn new(
+        front: ThreadSlots,
+        state: Rc<StateMemory>,
+        map: Box<dyn ByteTable>,
+    ) -> ThreadRecords {
         ThreadRecords { front, state, map }
     }
 
@@ -158,7 +162,7 @@ mod tests {
             max: 2,
             ..PlainMap::default()
         });
-        let state = State::plain(&layout).expect("a layout that fits");
+        let state = StateMemory::plain(&layout).expect("a layout that fits");
         ThreadRecords::new(front, Rc::new(state), map)
     }
 

@@ -77,7 +77,7 @@ impl ReadRequest {
 
 /// The strings that were read, or the reasons of failures.
 #[derive(Default)]
-pub struct Deferred {
+pub struct DeferredTexts {
     word: [u8; WORD],
     offsets: Option<TaskOffsets>,
     elsewhere: bool,
@@ -85,9 +85,9 @@ pub struct Deferred {
     order: VecDeque<u64>,
 }
 
-impl Deferred {
+impl DeferredTexts {
     /// For a new session, with a random word.
-    pub fn new() -> Option<Deferred> {
+    pub fn new() -> Option<DeferredTexts> {
         let mut random = [0; WORD / 2];
         File::open("/dev/urandom")
             .and_then(|mut f| f.read_exact(&mut random))
@@ -98,11 +98,11 @@ impl Deferred {
             *to = b"0123456789abcdef"[usize::from(nibble)];
         }
         let namespace = std::fs::read_link("/proc/self/ns/pid").ok();
-        Some(Deferred {
+        Some(DeferredTexts {
             word,
             offsets: offsets(),
             elsewhere: namespace.is_none_or(|n| n.as_os_str() != FIRST_NAMESPACE),
-            ..Deferred::default()
+            ..DeferredTexts::default()
         })
     }
 
@@ -256,10 +256,10 @@ fn read_string(memory: &File, addr: u64, room: usize) -> Result<Vec<u8>, &'stati
 mod tests {
     use super::*;
 
-    fn known() -> Deferred {
-        let mut d = Deferred {
+    fn known() -> DeferredTexts {
+        let mut d = DeferredTexts {
             word: *b"0123456789abcdef",
-            ..Deferred::default()
+            ..DeferredTexts::default()
         };
         d.texts.insert(0x1f, b"the text".to_vec());
         d
@@ -291,7 +291,9 @@ mod tests {
 
     #[test]
     fn a_task_that_is_another_one_is_not_read() {
-        let Some(mut d) = Deferred::new() else { return };
+        let Some(mut d) = DeferredTexts::new() else {
+            return;
+        };
         let text = b"mine\0";
         let tid = rustix::thread::gettid().as_raw_nonzero().get();
         let constants = [Bytes::from(*b""), Bytes::from(*b"a\tb")];

@@ -15,7 +15,7 @@ use spile_kernel::symbols::Symbols;
 
 use crate::controller::host::symbol_data;
 use crate::shared::ring_record::{FieldValue, OutputRecord};
-use crate::shared::state::State;
+use crate::shared::state::StateMemory;
 use crate::text::deferred::WORD;
 use crate::text::kernel_files::KernelLines;
 use crate::text::user_files::{FrameInfo, FramePlace, UserFiles};
@@ -31,7 +31,7 @@ pub struct Symbolizer {
     frames: usize,
     files: RefCell<Option<UserFiles>>,
     kernel: RefCell<KernelLines>,
-    keys: RefCell<Keys>,
+    keys: RefCell<KeyTexts>,
 }
 
 /// Limit on the number of keys that are remembered.
@@ -39,7 +39,7 @@ const KEYS: usize = 1 << 16;
 
 /// Rendered texts as keys of arrays.
 #[derive(Default)]
-struct Keys {
+struct KeyTexts {
     /// The keys that marks have become.
     made: HashMap<(Value, Ty), Value>,
     /// For each truncated key, the mark of the whole text and the text's hash; `None` if several
@@ -48,7 +48,7 @@ struct Keys {
     cut: u64,
 }
 
-impl Keys {
+impl KeyTexts {
     /// Notes the whole text of a truncated key.
     fn note(&mut self, cut: &Value, mark: &Value, text: &Value) {
         let mut hasher = DefaultHasher::new();
@@ -471,7 +471,7 @@ fn numbers(text: &[u8]) -> impl Iterator<Item = u64> {
 const RUN: &str = "bpf_trace_run";
 
 /// Stores the address ranges of the probe machinery for kernel handlers.
-pub fn set_stack_words(state: &State, words: &StackWords) {
+pub fn set_stack_words(state: &StateMemory, words: &StackWords) {
     let Ok(symbols) = Symbols::kernel() else {
         return;
     };

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use spile_debuginfo::{Absent, LocBinary, LocOp as Op, Location, Module as File};
 use spile_ir::{CodePlace, Space};
 use spile_kernel::symbols::Symbols;
-use spile_runtime::text::kernel_files::{At, Loaded};
+use spile_runtime::text::kernel_files::{KernelImage, LoadAddress};
 use spile_sema::facts::{CTypeId, KernelVar, LocOp, VarLocation};
 
 /// The owner of a file's code.
@@ -16,15 +16,15 @@ pub enum Home {
     /// A program or a library, by its path.
     Program(Arc<str>),
     /// The kernel or a module of it.
-    Kernel(Loaded),
+    Kernel(KernelImage),
 }
 
 impl std::fmt::Display for Home {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Home::Program(path) => f.write_str(path),
-            Home::Kernel(Loaded { module: None, .. }) => f.write_str("the kernel"),
-            Home::Kernel(Loaded {
+            Home::Kernel(KernelImage { module: None, .. }) => f.write_str("the kernel"),
+            Home::Kernel(KernelImage {
                 module: Some(name), ..
             }) => write!(f, "the module {name}"),
         }
@@ -48,7 +48,7 @@ impl Home {
                 offset: file.image().file_offset(address)?,
             }),
             Home::Kernel(loaded) => match loaded.at {
-                At::Elsewhere => {
+                LoadAddress::Elsewhere => {
                     let (symbol, offset) = file.symbols().function_at(address)?;
                     Some(CodePlace::Symbol {
                         module: loaded.module.clone(),
@@ -98,7 +98,7 @@ impl Home {
 }
 
 /// A location program with its addresses as they are in memory.
-fn moved(loaded: &Loaded, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
+fn moved(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
     const ADD: Op = Op::Binary(LocBinary::Add);
     let mut out = Vec::with_capacity(ops.len());
     let mut rest = &ops[..];
@@ -144,14 +144,14 @@ mod tests {
 
     #[test]
     fn addresses_in_memory() {
-        let module = Loaded {
+        let module = KernelImage {
             module: Some("m".into()),
-            at: At::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
+            at: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
         };
         let add = Op::Binary(LocBinary::Add);
         let ops = vec![Op::Const(0x2001), Op::Bias, add, Op::Const(4), add];
         let there = vec![Op::Const(0x9001), Op::Const(4), add];
         assert_eq!(moved(&module, ops.clone()), Ok(there));
-        assert!(moved(&Loaded::elsewhere(None), ops).is_err());
+        assert!(moved(&KernelImage::elsewhere(None), ops).is_err());
     }
 }

@@ -8,7 +8,7 @@ use spile_debuginfo::{Image, Module as File, Search, Wanted};
 use spile_ir::CodePlace;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
-use spile_runtime::text::kernel_files::{Loaded, build_id};
+use spile_runtime::text::kernel_files::{KernelImage, build_id};
 use spile_sema::facts::{
     CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, Module, Variable,
 };
@@ -102,9 +102,9 @@ impl KernelDebug {
         let image = image.map_err(|notes| missing(&wanted, &notes))?;
         let file = Arc::new(File::new(image, &self.search));
         let loaded = match module {
-            _ if self.kernel.other => Loaded::elsewhere(module),
-            Some(name) => Loaded::module(&file, name)?,
-            None => Loaded::kernel(&file)?,
+            _ if self.kernel.other => KernelImage::elsewhere(module),
+            Some(name) => KernelImage::module(&file, name)?,
+            None => KernelImage::kernel(&file)?,
         };
         let home = Home::Kernel(loaded);
         Ok(Opened { file, home })

@@ -12,7 +12,7 @@ use std::time::Duration;
 use spile_runtime::TargetProcess;
 use spile_runtime::io::output::OutputTarget;
 use spile_runtime::io::rows::Row;
-use spile_runtime::{Outcome, Outside, session};
+use spile_runtime::{ExternalSource, Outcome, session};
 
 use crate::cli::Cli;
 use crate::passes::{self, End, Script};
@@ -52,13 +52,13 @@ pub struct Run {
     /// The session ends after this time.
     pub timeout: Option<Duration>,
     /// An additional event source of the session.
-    pub outside: Option<Outside>,
+    pub outside: Option<ExternalSource>,
     /// Print neither warnings nor the account: the tool reports them from the outcome.
     pub quiet: bool,
     /// Verbosity, as for `-v`.
     pub verbose: u8,
     /// Called when the probes are armed.
-    pub armed: Option<session::Armed>,
+    pub armed: Option<session::OnArmed>,
 }
 
 impl Run {

@@ -18,25 +18,25 @@ use crate::shared::state::{cell_bytes, key_bytes, read_cell, read_keys, word_of}
 use crate::text::symbolic::Symbolizer;
 
 /// The raw keys in a map, by the keys with their texts.
-type Aliases = HashMap<Vec<Value>, Vec<Vec<u8>>>;
+type KeyAliases = HashMap<Vec<Value>, Vec<Vec<u8>>>;
 
 /// The texts that the marks in a program's keys stand for.
 #[derive(Default)]
-pub struct Texts {
+pub struct MarkTexts {
     /// Renders the texts.
     pub symbolic: Symbolizer,
     /// Arrays whose keys can contain marks, and whether kernel handlers only add to their elements.
     arrays: HashMap<GlobalId, bool>,
     /// Aliases that were found since the current handler started.
-    aliases: RefCell<HashMap<GlobalId, Aliases>>,
+    aliases: RefCell<HashMap<GlobalId, KeyAliases>>,
 }
 
-impl Texts {
+impl MarkTexts {
     /// Without marks, for strings of at most `longest` bytes.
-    pub fn of_strings(longest: usize) -> Texts {
-        Texts {
+    pub fn of_strings(longest: usize) -> MarkTexts {
+        MarkTexts {
             symbolic: Symbolizer::plain(longest),
-            ..Texts::default()
+            ..MarkTexts::default()
         }
     }
 
@@ -61,9 +61,9 @@ impl Texts {
     }
 
     /// The texts for the keys of one array.
-    pub(super) fn of(&self, g: GlobalId) -> Option<OfArray<'_>> {
+    pub(super) fn of(&self, g: GlobalId) -> Option<ArrayTexts<'_>> {
         let adds = *self.arrays.get(&g)?;
-        Some(OfArray { all: self, g, adds })
+        Some(ArrayTexts { all: self, g, adds })
     }
 
     /// Starts a handler: the maps may have changed.
@@ -74,13 +74,13 @@ impl Texts {
 
 /// The texts for the keys of one array.
 #[derive(Clone, Copy)]
-pub(super) struct OfArray<'a> {
-    all: &'a Texts,
+pub(super) struct ArrayTexts<'a> {
+    all: &'a MarkTexts,
     g: GlobalId,
     adds: bool,
 }
 
-impl OfArray<'_> {
+impl ArrayTexts<'_> {
     fn keys(&self, types: &[Ty], mut keys: Vec<Value>) -> Vec<Value> {
         for (key, ty) in keys.iter_mut().zip(types) {
             if let Value::Str(_) = key
@@ -105,7 +105,7 @@ impl OfArray<'_> {
 }
 
 /// A hash map with the data that is needed to read it.
-pub(super) struct Hash<'a> {
+pub(super) struct HashArray<'a> {
     pub kernel: &'a KernelState,
     pub table: std::cell::RefMut<'a, Box<dyn ByteTable>>,
     pub types: &'a [Ty],
@@ -113,14 +113,14 @@ pub(super) struct Hash<'a> {
     pub wrap: bool,
     pub value: &'a ValueLayout,
     /// The texts of keys, if they can contain marks.
-    pub texts: Option<OfArray<'a>>,
+    pub texts: Option<ArrayTexts<'a>>,
 }
 
 pub(super) fn system(e: std::io::Error) -> Fault {
     Fault::from(format!("reading a map: {e}"))
 }
 
-impl Hash<'_> {
+impl HashArray<'_> {
     /// Bytes in front of the element in a value.
     fn skip(&self) -> usize {
         if self.seq { 8 } else { 0 }
@@ -140,7 +140,7 @@ impl Hash<'_> {
         let of_array = match aliases.entry(texts.g) {
             Entry::Occupied(known) => known.into_mut(),
             Entry::Vacant(place) => {
-                let mut found = Aliases::new();
+                let mut found = KeyAliases::new();
                 for (key, _) in self.table.entries().map_err(system)? {
                     let as_text = texts.keys(self.types, read_keys(self.types, &key));
                     found.entry(as_text).or_default().push(key);

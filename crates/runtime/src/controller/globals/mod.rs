@@ -12,8 +12,8 @@ use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, StatsSpec, Ty};
 
 use crate::shared::kernel_state::KernelState;
-pub use hash::Texts;
-use hash::{Hash, system};
+pub use hash::MarkTexts;
+use hash::{HashArray, system};
 
 /// All globals of a program.
 pub struct Globals<'a> {
@@ -26,11 +26,11 @@ pub struct Globals<'a> {
     /// Globals that are read from a copy in `mem`, see [`Globals::copy`].
     pub copied: &'a [GlobalId],
     /// The texts that marks in keys stand for.
-    pub texts: &'a Texts,
+    pub texts: &'a MarkTexts,
 }
 
 /// The value of a global at one moment, in the kernel's form.
-pub enum Raw {
+pub enum RawValue {
     /// A number, a string or a statistic.
     Cell(Cell),
     /// Keys and values of a hash map.
@@ -46,9 +46,11 @@ impl<'a> Globals<'a> {
 
     /// The current value of a shared global. The global's lock is held, so decoding is left for
     /// later.
-    pub fn raw(&self, g: GlobalId) -> Result<Option<Raw>, Fault> {
+    pub fn raw(&self, g: GlobalId) -> Result<Option<RawValue>, Fault> {
         if let Some(mut hash) = self.hash(g) {
-            return Ok(Some(Raw::Entries(hash.table.entries().map_err(system)?)));
+            return Ok(Some(RawValue::Entries(
+                hash.table.entries().map_err(system)?,
+            )));
         }
         let layout = match self.shared(g) {
             Some((_, GlobalPlace::Scalar { offset, ty })) => (*offset, ValueLayout::Scalar(*ty)),
@@ -58,13 +60,13 @@ impl<'a> Globals<'a> {
             _ => return Ok(None),
         };
         let kernel = self.kernel.map(|k| k.state().get(layout.0, &layout.1));
-        Ok(kernel.map(Raw::Cell))
+        Ok(kernel.map(RawValue::Cell))
     }
 
     /// Reads the value like [`Globals::raw`], and empties the global.
-    pub fn take(&self, g: GlobalId) -> Result<Option<Raw>, Fault> {
+    pub fn take(&self, g: GlobalId) -> Result<Option<RawValue>, Fault> {
         if let Some(mut hash) = self.hash(g) {
-            return Ok(Some(Raw::Entries(hash.table.drain().map_err(system)?)));
+            return Ok(Some(RawValue::Entries(hash.table.drain().map_err(system)?)));
         }
         let raw = self.raw(g)?;
         if raw.is_some() {
@@ -110,10 +112,10 @@ impl<'a> Globals<'a> {
     }
 
     /// Replaces the value in `mem` by the kernel's.
-    pub fn copy(&mut self, g: GlobalId, raw: Raw) -> Result<(), Fault> {
+    pub fn copy(&mut self, g: GlobalId, raw: RawValue) -> Result<(), Fault> {
         let elements = match raw {
-            Raw::Cell(cell) => vec![(Vec::new(), cell)],
-            Raw::Entries(entries) => {
+            RawValue::Cell(cell) => vec![(Vec::new(), cell)],
+            RawValue::Entries(entries) => {
                 let Some(hash) = self.hash(g) else {
                     return Ok(());
                 };
@@ -135,7 +137,7 @@ impl<'a> Globals<'a> {
         Ok(())
     }
 
-    fn hash(&self, g: GlobalId) -> Option<Hash<'a>> {
+    fn hash(&self, g: GlobalId) -> Option<HashArray<'a>> {
         let (kernel, place) = self.shared(g)?;
         let GlobalPlace::Hash {
             keys,
@@ -148,7 +150,7 @@ impl<'a> Globals<'a> {
             return None;
         };
         let table = kernel.table(g)?.borrow_mut();
-        Some(Hash {
+        Some(HashArray {
             kernel,
             table,
             types: keys,

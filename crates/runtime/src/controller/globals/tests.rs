@@ -182,7 +182,7 @@ fn with(f: impl FnOnce(&mut Globals<'_>)) {
         kernel: Some(&kernel),
         mem: &mut mem,
         copied: &[],
-        texts: &Texts::default(),
+        texts: &MarkTexts::default(),
     });
 }
 

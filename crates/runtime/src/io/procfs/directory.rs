@@ -43,14 +43,14 @@ pub struct Directory {
     made: BTreeSet<Vec<String>>,
 }
 
-type Fails<T> = Result<T, (String, io::Error)>;
+type PathResult<T> = Result<T, (String, io::Error)>;
 
 impl Directory {
     /// Creates the directory.
     ///
     /// # Errors
     /// The path, and the reason.
-    pub fn new(name: &str) -> Fails<Directory> {
+    pub fn new(name: &str) -> PathResult<Directory> {
         let uid = rustix::process::geteuid().as_raw();
         let users = format!("{PARENT}/spile-{}", user_name(uid));
         let path = format!("{users}/{name}");

@@ -6,7 +6,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 
 /// `struct f_owner_ex`: the receiver of notifications.
 #[repr(C)]
-struct Owner {
+struct SignalReceiver {
     kind: libc::c_int,
     id: libc::pid_t,
 }
@@ -51,7 +51,7 @@ pub fn heard(news: &OwnedFd) {
 /// # Errors
 /// The file is open elsewhere, or the file system has no leases.
 pub fn take(file: &OwnedFd) -> io::Result<()> {
-    let owner = Owner {
+    let owner = SignalReceiver {
         kind: F_OWNER_TID,
         id: rustix::thread::gettid().as_raw_nonzero().get(),
     };

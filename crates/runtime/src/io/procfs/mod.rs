@@ -61,7 +61,7 @@ const TRIES: usize = 10;
 
 /// A file to serve.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Spec {
+pub struct FileSpec {
     /// Its path in the directory.
     pub path: Arc<str>,
     /// Whether it has probes for readers.
@@ -74,7 +74,7 @@ pub struct Spec {
 
 /// A request to a file's handlers.
 #[derive(Debug, PartialEq, Eq)]
-pub enum Request {
+pub enum FileRequest {
     /// The text for a reader of this file.
     Read(Arc<str>),
     /// A text was written to it.
@@ -82,10 +82,10 @@ pub enum Request {
 }
 
 /// Runs the handlers for a request; returns the resulting `$value`.
-pub fn answer(controller: &mut Controller, program: &Program, request: Request) -> Vec<u8> {
+pub fn answer(controller: &mut Controller, program: &Program, request: FileRequest) -> Vec<u8> {
     let (path, text, write) = match request {
-        Request::Read(path) => (path, Vec::new(), false),
-        Request::Write(path, text) => (path, text, true),
+        FileRequest::Read(path) => (path, Vec::new(), false),
+        FileRequest::Write(path, text) => (path, text, true),
     };
     let mine = program.handlers.iter().enumerate().filter_map(|(i, h)| {
         let file = match &h.event {
@@ -136,8 +136,8 @@ struct Pipe {
 }
 
 /// The files of a session, removed when this is dropped.
-pub struct Files {
-    specs: Vec<Spec>,
+pub struct ProcfsFiles {
+    specs: Vec<FileSpec>,
     places: Vec<FilePlace>,
     /// The current pipes, in the order of the files.
     pipes: Vec<Pipe>,
@@ -150,12 +150,12 @@ pub struct Files {
     directory: Directory,
 }
 
-impl Files {
+impl ProcfsFiles {
     /// Creates the files in a directory of that name.
     ///
     /// # Errors
     /// The path, and the reason.
-    pub fn new(name: &str, specs: Vec<Spec>) -> Result<Files, (String, io::Error)> {
+    pub fn new(name: &str, specs: Vec<FileSpec>) -> Result<ProcfsFiles, (String, io::Error)> {
         let mut directory = Directory::new(name)?;
         let path = directory.path().to_owned();
         let fail = |e: io::Error| (path.clone(), e);
@@ -167,7 +167,7 @@ impl Files {
             })
             .collect();
         let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-        let mut files = Files {
+        let mut files = ProcfsFiles {
             places: places?,
             pipes: Vec::new(),
             old: Vec::new(),
@@ -204,7 +204,7 @@ impl Files {
     }
 
     /// Handles all pending requests; `answer` runs handlers.
-    pub fn serve(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
+    pub fn serve(&mut self, answer: &mut dyn FnMut(FileRequest) -> Vec<u8>) -> io::Result<()> {
         self.notices();
         // Data that was written before a reader came is handled before the reader's text is made.
         self.written(answer);
@@ -222,7 +222,7 @@ impl Files {
     }
 
     /// Makes the texts of leased files with waiting readers, and releases the readers.
-    fn serve_leased(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
+    fn serve_leased(&mut self, answer: &mut dyn FnMut(FileRequest) -> Vec<u8>) -> io::Result<()> {
         let Some(news) = &self.leases else {
             return Ok(());
         };
@@ -235,7 +235,7 @@ impl Files {
             }
             let old = self.replace(file)?;
             let path = self.specs[file].path.clone();
-            let text = answer(Request::Read(path.clone()));
+            let text = answer(FileRequest::Read(path.clone()));
             // Closing the descriptor releases the lease.
             if let Err(e) = std::fs::File::from(old.fd).write_all(&text) {
                 crate::io::output::warn(&format!("writing to the file {path}: {e}"));
@@ -319,14 +319,14 @@ impl Files {
     }
 
     /// Runs handlers for written data.
-    fn written(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) {
+    fn written(&mut self, answer: &mut dyn FnMut(FileRequest) -> Vec<u8>) {
         let mut ended = Vec::new();
         let pipes = self.pipes.iter_mut().chain(&mut self.old).enumerate();
         for (at, pipe) in pipes.filter(|(_, p)| matches!(p.kind, PipeUse::Collect | PipeUse::Drain))
         {
             let (texts, end) = pipe.texts();
             for text in texts {
-                answer(Request::Write(self.specs[pipe.file].path.clone(), text));
+                answer(FileRequest::Write(self.specs[pipe.file].path.clone(), text));
             }
             // Named pipes never end: the session itself could write to them.
             if let (true, Some(old)) = (end && pipe.late, at.checked_sub(self.specs.len())) {
@@ -345,7 +345,7 @@ impl Files {
     }
 
     /// Writes their texts to the readers of an unnamed pipe.
-    fn read(&mut self, pipe: Pipe, answer: &mut dyn FnMut(Request) -> Vec<u8>) {
+    fn read(&mut self, pipe: Pipe, answer: &mut dyn FnMut(FileRequest) -> Vec<u8>) {
         self.forget(&pipe);
         let count = readers::count(&pipe.fd).max(1);
         if count > 1 {
@@ -356,7 +356,7 @@ impl Files {
             if n > 0 {
                 drained(&pipe.fd);
             }
-            let text = answer(Request::Read(self.specs[pipe.file].path.clone()));
+            let text = answer(FileRequest::Read(self.specs[pipe.file].path.clone()));
             if text.len() > ROUND {
                 // If that is refused, the reader gets the part that fits.
                 let _ = rustix::pipe::fcntl_setpipe_size(&pipe.fd, text.len());
@@ -367,7 +367,7 @@ impl Files {
     }
 
     /// Reads from writers that wait because their file is also read.
-    fn let_writers_in(&mut self, answer: &mut dyn FnMut(Request) -> Vec<u8>) -> io::Result<()> {
+    fn let_writers_in(&mut self, answer: &mut dyn FnMut(FileRequest) -> Vec<u8>) -> io::Result<()> {
         self.old.iter_mut().for_each(|pipe| pipe.late = true);
         for file in 0..self.pipes.len() {
             if self.pipes[file].kind != PipeUse::Both || self.old.len() >= MOST_OLD {
@@ -404,7 +404,7 @@ impl Files {
     }
 }
 
-impl Drop for Files {
+impl Drop for ProcfsFiles {
     fn drop(&mut self) {
         self.directory.remove(&self.places);
     }

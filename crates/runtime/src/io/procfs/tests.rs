@@ -9,13 +9,13 @@ use std::thread;
 
 use super::*;
 
-fn spec(path: &str, read: bool, write: bool) -> Spec {
+fn spec(path: &str, read: bool, write: bool) -> FileSpec {
     let mode = match (read, write) {
         (true, true) => 0o600,
         (true, false) => 0o400,
         _ => 0o200,
     };
-    Spec {
+    FileSpec {
         path: path.into(),
         read,
         write,
@@ -25,7 +25,7 @@ fn spec(path: &str, read: bool, write: bool) -> Spec {
 
 /// Serves until a thread has a result. Readers get `path N`, with increasing N.
 fn served<T: Send + 'static>(
-    files: &mut Files,
+    files: &mut ProcfsFiles,
     work: impl FnOnce(String) -> T + Send + 'static,
 ) -> (T, Vec<(String, Vec<u8>)>) {
     let (done, result) = mpsc::channel();
@@ -35,11 +35,11 @@ fn served<T: Send + 'static>(
     loop {
         files
             .serve(&mut |request| match request {
-                Request::Read(path) => {
+                FileRequest::Read(path) => {
                     reads += 1;
                     format!("{path} {reads}").into_bytes()
                 }
-                Request::Write(path, text) => {
+                FileRequest::Write(path, text) => {
                     written.push((path.to_string(), text));
                     Vec::new()
                 }
@@ -50,7 +50,7 @@ fn served<T: Send + 'static>(
             for _ in 0..5 {
                 thread::sleep(WINDOW / 4);
                 let mut more = |request| {
-                    if let Request::Write(path, text) = request {
+                    if let FileRequest::Write(path, text) = request {
                         written.push((path.to_string(), text));
                     }
                     Vec::new()
@@ -77,7 +77,7 @@ fn texts(written: &[(String, Vec<u8>)]) -> Vec<String> {
 #[test]
 fn readers_get_texts_of_their_own() {
     let specs = vec![spec("a", true, false), spec("b/c", true, false)];
-    let mut files = Files::new(&name("read"), specs).unwrap();
+    let mut files = ProcfsFiles::new(&name("read"), specs).unwrap();
     let mode = |p: &str| fs::metadata(p).unwrap().mode() & 0o777;
     let path = files.path().to_owned();
     assert_eq!(mode(&format!("{path}/b/c")), 0o400);
@@ -125,7 +125,7 @@ fn readers_get_texts_of_their_own() {
 
 #[test]
 fn writers_are_heard_line_by_line() {
-    let mut files = Files::new(&name("write"), vec![spec("w", false, true)]).unwrap();
+    let mut files = ProcfsFiles::new(&name("write"), vec![spec("w", false, true)]).unwrap();
     let ((), written) = served(&mut files, |path| {
         let write = |text: &str| {
             let mut file = fs::OpenOptions::new()
@@ -146,7 +146,7 @@ fn writers_are_heard_line_by_line() {
 
 #[test]
 fn a_reader_does_not_get_what_was_written() {
-    let mut files = Files::new(&name("both"), vec![spec("x", true, true)]).unwrap();
+    let mut files = ProcfsFiles::new(&name("both"), vec![spec("x", true, true)]).unwrap();
     let (read, written) = served(&mut files, |path| {
         let path = format!("{path}/x");
         let mut read = Vec::new();
@@ -167,15 +167,15 @@ fn a_reader_does_not_get_what_was_written() {
 
 #[test]
 fn directories_are_the_users_own() {
-    let files = Files::new(&name("dir"), vec![spec("a/b", true, false)]).unwrap();
+    let files = ProcfsFiles::new(&name("dir"), vec![spec("a/b", true, false)]).unwrap();
     let path = files.path().to_owned();
-    let why = |r: Result<Files, (String, io::Error)>| r.err().unwrap().1.to_string();
-    assert!(why(Files::new(&name("dir"), Vec::new())).contains("another session"));
+    let why = |r: Result<ProcfsFiles, (String, io::Error)>| r.err().unwrap().1.to_string();
+    assert!(why(ProcfsFiles::new(&name("dir"), Vec::new())).contains("another session"));
     // The remains of a killed session are taken over.
     fs::write(format!("{path}/foreign"), "x").unwrap();
     drop(files);
     assert!(Path::new(&path).exists());
-    assert!(why(Files::new(&name("dir"), Vec::new())).contains("`foreign`"));
+    assert!(why(ProcfsFiles::new(&name("dir"), Vec::new())).contains("`foreign`"));
     fs::remove_file(format!("{path}/foreign")).unwrap();
     fs::create_dir(format!("{path}/a")).unwrap();
     rustix::fs::mkfifoat(
@@ -184,7 +184,7 @@ fn directories_are_the_users_own() {
         Mode::RUSR | Mode::WUSR,
     )
     .unwrap();
-    let files = Files::new(&name("dir"), vec![spec("new", true, false)]).unwrap();
+    let files = ProcfsFiles::new(&name("dir"), vec![spec("new", true, false)]).unwrap();
     assert!(!Path::new(&format!("{path}/a")).exists());
     let new = fs::metadata(format!("{path}/new")).unwrap();
     assert!(new.is_file() && new.len() == 0);
@@ -193,10 +193,10 @@ fn directories_are_the_users_own() {
     let users = Path::new(&path).parent().unwrap();
     fs::create_dir_all(users).unwrap();
     symlink("/usr", &path).unwrap();
-    assert!(Files::new(&name("dir"), Vec::new()).is_err());
+    assert!(ProcfsFiles::new(&name("dir"), Vec::new()).is_err());
     fs::remove_file(&path).unwrap();
     for bad in ["", "../x", ".x", "a/b"] {
-        assert!(Files::new(bad, Vec::new()).is_err(), "{bad}");
+        assert!(ProcfsFiles::new(bad, Vec::new()).is_err(), "{bad}");
     }
 }
 
@@ -216,7 +216,7 @@ fn lines_are_split() {
 /// without a notification to the session.
 fn unannounced(before: bool) -> String {
     let of = if before { "before" } else { "after" };
-    let mut files = Files::new(&name(of), vec![spec("v", true, true)]).unwrap();
+    let mut files = ProcfsFiles::new(&name(of), vec![spec("v", true, true)]).unwrap();
     let open = |path: &str, access| {
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC | access;
         rustix::fs::open(path, flags, Mode::empty()).unwrap()

@@ -33,7 +33,7 @@ fn layout(places: &[GlobalPlace]) -> Layout {
 const G: GlobalId = GlobalId(0);
 
 /// The deltas of the only global.
-fn one(taken: io::Result<Vec<(GlobalId, Deltas)>>) -> Deltas {
+fn one(taken: io::Result<Vec<(GlobalId, GlobalDeltas)>>) -> GlobalDeltas {
     let mut taken = taken.unwrap();
     assert_eq!(taken.len(), 1);
     taken.remove(0).1
@@ -60,14 +60,14 @@ fn numbers_add_up_and_are_zeroed() {
         value,
     };
     let layout = layout(&[place]);
-    let state = State::plain(&layout).unwrap();
+    let state = StateMemory::plain(&layout).unwrap();
     for (cpu, at, n) in [(0, 64, 5), (1, 64, 6), (0, 72, 100)] {
         state.cpu(cpu, at).store(n, Ordering::Relaxed);
     }
     let get = |generation| one(take(&state, &layout, G, (generation, false), None));
-    assert_eq!(get(0), Deltas::Scalar(long(11)));
-    assert_eq!(get(0), Deltas::Scalar(long(0)));
-    assert_eq!(get(1), Deltas::Scalar(long(100)));
+    assert_eq!(get(0), GlobalDeltas::Scalar(long(11)));
+    assert_eq!(get(0), GlobalDeltas::Scalar(long(0)));
+    assert_eq!(get(1), GlobalDeltas::Scalar(long(100)));
 }
 
 #[test]
@@ -78,11 +78,12 @@ fn empty_statistics_do_not_count() {
         value: count_and_max(),
     };
     let layout = layout(&[place]);
-    let state = State::plain(&layout).unwrap();
+    let state = StateMemory::plain(&layout).unwrap();
     // CPU 0 has no values: its zeroed maximum must not win over -3.
     state.cpu(1, 64).store(2, Ordering::Relaxed);
     state.cpu(1, 72).store(-3i64 as u64, Ordering::Relaxed);
-    let Deltas::Scalar(Cell::Stats(s)) = one(take(&state, &layout, G, (0, false), None)) else {
+    let GlobalDeltas::Scalar(Cell::Stats(s)) = one(take(&state, &layout, G, (0, false), None))
+    else {
         panic!("no statistic")
     };
     assert_eq!((s.count, s.max), (2, -3));
@@ -110,7 +111,7 @@ fn caches_and_maps_of_all_cpus_add_up() {
         large: None,
     });
     let layout = layout(&[place]);
-    let state = State::plain(&layout).unwrap();
+    let state = StateMemory::plain(&layout).unwrap();
     let slot = |cpu, at: u32, key: u64, count: u64, max: u64| {
         for (i, word) in [1, key, count, max].into_iter().enumerate() {
             state
@@ -134,7 +135,8 @@ fn caches_and_maps_of_all_cpus_add_up() {
     map.set(&7u64.to_ne_bytes(), &copies([0, 0, 1, 50]))
         .unwrap();
     map.set(&8u64.to_ne_bytes(), &copies([0, 0, 0, 0])).unwrap();
-    let Deltas::Array(mut got) = one(take(&state, &layout, G, (0, false), Some(&mut map))) else {
+    let GlobalDeltas::Array(mut got) = one(take(&state, &layout, G, (0, false), Some(&mut map)))
+    else {
         panic!("no array")
     };
     got.sort_by(|a, b| a.0.cmp(&b.0));
@@ -155,9 +157,9 @@ fn caches_and_maps_of_all_cpus_add_up() {
     assert!(map.elements.is_empty());
     assert_eq!(
         one(take(&state, &layout, G, (0, false), None)),
-        Deltas::Array(vec![])
+        GlobalDeltas::Array(vec![])
     );
-    let Deltas::Array(other) = one(take(&state, &layout, G, (1, false), None)) else {
+    let GlobalDeltas::Array(other) = one(take(&state, &layout, G, (1, false), None)) else {
         panic!("no array")
     };
     assert_eq!(other.len(), 1);
@@ -184,7 +186,7 @@ fn arrays_side_by_side_are_taken_together() {
     };
     let number = ValueLayout::Scalar(Ty::Long);
     let layout = layout(&[part(None, 0, number), part(Some(G), 8, count_and_max())]);
-    let state = State::plain(&layout).unwrap();
+    let state = StateMemory::plain(&layout).unwrap();
     // Key 7 belongs to both arrays, key 8 only to the host.
     for (at, words) in [(64, [1, 7, 5, 2, 30]), (104, [1, 8, 6, 0, 0])] {
         for (i, word) in words.into_iter().enumerate() {
@@ -205,8 +207,8 @@ fn arrays_side_by_side_are_taken_together() {
     assert!(second.is_empty(), "{second:?}");
     let taken = take(&state, &layout, G, (0, false), Some(&mut map)).unwrap();
     let [
-        (G, Deltas::Array(first)),
-        (GlobalId(1), Deltas::Array(second)),
+        (G, GlobalDeltas::Array(first)),
+        (GlobalId(1), GlobalDeltas::Array(second)),
     ] = &taken[..]
     else {
         panic!("{taken:?}")
@@ -231,7 +233,7 @@ fn arrays_side_by_side_are_taken_together() {
         state.cpu(1, 64).store(1, Ordering::Relaxed);
         state.cpu(1, 72).store(7, Ordering::Relaxed);
         let taken = take(&state, &layout, G, (0, last), Some(&mut map)).unwrap();
-        assert_eq!(taken[0].1, Deltas::Array(vec![with(7, long(0))]));
+        assert_eq!(taken[0].1, GlobalDeltas::Array(vec![with(7, long(0))]));
         assert_eq!(map.elements.len(), left);
     }
 }
@@ -258,7 +260,7 @@ fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
         wraps: true,
         large: None,
     })]);
-    let state = State::plain(&layout).unwrap();
+    let state = StateMemory::plain(&layout).unwrap();
     let mut map = PlainMap {
         max: 4,
         ..PlainMap::default()
@@ -267,7 +269,7 @@ fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
         map.set(&key.to_ne_bytes(), &words.map(u64::to_ne_bytes).concat())
             .unwrap();
     }
-    let Deltas::Array(got) = one(take(&state, &layout, G, (0, false), Some(&mut map))) else {
+    let GlobalDeltas::Array(got) = one(take(&state, &layout, G, (0, false), Some(&mut map))) else {
         panic!("no array")
     };
     let with = |n: u64, delta| (n.to_ne_bytes().to_vec(), long(delta));

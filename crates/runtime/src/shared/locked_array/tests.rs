@@ -54,14 +54,14 @@ fn bytes(n: usize) -> Vec<u8> {
     n.to_ne_bytes().to_vec()
 }
 
-fn filled(n: usize, max: usize) -> (Held, Watched) {
+fn filled(n: usize, max: usize) -> (LockedTable, Watched) {
     let map = Watched::default();
     map.0.borrow_mut().0.max = max;
     for i in 0..n {
         assert!(map.clone().set(&bytes(i), &bytes(10 * i)).unwrap());
     }
     map.0.borrow_mut().1 = 0;
-    (Held::new(Box::new(map.clone())), map)
+    (LockedTable::new(Box::new(map.clone())), map)
 }
 
 #[test]

@@ -16,15 +16,15 @@ const LANDMARKS: [&str; 2] = ["_stext", "_text"];
 const IMAGE: u64 = 0xffff_ffff_8000_0000;
 
 /// The kernel or a module, with its load address.
-pub struct Loaded {
+pub struct KernelImage {
     /// The module; `None` for the kernel itself.
     pub module: Option<Arc<str>>,
     /// The load address.
-    pub at: At,
+    pub at: LoadAddress,
 }
 
 /// The load address of a file's code.
-pub enum At {
+pub enum LoadAddress {
     /// Not loaded: another kernel is running.
     Elsewhere,
     /// Relocated by this distance from its link address.
@@ -33,21 +33,21 @@ pub enum At {
     Parts(Vec<(u64, u64, u64)>),
 }
 
-impl Loaded {
+impl KernelImage {
     /// The running kernel.
     ///
     /// # Errors
     /// Its addresses are hidden.
-    pub fn kernel(file: &File) -> Result<Loaded, String> {
+    pub fn kernel(file: &File) -> Result<KernelImage, String> {
         let symbols = Symbols::kernel().map_err(ToString::to_string)?;
         let distance = LANDMARKS.iter().find_map(|name| {
             let linked = file.symbols().named(name).next()?.address;
             Some(symbols.address_of(name)?.wrapping_sub(linked))
         });
         let distance = distance.ok_or("the address of the kernel is unknown")?;
-        Ok(Loaded {
+        Ok(KernelImage {
             module: None,
-            at: At::Moved(distance),
+            at: LoadAddress::Moved(distance),
         })
     }
 
@@ -55,7 +55,7 @@ impl Loaded {
     ///
     /// # Errors
     /// The addresses of its sections are hidden.
-    pub fn module(file: &File, name: &Arc<str>) -> Result<Loaded, String> {
+    pub fn module(file: &File, name: &Arc<str>) -> Result<KernelImage, String> {
         let part = |p: &Placed| {
             let path = format!("/sys/module/{name}/sections/{}", p.name);
             let text = std::fs::read_to_string(path).ok()?;
@@ -68,19 +68,19 @@ impl Loaded {
             true => Err(format!(
                 "the addresses of the sections of the module {name} are hidden; run as root"
             )),
-            false => Ok(Loaded {
+            false => Ok(KernelImage {
                 module: Some(name.clone()),
-                at: At::Parts(parts),
+                at: LoadAddress::Parts(parts),
             }),
         }
     }
 
     /// The kernel or a module of another machine.
     #[must_use]
-    pub fn elsewhere(module: Option<&Arc<str>>) -> Loaded {
-        Loaded {
+    pub fn elsewhere(module: Option<&Arc<str>>) -> KernelImage {
+        KernelImage {
             module: module.cloned(),
-            at: At::Elsewhere,
+            at: LoadAddress::Elsewhere,
         }
     }
 
@@ -88,10 +88,10 @@ impl Loaded {
     #[must_use]
     pub fn address(&self, linked: u64) -> Option<u64> {
         match &self.at {
-            At::Elsewhere => None,
-            At::Moved(_) if linked < IMAGE => Some(linked),
-            At::Moved(distance) => Some(linked.wrapping_add(*distance)),
-            At::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
+            LoadAddress::Elsewhere => None,
+            LoadAddress::Moved(_) if linked < IMAGE => Some(linked),
+            LoadAddress::Moved(distance) => Some(linked.wrapping_add(*distance)),
+            LoadAddress::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
                 let within = linked.checked_sub(first).filter(|d| *d < size)?;
                 Some(at.wrapping_add(within))
             }),
@@ -101,10 +101,10 @@ impl Loaded {
     /// The link address of a load address.
     fn linked(&self, address: u64) -> Option<u64> {
         match &self.at {
-            At::Elsewhere => None,
-            At::Moved(_) if address < IMAGE => None,
-            At::Moved(distance) => Some(address.wrapping_sub(*distance)),
-            At::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
+            LoadAddress::Elsewhere => None,
+            LoadAddress::Moved(_) if address < IMAGE => None,
+            LoadAddress::Moved(distance) => Some(address.wrapping_sub(*distance)),
+            LoadAddress::Parts(parts) => parts.iter().find_map(|&(first, size, at)| {
                 let within = address.checked_sub(at).filter(|d| *d < size)?;
                 Some(first.wrapping_add(within))
             }),
@@ -125,7 +125,7 @@ pub fn build_id(module: Option<&str>) -> Option<Vec<u8>> {
 /// Source lines by address. Files are searched on this machine when they are first needed.
 #[derive(Default)]
 pub struct KernelLines {
-    files: HashMap<Option<String>, Option<(File, Loaded)>>,
+    files: HashMap<Option<String>, Option<(File, KernelImage)>>,
 }
 
 impl KernelLines {
@@ -144,7 +144,7 @@ impl KernelLines {
 }
 
 /// The file of the kernel or of a module.
-fn open(module: Option<&str>, search: &Search) -> Option<(File, Loaded)> {
+fn open(module: Option<&str>, search: &Search) -> Option<(File, KernelImage)> {
     let (release, build_id) = (spile_kernel::machine::release(), build_id(module));
     let wanted = Wanted {
         release: &release,
@@ -155,8 +155,8 @@ fn open(module: Option<&str>, search: &Search) -> Option<(File, Loaded)> {
     // Debuginfod servers are not asked: output would wait for hundreds of megabytes.
     let file = File::new(search.kernel(&wanted, false).ok()?, search);
     let loaded = match module {
-        Some(name) => Loaded::module(&file, &name.into()),
-        None => Loaded::kernel(&file),
+        Some(name) => KernelImage::module(&file, &name.into()),
+        None => KernelImage::kernel(&file),
     };
     Some((file, loaded.ok()?))
 }
@@ -167,18 +167,18 @@ mod tests {
 
     #[test]
     fn addresses_in_memory() {
-        let kernel = Loaded {
+        let kernel = KernelImage {
             module: None,
-            at: At::Moved(0x1000),
+            at: LoadAddress::Moved(0x1000),
         };
         assert_eq!(kernel.address(IMAGE), Some(IMAGE + 0x1000));
         assert_eq!(kernel.linked(IMAGE + 0x1000), Some(IMAGE));
         // Per-CPU variables.
         assert_eq!(kernel.address(0x20), Some(0x20));
         assert_eq!(kernel.linked(0x20), None);
-        let module = Loaded {
+        let module = KernelImage {
             module: Some("m".into()),
-            at: At::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
+            at: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
         };
         for (linked, address) in [(0x1004, 0x7004), (0x2007, 0x9007)] {
             assert_eq!(module.address(linked), Some(address));

@@ -27,10 +27,10 @@ use spile_debuginfo::{Image, Module, Search, dynamic};
 use spile_kernel::bpf::Map;
 
 use crate::shared::ring_record::FieldValue;
-use crate::shared::state::Memory;
-use copies::Copies;
+use crate::shared::state::WordMemory;
+use copies::StackCopies;
 use names::{NameTables, linked_at, loaded_size, symbol_at};
-use reader::{Contents, Job, Reader, WantedTables};
+use reader::{ReadJob, ReadTables, TableReader, WantedTables};
 
 /// Limit on the size of a file with names of run-time generated code.
 const MOST_NAMES: u64 = 64 << 20;
@@ -91,10 +91,10 @@ pub struct UserFiles {
     names: Option<NameTables>,
     /// Number of files whose symbols or lines did not fit.
     pub without_names: u64,
-    reader: Reader,
+    reader: TableReader,
     used: u32,
     known: HashMap<u64, KnownFile>,
-    copies: Copies,
+    copies: StackCopies,
     /// Number of stacks that could not be completed.
     pub unfinished: u64,
     search: Search,
@@ -121,10 +121,10 @@ impl UserFiles {
             walks,
             names,
             without_names: 0,
-            reader: Reader::new().ok()?,
+            reader: TableReader::new().ok()?,
             used: 0,
             known: HashMap::new(),
-            copies: Copies::default(),
+            copies: StackCopies::default(),
             unfinished: 0,
             search: Search::from_env(),
             made: HashMap::new(),
@@ -239,7 +239,13 @@ impl UserFiles {
     }
 
     /// Adds a file; returns the job to read it.
-    fn take_up(&mut self, number: u64, key: (u64, u64), name: String, image: Option<Image>) -> Job {
+    fn take_up(
+        &mut self,
+        number: u64,
+        key: (u64, u64),
+        name: String,
+        image: Option<Image>,
+    ) -> ReadJob {
         let module = image.map(|i| Arc::new(Module::new(i, &self.search)));
         let file = KnownFile {
             name: name.clone(),
@@ -247,7 +253,7 @@ impl UserFiles {
             rows: None,
         };
         self.known.insert(number, file);
-        Job {
+        ReadJob {
             number,
             key,
             path: name,
@@ -260,7 +266,7 @@ impl UserFiles {
     }
 
     /// Installs what was read of a file for handlers.
-    fn install(&mut self, read: Contents) {
+    fn install(&mut self, read: ReadTables) {
         if let Some(rows) = &read.rows {
             self.install_rows(read.number, read.key, rows);
         }
@@ -318,7 +324,7 @@ impl UserFiles {
         let first = first as usize;
         let from = first / page * page;
         let to = (first + rows.len()).next_multiple_of(page);
-        let memory = Memory::map(self.rows.as_fd(), 8 * from as u64, 8 * (to - from))?;
+        let memory = WordMemory::map(self.rows.as_fd(), 8 * from as u64, 8 * (to - from))?;
         for (to, row) in memory.words()[first - from..].iter().zip(rows) {
             // Handlers look here once the file is in the map of files, which takes a system call.
             to.store(*row, Ordering::Relaxed);

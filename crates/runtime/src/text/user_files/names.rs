@@ -14,7 +14,7 @@ use spile_bpf::layout::{BEHIND, symbol_row};
 use spile_debuginfo::{Image, LinesFrom, Module, Symbol, SymbolKind, Symbols};
 use spile_kernel::bpf::Map;
 
-use crate::shared::state::Memory;
+use crate::shared::state::WordMemory;
 
 /// Bit 31 of a position: it is in memory behind the file's content.
 const BEHIND_BIT: u64 = 1 << 31;
@@ -247,7 +247,7 @@ pub(crate) fn write(
     let page = rustix::param::page_size() / 8;
     let from = first / page * page;
     let to = (first + words.len()).next_multiple_of(page);
-    let memory = Memory::map(map.as_fd(), 8 * from as u64, 8 * (to - from))?;
+    let memory = WordMemory::map(map.as_fd(), 8 * from as u64, 8 * (to - from))?;
     for (to, word) in memory.words()[first - from..].iter().zip(words) {
         // Handlers look here once the file is in the map of files, which takes a system call.
         to.store(word, Ordering::Relaxed);

@@ -14,7 +14,7 @@ use super::names::FileTables;
 use super::packed;
 
 /// A file to read.
-pub struct Job {
+pub struct ReadJob {
     /// Its number.
     pub number: u64,
     /// Device and inode.
@@ -37,7 +37,7 @@ pub struct WantedTables {
 }
 
 /// The tables that were read from a file.
-pub struct Contents {
+pub struct ReadTables {
     /// The file's number.
     pub number: u64,
     /// Device and inode.
@@ -48,12 +48,12 @@ pub struct Contents {
     pub tables: Option<FileTables>,
 }
 
-impl Job {
+impl ReadJob {
     /// Reads its unwind rows.
-    pub fn rows(&self) -> Contents {
+    pub fn rows(&self) -> ReadTables {
         let module = self.module.as_deref();
         let walked = module.filter(|_| self.wanted.rows);
-        Contents {
+        ReadTables {
             number: self.number,
             key: self.key,
             rows: Some(walked.map(packed).unwrap_or_default()),
@@ -62,9 +62,9 @@ impl Job {
     }
 
     /// Reads its tables, if they are needed.
-    fn tables(&self) -> Option<Contents> {
+    fn tables(&self) -> Option<ReadTables> {
         let lines = self.wanted.names?;
-        Some(Contents {
+        Some(ReadTables {
             number: self.number,
             key: self.key,
             rows: None,
@@ -73,8 +73,8 @@ impl Job {
     }
 
     /// Reads everything that is needed.
-    pub fn read(&self) -> Contents {
-        Contents {
+    pub fn read(&self) -> ReadTables {
+        ReadTables {
             tables: self.tables().and_then(|c| c.tables),
             ..self.rows()
         }
@@ -82,7 +82,7 @@ impl Job {
 }
 
 /// Reads several files in parallel; keeps their order.
-pub fn read_all(jobs: Vec<Job>) -> Vec<Contents> {
+pub fn read_all(jobs: Vec<ReadJob>) -> Vec<ReadTables> {
     let threads = thread::available_parallelism().map_or(1, Into::into);
     let threads = threads.min(jobs.len());
     let todo = Mutex::new(jobs.into_iter().enumerate());
@@ -107,18 +107,18 @@ pub fn read_all(jobs: Vec<Job>) -> Vec<Contents> {
 }
 
 /// The reading thread, with channels in both directions.
-pub struct Reader {
-    jobs: Option<Sender<Job>>,
-    done: Option<Receiver<Contents>>,
+pub struct TableReader {
+    jobs: Option<Sender<ReadJob>>,
+    done: Option<Receiver<ReadTables>>,
     /// Readable when a file was read.
     ready: Arc<OwnedFd>,
 }
 
-impl Reader {
+impl TableReader {
     /// Creates a reader, whose thread starts with the first job.
-    pub fn new() -> io::Result<Reader> {
+    pub fn new() -> io::Result<TableReader> {
         let ready = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Reader {
+        Ok(TableReader {
             jobs: None,
             done: None,
             ready: Arc::new(ready),
@@ -131,7 +131,7 @@ impl Reader {
     }
 
     /// Has a file read; returns the job if the thread cannot be created.
-    pub fn read(&mut self, job: Job) -> Option<Job> {
+    pub fn read(&mut self, job: ReadJob) -> Option<ReadJob> {
         if self.jobs.is_none()
             && let Err(_refused) = self.start()
         {
@@ -144,7 +144,7 @@ impl Reader {
     }
 
     fn start(&mut self) -> io::Result<()> {
-        let (jobs, todo) = channel::<Job>();
+        let (jobs, todo) = channel::<ReadJob>();
         let (give, done) = channel();
         let ready = Arc::clone(&self.ready);
         // The thread ends after its current file when the session drops its end.
@@ -168,7 +168,7 @@ impl Reader {
     }
 
     /// The results since the last call.
-    pub fn take(&self) -> Vec<Contents> {
+    pub fn take(&self) -> Vec<ReadTables> {
         let _ = rustix::io::read(&*self.ready, &mut [0; 8]);
         self.done.iter().flat_map(Receiver::try_iter).collect()
     }
@@ -183,10 +183,10 @@ mod tests {
 
     use super::*;
 
-    fn job(number: u64, wanted: WantedTables) -> Job {
+    fn job(number: u64, wanted: WantedTables) -> ReadJob {
         let path = "/proc/self/exe";
         let module = Module::open(Path::new(path), &Search::from_env()).expect("own program");
-        Job {
+        ReadJob {
             number,
             key: (number, 7),
             path: path.into(),
@@ -201,7 +201,7 @@ mod tests {
             rows: true,
             names: Some(false),
         };
-        let mut reader = Reader::new().expect("a descriptor");
+        let mut reader = TableReader::new().expect("a descriptor");
         assert!(reader.take().is_empty());
         for number in 1..3 {
             assert!(reader.read(job(number, wanted)).is_none());

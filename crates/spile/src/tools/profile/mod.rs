@@ -21,7 +21,7 @@ use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
-use spile_runtime::machine::pid_namespace::Numbers;
+use spile_runtime::machine::pid_namespace::PidMap;
 
 use self::recording_file::RecordingFile;
 use self::rows::{Rows, ThreadIdentity};
@@ -191,7 +191,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if kept.borrow().is_some() {
         tool.set("checkpoint", cli.checkpoint);
     }
-    let who = Numbers::are_those_of_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
+    let who = PidMap::are_those_of_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
     let mut rows = Rows::with(who, cli.trace);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));

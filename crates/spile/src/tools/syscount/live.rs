@@ -15,7 +15,7 @@ use ratatui::text::{Line, Text};
 use ratatui::widgets::{Cell, Paragraph, Row as TableRow, Table};
 use ratatui::{DefaultTerminal, Frame};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use spile_runtime::Outside;
+use spile_runtime::ExternalSource;
 
 use super::rows::{Reader, Report};
 use super::show::{Align, Column, Row, Scale, Shape, ascii_only, headline};
@@ -366,9 +366,9 @@ fn hung_up() -> bool {
 /// The keyboard, as an additional source of events for the session. (The session also polls when
 /// the terminal's size has changed. SIGWINCH is blocked: `crossterm` forgets keys that arrive
 /// together with the signal until the next key.)
-pub fn outside(live: &Rc<RefCell<Live>>) -> io::Result<Outside> {
+pub fn outside(live: &Rc<RefCell<Live>>) -> io::Result<ExternalSource> {
     let live = Rc::clone(live);
-    Ok(Outside {
+    Ok(ExternalSource {
         fd: rustix::stdio::stdin().try_clone_to_owned()?,
         ready: Box::new(move || live.borrow_mut().look()),
     })

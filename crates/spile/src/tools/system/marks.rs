@@ -13,7 +13,7 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spile_kernel::process::{mark, with_all_signals};
 use spile_kernel::resources::told;
-use spile_runtime::{Outside, session::Armed};
+use spile_runtime::{ExternalSource, session::OnArmed};
 
 use crate::report::tell;
 
@@ -67,7 +67,7 @@ impl Shared {
 
 /// Prepares the work: the callback that begins it when the probes are armed, and the event source
 /// that ends the session when it is done.
-pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(Armed, Outside, Shared)> {
+pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(OnArmed, ExternalSource, Shared)> {
     let told = Shared::default();
     let shared = told.clone();
     let (armed, outside) = beside(move || {
@@ -79,10 +79,10 @@ pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(Armed, Outside, Sha
 }
 
 /// Runs a closure on a thread of its own once the probes are armed, and then ends the session.
-pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(Armed, Outside)> {
+pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(OnArmed, ExternalSource)> {
     let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;
     let fd = reader.try_clone()?.into();
-    let armed: Armed = Box::new(move |_| {
+    let armed: OnArmed = Box::new(move |_| {
         let work = move || {
             run();
             drop(writer);
@@ -100,7 +100,7 @@ pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(Armed, Ou
         let _ = reader.read(&mut [0]);
         ControlFlow::Break(())
     });
-    Ok((armed, Outside { fd, ready }))
+    Ok((armed, ExternalSource { fd, ready }))
 }
 
 /// A set of one processor; `None` beyond the size of the kernel's sets.
