@@ -1,0 +1,611 @@
+//! Builds functions from Rust, with expressions, variables and structured control flow.
+//!
+//! ```
+//! use spile_lir::builder::build;
+//!
+//! let count = build("count", "The number of bytes in front of the first NUL.", &["text"], |f, p| {
+//!     let n = f.var("n", 0);
+//!     f.repeat(4096, || {
+//!         let byte = (p[0] + n).load_u8(0);
+//!         f.break_if(byte.eq(0));
+//!         n.set(n + 1);
+//!     });
+//!     f.ret(n);
+//! });
+//! println!("{count}");
+//! ```
+//! A [`Val`] is a value or a constant, and writes instructions as it is combined. A [`Var`] can be
+//! changed; the builder makes block parameters of it. Code behind a jump is left out.
+
+use std::cell::RefCell;
+use std::collections::HashSet;
+use std::ops;
+
+use crate::func::{
+    Block, BlockId, Func, Inst, LoopBound, Operand, Place, SlotId, Target, Term, Value,
+};
+use crate::helpers::Helper;
+use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
+use crate::simplify::simplify;
+
+/// A function under construction.
+pub struct Builder(RefCell<State>);
+
+/// A loop around the present place.
+struct Loop {
+    header: BlockId,
+    exit: BlockId,
+    /// Number of variables that existed in front of it.
+    vars: usize,
+}
+
+struct State {
+    func: Func,
+    names: HashSet<String>,
+    /// The block that gets instructions; none behind a jump.
+    here: Option<BlockId>,
+    /// The content of each variable, and its name.
+    vars: Vec<(Operand, String)>,
+    loops: Vec<Loop>,
+    counter: u32,
+}
+
+/// A value or a constant.
+#[derive(Clone, Copy)]
+pub struct Val<'b> {
+    f: &'b Builder,
+    v: Operand,
+}
+
+/// A variable.
+#[derive(Clone, Copy)]
+pub struct Var<'b> {
+    f: &'b Builder,
+    index: usize,
+}
+
+/// A comparison.
+#[derive(Clone, Copy)]
+pub struct Test<'b> {
+    cond: Cond,
+    width: Width,
+    a: Val<'b>,
+    b: Val<'b>,
+}
+
+/// What an instruction takes as an operand.
+pub trait Takes<'b> {
+    /// The operand.
+    fn val(self, f: &'b Builder) -> Val<'b>;
+}
+
+impl<'b> Takes<'b> for Val<'b> {
+    fn val(self, _: &'b Builder) -> Val<'b> {
+        self
+    }
+}
+
+impl<'b> Takes<'b> for Var<'b> {
+    fn val(self, _: &'b Builder) -> Val<'b> {
+        self.get()
+    }
+}
+
+impl<'b> Takes<'b> for i32 {
+    fn val(self, f: &'b Builder) -> Val<'b> {
+        Val {
+            f,
+            v: Operand::Imm(self),
+        }
+    }
+}
+
+impl<'b> Takes<'b> for u64 {
+    fn val(self, f: &'b Builder) -> Val<'b> {
+        f.constant(self)
+    }
+}
+
+/// Builds a function. `code` gets the parameters, and ends with [`Builder::ret`] on each way; a way
+/// without one returns 0.
+pub fn build(
+    name: &str,
+    contract: &str,
+    params: &[&str],
+    code: impl for<'b> FnOnce(&'b Builder, &[Val<'b>]),
+) -> Func {
+    let builder = Builder::new(name, contract);
+    let params: Vec<Value> = {
+        let mut state = builder.0.borrow_mut();
+        let params: Vec<Value> = params.iter().map(|p| state.value(p)).collect();
+        let entry = state.block("entry", params.clone());
+        state.here = Some(entry);
+        params
+    };
+    let vals: Vec<Val<'_>> = params.iter().map(|v| builder.val(*v)).collect();
+    code(&builder, &vals);
+    builder.ret(0);
+    let mut func = builder.0.into_inner().func;
+    simplify(&mut func);
+    func
+}
+
+impl State {
+    fn unique(&mut self, name: &str) -> String {
+        let mut unique = name.to_owned();
+        let mut n = 0;
+        while !self.names.insert(unique.clone()) {
+            n += 1;
+            unique = format!("{name}.{n}");
+        }
+        unique
+    }
+
+    fn value(&mut self, name: &str) -> Value {
+        let name = self.unique(name);
+        self.func.value(name)
+    }
+
+    fn temp(&mut self) -> Value {
+        self.counter += 1;
+        let name = self.counter.to_string();
+        self.value(&name)
+    }
+
+    fn block(&mut self, name: &str, params: Vec<Value>) -> BlockId {
+        self.func.blocks.push(Block {
+            name: name.to_owned(),
+            params,
+            bound: None,
+            insts: Vec::new(),
+            term: Term::Ret(Operand::Imm(0)),
+        });
+        BlockId(self.func.blocks.len() as u32 - 1)
+    }
+
+    /// A new block with a parameter for each of the first variables.
+    fn merge(&mut self, name: &str, vars: usize) -> (BlockId, Vec<Value>) {
+        let names: Vec<String> = self.vars[..vars].iter().map(|v| v.1.clone()).collect();
+        let params: Vec<Value> = names.iter().map(|n| self.value(n)).collect();
+        (self.block(name, params.clone()), params)
+    }
+
+    fn emit(&mut self, inst: Inst) {
+        if let Some(here) = self.here {
+            self.func.blocks[here.index()].insts.push(inst);
+        }
+    }
+
+    fn materialize(&mut self, v: Operand) -> Value {
+        match v {
+            Operand::Value(v) => v,
+            Operand::Imm(n) => {
+                let dst = self.temp();
+                self.emit(Inst::Const { dst, imm: n.into() });
+                dst
+            }
+        }
+    }
+
+    /// Ends the present block.
+    fn end(&mut self, term: Term) {
+        if let Some(here) = self.here.take() {
+            self.func.blocks[here.index()].term = term;
+        }
+    }
+
+    /// Jumps to a block that has the first variables as its parameters.
+    fn jump(&mut self, block: BlockId, vars: usize) {
+        if self.here.is_none() {
+            return;
+        }
+        let vars: Vec<Operand> = self.vars[..vars].iter().map(|v| v.0).collect();
+        let args = vars.into_iter().map(|v| self.materialize(v)).collect();
+        self.end(Term::Jump(Target { block, args }));
+    }
+
+    /// Goes on in a block, with the variables as its parameters.
+    fn enter(&mut self, block: BlockId, params: &[Value]) {
+        self.here = Some(block);
+        self.vars.truncate(params.len());
+        for (var, param) in self.vars.iter_mut().zip(params) {
+            var.0 = Operand::Value(*param);
+        }
+    }
+}
+
+impl Builder {
+    fn new(name: &str, contract: &str) -> Builder {
+        Builder(RefCell::new(State {
+            func: Func {
+                name: name.to_owned(),
+                contract: contract.to_owned(),
+                slots: Vec::new(),
+                values: Vec::new(),
+                blocks: Vec::new(),
+            },
+            names: HashSet::new(),
+            here: None,
+            vars: Vec::new(),
+            loops: Vec::new(),
+            counter: 0,
+        }))
+    }
+
+    fn val(&self, v: Value) -> Val<'_> {
+        Val {
+            f: self,
+            v: Operand::Value(v),
+        }
+    }
+
+    /// Writes an instruction that defines a value.
+    fn def(&self, make: impl FnOnce(Value) -> Inst) -> Val<'_> {
+        let mut state = self.0.borrow_mut();
+        let dst = state.temp();
+        state.emit(make(dst));
+        drop(state);
+        self.val(dst)
+    }
+
+    /// A constant.
+    pub fn constant(&self, imm: u64) -> Val<'_> {
+        self.def(|dst| Inst::Const {
+            dst,
+            imm: imm.cast_signed(),
+        })
+    }
+
+    /// A variable.
+    pub fn var<'b>(&'b self, name: &str, init: impl Takes<'b>) -> Var<'b> {
+        let init = init.val(self).v;
+        let mut state = self.0.borrow_mut();
+        state.vars.push((init, name.to_owned()));
+        Var {
+            f: self,
+            index: state.vars.len() - 1,
+        }
+    }
+
+    /// The address of a new stack slot.
+    pub fn slot(&self, bytes: u32) -> Val<'_> {
+        let slot = {
+            let slots = &mut self.0.borrow_mut().func.slots;
+            slots.push(bytes.next_multiple_of(8));
+            SlotId(slots.len() as u32 - 1)
+        };
+        self.addr(Place::Slot(slot, 0))
+    }
+
+    /// The address of a place.
+    pub fn addr(&self, of: Place) -> Val<'_> {
+        self.def(|dst| Inst::Addr { dst, of })
+    }
+
+    /// The address of constant data.
+    pub fn data(&self, name: &str) -> Val<'_> {
+        self.addr(Place::Data(name.to_owned(), 0))
+    }
+
+    /// Calls a helper that has a result.
+    pub fn helper<'b>(&'b self, helper: Helper, args: &[Val<'b>]) -> Val<'b> {
+        let args = args.iter().map(|a| a.value()).collect();
+        self.def(|dst| Inst::Helper {
+            dst: Some(dst),
+            helper,
+            args,
+        })
+    }
+
+    /// Calls a function of the module.
+    pub fn call<'b>(&'b self, func: &str, args: &[Val<'b>]) -> Val<'b> {
+        let args = args.iter().map(|a| a.value()).collect();
+        self.def(|dst| Inst::Call {
+            dst,
+            func: func.to_owned(),
+            args,
+        })
+    }
+
+    /// Returns.
+    pub fn ret<'b>(&'b self, v: impl Takes<'b>) {
+        let v = v.val(self).v;
+        self.0.borrow_mut().end(Term::Ret(v));
+    }
+
+    /// Runs code if a comparison holds.
+    pub fn when<'b>(&'b self, test: Test<'b>, then: impl FnOnce()) {
+        self.when_else(test, then, || {});
+    }
+
+    /// Runs one of two pieces of code.
+    pub fn when_else<'b>(&'b self, test: Test<'b>, then: impl FnOnce(), els: impl FnOnce()) {
+        let a = test.a.value();
+        let mut state = self.0.borrow_mut();
+        if state.here.is_none() {
+            return;
+        }
+        state.counter += 1;
+        let n = state.counter;
+        let before = state.vars.clone();
+        let [yes, no] = ["then", "else"].map(|name| state.block(&format!("{name}{n}"), vec![]));
+        let (join, params) = state.merge(&format!("join{n}"), before.len());
+        let target = |block| Target {
+            block,
+            args: Vec::new(),
+        };
+        state.end(Term::Branch {
+            cond: test.cond,
+            width: test.width,
+            a,
+            b: test.b.v,
+            then: target(yes),
+            els: target(no),
+        });
+        state.here = Some(yes);
+        drop(state);
+        then();
+        let mut state = self.0.borrow_mut();
+        state.jump(join, before.len());
+        state.vars.clone_from(&before);
+        state.here = Some(no);
+        drop(state);
+        els();
+        let mut state = self.0.borrow_mut();
+        state.jump(join, before.len());
+        state
+            .vars
+            .resize(before.len(), (Operand::Imm(0), String::new()));
+        state.enter(join, &params);
+    }
+
+    /// Runs code again and again, until it breaks, at most `max` times.
+    pub fn repeat(&self, max: u32, code: impl FnOnce()) {
+        let mut state = self.0.borrow_mut();
+        if state.here.is_none() {
+            return;
+        }
+        state.counter += 1;
+        let (n, vars) = (state.counter, state.vars.len());
+        let (header, params) = state.merge(&format!("loop{n}"), vars);
+        let (exit, exit_params) = state.merge(&format!("end{n}"), vars);
+        state.jump(header, vars);
+        state.func.blocks[header.index()].bound = Some(LoopBound {
+            max,
+            exhausted: Target {
+                block: exit,
+                args: params.clone(),
+            },
+        });
+        state.enter(header, &params);
+        state.loops.push(Loop { header, exit, vars });
+        drop(state);
+        code();
+        let mut state = self.0.borrow_mut();
+        state.jump(header, vars);
+        state.loops.pop();
+        state.vars.resize(vars, (Operand::Imm(0), String::new()));
+        state.enter(exit, &exit_params);
+    }
+
+    /// Leaves the innermost loop. Outside of loops it does nothing.
+    pub fn break_(&self) {
+        let mut state = self.0.borrow_mut();
+        if let Some((exit, vars)) = state.loops.last().map(|l| (l.exit, l.vars)) {
+            state.jump(exit, vars);
+        }
+    }
+
+    /// Begins the innermost loop again. Outside of loops it does nothing.
+    pub fn continue_(&self) {
+        let mut state = self.0.borrow_mut();
+        if let Some((header, vars)) = state.loops.last().map(|l| (l.header, l.vars)) {
+            state.jump(header, vars);
+        }
+    }
+
+    /// Leaves the innermost loop if a comparison holds.
+    pub fn break_if<'b>(&'b self, test: Test<'b>) {
+        self.when(test, || self.break_());
+    }
+
+    /// Returns a value if a comparison holds.
+    pub fn ret_if<'b>(&'b self, test: Test<'b>, v: impl Takes<'b>) {
+        self.when(test, || self.ret(v));
+    }
+}
+
+impl<'b> Var<'b> {
+    /// The present value.
+    pub fn get(self) -> Val<'b> {
+        let vars = &self.f.0.borrow().vars;
+        debug_assert!(self.index < vars.len(), "the variable's block has ended");
+        Val {
+            f: self.f,
+            v: vars.get(self.index).map_or(Operand::Imm(0), |v| v.0),
+        }
+    }
+
+    /// Changes the variable.
+    pub fn set(self, v: impl Takes<'b>) {
+        let v = v.val(self.f).v;
+        if let Some(var) = self.f.0.borrow_mut().vars.get_mut(self.index) {
+            var.0 = v;
+        }
+    }
+}
+
+impl<'b> Val<'b> {
+    fn value(self) -> Value {
+        self.f.0.borrow_mut().materialize(self.v)
+    }
+
+    /// Arithmetic.
+    pub fn alu(self, width: Width, op: AluOp, b: impl Takes<'b>) -> Val<'b> {
+        let (a, b) = (self.value(), b.val(self.f).v);
+        self.f.def(|dst| Inst::Alu {
+            dst,
+            width,
+            op,
+            a,
+            b,
+        })
+    }
+
+    fn compare(self, cond: Cond, b: impl Takes<'b>) -> Test<'b> {
+        Test {
+            cond,
+            width: Width::W64,
+            a: self,
+            b: b.val(self.f),
+        }
+    }
+
+    fn load(self, size: Size, signed: bool, off: i16) -> Val<'b> {
+        let base = self.value();
+        self.f.def(|dst| Inst::Load {
+            dst,
+            size,
+            signed,
+            base,
+            off,
+        })
+    }
+
+    fn store(self, size: Size, off: i16, v: impl Takes<'b>) {
+        let (base, src) = (self.value(), v.val(self.f).v);
+        self.f.0.borrow_mut().emit(Inst::Store {
+            size,
+            base,
+            off,
+            src,
+        });
+    }
+
+    /// The word at this address.
+    pub fn load_u64(self, off: i16) -> Val<'b> {
+        self.load(Size::U64, false, off)
+    }
+
+    /// The byte at this address.
+    pub fn load_u8(self, off: i16) -> Val<'b> {
+        self.load(Size::U8, false, off)
+    }
+
+    /// Stores a word at this address.
+    pub fn store_u64(self, off: i16, v: impl Takes<'b>) {
+        self.store(Size::U64, off, v);
+    }
+
+    /// Stores a byte at this address.
+    pub fn store_u8(self, off: i16, v: impl Takes<'b>) {
+        self.store(Size::U8, off, v);
+    }
+
+    /// Adds to the word at this address; gives the old one.
+    pub fn fetch_add(self, off: i16, v: impl Takes<'b>) -> Val<'b> {
+        let (base, src) = (self.value(), v.val(self.f).value());
+        self.f.def(|dst| Inst::Atomic {
+            dst: Some(dst),
+            op: AtomicOp::FetchAdd,
+            width: Width::W64,
+            base,
+            off,
+            expected: None,
+            src,
+        })
+    }
+
+    /// The same value, which is at most `max`: a promise that the kernel's verifier learns.
+    pub fn bound(self, max: u32) -> Val<'b> {
+        let a = self.value();
+        self.f.def(|dst| Inst::Bound { dst, a, max })
+    }
+
+    /// The same value, which the kernel's verifier forgets.
+    pub fn opaque(self) -> Val<'b> {
+        let a = self.value();
+        self.f.def(|dst| Inst::Opaque { dst, a })
+    }
+
+    /// The low bytes, extended with zeros or with the sign, or swapped.
+    pub fn ext(self, op: ExtOp, size: Size) -> Val<'b> {
+        let a = self.value();
+        self.f.def(|dst| Inst::Ext { dst, op, size, a })
+    }
+
+    /// The word with its bytes in the opposite order.
+    pub fn swap(self) -> Val<'b> {
+        self.ext(ExtOp::Swap, Size::U64)
+    }
+}
+
+macro_rules! comparisons {
+    ($($(#[$m:meta])* $name:ident = $cond:ident;)*) => {
+        impl<'b> Val<'b> {
+            $($(#[$m])* pub fn $name(self, b: impl Takes<'b>) -> Test<'b> {
+                self.compare(Cond::$cond, b)
+            })*
+        }
+
+        impl<'b> Var<'b> {
+            $($(#[$m])* pub fn $name(self, b: impl Takes<'b>) -> Test<'b> {
+                self.get().compare(Cond::$cond, b)
+            })*
+        }
+    };
+}
+
+comparisons! {
+    /// Equal.
+    eq = Eq;
+    /// Not equal.
+    ne = Ne;
+    /// Unsigned less.
+    lt = Lt;
+    /// Unsigned less or equal.
+    le = Le;
+    /// Unsigned greater.
+    gt = Gt;
+    /// Unsigned greater or equal.
+    ge = Ge;
+    /// Signed less.
+    slt = Slt;
+    /// Signed greater.
+    sgt = Sgt;
+    /// Some bit in common.
+    has = Set;
+}
+
+macro_rules! operators {
+    ($($trait:ident $method:ident $op:ident;)*) => {$(
+        impl<'b, T: Takes<'b>> ops::$trait<T> for Val<'b> {
+            type Output = Val<'b>;
+
+            fn $method(self, b: T) -> Val<'b> {
+                self.alu(Width::W64, AluOp::$op, b)
+            }
+        }
+
+        impl<'b, T: Takes<'b>> ops::$trait<T> for Var<'b> {
+            type Output = Val<'b>;
+
+            fn $method(self, b: T) -> Val<'b> {
+                self.get().alu(Width::W64, AluOp::$op, b)
+            }
+        }
+    )*};
+}
+
+operators! {
+    Add add Add;
+    Sub sub Sub;
+    Mul mul Mul;
+    Div div Div;
+    Rem rem Mod;
+    BitAnd bitand And;
+    BitOr bitor Or;
+    BitXor bitxor Xor;
+    Shl shl Lsh;
+    Shr shr Rsh;
+}

@@ -1,0 +1,203 @@
+//! Control flow: predecessors, dominators, loops.
+//!
+//! A block is two *nodes*, because the edge of a loop's bound leaves a header in front of its
+//! instructions: the entry, which has the parameters, and the body, which has the instructions.
+
+use std::collections::BTreeSet;
+
+use crate::func::{BlockId, Func};
+
+/// A block's entry or body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(usize);
+
+impl Node {
+    /// The node of the parameters.
+    pub fn entry(block: usize) -> Node {
+        Node(2 * block)
+    }
+
+    /// The node of the instructions.
+    pub fn body(block: usize) -> Node {
+        Node(2 * block + 1)
+    }
+
+    /// The block.
+    pub fn block(self) -> usize {
+        self.0 / 2
+    }
+}
+
+/// The control flow of a function whose targets exist.
+#[derive(Debug)]
+pub struct Cfg {
+    preds: Vec<Vec<Node>>,
+    /// The place of each node in reverse post-order; none if it is unreachable.
+    place: Vec<Option<usize>>,
+    order: Vec<Node>,
+    /// The immediate dominator of each reachable node; of the first one itself.
+    idom: Vec<Node>,
+}
+
+fn successors(func: &Func, node: Node) -> Vec<Node> {
+    let Some(block) = func.blocks.get(node.block()) else {
+        return Vec::new();
+    };
+    let entries = |b: &BlockId| Node::entry(b.index());
+    if node != Node::entry(node.block()) {
+        let targets = block.term.targets();
+        return targets.iter().map(|t| entries(&t.block)).collect();
+    }
+    let mut to = vec![Node::body(node.block())];
+    to.extend(block.bound.iter().map(|b| entries(&b.exhausted.block)));
+    to
+}
+
+impl Cfg {
+    /// Analyses a function.
+    pub fn new(func: &Func) -> Cfg {
+        let count = 2 * func.blocks.len();
+        let succs: Vec<_> = (0..count).map(|n| successors(func, Node(n))).collect();
+        let mut preds = vec![Vec::new(); count];
+        for (from, to) in succs.iter().enumerate() {
+            for to in to.iter().filter(|t| t.0 < count) {
+                preds[to.0].push(Node(from));
+            }
+        }
+        let mut cfg = Cfg {
+            preds,
+            place: vec![None; count],
+            order: post_order(&succs),
+            idom: (0..count).map(Node).collect(),
+        };
+        cfg.order.reverse();
+        for (i, node) in cfg.order.iter().enumerate() {
+            cfg.place[node.0] = Some(i);
+        }
+        cfg.dominators();
+        cfg
+    }
+
+    /// The algorithm of Cooper, Harvey and Kennedy ("A Simple, Fast Dominance Algorithm").
+    fn dominators(&mut self) {
+        let Some(first) = self.order.first().copied() else {
+            return;
+        };
+        let mut known = vec![false; self.preds.len()];
+        known[first.0] = true;
+        let mut changed = true;
+        while changed {
+            changed = false;
+            for i in 1..self.order.len() {
+                let node = self.order[i];
+                let preds = self.preds[node.0].iter().filter(|p| known[p.0]);
+                let new = preds.copied().reduce(|a, b| self.common(a, b));
+                if let Some(new) = new
+                    && (!known[node.0] || self.idom[node.0] != new)
+                {
+                    self.idom[node.0] = new;
+                    known[node.0] = true;
+                    changed = true;
+                }
+            }
+        }
+    }
+
+    fn common(&self, mut a: Node, mut b: Node) -> Node {
+        while a != b {
+            match self.place[a.0] > self.place[b.0] {
+                true => a = self.idom[a.0],
+                false => b = self.idom[b.0],
+            }
+        }
+        a
+    }
+
+    /// Whether the function can get to a block.
+    pub fn reachable(&self, block: usize) -> bool {
+        self.place.get(2 * block).copied().flatten().is_some()
+    }
+
+    /// Reachable blocks in reverse post-order.
+    pub fn blocks(&self) -> impl DoubleEndedIterator<Item = usize> {
+        let entries = self.order.iter().filter(|n| n.0 % 2 == 0);
+        entries.map(|n| n.block())
+    }
+
+    /// Whether all ways to `b` lead through `a`.
+    pub fn dominates(&self, a: Node, mut b: Node) -> bool {
+        if self.place[a.0].is_none() || self.place[b.0].is_none() {
+            return false;
+        }
+        loop {
+            if a == b {
+                return true;
+            }
+            let up = self.idom[b.0];
+            if up == b {
+                return false;
+            }
+            b = up;
+        }
+    }
+
+    /// The nodes with an edge to a block's entry.
+    pub fn preds(&self, block: usize) -> &[Node] {
+        &self.preds[2 * block]
+    }
+
+    /// The nodes with a jump back to a header.
+    pub fn latches(&self, header: usize) -> impl Iterator<Item = Node> {
+        let entry = Node::entry(header);
+        let preds = self.preds[entry.0].iter().copied();
+        preds.filter(move |from| self.dominates(entry, *from))
+    }
+
+    /// The nodes of a header's loop; empty if the block is no header. The nodes of a reducible graph
+    /// only.
+    pub fn body(&self, header: usize) -> BTreeSet<Node> {
+        let mut work: Vec<Node> = self.latches(header).collect();
+        let mut found = BTreeSet::new();
+        if work.is_empty() {
+            return found;
+        }
+        found.insert(Node::entry(header));
+        while let Some(node) = work.pop() {
+            if found.insert(node) {
+                work.extend(
+                    self.preds[node.0]
+                        .iter()
+                        .filter(|p| self.place[p.0].is_some()),
+                );
+            }
+        }
+        found
+    }
+}
+
+fn post_order(succs: &[Vec<Node>]) -> Vec<Node> {
+    let mut order = Vec::new();
+    let mut seen = vec![false; succs.len()];
+    let mut stack = Vec::new();
+    if let Some(first) = seen.first_mut() {
+        *first = true;
+        stack.push((Node(0), 0));
+    }
+    while let Some((node, next)) = stack.last_mut() {
+        match succs[node.0].get(*next) {
+            Some(to) => {
+                *next += 1;
+                if to.0 < seen.len() && !seen[to.0] {
+                    seen[to.0] = true;
+                    let to = *to;
+                    stack.push((to, 0));
+                }
+            }
+            None => {
+                order.push(*node);
+                stack.pop();
+            }
+        }
+    }
+    order
+}

@@ -1,0 +1,425 @@
+//! Modules, functions, blocks and instructions, as plain data.
+//!
+//! A function is in SSA form with block parameters: each value has one definition, and a jump hands
+//! values to the parameters of its target. [`crate::verify`] lists the invariants, [`crate::text`]
+//! the text form.
+//!
+//! # Loops
+//! The first block of each loop is its *header* and has a bound ([`LoopBound`]): how often the
+//! header may be reached before the function leaves the loop. All loops are thus finite without a
+//! proof. A host chooses how to run a loop: as a jump back, or in the kernel as a callback that is
+//! called again and again ([`crate::repeat`]), which the kernel's verifier follows once and not at
+//! each iteration.
+
+use crate::helpers::Helper;
+use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
+
+macro_rules! ids {
+    ($($(#[$m:meta])* $ty:ident;)*) => {$(
+        $(#[$m])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $ty(pub u32);
+
+        impl $ty {
+            /// The place in its table.
+            pub fn index(self) -> usize {
+                self.0 as usize
+            }
+        }
+    )*};
+}
+
+ids! {
+    /// A value: a virtual register of 64 bits with one definition. Index in [`Func::values`].
+    Value;
+    /// Index in [`Func::blocks`].
+    BlockId;
+    /// Index in [`Func::slots`].
+    SlotId;
+}
+
+/// The second operand of arithmetic, comparisons and stores.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Operand {
+    /// A value.
+    Value(Value),
+    /// A constant, extended with its sign to the width of the operation.
+    Imm(i32),
+}
+
+impl From<Value> for Operand {
+    fn from(v: Value) -> Operand {
+        Operand::Value(v)
+    }
+}
+
+impl From<i32> for Operand {
+    fn from(n: i32) -> Operand {
+        Operand::Imm(n)
+    }
+}
+
+/// Something whose address code takes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Place {
+    /// A byte of a stack slot.
+    Slot(SlotId, u32),
+    /// A byte of this processor's block.
+    Cpu(u32),
+    /// A byte of the shared state memory.
+    State(u32),
+    /// A map, by name. Only helpers use the address.
+    Map(String),
+    /// A byte of constant data, by name.
+    Data(String, u32),
+}
+
+/// An instruction.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Inst {
+    /// `dst = imm`.
+    Const { dst: Value, imm: i64 },
+    /// `dst = a op b`.
+    Alu {
+        dst: Value,
+        width: Width,
+        op: AluOp,
+        a: Value,
+        b: Operand,
+    },
+    /// `dst` = the low `size` bytes of `a`, extended or swapped.
+    Ext {
+        dst: Value,
+        op: ExtOp,
+        size: Size,
+        a: Value,
+    },
+    /// `dst` = memory at `base + off`, extended with zeros or with its sign.
+    Load {
+        dst: Value,
+        size: Size,
+        signed: bool,
+        base: Value,
+        off: i16,
+    },
+    /// Memory at `base + off` = `src`.
+    Store {
+        size: Size,
+        base: Value,
+        off: i16,
+        src: Operand,
+    },
+    /// An atomic operation on memory at `base + off`. `dst` is the old value, for operations that
+    /// give it; `expected` belongs to [`AtomicOp::CmpXchg`] only.
+    Atomic {
+        dst: Option<Value>,
+        op: AtomicOp,
+        width: Width,
+        base: Value,
+        off: i16,
+        expected: Option<Value>,
+        src: Value,
+    },
+    /// `dst = a`, and `a <= max` (unsigned), which the code promises. The kernel's verifier learns
+    /// the bound; the interpreter stops if the promise is broken; other code may give any number up
+    /// to `max` then.
+    Bound { dst: Value, a: Value, max: u32 },
+    /// `dst = a`, about which the kernel's verifier knows nothing, so that paths with different
+    /// constants become one. Not for addresses.
+    Opaque { dst: Value, a: Value },
+    /// `dst` = the address of a place.
+    Addr { dst: Value, of: Place },
+    /// Calls a helper of the host.
+    Helper {
+        dst: Option<Value>,
+        helper: Helper,
+        args: Vec<Value>,
+    },
+    /// Calls a function of the module.
+    Call {
+        dst: Value,
+        func: String,
+        args: Vec<Value>,
+    },
+    /// Calls `func(index, context)` with indexes from 0, until it returns something other than 0 or
+    /// `times` (unsigned) calls are done; `dst` = the number of calls. At most [`MAX_REPEAT`] calls.
+    Repeat {
+        dst: Value,
+        times: Value,
+        func: String,
+        context: Value,
+    },
+}
+
+/// The largest number of calls of one [`Inst::Repeat`], the kernel's limit.
+pub const MAX_REPEAT: u32 = 1 << 23;
+
+/// The target of a jump, with the values for its parameters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Target {
+    /// The block.
+    pub block: BlockId,
+    /// A value for each parameter.
+    pub args: Vec<Value>,
+}
+
+/// The end of a block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Term {
+    /// Goes on in another block.
+    Jump(Target),
+    /// Goes to `then` if `a cond b`, else to `els`.
+    Branch {
+        cond: Cond,
+        width: Width,
+        a: Value,
+        b: Operand,
+        then: Target,
+        els: Target,
+    },
+    /// Returns.
+    Ret(Operand),
+}
+
+/// The bound of a loop.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LoopBound {
+    /// How often the header's instructions run at most, from 1 to [`MAX_REPEAT`].
+    pub max: u32,
+    /// Where the function goes instead of running them once more. The arguments may be parameters
+    /// of the header.
+    pub exhausted: Target,
+}
+
+/// A basic block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Block {
+    /// Unique in the function.
+    pub name: String,
+    /// Parameters; those of the first block are the function's.
+    pub params: Vec<Value>,
+    /// The bound, if the block is the header of a loop.
+    pub bound: Option<LoopBound>,
+    /// Instructions.
+    pub insts: Vec<Inst>,
+    /// The end.
+    pub term: Term,
+}
+
+/// A function. It has one result.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Func {
+    /// Unique in the module.
+    pub name: String,
+    /// What it does, its arguments, bounds and cost: the lines above it in the text form.
+    pub contract: String,
+    /// Sizes of the stack slots in bytes.
+    pub slots: Vec<u32>,
+    /// Names of the values, unique in the function.
+    pub values: Vec<String>,
+    /// Blocks; the function begins with the first one.
+    pub blocks: Vec<Block>,
+}
+
+/// Constant bytes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Data {
+    /// Unique in the module.
+    pub name: String,
+    /// The bytes.
+    pub bytes: Vec<u8>,
+}
+
+/// Functions and constants that belong together.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Module {
+    /// Constants.
+    pub data: Vec<Data>,
+    /// Functions.
+    pub funcs: Vec<Func>,
+}
+
+impl Module {
+    /// The function with this name.
+    pub fn func(&self, name: &str) -> Option<&Func> {
+        self.funcs.iter().find(|f| f.name == name)
+    }
+
+    /// The constant with this name.
+    pub fn data(&self, name: &str) -> Option<&Data> {
+        self.data.iter().find(|d| d.name == name)
+    }
+}
+
+impl Func {
+    /// The parameters.
+    pub fn params(&self) -> &[Value] {
+        self.blocks.first().map_or(&[], |b| &b.params)
+    }
+
+    /// A new value with this name.
+    pub fn value(&mut self, name: impl Into<String>) -> Value {
+        self.values.push(name.into());
+        Value(self.values.len() as u32 - 1)
+    }
+}
+
+/// The values that an instruction reads, shared or to be changed.
+macro_rules! uses {
+    ($inst:expr, $f:ident, $iter:ident, $value:ident) => {
+        match $inst {
+            Inst::Const { .. } | Inst::Addr { .. } => {}
+            Inst::Alu { a, b, .. } => {
+                $f(a);
+                b.$value().map(&mut $f);
+            }
+            Inst::Ext { a, .. } | Inst::Bound { a, .. } | Inst::Opaque { a, .. } => $f(a),
+            Inst::Load { base, .. } => $f(base),
+            Inst::Store { base, src, .. } => {
+                $f(base);
+                src.$value().map(&mut $f);
+            }
+            Inst::Atomic {
+                base,
+                expected,
+                src,
+                ..
+            } => {
+                $f(base);
+                expected.$iter().for_each(&mut $f);
+                $f(src);
+            }
+            Inst::Helper { args, .. } | Inst::Call { args, .. } => args.$iter().for_each($f),
+            Inst::Repeat { times, context, .. } => {
+                $f(times);
+                $f(context);
+            }
+        }
+    };
+}
+
+impl Inst {
+    /// The value that it defines.
+    pub fn dst(&self) -> Option<Value> {
+        match *self {
+            Inst::Const { dst, .. }
+            | Inst::Alu { dst, .. }
+            | Inst::Ext { dst, .. }
+            | Inst::Load { dst, .. }
+            | Inst::Bound { dst, .. }
+            | Inst::Opaque { dst, .. }
+            | Inst::Addr { dst, .. }
+            | Inst::Call { dst, .. }
+            | Inst::Repeat { dst, .. } => Some(dst),
+            Inst::Atomic { dst, .. } | Inst::Helper { dst, .. } => dst,
+            Inst::Store { .. } => None,
+        }
+    }
+
+    /// Visits the value that it defines.
+    pub fn for_each_dst_mut(&mut self, mut f: impl FnMut(&mut Value)) {
+        match self {
+            Inst::Const { dst, .. }
+            | Inst::Alu { dst, .. }
+            | Inst::Ext { dst, .. }
+            | Inst::Load { dst, .. }
+            | Inst::Bound { dst, .. }
+            | Inst::Opaque { dst, .. }
+            | Inst::Addr { dst, .. }
+            | Inst::Call { dst, .. }
+            | Inst::Repeat { dst, .. } => f(dst),
+            Inst::Atomic { dst, .. } | Inst::Helper { dst, .. } => dst.iter_mut().for_each(f),
+            Inst::Store { .. } => {}
+        }
+    }
+
+    /// Visits the values that it reads.
+    pub fn for_each_use(&self, mut f: impl FnMut(&Value)) {
+        uses!(self, f, iter, value)
+    }
+
+    /// Visits the values that it reads, to change them.
+    pub fn for_each_use_mut(&mut self, mut f: impl FnMut(&mut Value)) {
+        uses!(self, f, iter_mut, value_mut)
+    }
+}
+
+impl Operand {
+    /// The value, if it is one.
+    pub fn value(&self) -> Option<&Value> {
+        match self {
+            Operand::Value(v) => Some(v),
+            Operand::Imm(_) => None,
+        }
+    }
+
+    /// The value, to change it.
+    pub fn value_mut(&mut self) -> Option<&mut Value> {
+        match self {
+            Operand::Value(v) => Some(v),
+            Operand::Imm(_) => None,
+        }
+    }
+}
+
+impl Term {
+    /// The targets.
+    pub fn targets(&self) -> Vec<&Target> {
+        match self {
+            Term::Jump(to) => vec![to],
+            Term::Branch { then, els, .. } => vec![then, els],
+            Term::Ret(_) => Vec::new(),
+        }
+    }
+
+    /// The targets, to change them.
+    pub fn targets_mut(&mut self) -> Vec<&mut Target> {
+        match self {
+            Term::Jump(to) => vec![to],
+            Term::Branch { then, els, .. } => vec![then, els],
+            Term::Ret(_) => Vec::new(),
+        }
+    }
+
+    /// Visits the values that it reads itself, without the arguments of its targets.
+    pub fn for_each_use(&self, mut f: impl FnMut(&Value)) {
+        match self {
+            Term::Jump(_) => {}
+            Term::Branch { a, b, .. } => {
+                f(a);
+                b.value().map(f);
+            }
+            Term::Ret(v) => drop(v.value().map(f)),
+        }
+    }
+
+    /// The same, to change them.
+    pub fn for_each_use_mut(&mut self, mut f: impl FnMut(&mut Value)) {
+        match self {
+            Term::Jump(_) => {}
+            Term::Branch { a, b, .. } => {
+                f(a);
+                b.value_mut().map(f);
+            }
+            Term::Ret(v) => drop(v.value_mut().map(f)),
+        }
+    }
+}
+
+impl Block {
+    /// All edges out of the block: those of its end, and the one of its bound.
+    pub fn edges(&self) -> Vec<&Target> {
+        let mut edges = self.term.targets();
+        edges.extend(self.bound.iter().map(|b| &b.exhausted));
+        edges
+    }
+
+    /// All edges out of the block, to change them.
+    pub fn edges_mut(&mut self) -> Vec<&mut Target> {
+        let mut edges = self.term.targets_mut();
+        edges.extend(self.bound.iter_mut().map(|b| &mut b.exhausted));
+        edges
+    }
+}

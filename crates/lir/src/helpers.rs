@@ -1,0 +1,74 @@
+//! The helpers: what a host does for the code that it runs, by name.
+//!
+//! The kernel answers most of them by a BPF helper of its own, a process from its own memory. What a
+//! helper reads and writes through its arguments is part of its contract here, so that the
+//! interpreter of tests and each host agree.
+
+/// One row of the table.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct HelperInfo {
+    /// Number of arguments, at most 5.
+    pub args: usize,
+    /// Whether it has a result.
+    pub result: bool,
+}
+
+macro_rules! helpers {
+    ($($(#[$m:meta])* $v:ident = $name:literal, $args:literal, $result:literal;)*) => {
+        crate::op::named! {
+            /// A helper by name.
+            Helper { $($(#[$m])* $v = $name,)* }
+        }
+
+        impl Helper {
+            /// The helper's row.
+            pub fn info(self) -> HelperInfo {
+                match self { $(Helper::$v => HelperInfo { args: $args, result: $result }),* }
+            }
+        }
+    };
+}
+
+helpers! {
+    /// `(map, key)`: the address of the element, or 0.
+    MapLookup = "map_lookup", 2, true;
+    /// `(map, key, value, flags)`: 0, or a negative errno.
+    MapUpdate = "map_update", 4, true;
+    /// `(map, key)`: 0, or a negative errno.
+    MapDelete = "map_delete", 2, true;
+    /// Nanoseconds of the monotonic clock.
+    TimeNs = "time_ns", 0, true;
+    /// The number of this processor.
+    Cpu = "cpu", 0, true;
+    /// Process id (upper half) and thread id (lower half) of the current task.
+    PidTgid = "pid_tgid", 0, true;
+    /// Group id (upper half) and user id (lower half) of the current task.
+    UidGid = "uid_gid", 0, true;
+    /// The address of the current task's description.
+    Task = "task", 0, true;
+    /// `(to, size, from)`: copies bytes of this host's memory; 0, or a negative errno if they cannot
+    /// be read (the bytes at `to` are then zero).
+    Read = "read", 3, true;
+    /// `(to, size, from)`: copies bytes of the observed program's memory.
+    ReadUser = "read_user", 3, true;
+    /// `(to, size, from)`: copies a text up to its NUL, at most `size` bytes with the NUL, which is
+    /// always written; the number of bytes with the NUL, or a negative errno. Bytes behind it stay.
+    ReadText = "read_text", 3, true;
+    /// `(to, size, from)`: the same of the observed program's memory.
+    ReadUserText = "read_user_text", 3, true;
+    /// `(ring, data, size, flags)`: 0, or a negative errno if the record was lost.
+    Output = "output", 4, true;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_unique_and_arguments_fit() {
+        for h in Helper::ALL {
+            assert_eq!(Helper::by_name(h.name()), Some(*h));
+            assert!(h.info().args <= 5);
+        }
+    }
+}

@@ -1,0 +1,515 @@
+//! The interpreter: runs verified functions in tests, without a kernel.
+//!
+//! Memory consists of regions with large gaps between them. Each access is checked: it lies in one
+//! region, a stack slot was written before and is aligned, constant data are not written. Helpers
+//! are the caller's ([`Host`]). A run ends after a number of steps.
+
+use std::collections::{BTreeMap, HashSet};
+use std::fmt;
+
+use crate::cfg::{Cfg, Node};
+use crate::func::{
+    Block, Func, Inst, MAX_REPEAT, Module, Operand, Place, SlotId, Target, Term, Value,
+};
+use crate::helpers::Helper;
+use crate::op::{AtomicOp, Size};
+
+/// Why a run stopped.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Fault {
+    /// An access outside of all regions: address and size.
+    Outside(u64, u32),
+    /// A write to constant data.
+    ReadOnly(u64),
+    /// A read of bytes of a stack slot that were not written.
+    Unwritten(u64),
+    /// An access to a stack slot, or an atomic one, that is not aligned.
+    Unaligned(u64),
+    /// A value above the bound that the code promises, and the bound.
+    Bound(u64, u32),
+    /// More calls than a `repeat` may do.
+    Repeat(u64),
+    /// Too many steps.
+    Steps,
+    /// Too many functions in one another.
+    Depth,
+    /// No function, data or place of that name, or another number of arguments.
+    Missing(String),
+    /// A helper's error.
+    Helper(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Fault::Outside(at, size) => write!(f, "{size} bytes at {at:#x} are in no region"),
+            Fault::ReadOnly(at) => write!(f, "a write to constant data at {at:#x}"),
+            Fault::Unwritten(at) => write!(f, "a read of unwritten stack at {at:#x}"),
+            Fault::Unaligned(at) => write!(f, "an access that is not aligned at {at:#x}"),
+            Fault::Bound(x, max) => write!(f, "{x} is above its bound {max}"),
+            Fault::Repeat(n) => write!(f, "{n} calls of one repeat"),
+            Fault::Steps => write!(f, "too many steps"),
+            Fault::Depth => write!(f, "too many functions in one another"),
+            Fault::Missing(what) | Fault::Helper(what) => f.write_str(what),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+/// What a region is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Memory of the caller.
+    Memory,
+    /// Constant data.
+    Constant,
+    /// A stack slot, which must be written before it is read.
+    Stack,
+}
+
+#[derive(Debug)]
+struct Region {
+    bytes: Vec<u8>,
+    kind: Kind,
+    written: Vec<bool>,
+}
+
+/// All regions.
+#[derive(Debug, Default)]
+pub struct Memory {
+    regions: BTreeMap<u64, Region>,
+    made: u64,
+}
+
+/// The distance of regions.
+const GAP: u64 = 1 << 32;
+
+impl Memory {
+    /// Adds a region; returns its address.
+    pub fn add(&mut self, bytes: Vec<u8>, kind: Kind) -> u64 {
+        self.made += 1;
+        let base = self.made * GAP;
+        let written = vec![kind != Kind::Stack; bytes.len()];
+        let region = Region {
+            bytes,
+            kind,
+            written,
+        };
+        self.regions.insert(base, region);
+        base
+    }
+
+    /// The bytes of a region.
+    pub fn region(&self, base: u64) -> Option<&[u8]> {
+        self.regions.get(&base).map(|r| &*r.bytes)
+    }
+
+    /// The region of an access, and its offset there.
+    fn find(&mut self, at: u64, size: usize) -> Result<(&mut Region, usize), Fault> {
+        let outside = Fault::Outside(at, size as u32);
+        let (base, region) = self
+            .regions
+            .range_mut(..=at)
+            .next_back()
+            .ok_or(outside.clone())?;
+        let offset = usize::try_from(at - base).unwrap_or(usize::MAX);
+        let end = offset.checked_add(size);
+        match end.is_some_and(|end| end <= region.bytes.len()) {
+            true => Ok((region, offset)),
+            false => Err(outside),
+        }
+    }
+
+    /// Reads bytes.
+    ///
+    /// # Errors
+    /// Those of an access.
+    pub fn read(&mut self, at: u64, size: usize) -> Result<&[u8], Fault> {
+        let (region, offset) = self.find(at, size)?;
+        let range = offset..offset + size;
+        match region.written[range.clone()].iter().all(|w| *w) {
+            true => Ok(&region.bytes[range]),
+            false => Err(Fault::Unwritten(at)),
+        }
+    }
+
+    /// Writes bytes.
+    ///
+    /// # Errors
+    /// Those of an access.
+    pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
+        let (region, offset) = self.find(at, bytes.len())?;
+        if region.kind == Kind::Constant {
+            return Err(Fault::ReadOnly(at));
+        }
+        let range = offset..offset + bytes.len();
+        region.written[range.clone()].fill(true);
+        region.bytes[range].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn aligned(&mut self, at: u64, size: Size, atomic: bool) -> Result<(), Fault> {
+        let (region, offset) = self.find(at, size.bytes() as usize)?;
+        let must = atomic || region.kind == Kind::Stack;
+        match must && offset % size.bytes() as usize != 0 {
+            true => Err(Fault::Unaligned(at)),
+            false => Ok(()),
+        }
+    }
+
+    fn load(&mut self, at: u64, size: Size) -> Result<u64, Fault> {
+        self.aligned(at, size, false)?;
+        let mut word = [0; 8];
+        let bytes = self.read(at, size.bytes() as usize)?;
+        word[..bytes.len()].copy_from_slice(bytes);
+        Ok(u64::from_le_bytes(word))
+    }
+
+    fn store(&mut self, at: u64, size: Size, x: u64) -> Result<(), Fault> {
+        self.aligned(at, size, false)?;
+        self.write(at, &x.to_le_bytes()[..size.bytes() as usize])
+    }
+}
+
+/// What surrounds the code.
+pub trait Host {
+    /// Answers a helper.
+    ///
+    /// # Errors
+    /// Stops the run.
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault>;
+
+    /// The address of a processor's block, of state or of a map.
+    fn place(&mut self, of: &Place) -> Option<u64>;
+}
+
+/// A host without helpers and places.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Bare;
+
+impl Host for Bare {
+    fn helper(&mut self, _: &mut Memory, helper: Helper, _: &[u64]) -> Result<u64, Fault> {
+        let message = format!("no helper {}", helper.name());
+        Err(Fault::Helper(message))
+    }
+
+    fn place(&mut self, _: &Place) -> Option<u64> {
+        None
+    }
+}
+
+/// The functions of a module, ready to run.
+#[derive(Debug)]
+pub struct Machine<'m> {
+    module: &'m Module,
+    /// For each function the jumps back to headers.
+    back: Vec<HashSet<(Node, usize)>>,
+    data: Vec<u64>,
+    /// The memory.
+    pub memory: Memory,
+    /// Steps that are left.
+    pub steps: u64,
+}
+
+/// Depth of calls: more than the kernel's 8, for functions that a host inlines.
+const DEPTH: u32 = 64;
+
+impl<'m> Machine<'m> {
+    /// Makes a machine for a verified module that runs at most that number of instructions.
+    pub fn new(module: &'m Module, steps: u64) -> Machine<'m> {
+        let mut memory = Memory::default();
+        let constant = |d: &crate::func::Data| memory.add(d.bytes.clone(), Kind::Constant);
+        let data = module.data.iter().map(constant).collect();
+        Machine {
+            module,
+            back: module.funcs.iter().map(back_edges).collect(),
+            data,
+            memory,
+            steps,
+        }
+    }
+
+    /// Runs a function.
+    ///
+    /// # Errors
+    /// Why it stopped.
+    pub fn run(&mut self, name: &str, args: &[u64], host: &mut dyn Host) -> Result<u64, Fault> {
+        self.call(name, args, host, 0)
+    }
+
+    fn call(
+        &mut self,
+        name: &str,
+        args: &[u64],
+        host: &mut dyn Host,
+        depth: u32,
+    ) -> Result<u64, Fault> {
+        let module = self.module;
+        let missing = || Fault::Missing(format!("no function @{name}({})", args.len()));
+        let index = module.funcs.iter().position(|f| f.name == name);
+        let index = index.ok_or_else(missing)?;
+        let func = &module.funcs[index];
+        if func.params().len() != args.len() {
+            return Err(missing());
+        }
+        if depth >= DEPTH {
+            return Err(Fault::Depth);
+        }
+        let slots = func.slots.iter().map(|s| vec![0; *s as usize]);
+        let slots: Vec<u64> = slots.map(|s| self.memory.add(s, Kind::Stack)).collect();
+        let mut values = vec![0; func.values.len()];
+        for (v, arg) in func.params().iter().zip(args) {
+            values[v.index()] = *arg;
+        }
+        let mut activation = Activation {
+            machine: self,
+            host,
+            func,
+            index,
+            depth,
+            values,
+            slots,
+            arrivals: vec![0; func.blocks.len()],
+        };
+        let result = activation.run();
+        let slots = std::mem::take(&mut activation.slots);
+        for slot in slots {
+            self.memory.regions.remove(&slot);
+        }
+        result
+    }
+}
+
+fn back_edges(func: &Func) -> HashSet<(Node, usize)> {
+    let cfg = Cfg::new(func);
+    let headers = 0..func.blocks.len();
+    let edges = headers.flat_map(|h| {
+        cfg.latches(h)
+            .map(move |from| (from, h))
+            .collect::<Vec<_>>()
+    });
+    edges.collect()
+}
+
+/// One call of a function.
+struct Activation<'a, 'm> {
+    machine: &'a mut Machine<'m>,
+    host: &'a mut dyn Host,
+    func: &'m Func,
+    index: usize,
+    depth: u32,
+    values: Vec<u64>,
+    slots: Vec<u64>,
+    /// How often each header was reached since its loop was entered.
+    arrivals: Vec<u32>,
+}
+
+impl<'m> Activation<'_, 'm> {
+    fn run(&mut self) -> Result<u64, Fault> {
+        let mut at = 0;
+        loop {
+            let func = self.func;
+            let block: &'m Block = func
+                .blocks
+                .get(at)
+                .ok_or(Fault::Missing("no block".into()))?;
+            if let Some(bound) = &block.bound {
+                self.arrivals[at] += 1;
+                if self.arrivals[at] > bound.max {
+                    at = self.go(&bound.exhausted, Node::entry(at));
+                    self.step()?;
+                    continue;
+                }
+            }
+            for inst in &block.insts {
+                self.step()?;
+                self.inst(inst)?;
+            }
+            self.step()?;
+            let from = Node::body(at);
+            at = match &block.term {
+                Term::Jump(to) => self.go(to, from),
+                Term::Branch {
+                    cond,
+                    width,
+                    a,
+                    b,
+                    then,
+                    els,
+                } => match cond.holds(*width, self.get(*a), self.operand(*b)) {
+                    true => self.go(then, from),
+                    false => self.go(els, from),
+                },
+                Term::Ret(v) => return Ok(self.operand(*v)),
+            };
+        }
+    }
+
+    fn step(&mut self) -> Result<(), Fault> {
+        self.machine.steps = self.machine.steps.checked_sub(1).ok_or(Fault::Steps)?;
+        Ok(())
+    }
+
+    fn get(&self, v: Value) -> u64 {
+        self.values.get(v.index()).copied().unwrap_or(0)
+    }
+
+    fn set(&mut self, v: Value, x: u64) {
+        if let Some(value) = self.values.get_mut(v.index()) {
+            *value = x;
+        }
+    }
+
+    fn operand(&self, v: Operand) -> u64 {
+        match v {
+            Operand::Value(v) => self.get(v),
+            Operand::Imm(n) => i64::from(n).cast_unsigned(),
+        }
+    }
+
+    /// Hands over the arguments; returns the block.
+    fn go(&mut self, to: &Target, from: Node) -> usize {
+        let block = to.block.index();
+        let args: Vec<u64> = to.args.iter().map(|v| self.get(*v)).collect();
+        let params = self.func.blocks.get(block).map_or(&[][..], |b| &b.params);
+        for (param, arg) in params.iter().zip(args) {
+            self.set(*param, arg);
+        }
+        if !self.machine.back[self.index].contains(&(from, block))
+            && let Some(arrivals) = self.arrivals.get_mut(block)
+        {
+            *arrivals = 0;
+        }
+        block
+    }
+
+    fn at(&self, base: Value, off: i16) -> u64 {
+        self.get(base).wrapping_add(i64::from(off).cast_unsigned())
+    }
+
+    fn place(&mut self, of: &Place) -> Result<u64, Fault> {
+        let missing = || Fault::Missing(format!("no {of}"));
+        match of {
+            Place::Slot(SlotId(slot), off) => {
+                let base = self.slots.get(*slot as usize).ok_or_else(missing)?;
+                Ok(base + u64::from(*off))
+            }
+            Place::Data(name, off) => {
+                let data = &self.machine.module.data;
+                let found = data.iter().position(|d| d.name == *name);
+                Ok(self.machine.data[found.ok_or_else(missing)?] + u64::from(*off))
+            }
+            _ => self.host.place(of).ok_or_else(missing),
+        }
+    }
+
+    fn inst(&mut self, inst: &Inst) -> Result<(), Fault> {
+        let result = match inst {
+            Inst::Const { imm, .. } => imm.cast_unsigned(),
+            Inst::Alu {
+                width, op, a, b, ..
+            } => op.evaluate(*width, self.get(*a), self.operand(*b)),
+            Inst::Ext { op, size, a, .. } => op.evaluate(*size, self.get(*a)),
+            Inst::Load {
+                size,
+                signed,
+                base,
+                off,
+                ..
+            } => {
+                let at = self.at(*base, *off);
+                let word = self.machine.memory.load(at, *size)?;
+                if *signed {
+                    size.sign_extend(word)
+                } else {
+                    word
+                }
+            }
+            Inst::Store {
+                size,
+                base,
+                off,
+                src,
+            } => {
+                let (at, x) = (self.at(*base, *off), self.operand(*src));
+                return self.machine.memory.store(at, *size, x);
+            }
+            Inst::Atomic { .. } => self.atomic(inst)?,
+            Inst::Bound { a, max, .. } => match self.get(*a) {
+                x if x > u64::from(*max) => return Err(Fault::Bound(x, *max)),
+                x => x,
+            },
+            Inst::Opaque { a, .. } => self.get(*a),
+            Inst::Addr { of, .. } => self.place(of)?,
+            Inst::Helper { helper, args, .. } => {
+                let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
+                self.host.helper(&mut self.machine.memory, *helper, &args)?
+            }
+            Inst::Call { func, args, .. } => {
+                let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
+                self.machine.call(func, &args, self.host, self.depth + 1)?
+            }
+            Inst::Repeat {
+                times,
+                func,
+                context,
+                ..
+            } => self.repeat(self.get(*times), func, self.get(*context))?,
+        };
+        if let Some(dst) = inst.dst() {
+            self.set(dst, result);
+        }
+        Ok(())
+    }
+
+    fn repeat(&mut self, times: u64, func: &str, context: u64) -> Result<u64, Fault> {
+        if times > u64::from(MAX_REPEAT) {
+            return Err(Fault::Repeat(times));
+        }
+        for i in 0..times {
+            let args = [i, context];
+            let stop = self.machine.call(func, &args, self.host, self.depth + 1)?;
+            if stop != 0 {
+                return Ok(i + 1);
+            }
+        }
+        Ok(times)
+    }
+
+    fn atomic(&mut self, inst: &Inst) -> Result<u64, Fault> {
+        let Inst::Atomic {
+            op,
+            width,
+            base,
+            off,
+            expected,
+            src,
+            ..
+        } = inst
+        else {
+            return Ok(0);
+        };
+        let (at, size) = (self.at(*base, *off), width.size());
+        let memory = &mut self.machine.memory;
+        memory.aligned(at, size, true)?;
+        let old = memory.load(at, size)?;
+        let x = self.get(*src);
+        let new = match op {
+            AtomicOp::Add | AtomicOp::FetchAdd => old.wrapping_add(x),
+            AtomicOp::Or | AtomicOp::FetchOr => old | x,
+            AtomicOp::And | AtomicOp::FetchAnd => old & x,
+            AtomicOp::Xor | AtomicOp::FetchXor => old ^ x,
+            AtomicOp::Xchg => x,
+            AtomicOp::CmpXchg => {
+                let expected = expected.map_or(0, |e| self.get(e));
+                match size.truncate(expected) == old {
+                    true => x,
+                    false => old,
+                }
+            }
+        };
+        self.machine.memory.store(at, size, new)?;
+        Ok(old)
+    }
+}

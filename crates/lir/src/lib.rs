@@ -1,0 +1,42 @@
+//! LIR: the low-level intermediate representation, below `spile_ir` and above the code of a host.
+//!
+//! ```text
+//! ir::Program ──select──► lir::Module ──┬─ repeat, allocate registers, emit ──► eBPF   (crates/bpf)
+//!                             ▲         ├─ machine code ──► a process without privileges (later)
+//!                          library      └─ interp ──► tests
+//! ```
+//! Operations are those of eBPF on virtual registers of 64 bits. What a host does in its own way has
+//! a name: helpers, loops, the address of the processor's block, state, maps, constants. No physical
+//! register, no helper's number and no script appears here.
+//!
+//! In: functions from a builder or from text. Out: the same functions, checked, for a host. The
+//! crate does no I/O and depends on nothing.
+//!
+//! | module | its one job |
+//! |---|---|
+//! | [`op`] | arithmetic, conditions, sizes, atomic operations: names and meaning |
+//! | [`helpers`] | what a host does for code, by name |
+//! | [`func`] | modules, functions, blocks, instructions as data |
+//! | [`builder`] | builds functions with expressions, variables and structured control flow |
+//! | [`simplify`] | removes what a function does not need |
+//! | [`cfg`] | predecessors, dominators, loops |
+//! | [`text`] | writes the text form |
+//! | [`reader`] | reads it |
+//! | [`verify`] | checks the invariants |
+//! | [`interp`] | runs functions in tests, with checked memory |
+//! | `testgen` | makes random modules for tests (feature `testgen`) |
+
+pub mod builder;
+pub mod cfg;
+pub mod func;
+pub mod helpers;
+pub mod interp;
+pub mod op;
+pub mod reader;
+pub mod simplify;
+#[cfg(any(test, feature = "testgen"))]
+pub mod testgen;
+pub mod text;
+pub mod verify;
+
+pub use func::{Func, Module, Value};

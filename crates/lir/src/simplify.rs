@@ -1,0 +1,211 @@
+//! Tidies a function: removes unreachable blocks, parameters that always get the same value, and
+//! what nobody reads.
+
+use std::collections::HashMap;
+
+use crate::cfg::Cfg;
+use crate::func::{Block, BlockId, Func, Inst, Term, Value};
+
+/// Tidies a function. Its invariants hold afterwards if they hold before.
+pub fn simplify(func: &mut Func) {
+    unreachable(func);
+    no_loop(func);
+    while one_value(func) || empty_jump(func) {}
+    unread(func);
+    unreachable(func);
+    compact(func);
+}
+
+/// Removes blocks that the function cannot get to.
+fn unreachable(func: &mut Func) {
+    let cfg = Cfg::new(func);
+    let keep: Vec<bool> = (0..func.blocks.len()).map(|i| cfg.reachable(i)).collect();
+    let mut new = Vec::with_capacity(keep.len());
+    let mut count = 0;
+    for keep in &keep {
+        new.push(BlockId(count));
+        count += u32::from(*keep);
+    }
+    let mut keep = keep.into_iter();
+    func.blocks.retain(|_| keep.next().unwrap_or(false));
+    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+        target.block = new[target.block.index()];
+    }
+}
+
+/// Removes the bounds of blocks to which no jump leads back.
+fn no_loop(func: &mut Func) {
+    let cfg = Cfg::new(func);
+    for (i, block) in func.blocks.iter_mut().enumerate() {
+        if cfg.latches(i).next().is_none() {
+            block.bound = None;
+        }
+    }
+    unreachable(func);
+}
+
+/// Replaces a value at all its uses.
+fn replace(func: &mut Func, from: Value, to: Value) {
+    let swap = |v: &mut Value| {
+        if *v == from {
+            *v = to;
+        }
+    };
+    for block in &mut func.blocks {
+        block
+            .insts
+            .iter_mut()
+            .for_each(|i| i.for_each_use_mut(swap));
+        block.term.for_each_use_mut(swap);
+        let args = block.edges_mut().into_iter().flat_map(|t| &mut t.args);
+        args.for_each(swap);
+    }
+}
+
+/// Removes a parameter of a block and its arguments.
+fn remove_param(func: &mut Func, block: usize, at: usize) {
+    func.blocks[block].params.remove(at);
+    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+        if target.block.index() == block {
+            target.args.remove(at);
+        }
+    }
+}
+
+/// The value that a parameter always gets, if it is only one.
+fn only_value(func: &Func, block: usize, at: usize) -> Option<Value> {
+    let param = func.blocks[block].params[at];
+    let edges = func.blocks.iter().flat_map(Block::edges);
+    let edges = edges.filter(|t| t.block.index() == block);
+    let mut only = None;
+    for arg in edges.filter_map(|t| t.args.get(at)) {
+        if *arg != param && only.replace(*arg).is_some_and(|o| o != *arg) {
+            return None;
+        }
+    }
+    only
+}
+
+/// Removes a parameter that always gets the same value. Returns whether there was one.
+fn one_value(func: &mut Func) -> bool {
+    for block in 1..func.blocks.len() {
+        for at in 0..func.blocks[block].params.len() {
+            if let Some(only) = only_value(func, block, at) {
+                let param = func.blocks[block].params[at];
+                remove_param(func, block, at);
+                replace(func, param, only);
+                return true;
+            }
+        }
+    }
+    false
+}
+
+/// Leads a jump past a block that only jumps on. Returns whether there was one.
+fn empty_jump(func: &mut Func) -> bool {
+    for block in 1..func.blocks.len() {
+        let b = &func.blocks[block];
+        let (Term::Jump(to), true, true) = (&b.term, b.params.is_empty(), b.insts.is_empty())
+        else {
+            continue;
+        };
+        let to = to.clone();
+        if to.block.index() == block || b.bound.is_some() {
+            continue;
+        }
+        let mut changed = false;
+        for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+            if target.block.index() == block {
+                *target = to.clone();
+                changed = true;
+            }
+        }
+        if changed {
+            unreachable(func);
+            return true;
+        }
+    }
+    false
+}
+
+fn has_effect(inst: &Inst) -> bool {
+    matches!(
+        inst,
+        Inst::Store { .. }
+            | Inst::Atomic { .. }
+            | Inst::Helper { .. }
+            | Inst::Call { .. }
+            | Inst::Repeat { .. }
+    )
+}
+
+/// Removes instructions without effect, and parameters, that nobody reads.
+fn unread(func: &mut Func) {
+    // From each value to those that it is made of.
+    let mut made_of: HashMap<Value, Vec<Value>> = HashMap::new();
+    let mut work = Vec::new();
+    for block in &func.blocks {
+        for inst in &block.insts {
+            match inst.dst() {
+                Some(dst) if !has_effect(inst) => {
+                    let from = made_of.entry(dst).or_default();
+                    inst.for_each_use(|v| from.push(*v));
+                }
+                _ => inst.for_each_use(|v| work.push(*v)),
+            }
+        }
+        block.term.for_each_use(|v| work.push(*v));
+        for target in block.edges() {
+            let params = &func.blocks[target.block.index()].params;
+            for (param, arg) in params.iter().zip(&target.args) {
+                made_of.entry(*param).or_default().push(*arg);
+            }
+        }
+    }
+    let mut read = vec![false; func.values.len()];
+    while let Some(v) = work.pop() {
+        if !std::mem::replace(&mut read[v.index()], true) {
+            work.extend(made_of.remove(&v).unwrap_or_default());
+        }
+    }
+    for i in 0..func.blocks.len() {
+        let used = |inst: &Inst| inst.dst().is_none_or(|v| read[v.index()]);
+        func.blocks[i]
+            .insts
+            .retain(|inst| has_effect(inst) || used(inst));
+        for at in (0..func.blocks[i].params.len()).rev() {
+            if i > 0 && !read[func.blocks[i].params[at].index()] {
+                remove_param(func, i, at);
+            }
+        }
+    }
+}
+
+/// Removes the names of values that are gone, and numbers the rest in their order of definition.
+fn compact(func: &mut Func) {
+    let mut new: HashMap<Value, Value> = HashMap::new();
+    let mut names = Vec::new();
+    for block in &func.blocks {
+        let insts = block.insts.iter().filter_map(Inst::dst);
+        for v in block.params.iter().copied().chain(insts) {
+            new.insert(v, Value(names.len() as u32));
+            names.push(func.values[v.index()].clone());
+        }
+    }
+    func.values = names;
+    let renumber = |v: &mut Value| {
+        if let Some(n) = new.get(v) {
+            *v = *n;
+        }
+    };
+    for block in &mut func.blocks {
+        block.params.iter_mut().for_each(renumber);
+        for inst in &mut block.insts {
+            inst.for_each_use_mut(renumber);
+            inst.for_each_dst_mut(renumber);
+        }
+        block.term.for_each_use_mut(renumber);
+        let args = block.edges_mut().into_iter().flat_map(|t| &mut t.args);
+        args.for_each(renumber);
+    }
+}

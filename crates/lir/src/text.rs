@@ -1,0 +1,303 @@
+//! The text form of a module, which [`crate::reader`] reads back.
+//!
+//! ```text
+//! data @digits "0123456789abcdef"
+//!
+//! ; The number of bytes in front of the first NUL. This comment is the contract.
+//! func @length(%text, %most) stack 16, 8 {
+//! entry:
+//!   %zero = const 0
+//!   jump next(%zero)
+//! next(%i): loop 4096 else end(%i)
+//!   %at = add %text, %i
+//!   %byte = load u8 %at + 0
+//!   %i1 = add %i, 1
+//!   if eq %byte, 0 then end(%i) else next(%i1)
+//! end(%n):
+//!   ret %n
+//! }
+//! ```
+//! | instruction | text |
+//! |---|---|
+//! | constant | `%x = const -5` |
+//! | arithmetic, 64 and 32 bits | `%x = add %a, 5`, `%x = lsh32 %a, %b` |
+//! | low bytes | `%x = zext u8 %a`, `%x = sext u32 %a`, `%x = swap u64 %a` |
+//! | memory | `%x = load u8 %a + 4`, `%x = load s8 %a - 4`, `store u32 %a + 0, 7` |
+//! | atomic, 64 or 32 bits | `atomic_add 64 %a + 0, %b`, `%old = cmpxchg 32 %a + 0, %expected, %new` |
+//! | what the verifier learns | `%x = bound %a, 4095`, `%x = opaque %a` |
+//! | addresses | `%x = slot 0 + 8`, `%x = cpu 128`, `%x = state 64`, `%x = map @m`, `%x = data @d + 4` |
+//! | calls | `%x = helper time_ns()`, `%x = call @f(%a, %b)`, `%n = repeat %times, @f, %context` |
+//! | ends of blocks | `jump b(%x)`, `if lt %a, 5 then b(%x) else c`, `if32 ...`, `ret %x` |
+//!
+//! Names consist of letters, digits, `_` and `.`. A comment goes from `;` to the end of the line.
+
+use std::fmt::{self, Display, Formatter, Write as _};
+
+use crate::func::{Block, Data, Func, Inst, Module, Operand, Place, Target, Term, Value};
+use crate::op::{Size, Width};
+
+/// A part of a function that needs its names to be written.
+struct In<'a, T>(&'a Func, T);
+
+impl Display for In<'_, Value> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0.values.get(self.1.index()) {
+            Some(name) => write!(f, "%{name}"),
+            None => write!(f, "%?{}", self.1.0),
+        }
+    }
+}
+
+impl Display for In<'_, Operand> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.1 {
+            Operand::Value(v) => In(self.0, v).fmt(f),
+            Operand::Imm(n) => n.fmt(f),
+        }
+    }
+}
+
+impl Display for In<'_, &[Value]> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, v) in self.1.iter().enumerate() {
+            let comma = if i > 0 { ", " } else { "" };
+            write!(f, "{comma}{}", In(self.0, *v))?;
+        }
+        Ok(())
+    }
+}
+
+impl Display for In<'_, &Target> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self.0.blocks.get(self.1.block.index()) {
+            Some(block) => f.write_str(&block.name)?,
+            None => write!(f, "?{}", self.1.block.0)?,
+        }
+        if self.1.args.is_empty() {
+            return Ok(());
+        }
+        write!(f, "({})", In(self.0, &*self.1.args))
+    }
+}
+
+/// A base and a displacement.
+impl Display for In<'_, (Value, i16)> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let (base, off) = self.1;
+        let sign = if off < 0 { '-' } else { '+' };
+        write!(f, "{} {sign} {}", In(self.0, base), off.unsigned_abs())
+    }
+}
+
+fn suffix(width: Width) -> &'static str {
+    match width {
+        Width::W32 => "32",
+        Width::W64 => "",
+    }
+}
+
+/// The name of a load's size.
+pub(crate) fn signed_name(size: Size) -> &'static str {
+    match size {
+        Size::U8 => "s8",
+        Size::U16 => "s16",
+        Size::U32 => "s32",
+        Size::U64 => "s64",
+    }
+}
+
+impl Display for Place {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Slot(slot, off) => write!(f, "slot {} + {off}", slot.0),
+            Place::Cpu(off) => write!(f, "cpu {off}"),
+            Place::State(off) => write!(f, "state {off}"),
+            Place::Map(name) => write!(f, "map @{name}"),
+            Place::Data(name, off) => write!(f, "data @{name} + {off}"),
+        }
+    }
+}
+
+impl Display for In<'_, &Inst> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let func = self.0;
+        if let Some(dst) = self.1.dst() {
+            write!(f, "{} = ", In(func, dst))?;
+        }
+        match self.1 {
+            Inst::Const { imm, .. } => write!(f, "const {imm}"),
+            Inst::Alu {
+                width, op, a, b, ..
+            } => {
+                let (name, width) = (op.name(), suffix(*width));
+                write!(f, "{name}{width} {}, {}", In(func, *a), In(func, *b))
+            }
+            Inst::Ext { op, size, a, .. } => {
+                write!(f, "{} {} {}", op.name(), size.name(), In(func, *a))
+            }
+            Inst::Load {
+                size,
+                signed,
+                base,
+                off,
+                ..
+            } => {
+                let name = if *signed {
+                    signed_name(*size)
+                } else {
+                    size.name()
+                };
+                write!(f, "load {name} {}", In(func, (*base, *off)))
+            }
+            Inst::Store {
+                size,
+                base,
+                off,
+                src,
+            } => {
+                let (at, src) = (In(func, (*base, *off)), In(func, *src));
+                write!(f, "store {} {at}, {src}", size.name())
+            }
+            Inst::Atomic {
+                op,
+                width,
+                base,
+                off,
+                expected,
+                src,
+                ..
+            } => {
+                let at = In(func, (*base, *off));
+                write!(f, "{} {} {at}, ", op.name(), width.name())?;
+                if let Some(expected) = expected {
+                    write!(f, "{}, ", In(func, *expected))?;
+                }
+                In(func, *src).fmt(f)
+            }
+            Inst::Bound { a, max, .. } => write!(f, "bound {}, {max}", In(func, *a)),
+            Inst::Opaque { a, .. } => write!(f, "opaque {}", In(func, *a)),
+            Inst::Addr { of, .. } => of.fmt(f),
+            Inst::Helper { helper, args, .. } => {
+                write!(f, "helper {}({})", helper.name(), In(func, &**args))
+            }
+            Inst::Call {
+                func: name, args, ..
+            } => {
+                write!(f, "call @{name}({})", In(func, &**args))
+            }
+            Inst::Repeat {
+                times,
+                func: name,
+                context,
+                ..
+            } => {
+                let (times, context) = (In(func, *times), In(func, *context));
+                write!(f, "repeat {times}, @{name}, {context}")
+            }
+        }
+    }
+}
+
+impl Display for In<'_, &Term> {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        let func = self.0;
+        match self.1 {
+            Term::Jump(to) => write!(f, "jump {}", In(func, to)),
+            Term::Branch {
+                cond,
+                width,
+                a,
+                b,
+                then,
+                els,
+            } => {
+                let (a, b) = (In(func, *a), In(func, *b));
+                let (then, els) = (In(func, then), In(func, els));
+                let (cond, width) = (cond.name(), suffix(*width));
+                write!(f, "if{width} {cond} {a}, {b} then {then} else {els}")
+            }
+            Term::Ret(v) => write!(f, "ret {}", In(func, *v)),
+        }
+    }
+}
+
+impl In<'_, &Block> {
+    fn write(&self, f: &mut Formatter<'_>, first: bool) -> fmt::Result {
+        let In(func, block) = self;
+        f.write_str(&block.name)?;
+        if !block.params.is_empty() && !first {
+            write!(f, "({})", In(func, &*block.params))?;
+        }
+        f.write_char(':')?;
+        if let Some(bound) = &block.bound {
+            write!(f, " loop {} else {}", bound.max, In(func, &bound.exhausted))?;
+        }
+        f.write_char('\n')?;
+        for inst in &block.insts {
+            writeln!(f, "  {}", In(func, inst))?;
+        }
+        writeln!(f, "  {}", In(func, &block.term))
+    }
+}
+
+impl Display for Func {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for line in self.contract.lines() {
+            writeln!(f, "{}", format!("; {line}").trim_end())?;
+        }
+        write!(f, "func @{}({})", self.name, In(self, self.params()))?;
+        for (i, size) in self.slots.iter().enumerate() {
+            write!(f, "{} {size}", if i == 0 { " stack" } else { "," })?;
+        }
+        writeln!(f, " {{")?;
+        for (i, block) in self.blocks.iter().enumerate() {
+            In(self, block).write(f, i == 0)?;
+        }
+        writeln!(f, "}}")
+    }
+}
+
+impl Display for Data {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        write!(f, "data @{} \"", self.name)?;
+        for b in &self.bytes {
+            match b {
+                b'"' => f.write_str("\\\"")?,
+                b'\\' => f.write_str("\\\\")?,
+                b' '..=b'~' => f.write_char(char::from(*b))?,
+                _ => write!(f, "\\x{b:02x}")?,
+            }
+        }
+        writeln!(f, "\"")
+    }
+}
+
+impl Display for Module {
+    fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for (i, data) in self.data.iter().enumerate() {
+            if i > 0 {
+                f.write_char('\n')?;
+            }
+            data.fmt(f)?;
+        }
+        for (i, func) in self.funcs.iter().enumerate() {
+            if i > 0 || !self.data.is_empty() {
+                f.write_char('\n')?;
+            }
+            func.fmt(f)?;
+        }
+        Ok(())
+    }
+}
+
+impl Func {
+    /// An instruction as text, for messages.
+    pub fn show(&self, inst: &Inst) -> String {
+        In(self, inst).to_string()
+    }
+
+    /// The end of a block as text, for messages.
+    pub fn show_term(&self, term: &Term) -> String {
+        In(self, term).to_string()
+    }
+}

@@ -1,0 +1,471 @@
+//! The verifier of modules.
+//!
+//! # Invariants
+//! Each one is a variant of [`Invariant`], and has a test that violates it.
+//!
+//! | invariant | what holds |
+//! |---|---|
+//! | `Names` | Names consist of letters, digits, `_` and `.`, and are unique: of functions, of data, of a function's blocks, of its values. |
+//! | `Ids` | Blocks, values and stack slots exist. |
+//! | `Entry` | A function has a first block, no jump goes there, and it has at most 5 parameters. |
+//! | `Reachable` | The function can get to each of its blocks. |
+//! | `Definition` | Each value has one definition, and no name is without one. |
+//! | `Dominance` | All ways to the use of a value lead through its definition. |
+//! | `Arguments` | A target has one argument for each parameter of its block. |
+//! | `Shapes` | A swap has at least 2 bytes, a load with sign at most 4; an atomic operation has a result if and only if it gives the old value, and an expected value if and only if it is `cmpxchg`. |
+//! | `Slots` | A stack slot has a multiple of 8 bytes, all together at most 512, and an address lies in its slot. |
+//! | `Data` | Data exist, and an address lies in them. |
+//! | `Helpers` | A helper has its number of arguments, and a result only if its row says so. |
+//! | `Calls` | A called function is in the module and has that number of parameters; that of `repeat` has 2. |
+//! | `Recursion` | No function calls itself, not even through others. |
+//! | `Bounds` | A block has a bound if and only if it is the header of a loop; the bound is from 1 to [`MAX_REPEAT`], and `exhausted` leaves the loop. |
+//! | `Loops` | A loop is entered only through its header. |
+
+use std::collections::{HashMap, HashSet};
+use std::fmt;
+
+use crate::cfg::{Cfg, Node};
+use crate::func::{Func, Inst, MAX_REPEAT, Module, Place, Value};
+use crate::op::{AtomicOp, ExtOp, Size};
+
+/// The invariants; the module's documentation says what holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[allow(missing_docs)]
+pub enum Invariant {
+    Names,
+    Ids,
+    Entry,
+    Reachable,
+    Definition,
+    Dominance,
+    Arguments,
+    Shapes,
+    Slots,
+    Data,
+    Helpers,
+    Calls,
+    Recursion,
+    Bounds,
+    Loops,
+}
+
+/// The largest stack frame in bytes, the kernel's limit.
+pub const MAX_STACK: u32 = 512;
+
+/// The largest number of parameters, the kernel's limit.
+pub const MAX_PARAMS: usize = 5;
+
+/// A violated invariant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Violation {
+    /// The invariant.
+    pub invariant: Invariant,
+    /// Function, block and instruction, as far as there are any.
+    pub place: String,
+    /// What is wrong.
+    pub message: String,
+}
+
+impl fmt::Display for Violation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {} ({:?})", self.place, self.message, self.invariant)
+    }
+}
+
+impl std::error::Error for Violation {}
+
+type Res = Result<(), Violation>;
+
+/// Checks a module.
+///
+/// # Errors
+/// The first violated invariant.
+pub fn verify(module: &Module) -> Result<(), Violation> {
+    let top = |name: &str| At {
+        func: None,
+        place: format!("@{name}"),
+    };
+    let mut names = HashSet::new();
+    for data in &module.data {
+        top(&data.name).name(&data.name, &mut names)?;
+    }
+    let mut names = HashSet::new();
+    for func in &module.funcs {
+        top(&func.name).name(&func.name, &mut names)?;
+    }
+    for func in &module.funcs {
+        function(module, func)?;
+    }
+    recursion(module)
+}
+
+fn legal(name: &str) -> bool {
+    let legal = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'.';
+    !name.is_empty() && name.bytes().all(legal)
+}
+
+/// A place for messages.
+struct At<'a> {
+    func: Option<&'a Func>,
+    place: String,
+}
+
+impl At<'_> {
+    fn fail(&self, invariant: Invariant, message: impl Into<String>) -> Res {
+        Err(Violation {
+            invariant,
+            place: self.place.clone(),
+            message: message.into(),
+        })
+    }
+
+    fn name<'n>(&self, name: &'n str, seen: &mut HashSet<&'n str>) -> Res {
+        if !legal(name) {
+            return self.fail(Invariant::Names, format!("`{name}` is no name"));
+        }
+        if !seen.insert(name) {
+            return self.fail(Invariant::Names, format!("a second `{name}`"));
+        }
+        Ok(())
+    }
+
+    fn value(&self, v: Value) -> Res {
+        match self.func.and_then(|f| f.values.get(v.index())) {
+            Some(_) => Ok(()),
+            None => self.fail(Invariant::Ids, format!("no value {}", v.0)),
+        }
+    }
+}
+
+fn at_block(func: &Func, block: usize) -> At<'_> {
+    let name = func.blocks.get(block).map_or("?", |b| &b.name);
+    At {
+        func: Some(func),
+        place: format!("@{}: {name}", func.name),
+    }
+}
+
+fn at_inst<'a>(func: &'a Func, block: usize, inst: &Inst) -> At<'a> {
+    let mut at = at_block(func, block);
+    at.place = format!("{}: {}", at.place, func.show(inst));
+    at
+}
+
+fn function(module: &Module, func: &Func) -> Res {
+    names_and_ids(func)?;
+    let cfg = Cfg::new(func);
+    for i in 0..func.blocks.len() {
+        if !cfg.reachable(i) {
+            return at_block(func, i).fail(Invariant::Reachable, "the block is never reached");
+        }
+    }
+    arguments(func)?;
+    for (i, block) in func.blocks.iter().enumerate() {
+        for inst in &block.insts {
+            instruction(module, func, (i, inst))?;
+        }
+    }
+    loops(func, &cfg)?;
+    let defs = definitions(func)?;
+    uses(func, &cfg, &defs)
+}
+
+fn names_and_ids(func: &Func) -> Res {
+    let at = At {
+        func: Some(func),
+        place: format!("@{}", func.name),
+    };
+    if func.blocks.is_empty() {
+        return at.fail(Invariant::Entry, "a function needs a block");
+    }
+    if func.params().len() > MAX_PARAMS {
+        let message = format!("more than {MAX_PARAMS} parameters");
+        return at.fail(Invariant::Entry, message);
+    }
+    let mut total = 0u32;
+    for size in &func.slots {
+        total = total.saturating_add(*size);
+        if *size == 0 || size % 8 != 0 || total > MAX_STACK {
+            let message = format!("a slot of {size} bytes, {total} in all");
+            return at.fail(Invariant::Slots, message);
+        }
+    }
+    let mut names = HashSet::new();
+    for block in &func.blocks {
+        at.name(&block.name, &mut names)?;
+    }
+    let mut names = HashSet::new();
+    for name in &func.values {
+        at.name(name, &mut names)?;
+    }
+    for (i, block) in func.blocks.iter().enumerate() {
+        let at = at_block(func, i);
+        for edge in block.edges() {
+            match edge.block.index() {
+                0 => return at.fail(Invariant::Entry, "a jump to the first block"),
+                b if b >= func.blocks.len() => {
+                    return at.fail(Invariant::Ids, format!("no block {b}"));
+                }
+                _ => edge.args.iter().try_for_each(|v| at.value(*v))?,
+            }
+        }
+        block.params.iter().try_for_each(|v| at.value(*v))?;
+        let mut used = Vec::new();
+        for inst in &block.insts {
+            inst.for_each_use(|v| used.push(*v));
+            used.extend(inst.dst());
+        }
+        block.term.for_each_use(|v| used.push(*v));
+        used.iter().try_for_each(|v| at.value(*v))?;
+    }
+    Ok(())
+}
+
+fn arguments(func: &Func) -> Res {
+    for (i, block) in func.blocks.iter().enumerate() {
+        for edge in block.edges() {
+            let target = &func.blocks[edge.block.index()];
+            if edge.args.len() != target.params.len() {
+                let message = format!(
+                    "{} arguments for the {} parameters of {}",
+                    edge.args.len(),
+                    target.params.len(),
+                    target.name
+                );
+                return at_block(func, i).fail(Invariant::Arguments, message);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn instruction(module: &Module, func: &Func, (block, inst): (usize, &Inst)) -> Res {
+    let found = shapes(inst)
+        .or_else(|| address(module, func, inst))
+        .or_else(|| calls(module, inst));
+    match found {
+        Some((invariant, message)) => at_inst(func, block, inst).fail(invariant, message),
+        None => Ok(()),
+    }
+}
+
+/// A violated invariant and what is wrong.
+type Found = Option<(Invariant, &'static str)>;
+
+fn shapes(inst: &Inst) -> Found {
+    let wrong = match inst {
+        Inst::Ext {
+            op: ExtOp::Swap,
+            size: Size::U8,
+            ..
+        } => "a swap of one byte",
+        Inst::Load {
+            size: Size::U64,
+            signed: true,
+            ..
+        } => "a load of 8 bytes has no sign",
+        Inst::Atomic { dst, op, .. } if dst.is_some() != op.fetches() => {
+            "the old value is missing, or not given"
+        }
+        Inst::Atomic { op, expected, .. } if expected.is_some() != (*op == AtomicOp::CmpXchg) => {
+            "the expected value is missing, or unused"
+        }
+        _ => return None,
+    };
+    Some((Invariant::Shapes, wrong))
+}
+
+fn address(module: &Module, func: &Func, inst: &Inst) -> Found {
+    let Inst::Addr { of, .. } = inst else {
+        return None;
+    };
+    match of {
+        Place::Slot(slot, off) => match func.slots.get(slot.index()) {
+            None => Some((Invariant::Ids, "no such slot")),
+            Some(size) => (off >= size).then_some((Invariant::Slots, "behind the slot's end")),
+        },
+        Place::Data(name, off) => match module.data(name) {
+            None => Some((Invariant::Data, "no such data")),
+            Some(data) => {
+                let behind = *off as usize >= data.bytes.len();
+                behind.then_some((Invariant::Data, "behind the end of the data"))
+            }
+        },
+        Place::Map(name) => {
+            (!legal(name)).then_some((Invariant::Names, "the map has no legal name"))
+        }
+        Place::Cpu(_) | Place::State(_) => None,
+    }
+}
+
+fn calls(module: &Module, inst: &Inst) -> Found {
+    let params = |name: &str| module.func(name).map(|f| f.params().len());
+    match inst {
+        Inst::Helper { dst, helper, args } => {
+            let info = helper.info();
+            if args.len() != info.args {
+                return Some((Invariant::Helpers, "another number of arguments"));
+            }
+            let none = dst.is_some() && !info.result;
+            none.then_some((Invariant::Helpers, "the helper has no result"))
+        }
+        Inst::Call { func, args, .. } => match params(func) {
+            None => Some((Invariant::Calls, "no such function")),
+            Some(n) => {
+                (n != args.len()).then_some((Invariant::Calls, "another number of parameters"))
+            }
+        },
+        Inst::Repeat { func, .. } => match params(func) {
+            None => Some((Invariant::Calls, "no such function")),
+            Some(n) => (n != 2).then_some((Invariant::Calls, "the function needs two parameters")),
+        },
+        _ => None,
+    }
+}
+
+/// The functions that a function calls.
+pub(crate) fn callees(func: &Func) -> impl Iterator<Item = &str> {
+    let insts = func.blocks.iter().flat_map(|b| &b.insts);
+    insts.filter_map(|i| match i {
+        Inst::Call { func, .. } | Inst::Repeat { func, .. } => Some(&**func),
+        _ => None,
+    })
+}
+
+fn recursion(module: &Module) -> Res {
+    // Functions whose callees are all done are done; what is left calls in a circle.
+    let mut left: HashMap<&str, Vec<&str>> = HashMap::new();
+    for func in &module.funcs {
+        left.insert(&func.name, callees(func).collect());
+    }
+    loop {
+        let done: Vec<&str> = left
+            .iter()
+            .filter(|(_, calls)| calls.iter().all(|c| !left.contains_key(c)))
+            .map(|(name, _)| *name)
+            .collect();
+        if done.is_empty() {
+            break;
+        }
+        done.iter().for_each(|name| drop(left.remove(name)));
+    }
+    match left.keys().min() {
+        None => Ok(()),
+        Some(name) => At {
+            func: None,
+            place: format!("@{name}"),
+        }
+        .fail(Invariant::Recursion, "the function can call itself"),
+    }
+}
+
+fn loops(func: &Func, cfg: &Cfg) -> Res {
+    for (i, block) in func.blocks.iter().enumerate() {
+        let at = at_block(func, i);
+        let body = cfg.body(i);
+        if body.is_empty() != block.bound.is_none() {
+            let message = match body.is_empty() {
+                true => "a bound without a jump back",
+                false => "a loop without a bound",
+            };
+            return at.fail(Invariant::Bounds, message);
+        }
+        if let Some(bound) = &block.bound {
+            if bound.max == 0 || bound.max > MAX_REPEAT {
+                return at.fail(Invariant::Bounds, "not from 1 to 2^23");
+            }
+            if body.contains(&Node::entry(bound.exhausted.block.index())) {
+                return at.fail(Invariant::Bounds, "the bound does not leave the loop");
+            }
+        }
+    }
+    // Without the jumps back to headers, a reducible graph has no circle: each edge leads on in the
+    // order of the nodes.
+    let order: Vec<usize> = cfg.blocks().collect();
+    let mut place = vec![0; func.blocks.len()];
+    order.iter().enumerate().for_each(|(i, b)| place[*b] = i);
+    for i in 0..func.blocks.len() {
+        for from in cfg.preds(i) {
+            let back = place[from.block()] >= place[i];
+            if back && !cfg.dominates(Node::entry(i), *from) {
+                let message = "a jump into the middle of a loop";
+                return at_block(func, i).fail(Invariant::Loops, message);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Where a value is defined: its node, and the number of instructions in front of its definition
+/// there.
+type Def = (Node, usize);
+
+fn definitions(func: &Func) -> Result<Vec<Def>, Violation> {
+    let mut defs: Vec<Option<Def>> = vec![None; func.values.len()];
+    for (i, block) in func.blocks.iter().enumerate() {
+        let params = block.params.iter().map(|v| (*v, (Node::entry(i), 0)));
+        let insts = block.insts.iter().enumerate();
+        let insts = insts.filter_map(|(n, inst)| Some((inst.dst()?, (Node::body(i), n + 1))));
+        for (v, def) in params.chain(insts) {
+            if defs[v.index()].replace(def).is_some() {
+                let message = format!("a second definition of %{}", func.values[v.index()]);
+                at_block(func, i).fail(Invariant::Definition, message)?;
+            }
+        }
+    }
+    let mut all = Vec::with_capacity(defs.len());
+    for (def, name) in defs.iter().zip(&func.values) {
+        match def {
+            Some(def) => all.push(*def),
+            None => {
+                let message = format!("no definition of %{name}");
+                at_block(func, 0).fail(Invariant::Definition, message)?;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// A use of a value.
+struct Use {
+    value: Value,
+    /// Its node, and the number of instructions in front of it there. An argument of an edge is used
+    /// where the edge begins.
+    at: Def,
+}
+
+/// All uses in a block.
+fn uses_in(func: &Func, block: usize) -> Vec<Use> {
+    let body = Node::body(block);
+    let mut found = Vec::new();
+    let b = &func.blocks[block];
+    let mut add = |value: &Value, at| found.push(Use { value: *value, at });
+    for (n, inst) in b.insts.iter().enumerate() {
+        inst.for_each_use(|v| add(v, (body, n)));
+    }
+    let end = (body, b.insts.len());
+    b.term.for_each_use(|v| add(v, end));
+    let args = b.term.targets().into_iter().flat_map(|t| &t.args);
+    args.for_each(|v| add(v, end));
+    let args = b.bound.iter().flat_map(|b| &b.exhausted.args);
+    args.for_each(|v| add(v, (Node::entry(block), 0)));
+    found
+}
+
+fn uses(func: &Func, cfg: &Cfg, defs: &[Def]) -> Res {
+    for block in 0..func.blocks.len() {
+        for Use { value, at } in uses_in(func, block) {
+            let (node, before) = defs[value.index()];
+            let name = &func.values[value.index()];
+            let holds = match node == at.0 {
+                true => before <= at.1,
+                false => cfg.dominates(node, at.0),
+            };
+            if !holds {
+                let message = format!("%{name} is not defined on all ways to its use");
+                return at_block(func, block).fail(Invariant::Dominance, message);
+            }
+        }
+    }
+    Ok(())
+}
