@@ -21,9 +21,9 @@ fn main() {
 
 /// The tables of a library's files, and of which define a function, a global or an alias of a name.
 fn indexed(files: &[(String, String, String)]) -> String {
-    let mut table = String::from("/// The files.\npub static FILES: &[File] = &[\n");
+    let mut table = String::from("/// The files.\npub static FILES: &[TapsetFile] = &[\n");
     for (name, path, _) in files {
-        let row = format!("    File {{ name: {name:?}, text: include_str!({path:?}) }},");
+        let row = format!("    TapsetFile {{ name: {name:?}, text: include_str!({path:?}) }},");
         writeln!(table, "{row}").expect("a string");
     }
     for (n, (kind, what)) in KINDS.into_iter().enumerate() {

@@ -54,7 +54,7 @@ pub enum Cfa {
 
 /// The location of the caller's value of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Saved {
+pub enum SavedRule {
     /// Still in the register.
     Same,
     /// In memory at the canonical frame address plus an offset.
@@ -82,9 +82,9 @@ pub struct UnwindRow {
     /// The canonical frame address.
     pub cfa: Cfa,
     /// The location of the caller's rbp.
-    pub rbp: Saved,
+    pub rbp: SavedRule,
     /// The location of the return address.
-    pub ra: Saved,
+    pub ra: SavedRule,
     /// Whether it is a signal frame: its return address is that of an interrupted instruction, not
     /// of a call.
     pub signal: bool,
@@ -95,8 +95,8 @@ impl UnwindRow {
         UnwindRow {
             start,
             cfa: Cfa::Unknown,
-            rbp: Saved::Same,
-            ra: Saved::Other,
+            rbp: SavedRule::Same,
+            ra: SavedRule::Other,
             signal: false,
         }
     }
@@ -132,7 +132,7 @@ pub fn rows(image: &Image, debug: Option<&Image>) -> Vec<UnwindRow> {
         }
     }
     // The first description of an address wins; `.eh_frame` came first and the sort is stable.
-    pieces.sort_by_key(|p: &Piece| p.start);
+    pieces.sort_by_key(|p: &FunctionRows| p.start);
     join(pieces)
 }
 
@@ -220,7 +220,7 @@ pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>) -> Vec<Unwi
                 register: RSP,
                 offset: 8,
             },
-            ra: Saved::AtCfa(-8),
+            ra: SavedRule::AtCfa(-8),
             ..UnwindRow::gap(start)
         });
         let next = start.saturating_add(1);
@@ -251,7 +251,7 @@ pub fn row_at(rows: &[UnwindRow], address: u64) -> Option<&UnwindRow> {
 }
 
 /// The rows of one function.
-struct Piece {
+struct FunctionRows {
     start: u64,
     end: u64,
     rows: Vec<UnwindRow>,
@@ -259,7 +259,7 @@ struct Piece {
 
 /// Adds the rows of a section, function by function. Damaged functions are left out; damage that
 /// hides the start of the next one ends the section.
-fn collect<'a, S>(section: &S, bases: &BaseAddresses, pieces: &mut Vec<Piece>)
+fn collect<'a, S>(section: &S, bases: &BaseAddresses, pieces: &mut Vec<FunctionRows>)
 where
     S: UnwindSection<R<'a>>,
 {
@@ -303,7 +303,7 @@ where
             }
         }
         total += rows.len();
-        pieces.push(Piece {
+        pieces.push(FunctionRows {
             start: fde.initial_address(),
             end: fde.initial_address().saturating_add(fde.len()),
             rows,
@@ -312,7 +312,7 @@ where
 }
 
 /// Joins the functions' rows into one sequence, with gaps marked.
-fn join(pieces: Vec<Piece>) -> Vec<UnwindRow> {
+fn join(pieces: Vec<FunctionRows>) -> Vec<UnwindRow> {
     let mut out: Vec<UnwindRow> = Vec::new();
     let mut push = |row: UnwindRow| {
         let same = out.last().is_some_and(|l| {
@@ -430,27 +430,30 @@ fn operations<'a, S: UnwindSection<R<'a>>>(
 }
 
 /// A register without a rule keeps its value.
-fn saved<'a, S: UnwindSection<R<'a>>>(section: &S, rule: Option<&RegisterRule<usize>>) -> Saved {
+fn saved<'a, S: UnwindSection<R<'a>>>(
+    section: &S,
+    rule: Option<&RegisterRule<usize>>,
+) -> SavedRule {
     let small = |o: i64| i32::try_from(o).ok();
     let Some(rule) = rule else {
-        return Saved::Same;
+        return SavedRule::Same;
     };
     match rule {
-        RegisterRule::SameValue => Saved::Same,
-        RegisterRule::Undefined => Saved::Undefined,
-        RegisterRule::Offset(o) => small(*o).map_or(Saved::Other, Saved::AtCfa),
-        RegisterRule::Register(r) => Saved::Register(r.0),
+        RegisterRule::SameValue => SavedRule::Same,
+        RegisterRule::Undefined => SavedRule::Undefined,
+        RegisterRule::Offset(o) => small(*o).map_or(SavedRule::Other, SavedRule::AtCfa),
+        RegisterRule::Register(r) => SavedRule::Register(r.0),
         RegisterRule::Expression(e) => match operations(section, e)[..] {
             [
                 Operation::RegisterOffset {
                     register, offset, ..
                 },
-            ] => small(offset).map_or(Saved::Other, |offset| Saved::AtRegister {
+            ] => small(offset).map_or(SavedRule::Other, |offset| SavedRule::AtRegister {
                 register: register.0,
                 offset,
             }),
-            _ => Saved::Other,
+            _ => SavedRule::Other,
         },
-        _ => Saved::Other,
+        _ => SavedRule::Other,
     }
 }

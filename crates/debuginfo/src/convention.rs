@@ -44,7 +44,7 @@ pub enum ReturnWord {
 
 /// The way in which a structure is returned.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Returned {
+pub enum ReturnConvention {
     /// In registers, eight bytes in each.
     Registers(Vec<ReturnWord>),
     /// In memory; its address is an additional first parameter.
@@ -56,23 +56,23 @@ pub enum Returned {
 impl Dwarf {
     /// The way in which a function returns a structure of a type.
     #[must_use]
-    pub fn returned(&self, function: Die, ty: TypeId) -> Returned {
+    pub fn returned(&self, function: Die, ty: TypeId) -> ReturnConvention {
         let Type::Struct { size, .. } = self.ctype(ty) else {
-            return Returned::Unknown;
+            return ReturnConvention::Unknown;
         };
         let class = self.definition_of(ty);
         if size > IN_REGISTERS || class.is_some_and(|(d, e)| self.by_reference(d, &e, 0)) {
-            return Returned::Memory;
+            return ReturnConvention::Memory;
         }
         if !self.keeps_convention(function) {
-            return Returned::Unknown;
+            return ReturnConvention::Unknown;
         }
         let mut words = vec![ReturnWord::Nothing; size.div_ceil(WORD) as usize];
         let mut left = MAX_MEMBERS;
         match self.classify(ty, 0, &mut words, &mut left, 0) {
-            Some(true) => Returned::Registers(words),
-            Some(false) => Returned::Memory,
-            None => Returned::Unknown,
+            Some(true) => ReturnConvention::Registers(words),
+            Some(false) => ReturnConvention::Memory,
+            None => ReturnConvention::Unknown,
         }
     }
 

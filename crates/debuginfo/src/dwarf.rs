@@ -9,7 +9,7 @@ use gimli::{
 };
 
 use crate::image::Image;
-use crate::lines::Lines;
+use crate::lines::LineTable;
 
 pub(crate) type R = EndianSlice<'static, LittleEndian>;
 pub(crate) type Unit = gimli::Unit<R>;
@@ -58,9 +58,9 @@ pub struct Dwarf {
     pub(crate) index: OnceLock<crate::index::Index>,
     pub(crate) index_path: Option<std::path::PathBuf>,
     pub(crate) tables: crate::scopes::FunctionTables,
-    pub(crate) chains: crate::scopes::Chains,
+    pub(crate) chains: crate::scopes::ScopeChains,
     files: Mutex<FilePaths>,
-    pub(crate) types: crate::types::Types,
+    pub(crate) types: crate::types::TypeNumbers,
     parts: Vec<DwarfPart>,
     pub(crate) main: Arc<Image>,
 }
@@ -69,7 +69,7 @@ pub struct Dwarf {
 type FilePaths = HashMap<(u8, u32, u64), Option<Arc<str>>>;
 
 /// Line tables of units; `None` for damaged ones.
-type LineTables = HashMap<(u8, u32), Option<Arc<Lines>>>;
+type LineTables = HashMap<(u8, u32), Option<Arc<LineTable>>>;
 
 /// Code of a unit. `reach` is the largest end so far, in order of starts.
 struct UnitRange {
@@ -156,9 +156,9 @@ impl Dwarf {
             index: OnceLock::new(),
             index_path,
             tables: crate::scopes::FunctionTables::default(),
-            chains: crate::scopes::Chains::default(),
+            chains: crate::scopes::ScopeChains::default(),
             files: Mutex::default(),
-            types: crate::types::Types::default(),
+            types: crate::types::TypeNumbers::default(),
             parts,
             main: main.clone(),
         }
@@ -245,14 +245,14 @@ impl Dwarf {
     }
 
     /// The line table of a unit.
-    pub(crate) fn lines(&self, part: u8, unit: u32) -> Option<Arc<Lines>> {
+    pub(crate) fn lines(&self, part: u8, unit: u32) -> Option<Arc<LineTable>> {
         let mut all = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(l) = all.get(&(part, unit)) {
             return l.clone();
         }
         let lines = self
             .unit(part, unit)
-            .map(|u| Arc::new(Lines::read(&self.part(part).dwarf, &u)));
+            .map(|u| Arc::new(LineTable::read(&self.part(part).dwarf, &u)));
         if all.len() >= MAX_UNITS_KEPT {
             all.clear();
         }

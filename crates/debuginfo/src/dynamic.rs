@@ -11,15 +11,15 @@ const RUNPATH: u64 = 29;
 
 /// The library entries of `.dynamic`.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Needs {
+pub struct NeededLibraries {
     /// Names of libraries, in order.
     pub libraries: Vec<String>,
     /// Directories to search before the usual ones; `$ORIGIN` is the file's own.
     pub folders: Vec<String>,
 }
 
-impl Needs {
-    /// [`Needs::folders`] resolved for a file at that path.
+impl NeededLibraries {
+    /// [`NeededLibraries::folders`] resolved for a file at that path.
     pub fn folders_from(&self, file: &Path) -> Vec<PathBuf> {
         let own = file.parent().unwrap_or(Path::new("/")).to_string_lossy();
         let place = |d: &String| d.replace("${ORIGIN}", &own).replace("$ORIGIN", &own);
@@ -29,8 +29,8 @@ impl Needs {
 
 /// The needs of a file; empty for static and damaged files.
 #[must_use]
-pub fn needs(image: &Image) -> Needs {
-    let mut needs = Needs::default();
+pub fn needs(image: &Image) -> NeededLibraries {
+    let mut needs = NeededLibraries::default();
     let (Some((_, table)), Some((_, strings))) =
         (image.loaded(".dynamic"), image.loaded(".dynstr"))
     else {
@@ -70,7 +70,7 @@ mod tests {
             "{needs:?}"
         );
         let folders = ["$ORIGIN/../lib", "/a", "${ORIGIN}"].map(str::to_owned);
-        let needs = Needs {
+        let needs = NeededLibraries {
             folders: folders.to_vec(),
             ..needs
         };

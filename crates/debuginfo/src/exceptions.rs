@@ -45,8 +45,8 @@ fn name(module: &Module, routine: Pointer) -> Option<String> {
     let at = match routine {
         Pointer::Direct(at) => at,
         Pointer::Indirect(slot) => match filled(module.image(), slot)? {
-            Filled::By(name) => return Some(name),
-            Filled::With(at) => at,
+            WordValue::By(name) => return Some(name),
+            WordValue::With(at) => at,
         },
     };
     let named = module.symbols().starting_at(at).next();
@@ -54,26 +54,26 @@ fn name(module: &Module, routine: Pointer) -> Option<String> {
 }
 
 /// The run-time value of a word of a file.
-enum Filled {
+enum WordValue {
     By(String),
     With(u64),
 }
 
-fn filled(image: &Image, slot: u64) -> Option<Filled> {
+fn filled(image: &Image, slot: u64) -> Option<WordValue> {
     let table = image.elf().elf_dynamic_symbol_table();
     let mut all = image.elf().dynamic_relocations().into_iter().flatten();
     if let Some((_, relocation)) = all.find(|(at, _)| *at == slot) {
         let RelocationTarget::Symbol(index) = relocation.target() else {
-            return Some(Filled::With(relocation.addend() as u64));
+            return Some(WordValue::With(relocation.addend() as u64));
         };
         let name = table
             .symbol(index)
             .ok()?
             .name(Little, table.strings())
             .ok()?;
-        return Some(Filled::By(String::from_utf8_lossy(name).into_owned()));
+        return Some(WordValue::By(String::from_utf8_lossy(name).into_owned()));
     }
     let from = usize::try_from(image.file_offset(slot)?).ok()?;
     let word = image.bytes().get(from..)?.first_chunk()?;
-    Some(Filled::With(u64::from_le_bytes(*word)))
+    Some(WordValue::With(u64::from_le_bytes(*word)))
 }

@@ -22,14 +22,14 @@ pub struct Exits {
     /// Linked addresses of its return instructions, ascending.
     pub returns: Vec<u64>,
     /// Its jumps to other functions.
-    pub jumps: Vec<Jump>,
+    pub jumps: Vec<TailJump>,
     /// Whether it calls other functions: only then can an exception pass through it.
     pub calls: bool,
 }
 
 /// A jump to another function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Jump {
+pub struct TailJump {
     /// The linked address of the instruction.
     pub at: u64,
     /// The other function, if the instruction names it.
@@ -46,7 +46,7 @@ pub fn of(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, Str
         return Err("its instructions are not of x86-64".into());
     }
     let exact = code.iter().any(|r| r.0 <= entry && entry < r.1);
-    let mut function = Function {
+    let mut function = FunctionDecoder {
         module,
         entry,
         exact,
@@ -80,7 +80,7 @@ fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
 }
 
 /// A function being decoded.
-struct Function<'m> {
+struct FunctionDecoder<'m> {
     module: &'m Module,
     entry: u64,
     /// Whether the parts are complete.
@@ -90,7 +90,7 @@ struct Function<'m> {
     all: BTreeMap<u64, Instruction>,
 }
 
-impl Function<'_> {
+impl FunctionDecoder<'_> {
     /// Decodes the instructions of all parts, including those found on the way.
     fn read(&mut self) -> Result<(), String> {
         for part in self.parts.clone() {
@@ -192,11 +192,11 @@ impl Function<'_> {
                 }
                 FlowControl::Call | FlowControl::IndirectCall => exits.calls = true,
                 FlowControl::IndirectBranch if !self.is_switch(i) => {
-                    exits.jumps.push(Jump { at: *at, to: None });
+                    exits.jumps.push(TailJump { at: *at, to: None });
                 }
                 FlowControl::ConditionalBranch | FlowControl::UnconditionalBranch => match to(i) {
                     Some(t) if within(&self.parts, t) => {}
-                    to => exits.jumps.push(Jump { at: *at, to }),
+                    to => exits.jumps.push(TailJump { at: *at, to }),
                 },
                 _ => {}
             }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::debuginfod;
 use crate::image::Image;
-use crate::kernel::Listed;
+use crate::kernel::ModuleListings;
 use crate::trust;
 
 /// The directory of separate debugging information in distributions.
@@ -18,7 +18,7 @@ const MAX_MINI: usize = 256 << 20;
 
 /// The places to search.
 #[derive(Debug, Clone, Default)]
-pub struct Search {
+pub struct SearchPaths {
     /// Roots of file systems that are searched before the machine's own (`-r DIR`).
     pub roots: Vec<PathBuf>,
     /// debuginfod servers, as in `DEBUGINFOD_URLS`; empty: none is asked.
@@ -28,14 +28,14 @@ pub struct Search {
     /// Directory for indexes and downloads, `$XDG_CACHE_HOME/spile`; `None`: nothing is stored.
     pub cache: Option<PathBuf>,
     /// Listings of directories with kernel modules.
-    pub listed: Listed,
+    pub listed: ModuleListings,
 }
 
-impl Search {
+impl SearchPaths {
     /// Settings from the environment: `DEBUGINFOD_URLS`, `XDG_CACHE_HOME` or `HOME`. Directories
     /// that others can change are not used.
     #[must_use]
-    pub fn from_env() -> Search {
+    pub fn from_env() -> SearchPaths {
         let dir = |name| {
             std::env::var_os(name)
                 .filter(|v| !v.is_empty())
@@ -45,7 +45,7 @@ impl Search {
         let client = dir("DEBUGINFOD_CACHE_PATH");
         let client = client.or_else(|| Some(cache.as_ref()?.join("debuginfod_client")));
         let urls = std::env::var("DEBUGINFOD_URLS").unwrap_or_default();
-        Search {
+        SearchPaths {
             roots: Vec::new(),
             urls: urls.split_whitespace().map(Into::into).collect(),
             client: client.filter(|c| trust::is_own_once(c)),
@@ -53,7 +53,7 @@ impl Search {
                 .filter(|c| c.is_absolute())
                 .map(|c| c.join("spile"))
                 .filter(|c| trust::is_own_once(c)),
-            listed: Listed::default(),
+            listed: ModuleListings::default(),
         }
     }
 
@@ -159,15 +159,15 @@ impl Search {
 /// The symbol table that Fedora and others pack into stripped files.
 pub(crate) fn mini(image: &Image) -> Option<Arc<Image>> {
     let packed = image.section(".gnu_debugdata")?;
-    let mut out = Bounded(Vec::new());
+    let mut out = LimitedBuffer(Vec::new());
     lzma_rs::xz_decompress(&mut &packed[..], &mut out).ok()?;
     Image::from_bytes(out.0, image.path()).ok().map(Arc::new)
 }
 
 /// Collects bytes up to a limit.
-struct Bounded(Vec<u8>);
+struct LimitedBuffer(Vec<u8>);
 
-impl std::io::Write for Bounded {
+impl std::io::Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_MINI {
             return Err(std::io::Error::other("unpacks to too much"));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
 use crate::index::{ANONYMOUS, Index, NameKind, NamedEntry};
-use crate::lines::{Lines, path_matches};
+use crate::lines::{LineTable, path_matches};
 use crate::scopes::ScopeKind;
 
 /// A name or pattern.
@@ -97,7 +97,7 @@ pub struct FunctionPlace {
 
 /// The kinds of places wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Which {
+pub struct PlaceKinds {
     /// Out-of-line functions.
     pub outline: bool,
     /// Inlined instances.
@@ -128,7 +128,7 @@ impl Dwarf {
         &self,
         name: Pattern<'_>,
         file: Option<Pattern<'_>>,
-        which: Which,
+        which: PlaceKinds,
     ) -> Vec<FunctionPlace> {
         let mut places = Vec::new();
         // Abstract entries whose instances are wanted.
@@ -537,7 +537,7 @@ impl Dwarf {
 }
 
 /// The end of the prologue: from the line table, otherwise the second statement, as in gdb.
-fn prologue_end(lines: &Lines, start: u64, end: u64) -> Option<u64> {
+fn prologue_end(lines: &LineTable, start: u64, end: u64) -> Option<u64> {
     let rows = lines.within(start, end);
     let marked = rows.iter().find(|r| r.prologue_end && r.address > start);
     let second = || {

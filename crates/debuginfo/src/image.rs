@@ -7,8 +7,8 @@ use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, elf};
 
 use crate::error::Error;
-use crate::map::{Blob, Map};
-use crate::unlinked::{Layout, Placed};
+use crate::map::{Blob, MappedFile};
+use crate::unlinked::{PlacedSection, SectionLayout};
 
 pub(crate) type Elf = ElfFile64<'static, LittleEndian>;
 
@@ -38,7 +38,7 @@ pub struct Image {
     elf: Elf,
     segments: Vec<Segment>,
     /// For a relocatable file.
-    layout: Option<Layout>,
+    layout: Option<SectionLayout>,
     blob: Blob,
     path: PathBuf,
 }
@@ -55,7 +55,7 @@ impl Image {
     /// # Errors
     /// When it cannot be read or is not a 64-bit little-endian ELF file.
     pub fn open(path: &Path) -> Result<Image, Error> {
-        let map = Map::open(path).map_err(|e| Error::new(path, e))?;
+        let map = MappedFile::open(path).map_err(|e| Error::new(path, e))?;
         Image::new(Blob::Map(map), path)
     }
 
@@ -80,7 +80,7 @@ impl Image {
         let elf =
             Elf::parse(bytes).map_err(|e| Error::new(path, format!("damaged ELF file: {e}")))?;
         let unlinked = elf.elf_header().e_type(LittleEndian) == elf::ET_REL;
-        let layout = unlinked.then(|| Layout::of(&elf));
+        let layout = unlinked.then(|| SectionLayout::of(&elf));
         let segments = match &layout {
             Some(layout) => layout.segments(),
             None => segments(&elf),
@@ -203,7 +203,7 @@ impl Image {
     /// The loaded sections of a relocatable file (a kernel module) with their assigned addresses.
     /// Every address of such a file is one of these.
     #[must_use]
-    pub fn placed(&self) -> &[Placed] {
+    pub fn placed(&self) -> &[PlacedSection] {
         self.layout.as_ref().map_or(&[], |l| &l.sections)
     }
 

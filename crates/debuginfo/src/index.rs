@@ -20,7 +20,7 @@ use std::path::Path;
 use gimli::Section as _;
 
 use crate::dwarf::{Die, Dwarf, R};
-use crate::map::{Blob, Map};
+use crate::map::{Blob, MappedFile};
 
 const MAGIC: u32 = 0x5844_4953;
 const VERSION: u32 = 3;
@@ -81,7 +81,7 @@ pub(crate) struct Index {
 /// The findings of the pass, in the order of the tables.
 #[derive(Default)]
 struct ScanTables {
-    entries: Vec<Raw>,
+    entries: Vec<RawEntry>,
     scopes: Vec<RawScope>,
     /// Start, end, unit, offset of the entry.
     code: Vec<(u64, u64, u32, u32)>,
@@ -133,15 +133,15 @@ pub(crate) struct NamedEntry {
 /// The location of a string: section (0 `.debug_str`, 1 `.debug_line_str`, 2 `.debug_info`, 3
 /// `.debug_str` of the other part) and offset.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Name {
+struct StringRef {
     section: u32,
     offset: u32,
 }
 
 #[derive(Clone, Copy)]
-struct Raw {
+struct RawEntry {
     hash: u32,
-    name: Name,
+    name: StringRef,
     unit: u32,
     offset: u32,
     scope: u32,
@@ -151,7 +151,7 @@ struct Raw {
 
 #[derive(Clone, Copy)]
 struct RawScope {
-    name: Name,
+    name: StringRef,
     outer: u32,
     part: u8,
 }
@@ -160,7 +160,7 @@ impl Index {
     /// The cached index of a file.
     pub(crate) fn kept(dwarf: &Dwarf) -> Option<Index> {
         let (stamp, path) = stamp(dwarf);
-        Index::read(Blob::Map(Map::open(path?).ok()?), stamp)
+        Index::read(Blob::Map(MappedFile::open(path?).ok()?), stamp)
     }
 
     /// Makes an index, and caches it where that pays.
@@ -229,7 +229,7 @@ impl Index {
             name: string(
                 dwarf,
                 part,
-                Name {
+                StringRef {
                     section,
                     offset: self.word(at + 1),
                 },
@@ -273,7 +273,7 @@ impl Index {
         while (at as usize) < self.scopes && names.len() < MAX_DEPTH {
             let word = HEADER + self.entries * ENTRY + at as usize * SCOPE;
             let meta = self.word(word + 1);
-            let name = Name {
+            let name = StringRef {
                 section: meta & 0xffff,
                 offset: self.word(word),
             };
@@ -390,7 +390,7 @@ fn section(dwarf: &Dwarf, part: u8, section: u32) -> Option<R> {
     })
 }
 
-fn string(dwarf: &Dwarf, part: u8, name: Name) -> Option<&'static str> {
+fn string(dwarf: &Dwarf, part: u8, name: StringRef) -> Option<&'static str> {
     let bytes = section(dwarf, part, name.section)?.slice();
     let rest = bytes.get(name.offset as usize..)?;
     let end = rest.iter().position(|&b| b == 0)?;
@@ -398,12 +398,12 @@ fn string(dwarf: &Dwarf, part: u8, name: Name) -> Option<&'static str> {
 }
 
 /// The location of a string.
-fn place(dwarf: &Dwarf, part: u8, text: R) -> Option<Name> {
+fn place(dwarf: &Dwarf, part: u8, text: R) -> Option<StringRef> {
     let at = text.slice().as_ptr() as usize;
     (0..5).find_map(|s| {
         let all = section(dwarf, part, s)?.slice();
         let offset = at.checked_sub(all.as_ptr() as usize)?;
-        (offset < all.len()).then_some(Name {
+        (offset < all.len()).then_some(StringRef {
             section: s,
             offset: u32::try_from(offset).ok()?,
         })

@@ -6,7 +6,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::find::{DEBUG_ROOT, Search, hex};
+use crate::find::{DEBUG_ROOT, SearchPaths, hex};
 use crate::image::Image;
 
 /// `NT_GNU_BUILD_ID`
@@ -16,7 +16,7 @@ const MAX_FOLDERS: usize = 20_000;
 
 /// The kernel or module to find.
 #[derive(Debug, Clone, Copy)]
-pub struct Wanted<'a> {
+pub struct KernelQuery<'a> {
     /// The kernel's release, as in `uname -r`.
     pub release: &'a str,
     /// The module's name; `None` for the kernel itself.
@@ -27,13 +27,13 @@ pub struct Wanted<'a> {
     pub build: Option<&'a Path>,
 }
 
-impl Search {
+impl SearchPaths {
     /// The file with the debugging information of a kernel or module. `remote`: debuginfod servers
     /// are asked if it is not on this machine.
     ///
     /// # Errors
     /// The places that were searched, and why files there were refused.
-    pub fn kernel(&self, wanted: &Wanted<'_>, remote: bool) -> Result<Image, Vec<String>> {
+    pub fn kernel(&self, wanted: &KernelQuery<'_>, remote: bool) -> Result<Image, Vec<String>> {
         let mut notes = Vec::new();
         for path in self.kernel_paths(wanted) {
             match open(&path, wanted.build_id) {
@@ -49,7 +49,7 @@ impl Search {
     }
 
     /// Paths in the order of preference.
-    fn kernel_paths(&self, wanted: &Wanted<'_>) -> Vec<PathBuf> {
+    fn kernel_paths(&self, wanted: &KernelQuery<'_>) -> Vec<PathBuf> {
         let release = wanted.release;
         let mut paths = Vec::new();
         if let Some(build) = wanted.build {
@@ -113,9 +113,9 @@ type ByModule = HashMap<String, Vec<PathBuf>>;
 
 /// A cache of the module files in directories: each directory is listed once.
 #[derive(Debug, Clone, Default)]
-pub struct Listed(Arc<Mutex<HashMap<PathBuf, ByModule>>>);
+pub struct ModuleListings(Arc<Mutex<HashMap<PathBuf, ByModule>>>);
 
-impl Listed {
+impl ModuleListings {
     /// Files of a module in a directory and below it.
     fn files(&self, folder: &Path, module: &str) -> Vec<PathBuf> {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);

@@ -9,11 +9,11 @@ const MAX_ROWS: usize = 8 << 20;
 
 /// A row: from this address to the next row's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Row {
+pub(crate) struct LineRow {
     pub address: u64,
     /// The line; 0 if the code belongs to no line.
     pub line: u32,
-    /// Index into [`Lines::files`].
+    /// Index into [`LineTable::files`].
     pub file: u32,
     pub is_stmt: bool,
     pub prologue_end: bool,
@@ -23,17 +23,17 @@ pub(crate) struct Row {
 
 /// The line table of a unit.
 #[derive(Debug, Default)]
-pub(crate) struct Lines {
+pub(crate) struct LineTable {
     /// Whole paths, by DWARF's number of the file.
     pub files: Vec<Arc<str>>,
     /// In order of address; at one address in the table's order.
-    pub rows: Vec<Row>,
+    pub rows: Vec<LineRow>,
 }
 
-impl Lines {
-    pub(crate) fn read(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> Lines {
+impl LineTable {
+    pub(crate) fn read(dwarf: &gimli::Dwarf<R>, unit: &Unit) -> LineTable {
         let Some(program) = unit.line_program.clone() else {
-            return Lines::default();
+            return LineTable::default();
         };
         let files = files(dwarf, unit);
         let mut rows = Vec::new();
@@ -41,7 +41,7 @@ impl Lines {
         // The first row of the current sequence, and whether the linker kept its code.
         let mut start = 0;
         while let Ok(Some((_, row))) = iter.next_row() {
-            rows.push(Row {
+            rows.push(LineRow {
                 address: row.address(),
                 line: row
                     .line()
@@ -52,7 +52,7 @@ impl Lines {
                 end: row.end_sequence(),
             });
             if row.end_sequence() {
-                if rows.get(start).is_some_and(|r: &Row| r.address == 0) {
+                if rows.get(start).is_some_and(|r: &LineRow| r.address == 0) {
                     rows.truncate(start);
                 }
                 start = rows.len();
@@ -63,7 +63,7 @@ impl Lines {
         }
         // An end goes before the next sequence's start at the same address.
         rows.sort_by_key(|r| (r.address, !r.end));
-        Lines { files, rows }
+        LineTable { files, rows }
     }
 
     /// The path of a file by DWARF's number.
@@ -74,13 +74,13 @@ impl Lines {
     }
 
     /// The row that contains an address: the last of those at the nearest address below.
-    pub(crate) fn row_at(&self, address: u64) -> Option<&Row> {
+    pub(crate) fn row_at(&self, address: u64) -> Option<&LineRow> {
         let i = self.rows.partition_point(|r| r.address <= address);
         self.rows.get(i.checked_sub(1)?).filter(|r| !r.end)
     }
 
     /// The rows in a range of addresses.
-    pub(crate) fn within(&self, start: u64, end: u64) -> &[Row] {
+    pub(crate) fn within(&self, start: u64, end: u64) -> &[LineRow] {
         let from = self.rows.partition_point(|r| r.address < start);
         let to = self.rows.partition_point(|r| r.address < end);
         self.rows.get(from..to).unwrap_or(&[])

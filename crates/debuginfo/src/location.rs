@@ -84,20 +84,20 @@ pub enum Location {
 
 /// The reason why a variable cannot be read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Absent(pub String);
+pub struct Unavailable(pub String);
 
-impl Absent {
-    pub(crate) fn new(reason: impl Into<String>) -> Absent {
-        Absent(reason.into())
+impl Unavailable {
+    pub(crate) fn new(reason: impl Into<String>) -> Unavailable {
+        Unavailable(reason.into())
     }
 
-    pub(crate) fn optimised() -> Absent {
+    pub(crate) fn optimised() -> Unavailable {
         // SystemTap's words, followed by the reason.
-        Absent::new("not accessible at this address: optimised out")
+        Unavailable::new("not accessible at this address: optimised out")
     }
 
-    fn damaged() -> Absent {
-        Absent::new("its location cannot be decoded")
+    fn damaged() -> Unavailable {
+        Unavailable::new("its location cannot be decoded")
     }
 }
 
@@ -107,7 +107,7 @@ fn is_general(register: u16) -> bool {
 }
 
 /// The context of a location expression.
-pub(crate) struct Context<'a> {
+pub(crate) struct LocContext<'a> {
     pub dwarf: &'a Dwarf,
     /// An entry of the expression's unit.
     pub die: Die,
@@ -120,39 +120,39 @@ pub(crate) struct Context<'a> {
     pub at_entry: bool,
 }
 
-type Program = Vec<LocOp>;
+type LocProgram = Vec<LocOp>;
 
 /// The state of a symbolic evaluation: values are programs instead of numbers.
 struct Evaluator<'a, 'c> {
-    context: &'a Context<'c>,
-    stack: Vec<Program>,
+    context: &'a LocContext<'c>,
+    stack: Vec<LocProgram>,
     pieces: Vec<(u64, Option<Location>)>,
     /// The location from the operations since the last piece.
     result: Option<Location>,
     lost: bool,
     /// Paths that wait at forward jumps; the one to be met next is on top.
-    waiting: Vec<Way>,
+    waiting: Vec<PendingPath>,
 }
 
 /// A path through an expression that continues at a later operation.
-struct Way {
+struct PendingPath {
     /// Offset of that operation.
     at: usize,
     /// Not 0 where this path is taken.
-    condition: Program,
-    stack: Vec<Program>,
+    condition: LocProgram,
+    stack: Vec<LocProgram>,
 }
 
-impl Context<'_> {
+impl LocContext<'_> {
     /// An attribute that is an expression or a list of them.
-    pub(crate) fn attribute(&self, value: AttributeValue<R>) -> Result<Location, Absent> {
+    pub(crate) fn attribute(&self, value: AttributeValue<R>) -> Result<Location, Unavailable> {
         match value {
             AttributeValue::Exprloc(e) => self.expression(e, 0),
             AttributeValue::Block(b) => self.expression(Expression(b), 0),
             value => {
                 let dwarf = &self.dwarf.part(self.die.part).dwarf;
                 let list = dwarf.attr_locations(self.unit, value).ok().flatten();
-                let mut list = list.ok_or_else(Absent::damaged)?;
+                let mut list = list.ok_or_else(Unavailable::damaged)?;
                 let mut base = self.unit.low_pc;
                 while let Ok(Some(raw)) = list.next_raw() {
                     let empty = self.empty_range(&raw, &mut base);
@@ -174,7 +174,7 @@ impl Context<'_> {
                         return self.expression(data, 0);
                     }
                 }
-                Err(Absent::optimised())
+                Err(Unavailable::optimised())
             }
         }
     }
@@ -210,9 +210,9 @@ impl Context<'_> {
         None
     }
 
-    fn expression(&self, expression: Expression<R>, depth: usize) -> Result<Location, Absent> {
+    fn expression(&self, expression: Expression<R>, depth: usize) -> Result<Location, Unavailable> {
         if expression.0.is_empty() {
-            return Err(Absent::optimised());
+            return Err(Unavailable::optimised());
         }
         let mut machine = Evaluator {
             context: self,
@@ -229,10 +229,10 @@ impl Context<'_> {
             let op = match ops.next() {
                 Ok(Some(op)) => op,
                 Ok(None) => break,
-                Err(_) => return Err(Absent::damaged()),
+                Err(_) => return Err(Unavailable::damaged()),
             };
             if step > MAX_STEPS {
-                return Err(Absent::damaged());
+                return Err(Unavailable::damaged());
             }
             let behind = ops.offset_from(&expression);
             match op {
@@ -245,11 +245,11 @@ impl Context<'_> {
     }
 
     /// The canonical frame address of the function.
-    fn cfa(&self) -> Result<Program, Absent> {
+    fn cfa(&self) -> Result<LocProgram, Unavailable> {
         let main = &self.dwarf.main;
         let debug = &self.dwarf.part(0).image;
         let row = cfi::row_for(main, Some(debug), self.pc);
-        let row = row.ok_or_else(|| Absent::new("no unwind information for its frame"))?;
+        let row = row.ok_or_else(|| Unavailable::new("no unwind information for its frame"))?;
         match row.cfa {
             Cfa::Register { register, offset } => Ok(at(register, i64::from(offset))),
             Cfa::Deref { register, offset } => {
@@ -257,18 +257,18 @@ impl Context<'_> {
                 p.push(LocOp::Load { size: 8 });
                 Ok(p)
             }
-            _ => Err(Absent::new(
+            _ => Err(Unavailable::new(
                 "unwind information for its frame is not understood",
             )),
         }
     }
 
-    fn frame_base(&self, depth: usize) -> Result<Program, Absent> {
-        let lost = || Absent::new("its function has no frame base");
+    fn frame_base(&self, depth: usize) -> Result<LocProgram, Unavailable> {
+        let lost = || Unavailable::new("its function has no frame base");
         let function = self.function.filter(|_| depth < 2).ok_or_else(lost)?;
         let (unit, entry) = self.dwarf.entry(function).ok_or_else(lost)?;
         let value = entry.attr_value(gimli::DW_AT_frame_base).ok_or_else(lost)?;
-        let context = Context {
+        let context = LocContext {
             die: function,
             unit: &unit,
             ..*self
@@ -285,21 +285,24 @@ impl Context<'_> {
     }
 
     /// Size in bytes and signedness of a basic type of the unit.
-    fn base_type(&self, offset: gimli::UnitOffset) -> Result<(u8, bool), Absent> {
+    fn base_type(&self, offset: gimli::UnitOffset) -> Result<(u8, bool), Unavailable> {
         if offset.0 == 0 {
             return Ok((8, false));
         }
-        let entry = self.unit.entry(offset).map_err(|_| Absent::damaged())?;
+        let entry = self
+            .unit
+            .entry(offset)
+            .map_err(|_| Unavailable::damaged())?;
         let size = number_of(&entry, gimli::DW_AT_byte_size).unwrap_or(0);
         match (entry.attr_value(gimli::DW_AT_encoding), size) {
             (Some(AttributeValue::Encoding(gimli::DW_ATE_float)), _) => {
-                Err(Absent::new("it is computed in floating point"))
+                Err(Unavailable::new("it is computed in floating point"))
             }
             (Some(AttributeValue::Encoding(e)), 1 | 2 | 4 | 8) => {
                 let signed = matches!(e, gimli::DW_ATE_signed | gimli::DW_ATE_signed_char);
                 Ok((size as u8, signed))
             }
-            _ => Err(Absent::new(
+            _ => Err(Unavailable::new(
                 "it is computed in a type that does not fit a word",
             )),
         }
@@ -307,7 +310,7 @@ impl Context<'_> {
 }
 
 /// A register plus an offset.
-fn at(register: u16, offset: i64) -> Program {
+fn at(register: u16, offset: i64) -> LocProgram {
     if offset == 0 {
         return vec![LocOp::Reg(register)];
     }
@@ -319,26 +322,26 @@ fn at(register: u16, offset: i64) -> Program {
 }
 
 /// The target of a jump, which must be later.
-fn ahead(behind: usize, target: i16) -> Result<usize, Absent> {
-    let far = usize::try_from(target).map_err(|_| Absent::new("its location has loops"))?;
+fn ahead(behind: usize, target: i16) -> Result<usize, Unavailable> {
+    let far = usize::try_from(target).map_err(|_| Unavailable::new("its location has loops"))?;
     Ok(behind.saturating_add(far))
 }
 
 impl Evaluator<'_, '_> {
-    fn pop(&mut self) -> Result<Program, Absent> {
-        self.stack.pop().ok_or_else(Absent::damaged)
+    fn pop(&mut self) -> Result<LocProgram, Unavailable> {
+        self.stack.pop().ok_or_else(Unavailable::damaged)
     }
 
-    fn push(&mut self, program: Program) -> Result<(), Absent> {
+    fn push(&mut self, program: LocProgram) -> Result<(), Unavailable> {
         let whole: usize = self.stack.iter().map(Vec::len).sum();
         if whole + program.len() > MAX_OPS {
-            return Err(Absent::damaged());
+            return Err(Unavailable::damaged());
         }
         self.stack.push(program);
         Ok(())
     }
 
-    fn binary(&mut self, op: LocBinary) -> Result<(), Absent> {
+    fn binary(&mut self, op: LocBinary) -> Result<(), Unavailable> {
         let right = self.pop()?;
         let mut left = self.pop()?;
         left.extend(right);
@@ -346,31 +349,31 @@ impl Evaluator<'_, '_> {
         self.push(left)
     }
 
-    fn unary(&mut self, op: LocOp) -> Result<(), Absent> {
+    fn unary(&mut self, op: LocOp) -> Result<(), Unavailable> {
         let mut operand = self.pop()?;
         operand.push(op);
         self.push(operand)
     }
 
-    fn extend(&mut self, (size, signed): (u8, bool)) -> Result<(), Absent> {
+    fn extend(&mut self, (size, signed): (u8, bool)) -> Result<(), Unavailable> {
         if size < 8 {
             self.unary(LocOp::Extend { size, signed })?;
         }
         Ok(())
     }
 
-    fn address(&mut self, address: u64) -> Result<(), Absent> {
+    fn address(&mut self, address: u64) -> Result<(), Unavailable> {
         let add = LocOp::Binary(LocBinary::Add);
         self.push(vec![LocOp::Const(address as i64), LocOp::Bias, add])
     }
 
     /// `DW_OP_bra`: two paths, which meet at the jump's target. Compilers emit it for minimum and
     /// maximum, and only jump forwards.
-    fn branch(&mut self, behind: usize, target: i16) -> Result<(), Absent> {
+    fn branch(&mut self, behind: usize, target: i16) -> Result<(), Unavailable> {
         let at = ahead(behind, target)?;
         let condition = self.pop()?;
         let stack = self.stack.clone();
-        self.wait(Way {
+        self.wait(PendingPath {
             at,
             condition,
             stack,
@@ -378,37 +381,37 @@ impl Evaluator<'_, '_> {
     }
 
     /// `DW_OP_skip` at the end of one of two paths: the other one begins after it.
-    fn skip(&mut self, behind: usize, target: i16) -> Result<(), Absent> {
+    fn skip(&mut self, behind: usize, target: i16) -> Result<(), Unavailable> {
         let at = ahead(behind, target)?;
         let Some(mut other) = self.waiting.pop().filter(|w| w.at == behind) else {
-            return Err(Absent::new("its location has jumps"));
+            return Err(Unavailable::new("its location has jumps"));
         };
         let not = [LocOp::Const(0), LocOp::Binary(LocBinary::Eq)];
         other.condition.extend(not);
         let stack = std::mem::replace(&mut self.stack, other.stack);
-        self.wait(Way {
+        self.wait(PendingPath {
             at,
             condition: other.condition,
             stack,
         })
     }
 
-    fn wait(&mut self, way: Way) -> Result<(), Absent> {
+    fn wait(&mut self, way: PendingPath) -> Result<(), Unavailable> {
         // Paths that are not nested would meet in another order.
         if self.waiting.last().is_some_and(|w| w.at < way.at) || self.waiting.len() > MAX_WAYS {
-            return Err(Absent::new("its location has jumps"));
+            return Err(Unavailable::new("its location has jumps"));
         }
         self.waiting.push(way);
         Ok(())
     }
 
     /// Joins the paths that meet at an operation: where they differ, the condition selects.
-    fn meet(&mut self, at: usize) -> Result<(), Absent> {
+    fn meet(&mut self, at: usize) -> Result<(), Unavailable> {
         use LocBinary as B;
         while let Some(way) = self.waiting.pop_if(|w| w.at <= at) {
             let own = std::mem::take(&mut self.stack);
             if own.len() != way.stack.len() || way.at != at {
-                return Err(Absent::damaged());
+                return Err(Unavailable::damaged());
             }
             for (b, a) in own.into_iter().zip(way.stack) {
                 if a == b {
@@ -429,7 +432,7 @@ impl Evaluator<'_, '_> {
         Ok(())
     }
 
-    fn step(&mut self, op: Operation<R>, depth: usize) -> Result<(), Absent> {
+    fn step(&mut self, op: Operation<R>, depth: usize) -> Result<(), Unavailable> {
         use LocBinary as B;
         let dwarf = &self.context.dwarf.part(self.context.die.part).dwarf;
         match op {
@@ -440,13 +443,13 @@ impl Evaluator<'_, '_> {
             Operation::AddressIndex { index } => {
                 let a = dwarf
                     .address(self.context.unit, index)
-                    .map_err(|_| Absent::damaged())?;
+                    .map_err(|_| Unavailable::damaged())?;
                 self.address(a)?;
             }
             Operation::ConstantIndex { index } => {
                 let a = dwarf
                     .address(self.context.unit, index)
-                    .map_err(|_| Absent::damaged())?;
+                    .map_err(|_| Unavailable::damaged())?;
                 self.push(vec![LocOp::Const(a as i64)])?;
             }
             Operation::Register { register } => {
@@ -479,7 +482,7 @@ impl Evaluator<'_, '_> {
             } => {
                 let ty = self.context.base_type(base_type)?;
                 if !matches!(size, 1 | 2 | 4 | 8) {
-                    return Err(Absent::damaged());
+                    return Err(Unavailable::damaged());
                 }
                 self.unary(LocOp::Load { size })?;
                 self.extend(ty)?;
@@ -490,7 +493,7 @@ impl Evaluator<'_, '_> {
                     value
                         .slice()
                         .get(..usize::from(size))
-                        .ok_or_else(Absent::damaged)?,
+                        .ok_or_else(Unavailable::damaged)?,
                 );
                 self.push(vec![LocOp::Const(value)])?;
                 self.extend((size, signed))?;
@@ -506,7 +509,7 @@ impl Evaluator<'_, '_> {
             }
             Operation::ImplicitValue { data } => self.implicit(data),
             Operation::ImplicitPointer { .. } => {
-                return Err(Absent::new(
+                return Err(Unavailable::new(
                     "not accessible at this address: only what it points to is kept",
                 ));
             }
@@ -514,19 +517,23 @@ impl Evaluator<'_, '_> {
                 size_in_bits,
                 bit_offset,
             } => self.piece(size_in_bits, bit_offset)?,
-            Operation::TLS => return Err(Absent::new("it is a variable of each thread")),
-            Operation::ParameterRef { .. } => return Err(Absent::new("only the caller knows it")),
+            Operation::TLS => return Err(Unavailable::new("it is a variable of each thread")),
+            Operation::ParameterRef { .. } => {
+                return Err(Unavailable::new("only the caller knows it"));
+            }
             Operation::Call { .. }
             | Operation::VariableValue { .. }
             | Operation::PushObjectAddress => {
-                return Err(Absent::new("its location calls for another variable's"));
+                return Err(Unavailable::new(
+                    "its location calls for another variable's",
+                ));
             }
             op => return self.arithmetic(op),
         }
         Ok(())
     }
 
-    fn arithmetic(&mut self, op: Operation<R>) -> Result<(), Absent> {
+    fn arithmetic(&mut self, op: Operation<R>) -> Result<(), Unavailable> {
         use LocBinary as B;
         match op {
             Operation::Drop => {
@@ -537,7 +544,7 @@ impl Evaluator<'_, '_> {
                 let copy = i
                     .and_then(|i| self.stack.get(i))
                     .cloned()
-                    .ok_or_else(Absent::damaged)?;
+                    .ok_or_else(Unavailable::damaged)?;
                 self.push(copy)?;
             }
             Operation::Swap | Operation::Rot => {
@@ -546,7 +553,7 @@ impl Evaluator<'_, '_> {
                     .stack
                     .len()
                     .checked_sub(n)
-                    .ok_or_else(Absent::damaged)?;
+                    .ok_or_else(Unavailable::damaged)?;
                 self.stack[from..].rotate_right(1);
             }
             Operation::PlusConstant { value } => {
@@ -575,14 +582,14 @@ impl Evaluator<'_, '_> {
             Operation::Lt => self.binary(B::Lt)?,
             Operation::Ne => self.binary(B::Ne)?,
             Operation::Uninitialized => self.lost = true,
-            _ => return Err(Absent::damaged()),
+            _ => return Err(Unavailable::damaged()),
         }
         Ok(())
     }
 
     /// The value of a register at the function's entry: the register itself if no instruction has
     /// run yet.
-    fn entry_value(&mut self, expression: R) -> Result<(), Absent> {
+    fn entry_value(&mut self, expression: R) -> Result<(), Unavailable> {
         let mut ops = Expression(expression).operations(self.context.unit.encoding());
         let first = ops.next().ok().flatten();
         match first {
@@ -590,7 +597,7 @@ impl Evaluator<'_, '_> {
                 general(register)?;
                 self.push(vec![LocOp::Reg(register.0)])
             }
-            _ => Err(Absent::new(
+            _ => Err(Unavailable::new(
                 "not accessible at this address: only known when the function was entered",
             )),
         }
@@ -609,9 +616,9 @@ impl Evaluator<'_, '_> {
         }
     }
 
-    fn piece(&mut self, bits: u64, from: Option<u64>) -> Result<(), Absent> {
+    fn piece(&mut self, bits: u64, from: Option<u64>) -> Result<(), Unavailable> {
         if !bits.is_multiple_of(8) || from.unwrap_or(0) != 0 {
-            return Err(Absent::new("it is in pieces of odd bits"));
+            return Err(Unavailable::new("it is in pieces of odd bits"));
         }
         let place = match self.result.take() {
             Some(r) => Some(r),
@@ -621,13 +628,13 @@ impl Evaluator<'_, '_> {
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Location, Absent> {
+    fn finish(mut self) -> Result<Location, Unavailable> {
         if self.lost {
-            return Err(Absent::new("it has no value yet here"));
+            return Err(Unavailable::new("it has no value yet here"));
         }
         if !self.pieces.is_empty() {
             if self.pieces.iter().all(|p| p.1.is_none()) {
-                return Err(Absent::optimised());
+                return Err(Unavailable::optimised());
             }
             return Ok(Location::Pieces(self.pieces));
         }
@@ -638,11 +645,13 @@ impl Evaluator<'_, '_> {
     }
 }
 
-fn general(register: gimli::Register) -> Result<(), Absent> {
+fn general(register: gimli::Register) -> Result<(), Unavailable> {
     if is_general(register.0) {
         Ok(())
     } else {
-        Err(Absent::new("it is in a floating point or vector register"))
+        Err(Unavailable::new(
+            "it is in a floating point or vector register",
+        ))
     }
 }
 

@@ -8,19 +8,19 @@ use std::ptr::NonNull;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 
 /// A file mapped for reading.
-pub(crate) struct Map {
+pub(crate) struct MappedFile {
     start: NonNull<u8>,
     len: usize,
 }
 
 // SAFETY: the mapping is private and never written through.
-unsafe impl Send for Map {}
+unsafe impl Send for MappedFile {}
 // SAFETY: see above.
-unsafe impl Sync for Map {}
+unsafe impl Sync for MappedFile {}
 
-impl Map {
+impl MappedFile {
     /// Maps a regular file that is not empty.
-    pub(crate) fn open(path: &Path) -> io::Result<Map> {
+    pub(crate) fn open(path: &Path) -> io::Result<MappedFile> {
         // Opening a FIFO waits for its other end, and opening a device can have effects.
         if !path.metadata()?.is_file() {
             return Err(io::Error::new(
@@ -46,7 +46,7 @@ impl Map {
             )?
         };
         let start = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
-        Ok(Map { start, len })
+        Ok(MappedFile { start, len })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -70,7 +70,7 @@ impl Map {
     }
 }
 
-impl Drop for Map {
+impl Drop for MappedFile {
     fn drop(&mut self) {
         // SAFETY: made by mmap with this length, unmapped once.
         let _ = unsafe { munmap(self.start.as_ptr().cast(), self.len) };
@@ -80,7 +80,7 @@ impl Drop for Map {
 /// Bytes that do not move while this value lives.
 pub(crate) enum Blob {
     /// A mapped file.
-    Map(Map),
+    Map(MappedFile),
     /// Bytes in memory (decompressed).
     Heap(Vec<u8>),
 }

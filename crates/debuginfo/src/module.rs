@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 
 use crate::dwarf::Dwarf;
 use crate::error::Error;
-use crate::find::{self, Search};
+use crate::find::{self, SearchPaths};
 use crate::image::Image;
 use crate::sdt::Marker;
 use crate::symbols::Symbols;
@@ -18,13 +18,13 @@ pub struct Module {
     dwarf: OnceLock<Option<Dwarf>>,
     main: Arc<Image>,
     markers: OnceLock<Vec<Marker>>,
-    debug: OnceLock<Debug>,
+    debug: OnceLock<DebugFiles>,
     mini: OnceLock<Option<Arc<Image>>>,
-    search: Search,
+    search: SearchPaths,
 }
 
 /// The files with DWARF.
-struct Debug {
+struct DebugFiles {
     /// The file itself if it has DWARF, otherwise a separate one.
     image: Option<Arc<Image>>,
     /// The file that dwz moved shared parts to.
@@ -37,13 +37,13 @@ impl Module {
     ///
     /// # Errors
     /// When it cannot be read or is not a 64-bit little-endian ELF file.
-    pub fn open(path: &Path, search: &Search) -> Result<Module, Error> {
+    pub fn open(path: &Path, search: &SearchPaths) -> Result<Module, Error> {
         Ok(Module::new(Image::open(path)?, search))
     }
 
     /// A module from an opened file.
     #[must_use]
-    pub fn new(image: Image, search: &Search) -> Module {
+    pub fn new(image: Image, search: &SearchPaths) -> Module {
         Module {
             symbols: OnceLock::new(),
             dwarf: OnceLock::new(),
@@ -67,7 +67,7 @@ impl Module {
         self.markers.get_or_init(|| self.main.markers())
     }
 
-    fn debug(&self) -> &Debug {
+    fn debug(&self) -> &DebugFiles {
         self.debug.get_or_init(|| {
             let own = self.main.has(".debug_info") || self.main.has(".zdebug_info");
             let (image, notes) = if own {
@@ -77,7 +77,7 @@ impl Module {
                 (found.map(Arc::new), notes)
             };
             let alt = image.as_ref().and_then(|i| self.search.alt_of(i));
-            Debug {
+            DebugFiles {
                 image,
                 alt: alt.map(Arc::new),
                 notes,

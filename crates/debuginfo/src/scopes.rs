@@ -36,7 +36,7 @@ const MAX_TABLES: usize = 256;
 
 /// A cache of the scopes around addresses: each variable of a place needs them.
 #[derive(Default)]
-pub(crate) struct Chains(Mutex<HashMap<u64, Arc<[Scope]>>>);
+pub(crate) struct ScopeChains(Mutex<HashMap<u64, Arc<[Scope]>>>);
 
 const MAX_CHAINS: usize = 1024;
 

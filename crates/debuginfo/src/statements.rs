@@ -82,7 +82,7 @@ impl Dwarf {
             let has = |unit: &u32| with_file.as_ref().is_none_or(|w| w[*unit as usize]);
             return (0..self.headers(0).len() as u32).filter(has).collect();
         }
-        let which = crate::functions::Which {
+        let which = crate::functions::PlaceKinds {
             outline: true,
             inlined: true,
         };
@@ -117,7 +117,7 @@ impl Dwarf {
             LineQuery::Plus(_) | LineQuery::All => None,
         };
         let mut best: BTreeMap<(Die, u32), StatementPlace> = BTreeMap::new();
-        let mut infos: HashMap<Die, Option<Info>> = HashMap::new();
+        let mut infos: HashMap<Die, Option<FunctionInfo>> = HashMap::new();
         for row in table
             .rows
             .iter()
@@ -141,7 +141,8 @@ impl Dwarf {
             // Compilers attribute lines of the enclosing function to inlined code. A line belongs
             // to the function that is declared nearest above it.
             let path = &table.files[row.file as usize];
-            let above = |i: &Info| match i.file.as_ref() == Some(path) && i.line <= row.line {
+            let above = |i: &FunctionInfo| match i.file.as_ref() == Some(path) && i.line <= row.line
+            {
                 true => i.line,
                 false => 0,
             };
@@ -198,7 +199,7 @@ impl Dwarf {
             .unwrap_or_default()
     }
 
-    fn info(&self, die: Die) -> Option<Info> {
+    fn info(&self, die: Die) -> Option<FunctionInfo> {
         let (unit, entry) = self.entry(die)?;
         let code = self.code(die, &unit, &entry);
         let start = self.entry_pc(die, &unit, &entry, &code).unwrap_or(0);
@@ -208,7 +209,7 @@ impl Dwarf {
             start
         };
         let (file, line) = self.declared(die, &entry);
-        Some(Info {
+        Some(FunctionInfo {
             name: self.name(die, &entry)?,
             file,
             line,
@@ -225,7 +226,7 @@ impl Dwarf {
         let table = self.lines(die.part, die.unit)?;
         let (mut low, mut high) = (line, line);
         for (start, end) in self.code(die, &unit, &entry) {
-            let own = |r: &&crate::lines::Row| {
+            let own = |r: &&crate::lines::LineRow| {
                 r.line != 0 && !r.end && table.file(u64::from(r.file)) == file.as_ref()
             };
             for row in table.within(start, end).iter().filter(own) {
@@ -243,7 +244,7 @@ impl Dwarf {
 }
 
 /// Cached properties of a function.
-struct Info {
+struct FunctionInfo {
     name: &'static str,
     file: Option<Arc<str>>,
     line: u32,

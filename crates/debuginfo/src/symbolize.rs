@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::dwarf::{Die, Dwarf};
-use crate::lines::Lines;
+use crate::lines::LineTable;
 use crate::scopes::ScopeKind;
 
 /// A function at an address and the line within it.
@@ -83,7 +83,7 @@ impl Dwarf {
                 continue;
             };
             // Bypasses the cache: each is read once.
-            let lines = Lines::read(&self.part(0).dwarf, &parsed);
+            let lines = LineTable::read(&self.part(0).dwarf, &parsed);
             for row in &lines.rows {
                 if !row.end && self.unit_at(row.address) != Some(unit) {
                     continue;

@@ -20,7 +20,7 @@ const MAX_MEMBERS: usize = 1 << 16;
 
 /// The type that a number stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Key {
+enum TypeKey {
     Die(Die),
     /// An array without its first dimensions.
     Dimension(Die, u8),
@@ -29,12 +29,12 @@ enum Key {
 
 /// The assigned numbers.
 #[derive(Default)]
-pub(crate) struct Types(Mutex<TypeTable>);
+pub(crate) struct TypeNumbers(Mutex<TypeTable>);
 
 #[derive(Default)]
 struct TypeTable {
-    ids: HashMap<Key, TypeId>,
-    keys: Vec<Key>,
+    ids: HashMap<TypeKey, TypeId>,
+    keys: Vec<TypeKey>,
 }
 
 /// A type without typedefs and qualifiers.
@@ -44,7 +44,7 @@ pub type Type = spile_ctype::CType<TypeId>;
 pub type Member = spile_ctype::Member<TypeId>;
 
 impl Dwarf {
-    fn intern(&self, key: Key) -> TypeId {
+    fn intern(&self, key: TypeKey) -> TypeId {
         let mut table = self.types.0.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&id) = table.ids.get(&key) {
             return id;
@@ -58,7 +58,7 @@ impl Dwarf {
         id
     }
 
-    fn key(&self, id: TypeId) -> Option<Key> {
+    fn key(&self, id: TypeId) -> Option<TypeKey> {
         let table = self.types.0.lock().unwrap_or_else(PoisonError::into_inner);
         table.keys.get((id as usize).checked_sub(1)?).copied()
     }
@@ -67,7 +67,7 @@ impl Dwarf {
     #[must_use]
     pub fn type_of(&self, die: Die) -> TypeId {
         let found = self.entry(die).and_then(|(_, e)| self.type_die(die, &e));
-        found.map_or(0, |d| self.intern(Key::Die(d)))
+        found.map_or(0, |d| self.intern(TypeKey::Die(d)))
     }
 
     pub(crate) fn type_die(&self, die: Die, entry: &Entry) -> Option<Die> {
@@ -131,9 +131,9 @@ impl Dwarf {
         match self.key(id) {
             None if id == 0 => Type::Void,
             None => Type::Unknown,
-            Some(Key::Pointer(to)) => Type::Ptr(to),
-            Some(Key::Dimension(die, n)) => self.array(die, n).unwrap_or(Type::Unknown),
-            Some(Key::Die(die)) => match self.strip(die) {
+            Some(TypeKey::Pointer(to)) => Type::Ptr(to),
+            Some(TypeKey::Dimension(die, n)) => self.array(die, n).unwrap_or(Type::Unknown),
+            Some(TypeKey::Die(die)) => match self.strip(die) {
                 Some((die, entry)) => self.describe(die, &entry).unwrap_or(Type::Unknown),
                 None if self.is_void(die) => Type::Void,
                 None => Type::Unknown,
@@ -149,7 +149,7 @@ impl Dwarf {
             | gimli::DW_TAG_reference_type
             | gimli::DW_TAG_rvalue_reference_type => {
                 let to = self.type_die(die, entry);
-                Type::Ptr(to.map_or(0, |d| self.intern(Key::Die(d))))
+                Type::Ptr(to.map_or(0, |d| self.intern(TypeKey::Die(d))))
             }
             gimli::DW_TAG_array_type => self.array(die, 0)?,
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
@@ -193,10 +193,10 @@ impl Dwarf {
             .collect();
         let i = usize::from(skip);
         let elem = if i + 1 < counts.len() {
-            self.intern(Key::Dimension(die, skip + 1))
+            self.intern(TypeKey::Dimension(die, skip + 1))
         } else {
             let elem = self.type_die(die, &entry);
-            elem.map_or(0, |d| self.intern(Key::Die(d)))
+            elem.map_or(0, |d| self.intern(TypeKey::Die(d)))
         };
         Some(Type::Array {
             elem,
@@ -208,7 +208,7 @@ impl Dwarf {
     #[must_use]
     pub fn members(&self, id: TypeId) -> Vec<Member> {
         let mut found = Vec::new();
-        if let Some(Key::Die(die)) = self.key(id)
+        if let Some(TypeKey::Die(die)) = self.key(id)
             && let Some((die, _)) = self.strip(die)
         {
             self.add_members(die, 0, 0, &mut found);
@@ -252,7 +252,7 @@ impl Dwarf {
                     bit_size: number_of(&entry, gimli::DW_AT_bit_size)
                         .and_then(|b| u32::try_from(b).ok())
                         .unwrap_or(0),
-                    ty: self.intern(Key::Die(ty)),
+                    ty: self.intern(TypeKey::Die(ty)),
                 }),
                 None => {
                     if let Some((inner, e)) = self.strip(ty)
@@ -309,7 +309,7 @@ impl Dwarf {
     /// The entry that defines a type.
     pub(crate) fn definition_of(&self, id: TypeId) -> Option<(Die, Entry)> {
         match self.key(id)? {
-            Key::Die(die) => self.strip(die),
+            TypeKey::Die(die) => self.strip(die),
             _ => None,
         }
     }
@@ -318,7 +318,7 @@ impl Dwarf {
     #[must_use]
     pub fn enum_values(&self, id: TypeId) -> Vec<(Arc<str>, i64)> {
         match self.key(id) {
-            Some(Key::Die(die)) => self
+            Some(TypeKey::Die(die)) => self
                 .strip(die)
                 .map(|(d, _)| self.enum_values_of(d))
                 .unwrap_or_default(),
@@ -355,7 +355,7 @@ impl Dwarf {
             } else {
                 self.type_named(to)?
             };
-            return Some(self.intern(Key::Pointer(to)));
+            return Some(self.intern(TypeKey::Pointer(to)));
         }
         let name = name.strip_prefix("const ").unwrap_or(name).trim();
         let (word, rest) = name.split_once(' ').unwrap_or(("", name));
@@ -406,7 +406,7 @@ impl Dwarf {
             }
         };
         let found = index.named(self, last).find(fits)?;
-        Some(self.intern(Key::Die(found.die)))
+        Some(self.intern(TypeKey::Die(found.die)))
     }
 
     /// The type's name in C, typedefs kept.
@@ -427,16 +427,16 @@ impl Dwarf {
         let die = match self.key(id) {
             None if id == 0 => return with("void"),
             None => return with("?"),
-            Some(Key::Pointer(to)) => return self.spell(to, format!("*{inner}"), depth + 1),
-            Some(Key::Dimension(die, n)) => return self.spell_array(die, n, inner, depth),
-            Some(Key::Die(die)) => die,
+            Some(TypeKey::Pointer(to)) => return self.spell(to, format!("*{inner}"), depth + 1),
+            Some(TypeKey::Dimension(die, n)) => return self.spell_array(die, n, inner, depth),
+            Some(TypeKey::Die(die)) => die,
         };
         let Some((_, entry)) = self.entry(die) else {
             return with("?");
         };
         let to = || {
             self.type_die(die, &entry)
-                .map_or(0, |d| self.intern(Key::Die(d)))
+                .map_or(0, |d| self.intern(TypeKey::Die(d)))
         };
         let name = || {
             let name = self.name(die, &entry).or_else(|| {
@@ -485,7 +485,7 @@ impl Dwarf {
 
     fn plain(&self, id: TypeId) -> Option<DwTag> {
         match self.key(id)? {
-            Key::Die(die) => Some(self.entry(die)?.1.tag()),
+            TypeKey::Die(die) => Some(self.entry(die)?.1.tag()),
             _ => None,
         }
     }

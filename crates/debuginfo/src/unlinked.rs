@@ -20,7 +20,7 @@ const MAX_ALIGNED: u64 = 1 << 20;
 
 /// A loaded section and its assigned address.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Placed {
+pub struct PlacedSection {
     /// Its name, such as `.text`.
     pub name: String,
     /// Its first address.
@@ -34,12 +34,12 @@ pub struct Placed {
 }
 
 /// The assigned addresses of all sections.
-pub(crate) struct Layout {
-    pub(crate) sections: Vec<Placed>,
+pub(crate) struct SectionLayout {
+    pub(crate) sections: Vec<PlacedSection>,
 }
 
-impl Layout {
-    pub(crate) fn of(elf: &Elf) -> Layout {
+impl SectionLayout {
+    pub(crate) fn of(elf: &Elf) -> SectionLayout {
         let mut next = FIRST;
         let mut sections = Vec::new();
         for section in elf.sections() {
@@ -58,7 +58,7 @@ impl Layout {
                 break;
             };
             let range = section.file_range();
-            sections.push(Placed {
+            sections.push(PlacedSection {
                 name: section.name().unwrap_or("").to_owned(),
                 address,
                 size: section.size(),
@@ -69,11 +69,11 @@ impl Layout {
             });
             next = end;
         }
-        Layout { sections }
+        SectionLayout { sections }
     }
 
     pub(crate) fn segments(&self) -> Vec<Segment> {
-        let segment = |p: &Placed| Segment {
+        let segment = |p: &PlacedSection| Segment {
             address: p.address,
             offset: p.offset,
             file_size: if p.in_file { p.size } else { 0 },
@@ -83,7 +83,7 @@ impl Layout {
         self.sections.iter().map(segment).collect()
     }
 
-    fn section(&self, index: usize) -> Option<&Placed> {
+    fn section(&self, index: usize) -> Option<&PlacedSection> {
         let at = self.sections.binary_search_by_key(&index, |p| p.index);
         self.sections.get(at.ok()?)
     }

@@ -9,7 +9,7 @@ use crate::dwarf::{Die, Dwarf, Entry};
 use crate::functions::Pattern;
 use crate::index::NameKind;
 use crate::lines::path_matches;
-use crate::location::{Absent, Context, LocOp, Location, little_endian};
+use crate::location::{LocContext, LocOp, Location, Unavailable, little_endian};
 use crate::scopes::{Scope, ScopeKind};
 use crate::types::TypeId;
 
@@ -174,18 +174,21 @@ impl Dwarf {
     ///
     /// # Errors
     /// When it has no location or cannot be read, with the reason.
-    pub fn locate(&self, variable: &Variable, address: u64) -> Result<Location, Absent> {
-        let (unit, entry) = self.entry(variable.die).ok_or_else(Absent::optimised)?;
+    pub fn locate(&self, variable: &Variable, address: u64) -> Result<Location, Unavailable> {
+        let (unit, entry) = self
+            .entry(variable.die)
+            .ok_or_else(Unavailable::optimised)?;
         if let Some((_, value)) = self.attr(variable.die, &entry, gimli::DW_AT_const_value) {
             return constant(value);
         }
         let (at, value) = self
             .attr(variable.die, &entry, gimli::DW_AT_location)
-            .ok_or_else(Absent::optimised)?;
+            .ok_or_else(Unavailable::optimised)?;
         let unit = if at.unit == variable.die.unit && at.part == variable.die.part {
             unit
         } else {
-            self.unit(at.part, at.unit).ok_or_else(Absent::optimised)?
+            self.unit(at.part, at.unit)
+                .ok_or_else(Unavailable::optimised)?
         };
         let chain = self.scopes_at(address);
         let function = chain.first().map(|s| s.die);
@@ -193,7 +196,7 @@ impl Dwarf {
             let (unit, entry) = self.entry(die)?;
             self.entry_pc(die, &unit, &entry, &self.code(die, &unit, &entry))
         };
-        let context = Context {
+        let context = LocContext {
             dwarf: self,
             die: at,
             unit: &unit,
@@ -205,7 +208,7 @@ impl Dwarf {
     }
 }
 
-fn constant(value: AttributeValue<crate::dwarf::R>) -> Result<Location, Absent> {
+fn constant(value: AttributeValue<crate::dwarf::R>) -> Result<Location, Unavailable> {
     let number = value
         .sdata_value()
         .or_else(|| value.udata_value().map(|v| v as i64));
@@ -226,6 +229,6 @@ fn constant(value: AttributeValue<crate::dwarf::R>) -> Result<Location, Absent> 
             });
             Ok(Location::Pieces(words.collect()))
         }
-        _ => Err(Absent::new("it is a constant without a number")),
+        _ => Err(Unavailable::new("it is a constant without a number")),
     }
 }

@@ -13,7 +13,7 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::source::Sources;
 use spile_syntax::token::{Tok, Token};
 
-use crate::world::World;
+use crate::world::Workspace;
 
 /// The kind of a document, by its name and place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,14 +68,14 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     /// Runs all passes.
-    pub fn new(world: &World, name: &str, text: &str, kind: DocumentKind) -> Analysis {
-        let mut parsed = Parsed::new(world, name, text, kind, 0);
+    pub fn new(world: &Workspace, name: &str, text: &str, kind: DocumentKind) -> Analysis {
+        let mut parsed = ParsedDocument::new(world, name, text, kind, 0);
         if parsed.diags.into_iter().any(|d| d.code == codes::ARG_RANGE) {
             // The script uses arguments, whose values are unknown.
             let wanted = parsed.arguments();
-            parsed = Parsed::new(world, name, text, kind, wanted);
+            parsed = ParsedDocument::new(world, name, text, kind, wanted);
         }
-        let Parsed {
+        let ParsedDocument {
             sources,
             file,
             tokens,
@@ -110,7 +110,7 @@ impl Analysis {
 
     /// Analyses probe points, names and types; as on the command line, a document with syntax
     /// errors is analysed only as far as its names are known.
-    fn names(&mut self, world: &World) {
+    fn names(&mut self, world: &Workspace) {
         let mut diags = Diagnostics::new();
         let library = &self.library;
         let facts = &*world.facts;
@@ -201,7 +201,7 @@ impl Analysis {
 const MAX_ARGS: usize = 99;
 
 /// A document after the parser.
-struct Parsed {
+struct ParsedDocument {
     sources: Sources,
     file: FileId,
     tokens: Vec<Token>,
@@ -209,9 +209,15 @@ struct Parsed {
     diags: Diagnostics,
 }
 
-impl Parsed {
+impl ParsedDocument {
     /// Parses, with `args` made-up arguments.
-    fn new(world: &World, name: &str, text: &str, kind: DocumentKind, args: usize) -> Parsed {
+    fn new(
+        world: &Workspace,
+        name: &str,
+        text: &str,
+        kind: DocumentKind,
+        args: usize,
+    ) -> ParsedDocument {
         let mut sources = world.sources.clone();
         let mut diags = Diagnostics::new();
         let env = (world.env)(vec!["1".into(); args]);
@@ -224,7 +230,7 @@ impl Parsed {
             }
             _ => parse_file(&mut sources, file, &env, &world.macros, &mut diags),
         };
-        Parsed {
+        ParsedDocument {
             sources,
             file,
             tokens,

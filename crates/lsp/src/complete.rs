@@ -15,10 +15,10 @@ use spile_syntax::pretty;
 use spile_syntax::token::Tok;
 
 use crate::analysis::Analysis;
-use crate::cursor::{Around, structure};
+use crate::cursor::{ItemTokens, structure};
 use crate::docs::{self, Doc};
 use crate::text::{DocText, Encoding};
-use crate::world::World;
+use crate::world::Workspace;
 
 /// A proposal: the text, its kind, and a description.
 struct Proposal {
@@ -56,7 +56,7 @@ impl Proposal {
 /// The proposals at an offset; the range that they replace begins at the start of the word there.
 pub(crate) fn complete(
     a: &Analysis,
-    world: &World,
+    world: &Workspace,
     text: &DocText,
     offset: usize,
     encoding: Encoding,
@@ -92,7 +92,7 @@ fn item(p: Proposal, range: lsp_types::Range) -> CompletionItem {
 }
 
 /// The proposals, and the start of the range that they replace.
-fn proposals(a: &Analysis, world: &World, offset: usize) -> (usize, Vec<Proposal>) {
+fn proposals(a: &Analysis, world: &Workspace, offset: usize) -> (usize, Vec<Proposal>) {
     let text = a.text();
     let before = text.get(..offset).unwrap_or("");
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -124,7 +124,7 @@ fn proposals(a: &Analysis, world: &World, offset: usize) -> (usize, Vec<Proposal
     if before[sigil..].starts_with('@') {
         return (sigil, at_words(a, world));
     }
-    (word, words(a, world, around, count))
+    (word, names_and_keywords(a, world, around, count))
 }
 
 fn in_comment(a: &Analysis, before: &str, last: Option<usize>) -> bool {
@@ -146,7 +146,7 @@ fn in_string(a: &Analysis, i: usize, offset: usize) -> bool {
 }
 
 /// Whether a place after `count` tokens is in the list of points of a probe.
-fn in_head(a: &Analysis, r: Around, count: usize) -> bool {
+fn in_head(a: &Analysis, r: ItemTokens, count: usize) -> bool {
     if count <= r.keyword + 1 && a.kind(r.keyword + 1) != Tok::Ident && count <= r.keyword {
         return false;
     }
@@ -159,7 +159,7 @@ fn in_head(a: &Analysis, r: Around, count: usize) -> bool {
 }
 
 /// Proposals in the string of `kernel.trace("...")`.
-fn tracepoints(a: &Analysis, world: &World, i: usize, before: &str) -> (usize, Vec<Proposal>) {
+fn tracepoints(a: &Analysis, world: &Workspace, i: usize, before: &str) -> (usize, Vec<Proposal>) {
     let quote = a.tokens[i].span.start as usize + 1;
     let typed = before.get(quote..).unwrap_or("");
     let start = typed.rfind(':').map_or(quote, |n| quote + n + 1);
@@ -175,7 +175,7 @@ fn tracepoints(a: &Analysis, world: &World, i: usize, before: &str) -> (usize, V
 }
 
 /// Proposals for the next component of a probe point.
-fn points(a: &Analysis, world: &World, r: Around, before: &str) -> (usize, Vec<Proposal>) {
+fn points(a: &Analysis, world: &Workspace, r: ItemTokens, before: &str) -> (usize, Vec<Proposal>) {
     let head = a.tokens[r.keyword].span.end as usize;
     let typed = before.get(head..).unwrap_or("");
     let group = typed
@@ -250,7 +250,7 @@ fn bare(text: &str) -> String {
     text.chars().filter_map(keep).collect()
 }
 
-fn members(a: &Analysis, world: &World, arrow: usize) -> Vec<Proposal> {
+fn members(a: &Analysis, world: &Workspace, arrow: usize) -> Vec<Proposal> {
     let facts = &*world.facts;
     let ty = arrow.checked_sub(1).and_then(|i| a.ctype_before(world, i));
     let Some(id) = ty.and_then(|ty| structure(facts, ty)) else {
@@ -266,7 +266,7 @@ fn members(a: &Analysis, world: &World, arrow: usize) -> Vec<Proposal> {
     facts.members(id).into_iter().map(member).collect()
 }
 
-fn targets(a: &Analysis, world: &World, around: Option<Around>) -> Vec<Proposal> {
+fn targets(a: &Analysis, world: &Workspace, around: Option<ItemTokens>) -> Vec<Proposal> {
     let points = around.map(|r| a.points(world, r)).unwrap_or_default();
     let mut found: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, ty) in points.iter().flat_map(|p| &p.targets) {
@@ -281,7 +281,7 @@ fn targets(a: &Analysis, world: &World, around: Option<Around>) -> Vec<Proposal>
     own.chain(general).collect()
 }
 
-fn at_words(a: &Analysis, world: &World) -> Vec<Proposal> {
+fn at_words(a: &Analysis, world: &Workspace) -> Vec<Proposal> {
     let mut out: Vec<Proposal> = docs::OPERATORS
         .iter()
         .map(|d| Proposal::word(d, CompletionItemKind::OPERATOR))
@@ -310,7 +310,12 @@ fn at_words(a: &Analysis, world: &World) -> Vec<Proposal> {
 }
 
 /// Names and keywords.
-fn words(a: &Analysis, world: &World, around: Option<Around>, count: usize) -> Vec<Proposal> {
+fn names_and_keywords(
+    a: &Analysis,
+    world: &Workspace,
+    around: Option<ItemTokens>,
+    count: usize,
+) -> Vec<Proposal> {
     use CompletionItemKind as Kind;
     let body = around.filter(|r| r.body.is_some_and(|b| b < count) && open(a, *r, count));
     let Some(r) = body else {
@@ -332,17 +337,10 @@ fn words(a: &Analysis, world: &World, around: Option<Around>, count: usize) -> V
     }
     for name in a.library.global_names(a.scope) {
         let place = a.library.global(&name, a.scope).map(|(_, g)| g.name.span);
-        let ty = a
-            .globals
-            .iter()
-            .find(|g| Some(g.span) == place)
-            .map(|g| g.ty.clone());
+        let global = a.globals.iter().find(|g| Some(g.span) == place);
         if !name.starts_with('_') {
-            add(Proposal::new(
-                &*name,
-                Kind::VARIABLE,
-                ty.unwrap_or_else(|| "global".into()),
-            ));
+            let ty = global.map_or_else(|| "global".into(), |g| g.ty.clone());
+            add(Proposal::new(&*name, Kind::VARIABLE, ty));
         }
     }
     for (name, ty) in a.points(world, r).iter().flat_map(|p| &p.vars) {
@@ -358,13 +356,11 @@ fn words(a: &Analysis, world: &World, around: Option<Around>, count: usize) -> V
         }
     }
     for f in a.own_functions() {
-        let ret = f.ret.map_or("", |t| {
-            if t == TypeName::Long {
-                ":long"
-            } else {
-                ":string"
-            }
-        });
+        let ret = match f.ret {
+            None => "",
+            Some(TypeName::Long) => ":long",
+            Some(_) => ":string",
+        };
         add(Proposal::new(
             &*f.name.name,
             Kind::FUNCTION,
@@ -392,7 +388,7 @@ fn words(a: &Analysis, world: &World, around: Option<Around>, count: usize) -> V
 }
 
 /// Whether the body of an item is open after `count` tokens.
-fn open(a: &Analysis, r: Around, count: usize) -> bool {
+fn open(a: &Analysis, r: ItemTokens, count: usize) -> bool {
     let body = a
         .tokens
         .get(r.body.unwrap_or(r.end)..count.min(r.end))

@@ -10,7 +10,7 @@ use spile_syntax::parser::parse_probe_points;
 use spile_syntax::token::Tok;
 
 use crate::analysis::Analysis;
-use crate::world::World;
+use crate::world::Workspace;
 
 /// Maximum number of points whose variables are looked up.
 const MAX_POINTS: usize = 64;
@@ -19,7 +19,7 @@ const MAX_CHAIN: usize = 64;
 
 /// An item around a place, as tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Around {
+pub(crate) struct ItemTokens {
     /// The keyword that begins it.
     pub keyword: usize,
     /// The `{` of its (first) body.
@@ -70,7 +70,7 @@ impl Analysis {
     }
 
     /// The probe or function around token number `i` (which may be one past the last).
-    pub fn around(&self, i: usize) -> Option<Around> {
+    pub fn around(&self, i: usize) -> Option<ItemTokens> {
         let last = i.min(self.tokens.len().checked_sub(1)?);
         let keyword = (0..=last).rev().find(|k| self.begins_item(*k))?;
         let is_probe = self.kind(keyword) == Tok::KwProbe;
@@ -79,7 +79,7 @@ impl Analysis {
         }
         let next = (keyword + 1..self.tokens.len()).find(|k| self.begins_item(*k));
         let end = next.unwrap_or(self.tokens.len());
-        Some(Around {
+        Some(ItemTokens {
             keyword,
             body: self.body_of(keyword, end),
             end,
@@ -114,7 +114,7 @@ impl Analysis {
     }
 
     /// The points of a probe with their variables; for an alias, the points it stands for.
-    pub fn points(&self, world: &World, around: Around) -> Vec<ListedPoint> {
+    pub fn points(&self, world: &Workspace, around: ItemTokens) -> Vec<ListedPoint> {
         let Some(body) = around.body.filter(|_| around.is_probe) else {
             return Vec::new();
         };
@@ -136,7 +136,7 @@ impl Analysis {
     }
 
     /// The C type of a value that ends with token `i`, before a `->`.
-    pub fn ctype_before(&self, world: &World, i: usize) -> Option<CTy> {
+    pub fn ctype_before(&self, world: &Workspace, i: usize) -> Option<CTy> {
         let (base, steps) = self.chain(i)?;
         let facts = &*world.facts;
         let mut ty = self.base_type(world, base)?;
@@ -199,7 +199,7 @@ impl Analysis {
     }
 
     /// The type of `$name`, `@cast(...)`, `@var(...)`, or a macro that is one of these.
-    fn base_type(&self, world: &World, i: usize) -> Option<CTy> {
+    fn base_type(&self, world: &Workspace, i: usize) -> Option<CTy> {
         let facts = &*world.facts;
         match self.kind(i) {
             Tok::Ident => {
@@ -248,7 +248,7 @@ impl Analysis {
 }
 
 /// The points that a text resolves to, with their variables.
-pub(crate) fn points_of(analysis: &Analysis, world: &World, text: &str) -> Vec<ListedPoint> {
+pub(crate) fn points_of(analysis: &Analysis, world: &Workspace, text: &str) -> Vec<ListedPoint> {
     let (mut sources, mut unheard) = (analysis.sources.clone(), Diagnostics::new());
     let points = parse_probe_points(&mut sources, "<points>", text, &mut unheard);
     let facts = &*world.facts;

@@ -10,9 +10,9 @@ use spile_syntax::parser::parse_probe_points;
 use spile_syntax::token::Tok;
 
 use crate::analysis::{Analysis, Variable};
-use crate::cursor::{Around, structure};
+use crate::cursor::{ItemTokens, structure};
 use crate::docs::{self, Doc};
-use crate::world::World;
+use crate::world::Workspace;
 
 /// The meaning of a token.
 pub(crate) enum Meaning {
@@ -37,7 +37,7 @@ pub(crate) enum Meaning {
 }
 
 /// The meaning of token `i`.
-pub(crate) fn meaning(a: &Analysis, world: &World, i: usize) -> Option<Meaning> {
+pub(crate) fn meaning(a: &Analysis, world: &Workspace, i: usize) -> Option<Meaning> {
     let word = a.word(i);
     let around = a.around(i);
     if i >= 2 && a.kind(i - 1) == Tok::Arrow {
@@ -72,7 +72,7 @@ pub(crate) fn meaning(a: &Analysis, world: &World, i: usize) -> Option<Meaning> 
     }
 }
 
-fn at_word(a: &Analysis, world: &World, word: &str) -> Option<Meaning> {
+fn at_word(a: &Analysis, world: &Workspace, word: &str) -> Option<Meaning> {
     let name = word.get(1..)?;
     let own = a
         .tokens
@@ -86,7 +86,7 @@ fn at_word(a: &Analysis, world: &World, word: &str) -> Option<Meaning> {
 }
 
 /// A plain name: a function if it is called, otherwise the nearest variable.
-fn name(a: &Analysis, world: &World, i: usize, around: Option<Around>) -> Option<Meaning> {
+fn name(a: &Analysis, world: &Workspace, i: usize, around: Option<ItemTokens>) -> Option<Meaning> {
     let word = a.word(i);
     let called = a.kind(i + 1) == Tok::LParen;
     let functions = || {
@@ -118,7 +118,7 @@ fn name(a: &Analysis, world: &World, i: usize, around: Option<Around>) -> Option
         .or_else(builtin)
 }
 
-fn local(a: &Analysis, word: &str, around: Around) -> Option<Variable> {
+fn local(a: &Analysis, word: &str, around: ItemTokens) -> Option<Variable> {
     let start = a.tokens.get(around.keyword)?.span.start as usize;
     let end = a
         .tokens
@@ -131,7 +131,7 @@ fn local(a: &Analysis, word: &str, around: Around) -> Option<Variable> {
 }
 
 /// The probe point around token `i` in the head of a probe.
-fn point_at(a: &Analysis, around: Around, i: usize) -> Option<String> {
+fn point_at(a: &Analysis, around: ItemTokens, i: usize) -> Option<String> {
     if !around.is_probe || i <= around.keyword || around.body.is_some_and(|b| i >= b) {
         return None;
     }
@@ -201,7 +201,7 @@ pub(crate) fn alias(a: &Analysis, point: &ProbePoint) -> Option<(String, FileId,
 }
 
 /// The places that define the meaning of token `i`.
-pub(crate) fn definitions(a: &Analysis, world: &World, i: usize) -> Vec<Span> {
+pub(crate) fn definitions(a: &Analysis, world: &Workspace, i: usize) -> Vec<Span> {
     match meaning(a, world, i) {
         Some(Meaning::Function(all)) => all.iter().map(|(_, f)| f.name.span).collect(),
         Some(Meaning::Global(v) | Meaning::Local(v)) => vec![v.span],
@@ -221,7 +221,7 @@ pub(crate) fn definitions(a: &Analysis, world: &World, i: usize) -> Vec<Span> {
 }
 
 /// Whether a type has members, for messages.
-pub(crate) fn member_type(world: &World, ty: CTy, member: &str) -> Option<CTy> {
+pub(crate) fn member_type(world: &Workspace, ty: CTy, member: &str) -> Option<CTy> {
     let facts = &*world.facts;
     Some(CTy::id(facts.member(structure(facts, ty)?, member)?.ty))
 }

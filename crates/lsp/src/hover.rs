@@ -7,13 +7,13 @@ use spile_syntax::pretty;
 use crate::analysis::Analysis;
 use crate::cursor::points_of;
 use crate::goto::{Meaning, alias, family, meaning, member_type, parse_points};
-use crate::world::World;
+use crate::world::Workspace;
 
 /// Maximum number of variables or points in a hover.
 const MAX_SHOWN: usize = 24;
 
 /// The text about token `i`, in Markdown.
-pub(crate) fn hover(a: &Analysis, world: &World, i: usize) -> Option<String> {
+pub(crate) fn hover(a: &Analysis, world: &Workspace, i: usize) -> Option<String> {
     Some(match meaning(a, world, i)? {
         Meaning::Function(all) => {
             let each = all.iter().map(|(file, f)| {
@@ -96,7 +96,7 @@ fn line_start(a: &Analysis, span: Span) -> usize {
 }
 
 /// A probe point: its documentation, its events, its variables.
-fn point(a: &Analysis, world: &World, text: &str) -> Option<String> {
+fn point(a: &Analysis, world: &Workspace, text: &str) -> Option<String> {
     let points = parse_points(a, text);
     let first = points.first()?;
     let mut texts: Vec<String> = Vec::new();

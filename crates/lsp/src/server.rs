@@ -19,7 +19,7 @@ use spile_syntax::fmt::format_script;
 
 use crate::analysis::{Analysis, DocumentKind};
 use crate::text::{DocText, Encoding};
-use crate::world::World;
+use crate::world::Workspace;
 use crate::{complete, diagnostics, goto, hover, symbols};
 
 /// Pause in typing after which diagnostics are made.
@@ -38,7 +38,7 @@ struct Document {
 }
 
 struct Server<'a> {
-    world: &'a World,
+    world: &'a Workspace,
     connection: &'a Connection,
     encoding: Encoding,
     documents: BTreeMap<String, Document>,
@@ -48,14 +48,14 @@ struct Server<'a> {
 }
 
 /// The error of a request.
-struct Refused(ErrorCode, String);
+struct RequestError(ErrorCode, String);
 
 /// Serves on standard input and output until the client sends `exit` or disconnects. Returns
 /// whether it ended as the protocol requires.
 ///
 /// # Errors
 /// When the client violates the protocol.
-pub fn stdio(world: &World) -> Result<bool, String> {
+pub fn stdio(world: &Workspace) -> Result<bool, String> {
     let (connection, threads) = Connection::stdio();
     let clean = serve(world, &connection);
     drop(connection);
@@ -69,7 +69,7 @@ pub fn stdio(world: &World) -> Result<bool, String> {
 ///
 /// # Errors
 /// When the client violates the protocol.
-pub fn serve(world: &World, connection: &Connection) -> Result<bool, String> {
+pub fn serve(world: &Workspace, connection: &Connection) -> Result<bool, String> {
     let (id, params) = match connection.initialize_start() {
         Ok(started) => started,
         Err(e) if e.channel_is_disconnected() => return Ok(false),
@@ -151,12 +151,12 @@ fn capabilities(encoding: Encoding) -> ServerCapabilities {
 }
 
 /// The parameters of a message.
-fn params<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, Refused> {
-    serde_json::from_value(value).map_err(|e| Refused(ErrorCode::InvalidParams, e.to_string()))
+fn params<T: serde::de::DeserializeOwned>(value: Value) -> Result<T, RequestError> {
+    serde_json::from_value(value).map_err(|e| RequestError(ErrorCode::InvalidParams, e.to_string()))
 }
 
-fn answer<T: serde::Serialize>(value: T) -> Result<Value, Refused> {
-    serde_json::to_value(value).map_err(|e| Refused(ErrorCode::InternalError, e.to_string()))
+fn answer<T: serde::Serialize>(value: T) -> Result<Value, RequestError> {
+    serde_json::to_value(value).map_err(|e| RequestError(ErrorCode::InternalError, e.to_string()))
 }
 
 impl Server<'_> {
@@ -237,16 +237,20 @@ impl Server<'_> {
     fn request(&mut self, request: Request) {
         let Request { id, method, params } = request;
         let result = if self.shut_down {
-            Err(Refused(
+            Err(RequestError(
                 ErrorCode::InvalidRequest,
                 "the server is shut down".into(),
             ))
         } else if self.canceled(&id) {
-            Err(Refused(ErrorCode::RequestCanceled, "canceled".into()))
+            Err(RequestError(ErrorCode::RequestCanceled, "canceled".into()))
         } else {
             let run = AssertUnwindSafe(|| self.dispatch(&method, params));
-            catch_unwind(run)
-                .unwrap_or_else(|_| Err(Refused(ErrorCode::InternalError, "a bug in spile".into())))
+            catch_unwind(run).unwrap_or_else(|_| {
+                Err(RequestError(
+                    ErrorCode::InternalError,
+                    "a bug in spile".into(),
+                ))
+            })
         };
         self.send(match result {
             Ok(value) => Response {
@@ -254,11 +258,11 @@ impl Server<'_> {
                 result: Some(value),
                 error: None,
             },
-            Err(Refused(code, message)) => Response::new_err(id, code as i32, message),
+            Err(RequestError(code, message)) => Response::new_err(id, code as i32, message),
         });
     }
 
-    fn dispatch(&mut self, method: &str, value: Value) -> Result<Value, Refused> {
+    fn dispatch(&mut self, method: &str, value: Value) -> Result<Value, RequestError> {
         match method {
             ask::Shutdown::METHOD => {
                 self.shut_down = true;
@@ -284,7 +288,7 @@ impl Server<'_> {
                 let p: DocumentFormattingParams = params(value)?;
                 answer(self.formatting(&p.text_document.uri))
             }
-            _ => Err(Refused(
+            _ => Err(RequestError(
                 ErrorCode::MethodNotFound,
                 format!("{method} is not there"),
             )),

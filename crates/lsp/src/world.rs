@@ -10,11 +10,11 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 /// The constant tables of tapset functions, by name.
-pub type Tables = dyn Fn(&str) -> Option<Vec<Bytes>>;
+pub type ConstTables = dyn Fn(&str) -> Option<Vec<Bytes>>;
 
 /// Everything except the documents. Each analysis works on copies of `sources` and `library`, with
 /// the document added.
-pub struct World {
+pub struct Workspace {
     /// The texts of the tapset.
     pub sources: Sources,
     /// The tapset, indexed.
@@ -26,17 +26,17 @@ pub struct World {
     /// The machine.
     pub facts: Box<dyn Facts>,
     /// The constant tables of tapset functions.
-    pub tables: Box<Tables>,
+    pub tables: Box<ConstTables>,
     /// Settings of the run, such as `-D`.
     pub options: Options,
     /// The places of the tapset's files.
-    pub places: Box<dyn Places>,
+    pub places: Box<dyn TapsetPlaces>,
     /// The reason why only the syntax is checked, if the kernel's types are unavailable.
     pub blind: Option<String>,
 }
 
 /// The places of the built-in tapset's files.
-pub trait Places {
+pub trait TapsetPlaces {
     /// The path that a file has or would have, by its name in `sources`.
     fn path(&self, name: &str) -> Option<PathBuf>;
     /// Makes sure that a file with this text exists; returns its path.

@@ -23,12 +23,12 @@ pub struct Format {
     pub folder: bool,
     /// Whether it needs a trace.
     pub trace: bool,
-    make: fn(&Run) -> Files,
+    make: fn(&Run) -> ExportFiles,
 }
 
 /// Files of an export: their paths in its folder, or a single one with its usual name, and their
 /// content.
-pub type Files = Vec<(String, Vec<u8>)>;
+pub type ExportFiles = Vec<(String, Vec<u8>)>;
 
 /// All formats.
 pub const FORMATS: [Format; 8] = [
@@ -110,7 +110,7 @@ impl Format {
     ///
     /// # Errors
     /// A format that needs a trace, and a run without one.
-    pub fn export(&self, run: &Run) -> Result<Files, NoTrace> {
+    pub fn export(&self, run: &Run) -> Result<ExportFiles, NoTrace> {
         if self.trace && run.profiles.iter().all(|p| p.events.is_empty()) {
             return Err(NoTrace);
         }
@@ -119,6 +119,6 @@ impl Format {
 }
 
 /// A JSON value as a file.
-fn json(name: &str, value: &serde_json::Value) -> Files {
+fn json(name: &str, value: &serde_json::Value) -> ExportFiles {
     vec![(name.to_owned(), value.to_string().into_bytes())]
 }

@@ -23,11 +23,12 @@ mod writer;
 use serde::{Deserialize, Serialize};
 
 use crate::model::{
-    Call, Context, ContextTime, End, Event, Futex, Header, Ns, Process, Recorder, Stack, Thread,
+    Call, Context, ContextTime, Event, Futex, Header, Ns, Process, Recorder, RecordingEnd, Stack,
+    Thread,
 };
 
 pub use find::{FoundProfiles, find};
-pub use reader::{Bad, Note, Read, read, read_path};
+pub use reader::{FileNote, ReadProfile, UnusableFile, read, read_path};
 pub use writer::{Writer, name};
 
 /// The extension of file names.
@@ -46,10 +47,10 @@ enum Row {
     Stack(Stack),
     Futex(Futex),
     Recorder(Recorder),
-    Lost(Lost),
+    Lost(LossRow),
     Event(Event),
-    Snapshot(Mark),
-    End(End),
+    Snapshot(AccountEnd),
+    End(RecordingEnd),
 }
 
 /// The kinds of rows in [`Row`].
@@ -71,14 +72,14 @@ const KINDS: [&str; 13] = [
 
 /// A reason of losses, with their number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-struct Lost {
+struct LossRow {
     what: String,
     count: u64,
 }
 
 /// The end of an account.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-struct Mark {
+struct AccountEnd {
     number: u64,
     rows: u64,
     at_ns: Ns,

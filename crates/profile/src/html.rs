@@ -10,7 +10,7 @@ use crate::model::{Ns, TimePart};
 use crate::paths::{Node, PathPlace, threads};
 use crate::regions::Region;
 use crate::report::{failed, head};
-use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit, WITHIN};
+use crate::run::{CallGroup, ContextIndex, Entity, Program, Run, Summary, TimeSum, WITHIN};
 
 /// Width of the lines at the top, in columns.
 const COLUMNS: usize = 120;
@@ -64,13 +64,13 @@ fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;")
 }
 
-fn units(units: &[Unit]) -> Value {
+fn units(units: &[Entity]) -> Value {
     units_of(units).into()
 }
 
-fn units_of(units: &[Unit]) -> Vec<Value> {
-    let unit = |u: &Unit| {
-        let Sum {
+fn units_of(units: &[Entity]) -> Vec<Value> {
+    let unit = |u: &Entity| {
+        let TimeSum {
             threads,
             wall,
             parts,
@@ -117,9 +117,9 @@ fn times(summary: &Summary) -> Value {
     summary.times.iter().map(region).collect()
 }
 
-fn groups(summary: &Summary, groups: &[Group]) -> Value {
+fn groups(summary: &Summary, groups: &[CallGroup]) -> Value {
     let all = summary.in_calls();
-    let group = |g: &Group| {
+    let group = |g: &CallGroup| {
         json!({
             "name": g.name, "time": g.time(), "share": share(g.time(), all), "count": g.count,
             "failed": g.failures(), "cpu": g.parts.cpu, "blocked": g.parts.blocked,
@@ -139,7 +139,7 @@ fn share(part: Ns, all: Ns) -> Option<f64> {
 fn futexes(run: &Run) -> Value {
     let mut all = Vec::new();
     for profile in &run.profiles {
-        let contexts = Contexts::new(profile);
+        let contexts = ContextIndex::new(profile);
         for futex in &profile.data.futexes {
             let address = || format!("{:#x}", futex.address);
             let wakes = futex.wakes.iter();

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value, json};
 
 use crate::model::{CallParts, Ns};
-use crate::report::{Side, differences};
-use crate::run::{Contexts, Group, Program, Run, Sum, Summary, Unit};
+use crate::report::{ComparedValues, differences};
+use crate::run::{CallGroup, ContextIndex, Entity, Program, Run, Summary, TimeSum};
 
 /// The version of both objects. New fields do not change it.
 const VERSION: u32 = 1;
@@ -64,12 +64,12 @@ pub fn json(run: &Run) -> String {
 /// The difference of two runs as one line.
 pub fn json_diff(a: &Run, b: &Run) -> String {
     let found = differences(a, b);
-    let sides = |(a, b): (Side, Side)| {
+    let sides = |(a, b): (ComparedValues, ComparedValues)| {
         json!({
             "a": { "time": a.ns, "count": a.count }, "b": { "time": b.ns, "count": b.count },
         })
     };
-    let rows = |rows: &[(String, (Side, Side))]| -> Vec<Value> {
+    let rows = |rows: &[(String, (ComparedValues, ComparedValues))]| -> Vec<Value> {
         let row = rows.iter().map(|(name, both)| {
             let mut row = sides(*both);
             row["name"] = name.clone().into();
@@ -130,7 +130,7 @@ fn parts(all: &[Ns; 8]) -> Value {
     Value::Object(all.collect())
 }
 
-fn sum(sum: &Sum) -> Value {
+fn sum(sum: &TimeSum) -> Value {
     json!({
         "threads": sum.threads, "time": sum.wall, "parts": parts(&sum.parts),
         "residual": sum.residual,
@@ -138,7 +138,7 @@ fn sum(sum: &Sum) -> Value {
 }
 
 /// A row. For several threads it has the wall time too, which differs from the sum of the parts.
-fn unit(unit: &Unit, several: bool) -> Map<String, Value> {
+fn unit(unit: &Entity, several: bool) -> Map<String, Value> {
     let mut row = Map::new();
     row.insert("title".to_owned(), unit.title.clone().into());
     row.insert("host".to_owned(), unit.host.clone().into());
@@ -154,7 +154,7 @@ fn unit(unit: &Unit, several: bool) -> Map<String, Value> {
     row
 }
 
-fn units(units: &[Unit], several: bool) -> Value {
+fn units(units: &[Entity], several: bool) -> Value {
     let rows = units.iter().map(|u| Value::Object(unit(u, several)));
     rows.collect()
 }
@@ -169,8 +169,8 @@ fn program(program: &Program) -> Value {
     row
 }
 
-fn groups(groups: &[Group]) -> Vec<Value> {
-    let group = |g: &Group| {
+fn groups(groups: &[CallGroup]) -> Vec<Value> {
+    let group = |g: &CallGroup| {
         let CallParts {
             cpu,
             blocked,
@@ -191,7 +191,7 @@ fn groups(groups: &[Group]) -> Vec<Value> {
 fn futexes(run: &Run) -> Vec<Value> {
     let mut all = Vec::new();
     for profile in &run.profiles {
-        let contexts = Contexts::new(profile);
+        let contexts = ContextIndex::new(profile);
         for futex in &profile.data.futexes {
             all.push(json!({
                 "recording": profile.title(), "pid": futex.pid, "address": futex.address,

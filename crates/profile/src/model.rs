@@ -757,7 +757,7 @@ pub struct Recorder {
 
 /// The end of a recording: the last line of a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct End {
+pub struct RecordingEnd {
     /// The time of the end.
     pub at_ns: Ns,
     /// The command's wait status, as [`Process::status`]; `None` if it still runs or there was no
@@ -776,7 +776,7 @@ pub struct Profile {
     /// The trace in the order of the file, that of the calls' ends within each thread.
     pub events: Vec<Event>,
     /// The end; `None` if the file was cut short, or the recording goes on.
-    pub end: Option<End>,
+    pub end: Option<RecordingEnd>,
 }
 
 impl Profile {

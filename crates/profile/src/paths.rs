@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::model::{Call, Context, Ns, Profile, Stack, StackFrame, Thread};
-use crate::run::{Contexts, Run, label, last};
+use crate::run::{ContextIndex, Run, label, last};
 
 /// Maximum number of frames of a path, counted from the call: the kernel's stacks have half as
 /// many, and files can come from outside.
@@ -104,7 +104,7 @@ impl ThreadPaths<'_> {
 
 /// The paths of all threads of a profile, in the order of their numbers.
 pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
-    let contexts = Contexts::new(profile);
+    let contexts = ContextIndex::new(profile);
     let data = &profile.data;
     let mut stacks: HashMap<(u32, u32, &str), Vec<&Stack>> = HashMap::new();
     for stack in &data.stacks {
@@ -161,7 +161,11 @@ pub fn threads(profile: &Profile) -> Vec<ThreadPaths<'_>> {
 }
 
 /// Splits a row of calls into a path for each stack, and one for calls without a stack.
-fn split(call: &Call, stacks: &[&Stack], contexts: &Contexts) -> Vec<(Vec<PathPlace>, u64, Ns)> {
+fn split(
+    call: &Call,
+    stacks: &[&Stack],
+    contexts: &ContextIndex,
+) -> Vec<(Vec<PathPlace>, u64, Ns)> {
     let start = contexts.places(call.context);
     let end = PathPlace {
         name: call.call.clone(),
@@ -197,8 +201,8 @@ fn function(frame: &StackFrame) -> PathPlace {
     }
 }
 
-impl Contexts<'_> {
-    /// Like [`Contexts::path`]; empty outside of regions.
+impl ContextIndex<'_> {
+    /// Like [`ContextIndex::path`]; empty outside of regions.
     pub fn places(&self, id: u32) -> Vec<PathPlace> {
         let place = |(id, row): (u32, Option<&Context>)| PathPlace {
             name: label(id, row),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::model::{ContextKind, Ns, Parts, Profile, ROOT, Thread, TimePart};
-use crate::run::{Contexts, Run, WITHIN, imbalance, places};
+use crate::run::{ContextIndex, Run, WITHIN, imbalance, places};
 
 /// A region with its path: the time of all threads in it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -31,7 +31,7 @@ impl Region {
         difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 
-    /// The longest time of a unit divided by the mean, as in [`crate::run::Group::imbalance`].
+    /// The longest time of a unit divided by the mean, as in [`crate::run::CallGroup::imbalance`].
     pub fn imbalance(&self) -> Option<f64> {
         imbalance(&self.per_unit)
     }
@@ -58,7 +58,7 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
     let mut all: HashMap<String, Region> = HashMap::new();
     let ranks = run.profiles.len() > 1;
     for (number, profile) in run.profiles.iter().enumerate() {
-        let contexts = Contexts::new(profile);
+        let contexts = ContextIndex::new(profile);
         let mut names: HashMap<u32, String> = HashMap::new();
         let places = places(profile, &asleep[number]);
         let unit = |tid: u32| match ranks {
@@ -171,7 +171,7 @@ pub struct Waits {
 impl Waits {
     /// Sums up the waits of a profile.
     pub fn new(profile: &Profile) -> Waits {
-        let contexts = Contexts::new(profile);
+        let contexts = ContextIndex::new(profile);
         let mut out = Waits::default();
         for time in &profile.data.context_times {
             let chain = contexts.chain(time.context);

@@ -10,7 +10,7 @@ mod tables;
 mod text;
 mod threads;
 
-pub use diff::{Differences, Side, diff, differences};
+pub use diff::{ComparedValues, Differences, diff, differences};
 pub use noise::noise;
 pub use system::system;
 pub use table::paragraph;

@@ -18,7 +18,7 @@ pub struct Run {
 
 /// The sum of the time of some threads.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct TimeSum {
     /// Number of threads.
     pub threads: u64,
     /// Sum of their wall times.
@@ -29,7 +29,7 @@ pub struct Sum {
     pub residual: i64,
 }
 
-impl Sum {
+impl TimeSum {
     fn add(&mut self, thread: &Thread, at_ns: Ns) {
         self.threads += 1;
         add(&mut self.wall, thread.wall(at_ns));
@@ -48,7 +48,7 @@ impl Sum {
 
 /// A rank, a node or a thread.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Unit {
+pub struct Entity {
     /// The title: "rank 3", "node1", "4001 pi".
     pub title: String,
     /// The machine.
@@ -56,7 +56,7 @@ pub struct Unit {
     /// From the start of its first thread to the end of its last.
     pub elapsed: Ns,
     /// The sum of its threads' time.
-    pub sum: Sum,
+    pub sum: TimeSum,
     /// The work time ([`crate::regions::Waits`]) of its busiest thread, and that thread's id.
     pub busiest: (Ns, u32),
     /// The longest time that one of its threads was not blocked.
@@ -65,14 +65,14 @@ pub struct Unit {
 
 /// A group of calls with the same name or region.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Group {
+pub struct CallGroup {
     /// The name of the call or the region.
     pub name: String,
     /// Number of finished calls.
     pub count: u64,
     /// Their total time.
     pub total: Ns,
-    /// The parts of [`Group::time`], including unfinished calls.
+    /// The parts of [`CallGroup::time`], including unfinished calls.
     pub parts: CallParts,
     /// The shortest time.
     pub min: Ns,
@@ -92,7 +92,7 @@ pub struct Group {
     pub within: BTreeMap<String, Ns>,
 }
 
-impl Group {
+impl CallGroup {
     /// Total time, including unfinished calls.
     pub fn time(&self) -> Ns {
         self.total.saturating_add(self.unfinished.1)
@@ -178,7 +178,7 @@ pub struct Program {
     /// Time during which at least one existed.
     pub wall: Ns,
     /// The sum of their threads' time.
-    pub sum: Sum,
+    pub sum: TimeSum,
     /// Total wall time of the threads that only sleep.
     pub asleep: Ns,
     /// Processor time of all threads, including those that only sleep.
@@ -189,7 +189,7 @@ pub struct Program {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sleeper {
     /// The thread.
-    pub unit: Unit,
+    pub unit: Entity,
     /// Number of its calls, including unfinished ones.
     pub calls: u64,
     /// The call with most of its time.
@@ -200,27 +200,27 @@ pub struct Sleeper {
 /// except in [`Summary::asleep`] and where noted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
-    /// The longest [`Unit::elapsed`] of a rank.
+    /// The longest [`Entity::elapsed`] of a rank.
     pub elapsed: Ns,
     /// The sum of all threads except those that only sleep.
-    pub all: Sum,
+    pub all: TimeSum,
     /// Threads that only sleep, the longest-lived first.
     pub asleep: Vec<Sleeper>,
     /// The units of imbalance: ranks, or threads if there is only one profile.
-    pub units: Vec<Unit>,
+    pub units: Vec<Entity>,
     /// Whether [`Summary::units`] are ranks.
     pub ranks: bool,
     /// By machine, in the order of names.
-    pub nodes: Vec<Unit>,
+    pub nodes: Vec<Entity>,
     /// The threads; with several profiles their titles name the rank.
-    pub threads: Vec<Unit>,
+    pub threads: Vec<Entity>,
     /// Processes by name, if there are several processes (more than ranks, or of several names);
     /// most work first. All processes are included.
     pub programs: Vec<Program>,
     /// Calls by name, the longest time first.
-    pub calls: Vec<Group>,
+    pub calls: Vec<CallGroup>,
     /// Calls by region path, the longest time first, including calls outside of regions.
-    pub regions: Vec<Group>,
+    pub regions: Vec<CallGroup>,
     /// Times in regions; empty where no times were counted.
     pub times: Vec<Region>,
     /// Whether work is the time outside of MPI calls.
@@ -282,15 +282,15 @@ impl Run {
         self.units(&mut out, asleep);
         out.asleep = self.sleepers(asleep);
         out.programs = self.programs(asleep);
-        let mut calls: HashMap<&str, Group> = HashMap::new();
-        let mut regions: HashMap<String, Group> = HashMap::new();
-        let empty = |name: &str| Group {
+        let mut calls: HashMap<&str, CallGroup> = HashMap::new();
+        let mut regions: HashMap<String, CallGroup> = HashMap::new();
+        let empty = |name: &str| CallGroup {
             name: name.to_owned(),
             per_unit: vec![0; out.units.len()],
-            ..Group::default()
+            ..CallGroup::default()
         };
         for (number, profile) in self.profiles.iter().enumerate() {
-            let contexts = Contexts::new(profile);
+            let contexts = ContextIndex::new(profile);
             let tids = places(profile, &asleep[number]);
             let awake = |c: &&Call| !asleep[number].contains(&c.tid);
             for call in profile.data.calls.iter().filter(awake) {
@@ -315,19 +315,19 @@ impl Run {
     }
 
     fn units(&self, out: &mut Summary, asleep: &[HashSet<u32>]) {
-        let mut nodes: BTreeMap<&str, Unit> = BTreeMap::new();
+        let mut nodes: BTreeMap<&str, Entity> = BTreeMap::new();
         let mut ranks = Vec::new();
         for (profile, asleep) in self.profiles.iter().zip(asleep) {
             let host = profile.header.host.as_str();
-            let mut rank = Unit {
+            let mut rank = Entity {
                 title: profile.title(),
                 host: host.to_owned(),
-                ..Unit::default()
+                ..Entity::default()
             };
-            let node = nodes.entry(host).or_insert_with(|| Unit {
+            let node = nodes.entry(host).or_insert_with(|| Entity {
                 title: host.to_owned(),
                 host: host.to_owned(),
-                ..Unit::default()
+                ..Entity::default()
             });
             let at_ns = profile.data.at_ns;
             let waits = Waits::new(profile);
@@ -371,19 +371,19 @@ impl Run {
 
 impl Run {
     /// A thread, without the units that wait for it.
-    fn unit(&self, profile: &Profile, thread: &Thread) -> Unit {
+    fn unit(&self, profile: &Profile, thread: &Thread) -> Entity {
         let at_ns = profile.data.at_ns;
         let wall = thread.wall(at_ns);
         let rank = match self.profiles.len() {
             0 | 1 => String::new(),
             _ => format!("{}: ", profile.title()),
         };
-        let mut unit = Unit {
+        let mut unit = Entity {
             title: format!("{rank}{} {}", thread.tid, thread.name),
             host: profile.header.host.clone(),
             elapsed: wall,
             active: wall.saturating_sub(thread.parts.blocked),
-            ..Unit::default()
+            ..Entity::default()
         };
         unit.sum.add(thread, at_ns);
         unit
@@ -486,9 +486,9 @@ impl Summary {
     /// by less than a twentieth it is the one that was blocked least, because units also wait for
     /// each other by other means than MPI and OpenMP. `None` if there is only one, or they are of
     /// different programs.
-    pub fn critical(&self) -> Option<&Unit> {
+    pub fn critical(&self) -> Option<&Entity> {
         let longest = self.units.iter().map(|u| u.busiest.0).max().unwrap_or(0);
-        let equal = |u: &&Unit| u.busiest.0 >= longest - longest / 20;
+        let equal = |u: &&Entity| u.busiest.0 >= longest - longest / 20;
         // The first one of equal ones.
         let units = self.units.iter().rev().filter(equal);
         let unit = units.max_by_key(|u| u.active);
@@ -501,7 +501,7 @@ impl Summary {
         !self.ranks && self.programs.len() > 1 && self.times.is_empty()
     }
 
-    /// The most work of a unit divided by the mean, as in [`Group::imbalance`].
+    /// The most work of a unit divided by the mean, as in [`CallGroup::imbalance`].
     pub fn imbalance(&self) -> Option<f64> {
         let work: Vec<_> = self.units.iter().map(|u| u.busiest.0).collect();
         imbalance(&work)
@@ -518,12 +518,12 @@ const DEEPEST: usize = 64;
 
 /// Contexts of a profile by id.
 #[derive(Debug)]
-pub struct Contexts<'a>(HashMap<u32, &'a Context>);
+pub struct ContextIndex<'a>(HashMap<u32, &'a Context>);
 
-impl<'a> Contexts<'a> {
+impl<'a> ContextIndex<'a> {
     /// Indexes the contexts of a profile.
-    pub fn new(profile: &'a Profile) -> Contexts<'a> {
-        Contexts(profile.data.contexts.iter().map(|c| (c.id, c)).collect())
+    pub fn new(profile: &'a Profile) -> ContextIndex<'a> {
+        ContextIndex(profile.data.contexts.iter().map(|c| (c.id, c)).collect())
     }
 
     /// The row of that id.
@@ -636,7 +636,7 @@ pub(crate) fn last(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-fn sorted(groups: impl Iterator<Item = Group>) -> Vec<Group> {
+fn sorted(groups: impl Iterator<Item = CallGroup>) -> Vec<CallGroup> {
     let mut groups: Vec<_> = groups.collect();
     groups.sort_by(|a, b| (b.time(), &a.name).cmp(&(a.time(), &b.name)));
     groups

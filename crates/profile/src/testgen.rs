@@ -104,7 +104,7 @@ pub fn example(rank: u32, ranks: u32, threads: u32) -> Profile {
         thread(&mut profile, &mut random, pid, number, uneven, wall);
     }
     profile.data.futexes.push(futex(&profile, pid));
-    profile.end = Some(End {
+    profile.end = Some(RecordingEnd {
         at_ns: profile.data.at_ns,
         status: Some(0),
     });
@@ -478,7 +478,7 @@ pub fn random(seed: u64, size: u64) -> Profile {
     }
     if random.below(2) == 0 {
         data.lost.insert(text(random), number(random));
-        profile.end = Some(End {
+        profile.end = Some(RecordingEnd {
             at_ns: number(random),
             status: Some(number(random) as i32),
         });

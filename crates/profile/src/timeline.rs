@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BTreeMap, HashMap};
 
 use crate::model::{Event, Ns, Profile, ROOT};
-use crate::run::Contexts;
+use crate::run::ContextIndex;
 
 /// An event on a time line.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -27,7 +27,7 @@ pub struct Span<'a> {
 /// The spans of each thread, by thread id, in the order of their begins, each before the spans in
 /// it. Threads without events are included.
 pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
-    let contexts = Contexts::new(profile);
+    let contexts = ContextIndex::new(profile);
     let mut depths: HashMap<u32, usize> = HashMap::new();
     let mut threads: BTreeMap<u32, Vec<Span>> = BTreeMap::new();
     for thread in &profile.data.threads {

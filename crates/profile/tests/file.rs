@@ -1,7 +1,7 @@
 //! Files: a reader reads what the writer wrote, and the intact part of damaged files.
 
 use proptest::prelude::*;
-use spile_profile::file::{Bad, Note, Writer, find, name, read};
+use spile_profile::file::{FileNote, UnusableFile, Writer, find, name, read};
 use spile_profile::{Header, Profile, testgen};
 
 /// A file with `accounts` of increasing size, and the position after each account's line.
@@ -91,8 +91,8 @@ proptest! {
         let whole = ends.iter().filter(|e| **e <= cut).count();
         let first = file.iter().position(|b| *b == b'\n').expect("lines");
         match read(&file[..cut]) {
-            Err(Bad::Empty) => prop_assert_eq!(cut, 0),
-            Err(Bad::Foreign | Bad::Header(_)) => prop_assert!(cut < first),
+            Err(UnusableFile::Empty) => prop_assert_eq!(cut, 0),
+            Err(UnusableFile::Foreign | UnusableFile::Header(_)) => prop_assert!(cut < first),
             Err(e) => prop_assert!(false, "{}", e),
             Ok(got) => {
                 prop_assert_eq!(got.accounts, whole as u64);
@@ -100,7 +100,7 @@ proptest! {
                     prop_assert_eq!(got.profile.data, at(&profile, whole));
                 }
                 let complete = got.profile.end.is_some();
-                let expected = if complete { vec![] } else { vec![Note::Truncated(whole as u64)] };
+                let expected = if complete { vec![] } else { vec![FileNote::Truncated(whole as u64)] };
                 prop_assert_eq!(got.notes, expected);
             }
         }
@@ -140,7 +140,10 @@ fn a_damaged_line_spoils_its_account_only() {
     assert_eq!(got.accounts, 2);
     assert_eq!(got.profile.data, at(&profile, 3));
     assert!(
-        matches!(got.notes[..], [Note::Damaged(_), Note::Incomplete(2)]),
+        matches!(
+            got.notes[..],
+            [FileNote::Damaged(_), FileNote::Incomplete(2)]
+        ),
         "{:?}",
         got.notes
     );
@@ -156,7 +159,7 @@ fn rows_of_later_releases_are_passed_over() {
 "#;
     let got = read(&file[..]).expect("a profile");
     assert_eq!(got.accounts, 1);
-    assert_eq!(got.notes, [Note::Unknown("later".to_owned(), 1)]);
+    assert_eq!(got.notes, [FileNote::Unknown("later".to_owned(), 1)]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use spile_profile::html::html;
-use spile_profile::model::End;
+use spile_profile::model::RecordingEnd;
 use spile_profile::report::{diff, text, threads, time};
 use spile_profile::{Profile, Run, testgen};
 use unicode_width::UnicodeWidthStr as _;
@@ -31,7 +31,7 @@ fn ranks_that_failed() {
     let mut run = four();
     assert!(!text(&run, 80, 8).contains("Failed"));
     for (rank, at_ns, status) in [(1, 2_000_000_000, 3 << 8), (2, 1_000_000_000, 9)] {
-        run.profiles[rank].end = Some(End {
+        run.profiles[rank].end = Some(RecordingEnd {
             at_ns,
             status: Some(status),
         });

@@ -52,7 +52,7 @@ use crate::error::Error;
 use crate::io::child::WatchedProcess;
 use crate::io::input::{Input, InputEvent};
 use crate::io::output::{self, Output};
-use crate::io::patience::Patience;
+use crate::io::patience::ReaderWait;
 use crate::io::procfs::{self, ProcfsFiles};
 use crate::io::prometheus::{Interest, NextStep, Server};
 use crate::load::{self, Links, LoadedObject};
@@ -205,7 +205,7 @@ impl Session {
         let ends = ends.filter(|w| w.is_child() || options.ends_with_process);
         let ends = ends.map(|w| w.as_fd().try_clone_to_owned());
         let ends = ends.transpose().map_err(system("the command"))?;
-        let patience = Patience::new(Rc::clone(&signals), ends);
+        let patience = ReaderWait::new(Rc::clone(&signals), ends);
         let out = Output::open(std::mem::take(&mut options.output), Some(patience))?;
         let kernel = match (loaded, object) {
             (Some((loaded, state)), Some(object)) => Some(KernelState::new(loaded, state, object)?),

@@ -14,7 +14,7 @@ pub trait CheckedMachine {
     /// Kernel and processor.
     fn name(&self) -> String;
     /// Whether a feature is available.
-    fn has(&self, what: Ask) -> Availability;
+    fn has(&self, what: Requirement) -> Availability;
     /// Whether a configuration option of the kernel is set; `None` where the configuration is
     /// unknown.
     fn option(&self, name: &str) -> Option<bool>;
@@ -22,7 +22,7 @@ pub trait CheckedMachine {
 
 /// The requirement of a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ask {
+pub enum Requirement {
     /// Only spile itself.
     Nothing,
     /// A feature of the kernel.
@@ -36,9 +36,9 @@ pub enum Ask {
 }
 
 /// A row: its subject, its requirement, and the kernel options it needs.
-struct Row {
+struct CheckRow {
     what: &'static str,
-    ask: Ask,
+    ask: Requirement,
     needs: &'static [&'static str],
     /// The kernel release that introduced it, if later than the oldest supported one.
     since: &'static str,
@@ -46,8 +46,8 @@ struct Row {
     bpf: bool,
 }
 
-const fn row(what: &'static str, ask: Ask, needs: &'static [&'static str]) -> Row {
-    Row {
+const fn row(what: &'static str, ask: Requirement, needs: &'static [&'static str]) -> CheckRow {
+    CheckRow {
         what,
         ask,
         needs,
@@ -56,23 +56,23 @@ const fn row(what: &'static str, ask: Ask, needs: &'static [&'static str]) -> Ro
     }
 }
 
-const fn plain(what: &'static str, ask: Ask, needs: &'static [&'static str]) -> Row {
-    Row {
+const fn plain(what: &'static str, ask: Requirement, needs: &'static [&'static str]) -> CheckRow {
+    CheckRow {
         bpf: false,
         ..row(what, ask, needs)
     }
 }
 
-const fn newer(row: Row, since: &'static str) -> Row {
-    Row { since, ..row }
+const fn newer(row: CheckRow, since: &'static str) -> CheckRow {
+    CheckRow { since, ..row }
 }
 
-const fn feature(feature: Feature) -> Ask {
-    Ask::Feature(feature)
+const fn feature(feature: Feature) -> Requirement {
+    Requirement::Feature(feature)
 }
 
 /// The parts of the table.
-const TABLE: [(&str, &[Row]); 3] = [
+const TABLE: [(&str, &[CheckRow]); 3] = [
     (
         "Requirements of all probes in the kernel",
         &[
@@ -93,7 +93,7 @@ const TABLE: [(&str, &[Row]); 3] = [
         &[
             plain(
                 "begin, end, timer.s and .ms, procfs, input, prometheus",
-                Ask::Nothing,
+                Requirement::Nothing,
                 &[],
             ),
             row(
@@ -168,17 +168,17 @@ const TABLE: [(&str, &[Row]); 3] = [
             row("-t: times of probes", feature(Feature::Stats), &[]),
             plain(
                 "names and arguments of tracepoints (tracefs)",
-                Ask::Tracefs,
+                Requirement::Tracefs,
                 &["CONFIG_TRACING"],
             ),
             plain(
                 "names of the kernel's addresses",
-                Ask::Symbols,
+                Requirement::Symbols,
                 &["CONFIG_KALLSYMS", "root, or kptr_restrict = 0"],
             ),
             plain(
                 "CONFIG_... in conditions of scripts",
-                Ask::Config,
+                Requirement::Config,
                 &["CONFIG_IKCONFIG_PROC, or /boot/config-RELEASE"],
             ),
         ],
@@ -218,7 +218,7 @@ pub fn table(machine: &dyn CheckedMachine) -> String {
 }
 
 /// Why the kernel lacks it: the options that are not set, or those that it needs.
-fn reason(machine: &dyn CheckedMachine, row: &Row) -> String {
+fn reason(machine: &dyn CheckedMachine, row: &CheckRow) -> String {
     let set = |need: &str| match need.starts_with("CONFIG_") {
         true => machine.option(need),
         false => None,
@@ -243,26 +243,26 @@ fn reason(machine: &dyn CheckedMachine, row: &Row) -> String {
 }
 
 /// The running machine.
-pub struct Running;
+pub struct RunningMachine;
 
-impl CheckedMachine for Running {
+impl CheckedMachine for RunningMachine {
     fn name(&self) -> String {
         format!("Linux {}, {}", machine::release(), std::env::consts::ARCH)
     }
 
-    fn has(&self, what: Ask) -> Availability {
+    fn has(&self, what: Requirement) -> Availability {
         match what {
-            Ask::Nothing => Availability::Yes,
-            Ask::Feature(feature) => features::has(feature),
-            Ask::Tracefs => match Tracefs::open() {
+            Requirement::Nothing => Availability::Yes,
+            Requirement::Feature(feature) => features::has(feature),
+            Requirement::Tracefs => match Tracefs::open() {
                 Ok(_) => Availability::Yes,
                 Err(why) => Availability::Unknown(why.to_string()),
             },
-            Ask::Symbols => match Symbols::kernel() {
+            Requirement::Symbols => match Symbols::kernel() {
                 Ok(_) => Availability::Yes,
                 Err(why) => Availability::Unknown(why.to_string()),
             },
-            Ask::Config => match machine::has_config() {
+            Requirement::Config => match machine::has_config() {
                 true => Availability::Yes,
                 false => Availability::No,
             },
@@ -279,19 +279,19 @@ mod tests {
     use super::*;
 
     /// A machine that always gives one answer, and whose kernel lacks options with this prefix.
-    struct Fake {
-        answer: fn(Ask) -> Availability,
+    struct FakeMachine {
+        answer: fn(Requirement) -> Availability,
         lacks: &'static str,
     }
 
-    impl CheckedMachine for Fake {
+    impl CheckedMachine for FakeMachine {
         fn name(&self) -> String {
             "Linux".into()
         }
 
-        fn has(&self, what: Ask) -> Availability {
+        fn has(&self, what: Requirement) -> Availability {
             match what {
-                Ask::Nothing => Availability::Yes,
+                Requirement::Nothing => Availability::Yes,
                 what => (self.answer)(what),
             }
         }
@@ -309,7 +309,7 @@ mod tests {
 
     #[test]
     fn nothing_is_known() {
-        let fake = Fake {
+        let fake = FakeMachine {
             answer: |_| Availability::Unknown("not permitted".into()),
             lacks: "",
         };
@@ -330,12 +330,12 @@ mod tests {
     #[test]
     fn options_that_are_not_set() {
         let no = |what| match what {
-            Ask::Feature(Feature::Kprobes | Feature::Netfilter | Feature::Fentry) => {
+            Requirement::Feature(Feature::Kprobes | Feature::Netfilter | Feature::Fentry) => {
                 Availability::No
             }
             _ => Availability::Yes,
         };
-        let fake = Fake {
+        let fake = FakeMachine {
             answer: no,
             lacks: "CONFIG_KPROBE",
         };
@@ -355,7 +355,7 @@ mod tests {
 
     #[test]
     fn a_kernel_without_bpf() {
-        let fake = Fake {
+        let fake = FakeMachine {
             answer: |_| Availability::No,
             lacks: "CONFIG_BPF_SYSCALL",
         };

@@ -34,7 +34,7 @@ pub mod user;
 
 use kernel_code::KernelCode;
 pub use kernel_code::return_stack;
-use kernel_debug::{Kernel, KernelDebug};
+use kernel_debug::{KernelDebug, TargetKernel};
 use types::KernelTypes;
 
 /// The running kernel, for analysis.
@@ -65,9 +65,9 @@ impl KernelFacts {
             arch,
             types: KernelTypes::default(),
             code: KernelCode::default(),
-            debug: KernelDebug::new(Kernel {
+            debug: KernelDebug::new(TargetKernel {
                 release: release.into(),
-                ..Kernel::default()
+                ..TargetKernel::default()
             }),
             syscalls: OnceLock::new(),
             tracefs: OnceLock::new(),
@@ -105,7 +105,7 @@ impl KernelFacts {
     ///
     /// # Errors
     /// When the named kernel's files are missing.
-    pub fn with_kernel(mut self, kernel: Kernel) -> Result<KernelFacts, String> {
+    pub fn with_kernel(mut self, kernel: TargetKernel) -> Result<KernelFacts, String> {
         let other = kernel.other;
         self.debug = KernelDebug::new(kernel);
         if other {

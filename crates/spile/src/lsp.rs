@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use spile_debuginfo::trust;
 use spile_kernel::machine as host;
-use spile_lsp::world::{Places, World};
+use spile_lsp::world::{TapsetPlaces, Workspace};
 use spile_sema::analyse::Options;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -52,7 +52,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         Err(Failure::Other(why)) => Some(why),
         _ => None,
     };
-    let world = World {
+    let world = Workspace {
         sources,
         library,
         macros,
@@ -64,7 +64,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
             guru,
             ..Options::default()
         },
-        places: Box::new(Cache(cache_dir())),
+        places: Box::new(TapsetFiles(cache_dir())),
         blind,
     };
     let clean = spile_lsp::server::stdio(&world).map_err(fail)?;
@@ -84,9 +84,9 @@ fn cache_dir() -> Option<PathBuf> {
 
 /// The places of tapset files: those of `-I` directories where they are, the built-in ones in the
 /// cache.
-struct Cache(Option<PathBuf>);
+struct TapsetFiles(Option<PathBuf>);
 
-impl Places for Cache {
+impl TapsetPlaces for TapsetFiles {
     fn path(&self, name: &str) -> Option<PathBuf> {
         match name.strip_prefix("tapset/") {
             Some(built_in) => Some(self.0.as_ref()?.join(built_in)),

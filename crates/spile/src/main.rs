@@ -105,7 +105,7 @@ fn run() -> ExitCode {
         return exit(said.map(|()| 0), false);
     }
     if cli.check {
-        let said = report::say(check::table(&check::Running));
+        let said = report::say(check::table(&check::RunningMachine));
         return exit(said.map(|()| 0), false);
     }
     if let Some(code) = &cli.explain {

@@ -27,7 +27,7 @@ use spile_syntax::source::Sources;
 
 use crate::cli::Cli;
 use crate::facts::KernelFacts;
-use crate::facts::kernel_debug::Kernel;
+use crate::facts::kernel_debug::TargetKernel;
 use crate::report::{Failure, Stopwatch, fail, say, tell, tell_lines, tell_raw};
 use crate::{list, machine, tapset};
 
@@ -39,7 +39,7 @@ const RING_BYTES: u32 = 4 << 20;
 
 /// The script's texts and arguments.
 #[derive(Clone)]
-pub struct Script {
+pub struct ScriptInput {
     /// Names for messages, each with its text.
     pub texts: Vec<(String, Vec<u8>)>,
     /// `$1`, `@1`, ...
@@ -47,19 +47,19 @@ pub struct Script {
 }
 
 /// The outcome of the passes.
-pub enum End {
+pub enum PassesOutcome {
     /// No session: a listing or the output of a pass was printed; with the exit status.
     Shown(u8),
     /// A session ran.
     Ran(Box<session::Outcome>),
 }
 
-impl End {
+impl PassesOutcome {
     /// The exit status.
     pub fn code(&self) -> u8 {
         match self {
-            End::Shown(code) => *code,
-            End::Ran(outcome) => outcome.exit_code.clamp(0, 255) as u8,
+            PassesOutcome::Shown(code) => *code,
+            PassesOutcome::Ran(outcome) => outcome.exit_code.clamp(0, 255) as u8,
         }
     }
 }
@@ -94,10 +94,10 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
 /// options at the end.
 pub fn drive(
     cli: &Cli,
-    script: Option<Script>,
+    script: Option<ScriptInput>,
     color: bool,
     change: impl FnOnce(&mut session::Options),
-) -> Result<End, Failure> {
+) -> Result<PassesOutcome, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
     resources::check().map_err(fail)?;
     let mut held = None;
@@ -115,7 +115,7 @@ pub fn drive(
     let mut front = parse(cli, script)?;
     watch.pass(1, "parsed user script");
     if list::wanted(cli) {
-        return list::run(cli, &mut front, color).map(End::Shown);
+        return list::run(cli, &mut front, color).map(PassesOutcome::Shown);
     }
     let mut last = cli.pass.unwrap_or(5);
     if front.other && last > 4 {
@@ -128,7 +128,7 @@ pub fn drive(
         .inspect_err(failed("Pass 1: parse"))?;
     if last == 1 {
         say(&front.pretty)?;
-        return Ok(End::Shown(0));
+        return Ok(PassesOutcome::Shown(0));
     }
     let analysis = analyse(cli, &mut front)?;
     if front.diags.has_errors()
@@ -188,7 +188,7 @@ pub fn drive(
     }
     if last == 2 {
         say(&analysis.dump)?;
-        return Ok(End::Shown(0));
+        return Ok(PassesOutcome::Shown(0));
     }
     front.facts.analysed();
     let explanation = translate(cli, &mut program)?;
@@ -201,7 +201,7 @@ pub fn drive(
     }
     if last == 3 {
         say(&program)?;
-        return Ok(End::Shown(0));
+        return Ok(PassesOutcome::Shown(0));
     }
     let facts = Rc::new(ProgramFacts::of(&program));
     let target = bpf_target(cli, &program, &facts)?;
@@ -224,7 +224,7 @@ pub fn drive(
         write_object(cli, object.as_ref(), last == 4)?;
     }
     if last == 4 {
-        return Ok(End::Shown(0));
+        return Ok(PassesOutcome::Shown(0));
     }
     let looked_at = front.facts.looked_at();
     let change = |options: &mut session::Options| {
@@ -237,7 +237,7 @@ pub fn drive(
     // The process is about to end: freeing the trees would take a millisecond for nothing. The same
     // holds for the session's data.
     std::mem::forget(front);
-    Ok(End::Ran(Box::new(outcome)))
+    Ok(PassesOutcome::Ran(Box::new(outcome)))
 }
 
 /// The meaning of `process` without a name.
@@ -268,7 +268,7 @@ pub fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure>
     Ok(text)
 }
 
-fn script(cli: &Cli) -> Result<Script, Failure> {
+fn script(cli: &Cli) -> Result<ScriptInput, Failure> {
     let mut args = cli.rest.clone();
     let mut texts = Vec::new();
     if let Some(text) = &cli.script {
@@ -291,7 +291,7 @@ fn script(cli: &Cli) -> Result<Script, Failure> {
     for (i, text) in cli.extra.iter().enumerate() {
         texts.push((format!("<-E {}>", i + 1), text.clone().into_bytes()));
     }
-    Ok(Script { texts, args })
+    Ok(ScriptInput { texts, args })
 }
 
 /// The running kernel's configuration, read when a script first asks.
@@ -319,12 +319,12 @@ pub fn preproc_env(release: &str) -> PreprocEnv {
 }
 
 /// The kernel that `-r` names: a release, or a build directory.
-fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
+fn kernel(cli: &Cli) -> Result<TargetKernel, Failure> {
     let running = host::release();
     let Some(named) = &cli.release else {
-        return Ok(Kernel {
+        return Ok(TargetKernel {
             release: running,
-            ..Kernel::default()
+            ..TargetKernel::default()
         });
     };
     let build = match named.contains('/') {
@@ -337,7 +337,7 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
         (Err(_), false) => named.clone(),
         (Err(e), true) => return Err(fail(format_args!("-r {named}: {}: {e}", file.display()))),
     };
-    Ok(Kernel {
+    Ok(TargetKernel {
         other: release != running,
         build: Some(build),
         release,
@@ -345,10 +345,10 @@ fn kernel(cli: &Cli) -> Result<Kernel, Failure> {
 }
 
 /// Parses the script, and makes the tapset ready.
-fn parse(cli: &Cli, script: Option<Script>) -> Result<Frontend, Failure> {
+fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, Failure> {
     let kernel = kernel(cli)?;
     let (release, other) = (kernel.release.clone(), kernel.other);
-    let script = script.unwrap_or(Script {
+    let script = script.unwrap_or(ScriptInput {
         texts: Vec::new(),
         args: Vec::new(),
     });

@@ -15,7 +15,7 @@ use spile_syntax::source::Sources;
 use crate::passes::define;
 
 /// A file of the tapset.
-struct File {
+struct TapsetFile {
     name: &'static str,
     text: &'static str,
 }
@@ -24,7 +24,7 @@ struct File {
 type Index = &'static [(&'static str, &'static [usize])];
 
 mod built_in {
-    use super::{File, Index};
+    use super::{Index, TapsetFile};
 
     include!(concat!(env!("OUT_DIR"), "/tapset.rs"));
 }

@@ -175,9 +175,9 @@ impl Diagnostic {
             let here = labels.iter().filter(|(l, _)| l.span.file == id);
             // Labels close together share an excerpt; distant ones get their own, so that rendering
             // a large file costs no more than a small one.
-            let mut groups: Vec<Window<'a>> = Vec::new();
+            let mut groups: Vec<SourceWindow<'a>> = Vec::new();
             for (l, kind) in here {
-                let w = Window::around(file, l, *kind);
+                let w = SourceWindow::around(file, l, *kind);
                 match groups
                     .iter_mut()
                     .find(|g| g.start <= w.end && w.start <= g.end)
@@ -193,13 +193,13 @@ impl Diagnostic {
 }
 
 /// A stretch of a file in the rendering, with its labels.
-struct Window<'a> {
+struct SourceWindow<'a> {
     start: usize,
     end: usize,
     labels: Vec<(&'a Label, AnnotationKind, usize, usize)>,
 }
 
-impl<'a> Window<'a> {
+impl<'a> SourceWindow<'a> {
     fn around(file: &SourceFile, label: &'a Label, kind: AnnotationKind) -> Self {
         let text = file.text();
         let from = file.floor_char(label.span.start as usize);

@@ -90,6 +90,6 @@ pub struct Token {
     /// The place of its text.
     pub span: Span,
     /// The macro or argument that it came from: 0 for none, otherwise an index (from 1) into
-    /// [`crate::preproc::Output::expansions`].
+    /// [`crate::preproc::PreprocOutput::expansions`].
     pub expansion: u32,
 }

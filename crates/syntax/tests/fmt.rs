@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_syntax::fmt::{Refusal, format};
+use spile_syntax::fmt::{FormatRefusal, format};
 use spile_syntax::pretty;
 use spile_testing::files::example_files;
 
 /// Formats, and asserts that formatting the result changes nothing. [`format`] itself compares
 /// tokens and comments.
-fn formatted(text: &[u8]) -> Result<Vec<u8>, Refusal> {
+fn formatted(text: &[u8]) -> Result<Vec<u8>, FormatRefusal> {
     let out = format(text)?;
     let again = format(&out).expect("what was formatted can be");
     if out != again {
@@ -160,7 +160,7 @@ proptest! {
     fn soups_of_tokens_keep_them(picks in vec(0..PIECES.len(), 0..60)) {
         let text: String = picks.iter().map(|i| PIECES[*i]).collect();
         let result = formatted(text.as_bytes());
-        prop_assert!(result != Err(Refusal::Changed), "{text}");
+        prop_assert!(result != Err(FormatRefusal::Changed), "{text}");
     }
 }
 
@@ -179,6 +179,6 @@ proptest! {
             text.splice(at..at, ["\n", " ", "\n\n\n", " /* x */ "][what].bytes());
         }
         let result = formatted(&text);
-        prop_assert!(result != Err(Refusal::Changed));
+        prop_assert!(result != Err(FormatRefusal::Changed));
     }
 }

@@ -7,13 +7,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use gimli::{AttributeSpecification, AttributeValue, DwAt, DwTag, EntriesRaw, UnitOffset};
 
 use super::{
-    INLINED, MAX_DEPTH, NONE, Name, NameKind, PART, Raw, RawScope, ScanTables, hash, place,
+    INLINED, MAX_DEPTH, NONE, NameKind, PART, RawEntry, RawScope, ScanTables, StringRef, hash,
+    place,
 };
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, R, Unit};
 
 /// One thread's findings.
 #[derive(Default)]
-struct Batch {
+struct ThreadFindings {
     tables: ScanTables,
     /// For each scope a hash of the names from the outermost scope to it.
     paths: Vec<u64>,
@@ -35,7 +36,7 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
     let next = AtomicUsize::new(0);
     let threads = std::thread::available_parallelism().map_or(1, |n| n.get().min(8));
     let work = || {
-        let mut batch = Batch::default();
+        let mut batch = ThreadFindings::default();
         while let Some((part, units)) = chunks.get(next.fetch_add(1, Ordering::Relaxed)) {
             for unit in units.clone() {
                 scan_unit(dwarf, *part, unit, &mut batch);
@@ -44,7 +45,7 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
         }
         batch
     };
-    let batches: Vec<Batch> = if chunks.len() < 2 {
+    let batches: Vec<ThreadFindings> = if chunks.len() < 2 {
         vec![work()]
     } else {
         std::thread::scope(|s| {
@@ -57,13 +58,14 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
         })
     };
     let mut all = ScanTables::default();
-    for Batch { tables, .. } in batches {
+    for ThreadFindings { tables, .. } in batches {
         let base = all.scopes.len() as u32;
         let moved = |s: u32| if s == NONE { NONE } else { s + base };
-        all.entries.extend(tables.entries.into_iter().map(|e| Raw {
-            scope: moved(e.scope),
-            ..e
-        }));
+        all.entries
+            .extend(tables.entries.into_iter().map(|e| RawEntry {
+                scope: moved(e.scope),
+                ..e
+            }));
         all.scopes
             .extend(tables.scopes.into_iter().map(|s| RawScope {
                 outer: moved(s.outer),
@@ -93,7 +95,7 @@ struct EntryAttrs {
     located: bool,
 }
 
-fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut Batch) {
+fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut ThreadFindings) {
     let Some(&header) = dwarf.headers(part).get(unit as usize) else {
         return;
     };
@@ -101,7 +103,7 @@ fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut Batch) {
     let Ok(parsed) = dwarf.part(part).dwarf.unit(header) else {
         return;
     };
-    let mut pass = Pass {
+    let mut pass = ScanPass {
         dwarf,
         part,
         unit,
@@ -114,19 +116,19 @@ fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut Batch) {
     pass.complete();
 }
 
-struct Pass<'a> {
+struct ScanPass<'a> {
     dwarf: &'a Dwarf,
     part: u8,
     unit: u32,
     parsed: &'a Unit,
-    batch: &'a mut Batch,
+    batch: &'a mut ThreadFindings,
     /// Offsets of named functions and variables, with name and scope, in order.
     declared: Vec<(usize, R, u32)>,
     /// Definitions that take their name from another entry of the unit.
     later: Vec<(usize, AttributeValue<R>, Option<NameKind>)>,
 }
 
-impl Pass<'_> {
+impl ScanPass<'_> {
     /// Walks over the entries: namespaces and classes for their names, bodies of functions for
     /// inlined instances.
     fn walk(&mut self) -> Option<()> {
@@ -327,7 +329,7 @@ impl Pass<'_> {
         let around = self.batch.paths.get(outer as usize).copied().unwrap_or(0);
         let name = match name {
             Some(n) => place(self.dwarf, self.part, n)?,
-            None => Name {
+            None => StringRef {
                 section: u32::from(u8::MAX),
                 offset: 0,
             },
@@ -346,7 +348,7 @@ impl Pass<'_> {
         else {
             return;
         };
-        self.batch.tables.entries.push(Raw {
+        self.batch.tables.entries.push(RawEntry {
             hash: hash(name.slice()),
             name: at,
             unit: self.unit,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use spile_debuginfo::{
-    Die, Dwarf, Image, LineQuery, Module, Pattern, Search, Which, cfi, plt, sdt,
+    Die, Dwarf, Image, LineQuery, Module, Pattern, PlaceKinds, SearchPaths, cfi, plt, sdt,
 };
 
 /// Calls every query.
@@ -13,7 +13,7 @@ pub fn ask(bytes: Vec<u8>) {
         return;
     };
     let _ = sdt::markers(&copy);
-    let module = Module::new(image, &Search::default());
+    let module = Module::new(image, &SearchPaths::default());
     let image = module.image();
     let _ = (image.build_id(), image.debug_link(), image.alt_link());
     let _ = plt::entries(image);
@@ -40,7 +40,7 @@ fn ask_dwarf(dwarf: &Dwarf) {
         text: "*",
         glob: Some(|_, _| true),
     };
-    let all = Which {
+    let all = PlaceKinds {
         outline: true,
         inlined: true,
     };

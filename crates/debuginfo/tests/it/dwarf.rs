@@ -6,7 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::{
-    Absent, Dwarf, LineQuery, LocBinary, LocOp, Location, Module, Pattern, Search, Type, Which,
+    Dwarf, LineQuery, LocBinary, LocOp, Location, Module, Pattern, PlaceKinds, SearchPaths, Type,
+    Unavailable,
 };
 
 use crate::build::{Dir, run};
@@ -77,7 +78,7 @@ int main(int argc, char **argv) {
 "#;
 
 fn open(path: &Path) -> Module {
-    Module::open(path, &Search::default()).expect("opened")
+    Module::open(path, &SearchPaths::default()).expect("opened")
 }
 
 fn exact(text: &str) -> Pattern<'_> {
@@ -92,7 +93,7 @@ fn any() -> Pattern<'static> {
     }
 }
 
-const ALL: Which = Which {
+const ALL: PlaceKinds = PlaceKinds {
     outline: true,
     inlined: true,
 };
@@ -129,7 +130,7 @@ fn breakpoints() {
             let places = dwarf.functions(
                 exact(name),
                 None,
-                Which {
+                PlaceKinds {
                     outline: true,
                     inlined: false,
                 },
@@ -603,9 +604,9 @@ fn kept_index() {
     }
     text.push_str("int main(void) { return 0; }\n");
     let path = dir.compile("k.c", &text, &["-g", "-O0", "-Wl,--build-id"]);
-    let search = Search {
+    let search = SearchPaths {
         cache: Some(dir.path().join("cache")),
-        ..Search::default()
+        ..SearchPaths::default()
     };
     let ask = || {
         let module = Module::open(&path, &search).expect("opened");
@@ -668,7 +669,7 @@ int main(int argc, char **argv) { return work(&argc); }
 "#;
     let dir = Dir::new();
     let path = dir.compile("x.c", TEXT, &["-g", "-O2"]);
-    let module = Module::open(&path, &Search::default()).expect("opened");
+    let module = Module::open(&path, &SearchPaths::default()).expect("opened");
     let dwarf = module.dwarf().expect("DWARF");
     let name = Pattern {
         text: "work",
@@ -681,7 +682,7 @@ int main(int argc, char **argv) { return work(&argc); }
         match dwarf.locate(&least, p.address) {
             Ok(Location::Value(ops)) => Some(ops),
             Ok(_) => None,
-            Err(Absent(why)) => {
+            Err(Unavailable(why)) => {
                 assert!(!why.contains("jumps"), "{why}");
                 None
             }

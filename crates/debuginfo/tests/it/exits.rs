@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::exits::{self, Exits};
-use spile_debuginfo::{Module, Search, exceptions};
+use spile_debuginfo::{Module, SearchPaths, exceptions};
 
 use crate::build::{Dir, run};
 
@@ -60,7 +60,7 @@ fn returns(path: &Path) -> BTreeSet<u64> {
 }
 
 fn open(path: &Path) -> Module {
-    Module::open(path, &Search::default()).expect("opened")
+    Module::open(path, &SearchPaths::default()).expect("opened")
 }
 
 fn of(module: &Module, name: &str) -> Result<Exits, String> {

@@ -3,10 +3,10 @@
 use std::path::Path;
 use std::process::Command;
 
-use spile_debuginfo::cfi::{self, Cfa, Saved};
+use spile_debuginfo::cfi::{self, Cfa, SavedRule};
 use spile_debuginfo::{
-    Binding, Image, LocBinary, LocOp, Location, Module, Pattern, Search, SymbolKind, Wanted, Which,
-    plt,
+    Binding, Image, KernelQuery, LocBinary, LocOp, Location, Module, Pattern, PlaceKinds,
+    SearchPaths, SymbolKind, plt,
 };
 
 use crate::build::{Dir, run};
@@ -21,7 +21,7 @@ int main(int argc, char **argv) { puts("hello"); return shown(argc) + atoi(argv[
 "#;
 
 fn open(path: &Path) -> Module {
-    Module::open(path, &Search::default()).expect("opened")
+    Module::open(path, &SearchPaths::default()).expect("opened")
 }
 
 #[test]
@@ -131,9 +131,9 @@ fn separate_files() {
         at.join(format!("{}.debug", &id[2..])),
     )
     .expect("moved");
-    let search = Search {
+    let search = SearchPaths {
         roots: vec![root],
-        ..Search::default()
+        ..SearchPaths::default()
     };
     let found = Module::open(&dir.path().join("plain"), &search).expect("opened");
     assert!(found.debug_image().is_some());
@@ -144,9 +144,9 @@ fn separate_files() {
     let kept = client.join(&id).join("debuginfo");
     std::fs::create_dir_all(client.join(&id)).expect("made");
     std::fs::write(&kept, b"").expect("written");
-    let search = Search {
+    let search = SearchPaths {
         client: Some(client),
-        ..Search::default()
+        ..SearchPaths::default()
     };
     let ask = || Module::open(&dir.path().join("plain"), &search).expect("opened");
     assert!(ask().debug_image().is_none() && ask().notes().is_empty());
@@ -223,10 +223,10 @@ fn from_a_server() {
     let objcopy = |args: &[&str]| run(Command::new("objcopy").current_dir(dir.path()).args(args));
     objcopy(&["--strip-all", "d", "stripped"]);
     let (url, thread) = serve(std::fs::read(dir.path().join("d")).expect("read"), 1);
-    let search = Search {
+    let search = SearchPaths {
         urls: vec!["https://localhost:1".into(), url],
         cache: Some(dir.path().join("cache")),
-        ..Search::default()
+        ..SearchPaths::default()
     };
     let stripped = dir.path().join("stripped");
     let module = Module::open(&stripped, &search).expect("opened");
@@ -264,7 +264,7 @@ fn unwind_rows() {
             offset: 8
         }
     );
-    assert_eq!(entry.ra, Saved::AtCfa(-8));
+    assert_eq!(entry.ra, SavedRule::AtCfa(-8));
     let inside = cfi::row_at(&rows, shown.address + 8).expect("a row");
     assert_eq!(
         inside.cfa,
@@ -273,7 +273,7 @@ fn unwind_rows() {
             offset: 16
         }
     );
-    assert_eq!(inside.rbp, Saved::AtCfa(-16));
+    assert_eq!(inside.rbp, SavedRule::AtCfa(-16));
     assert!(
         rows.iter().any(|r| matches!(r.cfa, Cfa::Plt { .. }))
             || plt::entries(module.image()).is_empty()
@@ -282,7 +282,7 @@ fn unwind_rows() {
     let start = module.symbols().named("_start").next().expect("there");
     assert_eq!(
         cfi::row_at(&rows, start.address).expect("a row").ra,
-        Saved::Undefined
+        SavedRule::Undefined
     );
     // The same rows from .debug_frame.
     let path = dir.compile(
@@ -301,7 +301,7 @@ fn unwind_rows() {
     let shown = module.symbols().named("shown").next().expect("there");
     assert_eq!(
         cfi::row_at(&rows, shown.address).map(|r| r.ra),
-        Some(Saved::AtCfa(-8))
+        Some(SavedRule::AtCfa(-8))
     );
 }
 
@@ -352,7 +352,7 @@ fn files_that_are_not_linked() {
                 p.address..p.address + p.size
             };
             let dwarf = module.dwarf().expect("DWARF");
-            let which = Which {
+            let which = PlaceKinds {
                 outline: true,
                 inlined: false,
             };
@@ -402,11 +402,11 @@ fn debugging_information_of_a_kernel() {
         &build("right.c", "0x0102"),
         "usr/lib/debug/lib/modules/1.2.3-x/vmlinux",
     );
-    let search = Search {
+    let search = SearchPaths {
         roots: vec![root.clone()],
-        ..Search::default()
+        ..SearchPaths::default()
     };
-    let wanted = Wanted {
+    let wanted = KernelQuery {
         release: "1.2.3-x",
         module: None,
         build_id: Some(&[1, 2]),
@@ -419,7 +419,7 @@ fn debugging_information_of_a_kernel() {
         "usr/lib/debug/boot/vmlinux-1.2.3-x",
     );
     assert!(search.kernel(&wanted, false).is_ok());
-    let other = Wanted {
+    let other = KernelQuery {
         build_id: Some(&[9]),
         ..wanted
     };
@@ -433,7 +433,7 @@ fn debugging_information_of_a_kernel() {
         &module,
         "usr/lib/debug/lib/modules/1.2.3-x/kernel/net/a-b.ko",
     );
-    let wanted = Wanted {
+    let wanted = KernelQuery {
         module: Some("a_b"),
         build_id: None,
         ..wanted

@@ -9,7 +9,7 @@ use std::time::Duration;
 use lsp_server::{Connection, Message, Notification, Request, Response};
 use serde_json::{Value, json};
 use spile_lsp::server::serve;
-use spile_lsp::world::{Places, World};
+use spile_lsp::world::{TapsetPlaces, Workspace};
 use spile_sema::analyse::Options;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -37,7 +37,7 @@ pub fn folder(name: &str) -> Vec<PathBuf> {
 
 struct Nowhere;
 
-impl Places for Nowhere {
+impl TapsetPlaces for Nowhere {
     fn path(&self, name: &str) -> Option<PathBuf> {
         Some(Path::new("/cache").join(name))
     }
@@ -47,7 +47,7 @@ impl Places for Nowhere {
     }
 }
 
-fn world() -> World {
+fn world() -> Workspace {
     let env = PreprocEnv::new("6.12.0", "x86_64");
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let (mut library, mut macros) = (Library::new(), MacroLibrary::new());
@@ -74,7 +74,7 @@ fn world() -> World {
         }
     }
     assert!(diags.is_empty(), "{}", diags.render(&sources, false));
-    World {
+    Workspace {
         sources,
         library,
         macros,

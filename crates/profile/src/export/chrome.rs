@@ -3,18 +3,18 @@
 
 use serde_json::{Value, json};
 
-use super::Files;
+use super::ExportFiles;
 use crate::model::ContextKind;
-use crate::run::{Contexts, OUTSIDE, Run, label};
+use crate::run::{ContextIndex, OUTSIDE, Run, label};
 use crate::timeline::timelines;
 
 /// Each profile is a process and each thread a thread. Events of kind `X` are calls, times off a
 /// processor, and times in regions.
-pub fn export(run: &Run) -> Files {
+pub fn export(run: &Run) -> ExportFiles {
     let origin = run.origin();
     let mut events = Vec::new();
     for (number, profile) in run.profiles.iter().enumerate() {
-        let contexts = Contexts::new(profile);
+        let contexts = ContextIndex::new(profile);
         let shift = profile.header.started_unix_ns - origin;
         let us = |ns: u64| json!(ns.saturating_add(shift) as f64 / 1e3);
         let title = format!("{} on {}", profile.title(), profile.header.host);

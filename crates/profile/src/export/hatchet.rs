@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::Files;
+use super::ExportFiles;
 use crate::paths::{Node, PlaceKind, trees};
 use crate::run::Run;
 
 /// The input of `GraphFrame.from_literal`.
-pub fn literal(run: &Run) -> Files {
+pub fn literal(run: &Run) -> ExportFiles {
     let trees: Vec<Value> = trees(run).iter().map(node).collect();
     super::json("profile.json", &Value::from(trees))
 }
@@ -54,8 +54,8 @@ fn metrics(node: &Node) -> Value {
 }
 
 /// The input of `GraphFrame.from_json`.
-pub fn json(run: &Run) -> Files {
-    let mut out = Flat::default();
+pub fn json(run: &Run) -> ExportFiles {
+    let mut out = FlatNode::default();
     for tree in trees(run) {
         out.add(&tree, None);
     }
@@ -70,12 +70,12 @@ pub fn json(run: &Run) -> Files {
 }
 
 #[derive(Default)]
-struct Flat {
+struct FlatNode {
     graph: serde_json::Map<String, Value>,
     rows: Vec<Value>,
 }
 
-impl Flat {
+impl FlatNode {
     /// Adds a node; returns its number.
     fn add(&mut self, node: &Node, rank: Option<&str>) -> usize {
         let number = self.rows.len();

@@ -12,9 +12,9 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use super::Files;
+use super::ExportFiles;
 use crate::model::{Context, ContextKind, Event};
-use crate::run::{Contexts, Run, called, label};
+use crate::run::{ContextIndex, Run, called, label};
 use crate::timeline::timelines;
 
 /// Size of a chunk in bytes. Files of definitions and events consist of chunks, each but the last
@@ -290,7 +290,7 @@ struct Region {
 }
 
 /// An archive.
-pub fn export(run: &Run) -> Files {
+pub fn export(run: &Run) -> ExportFiles {
     let mut definitions = Definitions {
         out: Chunks::new(DEFINITIONS),
         strings: HashMap::new(),
@@ -320,7 +320,7 @@ pub fn export(run: &Run) -> Files {
         }
         definitions.group(group, &profile.title(), node);
         let shift = profile.header.started_unix_ns - origin;
-        let contexts = Contexts::new(profile);
+        let contexts = ContextIndex::new(profile);
         for (tid, spans) in timelines(profile) {
             let mut out = Chunks::new(EVENTS);
             let mut open: Vec<(u64, u32)> = Vec::new();
@@ -357,7 +357,7 @@ pub fn export(run: &Run) -> Files {
     files
 }
 
-fn region(event: &Event, contexts: &Contexts) -> Region {
+fn region(event: &Event, contexts: &ContextIndex) -> Region {
     let row = contexts.row(event.context);
     let row = row.filter(|c| c.kind != ContextKind::Root);
     let name = match event.region() {

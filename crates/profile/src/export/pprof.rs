@@ -6,7 +6,7 @@ use std::io::Write as _;
 
 use prost::Message as _;
 
-use super::Files;
+use super::ExportFiles;
 use crate::paths::{PathPlace, PlaceKind, threads};
 use crate::run::Run;
 
@@ -194,7 +194,7 @@ fn program(run: &Run) -> Option<String> {
 }
 
 /// One compressed message.
-pub fn export(run: &Run) -> Files {
+pub fn export(run: &Run) -> ExportFiles {
     let mut tables = ProfileTables::default();
     // The first string is the empty one.
     tables.string("");

@@ -4,12 +4,12 @@ use std::collections::HashMap;
 
 use serde_json::{Value, json};
 
-use super::Files;
+use super::ExportFiles;
 use crate::paths::{PathPlace, threads};
 use crate::run::Run;
 
 /// A line for each path: `rank 0;4001 pi;main;futex NANOSECONDS`.
-pub fn folded(run: &Run) -> Files {
+pub fn folded(run: &Run) -> ExportFiles {
     let mut out = String::new();
     for profile in &run.profiles {
         for thread in threads(profile) {
@@ -40,7 +40,7 @@ fn word(name: &str) -> String {
 }
 
 /// One profile for each thread, with its paths and their nanoseconds.
-pub fn speedscope(run: &Run) -> Files {
+pub fn speedscope(run: &Run) -> ExportFiles {
     let mut frames: Vec<Value> = Vec::new();
     let mut known: HashMap<PathPlace, usize> = HashMap::new();
     let mut profiles = Vec::new();

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Files;
+use super::ExportFiles;
 use crate::model::Ns;
 use crate::paths::{Node, PathPlace, PlaceKind, threads};
 use crate::run::Run;
@@ -22,7 +22,7 @@ struct Entry {
 }
 
 /// A folder with the profiles.
-pub fn export(run: &Run) -> Files {
+pub fn export(run: &Run) -> ExportFiles {
     let mut files = Vec::new();
     for (number, profile) in run.profiles.iter().enumerate() {
         let rank = profile

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io::{self, BufRead, BufReader, Read as _};
 use std::path::Path;
 
-use super::{KINDS, Mark, Row};
+use super::{AccountEnd, KINDS, Row};
 use crate::model::{FORMAT, Profile, Snapshot, VERSION};
 
 /// Maximum length of a line in bytes; a longer one is damaged.
@@ -12,18 +12,18 @@ const LONGEST: u64 = 64 << 20;
 
 /// The result of reading a file.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Read {
+pub struct ReadProfile {
     /// The last complete account, and the whole trace.
     pub profile: Profile,
     /// Number of complete accounts.
     pub accounts: u64,
     /// Messages about the file.
-    pub notes: Vec<Note>,
+    pub notes: Vec<FileNote>,
 }
 
 /// The reason why a file could not be used.
 #[derive(Debug)]
-pub enum Bad {
+pub enum UnusableFile {
     /// It cannot be read.
     Io(io::Error),
     /// The file is empty.
@@ -36,24 +36,24 @@ pub enum Bad {
     Header(String),
 }
 
-impl fmt::Display for Bad {
+impl fmt::Display for UnusableFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Bad::Io(e) => write!(f, "cannot be read: {e}"),
-            Bad::Empty => f.write_str("is empty"),
-            Bad::Foreign => f.write_str("is not a profile of spile"),
-            Bad::Version(version) => write!(
+            UnusableFile::Io(e) => write!(f, "cannot be read: {e}"),
+            UnusableFile::Empty => f.write_str("is empty"),
+            UnusableFile::Foreign => f.write_str("is not a profile of spile"),
+            UnusableFile::Version(version) => write!(
                 f,
                 "has version {version} of the format; this spile reads version {VERSION}"
             ),
-            Bad::Header(why) => write!(f, "has a damaged first line: {why}"),
+            UnusableFile::Header(why) => write!(f, "has a damaged first line: {why}"),
         }
     }
 }
 
 /// A message about a file that was read.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Note {
+pub enum FileNote {
     /// The last line is missing: the recorder was killed, or is still running. With the number of
     /// complete accounts.
     Truncated(u64),
@@ -68,20 +68,20 @@ pub enum Note {
     Unknown(String, u64),
 }
 
-impl fmt::Display for Note {
+impl fmt::Display for FileNote {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Note::Truncated(0) => f.write_str(
+            FileNote::Truncated(0) => f.write_str(
                 "is truncated before its first complete checkpoint (is the recorder still running?)",
             ),
-            Note::Truncated(n) => write!(
+            FileNote::Truncated(n) => write!(
                 f,
                 "is truncated (is the recorder still running?); its last complete checkpoint, number {n}, is used"
             ),
-            Note::Damaged(line) => write!(f, "line {line} is damaged"),
-            Note::MoreDamaged(n) => write!(f, "{n} more lines are damaged"),
-            Note::Incomplete(n) => write!(f, "checkpoint {n} lacks rows and is not used"),
-            Note::Unknown(kind, n) => {
+            FileNote::Damaged(line) => write!(f, "line {line} is damaged"),
+            FileNote::MoreDamaged(n) => write!(f, "{n} more lines are damaged"),
+            FileNote::Incomplete(n) => write!(f, "checkpoint {n} lacks rows and is not used"),
+            FileNote::Unknown(kind, n) => {
                 write!(
                     f,
                     "{n} rows of kind `{kind}`, of a newer spile, are not used"
@@ -94,22 +94,25 @@ impl fmt::Display for Note {
 /// Reads a file.
 ///
 /// # Errors
-/// See [`Bad`].
-pub fn read_path(path: &Path) -> Result<Read, Bad> {
-    let file = std::fs::File::open(path).map_err(Bad::Io)?;
+/// See [`UnusableFile`].
+pub fn read_path(path: &Path) -> Result<ReadProfile, UnusableFile> {
+    let file = std::fs::File::open(path).map_err(UnusableFile::Io)?;
     read(BufReader::with_capacity(1 << 18, file))
 }
 
 /// Reads the content of a file.
 ///
 /// # Errors
-/// See [`Bad`]. Damage after the first line is not an error, but a note.
-pub fn read(mut from: impl BufRead) -> Result<Read, Bad> {
+/// See [`UnusableFile`]. Damage after the first line is not an error, but a note.
+pub fn read(mut from: impl BufRead) -> Result<ReadProfile, UnusableFile> {
     let mut lines = Lines::default();
-    let first = lines.next(&mut from).map_err(Bad::Io)?.ok_or(Bad::Empty)?;
-    let mut reading = Reading {
+    let first = lines
+        .next(&mut from)
+        .map_err(UnusableFile::Io)?
+        .ok_or(UnusableFile::Empty)?;
+    let mut reading = ReaderState {
         number: 1,
-        ..Reading::default()
+        ..ReaderState::default()
     };
     reading.out.profile.header = header(first)?;
     loop {
@@ -127,26 +130,28 @@ pub fn read(mut from: impl BufRead) -> Result<Read, Bad> {
     Ok(reading.done())
 }
 
-fn header(line: &[u8]) -> Result<crate::model::Header, Bad> {
+fn header(line: &[u8]) -> Result<crate::model::Header, UnusableFile> {
     // The version comes first: another one may have other fields.
     let value: serde_json::Value = match serde_json::from_slice(line) {
         Ok(value) => value,
-        Err(e) if line.starts_with(b"{\"header\"") => return Err(Bad::Header(e.to_string())),
-        Err(_) => return Err(Bad::Foreign),
+        Err(e) if line.starts_with(b"{\"header\"") => {
+            return Err(UnusableFile::Header(e.to_string()));
+        }
+        Err(_) => return Err(UnusableFile::Foreign),
     };
     let header = &value["header"];
     if header["format"] != FORMAT {
-        return Err(Bad::Foreign);
+        return Err(UnusableFile::Foreign);
     }
     match header["version"].as_u64() {
         Some(version) if version == u64::from(VERSION) => {}
-        Some(version) => return Err(Bad::Version(version)),
-        None => return Err(Bad::Header("no version".to_owned())),
+        Some(version) => return Err(UnusableFile::Version(version)),
+        None => return Err(UnusableFile::Header("no version".to_owned())),
     }
     match serde_json::from_value(value) {
         Ok(Row::Header(header)) => Ok(header),
-        Ok(_) => Err(Bad::Foreign),
-        Err(e) => Err(Bad::Header(e.to_string())),
+        Ok(_) => Err(UnusableFile::Foreign),
+        Err(e) => Err(UnusableFile::Header(e.to_string())),
     }
 }
 
@@ -172,8 +177,8 @@ impl Lines {
 const TOLD: u64 = 3;
 
 #[derive(Default)]
-struct Reading {
-    out: Read,
+struct ReaderState {
+    out: ReadProfile,
     /// The number of the current line, from 1.
     number: u64,
     /// The account that is being read, with its rows.
@@ -186,7 +191,7 @@ struct Reading {
     unknown: std::collections::BTreeMap<String, u64>,
 }
 
-impl Reading {
+impl ReaderState {
     fn line(&mut self, line: &[u8]) {
         self.number += 1;
         self.last_damaged = false;
@@ -205,7 +210,7 @@ impl Reading {
     fn damaged(&mut self) {
         self.damaged += 1;
         if self.damaged <= TOLD {
-            self.out.notes.push(Note::Damaged(self.number));
+            self.out.notes.push(FileNote::Damaged(self.number));
         }
         self.spoilt = true;
         self.last_damaged = true;
@@ -241,11 +246,11 @@ impl Reading {
         self.rows += 1;
     }
 
-    fn account(&mut self, mark: Mark) {
+    fn account(&mut self, mark: AccountEnd) {
         let mut account = std::mem::take(&mut self.next);
         let rows = std::mem::take(&mut self.rows);
         if std::mem::take(&mut self.spoilt) || rows != mark.rows {
-            self.out.notes.push(Note::Incomplete(mark.number));
+            self.out.notes.push(FileNote::Incomplete(mark.number));
             return;
         }
         account.at_ns = mark.at_ns;
@@ -253,7 +258,7 @@ impl Reading {
         self.out.accounts += 1;
     }
 
-    fn done(mut self) -> Read {
+    fn done(mut self) -> ReadProfile {
         let notes = &mut self.out.notes;
         // An incomplete last line is reported as a truncated file.
         if self.out.profile.end.is_none() && self.last_damaged {
@@ -263,13 +268,13 @@ impl Reading {
             }
         }
         if self.damaged > TOLD {
-            notes.push(Note::MoreDamaged(self.damaged - TOLD));
+            notes.push(FileNote::MoreDamaged(self.damaged - TOLD));
         }
         if self.out.profile.end.is_none() {
-            notes.push(Note::Truncated(self.out.accounts));
+            notes.push(FileNote::Truncated(self.out.accounts));
         }
         let unknown = self.unknown.into_iter();
-        notes.extend(unknown.map(|(kind, n)| Note::Unknown(kind, n)));
+        notes.extend(unknown.map(|(kind, n)| FileNote::Unknown(kind, n)));
         self.out
     }
 }

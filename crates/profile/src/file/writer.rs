@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write};
 
-use super::{EXTENSION, Lost, Mark, Row};
-use crate::model::{End, Event, Header, Snapshot};
+use super::{AccountEnd, EXTENSION, LossRow, Row};
+use crate::model::{Event, Header, RecordingEnd, Snapshot};
 
 /// Writes one profile, an account at a time. Each call ends in one `write` and a `flush`, so that
 /// earlier data is complete whatever happens to the process later. (After a crash of the machine
@@ -38,7 +38,7 @@ impl<W: Write> Writer<W> {
     /// Writes an account, which replaces earlier ones.
     pub fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
         let mut rows = 0;
-        let lost = snapshot.lost.iter().map(|(what, count)| Lost {
+        let lost = snapshot.lost.iter().map(|(what, count)| LossRow {
             what: what.clone(),
             count: *count,
         });
@@ -56,7 +56,7 @@ impl<W: Write> Writer<W> {
             rows += 1;
         }
         self.accounts += 1;
-        self.row(&Row::Snapshot(Mark {
+        self.row(&Row::Snapshot(AccountEnd {
             number: self.accounts,
             rows,
             at_ns: snapshot.at_ns,
@@ -68,18 +68,18 @@ impl<W: Write> Writer<W> {
     pub fn events(&mut self, events: &[Event]) -> io::Result<()> {
         /// Like [`Row::Event`], without a copy of the event.
         #[derive(serde::Serialize)]
-        struct Borrowed<'a> {
+        struct BorrowedEvent<'a> {
             event: &'a Event,
         }
         for event in events {
-            serde_json::to_writer(&mut self.buffer, &Borrowed { event })?;
+            serde_json::to_writer(&mut self.buffer, &BorrowedEvent { event })?;
             self.buffer.push(b'\n');
         }
         self.out()
     }
 
     /// Writes the last line, and returns the writer.
-    pub fn end(mut self, end: &End) -> io::Result<W> {
+    pub fn end(mut self, end: &RecordingEnd) -> io::Result<W> {
         self.row(&Row::End(end.clone()))?;
         self.out()?;
         Ok(self.to)

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, HashMap};
 use serde_json::{Value, json};
 
 use crate::model::{BLOCKED, Ns, Profile, READY, Thread};
-use crate::run::{Contexts, Run, WITHIN, label};
+use crate::run::{ContextIndex, Run, WITHIN, label};
 use crate::timeline::{Span, timelines};
 
 /// Maximum number of events of a page, the longest ones: a browser can hold some hundred thousand.
@@ -33,7 +33,7 @@ enum LaneKind {
 }
 
 /// An event of a lane.
-struct Piece {
+struct LaneEvent {
     lane: usize,
     /// Index of its name among those of its kind.
     name: usize,
@@ -78,7 +78,7 @@ impl NameIndex {
 }
 
 /// A thread on the page.
-struct Line<'a> {
+struct ThreadLane<'a> {
     title: String,
     profile: &'a Profile,
     thread: Option<&'a Thread>,
@@ -86,7 +86,7 @@ struct Line<'a> {
 }
 
 /// The threads with events, the most active ones if there are too many; and the number left out.
-fn lines(run: &Run) -> (Vec<Line<'_>>, usize) {
+fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
     let several = run.profiles.len() > 1;
     let mut all = Vec::new();
     for profile in &run.profiles {
@@ -100,7 +100,7 @@ fn lines(run: &Run) -> (Vec<Line<'_>>, usize) {
             if several {
                 title = format!("{}: {title}", profile.title());
             }
-            all.push(Line {
+            all.push(ThreadLane {
                 title,
                 profile,
                 thread,
@@ -131,10 +131,10 @@ pub fn trace(run: &Run) -> Value {
     let (mut calls, mut regions) = (NameIndex::default(), NameIndex::default());
     let mut paths = NameIndex::default();
     let mut lanes: Vec<Value> = Vec::new();
-    let mut pieces: Vec<Piece> = Vec::new();
+    let mut pieces: Vec<LaneEvent> = Vec::new();
     let (mut begin, mut end) = (Ns::MAX, 0);
     for line in &lines {
-        let contexts = Contexts::new(line.profile);
+        let contexts = ContextIndex::new(line.profile);
         let shift = line.profile.header.started_unix_ns - origin;
         let mut of_kind: BTreeMap<LaneKind, usize> = BTreeMap::new();
         let deepest = line.spans.iter().filter(|s| s.event.region());
@@ -180,7 +180,7 @@ pub fn trace(run: &Run) -> Value {
             };
             let path = contexts.path(event.context).join(WITHIN);
             let ends = !event.open && kind == LaneKind::Call;
-            pieces.push(Piece {
+            pieces.push(LaneEvent {
                 lane: of_kind[&kind],
                 name,
                 within: paths.number(path, 0),
@@ -215,7 +215,7 @@ pub fn trace(run: &Run) -> Value {
 }
 
 /// The begin and end of the thread, as far as they are known.
-fn thread_times(line: &Line<'_>) -> (Ns, Ns) {
+fn thread_times(line: &ThreadLane<'_>) -> (Ns, Ns) {
     let first = line.spans.first().map_or(0, |s| s.start);
     let last = line.spans.iter().map(|s| s.end).max().unwrap_or(first);
     let Some(thread) = line.thread else {
@@ -228,7 +228,7 @@ fn thread_times(line: &Line<'_>) -> (Ns, Ns) {
 /// Replaces the shortest events, if there are too many, by sums `[time, name, ns]` in their lanes.
 fn sums(
     lanes: &mut [Value],
-    pieces: &mut Vec<Piece>,
+    pieces: &mut Vec<LaneEvent>,
     (begin, end): (Ns, Ns),
     times: usize,
 ) -> usize {
@@ -266,14 +266,14 @@ fn sums(
 
 /// Puts the events into their lanes, each as `[name, region, start, length, result]`. The result is
 /// false for an unfinished event, and missing for one that returns nothing.
-fn events(lanes: &mut [Value], pieces: &[Piece]) {
-    let mut of_lane: Vec<Vec<&Piece>> = lanes.iter().map(|_| Vec::new()).collect();
+fn events(lanes: &mut [Value], pieces: &[LaneEvent]) {
+    let mut of_lane: Vec<Vec<&LaneEvent>> = lanes.iter().map(|_| Vec::new()).collect();
     for piece in pieces {
         of_lane[piece.lane].push(piece);
     }
     for (lane, mut pieces) in lanes.iter_mut().zip(of_lane) {
         pieces.sort_by_key(|p| p.start);
-        let event = |p: &&Piece| match (p.open, p.result) {
+        let event = |p: &&LaneEvent| match (p.open, p.result) {
             (true, _) => json!([p.name, p.within, p.start, p.length, false]),
             (false, Some(result)) => json!([p.name, p.within, p.start, p.length, result]),
             (false, None) => json!([p.name, p.within, p.start, p.length]),

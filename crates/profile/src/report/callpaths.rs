@@ -20,7 +20,7 @@ const INDENT: &str = "    ";
 
 /// The sum over all threads for one path.
 #[derive(Debug, Default)]
-struct Sum {
+struct PathSum {
     count: u64,
     ns: Ns,
     /// The line in the program with most of the time.
@@ -32,7 +32,7 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
     if run.profiles.iter().all(|p| p.data.stacks.is_empty()) {
         return String::new();
     }
-    let mut sums: HashMap<(String, String), Sum> = HashMap::new();
+    let mut sums: HashMap<(String, String), PathSum> = HashMap::new();
     for profile in &run.profiles {
         let asleep = asleep(profile);
         for thread in threads(profile) {
@@ -53,7 +53,7 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
             }
         }
     }
-    let mut all: Vec<((String, String), Sum)> = sums.into_iter().collect();
+    let mut all: Vec<((String, String), PathSum)> = sums.into_iter().collect();
     all.sort_by(|a, b| (b.1.ns, &a.0).cmp(&(a.1.ns, &b.0)));
     let mut table = TextTable::new(&[
         ("call", 0),

@@ -6,11 +6,11 @@ use super::table::{TextTable, clauses, clean, paragraph};
 use super::{percent, signed, time};
 use crate::model::{Ns, Profile, TimePart};
 use crate::regions::Region;
-use crate::run::{Group, OUTSIDE, Run, Summary, WITHIN};
+use crate::run::{CallGroup, OUTSIDE, Run, Summary, WITHIN};
 
 /// The compared values of calls or regions: time, and number of calls or entries.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub struct Side {
+pub struct ComparedValues {
     /// The time.
     pub ns: Ns,
     /// Number of calls or entries.
@@ -18,7 +18,7 @@ pub struct Side {
 }
 
 /// Calls or regions of two runs by name, the largest difference first.
-type Pairs = Vec<(String, (Side, Side))>;
+type ComparedPairs = Vec<(String, (ComparedValues, ComparedValues))>;
 
 /// The differences between two runs.
 #[derive(Debug)]
@@ -30,10 +30,10 @@ pub struct Differences {
     /// Differences between the recordings, in words.
     pub notes: Vec<String>,
     /// Calls.
-    pub calls: Pairs,
+    pub calls: ComparedPairs,
     /// Regions that both runs have: their own times and entries, or their times in calls if one run
     /// lacks these.
-    pub regions: Pairs,
+    pub regions: ComparedPairs,
 }
 
 /// Compares two runs.
@@ -43,15 +43,15 @@ pub fn differences(a: &Run, b: &Run) -> Differences {
     let comparable = told(a) == told(b);
     // (A thread that only sleeps in one run may work a little in the other.)
     let (a, b) = (a.summary_of_all(), b.summary_of_all());
-    let of_groups = |groups: &[Group]| -> Vec<(String, Side)> {
-        let side = |g: &Group| Side {
+    let of_groups = |groups: &[CallGroup]| -> Vec<(String, ComparedValues)> {
+        let side = |g: &CallGroup| ComparedValues {
             ns: g.time(),
             count: g.count,
         };
         groups.iter().map(|g| (g.name.clone(), side(g))).collect()
     };
-    let of_times = |summary: &Summary| -> Vec<(String, Side)> {
-        let side = |r: &Region| Side {
+    let of_times = |summary: &Summary| -> Vec<(String, ComparedValues)> {
+        let side = |r: &Region| ComparedValues {
             ns: r.exclusive,
             count: r.entries,
         };
@@ -74,15 +74,15 @@ pub fn differences(a: &Run, b: &Run) -> Differences {
     }
 }
 
-fn pairs(a: Vec<(String, Side)>, b: Vec<(String, Side)>) -> Pairs {
-    let mut all: BTreeMap<String, (Side, Side)> = BTreeMap::new();
+fn pairs(a: Vec<(String, ComparedValues)>, b: Vec<(String, ComparedValues)>) -> ComparedPairs {
+    let mut all: BTreeMap<String, (ComparedValues, ComparedValues)> = BTreeMap::new();
     for (name, side) in a {
         all.entry(name).or_default().0 = side;
     }
     for (name, side) in b {
         all.entry(name).or_default().1 = side;
     }
-    let mut all: Pairs = all.into_iter().collect();
+    let mut all: ComparedPairs = all.into_iter().collect();
     all.sort_by_key(|(_, (a, b))| std::cmp::Reverse(b.ns.abs_diff(a.ns)));
     all
 }
@@ -172,8 +172,8 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         width,
     );
 
-    let side = |ns| Side { ns, count: 0 };
-    let mut parts: Vec<(&str, (Side, Side))> = TimePart::ALL
+    let side = |ns| ComparedValues { ns, count: 0 };
+    let mut parts: Vec<(&str, (ComparedValues, ComparedValues))> = TimePart::ALL
         .iter()
         .map(|p| (p.name(), (side(a.all.part(*p)), side(b.all.part(*p)))))
         .collect();
@@ -206,7 +206,7 @@ fn table<'a>(
     title: &str,
     what: &'static str,
     counts: &str,
-    rows: impl Iterator<Item = (&'a str, (Side, Side))>,
+    rows: impl Iterator<Item = (&'a str, (ComparedValues, ComparedValues))>,
     width: usize,
 ) -> String {
     let mut table = TextTable::new(&[

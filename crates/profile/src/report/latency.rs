@@ -3,13 +3,13 @@
 use super::table::{TextTable, cut};
 use super::time;
 use crate::model::Ns;
-use crate::run::Group;
+use crate::run::CallGroup;
 
 /// The heights of a bar, from empty to full.
 const BARS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
 /// The range of a table's bars: the first used bucket, and one past the last.
-fn range(groups: &[Group]) -> (usize, usize) {
+fn range(groups: &[CallGroup]) -> (usize, usize) {
     let first = groups
         .iter()
         .filter_map(|g| g.histogram.iter().position(|n| *n > 0));
@@ -39,7 +39,7 @@ fn begins(place: usize) -> Ns {
 }
 
 /// The time that `thousandths` of 1,000 calls stayed below, with the resolution of the histogram.
-fn below(group: &Group, thousandths: u64) -> Ns {
+fn below(group: &CallGroup, thousandths: u64) -> Ns {
     let all: u128 = group.histogram.iter().map(|n| u128::from(*n)).sum();
     let mut seen = 0;
     for (place, n) in group.histogram.iter().enumerate() {
@@ -52,9 +52,9 @@ fn below(group: &Group, thousandths: u64) -> Ns {
 }
 
 /// The table, if histograms were recorded; calls in the order of their time.
-pub fn latency(groups: &[Group], width: usize, top: usize) -> String {
-    let timed: Vec<&Group> = groups.iter().filter(|g| !g.histogram.is_empty()).collect();
-    let shown: Vec<Group> = timed.iter().take(top).map(|g| (*g).clone()).collect();
+pub fn latency(groups: &[CallGroup], width: usize, top: usize) -> String {
+    let timed: Vec<&CallGroup> = groups.iter().filter(|g| !g.histogram.is_empty()).collect();
+    let shown: Vec<CallGroup> = timed.iter().take(top).map(|g| (*g).clone()).collect();
     let range = range(&shown);
     if shown.is_empty() || range.0 == range.1 {
         return String::new();
@@ -94,12 +94,12 @@ pub fn latency(groups: &[Group], width: usize, top: usize) -> String {
 mod tests {
     use super::*;
 
-    fn group(histogram: &[u64], max: Ns) -> Group {
-        Group {
+    fn group(histogram: &[u64], max: Ns) -> CallGroup {
+        CallGroup {
             histogram: histogram.to_vec(),
             count: histogram.iter().sum(),
             max,
-            ..Group::default()
+            ..CallGroup::default()
         }
     }
 

@@ -23,7 +23,7 @@ pub fn system(system: &System, width: usize, top: usize) -> String {
 }
 
 /// An interrupt on all processors.
-struct Sum<'a> {
+struct InterruptSum<'a> {
     kind: InterruptKind,
     name: &'a str,
     count: u64,
@@ -33,8 +33,8 @@ struct Sum<'a> {
     most: (u64, u32),
 }
 
-fn interrupts(system: &System) -> Vec<Sum<'_>> {
-    let mut sums: BTreeMap<(InterruptKind, &str), Sum<'_>> = BTreeMap::new();
+fn interrupts(system: &System) -> Vec<InterruptSum<'_>> {
+    let mut sums: BTreeMap<(InterruptKind, &str), InterruptSum<'_>> = BTreeMap::new();
     for Interrupt {
         kind,
         name,
@@ -44,7 +44,7 @@ fn interrupts(system: &System) -> Vec<Sum<'_>> {
         max,
     } in &system.interrupts
     {
-        let sum = sums.entry((*kind, name)).or_insert(Sum {
+        let sum = sums.entry((*kind, name)).or_insert(InterruptSum {
             kind: *kind,
             name,
             count: 0,
@@ -62,7 +62,7 @@ fn interrupts(system: &System) -> Vec<Sum<'_>> {
     sums
 }
 
-fn head(system: &System, interrupts: &[Sum<'_>], width: usize) -> String {
+fn head(system: &System, interrupts: &[InterruptSum<'_>], width: usize) -> String {
     let all = system.all();
     let longest = system.cpus.iter().map(|c| c.wall).max().unwrap_or(0);
     let start = format!(
@@ -128,7 +128,7 @@ fn cpus(system: &System, width: usize) -> String {
     format!("\n{}", table.render(width))
 }
 
-fn interrupt_table(sums: &[Sum<'_>], width: usize, top: usize) -> String {
+fn interrupt_table(sums: &[InterruptSum<'_>], width: usize, top: usize) -> String {
     let mut table = TextTable::new(&[
         ("interrupt", 0),
         ("kind", 3),

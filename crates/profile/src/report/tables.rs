@@ -4,7 +4,7 @@
 use super::table::TextTable;
 use super::{bytes, percent, section, signed, time};
 use crate::model::{CallParts, Ns, TimePart};
-use crate::run::{Group, OUTSIDE, Program, Sum, Summary, Unit, WITHIN};
+use crate::run::{CallGroup, Entity, OUTSIDE, Program, Summary, TimeSum, WITHIN};
 
 /// Columns, each the sum of some parts of threads' time.
 type Columns = &'static [(&'static str, &'static [TimePart])];
@@ -71,7 +71,7 @@ const LAST: u8 = 1;
 const NEEDED: u8 = 2;
 
 /// A column's title, and its priority for dropping ([`super::table::Column::drop`]).
-type Head = (&'static str, u8);
+type ColumnHead = (&'static str, u8);
 
 /// A row of a table of parts: the cells before them, the parts, and the cells after them.
 struct Row {
@@ -85,8 +85,8 @@ struct Row {
 /// The table in the finest layout that fits the width. `narrow`: width that the first column may be
 /// cut to before that.
 fn finest(
-    before: &[Head],
-    behind: &[Head],
+    before: &[ColumnHead],
+    behind: &[ColumnHead],
     rows: &[Row],
     narrow: usize,
     layouts: &[Columns],
@@ -147,7 +147,7 @@ fn residual_of(residual: i64, wall: Ns) -> String {
 pub(super) fn groups(
     title: &str,
     what: &'static str,
-    groups: &[Group],
+    groups: &[CallGroup],
     summary: &Summary,
     width: usize,
     top: usize,
@@ -269,9 +269,9 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
 }
 
 /// Ranks or nodes. Their wall time differs from the time of their threads.
-pub(super) fn units(title: &str, units: &[Unit], width: usize, top: usize) -> String {
+pub(super) fn units(title: &str, units: &[Entity], width: usize, top: usize) -> String {
     let one_host = one_host(units);
-    let row = |unit: &&Unit| Row {
+    let row = |unit: &&Entity| Row {
         before: vec![
             unit.title.clone(),
             time(unit.elapsed),
@@ -313,9 +313,9 @@ pub(super) fn programs(programs: &[Program], width: usize, top: usize) -> String
 }
 
 /// Threads.
-pub(super) fn threads(units: &[Unit], width: usize, top: usize) -> String {
+pub(super) fn threads(units: &[Entity], width: usize, top: usize) -> String {
     let one_host = one_host(units);
-    let row = |unit: &&Unit| Row {
+    let row = |unit: &&Entity| Row {
         before: vec![unit.title.clone(), time(unit.sum.wall)],
         behind: vec![host(unit, one_host)],
         ..parts(&unit.sum)
@@ -358,7 +358,7 @@ pub(super) fn sleepers(summary: &Summary, width: usize, top: usize) -> String {
     section(title, &table, width, all.len().saturating_sub(top))
 }
 
-fn parts(sum: &Sum) -> Row {
+fn parts(sum: &TimeSum) -> Row {
     Row {
         before: Vec::new(),
         parts: sum.parts,
@@ -369,8 +369,8 @@ fn parts(sum: &Sum) -> Row {
 }
 
 /// All in their order, or the longest ones of many.
-fn longest(units: &[Unit], top: usize) -> Vec<&Unit> {
-    let mut order: Vec<&Unit> = units.iter().collect();
+fn longest(units: &[Entity], top: usize) -> Vec<&Entity> {
+    let mut order: Vec<&Entity> = units.iter().collect();
     if order.len() > top {
         order.sort_by_key(|u| std::cmp::Reverse(u.sum.wall));
         order.truncate(top);
@@ -378,12 +378,12 @@ fn longest(units: &[Unit], top: usize) -> Vec<&Unit> {
     order
 }
 
-fn one_host(units: &[Unit]) -> bool {
-    let same = |u: &Unit| u.host == units[0].host || u.title == u.host;
+fn one_host(units: &[Entity]) -> bool {
+    let same = |u: &Entity| u.host == units[0].host || u.title == u.host;
     units.iter().all(same)
 }
 
-fn host(unit: &Unit, one: bool) -> String {
+fn host(unit: &Entity, one: bool) -> String {
     match one {
         true => "-".to_owned(),
         false => unit.host.clone(),

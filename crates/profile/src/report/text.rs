@@ -9,7 +9,7 @@ use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::{counted, percent, section, signed, time};
 use crate::asleep::asleep;
 use crate::model::{Header, Ns, Recorder, TimePart};
-use crate::run::{Contexts, Group, OUTSIDE, Program, Run, Summary, Unit};
+use crate::run::{CallGroup, ContextIndex, Entity, OUTSIDE, Program, Run, Summary};
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
 pub fn text(run: &Run, width: usize, top: usize) -> String {
@@ -183,7 +183,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     out += &clauses(&start, &parts.collect::<Vec<_>>(), width);
 
     let in_calls = summary.in_calls() as f64;
-    let most = |groups: &[Group]| -> Vec<String> {
+    let most = |groups: &[CallGroup]| -> Vec<String> {
         let some = groups.iter().take(5).map(|g| {
             let share = percent(g.time() as f64, in_calls);
             format!("{} {share} ({})", g.short(), time(g.time()))
@@ -266,7 +266,7 @@ fn parts(summary: &Summary, width: usize) -> String {
         return String::new();
     }
     for part in TimePart::ALL {
-        let of = |u: &Unit| u.sum.part(part);
+        let of = |u: &Entity| u.sum.part(part);
         let most = summary.units.iter().max_by_key(|u| of(u));
         let most = most.filter(|u| summary.units.len() > 1 && of(u) > 0);
         table.rows.push(vec![
@@ -291,7 +291,7 @@ fn parts(summary: &Summary, width: usize) -> String {
     section("Where the time went", &table, width, 0)
 }
 
-fn errors(calls: &[Group], width: usize, top: usize) -> String {
+fn errors(calls: &[CallGroup], width: usize, top: usize) -> String {
     let mut all: Vec<(&str, &str, u64, u64)> = Vec::new();
     for call in calls {
         let errors = call.errors.iter();
@@ -336,7 +336,7 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
         .iter()
         .any(|(p, f)| Some((p.header.rank.clone(), f.pid)) != first);
     for (profile, futex) in all.iter().take(top) {
-        let path = Contexts::new(profile).path(futex.context);
+        let path = ContextIndex::new(profile).path(futex.context);
         let region = path.last().filter(|r| *r != OUTSIDE);
         let address = format!("{:#x}", futex.address);
         let name = futex.name.as_ref().unwrap_or(&address);
@@ -386,7 +386,7 @@ fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String 
             }
         }
     }
-    let mut all: Vec<&Group> = summary.calls.iter().collect();
+    let mut all: Vec<&CallGroup> = summary.calls.iter().collect();
     all.retain(|g| g.unfinished.0 > 0);
     all.sort_by_key(|g| std::cmp::Reverse(g.unfinished.1));
     let mut table = TextTable::new(&[

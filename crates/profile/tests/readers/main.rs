@@ -11,7 +11,7 @@ use std::process::Command;
 
 use serde_json::Value;
 use spile_profile::export::{FORMATS, Format};
-use spile_profile::run::Contexts;
+use spile_profile::run::ContextIndex;
 use spile_profile::{BLOCKED, Event, PREEMPTED, READY, Run, testgen};
 use tools::{output, tools};
 
@@ -83,7 +83,7 @@ fn by_call(run: &Run) -> BTreeMap<String, u64> {
 fn by_event(run: &Run) -> BTreeMap<String, u64> {
     let mut sums = BTreeMap::new();
     for profile in &run.profiles {
-        let contexts = Contexts::new(profile);
+        let contexts = ContextIndex::new(profile);
         for event in &profile.events {
             let name = match event.region() {
                 true => contexts.path(event.context).pop().unwrap_or_default(),

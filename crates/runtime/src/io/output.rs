@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::error::Error;
-use crate::io::patience::{Patience, WaitResult};
+use crate::io::patience::{ReaderWait, WaitResult};
 use crate::io::rows::{Row, RowSink};
 use crate::machine::clock;
 use crate::shared::ring_record::FieldValue;
@@ -44,7 +44,7 @@ pub struct Output {
     /// `None`: collected in memory.
     out: Option<Channel>,
     errors: Option<Channel>,
-    patience: Option<Patience>,
+    patience: Option<ReaderWait>,
     /// Whether the sink asked to end.
     enough: bool,
     /// Whether writing failed, other than by a reader that closed the pipe.
@@ -53,7 +53,7 @@ pub struct Output {
 
 impl Output {
     /// Opens the destination. Without `patience`, waits for readers are unlimited.
-    pub fn open(target: OutputTarget, patience: Option<Patience>) -> Result<Output, Error> {
+    pub fn open(target: OutputTarget, patience: Option<ReaderWait>) -> Result<Output, Error> {
         let mut sink = None;
         let stdout = || {
             rustix::stdio::stdout()
@@ -153,7 +153,7 @@ impl Output {
     }
 
     /// The conditions that interrupt a wait for a reader.
-    pub fn patience(&mut self) -> Option<&mut Patience> {
+    pub fn patience(&mut self) -> Option<&mut ReaderWait> {
         self.patience.as_mut()
     }
 
@@ -217,7 +217,7 @@ impl Channel {
 
     /// Writes pending bytes. An error breaks the channel: pending and later bytes are dropped and
     /// counted.
-    fn write(&mut self, patience: Option<&Patience>) -> io::Result<()> {
+    fn write(&mut self, patience: Option<&ReaderWait>) -> io::Result<()> {
         let mut done = 0;
         let result = if self.broken {
             Ok(())
@@ -233,12 +233,12 @@ impl Channel {
         result
     }
 
-    fn write_from(&self, done: &mut usize, patience: Option<&Patience>) -> io::Result<()> {
+    fn write_from(&self, done: &mut usize, patience: Option<&ReaderWait>) -> io::Result<()> {
         while *done < self.pending.len() {
             let rest = &self.pending[*done..];
             let most = match self.file {
                 true => rest.len(),
-                false => match Patience::wait(patience, self.fd.as_fd(), rest.len() < KEPT)? {
+                false => match ReaderWait::wait(patience, self.fd.as_fd(), rest.len() < KEPT)? {
                     WaitResult::Some => rest.len().min(PIECE),
                     WaitResult::Later => return Ok(()),
                 },
@@ -291,7 +291,7 @@ mod tests {
         rustix::pipe::pipe().unwrap()
     }
 
-    fn output(to: OwnedFd, patience: Option<Patience>) -> Output {
+    fn output(to: OwnedFd, patience: Option<ReaderWait>) -> Output {
         Output {
             out: Some(Channel::new(to)),
             ..Output::open(OutputTarget::Memory, patience).unwrap()
@@ -341,7 +341,7 @@ mod tests {
     fn a_session_that_ends_waits_for_its_reader() {
         let (r, w) = pipe();
         let signals = Rc::new(Signals::new().unwrap());
-        let mut out = output(w, Some(Patience::new(Rc::clone(&signals), None)));
+        let mut out = output(w, Some(ReaderWait::new(Rc::clone(&signals), None)));
         let (begin, read) = slow_reader(r);
         let line = [b'x'; 99];
         let mut made = Vec::new();
@@ -368,14 +368,14 @@ mod tests {
     fn a_deadline_and_a_child_do_not_wait_for_a_reader() {
         let (_r, w) = pipe();
         let signals = Rc::new(Signals::new().unwrap());
-        let mut out = output(w, Some(Patience::new(Rc::clone(&signals), None)));
+        let mut out = output(w, Some(ReaderWait::new(Rc::clone(&signals), None)));
         out.patience().unwrap().deadline = Some(Instant::now() + Duration::from_millis(1));
         out.push(&vec![b'x'; 1 << 20]);
         assert!(!out.broken());
         let (_r, w) = pipe();
         let (ended, child) = pipe();
         rustix::io::write(&child, b"!").unwrap();
-        let mut out = output(w, Some(Patience::new(signals, Some(ended))));
+        let mut out = output(w, Some(ReaderWait::new(signals, Some(ended))));
         out.push(&vec![b'x'; 1 << 20]);
         assert!(!out.broken());
     }
@@ -384,7 +384,7 @@ mod tests {
     fn a_second_signal_ends_the_wait_for_a_stalled_reader() {
         let (r, w) = pipe();
         let signals = Rc::new(Signals::new().unwrap());
-        let mut out = output(w, Some(Patience::new(Rc::clone(&signals), None)));
+        let mut out = output(w, Some(ReaderWait::new(Rc::clone(&signals), None)));
         interrupt();
         out.push(&b"line\n".repeat(100_000));
         assert!(!out.broken());

@@ -21,7 +21,7 @@ pub enum WaitResult {
 }
 
 /// The conditions that interrupt a wait for a reader.
-pub struct Patience {
+pub struct ReaderWait {
     signals: Rc<Signals>,
     /// Readable after the end of the process that ends the session.
     child: Option<OwnedFd>,
@@ -31,10 +31,10 @@ pub struct Patience {
     pub hurry: bool,
 }
 
-impl Patience {
+impl ReaderWait {
     /// The conditions of a running session.
-    pub fn new(signals: Rc<Signals>, child: Option<OwnedFd>) -> Patience {
-        Patience {
+    pub fn new(signals: Rc<Signals>, child: Option<OwnedFd>) -> ReaderWait {
+        ReaderWait {
             signals,
             child,
             deadline: None,
@@ -48,7 +48,7 @@ impl Patience {
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if a second signal cancelled the wait.
     pub fn wait(
-        patience: Option<&Patience>,
+        patience: Option<&ReaderWait>,
         to: BorrowedFd<'_>,
         may_keep: bool,
     ) -> io::Result<WaitResult> {

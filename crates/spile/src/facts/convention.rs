@@ -1,7 +1,7 @@
 //! The calling convention for parameters and results of functions of programs (System V, x86-64),
 //! as location programs.
 
-use spile_debuginfo::{Die, Dwarf, ReturnWord, Returned, Type};
+use spile_debuginfo::{Die, Dwarf, ReturnConvention, ReturnWord, Type};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
@@ -17,11 +17,13 @@ const IN_REGISTERS: u32 = 16;
 pub(super) const FLOATING: &str = "it is in a floating point register";
 
 /// The location of a returned structure.
-pub(super) fn structure(returned: &Returned) -> VarLocation {
+pub(super) fn structure(returned: &ReturnConvention) -> VarLocation {
     match returned {
-        Returned::Memory => VarLocation::Address(vec![LocOp::Ret]),
-        Returned::Registers(words) => in_registers(words),
-        Returned::Unknown => VarLocation::Absent("the registers that return it are unknown".into()),
+        ReturnConvention::Memory => VarLocation::Address(vec![LocOp::Ret]),
+        ReturnConvention::Registers(words) => in_registers(words),
+        ReturnConvention::Unknown => {
+            VarLocation::Absent("the registers that return it are unknown".into())
+        }
     }
 }
 
@@ -64,11 +66,11 @@ impl Arguments {
         let result = dwarf.type_of(function);
         let returned = match dwarf.ctype(result) {
             Type::Struct { .. } => dwarf.returned(function, result),
-            _ => Returned::Registers(Vec::new()),
+            _ => ReturnConvention::Registers(Vec::new()),
         };
         Arguments {
-            words: usize::from(returned == Returned::Memory),
-            lost: returned == Returned::Unknown,
+            words: usize::from(returned == ReturnConvention::Memory),
+            lost: returned == ReturnConvention::Unknown,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use spile_debuginfo::{Module, Search, SymbolKind};
+use spile_debuginfo::{Module, SearchPaths, SymbolKind};
 use spile_ir::WatchOf;
 use spile_kernel::process::mappings;
 use spile_kernel::symbols::Symbols;
@@ -19,7 +19,7 @@ pub fn place(of: &WatchOf, name: &str) -> Result<DataPlace, String> {
     match of {
         WatchOf::Kernel => kernel(name),
         WatchOf::Process(pid) => process(*pid, name),
-        WatchOf::Program(path) => in_file(path, 0, name, &Search::from_env())
+        WatchOf::Program(path) => in_file(path, 0, name, &SearchPaths::from_env())
             .ok_or_else(|| format!("{path} has no variable `{name}`")),
     }
 }
@@ -39,7 +39,7 @@ fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
         }
         _ => format!("the memory of process {pid} cannot be read: {e}"),
     })?;
-    let search = Search::from_env();
+    let search = SearchPaths::from_env();
     let starts = all
         .iter()
         .filter(|m| m.offset == 0 && m.path.starts_with('/'));
@@ -52,7 +52,7 @@ fn process(pid: u32, name: &str) -> Result<DataPlace, String> {
 }
 
 /// Searches a file whose first byte is mapped at `start`.
-fn in_file(path: &str, start: u64, name: &str, search: &Search) -> Option<DataPlace> {
+fn in_file(path: &str, start: u64, name: &str, search: &SearchPaths) -> Option<DataPlace> {
     let file = Module::open(Path::new(path), search).ok()?;
     let symbol = file
         .symbols()

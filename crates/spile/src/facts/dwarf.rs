@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_debuginfo::{
-    Absent, Die, Dwarf, FunctionPlace, LineQuery, LocBinary, LocOp as Op, Location, Module as File,
-    Pattern, Type, Which, plt,
+    Die, Dwarf, FunctionPlace, LineQuery, LocBinary, LocOp as Op, Location, Module as File,
+    Pattern, PlaceKinds, Type, Unavailable, plt,
 };
 use spile_glob as glob;
 use spile_ir::{BinOp, Space};
@@ -18,7 +18,7 @@ use spile_sema::facts::{
 use crate::machine;
 
 use super::convention::{Arguments, FLOATING, first_seen, structure};
-use super::home::Home;
+use super::home::CodeOwner;
 
 /// Maximum number of statement places that one probe point may match.
 const MAX_ANY_LINE: u32 = 100_000;
@@ -26,11 +26,11 @@ const MAX_ANY_LINE: u32 = 100_000;
 /// The files and places that analysis has ids of.
 #[derive(Default)]
 pub struct FileTable {
-    table: Mutex<Table>,
+    table: Mutex<FileEntries>,
 }
 
 #[derive(Default)]
-struct Table {
+struct FileEntries {
     /// Each with the memory that its objects are in.
     files: Vec<(Arc<File>, Space)>,
     places: Vec<PlaceInfo>,
@@ -104,9 +104,9 @@ impl FileTable {
 
 /// A file for queries.
 #[derive(Clone, Copy)]
-pub struct Asked<'a> {
+pub struct QueriedFile<'a> {
     /// The owner of its code.
-    pub home: &'a Home,
+    pub home: &'a CodeOwner,
     /// The file itself.
     pub file: &'a Arc<File>,
     /// The table of assigned ids.
@@ -121,7 +121,7 @@ fn pattern(text: &str) -> Pattern<'_> {
     }
 }
 
-impl Asked<'_> {
+impl QueriedFile<'_> {
     fn dwarf(&self) -> Result<&Dwarf, String> {
         self.file.dwarf().ok_or_else(|| {
             let notes = self.file.notes();
@@ -151,7 +151,7 @@ impl Asked<'_> {
     /// Functions and statements that a query matches; empty for other queries.
     ///
     /// # Errors
-    /// Those of [`Asked::functions`], [`Asked::callees`] and [`Asked::statements`].
+    /// Those of [`QueriedFile::functions`], [`QueriedFile::callees`] and [`QueriedFile::statements`].
     pub fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         match query {
             CodeQuery::Function {
@@ -189,7 +189,7 @@ impl Asked<'_> {
         kind: &FunctionKind,
     ) -> Result<Vec<FoundPlace>, String> {
         let dwarf = self.dwarf()?;
-        let which = Which {
+        let which = PlaceKinds {
             outline: *kind != FunctionKind::Inline,
             inlined: matches!(kind, FunctionKind::Any | FunctionKind::Inline),
         };
@@ -246,11 +246,11 @@ impl Asked<'_> {
         callee: &str,
     ) -> Result<Vec<FoundPlace>, String> {
         let dwarf = self.dwarf()?;
-        let outline = Which {
+        let outline = PlaceKinds {
             outline: true,
             inlined: false,
         };
-        let inlined = Which {
+        let inlined = PlaceKinds {
             outline: false,
             inlined: true,
         };
@@ -491,7 +491,7 @@ impl Asked<'_> {
         let absent = |why: &str| VarLocation::Absent(why.into());
         let located = dwarf.locate(v, address);
         match located.and_then(|l| self.home.moved(l)) {
-            Err(Absent(why)) => absent(&why),
+            Err(Unavailable(why)) => absent(&why),
             Ok(Location::Address(ops)) => VarLocation::Address(program(&ops, &bias)),
             Ok(Location::Value(ops)) if matches!(ty, Type::Struct { size: ..=8, .. }) => {
                 let value = Ok(program(&ops, &bias));
@@ -700,7 +700,7 @@ impl FileTable {
 mod tests {
     use std::path::Path;
 
-    use spile_debuginfo::Search;
+    use spile_debuginfo::SearchPaths;
 
     use super::*;
 
@@ -708,7 +708,7 @@ mod tests {
     #[test]
     fn types_of_many_files_are_told_apart() {
         let known = FileTable::default();
-        let open = || File::open(Path::new("/proc/self/exe"), &Search::from_env());
+        let open = || File::open(Path::new("/proc/self/exe"), &SearchPaths::from_env());
         let files: Vec<_> = (0..300).map(|_| Arc::new(open().expect("it"))).collect();
         let ids: Vec<CTypeId> = files
             .iter()

@@ -5,49 +5,49 @@
 
 use std::sync::Arc;
 
-use spile_debuginfo::{Absent, LocBinary, LocOp as Op, Location, Module as File};
+use spile_debuginfo::{LocBinary, LocOp as Op, Location, Module as File, Unavailable};
 use spile_ir::{CodePlace, Space};
 use spile_kernel::symbols::Symbols;
 use spile_runtime::text::kernel_files::{KernelImage, LoadAddress};
 use spile_sema::facts::{CTypeId, KernelVar, LocOp, VarLocation};
 
 /// The owner of a file's code.
-pub enum Home {
+pub enum CodeOwner {
     /// A program or a library, by its path.
     Program(Arc<str>),
     /// The kernel or a module of it.
     Kernel(KernelImage),
 }
 
-impl std::fmt::Display for Home {
+impl std::fmt::Display for CodeOwner {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Home::Program(path) => f.write_str(path),
-            Home::Kernel(KernelImage { module: None, .. }) => f.write_str("the kernel"),
-            Home::Kernel(KernelImage {
+            CodeOwner::Program(path) => f.write_str(path),
+            CodeOwner::Kernel(KernelImage { module: None, .. }) => f.write_str("the kernel"),
+            CodeOwner::Kernel(KernelImage {
                 module: Some(name), ..
             }) => write!(f, "the module {name}"),
         }
     }
 }
 
-impl Home {
+impl CodeOwner {
     /// The memory that its objects are in.
     pub fn space(&self) -> Space {
         match self {
-            Home::Program(_) => Space::User,
-            Home::Kernel(_) => Space::Kernel,
+            CodeOwner::Program(_) => Space::User,
+            CodeOwner::Kernel(_) => Space::Kernel,
         }
     }
 
     /// The place of an address as linked.
     pub fn place(&self, file: &File, address: u64) -> Option<CodePlace> {
         match self {
-            Home::Program(path) => Some(CodePlace::File {
+            CodeOwner::Program(path) => Some(CodePlace::File {
                 path: path.clone(),
                 offset: file.image().file_offset(address)?,
             }),
-            Home::Kernel(loaded) => match loaded.at {
+            CodeOwner::Kernel(loaded) => match loaded.at {
                 LoadAddress::Elsewhere => {
                     let (symbol, offset) = file.symbols().function_at(address)?;
                     Some(CodePlace::Symbol {
@@ -63,8 +63,8 @@ impl Home {
 
     /// A location with its addresses as they are in memory, where these are the same for as long as
     /// the system runs.
-    pub fn moved(&self, location: Location) -> Result<Location, Absent> {
-        let Home::Kernel(loaded) = self else {
+    pub fn moved(&self, location: Location) -> Result<Location, Unavailable> {
+        let CodeOwner::Kernel(loaded) = self else {
             return Ok(location);
         };
         Ok(match location {
@@ -83,7 +83,7 @@ impl Home {
     /// processor.
     pub fn of_processor(&self, loc: VarLocation) -> VarLocation {
         match (self, &loc) {
-            (Home::Kernel(_), VarLocation::Address(ops)) => match **ops {
+            (CodeOwner::Kernel(_), VarLocation::Address(ops)) => match **ops {
                 [LocOp::Const(address)] => match kernel_variable(address as u64, CTypeId::VOID) {
                     Some(v) => VarLocation::Address(v.location()),
                     None => VarLocation::Absent(
@@ -98,7 +98,7 @@ impl Home {
 }
 
 /// A location program with its addresses as they are in memory.
-fn moved(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
+fn moved(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailable> {
     const ADD: Op = Op::Binary(LocBinary::Add);
     let mut out = Vec::with_capacity(ops.len());
     let mut rest = &ops[..];
@@ -108,7 +108,7 @@ fn moved(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Absent> {
             (Op::Const(linked), [Op::Bias, ADD, behind @ ..]) => {
                 let at = loaded.address(linked as u64);
                 let why = "its address in the running kernel is unknown";
-                let at = at.ok_or_else(|| Absent(why.into()))?;
+                let at = at.ok_or_else(|| Unavailable(why.into()))?;
                 out.push(Op::Const(at as i64));
                 rest = behind;
             }

@@ -31,7 +31,7 @@ const REASONS: [&str; 5] = [
     "the module has no type information",
 ];
 #[derive(Clone, Copy)]
-enum Why {
+enum Unprobeable {
     Unknown,
     Shared,
     Copy,
@@ -57,7 +57,7 @@ pub struct KernelCode {
     ids: Mutex<Option<(&'static Btf, HashMap<&'static str, u32>)>>,
 }
 
-type Places = Result<Vec<FoundPlace>, String>;
+type PlaceResult = Result<Vec<FoundPlace>, String>;
 
 impl KernelCode {
     /// Number of functions that were left out of answers because they cannot be probed.
@@ -93,7 +93,12 @@ impl KernelCode {
 
     /// The places in the kernel, or in a module of it, that a query matches. The query is not one
     /// that [`needs_source`].
-    pub fn places(&self, types: &KernelTypes, module: Option<&str>, query: &CodeQuery) -> Places {
+    pub fn places(
+        &self,
+        types: &KernelTypes,
+        module: Option<&str>,
+        query: &CodeQuery,
+    ) -> PlaceResult {
         match query {
             CodeQuery::Function { name, kind, .. } => {
                 self.functions(types, module, name, *kind == FunctionKind::Exported)
@@ -110,13 +115,13 @@ impl KernelCode {
         module: Option<&str>,
         name: &str,
         exported: bool,
-    ) -> Places {
+    ) -> PlaceResult {
         // A single function of the kernel that may be probed. Several of one name, and copies, are
         // probed by address.
         let kernel = KernelTypes::kernel();
         let id = |own: Types, name: &str| match signature(own.btf, name) {
             Some(found) => u64::from(found.id),
-            None => no_variables(Why::Unknown),
+            None => no_variables(Unprobeable::Unknown),
         };
         if module.is_none()
             && !exported
@@ -145,7 +150,7 @@ impl KernelCode {
         };
         let many = functions.len() > FEW;
         let id = |f: &Function<'_>| match own {
-            None => no_variables(Why::NoTypes),
+            None => no_variables(Unprobeable::NoTypes),
             // Only functions whose variables are used are looked up.
             Some(_) if many => LATER + u64::from(f.at),
             Some(own) => id(own, f.name),
@@ -183,13 +188,13 @@ impl KernelCode {
         if let Some(reason) = why.checked_sub(1).and_then(|n| REASONS.get(n)) {
             return Err((*reason).to_owned());
         }
-        let own = own.ok_or(REASONS[Why::NoTypes as usize])?;
+        let own = own.ok_or(REASONS[Unprobeable::NoTypes as usize])?;
         let id = match id.checked_sub(LATER) {
             None => id as u32,
             Some(at) => Functions::kernel()
                 .ok()
                 .and_then(|all| self.looked_up(own, all.name_at(at as u32)?))
-                .ok_or(REASONS[Why::Unknown as usize])?,
+                .ok_or(REASONS[Unprobeable::Unknown as usize])?,
         };
         Ok(parameters(own, id, ret))
     }
@@ -229,7 +234,7 @@ pub fn needs_source(query: &CodeQuery) -> bool {
     }
 }
 
-fn no_variables(why: Why) -> u64 {
+fn no_variables(why: Unprobeable) -> u64 {
     WHY * (why as u64 + 1)
 }
 
@@ -263,8 +268,8 @@ fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
 
 fn function(f: &Function<'_>, id: impl Fn(&Function<'_>) -> u64) -> FoundPlace {
     let id = match f.shared {
-        true => no_variables(Why::Shared),
-        false if !f.as_declared() => no_variables(Why::Copy),
+        true => no_variables(Unprobeable::Shared),
+        false if !f.as_declared() => no_variables(Unprobeable::Copy),
         false => id(f),
     };
     let at = match f.traced {
@@ -289,14 +294,14 @@ fn at_address(address: u64) -> FoundPlace {
         address,
         ..place(
             &name,
-            no_variables(Why::Address),
+            no_variables(Unprobeable::Address),
             CodePlace::Address(address),
         )
     }
 }
 
 /// The class of a parameter.
-enum Class {
+enum ParamClass {
     /// Passed in this number of registers.
     Registers(usize),
     /// Passed in this number of bytes of the stack.
@@ -305,13 +310,13 @@ enum Class {
 
 /// The class by the System V convention: structures of up to 16 bytes are passed in registers, as
 /// the kernel has no floating point; larger ones on the stack.
-fn class(types: &Types, ty: u32) -> Class {
+fn class(types: &Types, ty: u32) -> ParamClass {
     let size = types.btf.size_of(ty).unwrap_or(8);
     match size {
-        0 => Class::Registers(0),
-        1..=8 => Class::Registers(1),
-        9..=16 => Class::Registers(2),
-        _ => Class::Stack(size.next_multiple_of(8)),
+        0 => ParamClass::Registers(0),
+        1..=8 => ParamClass::Registers(1),
+        9..=16 => ParamClass::Registers(2),
+        _ => ParamClass::Stack(size.next_multiple_of(8)),
     }
 }
 
@@ -336,8 +341,8 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         }
         let composite = types.btf.composite(p.ty).is_some();
         let loc = match class(&types, p.ty) {
-            Class::Registers(0) => VarLocation::Absent("it takes no memory".into()),
-            Class::Registers(words) if used + words <= ARGUMENTS => {
+            ParamClass::Registers(0) => VarLocation::Absent("it takes no memory".into()),
+            ParamClass::Registers(words) if used + words <= ARGUMENTS => {
                 let first = used;
                 used += words;
                 match (composite, words) {
@@ -345,8 +350,8 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
                     _ => VarLocation::Pieces((first..used).map(word).collect()),
                 }
             }
-            Class::Registers(words) => stack_slot(&mut stack, 8 * words as i64),
-            Class::Stack(bytes) => stack_slot(&mut stack, bytes as i64),
+            ParamClass::Registers(words) => stack_slot(&mut stack, 8 * words as i64),
+            ParamClass::Stack(bytes) => stack_slot(&mut stack, bytes as i64),
         };
         let name: Arc<str> = match p.name {
             "" => format!("arg{}", n + 1).into(),
@@ -367,8 +372,10 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
             kind: VarKind::Return,
             loc: match (whole, class(&types, proto.ret)) {
                 (true, _) => VarLocation::Value(vec![LocOp::Ret]),
-                (false, Class::Registers(words)) => in_registers(&vec![ReturnWord::Integer; words]),
-                (false, Class::Stack(_)) => VarLocation::Address(vec![LocOp::Ret]),
+                (false, ParamClass::Registers(words)) => {
+                    in_registers(&vec![ReturnWord::Integer; words])
+                }
+                (false, ParamClass::Stack(_)) => VarLocation::Address(vec![LocOp::Ret]),
             },
         });
     }

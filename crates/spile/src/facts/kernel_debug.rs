@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::{Image, Module as File, Search, Wanted};
+use spile_debuginfo::{Image, KernelQuery, Module as File, SearchPaths};
 use spile_ir::CodePlace;
 use spile_kernel::functions::{self, Functions};
 use spile_kernel::symbols::Symbols;
@@ -13,12 +13,12 @@ use spile_sema::facts::{
     CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, Module, Variable,
 };
 
-use super::dwarf::{Asked, FileTable};
-use super::home::Home;
+use super::dwarf::{FileTable, QueriedFile};
+use super::home::CodeOwner;
 
 /// The kernel that a script is compiled for (`-r`).
 #[derive(Debug, Clone, Default)]
-pub struct Kernel {
+pub struct TargetKernel {
     /// Its release.
     pub release: String,
     /// Its build directory.
@@ -29,27 +29,27 @@ pub struct Kernel {
 
 /// The files that were opened or searched.
 pub struct KernelDebug {
-    kernel: Kernel,
-    search: Search,
-    files: Mutex<HashMap<Option<Arc<str>>, Looked>>,
+    kernel: TargetKernel,
+    search: SearchPaths,
+    files: Mutex<HashMap<Option<Arc<str>>, SearchOutcome>>,
 }
 
 /// The outcome of a search.
 #[derive(Clone)]
-enum Looked {
-    Found(Arc<Opened>),
+enum SearchOutcome {
+    Found(Arc<OpenedFile>),
     /// Not on this machine; debuginfod servers were not asked.
     NotHere(String),
     /// Neither on this machine nor on servers.
     Nowhere(String),
 }
 
-struct Opened {
+struct OpenedFile {
     file: Arc<File>,
-    home: Home,
+    home: CodeOwner,
 }
 
-type Places = Result<Vec<FoundPlace>, String>;
+type PlaceResult = Result<Vec<FoundPlace>, String>;
 
 /// Maximum number of places that are named by symbols, which stay right when the kernel is
 /// relocated.
@@ -57,10 +57,10 @@ const FEW: usize = 16;
 
 impl KernelDebug {
     /// Without any file opened yet.
-    pub fn new(kernel: Kernel) -> KernelDebug {
+    pub fn new(kernel: TargetKernel) -> KernelDebug {
         KernelDebug {
             kernel,
-            search: Search::from_env(),
+            search: SearchPaths::from_env(),
             files: Mutex::default(),
         }
     }
@@ -69,30 +69,30 @@ impl KernelDebug {
     ///
     /// # Errors
     /// The files that were searched and the way out. `remote`: debuginfod servers are asked.
-    fn opened(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Arc<Opened>, String> {
+    fn opened(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Arc<OpenedFile>, String> {
         let mut files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         match files.get(&module.cloned()) {
-            Some(Looked::Found(opened)) => return Ok(opened.clone()),
-            Some(Looked::Nowhere(why)) => return Err(why.clone()),
-            Some(Looked::NotHere(why)) if !remote => return Err(why.clone()),
+            Some(SearchOutcome::Found(opened)) => return Ok(opened.clone()),
+            Some(SearchOutcome::Nowhere(why)) => return Err(why.clone()),
+            Some(SearchOutcome::NotHere(why)) if !remote => return Err(why.clone()),
             _ => {}
         }
         let found = self.open(module, remote).map(Arc::new);
         let looked = match &found {
-            Ok(opened) => Looked::Found(opened.clone()),
-            Err(why) if remote => Looked::Nowhere(why.clone()),
-            Err(why) => Looked::NotHere(why.clone()),
+            Ok(opened) => SearchOutcome::Found(opened.clone()),
+            Err(why) if remote => SearchOutcome::Nowhere(why.clone()),
+            Err(why) => SearchOutcome::NotHere(why.clone()),
         };
         files.insert(module.cloned(), looked);
         found
     }
 
-    fn open(&self, module: Option<&Arc<str>>, remote: bool) -> Result<Opened, String> {
+    fn open(&self, module: Option<&Arc<str>>, remote: bool) -> Result<OpenedFile, String> {
         let build_id = match self.kernel.other {
             true => None,
             false => build_id(module.map(|m| &**m)),
         };
-        let wanted = Wanted {
+        let wanted = KernelQuery {
             release: &self.kernel.release,
             module: module.map(|m| &**m),
             build_id: build_id.as_deref(),
@@ -106,8 +106,8 @@ impl KernelDebug {
             Some(name) => KernelImage::module(&file, name)?,
             None => KernelImage::kernel(&file)?,
         };
-        let home = Home::Kernel(loaded);
-        Ok(Opened { file, home })
+        let home = CodeOwner::Kernel(loaded);
+        Ok(OpenedFile { file, home })
     }
 
     /// The image of a kernel other than the running one, from which symbols and BTF come.
@@ -127,7 +127,7 @@ impl KernelDebug {
         known: &FileTable,
         module: Option<&Arc<str>>,
         query: &CodeQuery,
-    ) -> Places {
+    ) -> PlaceResult {
         let opened = self.opened(module, true)?;
         if let CodeQuery::Address { address, .. } = query {
             return opened.address(known, *address);
@@ -167,7 +167,7 @@ impl KernelDebug {
     /// The variables at a place that these queries found.
     ///
     /// # Errors
-    /// Those of [`Asked::variables`].
+    /// Those of [`QueriedFile::variables`].
     pub fn variables(
         &self,
         known: &FileTable,
@@ -237,7 +237,7 @@ impl KernelDebug {
 
     /// Places in the form in which they attach best: a few by their symbols, many by ftrace where
     /// they begin functions. Places that the kernel forbids are left out.
-    fn settled(&self, module: Option<&Arc<str>>, mut found: Vec<FoundPlace>) -> Places {
+    fn settled(&self, module: Option<&Arc<str>>, mut found: Vec<FoundPlace>) -> PlaceResult {
         if self.kernel.other || found.is_empty() {
             return Ok(found);
         }
@@ -269,9 +269,9 @@ impl KernelDebug {
     }
 }
 
-impl Opened {
-    fn asked<'a>(&'a self, known: &'a FileTable) -> Asked<'a> {
-        Asked {
+impl OpenedFile {
+    fn asked<'a>(&'a self, known: &'a FileTable) -> QueriedFile<'a> {
+        QueriedFile {
             home: &self.home,
             file: &self.file,
             known,
@@ -279,7 +279,7 @@ impl Opened {
     }
 
     /// `statement(ADDRESS)`: an address as linked.
-    fn address(&self, known: &FileTable, address: u64) -> Places {
+    fn address(&self, known: &FileTable, address: u64) -> PlaceResult {
         let place = self.home.place(&self.file, address);
         let place = place.filter(|_| self.file.image().is_code(address));
         let place = place.ok_or_else(|| format!("{} has no code at {address:#x}", self.home))?;
@@ -343,7 +343,7 @@ fn same(a: &CodePlace, b: &CodePlace) -> bool {
 }
 
 /// The message for missing debugging information.
-fn missing(wanted: &Wanted<'_>, notes: &[String]) -> String {
+fn missing(wanted: &KernelQuery<'_>, notes: &[String]) -> String {
     let release = wanted.release;
     let what = match wanted.module {
         Some(module) => format!("the module {module} of Linux {release}"),

@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::exits::{self, Jump};
-use spile_debuginfo::{Module as File, Search, exceptions};
+use spile_debuginfo::exits::{self, TailJump};
+use spile_debuginfo::{Module as File, SearchPaths, exceptions};
 use spile_ir::{Exit, Exits};
 use spile_sema::facts::FoundPlace;
 
@@ -17,11 +17,11 @@ use super::paths;
 
 /// The decisions about returns so far.
 #[derive(Default)]
-pub struct Returns {
+pub struct ReturnDecisions {
     /// Leave all returns to the kernel.
     pub take_risks: bool,
     /// By file: what runs its code, as far as the script says.
-    users: Mutex<BTreeMap<PathBuf, BTreeSet<User>>>,
+    users: Mutex<BTreeMap<PathBuf, BTreeSet<CodeUser>>>,
     /// By file: the routine by which it catches exceptions.
     caught: Mutex<HashMap<PathBuf, Option<String>>>,
     left_out: Mutex<Vec<String>>,
@@ -29,7 +29,7 @@ pub struct Returns {
 
 /// A user of a file's code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum User {
+pub enum CodeUser {
     /// Processes of this program.
     Program(PathBuf),
     /// This process.
@@ -39,9 +39,9 @@ pub enum User {
 /// The address ranges of a returning function.
 type Ranges = Vec<(u64, u64)>;
 
-impl Returns {
+impl ReturnDecisions {
     /// Notes that code of a file runs there.
-    pub fn runs_in(&self, file: &Path, user: User) {
+    pub fn runs_in(&self, file: &Path, user: CodeUser) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.entry(file.to_owned()).or_default().insert(user);
     }
@@ -107,11 +107,11 @@ impl Returns {
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         for user in users.get(path).into_iter().flatten() {
             match user {
-                User::Program(program) => {
+                CodeUser::Program(program) => {
                     files.push(program.clone());
                     files.extend(paths::needed(program));
                 }
-                User::Process(pid) => {
+                CodeUser::Process(pid) => {
                     files.extend(paths::of_process(*pid));
                     files.extend(paths::mapped(*pid));
                 }
@@ -129,7 +129,7 @@ impl Returns {
         if let Some(known) = all.get(path) {
             return known.clone();
         }
-        let file = File::open(path, &Search::default()).ok();
+        let file = File::open(path, &SearchPaths::default()).ok();
         let caught = file.and_then(|f| exceptions::caught_by(&f));
         all.insert(path.to_owned(), caught.clone());
         caught
@@ -172,7 +172,7 @@ fn instructions(
 }
 
 /// The message for a function that leaves by a jump to another one.
-fn leaves_by(file: &File, jump: Jump) -> String {
+fn leaves_by(file: &File, jump: TailJump) -> String {
     let to = match jump.to.map(|to| (file.symbols().function_at(to), to)) {
         Some((Some((symbol, 0)), _)) => format!("`{}`", symbol.name),
         Some((_, to)) => format!("{to:#x}"),

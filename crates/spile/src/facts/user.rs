@@ -4,7 +4,9 @@ use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::{Binding, Module as File, Search, Symbol, SymbolKind, Symbols, demangle};
+use spile_debuginfo::{
+    Binding, Module as File, SearchPaths, Symbol, SymbolKind, Symbols, demangle,
+};
 use spile_glob as glob;
 use spile_ir::CodePlace;
 use spile_runtime::{FileState, TargetProcess};
@@ -13,11 +15,11 @@ use spile_sema::facts::{
     Variable,
 };
 
-use super::dwarf::{self, Asked};
-use super::home::Home;
+use super::dwarf::{self, QueriedFile};
+use super::home::CodeOwner;
 use super::marks;
 use super::paths;
-use super::returns::{Returns, User};
+use super::returns::{CodeUser, ReturnDecisions};
 
 /// A file, and its state when it was opened.
 type Opened = (Arc<File>, Option<FileState>);
@@ -27,12 +29,12 @@ pub struct Programs {
     target: TargetProcess,
     /// The root directory of paths, if it is not this process's.
     root: Option<PathBuf>,
-    search: Search,
+    search: SearchPaths,
     files: Mutex<HashMap<Arc<str>, Opened>>,
     /// Ids of their types and places.
     pub known: dwarf::FileTable,
     /// The decisions about probes at returns.
-    pub returns: Returns,
+    pub returns: ReturnDecisions,
 }
 
 impl Programs {
@@ -41,10 +43,10 @@ impl Programs {
         Programs {
             target,
             root: seen_by.map(|pid| PathBuf::from(format!("/proc/{pid}/root"))),
-            search: Search::from_env(),
+            search: SearchPaths::from_env(),
             files: Mutex::default(),
             known: dwarf::FileTable::default(),
-            returns: Returns::default(),
+            returns: ReturnDecisions::default(),
         }
     }
 
@@ -81,7 +83,7 @@ impl Programs {
             let Module::File(path) = module else { continue };
             let path = Path::new(&**path);
             if let Some(pid) = pid {
-                self.returns.runs_in(path, User::Process(*pid));
+                self.returns.runs_in(path, CodeUser::Process(*pid));
             }
             if let ModuleQuery::Library {
                 of: Module::File(program),
@@ -89,14 +91,14 @@ impl Programs {
             } = query
             {
                 let program = PathBuf::from(&**program);
-                self.returns.runs_in(path, User::Program(program));
+                self.returns.runs_in(path, CodeUser::Program(program));
             }
             if let TargetProcess::Command(command) = &self.target
                 && let Some(program) = command.split_whitespace().next()
                 && let Ok(programs) = paths::named(program, self.root.as_deref())
             {
                 for program in programs {
-                    self.returns.runs_in(path, User::Program(program));
+                    self.returns.runs_in(path, CodeUser::Program(program));
                 }
             }
         }
@@ -146,8 +148,8 @@ impl Programs {
     pub fn places(&self, path: &Arc<str>, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let file = &self.file(path)?;
         let known = &self.known;
-        let home = &Home::Program(path.clone());
-        let asked = Asked { home, file, known };
+        let home = &CodeOwner::Program(path.clone());
+        let asked = QueriedFile { home, file, known };
         match query {
             CodeQuery::Function {
                 name,
@@ -213,24 +215,24 @@ impl Programs {
             return Ok(marker.map(marks::variables).unwrap_or_default());
         }
         let known = &self.known;
-        let home = &Home::Program(path.clone());
-        Asked { home, file, known }.variables(id, ret)
+        let home = &CodeOwner::Program(path.clone());
+        QueriedFile { home, file, known }.variables(id, ret)
     }
 
     /// See [`spile_sema::facts::Facts::module_variable`], for files.
     pub fn global(&self, path: &Arc<str>, name: &str, unit: Option<&str>) -> Option<Variable> {
         let file = &self.file(path).ok()?;
         let known = &self.known;
-        let home = &Home::Program(path.clone());
-        Asked { home, file, known }.global(name, unit)
+        let home = &CodeOwner::Program(path.clone());
+        QueriedFile { home, file, known }.global(name, unit)
     }
 
     /// See [`spile_sema::facts::Facts::module_type`], for files.
     pub fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
         let file = &self.file(path).ok()?;
         let known = &self.known;
-        let home = &Home::Program(path.clone());
-        Asked { home, file, known }.type_named(name)
+        let home = &CodeOwner::Program(path.clone());
+        QueriedFile { home, file, known }.type_named(name)
     }
 }
 

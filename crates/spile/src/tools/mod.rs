@@ -15,7 +15,7 @@ use spile_runtime::io::rows::Row;
 use spile_runtime::{ExternalSource, Outcome, session};
 
 use crate::cli::Cli;
-use crate::passes::{self, End, Script};
+use crate::passes::{self, PassesOutcome, ScriptInput};
 use crate::report::{Failure, fail};
 
 mod built_in {
@@ -32,7 +32,7 @@ pub fn script(name: &str) -> Option<&'static str> {
 
 /// A run of a tool's script.
 #[derive(Default)]
-pub struct Run {
+pub struct ToolRun {
     /// Name of the script in `tools/`, without `.stp`.
     pub tool: &'static str,
     /// `$1`, `@1`, ...
@@ -61,12 +61,12 @@ pub struct Run {
     pub armed: Option<session::OnArmed>,
 }
 
-impl Run {
+impl ToolRun {
     /// A run of a tool's script.
-    pub fn of(tool: &'static str) -> Run {
-        Run {
+    pub fn of(tool: &'static str) -> ToolRun {
+        ToolRun {
             tool,
-            ..Run::default()
+            ..ToolRun::default()
         }
     }
 
@@ -108,7 +108,7 @@ impl Run {
             TargetProcess::Pid(pid) => cli.pid = Some(pid),
             TargetProcess::Command(command) => cli.command = Some(command),
         }
-        let script = Script {
+        let script = ScriptInput {
             texts: vec![(format!("tools/{name}.stp"), text.as_bytes().to_vec())],
             args: self.args,
         };
@@ -122,8 +122,8 @@ impl Run {
             options.armed = armed.or(options.armed.take());
         })?;
         match ended {
-            End::Ran(outcome) => Ok(*outcome),
-            End::Shown(_) => Err(fail(format_args!("{name}: the script did not run"))),
+            PassesOutcome::Ran(outcome) => Ok(*outcome),
+            PassesOutcome::Shown(_) => Err(fail(format_args!("{name}: the script did not run"))),
         }
     }
 }

@@ -20,14 +20,14 @@ pub(super) enum OpenFrame {
     /// A statement.
     Stmt {
         /// Its kind.
-        kind: St,
+        kind: StmtFrame,
         /// Its indentation.
         indent: usize,
     },
     /// The head of an item.
     Item {
         /// Its kind.
-        head: Head,
+        head: ItemFrame,
         /// Its indentation.
         indent: usize,
         /// Additional indentation of its further lines.
@@ -51,7 +51,7 @@ pub(super) struct Group {
     /// `{a, b}` in a probe point.
     pub brace: bool,
     /// The position before it.
-    pub before: Pos,
+    pub before: StmtPosition,
 }
 
 impl Default for Group {
@@ -63,7 +63,7 @@ impl Default for Group {
             head: false,
             params: false,
             brace: false,
-            before: Pos::Start,
+            before: StmtPosition::Start,
         }
     }
 }
@@ -98,7 +98,7 @@ impl Group {
 
 /// Kinds of statements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum St {
+pub(super) enum StmtFrame {
     Simple,
     If,
     Else,
@@ -109,35 +109,35 @@ pub(super) enum St {
 
 /// Kinds of items.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Head {
+pub(super) enum ItemFrame {
     Probe,
     Global,
     Function,
     Macro,
 }
 
-impl Head {
+impl ItemFrame {
     /// Additional indentation of its further lines: after the keyword.
     pub fn hang(self) -> usize {
         match self {
-            Head::Probe => "probe ".len(),
-            Head::Global => "global ".len(),
-            Head::Function | Head::Macro => 4,
+            ItemFrame::Probe => "probe ".len(),
+            ItemFrame::Global => "global ".len(),
+            ItemFrame::Function | ItemFrame::Macro => 4,
         }
     }
 
     /// The position after its keyword.
-    pub fn pos(self) -> Pos {
+    pub fn pos(self) -> StmtPosition {
         match self {
-            Head::Global => Pos::Operand,
-            _ => Pos::After,
+            ItemFrame::Global => StmtPosition::Operand,
+            _ => StmtPosition::After,
         }
     }
 }
 
 /// The position of the next token in a statement.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Pos {
+pub(super) enum StmtPosition {
     /// A statement begins.
     Start,
     /// A value is expected. (In the head of a probe: a second body.)
@@ -158,7 +158,7 @@ pub(super) enum Pos {
 
 /// The position of the next token in a conditional.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum CondPhase {
     Test,
     Then,
     Else,
@@ -169,11 +169,11 @@ pub(super) enum Phase {
 /// `%( ...`
 #[derive(Debug, Clone)]
 pub(super) struct Cond {
-    pub phase: Phase,
+    pub phase: CondPhase,
     /// The state before it.
-    pub saved: (Vec<OpenFrame>, Pos),
+    pub saved: (Vec<OpenFrame>, StmtPosition),
     /// The state after its first branch.
-    pub then: Option<(Vec<OpenFrame>, Pos)>,
+    pub then: Option<(Vec<OpenFrame>, StmtPosition)>,
     /// Indentation of the line with the `%(`, without `outer`.
     pub line: usize,
     /// Indentation that the conditionals around it add.

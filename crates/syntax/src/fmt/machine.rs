@@ -9,7 +9,7 @@
 mod conds;
 mod heads;
 
-use super::frames::{Cond, Group, Head, OpenFrame, Phase, Pos, St};
+use super::frames::{Cond, CondPhase, Group, ItemFrame, OpenFrame, StmtFrame, StmtPosition};
 use super::gaps::Element;
 use crate::token::Tok;
 
@@ -22,7 +22,7 @@ const MAX_FRAMES: usize = 1000;
 
 /// The class of a token, which decides the blanks around it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(super) enum TokenClass {
     /// A name, a number, a keyword: blanks on both sides.
     Word,
     /// An operator with two operands, a preprocessor mark: blanks on both sides.
@@ -49,7 +49,7 @@ pub(super) enum Class {
 
 /// Whether a token begins a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Break {
+pub(super) enum LineBreak {
     /// As the author wrote it.
     Free,
     /// It does.
@@ -61,8 +61,8 @@ pub(super) enum Break {
 /// The decision about a token before it is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Decision {
-    pub class: Class,
-    pub line: Break,
+    pub class: TokenClass,
+    pub line: LineBreak,
     /// Indentation if it begins a line.
     pub indent: usize,
     /// Indentation of comments above it.
@@ -74,13 +74,13 @@ pub(super) struct Decision {
 }
 
 /// See the module's documentation.
-pub(super) struct Machine<'a> {
+pub(super) struct FormatMachine<'a> {
     all: &'a [Element],
     /// For each `{`: its `}` is on the same line.
     flat: Vec<bool>,
     stack: Vec<OpenFrame>,
     conds: Vec<Cond>,
-    pos: Pos,
+    pos: StmtPosition,
     /// Indentation that open conditionals add.
     extra: usize,
     /// Whether the last `{` or `}` was that of a block over several lines.
@@ -89,15 +89,15 @@ pub(super) struct Machine<'a> {
     pub overflow: bool,
 }
 
-impl<'a> Machine<'a> {
+impl<'a> FormatMachine<'a> {
     pub fn new(all: &'a [Element], text: &str) -> Self {
         let flat = flat_braces(all, text);
-        Machine {
+        FormatMachine {
             all,
             flat,
             stack: Vec::new(),
             conds: Vec::new(),
-            pos: Pos::Start,
+            pos: StmtPosition::Start,
             extra: 0,
             after_block: false,
             overflow: false,
@@ -140,7 +140,7 @@ impl<'a> Machine<'a> {
             Some(OpenFrame::Group(g)) => g.align.unwrap_or(g.base + g.hang()),
             Some(OpenFrame::Stmt {
                 indent,
-                kind: St::Simple,
+                kind: StmtFrame::Simple,
             }) => indent + LEVEL,
             Some(OpenFrame::Stmt { indent, .. }) => *indent,
             Some(OpenFrame::Item { indent, cont, .. }) => indent + cont,
@@ -152,7 +152,7 @@ impl<'a> Machine<'a> {
         matches!(self.stack.last(), Some(OpenFrame::Group(_)))
     }
 
-    fn in_head(&self) -> Option<Head> {
+    fn in_head(&self) -> Option<ItemFrame> {
         match self.stack.last() {
             Some(OpenFrame::Item { head, .. }) => Some(*head),
             _ => None,
@@ -168,13 +168,13 @@ impl<'a> Machine<'a> {
         d.indent += self.extra;
         d.comments += self.extra;
         d.tight |= opened;
-        if after_block && d.line == Break::Free {
+        if after_block && d.line == LineBreak::Free {
             let joins = matches!(
                 kind,
                 Tok::Semi | Tok::Comma | Tok::PpClose | Tok::PpElse | Tok::RParen
             );
             if opened || !joins {
-                d.line = Break::Must;
+                d.line = LineBreak::Must;
             }
         }
         d
@@ -207,7 +207,11 @@ impl<'a> Machine<'a> {
             Tok::PpThen | Tok::PpElse | Tok::PpClose => return self.pp_mark(kind),
             _ => {}
         }
-        if self.conds.last().is_some_and(|c| c.phase == Phase::Test) {
+        if self
+            .conds
+            .last()
+            .is_some_and(|c| c.phase == CondPhase::Test)
+        {
             let indent = self.conds.last().map_or(0, |c| c.line) + 2 * LEVEL;
             return self.expression(i, kind, indent);
         }
@@ -217,15 +221,15 @@ impl<'a> Machine<'a> {
         if self.in_group() {
             return self.expression(i, kind, self.cont_indent());
         }
-        if let Some(head) = self.in_head().filter(|_| self.pos != Pos::Done) {
+        if let Some(head) = self.in_head().filter(|_| self.pos != StmtPosition::Done) {
             if let Some(d) = self.head_token(i, kind, head) {
                 return d;
             }
-            self.pos = Pos::Done;
+            self.pos = StmtPosition::Done;
         }
         if self.statement_ends(i, kind) {
             self.stack.pop();
-            self.pos = Pos::Done;
+            self.pos = StmtPosition::Done;
             return Decision {
                 apart: true,
                 ..self.statement(i, kind)
@@ -237,21 +241,21 @@ impl<'a> Machine<'a> {
     /// A token outside brackets and heads of items.
     fn statement(&mut self, i: usize, kind: Tok) -> Decision {
         match self.pos {
-            Pos::Done => {
+            StmtPosition::Done => {
                 if let Some(d) = self.settle(i, kind) {
                     return d;
                 }
-                self.pos = Pos::Start;
+                self.pos = StmtPosition::Start;
                 self.begin(i, kind)
             }
-            Pos::Start => self.begin(i, kind),
-            Pos::Body => self.body(i, kind),
-            Pos::HeadParen if kind == Tok::LParen => {
+            StmtPosition::Start => self.begin(i, kind),
+            StmtPosition::Body => self.body(i, kind),
+            StmtPosition::HeadParen if kind == Tok::LParen => {
                 self.open_group(Group::head());
-                self.decision(Class::Open, self.cont_outer())
+                self.decision(TokenClass::Open, self.cont_outer())
             }
-            Pos::HeadParen => {
-                self.pos = Pos::Body;
+            StmtPosition::HeadParen => {
+                self.pos = StmtPosition::Body;
                 self.body(i, kind)
             }
             _ => self.expression(i, kind, self.cont_indent()),
@@ -266,10 +270,10 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn decision(&self, class: Class, indent: usize) -> Decision {
+    fn decision(&self, class: TokenClass, indent: usize) -> Decision {
         Decision {
             class,
-            line: Break::Free,
+            line: LineBreak::Free,
             indent,
             comments: indent,
             tight: false,
@@ -282,17 +286,17 @@ impl<'a> Machine<'a> {
         let simple = matches!(
             self.stack.last(),
             Some(OpenFrame::Stmt {
-                kind: St::Simple,
+                kind: StmtFrame::Simple,
                 ..
             })
         );
         if !simple || kind == Tok::Semi {
             return false;
         }
-        let begins = begins_statement(kind) && self.pos != Pos::Member;
+        let begins = begins_statement(kind) && self.pos != StmtPosition::Member;
         match self.pos {
-            Pos::End => true,
-            Pos::After => begins || !self.continues(i, kind),
+            StmtPosition::End => true,
+            StmtPosition::After => begins || !self.continues(i, kind),
             _ => begins || matches!(kind, Tok::Eof | Tok::LBrace),
         }
     }
@@ -318,45 +322,45 @@ impl<'a> Machine<'a> {
             match (self.stack.last().copied(), kind) {
                 (
                     Some(OpenFrame::Stmt {
-                        kind: St::If,
+                        kind: StmtFrame::If,
                         indent,
                     }),
                     Tok::KwElse,
                 ) => {
                     self.stack.pop();
                     self.push(OpenFrame::Stmt {
-                        kind: St::Else,
+                        kind: StmtFrame::Else,
                         indent,
                     });
-                    self.pos = Pos::Body;
+                    self.pos = StmtPosition::Body;
                     return Some(self.joined(i, indent));
                 }
                 (
                     Some(OpenFrame::Stmt {
-                        kind: St::Try,
+                        kind: StmtFrame::Try,
                         indent,
                     }),
                     Tok::KwCatch,
                 ) => {
                     self.stack.pop();
                     self.push(OpenFrame::Stmt {
-                        kind: St::Catch,
+                        kind: StmtFrame::Catch,
                         indent,
                     });
-                    self.pos = Pos::HeadParen;
+                    self.pos = StmtPosition::HeadParen;
                     return Some(self.joined(i, indent));
                 }
                 (
                     Some(OpenFrame::Item {
-                        head: Head::Probe,
+                        head: ItemFrame::Probe,
                         indent,
                         ..
                     }),
                     Tok::Comma,
                 ) => {
                     // A second body follows.
-                    self.pos = Pos::Operand;
-                    return Some(self.decision(Class::Suffix, indent));
+                    self.pos = StmtPosition::Operand;
+                    return Some(self.decision(TokenClass::Suffix, indent));
                 }
                 (Some(OpenFrame::Stmt { .. } | OpenFrame::Item { .. }), _) => {
                     self.stack.pop();
@@ -368,9 +372,9 @@ impl<'a> Machine<'a> {
 
     /// `else` or `catch`: on the line of the `}` before it.
     fn joined(&self, i: usize, indent: usize) -> Decision {
-        let mut d = self.decision(Class::Word, indent);
+        let mut d = self.decision(TokenClass::Word, indent);
         if self.previous(i) == Tok::RBrace {
-            d.line = Break::Never;
+            d.line = LineBreak::Never;
         }
         d
     }
@@ -379,7 +383,7 @@ impl<'a> Machine<'a> {
     fn begin(&mut self, i: usize, kind: Tok) -> Decision {
         let indent = self.stmt_indent();
         if kind == Tok::Eof {
-            return self.decision(Class::Word, indent);
+            return self.decision(TokenClass::Word, indent);
         }
         if let Some(head) = self.item(i, kind) {
             let fresh = OpenFrame::Item {
@@ -389,27 +393,33 @@ impl<'a> Machine<'a> {
             };
             self.push(fresh);
             self.pos = head.pos();
-            return self.decision(Class::Word, indent);
+            return self.decision(TokenClass::Word, indent);
         }
         let (st, pos, class) = match kind {
-            Tok::LBrace => return self.open_block(i, indent, Break::Free),
+            Tok::LBrace => return self.open_block(i, indent, LineBreak::Free),
             Tok::Semi => {
-                self.pos = Pos::Done;
-                return self.decision(Class::Suffix, indent);
+                self.pos = StmtPosition::Done;
+                return self.decision(TokenClass::Suffix, indent);
             }
-            Tok::KwIf => (St::If, Pos::HeadParen, Class::Word),
-            Tok::KwWhile | Tok::KwFor | Tok::KwForeach => (St::Loop, Pos::HeadParen, Class::Word),
-            Tok::KwTry => (St::Try, Pos::Body, Class::Word),
-            Tok::KwElse => (St::Else, Pos::Body, Class::Word),
-            Tok::KwCatch => (St::Catch, Pos::HeadParen, Class::Word),
-            Tok::KwReturn | Tok::KwDelete => (St::Simple, Pos::Operand, Class::Word),
-            Tok::KwNext | Tok::KwBreak | Tok::KwContinue => (St::Simple, Pos::End, Class::Word),
+            Tok::KwIf => (StmtFrame::If, StmtPosition::HeadParen, TokenClass::Word),
+            Tok::KwWhile | Tok::KwFor | Tok::KwForeach => {
+                (StmtFrame::Loop, StmtPosition::HeadParen, TokenClass::Word)
+            }
+            Tok::KwTry => (StmtFrame::Try, StmtPosition::Body, TokenClass::Word),
+            Tok::KwElse => (StmtFrame::Else, StmtPosition::Body, TokenClass::Word),
+            Tok::KwCatch => (StmtFrame::Catch, StmtPosition::HeadParen, TokenClass::Word),
+            Tok::KwReturn | Tok::KwDelete => {
+                (StmtFrame::Simple, StmtPosition::Operand, TokenClass::Word)
+            }
+            Tok::KwNext | Tok::KwBreak | Tok::KwContinue => {
+                (StmtFrame::Simple, StmtPosition::End, TokenClass::Word)
+            }
             _ => {
                 self.push(OpenFrame::Stmt {
-                    kind: St::Simple,
+                    kind: StmtFrame::Simple,
                     indent,
                 });
-                self.pos = Pos::Operand;
+                self.pos = StmtPosition::Operand;
                 return self.expression(i, kind, indent);
             }
         };
@@ -419,17 +429,17 @@ impl<'a> Machine<'a> {
     }
 
     /// The kind of item that begins with a token.
-    fn item(&self, i: usize, kind: Tok) -> Option<Head> {
+    fn item(&self, i: usize, kind: Tok) -> Option<ItemFrame> {
         match kind {
-            Tok::KwProbe => Some(Head::Probe),
-            Tok::KwGlobal => Some(Head::Global),
-            Tok::KwFunction => Some(Head::Function),
+            Tok::KwProbe => Some(ItemFrame::Probe),
+            Tok::KwGlobal => Some(ItemFrame::Global),
+            Tok::KwFunction => Some(ItemFrame::Function),
             Tok::KwPrivate => Some(match self.kind(i + 1) {
-                Tok::KwFunction => Head::Function,
-                Tok::KwProbe => Head::Probe,
-                _ => Head::Global,
+                Tok::KwFunction => ItemFrame::Function,
+                Tok::KwProbe => ItemFrame::Probe,
+                _ => ItemFrame::Global,
             }),
-            Tok::AtIdent if self.is_define(i) => Some(Head::Macro),
+            Tok::AtIdent if self.is_define(i) => Some(ItemFrame::Macro),
             _ => None,
         }
     }
@@ -448,14 +458,14 @@ impl<'a> Machine<'a> {
             _ => self.stmt_indent(),
         };
         match kind {
-            Tok::LBrace => self.open_block(i, parent, Break::Never),
+            Tok::LBrace => self.open_block(i, parent, LineBreak::Never),
             Tok::Semi => {
-                self.pos = Pos::Done;
-                self.decision(Class::Suffix, parent + LEVEL)
+                self.pos = StmtPosition::Done;
+                self.decision(TokenClass::Suffix, parent + LEVEL)
             }
             _ => {
                 let own_line = self.all[i].broken();
-                self.pos = Pos::Start;
+                self.pos = StmtPosition::Start;
                 let d = self.begin(i, kind);
                 // `else if`, or everything on one line: the next lines are indented below the head.
                 if !own_line && let Some(OpenFrame::Stmt { indent, .. }) = self.stack.last_mut() {
@@ -466,14 +476,14 @@ impl<'a> Machine<'a> {
         }
     }
 
-    fn open_block(&mut self, i: usize, indent: usize, line: Break) -> Decision {
+    fn open_block(&mut self, i: usize, indent: usize, line: LineBreak) -> Decision {
         let flat = self.flat[i];
         self.push(OpenFrame::Block { indent, flat });
-        self.pos = Pos::Start;
+        self.pos = StmtPosition::Start;
         self.after_block = !flat;
         Decision {
             line,
-            ..self.decision(Class::Brace, indent)
+            ..self.decision(TokenClass::Brace, indent)
         }
     }
 
@@ -488,17 +498,17 @@ impl<'a> Machine<'a> {
         let inner = self.stmt_indent_of_block(block);
         let Some((at, OpenFrame::Block { indent, flat })) = block.map(|n| (n, self.stack[n]))
         else {
-            self.pos = Pos::Done;
-            return self.decision(Class::Brace, self.stmt_indent());
+            self.pos = StmtPosition::Done;
+            return self.decision(TokenClass::Brace, self.stmt_indent());
         };
         self.stack.truncate(at);
-        self.pos = Pos::Done;
+        self.pos = StmtPosition::Done;
         self.after_block = !flat;
         let empty = self.previous(i) == Tok::LBrace && self.all[i].comments.is_empty();
         let (class, line) = match (empty, flat) {
-            (true, _) => (Class::Close, Break::Never),
-            (false, true) => (Class::Brace, Break::Free),
-            (false, false) => (Class::Brace, Break::Must),
+            (true, _) => (TokenClass::Close, LineBreak::Never),
+            (false, true) => (TokenClass::Brace, LineBreak::Free),
+            (false, false) => (TokenClass::Brace, LineBreak::Must),
         };
         Decision {
             class,
@@ -523,32 +533,32 @@ impl<'a> Machine<'a> {
             before: self.pos,
             ..group
         }));
-        self.pos = Pos::Operand;
+        self.pos = StmtPosition::Operand;
     }
 
     fn close_group(&mut self) -> Decision {
         let indent = match self.stack.pop() {
             Some(OpenFrame::Group(g)) => {
                 self.pos = match g {
-                    Group { head: true, .. } => Pos::Body,
+                    Group { head: true, .. } => StmtPosition::Body,
                     // In heads of items the position has a different meaning.
                     _ if self.in_head().is_some() => match g.before {
-                        Pos::Operand => Pos::After,
+                        StmtPosition::Operand => StmtPosition::After,
                         other => other,
                     },
-                    _ => Pos::After,
+                    _ => StmtPosition::After,
                 };
                 g.align.map_or(g.base, |a| a.saturating_sub(1))
             }
             _ => self.stmt_indent(),
         };
-        self.decision(Class::Close, indent)
+        self.decision(TokenClass::Close, indent)
     }
 
     /// A token of an expression.
     fn expression(&mut self, i: usize, kind: Tok, indent: usize) -> Decision {
-        let value = matches!(self.pos, Pos::After);
-        let member = self.pos == Pos::Member;
+        let value = matches!(self.pos, StmtPosition::After);
+        let member = self.pos == StmtPosition::Member;
         let next = self.kind(i + 1);
         let last_column = matches!(
             next,
@@ -561,52 +571,67 @@ impl<'a> Machine<'a> {
                 if self.in_group() {
                     return self.close_group();
                 }
-                (Class::Close, Pos::After)
+                (TokenClass::Close, StmtPosition::After)
             }
             Tok::LParen | Tok::LBracket => {
                 let tight = value && (kind == Tok::LBracket || self.previous(i) != Tok::RParen)
                     || in_points;
                 self.open_group(Group::default());
-                return self.decision(if tight { Class::OpenTight } else { Class::Open }, indent);
+                return self.decision(
+                    if tight {
+                        TokenClass::OpenTight
+                    } else {
+                        TokenClass::Open
+                    },
+                    indent,
+                );
             }
             Tok::LBrace => {
                 self.open_group(Group::braces());
-                return self.decision(Class::OpenTight, indent);
+                return self.decision(TokenClass::OpenTight, indent);
             }
             Tok::Semi => {
                 if self.in_group() {
-                    (Class::Suffix, Pos::Operand)
+                    (TokenClass::Suffix, StmtPosition::Operand)
                 } else {
                     if matches!(
                         self.stack.last(),
                         Some(OpenFrame::Stmt {
-                            kind: St::Simple,
+                            kind: StmtFrame::Simple,
                             ..
                         })
                     ) {
                         self.stack.pop();
                     }
-                    (Class::Suffix, Pos::Done)
+                    (TokenClass::Suffix, StmtPosition::Done)
                 }
             }
-            Tok::Comma if in_points => (Class::PointComma, Pos::Operand),
-            Tok::Comma => (Class::Suffix, Pos::Operand),
-            Tok::Arrow => (Class::Tight, Pos::Member),
-            Tok::Dot | Tok::Question | Tok::Bang if in_points => (Class::AsIs, Pos::Operand),
-            Tok::Colon if typed => (Class::Tight, Pos::Operand),
-            Tok::Star if !value && (last_column || in_points) => (Class::Word, Pos::After),
-            Tok::Plus | Tok::Minus if value && last_column => (Class::Suffix, Pos::After),
-            Tok::Inc | Tok::Dec if value => (Class::Suffix, Pos::After),
-            Tok::Inc | Tok::Dec | Tok::Bang | Tok::Tilde => (Class::Prefix, Pos::Operand),
+            Tok::Comma if in_points => (TokenClass::PointComma, StmtPosition::Operand),
+            Tok::Comma => (TokenClass::Suffix, StmtPosition::Operand),
+            Tok::Arrow => (TokenClass::Tight, StmtPosition::Member),
+            Tok::Dot | Tok::Question | Tok::Bang if in_points => {
+                (TokenClass::AsIs, StmtPosition::Operand)
+            }
+            Tok::Colon if typed => (TokenClass::Tight, StmtPosition::Operand),
+            Tok::Star if !value && (last_column || in_points) => {
+                (TokenClass::Word, StmtPosition::After)
+            }
+            Tok::Plus | Tok::Minus if value && last_column => {
+                (TokenClass::Suffix, StmtPosition::After)
+            }
+            Tok::Inc | Tok::Dec if value => (TokenClass::Suffix, StmtPosition::After),
+            Tok::Inc | Tok::Dec | Tok::Bang | Tok::Tilde => {
+                (TokenClass::Prefix, StmtPosition::Operand)
+            }
             Tok::Minus | Tok::Plus | Tok::Amp | Tok::Star if !value && !member => {
-                (Class::Prefix, Pos::Operand)
+                (TokenClass::Prefix, StmtPosition::Operand)
             }
-            Tok::KwIn | Tok::KwLimit if !member => (Class::Word, Pos::Operand),
+            Tok::KwIn | Tok::KwLimit if !member => (TokenClass::Word, StmtPosition::Operand),
             _ if is_binary(kind) || matches!(kind, Tok::Question | Tok::Colon) => {
-                (Class::Binary, Pos::Operand)
+                (TokenClass::Binary, StmtPosition::Operand)
             }
-            _ if in_points => (Class::AsIs, Pos::After),
-            _ => (Class::Word, Pos::After),
+            _ if in_points => (TokenClass::AsIs, StmtPosition::After),
+            _ => (TokenClass::Word, StmtPosition::After),
         };
         self.pos = pos;
         self.decision(class, indent)

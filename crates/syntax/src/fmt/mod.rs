@@ -29,11 +29,11 @@ use crate::token::{Tok, Token};
 
 use gaps::{Comment, Element, elements};
 use lines::{Lines, columns};
-use machine::{Break, Class, Decision, Machine};
+use machine::{Decision, FormatMachine, LineBreak, TokenClass};
 
 /// The reason why a text was not formatted. Errors of the lexer are already in the diagnostics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refusal {
+pub enum FormatRefusal {
     /// The text has errors.
     Errors,
     /// Brackets and conditionals nest too deeply.
@@ -46,13 +46,13 @@ pub enum Refusal {
 /// UTF-8 stay as they are.
 ///
 /// # Errors
-/// See [`Refusal`]. A text of tokens that is not a script is formatted in some way; use
+/// See [`FormatRefusal`]. A text of tokens that is not a script is formatted in some way; use
 /// [`format_script`] to refuse it.
-pub fn format(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
+pub fn format(bytes: &[u8]) -> Result<Vec<u8>, FormatRefusal> {
     let (sources, file, tokens) = lexed(bytes)?;
     let text = sources.text(file);
     let all = elements(text, &tokens);
-    let out = Layout {
+    let out = OutputState {
         bytes,
         text,
         all: &all,
@@ -60,11 +60,15 @@ pub fn format(bytes: &[u8]) -> Result<Vec<u8>, Refusal> {
         cursor: (0, 0),
     }
     .run()?;
-    let (again_sources, again, again_tokens) = lexed(&out).map_err(|_| Refusal::Changed)?;
+    let (again_sources, again, again_tokens) = lexed(&out).map_err(|_| FormatRefusal::Changed)?;
     let again_text = again_sources.text(again);
     let same = same_tokens((text, &tokens), (again_text, &again_tokens))
         && comments(text, &all).eq(comments(again_text, &elements(again_text, &again_tokens)));
-    if same { Ok(out) } else { Err(Refusal::Changed) }
+    if same {
+        Ok(out)
+    } else {
+        Err(FormatRefusal::Changed)
+    }
 }
 
 /// Formats a script, or a macro library if its name ends in `.stpm`. It has to parse with the
@@ -87,12 +91,12 @@ pub fn format_script(
             if parsed(sources, again, env, macros, &mut unheard) == Some(before) {
                 return Some(out);
             }
-            Refusal::Changed
+            FormatRefusal::Changed
         }
         Err(refusal) => refusal,
     };
     let text = match refusal {
-        Refusal::TooDeep => "this nests too deeply to be formatted",
+        FormatRefusal::TooDeep => "this nests too deeply to be formatted",
         _ => "internal error: formatting would change this script",
     };
     diags.push(Diagnostic::error(
@@ -126,12 +130,12 @@ fn parsed(
     (!failed).then_some(tree)
 }
 
-fn lexed(bytes: &[u8]) -> Result<(Sources, FileId, Vec<Token>), Refusal> {
+fn lexed(bytes: &[u8]) -> Result<(Sources, FileId, Vec<Token>), FormatRefusal> {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let file = sources.add("", bytes.to_vec());
     let tokens = lex(&sources, file, &mut diags);
     match diags.has_errors() {
-        true => Err(Refusal::Errors),
+        true => Err(FormatRefusal::Errors),
         false => Ok((sources, file, tokens)),
     }
 }
@@ -159,7 +163,7 @@ fn comments<'a>(text: &'a str, all: &'a [Element]) -> impl Iterator<Item = Strin
 }
 
 /// The state of the output.
-struct Layout<'a> {
+struct OutputState<'a> {
     bytes: &'a [u8],
     text: &'a str,
     all: &'a [Element],
@@ -168,14 +172,14 @@ struct Layout<'a> {
     cursor: (usize, usize),
 }
 
-impl Layout<'_> {
-    fn run(mut self) -> Result<Vec<u8>, Refusal> {
-        let mut machine = Machine::new(self.all, self.text);
-        let mut before = Class::Open;
+impl OutputState<'_> {
+    fn run(mut self) -> Result<Vec<u8>, FormatRefusal> {
+        let mut machine = FormatMachine::new(self.all, self.text);
+        let mut before = TokenClass::Open;
         for i in 0..self.all.len() {
             let d = machine.decide(i);
             if machine.overflow {
-                return Err(Refusal::TooDeep);
+                return Err(FormatRefusal::TooDeep);
             }
             let commented = self.comments(i, d);
             if self.all[i].kind == Tok::Eof {
@@ -252,12 +256,12 @@ impl Layout<'_> {
         col
     }
 
-    fn token(&mut self, i: usize, d: Decision, before: Class, commented: bool) {
+    fn token(&mut self, i: usize, d: Decision, before: TokenClass, commented: bool) {
         let e = &self.all[i];
         let breaks = match d.line {
-            Break::Free => e.fresh(),
-            Break::Must => true,
-            Break::Never => commented && e.fresh(),
+            LineBreak::Free => e.fresh(),
+            LineBreak::Must => true,
+            LineBreak::Never => commented && e.fresh(),
         };
         // A line begun by a comment is this token's line, unless it requires its own.
         let begun = self.lines.at_start() && i > 0;
@@ -266,7 +270,7 @@ impl Layout<'_> {
         } else if breaks && !begun || self.lines.ended() {
             self.lines.start(d.indent, e.newlines > 1 && !d.tight);
         } else if !self.lines.at_start() && (commented || self.spaced(i, before, d.class)) {
-            let glued = commented && matches!(d.class, Class::Close | Class::Suffix);
+            let glued = commented && matches!(d.class, TokenClass::Close | TokenClass::Suffix);
             if !glued {
                 // Two blanks can mark the end of a statement where nothing else does.
                 let blanks = if d.apart && e.wide && !commented {
@@ -281,8 +285,8 @@ impl Layout<'_> {
     }
 
     /// Whether a blank separates token `i` from the one before.
-    fn spaced(&self, i: usize, before: Class, class: Class) -> bool {
-        use Class::*;
+    fn spaced(&self, i: usize, before: TokenClass, class: TokenClass) -> bool {
+        use TokenClass::*;
         let Some(previous) = i.checked_sub(1).map(|p| &self.all[p]) else {
             return false;
         };

@@ -192,9 +192,15 @@ fn anything_with_tokens_comes_out() {
     ] {
         fmt(text);
     }
-    assert_eq!(format(b"\"a"), Err(Refusal::Errors));
-    assert_eq!(format("{".repeat(5000).as_bytes()), Err(Refusal::TooDeep));
-    assert_eq!(format("%(".repeat(5000).as_bytes()), Err(Refusal::TooDeep));
+    assert_eq!(format(b"\"a"), Err(FormatRefusal::Errors));
+    assert_eq!(
+        format("{".repeat(5000).as_bytes()),
+        Err(FormatRefusal::TooDeep)
+    );
+    assert_eq!(
+        format("%(".repeat(5000).as_bytes()),
+        Err(FormatRefusal::TooDeep)
+    );
 }
 
 #[test]

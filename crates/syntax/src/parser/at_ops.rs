@@ -1,6 +1,6 @@
 //! Operators that begin with `@`.
 
-use super::{Also, Failed, Parse, Parser};
+use super::{ErrorExtras, Parse, Parser, ProductionFailed};
 use crate::ast::*;
 use crate::codes;
 use crate::diag::Diagnostic;
@@ -128,10 +128,10 @@ impl Parser<'_> {
 
     /// The wrong number of operands for the operator `t`.
     #[inline(never)]
-    fn operand_count(&mut self, t: Token, takes: &str) -> Failed {
+    fn operand_count(&mut self, t: Token, takes: &str) -> ProductionFailed {
         let message = format!("`{}` takes {takes}", self.text(t));
         let span = self.since(t.span);
-        self.report_at(codes::OPERAND_COUNT, span, &message, Also::default())
+        self.report_at(codes::OPERAND_COUNT, span, &message, ErrorExtras::default())
     }
 
     /// `@variance(e, 3)`
@@ -217,7 +217,12 @@ impl Parser<'_> {
                 (Operand::Number, _) => "a number",
             };
             let message = format!("this operand of `{}` must be {wanted}", syntax.name);
-            self.report_at(codes::LITERAL_WANTED, a.span, &message, Also::default());
+            self.report_at(
+                codes::LITERAL_WANTED,
+                a.span,
+                &message,
+                ErrorExtras::default(),
+            );
         }
         Ok(())
     }

@@ -2,7 +2,7 @@
 //! parenthesis.
 
 use super::precedence::Operand;
-use super::{Also, MAX_NESTING, Parse, Parser, labels};
+use super::{ErrorExtras, MAX_NESTING, Parse, Parser, labels};
 use crate::ast::*;
 use crate::codes;
 use crate::diag::Diagnostic;
@@ -603,7 +603,7 @@ impl Parser<'_> {
                 let t = self.token();
                 if !stars {
                     let message = "`*` stands for any key only in `in`, `delete` and `foreach`";
-                    self.report_at(codes::STRAY_STAR, t.span, message, Also::default());
+                    self.report_at(codes::STRAY_STAR, t.span, message, ErrorExtras::default());
                 }
                 self.bump();
                 keys.push(Key::Any(t.span));

@@ -1,6 +1,6 @@
 //! Top-level items, and their documentation comments.
 
-use super::{Failed, Parse, Parser};
+use super::{Parse, Parser, ProductionFailed};
 use crate::ast::*;
 use crate::codes;
 use crate::diag::Diagnostic;
@@ -23,7 +23,7 @@ impl Parser<'_> {
             match self.item() {
                 Ok(Some(item)) => file.items.push(item),
                 Ok(None) => {}
-                Err(Failed) => self.skip_to_item(before),
+                Err(ProductionFailed) => self.skip_to_item(before),
             }
         }
         file

@@ -32,9 +32,9 @@ pub const MAX_NESTING: u32 = 300;
 
 /// A failed production; the error is already reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Failed;
+struct ProductionFailed;
 
-type Parse<T> = Result<T, Failed>;
+type Parse<T> = Result<T, ProductionFailed>;
 
 /// Lexes, preprocesses and parses one script or tapset file. The parsed part is returned even if
 /// there are errors; do not run it if `diags` has any.
@@ -100,22 +100,22 @@ pub fn parse_probe_points(
 
 /// The additions to a short error message.
 #[derive(Default, Clone, Copy)]
-struct Also {
+struct ErrorExtras {
     label: &'static str,
     second: Option<(Span, &'static str)>,
 }
 
 /// A label under the caret.
-fn label(label: &'static str) -> Also {
-    Also {
+fn label(label: &'static str) -> ErrorExtras {
+    ErrorExtras {
         label,
         second: None,
     }
 }
 
 /// A label under the caret, and another place.
-fn labels(label: &'static str, at: Span, text: &'static str) -> Also {
-    Also {
+fn labels(label: &'static str, at: Span, text: &'static str) -> ErrorExtras {
+    ErrorExtras {
         label,
         second: Some((at, text)),
     }
@@ -134,7 +134,7 @@ struct Parser<'a> {
     /// Height of the last parsed expression.
     height: u32,
     /// The outermost operator of the last parsed expression.
-    top: precedence::Top,
+    top: precedence::OutermostOp,
     /// Start of the last chain of comparisons with a warning.
     chain: Option<u32>,
     /// Token of the last reported error; no second one is reported there.
@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
     fn new(
         sources: &'a Sources,
         file: FileId,
-        output: &'a preproc::Output,
+        output: &'a preproc::PreprocOutput,
         macros: &'a MacroLibrary,
         diags: &'a mut Diagnostics,
     ) -> Self {
@@ -284,18 +284,24 @@ impl<'a> Parser<'a> {
     /// [`Self::report`] for recursive productions: a diagnostic built in place would make their
     /// stack frames several times as large in unoptimised builds.
     #[inline(never)]
-    fn report_at(&mut self, code: &'static str, span: Span, message: &str, also: Also) -> Failed {
+    fn report_at(
+        &mut self,
+        code: &'static str,
+        span: Span,
+        message: &str,
+        also: ErrorExtras,
+    ) -> ProductionFailed {
         let d = Diagnostic::error(code, message).label(span, also.label);
         self.report(match also.second {
             Some((span, text)) => d.also(span, text),
             None => d,
         });
-        Failed
+        ProductionFailed
     }
 
     fn fail<T>(&mut self, d: Diagnostic) -> Parse<T> {
         self.report(d);
-        Err(Failed)
+        Err(ProductionFailed)
     }
 
     /// Runs a production one level deeper.
@@ -317,7 +323,7 @@ impl<'a> Parser<'a> {
         // All enclosing productions fail too: nothing useful can be said about the rest.
         self.pos = self.tokens.len();
         self.last_error = self.pos;
-        Err(Failed)
+        Err(ProductionFailed)
     }
 
     fn name(&self, t: Token) -> Name {

@@ -8,18 +8,18 @@ use crate::diag::Diagnostic;
 use crate::token::{Tok, Token};
 
 /// The operator outside all brackets of an expression; `None` if it is closed.
-pub(super) type Top = Option<Token>;
+pub(super) type OutermostOp = Option<Token>;
 
 /// An operand: its outermost operator and its place.
 pub(super) struct Operand {
-    pub top: Top,
+    pub top: OutermostOp,
     pub span: Span,
     /// Whether its value is 0 or 1, with or without brackets.
     pub truth: bool,
 }
 
 impl Operand {
-    pub(super) fn new(e: &Expr, top: Top) -> Self {
+    pub(super) fn new(e: &Expr, top: OutermostOp) -> Self {
         use BinOp::*;
         let truth = match &e.kind {
             ExprKind::Binary(op, ..) => matches!(op, Lt | Le | Gt | Ge | Eq | Ne | LogAnd | LogOr),

@@ -1,6 +1,6 @@
 //! Statements. A `;` after a simple statement is optional.
 
-use super::{Also, Failed, Parse, Parser, label, labels};
+use super::{ErrorExtras, Parse, Parser, ProductionFailed, label, labels};
 use crate::ast::*;
 use crate::codes;
 use crate::diag::Diagnostic;
@@ -47,7 +47,7 @@ impl Parser<'_> {
             let before = self.pos;
             match self.stmt() {
                 Ok(s) => stmts.push(s),
-                Err(Failed) => self.skip_to_stmt(before),
+                Err(ProductionFailed) => self.skip_to_stmt(before),
             }
         }
         self.bump();
@@ -58,7 +58,7 @@ impl Parser<'_> {
     }
 
     #[inline(never)]
-    fn no_block(&mut self, what: &str) -> Failed {
+    fn no_block(&mut self, what: &str) -> ProductionFailed {
         let t = self.token();
         let message = format!("expected `{{` and {what}, found {}", self.found(t));
         self.report_at(
@@ -70,7 +70,7 @@ impl Parser<'_> {
     }
 
     #[inline(never)]
-    fn item_in_block(&mut self, open: Token) -> Failed {
+    fn item_in_block(&mut self, open: Token) -> ProductionFailed {
         let t = self.token();
         let message = format!("{} inside a block", t.kind.describe());
         let also = labels(
@@ -165,13 +165,13 @@ impl Parser<'_> {
         })
     }
 
-    fn stray_branch(&mut self) -> Failed {
+    fn stray_branch(&mut self) -> ProductionFailed {
         let t = self.token();
         let message = match t.kind {
             Tok::KwElse => "`else` without `if`",
             _ => "`catch` without `try`",
         };
-        self.report_at(codes::UNEXPECTED, t.span, message, Also::default())
+        self.report_at(codes::UNEXPECTED, t.span, message, ErrorExtras::default())
     }
 
     /// A statement without inner statements.

@@ -21,7 +21,7 @@ const NAMES: &[&str] = &[
 ];
 
 /// The value of a side of a comparison.
-enum Value {
+enum CondValue {
     /// Compared by version order, or as a pattern with `==` and `!=`.
     Version(String),
     /// Text that can be compared with a pattern.
@@ -36,9 +36,9 @@ enum Value {
     Config(Option<String>),
 }
 
-type Fault = Box<Diagnostic>;
+type BoxedDiagnostic = Box<Diagnostic>;
 
-fn malformed(span: Span, wanted: &str) -> Fault {
+fn malformed(span: Span, wanted: &str) -> BoxedDiagnostic {
     let d = Diagnostic::error(codes::BAD_CONDITION, "malformed preprocessor condition");
     let help = "write `%( NAME OPERATOR VALUE %? ... %: ... %)`; there are no parentheses";
     Box::new(d.label(span, format!("{wanted} expected")).help(help))
@@ -79,7 +79,7 @@ impl Preproc<'_> {
     }
 
     /// `C || C && C %?`
-    fn condition(&mut self, open: Token) -> Result<bool, Fault> {
+    fn condition(&mut self, open: Token) -> Result<bool, BoxedDiagnostic> {
         let mut any = false;
         loop {
             let mut all = true;
@@ -102,7 +102,7 @@ impl Preproc<'_> {
         }
     }
 
-    fn comparison(&mut self, open: Token) -> Result<bool, Fault> {
+    fn comparison(&mut self, open: Token) -> Result<bool, BoxedDiagnostic> {
         let left = self.operand(open, true)?;
         let op = match self.next() {
             Some(t)
@@ -119,34 +119,38 @@ impl Preproc<'_> {
         compare(left.1, op.kind, right.1).map_err(|why| why.diagnostic(left.0, op.span, right.0))
     }
 
-    fn operand(&mut self, open: Token, is_left: bool) -> Result<(Span, Value), Fault> {
+    fn operand(
+        &mut self,
+        open: Token,
+        is_left: bool,
+    ) -> Result<(Span, CondValue), BoxedDiagnostic> {
         let Some(t) = self.next() else {
             return Err(malformed(open.span, "a value"));
         };
         let text = self.sources.slice(t.span);
         let value = match t.kind {
-            Tok::Num => Value::Num(number(t.span, text)?),
+            Tok::Num => CondValue::Num(number(t.span, text)?),
             Tok::Minus => match self.next() {
                 Some(n) if n.kind == Tok::Num => {
                     let text = self.sources.slice(n.span);
-                    Value::Num(number(n.span, text)?.wrapping_neg())
+                    CondValue::Num(number(n.span, text)?.wrapping_neg())
                 }
                 n => return Err(malformed(n.map_or(t.span, |n| n.span), "a number")),
             },
             Tok::Str => {
                 let (bytes, _) = unescape(text.get(1..text.len() - 1).unwrap_or(""));
-                Value::Text(String::from_utf8_lossy(&bytes).into_owned())
+                CondValue::Text(String::from_utf8_lossy(&bytes).into_owned())
             }
-            Tok::ArgStr => Value::Text(text.to_owned()),
+            Tok::ArgStr => CondValue::Text(text.to_owned()),
             Tok::Ident => match self.name(text, is_left) {
                 Some(v) => {
-                    if let Value::Config(_) = v {
+                    if let CondValue::Config(_) = v {
                         self.config_unknown(t.span);
                     }
                     v
                 }
                 // A word given as an argument is text; a word of the script is a mistake.
-                None if self.args.contains(t.span.file) => Value::Text(text.to_owned()),
+                None if self.args.contains(t.span.file) => CondValue::Text(text.to_owned()),
                 None => return Err(unknown(t.span, text)),
             },
             Tok::AtIdent => {
@@ -171,28 +175,28 @@ impl Preproc<'_> {
         ));
     }
 
-    fn name(&self, text: &str, is_left: bool) -> Option<Value> {
+    fn name(&self, text: &str, is_left: bool) -> Option<CondValue> {
         let env = self.env;
         let value = match text {
-            "kernel_v" => Value::Version(env.kernel_version.clone()),
-            "kernel_vr" => Value::Version(env.kernel_release.clone()),
-            "systemtap_v" => Value::Version(env.systemtap_version.clone()),
-            "arch" => Value::Pattern(env.arch.clone()),
-            "runtime" => Value::Pattern(env.runtime.clone()),
-            "systemtap_privilege" => Value::Word(env.privilege.name().to_owned()),
-            "guru_mode" => Value::Guru(env.guru.into()),
-            _ if text.starts_with("CONFIG_") => Value::Config(env.config.get(text)),
+            "kernel_v" => CondValue::Version(env.kernel_version.clone()),
+            "kernel_vr" => CondValue::Version(env.kernel_release.clone()),
+            "systemtap_v" => CondValue::Version(env.systemtap_version.clone()),
+            "arch" => CondValue::Pattern(env.arch.clone()),
+            "runtime" => CondValue::Pattern(env.runtime.clone()),
+            "systemtap_privilege" => CondValue::Word(env.privilege.name().to_owned()),
+            "guru_mode" => CondValue::Guru(env.guru.into()),
+            _ if text.starts_with("CONFIG_") => CondValue::Config(env.config.get(text)),
             _ => return None,
         };
-        (is_left || matches!(value, Value::Config(_))).then_some(value)
+        (is_left || matches!(value, CondValue::Config(_))).then_some(value)
     }
 }
 
-fn number(span: Span, text: &str) -> Result<i64, Fault> {
+fn number(span: Span, text: &str) -> Result<i64, BoxedDiagnostic> {
     parse_number(text).map_err(|why| Box::new(Diagnostic::error(codes::BAD_NUMBER, why).at(span)))
 }
 
-fn unknown(span: Span, text: &str) -> Fault {
+fn unknown(span: Span, text: &str) -> BoxedDiagnostic {
     let message = format!("a condition cannot test `{text}`");
     let d = Diagnostic::error(codes::UNKNOWN_CONDITION, message).at(span);
     let d = d.did_you_mean(text, NAMES.iter().copied());
@@ -204,7 +208,7 @@ fn unknown(span: Span, text: &str) -> Fault {
 }
 
 /// The reason why a comparison is impossible.
-enum Refusal {
+enum CompareRefusal {
     /// The two sides are of different kinds.
     Kinds,
     /// It has no order: only `==` and `!=` are possible.
@@ -217,10 +221,10 @@ enum Refusal {
     ConfigNumber,
 }
 
-impl Refusal {
-    fn diagnostic(self, left: Span, op: Span, right: Span) -> Fault {
+impl CompareRefusal {
+    fn diagnostic(self, left: Span, op: Span, right: Span) -> BoxedDiagnostic {
         let (message, at, label, help) = match self {
-            Refusal::Kinds => {
+            CompareRefusal::Kinds => {
                 let d = Diagnostic::error(codes::CONDITION_TYPES, "these cannot be compared");
                 let d = d
                     .label(op, "by this")
@@ -231,25 +235,25 @@ impl Refusal {
                      with numbers",
                 ));
             }
-            Refusal::Order => (
+            CompareRefusal::Order => (
                 "this has no order",
                 op,
                 "`==` or `!=` expected",
                 "only versions, texts, numbers and numeric CONFIG_... options are less or greater",
             ),
-            Refusal::PatternOrder => (
+            CompareRefusal::PatternOrder => (
                 "a pattern has no order",
                 right,
                 "a pattern because of `*`, `?` or `[`",
                 "compare with `==` or `!=`, or with a whole version",
             ),
-            Refusal::Guru => (
+            CompareRefusal::Guru => (
                 "`guru_mode` is 0 or 1",
                 right,
                 "neither 0 nor 1",
                 "write `guru_mode == 1`",
             ),
-            Refusal::ConfigNumber => (
+            CompareRefusal::ConfigNumber => (
                 "the value of this kernel option is not a number",
                 left,
                 "not a number",
@@ -276,39 +280,43 @@ fn config_number(value: Option<&str>) -> Option<i64> {
     }
 }
 
-fn compare(left: Value, op: Tok, right: Value) -> Result<bool, Refusal> {
+fn compare(left: CondValue, op: Tok, right: CondValue) -> Result<bool, CompareRefusal> {
     let equality = matches!(op, Tok::EqEq | Tok::Ne);
     let matched = |pattern: &str, text: &str| {
         let hit = glob(pattern.as_bytes(), text.as_bytes());
         equality
             .then_some(hit == (op == Tok::EqEq))
-            .ok_or(Refusal::Order)
+            .ok_or(CompareRefusal::Order)
     };
     let order = match (left, right) {
-        (Value::Version(l), Value::Text(r)) if is_pattern(&r) => {
-            return matched(&r, &l).map_err(|_| Refusal::PatternOrder);
+        (CondValue::Version(l), CondValue::Text(r)) if is_pattern(&r) => {
+            return matched(&r, &l).map_err(|_| CompareRefusal::PatternOrder);
         }
-        (Value::Version(l), Value::Text(r)) => version_order(l.as_bytes(), r.as_bytes()),
-        (Value::Pattern(l), Value::Text(r)) => return matched(&r, &l),
-        (Value::Config(l), Value::Text(r)) => return matched(&r, &l.unwrap_or_default()),
-        (Value::Word(_), Value::Text(_)) | (Value::Guru(_), Value::Num(_)) if !equality => {
-            return Err(Refusal::Order);
+        (CondValue::Version(l), CondValue::Text(r)) => version_order(l.as_bytes(), r.as_bytes()),
+        (CondValue::Pattern(l), CondValue::Text(r)) => return matched(&r, &l),
+        (CondValue::Config(l), CondValue::Text(r)) => return matched(&r, &l.unwrap_or_default()),
+        (CondValue::Word(_), CondValue::Text(_)) | (CondValue::Guru(_), CondValue::Num(_))
+            if !equality =>
+        {
+            return Err(CompareRefusal::Order);
         }
-        (Value::Word(l) | Value::Text(l), Value::Text(r)) => l.cmp(&r),
-        (Value::Guru(_), Value::Num(r)) if !matches!(r, 0 | 1) => return Err(Refusal::Guru),
-        (Value::Guru(l) | Value::Num(l), Value::Num(r)) => l.cmp(&r),
-        (Value::Config(l), Value::Num(r)) => match config_number(l.as_deref()) {
+        (CondValue::Word(l) | CondValue::Text(l), CondValue::Text(r)) => l.cmp(&r),
+        (CondValue::Guru(_), CondValue::Num(r)) if !matches!(r, 0 | 1) => {
+            return Err(CompareRefusal::Guru);
+        }
+        (CondValue::Guru(l) | CondValue::Num(l), CondValue::Num(r)) => l.cmp(&r),
+        (CondValue::Config(l), CondValue::Num(r)) => match config_number(l.as_deref()) {
             Some(l) => l.cmp(&r),
-            None => return Err(Refusal::ConfigNumber),
+            None => return Err(CompareRefusal::ConfigNumber),
         },
-        (Value::Config(l), Value::Config(r)) => {
+        (CondValue::Config(l), CondValue::Config(r)) => {
             // As numbers if both are, otherwise as texts.
             match (config_number(l.as_deref()), config_number(r.as_deref())) {
                 (Some(l), Some(r)) => l.cmp(&r),
                 _ => l.unwrap_or_default().cmp(&r.unwrap_or_default()),
             }
         }
-        _ => return Err(Refusal::Kinds),
+        _ => return Err(CompareRefusal::Kinds),
     };
     Ok(match op {
         Tok::EqEq => order.is_eq(),

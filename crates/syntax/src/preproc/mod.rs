@@ -105,7 +105,7 @@ impl MacroLibrary {
 
 /// The output of the preprocessor.
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct PreprocOutput {
     /// Only tokens of the grammar.
     pub tokens: Vec<Token>,
     /// Places of macro calls and arguments; [`Token::expansion`] counts them from 1.
@@ -119,7 +119,7 @@ pub fn preprocess(
     env: &PreprocEnv,
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
-) -> Output {
+) -> PreprocOutput {
     let tokens = lex(sources, file, diags);
     let args = Arguments::collect(sources, &tokens, env, diags);
     expanded(sources, tokens, args, env, macros, diags)
@@ -134,7 +134,7 @@ pub fn preprocess_library(
     env: &PreprocEnv,
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
-) -> Output {
+) -> PreprocOutput {
     let tokens = lex(sources, file, diags);
     expanded(sources, tokens, args.clone(), env, macros, diags)
 }
@@ -146,11 +146,11 @@ fn expanded(
     env: &PreprocEnv,
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
-) -> Output {
+) -> PreprocOutput {
     let mut p = Preproc::new(sources, args, env, macros, diags);
     p.push_file(tokens);
     p.run();
-    Output {
+    PreprocOutput {
         tokens: p.out,
         expansions: p.expansions,
     }
@@ -261,11 +261,11 @@ fn arg_number(sources: &Sources, t: &Token) -> Option<usize> {
 }
 
 /// The meaning of names at a place: the parameters of the macro whose body contains it.
-struct Scope {
+struct MacroScope {
     of: Arc<Macro>,
     args: Vec<Arc<[Token]>>,
     /// The scope of the macro's call.
-    parent: Option<Rc<Scope>>,
+    parent: Option<Rc<MacroScope>>,
     depth: usize,
     expansion: u32,
 }
@@ -274,7 +274,7 @@ struct Scope {
 struct TokenFrame {
     tokens: Arc<[Token]>,
     pos: usize,
-    scope: Option<Rc<Scope>>,
+    scope: Option<Rc<MacroScope>>,
     /// The expansion number of its tokens.
     expansion: u32,
     is_arg: bool,
@@ -540,7 +540,7 @@ impl<'a> Preproc<'a> {
         false
     }
 
-    fn invoke(&mut self, t: Token, m: Arc<Macro>, scope: Option<Rc<Scope>>) {
+    fn invoke(&mut self, t: Token, m: Arc<Macro>, scope: Option<Rc<MacroScope>>) {
         let mut up = scope.as_ref();
         while let Some(s) = up {
             if Arc::ptr_eq(&s.of, &m) {
@@ -576,7 +576,7 @@ impl<'a> Preproc<'a> {
         }
         let expansion = self.expansion(t.span);
         let tokens = m.body.clone();
-        let scope = Some(Rc::new(Scope {
+        let scope = Some(Rc::new(MacroScope {
             of: m,
             args,
             parent: scope,

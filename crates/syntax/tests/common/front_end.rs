@@ -20,7 +20,7 @@ pub fn front_end(data: &[u8]) {
     match (fmt::format(data), failed) {
         (Ok(out), false) => assert_eq!(fmt::format(&out).as_ref(), Ok(&out), "formatting twice"),
         (Ok(out), true) => assert!(fmt::format(&out).is_ok()),
-        (Err(e), _) => assert_ne!(e, fmt::Refusal::Changed),
+        (Err(e), _) => assert_ne!(e, fmt::FormatRefusal::Changed),
     }
     if !failed {
         let text = pretty::file(&ast);

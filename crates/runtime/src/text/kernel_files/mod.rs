@@ -6,7 +6,7 @@ pub(crate) mod places;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use spile_debuginfo::{Module as File, Placed, Search, Wanted, build_id_of_notes};
+use spile_debuginfo::{KernelQuery, Module as File, PlacedSection, SearchPaths, build_id_of_notes};
 use spile_kernel::symbols::Symbols;
 
 /// Symbols that reveal the kernel's relocation.
@@ -56,7 +56,7 @@ impl KernelImage {
     /// # Errors
     /// The addresses of its sections are hidden.
     pub fn module(file: &File, name: &Arc<str>) -> Result<KernelImage, String> {
-        let part = |p: &Placed| {
+        let part = |p: &PlacedSection| {
             let path = format!("/sys/module/{name}/sections/{}", p.name);
             let text = std::fs::read_to_string(path).ok()?;
             let digits = text.trim().trim_start_matches("0x");
@@ -136,7 +136,7 @@ impl KernelLines {
         let file = self
             .files
             .entry(module)
-            .or_insert_with_key(|m| open(m.as_deref(), &Search::from_env()));
+            .or_insert_with_key(|m| open(m.as_deref(), &SearchPaths::from_env()));
         let (file, loaded) = file.as_ref()?;
         let (name, line) = file.dwarf()?.line_at(loaded.linked(address)?)?;
         Some((name?.to_string(), line)).filter(|(_, line)| *line > 0)
@@ -144,9 +144,9 @@ impl KernelLines {
 }
 
 /// The file of the kernel or of a module.
-fn open(module: Option<&str>, search: &Search) -> Option<(File, KernelImage)> {
+fn open(module: Option<&str>, search: &SearchPaths) -> Option<(File, KernelImage)> {
     let (release, build_id) = (spile_kernel::machine::release(), build_id(module));
-    let wanted = Wanted {
+    let wanted = KernelQuery {
         release: &release,
         module,
         build_id: build_id.as_deref(),

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use spile_bpf::layout::{KERNEL_LINES_MAP, kernel_row};
 use spile_bpf::object::elf::MapType;
-use spile_debuginfo::{LinesFrom, Search};
+use spile_debuginfo::{LinesFrom, SearchPaths};
 use spile_kernel::bpf::{MapSpec, map_create};
 use spile_kernel::symbols::Symbols;
 
@@ -40,7 +40,7 @@ impl KernelLineTable {
         let Ok(symbols) = Symbols::kernel() else {
             return places;
         };
-        let search = Search::from_env();
+        let search = SearchPaths::from_env();
         let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
         let modules = modules.lines().filter_map(|l| l.split(' ').next());
         for module in [None].into_iter().chain(modules.map(Some)) {

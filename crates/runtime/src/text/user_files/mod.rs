@@ -22,8 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{BEHIND, FILE_NAME, FILE_NAMES, MAX_ROWS, NO_ROWS, VDSO, unwind_row::kind};
-use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, Saved, UnwindRow};
-use spile_debuginfo::{Image, Module, Search, dynamic};
+use spile_debuginfo::cfi::{self, Cfa, RBP, RSP, SavedRule, UnwindRow};
+use spile_debuginfo::{Image, Module, SearchPaths, dynamic};
 use spile_kernel::bpf::Map;
 
 use crate::shared::ring_record::FieldValue;
@@ -97,7 +97,7 @@ pub struct UserFiles {
     copies: StackCopies,
     /// Number of stacks that could not be completed.
     pub unfinished: u64,
-    search: Search,
+    search: SearchPaths,
     /// Names of run-time generated code, by process.
     made: HashMap<u64, JitNames>,
     /// Number of files whose rows did not fit.
@@ -126,7 +126,7 @@ impl UserFiles {
             known: HashMap::new(),
             copies: StackCopies::default(),
             unfinished: 0,
-            search: Search::from_env(),
+            search: SearchPaths::from_env(),
             made: HashMap::new(),
             without_rows: 0,
             met_unknown: false,
@@ -606,8 +606,8 @@ fn rule(row: &UnwindRow) -> (u8, i16, u8) {
         return (kind::SIGNAL, 0, 0);
     }
     match row.ra {
-        Saved::AtCfa(-8) => {}
-        Saved::Undefined => return (kind::END, 0, 0),
+        SavedRule::AtCfa(-8) => {}
+        SavedRule::Undefined => return (kind::END, 0, 0),
         _ => return NONE,
     }
     let words = |offset: i32| (offset % 8 == 0).then(|| i16::try_from(offset / 8).ok());
@@ -623,9 +623,9 @@ fn rule(row: &UnwindRow) -> (u8, i16, u8) {
         return NONE;
     };
     let rbp = match row.rbp {
-        Saved::AtCfa(at) if at < 0 && at % 8 == 0 => u8::try_from(at.unsigned_abs() / 8).ok(),
-        Saved::AtCfa(_) | Saved::Register(_) | Saved::AtRegister { .. } => None,
-        Saved::Same | Saved::Undefined | Saved::Other => Some(0),
+        SavedRule::AtCfa(at) if at < 0 && at % 8 == 0 => u8::try_from(at.unsigned_abs() / 8).ok(),
+        SavedRule::AtCfa(_) | SavedRule::Register(_) | SavedRule::AtRegister { .. } => None,
+        SavedRule::Same | SavedRule::Undefined | SavedRule::Other => Some(0),
     };
     rbp.map_or(NONE, |rbp| (how, cfa, rbp))
 }
@@ -695,16 +695,16 @@ mod tests {
         assert!(mounted(u64::MAX, Path::new("/x")).is_empty());
     }
 
-    fn saved() -> impl Strategy<Value = Saved> {
+    fn saved() -> impl Strategy<Value = SavedRule> {
         prop_oneof![
-            Just(Saved::Same),
-            Just(Saved::Undefined),
-            Just(Saved::Other),
-            any::<u16>().prop_map(Saved::Register),
-            any::<i32>().prop_map(Saved::AtCfa),
-            (-4..0).prop_map(|words| Saved::AtCfa(8 * words)),
+            Just(SavedRule::Same),
+            Just(SavedRule::Undefined),
+            Just(SavedRule::Other),
+            any::<u16>().prop_map(SavedRule::Register),
+            any::<i32>().prop_map(SavedRule::AtCfa),
+            (-4..0).prop_map(|words| SavedRule::AtCfa(8 * words)),
             (any::<u16>(), any::<i32>())
-                .prop_map(|(register, offset)| Saved::AtRegister { register, offset }),
+                .prop_map(|(register, offset)| SavedRule::AtRegister { register, offset }),
         ]
     }
 
@@ -759,7 +759,7 @@ mod tests {
     #[test]
     fn rows_of_this_program() {
         let path = Path::new("/proc/self/exe");
-        let module = Module::open(path, &Search::from_env()).expect("own program");
+        let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
         let rows = packed(&module);
         assert!(rows.len() > 1000, "{}", rows.len());
         assert!(rows.is_sorted_by_key(|r| *r as u32));
@@ -775,11 +775,14 @@ mod tests {
             register: RSP,
             offset,
         };
-        let ra = Saved::AtCfa(-8);
-        assert_eq!(of(row(sp(16), Saved::AtCfa(-16), ra)), (kind::RSP, 2, 2));
-        assert_eq!(of(row(sp(12), Saved::Same, ra)), (kind::NONE, 0, 0));
+        let ra = SavedRule::AtCfa(-8);
         assert_eq!(
-            of(row(sp(8), Saved::Same, Saved::Undefined)),
+            of(row(sp(16), SavedRule::AtCfa(-16), ra)),
+            (kind::RSP, 2, 2)
+        );
+        assert_eq!(of(row(sp(12), SavedRule::Same, ra)), (kind::NONE, 0, 0));
+        assert_eq!(
+            of(row(sp(8), SavedRule::Same, SavedRule::Undefined)),
             (kind::END, 0, 0)
         );
     }

@@ -374,7 +374,7 @@ fn edges(image: &Image, symbols: &Symbols<'_>) -> Vec<u64> {
 mod tests {
     use std::path::Path;
 
-    use spile_debuginfo::Search;
+    use spile_debuginfo::SearchPaths;
 
     use super::*;
 
@@ -390,7 +390,7 @@ mod tests {
     #[test]
     fn rows_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
-        let module = Module::open(path, &Search::from_env()).expect("own program");
+        let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
         let tables = FileTables::of("/a/b", Some(&module), false);
         let rows = &tables.rows;
         assert_eq!(named(&tables, 0), (3, loaded_size(&module), "/a/b".into()));
@@ -424,7 +424,7 @@ mod tests {
     #[test]
     fn lines_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
-        let module = Module::open(path, &Search::from_env()).expect("own program");
+        let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
         let tables = FileTables::of("/a/b", Some(&module), true);
         let lines = &tables.lines;
         assert!(lines.len() > 1000 && lines.is_sorted_by_key(|r| r[0]));

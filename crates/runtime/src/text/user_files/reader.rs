@@ -179,13 +179,13 @@ mod tests {
     use std::path::Path;
 
     use rustix::event::{PollFd, PollFlags, poll};
-    use spile_debuginfo::Search;
+    use spile_debuginfo::SearchPaths;
 
     use super::*;
 
     fn job(number: u64, wanted: WantedTables) -> ReadJob {
         let path = "/proc/self/exe";
-        let module = Module::open(Path::new(path), &Search::from_env()).expect("own program");
+        let module = Module::open(Path::new(path), &SearchPaths::from_env()).expect("own program");
         ReadJob {
             number,
             key: (number, 7),

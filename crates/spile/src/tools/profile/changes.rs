@@ -7,7 +7,7 @@ use std::os::unix::fs::FileExt;
 use rustix::fs::FallocateFlags;
 use spile_profile::model::Ns;
 
-use super::times::{CELL, CELLS, CHUNK, Folder, HEAD, word, words};
+use super::times::{CELL, CELLS, CHUNK, CountFolder, HEAD, word, words};
 
 /// Number of chunks of a thread's ring.
 const RING: usize = 16;
@@ -35,7 +35,7 @@ pub struct Change {
 
 /// A thread's ring.
 #[derive(Debug, Default)]
-pub struct Ring {
+pub struct ChangeRing {
     /// Number of changes taken.
     taken: u64,
     /// Number of changes lost because the ring was full.
@@ -46,13 +46,13 @@ pub struct Ring {
     raw: Vec<u8>,
 }
 
-impl Ring {
+impl ChangeRing {
     /// Takes the changes that the library wrote since the last time, without interpreting them: the
-    /// program may need the processor. `file` and `place` are as in [`Folder::read`].
+    /// program may need the processor. `file` and `place` are as in [`CountFolder::read`].
     ///
     /// # Errors
     /// When the file does not exist, or is not one of the library's.
-    pub fn take(&mut self, folder: &Folder, (file, place): (u64, u64)) -> io::Result<()> {
+    pub fn take(&mut self, folder: &CountFolder, (file, place): (u64, u64)) -> io::Result<()> {
         let wrong = || io::Error::from(io::ErrorKind::InvalidData);
         let file = folder.open(file, true)?;
         let head = place.checked_mul(CHUNK).ok_or_else(wrong)?;
@@ -95,7 +95,11 @@ impl Ring {
     }
 
     /// The changes taken, up to the first whose region is not yet `known`.
-    pub fn changes(&mut self, folder: &Folder, mut known: impl FnMut(u32) -> bool) -> Vec<Change> {
+    pub fn changes(
+        &mut self,
+        folder: &CountFolder,
+        mut known: impl FnMut(u32) -> bool,
+    ) -> Vec<Change> {
         if self.raw.is_empty() {
             return Vec::new();
         }
@@ -122,7 +126,7 @@ impl Ring {
     }
 
     /// Frees the ring's memory after the thread has ended.
-    pub fn release(&self, folder: &Folder, file: u64) {
+    pub fn release(&self, folder: &CountFolder, file: u64) {
         let Ok(file) = folder.open(file, true) else {
             return;
         };
@@ -141,7 +145,7 @@ mod tests {
     use super::*;
 
     struct Library {
-        folder: Folder,
+        folder: CountFolder,
         file: File,
         start: u64,
     }
@@ -149,7 +153,7 @@ mod tests {
     impl Library {
         /// A file with room for a first chunk and, from place 2 on, a ring.
         fn new() -> Library {
-            let folder = Folder::new(true).expect("a folder");
+            let folder = CountFolder::new(true).expect("a folder");
             let file = File::create(folder.path_of(5)).expect("made");
             file.set_len((RING as u64 + 2) * CHUNK).expect("sparse");
             let start = folder.clock.line().first().0;
@@ -182,7 +186,7 @@ mod tests {
     #[test]
     fn changes_are_taken_once_over_the_ring_s_end() {
         let library = Library::new();
-        let mut ring = Ring::default();
+        let mut ring = ChangeRing::default();
         let all = RING as u64 * CELLS;
         let mut found = 0;
         for nth in 0..all + 10 {
@@ -208,7 +212,7 @@ mod tests {
     #[test]
     fn what_is_not_announced_yet_waits() {
         let library = Library::new();
-        let mut ring = Ring::default();
+        let mut ring = ChangeRing::default();
         for (nth, number) in [1, 2, 9, 0].into_iter().enumerate() {
             library.change(nth as u64, number);
         }
@@ -225,7 +229,7 @@ mod tests {
     #[test]
     fn damage_is_an_error() {
         let library = Library::new();
-        let take = |place| Ring::default().take(&library.folder, (5, place));
+        let take = |place| ChangeRing::default().take(&library.folder, (5, place));
         library.put(CHUNK + WRITTEN, RING as u64 * CELLS + 1);
         assert!(take(1).is_err());
         library.put(CHUNK + WRITTEN, 1);

@@ -17,15 +17,15 @@ use std::time::Duration;
 use clap::Parser;
 use spile_kernel::process;
 use spile_kernel::syscalls::{self, Abi};
-use spile_profile::model::{End, Header, Options, Profile as Account, Snapshot};
+use spile_profile::model::{Header, Options, Profile as Account, RecordingEnd, Snapshot};
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
 use spile_runtime::machine::pid_namespace::PidMap;
 
 use self::recording_file::RecordingFile;
-use self::rows::{Rows, ThreadIdentity};
-use super::{Run, script};
+use self::rows::{ProfileBuilder, ThreadIdentity};
+use super::{ToolRun, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
 
@@ -124,7 +124,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             "ranks write files and print nothing: omit --json, and run `spile report --json` on their folder",
         ));
     }
-    let mut tool = Run::of("profile");
+    let mut tool = ToolRun::of("profile");
     tool.verbose = cli.verbose;
     tool.quiet = true;
     // The libraries' words, and the names that they announce.
@@ -192,7 +192,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         tool.set("checkpoint", cli.checkpoint);
     }
     let who = PidMap::are_those_of_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
-    let mut rows = Rows::with(who, cli.trace);
+    let mut rows = ProfileBuilder::with(who, cli.trace);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));
     let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
@@ -229,7 +229,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     }
     let leader = data.processes.iter().find(|p| Some(p.pid) == header.pid);
     let status = outcome.status.or_else(|| leader.and_then(|p| p.status));
-    let end = Some(End {
+    let end = Some(RecordingEnd {
         at_ns: data.at_ns,
         status,
     });

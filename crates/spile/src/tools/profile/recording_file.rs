@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use spile_profile::file::{self, Writer};
 use spile_profile::model::{Header, Profile};
 
-use super::rows::Rows;
+use super::rows::ProfileBuilder;
 use crate::report::{Failure, fail};
 
 /// A profile file.
@@ -56,7 +56,7 @@ impl RecordingFile {
     }
 
     /// Writes a part of the trace. An error is reported at the end.
-    pub fn events(&mut self, rows: &mut Rows) {
+    pub fn events(&mut self, rows: &mut ProfileBuilder) {
         self.begins(rows);
         let done = self.writer().and_then(|w| w.events(&rows.events));
         rows.events.clear();
@@ -64,7 +64,7 @@ impl RecordingFile {
     }
 
     /// Completes the header from the first rows.
-    fn begins(&mut self, rows: &Rows) {
+    fn begins(&mut self, rows: &ProfileBuilder) {
         if self.writer.is_none() {
             self.header.started_unix_ns = rows.started_unix_ns;
             self.header.pid = self.header.pid.or_else(|| rows.first());
@@ -72,7 +72,7 @@ impl RecordingFile {
     }
 
     /// Writes the account so far. An error is reported at the end.
-    pub fn account(&mut self, rows: &Rows) {
+    pub fn account(&mut self, rows: &ProfileBuilder) {
         self.begins(rows);
         let done = self.writer().and_then(|w| w.snapshot(&rows.so_far()));
         self.wrong = self.wrong.take().or(done.err());

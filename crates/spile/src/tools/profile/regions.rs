@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use spile_kernel::process;
 
-use super::times::{self, Folder};
+use super::times::{self, CountFolder};
 use crate::report::tell;
 
 /// The parts that are missing without the library.
@@ -22,7 +22,7 @@ const ALL: [(&str, &[&str]); 2] = [
 ///
 /// # Errors
 /// Why there is no library; the user has been told.
-pub fn load(trace: bool) -> Result<(Option<Folder>, String), String> {
+pub fn load(trace: bool) -> Result<(Option<CountFolder>, String), String> {
     let own = spile_debuginfo::trust::own_folder;
     let found = spile_context::environment(|name| std::env::var_os(name), own);
     let mut variables = found.map_err(|why| {
@@ -34,7 +34,7 @@ pub fn load(trace: bool) -> Result<(Option<Folder>, String), String> {
     // `environment` puts our library in front of the others.
     let loaded = variables.iter().find(|(name, _)| *name == "LD_PRELOAD");
     let library = loaded.and_then(|(_, all)| all.to_str()?.split(':').next().map(str::to_owned));
-    let folder = Folder::new(trace);
+    let folder = CountFolder::new(trace);
     match &folder {
         Ok(folder) => variables.push((times::VARIABLE, folder.value())),
         Err(why) => tell(format_args!(

@@ -48,7 +48,7 @@ use spile_runtime::io::rows::Row;
 
 pub use self::lifetimes::ThreadIdentity;
 use self::places::{ends_path, frame, in_file, variable};
-use super::times::Folder;
+use super::times::CountFolder;
 use crate::tools::rows::Fields;
 
 /// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
@@ -72,7 +72,7 @@ const KINDS: [ContextKind; 5] = [
 
 /// The state that the rows so far built up.
 #[derive(Debug, Default)]
-pub struct Rows {
+pub struct ProfileBuilder {
     /// The monotonic clock at the beginning: the origin of all times.
     origin: i64,
     /// Processor time of this process at the beginning.
@@ -99,9 +99,9 @@ pub struct Rows {
     used: HashMap<u32, u32>,
     /// By former thread id: when a thread took its leader's id.
     renamed: HashMap<u32, Ns>,
-    open: Vec<ends::Open>,
+    open: Vec<ends::LiveThread>,
     /// Calls that the end of their thread cut short.
-    cuts: Vec<ends::Cut>,
+    cuts: Vec<ends::UnfinishedCall>,
     /// The file name of the library that reports regions.
     library: Option<String>,
     /// Indexes into `snapshot.futexes` by process, address and region.
@@ -113,7 +113,7 @@ pub struct Rows {
     malformed: u64,
     first: Option<u32>,
     /// The folder with the files in which programs count their times in regions.
-    pub folder: Option<Folder>,
+    pub folder: Option<CountFolder>,
     /// Gives the identity of a live thread without `start`, by its id.
     who: Option<fn(u32) -> Option<ThreadIdentity>>,
     /// The process that is known to have ended.
@@ -132,13 +132,13 @@ fn times(f: &mut Fields<'_>) -> Option<Times> {
     })
 }
 
-impl Rows {
+impl ProfileBuilder {
     /// Without rows. `who` identifies a thread without `start`; `trace`: events are kept.
-    pub fn with(who: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> Rows {
-        Rows {
+    pub fn with(who: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> ProfileBuilder {
+        ProfileBuilder {
             who,
             trace,
-            ..Rows::default()
+            ..ProfileBuilder::default()
         }
     }
 

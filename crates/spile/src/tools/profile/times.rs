@@ -28,7 +28,7 @@ const NAME: &str = "spile-regions";
 
 /// The folder, which is removed on drop.
 #[derive(Debug)]
-pub struct Folder {
+pub struct CountFolder {
     folder: tempfile::TempDir,
     /// Held locked for as long as the session lives.
     _lock: File,
@@ -39,20 +39,20 @@ pub struct Folder {
 
 /// The regions that a thread was in.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct CountedRegions {
     /// For each region: number, entries, time.
     pub regions: Vec<(u32, u64, Ns)>,
     /// The number of the region that the thread was in last; 0 for none.
     pub last: u32,
 }
 
-impl Folder {
+impl CountFolder {
     /// Makes the folder, in memory where the system has a place for it. `trace`: changes of regions
     /// are recorded.
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn new(trace: bool) -> io::Result<Folder> {
+    pub fn new(trace: bool) -> io::Result<CountFolder> {
         let uid = rustix::process::geteuid().as_raw();
         let shared = Path::new("/dev/shm");
         let parent = match shared.is_dir() {
@@ -62,7 +62,7 @@ impl Folder {
         sweep(&parent, uid);
         let made = made(&parent, uid).or_else(|_| made(&std::env::temp_dir(), uid));
         let (folder, lock) = made?;
-        Ok(Folder {
+        Ok(CountFolder {
             folder,
             _lock: lock,
             clock: Clock::new(),
@@ -95,9 +95,15 @@ impl Folder {
     ///
     /// # Errors
     /// When the file does not exist, or is not one of the library's.
-    pub fn read(&self, file: u64, place: u64, numbers: u32, until: Ns) -> io::Result<Counted> {
+    pub fn read(
+        &self,
+        file: u64,
+        place: u64,
+        numbers: u32,
+        until: Ns,
+    ) -> io::Result<CountedRegions> {
         let file = self.open(file, false)?;
-        let mut out = Counted::default();
+        let mut out = CountedRegions::default();
         let rate = self.clock.rate();
         let mut next = Some(place);
         let mut since = 0;
@@ -227,9 +233,9 @@ const APART: Ns = 1_000_000_000;
 
 /// Readings of both clocks in order, for converting the counter to the monotonic clock.
 #[derive(Debug)]
-pub(super) struct Line(Vec<(u64, Ns)>);
+pub(super) struct ClockReadings(Vec<(u64, Ns)>);
 
-impl Line {
+impl ClockReadings {
     /// The monotonic clock at a reading of the counter.
     pub(super) fn when(&self, ticks: u64) -> Ns {
         let next = self.0.partition_point(|(at, _)| *at < ticks);
@@ -237,7 +243,7 @@ impl Line {
         let (Some(&from), Some(&to)) = (self.0.get(next - 1), self.0.get(next)) else {
             return ticks;
         };
-        Rate::between(from, to).when(ticks)
+        ClockRate::between(from, to).when(ticks)
     }
 
     /// The first reading.
@@ -249,7 +255,7 @@ impl Line {
 
 /// A [`Clock`] at some time after the start.
 #[derive(Debug, Clone, Copy)]
-struct Rate {
+struct ClockRate {
     start: (u64, Ns),
     /// Nanoseconds for each tick.
     rate: f64,
@@ -276,31 +282,31 @@ impl Clock {
     }
 
     /// The readings up to now.
-    pub(super) fn line(&self) -> Line {
+    pub(super) fn line(&self) -> ClockReadings {
         let now = self.mark();
         let mut all = self.marks.borrow().clone();
         all.extend(now.filter(|now| all.last().is_some_and(|last| last < now)));
-        Line(all)
+        ClockReadings(all)
     }
 
-    fn rate(&self) -> Rate {
+    fn rate(&self) -> ClockRate {
         let (Some(start), Some(end)) = (self.start, both()) else {
-            return Rate {
+            return ClockRate {
                 start: (0, 0),
                 rate: 1.0,
             };
         };
-        Rate::between(start, end)
+        ClockRate::between(start, end)
     }
 }
 
-impl Rate {
-    fn between(start: (u64, Ns), end: (u64, Ns)) -> Rate {
+impl ClockRate {
+    fn between(start: (u64, Ns), end: (u64, Ns)) -> ClockRate {
         let rate = match end.0.checked_sub(start.0) {
             None | Some(0) => 1.0,
             Some(ticks) => end.1.saturating_sub(start.1) as f64 / ticks as f64,
         };
-        Rate { start, rate }
+        ClockRate { start, rate }
     }
 
     fn span(self, ticks: u64) -> Ns {
@@ -373,7 +379,7 @@ mod tests {
     /// A file as the library writes it: numbers 1 and 4,097, in the second of two chunks.
     #[test]
     fn what_is_counted_is_read() {
-        let folder = Folder::new(false).expect("a folder");
+        let folder = CountFolder::new(false).expect("a folder");
         let file = File::create(folder.path_of(7)).expect("made");
         file.set_len(3 * CHUNK).expect("sparse");
         let put = |at: u64, words: &[u64]| {
@@ -403,7 +409,7 @@ mod tests {
         let ranks = (0..8).map(|_| {
             std::thread::spawn(|| {
                 for _ in 0..100 {
-                    let folder = Folder::new(false).expect("a folder");
+                    let folder = CountFolder::new(false).expect("a folder");
                     File::create(folder.path_of(2)).expect("it is there");
                 }
             })
@@ -457,7 +463,7 @@ mod tests {
         let cache = |name: &str| (name == "XDG_CACHE_HOME").then(|| dir.path().into());
         let variables = spile_context::environment(cache, own).expect("the library");
         for kernel in [false, true] {
-            let mut folder = Folder::new(false).expect("a folder");
+            let mut folder = CountFolder::new(false).expect("a folder");
             if kernel {
                 folder.clock.start = None;
             }

@@ -1,5 +1,5 @@
-//! `--live`: the table that is refreshed in place. [`View`] holds the content and handles keys, and
-//! needs no terminal. [`Live`] gives it a terminal, and restores the terminal on every way out.
+//! `--live`: the table that is refreshed in place. [`ViewState`] holds the content and handles keys, and
+//! needs no terminal. [`LiveView`] gives it a terminal, and restores the terminal on every way out.
 
 mod fit;
 
@@ -18,7 +18,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spile_runtime::ExternalSource;
 
 use super::rows::{Reader, Report};
-use super::show::{Align, Column, Row, Scale, Shape, ascii_only, headline};
+use super::show::{Align, Column, HistogramScale, ReportShape, Row, ascii_only, headline};
 use crate::report::{Failure, fail};
 
 /// Help on keys.
@@ -40,8 +40,8 @@ const KEYS_ASCII: [&str; 6] = [
 ];
 
 /// The content of the view, and its settings.
-pub struct View {
-    shape: Shape,
+pub struct ViewState {
+    shape: ReportShape,
     ascii: bool,
     order: Column,
     reverse: bool,
@@ -56,11 +56,11 @@ pub struct View {
     shown: Report,
 }
 
-impl View {
+impl ViewState {
     /// A view without a report.
-    pub fn new(shape: Shape, ascii: bool) -> View {
-        View {
-            shape: Shape {
+    pub fn new(shape: ReportShape, ascii: bool) -> ViewState {
+        ViewState {
+            shape: ReportShape {
                 intervals: true,
                 ..shape
             },
@@ -174,7 +174,7 @@ impl View {
         // One line is the head's.
         let fit = usize::from(area.height).saturating_sub(1);
         let rows = &rows[above..(above + fit).min(rows.len())];
-        let scale = Scale::of(rows.iter().map(|r| r.1), self.ascii);
+        let scale = HistogramScale::of(rows.iter().map(|r| r.1), self.ascii);
         let seconds = self.shown.seconds();
         let titles: Vec<String> = columns.iter().map(|c| self.title(*c, scale)).collect();
         let texts: Vec<Vec<String>> = rows
@@ -214,7 +214,7 @@ impl View {
     }
 
     /// The title of a column, marked where rows are sorted by it.
-    fn title(&self, column: Column, scale: Scale) -> String {
+    fn title(&self, column: Column, scale: HistogramScale) -> String {
         let title = match column {
             Column::Histogram => scale.title(),
             column => column.title().into(),
@@ -234,8 +234,8 @@ impl View {
 }
 
 /// A view on a terminal.
-pub struct Live {
-    view: View,
+pub struct LiveView {
+    view: ViewState,
     reader: Reader,
     screen: Option<Screen>,
     failed: Option<Failure>,
@@ -255,11 +255,11 @@ impl Drop for Screen {
     }
 }
 
-impl Live {
+impl LiveView {
     /// A view without a terminal.
-    pub fn new(shape: Shape) -> Rc<RefCell<Live>> {
-        Rc::new(RefCell::new(Live {
-            view: View::new(shape, ascii_only()),
+    pub fn new(shape: ReportShape) -> Rc<RefCell<LiveView>> {
+        Rc::new(RefCell::new(LiveView {
+            view: ViewState::new(shape, ascii_only()),
             reader: Reader::default(),
             screen: None,
             failed: None,
@@ -366,7 +366,7 @@ fn hung_up() -> bool {
 /// The keyboard, as an additional source of events for the session. (The session also polls when
 /// the terminal's size has changed. SIGWINCH is blocked: `crossterm` forgets keys that arrive
 /// together with the signal until the next key.)
-pub fn outside(live: &Rc<RefCell<Live>>) -> io::Result<ExternalSource> {
+pub fn outside(live: &Rc<RefCell<LiveView>>) -> io::Result<ExternalSource> {
     let live = Rc::clone(live);
     Ok(ExternalSource {
         fd: rustix::stdio::stdin().try_clone_to_owned()?,

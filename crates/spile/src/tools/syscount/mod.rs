@@ -16,10 +16,10 @@ use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
 use spile_runtime::io::rows::Row;
 
-use self::live::Live;
+use self::live::LiveView;
 use self::rows::{Reader, Report};
-use self::show::{Form, Shape, Shown};
-use super::Run;
+use self::show::{PrintState, ReportFormat, ReportShape};
+use super::ToolRun;
 use crate::report::{Failure, fail, say, tell};
 
 /// Counts and times system calls.
@@ -118,17 +118,17 @@ impl Syscount {
     }
 
     /// The shape of reports.
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> ReportShape {
         let form = match (self.json, self.csv) {
-            (true, _) => Form::Json,
-            (_, true) => Form::Csv,
-            _ => Form::Text,
+            (true, _) => ReportFormat::Json,
+            (_, true) => ReportFormat::Csv,
+            _ => ReportFormat::Text,
         };
         let usual = match form {
-            Form::Text => 20,
-            Form::Json | Form::Csv => 0,
+            ReportFormat::Text => 20,
+            ReportFormat::Json | ReportFormat::Csv => 0,
         };
-        Shape {
+        ReportShape {
             form,
             name: self.by(Key::Name),
             error: self.by(Key::Error),
@@ -161,8 +161,8 @@ pub fn run(cli: &Syscount, color: bool) -> Result<u8, Failure> {
 }
 
 /// The run that the options ask for.
-fn prepare(cli: &Syscount) -> Result<Run, Failure> {
-    let mut run = Run::of("syscount");
+fn prepare(cli: &Syscount) -> Result<ToolRun, Failure> {
+    let mut run = ToolRun::of("syscount");
     run.verbose = cli.verbose;
     for (name, on) in [
         ("by_name", cli.by(Key::Name)),
@@ -217,11 +217,11 @@ fn prepare(cli: &Syscount) -> Result<Run, Failure> {
 
 /// Prints the rows of a session.
 struct Printer {
-    shape: Shape,
+    shape: ReportShape,
     reader: Reader,
     /// The last report is printed after the session, together with the account.
     last: Option<Report>,
-    shown: Shown,
+    shown: PrintState,
     failed: Option<Failure>,
 }
 
@@ -245,12 +245,12 @@ impl Printer {
 }
 
 /// Shows reports in place.
-fn watch(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
-    let shape = Shape {
+fn watch(cli: &Syscount, mut run: ToolRun, color: bool) -> Result<u8, Failure> {
+    let shape = ReportShape {
         top: cli.top.filter(|n| *n > 0).unwrap_or(usize::MAX),
         ..cli.shape()
     };
-    let live = Live::new(shape);
+    let live = LiveView::new(shape);
     let outside = live::outside(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
     run.outside = Some(outside);
     // Printed lines would disturb the view.
@@ -268,12 +268,12 @@ fn watch(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
 }
 
 /// Prints reports as they come.
-fn plain(cli: &Syscount, mut run: Run, color: bool) -> Result<u8, Failure> {
+fn plain(cli: &Syscount, mut run: ToolRun, color: bool) -> Result<u8, Failure> {
     let printer = Rc::new(RefCell::new(Printer {
         shape: cli.shape(),
         reader: Reader::default(),
         last: None,
-        shown: Shown::default(),
+        shown: PrintState::default(),
         failed: None,
     }));
     if cli.duration.is_none() && cli.command.is_none() && std::io::stderr().is_terminal() {

@@ -14,7 +14,7 @@ const COMPAT: u32 = spile_ir::NrSet::COMPAT;
 
 /// The key of a group; parts that are not used are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct Group {
+pub struct GroupKey {
     /// Name of the call.
     pub call: String,
     /// Number of the error, 0 for none.
@@ -27,7 +27,7 @@ pub struct Group {
     pub comm: String,
 }
 
-impl Group {
+impl GroupKey {
     /// The error's name; "" for none.
     pub fn error_name(&self) -> String {
         match names::errno_name(self.error) {
@@ -83,7 +83,7 @@ pub struct Report {
     /// Whether it is the last report of the session.
     pub last: bool,
     /// The groups.
-    pub rows: HashMap<Group, Calls>,
+    pub rows: HashMap<GroupKey, Calls>,
 }
 
 impl Report {
@@ -107,7 +107,7 @@ pub struct Reader {
     before: u64,
     open: Report,
     /// The group of the last row, which histogram rows belong to.
-    group: Group,
+    group: GroupKey,
 }
 
 impl Reader {
@@ -132,7 +132,7 @@ impl Reader {
                 self.before = self.open.end;
             }
             "row" | "timed" => {
-                self.group = Group {
+                self.group = GroupKey {
                     call: call_name(f.number()?),
                     error: f.number()?,
                     pid: f.number()?,

@@ -7,11 +7,11 @@ use serde_json::{Value, json};
 use spile_ir::Hist;
 use spile_runtime::Outcome;
 
-use super::rows::{Calls, Group, Report};
+use super::rows::{Calls, GroupKey, Report};
 
 /// The format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Form {
+pub enum ReportFormat {
     /// A table.
     #[default]
     Text,
@@ -23,9 +23,9 @@ pub enum Form {
 
 /// The shape of reports.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Shape {
+pub struct ReportShape {
     /// The format.
-    pub form: Form,
+    pub form: ReportFormat,
     /// Groups by the call's name.
     pub name: bool,
     /// Groups by error.
@@ -69,9 +69,9 @@ pub enum Column {
 }
 
 /// A row that is shown.
-pub type Row<'a> = (&'a Group, &'a Calls);
+pub type Row<'a> = (&'a GroupKey, &'a Calls);
 
-impl Shape {
+impl ReportShape {
     /// The columns, from the left.
     pub fn columns(&self) -> Vec<Column> {
         [
@@ -128,7 +128,7 @@ impl Column {
     }
 
     /// The column's text in a row, for a report of `seconds` seconds and a scale of histograms.
-    pub fn text(self, (group, calls): Row<'_>, seconds: f64, scale: Scale) -> String {
+    pub fn text(self, (group, calls): Row<'_>, seconds: f64, scale: HistogramScale) -> String {
         match self {
             Column::Calls => calls.count.to_string(),
             Column::Rate => rate(calls.count, seconds),
@@ -203,7 +203,7 @@ pub fn time(ns: u64) -> String {
 
 /// The range of times that the columns of small histograms cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Scale {
+pub struct HistogramScale {
     /// First bucket.
     first: usize,
     /// One past the last bucket.
@@ -218,9 +218,9 @@ const BARS: [[char; 9]; 2] = [
     [' ', '.', ':', '-', '=', '+', '*', '#', '@'],
 ];
 
-impl Scale {
+impl HistogramScale {
     /// A scale for all rows. `ascii`: without block characters.
-    pub fn of<'a>(rows: impl Iterator<Item = &'a Calls>, ascii: bool) -> Scale {
+    pub fn of<'a>(rows: impl Iterator<Item = &'a Calls>, ascii: bool) -> HistogramScale {
         let (mut first, mut end) = (usize::MAX, 0);
         for calls in rows {
             if let Some(at) = calls.buckets.iter().position(|n| *n > 0) {
@@ -228,7 +228,7 @@ impl Scale {
                 end = end.max(calls.buckets.len());
             }
         }
-        Scale {
+        HistogramScale {
             first: first.min(end),
             end,
             ascii,
@@ -273,33 +273,38 @@ pub fn ascii_only() -> bool {
 
 /// The state of printing: the part that was printed already.
 #[derive(Debug, Default)]
-pub struct Shown {
+pub struct PrintState {
     any: bool,
 }
 
-impl Shown {
+impl PrintState {
     /// The text of a report; the last one comes with the outcome of the session.
-    pub fn report(&mut self, shape: &Shape, report: &Report, outcome: Option<&Outcome>) -> String {
+    pub fn report(
+        &mut self,
+        shape: &ReportShape,
+        report: &Report,
+        outcome: Option<&Outcome>,
+    ) -> String {
         let first = !std::mem::replace(&mut self.any, true);
         let mut rows: Vec<Row<'_>> = report.rows.iter().collect();
         shape.usual_order().sort(&mut rows, false);
         let left = rows.split_off(rows.len().min(shape.top));
         match shape.form {
-            Form::Text => {
+            ReportFormat::Text => {
                 let gap = if first { "" } else { "\n" };
                 format!("{gap}{}", text(shape, report, &rows, &left))
             }
-            Form::Json => {
+            ReportFormat::Json => {
                 let object = object(shape, report, &rows, outcome).to_string();
                 format!("{}\n", spile_plain::json(&object))
             }
-            Form::Csv => values(shape, report, &rows, first),
+            ReportFormat::Csv => values(shape, report, &rows, first),
         }
     }
 }
 
 /// The parts of the line above the table.
-pub fn headline(shape: &Shape, report: &Report, sum: &Calls) -> Vec<String> {
+pub fn headline(shape: &ReportShape, report: &Report, sum: &Calls) -> Vec<String> {
     let mut parts = Vec::new();
     if shape.intervals {
         parts.push(format!("{:.3} s: ", report.end as f64 / 1e9));
@@ -312,10 +317,10 @@ pub fn headline(shape: &Shape, report: &Report, sum: &Calls) -> Vec<String> {
     parts
 }
 
-fn text(shape: &Shape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]) -> String {
+fn text(shape: &ReportShape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]) -> String {
     let sum = report.sum();
     let seconds = report.seconds();
-    let scale = Scale::of(rows.iter().map(|r| r.1), ascii_only());
+    let scale = HistogramScale::of(rows.iter().map(|r| r.1), ascii_only());
     let mut lines = vec![headline(shape, report, &sum).concat()];
     let columns = shape.columns();
     let title = |c: &Column| match c {
@@ -391,7 +396,12 @@ fn bounds(calls: &Calls) -> impl Iterator<Item = (u64, u64)> {
     buckets.map(move |(i, n)| (bound(i), *n))
 }
 
-fn object(shape: &Shape, report: &Report, rows: &[Row<'_>], outcome: Option<&Outcome>) -> Value {
+fn object(
+    shape: &ReportShape,
+    report: &Report,
+    rows: &[Row<'_>],
+    outcome: Option<&Outcome>,
+) -> Value {
     let seconds = |ns: u64| ns as f64 / 1e9;
     let row = |(group, calls): &Row<'_>| {
         let mut row = json!({ "calls": calls.count });
@@ -449,7 +459,7 @@ fn object(shape: &Shape, report: &Report, rows: &[Row<'_>], outcome: Option<&Out
 /// Name of a field, whether it is shown, and its text.
 type Field = (&'static str, bool, fn(&Row<'_>) -> String);
 
-fn values(shape: &Shape, report: &Report, rows: &[Row<'_>], head: bool) -> String {
+fn values(shape: &ReportShape, report: &Report, rows: &[Row<'_>], head: bool) -> String {
     let fields: [Field; 9] = [
         ("calls", true, |r| r.1.count.to_string()),
         ("total_ns", shape.timed, |r| r.1.total.to_string()),
@@ -506,7 +516,7 @@ mod tests {
         ] {
             let mut buckets = vec![0; bucket + 1];
             buckets[bucket] = count;
-            let group = Group {
+            let group = GroupKey {
                 call: call.into(),
                 error,
                 pid: 12,
@@ -524,8 +534,8 @@ mod tests {
         report
     }
 
-    fn all(form: Form) -> Shape {
-        Shape {
+    fn all(form: ReportFormat) -> ReportShape {
+        ReportShape {
             form,
             name: true,
             error: true,
@@ -539,20 +549,20 @@ mod tests {
 
     #[test]
     fn a_table() {
-        let plain = Shape {
+        let plain = ReportShape {
             name: true,
             top: 1,
-            ..Shape::default()
+            ..ReportShape::default()
         };
-        let text = Shown::default().report(&plain, &report(), None);
+        let text = PrintState::default().report(&plain, &report(), None);
         assert_eq!(
             text,
             "24 calls in 2.000 s\nCALLS  CALLS/S  SYSTEM CALL\n   20       10  openat\n\
              and 4 calls in 1 other groups (--top 0 shows all)\n3 calls are missing: the tables were full\n"
         );
-        let mut shown = Shown::default();
-        shown.report(&all(Form::Text), &report(), None);
-        let text = shown.report(&all(Form::Text), &report(), None);
+        let mut shown = PrintState::default();
+        shown.report(&all(ReportFormat::Text), &report(), None);
+        let text = shown.report(&all(ReportFormat::Text), &report(), None);
         let lines: Vec<&str> = text.lines().collect();
         assert_eq!(
             lines[..2],
@@ -578,8 +588,8 @@ mod tests {
 
     #[test]
     fn values_by_comma() {
-        let mut shown = Shown::default();
-        let text = shown.report(&all(Form::Csv), &report(), None);
+        let mut shown = PrintState::default();
+        let text = shown.report(&all(ReportFormat::Csv), &report(), None);
         assert_eq!(
             text,
             "begin,end,calls,total_ns,mean_ns,max_ns,histogram,pid,tid,name,error,syscall\n\
@@ -588,14 +598,14 @@ mod tests {
         );
         assert!(
             !shown
-                .report(&all(Form::Csv), &report(), None)
+                .report(&all(ReportFormat::Csv), &report(), None)
                 .contains("begin")
         );
     }
 
     #[test]
     fn objects() {
-        let text = Shown::default().report(&all(Form::Json), &report(), None);
+        let text = PrintState::default().report(&all(ReportFormat::Json), &report(), None);
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["missing"], 3);
         assert_eq!(value["rows"][0]["error"], "ENOENT");
@@ -616,19 +626,19 @@ mod tests {
             .zip(names)
             .map(|((group, calls), name)| {
                 let comm = name.to_owned();
-                (Group { comm, ..group }, calls)
+                (GroupKey { comm, ..group }, calls)
             })
             .collect();
-        for form in [Form::Text, Form::Csv, Form::Json] {
-            let text = Shown::default().report(&all(form), &report, None);
+        for form in [ReportFormat::Text, ReportFormat::Csv, ReportFormat::Json] {
+            let text = PrintState::default().report(&all(form), &report, None);
             assert!(
                 !text.contains(|c| spile_plain::acts(c) && c != '\n'),
                 "{text}"
             );
             match form {
-                Form::Text => assert!(text.contains("=1+1\\033[2J"), "{text}"),
-                Form::Csv => assert!(text.contains(",\"'=1+1\\033[2J\","), "{text}"),
-                Form::Json => {
+                ReportFormat::Text => assert!(text.contains("=1+1\\033[2J"), "{text}"),
+                ReportFormat::Csv => assert!(text.contains(",\"'=1+1\\033[2J\","), "{text}"),
+                ReportFormat::Json => {
                     let value: Value = serde_json::from_str(&text).unwrap();
                     let names = value["rows"].as_array().unwrap().iter().map(|r| &r["name"]);
                     let names: Vec<_> = names.filter_map(Value::as_str).collect();
@@ -662,12 +672,15 @@ mod tests {
             ..Calls::default()
         };
         let (a, b) = (calls(&[0, 0, 8, 1]), calls(&[0, 0, 0, 0, 2]));
-        let scale = Scale::of([&a, &b].into_iter(), true);
+        let scale = HistogramScale::of([&a, &b].into_iter(), true);
         assert_eq!(
             (scale.draw(&a.buckets), scale.draw(&b.buckets)),
             ("@. ".into(), "  @".into())
         );
         assert_eq!(scale.title(), "2ns..16ns");
-        assert_eq!(Scale::of([].into_iter(), true).title(), "HISTOGRAM");
+        assert_eq!(
+            HistogramScale::of([].into_iter(), true).title(),
+            "HISTOGRAM"
+        );
     }
 }

@@ -40,7 +40,7 @@ pub struct Work {
 
 /// The result of the work.
 #[derive(Default)]
-pub struct Told {
+pub struct WorkOutcome {
     /// The command's wait status.
     pub status: Option<i32>,
     /// Processors that could not be marked.
@@ -49,26 +49,29 @@ pub struct Told {
     pub wrong: Option<String>,
 }
 
-/// [`Told`], shared with another thread.
+/// [`WorkOutcome`], shared with another thread.
 #[derive(Clone, Default)]
-pub struct Shared(Arc<Mutex<Told>>);
+pub struct SharedOutcome(Arc<Mutex<WorkOutcome>>);
 
-impl Shared {
+impl SharedOutcome {
     /// Changes the value.
-    pub fn with(&self, change: impl FnOnce(&mut Told)) {
+    pub fn with(&self, change: impl FnOnce(&mut WorkOutcome)) {
         change(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()));
     }
 
     /// The value so far.
-    pub fn take(&self) -> Told {
+    pub fn take(&self) -> WorkOutcome {
         std::mem::take(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }
 
 /// Prepares the work: the callback that begins it when the probes are armed, and the event source
 /// that ends the session when it is done.
-pub fn begin(cpus: Vec<u32>, work: Work) -> std::io::Result<(OnArmed, ExternalSource, Shared)> {
-    let told = Shared::default();
+pub fn begin(
+    cpus: Vec<u32>,
+    work: Work,
+) -> std::io::Result<(OnArmed, ExternalSource, SharedOutcome)> {
+    let told = SharedOutcome::default();
     let shared = told.clone();
     let (armed, outside) = beside(move || {
         on_each(&cpus, true, &shared);
@@ -112,7 +115,7 @@ pub fn only(cpu: u32) -> Option<CpuSet> {
 }
 
 /// Marks each processor, then restores the thread's affinity.
-fn on_each(cpus: &[u32], begins: bool, told: &Shared) {
+fn on_each(cpus: &[u32], begins: bool, told: &SharedOutcome) {
     let before = sched_getaffinity(None);
     for cpu in cpus {
         match only(*cpu).map(|set| sched_setaffinity(None, &set)) {
@@ -128,7 +131,7 @@ fn on_each(cpus: &[u32], begins: bool, told: &Shared) {
 }
 
 impl Work {
-    fn run(&self, told: &Shared) {
+    fn run(&self, told: &SharedOutcome) {
         let Some((program, args)) = self.command.split_first() else {
             match self.duration {
                 Some(duration) => std::thread::sleep(duration),

@@ -16,9 +16,9 @@ use spile_profile::system::System;
 use spile_runtime::Outcome;
 
 use self::marks::{Work, begin};
-use self::rows::Rows;
+use self::rows::MachineBuilder;
 use super::profile::{self, Profile};
-use super::{Run, script};
+use super::{ToolRun, script};
 use crate::profiles::width;
 use crate::report::{Failure, fail, say, tell};
 
@@ -33,7 +33,7 @@ pub struct MachineOptions {
     noise: bool,
     /// Measure --noise on these processors, such as 0-3,8 [default: all]
     #[arg(long, value_name = "LIST", requires = "noise", value_parser = noise::list)]
-    cpus: Option<noise::List>,
+    cpus: Option<noise::CpuList>,
     /// Count gaps of at least NS nanoseconds as noise
     #[arg(long, value_name = "NS", requires = "noise", default_value_t = 1000, value_parser = clap::value_parser!(u64).range(1..))]
     threshold: u64,
@@ -61,7 +61,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     if !cli.command.is_empty() {
         profile::command(&cli.command)?;
     }
-    let mut tool = Run::of("system");
+    let mut tool = ToolRun::of("system");
     tool.verbose = cli.verbose;
     tool.quiet = true;
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
@@ -77,7 +77,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     tool.set("token", marks::token());
     tool.armed = Some(armed);
     tool.outside = Some(outside);
-    let rows = Rc::new(RefCell::new(Rows::default()));
+    let rows = Rc::new(RefCell::new(MachineBuilder::default()));
     let taken = Rc::clone(&rows);
     let outcome = tool.run(color, move |row, _| {
         taken.borrow_mut().row(row);

@@ -17,7 +17,7 @@ use spile_profile::report;
 use spile_profile::system::InterruptKind as Interrupt;
 use spile_runtime::io::rows::Row;
 
-use super::super::{Run, rows::Fields, script};
+use super::super::{ToolRun, rows::Fields, script};
 use super::profile::{self, Profile};
 use super::{marks, rows};
 use crate::profiles::width;
@@ -32,15 +32,15 @@ const THREAD: u64 = 1 << 40;
 
 /// A list of processors.
 #[derive(Debug, Clone, Default)]
-pub struct List(Vec<u32>);
+pub struct CpuList(Vec<u32>);
 
 /// Parses a list such as `0-3,8`.
-pub fn list(text: &str) -> Result<List, String> {
+pub fn list(text: &str) -> Result<CpuList, String> {
     let list = machine::parse_cpus(text).ok_or("not a list of processors, such as 0-3,8")?;
     let online = machine::online_cpus();
     match list.iter().find(|c| !online.contains(c)) {
         Some(cpu) => Err(format!("there is no processor {cpu}")),
-        None => Ok(List(list)),
+        None => Ok(CpuList(list)),
     }
 }
 
@@ -71,7 +71,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     cpus.dedup();
     let duration = cli.duration.unwrap_or(USUAL);
     let threshold = cli.machine.threshold;
-    let mut tool = Run::of("noise");
+    let mut tool = ToolRun::of("noise");
     tool.verbose = cli.verbose;
     tool.quiet = true;
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
@@ -97,7 +97,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     .map_err(|e| fail(format_args!("a pipe: {e}")))?;
     tool.armed = Some(armed);
     tool.outside = Some(outside);
-    let rows = Rc::new(RefCell::new(Rows::default()));
+    let rows = Rc::new(RefCell::new(NoiseBuilder::default()));
     let taken = Rc::clone(&rows);
     let done = tool.run(color, move |row, _| {
         taken.borrow_mut().row(row);
@@ -211,7 +211,7 @@ fn compute(
 
 /// The state that the script's rows built up.
 #[derive(Default)]
-struct Rows {
+struct NoiseBuilder {
     events: HashMap<u32, Vec<Event>>,
     sources: Vec<Source>,
     known: HashMap<u64, usize>,
@@ -219,7 +219,7 @@ struct Rows {
     ended: bool,
 }
 
-impl Rows {
+impl NoiseBuilder {
     fn row(&mut self, row: &Row<'_>) {
         if self.take(row.name, &mut Fields::of(row)).is_none() {
             self.malformed += 1;
@@ -300,7 +300,7 @@ mod tests {
 
     #[test]
     fn rows_become_events() {
-        let mut rows = Rows::default();
+        let mut rows = NoiseBuilder::default();
         let thread = THREAD + 4_000_000;
         for row in [
             "log 1 500 100 20".to_owned(),

@@ -51,8 +51,8 @@ fn device(irq: u64) -> String {
 
 /// The state that the rows so far built up.
 #[derive(Default)]
-pub struct Rows {
-    cpus: BTreeMap<u32, Bounds>,
+pub struct MachineBuilder {
+    cpus: BTreeMap<u32, CpuBounds>,
     /// By process and kind of time.
     times: Vec<(u32, i64, u64, u64)>,
     processes: BTreeMap<u32, Process>,
@@ -69,7 +69,7 @@ pub struct Rows {
 
 /// Begin and end of a processor's account.
 #[derive(Default)]
-struct Bounds {
+struct CpuBounds {
     began: u64,
     ended: Option<u64>,
     /// Where no mark ended it: the time of its last event, and whether a process ran then.
@@ -78,7 +78,7 @@ struct Bounds {
     cpu: Cpu,
 }
 
-impl Rows {
+impl MachineBuilder {
     /// Takes a row. Malformed rows are counted.
     pub fn row(&mut self, row: &Row<'_>) {
         if self.take(row.name, &mut Fields::of(row)).is_none() {
@@ -249,7 +249,7 @@ impl Rows {
     /// Adds a time between two events. `what`: 0 in the program, 1 in system calls, 2 in page
     /// faults, 3 idle, 4 not seen.
     fn time(&mut self, cpu: u32, pid: i64, what: u64, ns: u64) {
-        if let Some(Bounds { cpu, .. }) = self.cpus.get_mut(&cpu) {
+        if let Some(CpuBounds { cpu, .. }) = self.cpus.get_mut(&cpu) {
             let part = match what {
                 0 => &mut cpu.user,
                 1 => &mut cpu.system,
@@ -280,7 +280,7 @@ mod tests {
 
     #[test]
     fn rows_become_an_account() {
-        let mut rows = Rows::default();
+        let mut rows = MachineBuilder::default();
         for row in [
             "cpu 0 1000 7",
             "cpu 1 1100 8",
@@ -328,7 +328,7 @@ mod tests {
 
     #[test]
     fn what_is_no_row_is_counted() {
-        let mut rows = Rows::default();
+        let mut rows = MachineBuilder::default();
         for row in ["", "cpu", "time 0 x 0 1", "done 9 1", "nothing 1"] {
             with_row(row, |row| rows.row(row));
         }

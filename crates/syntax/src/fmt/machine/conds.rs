@@ -1,64 +1,79 @@
 //! Conditionals of the preprocessor, and the bodies of macros.
 
-use super::super::frames::{Cond, Head, OpenFrame, Phase, Pos, St};
-use super::{Break, Class, Decision, LEVEL, MAX_FRAMES, Machine};
+use super::super::frames::{Cond, CondPhase, ItemFrame, OpenFrame, StmtFrame, StmtPosition};
+use super::{Decision, FormatMachine, LEVEL, LineBreak, MAX_FRAMES, TokenClass};
 use crate::token::Tok;
 
-impl Machine<'_> {
+impl FormatMachine<'_> {
     /// `%(`: a conditional, or the body of a macro.
     pub(super) fn pp_open(&mut self, i: usize) -> Decision {
-        let define = self.in_head() == Some(Head::Macro) && self.pos != Pos::Done;
+        let define = self.in_head() == Some(ItemFrame::Macro) && self.pos != StmtPosition::Done;
         let simple = matches!(
             self.stack.last(),
             Some(
                 OpenFrame::Stmt {
-                    kind: St::Simple,
+                    kind: StmtFrame::Simple,
                     ..
                 } | OpenFrame::Item {
-                    head: Head::Global,
+                    head: ItemFrame::Global,
                     ..
                 }
             )
         );
-        if !define && simple && self.all[i].fresh() && matches!(self.pos, Pos::After | Pos::End) {
+        if !define
+            && simple
+            && self.all[i].fresh()
+            && matches!(self.pos, StmtPosition::After | StmtPosition::End)
+        {
             self.stack.pop();
-            self.pos = Pos::Done;
+            self.pos = StmtPosition::Done;
         }
-        if self.pos == Pos::Done && self.settle(i, Tok::PpOpen).is_none() {
-            self.pos = Pos::Start;
+        if self.pos == StmtPosition::Done && self.settle(i, Tok::PpOpen).is_none() {
+            self.pos = StmtPosition::Start;
         }
         let indent = match self.pos {
-            Pos::Start | Pos::Body => self.stmt_indent(),
+            StmtPosition::Start | StmtPosition::Body => self.stmt_indent(),
             _ => self.cont_indent(),
         };
         let nested = self
             .stack
             .iter()
             .any(|f| matches!(f, OpenFrame::Block { .. } | OpenFrame::Group(_)));
-        let as_is = self.in_head() == Some(Head::Probe);
+        let as_is = self.in_head() == Some(ItemFrame::Probe);
         if self.conds.len() + self.stack.len() >= MAX_FRAMES {
             self.overflow = true;
-            return self.decision(Class::Binary, indent);
+            return self.decision(TokenClass::Binary, indent);
         }
         self.conds.push(Cond {
-            phase: if define { Phase::Define } else { Phase::Test },
+            phase: if define {
+                CondPhase::Define
+            } else {
+                CondPhase::Test
+            },
             saved: (self.stack.clone(), self.pos),
             then: None,
             line: indent,
             outer: self.extra,
             adds: if nested && !define { LEVEL } else { 0 },
         });
-        let mut d = self.decision(if as_is { Class::AsIs } else { Class::Binary }, indent);
+        let mut d = self.decision(
+            if as_is {
+                TokenClass::AsIs
+            } else {
+                TokenClass::Binary
+            },
+            indent,
+        );
         if define {
-            d.line = Break::Never;
+            d.line = LineBreak::Never;
             let at = match self.stack.pop() {
                 Some(OpenFrame::Item { indent, .. }) => indent,
                 _ => 0,
             };
             self.push(OpenFrame::Define { indent: at });
-            self.pos = Pos::Start;
+            self.pos = StmtPosition::Start;
         } else {
-            self.pos = Pos::Operand;
+            self.pos = StmtPosition::Operand;
         }
         d
     }
@@ -67,38 +82,42 @@ impl Machine<'_> {
     pub(super) fn pp_mark(&mut self, kind: Tok) -> Decision {
         let comments = self.stmt_indent();
         let Some(mut c) = self.conds.pop() else {
-            return self.decision(Class::Binary, comments);
+            return self.decision(TokenClass::Binary, comments);
         };
         let as_is = matches!(
             c.saved.0.last(),
             Some(OpenFrame::Item {
-                head: Head::Probe,
+                head: ItemFrame::Probe,
                 ..
             })
         );
-        let class = if as_is { Class::AsIs } else { Class::Binary };
+        let class = if as_is {
+            TokenClass::AsIs
+        } else {
+            TokenClass::Binary
+        };
         // Comments above the mark belong to the branch that ends; the columns are relative to
         // what `decide` adds afterwards.
         let (line, branch) = (c.line, self.extra);
         match kind {
-            Tok::PpThen if c.phase == Phase::Test => {
+            Tok::PpThen if c.phase == CondPhase::Test => {
                 (self.stack, self.pos) = c.saved.clone();
-                c.phase = Phase::Then;
+                c.phase = CondPhase::Then;
                 self.extra = c.outer + c.adds;
                 self.conds.push(c);
             }
-            Tok::PpElse if c.phase == Phase::Then => {
+            Tok::PpElse if c.phase == CondPhase::Then => {
                 let saved = c.saved.clone();
                 c.then = Some((std::mem::replace(&mut self.stack, saved.0), self.pos));
                 self.pos = saved.1;
-                c.phase = Phase::Else;
+                c.phase = CondPhase::Else;
                 self.conds.push(c);
             }
             Tok::PpClose => {
                 self.extra = c.outer;
-                if c.phase == Phase::Define {
+                if c.phase == CondPhase::Define {
                     self.stack = c.saved.0;
-                    self.pos = Pos::Done;
+                    self.pos = StmtPosition::Done;
                 } else if let Some(then) = c.then {
                     (self.stack, self.pos) = then;
                 }

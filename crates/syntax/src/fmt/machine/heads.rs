@@ -1,78 +1,81 @@
 //! The heads of items: probe points, parameters, names of globals and macros.
 
-use super::super::frames::{Group, Head, OpenFrame, Pos};
-use super::{Break, Class, Decision, Machine, begins_statement};
+use super::super::frames::{Group, ItemFrame, OpenFrame, StmtPosition};
+use super::{Decision, FormatMachine, LineBreak, TokenClass, begins_statement};
 use crate::token::Tok;
 
-impl Machine<'_> {
+impl FormatMachine<'_> {
     /// A token of the head of an item. `None`: the item ended before it.
-    pub(super) fn head_token(&mut self, i: usize, kind: Tok, head: Head) -> Option<Decision> {
+    pub(super) fn head_token(&mut self, i: usize, kind: Tok, head: ItemFrame) -> Option<Decision> {
         let indent = self.cont_indent();
         let item = match self.stack.last() {
             Some(OpenFrame::Item { indent, .. }) => *indent,
             _ => 0,
         };
         match head {
-            Head::Probe => Some(self.probe_token(i, kind, indent, item)),
-            Head::Function => match kind {
-                Tok::LBrace => Some(self.open_block(i, item, Break::Never)),
+            ItemFrame::Probe => Some(self.probe_token(i, kind, indent, item)),
+            ItemFrame::Function => match kind {
+                Tok::LBrace => Some(self.open_block(i, item, LineBreak::Never)),
                 Tok::Embedded => {
-                    self.pos = Pos::Done;
+                    self.pos = StmtPosition::Done;
                     Some(Decision {
-                        line: Break::Never,
-                        ..self.decision(Class::Word, item)
+                        line: LineBreak::Never,
+                        ..self.decision(TokenClass::Word, item)
                     })
                 }
                 Tok::LParen => {
                     self.open_group(Group::params());
-                    Some(self.decision(Class::OpenTight, indent))
+                    Some(self.decision(TokenClass::OpenTight, indent))
                 }
                 Tok::Colon if self.previous(i) == Tok::RParen => {
-                    Some(self.decision(Class::Binary, indent))
+                    Some(self.decision(TokenClass::Binary, indent))
                 }
-                Tok::Colon => Some(self.decision(Class::Tight, indent)),
+                Tok::Colon => Some(self.decision(TokenClass::Tight, indent)),
                 Tok::KwGlobal | Tok::KwProbe | Tok::Eof => None,
-                _ => Some(self.decision(Class::Word, indent)),
+                _ => Some(self.decision(TokenClass::Word, indent)),
             },
-            Head::Macro => match kind {
+            ItemFrame::Macro => match kind {
                 Tok::LParen => {
                     self.open_group(Group::params());
-                    Some(self.decision(Class::OpenTight, indent))
+                    Some(self.decision(TokenClass::OpenTight, indent))
                 }
-                Tok::Ident => Some(self.decision(Class::Word, indent)),
-                _ if kind.is_keyword() => Some(self.decision(Class::Word, indent)),
+                Tok::Ident => Some(self.decision(TokenClass::Word, indent)),
+                _ if kind.is_keyword() => Some(self.decision(TokenClass::Word, indent)),
                 _ => None,
             },
-            Head::Global => self.global_token(i, kind, indent),
+            ItemFrame::Global => self.global_token(i, kind, indent),
         }
     }
 
     fn global_token(&mut self, i: usize, kind: Tok, indent: usize) -> Option<Decision> {
         if kind == Tok::KwGlobal && self.previous(i) == Tok::KwPrivate {
-            return Some(self.decision(Class::Word, indent));
+            return Some(self.decision(TokenClass::Word, indent));
         }
         let class = match kind {
             Tok::Semi => {
-                self.pos = Pos::Done;
-                Class::Suffix
+                self.pos = StmtPosition::Done;
+                TokenClass::Suffix
             }
-            Tok::Percent => Class::Suffix,
+            Tok::Percent => TokenClass::Suffix,
             Tok::Comma => {
-                self.pos = Pos::Operand;
-                Class::Suffix
+                self.pos = StmtPosition::Operand;
+                TokenClass::Suffix
             }
             Tok::LBracket => {
                 self.open_group(Group::default());
-                Class::OpenTight
+                TokenClass::OpenTight
             }
             Tok::Assign => {
-                self.pos = Pos::Operand;
-                Class::Binary
+                self.pos = StmtPosition::Operand;
+                TokenClass::Binary
             }
-            Tok::Minus | Tok::Plus => Class::Prefix,
-            _ if self.pos == Pos::Operand && !begins_statement(kind) && kind != Tok::Eof => {
-                self.pos = Pos::After;
-                Class::Word
+            Tok::Minus | Tok::Plus => TokenClass::Prefix,
+            _ if self.pos == StmtPosition::Operand
+                && !begins_statement(kind)
+                && kind != Tok::Eof =>
+            {
+                self.pos = StmtPosition::After;
+                TokenClass::Word
             }
             _ => return None,
         };
@@ -81,8 +84,8 @@ impl Machine<'_> {
 
     fn probe_token(&mut self, i: usize, kind: Tok, indent: usize, item: usize) -> Decision {
         let before = self.previous(i);
-        let second = self.pos == Pos::Operand;
-        self.pos = Pos::After;
+        let second = self.pos == StmtPosition::Operand;
+        self.pos = StmtPosition::After;
         let class = match kind {
             Tok::LBrace => {
                 let starts = matches!(
@@ -90,28 +93,28 @@ impl Machine<'_> {
                     Tok::Dot | Tok::KwProbe | Tok::Assign | Tok::AddAssign
                 ) || before == Tok::Comma && !second;
                 if !starts {
-                    return self.open_block(i, item, Break::Never);
+                    return self.open_block(i, item, LineBreak::Never);
                 }
                 self.open_group(Group::braces());
                 if before == Tok::Dot {
-                    Class::OpenTight
+                    TokenClass::OpenTight
                 } else {
-                    Class::Open
+                    TokenClass::Open
                 }
             }
             Tok::LParen if before == Tok::KwIf => {
                 self.open_group(Group::default());
-                Class::Open
+                TokenClass::Open
             }
             Tok::LParen => {
                 self.open_group(Group::default());
-                Class::OpenTight
+                TokenClass::OpenTight
             }
-            Tok::Comma | Tok::Question | Tok::Bang => Class::Suffix,
-            Tok::Assign | Tok::AddAssign => Class::Binary,
-            Tok::Dot => Class::Tight,
-            Tok::KwIf if self.kind(i + 1) == Tok::LParen && before != Tok::Dot => Class::Word,
-            _ => Class::AsIs,
+            Tok::Comma | Tok::Question | Tok::Bang => TokenClass::Suffix,
+            Tok::Assign | Tok::AddAssign => TokenClass::Binary,
+            Tok::Dot => TokenClass::Tight,
+            Tok::KwIf if self.kind(i + 1) == Tok::LParen && before != Tok::Dot => TokenClass::Word,
+            _ => TokenClass::AsIs,
         };
         self.decision(class, indent)
     }

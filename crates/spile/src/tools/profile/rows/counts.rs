@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use spile_profile::model::{Ns, Snapshot};
 
-use super::super::changes::Ring;
-use super::Rows;
-use super::intervals::Inside;
+use super::super::changes::ChangeRing;
+use super::ProfileBuilder;
+use super::intervals::OpenRegions;
 use crate::tools::rows::Fields;
 
 /// The place where a thread counts.
@@ -23,12 +23,12 @@ pub struct CountPlace {
     pub(super) until: Option<Ns>,
     /// The recorded changes, the regions that the thread is in by them, and whether they could be
     /// read.
-    pub(super) ring: Ring,
-    pub(super) inside: Inside,
+    pub(super) ring: ChangeRing,
+    pub(super) inside: OpenRegions,
     pub(super) unread: bool,
 }
 
-impl Rows {
+impl ProfileBuilder {
     pub(super) fn counts(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
         let place = CountPlace {

@@ -2,12 +2,12 @@
 
 use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
 
-use super::{REUSED, Rows};
+use super::{ProfileBuilder, REUSED};
 use crate::tools::rows::Fields;
 
 /// A thread that was alive when the recording ended.
 #[derive(Debug)]
-pub struct Open {
+pub struct LiveThread {
     thread: usize,
     what: i64,
     call: String,
@@ -21,7 +21,7 @@ pub struct Open {
 
 /// A call that its thread's end cut short.
 #[derive(Debug)]
-pub struct Cut {
+pub struct UnfinishedCall {
     thread: usize,
     region: u64,
     call: String,
@@ -34,10 +34,10 @@ fn ends_a_thread(call: &str) -> bool {
     matches!(call, "exit" | "exit_group")
 }
 
-impl Rows {
+impl ProfileBuilder {
     pub(super) fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
-        let open = Open {
+        let open = LiveThread {
             thread,
             what: f.number()?,
             call: f.text()?.into_owned(),
@@ -62,7 +62,7 @@ impl Rows {
             let span = (at.saturating_sub(total), at);
             self.traced(thread, region, &call, span)?.open = true;
         }
-        self.cuts.push(Cut {
+        self.cuts.push(UnfinishedCall {
             thread,
             region,
             call,
@@ -112,7 +112,7 @@ impl Rows {
     /// The final account, completed by the states that were open. `at_end` gives the system call
     /// that a thread (process, thread) is in, where its entry was not recorded. `threads` are all
     /// threads of a process that existed before; a thread without any event was in one call, or
-    /// ran, the whole time. The last events of a trace are in [`Rows::events`] then.
+    /// ran, the whole time. The last events of a trace are in [`ProfileBuilder::events`] then.
     pub fn finish(
         &mut self,
         threads: &[(u32, u32)],
@@ -167,7 +167,7 @@ impl Rows {
     }
 
     /// Adds the state of a thread at the end of the recording.
-    fn close(&mut self, open: &Open, at_end: &impl Fn(u32, u32) -> Option<String>) {
+    fn close(&mut self, open: &LiveThread, at_end: &impl Fn(u32, u32) -> Option<String>) {
         let at = self.snapshot.at_ns;
         let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
             return;

@@ -4,7 +4,7 @@
 use spile_profile::model::{Context, Event, Ns, REGION, ROOT};
 
 use super::super::changes::Change;
-use super::Rows;
+use super::ProfileBuilder;
 use crate::tools::rows::Fields;
 
 /// Maximum depth of nested regions on a time line.
@@ -12,7 +12,7 @@ const DEEPEST: usize = 256;
 
 /// The regions that a thread is in, the outermost first, each with its beginning.
 #[derive(Debug, Default)]
-pub struct Inside {
+pub struct OpenRegions {
     open: Vec<(u32, Ns)>,
     /// The time of the last change, and whether there was one.
     last: Ns,
@@ -25,7 +25,7 @@ const RAW: usize = 16 << 20;
 /// An interval: context, beginning, end.
 type Interval = (u32, Ns, Ns);
 
-impl Inside {
+impl OpenRegions {
     /// The thread changes to a context at `at`. Intervals that end are added to `out`, inner ones
     /// first.
     fn change(&mut self, to: u32, change: Change, contexts: &[Context], out: &mut Vec<Interval>) {
@@ -84,7 +84,7 @@ fn chain(contexts: &[Context], of: u32) -> impl Iterator<Item = u32> {
     std::iter::successors(first, above).take(DEEPEST)
 }
 
-impl Rows {
+impl ProfileBuilder {
     /// Handles a `changes` row: a thread has new changes.
     pub(super) fn changes(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
@@ -243,7 +243,7 @@ mod tests {
 
     /// Changes at times 1, 2, 3 and on: negative where the thread comes back to the region.
     fn of(changes: &[i32]) -> Vec<Interval> {
-        let (mut inside, mut out) = (Inside::default(), Vec::new());
+        let (mut inside, mut out) = (OpenRegions::default(), Vec::new());
         for (n, to) in changes.iter().enumerate() {
             let change = Change {
                 number: to.unsigned_abs(),
@@ -294,7 +294,7 @@ mod tests {
 
     #[test]
     fn what_was_lost_is_left_open() {
-        let (mut inside, mut out) = (Inside::default(), Vec::new());
+        let (mut inside, mut out) = (OpenRegions::default(), Vec::new());
         let changes = [(1, false, 1), (2, false, 2), (3, true, 10), (1, true, 20)];
         for (to, after_lost, at) in changes {
             let change = Change {
@@ -321,7 +321,7 @@ mod tests {
     fn circles_have_an_end() {
         let mut around = contexts();
         around[0].parent = Some(3);
-        let (mut inside, mut out) = (Inside::default(), Vec::new());
+        let (mut inside, mut out) = (OpenRegions::default(), Vec::new());
         for at in 0..10_000 {
             let change = Change {
                 number: 0,

@@ -2,7 +2,7 @@
 
 use spile_profile::model::{Ns, Process, Thread};
 
-use super::{REUSED, Rows, TID_BITS};
+use super::{ProfileBuilder, REUSED, TID_BITS};
 use crate::tools::rows::Fields;
 
 /// The identity of a thread, from another source than rows.
@@ -21,7 +21,7 @@ fn number(key: i64) -> u32 {
     (key & ((1 << TID_BITS) - 1)) as u32
 }
 
-impl Rows {
+impl ProfileBuilder {
     /// The index of the thread of a key, which is added if it is new.
     pub(super) fn place(&mut self, key: i64) -> usize {
         let (place, new) = self.made(key);

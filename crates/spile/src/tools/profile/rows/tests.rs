@@ -8,7 +8,7 @@ fn key(tid: i64, started: i64) -> i64 {
 }
 
 fn account(rows: &[String]) -> Snapshot {
-    let mut all = Rows::default();
+    let mut all = ProfileBuilder::default();
     for row in rows {
         with_row(row, |row| all.row(row));
     }
@@ -129,7 +129,7 @@ fn numbers_that_are_used_again_are_other_threads() {
 
 #[test]
 fn rows_that_are_none_are_counted() {
-    let mut rows = Rows::default();
+    let mut rows = ProfileBuilder::default();
     for row in [
         "what 1",
         "",
@@ -199,8 +199,8 @@ fn regions_belong_to_processes() {
 #[test]
 fn each_account_stands_for_itself() {
     let t = key(70, -5);
-    let mut rows = Rows::default();
-    let take = |rows: &mut Rows, text: &[String]| {
+    let mut rows = ProfileBuilder::default();
+    let take = |rows: &mut ProfileBuilder, text: &[String]| {
         let each = text.iter().map(|r| with_row(r, |row| rows.row(row)));
         each.last() == Some(true)
     };
@@ -244,7 +244,7 @@ fn each_account_stands_for_itself() {
 #[test]
 fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
     let [a, b] = [key(60, 1), key(61, 1)];
-    let mut rows = Rows::default();
+    let mut rows = ProfileBuilder::default();
     for row in [
         "begin 0 0".into(),
         format!("exec {a} 1 10 60 1 60 \"app\""),
@@ -281,8 +281,8 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
 #[test]
 fn a_call_that_a_threads_end_cut_short_is_in_each_account() {
     let t = key(62, 0);
-    let mut rows = Rows::default();
-    let account = |rows: &mut Rows, more: &[String]| {
+    let mut rows = ProfileBuilder::default();
+    let account = |rows: &mut ProfileBuilder, more: &[String]| {
         for row in more {
             with_row(row, |row| rows.row(row));
         }
@@ -316,9 +316,9 @@ fn a_call_that_a_threads_end_cut_short_is_in_each_account() {
 #[test]
 fn times_off_a_processor_and_what_is_open() {
     let [a, b] = [key(60, 0), key(61, 0)];
-    let mut rows = Rows {
+    let mut rows = ProfileBuilder {
         trace: true,
-        ..Rows::default()
+        ..ProfileBuilder::default()
     };
     for row in [
         "begin 1000 0".into(),
@@ -364,7 +364,7 @@ fn a_thread_that_nobody_saw_start_is_looked_up() {
             name: "app".into(),
         })
     };
-    let mut rows = Rows::with(Some(who), false);
+    let mut rows = ProfileBuilder::with(Some(who), false);
     for row in [
         "begin 0 0".into(),
         "end".into(),

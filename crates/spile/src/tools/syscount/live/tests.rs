@@ -4,29 +4,29 @@ use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 
 use super::*;
-use crate::tools::syscount::rows::{Calls, Group};
+use crate::tools::syscount::rows::{Calls, GroupKey};
 
 fn key(code: KeyCode) -> KeyEvent {
     KeyEvent::new(code, KeyModifiers::NONE)
 }
 
-fn shape(timed: bool) -> Shape {
-    Shape {
+fn shape(timed: bool) -> ReportShape {
+    ReportShape {
         name: true,
         process: true,
         timed,
         top: usize::MAX,
-        ..Shape::default()
+        ..ReportShape::default()
     }
 }
 
 fn report(end: u64, rows: &[(&str, &str, u64)]) -> Report {
     let row = |(call, comm, count): &(&str, &str, u64)| {
-        let group = Group {
+        let group = GroupKey {
             call: (*call).into(),
             comm: (*comm).into(),
             pid: 7,
-            ..Group::default()
+            ..GroupKey::default()
         };
         let calls = Calls {
             count: *count,
@@ -45,8 +45,8 @@ fn report(end: u64, rows: &[(&str, &str, u64)]) -> Report {
     }
 }
 
-fn view(timed: bool) -> View {
-    let mut view = View::new(shape(timed), true);
+fn view(timed: bool) -> ViewState {
+    let mut view = ViewState::new(shape(timed), true);
     view.report(report(
         1_000_000_000,
         &[("read", "a", 10), ("openat", "zsh", 30)],
@@ -58,7 +58,7 @@ fn view(timed: bool) -> View {
     view
 }
 
-fn screen(view: &View, width: u16, height: u16) -> Vec<String> {
+fn screen(view: &ViewState, width: u16, height: u16) -> Vec<String> {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
     terminal.draw(|frame| view.draw(frame)).unwrap();
     let buffer = terminal.backend().buffer();
@@ -155,7 +155,7 @@ fn any_size_and_any_keys() {
             }
         }
         for (width, height) in sizes {
-            screen(&View::new(shape(timed), false), width, height);
+            screen(&ViewState::new(shape(timed), false), width, height);
         }
     }
     // The view can be sorted by every column, then starts again with the first.
@@ -186,16 +186,16 @@ fn numbers_are_whole_at_every_width() {
         (true, false, Column::Total),
         (true, true, Column::Pid),
     ] {
-        let shape = Shape {
+        let shape = ReportShape {
             thread,
             error: thread,
             ..shape(timed)
         };
         let columns = shape.columns();
-        let mut view = View::new(shape, true);
+        let mut view = ViewState::new(shape, true);
         view.order = order;
         let rows = large.iter().zip(0u32..).map(|(n, i)| {
-            let group = Group {
+            let group = GroupKey {
                 call: ["clock_nanosleep_time64", "read"][i as usize % 2].into(),
                 comm: ["with blanks 15", "a"][i as usize % 2].into(),
                 pid: 4_194_304 - i,
@@ -217,7 +217,12 @@ fn numbers_are_whole_at_every_width() {
         });
         let titles: Vec<String> = columns
             .iter()
-            .map(|c| view.title(*c, Scale::default()).chars().take(3).collect())
+            .map(|c| {
+                view.title(*c, HistogramScale::default())
+                    .chars()
+                    .take(3)
+                    .collect()
+            })
             .collect();
         let shown = |lines: &[String]| titles.iter().filter(|t| lines[1].contains(*t)).count();
         let all = screen(&view, 400, 9);
