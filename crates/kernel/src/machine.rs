@@ -74,10 +74,33 @@ pub fn architecture() -> String {
         .into_owned()
 }
 
-/// Version, patch level and sublevel of the running kernel; 0 for a part that its release lacks.
-/// Distributions backport features: ask [`crate::features`] whether one works.
+/// The version of a kernel: 6.12.9.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Version {
+    /// 6 of 6.12.9.
+    pub major: u32,
+    /// 12 of 6.12.9.
+    pub minor: u32,
+    /// 9 of 6.12.9.
+    pub patch: u32,
+}
+
+impl Version {
+    /// The first kernel of a minor version.
+    #[must_use]
+    pub const fn new(major: u32, minor: u32) -> Version {
+        Version {
+            major,
+            minor,
+            patch: 0,
+        }
+    }
+}
+
+/// The version of the running kernel; 0 for a part that its release lacks. Distributions backport
+/// features: ask [`crate::features`] whether one works.
 #[must_use]
-pub fn version() -> (u32, u32, u32) {
+pub fn version() -> Version {
     parse_version(&release())
 }
 
@@ -140,17 +163,21 @@ fn preemption_at_boot(cmdline: &str, set: impl Fn(&str) -> bool) -> Option<&'sta
 /// Whether a kernel of that version may preempt threads within programs at raw tracepoints: since
 /// 6.19. The kernel then rejects other hits of the program on that processor.
 #[must_use]
-pub fn tracepoints_preempted(version: (u32, u32, u32)) -> bool {
-    version > (6, 18, u32::MAX)
+pub fn tracepoints_preempted(version: Version) -> bool {
+    version >= Version::new(6, 19)
 }
 
-fn parse_version(release: &str) -> (u32, u32, u32) {
+fn parse_version(release: &str) -> Version {
     let mut numbers = release
         .split(|c: char| !c.is_ascii_digit())
         .take(3)
         .map(|number| number.parse().unwrap_or(0));
     let mut next = || numbers.next().unwrap_or(0);
-    (next(), next(), next())
+    Version {
+        major: next(),
+        minor: next(),
+        patch: next(),
+    }
 }
 
 /// A setting of the running kernel's configuration, such as `CONFIG_HZ`: `y`, `m`, a number, a
@@ -293,11 +320,11 @@ mod tests {
 
     #[test]
     fn preempted_tracepoints() {
-        for version in [(6, 1, 0), (6, 18, 44)] {
-            assert!(!tracepoints_preempted(version), "{version:?}");
+        for release in ["6.1.0", "6.18.44"] {
+            assert!(!tracepoints_preempted(parse_version(release)), "{release}");
         }
-        for version in [(6, 19, 1), (7, 2, 0)] {
-            assert!(tracepoints_preempted(version), "{version:?}");
+        for release in ["6.19.0-rc1", "6.19.1", "7.2"] {
+            assert!(tracepoints_preempted(parse_version(release)), "{release}");
         }
     }
 
@@ -318,10 +345,14 @@ mod tests {
 
     #[test]
     fn versions() {
-        assert_eq!(parse_version("6.18.44-fc"), (6, 18, 44));
-        assert_eq!(parse_version("6.1-rc3"), (6, 1, 0));
-        assert_eq!(parse_version("weird"), (0, 0, 0));
-        assert!(version() > (3, 0, 0));
+        let of_three = Version {
+            patch: 44,
+            ..Version::new(6, 18)
+        };
+        assert_eq!(parse_version("6.18.44-fc"), of_three);
+        assert_eq!(parse_version("6.1-rc3"), Version::new(6, 1));
+        assert_eq!(parse_version("weird"), Version::default());
+        assert!(version() > Version::new(3, 0));
         assert!(!architecture().is_empty() && !version_text().is_empty());
     }
 

@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use rustix::io::Errno;
 
 use crate::bpf::last_errno;
+use crate::machine::{self, Version};
 
 /// An event: the `type` and `config` of `struct perf_event_attr`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -313,10 +314,10 @@ impl PerfEvent {
     #[must_use]
     pub fn kprobe_verdict(name: &str) -> ProbeCheck {
         /// From this version on the kernel checks whether the name is unique.
-        const SHARED: (u32, u32, u32) = (6, 7, 0);
+        const SHARED: Version = Version::new(6, 7);
         let place = ProbePlace::Function { name, offset: 1 };
         match PerfEvent::open_at(&place, false, None).map_err(|e| e.errno) {
-            Err(Errno::ILSEQ) if crate::machine::version() >= SHARED => ProbeCheck::Sound,
+            Err(Errno::ILSEQ) if machine::version() >= SHARED => ProbeCheck::Sound,
             Err(Errno::INVAL | Errno::ADDRNOTAVAIL) => ProbeCheck::Refused,
             _ => ProbeCheck::Unknown,
         }

@@ -12,9 +12,10 @@ use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{self, Feature, helper};
 use spile_kernel::functions;
+use spile_kernel::machine::{self, Version};
+use spile_kernel::perf;
 use spile_kernel::syscalls::{self, Abi, ArgKind, ResultForm};
 use spile_kernel::tracepoints::Tracefs;
-use spile_kernel::{machine, perf};
 use spile_sema::facts::PerfEvent;
 
 use crate::facts::return_stack;
@@ -185,8 +186,7 @@ fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
 
 /// Whether the kernel is at least that version, or has the feature backported.
 fn since(major: u32, minor: u32, feature: Feature) -> bool {
-    let version = machine::version();
-    (version.0, version.1) >= (major, minor) || features::has(feature).is_yes()
+    machine::version() >= Version::new(major, minor) || features::has(feature).is_yes()
 }
 
 /// The BPF features of the running kernel. Features that every kernel of some version has follow
@@ -237,9 +237,8 @@ fn session(btf: &Btf, program: &Program) -> Option<SessionKfuncs> {
 /// The kernel functions by which handlers disable preemption, if there are any. Kernels older than
 /// 6.15 have these functions but do not allow global subprograms between them.
 fn preemption(btf: &Btf) -> Option<PreemptionKfuncs> {
-    let version = machine::version();
     let id = |name| btf.find_func(name);
-    ((version.0, version.1) >= (6, 15) && machine::preempts()).then_some(())?;
+    (machine::version() >= Version::new(6, 15) && machine::preempts()).then_some(())?;
     Some(PreemptionKfuncs {
         off: id("bpf_preempt_disable")?,
         on: id("bpf_preempt_enable")?,

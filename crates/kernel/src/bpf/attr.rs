@@ -3,7 +3,9 @@
 use std::marker::PhantomData;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-use super::{BpfError, Command, Errno};
+use rustix::io::Errno;
+
+use super::error::{BpfError, Command};
 
 const LEN: usize = 160;
 

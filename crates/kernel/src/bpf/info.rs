@@ -2,8 +2,10 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
+
 use super::attr::Attr;
-use super::{BpfError, Command, Errno};
+use super::error::{BpfError, Command};
 
 /// Kinds of objects that the kernel numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

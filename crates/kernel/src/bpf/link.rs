@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::attr::Attr;
-use super::{BpfError, Command};
+use super::error::{BpfError, Command};
 
 /// Attach types, numbered as in `enum bpf_attach_type`. Programs for many places must be loaded
 /// with theirs.

@@ -2,8 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
+use rustix::io::Errno;
+
 use super::attr::Attr;
-use super::{BpfError, Command, Errno, MapInfo, map_info};
+use super::error::{BpfError, Command};
+use super::info::{MapInfo, map_info};
 use crate::machine;
 
 /// Types of maps that this project uses, numbered as in the kernel.

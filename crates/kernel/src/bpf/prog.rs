@@ -4,7 +4,7 @@ use std::ffi::CString;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
 use super::attr::Attr;
-use super::{BpfError, Command};
+use super::error::{BpfError, Command};
 
 /// Types of programs that this project uses, numbered as in the kernel.
 #[allow(missing_docs)]
