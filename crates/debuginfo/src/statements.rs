@@ -138,29 +138,16 @@ impl Dwarf {
             for &die in &chain {
                 infos.entry(die).or_insert_with(|| self.info(die));
             }
-            // Compilers attribute lines of the enclosing function to inlined code. A line belongs
-            // to the function that is declared nearest above it.
             let path = &table.files[row.file as usize];
-            let above = |i: &FunctionInfo| match i.file.as_ref() == Some(path) && i.line <= row.line
-            {
-                true => i.line,
-                false => 0,
-            };
             let info = |die: &Die| Some((*die, infos.get(die)?.as_ref()?));
-            let own = chain
+            let functions = chain
                 .iter()
                 .filter_map(info)
-                .filter(|(die, i)| function.matches_in(i.name, || self.scope_names(*die)))
-                .max_by_key(|(_, i)| above(i));
-            let Some((die, info)) = own else {
+                .filter(|(die, i)| function.matches_in(i.name, || self.scope_names(*die)));
+            let Some((die, info)) = owner(functions, path, row.line) else {
                 continue;
             };
-            let wanted = match lines {
-                LineQuery::Plus(n) => row.line == info.line.saturating_add(n),
-                LineQuery::All => true,
-                _ => true,
-            };
-            if !wanted {
+            if matches!(lines, LineQuery::Plus(n) if row.line != info.line.saturating_add(n)) {
                 continue;
             }
             let address = if row.address == info.entry {
@@ -241,6 +228,22 @@ impl Dwarf {
         }
         Some((low, high))
     }
+}
+
+/// The function that a line belongs to, of those that the instruction is inlined in. Compilers
+/// attribute lines of the enclosing function to inlined code, so the line belongs to the function
+/// that is declared nearest above it.
+fn owner<'i>(
+    functions: impl Iterator<Item = (Die, &'i FunctionInfo)>,
+    path: &Arc<str>,
+    line: u32,
+) -> Option<(Die, &'i FunctionInfo)> {
+    functions.max_by_key(
+        |(_, i)| match i.file.as_ref() == Some(path) && i.line <= line {
+            true => i.line,
+            false => 0,
+        },
+    )
 }
 
 /// Cached properties of a function.

@@ -2,7 +2,7 @@
 
 use lsp_types::{DocumentSymbol, SymbolKind};
 use spile_sema::probe::list;
-use spile_syntax::ast::{Item, Span};
+use spile_syntax::ast::{FileId, GlobalVar, Item, ProbePoint, Span};
 use spile_syntax::pretty;
 use spile_syntax::token::Tok;
 
@@ -14,100 +14,105 @@ const MAX_NAME: usize = 80;
 
 /// The symbols in the order of the text.
 pub(crate) fn symbols(a: &Analysis, text: &DocText, encoding: Encoding) -> Vec<DocumentSymbol> {
-    let symbol = |name: String, kind, detail: Option<String>, whole: Span, word: Span| {
-        let short: String = name.chars().take(MAX_NAME).collect();
+    let mut all: Vec<Symbol> = a.tree.items.iter().flat_map(|i| of_item(a, i)).collect();
+    all.extend(macros(a));
+    // Text from a macro is in another place.
+    all.retain(|s| s.within(a.file) && !s.name.is_empty());
+    all.sort_by_key(|s| s.whole.start);
+    all.into_iter().map(|s| s.drawn(text, encoding)).collect()
+}
+
+/// A symbol with its places in the text.
+struct Symbol {
+    name: String,
+    kind: SymbolKind,
+    detail: Option<String>,
+    /// The whole item.
+    whole: Span,
+    /// The part that names it.
+    word: Span,
+}
+
+impl Symbol {
+    fn within(&self, file: FileId) -> bool {
+        self.whole.file == file
+            && self.word.file == file
+            && self.whole.start <= self.word.start
+            && self.word.end <= self.whole.end
+    }
+
+    fn drawn(self, text: &DocText, encoding: Encoding) -> DocumentSymbol {
         #[allow(deprecated, reason = "the field has to be given")]
         DocumentSymbol {
-            name: short,
-            detail,
-            kind,
+            name: self.name.chars().take(MAX_NAME).collect(),
+            detail: self.detail,
+            kind: self.kind,
             tags: None,
             deprecated: None,
-            range: text.span(whole, encoding),
-            selection_range: text.span(word, encoding),
+            range: text.span(self.whole, encoding),
+            selection_range: text.span(self.word, encoding),
             children: None,
         }
-    };
-    let points = |p: &[spile_syntax::ast::ProbePoint]| {
-        p.iter()
-            .map(pretty::probe_point)
-            .collect::<Vec<_>>()
-            .join(", ")
-    };
-    // Text from a macro is in another place.
-    let own = |whole: Span, word: Span| {
-        whole.file == a.file
-            && word.file == a.file
-            && whole.start <= word.start
-            && word.end <= whole.end
-    };
-    let mut out = Vec::new();
-    let mut add = |name: String, kind, detail, whole: Span, word: Span| {
-        if own(whole, word) && !name.is_empty() {
-            out.push((whole.start, symbol(name, kind, detail, whole, word)));
-        }
-    };
-    for item in &a.tree.items {
-        match item {
-            Item::Probe(p) => {
-                let word = p.points.first().map_or(p.span, |p| p.span);
-                add(
-                    points(&p.points),
-                    SymbolKind::EVENT,
-                    Some("probe".into()),
-                    p.span,
-                    word,
-                );
-            }
-            Item::Alias(al) => {
-                let word = al.names.first().map_or(al.span, |p| p.span);
-                add(
-                    points(&al.names),
-                    SymbolKind::EVENT,
-                    Some(points(&al.points)),
-                    al.span,
-                    word,
-                );
-            }
-            Item::Function(f) => {
-                let name = f.name.name.to_string();
-                add(
-                    name,
-                    SymbolKind::FUNCTION,
-                    Some(list::signature(f)),
-                    f.span,
-                    f.name.span,
-                );
-            }
-            Item::Global(g) => {
-                for v in &g.vars {
-                    let known = a.globals.iter().find(|k| k.span == v.name.span);
-                    let ty = known.map(|k| k.ty.clone());
-                    add(
-                        v.name.name.to_string(),
-                        SymbolKind::VARIABLE,
-                        ty,
-                        v.name.span,
-                        v.name.span,
-                    );
-                }
-            }
-            Item::Embedded(_) => {}
-        }
     }
-    for (i, t) in a.tokens.iter().enumerate() {
-        if a.slice(t) == "@define" && matches!(a.kind(i + 1), Tok::Ident) {
-            let word = a.tokens[i + 1].span;
-            let name = format!("@{}", a.word(i + 1));
-            add(
-                name,
-                SymbolKind::CONSTANT,
-                Some("macro".into()),
-                t.span.to(word),
-                word,
-            );
+}
+
+/// The symbols of an item: several for a declaration of several globals.
+fn of_item(a: &Analysis, item: &Item) -> Vec<Symbol> {
+    match item {
+        Item::Probe(p) => vec![Symbol {
+            name: points(&p.points),
+            kind: SymbolKind::EVENT,
+            detail: Some("probe".into()),
+            whole: p.span,
+            word: p.points.first().map_or(p.span, |p| p.span),
+        }],
+        Item::Alias(al) => vec![Symbol {
+            name: points(&al.names),
+            kind: SymbolKind::EVENT,
+            detail: Some(points(&al.points)),
+            whole: al.span,
+            word: al.names.first().map_or(al.span, |p| p.span),
+        }],
+        Item::Function(f) => vec![Symbol {
+            name: f.name.name.to_string(),
+            kind: SymbolKind::FUNCTION,
+            detail: Some(list::signature(f)),
+            whole: f.span,
+            word: f.name.span,
+        }],
+        Item::Global(g) => {
+            let ty = |span| a.globals.iter().find(|k| k.span == span);
+            let of_variable = |v: &GlobalVar| Symbol {
+                name: v.name.name.to_string(),
+                kind: SymbolKind::VARIABLE,
+                detail: ty(v.name.span).map(|k| k.ty.clone()),
+                whole: v.name.span,
+                word: v.name.span,
+            };
+            g.vars.iter().map(of_variable).collect()
         }
+        Item::Embedded(_) => Vec::new(),
     }
-    out.sort_by_key(|(start, _)| *start);
-    out.into_iter().map(|(_, s)| s).collect()
+}
+
+fn points(all: &[ProbePoint]) -> String {
+    let texts: Vec<String> = all.iter().map(pretty::probe_point).collect();
+    texts.join(", ")
+}
+
+/// The macros that the document defines. The tree does not contain them.
+fn macros(a: &Analysis) -> impl Iterator<Item = Symbol> {
+    let tokens = a.tokens.iter().enumerate();
+    let defines =
+        tokens.filter(|(i, t)| a.slice(t) == "@define" && matches!(a.kind(i + 1), Tok::Ident));
+    defines.map(|(i, t)| {
+        let word = a.tokens[i + 1].span;
+        Symbol {
+            name: format!("@{}", a.word(i + 1)),
+            kind: SymbolKind::CONSTANT,
+            detail: Some("macro".into()),
+            whole: t.span.to(word),
+            word,
+        }
+    })
 }

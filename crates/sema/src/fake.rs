@@ -51,22 +51,11 @@ impl FakeMachine {
     /// The machine, with a few system calls of both tables.
     pub fn new() -> FakeMachine {
         use SysArgKind::*;
-        let int = Int {
-            size: 4,
-            signed: true,
-        };
-        let long = Int {
-            size: 8,
-            signed: true,
-        };
-        let ulong = Int {
-            size: 8,
+        let [int, long] = [4, 8].map(|size| Int { size, signed: true });
+        let [u32_, ulong] = [4, 8].map(|size| Int {
+            size,
             signed: false,
-        };
-        let u32_ = Int {
-            size: 4,
-            signed: false,
-        };
+        });
         let arg = |(var, kernel, kind): (&'static str, &'static str, SysArgKind), word| SysArg {
             var,
             kernel,

@@ -13,7 +13,7 @@ pub(crate) use code::{CodeMatch, MatchedPlace};
 
 use crate::codes;
 use crate::facts::{Facts, Module, ModuleQuery};
-use crate::probe::{ContextKind, TargetVar};
+use crate::probe::handler::{ContextKind, TargetVar};
 use spile_glob::{is_pattern, matches, matches_point};
 
 mod code;

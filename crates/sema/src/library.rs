@@ -18,7 +18,7 @@ use spile_syntax::ast::{
 use spile_syntax::diag::Diagnostics;
 
 use crate::missing::Missing;
-use crate::probe::HandlerPart;
+use crate::probe::handler::HandlerPart;
 use crate::probe::mentions::point_functions;
 
 /// All files, indexed.

@@ -7,7 +7,7 @@ use spile_syntax::diag::{DiagResult, Diagnostic};
 use super::{PointMatch, bad, point_text};
 use crate::codes;
 use crate::facts::{DataPlace, Facts, Module, ModuleQuery};
-use crate::probe::ContextKind;
+use crate::probe::handler::ContextKind;
 
 /// Maximum number of bytes that a debug register watches.
 const MOST: u64 = 8;

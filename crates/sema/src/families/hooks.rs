@@ -11,7 +11,7 @@ use super::{PointMatch, bad, num, point_text};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{Facts, LocOp, VarKind, VarLocation};
-use crate::probe::{TargetSource, TargetVar};
+use crate::probe::handler::{TargetSource, TargetVar};
 use spile_glob::is_pattern;
 
 /// Protocol families (`linux/netfilter.h`), and whether BPF programs can attach there.

@@ -10,7 +10,7 @@ use spile_syntax::diag::{DiagResult, Diagnostic};
 use super::{PointMatch, bad, in_u32, num, point_text, positive};
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
-use crate::probe::ContextKind;
+use crate::probe::handler::ContextKind;
 use spile_glob::matches_point;
 
 /// PERF_TYPE_SOFTWARE, PERF_COUNT_SW_CPU_CLOCK.

@@ -5,7 +5,7 @@ use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::DiagResult;
 
 use super::{PointMatch, bad, num, point_text};
-use crate::probe::ContextKind;
+use crate::probe::handler::ContextKind;
 
 /// The file's name, where the script gives none.
 const DEFAULT: &str = "command";

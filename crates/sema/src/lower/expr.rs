@@ -323,33 +323,8 @@ impl Builder<'_, '_> {
                     e.span,
                 );
             }
-            ExprKind::Un(op, a) => {
-                let a = self.value(a);
-                self.emit(Inst::Un { dst, op: *op, a }, e.span);
-            }
-            ExprKind::Bin(op, x, y) => {
-                let (a, b) = self.pair(x, y);
-                let site = self.l.sites.between(x.span, y.span, e.span);
-                self.emit_at(Inst::Bin { dst, op: *op, a, b }, site);
-            }
-            ExprKind::Cmp(op, x, y) => {
-                let text = self.is_str(x);
-                let (a, b) = self.pair(x, y);
-                let inst = if text {
-                    Inst::StrCmp { dst, op: *op, a, b }
-                } else {
-                    Inst::Bin {
-                        dst,
-                        op: number_cmp(*op),
-                        a,
-                        b,
-                    }
-                };
-                self.emit(inst, e.span);
-            }
-            ExprKind::Concat(x, y) => {
-                let (a, b) = self.pair(x, y);
-                self.emit(Inst::Concat { dst, a, b }, e.span);
+            ExprKind::Un(..) | ExprKind::Bin(..) | ExprKind::Cmp(..) | ExprKind::Concat(..) => {
+                self.operation_to(dst, e);
             }
             ExprKind::Logic { .. } | ExprKind::Ternary(..) => self.choice_to(dst, e),
             ExprKind::In { .. } | ExprKind::Stat { .. } | ExprKind::HistGet { .. } => {
@@ -384,6 +359,41 @@ impl Builder<'_, '_> {
                 let src = self.value(e);
                 self.emit(Inst::Copy { dst, src }, e.span);
             }
+        }
+    }
+
+    /// The result of an operator whose operands are always evaluated.
+    fn operation_to(&mut self, dst: Reg, e: &Expr) {
+        match &e.kind {
+            ExprKind::Un(op, a) => {
+                let a = self.value(a);
+                self.emit(Inst::Un { dst, op: *op, a }, e.span);
+            }
+            ExprKind::Bin(op, x, y) => {
+                let (a, b) = self.pair(x, y);
+                let site = self.l.sites.between(x.span, y.span, e.span);
+                self.emit_at(Inst::Bin { dst, op: *op, a, b }, site);
+            }
+            ExprKind::Cmp(op, x, y) => {
+                let text = self.is_str(x);
+                let (a, b) = self.pair(x, y);
+                let inst = if text {
+                    Inst::StrCmp { dst, op: *op, a, b }
+                } else {
+                    Inst::Bin {
+                        dst,
+                        op: number_cmp(*op),
+                        a,
+                        b,
+                    }
+                };
+                self.emit(inst, e.span);
+            }
+            ExprKind::Concat(x, y) => {
+                let (a, b) = self.pair(x, y);
+                self.emit(Inst::Concat { dst, a, b }, e.span);
+            }
+            _ => {}
         }
     }
 

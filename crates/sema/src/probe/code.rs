@@ -31,14 +31,22 @@ pub(crate) struct PlaceGroup<'h> {
 struct PlaceGroupKey<'h> {
     pid: Option<u32>,
     module: Option<&'h Module>,
-    /// Name, type, kind and location of each variable.
-    variables: Vec<(Arc<str>, CTypeId, VarKind, Arc<VarLocation>)>,
+    variables: Vec<Mentioned>,
     /// The provider of a marker, where it is visible.
     provider: Option<Arc<str>>,
     /// Whether it is a kernel function that is attached through ftrace with all others.
     at_once: bool,
     /// `Some` at return instructions; `true` for goroutines.
     exits: Option<bool>,
+}
+
+/// A variable that the bodies mention, as it is at a place.
+#[derive(PartialEq, Eq, Hash)]
+struct Mentioned {
+    name: Arc<str>,
+    ty: CTypeId,
+    kind: VarKind,
+    loc: Arc<VarLocation>,
 }
 
 /// Whether a place is attached together with others.
@@ -95,7 +103,12 @@ pub(crate) fn groups<'h>(
         let variables: Vec<_> = variables
             .into_iter()
             .filter(mentioned)
-            .map(|v| (v.name, v.ty, v.kind, Arc::new(v.loc)))
+            .map(|v| Mentioned {
+                name: v.name,
+                ty: v.ty,
+                kind: v.kind,
+                loc: Arc::new(v.loc),
+            })
             .collect();
         let by_module = wanted || m.types;
         let key = PlaceGroupKey {
@@ -125,19 +138,19 @@ pub(crate) fn groups<'h>(
     list
 }
 
-fn target((name, ty, kind, loc): &(Arc<str>, CTypeId, VarKind, Arc<VarLocation>)) -> TargetVar {
-    let source = match &**loc {
+fn target(variable: &Mentioned) -> TargetVar {
+    let source = match &*variable.loc {
         VarLocation::Value(ops) => match ops[..] {
             [LocOp::Arg(n)] => TargetSource::CtxArg(n),
-            _ => TargetSource::Loc(loc.clone()),
+            _ => TargetSource::Loc(variable.loc.clone()),
         },
-        _ => TargetSource::Loc(loc.clone()),
+        _ => TargetSource::Loc(variable.loc.clone()),
     };
     TargetVar {
-        name: name.clone(),
+        name: variable.name.clone(),
         source,
-        ty: CTy::id(*ty),
-        kind: *kind,
+        ty: CTy::id(variable.ty),
+        kind: variable.kind,
     }
 }
 

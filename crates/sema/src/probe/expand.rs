@@ -18,7 +18,7 @@ use super::missing;
 use super::resolve::{PointSearch, ResolvedPoint};
 use crate::codes;
 use crate::facts::{Facts, SysCall};
-use crate::families::PointMatch;
+use crate::families::{CodeMatch, PointMatch};
 use crate::library::Library;
 
 /// The name of the constant table from numbers as in [`NrSet`] to the names that probe points use.
@@ -99,35 +99,25 @@ fn derive(
     out: &mut Vec<ProbeHandler>,
     diags: &mut Diagnostics,
 ) {
-    let ResolvedPoint {
-        hit,
-        point,
-        family,
-        layer,
-    } = found;
+    let layer = &found.layer;
     let mut mentions = Mentions::default();
     layer.parts.iter().for_each(|p| mentions.part(lib, p));
     layer
         .conditions
         .iter()
         .for_each(|(c, file)| mentions.condition(lib, c, *file));
-    missing::aliases(lib, &layer, &mentions, diags);
-    let pattern: Arc<str> = (layer.shown.clone()).unwrap_or_else(|| point.as_str().into());
-    let mut push = |event, shown: String, ctx, points| {
-        out.push(ProbeHandler {
-            event,
-            name: layer.alias.clone().unwrap_or_else(|| shown.as_str().into()),
-            pattern: pattern.clone(),
-            point: layer.shown.clone().unwrap_or_else(|| shown.into()),
-            conditions: layer.conditions.clone(),
-            parts: layer.parts.clone(),
-            ctx,
-            span: layer.span,
-            points,
-        });
+    missing::aliases(lib, layer, &mentions, diags);
+    let mut derivation = Derivation {
+        lib,
+        facts,
+        found: &found,
+        mentions,
+        out,
     };
-    match hit {
-        PointMatch::Event { event, point, kind } => push(event, point, Context::empty(kind), 1),
+    match &found.hit {
+        PointMatch::Event { event, point, kind } => {
+            derivation.push(event.clone(), point.clone(), Context::empty(*kind), 1);
+        }
         PointMatch::Hook {
             event,
             point,
@@ -135,73 +125,108 @@ fn derive(
             targets,
         } => {
             let ctx = Context {
-                targets,
-                name: Some(name),
+                targets: targets.clone(),
+                name: Some(name.clone()),
                 ..Context::empty(ContextKind::Hook)
             };
-            push(event, point, ctx, 1);
+            derivation.push(event.clone(), point.clone(), ctx, 1);
         }
-        PointMatch::Trace { name, system } => {
-            let asked = || mentions.system.then(|| facts.tracepoint_system(&name))?;
-            let system = system.or_else(asked);
-            let shown = match &system {
-                Some(s) => format!("kernel.trace(\"{s}:{name}\")"),
-                None => format!("kernel.trace(\"{name}\")"),
+        PointMatch::Trace { name, system } => derivation.tracepoint(name, system.as_ref()),
+        PointMatch::SyscallAny { ret } => derivation.any_syscall(*ret),
+        PointMatch::Syscalls { calls, ret } => derivation.syscalls(calls, *ret, diags),
+        PointMatch::Code(hit) => derivation.code(hit),
+    }
+}
+
+/// Makes the handlers of one resolved point.
+struct Derivation<'a> {
+    lib: &'a Library,
+    facts: &'a dyn Facts,
+    found: &'a ResolvedPoint,
+    /// The names in the bodies and conditions.
+    mentions: Mentions,
+    out: &'a mut Vec<ProbeHandler>,
+}
+
+impl Derivation<'_> {
+    /// Adds a handler that serves this number of points. `shown` is its point.
+    fn push(&mut self, event: Event, shown: String, ctx: Context, points: u32) {
+        let layer = &self.found.layer;
+        let pattern = layer.shown.clone();
+        self.out.push(ProbeHandler {
+            event,
+            name: layer.alias.clone().unwrap_or_else(|| shown.as_str().into()),
+            pattern: pattern.unwrap_or_else(|| self.found.point.as_str().into()),
+            point: layer.shown.clone().unwrap_or_else(|| shown.into()),
+            conditions: layer.conditions.clone(),
+            parts: layer.parts.clone(),
+            ctx,
+            span: layer.span,
+            points,
+        });
+    }
+
+    fn tracepoint(&mut self, name: &Arc<str>, system: Option<&Arc<str>>) {
+        let m = &self.mentions;
+        let asked = || m.system.then(|| self.facts.tracepoint_system(name))?;
+        let system = system.cloned().or_else(asked);
+        let shown = match &system {
+            Some(s) => format!("kernel.trace(\"{s}:{name}\")"),
+            None => format!("kernel.trace(\"{name}\")"),
+        };
+        // Arguments are expensive to look up, and most handlers of many tracepoints use none.
+        let wanted = m.all_targets || !m.targets.is_empty();
+        let ctx = context::tracepoint(self.facts, name, system, wanted);
+        self.push(Event::Tracepoint(name.clone()), shown, ctx, 1);
+    }
+
+    fn any_syscall(&mut self, ret: bool) {
+        let layer = &self.found.layer;
+        let ctx = context::syscall_any(&self.mentions, ret, layer.shown.is_some(), layer.span);
+        self.push(
+            syscall_event(NrSet::All, ret),
+            self.found.point.clone(),
+            ctx,
+            1,
+        );
+    }
+
+    fn syscalls(&mut self, calls: &[usize], ret: bool, diags: &mut Diagnostics) {
+        let (found, span) = (self.found, self.found.layer.span);
+        let family = &found.family;
+        for group in groups(self.facts, calls, &self.mentions, ret) {
+            report_text_only(&group, &self.mentions, ret, span, diags);
+            missing::calls(self.lib, found, &group.names, ret, &self.mentions, diags);
+            let shown = match &*group.names {
+                [one] if ret => format!("{family}.{one}.return"),
+                [one] => format!("{family}.{one}"),
+                _ => found.point.clone(),
             };
-            // Arguments are expensive to look up, and most handlers of many tracepoints use none.
-            let wanted = mentions.all_targets || !mentions.targets.is_empty();
-            let ctx = context::tracepoint(facts, &name, system, wanted);
-            push(Event::Tracepoint(name), shown, ctx, 1);
+            let ctx = group_context(&group, &self.mentions, ret, span);
+            let event = syscall_event(NrSet::List(group.nrs), ret);
+            self.push(event, shown, ctx, group.names.len() as u32);
         }
-        PointMatch::SyscallAny { ret } => {
-            let event = if ret {
-                Event::SysExit(NrSet::All)
-            } else {
-                Event::SysEnter(NrSet::All)
+    }
+
+    fn code(&mut self, hit: &CodeMatch) {
+        for group in code::groups(self.facts, hit, &self.mentions) {
+            let places = &group.sites;
+            let shown = match **places {
+                [one] => hit.point(one),
+                _ => self.found.point.clone(),
             };
-            push(
-                event,
-                point,
-                context::syscall_any(&mentions, ret, layer.shown.is_some(), layer.span),
-                1,
-            );
+            let points = places.len() as u32;
+            let event = code::event(hit, &group, self.found.layer.lenient);
+            self.push(event, shown, code::context(hit, group), points);
         }
-        PointMatch::Syscalls { calls, ret } => {
-            for group in groups(facts, &calls, &mentions, ret) {
-                report_text_only(&group, &mentions, ret, layer.span, diags);
-                let at = (&layer, &*family, &*point);
-                missing::calls(lib, at, &group.names, ret, &mentions, diags);
-                let shown = match &*group.names {
-                    [one] if ret => format!("{family}.{one}.return"),
-                    [one] => format!("{family}.{one}"),
-                    _ => point.clone(),
-                };
-                let ctx = group_context(&group, &mentions, ret, layer.span);
-                let nrs = NrSet::List(group.nrs);
-                let event = if ret {
-                    Event::SysExit(nrs)
-                } else {
-                    Event::SysEnter(nrs)
-                };
-                push(event, shown, ctx, group.names.len() as u32);
-            }
-        }
-        PointMatch::Code(hit) => {
-            for group in code::groups(facts, &hit, &mentions) {
-                let places = &group.sites;
-                let shown = match **places {
-                    [one] => hit.point(one),
-                    _ => point.clone(),
-                };
-                let points = places.len() as u32;
-                push(
-                    code::event(&hit, &group, layer.lenient),
-                    shown,
-                    code::context(&hit, group),
-                    points,
-                );
-            }
-        }
+    }
+}
+
+/// The event of system calls.
+fn syscall_event(nrs: NrSet, ret: bool) -> Event {
+    match ret {
+        true => Event::SysExit(nrs),
+        false => Event::SysEnter(nrs),
     }
 }
 

@@ -10,12 +10,15 @@ use spile_syntax::diag::Diagnostics;
 use spile_syntax::pretty;
 use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
 
-use super::HandlerPart;
 use super::context::{self, PlainBinding};
+use super::handler::{HandlerPart, TargetVar};
 use super::mentions::Mentions;
 use super::resolve::{PointSearch, ResolvedPoint};
-use crate::facts::{Facts, SysCall};
-use crate::families::{ArgSpec, ComponentName, FAMILIES, Family, PointMatch};
+use crate::ctype::CTy;
+use crate::facts::{Facts, SysCall, VarLocation};
+use crate::families::{
+    ArgSpec, CodeMatch, ComponentName, FAMILIES, Family, MatchedPlace, PointMatch,
+};
 use crate::library::{Library, PointEntry};
 
 /// A probe point of a listing.
@@ -94,111 +97,109 @@ fn listed(
         }
         .block(&part.body);
     }
-    let alias = found.layer.alias.as_deref();
-    let named = |own: String| alias.map_or(own, str::to_owned);
-    let spelled = |ctx: &super::Context| -> Vec<(String, String)> {
-        ctx.targets
-            .iter()
-            .map(|t| (t.name.to_string(), t.ty.spell(facts)))
-            .collect()
+    let lister = Lister {
+        facts,
+        found,
+        own: vars.into_iter().collect(),
     };
-    let own = || vars.iter().map(|(n, t)| (n.clone(), *t)).collect();
     match &found.hit {
         PointMatch::Event { point, kind, .. } => {
             let value = || ("value".to_owned(), "string".to_owned());
-            vec![ListedPoint {
-                point: named(point.clone()),
-                vars: own(),
-                targets: kind.has_value().then(value).into_iter().collect(),
-            }]
+            let targets = kind.has_value().then(value).into_iter().collect();
+            vec![lister.line(point.clone(), Vec::new(), targets)]
         }
         PointMatch::Hook { point, targets, .. } => {
-            let spelled = |t: &super::TargetVar| (t.name.to_string(), t.ty.spell(facts));
-            vec![ListedPoint {
-                point: named(point.clone()),
-                vars: own(),
-                targets: targets.iter().map(spelled).collect(),
-            }]
+            vec![lister.line(point.clone(), Vec::new(), lister.spelled(targets))]
         }
         PointMatch::Trace { name, system } => {
             let system = system.clone().or_else(|| facts.tracepoint_system(name));
             let ctx = context::tracepoint(facts, name, system.clone(), true);
             let system = system.as_deref().map_or(String::new(), |s| format!("{s}:"));
-            let point = named(format!("kernel.trace(\"{system}{name}\")"));
-            vec![ListedPoint {
-                point,
-                vars: own(),
-                targets: spelled(&ctx),
-            }]
+            let point = format!("kernel.trace(\"{system}{name}\")");
+            vec![lister.line(point, Vec::new(), lister.spelled(&ctx.targets))]
         }
-        PointMatch::Code(hit) => hit
-            .places
-            .iter()
-            .map(|place| {
-                let module = &place.module.module;
-                let known = match variables {
-                    true => facts
-                        .place_variables(module, place.place.id, hit.ret)
-                        .or_else(|_| facts.place_locals(module, &place.place, hit.ret)),
-                    false => Ok(Vec::new()),
-                };
-                let spelled = |v: &crate::facts::Variable| {
-                    let ty = crate::ctype::CTy::id(v.ty).spell(facts);
-                    (v.name.to_string(), ty)
-                };
-                let there = |v: &&crate::facts::Variable| {
-                    !matches!(v.loc, crate::facts::VarLocation::Absent(_))
-                };
-                let known = known.unwrap_or_default();
-                ListedPoint {
-                    point: named(hit.point(place)),
-                    vars: own(),
-                    targets: known.iter().filter(there).map(spelled).collect(),
-                }
-            })
+        PointMatch::Code(hit) => (hit.places.iter())
+            .map(|place| lister.place(hit, place, variables))
             .collect(),
-        PointMatch::SyscallAny { ret } => {
-            let mut m = Mentions::default();
-            let all = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
-            m.reads.extend(all.map(Into::into));
-            let ctx = context::syscall_any(&m, *ret, found.layer.shown.is_some(), span);
-            let text = |n: &str| matches!(n, "name" | "retstr" | "argstr");
-            let ty = |n: &str| if text(n) { "string" } else { "long" };
-            let mut vars: Vec<_> = ctx
-                .vars
-                .iter()
-                .map(|v| (v.name.to_string(), ty(&v.name)))
-                .collect();
-            vars.extend::<Vec<_>>(own());
-            let targets = spelled(&ctx);
-            vec![ListedPoint {
-                point: named(found.point.clone()),
-                vars,
-                targets,
-            }]
-        }
+        PointMatch::SyscallAny { ret } => vec![lister.any_syscall(*ret, span)],
         PointMatch::Syscalls { calls, ret } => {
             let all = facts.syscalls();
-            calls
-                .iter()
-                .filter_map(|i| all.get(*i))
-                .map(|call| {
-                    let end = if *ret { ".return" } else { "" };
-                    let point = named(format!("{}.{}{end}", found.family, call.probe));
-                    let mut vars = call_vars(call, *ret);
-                    vars.extend::<Vec<_>>(own());
-                    let targets = context::call_targets(call, *ret, |_| true);
-                    let spelled = targets
-                        .iter()
-                        .map(|t| (t.name.to_string(), t.ty.spell(facts)));
-                    ListedPoint {
-                        point,
-                        vars,
-                        targets: spelled.collect(),
-                    }
-                })
-                .collect()
+            let calls = calls.iter().filter_map(|i| all.get(*i));
+            calls.map(|call| lister.syscall(call, *ret)).collect()
         }
+    }
+}
+
+/// Makes the lines of one resolved point.
+struct Lister<'a> {
+    facts: &'a dyn Facts,
+    found: &'a ResolvedPoint,
+    /// The variables that the aliases set.
+    own: Vec<(String, &'static str)>,
+}
+
+impl Lister<'_> {
+    /// A line; the alias's name goes before the point's, and its variables come last.
+    fn line(
+        &self,
+        point: String,
+        mut vars: Vec<(String, &'static str)>,
+        targets: Vec<(String, String)>,
+    ) -> ListedPoint {
+        vars.extend_from_slice(&self.own);
+        let alias = self.found.layer.alias.as_deref();
+        ListedPoint {
+            point: alias.map_or(point, str::to_owned),
+            vars,
+            targets,
+        }
+    }
+
+    /// The `$` variables with their C types.
+    fn spelled(&self, targets: &[TargetVar]) -> Vec<(String, String)> {
+        targets
+            .iter()
+            .map(|t| (t.name.to_string(), t.ty.spell(self.facts)))
+            .collect()
+    }
+
+    fn place(&self, hit: &CodeMatch, place: &MatchedPlace, variables: bool) -> ListedPoint {
+        let module = &place.module.module;
+        let found = match variables {
+            true => self
+                .facts
+                .place_variables(module, place.place.id, hit.ret)
+                .or_else(|_| self.facts.place_locals(module, &place.place, hit.ret)),
+            false => Ok(Vec::new()),
+        };
+        let found = found.unwrap_or_default();
+        let there = found
+            .iter()
+            .filter(|v| !matches!(v.loc, VarLocation::Absent(_)));
+        let spelled = there.map(|v| (v.name.to_string(), CTy::id(v.ty).spell(self.facts)));
+        self.line(hit.point(place), Vec::new(), spelled.collect())
+    }
+
+    fn any_syscall(&self, ret: bool, span: Span) -> ListedPoint {
+        let mut m = Mentions::default();
+        let all = ["name", "syscall_nr", "retval", "retstr", "errno", "argstr"];
+        m.reads.extend(all.map(Into::into));
+        let ctx = context::syscall_any(&m, ret, self.found.layer.shown.is_some(), span);
+        let text = |n: &str| matches!(n, "name" | "retstr" | "argstr");
+        let ty = |n: &str| if text(n) { "string" } else { "long" };
+        let vars = ctx.vars.iter().map(|v| (v.name.to_string(), ty(&v.name)));
+        self.line(
+            self.found.point.clone(),
+            vars.collect(),
+            self.spelled(&ctx.targets),
+        )
+    }
+
+    fn syscall(&self, call: &SysCall, ret: bool) -> ListedPoint {
+        let end = if ret { ".return" } else { "" };
+        let point = format!("{}.{}{end}", self.found.family, call.probe);
+        let targets = context::call_targets(call, ret, |_| true);
+        self.line(point, call_vars(call, ret), self.spelled(&targets))
     }
 }
 

@@ -7,7 +7,7 @@ use spile_syntax::ast::{
 };
 use spile_syntax::visit::{Visitor, walk_expr, walk_stmt};
 
-use super::HandlerPart;
+use super::handler::HandlerPart;
 use crate::library::Library;
 
 /// Names in the bodies of one handler.

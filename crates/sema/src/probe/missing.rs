@@ -6,7 +6,7 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syntax::visit::{Visitor, walk_expr};
 
 use super::mentions::Mentions;
-use super::resolve::AliasLayer;
+use super::resolve::{AliasLayer, ResolvedPoint};
 use crate::codes;
 use crate::library::Library;
 use spile_glob::is_pattern;
@@ -24,7 +24,7 @@ pub(crate) fn aliases(lib: &Library, layer: &AliasLayer, m: &Mentions, diags: &m
 /// Reports reads of missing variables of system calls, by the call's own name or another.
 pub(crate) fn calls(
     lib: &Library,
-    (layer, family, point): (&AliasLayer, &str, &str),
+    found: &ResolvedPoint,
     names: &[&str],
     ret: bool,
     m: &Mentions,
@@ -35,11 +35,12 @@ pub(crate) fn calls(
         return;
     }
     let end = if ret { ".return" } else { "" };
-    if !is_pattern(point) {
-        return report(lib, layer, point, m, diags);
+    if !is_pattern(&found.point) {
+        return report(lib, &found.layer, &found.point, m, diags);
     }
     for name in names {
-        report(lib, layer, &format!("{family}.{name}{end}"), m, diags);
+        let alias = format!("{}.{name}{end}", found.family);
+        report(lib, &found.layer, &alias, m, diags);
     }
 }
 

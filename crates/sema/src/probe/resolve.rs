@@ -12,7 +12,7 @@ use spile_ir::{Event, Space};
 use spile_syntax::ast::{Component, Expr, FileId, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic, suggest};
 
-use super::HandlerPart;
+use super::handler::HandlerPart;
 use crate::codes;
 use crate::facts::Facts;
 use crate::families::{

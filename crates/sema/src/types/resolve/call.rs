@@ -238,7 +238,18 @@ impl Resolver<'_> {
             return self.table_get(args, span);
         }
         let checked: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
-        match (short, checked.as_slice()) {
+        if let Some(e) = self.session_value(short, &checked, span) {
+            return e;
+        }
+        if let Some(kind) = self.statement(short, &checked, span) {
+            return self.valueless(kind, span, value);
+        }
+        self.intrinsic(name, checked, span, value)
+    }
+
+    /// An internal operation whose value is known before the session starts.
+    fn session_value(&mut self, short: &str, args: &[Expr], span: Span) -> Option<Expr> {
+        Some(match (short, args) {
             ("pp" | "pn" | "ppfunc" | "probefunc" | "probe_type", []) => {
                 let of = match short {
                     "pp" => NameFunction::Point,
@@ -247,32 +258,38 @@ impl Resolver<'_> {
                     "probefunc" => NameFunction::Interrupted,
                     _ => NameFunction::Kind,
                 };
-                return self.str(ExprKind::ProbeName { of }, span);
+                self.str(ExprKind::ProbeName { of }, span)
             }
             ("session_name", []) => {
                 let name = self.input.name.as_bytes().into();
-                return self.str(ExprKind::Str(name), span);
+                self.str(ExprKind::Str(name), span)
             }
-            ("session_pid", []) => return self.num(ExprKind::Num(self.input.session.0), span),
-            ("target_pidns", []) => return self.num(ExprKind::Num(self.input.pidns), span),
+            ("session_pid", []) => self.num(ExprKind::Num(self.input.session.0), span),
+            ("target_pidns", []) => self.num(ExprKind::Num(self.input.pidns), span),
             ("target_uid", [id]) => {
                 let map = self.input.users.map(|u| &u.users);
-                return self.mapped(map, id, span);
+                self.mapped(map, id, span)
             }
             ("target_gid", [id]) => {
                 let map = self.input.users.map(|u| &u.groups);
-                return self.mapped(map, id, span);
+                self.mapped(map, id, span)
             }
-            ("session_uid", []) => return self.num(ExprKind::Num(self.input.session.1), span),
+            ("session_uid", []) => self.num(ExprKind::Num(self.input.session.1), span),
+            _ => return None,
+        })
+    }
+
+    /// An internal operation that is a statement of the IR: an error, or output.
+    fn statement(&mut self, short: &str, args: &[Expr], span: Span) -> Option<ExprKind> {
+        Some(match (short, args) {
             ("error" | "raise", [msg]) => {
                 self.decide(msg.ty, Base::Str, msg.span);
-                let kind = ExprKind::Raise(Box::new(msg.clone()));
-                return self.valueless(kind, span, value);
+                ExprKind::Raise(Box::new(msg.clone()))
             }
             ("abort", []) => {
                 self.tree.aborts = true;
                 let msg = self.str(ExprKind::Str(ABORT.into()), span);
-                return self.valueless(ExprKind::Raise(Box::new(msg)), span, value);
+                ExprKind::Raise(Box::new(msg))
             }
             ("warn" | "system", [msg]) => {
                 self.decide(msg.ty, Base::Str, msg.span);
@@ -285,23 +302,26 @@ impl Resolver<'_> {
                     delim: None,
                     newline: false,
                 };
-                let kind = ExprKind::Print {
+                ExprKind::Print {
                     stream,
                     to_string: false,
                     form,
-                    args: checked,
-                };
-                return self.valueless(kind, span, value);
+                    args: args.to_vec(),
+                }
             }
-            _ => {}
-        }
-        let Some(f) = Intrinsic::by_name(short) else {
+            _ => return None,
+        })
+    }
+
+    /// An internal operation that is an intrinsic.
+    fn intrinsic(&mut self, name: &ast::Ident, args: Vec<Expr>, span: Span, value: bool) -> Expr {
+        let Some(f) = Intrinsic::by_name(&name.name[2..]) else {
             let text = format!("there is no internal operation `{}`", name.name);
             self.report(Diagnostic::error(codes::INTRINSIC, text).at(name.span));
             return self.bad(span);
         };
         let info = f.info();
-        if info.params.len() != checked.len() {
+        if info.params.len() != args.len() {
             let text = format!(
                 "`{}` takes {} arguments, not {}",
                 name.name,
@@ -311,7 +331,7 @@ impl Resolver<'_> {
             self.report(Diagnostic::error(codes::INTRINSIC, text).at(span));
             return self.bad(span);
         }
-        for (a, kind) in checked.iter().zip(info.params) {
+        for (a, kind) in args.iter().zip(info.params) {
             let base = if *kind == ValueKind::Long {
                 Base::Long
             } else {
@@ -319,7 +339,7 @@ impl Resolver<'_> {
             };
             self.decide(a.ty, base, a.span);
         }
-        let kind = ExprKind::Intr { f, args: checked };
+        let kind = ExprKind::Intr { f, args };
         match info.ret {
             Some(ValueKind::Long) => self.num(kind, span),
             Some(ValueKind::Str) => self.str(kind, span),

@@ -77,18 +77,9 @@ impl Resolver<'_> {
                 Some(kind) => kind,
                 None => return,
             },
-            ast::StmtKind::Break | ast::StmtKind::Continue if self.cur.loops == 0 => {
-                let word = if s.kind == ast::StmtKind::Break {
-                    "break"
-                } else {
-                    "continue"
-                };
-                let text = format!("`{word}` outside a loop");
-                self.report(Diagnostic::error(codes::OUTSIDE_LOOP, text).at(s.span));
-                return;
-            }
-            ast::StmtKind::Break => StmtKind::Break,
-            ast::StmtKind::Continue => StmtKind::Continue,
+            ast::StmtKind::Break if self.within_loop("break", s.span) => StmtKind::Break,
+            ast::StmtKind::Continue if self.within_loop("continue", s.span) => StmtKind::Continue,
+            ast::StmtKind::Break | ast::StmtKind::Continue => return,
             ast::StmtKind::Return(e) => match self.return_stmt(e.as_ref(), s.span) {
                 Some(kind) => kind,
                 None => return,
@@ -115,6 +106,15 @@ impl Resolver<'_> {
             }
         };
         out.push(Stmt { kind, span: s.span });
+    }
+
+    /// Whether a statement is within a loop. Otherwise it reports an error.
+    fn within_loop(&mut self, word: &str, span: Span) -> bool {
+        if self.cur.loops == 0 {
+            let text = format!("`{word}` outside a loop");
+            self.report(Diagnostic::error(codes::OUTSIDE_LOOP, text).at(span));
+        }
+        self.cur.loops > 0
     }
 
     /// An `if`. With a constant condition only the live branch remains.

@@ -135,22 +135,7 @@ impl Resolver<'_> {
         }
         let ctx = match &self.cur.ctx {
             Some(c) if c.kind != ContextKind::Controller => c.clone(),
-            _ => {
-                let place = if self.cur.ret.is_some() {
-                    "function"
-                } else {
-                    "probe"
-                };
-                self.report(
-                    Diagnostic::error(
-                        probe_codes::NO_CONTEXT,
-                        format!("unresolved target-symbol expression: there is no `{name}` in this {place}"),
-                    )
-                    .at(span)
-                    .help("context variables exist in probes of kernel events; pass them to functions as arguments"),
-                );
-                return (self.bad(span), None);
-            }
+            _ => return (self.without_context(name, span), None),
         };
         if let Some(e) = self.collective(name, &ctx, pretty, span) {
             return (e, None);
@@ -162,21 +147,7 @@ impl Resolver<'_> {
                 let typed = self.variable(&found, (access, addr_of), space, span);
                 return self.prettied(typed, space, pretty, span);
             }
-            let names: Vec<String> = ctx.targets.iter().map(|t| format!("${}", t.name)).collect();
-            let mut d = Diagnostic::error(
-                probe_codes::NO_TARGET,
-                format!("unable to find local `{short}`: this probe has no variable `{name}`"),
-            )
-            .at(span)
-            .did_you_mean(name, names.iter().map(String::as_str));
-            if !names.is_empty() {
-                d = d.note(format!("it has {}", names.join(", ")));
-            }
-            if let Some(why) = &ctx.missing {
-                d = d.note(&**why);
-            }
-            self.report(d);
-            return (self.bad(span), None);
+            return (self.unknown_target(name, &ctx, span), None);
         };
         let space = space_of(&t.source, &ctx);
         if pretty != Pretty::None
@@ -204,6 +175,41 @@ impl Resolver<'_> {
         };
         let typed = self.walk(base, from, access, addr_of, space, span);
         self.prettied(typed, space, pretty, span)
+    }
+
+    /// The error of a `$` variable where there are none.
+    fn without_context(&mut self, name: &str, span: Span) -> Expr {
+        let place = if self.cur.ret.is_some() {
+            "function"
+        } else {
+            "probe"
+        };
+        let text = "unresolved target-symbol expression: there is no";
+        let text = format!("{text} `{name}` in this {place}");
+        let d = Diagnostic::error(probe_codes::NO_CONTEXT, text).at(span);
+        self.report(d.help(
+            "context variables exist in probes of kernel events; \
+             pass them to functions as arguments",
+        ));
+        self.bad(span)
+    }
+
+    /// The error of a `$` variable that the context lacks.
+    fn unknown_target(&mut self, name: &str, ctx: &Context, span: Span) -> Expr {
+        let short = name.trim_start_matches('$');
+        let names: Vec<String> = ctx.targets.iter().map(|t| format!("${}", t.name)).collect();
+        let text = format!("unable to find local `{short}`: this probe has no variable `{name}`");
+        let mut d = Diagnostic::error(probe_codes::NO_TARGET, text)
+            .at(span)
+            .did_you_mean(name, names.iter().map(String::as_str));
+        if !names.is_empty() {
+            d = d.note(format!("it has {}", names.join(", ")));
+        }
+        if let Some(why) = &ctx.missing {
+            d = d.note(&**why);
+        }
+        self.report(d);
+        self.bad(span)
     }
 
     /// Whether a variable in a handler of a function's return means its value at the entry.
