@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::program::Space;
+use crate::program::types::Space;
 
 /// What makes a handler run. The first group of variants runs in the controller, the rest in the
 /// kernel.

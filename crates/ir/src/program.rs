@@ -16,52 +16,17 @@
 
 use std::sync::Arc;
 
+pub(crate) mod ids;
+pub(crate) mod types;
+
+pub use ids::*;
+pub use types::*;
+
 use crate::event::{Event, Watch, WatchOf};
-use crate::fmt::Format;
+use crate::fmt::format::Format;
 use crate::intrinsics::Intrinsic;
 use crate::regex::Regex;
-use crate::storage::Storage;
-
-macro_rules! ids {
-    ($($(#[$m:meta])* $name:ident),*) => {$(
-        $(#[$m])*
-        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-        pub struct $name(pub u32);
-        impl $name {
-            /// The value as an index.
-            pub fn index(self) -> usize {
-                self.0 as usize
-            }
-        }
-    )*};
-}
-ids! {
-    /// A virtual register of one body.
-    Reg,
-    /// A basic block of one body; block 0 is the entry.
-    BlockId,
-    /// Index into [`Program::globals`].
-    GlobalId,
-    /// Index into [`Program::funcs`].
-    FuncId,
-    /// Index into [`Program::handlers`].
-    HandlerId,
-    /// Index into [`Program::formats`].
-    FormatId,
-    /// Index into [`Program::strings`].
-    StrId,
-    /// Index into [`Program::tables`].
-    TableId,
-    /// Index into [`Program::regexes`].
-    RegexId,
-    /// Index into [`Program::sites`].
-    SiteId,
-    /// A `foreach` iterator of one body.
-    IterId
-}
-
-/// Bytes of a string constant, without a terminating NUL.
-pub type Bytes = Arc<[u8]>;
+use crate::storage::class::Storage;
 
 /// A whole script, ready to run.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -120,30 +85,6 @@ impl Default for Limits {
     }
 }
 
-/// The type of a register, an array key or a scalar value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Ty {
-    /// 64-bit signed integer.
-    Long,
-    /// A string; its width in bytes including the NUL, a multiple of 8 from 8 to 4,104.
-    Str(u16),
-}
-
-impl Ty {
-    /// The string type that holds `len` bytes and a NUL.
-    pub fn str_for_len(len: usize) -> Ty {
-        Ty::Str(((len + 8) / 8 * 8).min(4104) as u16)
-    }
-
-    /// Size in bytes of a value in memory (a multiple of 8).
-    pub fn size(self) -> u32 {
-        match self {
-            Ty::Long => 8,
-            Ty::Str(w) => u32::from(w),
-        }
-    }
-}
-
 /// The content of a global.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GlobalKind {
@@ -162,60 +103,6 @@ pub enum GlobalKind {
         /// `%`: a new element evicts the oldest one instead of failing.
         wrap: bool,
     },
-}
-
-/// The element type of an array.
-#[derive(Debug, Clone, PartialEq)]
-pub enum ElemTy {
-    /// A number or a string.
-    Scalar(Ty),
-    /// A statistic.
-    Stats(StatsSpec),
-}
-
-/// The values that a statistic keeps: the union over all extractors in the script.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct StatsSpec {
-    /// `@sum` or `@avg` is used. (The count always exists.)
-    pub sum: bool,
-    /// `@min`
-    pub min: bool,
-    /// `@max`
-    pub max: bool,
-    /// `@variance`: an exact 128-bit sum of squares, and the sum.
-    pub variance: bool,
-    /// Histogram buckets.
-    pub hist: Option<Hist>,
-}
-
-/// The histogram of a statistic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Hist {
-    /// `@hist_log`: 128 buckets. Bucket 64 holds 0; a positive v goes to 64 + bits(v), a
-    /// negative to 64 - bits(-v), clamped to 0..=127, where bits(v) is the position of the
-    /// highest set bit counted from 1.
-    Log,
-    /// `@hist_linear`: bucket 0 underflow, 1..=n, then overflow.
-    Linear {
-        /// First value of bucket 1.
-        low: i64,
-        /// The last bucket starts at or below this.
-        high: i64,
-        /// Width of a bucket.
-        step: i64,
-    },
-}
-
-impl Hist {
-    /// Number of buckets, including those for under- and overflow.
-    pub fn buckets(self) -> u32 {
-        match self {
-            Hist::Log => 128,
-            Hist::Linear { low, high, step } => {
-                ((high.wrapping_sub(low)) / step.max(1) + 3).clamp(3, 4096) as u32
-            }
-        }
-    }
 }
 
 /// A global variable.
@@ -377,67 +264,6 @@ pub enum Val {
     Imm(i64),
     /// A string constant.
     Str(StrId),
-}
-
-/// Two-operand integer operations; comparisons are signed and give 0 or 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum BinOp { Add, Sub, Mul, Div, Mod, And, Or, Xor, Shl, Shr, UShr, Eq, Ne, Lt, Le, Gt, Ge }
-
-/// Comparisons of strings, byte by byte; 0 or 1.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum CmpOp { Eq, Ne, Lt, Le, Gt, Ge }
-
-/// One-operand integer operations. `Not` is logical.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum UnOp { Neg, Not, BitNot }
-
-/// A value that can be extracted from a statistic.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum Extract { Count, Sum, Min, Max, Avg, Variance }
-
-/// The memory that an address refers to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[allow(missing_docs)]
-#[rustfmt::skip]
-pub enum Space { Kernel, User }
-
-/// The destination of a `print`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Stream {
-    /// The script's output.
-    Out,
-    /// Standard error, with `WARNING: ` before the text.
-    Warn,
-    /// A command for the shell (`system()`).
-    System,
-}
-
-/// The order of a `foreach`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub struct SortSpec {
-    /// The sort key.
-    pub by: SortKey,
-    /// Largest first.
-    pub descending: bool,
-}
-
-/// The sort key of a `foreach`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum SortKey {
-    /// A key, by its index.
-    Key(u32),
-    /// The value; for a statistic its count.
-    Value,
-    /// An extractor of a statistic.
-    Stat(Extract),
 }
 
 /// An instruction. "Keys" are one operand per key of the array, none for a scalar.

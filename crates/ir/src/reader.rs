@@ -226,25 +226,7 @@ impl Reader {
 
     fn item(&mut self, word: &str, p: &mut Program) -> Res<()> {
         match word {
-            "limits" => {
-                while let Some(name) = self.opt_word() {
-                    self.punct('=')?;
-                    let n: u64 = self.number()?;
-                    let mut known = false;
-                    each_limit(&mut p.limits, &mut |field, _, set| {
-                        if field == name {
-                            set(n);
-                            known = true;
-                        }
-                    });
-                    if !known {
-                        return self.error("a limit's name");
-                    }
-                    if !matches!(self.tokens.get(self.pos + 1), Some((Token::Punct('='), _))) {
-                        break;
-                    }
-                }
-            }
+            "limits" => self.limits(&mut p.limits)?,
             "site" => {
                 self.index("@", p.sites.len())?;
                 let near = self.text()?.into();
@@ -297,37 +279,12 @@ impl Reader {
             }
             "func" => {
                 self.index("fn", p.funcs.len())?;
-                let name = self.text()?.into();
-                let params = self.list('(', ')', |r| r.id("r").map(Reg))?;
-                let ret = if self.peek() == Some(&Token::Punct('{')) {
-                    None
-                } else {
-                    Some(self.ty()?)
-                };
-                let body = self.body()?;
-                p.funcs.push(Func {
-                    name,
-                    params,
-                    ret,
-                    // Set by `mark_recursive` after the whole program is read.
-                    recursive: false,
-                    body,
-                });
+                let func = self.func()?;
+                p.funcs.push(func);
             }
             "handler" => {
-                let point = self.text()?.into();
-                self.want("points")?;
-                let points = self.number()?;
-                let event = self.event()?;
-                let site = SiteId(self.id("@")?);
-                let body = self.body()?;
-                p.handlers.push(Handler {
-                    point,
-                    points,
-                    event,
-                    body,
-                    site,
-                });
+                let handler = self.handler()?;
+                p.handlers.push(handler);
             }
             _ => {
                 self.pos -= 1;
@@ -335,6 +292,62 @@ impl Reader {
             }
         }
         Ok(())
+    }
+
+    fn limits(&mut self, limits: &mut Limits) -> Res<()> {
+        while let Some(name) = self.opt_word() {
+            self.punct('=')?;
+            let n: u64 = self.number()?;
+            let mut known = false;
+            each_limit(limits, &mut |field, _, set| {
+                if field == name {
+                    set(n);
+                    known = true;
+                }
+            });
+            if !known {
+                return self.error("a limit's name");
+            }
+            if !matches!(self.tokens.get(self.pos + 1), Some((Token::Punct('='), _))) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn func(&mut self) -> Res<Func> {
+        let name = self.text()?.into();
+        let params = self.list('(', ')', |r| r.id("r").map(Reg))?;
+        let ret = if self.peek() == Some(&Token::Punct('{')) {
+            None
+        } else {
+            Some(self.ty()?)
+        };
+        let body = self.body()?;
+        Ok(Func {
+            name,
+            params,
+            ret,
+            // Set by `mark_recursive` after the whole program is read.
+            recursive: false,
+            body,
+        })
+    }
+
+    fn handler(&mut self) -> Res<Handler> {
+        let point = self.text()?.into();
+        self.want("points")?;
+        let points = self.number()?;
+        let event = self.event()?;
+        let site = SiteId(self.id("@")?);
+        let body = self.body()?;
+        Ok(Handler {
+            point,
+            points,
+            event,
+            body,
+            site,
+        })
     }
 
     fn ty(&mut self) -> Res<Ty> {

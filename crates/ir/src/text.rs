@@ -125,8 +125,24 @@ fn pattern(keys: &[Option<Val>]) -> String {
     format!("[{}]", List(keys))
 }
 
+/// An operand that can be absent, after its word.
+fn option(word: &str, value: Option<impl Display>) -> String {
+    value.map_or(String::new(), |v| format!(" {word}{v}"))
+}
+
 fn old(r: &Option<Reg>) -> String {
     r.map_or(String::new(), |r| format!("{r} = "))
+}
+
+impl Display for SortSpec {
+    fn fmt(&self, f: &mut Formatter<'_>) -> Result {
+        f.write_str(if self.descending { "desc " } else { "asc " })?;
+        match self.by {
+            SortKey::Key(n) => write!(f, "key {n}"),
+            SortKey::Value => f.write_str("value"),
+            SortKey::Stat(what) => write!(f, "{what}"),
+        }
+    }
 }
 
 impl Display for Inst {
@@ -187,12 +203,8 @@ impl Display for Inst {
                 what,
                 shift,
             } => {
-                write!(f, "{dst} = stat_get {what} {g}{}", keys(k))?;
-                if *shift != 0 {
-                    write!(f, " shift {shift}")
-                } else {
-                    Ok(())
-                }
+                let shift = option("shift ", Some(shift).filter(|n| **n != 0));
+                write!(f, "{dst} = stat_get {what} {g}{}{shift}", keys(k))
             }
             Inst::HistGet {
                 dst,
@@ -209,16 +221,8 @@ impl Display for Inst {
                 sort,
                 limit,
             } => {
-                write!(f, "iter {it} {g}{}", pattern(slice))?;
-                if let Some(s) = sort {
-                    f.write_str(if s.descending { " desc " } else { " asc " })?;
-                    match s.by {
-                        SortKey::Key(n) => write!(f, "key {n}")?,
-                        SortKey::Value => f.write_str("value")?,
-                        SortKey::Stat(what) => write!(f, "{what}")?,
-                    }
-                }
-                limit.map_or(Ok(()), |l| write!(f, " limit {l}"))
+                let (order, limit) = (option("", *sort), option("limit ", *limit));
+                write!(f, "iter {it} {g}{}{order}{limit}", pattern(slice))
             }
             Inst::IterHist { it, g, keys: k } => write!(f, "iter_hist {it} {g}{}", keys(k)),
             Inst::Load {
@@ -228,12 +232,8 @@ impl Display for Inst {
                 size,
                 signed,
             } => {
-                let sign = if *signed { "s" } else { "u" };
-                write!(
-                    f,
-                    "{dst} = load {space} {sign}{} {addr}",
-                    u32::from(*size) * 8
-                )
+                let (sign, bits) = (if *signed { "s" } else { "u" }, u32::from(*size) * 8);
+                write!(f, "{dst} = load {space} {sign}{bits} {addr}")
             }
             Inst::Raise { msg } => write!(f, "raise {msg}"),
             Inst::CatchMsg { dst } => write!(f, "{dst} = catch_msg"),

@@ -537,6 +537,13 @@ impl Checker<'_> {
             Inst::PrintHist { g, keys } => {
                 ensure(self.stats(*g, keys)?.hist.is_some(), "no histogram")
             }
+            Inst::IterNew { .. } | Inst::IterHist { .. } => self.on_iterator(inst, iters),
+            _ => Err("not checked".into()),
+        }
+    }
+
+    fn on_iterator(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> CheckResult {
+        match inst {
             Inst::IterNew {
                 it,
                 g,

@@ -2,7 +2,8 @@
 //! where state lies, and what a handler's entry and exit do. Facts that need data flow or control
 //! flow are not here.
 
-use crate::*;
+use crate::intrinsics::Intrinsic;
+use crate::program::*;
 
 /// The facts of one body.
 #[derive(Debug, Clone, Default)]
@@ -192,6 +193,7 @@ impl ProgramFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::event::*;
 
     fn program(event: Event, insts: Vec<Inst>) -> Program {
         let insts = insts.into_iter().map(|i| (i, SiteId(0))).collect();

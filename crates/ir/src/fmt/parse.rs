@@ -4,7 +4,7 @@
 //! precision are numbers or `*`, any number of `l` is accepted and means nothing, and a `.`
 //! with nothing after it is precision 0.
 
-use super::{Conv, ConvKind, Count, Format, Piece};
+use super::format::{Conv, ConvKind, Count, Format, Piece};
 use crate::intrinsics::ValueKind;
 
 /// Widths and precisions above this are refused; no string of the language is longer.

@@ -9,9 +9,9 @@
 //! - `%m` and `%M` read memory. A string argument holds the bytes of memory that was read before.
 //! - `%#s` and `%#c` escape as C source does.
 
-use super::{Conv, ConvKind, Count, Format, Piece};
+use super::format::{Conv, ConvKind, Count, Format, Piece};
 use crate::Space;
-use crate::interp::{Fault, Value};
+use crate::interp::value::{Fault, Value};
 
 /// Reads memory for `%m` and `%M`: fills the buffer from the address.
 pub type ReadMemory<'a> = dyn FnMut(Space, u64, &mut [u8]) -> Result<(), Fault> + 'a;
@@ -47,26 +47,11 @@ fn conversion<'v>(
     memory: &mut ReadMemory<'_>,
     out: &mut Vec<u8>,
 ) -> Result<(), Fault> {
-    let mut left = c.left;
-    let mut number = || args.next().map_or(0, Value::as_long);
-    let width = match c.width {
-        Count::None => None,
-        Count::Fixed(n) => Some(n as usize),
-        Count::Arg => {
-            // A negative width means `-`.
-            let w = number();
-            left |= w < 0;
-            Some(w.unsigned_abs().min(MAX_ARG as u64) as usize)
-        }
-    };
-    let asked = match c.precision {
-        Count::None => -1,
-        Count::Fixed(n) => i64::from(n),
-        Count::Arg => number(),
-    };
-    // A negative precision counts as none.
-    let precision = usize::try_from(asked.min(MAX_ARG)).ok();
-    let columns = width.unwrap_or(0);
+    let layout = Layout::new(c, args);
+    let Layout {
+        left, precision, ..
+    } = layout;
+    let columns = layout.width.unwrap_or(0);
     let value = args.next();
     let n = value.map_or(0, Value::as_long);
     match c.kind {
@@ -86,7 +71,7 @@ fn conversion<'v>(
             }
         }
         ConvKind::Binary => {
-            let size = [precision, width]
+            let size = [precision, layout.width]
                 .into_iter()
                 .flatten()
                 .find(|n| matches!(n, 1 | 2 | 4 | 8))
@@ -98,19 +83,19 @@ fn conversion<'v>(
             fill(out, bytes, columns, left, 0);
         }
         ConvKind::Mem | ConvKind::MemHex => {
-            let mut bytes = match value {
+            let bytes = match value {
                 Some(Value::Str(bytes)) => bytes.to_vec(),
                 _ => {
-                    let mut bytes = vec![0; memory_len(asked)?];
+                    let mut bytes = vec![0; memory_len(layout.asked_precision)?];
                     let space = if c.alt { Space::User } else { Space::Kernel };
                     memory(space, n as u64, &mut bytes)?;
                     bytes
                 }
             };
-            if c.kind == ConvKind::MemHex {
-                let hex: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
-                bytes = hex.into_bytes();
-            }
+            let bytes = match c.kind {
+                ConvKind::MemHex => hex(&bytes),
+                _ => bytes,
+            };
             pad(out, &bytes, columns, left);
         }
         _ => integer(
@@ -125,6 +110,51 @@ fn conversion<'v>(
         ),
     }
     Ok(())
+}
+
+/// The width and the precision of one conversion.
+#[derive(Clone, Copy)]
+struct Layout {
+    left: bool,
+    width: Option<usize>,
+    /// The precision as given; negative for none.
+    asked_precision: i64,
+    precision: Option<usize>,
+}
+
+impl Layout {
+    /// Takes the arguments of `*`.
+    fn new<'v>(c: &Conv, args: &mut impl Iterator<Item = &'v Value>) -> Layout {
+        let mut left = c.left;
+        let mut number = || args.next().map_or(0, Value::as_long);
+        let width = match c.width {
+            Count::None => None,
+            Count::Fixed(n) => Some(n as usize),
+            Count::Arg => {
+                // A negative width means `-`.
+                let w = number();
+                left |= w < 0;
+                Some(w.unsigned_abs().min(MAX_ARG as u64) as usize)
+            }
+        };
+        let asked_precision = match c.precision {
+            Count::None => -1,
+            Count::Fixed(n) => i64::from(n),
+            Count::Arg => number(),
+        };
+        Layout {
+            left,
+            width,
+            asked_precision,
+            // A negative precision counts as none.
+            precision: usize::try_from(asked_precision.min(MAX_ARG)).ok(),
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> Vec<u8> {
+    let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    digits.into_bytes()
 }
 
 /// The number of bytes that `%m` reads for a precision: from 1 to a page.

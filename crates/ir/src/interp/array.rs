@@ -7,7 +7,9 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-use super::{ARRAY_OVERFLOW, Cell, Element, Fault, ForeachWalk, Value, matches};
+use super::element::{ARRAY_OVERFLOW, Cell, Element, matches};
+use super::value::{Fault, Value};
+use super::walk::ForeachWalk;
 use crate::stats::Stat;
 use crate::{ElemTy, Hist, SortKey, SortSpec, StatsSpec, Ty};
 

@@ -1,6 +1,9 @@
 //! The interpreter's interface to the world.
 
-use super::{Cell, Element, Fault, ForeachWalk, Value, sort_elements};
+use super::element::{Cell, Element};
+use super::sort::sort_elements;
+use super::value::{Fault, Value};
+use super::walk::ForeachWalk;
 use crate::intrinsics::Intrinsic;
 use crate::stats::Stat;
 use crate::{FormatId, GlobalId, SortKey, SortSpec, Space, Stream, Ty};

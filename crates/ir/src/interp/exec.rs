@@ -2,9 +2,12 @@
 
 use std::collections::HashMap;
 
+use super::element::{Cell, Element};
+use super::env::Env;
 use super::last_match::LastMatch;
 use super::strings::{self, TokenizeState};
-use super::{Cell, Element, Env, Fault, ForeachWalk, ScriptError, Value};
+use super::value::{Fault, ScriptError, Value};
+use super::walk::ForeachWalk;
 use crate::fmt::render;
 use crate::*;
 
@@ -442,6 +445,45 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 return Err(Fault::from(message.as_bytes().to_vec()));
             }
             _ if inst.global().is_some() => return self.global(inst),
+            Inst::Print { stream, fmt, args } => {
+                let args = self.texts(args);
+                if !self.env.print_values(*stream, *fmt, &args) {
+                    let text = self.format(*fmt, &args)?;
+                    self.env.print(*stream, &text);
+                }
+                return Ok(Flow::Next);
+            }
+            Inst::Intr { dst, f, args } => {
+                let v = self.intrinsic(*f, args)?;
+                match dst {
+                    Some(dst) => (*dst, v),
+                    None => return Ok(Flow::Next),
+                }
+            }
+            Inst::Load {
+                dst,
+                space,
+                addr,
+                size,
+                signed,
+            } => {
+                let addr = self.long(*addr) as u64;
+                (*dst, self.load(*space, addr, *size, *signed)?.into())
+            }
+            Inst::CatchMsg { dst } => (*dst, Value::from(self.error.message.message())),
+            _ => match self.operation(inst)? {
+                Some((dst, value)) => (dst, value),
+                None => return self.activation(inst),
+            },
+        };
+        self.set(dst, value);
+        Ok(Flow::Next)
+    }
+
+    /// The destination and the result of an operation on registers and constants; `None` for any
+    /// other instruction.
+    fn operation(&mut self, inst: &Inst) -> Result<Option<(Reg, Value)>, Fault> {
+        Ok(Some(match inst {
             Inst::Copy { dst, src } => (*dst, self.val(*src)),
             Inst::Un { dst, op, a } => (*dst, op.eval(self.long(*a)).into()),
             Inst::Bin { dst, op, a, b } => {
@@ -484,49 +526,25 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 let args = self.texts(args);
                 (*dst, self.format(*fmt, &args)?[..].into())
             }
-            Inst::Print { stream, fmt, args } => {
-                let args = self.texts(args);
-                if !self.env.print_values(*stream, *fmt, &args) {
-                    let text = self.format(*fmt, &args)?;
-                    self.env.print(*stream, &text);
-                }
-                return Ok(Flow::Next);
+            _ => return Ok(None),
+        }))
+    }
+
+    fn intrinsic(&mut self, f: Intrinsic, args: &[Val]) -> Result<Value, Fault> {
+        let args = self.texts(args);
+        Ok(match f {
+            Intrinsic::Tokenize => match &args[..] {
+                [a, b] => self.tokens.next(a.as_bytes(), b.as_bytes()).into(),
+                _ => return Err(invalid()),
+            },
+            Intrinsic::MatchGroups => self.last.groups().into(),
+            Intrinsic::MatchGroup => {
+                let group = args.first().map_or(0, Value::as_long);
+                self.last.group(group).into()
             }
-            Inst::Intr { dst, f, args } => {
-                let args = self.texts(args);
-                let v = match f {
-                    Intrinsic::Tokenize => match &args[..] {
-                        [a, b] => self.tokens.next(a.as_bytes(), b.as_bytes()).into(),
-                        _ => return Err(invalid()),
-                    },
-                    Intrinsic::MatchGroups => self.last.groups().into(),
-                    Intrinsic::MatchGroup => self
-                        .last
-                        .group(args.first().map_or(0, Value::as_long))
-                        .into(),
-                    f if f.info().operands => strings::evaluate(*f, &args).ok_or_else(invalid)?,
-                    f => self.env.intrinsic(*f, &args)?,
-                };
-                match dst {
-                    Some(dst) => (*dst, v),
-                    None => return Ok(Flow::Next),
-                }
-            }
-            Inst::Load {
-                dst,
-                space,
-                addr,
-                size,
-                signed,
-            } => {
-                let addr = self.long(*addr) as u64;
-                (*dst, self.load(*space, addr, *size, *signed)?.into())
-            }
-            Inst::CatchMsg { dst } => (*dst, Value::from(self.error.message.message())),
-            _ => return self.activation(inst),
-        };
-        self.set(dst, value);
-        Ok(Flow::Next)
+            f if f.info().operands => strings::evaluate(f, &args).ok_or_else(invalid)?,
+            f => self.env.intrinsic(f, &args)?,
+        })
     }
 
     /// The instructions that flattened calls consist of.

@@ -1,6 +1,6 @@
 //! The last match of a handler's run, which `matched()` and its kin report.
 
-use super::Value;
+use super::value::Value;
 use crate::regex::{Match, Regex};
 
 /// The result of the last regular expression.

@@ -1,24 +1,26 @@
 //! The reference interpreter: it defines the results for every other executor, and executes
-//! controller handlers. controller handlers.
+//! controller handlers.
 //!
 //! It keeps its own call stack (bounded by MAXNESTING), so no script can overflow the host's.
 //! It never panics: a program that the verifier refuses ends in an error. Runs are
 //! deterministic given the [`Env`].
 
 mod array;
+mod element;
 mod env;
 mod exec;
 mod globals;
 mod last_match;
 mod sort;
 mod strings;
-mod value;
+pub(crate) mod value;
 mod walk;
 
 pub use array::MemArray;
+pub use element::{ARRAY_OVERFLOW, Cell, Element, matches};
 pub use env::{Env, walk_elements};
 pub use exec::{Limit, run, run_body};
-pub use globals::{ARRAY_OVERFLOW, Cell, Element, MemGlobals, matches};
+pub use globals::MemGlobals;
 pub use sort::sort_elements;
 pub use strings::{
     TokenizeState, evaluate, invalid_unicode, string_to_fp, strtol, substr, unicode,

@@ -2,7 +2,8 @@
 
 use std::cmp::Ordering;
 
-use super::{Cell, Element, Value};
+use super::element::{Cell, Element};
+use super::value::Value;
 use crate::{SortKey, SortSpec};
 
 /// Sorts elements; equal ones stay in their order in both directions. Numbers compare as

@@ -1,6 +1,6 @@
 //! The intrinsics that depend on their operands only.
 
-use super::Value;
+use super::value::Value;
 use crate::fmt::escape_within;
 use crate::intrinsics::Intrinsic;
 

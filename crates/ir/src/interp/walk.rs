@@ -1,6 +1,7 @@
 //! The elements of a `foreach`.
 
-use super::{Element, Value};
+use super::element::Element;
+use super::value::Value;
 
 /// The elements of a `foreach`, keys and values one after the other, and the position in them.
 #[derive(Debug, Clone, Default)]

@@ -256,24 +256,26 @@ fn whole(program: &Program, body: &Body, src: Val, dst: Reg) -> bool {
     }
 }
 
+fn copy(dst: Reg, src: Val) -> Option<Inst> {
+    Some(Inst::Copy { dst, src })
+}
+
 /// A simpler instruction with the same effect.
 fn simplify(program: &mut Program, known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
-    let constant = |program: &Program, v: &Val| match v {
-        Val::Str(s) => program.strings.get(s.index()).cloned(),
-        _ => None,
-    };
-    let imm = |dst: &Reg, n: i64| {
-        Some(Inst::Copy {
-            dst: *dst,
-            src: Val::Imm(n),
-        })
-    };
+    match inst {
+        Inst::Un { .. } | Inst::Bin { .. } => simplify_number(known, inst),
+        _ => simplify_text(program, inst),
+    }
+}
+
+/// Simplifies an operation on numbers.
+fn simplify_number(known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
     match inst {
         Inst::Un {
             dst,
             op,
             a: Val::Imm(n),
-        } => imm(dst, op.eval(*n)),
+        } => copy(*dst, Val::Imm(op.eval(*n))),
         Inst::Un {
             dst,
             op: UnOp::Not,
@@ -295,8 +297,20 @@ fn simplify(program: &mut Program, known: &AvailableExprs, inst: &Inst) -> Optio
             op,
             a: Val::Imm(a),
             b: Val::Imm(b),
-        } => imm(dst, op.eval(*a, *b)?),
+        } => copy(*dst, Val::Imm(op.eval(*a, *b)?)),
         Inst::Bin { dst, op, a, b } => bin(*dst, *op, *a, *b),
+        _ => None,
+    }
+}
+
+/// Simplifies an operation on constant texts.
+fn simplify_text(program: &mut Program, inst: &Inst) -> Option<Inst> {
+    let constant = |program: &Program, v: &Val| match v {
+        Val::Str(s) => program.strings.get(s.index()).cloned(),
+        _ => None,
+    };
+    let imm = |dst: &Reg, n: i64| copy(*dst, Val::Imm(n));
+    match inst {
         Inst::StrCmp { dst, op, a, b } if a == b => imm(dst, i64::from(op.eval(b"", b""))),
         Inst::StrCmp { dst, op, a, b } => {
             let (a, b) = (constant(program, a)?, constant(program, b)?);
@@ -310,7 +324,7 @@ fn simplify(program: &mut Program, known: &AvailableExprs, inst: &Inst) -> Optio
                 (Some(x), Some(y)) => Val::Str(program.intern(&[&x[..], &y[..]].concat())),
                 _ => return None,
             };
-            Some(Inst::Copy { dst: *dst, src })
+            copy(*dst, src)
         }
         Inst::TableGet {
             dst,
@@ -323,7 +337,7 @@ fn simplify(program: &mut Program, known: &AvailableExprs, inst: &Inst) -> Optio
                 .and_then(|i| entries.get(i))
                 .cloned();
             let src = Val::Str(program.intern(&text.unwrap_or_default()));
-            Some(Inst::Copy { dst: *dst, src })
+            copy(*dst, src)
         }
         Inst::Regex {
             dst,
@@ -340,7 +354,7 @@ fn simplify(program: &mut Program, known: &AvailableExprs, inst: &Inst) -> Optio
             args,
         } => {
             let text = constant(program, args.first()?)?;
-            (!text.contains(&0)).then(|| Inst::Copy {
+            (!text.contains(&0)).then_some(Inst::Copy {
                 dst: *dst,
                 src: Val::Imm(text.len() as i64),
             })
@@ -366,7 +380,7 @@ fn opposite(op: BinOp) -> Option<BinOp> {
 /// operation goes to the right.
 fn bin(dst: Reg, op: BinOp, a: Val, b: Val) -> Option<Inst> {
     use BinOp::*;
-    let copy = |src| Some(Inst::Copy { dst, src });
+    let copy = |src| copy(dst, src);
     match (op, a, b) {
         (Add | Sub | Or | Xor | Shl | Shr | UShr, a, Val::Imm(0)) => copy(a),
         (Mul | Div, a, Val::Imm(1)) | (And, a, Val::Imm(-1)) => copy(a),

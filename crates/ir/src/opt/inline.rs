@@ -68,13 +68,13 @@ pub fn inline(program: &mut Program) {
     }
     let empty = program.intern(b"");
     mark_recursive(program);
-    let skip: Vec<bool> = program.funcs.iter().map(|f| f.recursive).collect();
+    let recursive: Vec<bool> = program.funcs.iter().map(|f| f.recursive).collect();
     let mut sites = SiteTable {
         list: std::mem::take(&mut program.sites),
         made: HashMap::new(),
     };
     // Callees first, so that each function is complete when it is copied.
-    let mut done = skip.clone();
+    let mut done = recursive.clone();
     for start in 0..program.funcs.len() {
         let mut stack = vec![start];
         while let Some(&f) = stack.last() {
@@ -90,8 +90,11 @@ pub fn inline(program: &mut Program) {
                 if !done[f] {
                     done[f] = true;
                     let body = std::mem::take(&mut program.funcs[f].body);
-                    let how = (&skip[..], usize::MAX, empty);
-                    program.funcs[f].body = inline_body(body, program, how, &mut sites);
+                    let all = Callees {
+                        recursive: &recursive,
+                        size: usize::MAX,
+                    };
+                    program.funcs[f].body = inline_body(body, program, all, empty, &mut sites);
                 }
             } else {
                 stack.extend(open);
@@ -99,14 +102,17 @@ pub fn inline(program: &mut Program) {
         }
     }
     for i in 0..program.handlers.len() {
-        let limit = if program.handlers[i].event.in_kernel() {
+        let size = if program.handlers[i].event.in_kernel() {
             usize::MAX
         } else {
             SMALL
         };
         let body = std::mem::take(&mut program.handlers[i].body);
-        let how = (&skip[..], limit, empty);
-        program.handlers[i].body = inline_body(body, program, how, &mut sites);
+        let callees = Callees {
+            recursive: &recursive,
+            size,
+        };
+        program.handlers[i].body = inline_body(body, program, callees, empty, &mut sites);
     }
     program.sites = sites.list;
     drop_uncalled(program, empty);
@@ -181,21 +187,35 @@ impl SiteTable {
     }
 }
 
-/// Replaces the calls in a body, except those of the functions in `skip`.
+/// The functions whose calls are replaced.
+#[derive(Clone, Copy)]
+struct Callees<'a> {
+    /// By function: not these.
+    recursive: &'a [bool],
+    /// Maximum number of instructions.
+    size: usize,
+}
+
+impl Callees<'_> {
+    fn contain(self, program: &Program, func: FuncId) -> bool {
+        program.funcs.get(func.index()).is_some_and(|f| {
+            !self.recursive[func.index()] && size(&f.body) <= self.size && !f.body.blocks.is_empty()
+        })
+    }
+}
+
+/// Replaces the calls of `callees` in a body.
 fn inline_body(
     mut body: Body,
     program: &Program,
-    (skip, limit, empty): (&[bool], usize, StrId),
+    callees: Callees<'_>,
+    empty: StrId,
     sites: &mut SiteTable,
 ) -> Body {
     let mut b = 0;
     while b < body.blocks.len() {
         let call = body.blocks[b].insts.iter().position(|(i, _)| match i {
-            Inst::Call { func, .. } => {
-                program.funcs.get(func.index()).is_some_and(|f| {
-                    !skip[func.index()] && size(&f.body) <= limit && !f.body.blocks.is_empty()
-                }) && size(&body) < MAX_INSTS
-            }
+            Inst::Call { func, .. } => callees.contain(program, *func) && size(&body) < MAX_INSTS,
             _ => false,
         });
         match call {

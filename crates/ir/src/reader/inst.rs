@@ -295,6 +295,19 @@ impl Reader {
                     args: self.args()?,
                 }
             }
+            "load" => self.load(dst)?,
+            "catch_msg" => Inst::CatchMsg { dst },
+            "restore" => Inst::Restore {
+                dst,
+                at: self.number()?,
+            },
+            _ => return self.assign_global(word, dst),
+        }))
+    }
+
+    /// Parses a line whose result comes from a global.
+    fn assign_global(&mut self, word: &str, dst: Reg) -> Res<Option<Inst>> {
+        Ok(Some(match word {
             "gload" => Inst::GLoad { dst, g: self.g()? },
             "aget" => Inst::AGet {
                 dst,
@@ -327,33 +340,29 @@ impl Reader {
                 keys: self.keys()?,
                 idx: self.next_val()?,
             },
-            "load" => {
-                let word = self.word()?;
-                let Some(space) = find(SPACES, &word) else {
-                    return self.error("a memory");
-                };
-                let word = self.word()?;
-                let bits = word.get(1..).and_then(|n| n.parse::<u32>().ok());
-                let (Some(bits @ (8 | 16 | 32 | 64)), true) = (bits, word.starts_with(['s', 'u']))
-                else {
-                    return self.error("`u8` to `s64` before here");
-                };
-                let (size, signed) = ((bits / 8) as u8, word.starts_with('s'));
-                Inst::Load {
-                    dst,
-                    space,
-                    addr: self.val()?,
-                    size,
-                    signed,
-                }
-            }
-            "catch_msg" => Inst::CatchMsg { dst },
-            "restore" => Inst::Restore {
-                dst,
-                at: self.number()?,
-            },
             _ => return Ok(None),
         }))
+    }
+
+    /// Parses a load from memory.
+    fn load(&mut self, dst: Reg) -> Res<Inst> {
+        let word = self.word()?;
+        let Some(space) = find(SPACES, &word) else {
+            return self.error("a memory");
+        };
+        let word = self.word()?;
+        let bits = word.get(1..).and_then(|n| n.parse::<u32>().ok());
+        let (Some(bits @ (8 | 16 | 32 | 64)), true) = (bits, word.starts_with(['s', 'u'])) else {
+            return self.error("`u8` to `s64` before here");
+        };
+        let (size, signed) = ((bits / 8) as u8, word.starts_with('s'));
+        Ok(Inst::Load {
+            dst,
+            space,
+            addr: self.val()?,
+            size,
+            signed,
+        })
     }
 
     /// Parses a line that can have a result.

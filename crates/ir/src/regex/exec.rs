@@ -1,6 +1,8 @@
 //! Matching by walking the tables; generated code walks them in the same way.
 
-use super::{Compiled, Finder, NO_SLOT, Regex, Scanner};
+use super::compiled::{Compiled, Regex};
+use super::scan::Scanner;
+use super::tagged::{Finder, NO_SLOT};
 
 /// A match: its position and its groups, as byte offsets.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! From the expression to an automaton with marks: begins and ends of groups and other parts, the
 //! preference between paths, and the rounds of a repetition that may be empty.
 
-use super::Error;
+use super::error::Error;
 use super::parser::{Ast, ByteSet};
 
 /// Index of a node.

@@ -2,7 +2,7 @@
 //! the C locale, it decides between errors and ordinary bytes; back references and tests for word
 //! boundaries are refused.
 
-use super::Error;
+use super::error::Error;
 
 /// Largest number in an interval, as in glibc.
 const DUP_MAX: u32 = 32767;

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::Error;
+use super::error::Error;
 use super::nfa::{Nfa, Node, NodeId};
 
 /// Maximum number of states before equal ones are merged.

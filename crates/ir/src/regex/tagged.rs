@@ -10,7 +10,7 @@
 use std::cmp::Ordering;
 use std::collections::HashMap;
 
-use super::Error;
+use super::error::Error;
 use super::nfa::{Nfa, Node, NodeId};
 use super::scan::{self, Scanner, merge, representatives};
 

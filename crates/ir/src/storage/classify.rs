@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Storage;
+use super::class::Storage;
 use super::thread_ownership::{Owner, Ownership, of_calls};
 use crate::*;
 

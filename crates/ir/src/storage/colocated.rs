@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use super::Storage;
+use super::class::Storage;
 use crate::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
 use crate::*;
 

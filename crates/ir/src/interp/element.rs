@@ -1,0 +1,45 @@
+//! The elements of arrays.
+
+use std::sync::Arc;
+
+use super::value::Value;
+use crate::stats::Stat;
+
+/// The message of a full array that does not wrap.
+pub const ARRAY_OVERFLOW: &str = "Array overflow, check MAXMAPENTRIES";
+
+/// An element's value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Cell {
+    /// A number or a string.
+    Scalar(Value),
+    /// A statistic.
+    Stats(Stat),
+}
+
+impl Cell {
+    /// The value that `foreach (v = ...)` gives: the scalar, or a statistic's count.
+    pub fn value(&self) -> Value {
+        match self {
+            Cell::Scalar(v) => v.clone(),
+            Cell::Stats(s) => Value::Long(s.count as i64),
+        }
+    }
+}
+
+/// A copy of an element of an array.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Element {
+    /// Its keys.
+    pub keys: Arc<[Value]>,
+    /// Its value.
+    pub cell: Cell,
+}
+
+/// Whether keys match a pattern; `None` is `*`, and an empty pattern matches everything.
+pub fn matches(pattern: &[Option<Value>], keys: &[Value]) -> bool {
+    pattern
+        .iter()
+        .zip(keys)
+        .all(|(p, k)| p.as_ref().is_none_or(|p| p == k))
+}

@@ -1,0 +1,48 @@
+//! Why an expression cannot be compiled.
+
+/// The reason why an expression cannot be compiled.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Error {
+    /// Offset in the expression; `None` for the whole.
+    pub at: Option<usize>,
+    /// The error message.
+    pub message: String,
+    /// The way out; "" if there is none.
+    pub help: &'static str,
+    help_text: Option<String>,
+}
+
+impl Error {
+    pub(super) fn new(at: usize, message: impl Into<String>) -> Error {
+        Error {
+            at: Some(at),
+            message: message.into(),
+            help: "",
+            help_text: None,
+        }
+    }
+
+    pub(super) fn large(why: &str) -> Error {
+        Error {
+            at: None,
+            message: format!("this regular expression is too large: {why}"),
+            help: "split it into several, or make intervals smaller",
+            help_text: None,
+        }
+    }
+
+    pub(super) fn help(mut self, text: impl Into<String>) -> Error {
+        self.help_text = Some(text.into());
+        self
+    }
+
+    /// Whether the expression is valid, but too large.
+    pub fn too_large(&self) -> bool {
+        self.at.is_none()
+    }
+
+    /// The way out; "" if there is none.
+    pub fn way_out(&self) -> &str {
+        self.help_text.as_deref().unwrap_or(self.help)
+    }
+}
