@@ -1,11 +1,11 @@
-//! Control flow: predecessors, dominators, loops.
+//! Control flow: predecessors, dominators, loops, liveness.
 //!
 //! A block is two *nodes*, because the edge of a loop's bound leaves a header in front of its
 //! instructions: the entry, which has the parameters, and the body, which has the instructions.
 
 use std::collections::BTreeSet;
 
-use crate::func::{BlockId, Func};
+use crate::func::{BlockId, Func, Value};
 
 /// A block's entry or body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -173,6 +173,48 @@ impl Cfg {
         }
         found
     }
+}
+
+/// For each block the values that it or a block behind it reads and does not define, without its
+/// parameters.
+pub fn live_in(func: &Func) -> Vec<BTreeSet<Value>> {
+    let mut live = vec![BTreeSet::new(); func.blocks.len()];
+    let mut changed = true;
+    while changed {
+        changed = false;
+        for (i, block) in func.blocks.iter().enumerate().rev() {
+            let mut now = BTreeSet::new();
+            for target in block.term.targets() {
+                now.extend(&target.args);
+                now.extend(live.get(target.block.index()).into_iter().flatten());
+            }
+            block.term.for_each_use(|v| {
+                now.insert(*v);
+            });
+            for inst in block.insts.iter().rev() {
+                inst.dst().iter().for_each(|v| {
+                    now.remove(v);
+                });
+                inst.for_each_use(|v| {
+                    now.insert(*v);
+                });
+            }
+            if let Some(bound) = &block.bound {
+                now.extend(&bound.exhausted.args);
+                now.extend(
+                    live.get(bound.exhausted.block.index())
+                        .into_iter()
+                        .flatten(),
+                );
+            }
+            block.params.iter().for_each(|v| {
+                now.remove(v);
+            });
+            changed |= now != live[i];
+            live[i] = now;
+        }
+    }
+    live
 }
 
 fn post_order(succs: &[Vec<Node>]) -> Vec<Node> {

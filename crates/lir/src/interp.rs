@@ -203,8 +203,8 @@ impl Host for Bare {
 #[derive(Debug)]
 pub struct Machine<'m> {
     module: &'m Module,
-    /// For each function the jumps back to headers.
-    back: Vec<HashSet<(Node, usize)>>,
+    /// For each function that was called the jumps back to headers.
+    back: Vec<Option<HashSet<(Node, usize)>>>,
     data: Vec<u64>,
     /// The memory.
     pub memory: Memory,
@@ -223,7 +223,7 @@ impl<'m> Machine<'m> {
         let data = module.data.iter().map(constant).collect();
         Machine {
             module,
-            back: module.funcs.iter().map(back_edges).collect(),
+            back: vec![None; module.funcs.len()],
             data,
             memory,
             steps,
@@ -256,6 +256,7 @@ impl<'m> Machine<'m> {
         if depth >= DEPTH {
             return Err(Fault::Depth);
         }
+        self.back[index].get_or_insert_with(|| back_edges(func));
         let slots = func.slots.iter().map(|s| vec![0; *s as usize]);
         let slots: Vec<u64> = slots.map(|s| self.memory.add(s, Kind::Stack)).collect();
         let mut values = vec![0; func.values.len()];
@@ -376,7 +377,8 @@ impl<'m> Activation<'_, 'm> {
         for (param, arg) in params.iter().zip(args) {
             self.set(*param, arg);
         }
-        if !self.machine.back[self.index].contains(&(from, block))
+        let back = self.machine.back[self.index].as_ref();
+        if !back.is_some_and(|back| back.contains(&(from, block)))
             && let Some(arrivals) = self.arrivals.get_mut(block)
         {
             *arrivals = 0;

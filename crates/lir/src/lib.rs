@@ -18,6 +18,8 @@
 //! | [`helpers`] | what a host does for code, by name |
 //! | [`func`] | modules, functions, blocks, instructions as data |
 //! | [`builder`] | builds functions with expressions, variables and structured control flow |
+//! | [`library`] | the functions that handlers call |
+//! | [`repeat`] | turns loops into callbacks, as the kernel runs them |
 //! | [`simplify`] | removes what a function does not need |
 //! | [`cfg`] | predecessors, dominators, loops |
 //! | [`text`] | writes the text form |
@@ -31,8 +33,10 @@ pub mod cfg;
 pub mod func;
 pub mod helpers;
 pub mod interp;
+pub mod library;
 pub mod op;
 pub mod reader;
+pub mod repeat;
 pub mod simplify;
 #[cfg(any(test, feature = "testgen"))]
 pub mod testgen;

@@ -5,6 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::interp::{Bare, Fault, Kind, Machine};
 use spile_lir::reader::read;
+use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
 use spile_lir::{Module, testgen};
 
@@ -40,6 +41,25 @@ proptest! {
         let result = run(&module, &region, args);
         prop_assert!(result.is_ok(), "{result:?}\n{module}");
         prop_assert_eq!(run(&back, &region, args), result);
+    }
+
+    #[test]
+    fn loops_become_callbacks(
+        numbers in vec(any::<u32>(), 0..160),
+        region in vec(any::<u8>(), 64),
+        args in any::<[u64; 2]>(),
+    ) {
+        let module = testgen::module(&numbers, true);
+        let mut outlined = module.clone();
+        // Some have more values than a context has room for.
+        if outline(&mut outlined).is_err() {
+            return Ok(());
+        }
+        verify(&outlined).map_err(|e| TestCaseError::fail(format!("{e}\n{module}\n{outlined}")))?;
+        let loops = outlined.funcs.iter().flat_map(|f| &f.blocks).any(|b| b.bound.is_some());
+        prop_assert!(!loops);
+        let (a, b) = (run(&module, &region, args), run(&outlined, &region, args));
+        prop_assert!(a.is_ok() && a == b, "{a:?} {b:?}\n{module}\n{outlined}");
     }
 
     #[test]

@@ -1,0 +1,48 @@
+//! The run-time library: functions that handlers call, written once for all hosts.
+//!
+//! In: nothing. Out: a module of functions ([`module`]); `contract` of each one says its arguments,
+//! what it promises and needs, and its cost. Tests compare each function with Rust on random inputs
+//! under the interpreter, without a kernel.
+//!
+//! | module | its functions |
+//! |---|---|
+//! | `strings` | compare, copy, length, find |
+//! | `numbers` | digits of numbers, numbers of digits |
+//!
+//! # Why Rust and not text
+//! `strings` was written in both forms first. The builder won:
+//!
+//! - *Reading*. Expressions, `ret_if`, loops and variables replace labels, arguments of jumps, and a
+//!   name for each intermediate value. compare, copy and length have 75 lines in Rust and 101 as text.
+//! - *Parameters*. A number of words to unroll, a table's name and a limit are Rust constants that
+//!   callers and tests share. The text form would need a macro language.
+//! - *Errors*. The Rust compiler finds a wrong name, a forgotten argument and a wrong number of
+//!   arguments while one writes.
+//!
+//! The text form stays what it is good for: listings, tests of single instructions, and reading what
+//! the builder made.
+//!
+//! # Strings
+//! A text fills its *slot*, a multiple of 8 bytes: zeros follow its bytes up to the end of the slot,
+//! at least one. So code works on whole words and needs no length.
+
+mod numbers;
+mod strings;
+
+use std::sync::LazyLock;
+
+use crate::func::Module;
+
+pub use strings::{CHUNK, MAX_SLOT};
+
+/// The library.
+pub fn module() -> &'static Module {
+    static MODULE: LazyLock<Module> = LazyLock::new(|| {
+        let funcs = [strings::all(), numbers::all()];
+        Module {
+            data: Vec::new(),
+            funcs: funcs.into_iter().flatten().collect(),
+        }
+    });
+    &MODULE
+}

@@ -1,0 +1,150 @@
+//! Numbers: their digits, and numbers of digits.
+
+use super::MAX_SLOT;
+use crate::builder::{Builder, Val, build};
+use crate::func::Func;
+use crate::op::{ExtOp, Size};
+
+pub(super) fn all() -> Vec<Func> {
+    vec![decimal(), hex(), strtol()]
+}
+
+/// A word with this byte in each place.
+fn every(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
+fn decimal() -> Func {
+    let contract = "\
+Writes the decimal digits of a number without sign; returns how many there are.
+room: 24 bytes. The digits are at its end, with digits 0 in front of them.
+Cost: about 120 instructions, no loop.";
+    build("decimal", contract, &["room", "number"], |f, p| {
+        let [room, number] = *p else { return };
+        let high = f.constant(10_000_000_000_000_000);
+        let top = number / high;
+        let rest = number - top * high;
+        let middle = rest / 100_000_000;
+        let low = rest - middle * 100_000_000;
+        let words = [top, middle, low].map(|n| eight_decimal(f, n));
+        for (i, word) in words.iter().enumerate() {
+            room.store_u64(8 * i as i16, *word + every(b'0'));
+        }
+        let (first, digits) = (f.var("first", words[2]), f.var("digits", 8));
+        for (i, word) in [(1, words[1]), (2, words[0])] {
+            f.when(word.ne(0), || {
+                first.set(word);
+                digits.set(8 * (i + 1));
+            });
+        }
+        // The first digit of a word is in its lowest byte; the last of all counts even if it is 0.
+        for (digits_of, mask) in [(4, u64::from(u32::MAX)), (2, 0xffff), (1, 0xff)] {
+            f.when((first & mask).eq(0), || {
+                first.set(first >> (8 * digits_of));
+                digits.set(digits - digits_of);
+            });
+        }
+        f.ret(digits.get().opaque());
+    })
+}
+
+/// The eight digits of a number below 10^8, as numbers from 0 to 9, the first one in the lowest
+/// byte. Each step divides all parts of the word at once, by multiplying with a reciprocal.
+fn eight_decimal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
+    let four = n / 10_000;
+    let x = four | ((n - four * 10_000) << 32);
+    let two = ((x * 10_486) >> 20) & f.constant(0x0000_007f_0000_007f);
+    let x = two | ((x - two * 100) << 16);
+    let one = ((x * 103) >> 10) & f.constant(0x000f_000f_000f_000f);
+    one | ((x - one * 10) << 8)
+}
+
+fn hex() -> Func {
+    let contract = "\
+Writes the hexadecimal digits of a number; returns how many there are.
+room: 16 bytes. The digits are at its end, with digits 0 in front of them. ten: the letter for 10.
+Cost: about 70 instructions, no loop.";
+    build("hex", contract, &["room", "number", "ten"], |f, p| {
+        let [room, number, ten] = *p else { return };
+        let letters = ten - i32::from(b'0') - 10;
+        for (half, at) in [(number >> 32, 0), (number.ext(ExtOp::Zext, Size::U32), 8)] {
+            room.store_u64(at, eight_hex(f, half, letters));
+        }
+        let (rest, digits) = (f.var("rest", number), f.var("digits", 1));
+        for more in [8, 4, 2, 1] {
+            let high = rest >> (4 * more);
+            f.when(high.ne(0), || {
+                rest.set(high);
+                digits.set(digits + more);
+            });
+        }
+        f.ret(digits.get().opaque());
+    })
+}
+
+/// The eight digits of a number of 32 bits, the first one in the lowest byte.
+fn eight_hex<'b>(f: &'b Builder, n: Val<'b>, letters: Val<'b>) -> Val<'b> {
+    let mut x = n;
+    for (shift, mask) in [
+        (16, 0x0000_ffff_0000_ffff),
+        (8, 0x00ff_00ff_00ff_00ff),
+        (4, every(0x0f)),
+    ] {
+        x = (x | (x << shift)) & f.constant(mask);
+    }
+    let above_nine = ((x + every(6)) >> 4) & every(1);
+    (x + above_nine * letters + every(b'0')).swap()
+}
+
+fn strtol() -> Func {
+    let contract = "\
+The number at the beginning of a text, modulo 2^64, by the grammar of the kernel's simple_strtol: a
+minus, `0x` or `0` by the base, digits up to `f`; no blanks and no plus; 0 without digits.
+text: a slot of `size` bytes. size: a constant of the caller, from 8 to 4104. base: 32 bits; 0 for
+that of the text.
+Cost: an iteration for each digit.";
+    build("strtol", contract, &["text", "size", "base"], |f, p| {
+        let [text, size, base] = *p else { return };
+        let (at, negative) = (f.var("at", 0), f.var("negative", 0));
+        f.when(text.load_u8(0).eq(i32::from(b'-')), || {
+            at.set(1);
+            negative.set(1);
+        });
+        let start = text + at.get().opaque().bound(1);
+        let radix = f.var("radix", base.ext(ExtOp::Zext, Size::U32));
+        f.when(start.load_u8(0).eq(i32::from(b'0')), || {
+            f.when((start.load_u8(1) | 0x20).eq(i32::from(b'x')), || {
+                f.when(radix.eq(0), || {
+                    hexadecimal(f, start.load_u8(2), || radix.set(16))
+                });
+                f.when(radix.eq(16), || at.set(at + 2));
+            });
+            f.when(radix.eq(0), || radix.set(8));
+        });
+        f.when(radix.eq(0), || radix.set(10));
+        let value = f.var("value", 0);
+        f.repeat(MAX_SLOT, || {
+            f.break_if(at.ge(size));
+            let byte = (text + at).load_u8(0);
+            let digit = f.var("digit", byte - i32::from(b'0'));
+            f.when(byte.gt(i32::from(b'9')), || {
+                let letter = byte | 0x20;
+                f.break_if(letter.lt(i32::from(b'a')));
+                f.break_if(letter.gt(i32::from(b'f')));
+                digit.set(letter - (i32::from(b'a') - 10));
+            });
+            f.break_if(digit.ge(radix));
+            value.set(value * radix + digit);
+            at.set(at + 1);
+        });
+        f.ret_if(negative.eq(0), value);
+        f.ret(f.constant(0) - value);
+    })
+}
+
+/// Runs code if a byte is a hexadecimal digit.
+fn hexadecimal<'b>(f: &'b Builder, byte: Val<'b>, then: impl Fn()) {
+    let digit = byte - i32::from(b'0');
+    let letter = (byte | 0x20) - i32::from(b'a');
+    f.when_else(digit.lt(10), &then, || f.when(letter.lt(6), &then));
+}

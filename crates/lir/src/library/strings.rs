@@ -1,0 +1,149 @@
+//! Texts: compare, copy, length, find.
+
+use crate::builder::{Builder, Val, build};
+use crate::func::Func;
+
+/// Number of words that `compare` compares in one iteration, which the kernel runs as a callback.
+pub const CHUNK: u32 = 4;
+
+/// The largest slot of a text in bytes.
+pub const MAX_SLOT: u32 = 4104;
+
+pub(super) fn all() -> Vec<Func> {
+    vec![compare(), copy(), length(), find()]
+}
+
+fn compare() -> Func {
+    let contract = "\
+The order of two texts: -1, 0 or 1, as bytes without sign.
+a, b: slots of at least 32 * chunks bytes. chunks: a constant of the caller, from 1 to 129.
+Cost: an iteration for each 32 bytes up to the first difference or the end of the texts.";
+    build("compare", contract, &["a", "b", "chunks"], |f, p| {
+        let [a, b, chunks] = *p else { return };
+        let i = f.var("i", 0);
+        let (x, y) = (f.var("x", 0), f.var("y", 0));
+        f.repeat(MAX_SLOT.div_ceil(8 * CHUNK), || {
+            f.break_if(i.ge(chunks));
+            let at = i * (8 * CHUNK as i32);
+            let (a, b) = (a + at, b + at);
+            let mut last = a;
+            for n in 0..CHUNK as i16 {
+                last = a.load_u64(8 * n);
+                let other = b.load_u64(8 * n);
+                f.when(last.ne(other), || {
+                    x.set(last);
+                    y.set(other);
+                    f.break_();
+                });
+            }
+            f.break_if(last.eq(0));
+            i.set(i + 1);
+        });
+        f.ret_if(x.eq(y), 0);
+        // The first byte has the lowest address, and decides most.
+        f.ret_if(x.get().swap().lt(y.get().swap()), -1);
+        f.ret(1);
+    })
+}
+
+fn copy() -> Func {
+    let contract = "\
+Copies a text into a slot, as much as there is room for; 1 if the text was cut, else 0.
+to: a slot of `size` bytes. from: a slot of `have` bytes. size, have: constants of the caller,
+multiples of 8 up to 4104. All bytes of the slot are written.
+Cost: an iteration for each word of the slot.";
+    build("copy", contract, &["to", "size", "from", "have"], |f, p| {
+        let [to, size, from, have] = *p else { return };
+        let at = f.var("at", 0);
+        f.repeat(MAX_SLOT / 8, || {
+            f.break_if(at.ge(size));
+            let word = f.var("word", 0);
+            f.when(at.lt(have), || word.set((from + at).load_u64(0)));
+            (to + at).store_u64(0, word);
+            at.set(at + 8);
+        });
+        f.ret_if(have.le(size), 0);
+        let last = to + size;
+        f.ret_if(last.load_u8(-1).eq(0), 0);
+        last.store_u8(-1, 0);
+        f.ret(1);
+    })
+}
+
+fn length() -> Func {
+    let contract = "\
+The number of bytes of a text.
+text: a slot of `size` bytes. size: a constant of the caller, a multiple of 8 up to 4104.
+Cost: an iteration for each word of the text.";
+    build("length", contract, &["text", "size"], |f, p| {
+        let [text, size] = *p else { return };
+        let at = f.var("at", 0);
+        f.repeat(MAX_SLOT / 8, || {
+            f.break_if(at.ge(size));
+            let word = (text + at).load_u64(0);
+            at.set(at + 8);
+            // The top byte of a word is its last one.
+            f.when((word >> 56).eq(0), || {
+                at.set(at - 8 + bytes(f, word));
+                f.break_();
+            });
+        });
+        f.ret(at);
+    })
+}
+
+/// The number of bytes of a word up to the last one that is not zero.
+fn bytes<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+    let (rest, count) = (f.var("rest", word), f.var("count", 0));
+    for half in [4, 2, 1] {
+        let high = rest >> (8 * half);
+        f.when(high.ne(0), || {
+            rest.set(high);
+            count.set(count + half);
+        });
+    }
+    f.when(rest.ne(0), || count.set(count + 1));
+    count.get()
+}
+
+fn find() -> Func {
+    let contract = "\
+The first place of a text in another one, plus 1; 0 if there is none. The empty text is at 0.
+text: a slot with 8 more readable bytes behind it; length: of that text. part, part_length: the same
+for the text to find. At most 4104 bytes each; length and part_length are no constants.
+Cost: an iteration for each place, and one for each word of the text to find that is equal there.";
+    let params = ["text", "length", "part", "part_length"];
+    build("find", contract, &params, |f, p| {
+        let [text, length, part, part_length] = *p else {
+            return;
+        };
+        f.ret_if(part_length.eq(0), 1);
+        f.ret_if(part_length.gt(length), 0);
+        let last = length - part_length;
+        let place = f.var("place", 0);
+        f.repeat(MAX_SLOT, || {
+            f.ret_if(place.gt(last), 0);
+            f.ret_if(place.ge(MAX_SLOT as i32), 0);
+            let here = text + place;
+            let at = f.var("at", 0);
+            let same = f.var("same", 0);
+            f.repeat(MAX_SLOT / 8, || {
+                let left = part_length - at;
+                f.break_if(at.get().ge(MAX_SLOT as i32));
+                let differ = (here + at).load_u64(0) ^ (part + at).load_u64(0);
+                f.when(left.gt(8), || {
+                    f.break_if(differ.ne(0));
+                    at.set(at + 8);
+                    f.continue_();
+                });
+                // The bytes of the last word behind the text to find do not count.
+                let unused = ((f.constant(8) - left) << 3) & 63;
+                f.when((differ << unused).eq(0), || same.set(1));
+                f.break_();
+            });
+            f.ret_if(same.ne(0), place + 1);
+            place.set(place + 1);
+        });
+        f.ret(0);
+    })
+}

@@ -1,0 +1,536 @@
+//! Turns loops into calls of [`Inst::Repeat`]: the form in which the kernel runs them.
+//!
+//! The kernel's verifier follows each iteration of a jump back, and gives up after a million
+//! instructions. The callback of a `repeat` it follows until nothing new is learned, which is after
+//! two or three iterations if what changes from one to the next is unknown to it. So the
+//! instructions of a loop become a function, called *step*, that runs one iteration:
+//!
+//! ```text
+//!   jump loop(%a)                            context = exit 0, carried %a, read %b, result 0
+//! loop(%i): loop 100 else end(%i)            %n = repeat 100, @f_loop, context
+//!   ... uses %b, defines %x ...      ──►     %exit = load context; %after = load carried
+//!   if ... then found(%x) else next          if eq %exit, 1 then found(%result) else end(%after)
+//! next:                                    @f_loop(index, context): one iteration. At the jump back
+//!   jump loop(%j)                            carried = %j, ret 0; where it leaves result = %x, exit = 1, ret 1
+//! ```
+//! The words of the context that change are stored so that the verifier forgets them. An address
+//! would be lost in this way: a loop carries offsets, not addresses.
+
+use std::collections::{BTreeSet, HashMap, HashSet};
+
+use crate::cfg::{Cfg, Node, live_in};
+use crate::func::{
+    Block, BlockId, Func, Inst, LoopBound, Module, Operand, Place, SlotId, Target, Term, Value,
+};
+use crate::op::{AluOp, Cond, Size, Width};
+use crate::simplify::simplify;
+use crate::verify::MAX_STACK;
+
+/// Turns all loops of a verified module into calls of `repeat`.
+///
+/// # Errors
+/// A loop that carries an address, or more values than a stack frame has room for.
+pub fn outline(module: &mut Module) -> Result<(), String> {
+    let mut at = 0;
+    while at < module.funcs.len() {
+        slots_first(&mut module.funcs[at]);
+        while let Some(header) = outermost(&module.funcs[at]) {
+            let func = &module.funcs[at];
+            let mut name = format!("{}_{}", func.name, func.blocks[header].name);
+            while module.func(&name).is_some() {
+                name.push('_');
+            }
+            let step = Outline::new(&mut module.funcs[at], header, name)?.run();
+            module.funcs.push(step);
+        }
+        at += 1;
+    }
+    Ok(())
+}
+
+/// Takes the addresses of stack slots in the first block, where they are defined for the whole
+/// function.
+fn slots_first(func: &mut Func) {
+    let is_slot = |inst: &Inst| {
+        let of = Place::Slot(SlotId(0), 0);
+        matches!(inst, Inst::Addr { of: place, .. }
+            if std::mem::discriminant(place) == std::mem::discriminant(&of))
+    };
+    let mut found = Vec::new();
+    for block in func.blocks.iter_mut().skip(1) {
+        let (slots, rest) = std::mem::take(&mut block.insts)
+            .into_iter()
+            .partition::<Vec<_>, _>(is_slot);
+        found.extend(slots);
+        block.insts = rest;
+    }
+    if let Some(first) = func.blocks.first_mut() {
+        first.insts.splice(0..0, found);
+    }
+}
+
+/// The header of a loop that is in no other loop.
+fn outermost(func: &Func) -> Option<usize> {
+    let headers: Vec<usize> = (0..func.blocks.len())
+        .filter(|i| func.blocks[*i].bound.is_some())
+        .collect();
+    let cfg = Cfg::new(func);
+    let inside = |a: usize, b: usize| a != b && cfg.body(b).contains(&Node::entry(a));
+    let found = headers.iter().copied();
+    found
+        .clone()
+        .find(|a| !headers.iter().any(|b| inside(*a, *b)))
+}
+
+/// Values that are addresses, as far as the function shows it: those of places, bases of accesses,
+/// and what is added to them or subtracted.
+fn addresses(func: &Func) -> HashSet<Value> {
+    let mut found = HashSet::new();
+    let insts = || func.blocks.iter().flat_map(|b| &b.insts);
+    for inst in insts() {
+        match inst {
+            Inst::Addr { dst: v, .. }
+            | Inst::Load { base: v, .. }
+            | Inst::Store { base: v, .. }
+            | Inst::Atomic { base: v, .. } => drop(found.insert(*v)),
+            _ => {}
+        }
+    }
+    loop {
+        let before = found.len();
+        for inst in insts() {
+            // Of a sum of two values the left one is the address.
+            if let Inst::Alu {
+                dst,
+                width: Width::W64,
+                op: AluOp::Add | AluOp::Sub,
+                a,
+                ..
+            } = inst
+                && (found.contains(a) || found.contains(dst))
+            {
+                found.extend([*a, *dst]);
+            }
+        }
+        for edge in func.blocks.iter().flat_map(Block::edges) {
+            let params = &func.blocks[edge.block.index()].params;
+            for (param, arg) in params.iter().zip(&edge.args) {
+                if found.contains(param) || found.contains(arg) {
+                    found.extend([*param, *arg]);
+                }
+            }
+        }
+        if found.len() == before {
+            return found;
+        }
+    }
+}
+
+/// A word of the context.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Word {
+    /// The number of the block to which the loop was left, from 1; 0 for its bound.
+    Exit,
+    /// A value: carried, read or found.
+    Value(Value),
+    /// A parameter of a block to which the loop is left: block and number.
+    Param(usize, usize),
+}
+
+/// The work on one loop.
+struct Outline<'f> {
+    func: &'f mut Func,
+    header: usize,
+    name: String,
+    bound: LoopBound,
+    /// Blocks of the loop.
+    blocks: BTreeSet<usize>,
+    /// Parameters of the header.
+    carried: Vec<Value>,
+    /// Values from outside that the loop reads, without constants.
+    read: Vec<Value>,
+    /// Constants and addresses from outside that the loop reads, which the step makes itself.
+    made: Vec<Inst>,
+    /// Values of the loop that are read outside, without arguments of the edges that leave it.
+    found: Vec<Value>,
+    /// Blocks to which the loop is left.
+    exits: Vec<usize>,
+    defs: HashMap<Value, usize>,
+    live: Vec<BTreeSet<Value>>,
+    words: HashMap<Word, usize>,
+}
+
+impl<'f> Outline<'f> {
+    fn new(func: &'f mut Func, header: usize, name: String) -> Result<Outline<'f>, String> {
+        let body = Cfg::new(func).body(header);
+        let Some(bound) = func.blocks[header].bound.clone() else {
+            return Err(format!("{} is no loop", func.blocks[header].name));
+        };
+        let mut defs = HashMap::new();
+        for (i, block) in func.blocks.iter().enumerate() {
+            let insts = block.insts.iter().filter_map(Inst::dst);
+            defs.extend(block.params.iter().copied().chain(insts).map(|v| (v, i)));
+        }
+        let mut outline = Outline {
+            carried: func.blocks[header].params.clone(),
+            live: live_in(func),
+            func,
+            header,
+            name,
+            bound,
+            blocks: body.iter().map(|n| n.block()).collect(),
+            read: Vec::new(),
+            made: Vec::new(),
+            found: Vec::new(),
+            exits: Vec::new(),
+            defs,
+            words: HashMap::new(),
+        };
+        outline.values();
+        outline.place()?;
+        Ok(outline)
+    }
+
+    fn in_loop(&self, v: Value) -> bool {
+        self.defs.get(&v).is_some_and(|b| self.blocks.contains(b))
+    }
+
+    /// Finds what the loop reads from outside, and what the outside reads of it.
+    fn values(&mut self) {
+        let (mut read, mut found) = (BTreeSet::new(), BTreeSet::new());
+        for i in &self.blocks {
+            let block = &self.func.blocks[*i];
+            let mut uses = Vec::new();
+            let insts = block.insts.iter();
+            insts.for_each(|inst| inst.for_each_use(|v| uses.push(*v)));
+            block.term.for_each_use(|v| uses.push(*v));
+            let edges = block.edges();
+            // The edge of the bound leaves in front of the step.
+            let own = edges.len() - usize::from(*i == self.header);
+            for target in &edges[..own] {
+                uses.extend(&target.args);
+                let to = target.block.index();
+                if !self.blocks.contains(&to) && !self.exits.contains(&to) {
+                    self.exits.push(to);
+                }
+            }
+            read.extend(uses.into_iter().filter(|v| !self.in_loop(*v)));
+        }
+        for exit in &self.exits {
+            let live = self.live[*exit].iter().copied();
+            found.extend(live.filter(|v| self.in_loop(*v) && !self.carried.contains(v)));
+        }
+        self.found = found.into_iter().collect();
+        let insts = self.func.blocks.iter().flat_map(|b| &b.insts);
+        let constant = |inst: &&Inst| match inst {
+            Inst::Const { .. } => true,
+            Inst::Addr { of, .. } => !matches!(of, Place::Slot(..)),
+            _ => false,
+        };
+        let made = insts.filter(constant);
+        let made = made.filter(|inst| inst.dst().is_some_and(|v| read.remove(&v)));
+        self.made = made.cloned().collect();
+        self.read = read.into_iter().collect();
+    }
+
+    /// Gives each word its place.
+    fn place(&mut self) -> Result<(), String> {
+        let addresses = addresses(self.func);
+        let mut words = vec![Word::Exit];
+        let mut changing: Vec<Value> = self.carried.iter().chain(&self.found).copied().collect();
+        for exit in &self.exits {
+            let params = &self.func.blocks[*exit].params;
+            words.extend((0..params.len()).map(|n| Word::Param(*exit, n)));
+            changing.extend(params);
+        }
+        let name = &self.func.blocks[self.header].name;
+        if let Some(v) = changing.iter().find(|v| addresses.contains(v)) {
+            return Err(format!(
+                "@{}: {name} carries the address %{}; carry an offset",
+                self.func.name,
+                self.func.values[v.index()]
+            ));
+        }
+        let values = self.carried.iter().chain(&self.read).chain(&self.found);
+        words.extend(values.map(|v| Word::Value(*v)));
+        let used: u32 = self.func.slots.iter().sum();
+        if used as usize + 8 * words.len() > MAX_STACK as usize {
+            let count = words.len();
+            let func = &self.func.name;
+            return Err(format!("@{func}: the context of {name} has {count} words"));
+        }
+        self.words = words.into_iter().zip(0..).collect();
+        Ok(())
+    }
+
+    /// The displacement of a word, which the limit on stacks keeps small.
+    fn at(&self, word: Word) -> i16 {
+        self.words.get(&word).map_or(0, |w| 8 * *w as i16)
+    }
+
+    fn load(&self, dst: Value, base: Value, word: Word) -> Inst {
+        Inst::Load {
+            dst,
+            size: Size::U64,
+            signed: false,
+            base,
+            off: self.at(word),
+        }
+    }
+
+    fn store(&self, base: Value, word: Word, src: Operand) -> Inst {
+        Inst::Store {
+            size: Size::U64,
+            base,
+            off: self.at(word),
+            src,
+        }
+    }
+
+    /// Stores a word so that the kernel's verifier forgets it: it tracks words of the stack that are
+    /// written and read as a whole. The second store writes the lowest byte once more.
+    fn forget(&self, base: Value, word: Word, v: Value) -> [Inst; 2] {
+        let src = Operand::Value(v);
+        let byte = Inst::Store {
+            size: Size::U8,
+            base,
+            off: self.at(word),
+            src,
+        };
+        [self.store(base, word, src), byte]
+    }
+
+    fn run(mut self) -> Func {
+        let step = self.step();
+        self.caller();
+        simplify(self.func);
+        step
+    }
+
+    /// The function that runs one iteration.
+    fn step(&self) -> Func {
+        let mut step = Func {
+            name: self.name.clone(),
+            contract: format!("One iteration of {}.", self.func.blocks[self.header].name),
+            slots: Vec::new(),
+            values: self.func.values.clone(),
+            blocks: Vec::new(),
+        };
+        let (index, context) = (fresh(&mut step, "index"), fresh(&mut step, "context"));
+        let mut insts = self.made.clone();
+        let starts: Vec<Value> = self
+            .carried
+            .iter()
+            .map(|_| fresh(&mut step, "at"))
+            .collect();
+        for (v, dst) in self.carried.iter().zip(&starts) {
+            insts.push(self.load(*dst, context, Word::Value(*v)));
+        }
+        let read = self.read.iter();
+        insts.extend(read.map(|v| self.load(*v, context, Word::Value(*v))));
+        let ids: HashMap<usize, BlockId> = std::iter::once(self.header)
+            .chain(self.blocks.iter().copied().filter(|b| *b != self.header))
+            .enumerate()
+            .map(|(to, from)| (from, BlockId(to as u32 + 1)))
+            .collect();
+        step.blocks.push(Block {
+            name: "entry".into(),
+            params: vec![index, context],
+            bound: None,
+            insts,
+            term: Term::Jump(Target {
+                block: BlockId(1),
+                args: starts,
+            }),
+        });
+        let mut order: Vec<(&usize, &BlockId)> = ids.iter().collect();
+        order.sort_by_key(|(_, to)| to.0);
+        let mut copies: Vec<Block> = order
+            .iter()
+            .map(|(from, _)| self.func.blocks[**from].clone())
+            .collect();
+        if let Some(header) = copies.first_mut() {
+            header.bound = None;
+        }
+        let mut ends = Vec::new();
+        for copy in &mut copies {
+            self.edges(copy, &ids, &mut ends, context);
+        }
+        step.blocks.extend(copies);
+        step.blocks.extend(ends);
+        simplify(&mut step);
+        step
+    }
+
+    /// Leads the edges of a copied block to the copies, or to blocks that end the step.
+    fn edges(
+        &self,
+        copy: &mut Block,
+        ids: &HashMap<usize, BlockId>,
+        ends: &mut Vec<Block>,
+        context: Value,
+    ) {
+        for target in copy.edges_mut() {
+            let to = target.block.index();
+            let args = &target.args;
+            let mut insts = Vec::new();
+            let result = if to == self.header {
+                for (v, arg) in self.carried.iter().zip(args) {
+                    insts.extend(self.forget(context, Word::Value(*v), *arg));
+                }
+                0
+            } else if let Some(id) = ids.get(&to) {
+                target.block = *id;
+                continue;
+            } else {
+                for (n, arg) in args.iter().enumerate() {
+                    insts.extend(self.forget(context, Word::Param(to, n), *arg));
+                }
+                for v in self.found.iter().filter(|v| self.live[to].contains(v)) {
+                    insts.extend(self.forget(context, Word::Value(*v), *v));
+                }
+                let exit = self.exits.iter().position(|e| *e == to).unwrap_or(0);
+                insts.push(self.store(context, Word::Exit, Operand::Imm(exit as i32 + 1)));
+                1
+            };
+            let block = BlockId((1 + ids.len() + ends.len()) as u32);
+            let name = format!("step{}", block.0);
+            ends.push(plain(name, insts, Term::Ret(Operand::Imm(result))));
+            *target = Target {
+                block,
+                args: Vec::new(),
+            };
+        }
+    }
+
+    /// Replaces the loop in its function.
+    fn caller(&mut self) {
+        self.func.slots.push(8 * self.words.len() as u32);
+        let slot = SlotId(self.func.slots.len() as u32 - 1);
+        let [context, times, count, exit] =
+            ["context", "times", "count", "exit"].map(|n| fresh(self.func, n));
+        let of = Place::Slot(slot, 0);
+        let mut insts = vec![Inst::Addr { dst: context, of }];
+        insts.push(self.store(context, Word::Exit, Operand::Imm(0)));
+        for v in &self.carried {
+            insts.extend(self.forget(context, Word::Value(*v), *v));
+        }
+        for v in &self.read {
+            insts.push(self.store(context, Word::Value(*v), Operand::Value(*v)));
+        }
+        // Kernels before 6.3 refuse to read words that were never written.
+        let params = self.words.keys().filter(|w| matches!(w, Word::Param(..)));
+        let found = self.found.iter().map(|v| Word::Value(*v));
+        let mut unset: Vec<Word> = params.copied().chain(found).collect();
+        unset.sort_by_key(|w| self.at(*w));
+        for word in unset {
+            insts.push(self.store(context, word, Operand::Imm(0)));
+        }
+        insts.push(Inst::Const {
+            dst: times,
+            imm: self.bound.max.into(),
+        });
+        insts.push(Inst::Repeat {
+            dst: count,
+            times,
+            func: self.name.clone(),
+            context,
+        });
+        insts.push(self.load(exit, context, Word::Exit));
+        let mut after = HashMap::new();
+        for v in self.carried.iter().chain(&self.found) {
+            let dst = fresh(self.func, "after");
+            insts.push(self.load(dst, context, Word::Value(*v)));
+            after.insert(*v, dst);
+        }
+        self.read_afterwards(&after);
+        let term = self.dispatch(context, exit);
+        let header = &mut self.func.blocks[self.header];
+        header.bound = None;
+        header.insts = insts;
+        header.term = term;
+    }
+
+    /// Replaces the values of the loop outside of it.
+    fn read_afterwards(&mut self, after: &HashMap<Value, Value>) {
+        let swap = |v: &mut Value| {
+            if let Some(new) = after.get(v) {
+                *v = *new;
+            }
+        };
+        self.bound.exhausted.args.iter_mut().for_each(swap);
+        for (i, block) in self.func.blocks.iter_mut().enumerate() {
+            if self.blocks.contains(&i) {
+                continue;
+            }
+            let insts = block.insts.iter_mut();
+            insts.for_each(|i| i.for_each_use_mut(swap));
+            block.term.for_each_use_mut(swap);
+            let args = block.edges_mut().into_iter().flat_map(|t| &mut t.args);
+            args.for_each(swap);
+        }
+    }
+
+    /// The branches to where the step left the loop.
+    fn dispatch(&mut self, context: Value, exit: Value) -> Term {
+        let mut term = Term::Jump(self.bound.exhausted.clone());
+        for (k, to) in self.exits.clone().into_iter().enumerate() {
+            let mut insts = Vec::new();
+            let mut args = Vec::new();
+            for n in 0..self.func.blocks[to].params.len() {
+                let arg = fresh(self.func, "result");
+                insts.push(self.load(arg, context, Word::Param(to, n)));
+                args.push(arg);
+            }
+            let block = BlockId(to as u32);
+            let leave = plain(
+                format!("{}_to{k}", self.name),
+                insts,
+                Term::Jump(Target { block, args }),
+            );
+            let then = self.add(leave);
+            let els = match term {
+                Term::Jump(to) => to,
+                branch => self.add(plain(format!("{}_or{k}", self.name), Vec::new(), branch)),
+            };
+            term = Term::Branch {
+                cond: Cond::Eq,
+                width: Width::W64,
+                a: exit,
+                b: Operand::Imm(k as i32 + 1),
+                then,
+                els,
+            };
+        }
+        term
+    }
+
+    fn add(&mut self, block: Block) -> Target {
+        self.func.blocks.push(block);
+        Target {
+            block: BlockId(self.func.blocks.len() as u32 - 1),
+            args: Vec::new(),
+        }
+    }
+}
+
+fn plain(name: String, insts: Vec<Inst>, term: Term) -> Block {
+    Block {
+        name,
+        params: Vec::new(),
+        bound: None,
+        insts,
+        term,
+    }
+}
+
+/// A new value with a name that the function does not have.
+fn fresh(func: &mut Func, name: &str) -> Value {
+    let mut unique = name.to_owned();
+    let mut n = 0;
+    while func.values.contains(&unique) {
+        n += 1;
+        unique = format!("{name}.{n}");
+    }
+    func.value(unique)
+}

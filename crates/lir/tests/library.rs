@@ -1,0 +1,244 @@
+//! Each function of the library against Rust, on random inputs, as it is written and with its loops
+//! as callbacks.
+
+use std::sync::LazyLock;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use spile_lir::Module;
+use spile_lir::interp::{Bare, Kind, Machine};
+use spile_lir::library::{self, CHUNK};
+use spile_lir::repeat::outline;
+use spile_lir::verify::verify;
+
+/// The library with its loops as callbacks.
+static OUTLINED: LazyLock<Module> = LazyLock::new(|| {
+    let mut module = library::module().clone();
+    outline(&mut module).unwrap_or_else(|e| panic!("{e}"));
+    verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    module
+});
+
+/// An argument: a number, or the address of these bytes.
+#[derive(Clone)]
+enum Arg {
+    Number(u64),
+    Memory(Vec<u8>),
+}
+
+fn number(n: usize) -> Arg {
+    Arg::Number(n as u64)
+}
+
+/// Runs a function in both forms, which must agree; gives the result and the memory afterwards.
+fn run(name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
+    let [a, b] = [library::module(), &*OUTLINED].map(|module| {
+        let mut machine = Machine::new(module, 3_000_000);
+        let mut numbers = Vec::new();
+        for arg in args {
+            numbers.push(match arg {
+                Arg::Number(n) => *n,
+                Arg::Memory(bytes) => machine.memory.add(bytes.clone(), Kind::Memory),
+            });
+        }
+        let result = machine.run(name, &numbers, &mut Bare);
+        let result = result.unwrap_or_else(|e| panic!("{name}: {e}\n{module}"));
+        let memory = numbers.iter().filter_map(|n| machine.memory.region(*n));
+        (result, memory.map(<[u8]>::to_vec).collect::<Vec<_>>())
+    });
+    assert_eq!(a, b, "{name}: loops and callbacks");
+    a
+}
+
+/// A text in a slot of at least that many bytes.
+fn slot(text: &[u8], least: usize) -> Vec<u8> {
+    let mut bytes = text.to_vec();
+    bytes.resize((text.len() / 8 * 8 + 8).max(least), 0);
+    bytes
+}
+
+/// Texts of some letters only, so that many of them have common beginnings and parts; sometimes of
+/// all bytes but NUL.
+fn text(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    let few = vec(
+        prop_oneof![4 => Just(b'a'), 1 => Just(b'b'), 1 => Just(0xff)],
+        0..most,
+    );
+    prop_oneof![3 => few, 1 => vec(1..=255u8, 0..most)]
+}
+
+fn order(ordering: std::cmp::Ordering) -> u64 {
+    (ordering as i64).cast_unsigned()
+}
+
+#[test]
+fn all_functions_are_valid_and_documented() {
+    let module = library::module();
+    verify(module).unwrap_or_else(|e| panic!("{e}"));
+    for func in &module.funcs {
+        let parts = func
+            .contract
+            .split_once('\n')
+            .map(|(_, rest)| rest.contains("Cost: "));
+        assert_eq!(
+            parts,
+            Some(true),
+            "@{}: what it does, arguments, cost",
+            func.name
+        );
+    }
+    let back = spile_lir::reader::read(&module.to_string()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(back.to_string(), module.to_string());
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn compare(a in text(300), b in text(300), common in text(200)) {
+        let (a, b) = ([common.clone(), a].concat(), [common, b].concat());
+        let chunk = 8 * CHUNK as usize;
+        let size = (a.len().max(b.len()) + 1).next_multiple_of(chunk);
+        let args = [Arg::Memory(slot(&a, size)), Arg::Memory(slot(&b, size)), number(size / chunk)];
+        prop_assert_eq!(run("compare", &args).0, order(a.cmp(&b)));
+        let same = [args[0].clone(), args[0].clone(), args[2].clone()];
+        prop_assert_eq!(run("compare", &same).0, 0);
+    }
+
+    #[test]
+    fn copy(from in text(100), words in 1..14usize) {
+        let size = 8 * words;
+        let from_slot = slot(&from, 0);
+        let to = vec![0xee; size];
+        let args = [Arg::Memory(to), number(size), Arg::Memory(from_slot.clone()), number(from_slot.len())];
+        let (cut, memory) = run("copy", &args);
+        let mut expected = from.clone();
+        expected.truncate(size - 1);
+        prop_assert_eq!(cut, u64::from(from.len() > size - 1));
+        expected.resize(size, 0);
+        prop_assert_eq!(&memory[0], &expected);
+        prop_assert_eq!(&memory[1], &from_slot);
+    }
+
+    #[test]
+    fn length(text in text(300), more in 0..5usize) {
+        let bytes = slot(&text, text.len() / 8 * 8 + 8 * more);
+        let size = bytes.len();
+        prop_assert_eq!(run("length", &[Arg::Memory(bytes), number(size)]).0, text.len() as u64);
+    }
+
+    #[test]
+    fn find(text in text(80), part in text(30), from in any::<u16>(), len in 0..30usize) {
+        // Half of the parts come from the text.
+        let from = usize::from(from) % (text.len() + 1);
+        let some = text[from..(from + len).min(text.len())].to_vec();
+        for part in [part, some] {
+            let place = match part.len() {
+                0 => Some(0),
+                n => text.windows(n).position(|w| w == part),
+            };
+            let args = [
+                Arg::Memory(slot(&text, text.len() + 16)),
+                number(text.len()),
+                Arg::Memory(slot(&part, part.len() + 16)),
+                number(part.len()),
+            ];
+            prop_assert_eq!(run("find", &args).0, place.map_or(0, |p| p as u64 + 1));
+        }
+    }
+
+    #[test]
+    fn decimal(n in any::<u64>(), shift in 0..64u32) {
+        for n in [n, n >> shift, 10u64.saturating_pow(shift).wrapping_sub(n & 1)] {
+            let (digits, memory) = run("decimal", &[Arg::Memory(vec![0xee; 24]), Arg::Number(n)]);
+            prop_assert_eq!(&memory[0], &format!("{n:024}").into_bytes());
+            prop_assert_eq!(digits, n.to_string().len() as u64);
+        }
+    }
+
+    #[test]
+    fn hex(n in any::<u64>(), shift in 0..64u32) {
+        for (n, ten) in [(n, b'a'), (n >> shift, b'A'), (0, b'a')] {
+            let args = [Arg::Memory(vec![0xee; 16]), Arg::Number(n), number(ten.into())];
+            let (digits, memory) = run("hex", &args);
+            let expected = if ten == b'a' { format!("{n:016x}") } else { format!("{n:016X}") };
+            prop_assert_eq!(&memory[0], &expected.into_bytes());
+            prop_assert_eq!(digits, format!("{n:x}").len() as u64);
+        }
+    }
+
+    #[test]
+    fn strtol(
+        text in "-?(0[xX])?[0-9a-fA-FgGzZ:@` +-]{0,24}",
+        base in prop_oneof![Just(0u64), Just(8), Just(10), Just(16), 0..40u64, any::<u64>()],
+    ) {
+        let bytes = slot(text.as_bytes(), 0);
+        let size = bytes.len();
+        let args = [Arg::Memory(bytes), number(size), Arg::Number(base)];
+        prop_assert_eq!(run("strtol", &args).0, simple_strtol(&text, base as u32), "{} {}", text, base);
+    }
+}
+
+/// The grammar of the kernel's `simple_strtol`, by characters.
+fn simple_strtol(text: &str, base: u32) -> u64 {
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text),
+    };
+    let after_mark = text.strip_prefix("0x").or(text.strip_prefix("0X"));
+    let (base, digits) = match (base, after_mark) {
+        (16, Some(rest)) => (16, rest),
+        (0, Some(rest)) if rest.starts_with(|c: char| c.is_ascii_hexdigit()) => (16, rest),
+        (0, _) if text.starts_with('0') => (8, text),
+        (0, _) => (10, text),
+        (base, _) => (base, text),
+    };
+    let mut n = 0u64;
+    for c in digits.chars() {
+        match c.to_digit(16) {
+            Some(d) if d < base => n = n.wrapping_mul(base.into()).wrapping_add(d.into()),
+            _ => break,
+        }
+    }
+    if negative { n.wrapping_neg() } else { n }
+}
+
+/// The longest texts: the bounds of the loops are large enough.
+#[test]
+fn longest_texts() {
+    let text = vec![b'x'; 4095];
+    let bytes = slot(&text, 0);
+    let long = [Arg::Memory(bytes.clone()), number(bytes.len())];
+    assert_eq!(run("length", &long).0, 4095);
+    let mut other = text.clone();
+    other[4094] = b'y';
+    let args = [
+        long[0].clone(),
+        Arg::Memory(slot(&other, 0)),
+        number(4096 / 32),
+    ];
+    assert_eq!(run("compare", &args).0, order(text.cmp(&other)));
+    let to = Arg::Memory(vec![1; 4096]);
+    let (cut, memory) = run("copy", &[to, number(4096), long[0].clone(), number(4096)]);
+    assert_eq!((cut, &memory[0]), (0, &bytes));
+    let mut room = bytes;
+    room.extend([0; 16]);
+    let part = Arg::Memory(slot(b"xx", 24));
+    let find = |part_length| {
+        [
+            Arg::Memory(room.clone()),
+            number(4095),
+            part.clone(),
+            number(part_length),
+        ]
+    };
+    assert_eq!(run("find", &find(2)).0, 1);
+    let last = Arg::Memory(slot(b"y", 24));
+    let args = [
+        Arg::Memory(slot(&other, 4112)),
+        number(4095),
+        last,
+        number(1),
+    ];
+    assert_eq!(run("find", &args).0, 4095);
+}
