@@ -19,8 +19,8 @@ use crate::layout::{
 use crate::lower::event::counters;
 use crate::lower::handler::entry::EntryState;
 use crate::lower::{
-    CTX, HandlerCodegen, NR, Pool, TMP, USER_TEXT, VERDICT, asks_number, field_types, output_piece,
-    rethrown_fields, saved_max,
+    CTX, HandlerCodegen, NR, Pool, TMP, USER_TEXT, VERDICT, field_types, output_piece,
+    reads_number, rethrown_fields, saved_max,
 };
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::plan::depth;
@@ -75,7 +75,7 @@ impl fmt::Display for CompileError {
 
 impl std::error::Error for CompileError {}
 
-fn whole(reason: impl Into<String>) -> CompileError {
+fn program_error(reason: impl Into<String>) -> CompileError {
     CompileError {
         handler: String::new(),
         site: String::new(),
@@ -122,7 +122,7 @@ pub fn compile_planned(
             continue;
         }
         let alloc = regalloc::allocate(&handler.body)
-            .ok_or_else(|| whole(format!("{}: a malformed body", handler.point)))?;
+            .ok_or_else(|| program_error(format!("{}: a malformed body", handler.point)))?;
         if let Some(site) = needs.marks.unfit(BodyId::Handler(allocs.len())) {
             let site = program.sites.get(site.index());
             return Err(CompileError {
@@ -139,7 +139,7 @@ pub fn compile_planned(
         allocs.push(Some(alloc));
     }
     needs.piece = largest_piece(program);
-    let plan = StateLayout::new(program, facts, options, needs).map_err(whole)?;
+    let plan = StateLayout::new(program, facts, options, needs).map_err(program_error)?;
     planned(&plan.maps);
     let mut pool = Pool::default();
     let mut programs = Vec::new();
@@ -162,14 +162,16 @@ pub fn compile_planned(
     while let Some(Group { attach, handlers }) = groups.pop_front() {
         let name = format!("p{}_{}", programs.len(), attach::identifier(&attach));
         let mut busy = handlers.clone();
-        busy.retain(|id| options.timing || !attach::dedup::idle(program, *id));
+        busy.retain(|id| options.timing || !attach::dedup::does_nothing(program, *id));
         let function = match &attach {
-            Attach::Switch(all) => counters::switch(&name, all.len()).map_err(whole)?,
+            Attach::Switch(all) => {
+                counters::switch_handler(&name, all.len()).map_err(program_error)?
+            }
             _ => unit.program(&name, &attach, &busy, &mut pool)?,
         };
         let (slots, subs) = depth::size(&function, &pool.subs);
         let much = slots > MOST_SLOTS || subs > MOST_SUBPROGRAMS;
-        if much && handlers.len() > 1 && splits(&attach) {
+        if much && handlers.len() > 1 && can_split(&attach) {
             // PrefilterSplit programs run one after the other, as the handlers would in one
             // program.
             let parts: Vec<_> = handlers.iter().map(|id| format!("h{}", id.0)).collect();
@@ -192,7 +194,8 @@ pub fn compile_planned(
         });
     }
     if let Some(at) = plan.tree {
-        let (spec, info) = process_tree::fork_tracker(at, &options.offsets).map_err(whole)?;
+        let (spec, info) =
+            process_tree::fork_tracker(at, &options.offsets).map_err(program_error)?;
         // Attached before all other programs.
         programs.insert(0, spec);
         infos.insert(0, info);
@@ -203,7 +206,7 @@ pub fn compile_planned(
             fields: vec![Ty::Long; 2],
             words: 0,
         });
-        let (spec, info) = exec_notifier::emit(&plan, shape).map_err(whole)?;
+        let (spec, info) = exec_notifier::emit(&plan, shape).map_err(program_error)?;
         // Attached before the search for existing processes.
         programs.insert(0, spec);
         infos.insert(0, info);
@@ -211,7 +214,7 @@ pub fn compile_planned(
     if let Some(critical) = &plan.critical {
         let (spec, info, subs) =
             critical_section::program(critical, &plan, options.features.interrupts)
-                .map_err(whole)?;
+                .map_err(program_error)?;
         programs.push(spec);
         infos.push(info);
         let named = subs.into_iter().map(|s| (s.name.clone(), s));
@@ -275,7 +278,7 @@ pub fn compile_planned(
 }
 
 /// Whether several programs can share this attachment, each with some of the handlers.
-fn splits(attach: &Attach) -> bool {
+fn can_split(attach: &Attach) -> bool {
     matches!(attach, Attach::RawTracepoint(_) | Attach::TraceEvent { .. })
 }
 
@@ -330,7 +333,7 @@ impl ProgramBuilder<'_> {
         let mut number = self.number_needed(attach, handlers);
         let mut asked = false;
         if let (true, [only]) = (number, handlers) {
-            asked = self.with(&mut asm, *only, pool, |g| Ok(g.asks_late()))?;
+            asked = self.with_codegen(&mut asm, *only, pool, |g| Ok(g.reads_number_late()))?;
             number &= !asked;
         }
         let mut known = EntryState {
@@ -345,12 +348,12 @@ impl ProgramBuilder<'_> {
                 event,
                 Event::SysEnter(NrSet::All) | Event::SysExit(NrSet::All)
             );
-            known = self.with(&mut asm, *first, pool, |g| {
+            known = self.with_codegen(&mut asm, *first, pool, |g| {
                 // Hits that the tests turn away need no number, unless another handler needs it.
                 let late = any && handlers.len() == 1 && g.split().is_some_and(|s| !s.asks);
                 match late {
                     true => g.save_task(),
-                    false => g.number(entry)?,
+                    false => g.store_number(entry)?,
                 }
                 let task = g.task_saved;
                 Ok(EntryState {
@@ -376,21 +379,21 @@ impl ProgramBuilder<'_> {
             asm.call_kfunc(session.is_return);
             asm.alu(AluOp::And, R0, 1);
             asm.jump_if(Cond::Ne, R0, 0, returns);
-            self.all(&mut asm, &before, EntryState::default(), pool)?;
+            self.emit_handlers(&mut asm, &before, EntryState::default(), pool)?;
             asm.jump(out);
             asm.bind(returns);
-            self.all(&mut asm, &after, EntryState::default(), pool)?;
+            self.emit_handlers(&mut asm, &after, EntryState::default(), pool)?;
         } else if decided {
             // Each handler acts as a hook of its own: a packet that one drops does not reach the
             // next.
             for id in handlers {
                 asm.store(Size::DW, R10, VERDICT, 1);
-                self.inline(&mut asm, *id, known, pool)?;
+                self.emit_inline(&mut asm, *id, known, pool)?;
                 asm.load(Size::DW, R1, R10, VERDICT);
                 asm.jump_if(Cond::Eq, R1, 0, out);
             }
         } else {
-            self.all(&mut asm, handlers, known, pool)?;
+            self.emit_handlers(&mut asm, handlers, known, pool)?;
         }
         asm.bind(out);
         // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
@@ -401,11 +404,11 @@ impl ProgramBuilder<'_> {
             asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
         }
         asm.exit();
-        asm.finish().map_err(|e| whole(e.to_string()))
+        asm.finish().map_err(|e| program_error(e.to_string()))
     }
 
     /// Emits handlers one after the other.
-    fn all(
+    fn emit_handlers(
         &self,
         asm: &mut Asm,
         handlers: &[HandlerId],
@@ -414,14 +417,14 @@ impl ProgramBuilder<'_> {
     ) -> Result<(), CompileError> {
         if handlers.len() <= INLINE {
             for id in handlers {
-                self.inline(asm, *id, known, pool)?;
+                self.emit_inline(asm, *id, known, pool)?;
             }
             return Ok(());
         }
         let number = known.number;
-        let parts = self.parts(handlers);
+        let parts = self.group_into_subs(handlers);
         for part in &parts {
-            let function = self.part_sub(part, number, pool)?;
+            let function = self.handler_sub(part, number, pool)?;
             pool.subs.insert(part.name.clone(), function);
         }
         for run in dispatch::runs(&parts) {
@@ -430,11 +433,11 @@ impl ProgramBuilder<'_> {
             {
                 // One bit of a table replaces ten comparisons of the search tree.
                 let end = asm.label();
-                self.with(asm, part.handlers[0], pool, |g| {
+                self.with_codegen(asm, part.handlers[0], pool, |g| {
                     g.dispatch(&set, end);
                     Ok(())
                 })?;
-                part.call(asm, number);
+                part.emit_call(asm, number);
                 asm.bind(end);
                 continue;
             }
@@ -444,7 +447,7 @@ impl ProgramBuilder<'_> {
     }
 
     /// Emits a handler in the program itself, or only its leading tests.
-    fn inline(
+    fn emit_inline(
         &self,
         asm: &mut Asm,
         id: HandlerId,
@@ -452,8 +455,8 @@ impl ProgramBuilder<'_> {
         pool: &mut Pool,
     ) -> Result<(), CompileError> {
         let (out, number) = (asm.label(), known.number);
-        let Some(split) = self.with(asm, id, pool, |g| Ok(g.split()))? else {
-            self.with(asm, id, pool, |g| {
+        let Some(split) = self.with_codegen(asm, id, pool, |g| Ok(g.split()))? else {
+            self.with_codegen(asm, id, pool, |g| {
                 g.task_saved = known.task;
                 g.late_number = known.asked;
                 g.handler(out, false)
@@ -472,14 +475,14 @@ impl ProgramBuilder<'_> {
             sub.store(Size::DW, R10, NR, R2);
         }
         let end = sub.label();
-        self.with(&mut sub, id, pool, |g| {
+        self.with_codegen(&mut sub, id, pool, |g| {
             g.late_number = known.asked;
             g.body_sub(&split, number, end)
         })?;
         sub.bind(end);
         sub.mov(R0, 0);
         sub.exit();
-        let function = sub.finish().map_err(|e| whole(e.to_string()))?;
+        let function = sub.finish().map_err(|e| program_error(e.to_string()))?;
         pool.subs.insert(name.clone(), function);
         let alloc = self.alloc(id)?.on_stack([TMP[2], TMP[3], TMP[4]]);
         self.with_alloc(asm, id, &alloc, pool, |g| {
@@ -492,7 +495,7 @@ impl ProgramBuilder<'_> {
     }
 
     /// Groups the handlers into as many subprograms as the kernel allows.
-    fn parts(&self, handlers: &[HandlerId]) -> Vec<HandlerSub> {
+    fn group_into_subs(&self, handlers: &[HandlerId]) -> Vec<HandlerSub> {
         let size = handlers.len().div_ceil(MAX_PARTS);
         let numbers = |id: &HandlerId| match &self.program.handlers[id.index()].event {
             Event::SysEnter(NrSet::List(list)) | Event::SysExit(NrSet::List(list)) => {
@@ -517,7 +520,7 @@ impl ProgramBuilder<'_> {
 
     /// Emits handlers as a subprogram, whose parameters are the context and the system call's
     /// number.
-    fn part_sub(
+    fn handler_sub(
         &self,
         part: &HandlerSub,
         number: bool,
@@ -532,12 +535,12 @@ impl ProgramBuilder<'_> {
         let known = part.handlers.len() == 1;
         for id in &part.handlers {
             let out = asm.label();
-            self.with(&mut asm, *id, pool, |g| g.handler(out, known))?;
+            self.with_codegen(&mut asm, *id, pool, |g| g.handler(out, known))?;
             asm.bind(out);
         }
         asm.mov(R0, 0);
         asm.exit();
-        asm.finish().map_err(|e| whole(e.to_string()))
+        asm.finish().map_err(|e| program_error(e.to_string()))
     }
 
     /// Whether some handler uses the system call's number.
@@ -557,19 +560,19 @@ impl ProgramBuilder<'_> {
                 &handler.event,
                 Event::SysEnter(NrSet::List(_)) | Event::SysExit(NrSet::List(_))
             );
-            list || handler.body.blocks.iter().any(asks_number)
+            list || handler.body.blocks.iter().any(reads_number)
         })
     }
 
     fn alloc(&self, id: HandlerId) -> Result<&Allocation, CompileError> {
         match self.allocs.get(id.index()) {
             Some(Some(alloc)) => Ok(alloc),
-            _ => Err(whole("a handler without registers")),
+            _ => Err(program_error("a handler without registers")),
         }
     }
 
     /// Runs a step with a code generator for a handler; adds the position to errors.
-    fn with<T>(
+    fn with_codegen<T>(
         &self,
         asm: &mut Asm,
         id: HandlerId,

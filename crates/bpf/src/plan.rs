@@ -193,7 +193,7 @@ const MUCH_CODE: usize = 300;
 const MANY_PLACES: u32 = 4;
 
 /// Whether the program is large enough for shared subprograms.
-fn much(program: &Program) -> bool {
+fn is_large_program(program: &Program) -> bool {
     let insts = insts(program).count();
     program.kernel_handlers().count() > MANY_HANDLERS || insts > MUCH_CODE
 }
@@ -228,7 +228,7 @@ pub struct LayoutInputs {
 pub(crate) struct BumpAllocator(u32);
 
 impl BumpAllocator {
-    pub(crate) fn take(&mut self, bytes: u32) -> u32 {
+    pub(crate) fn alloc(&mut self, bytes: u32) -> u32 {
         let at = self.0;
         self.0 += bytes.next_multiple_of(8);
         at
@@ -257,23 +257,23 @@ impl StateLayout {
         let iterators = all_iterators(program)?;
         let (key, value) = buffer_sizes(program, max_string);
         let mut scratch = ScratchOffsets {
-            out_pos: cpu.take(8),
+            out_pos: cpu.alloc(8),
             verdict: 0,
-            err_id: cpu.take(8),
-            err_aux: cpu.take(8),
-            text_pos: cpu.take(8),
-            ticks: cpu.take(8),
-            start: cpu.take(8),
-            resume: cpu.take(8),
-            page: cpu.take(24),
-            depth: cpu.take(8),
-            err_site: cpu.take(8),
-            err_callers: cpu.take(8 + 8 * MAX_CALLERS as u32),
+            err_id: cpu.alloc(8),
+            err_aux: cpu.alloc(8),
+            text_pos: cpu.alloc(8),
+            ticks: cpu.alloc(8),
+            start: cpu.alloc(8),
+            resume: cpu.alloc(8),
+            page: cpu.alloc(24),
+            depth: cpu.alloc(8),
+            err_site: cpu.alloc(8),
+            err_callers: cpu.alloc(8 + 8 * MAX_CALLERS as u32),
             saved: 0,
             saved_size: needs.saved,
-            tmp: cpu.take(80),
-            digits: cpu.take(128),
-            iterators: cpu.take(most(&iterators, |i| i.len() as u32) * state::BYTES),
+            tmp: cpu.alloc(80),
+            digits: cpu.alloc(128),
+            iterators: cpu.alloc(max_over_handlers(&iterators, |i| i.len() as u32) * state::BYTES),
             buckets: 0,
             bucket_room: largest_walk(&iterators),
             bucket_rooms: 0,
@@ -289,7 +289,7 @@ impl StateLayout {
             out: 0,
             out_size: (needs.piece + 64).next_multiple_of(8).max(OUT_BYTES),
         };
-        let made = stacks::made(program, &needs.marks);
+        let made = stacks::forms_made(program, &needs.marks);
         let stacks = StackRoom::new(program, &made, &mut shared, &mut cpu);
         let mut places: Vec<_> = program
             .globals
@@ -303,34 +303,35 @@ impl StateLayout {
             })
             .collect();
         if facts.kernel_handlers().any(BodyFacts::decides) {
-            scratch.verdict = cpu.take(8);
+            scratch.verdict = cpu.alloc(8);
         }
         let colocations = Colocations::new(program, &mut cpu);
         let records = ThreadRecordFields::new(program, options, (&mut shared, &mut cpu));
-        scratch.key = cpu.take(key);
-        scratch.value = cpu.take(value);
-        scratch.frame = cpu.take(needs.frame);
-        scratch.err_text = cpu.take(max_string);
-        scratch.text = cpu.take(4 * max_string + 256);
+        scratch.key = cpu.alloc(key);
+        scratch.value = cpu.alloc(value);
+        scratch.frame = cpu.alloc(needs.frame);
+        scratch.err_text = cpu.alloc(max_string);
+        scratch.text = cpu.alloc(4 * max_string + 256);
         if facts.kernel_handlers().any(|f| f.uses(Intrinsic::Tokenize)) {
-            scratch.tokens = cpu.take(8 + max_string);
+            scratch.tokens = cpu.alloc(8 + max_string);
         }
-        scratch.decimal = cpu.take(crate::lower::text::decimal::room(insts(program)));
+        scratch.decimal = cpu.alloc(crate::lower::text::decimal::room(insts(program)));
         if insts(program).any(|i| reads_into_text(program, i)) {
-            scratch.memory = cpu.take(MAX_MEM as u32 + 8);
+            scratch.memory = cpu.alloc(MAX_MEM as u32 + 8);
         }
-        scratch.last_match = cpu.take(crate::lower::text::regex::room(program, &facts, max_string));
-        scratch.out = cpu.take(scratch.out_size);
+        scratch.last_match =
+            cpu.alloc(crate::lower::text::regex::room(program, &facts, max_string));
+        scratch.out = cpu.alloc(scratch.out_size);
         let saved_max = needs.saved.saturating_mul(program.limits.maxnesting);
-        scratch.saved = cpu.take(saved_max);
-        let bucket_rooms = most(&iterators, |i| {
-            rooms(i, |f| matches!(f.walk, IterSource::Buckets(_)))
+        scratch.saved = cpu.alloc(saved_max);
+        let bucket_rooms = max_over_handlers(&iterators, |i| {
+            count_rooms(i, |f| matches!(f.walk, IterSource::Buckets(_)))
         });
         let buckets = |f: &IteratorLayout| f.deep && matches!(f.walk, IterSource::Buckets(_));
         let activations = activations(program, &iterators, buckets);
         scratch.bucket_rooms = bucket_rooms * scratch.bucket_room;
         let bucket_bytes = scratch.bucket_rooms.saturating_mul(activations);
-        scratch.buckets = cpu.take(bucket_bytes);
+        scratch.buckets = cpu.alloc(bucket_bytes);
         if scratch.value > REACH - 1024 {
             return Err("keys and stacks take more than 32 KB for each CPU".into());
         }
@@ -350,7 +351,7 @@ impl StateLayout {
                     places[i] = place_field(global, field, &mut maps);
                     continue;
                 }
-                if colocations.other(i).is_none() {
+                if colocations.host(i).is_none() {
                     let to = (&mut shared, &mut cpu, &mut maps);
                     let how = (options, &colocations);
                     places[i] = place_array(i, (global, iterated[i]), how, to)?;
@@ -358,7 +359,7 @@ impl StateLayout {
             }
         }
         for (i, global) in program.globals.iter().enumerate() {
-            if let Some(other) = colocations.other(i) {
+            if let Some(other) = colocations.host(i) {
                 let other = places[other.index()].as_ref();
                 places[i] = other.and_then(|other| colocations.place(global, i, other));
             }
@@ -410,7 +411,7 @@ impl StateLayout {
         let critical = critical_section::plan(program, options, &places, (&mut shared, &mut maps));
         let tree = program
             .follows_target()
-            .then(|| shared.take(crate::programs::process_tree::TREE_BYTES));
+            .then(|| shared.alloc(crate::programs::process_tree::TREE_BYTES));
         let stride = cpu.0.next_multiple_of(64);
         let shared_size = shared.0.next_multiple_of(64);
         let total = u64::from(stride) * u64::from(options.cpus) + u64::from(shared_size);
@@ -431,7 +432,7 @@ impl StateLayout {
             scratch,
             max_string,
             saved_max: saved_max.max(bucket_bytes),
-            outline: options.share.unwrap_or_else(|| much(program)),
+            outline: options.share.unwrap_or_else(|| is_large_program(program)),
             outline_entry: options
                 .share
                 .unwrap_or_else(|| program.kernel_handlers().count() > CROWD),
@@ -535,7 +536,7 @@ fn place_handlers(
     let place = |(i, h): (usize, &spile_ir::Handler)| {
         h.event.in_kernel().then(|| HandlerInfo {
             id: HandlerId(i as u32),
-            counters: cpu.take(size),
+            counters: cpu.alloc(size),
         })
     };
     program.handlers.iter().enumerate().map(place).collect()
@@ -551,7 +552,7 @@ fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<IteratorLayout>>>, 
 }
 
 /// The maximum of `count` over all handlers, of which only one runs at a time.
-fn most(
+fn max_over_handlers(
     iterators: &[Vec<Option<IteratorLayout>>],
     count: impl Fn(&[Option<IteratorLayout>]) -> u32,
 ) -> u32 {
@@ -559,7 +560,10 @@ fn most(
 }
 
 /// Number of rooms for the selected iterators of a handler.
-fn rooms(iterators: &[Option<IteratorLayout>], which: impl Fn(&IteratorLayout) -> bool) -> u32 {
+fn count_rooms(
+    iterators: &[Option<IteratorLayout>],
+    which: impl Fn(&IteratorLayout) -> bool,
+) -> u32 {
     let rooms = iterators.iter().flatten().filter(|f| which(f));
     rooms.map(|f| f.room + 1).max().unwrap_or(0)
 }
@@ -599,7 +603,7 @@ fn snapshots(
         };
         let mine =
             |f: &IteratorLayout| matches!(f.walk, IterSource::Array { .. }) && f.g.index() == i;
-        let rooms = most(iterators, |all| rooms(all, mine));
+        let rooms = max_over_handlers(iterators, |all| count_rooms(all, mine));
         let activations = activations(program, iterators, |f| mine(f) && f.deep);
         let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
         let Some(entry) = all.map(IteratorLayout::entry).max() else {
@@ -656,14 +660,14 @@ fn element(elem: &ElemTy) -> ValueLayout {
 /// The layout of a statistic.
 pub fn agg_layout(spec: &StatsSpec) -> AggLayout {
     let mut at = BumpAllocator(0);
-    let count = at.take(8);
-    let mut word = |wanted: bool, bytes: u32| wanted.then(|| at.take(bytes));
+    let count = at.alloc(8);
+    let mut word = |wanted: bool, bytes: u32| wanted.then(|| at.alloc(bytes));
     let sum = word(spec.sum || spec.variance, 8);
     let min = word(spec.min, 8);
     let max = word(spec.max, 8);
     let sumsq = word(spec.variance, 16);
     let buckets = spec.hist.map(Hist::buckets);
-    let hist = buckets.map(|n| (at.take(8 * n), n));
+    let hist = buckets.map(|n| (at.alloc(8 * n), n));
     AggLayout {
         count,
         sum,
@@ -702,20 +706,20 @@ fn place_in_memory(
         Storage::Shared { lock } => {
             let place = match &global.kind {
                 GlobalKind::Scalar(ty) => GlobalPlace::Scalar {
-                    offset: shared.take(ty.size()),
+                    offset: shared.alloc(ty.size()),
                     ty: *ty,
                 },
                 GlobalKind::Stats(spec) => {
                     let agg = agg_layout(spec);
                     GlobalPlace::Stats {
-                        offset: shared.take(agg.size),
+                        offset: shared.alloc(agg.size),
                         agg,
                     }
                 }
                 GlobalKind::Array { .. } => return None,
             };
             Some(GlobalLayout {
-                lock: lock.then(|| shared.take(8)),
+                lock: lock.then(|| shared.alloc(8)),
                 place,
             })
         }
@@ -729,7 +733,7 @@ fn place_in_memory(
             Some(GlobalLayout {
                 lock: None,
                 place: GlobalPlace::PerCpuScalar {
-                    offset: cpu.take(value.size() * generations),
+                    offset: cpu.alloc(value.size() * generations),
                     gen_stride: if double { value.size() } else { 0 },
                     value,
                 },

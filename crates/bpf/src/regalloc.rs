@@ -225,7 +225,7 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
             continue;
         };
         alloc.locations[r] = if outlives.contains(spile_ir::Reg(r as u32)) {
-            Location::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
+            Location::Frame(take_slot(&mut frame, &mut alloc.frame, 8, (start, end)))
         } else if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
             p.1 = Some(end);
             Location::Reg(p.0)
@@ -235,7 +235,7 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
             stack[i] = Some(end);
             Location::Stack(STACK_TOP - 8 - 8 * i as i16)
         } else {
-            Location::Frame(take(&mut frame, &mut alloc.frame, 8, (start, end)))
+            Location::Frame(take_slot(&mut frame, &mut alloc.frame, 8, (start, end)))
         };
     }
     let mut widths: Vec<u32> = body.regs.iter().map(|t| t.size()).collect();
@@ -245,13 +245,14 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
         let mine = |r: &usize| body.regs[*r] != Ty::Long && body.regs[*r].size() == width;
         for r in by_start.iter().copied().filter(mine) {
             let Some(span) = spans[r] else { continue };
-            alloc.locations[r] = Location::Frame(take(&mut frame, &mut alloc.frame, width, span));
+            alloc.locations[r] =
+                Location::Frame(take_slot(&mut frame, &mut alloc.frame, width, span));
         }
     }
 }
 
 /// A free slot of that size, or a new one.
-fn take(slots: &mut Vec<FrameRange>, top: &mut u32, size: u32, span: (u32, u32)) -> u32 {
+fn take_slot(slots: &mut Vec<FrameRange>, top: &mut u32, size: u32, span: (u32, u32)) -> u32 {
     let reuse = slots
         .iter_mut()
         .find(|s| s.size == size && s.until + 1 < span.0);

@@ -146,9 +146,9 @@ fn state_is_mappable() {
 fn log_names_the_line() {
     need_privileges();
     let mut asm = Asm::new("broken", &["ctx"]);
-    asm.line(&line(41, "probe begin {"));
+    asm.source_line(&line(41, "probe begin {"));
     asm.mov(R0, 0);
-    asm.line(&line(42, "  this_is_wrong()"));
+    asm.source_line(&line(42, "  this_is_wrong()"));
     asm.mov(R0, R5);
     asm.exit();
     let function = asm.finish().expect("assembles");

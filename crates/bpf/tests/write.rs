@@ -84,7 +84,7 @@ fn lengthened() {
     asm.jump_if(Cond::Eq, R1, 0, end);
     asm.comment("second");
     asm.jump_if(Cond::Ne, R1, 0, end);
-    asm.line(&common::line(7, "counter++"));
+    asm.source_line(&common::line(7, "counter++"));
     asm.ld_data(R1, Section::Bss, 8);
     (0..33_000).for_each(|_| asm.mov(R0, 0));
     asm.jump(start);
@@ -237,7 +237,7 @@ fn big() -> Vec<u8> {
         .collect();
     let end = asm.label();
     for i in 0..2_500 {
-        asm.line(&lines[i / 25]);
+        asm.source_line(&lines[i / 25]);
         asm.comment("a statement");
         asm.ld_data(R1, Section::Bss, 8);
         asm.load(Size::DW, R2, R1, 0);

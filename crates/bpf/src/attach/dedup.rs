@@ -53,12 +53,13 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
     let mut idle_at = None;
     for group in std::mem::take(groups) {
         let Group { attach, handlers } = group;
-        let idle = handlers.iter().all(|id| idle(program, *id));
+        let idle = handlers.iter().all(|id| does_nothing(program, *id));
         let idle = idle && matches!(attach, Attach::RawTracepoint(_));
         let at = match idle {
             true => idle_at,
             false => kept.iter().position(|g| {
-                together(&g.attach, &attach) && same(program, &g.handlers, &handlers)
+                can_share_program(&g.attach, &attach)
+                    && have_same_bodies(program, &g.handlers, &handlers)
             }),
         };
         match (at.map(|at| &mut kept[at].attach), attach) {
@@ -78,7 +79,7 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
 }
 
 /// Whether one program may serve both attachments.
-fn together(a: &Attach, b: &Attach) -> bool {
+fn can_share_program(a: &Attach, b: &Attach) -> bool {
     let first = |names: &[String]| names.first().is_some_and(|name| of_interrupts(name));
     let faults = |configs: &[u64]| configs.iter().all(|c| FAULTS.contains(c));
     match (a, b) {
@@ -102,7 +103,7 @@ fn together(a: &Attach, b: &Attach) -> bool {
 }
 
 /// Whether a handler does nothing: it has no code, and none of its hits is turned away.
-pub(crate) fn idle(program: &Program, id: HandlerId) -> bool {
+pub(crate) fn does_nothing(program: &Program, id: HandlerId) -> bool {
     let ticks = |insts: &[(Inst, _)]| {
         let n = |(i, _): &(Inst, _)| match i {
             Inst::Tick { n } => Some(u64::from(*n)),
@@ -121,7 +122,7 @@ pub(crate) fn idle(program: &Program, id: HandlerId) -> bool {
 
 /// Whether the handlers have the same bodies, in order. Code that takes the kernel's stack depends
 /// on its tracepoint.
-fn same(program: &Program, a: &[HandlerId], b: &[HandlerId]) -> bool {
+fn have_same_bodies(program: &Program, a: &[HandlerId], b: &[HandlerId]) -> bool {
     let body = |id: &HandlerId| &program.handlers[id.index()].body;
     let stack = |id: &HandlerId| {
         let mut insts = body(id).insts();

@@ -33,10 +33,10 @@ pub(crate) fn rewrite<'p>(
         return (out, idle);
     }
     for (at, handler) in program.handlers.iter().enumerate() {
-        let Some((ret, probe, kept)) = pair(program, at) else {
+        let Some((ret, probe, kept)) = matching_return(program, at) else {
             continue;
         };
-        let mut body = kept.instead(&handler.body, &program.handlers[ret].body);
+        let mut body = kept.fused_body(&handler.body, &program.handlers[ret].body);
         let changed = out.to_mut();
         copy_cse::run(changed, &mut body, true);
         simplify_cfg::run(changed, &mut body);
@@ -48,7 +48,7 @@ pub(crate) fn rewrite<'p>(
             continue;
         }
         changed.handlers[ret].body = body;
-        changed.handlers[at].body = nothing();
+        changed.handlers[at].body = empty_body();
         for (g, _) in &kept.arrays {
             // The array is unused now; its map becomes as small as possible.
             if let GlobalKind::Array { max, .. } = &mut changed.globals[g.index()].kind {
@@ -60,7 +60,7 @@ pub(crate) fn rewrite<'p>(
     (out, idle)
 }
 
-fn nothing() -> Body {
+fn empty_body() -> Body {
     Body {
         blocks: vec![Block {
             insts: Vec::new(),
@@ -80,7 +80,7 @@ struct SavedValues {
 }
 
 /// The return handler that this entry handler works for, its event, and the saved values.
-fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, SavedValues)> {
+fn matching_return(program: &Program, at: usize) -> Option<(usize, &CodeProbe, SavedValues)> {
     let entry = &program.handlers[at];
     let Event::Code(probe) = &entry.event else {
         return None;
@@ -88,10 +88,10 @@ fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, SavedValues)
     if probe.ret || probe.space != Space::Kernel {
         return None;
     }
-    let kept = kept(&entry.body)?;
+    let kept = saved_values(&entry.body)?;
     let touches = |body: &Body| {
         let mut insts = body.insts();
-        insts.any(|i| i.global().is_some_and(|g| kept.has(g)))
+        insts.any(|i| i.global().is_some_and(|g| kept.saves(g)))
     };
     if program.funcs.iter().any(|f| touches(&f.body)) {
         return None;
@@ -110,14 +110,14 @@ fn pair(program: &Program, at: usize) -> Option<(usize, &CodeProbe, SavedValues)
     };
     let takes = |inst: &Inst| match inst {
         Inst::AGet { .. } | Inst::AHas { .. } | Inst::ADel { .. } => true,
-        inst => inst.global().is_none_or(|g| !kept.has(g)),
+        inst => inst.global().is_none_or(|g| !kept.saves(g)),
     };
     let only = program.handlers[user].body.insts().all(takes);
     (*ret == same && only).then_some((user, ret, kept))
 }
 
 /// Analyses an entry handler; `None` if it does more than save values computed from parameters.
-fn kept(body: &Body) -> Option<SavedValues> {
+fn saved_values(body: &Body) -> Option<SavedValues> {
     let [block] = &*body.blocks else {
         return None;
     };
@@ -170,13 +170,13 @@ fn of_parameters(val: Val, plain: &[bool]) -> bool {
 }
 
 impl SavedValues {
-    fn has(&self, g: GlobalId) -> bool {
+    fn saves(&self, g: GlobalId) -> bool {
         self.arrays.iter().any(|(array, _)| *array == g)
     }
 
     /// The return handler's body, preceded by the calculations in new registers; their results
     /// replace the saved values.
-    fn instead(&self, entry: &Body, ret: &Body) -> Body {
+    fn fused_body(&self, entry: &Body, ret: &Body) -> Body {
         let mut body = ret.clone();
         let first = body.regs.len() as u32;
         body.regs.extend(entry.regs.iter().copied());

@@ -47,14 +47,14 @@ fn trampoline(probe: &CodeProbe, body: &Body, options: &Options) -> Option<Typed
     let typed = *options.functions.get(&**name)?;
     let mut insts = body.insts();
     let served = insts.all(|inst| match inst {
-        Inst::Intr { f, args, .. } => serves(typed, probe.ret, *f, args),
+        Inst::Intr { f, args, .. } => works_on_trampoline(typed, probe.ret, *f, args),
         _ => true,
     });
     (served && (typed.returns || !probe.ret)).then_some(typed)
 }
 
 /// Whether a program on a trampoline can evaluate the intrinsic.
-fn serves(function: TypedFunction, ret: bool, f: I, args: &[Val]) -> bool {
+fn works_on_trampoline(function: TypedFunction, ret: bool, f: I, args: &[Val]) -> bool {
     let argument = |first: i64| match args {
         [Val::Imm(n)] => (first..first + i64::from(function.params)).contains(n),
         _ => false,

@@ -160,7 +160,7 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Opt
         };
         let (joins, stays): (Vec<_>, Vec<_>) = std::mem::take(&mut groups[other].handlers)
             .into_iter()
-            .partition(|id| joins(program, *id, session));
+            .partition(|id| can_join_session(program, *id, session));
         groups[other].handlers = stays;
         if !joins.is_empty() {
             let group = &mut groups[at];
@@ -175,7 +175,7 @@ fn merge_into_sessions(groups: &mut Vec<Group>, program: &Program, options: &Opt
 
 /// Whether an entry handler loses no hit in a session. The entry half of a return handler never
 /// does.
-fn joins(program: &Program, id: HandlerId, session: SessionKfuncs) -> bool {
+fn can_join_session(program: &Program, id: HandlerId, session: SessionKfuncs) -> bool {
     session.all_entries || program.handlers[id.index()].point.starts_with('@')
 }
 

@@ -101,7 +101,7 @@ pub struct Function {
 const ROOM: i16 = 8192;
 
 /// The distance as a short jump, if it is in range even after the kernel's rewriting.
-fn near(distance: i32) -> Option<i16> {
+fn short_distance(distance: i32) -> Option<i16> {
     let short = i16::try_from(distance).ok()?;
     (short.unsigned_abs() <= (i16::MAX - ROOM).unsigned_abs()).then_some(short)
 }
@@ -278,12 +278,12 @@ impl Asm {
     }
 
     /// Marks the function as [`Function::separate`].
-    pub fn separate(&mut self) {
+    pub fn mark_separate(&mut self) {
         self.function.separate = true;
     }
 
     /// Slot of the next instruction.
-    pub fn here(&self) -> u32 {
+    pub fn position(&self) -> u32 {
         self.here
     }
 
@@ -381,7 +381,7 @@ impl Asm {
     }
 
     /// Attributes the following instructions to that position. Repeating a position is free.
-    pub fn line(&mut self, line: &SourceLine) {
+    pub fn source_line(&mut self, line: &SourceLine) {
         let lines = &mut self.function.lines;
         if let Some((slot, last)) = lines.last_mut() {
             if last == line {
@@ -517,7 +517,7 @@ impl Asm {
 
     /// Calls a subprogram at most r1 times, until it returns 1 (`bpf_loop`). Its second argument is
     /// the stack address at `context`. Clobbers r0 to r5.
-    pub fn each(&mut self, callback: impl Into<Arc<str>>, context: i16) {
+    pub fn loop_call(&mut self, callback: impl Into<Arc<str>>, context: i16) {
         self.ld_func(R2, callback);
         self.mov(R3, R10);
         self.add(R3, i32::from(context));
@@ -567,7 +567,7 @@ impl Asm {
                 });
             }
             let distance = distance(slot, target);
-            match (&mut insns[index as usize], near(distance)) {
+            match (&mut insns[index as usize], short_distance(distance)) {
                 (
                     Insn::Goto { off } | Insn::MayGoto { off } | Insn::Jump { off, .. },
                     Some(short),
@@ -593,7 +593,7 @@ impl Asm {
                 let Fixup { index, slot, label } = self.fixups[i];
                 let is_cond = matches!(self.function.insns[index as usize], Insn::Jump { .. });
                 let target = self.labels[label.0 as usize];
-                is_cond && target != UNBOUND && near(distance(slot, target)).is_none()
+                is_cond && target != UNBOUND && short_distance(distance(slot, target)).is_none()
             })
             .collect();
         if far.is_empty() {

@@ -68,7 +68,7 @@ impl LargeLayout {
 
     /// Offset of the first room.
     #[must_use]
-    pub fn rooms_at(&self) -> u32 {
+    pub fn rooms_offset(&self) -> u32 {
         let cells = LargeLayout::GROUP * self.groups + LargeLayout::WINDOW;
         (LargeLayout::CELLS + 4 * cells).next_multiple_of(64)
     }
@@ -76,11 +76,11 @@ impl LargeLayout {
     /// Size of a generation in bytes.
     #[must_use]
     pub fn size(&self) -> u64 {
-        u64::from(self.rooms_at()) + u64::from(self.room) * u64::from(self.rooms)
+        u64::from(self.rooms_offset()) + u64::from(self.room) * u64::from(self.rooms)
     }
 
     /// The cells to probe for a key of these words, with the key's tag in each.
-    pub fn looks(&self, words: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<> {
+    pub fn probe_cells(&self, words: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<> {
         let (last, first) = words.split_last().unwrap_or((&0, &[]));
         let last = *last;
         let mixed = first.iter().fold(0, |sum: u64, word| {

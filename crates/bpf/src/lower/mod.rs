@@ -41,7 +41,7 @@ use spile_ir::{
     BinOp, Block, BlockId, Body, BodyFacts, HandlerId, Inst, Program, SiteId, Term, Ty, Val,
 };
 
-pub(crate) use self::syscalls::{asks_number, of_number, unlinked_number};
+pub(crate) use self::syscalls::{of_number, reads_number, unlinked_number};
 pub(crate) use crate::layout::RING;
 pub(crate) use crate::lower::event::usermem::USER_TEXT;
 pub(crate) use crate::lower::handler::calls::{fields as rethrown_fields, saved_max};
@@ -408,7 +408,7 @@ impl<'a> HandlerCodegen<'a> {
             let block = &self.body.blocks[id.index()];
             self.catch = block.catch;
             self.cur_block = *id;
-            self.begin_seen();
+            self.begin_block_facts();
             self.block(block, order.get(i + 1).copied())?;
         }
         Ok(())
@@ -471,7 +471,7 @@ impl<'a> HandlerCodegen<'a> {
             return;
         }
         let file = place.rsplit_once(" at ").map_or(place, |(_, file)| file);
-        self.asm.line(&SourceLine {
+        self.asm.source_line(&SourceLine {
             file: file.into(),
             text: near.clone(),
             line,
@@ -639,7 +639,7 @@ impl<'a> HandlerCodegen<'a> {
                     _ => R1,
                 };
                 self.asm.imm(reg, n);
-                self.forget(reg);
+                self.forget_bounds(reg);
                 return self.def_int(dst, reg);
             }
             if let Location::Reg(reg) = self.location(dst) {

@@ -43,7 +43,7 @@ const NAMES: u32 = u32::MAX;
 const NAME: u32 = 32;
 
 /// Whether a block uses the system call's number.
-pub(crate) fn asks_number(block: &spile_ir::Block) -> bool {
+pub(crate) fn reads_number(block: &spile_ir::Block) -> bool {
     let asks = |i: &spile_ir::Inst| matches!(i, spile_ir::Inst::Intr { f, .. } if of_number(*f));
     block.insts.iter().any(|(i, _)| asks(i))
 }
@@ -107,7 +107,7 @@ impl HandlerCodegen<'_> {
     ///
     /// The verifier follows the fall-through path of a jump first. The first path has an unknown
     /// number, so that its state covers the later paths.
-    pub(crate) fn number(&mut self, entry: bool) -> Res {
+    pub(crate) fn store_number(&mut self, entry: bool) -> Res {
         let [native, small, unknown, end] = [(); 4].map(|()| self.asm.label());
         if !entry || self.options.offsets.task_ti_status.is_some() {
             self.save_task();

@@ -76,7 +76,7 @@ impl Colocations {
             }
             sizes[to.index()] += size;
             parts[i] = Some(Colocation { of, at, size: 0 });
-            words[to.index()].get_or_insert_with(|| cpu.take(8));
+            words[to.index()].get_or_insert_with(|| cpu.alloc(8));
         }
         for i in 0..n {
             match &mut parts[i] {
@@ -96,7 +96,7 @@ impl Colocations {
     }
 
     /// The part of the host's values that an array uses.
-    fn part(&self, g: usize) -> Option<Colocation> {
+    fn host_part(&self, g: usize) -> Option<Colocation> {
         self.parts.get(g).copied().flatten()
     }
 
@@ -106,8 +106,8 @@ impl Colocations {
     }
 
     /// The host of array `g`.
-    pub fn other(&self, g: usize) -> Option<GlobalId> {
-        self.part(g)?.of
+    pub fn host(&self, g: usize) -> Option<GlobalId> {
+        self.host_part(g)?.of
     }
 
     /// The place of a co-located array, once its host has one.
@@ -123,7 +123,7 @@ impl Colocations {
         let mut layout = other.clone();
         if let GlobalPlace::PerCpuArray(array) = &mut layout.place {
             array.value = element(elem);
-            array.colocated = self.part(g)?;
+            array.colocated = self.host_part(g)?;
         }
         Some(layout)
     }
@@ -193,10 +193,10 @@ impl ThreadRecordFields {
                 at: 0,
                 slots,
                 stride,
-                spilt: shared.take(8),
-                lent: cpu.take(8 * ThreadSlots::ROOMS),
+                spilt: shared.alloc(8),
+                lent: cpu.alloc(8 * ThreadSlots::ROOMS),
             };
-            front.at = shared.take(front.all(options.cpus) * stride);
+            front.at = shared.alloc(front.all(options.cpus) * stride);
             front
         });
         ThreadRecordFields { fields, front }
@@ -320,7 +320,7 @@ pub(super) fn place_array(
                 flags: hash_flags(key_size + value_size, max),
             });
             Ok(Some(GlobalLayout {
-                lock: lock.then(|| shared.take(8)),
+                lock: lock.then(|| shared.alloc(8)),
                 place: GlobalPlace::Hash {
                     map: name,
                     key_size,
@@ -334,7 +334,9 @@ pub(super) fn place_array(
             }))
         }
         Storage::PerCpu { double } => {
-            let colocated = colocations.part(index).ok_or("an array without a place")?;
+            let colocated = colocations
+                .host_part(index)
+                .ok_or("an array without a place")?;
             let slot_size = 8 + key_size + colocated.size;
             let limit = if options.cpus > 32 {
                 CACHE_BYTES_MANY
@@ -356,7 +358,7 @@ pub(super) fn place_array(
                 .then(|| large((key_size, value.size(), max), options.cpus))
                 .flatten();
             let large = large.map(|large| LargeLayout {
-                spare: cpu.take(8 * generations),
+                spare: cpu.alloc(8 * generations),
                 ..large
             });
             let first = maps.len();
@@ -382,7 +384,7 @@ pub(super) fn place_array(
             Ok(Some(GlobalLayout {
                 lock: None,
                 place: GlobalPlace::PerCpuArray(PerCpuArray {
-                    cache: cpu.take(slots * slot_size * generations),
+                    cache: cpu.alloc(slots * slot_size * generations),
                     gen_stride: if double { slots * slot_size } else { 0 },
                     slots,
                     slot_size,
@@ -391,7 +393,7 @@ pub(super) fn place_array(
                     keys: keys.clone(),
                     value,
                     colocated,
-                    spilt: (cached && large.is_none()).then(|| cpu.take(8 * generations)),
+                    spilt: (cached && large.is_none()).then(|| cpu.alloc(8 * generations)),
                     max,
                     wraps: *wrap,
                     large,

@@ -16,7 +16,10 @@ pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
         subs: subs.collect(),
         chains: HashMap::new(),
     };
-    let chains = spec.programs.iter().map(|p| known.chain(&p.function));
+    let chains = spec
+        .programs
+        .iter()
+        .map(|p| known.longest_chain(&p.function));
     chains.max_by_key(Vec::len).unwrap_or_default()
 }
 
@@ -46,7 +49,7 @@ struct CallChains<'a> {
 }
 
 impl<'a> CallChains<'a> {
-    fn chain(&mut self, f: &'a Function) -> Vec<&'a str> {
+    fn longest_chain(&mut self, f: &'a Function) -> Vec<&'a str> {
         if let Some(chain) = self.chains.get(f.name.as_str()) {
             return chain.clone();
         }
@@ -55,7 +58,7 @@ impl<'a> CallChains<'a> {
         let called: Vec<&Function> = called(f)
             .filter_map(|name| self.subs.get(name).copied())
             .collect();
-        let below = called.into_iter().map(|f| self.chain(f));
+        let below = called.into_iter().map(|f| self.longest_chain(f));
         let below = below.max_by_key(Vec::len).unwrap_or_default();
         let chain = [vec![f.name.as_str()], below].concat();
         self.chains.insert(&f.name, chain.clone());

@@ -148,7 +148,7 @@ pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<IteratorLa
         }
     }
     let open = open_in(body);
-    rooms(body, &open, &mut all);
+    assign_rooms(body, &open, &mut all);
     let deep = around_calls(body, &open);
     for (i, one) in all.iter_mut().enumerate() {
         if let Some(one) = one {
@@ -184,7 +184,7 @@ fn array(
         Some(SortKey::Stat(_)) | None => None,
     };
     let text = text.filter(|p| matches!(ty(*p), Some(Ty::Str(_))));
-    let mut wanted = wanted(body, it);
+    let mut wanted = parts_read(body, it);
     if let Some(part) = text
         && !wanted.contains(&part)
     {
@@ -202,7 +202,7 @@ fn array(
 }
 
 /// The parts of its elements that are read.
-fn wanted(body: &Body, it: IterId) -> Vec<ElementPart> {
+fn parts_read(body: &Body, it: IterId) -> Vec<ElementPart> {
     let mut read = vec![false; body.regs.len()];
     for block in &body.blocks {
         let mut mark = |v: Val| {
@@ -250,7 +250,7 @@ fn wanted(body: &Body, it: IterId) -> Vec<ElementPart> {
 
 /// Assigns different rooms to iterators that can be open together. An iterator is open if its next
 /// element can be requested without a new start.
-fn rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>]) {
+fn assign_rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>]) {
     let mut together = vec![BTreeSet::new(); all.len()];
     for_each_start(body, open, |it, open| {
         for other in open.iter().filter(|o| **o != it) {
@@ -279,7 +279,7 @@ fn rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>]) {
 }
 
 /// Iterators whose next element can be requested before any start.
-pub fn unstarted(body: &Body) -> Vec<usize> {
+pub fn maybe_unstarted(body: &Body) -> Vec<usize> {
     let first = open_in(body).into_iter().next();
     first.map_or_else(Vec::new, |open| open.0.into_iter().collect())
 }
@@ -406,7 +406,7 @@ mod tests {
         // The first one reads the string and the value; the others read the number, and the second
         // one sorts by the string.
         assert_eq!(entries, [24 + 16 + 8, 24 + 8 + 16, 24 + 8, 0]);
-        assert_eq!(unstarted(&program.handlers[0].body), []);
+        assert_eq!(maybe_unstarted(&program.handlers[0].body), []);
         assert_eq!(iterated(&program), [true, false]);
     }
 
@@ -422,6 +422,6 @@ mod tests {
         );
         let rooms: Vec<u32> = all.iter().flatten().map(|i| i.room).collect();
         assert_eq!(rooms, [0, 1]);
-        assert_eq!(unstarted(&program.handlers[0].body), [1]);
+        assert_eq!(maybe_unstarted(&program.handlers[0].body), [1]);
     }
 }

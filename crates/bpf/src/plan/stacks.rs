@@ -64,7 +64,7 @@ pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
 }
 
 /// The forms of text that kernel handlers make.
-pub(super) fn made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> {
+pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> {
     let mut all = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
         let insts = handler.body.insts();
@@ -144,12 +144,12 @@ impl StackRoom {
         };
         let words = stack_words::POINTS + room.points.len() as u32 * stack_words::POINT;
         any.then(|| StackRoom {
-            frames: cpu.take(room.bytes()),
-            count: cpu.take(8),
-            first: cpu.take(8),
-            words: shared.take(words),
-            user: user.then(|| cpu.take(unwind::room(room.most))),
-            next_file: shared.take(8),
+            frames: cpu.alloc(room.bytes()),
+            count: cpu.alloc(8),
+            first: cpu.alloc(8),
+            words: shared.alloc(words),
+            user: user.then(|| cpu.alloc(unwind::room(room.most))),
+            next_file: shared.alloc(8),
             ..room
         })
     }

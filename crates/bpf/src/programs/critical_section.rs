@@ -74,15 +74,17 @@ pub(crate) fn plan(
     };
     // In another processor's interrupt the walk is the smallest part of the cost.
     let known = options.features.interrupts.is_some() && options.features.bpf_loop;
-    for g in copied(program, places) {
+    for g in copied_globals(program, places) {
         let Some(Some(layout)) = places.get(g.index()) else {
             continue;
         };
         let Some(lock) = layout.lock else { continue };
         let copy = match &layout.place {
-            GlobalPlace::Scalar { offset, ty } => words(*offset, ValueLayout::Scalar(*ty), shared),
+            GlobalPlace::Scalar { offset, ty } => {
+                copy_words(*offset, ValueLayout::Scalar(*ty), shared)
+            }
             GlobalPlace::Stats { offset, agg } => {
-                words(*offset, ValueLayout::Stats(agg.clone()), shared)
+                copy_words(*offset, ValueLayout::Stats(agg.clone()), shared)
             }
             GlobalPlace::Hash { field: None, .. } => {
                 elements(g, &layout.place, known, (shared, maps))
@@ -104,7 +106,7 @@ pub(crate) fn plan(
 
 /// The globals that such handlers access, provided that they change none with a lock except for
 /// those that they take.
-fn copied(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
+fn copied_globals(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
     // At the beginning and at the end nothing else runs.
     let alone = |e: &Event| {
         matches!(
@@ -126,10 +128,10 @@ fn copied(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<Global
     found
 }
 
-fn words(from: u32, value: ValueLayout, shared: &mut BumpAllocator) -> Option<CopyPlace> {
+fn copy_words(from: u32, value: ValueLayout, shared: &mut BumpAllocator) -> Option<CopyPlace> {
     (value.size() <= MOST_WORDS).then(|| CopyPlace::Words {
         from,
-        to: shared.take(value.size()),
+        to: shared.alloc(value.size()),
         value,
     })
 }
@@ -168,13 +170,13 @@ fn elements(
     Some(CopyPlace::Elements {
         from: map.clone(),
         to,
-        count: shared.take(8),
+        count: shared.alloc(8),
         key: *key,
         value: size,
         max: *max,
         known: known.then(|| KeyListWords {
-            fresh: shared.take(8),
-            keys: shared.take(8),
+            fresh: shared.alloc(8),
+            keys: shared.alloc(8),
         }),
     })
 }
@@ -216,14 +218,14 @@ fn shared(asm: &mut Asm, dst: Reg, at: u32) {
 }
 
 /// Goes to `no` if the bit of a global is not set in a word of the stack. Clobbers r1.
-fn unless(asm: &mut Asm, slot: i16, n: usize, no: Label) {
+fn jump_unless(asm: &mut Asm, slot: i16, n: usize, no: Label) {
     asm.load(Size::DW, R1, R10, slot);
     asm.alu(AluOp::And, R1, 1 << n);
     asm.jump_if(Cond::Eq, R1, 0, no);
 }
 
 /// Calls the kernel function that turns interrupts off or restores them, if the kernel has it.
-fn turn(asm: &mut Asm, function: Option<u32>) {
+fn set_interrupts(asm: &mut Asm, function: Option<u32>) {
     if let Some(function) = function {
         asm.mov(R1, R10);
         asm.add(R1, i32::from(INTERRUPTS));
@@ -250,7 +252,7 @@ fn section(
     asm.alu(AluOp::Mul, R0, plan.stride as i32);
     shared(&mut asm, R7, plan.shared_size);
     asm.add(R7, R0);
-    turn(&mut asm, interrupts.map(|i| i.save));
+    set_interrupts(&mut asm, interrupts.map(|i| i.save));
     asm.load(Size::DW, R8, R7, percpu::BUSY as i16);
     asm.store(Size::DW, R10, BEFORE, R8);
     asm.jump_if(Cond::Ne, R8, 0, interrupted);
@@ -266,7 +268,7 @@ fn section(
     let unlocked: Vec<Label> = (0..=count).map(|_| asm.label()).collect();
     for (n, guarded) in critical.globals.iter().enumerate() {
         let next = asm.label();
-        unless(&mut asm, WANTED, n, next);
+        jump_unless(&mut asm, WANTED, n, next);
         shared(&mut asm, R1, guarded.lock);
         asm.mov(R2, R6);
         asm.call_sub(LOCK);
@@ -275,7 +277,7 @@ fn section(
     }
     for (n, guarded) in critical.globals.iter().enumerate() {
         let next = asm.label();
-        unless(&mut asm, WANTED, n, next);
+        jump_unless(&mut asm, WANTED, n, next);
         copy(&mut asm, n, guarded, next);
         asm.bind(next);
     }
@@ -288,7 +290,7 @@ fn section(
     }
     for (n, guarded) in critical.globals.iter().enumerate().rev() {
         asm.bind(unlocked[n + 1]);
-        unless(&mut asm, WANTED, n, unlocked[n]);
+        jump_unless(&mut asm, WANTED, n, unlocked[n]);
         shared(&mut asm, R1, guarded.lock);
         asm.mov(R2, 0);
         asm.atomic(AtomicOp::Xchg, R1, 0, R2);
@@ -296,7 +298,7 @@ fn section(
     asm.bind(unlocked[0]);
     asm.load(Size::DW, R8, R10, BEFORE);
     asm.store(Size::DW, R7, percpu::BUSY as i16, R8);
-    turn(&mut asm, interrupts.map(|i| i.restore));
+    set_interrupts(&mut asm, interrupts.map(|i| i.restore));
     asm.mov(R0, R9);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())
@@ -310,7 +312,7 @@ fn copy(asm: &mut Asm, n: usize, guarded: &LockedGlobal, next: Label) {
             shared(asm, R3, *from);
             shared(asm, R1, *to);
             words_or_bytes(asm, R3, 0, size);
-            unless(asm, TAKEN, n, next);
+            jump_unless(asm, TAKEN, n, next);
             shared(asm, R3, *from);
             for at in (0..size).step_by(8) {
                 asm.store(Size::DW, R3, at as i16, 0);
@@ -336,7 +338,7 @@ fn copy(asm: &mut Asm, n: usize, guarded: &LockedGlobal, next: Label) {
                 asm.jump_if(Cond::Gt, R1, *max as i32, walk);
                 shared(asm, R2, *count);
                 asm.store(Size::DW, R2, 0, R1);
-                asm.each(key_name(guarded), EMPTIED);
+                asm.loop_call(key_name(guarded), EMPTIED);
                 asm.jump(next);
             }
             asm.bind(walk);

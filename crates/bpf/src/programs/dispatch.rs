@@ -29,7 +29,7 @@ pub(crate) struct HandlerSub {
 
 impl HandlerSub {
     /// Emits the call of the subprogram.
-    pub fn call(&self, asm: &mut Asm, number: bool) {
+    pub fn emit_call(&self, asm: &mut Asm, number: bool) {
         asm.load(Size::DW, R1, R10, CTX);
         if number {
             asm.load(Size::DW, R2, R10, NR);
@@ -87,7 +87,7 @@ pub(crate) fn emit(asm: &mut Asm, run: &[HandlerSub], number: bool) {
     }
     for (part, label) in run.iter().zip(labels) {
         asm.bind(label);
-        part.call(asm, number);
+        part.emit_call(asm, number);
         asm.jump(end);
     }
     asm.bind(end);

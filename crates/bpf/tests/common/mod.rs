@@ -55,17 +55,17 @@ fn update(asm: &mut Asm, map: &str, key: i32, value: i32) {
 /// record.
 fn main_program() -> Function {
     let mut asm = Asm::new("on_enter", &["ctx"]);
-    asm.line(&line(1, "probe syscall.read {"));
+    asm.source_line(&line(1, "probe syscall.read {"));
     asm.load(Size::DW, R6, R1, 8);
     asm.mov(R7, 1);
     asm.ld_data(R1, Section::Bss, COUNTER);
     asm.comment("hits++");
     asm.atomic(AtomicOp::Add, R1, 0, R7);
-    asm.line(&line(2, "  counts[7] = 100"));
+    asm.source_line(&line(2, "  counts[7] = 100"));
     update(&mut asm, "counts", 7, 100);
     update(&mut asm, "counts", 8, 11);
     update(&mut asm, "percpu", 1, 1);
-    asm.line(&line(3, "  foreach (k in counts) s += counts[k]"));
+    asm.source_line(&line(3, "  foreach (k in counts) s += counts[k]"));
     asm.store(Size::DW, R10, -24, 0);
     asm.ld_map(R1, "counts");
     asm.ld_func(R2, "add_value");
@@ -74,7 +74,7 @@ fn main_program() -> Function {
     asm.mov(R4, 0);
     asm.call(Helper::ForEachMapElem);
     asm.load(Size::DW, R8, R10, -24);
-    asm.line(&line(4, "  x = multiply($fd, 3)"));
+    asm.source_line(&line(4, "  x = multiply($fd, 3)"));
     asm.mov(R1, R6);
     asm.mov(R2, 3);
     asm.call_sub("multiply");
@@ -83,7 +83,7 @@ fn main_program() -> Function {
     asm.store(Size::DW, R1, 8, R8);
     let quiet = asm.label();
     asm.jump_if(Cond::Eq, R0, 0, quiet);
-    asm.line(&line(5, "  println(x)"));
+    asm.source_line(&line(5, "  println(x)"));
     asm.ld_map(R1, "out");
     asm.ld_data(R2, Section::Bss, RESULTS);
     asm.mov(R3, 16);
@@ -98,7 +98,7 @@ fn main_program() -> Function {
 /// `multiply(a, b)`: a * b + the second word of `.rodata`.
 fn multiply() -> Function {
     let mut asm = Asm::new("multiply", &["a", "b"]);
-    asm.line(&line(8, "function multiply(a, b) { return a * b + 1000 }"));
+    asm.source_line(&line(8, "function multiply(a, b) { return a * b + 1000 }"));
     asm.mov(R0, R1);
     asm.alu(AluOp::Mul, R0, R2);
     asm.ld_data(R3, Section::Rodata, 8);

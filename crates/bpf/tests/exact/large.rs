@@ -148,9 +148,9 @@ fn keys_are_in_their_cells() {
             assert_eq!((live, word(LargeLayout::GIVEN)), (MAX.into(), MAX.into()));
             let mut found = 0;
             for room in 1..=MAX {
-                let at = large.rooms_at() + (room - 1) * large.room;
+                let at = large.rooms_offset() + (room - 1) * large.room;
                 let key: Vec<u64> = (0..array.key_size / 8).map(|i| word(at + 8 * i)).collect();
-                let cells = large.looks(&key);
+                let cells = large.probe_cells(&key);
                 let contents = cells.map(|(cell, tag)| (half(LargeLayout::CELLS + 4 * cell), tag));
                 let mut taken = contents.take_while(|(content, _)| *content != 0);
                 found += u32::from(taken.any(|(content, tag)| content == tag | room));

@@ -71,7 +71,7 @@ impl LargeElements {
         let head = WordMemory::map(map.as_fd(), 0, page)?;
         let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
         let given = given.min(large.rooms.into()) as usize;
-        let bytes = large.rooms_at() as usize + given * large.room as usize;
+        let bytes = large.rooms_offset() as usize + given * large.room as usize;
         WordMemory::map(map.as_fd(), 0, bytes.min(self.bytes).next_multiple_of(page))
     }
 
@@ -186,7 +186,7 @@ impl GenerationView<'_> {
     }
 
     fn room(&self, number: u32) -> u32 {
-        self.large.rooms_at() + (number - 1) * self.large.room
+        self.large.rooms_offset() + (number - 1) * self.large.room
     }
 
     fn value(&self, number: u32) -> u32 {
@@ -220,7 +220,7 @@ impl GenerationView<'_> {
     /// The rooms of a key's cells with matching tags, up to the first free cell, with the cells.
     fn rooms<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
         self.large
-            .looks(key)
+            .probe_cells(key)
             .map(|(cell, tag)| (cell, tag, self.half(GenerationView::cell_at(cell))))
             .take_while(|(_, _, content)| *content != 0)
             .filter(|(_, tag, content)| content & LargeLayout::TAG == *tag)
@@ -243,7 +243,7 @@ impl GenerationView<'_> {
             }
         };
         if given > self.large.groups / FEW {
-            zero(LargeLayout::CELLS, self.large.rooms_at());
+            zero(LargeLayout::CELLS, self.large.rooms_offset());
         } else {
             // Each room leads to its cells while all of them are present.
             let cells: Vec<u32> = (1..=given)
@@ -329,7 +329,7 @@ mod tests {
         if !linked {
             return;
         }
-        let cells: Vec<_> = view.large.looks(&[key]).collect();
+        let cells: Vec<_> = view.large.probe_cells(&[key]).collect();
         let free = |(cell, _): &&(u32, u32)| view.half(GenerationView::cell_at(*cell)) == 0;
         let (cell, tag) = cells.iter().find(free).or(cells.last()).expect("cells");
         let at = GenerationView::cell_at(*cell);

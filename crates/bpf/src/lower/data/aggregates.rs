@@ -343,7 +343,7 @@ impl HandlerCodegen<'_> {
         if self.plan.outline && words.iter().any(|w| !matches!(w, KeyWord::Text(..))) {
             // Hides the value from the verifier, which would otherwise follow one path for each way
             // to compute the key's numbers.
-            self.forget(R1);
+            self.forget_bounds(R1);
             self.asm.alu(AluOp::And, R1, slots as i32 - 1);
         }
         Ok(())
@@ -392,7 +392,7 @@ impl HandlerCodegen<'_> {
     /// `r3` = address of `size` zero bytes, a value's initial content.
     fn zero_value(&mut self, size: u32) -> Res {
         if size <= crate::lower::handler::pool::RUN {
-            let zeros = self.pool.run(0);
+            let zeros = self.pool.byte_run(0);
             self.asm.ld_data(R3, Section::Rodata, zeros);
             return Ok(());
         }

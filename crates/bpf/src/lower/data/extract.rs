@@ -88,7 +88,7 @@ impl HandlerCodegen<'_> {
             Extract::Avg => divide_signed(self.asm),
             Extract::Variance => {
                 self.variance_subs()?;
-                variance::call(self.asm, &agg)?;
+                variance::load_arguments(self.asm, &agg)?;
                 self.block_addr(R5, self.plan.scratch.tmp);
                 self.asm.call_sub(variance::NAME);
             }

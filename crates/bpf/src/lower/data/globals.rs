@@ -58,7 +58,7 @@ impl HandlerCodegen<'_> {
             self.asm.call(Helper::ProbeReadKernel);
         }
         if from > width {
-            self.cut(off, width);
+            self.truncate(off, width);
         }
         if width > bytes {
             self.fill_zero(off + bytes, width - bytes);
@@ -77,7 +77,7 @@ impl HandlerCodegen<'_> {
                 Ok(())
             }
             Ty::Str(width) => {
-                let text = self.fitting(val, width.into())?;
+                let text = self.truncated_to(val, width.into())?;
                 self.shared(R4, offset);
                 self.text_to_r4(&text, width.into())
             }
@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// A string of at most `width` bytes; a wider one is truncated in the value buffer.
-    fn fitting(&mut self, val: Val, width: u32) -> Res<StrOperand> {
+    fn truncated_to(&mut self, val: Val, width: u32) -> Res<StrOperand> {
         let text = self.text(val)?;
         if text.width() <= width {
             return Ok(text);
@@ -112,7 +112,7 @@ impl HandlerCodegen<'_> {
         let bytes = text.width().min(width);
         if bytes < width {
             self.asm.store(Size::DW, R10, TMP[3], R4);
-            let zeros = self.pool.run(0);
+            let zeros = self.pool.byte_run(0);
             self.asm.mov(R1, R4);
             self.asm.add(R1, bytes as i32);
             self.asm.mov(R2, (width - bytes) as i32);
@@ -274,7 +274,7 @@ impl HandlerCodegen<'_> {
                 let full = self.full_label(g);
                 self.hash_element(g, full, skip)?;
                 self.asm.store(Size::DW, R10, TMP[2], R1);
-                let text = self.fitting(val, width.into())?;
+                let text = self.truncated_to(val, width.into())?;
                 self.asm.load(Size::DW, R4, R10, TMP[2]);
                 self.text_to_r4(&text, width.into())?;
             }
@@ -359,7 +359,12 @@ impl HandlerCodegen<'_> {
         self.asm.jump(skip);
         self.asm.bind(again);
         // Stored after the insertion, so that a reader of an unchanged word misses no element.
-        if let Some(fresh) = self.plan.critical.as_ref().and_then(|c| c.fresh(g)) {
+        if let Some(fresh) = self
+            .plan
+            .critical
+            .as_ref()
+            .and_then(|c| c.insertions_word(g))
+        {
             self.shared(R1, fresh);
             self.asm.store(Size::DW, R1, 0, 1);
         }
@@ -387,7 +392,7 @@ impl HandlerCodegen<'_> {
             self.block_addr(R3, value);
         } else {
             let zeros = if size <= crate::lower::handler::pool::RUN {
-                self.pool.run(0)
+                self.pool.byte_run(0)
             } else {
                 self.pool.constant(&vec![0; size as usize])
             };
@@ -418,7 +423,7 @@ impl HandlerCodegen<'_> {
         let name = format!("insert_{}", maps.first().map_or("", |m| m));
         self.define_global(&name, &["generation"], |g| {
             let [again, end] = [(); 2].map(|()| g.asm.label());
-            g.at_most(R6, 1);
+            g.bound_argument(R6, 1);
             g.asm.store(Size::DW, R10, GEN, R6);
             g.asm.store(Size::DW, R10, TMP[3], -1);
             g.asm.bind(again);
@@ -430,7 +435,7 @@ impl HandlerCodegen<'_> {
             // one of them.
             let unbound = g.options.features.may_goto;
             if unbound {
-                g.forget(R1);
+                g.forget_bounds(R1);
             }
             g.asm.store(Size::DW, R10, TMP[3], R1);
             g.asm.jump_if(Cond::Eq, R1, TRIES, end);
@@ -455,7 +460,7 @@ impl HandlerCodegen<'_> {
     /// further ones.
     fn evict(&mut self, maps: &[String], max: u32) -> Res {
         self.pool.sub("oldest", |_| oldest())?;
-        self.pool.sub("drop_old", |_| drop_old())?;
+        self.pool.sub("drop_old", |_| delete_oldest())?;
         self.asm.imm(R1, i64::MAX);
         self.asm.store(Size::DW, R10, TMP[2], R1);
         for (step, name) in ["oldest", "drop_old"].into_iter().enumerate() {
@@ -623,7 +628,7 @@ fn oldest() -> Result<Function, String> {
 }
 
 /// `drop_old(map, key, value, limit)`: deletes elements with sequence numbers up to `limit`.
-fn drop_old() -> Result<Function, String> {
+fn delete_oldest() -> Result<Function, String> {
     let mut asm = Asm::new("drop_old", &["map", "key", "value", "limit"]);
     let end = asm.label();
     asm.load(Size::DW, R3, R3, 0);

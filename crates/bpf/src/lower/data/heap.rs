@@ -71,7 +71,7 @@ impl Heap {
     }
 
     /// `make(words)`: builds a heap of `SIZE` nodes.
-    pub fn make(&self) -> Result<Function, AsmError> {
+    pub fn build_sub(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("make"), &["words"]);
         let end = asm.label();
         asm.mov(R6, R1);
@@ -82,8 +82,8 @@ impl Heap {
         asm.store(Size::DW, R6, work::HOLE, R7);
         asm.store(Size::DW, R6, work::NEXT, R7);
         self.entry(&mut asm, R6, R7, end);
-        hold(&mut asm, R6);
-        self.sink(&mut asm, ROUNDS);
+        load_node(&mut asm, R6);
+        self.sift_down(&mut asm, ROUNDS);
         asm.bind(end);
         asm.mov(R0, 0);
         asm.exit();
@@ -91,7 +91,7 @@ impl Heap {
     }
 
     /// `take(words)`: removes the first of `SIZE + 1` nodes and returns its entry's index.
-    pub fn take(&self) -> Result<Function, AsmError> {
+    pub fn pop_sub(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("take"), &["words"]);
         let (end, none) = (asm.label(), asm.label());
         asm.mov(R6, R1);
@@ -101,10 +101,10 @@ impl Heap {
         asm.load(Size::DW, R7, R6, work::SIZE);
         asm.jump_if(Cond::Eq, R7, 0, end);
         self.entry(&mut asm, R6, R7, none);
-        hold(&mut asm, R6);
+        load_node(&mut asm, R6);
         asm.store(Size::DW, R6, work::HOLE, 0);
         asm.store(Size::DW, R6, work::NEXT, 0);
-        self.sink(&mut asm, LEVELS);
+        self.sift_down(&mut asm, LEVELS);
         asm.bind(end);
         asm.mov(R0, R8);
         asm.exit();
@@ -115,15 +115,15 @@ impl Heap {
     }
 
     /// Runs steps until all nodes are in place.
-    fn sink(&self, asm: &mut Asm, rounds: i32) {
+    fn sift_down(&self, asm: &mut Asm, rounds: i32) {
         asm.store(Size::DW, R10, -16, R6);
         asm.mov(R1, rounds);
-        asm.each(self.name("step"), -16);
+        asm.loop_call(self.name("step"), -16);
     }
 
     /// One level: the smaller child moves up into the gap, or the node fills the gap and the next
     /// node is taken.
-    pub fn step(&self) -> Result<Function, AsmError> {
+    pub fn sift_step(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("step"), &["index", "slot"]);
         let [place, one, second, up, stop] = std::array::from_fn(|_| asm.label());
         asm.load(Size::DW, R6, R2, 0);
@@ -169,7 +169,7 @@ impl Heap {
         asm.store(Size::DW, R6, work::NEXT, R7);
         asm.store(Size::DW, R6, work::HOLE, R7);
         self.entry(&mut asm, R6, R7, stop);
-        hold(&mut asm, R6);
+        load_node(&mut asm, R6);
         asm.mov(R0, 0);
         asm.exit();
         asm.bind(stop);
@@ -228,7 +228,7 @@ impl Heap {
 }
 
 /// Loads node r0 into the scratch words.
-fn hold(asm: &mut Asm, words: Reg) {
+fn load_node(asm: &mut Asm, words: Reg) {
     for word in NODE_WORDS {
         asm.load(Size::DW, R1, R0, word);
         asm.store(Size::DW, words, work::NODE + word, R1);
@@ -242,7 +242,7 @@ pub(in crate::lower) fn order_name(bytes: u32) -> String {
 
 /// `order(a, b)`: returns 0 if the first string sorts first, 2 if the second does, 1 if they are
 /// equal.
-pub(in crate::lower) fn order(bytes: u32) -> Result<Function, String> {
+pub(in crate::lower) fn string_order(bytes: u32) -> Result<Function, String> {
     let mut asm = Asm::new(order_name(bytes), &["a", "b"]);
     let [again, differ, equal, less] = std::array::from_fn(|_| asm.label());
     asm.mov(R5, 0);

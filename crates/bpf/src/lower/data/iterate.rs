@@ -16,7 +16,7 @@ use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
 use crate::lower::{HandlerCodegen, Res, TMP, UNROLL};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{
-    ElementField, ElementPart, IterSource, IteratorLayout, node, state, unstarted,
+    ElementField, ElementPart, IterSource, IteratorLayout, maybe_unstarted, node, state,
 };
 
 impl HandlerCodegen<'_> {
@@ -33,7 +33,7 @@ impl HandlerCodegen<'_> {
         self.plan.scratch.iterators + it.0 * state::BYTES + word
     }
 
-    fn work(&self, word: i16) -> u32 {
+    fn scratch_words(&self, word: i16) -> u32 {
         self.plan.scratch.tmp + word as u32
     }
 
@@ -70,7 +70,7 @@ impl HandlerCodegen<'_> {
 
     /// Clears iterators that may be used before they start: they have no elements.
     pub(in crate::lower) fn close_unstarted(&mut self) {
-        for it in unstarted(self.body) {
+        for it in maybe_unstarted(self.body) {
             let words = [state::SIZE, state::LEFT];
             for word in words {
                 let off = self.state(IterId(it as u32), word);
@@ -170,12 +170,12 @@ impl HandlerCodegen<'_> {
         self.walk_in(&map, &name);
         let heap = self.heap(&foreach, &snapshot)?;
         self.pool.sub(&heap.name("make"), |_| {
-            heap.make().map_err(|e| e.to_string())
+            heap.build_sub().map_err(|e| e.to_string())
         })?;
         self.load(R1, base);
-        self.store(self.work(work::BASE), R1);
+        self.store(self.scratch_words(work::BASE), R1);
         self.load(R1, size);
-        self.store(self.work(work::SIZE), R1);
+        self.store(self.scratch_words(work::SIZE), R1);
         self.block_addr(R1, self.plan.scratch.tmp);
         self.asm.call_sub(heap.name("make"));
         self.asm.bind(none);
@@ -194,10 +194,10 @@ impl HandlerCodegen<'_> {
         };
         if let Some((_, bytes)) = heap.text {
             let name = heap::order_name(bytes);
-            self.pool.sub(&name, |_| heap::order(bytes))?;
+            self.pool.sub(&name, |_| heap::string_order(bytes))?;
         }
         self.pool.sub(&heap.name("step"), |_| {
-            heap.step().map_err(|e| e.to_string())
+            heap.sift_step().map_err(|e| e.to_string())
         })?;
         Ok(heap)
     }
@@ -214,7 +214,7 @@ impl HandlerCodegen<'_> {
         let snapshot = self.snapshot(foreach.g)?;
         let heap = self.heap(&foreach, &snapshot)?;
         self.pool.sub(&heap.name("take"), |_| {
-            heap.take().map_err(|e| e.to_string())
+            heap.pop_sub().map_err(|e| e.to_string())
         })?;
         let (base, size, left) = (
             self.state(it, state::BASE),
@@ -229,15 +229,15 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         self.asm.add(R1, -1);
         self.store(size, R1);
-        self.store(self.work(work::SIZE), R1);
+        self.store(self.scratch_words(work::SIZE), R1);
         self.load(R1, base);
-        self.store(self.work(work::BASE), R1);
+        self.store(self.scratch_words(work::BASE), R1);
         self.block_addr(R1, self.plan.scratch.tmp);
         self.asm.call_sub(heap.name("take"));
         if fields.is_empty() {
             return Ok(());
         }
-        let key = self.work(work::ENTRY);
+        let key = self.scratch_words(work::ENTRY);
         self.load(R1, base);
         self.asm.add(R0, R1);
         self.store(key, R0);
@@ -318,15 +318,15 @@ impl HandlerCodegen<'_> {
         self.pool.sub(&name, |_| next_bucket(&name))?;
         let (size, left) = (self.state(it, state::SIZE), self.state(it, state::LEFT));
         self.load(R1, left);
-        self.store(self.work(bucket::NEXT), R1);
+        self.store(self.scratch_words(bucket::NEXT), R1);
         self.load(R1, size);
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         self.bucket_room(foreach);
         self.block_addr(R2, self.plan.scratch.tmp);
         self.asm.call_sub(&*name);
-        self.load(R1, self.work(bucket::NEXT));
+        self.load(R1, self.scratch_words(bucket::NEXT));
         self.store(left, R1);
-        self.load(R1, self.work(bucket::COUNT));
+        self.load(R1, self.scratch_words(bucket::COUNT));
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         if let Some(value) = value {
             self.def_int(value, R1)?;
@@ -421,7 +421,7 @@ impl CopyCallback<'_> {
 
     /// Register and offset of a part of the element: r8 is the key, r9 the value with its sequence
     /// number.
-    fn source(&self, part: ElementPart) -> (crate::isa::insn::Reg, u32) {
+    fn part_location(&self, part: ElementPart) -> (crate::isa::insn::Reg, u32) {
         match part {
             ElementPart::Key(i) => (R8, self.types[..i].iter().map(|t| t.size()).sum()),
             ElementPart::Value => match self.value {
@@ -433,7 +433,7 @@ impl CopyCallback<'_> {
 
     /// Copies a part to entry r6.
     fn copy(&self, asm: &mut Asm, field: &ElementField) -> Res {
-        let (base, off) = self.source(field.part);
+        let (base, off) = self.part_location(field.part);
         let bytes = field.ty.size();
         if bytes <= UNROLL * 8 {
             for i in (0..bytes).step_by(8) {
@@ -458,7 +458,7 @@ impl CopyCallback<'_> {
             return Ok(());
         };
         if let Some(field) = text {
-            let (base, off) = self.source(field.part);
+            let (base, off) = self.part_location(field.part);
             asm.load(Size::DW, R0, base, off as i16);
             asm.swap(Swap::Be, Size::DW, R0);
         } else {
@@ -471,7 +471,7 @@ impl CopyCallback<'_> {
                         SortKey::Key(i) => ElementPart::Key(i as usize),
                         _ => ElementPart::Value,
                     };
-                    let (base, off) = self.source(part);
+                    let (base, off) = self.part_location(part);
                     asm.load(Size::DW, R0, base, off as i16);
                 }
             }
@@ -506,7 +506,7 @@ impl CopyCallback<'_> {
             Extract::Variance => {
                 asm.mov(R1, R9);
                 asm.add(R1, 8);
-                super::variance::call(asm, agg)?;
+                super::variance::load_arguments(asm, agg)?;
                 asm.mov(R5, R7);
                 asm.add(R5, self.tmp as i32);
                 asm.call_sub(super::variance::NAME);
@@ -530,7 +530,7 @@ fn next_bucket(name: &str) -> Result<Function, String> {
     asm.store(Size::DW, R10, -16, R1);
     asm.store(Size::DW, R10, -8, R2);
     asm.mov(R1, 1 << 13);
-    asm.each(format!("{name}_at"), -16);
+    asm.loop_call(format!("{name}_at"), -16);
     asm.mov(R0, 0);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())

@@ -59,14 +59,14 @@ impl HandlerCodegen<'_> {
         let params = ["value", "generation", "slot"];
         self.call_global_or_full(miss.full, &name, &params, |sub, full| {
             let full = full.ok_or("a large array that wraps")?;
-            sub.large_put(array, large, full)
+            sub.large_insert(array, large, full)
         })?;
         self.asm.jump(skip);
         Ok(())
     }
 
     /// The subprogram: adds r6 to generation r8, and to cache slot r9 if that is free.
-    fn large_put(&mut self, array: &PerCpuArray, large: LargeLayout, full: Label) -> Res {
+    fn large_insert(&mut self, array: &PerCpuArray, large: LargeLayout, full: Label) -> Res {
         let done = self.done;
         self.asm.store(Size::DW, R10, VALUE, R6);
         self.asm.store(Size::DW, R10, SLOT, R9);
@@ -92,15 +92,15 @@ impl HandlerCodegen<'_> {
             check: self.asm.label(),
             found: self.asm.label(),
         };
-        self.look(array, large, (&parts, full));
-        self.put_in(array, large, (&parts, full));
+        self.probe(array, large, (&parts, full));
+        self.insert_key(array, large, (&parts, full));
 
         self.asm.bind(parts.found);
         self.add_to_slot_or_r4(array)
     }
 
     /// Probes the cells of the key in the key buffer. Clobbers r0 to r6 and r9.
-    fn look(&mut self, array: &PerCpuArray, large: LargeLayout, (parts, full): (&Labels, Label)) {
+    fn probe(&mut self, array: &PerCpuArray, large: LargeLayout, (parts, full): (&Labels, Label)) {
         let [place, probe, next, nowhere] = [(); 4].map(|()| self.asm.label());
         let last = self.plan.scratch.key + array.key_size - 8;
         self.hash_of_large(array.key_size);
@@ -161,7 +161,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, R2, 0, again);
         self.loop_to(probe, full);
         self.asm.bind(again);
-        self.past_all();
+        self.all_probed();
         self.asm.jump_if(Cond::Ne, R2, 0, nowhere);
         self.asm.load(Size::DW, R1, R10, HASH);
         self.asm.mov(R2, R1);
@@ -177,7 +177,7 @@ impl HandlerCodegen<'_> {
 
     /// `r2` = nonzero if all cells were probed. The verifier learns nothing about r6 from this, so
     /// all paths look equal to it.
-    fn past_all(&mut self) {
+    fn all_probed(&mut self) {
         self.asm.mov(R2, R6);
         self.asm.alu(AluOp::Rsh, R2, LOOKS_BITS);
     }
@@ -209,7 +209,8 @@ impl HandlerCodegen<'_> {
     fn large_room(&mut self, reg: Reg, large: LargeLayout) {
         self.asm.alu(AluOp::Mul, reg, large.room as i32);
         self.asm.add(reg, R8);
-        self.asm.add(reg, (large.rooms_at() - large.room) as i32);
+        self.asm
+            .add(reg, (large.rooms_offset() - large.room) as i32);
     }
 
     /// Jumps back. The loop's own counter ends it; `out` is the exit that the verifier needs.
@@ -221,14 +222,19 @@ impl HandlerCodegen<'_> {
     }
 
     /// Inserts the key into cell r1, which contained r3; `r4` = the key's room.
-    fn put_in(&mut self, array: &PerCpuArray, large: LargeLayout, (parts, full): (&Labels, Label)) {
+    fn insert_key(
+        &mut self,
+        array: &PerCpuArray,
+        large: LargeLayout,
+        (parts, full): (&Labels, Label),
+    ) {
         let [have, linked, no_more, raced] = [(); 4].map(|()| self.asm.label());
         // The last probed cell can hold another key.
         self.asm.load(Size::W, R3, R1, 0);
         self.asm.bind(parts.absent);
         self.asm.load(Size::DW, R2, R8, LargeLayout::LIVE as i16);
         self.asm.jump_if(Cond::Ge, R2, array.max as i32, no_more);
-        self.spare(R4, array, large);
+        self.spare_room(R4, array, large);
         self.asm.load(Size::W, R2, R4, 0);
         self.asm.jump_if(Cond::Ne, R2, 0, have);
         self.asm.mov(R2, 1);
@@ -251,10 +257,10 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, R0, R3, linked);
         // Another processor took the cell, perhaps for the same key. At the last cell the reserved
         // room stays unused.
-        self.past_all();
+        self.all_probed();
         self.asm.jump_if(Cond::Eq, R2, 0, raced);
         self.asm.bind(linked);
-        self.spare(R1, array, large);
+        self.spare_room(R1, array, large);
         self.asm.store(Size::W, R1, 0, 0);
         self.asm.mov(R1, 1);
         self.asm
@@ -265,7 +271,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(no_more);
         self.asm.load(Size::W, R0, R1, 0);
         self.asm.jump_if(Cond::Eq, R0, R3, full);
-        self.past_all();
+        self.all_probed();
         self.asm.jump_if(Cond::Ne, R2, 0, full);
         self.asm.bind(raced);
         self.asm.mov(R3, R0);
@@ -273,7 +279,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `to` = address of this generation's spare room. Clobbers r0.
-    fn spare(&mut self, to: Reg, array: &PerCpuArray, large: LargeLayout) {
+    fn spare_room(&mut self, to: Reg, array: &PerCpuArray, large: LargeLayout) {
         self.block_addr(to, large.spare);
         if array.double() {
             self.asm.load(Size::DW, R0, R10, GEN);
@@ -290,7 +296,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, R1, 0, taken);
         let generations = if array.double() { 2 } else { 1 };
         let slots = generations * array.slots * array.slot_size;
-        self.at_most(R1, array.cache + slots - array.slot_size);
+        self.bound_argument(R1, array.cache + slots - array.slot_size);
         self.asm.add(R1, R7);
         self.asm.store(Size::DW, R10, SLOT, R1);
         self.install(array.key_size, array.value.size())?;

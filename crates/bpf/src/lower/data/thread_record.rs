@@ -40,7 +40,7 @@ pub(in crate::lower) struct RecordState {
 
 impl RecordState {
     /// The meet of two facts: what holds on both paths.
-    fn both(self, other: RecordState) -> RecordState {
+    fn meet(self, other: RecordState) -> RecordState {
         RecordState {
             found: self.found & other.found,
             there: self.there & other.there,
@@ -48,7 +48,7 @@ impl RecordState {
     }
 
     /// The transfer function of an access; `which` is `None` if the record's address is not saved.
-    fn access(&mut self, inst: &Inst, which: Option<usize>) {
+    fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
         let bit = which.map_or(0, |which| 1 << which);
         self.found |= bit;
         match inst {
@@ -76,7 +76,10 @@ impl RecordFacts {
             fields,
             tests: Vec::new(),
         };
-        let tests = body.blocks.iter().map(|block| accesses.test(block));
+        let tests = body
+            .blocks
+            .iter()
+            .map(|block| accesses.tested_records(block));
         accesses.tests = tests.collect();
         let starts = dataflow::forward(body, &accesses).into_iter();
         RecordFacts {
@@ -88,7 +91,7 @@ impl RecordFacts {
 
 impl Lattice for RecordState {
     fn join(&mut self, other: &RecordState) -> bool {
-        let both = self.both(*other);
+        let both = self.meet(*other);
         std::mem::replace(self, both) != both
     }
 }
@@ -111,7 +114,7 @@ impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
     }
 
     /// The records that exist if the number that the block's branch tests is not 0.
-    fn test(&self, block: &Block) -> u8 {
+    fn tested_records(&self, block: &Block) -> u8 {
         let Term::Branch {
             cond: Val::Reg(cond),
             ..
@@ -146,8 +149,8 @@ impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
         let (mut end, mut anywhere) = (*start, *start);
         for (inst, _) in &self.body.blocks[id.index()].insts {
             if let Some(which) = self.access(inst) {
-                end.access(inst, which);
-                anywhere = anywhere.both(end);
+                end.apply_access(inst, which);
+                anywhere = anywhere.meet(end);
             }
         }
         ExitFacts { end, anywhere }
@@ -190,34 +193,34 @@ impl HandlerCodegen<'_> {
         }))
     }
 
-    fn known(&self) -> &RecordFacts {
+    fn facts(&self) -> &RecordFacts {
         let is = |g: GlobalId| matches!(self.field(g), Ok(Some(_)));
         self.records.get_or_init(|| RecordFacts::of(self.body, is))
     }
 
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
     /// outlives a step.
-    pub(in crate::lower) fn begin_seen(&mut self) {
+    pub(in crate::lower) fn begin_block_facts(&mut self) {
         let BlockId(at) = self.cur_block;
         self.record_state = Some(match self.alloc.resume.is_empty() {
-            true => self.known().seen[at as usize],
+            true => self.facts().seen[at as usize],
             false => RecordState::default(),
         });
     }
 
     /// The index of the thread whose record a key selects.
-    pub(in crate::lower) fn which_thread(&self, key: Val) -> Option<usize> {
-        self.known().threads.which(key)
+    pub(in crate::lower) fn thread_index(&self, key: Val) -> Option<usize> {
+        self.facts().threads.which(key)
     }
 
     /// The index of the thread that a key selects, if its record's address is saved.
     fn thread_of(&self, key: Val) -> Option<usize> {
         let keeps = self.alloc.resume.is_empty();
-        self.known().threads.which(key).filter(|_| keeps)
+        self.facts().threads.which(key).filter(|_| keeps)
     }
 
     /// Notes whether a record exists after an access.
-    fn now_there(&mut self, key: Val, there: bool) {
+    fn note_record(&mut self, key: Val, there: bool) {
         if let (Some(which), Some(seen)) = (self.thread_of(key), &mut self.record_state) {
             seen.there &= !(1 << which);
             seen.there |= u8::from(there) << which;
@@ -225,7 +228,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Whether a record is certain to exist.
-    fn is_there(&self, key: Val) -> bool {
+    fn record_exists(&self, key: Val) -> bool {
         let which = self.thread_of(key);
         which.is_some_and(|which| {
             self.record_state
@@ -234,9 +237,13 @@ impl HandlerCodegen<'_> {
     }
 
     /// `r0` = the address of the record. Goes to `none` if the record does not exist.
-    fn record_or(&mut self, field: &FieldRef, key: Val, none: Label) -> Res {
+    fn record_or_jump(&mut self, field: &FieldRef, key: Val, none: Label) -> Res {
         // The verifier may not know that the record exists, so its test needs a target.
-        let none = if self.is_there(key) { self.done } else { none };
+        let none = if self.record_exists(key) {
+            self.done
+        } else {
+            none
+        };
         self.record(field, key)?;
         self.asm.jump_if(Cond::Eq, R0, 0, none);
         Ok(())
@@ -249,15 +256,15 @@ impl HandlerCodegen<'_> {
                 self.asm.load(Size::DW, R0, R10, THREAD_RECORDS[which]);
                 Ok(())
             }
-            _ => self.record_anew(field, key),
+            _ => self.record_looked_up(field, key),
         }
     }
 
     /// `r0` = the address of the record by a look-up, or 0.
-    fn record_anew(&mut self, field: &FieldRef, key: Val) -> Res {
+    fn record_looked_up(&mut self, field: &FieldRef, key: Val) -> Res {
         if let Some(front) = field.front {
             self.record_in_slot(field, front, key)?;
-            self.keep_record(key);
+            self.save_record(key);
             return Ok(());
         }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
@@ -270,11 +277,11 @@ impl HandlerCodegen<'_> {
         self.asm.ld_map(R1, &*field.map);
         self.block_addr(R2, self.plan.scratch.key);
         self.asm.call(Helper::MapLookupElem);
-        self.keep_record(key);
+        self.save_record(key);
     }
 
     /// Saves the record's address from r0.
-    fn keep_record(&mut self, key: Val) {
+    fn save_record(&mut self, key: Val) {
         if let Some(which) = self.thread_of(key) {
             self.asm.store(Size::DW, R10, THREAD_RECORDS[which], R0);
             if let Some(seen) = &mut self.record_state {
@@ -286,22 +293,22 @@ impl HandlerCodegen<'_> {
     /// `r1` = the address of the record, created if absent. If there is no memory, the loss is
     /// counted and the handler ends: later reads would take 0 for the record's values, and the
     /// verifier would follow the rest twice.
-    fn record_made(&mut self, field: &FieldRef, key: Val) -> Res {
+    fn record_created(&mut self, field: &FieldRef, key: Val) -> Res {
         let (found, end) = (self.asm.label(), self.done);
-        if self.is_there(key) {
-            self.record_or(field, key, end)?;
+        if self.record_exists(key) {
+            self.record_or_jump(field, key, end)?;
             self.asm.mov(R1, R0);
             return Ok(());
         }
         self.record(field, key)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
         if let Some(front) = field.front {
-            self.make_in_slot(field, front, key)?;
-            self.keep_record(key);
+            self.create_in_slot(field, front, key)?;
+            self.save_record(key);
             self.asm.jump_if(Cond::Eq, R0, 0, end);
             self.asm.bind(found);
             self.asm.mov(R1, R0);
-            self.now_there(key, true);
+            self.note_record(key, true);
             return Ok(());
         }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
@@ -309,11 +316,11 @@ impl HandlerCodegen<'_> {
         if self.uses_subprograms() {
             let name = format!("make_{}", field.map);
             self.call_global_or_full(full, &name, &[], |sub, full| {
-                sub.make(field, sub.done, full)
+                sub.create_record(field, sub.done, full)
             })?;
         } else {
             let made = self.asm.label();
-            self.make(field, made, full)?;
+            self.create_record(field, made, full)?;
             self.asm.jump(end);
             self.asm.bind(made);
         }
@@ -321,12 +328,12 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, R0, 0, end);
         self.asm.bind(found);
         self.asm.mov(R1, R0);
-        self.now_there(key, true);
+        self.note_record(key, true);
         Ok(())
     }
 
     /// Inserts an empty record and goes to `made`, or counts the lack of memory.
-    fn make(&mut self, field: &FieldRef, made: Label, full: Option<Label>) -> Res {
+    fn create_record(&mut self, field: &FieldRef, made: Label, full: Option<Label>) -> Res {
         self.insert(&field.map, false, field.record)?;
         self.asm.jump_if(Cond::Eq, R0, 0, made);
         self.asm.jump_if32(Cond::Eq, R0, EEXIST, made);
@@ -338,7 +345,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sets the field's presence bit in the record at r1. Clobbers r0.
-    fn present(&mut self, field: &FieldRef) {
+    fn field_present(&mut self, field: &FieldRef) {
         self.asm.load(Size::DW, R0, R1, 0);
         self.asm.alu(AluOp::Or, R0, field.mask);
         self.asm.store(Size::DW, R1, 0, R0);
@@ -351,17 +358,17 @@ impl HandlerCodegen<'_> {
         keys: &[Val],
     ) -> Res {
         let none = self.asm.label();
-        self.record_or(field, one(keys)?, none)?;
+        self.record_or_jump(field, single_key(keys)?, none)?;
         self.asm.load(Size::DW, R0, R0, field.at);
         self.asm.bind(none);
         self.def_int(dst, R0)
     }
 
     pub(in crate::lower) fn field_set(&mut self, field: &FieldRef, keys: &[Val], val: Val) -> Res {
-        self.record_made(field, one(keys)?)?;
+        self.record_created(field, single_key(keys)?)?;
         let v = self.use_int(val, R2)?;
         self.asm.store(Size::DW, R1, field.at, v);
-        self.present(field);
+        self.field_present(field);
         Ok(())
     }
 
@@ -372,12 +379,12 @@ impl HandlerCodegen<'_> {
         val: Val,
         old: Option<IrReg>,
     ) -> Res {
-        self.record_made(field, one(keys)?)?;
+        self.record_created(field, single_key(keys)?)?;
         self.use_in(val, R2)?;
         self.asm.load(Size::DW, R3, R1, field.at);
         self.asm.add(R2, R3);
         self.asm.store(Size::DW, R1, field.at, R2);
-        self.present(field);
+        self.field_present(field);
         match old {
             Some(old) => self.def_int(old, R3),
             None => Ok(()),
@@ -391,7 +398,7 @@ impl HandlerCodegen<'_> {
         keys: &[Option<Val>],
     ) -> Res {
         let end = self.asm.label();
-        self.record_or(field, given(keys)?, end)?;
+        self.record_or_jump(field, given_key(keys)?, end)?;
         self.asm.load(Size::DW, R0, R0, 0);
         self.asm
             .alu(AluOp::Rsh, R0, field.mask.trailing_zeros() as i32);
@@ -402,9 +409,9 @@ impl HandlerCodegen<'_> {
 
     pub(in crate::lower) fn field_delete(&mut self, field: &FieldRef, keys: &[Option<Val>]) -> Res {
         let end = self.asm.label();
-        let key = given(keys)?;
-        self.record_or(field, key, end)?;
-        self.now_there(key, false);
+        let key = given_key(keys)?;
+        self.record_or_jump(field, key, end)?;
+        self.note_record(key, false);
         self.asm.store(Size::DW, R0, field.at, 0);
         self.asm.load(Size::DW, R1, R0, 0);
         self.asm.alu(AluOp::And, R1, !field.mask);
@@ -427,14 +434,14 @@ impl HandlerCodegen<'_> {
     }
 }
 
-fn one(keys: &[Val]) -> Res<Val> {
+fn single_key(keys: &[Val]) -> Res<Val> {
     match keys {
         [key] => Ok(*key),
         _ => Err("a record with several keys".into()),
     }
 }
 
-fn given(keys: &[Option<Val>]) -> Res<Val> {
+fn given_key(keys: &[Option<Val>]) -> Res<Val> {
     match keys {
         [Some(key)] => Ok(*key),
         _ => Err("a slice of records".into()),

@@ -42,7 +42,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `r0` = the address of a thread's record, created if absent. Without memory the handler ends.
-    pub(in crate::lower) fn make_in_slot(
+    pub(in crate::lower) fn create_in_slot(
         &mut self,
         field: &FieldRef,
         front: ThreadSlots,
@@ -94,7 +94,7 @@ impl HandlerCodegen<'_> {
 
     /// The index of this processor's room for the thread that a key selects.
     fn room_of(&self, key: Val) -> Res<u32> {
-        let which = self.which_thread(key);
+        let which = self.thread_index(key);
         Ok(which.ok_or("a record of a thread that does not run here")? as u32)
     }
 
@@ -149,7 +149,7 @@ impl HandlerCodegen<'_> {
     /// word with the room's owner.
     fn own_room(&mut self, front: ThreadSlots) {
         let done = self.done;
-        self.at_most(R8, ThreadSlots::ROOMS - 1);
+        self.bound_argument(R8, ThreadSlots::ROOMS - 1);
         self.asm.call(Helper::GetSmpProcessorId);
         self.asm
             .jump_if(Cond::Ge, R0, self.options.cpus as i32, done);
@@ -203,10 +203,10 @@ impl HandlerCodegen<'_> {
         self.asm.call(Helper::ProbeReadKernel);
         self.asm.store(Size::DW, R8, 0, R6);
         self.asm.bind(copied);
-        self.give(R9);
+        self.return_value(R9);
 
         self.asm.bind(none);
-        self.give(self.none_code(front));
+        self.return_value(self.none_code(front));
         Ok(())
     }
 
@@ -223,12 +223,12 @@ impl HandlerCodegen<'_> {
         self.asm
             .atomic(AtomicOp::CmpXchg, R3, field.record as i16, R1);
         self.asm.jump_if(Cond::Ne, R0, 0, taken);
-        self.give(R9);
+        self.return_value(R9);
         self.asm.bind(memory);
         self.count(percpu::NO_MEMORY);
-        self.give(self.none_code(front));
+        self.return_value(self.none_code(front));
         self.asm.bind(full);
-        self.give(self.full_code(front));
+        self.return_value(self.full_code(front));
         self.asm.bind(taken);
         self.key_of_owner();
         self.insert(&field.map, false, field.record)?;

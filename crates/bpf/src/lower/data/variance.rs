@@ -40,7 +40,7 @@ pub(in crate::lower) fn subs() -> [(&'static str, AssembleFn); 3] {
 
 /// Loads the words of the statistic at r1 into r1 to r4, the first arguments of [`NAME`]. The
 /// caller puts the address of the scratch words into r5.
-pub(in crate::lower) fn call(asm: &mut Asm, agg: &AggLayout) -> Result<(), String> {
+pub(in crate::lower) fn load_arguments(asm: &mut Asm, agg: &AggLayout) -> Result<(), String> {
     let (Some(sum), Some(squares)) = (agg.sum, agg.sumsq) else {
         return Err("a statistic that keeps no squares".into());
     };
@@ -130,7 +130,7 @@ fn variance() -> Result<Function, String> {
     asm.jump_if(Cond::Ge, R2, R4, carried);
     asm.add(R3, 1);
     asm.bind(carried);
-    minus(&mut asm, (R1, R2, R3), word::SQUARE, none);
+    subtract(&mut asm, (R1, R2, R3), word::SQUARE, none);
     asm.load(Size::DW, R4, R6, word::BY);
     asm.load(Size::DW, R5, R6, word::BY + 8);
     // The common case: one word divided by one word.
@@ -160,7 +160,7 @@ fn variance() -> Result<Function, String> {
     asm.store(Size::DW, R6, word::QUOTIENT, 0);
     asm.store(Size::DW, R10, -8, R6);
     asm.mov(R1, 63);
-    asm.each("variance_bit", -8);
+    asm.loop_call("variance_bit", -8);
     asm.load(Size::DW, R0, R6, word::QUOTIENT);
     asm.exit();
     asm.bind(small);
@@ -179,7 +179,7 @@ fn variance() -> Result<Function, String> {
 
 /// Subtracts the two scratch words at `at` from the three words; goes to `negative` if the result
 /// is below zero. Clobbers r0, r4, r5.
-fn minus(
+fn subtract(
     asm: &mut Asm,
     (low, middle, high): (Reg, Reg, Reg),
     at: i16,

@@ -101,7 +101,7 @@ impl HandlerCodegen<'_> {
         self.block_addr(R3, self.plan.scratch.tmp);
         self.asm.call_sub("join_args");
         self.empty_args(off, width, (got, from))?;
-        self.cut(off, width);
+        self.truncate(off, width);
         self.asm.load(Size::DW, R1, R10, length);
         self.asm.jump_if(Cond::Le, R1, width as i32, done);
         self.count(percpu::TRUNCATED);
@@ -162,7 +162,7 @@ fn args_sub(name: &str, wide: u32) -> Result<Function, String> {
         asm.store(Size::DW, R10, slot - args::SIZE, reg);
     }
     asm.mov(R1, wide as i32);
-    asm.each(format!("{name}_at"), -args::SIZE);
+    asm.loop_call(format!("{name}_at"), -args::SIZE);
     asm.mov(R0, 0);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())
@@ -239,7 +239,7 @@ fn join_args() -> Result<Function, String> {
         asm.store(Size::DW, R10, here + slot, reg);
     }
     asm.mov(R1, R2);
-    asm.each("join_args_at", here);
+    asm.loop_call("join_args_at", here);
     asm.load(Size::DW, R1, R10, here + slot::ABOVE);
     asm.load(Size::DW, R0, R1, slot::PAIRS);
     asm.exit();

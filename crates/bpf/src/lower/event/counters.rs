@@ -112,12 +112,12 @@ fn task(asm: &mut Asm) {
 }
 
 /// Offset of a counter in a CPU's counters; a thread's counters start one word later.
-fn at(n: usize) -> i16 {
+fn counter_offset(n: usize) -> i16 {
     8 * n as i16
 }
 
 /// The program that runs at task switches.
-pub fn switch(name: &str, count: usize) -> Result<Function, String> {
+pub fn switch_handler(name: &str, count: usize) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["ctx"]);
     let out = asm.label();
     task(&mut asm);
@@ -130,13 +130,13 @@ pub fn switch(name: &str, count: usize) -> Result<Function, String> {
         let next = asm.label();
         read_event(&mut asm, n);
         asm.jump_if(Cond::Gt, R0, ERRORS, next);
-        asm.load(Size::DW, R2, R8, at(n));
-        asm.store(Size::DW, R8, at(n), R0);
+        asm.load(Size::DW, R2, R8, counter_offset(n));
+        asm.store(Size::DW, R8, counter_offset(n), R0);
         asm.jump_if(Cond::Eq, R7, 0, next);
         asm.alu(crate::isa::insn::AluOp::Sub, R0, R2);
-        asm.load(Size::DW, R1, R7, 8 + at(n));
+        asm.load(Size::DW, R1, R7, 8 + counter_offset(n));
         asm.add(R1, R0);
-        asm.store(Size::DW, R7, 8 + at(n), R1);
+        asm.store(Size::DW, R7, 8 + counter_offset(n), R1);
         asm.bind(next);
     }
     asm.jump_if(Cond::Eq, R7, 0, out);
@@ -151,7 +151,7 @@ pub fn switch(name: &str, count: usize) -> Result<Function, String> {
 
 /// A subprogram that returns the current thread's count, or an error. It reads again if the thread
 /// was switched out between two reads, which then do not belong together.
-fn read(name: &str, n: usize) -> Result<Function, String> {
+fn read_sub(name: &str, n: usize) -> Result<Function, String> {
     let mut asm = Asm::new(name, &[]);
     let (out, none) = (asm.label(), asm.label());
     task(&mut asm);
@@ -166,9 +166,9 @@ fn read(name: &str, n: usize) -> Result<Function, String> {
         asm.mov(R6, R0);
         base(&mut asm);
         asm.jump_if(Cond::Eq, R0, 0, none);
-        asm.load(Size::DW, R1, R0, at(n));
+        asm.load(Size::DW, R1, R0, counter_offset(n));
         asm.alu(crate::isa::insn::AluOp::Sub, R6, R1);
-        asm.load(Size::DW, R1, R7, 8 + at(n));
+        asm.load(Size::DW, R1, R7, 8 + counter_offset(n));
         asm.add(R6, R1);
         asm.load(Size::DW, R1, R7, 0);
         asm.jump_if(Cond::Ne, R1, R9, again);
@@ -192,7 +192,7 @@ impl HandlerCodegen<'_> {
         let n = counter(args).and_then(|c| all.iter().position(|have| *have == c));
         let n = n.ok_or("a counter that is no constant")?;
         let name = format!("count{n}");
-        self.pool.sub(&name, |_| read(&name, n))?;
+        self.pool.sub(&name, |_| read_sub(&name, n))?;
         let fail = self.fail_label(ErrorKind::Counter);
         self.asm.call_sub(name);
         self.asm.jump_if(Cond::Gt, R0, ERRORS, fail);

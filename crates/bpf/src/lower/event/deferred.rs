@@ -72,7 +72,7 @@ pub(crate) fn output_uses(program: &Program, body: &Body) -> Vec<Option<Quote>> 
         start,
         |step, modes| match step {
             Step::Inst(inst) => visit(program, inst, modes),
-            Step::Term(term) => term.for_each_use(|v| used(v, OutputUse::Used, modes)),
+            Step::Term(term) => term.for_each_use(|v| note_use(v, OutputUse::Used, modes)),
         },
     );
     let mode = |m| match m {
@@ -82,7 +82,7 @@ pub(crate) fn output_uses(program: &Program, body: &Body) -> Vec<Option<Quote>> 
     modes.into_iter().map(mode).collect()
 }
 
-fn used(v: Val, how: OutputUse, modes: &mut RegisterFacts<OutputUse>) {
+fn note_use(v: Val, how: OutputUse, modes: &mut RegisterFacts<OutputUse>) {
     if let Val::Reg(r) = v {
         modes.join(r, &how);
     }
@@ -92,10 +92,10 @@ fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<OutputUse>) {
     let of =
         |modes: &RegisterFacts<OutputUse>, r: &IrReg| modes.get(*r).map_or(OutputUse::Used, |m| *m);
     match inst {
-        Inst::Copy { dst, src } => used(*src, of(modes, dst), modes),
+        Inst::Copy { dst, src } => note_use(*src, of(modes, dst), modes),
         Inst::Concat { dst, a, b } => {
-            used(*a, of(modes, dst), modes);
-            used(*b, of(modes, dst), modes);
+            note_use(*a, of(modes, dst), modes);
+            note_use(*b, of(modes, dst), modes);
         }
         Inst::Print { stream, args, .. } => {
             // Text of a shell command is never deferred.
@@ -103,7 +103,7 @@ fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<OutputUse>) {
                 Stream::System => OutputUse::Used,
                 _ => OutputUse::Printed(Quote::No),
             };
-            args.iter().for_each(|a| used(*a, how, modes));
+            args.iter().for_each(|a| note_use(*a, how, modes));
         }
         Inst::Sprint { dst, fmt, args } => {
             let whole = of(modes, dst);
@@ -125,10 +125,10 @@ fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<OutputUse>) {
                     Some(c) if simple && c.kind == ConvKind::Str => whole,
                     _ => OutputUse::Used,
                 };
-                used(*arg, how, modes);
+                note_use(*arg, how, modes);
             }
         }
-        _ => inst.for_each_use(|v| used(v, OutputUse::Used, modes)),
+        _ => inst.for_each_use(|v| note_use(v, OutputUse::Used, modes)),
     }
 }
 

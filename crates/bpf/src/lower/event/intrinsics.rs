@@ -15,7 +15,7 @@ const CTX_ARGS: i64 = 12;
 const NEXT: i16 = 16;
 
 /// The error for an operation that kernel handlers do not have.
-fn unknown(f: I) -> Res {
+fn unsupported(f: I) -> Res {
     Err(format!("{} in a kernel handler", f.info().name))
 }
 
@@ -28,7 +28,7 @@ impl HandlerCodegen<'_> {
             return Err(format!("{} in a kernel handler", f.info().name));
         }
         let Some(dst) = dst else {
-            return self.without_result(f, args);
+            return self.emit_for_effect(f, args);
         };
         match f {
             I::Execname => return self.execname(dst),
@@ -88,15 +88,15 @@ impl HandlerCodegen<'_> {
             I::RegArg => self.sys_arg(args[0], 1)?,
             I::SysNr => {
                 if self.late_number {
-                    self.number(false)?;
+                    self.store_number(false)?;
                 }
                 self.call_number(R0)
             }
             I::SysRet if matches!(self.event(), Event::Code(_)) => self.of_code(I::CtxRet, &[])?,
             I::SysRet => self.sys_ret()?,
             I::Target => self.session_word(shared::TARGET),
-            I::NextTid => self.of_next(self.options.offsets.task_pid)?,
-            I::NextPid => self.of_next(self.options.offsets.task_tgid)?,
+            I::NextTid => self.next_task_number(self.options.offsets.task_pid)?,
+            I::NextPid => self.next_task_number(self.options.offsets.task_tgid)?,
             I::InTree => self.in_tree(args[0])?,
             I::TzOffset => self.session_word(shared::TZ_OFFSET),
             I::RealNs => {
@@ -127,14 +127,14 @@ impl HandlerCodegen<'_> {
             I::Uid | I::Euid | I::Gid | I::Egid => self.task_number(f)?,
             I::UserNsLevel | I::TaskSpace => self.task_number(f)?,
             I::Exit | I::VerdictSet => return Err(format!("{} has no result", f.info().name)),
-            I::InputText | I::ValueText | I::ValueSet | I::ValueAppend => return unknown(f),
-            I::Ftrace | I::MetricText => return unknown(f),
+            I::InputText | I::ValueText | I::ValueSet | I::ValueAppend => return unsupported(f),
+            I::Ftrace | I::MetricText => return unsupported(f),
         }
         self.def_int(dst, R0)
     }
 
     /// Emits an operation whose result is unused, for its effect or its error.
-    fn without_result(&mut self, f: I, args: &[Val]) -> Res {
+    fn emit_for_effect(&mut self, f: I, args: &[Val]) -> Res {
         match f {
             I::Exit => self.exit_session(),
             I::VerdictSet => self.set_verdict(args[0]),
@@ -154,7 +154,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// `r0` = a number of the next task at `sched_switch`.
-    fn of_next(&mut self, offset: Option<u32>) -> Res {
+    fn next_task_number(&mut self, offset: Option<u32>) -> Res {
         let offset = offset.and_then(|o| i32::try_from(o).ok());
         let offset = offset.ok_or("this kernel does not tell how its tasks look")?;
         self.asm.load(Size::DW, R3, R10, CTX);
@@ -238,7 +238,7 @@ impl HandlerCodegen<'_> {
             I::Egid => &[o.task_cred, o.cred_egid],
             I::UserNsLevel => &[o.task_cred, o.cred_user_ns, o.user_ns_level],
             I::TaskSpace => &[o.task_mm, o.mm_task_size],
-            _ => return unknown(f),
+            _ => return unsupported(f),
         };
         let whole: Option<Vec<i16>> = path
             .iter()
@@ -350,12 +350,12 @@ impl HandlerCodegen<'_> {
         let (long, end) = (self.asm.label(), self.asm.label());
         self.zero_bytes(R1);
         self.asm.jump_if(Cond::Eq, R3, 0, long);
-        self.keep_before_zero(R1);
+        self.clear_from_zero_byte(R1);
         self.asm.mov(R2, 0);
         self.asm.jump(end);
         self.asm.bind(long);
         self.zero_bytes(R2);
-        self.keep_before_zero(R2);
+        self.clear_from_zero_byte(R2);
         self.asm.bind(end);
     }
 
@@ -368,25 +368,25 @@ impl HandlerCodegen<'_> {
             self.asm.mov(R2, 16);
             self.asm.call(Helper::GetCurrentComm);
             self.asm.load(Size::DW, R1, R10, TMP[1]);
-            return self.put_short(off, width);
+            return self.store_short(off, width);
         };
         self.task();
         self.asm.load(Size::DW, R1, R0, comm);
-        self.put_short(off, width);
+        self.store_short(off, width);
     }
 
     /// Stores the word r1 up to its first zero byte.
-    fn put_short(&mut self, off: u32, width: u32) {
+    fn store_short(&mut self, off: u32, width: u32) {
         let long = self.asm.label();
         self.asm.ld_imm64(R4, 0x0101_0101_0101_0101);
         self.asm.ld_imm64(R5, 0x8080_8080_8080_8080);
         self.zero_bytes(R1);
         self.asm.jump_if(Cond::Eq, R3, 0, long);
-        self.keep_before_zero(R1);
+        self.clear_from_zero_byte(R1);
         self.asm.bind(long);
         let (base, disp) = self.block_operand(R3, off, 8);
         self.asm.store(Size::DW, base, disp, R1);
-        self.cut(off, width);
+        self.truncate(off, width);
     }
 
     /// `r3` = top bit of each zero byte of a word, with r4 all 0x01 and r5 all 0x80. Only the
@@ -401,7 +401,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Clears a word from its lowest zero byte on, which r3 marks.
-    fn keep_before_zero(&mut self, word: crate::isa::insn::Reg) {
+    fn clear_from_zero_byte(&mut self, word: crate::isa::insn::Reg) {
         self.asm.mov(R0, R3);
         self.asm.neg(R0);
         self.asm.alu(AluOp::And, R3, R0);
@@ -423,7 +423,7 @@ impl HandlerCodegen<'_> {
         if width > 16 {
             self.fill_zero(off + 16, width - 16);
         } else {
-            self.cut(off, width);
+            self.truncate(off, width);
         }
         Ok(())
     }
@@ -479,7 +479,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(copy);
         self.room_into(n, width)?;
         self.block_addr(R1, off);
-        self.block_addr(R3, super::usermem::staging(self.plan));
+        self.block_addr(R3, super::usermem::staging_area(self.plan));
         self.asm.call(Helper::ProbeReadKernelStr);
         self.asm.bind(read);
         Ok(())
@@ -530,18 +530,18 @@ impl HandlerCodegen<'_> {
             self.load(R2, self.plan.scratch.err_aux);
             self.read_absent(true)?;
             self.asm.jump_if(Cond::Ne, R0, 0, fail);
-            self.load(R1, super::usermem::staging(self.plan));
+            self.load(R1, super::usermem::staging_area(self.plan));
             self.asm.store(Size::DW, R10, TMP[0], R1);
             self.asm.bind(read);
         } else {
             self.asm.jump_if(Cond::Ne, R0, 0, fail);
         }
         self.asm.load(access, R0, R10, TMP[0]);
-        self.extended(dst, (size, signed))
+        self.extend_into(dst, (size, signed))
     }
 
     /// `dst` = sign or zero extension of the `size`-byte number in r0, whose upper bits are zero.
-    pub(in crate::lower) fn extended(&mut self, dst: IrReg, (size, signed): (u8, bool)) -> Res {
+    pub(in crate::lower) fn extend_into(&mut self, dst: IrReg, (size, signed): (u8, bool)) -> Res {
         if signed && size < 8 {
             let shift = 64 - 8 * i32::from(size);
             self.asm.alu(AluOp::Lsh, R0, shift);

@@ -60,14 +60,14 @@ impl TaskFields {
                 fields.offsets.insert(*dst, n);
             }
         }
-        fields.folded = fields.unwanted(body, &tasks, known);
+        fields.folded = fields.unneeded(body, &tasks, known);
         fields.offsets.retain(|r, _| fields.folded[r.index()]);
         fields
     }
 
     /// The addresses that only loads of known fields use, and the task pointers that only these
     /// addresses use.
-    fn unwanted(&self, body: &Body, tasks: &[bool], known: &[(u32, u32)]) -> Vec<bool> {
+    fn unneeded(&self, body: &Body, tasks: &[bool], known: &[(u32, u32)]) -> Vec<bool> {
         let mut wanted = vec![false; body.regs.len()];
         let mut want = |v: Val| {
             if let Val::Reg(r) = v {
@@ -152,6 +152,6 @@ impl HandlerCodegen<'_> {
         let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
         self.task();
         self.asm.load(access, R0, R0, at);
-        self.extended(dst, (size, signed))
+        self.extend_into(dst, (size, signed))
     }
 }

@@ -78,7 +78,7 @@ const SIBLINGS: i32 = 256;
 const MOST_PAGES: i32 = 1 << 20;
 
 /// Offset in a CPU's block of the bytes that were read.
-pub(in crate::lower) fn staging(plan: &StateLayout) -> u32 {
+pub(in crate::lower) fn staging_area(plan: &StateLayout) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
@@ -120,7 +120,7 @@ fn destination(asm: &mut Asm, plan: &StateLayout, block: Reg, slots: (Reg, i16),
     asm.jump_if(Cond::Gt, R2, most, out);
     asm.jump_if(Cond::Eq, R2, 0, out);
     asm.add(R1, block);
-    asm.add(R1, staging(plan) as i32);
+    asm.add(R1, staging_area(plan) as i32);
 }
 
 /// `user_text(room, address, raw)`: returns a [`status`].
@@ -218,7 +218,7 @@ fn user_text(plan: &StateLayout, cache: bool) -> Result<Function, String> {
     asm.load(Size::DW, R1, R10, here + slot::DONE);
     asm.jump_if(Cond::Gt, R1, most, bad);
     asm.add(R8, R1);
-    asm.add(R8, staging(plan) as i32);
+    asm.add(R8, staging_area(plan) as i32);
     asm.store(Size::B, R8, 0, 0);
     asm.mov(R0, status::READ);
     asm.jump(out);
@@ -229,7 +229,7 @@ fn user_text(plan: &StateLayout, cache: bool) -> Result<Function, String> {
     asm.mov(R0, status::BAD);
     asm.bind(out);
     asm.exit();
-    asm.separate();
+    asm.mark_separate();
     asm.finish().map_err(|e| e.to_string())
 }
 
@@ -428,6 +428,6 @@ fn user_page(plan: &StateLayout, pages: &PageOffsets) -> Result<Function, String
     asm.bind(out);
     asm.mov(R0, 1);
     asm.exit();
-    asm.separate();
+    asm.mark_separate();
     asm.finish().map_err(|e| e.to_string())
 }

@@ -82,7 +82,7 @@ impl HandlerCodegen<'_> {
         }
         self.prepare()?;
         let first = self.prefix(out)?;
-        self.rest(first, out)
+        self.emit_from(first, out)
     }
 
     /// Sets up everything that the blocks rely on.
@@ -97,7 +97,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits the handler from block `first` on.
-    fn rest(&mut self, first: BlockId, out: Label) -> Res {
+    fn emit_from(&mut self, first: BlockId, out: Label) -> Res {
         let order = self.reachable(first);
         self.save_task_once(&order);
         let preemption = self.preemption();
@@ -117,7 +117,7 @@ impl HandlerCodegen<'_> {
         }
         self.emit_out_of_line()?;
         self.asm.bind(self.done);
-        self.leave()?;
+        self.exit()?;
         if let Some(p) = preemption {
             self.asm.bind(end);
             self.asm.call_kfunc(p.on);
@@ -159,7 +159,7 @@ impl HandlerCodegen<'_> {
 
     /// Whether to compute the system call's number at its only use. At exits this takes a helper
     /// call. Valid only if this handler is the only one of its program.
-    pub(crate) fn asks_late(&self) -> bool {
+    pub(crate) fn reads_number_late(&self) -> bool {
         let event = &self.program.handlers[self.handler.index()].event;
         let mut asking = self.body.insts().filter_map(|i| match i {
             Inst::Intr { f, .. } if crate::lower::of_number(*f) => Some(*f),
@@ -203,7 +203,7 @@ impl HandlerCodegen<'_> {
         carried.dedup();
         let asks = path
             .iter()
-            .any(|step| crate::lower::asks_number(&self.body.blocks[step.at.index()]));
+            .any(|step| crate::lower::reads_number(&self.body.blocks[step.at.index()]));
         let task = carried.len() < MAX_CARRIED && self.task_wanted(&self.reachable(first)) > 0;
         (carried.len() <= MAX_CARRIED).then_some(PrefilterSplit {
             first,
@@ -232,7 +232,7 @@ impl HandlerCodegen<'_> {
         }
         self.prefix(out)?;
         if known.late {
-            self.number(entry)?;
+            self.store_number(entry)?;
         }
         let number = known.number;
         let mut to = [R1, R2, R3, R4, R5].into_iter();
@@ -262,7 +262,7 @@ impl HandlerCodegen<'_> {
             self.asm.store(Size::DW, R10, TASK, reg);
             self.task_saved = true;
         }
-        self.rest(split.first, out)
+        self.emit_from(split.first, out)
     }
 
     /// The blocks that are reachable from `first`, in order.
@@ -395,11 +395,11 @@ impl HandlerCodegen<'_> {
 
     /// Whether the handler has to count statements for MAXACTION.
     fn must_tick(&self) -> bool {
-        !self.alloc.resume.is_empty() || self.longest() > self.program.limits.maxaction
+        !self.alloc.resume.is_empty() || self.longest_path() > self.program.limits.maxaction
     }
 
     /// The number of statements on the longest path through a body without loops.
-    fn longest(&self) -> u64 {
+    fn longest_path(&self) -> u64 {
         let mut sum = vec![0u64; self.body.blocks.len()];
         let mut longest = 0;
         for id in &self.alloc.order {
@@ -450,7 +450,7 @@ impl HandlerCodegen<'_> {
         if plan.outline_entry {
             self.enter_outlined(&locks, out)?;
         } else {
-            self.enter_here(out);
+            self.enter_inline(out);
             self.lock(&locks, out)?;
         }
         let hits = self.counters() + counters::HITS;
@@ -487,7 +487,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Finds this CPU's block and marks it busy.
-    fn enter_here(&mut self, out: Label) {
+    fn enter_inline(&mut self, out: Label) {
         let free = self.asm.label();
         self.shared(R1, shared::RUNNING);
         self.asm.load(Size::DW, R1, R1, 0);
@@ -601,7 +601,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Releases the locks, sends the output and records the time.
-    fn leave(&mut self) -> Res {
+    fn exit(&mut self) -> Res {
         if self.facts.decides() {
             // Once this handler has left the CPU's block, an interrupt's handler can reuse it.
             self.load(R1, self.plan.scratch.verdict);
@@ -669,7 +669,7 @@ fn wait_lock(tries: u32) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R0, 0, got);
     asm.mov(R6, R1);
     asm.mov(R7, R2);
-    unless_own(&mut asm);
+    jump_unless_own(&mut asm);
     asm.call(Helper::KtimeGetNs);
     asm.mov(R8, R0);
     asm.add(R8, (tries * TRYLOCK_DELAY_NS) as i32);
@@ -693,7 +693,7 @@ fn wait_lock(tries: u32) -> Result<Function, String> {
 /// Runs after a look at a held lock, with its word in r0. Leaves the subprogram with [`OWN`] if
 /// this thread belongs to the controller that holds the lock. Waiting would deadlock: the
 /// controller's own system calls, page faults and interrupts hit probes as well.
-fn unless_own(asm: &mut Asm) {
+fn jump_unless_own(asm: &mut Asm) {
     let other = asm.label();
     asm.mov(R9, R0);
     asm.alu(AluOp::Rsh, R9, 32);
@@ -716,7 +716,7 @@ fn try_lock(tries: u32) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R0, 0, got);
     asm.mov(R6, R1);
     asm.mov(R7, R2);
-    unless_own(&mut asm);
+    jump_unless_own(&mut asm);
     asm.mov(R8, tries as i32);
     asm.bind(again);
     asm.mov(R0, 0);

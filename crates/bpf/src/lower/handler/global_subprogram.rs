@@ -44,7 +44,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         let mut asm = Asm::new(name, params);
-        asm.separate();
+        asm.mark_separate();
         for (to, from) in NUMBERS.iter().zip([R1, R2, R3]).take(params.len()) {
             asm.mov(*to, from);
         }
@@ -81,13 +81,13 @@ impl HandlerCodegen<'_> {
 
     /// In a subprogram: returns if an argument is larger than `most`, which gives the verifier its
     /// bound.
-    pub(in crate::lower) fn at_most(&mut self, reg: Reg, most: u32) {
+    pub(in crate::lower) fn bound_argument(&mut self, reg: Reg, most: u32) {
         let done = self.done;
         self.asm.jump_if(Cond::Gt, reg, most as i32, done);
     }
 
     /// In a subprogram: returns `result`.
-    pub(in crate::lower) fn give(&mut self, result: impl Into<Src>) {
+    pub(in crate::lower) fn return_value(&mut self, result: impl Into<Src>) {
         self.asm.mov(R0, result);
         self.asm.exit();
     }
@@ -136,7 +136,7 @@ impl HandlerCodegen<'_> {
             g.asm.bind(fits);
             g.piece_number(Src::Reg(R6));
             g.asm.add(R4, 8);
-            g.give(R4);
+            g.return_value(R4);
             Ok(())
         })?;
         self.asm.mov(R1, record as i32);
@@ -164,9 +164,9 @@ impl HandlerCodegen<'_> {
         }
         let (out, size) = (self.plan.scratch.out, self.plan.scratch.out_size);
         self.define_global("put", &["position", "text", "width"], |g| {
-            g.at_most(R6, size);
-            g.at_most(R8, g.plan.scratch.out);
-            g.at_most(R9, g.plan.max_string);
+            g.bound_argument(R6, size);
+            g.bound_argument(R8, g.plan.scratch.out);
+            g.bound_argument(R9, g.plan.max_string);
             g.asm.mov(R3, R7);
             g.asm.add(R3, R8);
             g.asm.mov(R8, R6);
@@ -197,9 +197,9 @@ impl HandlerCodegen<'_> {
 
     /// Calls [`HandlerCodegen::begin_text`] as a subprogram.
     pub(in crate::lower) fn begin_text_global(&mut self, width: u32) -> Res {
-        let zeros = self.pool.run(0);
+        let zeros = self.pool.byte_run(0);
         self.define_global("text_begin", &["width"], |g| {
-            g.at_most(R6, g.plan.max_string);
+            g.bound_argument(R6, g.plan.max_string);
             g.store(g.plan.scratch.text_pos, 0);
             g.block_addr(R1, g.plan.scratch.text);
             g.asm.mov(R2, R6);
@@ -220,9 +220,9 @@ impl HandlerCodegen<'_> {
         }
         self.define_global("text_end", &["to", "width"], |g| {
             let done = g.done;
-            g.at_most(R6, g.plan.scratch.out);
+            g.bound_argument(R6, g.plan.scratch.out);
             g.asm.jump_if(Cond::Eq, R8, 0, done);
-            g.at_most(R8, g.plan.max_string);
+            g.bound_argument(R8, g.plan.max_string);
             g.asm.add(R6, R7);
             g.asm.mov(R1, R6);
             g.asm.mov(R2, R8);
@@ -295,7 +295,7 @@ impl HandlerCodegen<'_> {
             sub.asm.jump(done);
             if let Some(inside) = inside {
                 sub.asm.bind(inside);
-                sub.give(FULL);
+                sub.return_value(FULL);
             }
             Ok(())
         })?;
@@ -378,7 +378,7 @@ impl HandlerCodegen<'_> {
         self.asm.mov(R2, 0);
         self.element_global(&format!("set_{}", g.0), g, |sub, full| {
             let skip = sub.done;
-            sub.at_most(R6, sub.plan.scratch.out);
+            sub.bound_argument(R6, sub.plan.scratch.out);
             sub.hash_element(g, full, skip)?;
             sub.asm.mov(R2, width as i32);
             sub.asm.mov(R3, R7);
@@ -423,11 +423,11 @@ impl HandlerCodegen<'_> {
         if !self.in_reach(off, width) {
             return Ok(false);
         }
-        let zeros = self.pool.run(0);
+        let zeros = self.pool.byte_run(0);
         let name = format!("get_{}", g.0);
         self.define_global(&name, &["to"], |sub| {
             let none = sub.asm.label();
-            sub.at_most(R6, sub.plan.scratch.out);
+            sub.bound_argument(R6, sub.plan.scratch.out);
             sub.asm.add(R6, R7);
             sub.look_up(map)?;
             sub.asm.jump_if(Cond::Eq, R0, 0, none);
@@ -436,7 +436,7 @@ impl HandlerCodegen<'_> {
             sub.asm.mov(R3, R0);
             sub.asm.add(R3, i32::from(skip));
             sub.asm.call(Helper::ProbeReadKernel);
-            sub.give(0);
+            sub.return_value(0);
             sub.asm.bind(none);
             sub.asm.mov(R1, R6);
             sub.asm.mov(R2, width as i32);
@@ -512,7 +512,7 @@ impl HandlerCodegen<'_> {
         let name = if op == AluOp::Div { "divide" } else { "modulo" };
         self.pool.sub(name, |_| {
             let mut asm = Asm::new(name, &["a", "b"]);
-            asm.separate();
+            asm.mark_separate();
             asm.mov(R0, R1);
             asm.mov(R1, R2);
             super::arith::signed(&mut asm, op);
@@ -531,7 +531,7 @@ impl HandlerCodegen<'_> {
             return Ok(false);
         }
         self.define_global("execname", &["to"], |g| {
-            g.at_most(R6, g.plan.scratch.out);
+            g.bound_argument(R6, g.plan.scratch.out);
             g.asm.add(R6, R7);
             g.execname_to_r6();
             Ok(())

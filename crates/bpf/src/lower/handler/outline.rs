@@ -165,7 +165,7 @@ fn find(name: &str, map: &str) -> Result<Function, String> {
 /// `flush()`: sends this CPU's output buffer on behalf of the running handler.
 fn flush(plan: &StateLayout) -> Result<Function, String> {
     let mut asm = Asm::new("flush", &[]);
-    asm.separate();
+    asm.mark_separate();
     let end = asm.label();
     let size = plan.scratch.out_size as i32;
     plan.cpu_block(&mut asm, R7, end);

@@ -43,7 +43,7 @@ impl Pool {
     }
 
     /// Offset in `.rodata` of [`RUN`] bytes of value `byte`.
-    pub fn run(&mut self, byte: u8) -> u32 {
+    pub fn byte_run(&mut self, byte: u8) -> u32 {
         self.constant(&[byte; RUN as usize])
     }
 

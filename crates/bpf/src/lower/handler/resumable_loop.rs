@@ -70,7 +70,7 @@ impl HandlerCodegen<'_> {
         let (ticking, task_saved) = (self.ticking, self.task_saved);
         let mut body = self.sub_codegen(&mut asm);
         (body.ticking, body.task_saved) = (ticking, task_saved);
-        body.step(first, order)?;
+        body.emit_step(first, order)?;
         let function = asm.finish().map_err(|e| e.to_string())?;
         self.pool.subs.insert(name.clone(), function);
 
@@ -78,7 +78,7 @@ impl HandlerCodegen<'_> {
         self.store(word, 0);
         self.asm.store(Size::DW, R10, BLOCK, R7);
         self.asm.mov(R1, STEPS);
-        self.asm.each(name.as_str(), TASK);
+        self.asm.loop_call(name.as_str(), TASK);
         self.load(R1, word);
         self.site = self.program.handlers[self.handler.index()].site;
         self.catch = None;
@@ -89,10 +89,10 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits the callback: one step.
-    fn step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
+    fn emit_step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         let call = matches!(event, Event::SysEnter(_) | Event::SysExit(_));
-        let call = call && self.body.blocks.iter().any(crate::lower::asks_number);
+        let call = call && self.body.blocks.iter().any(crate::lower::reads_number);
         let slots = [
             (CTX, true),
             (GEN, self.uses_generation()),

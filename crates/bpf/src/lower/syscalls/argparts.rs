@@ -7,7 +7,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::Pool;
-use crate::lower::event::usermem::{USER_TEXT, staging};
+use crate::lower::event::usermem::{USER_TEXT, staging_area};
 use crate::lower::text::append::flag;
 use crate::lower::text::quote;
 
@@ -34,7 +34,10 @@ const UNIX_PATH: i32 = 108;
 type NewAppender<'m, 'a> = &'m dyn Fn(&str, &[&'static str]) -> ArgAppender<'a>;
 
 /// Defines the subprograms.
-pub(in crate::lower) fn parts(pool: &mut Pool, put: NewAppender<'_, '_>) -> Result<(), String> {
+pub(in crate::lower) fn define_subs(
+    pool: &mut Pool,
+    put: NewAppender<'_, '_>,
+) -> Result<(), String> {
     pool.sub("put_time", |_| {
         put_time(put("put_time", &["descriptor", "address"]))
     })?;
@@ -54,7 +57,7 @@ pub(in crate::lower) fn parts(pool: &mut Pool, put: NewAppender<'_, '_>) -> Resu
 
 /// Reads `size` bytes (a constant or a bounded register) at the address in a register into the
 /// staging area.
-fn read(asm: &mut Asm, from: i32, size: Reg, address: Reg, bad: Label) {
+fn read_into_staging(asm: &mut Asm, from: i32, size: Reg, address: Reg, bad: Label) {
     let there = asm.label();
     asm.mov(R1, R6);
     asm.add(R1, from);
@@ -71,15 +74,15 @@ fn read(asm: &mut Asm, from: i32, size: Reg, address: Reg, bad: Label) {
 }
 
 /// Loads a number from the staging area.
-fn staged(p: &mut ArgAppender<'_>, size: Size, at: i32, to: Reg) {
-    let from = staging(p.plan) as i32;
+fn load_staged(p: &mut ArgAppender<'_>, size: Size, at: i32, to: Reg) {
+    let from = staging_area(p.plan) as i32;
     p.asm.mov(to, R6);
     p.asm.add(to, from + at);
     p.asm.load(size, to, to, 0);
 }
 
 /// Appends the number in a register, with leading zeros up to `digits` digits.
-fn padded(p: &mut ArgAppender<'_>, base: i32, value: Reg, digits: i32) {
+fn append_padded(p: &mut ArgAppender<'_>, base: i32, value: Reg, digits: i32) {
     p.asm.mov(R2, value);
     p.asm.mov(R1, digits);
     p.asm.mov(R3, if base == 10 { flag::SIGNED } else { 0 });
@@ -89,7 +92,7 @@ fn padded(p: &mut ArgAppender<'_>, base: i32, value: Reg, digits: i32) {
 
 /// `put_time(descriptor, address)`: appends `[1.000000002]`, or interval and value of a timer.
 fn put_time(mut p: ArgAppender<'_>) -> Result<Function, String> {
-    let from = staging(p.plan) as i32;
+    let from = staging_area(p.plan) as i32;
     let [some, wide, single, bad, moment, next, close] = std::array::from_fn(|_| p.asm.label());
     p.asm.jump_if(Cond::Ne, R8, 0, some);
     p.literal("NULL");
@@ -107,7 +110,7 @@ fn put_time(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.asm.jump_if(Cond::Eq, R1, 0, single);
     p.asm.add(R9, R9);
     p.asm.bind(single);
-    read(&mut p.asm, from, R9, R8, bad);
+    read_into_staging(&mut p.asm, from, R9, R8, bad);
     p.literal("[");
     p.asm.mov(R9, 0);
     p.asm.bind(moment);
@@ -139,10 +142,10 @@ fn put_time(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.asm.mov(R1, R7);
     p.asm.alu(AluOp::And, R1, i32::from(MICRO | TIMER));
     p.asm.jump_if(Cond::Ne, R1, 0, micro);
-    padded(&mut p, 10, R8, 9);
+    append_padded(&mut p, 10, R8, 9);
     p.asm.jump(both);
     p.asm.bind(micro);
-    padded(&mut p, 10, R8, 6);
+    append_padded(&mut p, 10, R8, 6);
     p.asm.bind(both);
     p.asm.mov(R1, R7);
     p.asm.alu(AluOp::And, R1, i32::from(TIMER));
@@ -163,7 +166,7 @@ fn put_time(mut p: ArgAppender<'_>) -> Result<Function, String> {
 /// `put_buffer(address, length)`: appends the bytes in quotes, truncated to the limit, or the
 /// address if they cannot be read.
 fn put_buffer(mut p: ArgAppender<'_>, quote: &str) -> Result<Function, String> {
-    let from = staging(p.plan) as i32;
+    let from = staging_area(p.plan) as i32;
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
     // Reuses the digit buffer, which has no digits now.
     let words = p.plan.scratch.digits as i32;
@@ -173,7 +176,7 @@ fn put_buffer(mut p: ArgAppender<'_>, quote: &str) -> Result<Function, String> {
     p.asm.mov(R8, READ);
     p.asm.bind(short);
     p.asm.jump_if(Cond::Eq, R8, 0, none);
-    read(&mut p.asm, from, R8, R7, bad);
+    read_into_staging(&mut p.asm, from, R8, R7, bad);
     p.asm.bind(none);
     // The scratch words of `quote`: count, limit, position, cut, quoted, next, kept.
     let words_of = [
@@ -234,9 +237,9 @@ fn store(asm: &mut Asm, at: i32, value: Operand) {
 }
 
 /// `r1` = a 16-bit number of the staging area, converted from network byte order.
-fn swapped(p: &mut ArgAppender<'_>, at: i32) {
-    staged(p, Size::B, at, R1);
-    staged(p, Size::B, at + 1, R2);
+fn load_network_u16(p: &mut ArgAppender<'_>, at: i32) {
+    load_staged(p, Size::B, at, R1);
+    load_staged(p, Size::B, at + 1, R2);
     p.asm.alu(AluOp::Lsh, R1, 8);
     p.asm.alu(AluOp::Or, R1, R2);
 }
@@ -247,9 +250,9 @@ fn put_inet6(mut p: ArgAppender<'_>) -> Result<Function, String> {
         if group > 0 {
             p.literal(":");
         }
-        swapped(&mut p, 8 + 2 * group);
+        load_network_u16(&mut p, 8 + 2 * group);
         p.asm.mov(R8, R1);
-        padded(&mut p, 16, R8, 4);
+        append_padded(&mut p, 16, R8, 4);
     }
     p.finish()
 }
@@ -257,7 +260,7 @@ fn put_inet6(mut p: ArgAppender<'_>) -> Result<Function, String> {
 /// `put_sockaddr(address, length)`: appends `{AF_INET, 127.0.0.1, 80}`, or `{...}` if it cannot be
 /// read.
 fn put_sockaddr(mut p: ArgAppender<'_>) -> Result<Function, String> {
-    let from = staging(p.plan) as i32;
+    let from = staging_area(p.plan) as i32;
     let [some, bad, inet, inet6, unix] = std::array::from_fn(|_| p.asm.label());
     p.asm.jump_if(Cond::Ne, R7, 0, some);
     p.literal("NULL");
@@ -267,8 +270,8 @@ fn put_sockaddr(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.asm.mov32(R8, R8);
     p.asm.jump_if(Cond::Lt, R8, 2, bad);
     p.asm.mov(R9, 2);
-    read(&mut p.asm, from, R9, R7, bad);
-    staged(&mut p, Size::H, 0, R9);
+    read_into_staging(&mut p.asm, from, R9, R7, bad);
+    load_staged(&mut p, Size::H, 0, R9);
     for (family, to) in [(AF_INET, inet), (AF_INET6, inet6), (AF_UNIX, unix)] {
         p.asm.jump_if(Cond::Eq, R9, family, to);
     }
@@ -279,19 +282,19 @@ fn put_sockaddr(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.asm.bind(inet);
     p.asm.jump_if(Cond::Ne, R8, SOCKADDR_IN, bad);
     p.asm.mov(R9, SOCKADDR_IN);
-    read(&mut p.asm, from, R9, R7, bad);
+    read_into_staging(&mut p.asm, from, R9, R7, bad);
     p.literal("{AF_INET, ");
     for byte in 0..4 {
         if byte > 0 {
             p.literal(".");
         }
-        staged(&mut p, Size::B, 4 + byte, R9);
+        load_staged(&mut p, Size::B, 4 + byte, R9);
         p.number(R9, kind::SIGNED);
     }
     let port = p.asm.label();
     p.asm.bind(port);
     p.literal(", ");
-    swapped(&mut p, 2);
+    load_network_u16(&mut p, 2);
     p.asm.mov(R9, R1);
     p.number(R9, kind::SIGNED);
     p.literal("}");
@@ -299,7 +302,7 @@ fn put_sockaddr(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.asm.bind(inet6);
     p.asm.jump_if(Cond::Ne, R8, SOCKADDR_IN6, bad);
     p.asm.mov(R9, SOCKADDR_IN6);
-    read(&mut p.asm, from, R9, R7, bad);
+    read_into_staging(&mut p.asm, from, R9, R7, bad);
     p.literal("{AF_INET6, ");
     p.asm.call_sub("put_inet6");
     p.asm.jump(port);
@@ -315,7 +318,7 @@ fn put_sockaddr(mut p: ArgAppender<'_>) -> Result<Function, String> {
 
 /// `put_unix(address, length)`: appends a socket's path, or the name of an abstract socket.
 fn put_unix(mut p: ArgAppender<'_>) -> Result<Function, String> {
-    let from = staging(p.plan) as i32;
+    let from = staging_area(p.plan) as i32;
     let [bad, whole, path, text] = std::array::from_fn(|_| p.asm.label());
     // At least one byte and a following one.
     p.asm.jump_if(Cond::Lt, R8, 4, bad);
@@ -324,7 +327,7 @@ fn put_unix(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.asm.mov(R8, UNIX_PATH);
     p.asm.bind(whole);
     p.asm.add(R7, 2);
-    read(&mut p.asm, from, R8, R7, bad);
+    read_into_staging(&mut p.asm, from, R8, R7, bad);
     // The path need not end with a NUL.
     p.asm.mov(R1, R6);
     p.asm.add(R1, from);
@@ -333,7 +336,7 @@ fn put_unix(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.literal("{AF_UNIX, ");
     p.literal("\"");
     p.asm.mov(R9, 0);
-    staged(&mut p, Size::B, 0, R1);
+    load_staged(&mut p, Size::B, 0, R1);
     p.asm.jump_if(Cond::Ne, R1, 0, path);
     p.literal("\\000");
     p.asm.mov(R9, 1);

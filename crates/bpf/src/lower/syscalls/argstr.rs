@@ -18,7 +18,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::Quote;
-use crate::lower::event::usermem::{USER_TEXT, staging, use_user_text};
+use crate::lower::event::usermem::{USER_TEXT, staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
 use crate::lower::syscalls::arch;
 use crate::lower::text::append::{append_number, append_text, flag};
@@ -344,7 +344,7 @@ impl<'a> ArgAppender<'a> {
         self.asm.bind(self.end);
         self.asm.mov(R0, 0);
         self.asm.exit();
-        self.asm.separate();
+        self.asm.mark_separate();
         self.asm.finish().map_err(|e| e.to_string())
     }
 
@@ -418,7 +418,7 @@ impl HandlerCodegen<'_> {
         pool.sub("put_vector", |_| {
             put_vector(put("put_vector", &["address", "narrow"]), may_goto)
         })?;
-        argparts::parts(pool, &put)?;
+        argparts::define_subs(pool, &put)?;
         pool.sub("put_arg", |_| {
             put_arg(put("put_arg", &["descriptor", "value"]))
         })
@@ -464,7 +464,7 @@ fn put_number(mut p: ArgAppender<'_>) -> Result<Function, String> {
 /// `put_escaped(from)`: appends the staged bytes from that one on, escaped.
 fn put_escaped(mut p: ArgAppender<'_>, escape: &str) -> Result<Function, String> {
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
-    let from = staging(p.plan) as i32;
+    let from = staging_area(p.plan) as i32;
     // Reuses the digit buffer, which has no digits now.
     let words = p.plan.scratch.digits as i32;
     p.asm.jump_if(Cond::Gt, R7, 1, p.end);
@@ -485,7 +485,7 @@ fn put_escaped(mut p: ArgAppender<'_>, escape: &str) -> Result<Function, String>
 /// `put_user(address)`: appends the user string in quotes, or the address if it cannot be read.
 fn put_user(mut p: ArgAppender<'_>, defer: bool) -> Result<Function, String> {
     let [bad, read] = std::array::from_fn(|_| p.asm.label());
-    let (most, from) = (p.plan.max_string as i32, staging(p.plan) as i32);
+    let (most, from) = (p.plan.max_string as i32, staging_area(p.plan) as i32);
     p.asm.jump_if(Cond::Eq, R7, 0, bad);
     let asm = &mut p.asm;
     // Skips the read if the text is full.
@@ -525,7 +525,7 @@ fn put_user(mut p: ArgAppender<'_>, defer: bool) -> Result<Function, String> {
 }
 
 /// `r1` = the entry at the offset in r2, after a bounds check.
-fn entry_at(asm: &mut Asm, lists: u32, size: i32, bad: Label) {
+fn entry_offset(asm: &mut Asm, lists: u32, size: i32, bad: Label) {
     asm.jump_if(Cond::Gt, R2, (size - ENTRY).max(0), bad);
     asm.ld_data(R1, Section::Rodata, lists);
     asm.add(R1, R2);
@@ -534,7 +534,7 @@ fn entry_at(asm: &mut Asm, lists: u32, size: i32, bad: Label) {
 /// `put_name(entry)`: appends the name of the entry at an offset of the lists.
 fn put_name(mut p: ArgAppender<'_>, lists: u32, size: i32) -> Result<Function, String> {
     p.asm.mov(R2, R7);
-    entry_at(&mut p.asm, lists, size, p.end);
+    entry_offset(&mut p.asm, lists, size, p.end);
     p.asm.mov(R2, R1);
     p.asm.add(R2, 16);
     p.text(NAME as i32);
@@ -557,7 +557,7 @@ fn put_entry(mut p: ArgAppender<'_>, lists: u32, size: i32) -> Result<Function, 
     let end = p.end;
     let asm = &mut p.asm;
     asm.mov(R2, R7);
-    entry_at(asm, lists, size, last);
+    entry_offset(asm, lists, size, last);
     asm.load(Size::DW, R2, R1, 0);
     asm.load(Size::DW, R3, R1, 8);
     asm.jump_if(Cond::Eq, R2, 0, last);
@@ -598,7 +598,7 @@ fn put_names(mut p: ArgAppender<'_>, may_goto: bool) -> Result<Function, String>
     let asm = &mut p.asm;
     asm.store(Size::DW, R6, rest, R8);
     asm.store(Size::DW, R6, any, 0);
-    round.first(asm);
+    round.init(asm);
     asm.bind(again);
     round.load(asm);
     asm.mov(R1, R7);
@@ -628,7 +628,7 @@ fn put_names(mut p: ArgAppender<'_>, may_goto: bool) -> Result<Function, String>
 }
 
 /// `r1` = the argument whose index is in the descriptor in r7.
-fn other_word(p: &mut ArgAppender<'_>) {
+fn load_referenced_arg(p: &mut ArgAppender<'_>) {
     p.asm.mov(R1, R7);
     p.asm.alu(AluOp::Rsh, R1, 16);
     p.asm.alu(AluOp::And, R1, 7);
@@ -667,7 +667,7 @@ fn put_arg(mut p: ArgAppender<'_>) -> Result<Function, String> {
     p.asm.jump_if(Cond::Eq, R9, kind::SHOWN, p.end);
     // Without O_CREAT callers pass no mode, and its register holds anything.
     p.asm.jump_if(Cond::Ne, R9, kind::OPEN_MODE, shown);
-    other_word(&mut p);
+    load_referenced_arg(&mut p);
     p.asm.alu(AluOp::And, R1, CREATES);
     p.asm.jump_if(Cond::Eq, R1, 0, p.end);
     p.asm.mov(R9, kind::OCTAL);
@@ -712,7 +712,7 @@ fn put_value(p: &mut ArgAppender<'_>, cwd: Label) {
                 p.asm.mov(R2, R8);
             }
             SecondParam::Word => {
-                other_word(p);
+                load_referenced_arg(p);
                 p.asm.mov(R2, R1);
                 p.asm.mov(R1, R8);
             }
@@ -723,7 +723,7 @@ fn put_value(p: &mut ArgAppender<'_>, cwd: Label) {
     }
     let [single, number] = [(); 2].map(|()| p.asm.label());
     p.asm.jump_if(Cond::Ne, R9, kind::PAIR, single);
-    other_word(p);
+    load_referenced_arg(p);
     p.asm.alu(AluOp::Lsh, R1, 32);
     p.asm.alu(AluOp::Or, R8, R1);
     p.asm.mov(R9, kind::SIGNED);

@@ -6,7 +6,7 @@ use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::lower::event::usermem::{USER_TEXT, staging};
+use crate::lower::event::usermem::{USER_TEXT, staging_area};
 
 /// The largest number of strings of a vector to show.
 const MAX_ARGV: i32 = 16;
@@ -19,7 +19,7 @@ pub(in crate::lower) struct LoopCounter {
 }
 
 impl LoopCounter {
-    pub fn first(&self, asm: &mut Asm) {
+    pub fn init(&self, asm: &mut Asm) {
         match self.may_goto {
             true => asm.store(Size::DW, R6, self.word, 0),
             false => asm.mov(R9, 0),
@@ -73,7 +73,7 @@ pub(in crate::lower) fn put_vector(
     asm.store(Size::DW, R10, BYTES, R9);
     asm.store(Size::DW, R10, OTHERS, R8);
     p.literal("[");
-    round.first(&mut p.asm);
+    round.init(&mut p.asm);
     p.asm.jump_if(Cond::Eq, R7, 0, close);
     p.asm.bind(more);
     let asm = &mut p.asm;
@@ -89,7 +89,7 @@ pub(in crate::lower) fn put_vector(
     asm.mov(R3, 1);
     asm.call_sub(USER_TEXT);
     asm.jump_if(Cond::Ne, R0, 0, bad);
-    let from = staging(p.plan);
+    let from = staging_area(p.plan);
     asm.mov(R1, R6);
     asm.add(R1, from as i32);
     asm.load(Size::DW, R1, R1, 0);

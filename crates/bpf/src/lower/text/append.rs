@@ -48,7 +48,7 @@ impl AppendSub<'_> {
     }
 
     /// `to` = address of position `pos`, which is in another register.
-    fn at(&mut self, to: Reg, pos: Reg) {
+    fn address_of(&mut self, to: Reg, pos: Reg) {
         self.asm.mov(to, R6);
         self.asm.add(to, self.plan.scratch.text as i32);
         self.asm.add(to, pos);
@@ -58,7 +58,7 @@ impl AppendSub<'_> {
     /// subprogram if nothing was copied. Clobbers r1 to r5.
     fn copy_text(&mut self) {
         self.pos(R3);
-        self.at(R1, R3);
+        self.address_of(R1, R3);
         self.asm.mov(R2, R8);
         self.asm.mov(R3, R7);
         self.asm.call(Helper::ProbeReadKernelStr);
@@ -66,7 +66,7 @@ impl AppendSub<'_> {
     }
 
     /// Appends `count` copies of a run's byte; the count may be 0 or negative. Clobbers r0 to r5.
-    fn fill(&mut self, run: u32, count: Reg) {
+    fn append_run(&mut self, run: u32, count: Reg) {
         let (none, fits) = (self.asm.label(), self.asm.label());
         self.asm.mov(R2, count);
         self.asm.jump_if(Cond::Sle, R2, 0, none);
@@ -75,7 +75,7 @@ impl AppendSub<'_> {
         self.asm.mov(R2, most);
         self.asm.bind(fits);
         self.pos(R3);
-        self.at(R1, R3);
+        self.address_of(R1, R3);
         self.asm.add(R3, R2);
         self.set_pos(R3);
         self.asm.ld_data(R3, Section::Rodata, run);
@@ -114,8 +114,8 @@ fn bare_sub<'a>(
         asm,
         plan,
         end,
-        spaces: pool.run(b' '),
-        zeros: pool.run(b'0'),
+        spaces: pool.byte_run(b' '),
+        zeros: pool.byte_run(b'0'),
     }
 }
 
@@ -144,7 +144,7 @@ pub(in crate::lower) fn append_text_global(
     constant: i32,
 ) -> Result<Function, String> {
     let mut s = bare_sub(plan, pool, "text_append", &["text", "size", "width"]);
-    s.asm.separate();
+    s.asm.mark_separate();
     let (found, slot) = (s.asm.label(), s.asm.label());
     s.asm.mov(R7, R1);
     s.asm.mov(R8, R2);
@@ -173,7 +173,7 @@ fn append_body(mut s: AppendSub<'_>) -> Result<Function, String> {
     s.asm.alu(AluOp::Sub, R9, R0);
     s.asm.add(R9, 1);
     let spaces = s.spaces;
-    s.fill(spaces, R9);
+    s.append_run(spaces, R9);
     s.asm.mov(R9, 0);
     s.asm.bind(copy);
     s.copy_text();
@@ -185,7 +185,7 @@ fn append_body(mut s: AppendSub<'_>) -> Result<Function, String> {
     s.asm.bind(left);
     s.asm.neg(R9);
     s.asm.alu(AluOp::Sub, R9, R0);
-    s.fill(spaces, R9);
+    s.append_run(spaces, R9);
     s.finish()
 }
 
@@ -207,7 +207,7 @@ pub(in crate::lower) fn append_bytes(
     s.asm.neg(R8);
     s.asm.alu(AluOp::Sub, R8, R3);
     s.pos(R3);
-    s.at(R1, R3);
+    s.address_of(R1, R3);
     s.asm.mov(R4, 8);
     s.asm.bind(again);
     s.asm.jump_if(Cond::Eq, R7, 0, last);
@@ -241,7 +241,7 @@ pub(in crate::lower) fn append_number(
 ) -> Result<Function, String> {
     let params = ["precision", "value", "flags", "width"];
     let mut s = bare_sub(plan, pool, &format!("append_number_{base}"), &params);
-    s.asm.separate();
+    s.asm.mark_separate();
     // Stored in front of the digits, so that the verifier keeps no path for each value.
     let word = |n: u32| (plan.scratch.digits + 8 * n) as i16;
     let (width, precision, signed) = (word(0), word(1), word(2));
@@ -273,13 +273,13 @@ pub(in crate::lower) fn append_number(
     marks(&mut s, base);
     s.asm.load(Size::DW, R1, R6, precision);
     let zeros = s.zeros;
-    s.fill(zeros, R1);
+    s.append_run(zeros, R1);
     put_digits(&mut s);
     // The rest of the width is padding on the right, as a negative number.
     s.asm.load(Size::DW, R1, R6, width);
     s.asm.neg(R1);
     let spaces = s.spaces;
-    s.fill(spaces, R1);
+    s.append_run(spaces, R1);
     s.finish()
 }
 
@@ -389,7 +389,7 @@ fn fill_before(s: &mut AppendSub<'_>, width: i16, precision: i16, base: i32) {
     s.asm.bind(spaces);
     let run = s.spaces;
     s.asm.mov(R1, R2);
-    s.fill(run, R1);
+    s.append_run(run, R1);
     s.asm.jump(end);
     s.asm.bind(left);
     s.asm.add(R2, R1);
@@ -405,7 +405,7 @@ fn marks(s: &mut AppendSub<'_>, base: i32) {
     let (unsigned, unmarked, lower) = (s.asm.label(), s.asm.label(), s.asm.label());
     s.asm.jump_if(Cond::Eq, R7, 0, unsigned);
     s.pos(R2);
-    s.at(R1, R2);
+    s.address_of(R1, R2);
     s.asm.store(Size::B, R1, 0, R7);
     s.asm.add(R2, 1);
     s.set_pos(R2);
@@ -414,7 +414,7 @@ fn marks(s: &mut AppendSub<'_>, base: i32) {
     s.asm.alu(AluOp::And, R1, flag::MARK);
     s.asm.jump_if(Cond::Eq, R1, 0, unmarked);
     s.pos(R2);
-    s.at(R1, R2);
+    s.address_of(R1, R2);
     s.asm.store(Size::B, R1, 0, i32::from(b'0'));
     if base == 8 {
         s.asm.add(R2, 1);
@@ -437,7 +437,7 @@ fn marks(s: &mut AppendSub<'_>, base: i32) {
 /// Copies r9 digits as three words; the buffer is zero behind the digits.
 fn put_digits(s: &mut AppendSub<'_>) {
     s.pos(R2);
-    s.at(R1, R2);
+    s.address_of(R1, R2);
     s.asm.mov(R3, R6);
     // Not the end minus the digits: the verifier refuses subtraction from this pointer.
     s.asm.add(R3, (s.plan.scratch.digits + HALF - 31) as i32);

@@ -37,7 +37,7 @@ mod word {
 const PART_WORDS: i16 = 24;
 
 /// A word with `byte` in each of its bytes.
-pub(in crate::lower) fn every(byte: u8) -> u64 {
+pub(in crate::lower) fn splat(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
@@ -68,7 +68,7 @@ pub(in crate::lower) fn use_same(pool: &mut Pool, part_wide: u32) -> Res {
 /// is readable behind both. Compares whole words; shifts out the last word's bytes behind the
 /// substring. r6 is the address of the scratch words. Falls through to `yes`, or jumps to a label.
 /// Clobbers r0 to r5 and r9.
-pub(in crate::lower) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Label) {
+pub(in crate::lower) fn compare_equal(asm: &mut Asm, part_wide: u32, yes: Label, no: Label) {
     let (first, chunks) = split(part_wide / 8);
     let (again, last) = (asm.label(), asm.label());
     asm.mov(R5, 0);
@@ -87,7 +87,7 @@ pub(in crate::lower) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Labe
     asm.add(R5, 8);
     asm.jump_if(Cond::Lt, R5, first as i32 * 8, again);
     if chunks > 0 {
-        same_rest(asm, (first, chunks), yes, no);
+        compare_equal_rest(asm, (first, chunks), yes, no);
     }
     asm.jump(yes);
     asm.bind(last);
@@ -101,7 +101,7 @@ pub(in crate::lower) fn same(asm: &mut Asm, part_wide: u32, yes: Label, no: Labe
 
 /// Compares the words from `first` on. The substring ends at its first zero byte; words may differ
 /// behind it.
-fn same_rest(asm: &mut Asm, (first, chunks): (u32, u32), yes: Label, no: Label) {
+fn compare_equal_rest(asm: &mut Asm, (first, chunks): (u32, u32), yes: Label, no: Label) {
     for (to, from) in [(R1, R7), (R2, R8)] {
         asm.mov(to, from);
         asm.add(to, first as i32 * 8);
@@ -116,8 +116,8 @@ fn same_rest(asm: &mut Asm, (first, chunks): (u32, u32), yes: Label, no: Label) 
     asm.alu(AluOp::Xor, R2, R3);
     // A mask of the bytes in front of the first zero byte: the lowest bit of 0x80 in each zero
     // byte, then all bits below; all bits if no byte is zero.
-    asm.ld_imm64(R4, every(1));
-    asm.ld_imm64(R5, every(0x80));
+    asm.ld_imm64(R4, splat(1));
+    asm.ld_imm64(R5, splat(0x80));
     zero_bytes(asm, (R1, R3), (R4, R5));
     asm.mov(R3, R1);
     asm.neg(R3);
@@ -202,7 +202,7 @@ fn compare() -> Result<Function, String> {
     asm.mov(R6, R3);
     asm.store(Size::DW, R6, word::DIFFER as i16, 0);
     asm.mov(R1, R4);
-    asm.each("compare_at", -slot::SIZE);
+    asm.loop_call("compare_at", -slot::SIZE);
     asm.load(Size::DW, R0, R6, word::DIFFER as i16);
     asm.exit();
     asm.finish().map_err(|e| e.to_string())

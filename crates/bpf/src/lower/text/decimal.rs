@@ -146,7 +146,7 @@ fn place(plan: &StateLayout) -> u32 {
 /// `string_to_fp(width)`: converts the text; a global subprogram. r6: the work area.
 fn string_to_fp_sub(plan: &StateLayout) -> Result<Function, String> {
     let mut asm = Asm::new(NAME, &["width"]);
-    asm.separate();
+    asm.mark_separate();
     let [zero, infinite, nan, signed] = [(); 4].map(|()| asm.label());
     asm.mov(R8, R1);
     plan.cpu_block(&mut asm, R7, zero);
@@ -159,7 +159,7 @@ fn string_to_fp_sub(plan: &StateLayout) -> Result<Function, String> {
         asm.store(Size::DW, R6, at, 0);
     }
     asm.mov(R1, R8);
-    asm.each("decimal_scan", -slot::SIZE);
+    asm.loop_call("decimal_scan", -slot::SIZE);
     asm.load(Size::DW, R1, R6, word::PHASE);
     asm.jump_if(Cond::Eq, R1, phase::INFINITE, infinite);
     asm.jump_if(Cond::Eq, R1, phase::NO_NUMBER, nan);
@@ -170,8 +170,8 @@ fn string_to_fp_sub(plan: &StateLayout) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R1, 0, signed);
     first_place(&mut asm, infinite, signed);
     asm.mov(R1, 3 * plan.max_string as i32 + 1000);
-    asm.each("decimal_fill", -slot::SIZE);
-    words(&mut asm);
+    asm.loop_call("decimal_fill", -slot::SIZE);
+    limbs_to_words(&mut asm);
     round(&mut asm, infinite);
     asm.jump(signed);
     asm.bind(infinite);
@@ -221,14 +221,14 @@ fn first_place(asm: &mut Asm, infinite: Label, signed: Label) {
 }
 
 /// Converts limbs to binary words.
-fn words(asm: &mut Asm) {
+fn limbs_to_words(asm: &mut Asm) {
     let (enough, none) = (asm.label(), asm.label());
     asm.load(Size::DW, R1, R6, word::INDEX);
     asm.store(Size::DW, R6, word::END, R1);
     asm.load(Size::DW, R1, R6, word::TOP);
     asm.store(Size::DW, R6, word::INDEX, R1);
     asm.mov(R1, ROUNDS);
-    asm.each("decimal_whole", -slot::SIZE);
+    asm.loop_call("decimal_whole", -slot::SIZE);
     asm.load(Size::DW, R1, R6, word::WORDS);
     asm.store(Size::DW, R6, word::SCALE, R1);
     asm.load(Size::DW, R2, R6, word::FRACTION);
@@ -238,7 +238,7 @@ fn words(asm: &mut Asm) {
     asm.store(Size::DW, R6, word::INDEX, R1);
     asm.store(Size::DW, R6, word::CARRY, 0);
     asm.mov(R1, ROUNDS);
-    asm.each("decimal_behind", -slot::SIZE);
+    asm.loop_call("decimal_behind", -slot::SIZE);
     asm.mov(R2, 0);
     asm.load(Size::DW, R1, R6, word::END);
     asm.jump_if(Cond::Le, R1, UNITS + 1, none);
@@ -342,7 +342,7 @@ fn byte(asm: &mut Asm, most: u32, stop: Label) {
 }
 
 /// `word += n`. Clobbers r3.
-fn bump(asm: &mut Asm, word: i16, n: i32) {
+fn add_to_word(asm: &mut Asm, word: i16, n: i32) {
     asm.load(Size::DW, R3, R6, word);
     asm.add(R3, n);
     asm.store(Size::DW, R6, word, R3);
@@ -392,7 +392,7 @@ fn scan_at(most: u32) -> Result<Function, String> {
     asm.store(Size::DW, R6, word::POINT, 1);
     asm.jump(go_on);
     asm.bind(name);
-    names(&mut asm, stop);
+    match_names(&mut asm, stop);
     asm.bind(exponent_sign);
     asm.store(Size::DW, R6, word::PHASE, phase::EXPONENT);
     asm.jump_if(Cond::Eq, R8, i32::from(b'+'), go_on);
@@ -434,19 +434,19 @@ fn take_digit(asm: &mut Asm, go_on: Label, stop: Label) {
     asm.store(Size::DW, R6, word::LEFT, 1);
     asm.bind(zero);
     asm.jump_if(Cond::Eq, R5, 0, go_on);
-    bump(asm, word::PLACE, -1);
+    add_to_word(asm, word::PLACE, -1);
     asm.jump(go_on);
     asm.bind(behind);
-    bump(asm, word::LEFT, 1);
+    add_to_word(asm, word::LEFT, 1);
     asm.jump_if(Cond::Eq, R5, 0, whole);
     asm.jump(go_on);
     asm.bind(whole);
-    bump(asm, word::PLACE, 1);
+    add_to_word(asm, word::PLACE, 1);
     asm.jump(go_on);
 }
 
 /// Recognises `inf` or `nan` at r7; goes to `stop`.
-fn names(asm: &mut Asm, stop: Label) {
+fn match_names(asm: &mut Asm, stop: Label) {
     let word = |bytes: [u8; 4]| i64::from(u32::from_ne_bytes(bytes));
     let names = [(*b"inf\0", phase::INFINITE), (*b"nan\0", phase::NO_NUMBER)];
     asm.load(Size::W, R8, R7, 0);
@@ -477,10 +477,10 @@ fn fill_at(most: u32) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R1, 0, none);
     asm.load(Size::DW, R1, R6, word::NEXT);
     byte(&mut asm, most, stop);
-    bump(&mut asm, word::NEXT, 1);
+    add_to_word(&mut asm, word::NEXT, 1);
     asm.jump_if(Cond::Eq, R8, i32::from(b'.'), go_on);
     asm.alu(AluOp::And, R8, 15);
-    bump(&mut asm, word::LEFT, -1);
+    add_to_word(&mut asm, word::LEFT, -1);
     asm.bind(none);
     asm.load(Size::DW, R3, R6, word::LIMB);
     asm.alu(AluOp::Mul, R3, 10);
@@ -501,7 +501,7 @@ fn fill_at(most: u32) -> Result<Function, String> {
     asm.jump_if(Cond::Ge, R1, LIMBS, below);
     limb(&mut asm, R4, R1);
     asm.store(Size::W, R4, word::LIMBS, R3);
-    bump(&mut asm, word::INDEX, 1);
+    add_to_word(&mut asm, word::INDEX, 1);
     asm.jump(stored);
     asm.bind(below);
     asm.load(Size::DW, R1, R6, word::REST);
@@ -565,7 +565,7 @@ fn whole_at() -> Result<Function, String> {
     asm.store(Size::DW, R6, word::HIGH, R4);
     asm.store(Size::DW, R6, word::CARRY, 0);
     asm.store(Size::DW, R6, word::INDEX, R7);
-    bump(&mut asm, word::WORDS, 1);
+    add_to_word(&mut asm, word::WORDS, 1);
     ends(&mut asm, go_on, stop);
     finish(asm)
 }
@@ -608,10 +608,10 @@ fn behind_at() -> Result<Function, String> {
     asm.alu(AluOp::Lsh, R1, 3);
     asm.add(R1, R6);
     asm.store(Size::DW, R1, word::HIGH, R4);
-    bump(&mut asm, word::WORDS, 1);
+    add_to_word(&mut asm, word::WORDS, 1);
     asm.jump(again);
     asm.bind(leading);
-    bump(&mut asm, word::SCALE, -1);
+    add_to_word(&mut asm, word::SCALE, -1);
     asm.bind(again);
     asm.store(Size::DW, R6, word::CARRY, 0);
     asm.load(Size::DW, R1, R6, word::END);

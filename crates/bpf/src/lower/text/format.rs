@@ -112,7 +112,7 @@ impl HandlerCodegen<'_> {
             SizeOperand::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
             SizeOperand::At(v) => {
                 self.use_in(v, reg)?;
-                self.forget(reg);
+                self.forget_bounds(reg);
                 for (cond, bound) in [(Cond::Sle, MAX_COUNT), (Cond::Sge, -MAX_COUNT)] {
                     let inside = self.asm.label();
                     self.asm.jump_if(cond, reg, bound, inside);
@@ -125,7 +125,7 @@ impl HandlerCodegen<'_> {
                     self.asm.neg(reg);
                     self.asm.bind(negative);
                 }
-                self.forget(reg);
+                self.forget_bounds(reg);
             }
         }
         Ok(())
@@ -134,7 +134,7 @@ impl HandlerCodegen<'_> {
     /// Sends a number through a scratch word. This merges the verifier's paths. It also detaches
     /// the number from the register that it came from, about which the verifier would otherwise
     /// learn facts that multiply paths in the rest of the handler.
-    pub(in crate::lower) fn forget(&mut self, reg: Reg) {
+    pub(in crate::lower) fn forget_bounds(&mut self, reg: Reg) {
         let word = self.plan.scratch.tmp as i16 + 56;
         self.asm.store(Size::DW, R7, word, reg);
         self.asm.load(Size::DW, reg, R7, word);
@@ -150,7 +150,7 @@ impl HandlerCodegen<'_> {
                 // A negative precision is none; the size has room for the NUL.
                 let (none, fits) = (self.asm.label(), self.asm.label());
                 self.use_in(v, R3)?;
-                self.forget(R3);
+                self.forget_bounds(R3);
                 self.asm.jump_if(Cond::Slt, R3, 0, none);
                 self.asm.jump_if(Cond::Sge, R3, size, none);
                 self.asm.add(R3, 1);
@@ -158,7 +158,7 @@ impl HandlerCodegen<'_> {
                 self.asm.bind(none);
                 self.asm.mov(R3, size);
                 self.asm.bind(fits);
-                self.forget(R3);
+                self.forget_bounds(R3);
                 // Always true; bounds the size for the verifier.
                 let bounded = self.asm.label();
                 self.asm.jump_if(Cond::Le, R3, size, bounded);
@@ -206,7 +206,7 @@ impl HandlerCodegen<'_> {
         }
         // Cannot fail: the widths are equal.
         let _ = self.copy_text(off, width, &text);
-        self.cut(off, width);
+        self.truncate(off, width);
     }
 
     pub(in crate::lower) fn use_append_text(&mut self) -> Res {
@@ -245,7 +245,7 @@ impl HandlerCodegen<'_> {
             ..field
         };
         self.use_in(value, R1)?;
-        self.forget(R1);
+        self.forget_bounds(R1);
         if c.alt {
             self.escaped_char(tmp);
             return self.append_field(&byte, field);
@@ -292,7 +292,7 @@ impl HandlerCodegen<'_> {
                 SizeOperand::At(v) => {
                     let positive = self.asm.label();
                     self.use_in(v, R3)?;
-                    self.forget(R3);
+                    self.forget_bounds(R3);
                     self.asm.jump_if(Cond::Sge, R3, 0, positive);
                     self.asm.neg(R3);
                     self.asm.bind(positive);
@@ -304,10 +304,10 @@ impl HandlerCodegen<'_> {
         }
         self.asm.mov(R3, otherwise);
         self.asm.bind(known);
-        self.forget(R3);
+        self.forget_bounds(R3);
         self.width_into(field, R4)?;
         self.use_in(value, R2)?;
-        self.forget(R2);
+        self.forget_bounds(R2);
         self.asm.mov(R1, R7);
         self.asm.call_sub("append_bytes");
         Ok(())
@@ -346,13 +346,13 @@ impl HandlerCodegen<'_> {
             self.asm.call_sub(name);
             return Ok(());
         }
-        self.forget(R2);
+        self.forget_bounds(R2);
         match field.precision {
             SizeOperand::Known(n) => self.asm.mov(R5, n),
             SizeOperand::At(v) => {
                 let (none, inside, end) = (self.asm.label(), self.asm.label(), self.asm.label());
                 self.use_in(v, R5)?;
-                self.forget(R5);
+                self.forget_bounds(R5);
                 self.asm.jump_if(Cond::Slt, R5, 0, none);
                 self.asm.jump_if(Cond::Sle, R5, MAX_COUNT, inside);
                 self.asm.mov(R5, MAX_COUNT);
@@ -361,7 +361,7 @@ impl HandlerCodegen<'_> {
                 self.asm.bind(none);
                 self.asm.mov(R5, -1);
                 self.asm.bind(end);
-                self.forget(R5);
+                self.forget_bounds(R5);
             }
         }
         self.width_into(field, R4)?;

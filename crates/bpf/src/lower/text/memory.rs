@@ -125,26 +125,26 @@ impl HandlerCodegen<'_> {
         self.store(tmp, R4);
         self.memory_len(memory.len)?;
         self.load(R4, tmp);
-        self.bounded(R4, size);
+        self.check_bound(R4, size);
         self.cursor();
         self.asm.mov(R1, R5);
         self.asm.add(R1, 8);
         self.read_memory(memory)?;
         self.load(R0, tmp + LEN);
-        self.bounded(R0, MOST);
+        self.check_bound(R0, MOST);
         self.load(R4, tmp);
-        self.bounded(R4, size);
+        self.check_bound(R4, size);
         self.cursor();
         self.asm.store(Size::DW, R5, 0, R0);
         self.asm.add(R0, 15);
         self.asm.alu(AluOp::And, R0, -8);
         self.asm.add(R4, R0);
-        self.bounded(R4, size);
+        self.check_bound(R4, size);
         Ok(())
     }
 
     /// Always true; bounds the register for the verifier.
-    fn bounded(&mut self, reg: crate::isa::insn::Reg, most: i32) {
+    fn check_bound(&mut self, reg: crate::isa::insn::Reg, most: i32) {
         let inside = self.asm.label();
         self.asm.jump_if(Cond::Le, reg, most, inside);
         self.asm.mov(reg, 0);
@@ -162,7 +162,7 @@ impl HandlerCodegen<'_> {
             SizeOperand::Known(n) => self.asm.mov(R1, n),
             SizeOperand::At(v) => {
                 self.use_in(v, R1)?;
-                self.forget(R1);
+                self.forget_bounds(R1);
             }
         }
         let (fits, some) = (self.asm.label(), self.asm.label());
@@ -183,7 +183,7 @@ impl HandlerCodegen<'_> {
     /// Reads the bytes to r1.
     fn read_memory(&mut self, memory: &MemoryArg) -> Res {
         self.load(R2, self.plan.scratch.tmp + LEN);
-        self.bounded(R2, MOST);
+        self.check_bound(R2, MOST);
         self.use_in(memory.addr, R3)?;
         self.set_aux(R3);
         self.asm.call(match memory.space {
@@ -234,7 +234,7 @@ impl HandlerCodegen<'_> {
             self.block_addr(R2, from);
             self.asm.call_sub("hex");
             self.load(R3, tmp + LEN + 24);
-            self.bounded(R3, room as i32);
+            self.check_bound(R3, room as i32);
             self.asm.alu(AluOp::Lsh, R3, 1);
         }
         self.block_addr(R2, from);
@@ -301,7 +301,7 @@ fn hex_sub() -> Result<Function, String> {
     asm.store(Size::DW, R10, slot::FROM - slot::SIZE, R1);
     asm.store(Size::DW, R10, slot::TO - slot::SIZE, R2);
     asm.mov(R1, R3);
-    asm.each("hex_at", -slot::SIZE);
+    asm.loop_call("hex_at", -slot::SIZE);
     asm.mov(R0, 0);
     asm.exit();
     finish(asm)

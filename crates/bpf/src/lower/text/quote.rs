@@ -59,7 +59,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         let text = self.text(text)?;
-        let text = self.in_block(text)?;
+        let text = self.copy_into_block(text)?;
         self.strlen(&text);
         self.store(self.plan.scratch.tmp + word::COUNT as u32, R0);
         let wide = text.width();
@@ -85,7 +85,7 @@ impl HandlerCodegen<'_> {
         let bytes = self.plan.scratch.memory;
         let [some, fits, empty] = std::array::from_fn(|_| self.asm.label());
         self.use_in(args[1], R2)?;
-        self.forget(R2);
+        self.forget_bounds(R2);
         self.asm.jump_if(Cond::Sge, R2, 0, some);
         self.asm.mov(R2, 0);
         self.asm.bind(some);
@@ -175,16 +175,16 @@ impl HandlerCodegen<'_> {
     fn quote_subs(&mut self, wide: u32) -> Res<String> {
         self.needs_loop("text_strn()")?;
         let max = self.plan.max_string;
-        make(self.pool, wide, max)
+        define_sub(self.pool, wide, max)
     }
 }
 
 /// Defines `quote_MAX(text, out, words)` for bytes in a slot of the largest width.
 pub(in crate::lower) fn subs(pool: &mut Pool, max: u32) -> Result<String, String> {
-    make(pool, max, max)
+    define_sub(pool, max, max)
 }
 
-fn make(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
+fn define_sub(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
     let table = escapes(pool);
     let name = format!("quote_{wide}");
     pool.sub(&format!("{name}_at"), |_| quote_at(&name, wide, max, table))?;
@@ -206,7 +206,7 @@ fn quote_sub(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     asm.store(Size::B, R7, 0, QUOTE);
     asm.bind(plain);
     asm.mov(R1, wide as i32);
-    asm.each(format!("{name}_at"), -slot::SIZE);
+    asm.loop_call(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R1, R6, word::QUOTED);
     asm.jump_if(Cond::Eq, R1, 0, done);
     asm.load(Size::DW, R1, R6, word::CUT);
@@ -249,11 +249,11 @@ fn quote_at(name: &str, wide: u32, max: u32, table: u32) -> Result<Function, Str
     asm.jump_if(Cond::Gt, R5, max as i32, cut);
     asm.load(Size::DW, R4, R2, slot::OUT);
     asm.add(R4, R5);
-    character(&mut asm, byte);
+    load_character(&mut asm, byte);
     asm.add(R8, R0);
     asm.store(Size::DW, R6, word::NEXT, R8);
     character_length(&mut asm);
-    fits(&mut asm, R0, cut);
+    check_fits(&mut asm, R0, cut);
     put_character(&mut asm);
     asm.jump(go_on);
     asm.bind(byte);
@@ -261,7 +261,7 @@ fn quote_at(name: &str, wide: u32, max: u32, table: u32) -> Result<Function, Str
     asm.ld_data(R3, Section::Rodata, table);
     asm.add(R3, R1);
     asm.load(Size::B, R0, R3, 4);
-    fits(&mut asm, R0, cut);
+    check_fits(&mut asm, R0, cut);
     asm.load(Size::W, R1, R3, 0);
     asm.store(Size::W, R4, 0, R1);
     asm.jump(go_on);
@@ -274,7 +274,7 @@ fn quote_at(name: &str, wide: u32, max: u32, table: u32) -> Result<Function, Str
 
 /// Adds r`more` bytes to the text's length in the words at r6, or goes to `cut`. Clobbers r1 and
 /// r5.
-fn fits(asm: &mut Asm, more: Reg, cut: Label) {
+fn check_fits(asm: &mut Asm, more: Reg, cut: Label) {
     let end = asm.label();
     asm.load(Size::DW, R5, R6, word::POS);
     asm.add(R5, more);
@@ -290,7 +290,7 @@ fn fits(asm: &mut Asm, more: Reg, cut: Label) {
 /// `r9` = the multi-byte UTF-8 character at r3, `r0` = its length; goes to `byte` if there is none.
 /// `r1` is its first byte, preserved in that case, and r7 the number of readable bytes. Clobbers
 /// r5.
-pub(in crate::lower) fn character(asm: &mut Asm, byte: Label) {
+pub(in crate::lower) fn load_character(asm: &mut Asm, byte: Label) {
     let [have, done] = std::array::from_fn(|_| asm.label());
     asm.jump_if(Cond::Lt, R1, 0xc2, byte);
     asm.jump_if(Cond::Gt, R1, 0xf4, byte);

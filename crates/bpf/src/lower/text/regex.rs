@@ -68,7 +68,7 @@ const STEPS: i32 = 4;
 
 /// Bytes of each CPU's block for matches; 0 if the program keeps no match.
 pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
-    match longest(program, facts, max_string) {
+    match max_matched_len(program, facts, max_string) {
         0 => 0,
         // A note takes two bytes.
         most => area::TEXT as u32 + 3 * (most + 16),
@@ -77,7 +77,7 @@ pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> 
 
 /// Length of the longest text whose match is kept, or 0. A constant can be longer than other
 /// strings.
-fn longest(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
+fn max_matched_len(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
     let insts = program.kernel_bodies().flat_map(|b| b.insts());
     let size = |inst: &Inst| match inst {
         Inst::Regex {
@@ -151,7 +151,7 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         self.needs_loop("a regular expression")?;
         let last = self.plan.scratch.last_match;
-        let max = longest(self.program, &self.plan.facts, self.plan.max_string);
+        let max = max_matched_len(self.program, &self.plan.facts, self.plan.max_string);
         let name = format!("find_{}", re.0);
         self.pool.sub("find_back", |_| find_back())?;
         self.pool.sub("find_on", |_| find_on())?;
@@ -183,7 +183,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         let last = self.plan.scratch.last_match;
-        let max = longest(self.program, &self.plan.facts, self.plan.max_string) as i32;
+        let max = max_matched_len(self.program, &self.plan.facts, self.plan.max_string) as i32;
         let (end, fits) = (self.asm.label(), self.asm.label());
         // Saved first: the number can be in a register that is clobbered below.
         self.use_in(n, R1)?;
@@ -276,7 +276,7 @@ fn match_sub(
     put_scanner(&mut asm, pool, s);
     asm.store(Size::DW, R6, area::ROW, i32::from(s.start));
     asm.mov(R1, R7);
-    asm.each("match_at", -slot::SIZE);
+    asm.loop_call("match_at", -slot::SIZE);
     asm.load(Size::DW, R7, R6, area::ROW);
     asm.jump_if(Cond::Ge, R7, i32::from(s.accept), yes);
     column(&mut asm, R7, s.edge() as i32, Size::H, no);
@@ -292,7 +292,7 @@ fn match_sub(
 
 /// `row` = index of the row and the class of byte r0; goes to `out` if it is outside of the table.
 /// The classes are at `classes`, the last index is in `last`. Clobbers r0 and `spare`.
-fn class(asm: &mut Asm, row: Reg, classes: Reg, last: Reg, spare: Reg, out: Label) {
+fn load_class(asm: &mut Asm, row: Reg, classes: Reg, last: Reg, spare: Reg, out: Label) {
     asm.mov(spare, classes);
     asm.add(spare, R0);
     asm.load(Size::B, R0, spare, 0);
@@ -318,7 +318,7 @@ fn match_at() -> Result<Function, String> {
     for i in 0..CHUNK as i16 {
         asm.load(Size::B, R0, R7, i);
         asm.jump_if(Cond::Eq, R0, 0, end);
-        class(&mut asm, R3, R5, R8, R1, stop);
+        load_class(&mut asm, R3, R5, R8, R1, stop);
         asm.alu(AluOp::Lsh, R3, 1);
         asm.mov(R1, R4);
         asm.add(R1, R3);
@@ -390,7 +390,7 @@ fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.mov(R1, R7);
     asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
     asm.add(R1, 1);
-    asm.each("find_back", -slot::SIZE);
+    asm.loop_call("find_back", -slot::SIZE);
     asm.load(Size::DW, R2, R6, area::ROW);
     column(asm, R2, s.edge() as i32, Size::H, no);
     asm.jump_if(Cond::Lt, R2, i32::from(s.accept), inside);
@@ -446,7 +446,7 @@ fn find_back() -> Result<Function, String> {
         asm.load(Size::DW, R1, R2, slot::TEXT);
         asm.add(R1, R7);
         asm.load(Size::B, R0, R1, 0);
-        class(&mut asm, R3, R5, R8, R1, stop);
+        load_class(&mut asm, R3, R5, R8, R1, stop);
         asm.alu(AluOp::Lsh, R3, 1);
         asm.mov(R1, R4);
         asm.add(R1, R3);
@@ -477,7 +477,7 @@ fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.mov(R1, R7);
     asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
     asm.add(R1, 1);
-    asm.each("find_on", -slot::SIZE);
+    asm.loop_call("find_on", -slot::SIZE);
     // More paths can end at the string's end. A row without transitions has none.
     asm.load(Size::DW, R2, R6, area::ROW);
     column(asm, R2, f.columns as i32 - 1, Size::W, no);
@@ -510,7 +510,7 @@ fn find_on() -> Result<Function, String> {
         asm.add(R1, R7);
         asm.load(Size::B, R0, R1, 0);
         asm.jump_if(Cond::Eq, R0, 0, end);
-        class(&mut asm, R3, R5, R8, R1, stop);
+        load_class(&mut asm, R3, R5, R8, R1, stop);
         asm.alu(AluOp::Lsh, R3, 2);
         asm.mov(R1, R4);
         asm.add(R1, R3);
@@ -538,7 +538,7 @@ fn find_groups(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.store(Size::DW, R6, area::POS, R1);
     asm.load(Size::DW, R2, R6, area::START);
     asm.alu(AluOp::Sub, R1, R2);
-    asm.each("find_tags", -slot::SIZE);
+    asm.loop_call("find_tags", -slot::SIZE);
     // Applies the tags before the first byte.
     asm.load(Size::DW, R2, R6, area::SLOT);
     asm.load(Size::DW, R3, R6, area::START);

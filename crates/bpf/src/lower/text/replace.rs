@@ -3,7 +3,7 @@
 
 use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 
-use super::compare::{NARROW, every, same, use_same, zero_bytes};
+use super::compare::{NARROW, compare_equal, splat, use_same, zero_bytes};
 use super::search::{ends, finish};
 use crate::isa::asm::{Asm, Function};
 use crate::isa::helpers::Helper;
@@ -80,7 +80,7 @@ impl HandlerCodegen<'_> {
             self.text(args[1])?,
             self.text(args[2])?,
         );
-        let text = self.in_block(text)?;
+        let text = self.copy_into_block(text)?;
         let widths = (text.width(), part.width(), new.width().min(max + 1));
         let name = format!("replace_{}_{}_{}", widths.0, widths.1, widths.2);
         use_same(self.pool, widths.1)?;
@@ -189,16 +189,16 @@ fn replace_sub(name: &str, wide: u32) -> Result<Function, String> {
     for (slot, reg) in slots {
         asm.store(Size::DW, R10, slot - slot::SIZE, reg);
     }
-    each(&mut asm, name, wide);
+    loop_callback(&mut asm, name, wide);
     asm.mov(R0, 0);
     asm.exit();
     finish(asm)
 }
 
 /// Calls the callback `NAME_at` up to `times` times.
-fn each(asm: &mut Asm, name: &str, times: u32) {
+fn loop_callback(asm: &mut Asm, name: &str, times: u32) {
     asm.mov(R1, times as i32);
-    asm.each(format!("{name}_at"), -slot::SIZE);
+    asm.loop_call(format!("{name}_at"), -slot::SIZE);
 }
 
 /// Takes one byte of the string, or the occurrence that begins there; stops at the end of the
@@ -223,7 +223,7 @@ fn replace_at(
     asm.load(Size::DW, R8, R2, slot::PART);
     asm.load(Size::DW, R9, R6, word::LENGTH);
     asm.jump_if(Cond::Sle, R9, 0, copy);
-    same(&mut asm, part, found, copy);
+    compare_equal(&mut asm, part, found, copy);
     asm.bind(found);
     asm.load(Size::DW, R1, R10, -8);
     asm.load(Size::DW, R3, R6, word::LENGTH);
@@ -265,7 +265,7 @@ fn token_sub(name: &str, max: u32) -> Result<Function, String> {
     for (slot, reg) in [(slot::TEXT, R1), (slot::PART, R2), (slot::WORDS, R3)] {
         asm.store(Size::DW, R10, slot - slot::SIZE, reg);
     }
-    each(&mut asm, name, max);
+    loop_callback(&mut asm, name, max);
     asm.mov(R0, 0);
     asm.exit();
     finish(asm)
@@ -286,8 +286,8 @@ fn token_at(name: &str, wide: u32, max: u32) -> Result<Function, String> {
     asm.store(Size::DW, R6, token::NEXT, R1);
     asm.jump_if(Cond::Eq, R8, 0, end);
     asm.load(Size::DW, R4, R2, slot::PART);
-    asm.ld_imm64(R5, every(1));
-    asm.ld_imm64(R7, every(0x80));
+    asm.ld_imm64(R5, splat(1));
+    asm.ld_imm64(R7, splat(0x80));
     asm.alu(AluOp::Mul, R8, R5);
     asm.mov(R9, 0);
     asm.bind(again);
@@ -335,7 +335,7 @@ fn each_among(asm: &mut Asm, name: &str, wide: u32) {
     asm.store(Size::DW, R10, among::DELIMS - among::SIZE, R4);
     asm.store(Size::DW, R10, among::WORDS - among::SIZE, R6);
     asm.mov(R1, ((wide - IN_PLACE) / 8) as i32);
-    asm.each(format!("{name}_among"), -among::SIZE);
+    asm.loop_call(format!("{name}_among"), -among::SIZE);
     asm.load(Size::DW, R1, R6, token::NEXT);
     asm.load(Size::DW, R0, R6, token::AMONG);
 }
@@ -352,8 +352,8 @@ fn token_among(name: &str, wide: u32) -> Result<Function, String> {
     asm.load(Size::DW, R2, R7, 0);
     asm.load(Size::DW, R3, R6, token::BYTE);
     asm.alu(AluOp::Xor, R3, R2);
-    asm.ld_imm64(R4, every(1));
-    asm.ld_imm64(R5, every(0x80));
+    asm.ld_imm64(R4, splat(1));
+    asm.ld_imm64(R5, splat(0x80));
     zero_bytes(&mut asm, (R0, R3), (R4, R5));
     asm.jump_if(Cond::Ne, R0, 0, found);
     asm.alu(AluOp::Rsh, R2, 56);

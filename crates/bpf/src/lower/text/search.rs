@@ -4,8 +4,8 @@
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
 
-use super::compare::{same, use_same};
-use super::quote::{character, put_character};
+use super::compare::{compare_equal, use_same};
+use super::quote::{load_character, put_character};
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -74,7 +74,7 @@ impl HandlerCodegen<'_> {
 
     /// A string in the CPU's block with readable memory behind it: constants are copied to the copy
     /// buffer.
-    pub(in crate::lower) fn in_block(&mut self, text: StrOperand) -> Res<StrOperand> {
+    pub(in crate::lower) fn copy_into_block(&mut self, text: StrOperand) -> Res<StrOperand> {
         match text {
             StrOperand::Slot { .. } => Ok(text),
             StrOperand::Const { .. } => {
@@ -119,7 +119,7 @@ impl HandlerCodegen<'_> {
             return Ok(Some(at.map_or(0, |at| at as i32 + 1)));
         }
         self.needs_loop("searching in a string")?;
-        let text = self.in_block(text)?;
+        let text = self.copy_into_block(text)?;
         let (wide, part_wide) = (text.width(), part.width());
         let name = format!("find_{wide}_{part_wide}");
         use_same(self.pool, part_wide)?;
@@ -146,7 +146,7 @@ impl HandlerCodegen<'_> {
             return self.def_int(dst, R0);
         }
         self.needs_loop("strtol()")?;
-        let text = self.in_block(text)?;
+        let text = self.copy_into_block(text)?;
         let wide = text.width();
         let name = format!("strtol_{wide}");
         self.pool
@@ -211,7 +211,7 @@ pub(in crate::lower) fn use_escape_steps(
     pool.sub(&format!("{name}_at"), |_| {
         escape_at(&name, wide, plan.max_string, table)
     })?;
-    pool.sub(&plain(wide), |_| plain_at(wide))?;
+    pool.sub(&plain_name(wide), |_| plain_at(wide))?;
     Ok(name)
 }
 
@@ -247,15 +247,15 @@ pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
 }
 
 /// Fills the slots: the string is r1, the other string r2, the scratch words `words`.
-fn slots(asm: &mut Asm, words: Reg) {
+fn fill_slots(asm: &mut Asm, words: Reg) {
     for (slot, reg) in [(slot::TEXT, R1), (slot::OTHER, R2), (slot::WORDS, words)] {
         asm.store(Size::DW, R10, slot - slot::SIZE, reg);
     }
 }
 
 /// Calls the callback `NAME_at` up to r1 times; `r6` = the scratch words afterwards.
-fn each(asm: &mut Asm, name: &str) {
-    asm.each(format!("{name}_at"), -slot::SIZE);
+fn loop_callback(asm: &mut Asm, name: &str) {
+    asm.loop_call(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R6, R10, slot::WORDS - slot::SIZE);
 }
 
@@ -263,7 +263,7 @@ fn each(asm: &mut Asm, name: &str) {
 fn find_sub(name: &str) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["text", "part", "length", "size", "words"]);
     let (none, all) = (asm.label(), asm.label());
-    slots(&mut asm, R5);
+    fill_slots(&mut asm, R5);
     asm.store(Size::DW, R5, find::LENGTH, R3);
     asm.store(Size::DW, R5, find::FOUND, 0);
     asm.jump_if(Cond::Sle, R3, 0, all);
@@ -271,7 +271,7 @@ fn find_sub(name: &str) -> Result<Function, String> {
     asm.alu(AluOp::Sub, R4, R3);
     asm.mov(R1, R4);
     asm.add(R1, 1);
-    each(&mut asm, name);
+    loop_callback(&mut asm, name);
     asm.load(Size::DW, R0, R6, find::FOUND);
     asm.exit();
     asm.bind(all);
@@ -294,7 +294,7 @@ fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
     asm.add(R7, R1);
     asm.load(Size::DW, R8, R2, slot::OTHER);
     asm.load(Size::DW, R9, R6, find::LENGTH);
-    same(&mut asm, part_wide, found, go_on);
+    compare_equal(&mut asm, part_wide, found, go_on);
     asm.bind(found);
     asm.load(Size::DW, R1, R10, -8);
     asm.add(R1, 1);
@@ -317,9 +317,9 @@ fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
         asm.store(Size::DW, R3, off, 0);
     }
     asm.mov(R2, R1);
-    slots(&mut asm, R3);
+    fill_slots(&mut asm, R3);
     asm.mov(R1, wide as i32);
-    each(&mut asm, name);
+    loop_callback(&mut asm, name);
     asm.load(Size::DW, R0, R6, number::VALUE);
     asm.load(Size::DW, R2, R6, number::NEGATIVE);
     asm.jump_if(Cond::Eq, R2, 0, positive);
@@ -438,10 +438,10 @@ pub(in crate::lower) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
     asm.mov(R6, R1);
     asm.mov(R7, R2);
     asm.mov(R8, R3);
-    slots(asm, R8);
+    fill_slots(asm, R8);
     asm.store(Size::DW, R8, escape::POS, 0);
     asm.mov(R1, wide.div_ceil(8) as i32);
-    asm.each(plain(wide), -slot::SIZE);
+    asm.loop_call(plain_name(wide), -slot::SIZE);
     asm.load(Size::DW, R1, R8, escape::POS);
     asm.jump_if(Cond::Ne, R1, 0, special);
     asm.mov(R1, R7);
@@ -453,12 +453,12 @@ pub(in crate::lower) fn escape_code(asm: &mut Asm, name: &str, wide: u32) {
     asm.store(Size::DW, R8, escape::POS, 0);
     asm.store(Size::DW, R8, escape::NEXT, 0);
     asm.mov(R1, wide as i32);
-    each(asm, name);
+    loop_callback(asm, name);
     asm.bind(end);
 }
 
 /// Name of the callback [`plain_at`].
-fn plain(wide: u32) -> String {
+fn plain_name(wide: u32) -> String {
     format!("plain_{wide}")
 }
 
@@ -470,7 +470,7 @@ fn plain_at(wide: u32) -> Result<Function, String> {
     const TOP: u64 = 0x8080_8080_8080_8080;
     const LOW: u64 = !TOP;
     let every = |byte: u8| u64::from_ne_bytes([byte; 8]);
-    let mut asm = Asm::new(plain(wide), &["index", "slots"]);
+    let mut asm = Asm::new(plain_name(wide), &["index", "slots"]);
     let [go_on, stop, none] = std::array::from_fn(|_| asm.label());
     asm.jump_if(Cond::Ge, R1, wide.div_ceil(8) as i32, stop);
     asm.alu(AluOp::Lsh, R1, 3);
@@ -542,7 +542,7 @@ fn escape_at(name: &str, wide: u32, room: u32, table: u32) -> Result<Function, S
     asm.jump_if(Cond::Gt, R5, room as i32, stop);
     asm.load(Size::DW, R4, R2, slot::OTHER);
     asm.add(R4, R5);
-    character(&mut asm, byte);
+    load_character(&mut asm, byte);
     asm.add(R8, R0);
     asm.store(Size::DW, R6, escape::NEXT, R8);
     put_character(&mut asm);

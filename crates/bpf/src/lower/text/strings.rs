@@ -52,7 +52,7 @@ impl HandlerCodegen<'_> {
             }
             return;
         }
-        let zeros = self.pool.run(0);
+        let zeros = self.pool.byte_run(0);
         for at in (0..bytes).step_by(RUN as usize) {
             self.block_addr(R1, off + at);
             self.asm.mov(R2, (bytes - at).min(RUN) as i32);
@@ -90,7 +90,7 @@ impl HandlerCodegen<'_> {
             self.asm.call(Helper::ProbeReadKernel);
         }
         if text.width() > width {
-            self.cut(off, width);
+            self.truncate(off, width);
         }
         if width > bytes {
             self.fill_zero(off + bytes, width - bytes);
@@ -99,7 +99,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Terminates a string that fills its slot to the last byte, and counts the truncation.
-    pub(in crate::lower) fn cut(&mut self, off: u32, width: u32) {
+    pub(in crate::lower) fn truncate(&mut self, off: u32, width: u32) {
         let fits = self.asm.label();
         let (base, disp) = self.block_operand(R2, off + width - 1, 1);
         self.asm.load(Size::B, R1, base, disp);
@@ -147,7 +147,7 @@ impl HandlerCodegen<'_> {
                 self.asm.jump(no);
                 return Ok(());
             }
-            (StrOperand::Const { .. }, _) => (b, a, mirrored(op)),
+            (StrOperand::Const { .. }, _) => (b, a, swapped(op)),
             _ => (a, b, op),
         };
         let (equal, differ) = match op {
@@ -335,7 +335,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// The comparison for exchanged operands.
-fn mirrored(op: CmpOp) -> CmpOp {
+fn swapped(op: CmpOp) -> CmpOp {
     match op {
         CmpOp::Eq | CmpOp::Ne => op,
         CmpOp::Lt => CmpOp::Gt,

@@ -103,7 +103,7 @@ fn unicode_sub(name: &str, room: i32) -> Result<Function, String> {
     asm.store(Size::DW, R10, slot::TO - slot::SIZE, R2);
     asm.store(Size::DW, R10, slot::WORDS - slot::SIZE, R6);
     asm.mov(R1, room);
-    asm.each(format!("{name}_at"), -slot::SIZE);
+    asm.loop_call(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R0, R6, word::STATUS);
     asm.jump_if(Cond::Ne, R0, status::READ, whole);
     // A high surrogate alone at the end; a full text hides it.

@@ -3,7 +3,7 @@
 
 use spile_ir::Val;
 
-use super::{KERNEL, address_of_room, append_stack, no_more, put_byte, put_hex_as};
+use super::{KERNEL, address_of_room, append_stack, finish_addresses, put_byte, put_hex_as};
 use crate::isa::asm::{Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -31,7 +31,7 @@ const NUMBER: i32 = 24;
 /// The largest number of bytes that are searched for addresses.
 const MOST: u32 = 8192;
 
-fn how_of(form: SymbolicForm) -> i32 {
+fn form_flags(form: SymbolicForm) -> i32 {
     if form == SymbolicForm::KernelSimple {
         0
     } else {
@@ -54,8 +54,8 @@ impl HandlerCodegen<'_> {
             append_stack(p, &room, "kernel_frame_line")
         })?;
         self.use_in(first, R2)?;
-        self.forget(R2);
-        self.asm.mov(R1, how_of(form));
+        self.forget_bounds(R2);
+        self.asm.mov(R1, form_flags(form));
         self.asm.mov(R3, form.piece());
         self.asm.call_sub("kernel_frame_lines");
         Ok(())
@@ -64,7 +64,7 @@ impl HandlerCodegen<'_> {
     /// Appends the lines of the addresses in a text of the block.
     pub(super) fn append_lines_of(&mut self, form: SymbolicForm, of: &StrOperand) -> Res {
         self.use_kernel_line()?;
-        self.append_each_of("kernel_line", how_of(form), of)
+        self.append_each_of("kernel_line", form_flags(form), of)
     }
 
     /// Calls `one(address, how)` for each address in a text of the block.
@@ -76,13 +76,13 @@ impl HandlerCodegen<'_> {
         let word = format!("{one}_of_word");
         self.pool.sub(&word, |_| {
             let p = ArgAppender::new(&word, &["at", "first", "how"], plan);
-            of_word(p, one)
+            for_word_sub(p, one)
         })?;
         let name = format!("{one}s_of_{width}");
         let bytes = (*width).min(MOST);
         self.pool.sub(&name, |_| {
             let p = ArgAppender::new(&name, &["text", "how"], plan);
-            of_text(p, bytes, word)
+            for_text_sub(p, bytes, word)
         })?;
         self.asm.mov(R1, *off as i32);
         self.asm.mov(R2, how);
@@ -115,11 +115,11 @@ fn kernel_frame_line(mut p: ArgAppender<'_>, room: &StackRoom) -> Res<Function> 
     p.asm.mov(R2, R8);
     p.asm.alu(AluOp::And, R2, how::LINE);
     p.asm.call_sub("kernel_line");
-    no_more(p, last, cut)
+    finish_addresses(p, last, cut)
 }
 
 /// `ONEs_of(text, how)`: calls `word` for each address in the text at that offset of the block.
-fn of_text(mut p: ArgAppender<'_>, bytes: u32, word: String) -> Res<Function> {
+fn for_text_sub(mut p: ArgAppender<'_>, bytes: u32, word: String) -> Res<Function> {
     let again = p.asm.label();
     let next = p.plan.scratch.tmp as i16 + 16;
     p.asm.store(Size::DW, R6, next, R7);
@@ -139,7 +139,7 @@ fn of_text(mut p: ArgAppender<'_>, bytes: u32, word: String) -> Res<Function> {
 /// `ONE_of_word(at, first, how)`: calls `one(address, how)` for the address at offset `at` of the
 /// block, in a text that begins at `first`. Returns the offset to continue from, or 0 at the text's
 /// end. Skips words that are not addresses.
-fn of_word(mut p: ArgAppender<'_>, one: &'static str) -> Res<Function> {
+fn for_word_sub(mut p: ArgAppender<'_>, one: &'static str) -> Res<Function> {
     let [begins, next, found] = std::array::from_fn(|_| p.asm.label());
     let scratch = &p.plan.scratch;
     let (most, value) = (scratch.out as i32, scratch.tmp as i16 + 24);

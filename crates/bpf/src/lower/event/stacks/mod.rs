@@ -95,7 +95,7 @@ impl HandlerCodegen<'_> {
         self.use_append_stack()?;
         self.begin_text(width);
         self.use_in(n, R3)?;
-        self.forget(R3);
+        self.forget_bounds(R3);
         self.asm.mov(R1, flag::MARK | how);
         self.asm.mov(R2, 0);
         self.asm.call_sub("append_stack");
@@ -133,7 +133,7 @@ impl HandlerCodegen<'_> {
         self.begin_text(width);
         self.begin_mark(form)?;
         self.use_in(first, R2)?;
-        self.forget(R2);
+        self.forget_bounds(R2);
         self.asm.mov(R1, how::BETWEEN);
         self.asm.mov(R3, form.piece());
         self.asm.call_sub("append_stack");
@@ -153,7 +153,7 @@ impl HandlerCodegen<'_> {
         let room = self.room()?.clone();
         let end = self.asm.label();
         self.use_in(n, R1)?;
-        self.forget(R1);
+        self.forget_bounds(R1);
         self.asm.mov(R0, 0);
         self.asm.jump_if(Cond::Ge, R1, room.most as i32, end);
         self.asm.alu(AluOp::Lsh, R1, 3);
@@ -172,7 +172,7 @@ impl HandlerCodegen<'_> {
     /// `dst` = name of a kernel address, with offset, size and module if `data` is set.
     pub(in crate::lower) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
         self.use_in(addr, R0)?;
-        self.forget(R0);
+        self.forget_bounds(R0);
         self.symbol_at(dst, data)
     }
 
@@ -223,7 +223,7 @@ impl HandlerCodegen<'_> {
         let form = symbolic_form(form);
         let of = self.text(of)?;
         if self.makes_text(dst) {
-            let of = self.in_block(of)?;
+            let of = self.copy_into_block(of)?;
             self.begin_text(width);
             match form.by_kernel_lines() {
                 true => self.append_places_of(form, &of)?,
@@ -362,7 +362,7 @@ fn append_address(mut p: ArgAppender<'_>, room: &StackRoom) -> Res<Function> {
     p.asm.jump_if(Cond::Eq, R8, 0, number);
     put_byte(&mut p, b' ');
     p.asm.bind(number);
-    no_more(p, last, cut)
+    finish_addresses(p, last, cut)
 }
 
 /// `r9` = the address in the room with index r7; goes to `last` behind the last, to `cut` at the
@@ -384,7 +384,7 @@ fn address_of_room(p: &mut ArgAppender<'_>, room: &StackRoom, last: Label, cut: 
 }
 
 /// Ends with 0; at the labels, where there are no more addresses, with 1.
-fn no_more(mut p: ArgAppender<'_>, last: Label, cut: Label) -> Res<Function> {
+fn finish_addresses(mut p: ArgAppender<'_>, last: Label, cut: Label) -> Res<Function> {
     let end = p.end;
     p.asm.jump(end);
     p.asm.bind(cut);

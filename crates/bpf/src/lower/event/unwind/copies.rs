@@ -54,11 +54,11 @@ impl WalkGen<'_> {
         self.asm().mov(R2, AVAIL_DATA);
         self.asm().call(Helper::RingbufQuery);
         self.asm().jump_if(Cond::Gt, R0, WAITING, none);
-        self.get(R1, at::N);
+        self.load_field(R1, at::N);
         self.asm().jump_if(Cond::Ge, R1, most as i32, none);
         self.asm().call(Helper::GetSmpProcessorId);
         self.asm().mov(R9, R0);
-        self.set(at::MID, R9);
+        self.store_field(at::MID, R9);
         self.element(COPIES_MAP, at::MID, none);
         self.asm().mov(R7, R0);
         self.asm().call(Helper::KtimeGetNs);
@@ -71,10 +71,10 @@ impl WalkGen<'_> {
         self.asm().store(Size::DW, R7, field(0), R9);
         let known = [at::TGID, at::IP, at::ADDR, at::SP, at::BP];
         for (i, from) in known.into_iter().enumerate() {
-            self.get(R1, from);
+            self.load_field(R1, from);
             self.asm().store(Size::DW, R7, field(i as i16 + 1), R1);
         }
-        self.get(R8, at::SP);
+        self.load_field(R8, at::SP);
         self.asm().alu(AluOp::And, R8, -PAGE);
         self.asm().store(Size::DW, R7, field(6), 0);
         for page in 0..COPY_PAGES as i32 {
@@ -89,7 +89,7 @@ impl WalkGen<'_> {
         }
         self.asm().bind(read);
         self.code_mappings();
-        self.get(R1, at::MAPPINGS);
+        self.load_field(R1, at::MAPPINGS);
         self.asm().store(Size::DW, R7, field(7), R1);
         self.asm().ld_map(R1, RING);
         self.asm().mov(R2, R7);
@@ -100,11 +100,11 @@ impl WalkGen<'_> {
         self.count(percpu::LOST_OUTPUT);
         self.asm().jump(none);
         self.asm().bind(done);
-        self.get(R1, at::N);
+        self.load_field(R1, at::N);
         self.asm().jump_if(Cond::Ge, R1, most as i32, none);
         self.asm().mov(R2, R1);
         self.asm().add(R2, 1);
-        self.set(at::N, R2);
+        self.store_field(at::N, R2);
         self.asm().alu(AluOp::Lsh, R1, 3);
         self.asm().add(R1, R6);
         let (frames, base) = (self.room.frames as i16, self.base);
@@ -113,7 +113,7 @@ impl WalkGen<'_> {
             .store(Size::DW, R1, base + at::FILES as i16, COPIED as i32);
         self.asm()
             .store(Size::DW, R1, base + at::offsets(most) as i16, R9);
-        self.two_ends_at(none)
+        self.finish_with_flag_at(none)
     }
 
     /// Appends the executable mappings to the copy at r7. Overwrites the walk's facts about the
@@ -121,47 +121,47 @@ impl WalkGen<'_> {
     fn code_mappings(&mut self) {
         let [again, next, end] = std::array::from_fn(|_| self.p.asm.label());
         for field in [at::MAPPINGS, at::NEXT] {
-            self.set(field, 0);
+            self.store_field(field, 0);
         }
         self.asm().mov(R8, LOOKED_AT);
         self.asm().bind(again);
-        self.get(R1, at::NEXT);
-        self.set(at::ADDR, R1);
+        self.load_field(R1, at::NEXT);
+        self.store_field(at::ADDR, R1);
         self.asm().call_sub("user_map");
-        self.get(R1, at::FLAGS);
+        self.load_field(R1, at::FLAGS);
         self.asm().alu(AluOp::And, R1, EXECUTABLE);
         self.asm().jump_if(Cond::Eq, R1, 0, next);
-        self.get(R1, at::FILE);
+        self.load_field(R1, at::FILE);
         self.asm().jump_if(Cond::Eq, R1, 0, next);
-        self.get(R1, at::MAPPINGS);
+        self.load_field(R1, at::MAPPINGS);
         self.asm().jump_if(Cond::Ge, R1, COPY_MAPPINGS as i32, end);
         self.asm().mov(R2, R1);
         self.asm().add(R2, 1);
-        self.set(at::MAPPINGS, R2);
+        self.store_field(at::MAPPINGS, R2);
         self.asm()
             .alu(AluOp::Lsh, R1, MAPPING.trailing_zeros() as i32);
         self.asm().add(R1, R7);
         self.asm().add(R1, MAPPED);
         let fields = [at::START, at::END, at::OFF, at::FILE];
         for (i, from) in fields.into_iter().enumerate() {
-            self.get(R2, from);
+            self.load_field(R2, from);
             self.asm().store(Size::DW, R1, 8 * i as i16, R2);
         }
         self.asm().bind(next);
         // Continues behind the last range of the tree, up to the tree's end.
-        self.get(R1, at::LAST);
-        self.get(R2, at::NEXT);
+        self.load_field(R1, at::LAST);
+        self.load_field(R2, at::NEXT);
         self.asm().jump_if(Cond::Lt, R1, R2, end);
         self.asm().add(R1, 1);
         self.asm().jump_if(Cond::Eq, R1, 0, end);
-        self.set(at::NEXT, R1);
+        self.store_field(at::NEXT, R1);
         self.asm().add(R8, -1);
         self.asm().jump_if(Cond::Ne, R8, 0, again);
         self.asm().bind(end);
     }
 
     /// Ends with 1, and at the label with 0.
-    fn two_ends_at(mut self, zero: crate::isa::asm::Label) -> Res<Function> {
+    fn finish_with_flag_at(mut self, zero: crate::isa::asm::Label) -> Res<Function> {
         self.asm().mov(R0, 1);
         self.asm().exit();
         self.asm().bind(zero);

@@ -20,7 +20,7 @@ impl WalkGen<'_> {
     /// nonzero if the entry is not a node. The type in a node's pointer marks leaves.
     pub(super) fn maple_down(mut self) -> Res<Function> {
         let [leaf, none, range, found] = std::array::from_fn(|_| self.p.asm.label());
-        self.get(R7, at::ENTRY);
+        self.load_field(R7, at::ENTRY);
         self.asm().mov(R8, R7);
         self.asm().alu(AluOp::Rsh, R8, 3);
         self.asm().alu(AluOp::And, R8, 15);
@@ -32,34 +32,34 @@ impl WalkGen<'_> {
         self.asm().jump_if(Cond::Ne, R0, 0, none);
         // Pivots are the last addresses of whole pages, and 0 behind the last pivot. Page numbers
         // start at -1, so that 0 becomes the largest.
-        self.get(R9, at::ADDR);
+        self.load_field(R9, at::ADDR);
         self.asm().alu(AluOp::Rsh, R9, 12);
         self.asm().add(R9, -1);
         self.asm().ld_imm64(R3, (1 << 52) - 1);
         self.asm().jump_if(Cond::Eq, R8, 0, none);
         self.asm().jump_if(Cond::Gt, R8, ARANGE, none);
         self.asm().mov(R1, 0);
-        self.before(0..ARANGE_PIVOTS);
+        self.count_pivots_before(0..ARANGE_PIVOTS);
         self.asm().jump_if(Cond::Ne, R8, ARANGE, range);
         self.asm().add(R1, ARANGE_PIVOTS as i32);
         self.asm().jump(found);
         self.asm().bind(range);
-        self.before(ARANGE_PIVOTS..RANGE_PIVOTS);
+        self.count_pivots_before(ARANGE_PIVOTS..RANGE_PIVOTS);
         self.asm().add(R1, RANGE_PIVOTS as i32);
         self.asm().bind(found);
         // The slots follow the pivots.
         self.asm().alu(AluOp::And, R1, 31);
         self.asm().alu(AluOp::Lsh, R1, 3);
         self.asm().add(R1, R6);
-        self.last();
+        self.note_pivot();
         let slots = self.base + at::NODE as i16 + 8;
         self.asm().load(Size::DW, R2, R1, slots);
-        self.set(at::ENTRY, R2);
+        self.store_field(at::ENTRY, R2);
         self.asm().jump_if(Cond::Eq, R8, 1, leaf);
         self.asm().mov(R0, 0);
         self.asm().exit();
         self.asm().bind(none);
-        self.set(at::ENTRY, 0);
+        self.store_field(at::ENTRY, 0);
         self.asm().bind(leaf);
         self.asm().mov(R0, 1);
         self.asm().exit();
@@ -68,7 +68,7 @@ impl WalkGen<'_> {
 
     /// Notes the pivot of the slot at r1, an index behind the pivots of a node of type r8. The last
     /// slot has no pivot: it ends where its parent's slot ends.
-    fn last(&mut self) {
+    fn note_pivot(&mut self) {
         let [arange, found, none] = std::array::from_fn(|_| self.p.asm.label());
         let before = |pivots: u32| (8 * pivots) as i16;
         let first = self.base + at::NODE as i16 + 8;
@@ -88,14 +88,14 @@ impl WalkGen<'_> {
         self.asm().alu(AluOp::Sub, R4, R3);
         self.asm().jump_if(Cond::Sge, R4, 0, none);
         self.asm().jump_if(Cond::Eq, R2, 0, none);
-        self.set(at::LAST, R2);
+        self.store_field(at::LAST, R2);
         self.asm().bind(none);
     }
 
     /// Adds to r1 the number of these pivots that precede page r9. r3: the page mask.
-    fn before(&mut self, pivots: std::ops::Range<u32>) {
+    fn count_pivots_before(&mut self, pivots: std::ops::Range<u32>) {
         for i in pivots {
-            self.get(R2, at::NODE + 8 + 8 * i);
+            self.load_field(R2, at::NODE + 8 + 8 * i);
             self.asm().alu(AluOp::Rsh, R2, 12);
             self.asm().add(R2, -1);
             self.asm().alu(AluOp::And, R2, R3);
@@ -110,59 +110,59 @@ impl WalkGen<'_> {
         let [found, named, fresh, full] = std::array::from_fn(|_| self.p.asm.label());
         let (o, end) = (self.o, self.p.end);
         for field in [at::START, at::END, at::OFF, at::FILE, at::FIRST, at::ROWS] {
-            self.set(field, 0);
+            self.store_field(field, 0);
         }
         self.asm().call(Helper::GetCurrentTaskBtf);
         self.asm().load(Size::DW, R7, R0, o.task_mm as i16);
         self.asm().jump_if(Cond::Eq, R7, 0, end);
         self.word(R8, R7, o.mm_root, end);
-        self.set(at::ENTRY, R8);
+        self.store_field(at::ENTRY, R8);
         // The low bits of the root tell that it is a node.
         self.asm().alu(AluOp::And, R8, 3);
         self.asm().jump_if(Cond::Ne, R8, 2, end);
         self.word(R8, R7, o.mm_vdso, end);
-        self.set(at::VDSO, R8);
+        self.store_field(at::VDSO, R8);
         for _ in 0..LEVELS {
             self.asm().call_sub("maple_down");
             self.asm().jump_if(Cond::Ne, R0, 0, found);
         }
         self.asm().jump(end);
         self.asm().bind(found);
-        self.get(R7, at::ENTRY);
+        self.load_field(R7, at::ENTRY);
         self.asm().jump_if(Cond::Eq, R7, 0, end);
         self.word(R9, R7, o.vma_start, end);
         self.word(R8, R7, o.vma_end, end);
-        self.get(R1, at::ADDR);
+        self.load_field(R1, at::ADDR);
         self.asm().jump_if(Cond::Gt, R9, R1, end);
         self.asm().jump_if(Cond::Le, R8, R1, end);
-        self.set(at::START, R9);
-        self.set(at::END, R8);
+        self.store_field(at::START, R9);
+        self.store_field(at::END, R8);
         self.word(R8, R7, o.vma_flags, end);
-        self.set(at::FLAGS, R8);
+        self.store_field(at::FLAGS, R8);
         self.word(R8, R7, o.vma_pgoff, end);
         self.asm().alu(AluOp::Lsh, R8, 12);
         self.asm().alu(AluOp::Sub, R8, R9);
-        self.set(at::OFF, R8);
+        self.store_field(at::OFF, R8);
         self.word(R7, R7, o.vma_file, end);
         let file = self.asm().label();
         self.asm().jump_if(Cond::Ne, R7, 0, file);
-        self.get(R1, at::VDSO);
+        self.load_field(R1, at::VDSO);
         self.asm().jump_if(Cond::Ne, R1, R9, end);
-        self.set(at::FILE, VDSO as i32);
-        self.set(at::KEY, 0);
-        self.set(at::KEY + 8, 0);
+        self.store_field(at::FILE, VDSO as i32);
+        self.store_field(at::KEY, 0);
+        self.store_field(at::KEY + 8, 0);
         self.asm().neg(R9);
-        self.set(at::OFF, R9);
+        self.store_field(at::OFF, R9);
         self.look_up(named);
         self.asm().jump(end);
         self.asm().bind(file);
         self.word(R8, R7, o.file_inode, end);
         self.word(R9, R8, o.inode_ino, end);
-        self.set(at::KEY + 8, R9);
+        self.store_field(at::KEY + 8, R9);
         self.word(R9, R8, o.inode_sb, end);
         self.word(R9, R9, o.sb_dev, end);
         self.asm().mov32(R9, R9);
-        self.set(at::KEY, R9);
+        self.store_field(at::KEY, R9);
         self.look_up(named);
         // Allocates the next number.
         let next = self.room.next_file;
@@ -170,9 +170,9 @@ impl WalkGen<'_> {
         self.asm().mov(R8, 1);
         self.asm().atomic(AtomicOp::FetchAdd, R1, 0, R8);
         self.asm().add(R8, 1);
-        self.set(at::VALUE, R8);
-        self.set(at::VALUE + 8, 0);
-        self.set(at::VALUE + 16, 0);
+        self.store_field(at::VALUE, R8);
+        self.store_field(at::VALUE + 8, 0);
+        self.store_field(at::VALUE + 16, 0);
         self.asm().ld_map(R1, FILES_MAP);
         self.addr(R2, at::KEY);
         self.addr(R3, at::VALUE);
@@ -183,7 +183,7 @@ impl WalkGen<'_> {
         self.look_up(named);
         self.asm().jump(full);
         self.asm().bind(fresh);
-        self.set(at::FILE, R8);
+        self.store_field(at::FILE, R8);
         self.asm().mov(R1, R7);
         self.asm().call_sub("user_file");
         self.asm().jump(end);
@@ -193,7 +193,7 @@ impl WalkGen<'_> {
         self.asm().bind(named);
         for (from, field) in [(0, at::FILE), (8, at::FIRST), (16, at::ROWS)] {
             self.asm().load(Size::DW, R1, R0, from);
-            self.set(field, R1);
+            self.store_field(field, R1);
         }
         self.p.finish()
     }
@@ -210,11 +210,11 @@ impl WalkGen<'_> {
     /// already is the kernel's limit of eight frames.
     fn file_name(&mut self, place: u32, last: Label) {
         let o = self.o;
-        self.get(R9, at::ENTRY);
+        self.load_field(R9, at::ENTRY);
         // The root is its own parent.
         self.word(R8, R9, o.dentry_parent, last);
         self.asm().jump_if(Cond::Eq, R8, R9, last);
-        self.set(at::ENTRY, R8);
+        self.store_field(at::ENTRY, R8);
         self.word(R9, R9, o.dentry_name, last);
         self.addr(R1, place);
         self.asm().mov(R2, FILE_NAME as i32);
@@ -232,18 +232,18 @@ impl WalkGen<'_> {
         self.asm().store(Size::W, R6, header, 0);
         self.asm()
             .store(Size::W, R6, header + 4, at::RECORD_SIZE as i32);
-        self.set(at::RECORD + 8, shape as i32);
+        self.store_field(at::RECORD + 8, shape as i32);
         let known = [at::FILE, at::TGID, at::START, at::END, at::KEY, at::KEY + 8];
         for (i, from) in known.into_iter().enumerate() {
-            self.get(R1, from);
-            self.set(field(i as u32), R1);
+            self.load_field(R1, from);
+            self.store_field(field(i as u32), R1);
         }
         let name = |i: usize| field(FILE_FIELDS as u32) + (i * FILE_NAME) as u32;
         for i in 0..FILE_NAMES {
-            self.set(name(i), 0);
+            self.store_field(name(i), 0);
         }
         self.word(R7, R7, o.file_dentry, send);
-        self.set(at::ENTRY, R7);
+        self.store_field(at::ENTRY, R7);
         for i in 0..FILE_NAMES {
             self.file_name(name(i), send);
         }

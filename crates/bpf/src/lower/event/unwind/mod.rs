@@ -133,7 +133,7 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
     let shape = pool.record(words);
     pool.sub("user_file", |_| {
         let p = ArgAppender::new("user_file", &["file"], plan);
-        new("user_file").with(p).user_file(shape)
+        new("user_file").generator(p).user_file(shape)
     })?;
     pool.sub("user_map", |_| new("user_map").user_map())?;
     let copy = pool.record(copies::shape());
@@ -145,7 +145,7 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
     pool.sub("user_frame", |_| new("user_frame").user_frame())?;
     pool.sub("user_walk", |_| {
         let p = ArgAppender::new("user_walk", &["most"], plan);
-        new("user_walk").with(p).user_walk()
+        new("user_walk").generator(p).user_walk()
     })
 }
 
@@ -169,7 +169,7 @@ impl HandlerCodegen<'_> {
     /// `r0` = address `n` of the current program's stack, or 0.
     pub(in crate::lower) fn user_frame(&mut self, n: Val) -> Res {
         self.use_in(n, R1)?;
-        self.forget(R1);
+        self.forget_bounds(R1);
         self.asm.add(R1, 1);
         self.take_user_stack(None, false)?;
         self.frame_of_room(n)
@@ -187,7 +187,7 @@ impl HandlerCodegen<'_> {
         let form = super::stacks::symbolic_form(form);
         if !form.of_stack() {
             self.use_in(of, R0)?;
-            self.forget(R0);
+            self.forget_bounds(R0);
             return self.user_place(dst, form);
         }
         let Some((off, width)) = self.slot(dst)? else {
@@ -202,7 +202,7 @@ impl HandlerCodegen<'_> {
         })?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
             self.use_in(*value, R1)?;
-            self.forget(R1);
+            self.forget_bounds(R1);
             self.store(base as u32 + field, R1);
         }
         let marks = !self.makes_text(dst);
@@ -219,7 +219,7 @@ impl HandlerCodegen<'_> {
         }
         self.begin_mark(form)?;
         self.use_in(of, R2)?;
-        self.forget(R2);
+        self.forget_bounds(R2);
         self.asm.mov(R1, if form.full() { how::FULL } else { 0 });
         self.asm.mov(R3, form.piece());
         self.asm.call_sub("append_frames");
@@ -313,7 +313,7 @@ struct WalkGen<'a> {
 }
 
 impl<'a> WalkGen<'a> {
-    fn with(self, p: ArgAppender<'a>) -> WalkGen<'a> {
+    fn generator(self, p: ArgAppender<'a>) -> WalkGen<'a> {
         WalkGen { p, ..self }
     }
 
@@ -321,12 +321,12 @@ impl<'a> WalkGen<'a> {
         &mut self.p.asm
     }
 
-    fn get(&mut self, to: Reg, field: u32) {
+    fn load_field(&mut self, to: Reg, field: u32) {
         let at = self.base + field as i16;
         self.p.asm.load(Size::DW, to, R6, at);
     }
 
-    fn set(&mut self, field: u32, src: impl Into<Src>) {
+    fn store_field(&mut self, field: u32, src: impl Into<Src>) {
         let at = self.base + field as i16;
         self.p.asm.store(Size::DW, R6, at, src);
     }
@@ -346,7 +346,7 @@ impl<'a> WalkGen<'a> {
         self.p.asm.mov(R2, 8);
         self.p.asm.call(Helper::ProbeReadKernel);
         self.p.asm.jump_if(Cond::Ne, R0, 0, fail);
-        self.get(to, at::READ);
+        self.load_field(to, at::READ);
     }
 
     /// Reads `bytes` bytes at r3 of the program's memory. Clobbers r0 to r5.
@@ -365,7 +365,7 @@ impl<'a> WalkGen<'a> {
     }
 
     /// Ends with 0, and at the label with 1.
-    fn two_ends(mut self, one: Label) -> Res<Function> {
+    fn finish_with_flag(mut self, one: Label) -> Res<Function> {
         let end = self.p.end;
         self.asm().jump(end);
         self.asm().bind(one);
@@ -385,19 +385,19 @@ impl<'a> WalkGen<'a> {
         let fits = self.asm().label();
         let most = self.room.most as i32;
         self.asm().mov(R8, R7);
-        self.set(at::MOST, most);
+        self.store_field(at::MOST, most);
         self.asm().jump_if(Cond::Ge, R7, most, fits);
-        self.set(at::MOST, R7);
+        self.store_field(at::MOST, R7);
         self.asm().bind(fits);
         for field in [at::N, at::START, at::END, at::EXACT, at::RETURN] {
-            self.set(field, 0);
+            self.store_field(field, 0);
         }
         self.asm().call(Helper::GetCurrentTaskBtf);
         self.asm().mov(R7, R0);
         self.asm().load(Size::DW, R1, R7, o.task_mm as i16);
         self.asm().jump_if(Cond::Eq, R1, 0, end);
         self.asm().load(Size::W, R1, R7, o.task_tgid as i16);
-        self.set(at::TGID, R1);
+        self.store_field(at::TGID, R1);
         self.asm().mov(R1, R7);
         self.asm().call(Helper::TaskPtRegs);
         self.asm().mov(R7, R0);
@@ -414,12 +414,12 @@ impl<'a> WalkGen<'a> {
             (o.regs_bp, at::BP),
         ] {
             self.asm().load(Size::DW, R2, R7, off as i16);
-            self.set(field, R2);
+            self.store_field(field, R2);
         }
         self.asm().bind(given);
         // The selector of 32-bit code, whose frames are not followed.
         self.asm().jump_if(Cond::Ne, R1, 0x23, native);
-        self.set(at::SP, -1);
+        self.store_field(at::SP, -1);
         self.asm().bind(native);
         // One more call, which reports the end.
         for _ in 0..=self.room.most {
@@ -434,44 +434,44 @@ impl<'a> WalkGen<'a> {
         let [stop, exact, look, known, most] = std::array::from_fn(|_| self.p.asm.label());
         let cap = self.room.most as i32;
         let (frames, count) = (self.room.frames, self.room.count as i16);
-        self.get(R7, at::IP);
+        self.load_field(R7, at::IP);
         self.asm().jump_if(Cond::Eq, R7, 0, stop);
         self.asm().mov(R8, R7);
-        self.get(R1, at::N);
-        self.get(R2, at::MOST);
+        self.load_field(R1, at::N);
+        self.load_field(R2, at::MOST);
         self.asm().jump_if(Cond::Ge, R1, R2, most);
         self.asm().jump_if(Cond::Eq, R1, 0, exact);
-        self.get(R1, at::EXACT);
+        self.load_field(R1, at::EXACT);
         self.asm().jump_if(Cond::Ne, R1, 0, exact);
         self.asm().add(R8, -1);
         self.asm().bind(exact);
-        self.set(at::ADDR, R8);
-        self.get(R1, at::START);
+        self.store_field(at::ADDR, R8);
+        self.load_field(R1, at::START);
         self.asm().jump_if(Cond::Gt, R1, R8, look);
-        self.get(R1, at::END);
+        self.load_field(R1, at::END);
         self.asm().jump_if(Cond::Gt, R1, R8, known);
         self.asm().bind(look);
         self.asm().call_sub("user_map");
         self.asm().bind(known);
-        self.get(R1, at::N);
+        self.load_field(R1, at::N);
         self.asm().jump_if(Cond::Ge, R1, cap, stop);
         self.asm().mov(R3, R1);
         self.asm().alu(AluOp::Lsh, R3, 3);
         self.asm().add(R3, R6);
         self.asm().store(Size::DW, R3, frames as i16, R7);
-        self.get(R4, at::FILE);
+        self.load_field(R4, at::FILE);
         let (files, offsets) = (at::FILES as i16, at::offsets(self.room.most) as i16);
         let base = self.base;
         self.asm().store(Size::DW, R3, base + files, R4);
-        self.get(R4, at::OFF);
+        self.load_field(R4, at::OFF);
         self.asm().add(R4, R7);
-        self.get(R2, at::EXACT);
+        self.load_field(R2, at::EXACT);
         self.asm()
             .alu(AluOp::Lsh, R2, EXACT.trailing_zeros() as i32);
         self.asm().alu(AluOp::Or, R4, R2);
         self.asm().store(Size::DW, R3, base + offsets, R4);
         self.asm().add(R1, 1);
-        self.set(at::N, R1);
+        self.store_field(at::N, R1);
         self.asm().alu(AluOp::Lsh, R1, 3);
         self.asm().store(Size::DW, R6, count, R1);
         self.asm().call_sub("user_step");
@@ -482,9 +482,9 @@ impl<'a> WalkGen<'a> {
         self.asm().jump_if(Cond::Ne, R0, 0, stop);
         // Guesses from here on, without the facts about the previous mapping.
         for field in [at::COPY, at::ROWS, at::START, at::END] {
-            self.set(field, 0);
+            self.store_field(field, 0);
         }
-        self.set(at::FILE, 1);
+        self.store_field(at::FILE, 1);
         self.asm().call_sub("user_step");
         self.asm().jump_if(Cond::Ne, R0, 0, stop);
         self.asm().bind(stepped);
@@ -499,7 +499,7 @@ impl<'a> WalkGen<'a> {
         self.asm().bind(most);
         self.asm().jump_if(Cond::Ne, R2, cap, stop);
         self.count(percpu::CUT_STACKS);
-        self.two_ends(stop)
+        self.finish_with_flag(stop)
     }
 
     /// `user_address(address)`: stores the address as the frame behind all others.
@@ -508,30 +508,30 @@ impl<'a> WalkGen<'a> {
         self.asm().call(Helper::GetCurrentTaskBtf);
         let tgid = self.o.task_tgid as i16;
         self.asm().load(Size::W, R1, R0, tgid);
-        self.set(at::TGID, R1);
-        self.set(at::ADDR, R7);
+        self.store_field(at::TGID, R1);
+        self.store_field(at::ADDR, R7);
         let frame = (self.room.frames + place) as i16;
         self.asm().store(Size::DW, R6, frame, R7);
         self.asm().call_sub("user_map");
         let [known, bare] = std::array::from_fn(|_| self.asm().label());
         self.asm().mov(R8, 0);
-        self.get(R1, at::FILE);
+        self.load_field(R1, at::FILE);
         self.asm().jump_if(Cond::Ne, R1, 0, known);
         // Zero-initialised variables lie behind the mapping of their file.
-        self.get(R1, at::START);
+        self.load_field(R1, at::START);
         self.asm().jump_if(Cond::Eq, R1, 0, known);
         self.asm().add(R1, -1);
-        self.set(at::ADDR, R1);
+        self.store_field(at::ADDR, R1);
         self.asm().call_sub("user_map");
         self.asm().ld_imm64(R8, BEHIND);
         self.asm().bind(known);
-        self.get(R1, at::FILE);
-        self.set(at::FILES + place, R1);
+        self.load_field(R1, at::FILE);
+        self.store_field(at::FILES + place, R1);
         self.asm().jump_if(Cond::Eq, R1, 0, bare);
-        self.get(R1, at::OFF);
+        self.load_field(R1, at::OFF);
         self.asm().add(R1, R7);
         self.asm().alu(AluOp::Or, R1, R8);
-        self.set(at::offsets(self.room.most) + place, R1);
+        self.store_field(at::offsets(self.room.most) + place, R1);
         self.asm().bind(bare);
         self.p.finish()
     }
@@ -542,9 +542,9 @@ impl<'a> WalkGen<'a> {
     fn user_return(mut self, [utask, first, stack, original, next]: [u32; 5]) -> Res<Function> {
         let [found, begun] = std::array::from_fn(|_| self.p.asm.label());
         let end = self.p.end;
-        self.get(R8, at::SP);
+        self.load_field(R8, at::SP);
         self.asm().add(R8, -8);
-        self.get(R7, at::RETURN);
+        self.load_field(R7, at::RETURN);
         self.asm().jump_if(Cond::Ne, R7, 0, begun);
         self.asm().call(Helper::GetCurrentTaskBtf);
         self.asm().load(Size::DW, R7, R0, utask as i16);
@@ -558,9 +558,9 @@ impl<'a> WalkGen<'a> {
         }
         self.asm().jump(end);
         self.asm().bind(found);
-        self.set(at::RETURN, R7);
+        self.store_field(at::RETURN, R7);
         self.word(R9, R7, original, end);
-        self.set(at::IP, R9);
+        self.store_field(at::IP, R9);
         self.p.finish()
     }
 
@@ -579,22 +579,22 @@ impl<'a> WalkGen<'a> {
         let found = self.asm().label();
         for _ in 0..halvings {
             let [high, next] = std::array::from_fn(|_| self.p.asm.label());
-            self.get(R1, at::LO);
-            self.get(R2, at::HI);
+            self.load_field(R1, at::LO);
+            self.load_field(R2, at::HI);
             self.asm().mov(R3, R1);
             self.asm().add(R3, 1);
             self.asm().jump_if(Cond::Ge, R3, R2, found);
             self.asm().add(R1, R2);
             self.asm().alu(AluOp::Rsh, R1, 1);
-            self.set(at::MID, R1);
+            self.store_field(at::MID, R1);
             self.element(map, at::MID, none);
             self.asm().load(Size::W, R1, R0, start);
-            self.get(R2, at::MID);
+            self.load_field(R2, at::MID);
             self.asm().jump_if(Cond::Gt, R1, R7, high);
-            self.set(at::LO, R2);
+            self.store_field(at::LO, R2);
             self.asm().jump(next);
             self.asm().bind(high);
-            self.set(at::HI, R2);
+            self.store_field(at::HI, R2);
             self.asm().bind(next);
         }
         self.asm().bind(found);
@@ -607,26 +607,26 @@ impl<'a> WalkGen<'a> {
     /// [`WANTS_COPY`] if the rows are still being loaded.
     fn user_step(mut self) -> Res<Function> {
         let [stop, guess, chain, taken] = std::array::from_fn(|_| self.p.asm.label());
-        self.get(R1, at::ROWS);
+        self.load_field(R1, at::ROWS);
         self.asm().jump_if(Cond::Eq, R1, 0, guess);
-        self.get(R2, at::FIRST);
-        self.set(at::LO, R2);
+        self.load_field(R2, at::FIRST);
+        self.store_field(at::LO, R2);
         self.asm().add(R1, R2);
-        self.set(at::HI, R1);
-        self.get(R7, at::ADDR);
-        self.get(R1, at::OFF);
+        self.store_field(at::HI, R1);
+        self.load_field(R7, at::ADDR);
+        self.load_field(R1, at::OFF);
         self.asm().add(R7, R1);
         self.search((ROWS_MAP, HALVINGS), unwind_row::START, chain);
         self.follow(chain, stop, taken);
         self.asm().bind(guess);
         // The rows may still arrive.
-        self.get(R1, at::FILE);
+        self.load_field(R1, at::FILE);
         self.asm().jump_if(Cond::Eq, R1, 0, chain);
         self.asm().jump_if(Cond::Eq, R1, VDSO as i32, chain);
         let guessed = self.asm().label();
-        self.get(R1, at::COPY);
+        self.load_field(R1, at::COPY);
         self.asm().jump_if(Cond::Eq, R1, 0, guessed);
-        self.get(R1, at::FIRST);
+        self.load_field(R1, at::FIRST);
         self.asm().jump_if(Cond::Ne, R1, 0, guessed);
         self.asm().mov(R0, WANTS_COPY);
         self.asm().exit();
@@ -635,7 +635,7 @@ impl<'a> WalkGen<'a> {
         self.asm().bind(chain);
         self.frame_pointers(stop);
         self.asm().bind(taken);
-        self.two_ends(stop)
+        self.finish_with_flag(stop)
     }
 
     /// Follows the row at r0.
@@ -658,10 +658,10 @@ impl<'a> WalkGen<'a> {
         self.asm().jump_if(Cond::Eq, R8, i32::from(kind::RBP), bp);
         self.asm()
             .jump_if(Cond::Eq, R8, i32::from(kind::AT_RBP), bp);
-        self.get(R1, at::SP);
+        self.load_field(R1, at::SP);
         self.asm().jump(rsp);
         self.asm().bind(bp);
-        self.get(R1, at::BP);
+        self.load_field(R1, at::BP);
         self.asm().bind(rsp);
         self.asm().add(R9, R1);
         self.asm()
@@ -671,12 +671,12 @@ impl<'a> WalkGen<'a> {
         self.asm().bind(deref);
         self.asm().mov(R3, R9);
         self.user(8, stop);
-        self.get(R9, at::READ);
+        self.load_field(R9, at::READ);
         self.asm().jump(cfa);
         self.asm().bind(plt);
-        self.get(R1, at::IP);
+        self.load_field(R1, at::IP);
         self.asm().alu(AluOp::And, R1, 15);
-        self.get(R2, at::SP);
+        self.load_field(R2, at::SP);
         self.asm().add(R2, 8);
         self.asm().jump_if(Cond::Lt, R1, R9, later);
         self.asm().add(R2, 8);
@@ -684,29 +684,29 @@ impl<'a> WalkGen<'a> {
         self.asm().mov(R9, R2);
         self.asm().bind(cfa);
         // Callers have higher stack pointers.
-        self.get(R1, at::SP);
+        self.load_field(R1, at::SP);
         self.asm().jump_if(Cond::Le, R9, R1, stop);
         self.asm().jump_if(Cond::Eq, R7, 0, same);
         self.asm().alu(AluOp::Lsh, R7, 3);
         self.asm().mov(R3, R9);
         self.asm().alu(AluOp::Sub, R3, R7);
         self.user(8, stop);
-        self.get(R1, at::READ);
-        self.set(at::BP, R1);
+        self.load_field(R1, at::READ);
+        self.store_field(at::BP, R1);
         self.asm().bind(same);
         self.asm().mov(R3, R9);
         self.asm().add(R3, -8);
         self.user(8, stop);
-        self.set(at::SP, R9);
-        self.get(R1, at::READ);
-        self.set(at::IP, R1);
-        self.set(at::EXACT, 0);
+        self.store_field(at::SP, R9);
+        self.load_field(R1, at::READ);
+        self.store_field(at::IP, R1);
+        self.store_field(at::EXACT, 0);
         self.asm().jump(taken);
         // A signal frame, which no call has made, contains the interrupted registers.
         self.asm().bind(signal);
         let (noted, most) = (self.asm().label(), self.room.most);
         let offsets = self.base + at::offsets(most) as i16;
-        self.get(R1, at::N);
+        self.load_field(R1, at::N);
         self.asm().jump_if(Cond::Eq, R1, 0, noted);
         self.asm().jump_if(Cond::Gt, R1, most as i32, noted);
         self.asm().alu(AluOp::Lsh, R1, 3);
@@ -717,13 +717,13 @@ impl<'a> WalkGen<'a> {
         self.asm().store(Size::DW, R1, offsets - 8, R2);
         self.asm().bind(noted);
         for (off, field) in [(120, at::BP), (168, at::IP), (160, at::SP)] {
-            self.get(R3, at::SP);
+            self.load_field(R3, at::SP);
             self.asm().add(R3, off);
             self.user(8, stop);
-            self.get(R1, at::READ);
-            self.set(field, R1);
+            self.load_field(R1, at::READ);
+            self.store_field(field, R1);
         }
-        self.set(at::EXACT, 1);
+        self.store_field(at::EXACT, 1);
         self.asm().jump(taken);
     }
 
@@ -731,14 +731,14 @@ impl<'a> WalkGen<'a> {
     fn frame_pointers(&mut self, stop: Label) {
         let [made, entry, pushed, end] = std::array::from_fn(|_| self.p.asm.label());
         let innermost = self.asm().label();
-        self.get(R1, at::N);
+        self.load_field(R1, at::N);
         self.asm().jump_if(Cond::Eq, R1, 1, innermost);
-        self.get(R1, at::EXACT);
+        self.load_field(R1, at::EXACT);
         self.asm().jump_if(Cond::Eq, R1, 0, made);
         self.asm().bind(innermost);
-        self.get(R3, at::IP);
+        self.load_field(R3, at::IP);
         self.user(5, made);
-        self.get(R7, at::READ);
+        self.load_field(R7, at::READ);
         for (mask, code, label) in CODE {
             self.asm().mov(R1, R7);
             self.asm().mov32(R1, R1);
@@ -748,35 +748,35 @@ impl<'a> WalkGen<'a> {
                 .jump_if(Cond::Eq, R1, R2, if label { pushed } else { entry });
         }
         self.asm().bind(made);
-        self.get(R7, at::BP);
-        self.get(R1, at::SP);
+        self.load_field(R7, at::BP);
+        self.load_field(R1, at::SP);
         self.asm().jump_if(Cond::Lt, R7, R1, stop);
         self.asm().mov(R1, R7);
         self.asm().alu(AluOp::And, R1, 7);
         self.asm().jump_if(Cond::Ne, R1, 0, stop);
         self.asm().jump(end);
         self.asm().bind(pushed);
-        self.get(R7, at::SP);
+        self.load_field(R7, at::SP);
         self.asm().bind(end);
         self.asm().mov(R3, R7);
         self.user(16, stop);
         self.asm().add(R7, 16);
-        self.set(at::SP, R7);
-        self.get(R1, at::READ);
-        self.set(at::BP, R1);
-        self.get(R1, at::READ + 8);
-        self.set(at::IP, R1);
+        self.store_field(at::SP, R7);
+        self.load_field(R1, at::READ);
+        self.store_field(at::BP, R1);
+        self.load_field(R1, at::READ + 8);
+        self.store_field(at::IP, R1);
         let done = self.asm().label();
         self.asm().jump(done);
         self.asm().bind(entry);
-        self.get(R7, at::SP);
+        self.load_field(R7, at::SP);
         self.asm().mov(R3, R7);
         self.user(8, stop);
         self.asm().add(R7, 8);
-        self.set(at::SP, R7);
-        self.get(R1, at::READ);
-        self.set(at::IP, R1);
+        self.store_field(at::SP, R7);
+        self.load_field(R1, at::READ);
+        self.store_field(at::IP, R1);
         self.asm().bind(done);
-        self.set(at::EXACT, 0);
+        self.store_field(at::EXACT, 0);
     }
 }

@@ -56,7 +56,7 @@ mod how {
 }
 
 /// The parts that a form consists of.
-fn how_of(form: SymbolicForm) -> i32 {
+fn form_parts(form: SymbolicForm) -> i32 {
     use how::{AT, BASE, END, FILE, LINE, MODULE, NUMBER, OFFSET, ONLY, PLACE, SIZE, STACK};
     match form {
         SymbolicForm::UserLines => LINE | OFFSET | SIZE | MODULE | END | STACK,
@@ -64,8 +64,8 @@ fn how_of(form: SymbolicForm) -> i32 {
         SymbolicForm::UserBrief => OFFSET | END | STACK,
         SymbolicForm::UserData => OFFSET | SIZE | MODULE,
         SymbolicForm::UserModule => ONLY,
-        SymbolicForm::UserFileLines => AT | how_of(SymbolicForm::UserLines),
-        SymbolicForm::UserSimpleLines => AT | how_of(SymbolicForm::UserSimple),
+        SymbolicForm::UserFileLines => AT | form_parts(SymbolicForm::UserLines),
+        SymbolicForm::UserSimpleLines => AT | form_parts(SymbolicForm::UserSimple),
         SymbolicForm::UserFileLine => FILE | NUMBER,
         SymbolicForm::UserFile => FILE,
         SymbolicForm::UserLine => NUMBER,
@@ -86,7 +86,7 @@ impl HandlerCodegen<'_> {
     pub(super) fn append_symbol(&mut self, form: SymbolicForm, index: u32) -> Res {
         self.use_append_symbol()?;
         self.asm.mov(R1, index as i32);
-        self.asm.mov(R2, how_of(form));
+        self.asm.mov(R2, form_parts(form));
         self.asm.call_sub("append_symbol");
         Ok(())
     }
@@ -101,8 +101,8 @@ impl HandlerCodegen<'_> {
             append_each(p, base, room, "append_symbol", 0)
         })?;
         self.use_in(first, R2)?;
-        self.forget(R2);
-        self.asm.mov(R1, how_of(form));
+        self.forget_bounds(R2);
+        self.asm.mov(R1, form_parts(form));
         self.asm.mov(R3, form.piece());
         self.asm.call_sub("append_symbols");
         Ok(())
@@ -201,7 +201,7 @@ impl WalkGen<'_> {
             self.base + at::FILES as i16,
             self.base + at::offsets(self.room.most) as i16,
         );
-        self.set(word::KEY, -1);
+        self.store_field(word::KEY, -1);
         for field in [
             word::FILE,
             word::NAME,
@@ -210,7 +210,7 @@ impl WalkGen<'_> {
             word::BASE,
             word::SIZE,
         ] {
-            self.set(field, 0);
+            self.store_field(field, 0);
         }
         // r8 = 1 if the address is a return address, which belongs to the instruction before it.
         self.asm().alu(AluOp::And, R8, how::STACK);
@@ -222,7 +222,7 @@ impl WalkGen<'_> {
         self.frame(R7, end);
         self.asm().load(Size::DW, R1, R7, files);
         self.asm().jump_if(Cond::Eq, R1, 0, end);
-        self.set(word::FILE, R1);
+        self.store_field(word::FILE, R1);
         self.asm().load(Size::DW, R9, R7, offsets);
         self.asm().mov(R7, R9);
         // Bit 63 becomes bit 31.
@@ -237,7 +237,7 @@ impl WalkGen<'_> {
         self.asm().alu(AluOp::And, R8, R2);
         self.asm().alu(AluOp::Lsh, R7, 2);
         self.asm().alu(AluOp::Rsh, R7, 2);
-        self.set(word::PLACE, R7);
+        self.store_field(word::PLACE, R7);
         self.asm().ld_imm64(R2, 0x7fff_ffff);
         self.asm().jump_if(Cond::Le, R7, R2, near);
         self.asm().jump(unnamed);
@@ -245,26 +245,26 @@ impl WalkGen<'_> {
         self.asm().alu(AluOp::Sub, R7, R8);
         self.asm().alu(AluOp::And, R7, 0x7fff_ffff);
         self.asm().alu(AluOp::Or, R7, R1);
-        self.set(word::KEY, R7);
+        self.store_field(word::KEY, R7);
         self.element(SYMBOLS_MAP, word::FILE, unnamed);
         self.asm().load(Size::DW, R1, R0, symbol_row::NAME);
-        self.set(word::MODULE, R1);
+        self.store_field(word::MODULE, R1);
         self.asm().load(Size::DW, R1, R0, symbol_row::FIRST);
         self.asm().load(Size::DW, R2, R0, symbol_row::COUNT);
         self.asm().jump_if(Cond::Eq, R2, 0, end);
-        self.set(at::LO, R1);
+        self.store_field(at::LO, R1);
         self.asm().add(R2, R1);
-        self.set(at::HI, R2);
+        self.store_field(at::HI, R2);
         self.search((SYMBOL_ROWS_MAP, HALVINGS), 0, none);
         self.asm().load(Size::W, R1, R0, 4);
         self.name(R1, none);
-        self.set(word::NAME, R3);
+        self.store_field(word::NAME, R3);
         self.two_words(none);
         let p_end = self.p.end;
         self.asm().jump(p_end);
         self.asm().bind(unnamed);
         // A file without a symbol for the address is no loss; code outside of files goes to `end`.
-        self.get(R1, word::FILE);
+        self.load_field(R1, word::FILE);
         self.asm().jump_if(Cond::Eq, R1, VDSO as i32, none);
         self.count(percpu::UNNAMED);
         self.asm().bind(none);
@@ -277,15 +277,15 @@ impl WalkGen<'_> {
         self.asm().mov(R2, place);
         self.asm()
             .alu(AluOp::And, R2, symbol_row::NAMES_PAGE as i32 - 1);
-        self.set(at::HI, R2);
+        self.store_field(at::HI, R2);
         let page = symbol_row::NAMES_PAGE.trailing_zeros() as i32;
         self.asm().alu(AluOp::Rsh, place, page);
-        self.set(at::MID, place);
+        self.store_field(at::MID, place);
         self.element(NAMES_MAP, at::MID, none);
         // Goes through memory, which turns the pointer into a number.
-        self.set(at::LO, R0);
-        self.get(R3, at::LO);
-        self.get(R2, at::HI);
+        self.store_field(at::LO, R0);
+        self.load_field(R3, at::LO);
+        self.load_field(R2, at::HI);
         self.asm().add(R3, R2);
         self.asm().add(R3, 16);
     }
@@ -316,7 +316,7 @@ impl WalkGen<'_> {
     }
 
     /// Goes to `to` if none of these parts is wanted.
-    fn unless(&mut self, bits: i32, to: Label) {
+    fn jump_unless(&mut self, bits: i32, to: Label) {
         self.asm().mov(R1, R8);
         self.asm().alu(AluOp::And, R1, bits);
         self.asm().jump_if(Cond::Eq, R1, 0, to);
@@ -327,14 +327,14 @@ impl WalkGen<'_> {
         let end = self.p.end;
         let whole = self.asm().label();
         self.asm().mov(R8, R7);
-        self.get(R1, word::MODULE);
+        self.load_field(R1, word::MODULE);
         self.asm().jump_if(Cond::Eq, R1, 0, end);
         self.name(R1, end);
         self.asm().mov(R7, R3);
         self.two_words(end);
         self.asm().mov(R3, R7);
-        self.unless(how::BASE, whole);
-        self.get(R1, word::BASE);
+        self.jump_unless(how::BASE, whole);
+        self.load_field(R1, word::BASE);
         self.asm().add(R3, R1);
         self.asm().bind(whole);
         self.append_kernel_text(end);
@@ -352,48 +352,48 @@ impl WalkGen<'_> {
         self.frame(R7, end);
         self.asm().load(Size::DW, R9, R7, frames);
         let many = self.asm().label();
-        self.unless(how::ONLY, many);
+        self.jump_unless(how::ONLY, many);
         self.asm().jump(only);
         self.asm().bind(many);
         if self.room.lines {
             let text = self.asm().label();
-            self.unless(how::FILE | how::NUMBER, text);
+            self.jump_unless(how::FILE | how::NUMBER, text);
             self.asm().mov(R1, R8);
             self.place_or_address();
             self.asm().jump(end);
             self.asm().bind(text);
         }
         let begun = self.asm().label();
-        self.unless(how::LINE, begun);
+        self.jump_unless(how::LINE, begun);
         self.append_literal(" ");
         self.asm().bind(begun);
         // A missing name has length 0.
-        self.get(R1, word::NAME);
+        self.load_field(R1, word::NAME);
         self.asm().jump_if(Cond::Eq, R1, 0, bare);
         self.addr(R1, at::LO);
         self.asm().mov(R2, 1);
-        self.get(R3, word::NAME);
+        self.load_field(R3, word::NAME);
         self.asm().call(Helper::ProbeReadKernel);
         self.asm().jump_if(Cond::Ne, R0, 0, bare);
-        self.get(R1, at::LO);
+        self.load_field(R1, at::LO);
         self.asm().alu(AluOp::And, R1, 255);
         self.asm().jump_if(Cond::Ne, R1, 0, named);
         self.asm().bind(bare);
-        self.bare(ends);
+        self.append_unnamed(ends);
         self.asm().bind(named);
-        self.named(ends);
+        self.append_named(ends);
         self.asm().bind(only);
-        self.only(end);
+        self.append_file_only(end);
         self.asm().bind(ends);
         if self.room.lines {
             let last = self.asm().label();
-            self.unless(how::PLACE, last);
+            self.jump_unless(how::PLACE, last);
             self.append_literal("\t");
             self.asm().mov(R1, how::FILE | how::NUMBER);
             self.place_or_address();
             self.asm().bind(last);
         }
-        self.unless(how::END, end);
+        self.jump_unless(how::END, end);
         self.append_literal("\n");
         self.p.finish()
     }
@@ -413,7 +413,7 @@ impl WalkGen<'_> {
             return;
         }
         let none = self.asm().label();
-        self.unless(how::AT, none);
+        self.jump_unless(how::AT, none);
         self.asm().mov(R1, how::AT | how::FILE | how::NUMBER);
         self.asm().call_sub("append_place");
         self.asm().bind(none);
@@ -429,56 +429,56 @@ impl WalkGen<'_> {
         self.asm().load(Size::DW, R1, R0, symbol_row::FIRST_LINE);
         self.asm().load(Size::DW, R2, R0, symbol_row::LINES);
         self.asm().jump_if(Cond::Eq, R2, 0, unknown);
-        self.set(at::LO, R1);
+        self.store_field(at::LO, R1);
         self.asm().add(R2, R1);
-        self.set(at::HI, R2);
-        self.get(R7, word::KEY);
+        self.store_field(at::HI, R2);
+        self.load_field(R7, word::KEY);
         self.search((LINE_ROWS_MAP, HALVINGS), 0, unknown);
         self.asm().load(Size::W, R9, R0, 8);
         self.asm().load(Size::W, R1, R0, 4);
         self.asm().jump_if(Cond::Eq, R1, 0, unknown);
         self.name(R1, unknown);
         self.asm().mov(R7, R3);
-        self.unless(how::AT, begun);
+        self.jump_unless(how::AT, begun);
         self.append_literal(" at ");
         self.asm().bind(begun);
-        self.unless(how::FILE, colon);
+        self.jump_unless(how::FILE, colon);
         self.asm().mov(R3, R7);
         self.append_kernel_text(end);
-        self.unless(how::NUMBER, end);
+        self.jump_unless(how::NUMBER, end);
         self.append_literal(":");
         self.asm().jump(number);
         self.asm().bind(colon);
-        self.unless(how::NUMBER, end);
+        self.jump_unless(how::NUMBER, end);
         self.asm().bind(number);
         put_decimal(&mut self.p);
-        self.two_ends(unknown)
+        self.finish_with_flag(unknown)
     }
 
     /// A frame with a symbol; r9 is its address.
-    fn named(&mut self, ends: Label) {
+    fn append_named(&mut self, ends: Label) {
         let [at_name, sized, unsized_, file] = std::array::from_fn(|_| self.p.asm.label());
-        self.unless(how::LINE, at_name);
+        self.jump_unless(how::LINE, at_name);
         self.append_hex(R9);
         self.append_literal(" : ");
         self.asm().bind(at_name);
-        self.get(R3, word::NAME);
+        self.load_field(R3, word::NAME);
         self.append_kernel_text(ends);
-        self.unless(how::OFFSET, ends);
+        self.jump_unless(how::OFFSET, ends);
         self.append_literal("+");
-        self.get(R9, word::PLACE);
-        self.get(R1, word::BASE);
+        self.load_field(R9, word::PLACE);
+        self.load_field(R1, word::BASE);
         self.asm().alu(AluOp::Sub, R9, R1);
         self.append_hex(R9);
-        self.unless(how::SIZE, unsized_);
+        self.jump_unless(how::SIZE, unsized_);
         self.asm().bind(sized);
         self.append_literal("/");
-        self.get(R9, word::SIZE);
+        self.load_field(R9, word::SIZE);
         self.append_hex(R9);
         self.asm().bind(unsized_);
         self.append_at();
-        self.unless(how::MODULE | how::BASE, ends);
-        self.get(R1, word::MODULE);
+        self.jump_unless(how::MODULE | how::BASE, ends);
+        self.load_field(R1, word::MODULE);
         self.asm().jump_if(Cond::Eq, R1, 0, ends);
         self.asm().bind(file);
         self.append_literal(" [");
@@ -489,24 +489,24 @@ impl WalkGen<'_> {
     }
 
     /// A frame without a symbol: its address, and its offset in the file.
-    fn bare(&mut self, ends: Label) {
+    fn append_unnamed(&mut self, ends: Label) {
         let no_size = self.asm().label();
         self.append_hex(R9);
-        self.unless(how::MODULE | how::BASE, ends);
-        self.get(R1, word::MODULE);
+        self.jump_unless(how::MODULE | how::BASE, ends);
+        self.load_field(R1, word::MODULE);
         self.asm().jump_if(Cond::Eq, R1, 0, ends);
         self.append_literal(" [");
-        self.get(R9, word::PLACE);
-        self.get(R1, word::BASE);
+        self.load_field(R9, word::PLACE);
+        self.load_field(R1, word::BASE);
         self.asm().alu(AluOp::Sub, R9, R1);
         self.asm().mov(R1, R8);
         self.asm().call_sub("append_file");
         self.append_literal("+");
         self.append_hex(R9);
-        self.unless(how::SIZE, no_size);
+        self.jump_unless(how::SIZE, no_size);
         self.append_literal("/");
         // The file's size follows its name.
-        self.get(R9, word::SIZE);
+        self.load_field(R9, word::SIZE);
         self.append_hex(R9);
         self.asm().bind(no_size);
         self.append_literal("]");
@@ -515,9 +515,9 @@ impl WalkGen<'_> {
     }
 
     /// The file's name alone.
-    fn only(&mut self, end: Label) {
+    fn append_file_only(&mut self, end: Label) {
         let unknown = self.asm().label();
-        self.get(R1, word::MODULE);
+        self.load_field(R1, word::MODULE);
         self.asm().jump_if(Cond::Eq, R1, 0, unknown);
         self.asm().mov(R1, R8);
         self.asm().call_sub("append_file");

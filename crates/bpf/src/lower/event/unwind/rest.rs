@@ -23,7 +23,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         self.use_in(n, R1)?;
-        self.forget(R1);
+        self.forget_bounds(R1);
         let whole = self.makes_text(dst);
         self.take_user_stack(None, !whole)?;
         self.begin_stack_text(n, slot.1)?;
