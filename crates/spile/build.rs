@@ -1,5 +1,5 @@
-//! Builds the tables of scripts that are in the binary: the files of `tapset/` with an index of the names
-//! that they define, so that those that a script needs are read and no others; and the files of `tools/`.
+//! Builds the table of the library that is in the binary: the files of `tapset/` with an index of the names
+//! that they define, so that those that a script needs are read and no others.
 //!
 //! The index is found without parsing. It counts on the form that `spile fmt` gives files: definitions begin
 //! at the beginning of a line. A test holds it against what parsing gives (`crates/spile/src/tapset.rs`).
@@ -9,13 +9,6 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 fn main() {
-    let tools = scripts("tools");
-    let mut table =
-        String::from("/// Name and text of each file.\npub static FILES: &[(&str, &str)] = &[\n");
-    for (name, path, _) in &tools {
-        writeln!(table, "    ({name:?}, include_str!({path:?})),").expect("a string");
-    }
-    write("tools", table);
     write("tapset", indexed(&scripts("tapset")));
 }
 

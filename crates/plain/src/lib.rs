@@ -1,6 +1,8 @@
 //! Escapes names that come from outside (symbols, threads, files) for terminals, spreadsheets and
 //! readers of JSON. Characters that would move the cursor, change colours or change the writing
-//! direction are escaped as in C source, by the octal numbers of their bytes.
+//! direction are escaped as in C source, by the octal numbers of their bytes. [`messages`] prints texts of which all are escaped so.
+
+pub mod messages;
 
 use std::borrow::Cow;
 use std::fmt::Write;

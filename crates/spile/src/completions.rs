@@ -4,8 +4,11 @@
 use clap::{Command, CommandFactory};
 use clap_complete::{Shell, generate};
 
-use crate::cli::{Cli, Diff, Fmt, Lsp, Report};
-use crate::tools::{profile::Profile, syscount::Syscount};
+use spile_tools::profile::Profile;
+use spile_tools::profiles::{Diff, Report};
+use spile_tools::syscount::Syscount;
+
+use crate::cli::{Cli, Fmt, Lsp};
 
 /// The whole command line. The program itself checks the first argument for a subcommand (see
 /// `main.rs`), because any other argument is a script.

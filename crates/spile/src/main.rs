@@ -10,7 +10,6 @@ mod list;
 mod lsp;
 mod machine;
 mod passes;
-mod profiles;
 mod report;
 mod tapset;
 mod tools;
@@ -23,6 +22,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use cli::Cli;
 use report::Failure;
+use spile_tools::{profile, profiles, syscount};
 
 /// The text that `--sdt-header` prints.
 const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
@@ -35,17 +35,14 @@ fn main() -> ExitCode {
     spile_kernel::process::file_limit_is_an_error();
     spile_kernel::resources::raise_open_files();
     let mut args = std::env::args_os();
+    let passes = |run, rows| tools::run(run, rows, std::io::stderr().is_terminal());
     match args.nth(1).as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),
         Some("lsp") => subcommand(|cli: cli::Lsp| lsp::run(&cli)),
-        Some("report") => subcommand(|cli: cli::Report| profiles::report(&cli)),
-        Some("diff") => subcommand(|cli: cli::Diff| profiles::diff(&cli)),
-        Some("profile") => subcommand(|cli: tools::profile::Profile| {
-            tools::profile::run(&cli, std::io::stderr().is_terminal())
-        }),
-        Some("syscount") => subcommand(|cli: tools::syscount::Syscount| {
-            tools::syscount::run(&cli, std::io::stderr().is_terminal())
-        }),
+        Some("report") => subcommand(|cli: profiles::Report| profiles::report(&cli)),
+        Some("diff") => subcommand(|cli: profiles::Diff| profiles::diff(&cli)),
+        Some("profile") => subcommand(|cli: profile::Profile| profile::run(&cli, &passes)),
+        Some("syscount") => subcommand(|cli: syscount::Syscount| syscount::run(&cli, &passes)),
         _ => run(),
     }
 }

@@ -1,77 +1,9 @@
-//! Failures of a run, and the lines that `-v` prints about passes.
+//! The lines that `-v` prints about passes; messages and failures are those of `plain`.
 
 use std::fmt;
-use std::io::Write;
 use std::time::Instant;
 
-/// The reason why a run failed. Diagnostics of the script were printed already.
-#[derive(Debug)]
-pub enum Failure {
-    /// The script has errors, which were printed.
-    Reported,
-    /// Any other reason.
-    Other(String),
-}
-
-impl Failure {
-    /// Prints the reason on standard error.
-    pub fn print(&self, color: bool) {
-        match self {
-            Failure::Reported => {}
-            Failure::Other(text) if color => {
-                let text = spile_plain::lines(text);
-                tell_raw(&format!("\x1b[1;31mERROR:\x1b[0m {text}\n"));
-            }
-            Failure::Other(text) => tell(format_args!("ERROR: {text}\n")),
-        }
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Failure::Reported => f.write_str("the script has errors"),
-            Failure::Other(text) => f.write_str(text),
-        }
-    }
-}
-
-/// Prints to standard error, in one write, with control characters escaped.
-pub fn tell(text: impl fmt::Display) {
-    tell_raw(&spile_plain::lines(&text.to_string()));
-}
-
-/// Prints to standard error unchanged. Where it is closed or full, the text is dropped.
-pub fn tell_raw(text: &str) {
-    let _ = std::io::stderr().lock().write_all(text.as_bytes());
-}
-
-/// Prints lines to standard error, with control characters escaped.
-pub fn tell_lines(lines: &[String]) {
-    for line in lines {
-        tell(format_args!("{line}\n"));
-    }
-}
-
-/// Prints to standard output, with control characters escaped. A reader that has ended, such as
-/// `head`, is not a failure.
-pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
-    let mut out = std::io::stdout().lock();
-    let text = text.to_string();
-    let text = spile_plain::lines(&text);
-    let done = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-    match done {
-        Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe => {
-            Err(fail(format_args!("cannot write to standard output: {e}")))
-        }
-        _ => Ok(()),
-    }
-}
-
-/// A failure with this text.
-pub fn fail(text: impl fmt::Display) -> Failure {
-    Failure::Other(text.to_string())
-}
+pub use spile_plain::messages::{Failure, fail, say, tell, tell_lines, tell_raw};
 
 /// Times of passes, as `-v` prints them.
 pub struct Stopwatch {

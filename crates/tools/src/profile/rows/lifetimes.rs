@@ -3,7 +3,7 @@
 use spile_profile::model::{Ns, Process, Thread};
 
 use super::{ProfileBuilder, REUSED, TID_BITS};
-use crate::tools::rows::Fields;
+use crate::rows::Fields;
 
 /// The identity of a thread, from another source than rows.
 #[derive(Debug)]

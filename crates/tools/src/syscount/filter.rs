@@ -8,7 +8,7 @@ use spile_kernel::process::of_thread;
 use spile_runtime::machine::kernel_memory::KernelMemory;
 use spile_runtime::machine::pid_namespace::PidMap;
 
-use crate::report::{Failure, fail};
+use spile_plain::messages::{Failure, fail};
 
 /// Inode number of the initial cgroup namespace (`PROC_CGROUP_INIT_INO`).
 const FIRST_NAMESPACE: u64 = 0xeffffffb;

@@ -1,8 +1,8 @@
-//! Rows of `tools/system.stp`, and the account made from them.
+//! MachineBuilder of `tools/system.stp`, and the account made from them.
 
 use std::collections::{BTreeMap, HashMap};
 
-use crate::tools::rows::Fields;
+use crate::rows::Fields;
 use spile_kernel::process;
 use spile_profile::system::{Cpu, Interrupt, InterruptKind, Process, System};
 use spile_runtime::io::rows::Row;
@@ -276,7 +276,7 @@ impl MachineBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::rows::with_row;
+    use crate::rows::with_row;
 
     #[test]
     fn rows_become_an_account() {

@@ -15,7 +15,7 @@ use spile_kernel::process::{mark, with_all_signals};
 use spile_kernel::resources::told;
 use spile_runtime::{ExternalSource, session::OnArmed};
 
-use crate::report::tell;
+use spile_plain::messages::tell;
 
 /// The option of `prctl` that the scripts recognise as a mark.
 const MARK: i32 = 0x5350_4c33;

@@ -3,7 +3,7 @@
 use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
 
 use super::{ProfileBuilder, REUSED};
-use crate::tools::rows::Fields;
+use crate::rows::Fields;
 
 /// A thread that was alive when the recording ended.
 #[derive(Debug)]

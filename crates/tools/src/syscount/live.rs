@@ -19,7 +19,7 @@ use spile_runtime::ExternalSource;
 
 use super::rows::{Reader, Report};
 use super::show::{Align, Column, HistogramScale, ReportShape, Row, ascii_only, headline};
-use crate::report::{Failure, fail};
+use spile_plain::messages::{Failure, fail};
 
 /// Help on keys.
 const KEYS: [&str; 6] = [

@@ -6,8 +6,61 @@ use std::path::{Path, PathBuf};
 use spile_profile::export::{FORMATS, Format};
 use spile_profile::{Run, file, html, json, report as text};
 
-use crate::cli;
-use crate::report::{Failure, fail, say, tell};
+use clap::Parser;
+use spile_plain::messages::{Failure, fail, say, tell};
+
+/// Reports where the time of a recorded command went.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spile report",
+    bin_name = "spile report",
+    after_help = "The files of one run, such as those of its ranks, become one report. In a folder, \
+                  spile reads the files whose names end in .spile."
+)]
+pub struct Report {
+    /// Print the system calls of each thread and their time in nanoseconds
+    #[arg(long, conflicts_with_all = ["html", "export"])]
+    pub threads: bool,
+    /// Print the report as one line of JSON
+    #[arg(long, conflicts_with_all = ["html", "export", "threads"])]
+    pub json: bool,
+    /// Write the report as one page for a browser
+    #[arg(long, value_name = "FILE", conflicts_with = "export")]
+    pub html: Option<PathBuf>,
+    /// Write the profile in a format of other tools (`help` lists them)
+    #[arg(long, value_name = "FORMAT")]
+    pub export: Option<String>,
+    /// Write the export to PATH; an export of one file goes to standard output by default
+    #[arg(short = 'o', value_name = "PATH", requires = "export")]
+    pub output: Option<PathBuf>,
+    /// Print at most N rows of each table
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub top: usize,
+    /// Report the run whose number begins with RUN, if there are several
+    #[arg(long, value_name = "RUN")]
+    pub run: Option<String>,
+    /// Recorded files and folders
+    #[arg(value_name = "FILE|DIR", required_unless_present = "export")]
+    pub paths: Vec<PathBuf>,
+}
+
+/// Compares two recorded runs.
+#[derive(Debug, Parser)]
+#[command(name = "spile diff", bin_name = "spile diff")]
+pub struct Diff {
+    /// Print the differences as one line of JSON
+    #[arg(long)]
+    pub json: bool,
+    /// Print at most N rows of each table
+    #[arg(long, value_name = "N", default_value_t = 15)]
+    pub top: usize,
+    /// The first run, a file or a folder
+    #[arg(value_name = "A")]
+    pub a: PathBuf,
+    /// The second run
+    #[arg(value_name = "B")]
+    pub b: PathBuf,
+}
 
 /// Reads the files of a run; prints why files are not used.
 fn read(paths: &[PathBuf], run: Option<&str>) -> Result<Run, Failure> {
@@ -30,7 +83,7 @@ pub fn width(output: impl std::os::fd::AsFd) -> usize {
 }
 
 /// `spile report`.
-pub fn report(cli: &cli::Report) -> Result<u8, Failure> {
+pub fn report(cli: &Report) -> Result<u8, Failure> {
     // Checked before files are read, which may take long.
     let format = match cli.export.as_deref() {
         Some("help") => {
@@ -110,7 +163,7 @@ fn put(path: &Path, bytes: &[u8]) -> Result<(), Failure> {
 }
 
 /// `spile diff`.
-pub fn diff(cli: &cli::Diff) -> Result<u8, Failure> {
+pub fn diff(cli: &Diff) -> Result<u8, Failure> {
     let one = |path: &Path| read(&[path.to_owned()], None);
     let (a, b) = (one(&cli.a)?, one(&cli.b)?);
     if cli.json {

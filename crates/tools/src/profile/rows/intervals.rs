@@ -5,7 +5,7 @@ use spile_profile::model::{Context, Event, Ns, REGION, ROOT};
 
 use super::super::changes::Change;
 use super::ProfileBuilder;
-use crate::tools::rows::Fields;
+use crate::rows::Fields;
 
 /// Maximum depth of nested regions on a time line.
 const DEEPEST: usize = 256;

@@ -25,9 +25,10 @@ use spile_runtime::machine::pid_namespace::PidMap;
 
 use self::recording_file::RecordingFile;
 use self::rows::{ProfileBuilder, ThreadIdentity};
-use super::{ToolRun, script};
+use self::times::CountFolder;
+use super::{Passes, ToolRun, script};
 use crate::profiles::width;
-use crate::report::{Failure, fail, say, tell};
+use spile_plain::messages::{Failure, fail, say, tell};
 
 /// Frames of a stack at most: what a string of the usual width holds of files below 16 MB.
 const FRAMES: u32 = 48;
@@ -49,7 +50,7 @@ pub struct Profile {
         value_name = "PID",
         conflicts_with = "command"
     )]
-    pub pid: Option<u32>,
+    pub(crate) pid: Option<u32>,
     /// Write the profile to this file, or into this folder
     #[arg(short = 'o', long, value_name = "PATH")]
     output: Option<PathBuf>,
@@ -61,10 +62,10 @@ pub struct Profile {
     threads: bool,
     /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
-    pub top: usize,
-    /// End after SECS seconds
+    pub(crate) top: usize,
+    /// RecordingEnd after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
-    pub duration: Option<Duration>,
+    pub(crate) duration: Option<Duration>,
     /// Record the call paths from which the program makes system calls
     #[arg(long, conflicts_with_all = ["system", "noise"])]
     stacks: bool,
@@ -81,20 +82,20 @@ pub struct Profile {
     #[arg(long)]
     no_regions: bool,
     #[command(flatten)]
-    pub machine: super::system::MachineOptions,
+    pub(crate) machine: super::system::MachineOptions,
     /// Print the script and exit
     #[arg(long)]
-    pub print_script: bool,
+    pub(crate) print_script: bool,
     /// Print details of the script's compilation
     #[arg(short, long, action = clap::ArgAction::Count)]
-    pub verbose: u8,
+    pub(crate) verbose: u8,
     /// The command and its arguments
     #[arg(
         trailing_var_arg = true,
         allow_hyphen_values = true,
         value_name = "CMD"
     )]
-    pub command: Vec<String>,
+    pub(crate) command: Vec<String>,
 }
 
 /// Number of events of a trace that are written at once.
@@ -110,12 +111,12 @@ const TRACE_MB: u32 = 64;
 const TRACE_REST: Duration = Duration::from_millis(20);
 
 /// Runs the command; the result is its exit status.
-pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.machine.asked() {
-        return super::system::run(cli, color);
+        return super::system::run(cli, passes);
     }
     if cli.print_script {
-        say(script("profile").unwrap_or_default())?;
+        say(script("profile"))?;
         return Ok(0);
     }
     let mut header = header(cli)?;
@@ -124,15 +125,69 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             "ranks write files and print nothing: omit --json, and run `spile report --json` on their folder",
         ));
     }
+    let (mut tool, folder) = prepare(cli, &mut header)?;
+    let file = destination(cli, &header)
+        .map(|to| RecordingFile::new(&to, &header))
+        .transpose()?;
+    if cli.trace && file.is_none() {
+        return Err(fail("--trace needs a file: -o FILE"));
+    }
+    if file.is_some() {
+        tool.set("checkpoint", cli.checkpoint);
+    }
+    let file = Rc::new(RefCell::new(file));
+    let (mut rows, outcome) = record(cli, tool, folder, &file, passes)?;
+    let profile = account(cli, header, &mut rows, &outcome);
+    if let Some(mut file) = file.take() {
+        file.events(&mut rows);
+        file.end(&profile)?;
+    }
+    let status = profile.end.as_ref().and_then(|end| end.status);
+    let of_launcher = profile.header.rank.is_some();
+    if !of_launcher || cli.threads {
+        show(cli, profile);
+    }
+    let signal = status.map_or(0, |status| status & 0x7f);
+    if of_launcher && signal != 0 {
+        // The folder is dropped with the rows. Launchers end the other ranks when one ends by a
+        // signal, and wait otherwise.
+        drop(rows);
+        process::end_by(signal);
+    }
+    Ok(if cli.pid.is_some() {
+        0
+    } else {
+        exit_code(status)
+    })
+}
+
+/// The run of the script that the options ask for, and the folder in which programs count their
+/// times in regions. Why there is no region library goes to the header.
+fn prepare(cli: &Profile, header: &mut Header) -> Result<(ToolRun, Option<CountFolder>), Failure> {
     let mut tool = ToolRun::of("profile");
     tool.verbose = cli.verbose;
     tool.quiet = true;
     // The libraries' words, and the names that they announce.
     tool.resident = true;
-    tool.buffer_mb = Some(ROWS_MB);
+    tool.buffer_mb = Some(if cli.trace { TRACE_MB } else { ROWS_MB });
+    tool.rest = cli.trace.then_some(TRACE_REST);
     tool.timeout = cli.duration;
     // Losses are reported in the account and do not end the run.
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
+    if cli.stacks {
+        tool.limits.push(format!("MAXBACKTRACE={FRAMES}"));
+    }
+    tool.set("recorder", std::process::id());
+    for (name, wanted) in [
+        ("stacks", cli.stacks),
+        ("latency", cli.latency),
+        ("futexes", cli.futexes),
+        ("trace", cli.trace),
+    ] {
+        if wanted {
+            tool.set(name, 1);
+        }
+    }
     let mut folder = None;
     match cli.pid {
         Some(pid) => {
@@ -163,40 +218,23 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             }
         }
     }
-    tool.set("recorder", std::process::id());
-    for (name, wanted) in [
-        ("stacks", cli.stacks),
-        ("latency", cli.latency),
-        ("futexes", cli.futexes),
-        ("trace", cli.trace),
-    ] {
-        if wanted {
-            tool.set(name, 1);
-        }
-    }
-    if cli.stacks {
-        tool.limits.push(format!("MAXBACKTRACE={FRAMES}"));
-    }
-    let kept = destination(cli, &header)
-        .map(|to| RecordingFile::new(&to, &header))
-        .transpose()?;
-    if cli.trace {
-        if kept.is_none() {
-            return Err(fail("--trace needs a file: -o FILE"));
-        }
-        tool.buffer_mb = Some(TRACE_MB);
-        tool.rest = Some(TRACE_REST);
-    }
-    let kept = Rc::new(RefCell::new(kept));
-    if kept.borrow().is_some() {
-        tool.set("checkpoint", cli.checkpoint);
-    }
+    Ok((tool, folder))
+}
+
+/// Runs the script; writes checkpoints and events to the file, if there is one.
+fn record(
+    cli: &Profile,
+    tool: ToolRun,
+    folder: Option<CountFolder>,
+    file: &Rc<RefCell<Option<RecordingFile>>>,
+    passes: Passes<'_>,
+) -> Result<(ProfileBuilder, Outcome), Failure> {
     let who = PidMap::are_those_of_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
     let mut rows = ProfileBuilder::with(who, cli.trace);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));
-    let (taken, file) = (Rc::clone(&rows), Rc::clone(&kept));
-    let outcome = tool.run(color, move |row, _| {
+    let (taken, file) = (Rc::clone(&rows), Rc::clone(file));
+    let outcome = tool.run(passes, move |row, _| {
         let mut rows = taken.borrow_mut();
         let account = rows.row(row);
         if let Some(file) = &mut *file.borrow_mut() {
@@ -209,10 +247,20 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         }
         ControlFlow::Continue(())
     })?;
-    let mut rows = rows.take();
+    let rows = rows.take();
     if !rows.ended {
         return Err(fail("the recording ended before its account"));
     }
+    Ok((rows, outcome))
+}
+
+/// The account of the whole recording.
+fn account(
+    cli: &Profile,
+    mut header: Header,
+    rows: &mut ProfileBuilder,
+    outcome: &Outcome,
+) -> Account {
     header.started_unix_ns = rows.started_unix_ns;
     header.pid = cli.pid.or_else(|| rows.first());
     let threads: Vec<(u32, u32)> = cli.pid.map_or_else(Vec::new, |pid| {
@@ -223,41 +271,19 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         rows.ended_with(pid, status);
     }
     let mut data = rows.finish(&threads, in_call);
-    losses(&outcome, &mut data);
-    if let Some(file) = &mut *kept.borrow_mut() {
-        file.events(&mut rows);
-    }
+    losses(outcome, &mut data);
     let leader = data.processes.iter().find(|p| Some(p.pid) == header.pid);
     let status = outcome.status.or_else(|| leader.and_then(|p| p.status));
     let end = Some(RecordingEnd {
         at_ns: data.at_ns,
         status,
     });
-    let profile = Account {
+    Account {
         header,
         data,
         events: Vec::new(),
         end,
-    };
-    if let Some(file) = kept.take() {
-        file.end(&profile)?;
     }
-    let of_launcher = profile.header.rank.is_some();
-    if !of_launcher || cli.threads {
-        show(cli, profile);
-    }
-    let signal = status.map_or(0, |status| status & 0x7f);
-    if of_launcher && signal != 0 {
-        // The folder is dropped with the rows. Launchers end the other ranks when one ends by a
-        // signal, and wait otherwise.
-        drop(rows);
-        process::end_by(signal);
-    }
-    Ok(if cli.pid.is_some() {
-        0
-    } else {
-        exit_code(status)
-    })
 }
 
 /// The identity of a thread now; `None` if it has ended.
@@ -318,7 +344,7 @@ fn running_on(profile: &Account) -> String {
 }
 
 /// The exit status that a shell derives from a process's wait status.
-pub fn exit_code(status: Option<i32>) -> u8 {
+pub(crate) fn exit_code(status: Option<i32>) -> u8 {
     match status {
         Some(status) if status & 0x7f != 0 => 128 + (status & 0x7f) as u8,
         Some(status) => (status >> 8) as u8,
@@ -328,7 +354,7 @@ pub fn exit_code(status: Option<i32>) -> u8 {
 
 /// The command as one text, words quoted where necessary. A command that cannot be found is refused
 /// before probes are armed.
-pub fn command(words: &[String]) -> Result<String, Failure> {
+pub(crate) fn command(words: &[String]) -> Result<String, Failure> {
     let Some(program) = words.first() else {
         return Err(fail(
             "no command: give one, as in `spile profile ./app`, or -p PID",
@@ -359,7 +385,7 @@ pub fn command(words: &[String]) -> Result<String, Failure> {
 }
 
 /// The facts that are known before the recording begins.
-pub fn header(cli: &Profile) -> Result<Header, Failure> {
+pub(crate) fn header(cli: &Profile) -> Result<Header, Failure> {
     let system = rustix::system::uname();
     let text = |s: &std::ffi::CStr| s.to_string_lossy().into_owned();
     let rank = ranks::rank(|name| std::env::var(name).ok());

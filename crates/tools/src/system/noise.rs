@@ -15,13 +15,14 @@ use spile_kernel::{machine, process};
 use spile_profile::noise::{CauseKind, Event, Noise, Source, account};
 use spile_profile::report;
 use spile_profile::system::InterruptKind as Interrupt;
+use spile_runtime::Outcome;
 use spile_runtime::io::rows::Row;
 
-use super::super::{ToolRun, rows::Fields, script};
 use super::profile::{self, Profile};
 use super::{marks, rows};
 use crate::profiles::width;
-use crate::report::{Failure, fail, say};
+use crate::{Passes, ToolRun, rows::Fields, script};
+use spile_plain::messages::{Failure, fail, say};
 
 /// The default duration.
 const USUAL: Duration = Duration::from_secs(10);
@@ -57,9 +58,9 @@ struct ThreadMeasurement {
 }
 
 /// Runs the command; the result is the exit status.
-pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.print_script {
-        say(script("noise").unwrap_or_default())?;
+        say(script("noise"))?;
         return Ok(0);
     }
     let mut cpus = cli
@@ -76,30 +77,17 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     tool.quiet = true;
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
     tool.set("token", marks::token());
-    let seen: Arc<Mutex<Vec<Result<ThreadMeasurement, String>>>> = Arc::default();
+    let measurements = Measurements::default();
     let stop = Arc::new(AtomicBool::new(false));
-    let (all, ended) = (Arc::clone(&seen), Arc::clone(&stop));
-    let (armed, outside) = marks::beside(move || {
-        let threads = cpus.into_iter().map(|cpu| {
-            let ended = Arc::clone(&ended);
-            std::thread::Builder::new().spawn(move || compute(cpu, duration, threshold, &ended))
-        });
-        for thread in threads.collect::<Vec<_>>() {
-            let result = match thread {
-                Ok(thread) => thread
-                    .join()
-                    .unwrap_or_else(|_| Err("a thread failed".to_owned())),
-                Err(e) => Err(format!("no thread can be created: {}", told(&e))),
-            };
-            all.lock().unwrap_or_else(|e| e.into_inner()).push(result);
-        }
-    })
-    .map_err(|e| fail(format_args!("a pipe: {e}")))?;
+    let (shared, ended) = (measurements.clone(), Arc::clone(&stop));
+    let (armed, outside) =
+        marks::beside(move || measure(&cpus, duration, threshold, &ended, &shared))
+            .map_err(|e| fail(format_args!("a pipe: {e}")))?;
     tool.armed = Some(armed);
     tool.outside = Some(outside);
     let rows = Rc::new(RefCell::new(NoiseBuilder::default()));
     let taken = Rc::clone(&rows);
-    let done = tool.run(color, move |row, _| {
+    let done = tool.run(passes, move |row, _| {
         taken.borrow_mut().row(row);
         ControlFlow::Continue(())
     });
@@ -116,8 +104,55 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
         threshold_ns: threshold,
         ..Noise::default()
     };
+    add_up(&mut noise, &measurements, &rows, &outcome)?;
+    if cli.machine.json {
+        let text = serde_json::to_string(&noise);
+        say(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
+    } else {
+        say(report::noise(&noise, width(std::io::stdout()), cli.top))?;
+    }
+    Ok(0)
+}
+
+/// The results of the threads, shared with them.
+type Measurements = Arc<Mutex<Vec<Result<ThreadMeasurement, String>>>>;
+
+/// Computes on all of these processors at once, each in a thread of its own.
+fn measure(
+    cpus: &[u32],
+    duration: Duration,
+    threshold: u64,
+    stop: &Arc<AtomicBool>,
+    results: &Measurements,
+) {
+    let threads = cpus.iter().map(|cpu| {
+        let (cpu, stop) = (*cpu, Arc::clone(stop));
+        std::thread::Builder::new().spawn(move || compute(cpu, duration, threshold, &stop))
+    });
+    for thread in threads.collect::<Vec<_>>() {
+        let result = match thread {
+            Ok(thread) => thread
+                .join()
+                .unwrap_or_else(|_| Err("a thread failed".to_owned())),
+            Err(e) => Err(format!("no thread can be created: {}", told(&e))),
+        };
+        results
+            .lock()
+            .unwrap_or_else(|e| e.into_inner())
+            .push(result);
+    }
+}
+
+/// Explains the gaps of all threads by the events of the script.
+fn add_up(
+    noise: &mut Noise,
+    measurements: &Measurements,
+    rows: &NoiseBuilder,
+    outcome: &Outcome,
+) -> Result<(), Failure> {
     let mut left_out = 0;
-    for seen in seen.lock().unwrap_or_else(|e| e.into_inner()).drain(..) {
+    let mut all = measurements.lock().unwrap_or_else(|e| e.into_inner());
+    for seen in all.drain(..) {
         let seen = seen.map_err(fail)?;
         left_out += seen.left_out;
         noise.threshold_ns = noise.threshold_ns.max(seen.threshold);
@@ -146,13 +181,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
             noise.lost.insert(what.to_owned(), count);
         }
     }
-    if cli.machine.json {
-        let text = serde_json::to_string(&noise);
-        say(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
-    } else {
-        say(report::noise(&noise, width(std::io::stdout()), cli.top))?;
-    }
-    Ok(0)
+    Ok(())
 }
 
 /// The clock of the script, in nanoseconds.
@@ -296,7 +325,7 @@ impl NoiseBuilder {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::rows::with_row;
+    use crate::rows::with_row;
 
     #[test]
     fn rows_become_events() {

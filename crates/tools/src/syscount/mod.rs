@@ -19,8 +19,8 @@ use spile_runtime::io::rows::Row;
 use self::live::LiveView;
 use self::rows::{Reader, Report};
 use self::show::{PrintState, ReportFormat, ReportShape};
-use super::ToolRun;
-use crate::report::{Failure, fail, say, tell};
+use super::{Passes, ToolRun};
+use spile_plain::messages::{Failure, fail, say, tell};
 
 /// Counts and times system calls.
 #[derive(Debug, Parser, Default)]
@@ -145,9 +145,9 @@ impl Syscount {
 }
 
 /// Runs the command; the result is the exit status.
-pub fn run(cli: &Syscount, color: bool) -> Result<u8, Failure> {
+pub fn run(cli: &Syscount, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.print_script {
-        say(super::script("syscount").unwrap_or_default())?;
+        say(super::script("syscount"))?;
         return Ok(0);
     }
     if cli.by(Key::All) && cli.by.len() > 1 {
@@ -155,8 +155,8 @@ pub fn run(cli: &Syscount, color: bool) -> Result<u8, Failure> {
     }
     let run = prepare(cli)?;
     match cli.live && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
-        true => watch(cli, run, color),
-        false => plain(cli, run, color),
+        true => watch(cli, run, passes),
+        false => plain(cli, run, passes),
     }
 }
 
@@ -245,7 +245,7 @@ impl Printer {
 }
 
 /// Shows reports in place.
-fn watch(cli: &Syscount, mut run: ToolRun, color: bool) -> Result<u8, Failure> {
+fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Failure> {
     let shape = ReportShape {
         top: cli.top.filter(|n| *n > 0).unwrap_or(usize::MAX),
         ..cli.shape()
@@ -257,7 +257,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, color: bool) -> Result<u8, Failure> {
     run.quiet = true;
     let (opening, rows) = (Rc::clone(&live), Rc::clone(&live));
     run.armed = Some(Box::new(move |_| opening.borrow_mut().open()));
-    let outcome = run.run(color, move |row, _| rows.borrow_mut().row(row));
+    let outcome = run.run(passes, move |row, _| rows.borrow_mut().row(row));
     let failed = live.borrow_mut().close();
     let outcome = outcome?;
     if let Some(failed) = failed {
@@ -268,7 +268,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, color: bool) -> Result<u8, Failure> {
 }
 
 /// Prints reports as they come.
-fn plain(cli: &Syscount, mut run: ToolRun, color: bool) -> Result<u8, Failure> {
+fn plain(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Failure> {
     let printer = Rc::new(RefCell::new(Printer {
         shape: cli.shape(),
         reader: Reader::default(),
@@ -282,7 +282,7 @@ fn plain(cli: &Syscount, mut run: ToolRun, color: bool) -> Result<u8, Failure> {
         }));
     }
     let rows = Rc::clone(&printer);
-    let outcome = run.run(color, move |row, out| rows.borrow_mut().row(row, out))?;
+    let outcome = run.run(passes, move |row, out| rows.borrow_mut().row(row, out))?;
     let mut printer = printer.borrow_mut();
     if let Some(failed) = printer.failed.take() {
         return Err(failed);

@@ -7,7 +7,7 @@ use spile_kernel::syscalls::{self, Abi};
 
 use spile_runtime::io::rows::Row;
 
-use crate::tools::rows::Fields;
+use crate::rows::Fields;
 
 /// Calls of 32-bit programs have their numbers from here on, see `NrSet` of the IR.
 const COMPAT: u32 = spile_ir::NrSet::COMPAT;
@@ -183,7 +183,7 @@ fn call_name(nr: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tools::rows::with_row;
+    use crate::rows::with_row;
 
     fn read(rows: &[&str]) -> Vec<Report> {
         let mut reader = Reader::default();

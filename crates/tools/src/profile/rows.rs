@@ -49,14 +49,14 @@ use spile_runtime::io::rows::Row;
 pub use self::lifetimes::ThreadIdentity;
 use self::places::{ends_path, frame, in_file, variable};
 use super::times::CountFolder;
-use crate::tools::rows::Fields;
+use crate::rows::Fields;
 
 /// Number of bits of a thread's key that hold its id: the kernel's largest id is 4,194,304.
 const TID_BITS: u32 = 22;
 /// Added to the id of a thread for each earlier thread that had it.
 const REUSED: u32 = 10_000_000;
 
-/// Rows that report single events, and belong to no account.
+/// ProfileBuilder that report single events, and belong to no account.
 const LIVES: [&str; 9] = [
     "start", "exec", "exit", "cut", "region", "counts", "changes", "event", "off",
 ];

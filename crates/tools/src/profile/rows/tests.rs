@@ -1,7 +1,7 @@
-//! Rows, and the accounts made from them.
+//! ProfileBuilder, and the accounts made from them.
 
 use super::*;
-use crate::tools::rows::with_row;
+use crate::rows::with_row;
 
 fn key(tid: i64, started: i64) -> i64 {
     started << TID_BITS | tid
@@ -222,7 +222,7 @@ fn each_account_stands_for_itself() {
         (1000, 300, 3)
     );
     assert_eq!(account.processes.len(), 1);
-    // Rows in the meantime leave the account unchanged.
+    // ProfileBuilder in the meantime leave the account unchanged.
     take(&mut rows, &[format!("exit {t} 2500 70 1 0 \"app\"")]);
     assert_eq!(rows.so_far().calls.len(), 1);
     let second = [

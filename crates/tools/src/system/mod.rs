@@ -18,9 +18,9 @@ use spile_runtime::Outcome;
 use self::marks::{Work, begin};
 use self::rows::MachineBuilder;
 use super::profile::{self, Profile};
-use super::{ToolRun, script};
+use super::{Passes, ToolRun, script};
 use crate::profiles::width;
-use crate::report::{Failure, fail, say, tell};
+use spile_plain::messages::{Failure, fail, say, tell};
 
 /// Options of `spile profile` about the machine.
 #[derive(Debug, Args, Default)]
@@ -50,12 +50,12 @@ impl MachineOptions {
 }
 
 /// Runs the command; the result is its exit status.
-pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
+pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.machine.noise {
-        return noise::run(cli, color);
+        return noise::run(cli, passes);
     }
     if cli.print_script {
-        say(script("system").unwrap_or_default())?;
+        say(script("system"))?;
         return Ok(0);
     }
     if !cli.command.is_empty() {
@@ -79,7 +79,7 @@ pub fn run(cli: &Profile, color: bool) -> Result<u8, Failure> {
     tool.outside = Some(outside);
     let rows = Rc::new(RefCell::new(MachineBuilder::default()));
     let taken = Rc::clone(&rows);
-    let outcome = tool.run(color, move |row, _| {
+    let outcome = tool.run(passes, move |row, _| {
         taken.borrow_mut().row(row);
         ControlFlow::Continue(())
     })?;

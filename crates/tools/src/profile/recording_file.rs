@@ -9,7 +9,7 @@ use spile_profile::file::{self, Writer};
 use spile_profile::model::{Header, Profile};
 
 use super::rows::ProfileBuilder;
-use crate::report::{Failure, fail};
+use spile_plain::messages::{Failure, fail};
 
 /// A profile file.
 pub struct RecordingFile {

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use spile_kernel::process;
 
 use super::times::{self, CountFolder};
-use crate::report::tell;
+use spile_plain::messages::tell;
 
 /// The parts that are missing without the library.
 const ALL: [(&str, &[&str]); 2] = [

@@ -1,0 +1,57 @@
+//! Runs the scripts of ready-made tools through the passes.
+
+use spile_runtime::io::output::OutputTarget;
+use spile_runtime::io::rows::RowSink;
+use spile_runtime::{Outcome, TargetProcess};
+use spile_tools::ToolRun;
+
+use crate::cli::Cli;
+use crate::passes::{self, PassesOutcome, ScriptInput};
+use crate::report::{Failure, fail};
+
+/// Compiles a tool's script and runs it to the end. `rows` gets its prints.
+pub fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, Failure> {
+    let name = run.tool;
+    let mut cli = Cli {
+        verbose: run.verbose,
+        no_warnings: run.quiet,
+        timeout: run.timeout.map(|t| t.as_secs_f64()),
+        buffer_mb: run.buffer_mb,
+        defines: run.limits,
+        resident: run.resident,
+        rest_between: run.rest,
+        no_global_var_display: true,
+        suppress_time_limits: true,
+        // Losses are reported at the end, and do not end the session.
+        suppress_handler_errors: true,
+        ..Cli::default()
+    };
+    cli.globals = run
+        .settings
+        .iter()
+        .map(|(n, v)| format!("{n}={v}"))
+        .collect();
+    match run.target {
+        TargetProcess::None => {}
+        TargetProcess::Pid(pid) => cli.pid = Some(pid),
+        TargetProcess::Command(command) => cli.command = Some(command),
+    }
+    let text = spile_tools::script(name).as_bytes().to_vec();
+    let script = ScriptInput {
+        texts: vec![(format!("tools/{name}.stp"), text)],
+        args: run.args,
+    };
+    let (outside, armed) = (run.outside, run.armed);
+    let ended = passes::drive(&cli, Some(script), color, |options| {
+        options.output = OutputTarget::Rows(rows);
+        options.outside = outside;
+        options.ends_with_process = true;
+        // Handler errors are reported, and count for the exit status.
+        options.suppress_errors = false;
+        options.armed = armed.or(options.armed.take());
+    })?;
+    match ended {
+        PassesOutcome::Ran(outcome) => Ok(*outcome),
+        PassesOutcome::Shown(_) => Err(fail(format_args!("{name}: the script did not run"))),
+    }
+}
