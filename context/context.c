@@ -285,6 +285,7 @@ WEAK int dladdr(const void *address, struct place *place);
 /* The first one is glibc's, the second one musl's. */
 WEAK int __register_atfork(void (*)(void), void (*)(void), void (*)(void), void *);
 WEAK int pthread_atfork(void (*)(void), void (*)(void), void (*)(void));
+WEAK const char *gnu_get_libc_version(void);
 WEAK long write(int fd, const void *bytes, size_t size);
 WEAK void _exit(int status) __attribute__((noreturn));
 
@@ -389,8 +390,8 @@ void context_forked(void)
     context_times_in_child();
 }
 
-/* Called before the first region. Forks of programs without regions run no code of the library,
- * which would cost each child page faults. */
+/* Called before the first region, or when the library is loaded. Forks of programs without regions
+ * run no code of the library if possible: it would cost each child page faults. */
 static void register_fork(void)
 {
     static bool registered;
@@ -400,4 +401,27 @@ static void register_fork(void)
         __register_atfork(NULL, NULL, context_forked, NULL);
     else if (pthread_atfork != NULL)
         pthread_atfork(NULL, NULL, context_forked);
+}
+
+/* Whether handlers of a fork may register others: since glibc 2.36 they run without the lock that
+ * registering takes. */
+static bool handlers_may_register(void)
+{
+    const char *version = gnu_get_libc_version != NULL ? gnu_get_libc_version() : "0.0";
+    uint32_t numbers[2] = {0, 0};
+    for (int part = 0; part < 2 && *version != 0; version++) {
+        if (*version == '.')
+            part++;
+        else
+            numbers[part] = numbers[part] * 10 + (uint32_t)(*version - '0');
+    }
+    return numbers[0] > 2 || (numbers[0] == 2 && numbers[1] >= 36);
+}
+
+/* The library's initialiser (build.rs). Where the C library holds that lock, a first region within a
+ * handler would wait for its own thread, so nothing is registered later. */
+void context_loaded(void)
+{
+    if (!handlers_may_register())
+        register_fork();
 }

@@ -32,6 +32,8 @@ const FLAGS: &[&str] = &[
     "-shared",
     "-nostdlib",
     "-s",
+    // Without an array of initialisers, which would be a mapping.
+    "-Wl,-init,context_loaded",
     // Each separate mapping adds to the cost of every fork of the program.
     "-Wl,-z,nodelete,-z,relro,-z,noexecstack,-z,noseparate-code,--hash-style=both,-soname,libspile-context.so",
 ];

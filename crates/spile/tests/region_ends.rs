@@ -62,6 +62,24 @@ fn forks_that_no_library_is_told_of() {
     assert!(!calls.contains(&"prctl"), "{calls:?}");
 }
 
+/// Handlers of forks enter regions, and the first region of the program is in one of them. The C
+/// library may hold the lock of the list of handlers meanwhile.
+#[test]
+fn regions_within_handlers_of_forks() {
+    for (program, lock) in [("forks", "-DFREE"), ("forks-locked", "-DLOCKED")] {
+        let options = [&*include(), "-pthread", "-rdynamic", lock];
+        let program = compiled("region-forks", program, &options);
+        let (profile, printed) = record(&["timeout", "60", program.to_str().unwrap()], &[]);
+        assert_eq!(printed.lines().count(), 3, "{lock}: it hangs");
+        for line in printed.lines() {
+            let (name, entries) = line.split_once(' ').unwrap();
+            let found = of_name(&profile, name).0;
+            assert_eq!(found, entries.parse::<u64>().unwrap(), "{lock}: {line}");
+        }
+        assert_eq!(without_room(&profile), 0);
+    }
+}
+
 /// Regions that are blocks end when the stack is unwound past them, and so do inner regions.
 #[test]
 fn blocks_end_however_they_are_left() {
