@@ -17,6 +17,7 @@
 //! | [`plan`] | the state layout: shared memory, maps |
 //! | [`regalloc`] | the location of each register of a handler |
 //! | `lower` | instruction selection, one handler at a time |
+//! | [`emit`] | registers and instructions of LIR, the back end to come |
 //! | [`programs`] | programs of spile's own |
 //! | [`isa`] | instructions, assembler, disassembler |
 //! | [`object`] | BTF, linker, ELF writer |
@@ -24,6 +25,7 @@
 //! | [`layout`] | the contract with the loader and the controller |
 mod attach;
 pub mod compile;
+pub mod emit;
 pub mod isa;
 pub mod layout;
 mod lower;

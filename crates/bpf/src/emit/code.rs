@@ -1,0 +1,381 @@
+//! The assembler's instructions, from machine instructions and the allocator's answer.
+
+use regalloc2::{Allocation, Block as BlockIndex, Edit, InstOrEdit, Output};
+use spile_lir::Func;
+use spile_lir::func::Place;
+use spile_lir::helpers::Helper as LirHelper;
+use spile_lir::op::{self, Width as LirWidth};
+use spile_lir::verify::MAX_STACK;
+
+use super::select::{Code, Op};
+use super::{EmitError, Surroundings};
+use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::helpers::Helper;
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Src, Swap, Width};
+
+/// Names of parameters in listings.
+const PARAMS: [&str; 5] = ["a", "b", "c", "d", "e"];
+
+/// Writes a function.
+pub(super) fn code(
+    func: &Func,
+    selected: &Code,
+    output: &Output,
+    around: &Surroundings,
+) -> Result<Function, EmitError> {
+    let frame = selected.frame + 8 * output.num_spillslots as u32;
+    if frame > MAX_STACK {
+        return Err(EmitError::Frame(func.name.clone(), frame));
+    }
+    let params = &PARAMS[..func.params().len().min(PARAMS.len())];
+    let mut asm = Asm::new(symbol(&func.name), params);
+    let labels = selected.blocks.iter().map(|_| asm.label()).collect();
+    let mut writer = Writer {
+        func,
+        selected,
+        around,
+        asm,
+        labels,
+    };
+    for b in 0..selected.blocks.len() {
+        let label = writer.labels[b];
+        writer.asm.bind(label);
+        for item in output.block_insts_and_edits(selected, BlockIndex::new(b)) {
+            match item {
+                InstOrEdit::Edit(Edit::Move { from, to }) => writer.move_(*from, *to),
+                InstOrEdit::Inst(inst) => {
+                    let allocs = output.inst_allocs(inst);
+                    let regs = allocs.iter().map(|a| reg(*a)).collect::<Vec<_>>();
+                    writer.inst(&selected.insts[inst.index()].op, &regs, b)?;
+                }
+            }
+        }
+    }
+    writer.asm.finish().map_err(EmitError::Asm)
+}
+
+/// The function's symbol: a C identifier.
+pub(super) fn symbol(name: &str) -> String {
+    name.replace('.', "_")
+}
+
+fn reg(allocation: Allocation) -> Reg {
+    // All operands demand registers of the environment.
+    let number = allocation.as_reg().map_or(0, |p| p.hw_enc());
+    Reg::new(number as u8).unwrap_or(Reg::R0)
+}
+
+fn width(w: LirWidth) -> Width {
+    match w {
+        LirWidth::W32 => Width::W32,
+        LirWidth::W64 => Width::W64,
+    }
+}
+
+fn size(s: op::Size) -> Size {
+    match s {
+        op::Size::U8 => Size::B,
+        op::Size::U16 => Size::H,
+        op::Size::U32 => Size::W,
+        op::Size::U64 => Size::DW,
+    }
+}
+
+fn alu(op: op::AluOp) -> AluOp {
+    match op {
+        op::AluOp::Add => AluOp::Add,
+        op::AluOp::Sub => AluOp::Sub,
+        op::AluOp::Mul => AluOp::Mul,
+        op::AluOp::Div => AluOp::Div,
+        op::AluOp::Sdiv => AluOp::Sdiv,
+        op::AluOp::Mod => AluOp::Mod,
+        op::AluOp::Smod => AluOp::Smod,
+        op::AluOp::And => AluOp::And,
+        op::AluOp::Or => AluOp::Or,
+        op::AluOp::Xor => AluOp::Xor,
+        op::AluOp::Lsh => AluOp::Lsh,
+        op::AluOp::Rsh => AluOp::Rsh,
+        op::AluOp::Arsh => AluOp::Arsh,
+    }
+}
+
+fn cond(c: op::Cond) -> Cond {
+    match c {
+        op::Cond::Eq => Cond::Eq,
+        op::Cond::Ne => Cond::Ne,
+        op::Cond::Gt => Cond::Gt,
+        op::Cond::Ge => Cond::Ge,
+        op::Cond::Lt => Cond::Lt,
+        op::Cond::Le => Cond::Le,
+        op::Cond::Sgt => Cond::Sgt,
+        op::Cond::Sge => Cond::Sge,
+        op::Cond::Slt => Cond::Slt,
+        op::Cond::Sle => Cond::Sle,
+        op::Cond::Set => Cond::Set,
+    }
+}
+
+fn atomic(op: op::AtomicOp) -> AtomicOp {
+    match op {
+        op::AtomicOp::Add => AtomicOp::Add,
+        op::AtomicOp::Or => AtomicOp::Or,
+        op::AtomicOp::And => AtomicOp::And,
+        op::AtomicOp::Xor => AtomicOp::Xor,
+        op::AtomicOp::FetchAdd => AtomicOp::FetchAdd,
+        op::AtomicOp::FetchOr => AtomicOp::FetchOr,
+        op::AtomicOp::FetchAnd => AtomicOp::FetchAnd,
+        op::AtomicOp::FetchXor => AtomicOp::FetchXor,
+        op::AtomicOp::Xchg => AtomicOp::Xchg,
+        op::AtomicOp::CmpXchg => AtomicOp::CmpXchg,
+    }
+}
+
+/// The kernel's helper for one of LIR, and whether its result is an int, of which kernels before 6.4
+/// leave the upper half zero.
+fn helper(helper: LirHelper) -> (Helper, bool) {
+    match helper {
+        LirHelper::MapLookup => (Helper::MapLookupElem, false),
+        LirHelper::MapUpdate => (Helper::MapUpdateElem, true),
+        LirHelper::MapDelete => (Helper::MapDeleteElem, true),
+        LirHelper::TimeNs => (Helper::KtimeGetNs, false),
+        LirHelper::Cpu => (Helper::GetSmpProcessorId, false),
+        LirHelper::PidTgid => (Helper::GetCurrentPidTgid, false),
+        LirHelper::UidGid => (Helper::GetCurrentUidGid, false),
+        LirHelper::Task => (Helper::GetCurrentTaskBtf, false),
+        LirHelper::Read => (Helper::ProbeReadKernel, false),
+        LirHelper::ReadUser => (Helper::ProbeReadUser, false),
+        LirHelper::ReadText => (Helper::ProbeReadKernelStr, false),
+        LirHelper::ReadUserText => (Helper::ProbeReadUserStr, false),
+        LirHelper::Output => (Helper::RingbufOutput, false),
+    }
+}
+
+struct Writer<'a> {
+    func: &'a Func,
+    selected: &'a Code,
+    around: &'a Surroundings,
+    asm: Asm,
+    labels: Vec<Label>,
+}
+
+impl Writer<'_> {
+    fn spill(&self, allocation: Allocation) -> Option<i16> {
+        let slot = allocation.as_stack()?;
+        Some(-(self.selected.frame as i16) - 8 * (slot.index() as i16 + 1))
+    }
+
+    fn move_(&mut self, from: Allocation, to: Allocation) {
+        match (self.spill(from), self.spill(to)) {
+            (None, None) if reg(from) == reg(to) => {}
+            (None, Some(off)) => self.asm.store(Size::DW, Reg::R10, off, reg(from)),
+            (Some(off), _) => self.asm.load(Size::DW, reg(to), Reg::R10, off),
+            (None, None) => self.asm.mov(reg(to), reg(from)),
+        }
+    }
+
+    /// Jumps to a successor unless it is the next block.
+    fn go(&mut self, block: usize, succ: usize) {
+        let to = self.selected.blocks[block].succs[succ].index();
+        if to != block + 1 {
+            self.asm.jump(self.labels[to]);
+        }
+    }
+
+    fn inst(&mut self, op: &Op, regs: &[Reg], block: usize) -> Result<(), EmitError> {
+        // The first operands are read, the last one is defined.
+        let (a, b) = (
+            regs.first().copied().unwrap_or(Reg::R0),
+            regs.get(1).copied().unwrap_or(Reg::R0),
+        );
+        let dst = regs.last().copied().unwrap_or(Reg::R0);
+        match op {
+            Op::Params => {}
+            Op::Jump => self.go(block, 0),
+            Op::Branch {
+                cond,
+                width,
+                b: imm,
+            } => self.branch(block, (*cond, *width), a, imm.map_or(b.into(), Src::Imm)),
+            Op::Ret(imm) => {
+                if let Some(imm) = imm {
+                    self.asm.mov(Reg::R0, *imm);
+                }
+                self.asm.exit();
+            }
+            Op::Const(imm) => self.asm.imm(dst, *imm),
+            Op::Addr(of) => self.addr(dst, of)?,
+            Op::Move(LirWidth::W32) => self.asm.mov32(dst, a),
+            Op::Move(LirWidth::W64) => {
+                if dst != a {
+                    self.asm.mov(dst, a);
+                }
+            }
+            Op::Alu { width, op, b: imm } => match imm {
+                Some(imm) => self.alu_imm((*op, *width), dst, *imm),
+                None => self.alu(*width, alu(*op), dst, b),
+            },
+            Op::Extend { size, signed } => self.extend(dst, *size, *signed),
+            Op::Swap(s) => self.asm.swap(Swap::Be, size(*s), dst),
+            Op::Load {
+                size: s,
+                signed,
+                frame,
+                off,
+            } => {
+                let (base, off) = frame.map_or((a, *off), |f| (Reg::R10, f + off));
+                self.asm.load(size(*s), dst, base, off);
+                if *signed {
+                    self.extend(dst, *s, true);
+                }
+            }
+            Op::Store {
+                size: s,
+                frame,
+                off,
+                src,
+            } => {
+                let (base, off) = frame.map_or((a, *off), |f| (Reg::R10, f + off));
+                let src = src.map_or(Src::Reg(dst), Src::Imm);
+                self.asm.store(size(*s), base, off, src);
+            }
+            Op::Atomic { op, width: w, off } => self.asm.emit(Insn::Atomic {
+                width: width(*w),
+                op: atomic(*op),
+                base: a,
+                off: *off,
+                src: b,
+            }),
+            Op::Bound(max) => self.bound(dst, *max),
+            Op::Opaque => {
+                let off = self.selected.scratch.unwrap_or(0);
+                self.asm.store(Size::DW, Reg::R10, off, a);
+                // A byte of its own makes the word one that the verifier does not track.
+                self.asm.store(Size::B, Reg::R10, off, a);
+                self.asm.load(Size::DW, dst, Reg::R10, off);
+            }
+            Op::Helper(h) => {
+                let (helper, narrow) = helper(*h);
+                self.asm.call(helper);
+                if narrow {
+                    self.extend(Reg::R0, op::Size::U32, true);
+                }
+            }
+            Op::Call(name) => self.asm.call_sub(symbol(name)),
+            Op::Repeat(name) => {
+                self.asm.ld_func(Reg::R2, symbol(name));
+                self.asm.mov(Reg::R4, 0);
+                self.asm.call(Helper::Loop);
+            }
+        }
+        Ok(())
+    }
+
+    fn alu(&mut self, w: LirWidth, op: AluOp, dst: Reg, src: impl Into<Src>) {
+        match w {
+            LirWidth::W32 => self.asm.alu32(op, dst, src),
+            LirWidth::W64 => self.asm.alu(op, dst, src),
+        }
+    }
+
+    /// Arithmetic with a constant. The kernel refuses constant divisors of zero, and amounts of
+    /// shifts beyond the width.
+    fn alu_imm(&mut self, (op, w): (op::AluOp, LirWidth), dst: Reg, imm: i32) {
+        use op::AluOp::{Arsh, Div, Lsh, Mod, Rsh, Sdiv, Smod};
+        match op {
+            Div | Sdiv if imm == 0 => self.asm.mov(dst, 0),
+            Mod | Smod if imm == 0 => {
+                if w == LirWidth::W32 {
+                    self.asm.mov32(dst, dst);
+                }
+            }
+            Lsh | Rsh | Arsh => {
+                let bits = 8 * w.size().bytes().cast_signed();
+                self.alu(w, alu(op), dst, imm & (bits - 1));
+            }
+            _ => self.alu(w, alu(op), dst, imm),
+        }
+    }
+
+    fn branch(&mut self, block: usize, (c, w): (op::Cond, LirWidth), a: Reg, b: Src) {
+        let succs = &self.selected.blocks[block].succs;
+        let [then, els] = [0, 1].map(|i| succs[i].index());
+        let (c, to, other) = match cond(c).inverse() {
+            Some(inverse) if then == block + 1 => (inverse, els, 0),
+            _ => (cond(c), then, 1),
+        };
+        let label = self.labels[to];
+        match w {
+            LirWidth::W32 => self.asm.jump_if32(c, a, b, label),
+            LirWidth::W64 => self.asm.jump_if(c, a, b, label),
+        }
+        self.go(block, other);
+    }
+
+    fn extend(&mut self, dst: Reg, s: op::Size, signed: bool) {
+        match (s, signed) {
+            (op::Size::U8, false) => self.asm.alu(AluOp::And, dst, 0xff),
+            (op::Size::U16, false) => self.asm.alu(AluOp::And, dst, 0xffff),
+            (op::Size::U64, _) => {}
+            (s, _) => {
+                let unused = 64 - 8 * s.bytes().cast_signed();
+                self.asm.alu(AluOp::Lsh, dst, unused);
+                let right = if signed { AluOp::Arsh } else { AluOp::Rsh };
+                self.asm.alu(right, dst, unused);
+            }
+        }
+    }
+
+    /// Teaches the verifier a bound by an operation that changes nothing where the promise holds.
+    fn bound(&mut self, dst: Reg, max: u32) {
+        let inside = self.asm.label();
+        match i32::try_from(max) {
+            Ok(max) if (max + 1).cast_unsigned().is_power_of_two() => {
+                self.asm.alu(AluOp::And, dst, max);
+                return;
+            }
+            Ok(max) => {
+                self.asm.jump_if(Cond::Le, dst, max, inside);
+                self.asm.mov(dst, max);
+            }
+            Err(_) => {
+                self.asm.mov32(dst, dst);
+                self.asm.jump_if32(Cond::Le, dst, max.cast_signed(), inside);
+                self.asm.mov32(dst, max.cast_signed());
+            }
+        }
+        self.asm.bind(inside);
+    }
+
+    fn addr(&mut self, dst: Reg, of: &Place) -> Result<(), EmitError> {
+        let missing = || EmitError::Missing(self.func.name.clone(), of.to_string());
+        match of {
+            Place::Slot(slot, off) => {
+                let at = self.selected.slots.get(slot.index()).ok_or_else(missing)?;
+                let at = i32::from(*at) + off.cast_signed();
+                self.asm.mov(dst, Reg::R10);
+                self.asm.add(dst, at);
+            }
+            Place::State(off) => self.asm.ld_data(dst, Section::Bss, *off),
+            Place::Data(name, off) => {
+                let at = self.around.data.get(name).ok_or_else(missing)?;
+                self.asm.ld_data(dst, Section::Rodata, at + off);
+            }
+            Place::Map(name) => self.asm.ld_map(dst, &**name),
+            Place::Cpu(_) => return Err(missing()),
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn helpers_have_the_kernel_s_arguments() {
+        for h in LirHelper::ALL {
+            let info = helper(*h).0.info();
+            assert_eq!(h.info().args, usize::from(info.args), "{}", h.name());
+        }
+    }
+}

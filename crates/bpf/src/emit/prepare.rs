@@ -1,0 +1,159 @@
+//! Brings a function into the form that instructions are selected from: the address of the
+//! processor's block is computed, and constants and addresses are made in front of their uses.
+
+use std::collections::HashMap;
+
+use spile_lir::func::{Inst, Operand, Place, Value};
+use spile_lir::helpers::Helper;
+use spile_lir::op::{AluOp, Width};
+use spile_lir::simplify::simplify;
+use spile_lir::{Func, func::Block};
+
+use super::{CpuBlocks, EmitError, Surroundings};
+
+/// Prepares a copy of a function.
+pub(super) fn prepare(func: &Func, around: &Surroundings) -> Result<Func, EmitError> {
+    let mut func = func.clone();
+    for i in 0..func.blocks.len() {
+        let insts = std::mem::take(&mut func.blocks[i].insts);
+        let mut new = Vec::with_capacity(insts.len());
+        for inst in insts {
+            match inst {
+                Inst::Addr {
+                    dst,
+                    of: Place::Cpu(off),
+                } => {
+                    let missing = || EmitError::Missing(func.name.clone(), format!("cpu {off}"));
+                    let blocks = around.cpu_blocks.ok_or_else(missing)?;
+                    cpu_block(&mut func, &mut new, blocks, (dst, off));
+                }
+                inst => new.push(inst),
+            }
+        }
+        func.blocks[i].insts = new;
+    }
+    let made: HashMap<Value, Inst> = func
+        .blocks
+        .iter()
+        .flat_map(|b| &b.insts)
+        .filter(|i| matches!(i, Inst::Const { .. } | Inst::Addr { .. }))
+        .filter_map(|i| Some((i.dst()?, i.clone())))
+        .collect();
+    for i in 0..func.blocks.len() {
+        at_uses(&mut func, i, &made);
+    }
+    simplify(&mut func);
+    Ok(func)
+}
+
+/// `dst` = the address of byte `off` of the processor's block. The bound is always true.
+fn cpu_block(func: &mut Func, insts: &mut Vec<Inst>, blocks: CpuBlocks, (dst, off): (Value, u32)) {
+    let [cpu, bounded, offset, first] = std::array::from_fn(|_| fresh(func));
+    insts.extend([
+        Inst::Helper {
+            dst: Some(cpu),
+            helper: Helper::Cpu,
+            args: Vec::new(),
+        },
+        Inst::Bound {
+            dst: bounded,
+            a: cpu,
+            max: blocks.count.saturating_sub(1),
+        },
+        Inst::Alu {
+            dst: offset,
+            width: Width::W64,
+            op: AluOp::Mul,
+            a: bounded,
+            b: Operand::Imm(blocks.stride.cast_signed()),
+        },
+        Inst::Addr {
+            dst: first,
+            of: Place::State(blocks.first + off),
+        },
+        Inst::Alu {
+            dst,
+            width: Width::W64,
+            op: AluOp::Add,
+            a: first,
+            b: Operand::Value(offset),
+        },
+    ]);
+}
+
+fn fresh(func: &mut Func) -> Value {
+    let name = format!("p.{}", func.values.len());
+    func.value(name)
+}
+
+/// Makes each constant and address of a block in front of its first use there, and again after each
+/// call, which would cost a preserved register otherwise. Small constants become immediates.
+fn at_uses(func: &mut Func, block: usize, made: &HashMap<Value, Inst>) {
+    let mut copies: HashMap<Value, Value> = HashMap::new();
+    let mut new = Vec::new();
+    for mut inst in std::mem::take(&mut func.blocks[block].insts) {
+        match &mut inst {
+            Inst::Alu { b, .. } => small(b, made),
+            Inst::Store { src, .. } => small(src, made),
+            _ => {}
+        }
+        let mut copy = |v: &mut Value| {
+            if let Some(of) = made.get(v) {
+                *v = *copies
+                    .entry(*v)
+                    .or_insert_with(|| again(func, &mut new, of));
+            }
+        };
+        inst.for_each_use_mut(&mut copy);
+        let calls = matches!(
+            inst,
+            Inst::Helper { .. } | Inst::Call { .. } | Inst::Repeat { .. }
+        );
+        new.push(inst);
+        if calls {
+            copies.clear();
+        }
+    }
+    let mut end = std::mem::replace(&mut func.blocks[block].term, end());
+    match &mut end {
+        spile_lir::func::Term::Branch { b, .. } => small(b, made),
+        spile_lir::func::Term::Ret(v) => small(v, made),
+        spile_lir::func::Term::Jump(_) => {}
+    }
+    let mut copy = |v: &mut Value| {
+        if let Some(of) = made.get(v) {
+            *v = *copies
+                .entry(*v)
+                .or_insert_with(|| again(func, &mut new, of));
+        }
+    };
+    end.for_each_use_mut(&mut copy);
+    let args = end.targets_mut().into_iter().flat_map(|t| &mut t.args);
+    args.for_each(copy);
+    let Block { insts, term, .. } = &mut func.blocks[block];
+    (*insts, *term) = (new, end);
+}
+
+/// The end of a block while its own is changed.
+fn end() -> spile_lir::func::Term {
+    spile_lir::func::Term::Ret(Operand::Imm(0))
+}
+
+/// Makes a constant or address once more.
+fn again(func: &mut Func, insts: &mut Vec<Inst>, of: &Inst) -> Value {
+    let value = fresh(func);
+    let mut inst = of.clone();
+    inst.for_each_dst_mut(|dst| *dst = value);
+    insts.push(inst);
+    value
+}
+
+/// A small constant as an immediate.
+fn small(operand: &mut Operand, made: &HashMap<Value, Inst>) {
+    if let Operand::Value(v) = operand
+        && let Some(Inst::Const { imm, .. }) = made.get(v)
+        && let Ok(n) = i32::try_from(*imm)
+    {
+        *operand = Operand::Imm(n);
+    }
+}

@@ -1,0 +1,478 @@
+//! Machine instructions over values, with the registers that they demand: what the register
+//! allocator sees.
+//!
+//! The operands of an instruction are the values that it reads, in the order of its fields, then the
+//! one that it defines. Edges between a block with several ends and a block with several beginnings
+//! get a block of their own, for moves.
+
+use std::collections::HashMap;
+
+use regalloc2::{
+    Block as BlockIndex, Inst as InstIndex, InstRange, Operand as Reg, PReg, PRegSet, RegClass,
+    VReg,
+};
+use spile_lir::Func;
+use spile_lir::cfg::Cfg;
+use spile_lir::func::{Inst, Operand, Place, Target, Term, Value};
+use spile_lir::helpers::Helper;
+use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
+
+/// A machine instruction. `None` for an operand means that it is a value in a register.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Op {
+    /// The parameters, in r1 and up.
+    Params,
+    Jump,
+    Branch {
+        cond: Cond,
+        width: Width,
+        b: Option<i32>,
+    },
+    Ret(Option<i32>),
+    Const(i64),
+    Addr(Place),
+    Move(Width),
+    Alu {
+        width: Width,
+        op: AluOp,
+        b: Option<i32>,
+    },
+    /// Shifts left and right, which extends the low bytes.
+    Extend {
+        size: Size,
+        signed: bool,
+    },
+    Swap(Size),
+    Load {
+        size: Size,
+        signed: bool,
+        frame: Option<i16>,
+        off: i16,
+    },
+    Store {
+        size: Size,
+        frame: Option<i16>,
+        off: i16,
+        src: Option<i32>,
+    },
+    Atomic {
+        op: AtomicOp,
+        width: Width,
+        off: i16,
+    },
+    Bound(u32),
+    Opaque,
+    Helper(Helper),
+    Call(String),
+    Repeat(String),
+}
+
+/// An instruction with its operands and clobbers.
+#[derive(Debug)]
+pub(super) struct Selected {
+    pub op: Op,
+    operands: Vec<Reg>,
+    clobbers: PRegSet,
+}
+
+/// A block.
+#[derive(Debug, Default)]
+pub(super) struct Section {
+    insts: std::ops::Range<usize>,
+    pub succs: Vec<BlockIndex>,
+    preds: Vec<BlockIndex>,
+    params: Vec<VReg>,
+    /// Arguments for each successor.
+    args: Vec<Vec<VReg>>,
+}
+
+/// A function for the register allocator.
+#[derive(Debug)]
+pub(super) struct Code {
+    pub insts: Vec<Selected>,
+    pub blocks: Vec<Section>,
+    values: usize,
+    /// Displacements of stack slots from the frame's end.
+    pub slots: Vec<i16>,
+    /// Displacement of the word of `opaque`, if there is one.
+    pub scratch: Option<i16>,
+    /// Bytes of the frame without spilled values.
+    pub frame: u32,
+}
+
+fn vreg(v: Value) -> VReg {
+    VReg::new(v.index(), RegClass::Int)
+}
+
+fn preg(number: usize) -> PReg {
+    PReg::new(number, RegClass::Int)
+}
+
+/// r0 to r5.
+fn call_clobbers() -> PRegSet {
+    (0..6).map(preg).collect()
+}
+
+/// Selects the instructions of a prepared function without loops.
+pub(super) fn select(func: &Func) -> Code {
+    let mut frame = 0u32;
+    let mut slots = Vec::new();
+    for size in &func.slots {
+        frame += size;
+        slots.push(-(frame as i16));
+    }
+    let insts = || func.blocks.iter().flat_map(|b| &b.insts);
+    let scratch = insts().any(|i| matches!(i, Inst::Opaque { .. })).then(|| {
+        frame += 8;
+        -(frame as i16)
+    });
+    let mut in_frame = HashMap::new();
+    for inst in insts() {
+        if let Inst::Addr {
+            dst,
+            of: Place::Slot(slot, off),
+        } = inst
+            && let Some(at) = slots.get(slot.index())
+        {
+            in_frame.insert(*dst, at + *off as i16);
+        }
+    }
+    let mut select = Select {
+        func,
+        in_frame,
+        code: Code {
+            insts: Vec::new(),
+            blocks: Vec::new(),
+            values: func.values.len(),
+            slots,
+            scratch,
+            frame,
+        },
+    };
+    select.blocks();
+    select.code
+}
+
+struct Select<'f> {
+    func: &'f Func,
+    /// Values that are addresses in the frame.
+    in_frame: HashMap<Value, i16>,
+    code: Code,
+}
+
+impl Select<'_> {
+    fn blocks(&mut self) {
+        let func = self.func;
+        let order: Vec<usize> = Cfg::new(func).blocks().collect();
+        let mut preds = vec![0; func.blocks.len()];
+        for target in order.iter().flat_map(|b| func.blocks[*b].term.targets()) {
+            preds[target.block.index()] += 1;
+        }
+        // The number of each block, with the edges' blocks behind their source.
+        let split = |term: &Term| -> Vec<bool> {
+            let several = matches!(term, Term::Branch { .. });
+            let edges = term.targets().into_iter();
+            let edge = |t: &Target| several && (preds[t.block.index()] > 1 || !t.args.is_empty());
+            edges.map(edge).collect()
+        };
+        let mut number = vec![0; func.blocks.len()];
+        let mut next = 0;
+        for b in &order {
+            number[*b] = next;
+            next += 1 + split(&func.blocks[*b].term).iter().filter(|s| **s).count();
+        }
+        let index = |t: &Target| BlockIndex::new(number[t.block.index()]);
+        for b in &order {
+            let block = &func.blocks[*b];
+            let start = self.code.insts.len();
+            let mut section = Section::default();
+            match number[*b] {
+                0 => self.params(),
+                _ => section.params = block.params.iter().map(|v| vreg(*v)).collect(),
+            }
+            block.insts.iter().for_each(|inst| self.inst(inst));
+            self.term(&block.term);
+            section.insts = start..self.code.insts.len();
+            let mut edges = Vec::new();
+            for (target, split) in block.term.targets().into_iter().zip(split(&block.term)) {
+                let args = target.args.iter().map(|v| vreg(*v)).collect();
+                if !split {
+                    section.succs.push(index(target));
+                    section.args.push(args);
+                    continue;
+                }
+                let edge = BlockIndex::new(number[*b] + 1 + edges.len());
+                section.succs.push(edge);
+                section.args.push(Vec::new());
+                edges.push((index(target), args));
+            }
+            self.code.blocks.push(section);
+            for (to, args) in edges {
+                let start = self.code.insts.len();
+                self.add(Op::Jump, Vec::new());
+                self.code.blocks.push(Section {
+                    insts: start..start + 1,
+                    succs: vec![to],
+                    args: vec![args],
+                    ..Section::default()
+                });
+            }
+        }
+        for i in 0..self.code.blocks.len() {
+            for to in self.code.blocks[i].succs.clone() {
+                self.code.blocks[to.index()].preds.push(BlockIndex::new(i));
+            }
+        }
+    }
+
+    fn add(&mut self, op: Op, operands: Vec<Reg>) {
+        self.code.insts.push(Selected {
+            op,
+            operands,
+            clobbers: PRegSet::empty(),
+        });
+    }
+
+    fn params(&mut self) {
+        let params = self.func.params().iter().zip(1..);
+        let defs = params.map(|(v, n)| Reg::reg_fixed_def(vreg(*v), preg(n)));
+        self.add(Op::Params, defs.collect());
+    }
+
+    fn term(&mut self, term: &Term) {
+        match term {
+            Term::Jump(_) => self.add(Op::Jump, Vec::new()),
+            Term::Branch {
+                cond, width, a, b, ..
+            } => {
+                let (imm, mut operands) = (imm(b), uses([*a]));
+                operands.extend(b.value().map(|v| Reg::reg_use(vreg(*v))));
+                let (cond, width) = (*cond, *width);
+                self.add(
+                    Op::Branch {
+                        cond,
+                        width,
+                        b: imm,
+                    },
+                    operands,
+                );
+            }
+            Term::Ret(v) => {
+                let value = v.value().map(|v| Reg::reg_fixed_use(vreg(*v), preg(0)));
+                self.add(Op::Ret(imm(v)), value.into_iter().collect());
+            }
+        }
+    }
+
+    /// An instruction that changes its first operand into its result.
+    fn in_place(&mut self, op: Op, read: impl IntoIterator<Item = Value>, dst: Value) {
+        let mut operands = uses(read);
+        operands.push(Reg::reg_reuse_def(vreg(dst), 0));
+        self.add(op, operands);
+    }
+
+    fn plain(&mut self, op: Op, read: impl IntoIterator<Item = Value>, dst: Value) {
+        let mut operands = uses(read);
+        operands.push(Reg::reg_def(vreg(dst)));
+        self.add(op, operands);
+    }
+
+    fn inst(&mut self, inst: &Inst) {
+        match inst {
+            Inst::Const { dst, imm } => self.plain(Op::Const(*imm), [], *dst),
+            Inst::Alu {
+                dst,
+                width,
+                op,
+                a,
+                b,
+            } => {
+                let (width, op, imm) = (*width, *op, imm(b));
+                let read = [*a].into_iter().chain(b.value().copied());
+                self.in_place(Op::Alu { width, op, b: imm }, read, *dst);
+            }
+            Inst::Ext { dst, op, size, a } => self.extension(*dst, (*op, *size), *a),
+            Inst::Load {
+                dst,
+                size,
+                signed,
+                base,
+                off,
+            } => {
+                let (size, signed, frame) = (*size, *signed, self.in_frame.get(base).copied());
+                let op = Op::Load {
+                    size,
+                    signed,
+                    frame,
+                    off: *off,
+                };
+                self.plain(op, frame.is_none().then_some(*base), *dst);
+            }
+            Inst::Store {
+                size,
+                base,
+                off,
+                src,
+            } => {
+                let frame = self.in_frame.get(base).copied();
+                let op = Op::Store {
+                    size: *size,
+                    frame,
+                    off: *off,
+                    src: imm(src),
+                };
+                let base = frame.is_none().then_some(*base);
+                self.add(op, uses(base.into_iter().chain(src.value().copied())));
+            }
+            Inst::Atomic { .. } => self.atomic(inst),
+            Inst::Bound { dst, a, max } => self.in_place(Op::Bound(*max), [*a], *dst),
+            Inst::Opaque { dst, a } => self.plain(Op::Opaque, [*a], *dst),
+            Inst::Addr { dst, of } => self.plain(Op::Addr(of.clone()), [], *dst),
+            Inst::Helper { dst, helper, args } => self.call(Op::Helper(*helper), args, *dst),
+            Inst::Call { dst, func, args } => {
+                self.call(Op::Call(func.clone()), args, Some(*dst));
+            }
+            Inst::Repeat {
+                dst,
+                times,
+                func,
+                context,
+            } => {
+                // r2 and r4 are the step's address and flags.
+                self.add_call(
+                    Op::Repeat(func.clone()),
+                    vec![
+                        Reg::reg_fixed_use(vreg(*times), preg(1)),
+                        Reg::reg_fixed_use(vreg(*context), preg(3)),
+                    ],
+                    Some(*dst),
+                );
+            }
+        }
+    }
+
+    fn call(&mut self, op: Op, args: &[Value], dst: Option<Value>) {
+        let fixed = args.iter().zip(1..);
+        let operands = fixed.map(|(v, n)| Reg::reg_fixed_use(vreg(*v), preg(n)));
+        self.add_call(op, operands.collect(), dst);
+    }
+
+    fn add_call(&mut self, op: Op, mut operands: Vec<Reg>, dst: Option<Value>) {
+        let mut clobbers = call_clobbers();
+        if let Some(dst) = dst {
+            operands.push(Reg::reg_fixed_def(vreg(dst), preg(0)));
+            clobbers.remove(preg(0));
+        }
+        self.code.insts.push(Selected {
+            op,
+            operands,
+            clobbers,
+        });
+    }
+
+    fn extension(&mut self, dst: Value, (op, size): (ExtOp, Size), a: Value) {
+        let signed = op == ExtOp::Sext;
+        match (op, size) {
+            (ExtOp::Swap, _) => self.in_place(Op::Swap(size), [a], dst),
+            (_, Size::U64) => self.plain(Op::Move(Width::W64), [a], dst),
+            (ExtOp::Zext, Size::U32) => self.plain(Op::Move(Width::W32), [a], dst),
+            _ => self.in_place(Op::Extend { size, signed }, [a], dst),
+        }
+    }
+
+    fn atomic(&mut self, inst: &Inst) {
+        let Inst::Atomic {
+            dst,
+            op,
+            width,
+            base,
+            off,
+            expected,
+            src,
+        } = inst
+        else {
+            return;
+        };
+        let mut operands = uses([*base, *src]);
+        match (dst, expected) {
+            (Some(dst), Some(expected)) => operands.extend([
+                Reg::reg_fixed_use(vreg(*expected), preg(0)),
+                Reg::reg_fixed_def(vreg(*dst), preg(0)),
+            ]),
+            (Some(dst), None) => operands.push(Reg::reg_reuse_def(vreg(*dst), 1)),
+            (None, _) => {}
+        }
+        let (op, width, off) = (*op, *width, *off);
+        self.add(Op::Atomic { op, width, off }, operands);
+    }
+}
+
+fn imm(operand: &Operand) -> Option<i32> {
+    match operand {
+        Operand::Imm(n) => Some(*n),
+        Operand::Value(_) => None,
+    }
+}
+
+fn uses(values: impl IntoIterator<Item = Value>) -> Vec<Reg> {
+    values.into_iter().map(|v| Reg::reg_use(vreg(v))).collect()
+}
+
+impl regalloc2::Function for Code {
+    fn num_insts(&self) -> usize {
+        self.insts.len()
+    }
+
+    fn num_blocks(&self) -> usize {
+        self.blocks.len()
+    }
+
+    fn entry_block(&self) -> BlockIndex {
+        BlockIndex::new(0)
+    }
+
+    fn block_insns(&self, block: BlockIndex) -> InstRange {
+        let range = &self.blocks[block.index()].insts;
+        InstRange::new(InstIndex::new(range.start), InstIndex::new(range.end))
+    }
+
+    fn block_succs(&self, block: BlockIndex) -> &[BlockIndex] {
+        &self.blocks[block.index()].succs
+    }
+
+    fn block_preds(&self, block: BlockIndex) -> &[BlockIndex] {
+        &self.blocks[block.index()].preds
+    }
+
+    fn block_params(&self, block: BlockIndex) -> &[VReg] {
+        &self.blocks[block.index()].params
+    }
+
+    fn is_ret(&self, inst: InstIndex) -> bool {
+        matches!(self.insts[inst.index()].op, Op::Ret(_))
+    }
+
+    fn is_branch(&self, inst: InstIndex) -> bool {
+        matches!(self.insts[inst.index()].op, Op::Jump | Op::Branch { .. })
+    }
+
+    fn branch_blockparams(&self, block: BlockIndex, _: InstIndex, succ: usize) -> &[VReg] {
+        &self.blocks[block.index()].args[succ]
+    }
+
+    fn inst_operands(&self, inst: InstIndex) -> &[Reg] {
+        &self.insts[inst.index()].operands
+    }
+
+    fn inst_clobbers(&self, inst: InstIndex) -> PRegSet {
+        self.insts[inst.index()].clobbers
+    }
+
+    fn num_vregs(&self) -> usize {
+        self.values
+    }
+
+    fn spillslot_size(&self, _: RegClass) -> usize {
+        1
+    }
+}
