@@ -25,7 +25,7 @@ pub mod critical;
 mod large;
 mod place;
 mod rows;
-mod symbolic;
+pub(crate) mod symbolic;
 
 pub use large::{GOLDEN, LargeLayout};
 pub use place::{
@@ -120,6 +120,13 @@ pub const VDSO: u32 = 0xffff;
 /// In place of a frame's file: the controller has all frames from there on, in the copy of the
 /// stack whose number is in place of the offset.
 pub const COPIED: u32 = 0xfffe;
+/// Bytes of the sequence number at the start of a value.
+pub const SEQUENCE: u32 = 8;
+/// The value that a handler writes into a lock. The controller's values have more than 32 bits.
+pub(crate) const HELD: i32 = 1;
+/// Bytes of the bits of the target's descendants, one bit for each possible process number
+/// (`PID_MAX_LIMIT` of 64-bit kernels).
+pub const TREE_BYTES: u32 = (4 << 20) / 8;
 /// Map with rooms for copies of stacks, one for each CPU: a [`RecordKind::Copy`] each.
 pub const COPIES_MAP: &str = "stack_copies";
 /// Fields of a copy: number; process; of the frame that was found last, the address, the address to
@@ -132,6 +139,14 @@ pub const COPY_FIELDS: usize = 8;
 pub const COPY_MAPPINGS: usize = 128;
 /// Limit on the pages of a copy.
 pub const COPY_PAGES: usize = 8;
+/// Bytes of a copy's header, shape and fields, in front of the pages.
+pub(crate) const COPY_HEAD: u32 = 16 + 8 * COPY_FIELDS as u32;
+/// Bytes of a mapping in a copy.
+pub(crate) const COPY_MAPPING: u32 = 32;
+/// Offset of the mappings in a copy.
+pub(crate) const COPY_MAPPED: u32 = COPY_HEAD + COPY_PAGES as u32 * PAGE;
+/// Size of a copy in bytes.
+pub(crate) const COPY_BYTES: u32 = COPY_MAPPED + COPY_MAPPINGS as u32 * COPY_MAPPING;
 /// In place of a file's first row: the file has no rows and will get none.
 pub const NO_ROWS: u64 = 1 << 32;
 /// In a file offset: the address is in memory right behind a mapping of the file.

@@ -1,7 +1,7 @@
 //! IR to eBPF. No I/O: an object can be compiled on another machine than the one it runs on.
 //!
 //! ```text
-//! ir::Program ──attach──► AttachPlan ──plan──► Plan (state layout) ──lower──► functions ──► Object
+//! ir::Program ──attach──► AttachPlan ──plan──► StateLayout (state layout) ──lower──► functions ──► Object
 //!                   regalloc: locations of registers ────────────────┘   programs ──┘    │
 //!                                                             object::link (memory), object::elf (file)
 //! ```
@@ -12,27 +12,27 @@
 //!
 //! | module | its one job |
 //! |---|---|
-//! | [`compile`] | the BPF programs, and the handlers of each one |
+//! | `compile` | the BPF programs, and the handlers of each one |
 //! | `attach` | the attach kind of each handler, decided once |
-//! | [`plan`] | the state layout: shared memory, maps |
-//! | [`regalloc`] | the location of each register of a handler |
+//! | `plan` | the state layout: shared memory, maps |
+//! | `regalloc` | the location of each register of a handler |
 //! | `lower` | instruction selection, one handler at a time |
 //! | [`emit`] | registers and instructions of LIR, the back end to come |
-//! | [`programs`] | programs of spile's own |
+//! | `programs` | programs of spile's own |
 //! | [`isa`] | instructions, assembler, disassembler |
 //! | [`object`] | BTF, linker, ELF writer |
 //! | [`target`] | the target machine, as values |
 //! | [`layout`] | the contract with the loader and the controller |
 mod attach;
-pub mod compile;
+mod compile;
 pub mod emit;
 pub mod isa;
 pub mod layout;
 mod lower;
 pub mod object;
-pub mod plan;
-pub mod programs;
-pub mod regalloc;
+mod plan;
+mod programs;
+mod regalloc;
 pub mod target;
 
 pub use compile::{CompileError, compile, compile_planned};

@@ -269,3 +269,6 @@ fn take_slot(slots: &mut Vec<FrameRange>, top: &mut u32, size: u32, span: (u32, 
     });
     offset
 }
+
+#[cfg(test)]
+mod tests;

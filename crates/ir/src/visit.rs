@@ -359,6 +359,11 @@ impl Program {
         self.handlers.iter().filter(|h| h.event.in_kernel())
     }
 
+    /// All instructions of these handlers.
+    pub fn kernel_insts(&self) -> impl Iterator<Item = &Inst> {
+        self.kernel_handlers().flat_map(|h| h.body.insts())
+    }
+
     /// The bodies of handlers that run in the kernel, then those of all functions, whichever
     /// handlers call them.
     pub fn kernel_bodies(&self) -> impl Iterator<Item = &Body> {

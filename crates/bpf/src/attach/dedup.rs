@@ -13,7 +13,7 @@ use spile_ir::{HandlerId, Inst, Program, Term};
 
 use super::Group;
 use crate::layout::Attach;
-use crate::plan::takes_kernel_stack;
+use crate::layout::symbolic::takes_kernel_stack;
 
 /// Tracepoints that are hit only in interrupts of the processor, with interrupts off, without
 /// `_entry` and `_exit`: the system `irq_vectors` of x86 (arch/x86/include/asm/trace/irq_vectors.h;

@@ -115,7 +115,6 @@ fn decode_form(raw: &RawInsn, dst: Reg, src: Reg) -> Option<Insn> {
         Src::Imm(imm)
     };
     let size = Size::from_code(code & 0x18);
-    let op = code & 0xf0;
     match code & 7 {
         class::LDX => match code & 0xe0 {
             MODE_MEM => Some(Insn::Load {
@@ -157,42 +156,46 @@ fn decode_form(raw: &RawInsn, dst: Reg, src: Reg) -> Option<Insn> {
             }
             _ => None,
         },
-        class::ALU32 | class::ALU64 => {
-            let width = if code & 7 == class::ALU64 {
-                Width::W64
-            } else {
-                Width::W32
-            };
-            match op {
-                END => {
-                    let size = u32::try_from(imm)
-                        .ok()
-                        .and_then(|i| Size::from_bytes(i / 8))?;
-                    let to = Swap::from_code(code)?;
-                    (size != Size::B).then_some(Insn::Swap { to, size, dst })
-                }
-                NEG => Some(Insn::Neg { width, dst }),
-                _ if code & (X | 0xf0) == AluOp::Mov.code().0 | X && off != 0 => {
-                    let size = u32::try_from(off)
-                        .ok()
-                        .and_then(|o| Size::from_bytes(o / 8))?;
-                    (bits(size) < i16::from(width.bits())).then_some(Insn::MovSx {
-                        width,
-                        size,
-                        dst,
-                        src,
-                    })
-                }
-                _ => Some(Insn::Alu {
-                    width,
-                    op: AluOp::from_code((op, off))?,
-                    dst,
-                    src: operand,
-                }),
-            }
-        }
+        class::ALU32 | class::ALU64 => decode_alu(raw, dst, src, operand),
         class::JMP | class::JMP32 => decode_jump(raw, dst, operand),
         _ => None,
+    }
+}
+
+fn decode_alu(raw: &RawInsn, dst: Reg, src: Reg, operand: Src) -> Option<Insn> {
+    let RawInsn { code, off, imm, .. } = *raw;
+    let op = code & 0xf0;
+    let width = if code & 7 == class::ALU64 {
+        Width::W64
+    } else {
+        Width::W32
+    };
+    match op {
+        END => {
+            let size = u32::try_from(imm)
+                .ok()
+                .and_then(|i| Size::from_bytes(i / 8))?;
+            let to = Swap::from_code(code)?;
+            (size != Size::B).then_some(Insn::Swap { to, size, dst })
+        }
+        NEG => Some(Insn::Neg { width, dst }),
+        _ if code & (X | 0xf0) == AluOp::Mov.code().0 | X && off != 0 => {
+            let size = u32::try_from(off)
+                .ok()
+                .and_then(|o| Size::from_bytes(o / 8))?;
+            (bits(size) < i16::from(width.bits())).then_some(Insn::MovSx {
+                width,
+                size,
+                dst,
+                src,
+            })
+        }
+        _ => Some(Insn::Alu {
+            width,
+            op: AluOp::from_code((op, off))?,
+            dst,
+            src: operand,
+        }),
     }
 }
 

@@ -91,6 +91,9 @@ pub struct KeyListWords {
     pub keys: u32,
 }
 
+/// The busy word of a processor in the section. Handlers write their number plus one.
+pub(crate) const BUSY: i32 = -1;
+
 /// Bytes in front of an entry's key.
 pub const ENTRY: u32 = 8;
 

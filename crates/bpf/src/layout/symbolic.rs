@@ -192,3 +192,15 @@ impl SymbolicForm {
             .map(|row| row.0)
     }
 }
+
+/// Whether an instruction walks the kernel's stack.
+pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
+    use spile_ir::intrinsics::Intrinsic::{KernelFrame, KernelStack, KernelSymbolic};
+    matches!(
+        inst,
+        Inst::Intr {
+            f: KernelStack | KernelFrame | KernelSymbolic,
+            ..
+        }
+    )
+}

@@ -4,10 +4,11 @@
 use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
-use super::{BumpAllocator, MMAPABLE, element};
+use super::areas::{Areas, BumpAllocator, MMAPABLE};
+use super::values::element;
 use crate::layout::{
-    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, ThreadField, ThreadSlots,
-    ValueLayout,
+    Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,
+    ThreadSlots, ValueLayout,
 };
 use crate::object::elf::{MapSpec, MapType};
 use crate::target::Options;
@@ -25,7 +26,7 @@ const CACHE_BYTES_MANY: u32 = 16 << 10;
 const CACHE_SLOTS: u32 = 1024;
 /// Keys above this size in bytes bypass the cache: the code that goes through their words would
 /// soon exceed the range of a jump.
-pub const CACHED: u32 = 256;
+const CACHED: u32 = 256;
 /// Limit on the bytes of co-located elements: larger elements leave fewer slots.
 const COLOCATED_BYTES: u32 = 256;
 /// Limit on the bytes of a hash-map value with one element for each CPU. The kernel preallocates
@@ -35,10 +36,8 @@ const LANES: u32 = 8192;
 /// line would delay each other.
 const FEW_CPUS: u32 = 16;
 const LINE: u32 = 64;
-/// Bytes of the sequence number at the start of a value.
-pub const SEQUENCE: u32 = 8;
 /// A full wrapping array evicts this fraction of its elements, the oldest, plus one.
-pub const EVICT: u32 = 64;
+pub(crate) const EVICT: u32 = 64;
 /// Arrays with more elements are large: their memory is allocated at the start, and hits need no
 /// helper.
 const FEW_ELEMENTS: u32 = 4096;
@@ -55,7 +54,7 @@ const THREAD_RECORDS: &str = "threads";
 
 /// The arrays whose elements are co-located with those of another array, their host.
 #[derive(Debug)]
-pub struct Colocations {
+pub(crate) struct Colocations {
     /// For each global, its part of the host's values.
     parts: Vec<Option<Colocation>>,
     /// For each host, the word of the CPU's block with the slot of its last addition, or with a
@@ -131,7 +130,7 @@ impl Colocations {
 
 /// Bytes of a value with one element of `size` bytes for each CPU, if the array's map is a plain
 /// hash map with such values. `None` for a per-CPU map, which cannot find its oldest element.
-pub fn lanes(cpus: u32, size: u32, wraps: bool) -> Option<u32> {
+pub(crate) fn lanes(cpus: u32, size: u32, wraps: bool) -> Option<u32> {
     let bytes = size.checked_mul(cpus)?;
     match wraps {
         true => bytes.checked_add(SEQUENCE),
@@ -178,7 +177,7 @@ impl ThreadRecordFields {
     pub(super) fn new(
         program: &Program,
         options: &Options,
-        (shared, cpu): (&mut BumpAllocator, &mut BumpAllocator),
+        areas: &mut Areas,
     ) -> ThreadRecordFields {
         let fields = spile_ir::storage::thread_records(program);
         let max = |g: &GlobalId| match &program.globals[g.index()].kind {
@@ -193,10 +192,10 @@ impl ThreadRecordFields {
                 at: 0,
                 slots,
                 stride,
-                spilt: shared.alloc(8),
-                lent: cpu.alloc(8 * ThreadSlots::ROOMS),
+                spilt: areas.shared.alloc(8),
+                lent: areas.cpu.alloc(8 * ThreadSlots::ROOMS),
             };
-            front.at = shared.alloc(front.all(options.cpus) * stride);
+            front.at = areas.shared.alloc(front.all(options.cpus) * stride);
             front
         });
         ThreadRecordFields { fields, front }
@@ -268,8 +267,8 @@ fn atomic(value: &ValueLayout) -> bool {
 }
 
 /// The layout of a large array's elements, or `None` for other arrays; without its place in the
-/// CPUs' blocks.
-fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<LargeLayout> {
+/// CPUs' blocks. `key` and `value` are sizes in bytes.
+fn large(key: u32, value: u32, max: u32, cpus: u32) -> Option<LargeLayout> {
     let large = LargeLayout {
         groups: LargeLayout::groups(max)?,
         // Each CPU can hold one unused room, and insert one more while another CPU fills the array.
@@ -281,124 +280,189 @@ fn large((key, value, max): (u32, u32, u32), cpus: u32) -> Option<LargeLayout> {
     (max > FEW_ELEMENTS && fits && large.size() <= LARGE_BYTES).then_some(large)
 }
 
-pub(super) fn place_array(
-    index: usize,
-    (global, iterated): (&Global, bool),
-    (options, colocations): (&Options, &Colocations),
-    (shared, cpu, maps): (&mut BumpAllocator, &mut BumpAllocator, &mut Vec<MapSpec>),
-) -> Result<Option<GlobalLayout>, String> {
-    let GlobalKind::Array {
-        keys,
-        value,
-        max,
-        wrap,
-    } = &global.kind
-    else {
-        return Ok(None);
-    };
-    let value = element(value);
-    let key_size = key_size(global);
-    let max = (*max).max(1);
-    if value.size() > 32 << 10 {
-        return Err(format!(
-            "an element of `{}` takes more than 32 KB",
-            global.name
-        ));
-    }
-    match global.storage {
-        Storage::Controller => Ok(None),
-        Storage::Shared { lock } => {
-            let name = map_name(index, global, None);
-            let seq = *wrap || iterated;
-            let value_size = value.size() + if seq { 8 } else { 0 };
-            maps.push(MapSpec {
-                name: name.clone(),
-                ty: MapType::Hash,
-                key_size,
-                value_size,
-                max_entries: max,
-                flags: hash_flags(key_size + value_size, max),
-            });
-            Ok(Some(GlobalLayout {
-                lock: lock.then(|| shared.alloc(8)),
-                place: GlobalPlace::Hash {
-                    map: name,
-                    key_size,
-                    keys: keys.clone(),
-                    seq,
-                    wrap: *wrap,
-                    value,
-                    max,
-                    field: None,
-                },
-            }))
+/// An array with a map of its own.
+pub(super) struct ArrayToPlace<'a> {
+    /// The number of the global.
+    pub index: usize,
+    pub global: &'a Global,
+    /// Whether the order of insertion is recorded.
+    pub iterated: bool,
+}
+
+/// The parts of the array's declaration.
+struct Shape<'a> {
+    keys: &'a [Ty],
+    /// Bytes of a key.
+    key_size: u32,
+    value: ValueLayout,
+    /// Limit on the number of elements.
+    max: u32,
+    /// Whether a full array evicts its oldest elements.
+    wrap: bool,
+}
+
+impl ArrayToPlace<'_> {
+    pub(super) fn place(
+        &self,
+        options: &Options,
+        colocations: &Colocations,
+        areas: &mut Areas,
+    ) -> Result<Option<GlobalLayout>, String> {
+        let GlobalKind::Array {
+            keys,
+            value,
+            max,
+            wrap,
+        } = &self.global.kind
+        else {
+            return Ok(None);
+        };
+        let shape = Shape {
+            keys,
+            key_size: key_size(self.global),
+            value: element(value),
+            max: (*max).max(1),
+            wrap: *wrap,
+        };
+        if shape.value.size() > 32 << 10 {
+            return Err(format!(
+                "an element of `{}` takes more than 32 KB",
+                self.global.name
+            ));
         }
-        Storage::PerCpu { double } => {
-            let colocated = colocations
-                .host_part(index)
-                .ok_or("an array without a place")?;
-            let slot_size = 8 + key_size + colocated.size;
-            let limit = if options.cpus > 32 {
-                CACHE_BYTES_MANY
-            } else {
-                CACHE_BYTES
-            };
-            let fit = (limit / slot_size).max(1);
-            // A cache would keep elements that the map evicts.
-            let cached = key_size <= CACHED && !*wrap;
-            let slots = (max.saturating_mul(2).next_power_of_two())
-                .min(CACHE_SLOTS)
-                .min(1 << fit.ilog2());
-            let slots = if cached { slots } else { 0 };
-            let generations = if double { 2 } else { 1 };
-            let entries = max.saturating_add(if *wrap { max / EVICT } else { 0 });
-            let lanes = lanes(options.cpus, colocated.size, *wrap);
-            let alone = colocated.of.is_none() && colocated.size == value.size();
-            let large = (cached && alone && atomic(&value))
-                .then(|| large((key_size, value.size(), max), options.cpus))
-                .flatten();
-            let large = large.map(|large| LargeLayout {
-                spare: cpu.alloc(8 * generations),
-                ..large
-            });
-            let first = maps.len();
-            match &large {
-                Some(large) => maps.push(MapSpec {
-                    name: map_name(index, global, None),
-                    ty: MapType::Array,
-                    key_size: 4,
-                    value_size: large.size() as u32,
-                    max_entries: generations,
-                    flags: MMAPABLE,
-                }),
-                None => maps.extend((0..generations).map(|n| MapSpec {
-                    name: map_name(index, global, Some(n)),
+        match self.global.storage {
+            Storage::Controller => Ok(None),
+            Storage::Shared { lock } => Ok(Some(self.shared(shape, lock, areas))),
+            Storage::PerCpu { double } => {
+                let colocated = colocations.host_part(self.index);
+                let colocated = colocated.ok_or("an array without a place")?;
+                let cpus = options.cpus;
+                Ok(Some(self.per_cpu(shape, double, colocated, cpus, areas)))
+            }
+        }
+    }
+
+    /// An array in a hash map.
+    fn shared(&self, shape: Shape<'_>, lock: bool, areas: &mut Areas) -> GlobalLayout {
+        let Shape {
+            keys,
+            key_size,
+            value,
+            max,
+            wrap,
+        } = shape;
+        let name = map_name(self.index, self.global, None);
+        let seq = wrap || self.iterated;
+        let value_size = value.size() + if seq { SEQUENCE } else { 0 };
+        areas.maps.push(MapSpec {
+            name: name.clone(),
+            ty: MapType::Hash,
+            key_size,
+            value_size,
+            max_entries: max,
+            flags: hash_flags(key_size + value_size, max),
+        });
+        GlobalLayout {
+            lock: lock.then(|| areas.shared.alloc(8)),
+            place: GlobalPlace::Hash {
+                map: name,
+                key_size,
+                keys: keys.to_vec(),
+                seq,
+                wrap,
+                value,
+                max,
+                field: None,
+            },
+        }
+    }
+
+    /// An array of per-CPU deltas: a cache in each CPU's block, and maps behind it.
+    fn per_cpu(
+        &self,
+        shape: Shape<'_>,
+        double: bool,
+        colocated: Colocation,
+        cpus: u32,
+        areas: &mut Areas,
+    ) -> GlobalLayout {
+        let Shape {
+            keys,
+            key_size,
+            value,
+            max,
+            wrap,
+        } = shape;
+        let slot_size = 8 + key_size + colocated.size;
+        // A cache would keep elements that the map evicts.
+        let cached = key_size <= CACHED && !wrap;
+        let slots = if cached {
+            cache_slots(slot_size, max, cpus)
+        } else {
+            0
+        };
+        let generations = if double { 2 } else { 1 };
+        let alone = colocated.of.is_none() && colocated.size == value.size();
+        let large = (cached && alone && atomic(&value))
+            .then(|| large(key_size, value.size(), max, cpus))
+            .flatten();
+        let large = large.map(|large| LargeLayout {
+            spare: areas.cpu.alloc(8 * generations),
+            ..large
+        });
+        let first = areas.maps.len();
+        match &large {
+            Some(large) => areas.maps.push(MapSpec {
+                name: map_name(self.index, self.global, None),
+                ty: MapType::Array,
+                key_size: 4,
+                value_size: large.size() as u32,
+                max_entries: generations,
+                flags: MMAPABLE,
+            }),
+            None => {
+                let lanes = lanes(cpus, colocated.size, wrap);
+                areas.maps.extend((0..generations).map(|n| MapSpec {
+                    name: map_name(self.index, self.global, Some(n)),
                     ty: lanes.map_or(MapType::PercpuHash, |_| MapType::Hash),
                     key_size,
                     value_size: lanes.unwrap_or(colocated.size),
-                    max_entries: entries,
+                    max_entries: max.saturating_add(if wrap { max / EVICT } else { 0 }),
                     flags: NO_PREALLOC,
-                })),
+                }));
             }
-            let names = maps[first..].iter().map(|map| map.name.clone()).collect();
-            Ok(Some(GlobalLayout {
-                lock: None,
-                place: GlobalPlace::PerCpuArray(PerCpuArray {
-                    cache: cpu.alloc(slots * slot_size * generations),
-                    gen_stride: if double { slots * slot_size } else { 0 },
-                    slots,
-                    slot_size,
-                    maps: names,
-                    key_size,
-                    keys: keys.clone(),
-                    value,
-                    colocated,
-                    spilt: (cached && large.is_none()).then(|| cpu.alloc(8 * generations)),
-                    max,
-                    wraps: *wrap,
-                    large,
-                }),
-            }))
+        }
+        let maps = areas.maps[first..].iter().map(|map| map.name.clone());
+        GlobalLayout {
+            lock: None,
+            place: GlobalPlace::PerCpuArray(PerCpuArray {
+                cache: areas.cpu.alloc(slots * slot_size * generations),
+                gen_stride: if double { slots * slot_size } else { 0 },
+                slots,
+                slot_size,
+                maps: maps.collect(),
+                key_size,
+                keys: keys.to_vec(),
+                value,
+                colocated,
+                spilt: (cached && large.is_none()).then(|| areas.cpu.alloc(8 * generations)),
+                max,
+                wraps: wrap,
+                large,
+            }),
         }
     }
+}
+
+/// The number of a cache's slots, a power of two.
+fn cache_slots(slot_size: u32, max: u32, cpus: u32) -> u32 {
+    let limit = if cpus > 32 {
+        CACHE_BYTES_MANY
+    } else {
+        CACHE_BYTES
+    };
+    let fit = (limit / slot_size).max(1);
+    (max.saturating_mul(2).next_power_of_two())
+        .min(CACHE_SLOTS)
+        .min(1 << fit.ilog2())
 }

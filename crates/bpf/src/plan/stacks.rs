@@ -3,10 +3,16 @@
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Event, Inst, Program, Val};
 
-use super::{BumpAllocator, insts};
-use crate::layout::{SymbolicForm, stack_words};
-use crate::lower::event::stacks::OWN_FRAMES;
-use crate::lower::event::unwind;
+use super::areas::{Areas, MMAPABLE};
+use crate::layout::symbolic::takes_kernel_stack;
+use crate::layout::{
+    COPIES_MAP, COPY_BYTES, FILES_MAP, KERNEL_LINES_MAP, LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP,
+    ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, SymbolicForm, kernel_row, stack_words, symbol_row,
+};
+use crate::object::elf::{MapSpec, MapType};
+
+/// The number of probe frames that are searched for `bpf_trace_runN`.
+pub(crate) const OWN_FRAMES: u32 = 12;
 
 /// The places for stacks: offsets in each CPU's block, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
@@ -51,18 +57,6 @@ fn takes_user_stack(inst: &Inst) -> bool {
     )
 }
 
-/// Whether an instruction walks the kernel's stack.
-pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
-    use spile_ir::intrinsics::Intrinsic::{KernelFrame, KernelStack, KernelSymbolic};
-    matches!(
-        inst,
-        Inst::Intr {
-            f: KernelStack | KernelFrame | KernelSymbolic,
-            ..
-        }
-    )
-}
-
 /// The forms of text that kernel handlers make.
 pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> {
     let mut all = Vec::new();
@@ -87,12 +81,12 @@ impl StackRoom {
     pub(super) fn new(
         program: &Program,
         made: &[SymbolicForm],
-        shared: &mut BumpAllocator,
-        cpu: &mut BumpAllocator,
+        user_walk: u32,
+        areas: &mut Areas,
     ) -> Option<StackRoom> {
         use spile_ir::intrinsics::Intrinsic as I;
         let takes = takes_kernel_stack;
-        let user = insts(program).any(takes_user_stack);
+        let user = program.kernel_insts().any(takes_user_stack);
         // Looks up an address in the mappings without walking a stack.
         let looks_up = |i: &Inst| match i {
             Inst::Intr {
@@ -107,8 +101,10 @@ impl StackRoom {
             }
             _ => false,
         };
-        let rows = insts(program).any(|i| takes_user_stack(i) && !looks_up(i));
-        let kernel = insts(program).any(takes);
+        let rows = program
+            .kernel_insts()
+            .any(|i| takes_user_stack(i) && !looks_up(i));
+        let kernel = program.kernel_insts().any(takes);
         let mut points = Vec::new();
         let mut any = user;
         for handler in program.kernel_handlers() {
@@ -143,14 +139,100 @@ impl StackRoom {
             next_file: 0,
         };
         let words = stack_words::POINTS + room.points.len() as u32 * stack_words::POINT;
+        let Areas { shared, cpu, .. } = areas;
         any.then(|| StackRoom {
             frames: cpu.alloc(room.bytes()),
             count: cpu.alloc(8),
             first: cpu.alloc(8),
             words: shared.alloc(words),
-            user: user.then(|| cpu.alloc(unwind::room(room.most))),
+            user: user.then(|| cpu.alloc(user_walk)),
             next_file: shared.alloc(8),
             ..room
         })
     }
+}
+
+/// The maps of stacks and of their names. `stacks` and `made` are as in the plan.
+pub(super) fn maps(stacks: Option<&StackRoom>, made: &[SymbolicForm], cpus: u32) -> Vec<MapSpec> {
+    let mut maps = Vec::new();
+    if stacks.is_some_and(|s| s.user.is_some()) {
+        maps.push(MapSpec {
+            name: FILES_MAP.into(),
+            ty: MapType::Hash,
+            key_size: 16,
+            value_size: 24,
+            max_entries: 4096,
+            flags: 0,
+        });
+        maps.push(MapSpec {
+            name: ROWS_MAP.into(),
+            ty: MapType::Array,
+            key_size: 4,
+            value_size: 8,
+            max_entries: match stacks.is_some_and(|s| s.rows) {
+                true => MAX_ROWS,
+                false => 1,
+            },
+            flags: MMAPABLE,
+        });
+        let walks = stacks.is_some_and(|s| s.rows);
+        maps.push(MapSpec {
+            name: COPIES_MAP.into(),
+            ty: MapType::Array,
+            key_size: 4,
+            value_size: COPY_BYTES,
+            max_entries: if walks { cpus } else { 1 },
+            flags: 0,
+        });
+        if let Some(stacks) = stacks.filter(|s| s.names) {
+            maps.extend(symbol_maps(stacks.lines));
+        }
+    }
+    if made.iter().any(|form| form.by_kernel_lines()) {
+        maps.push(MapSpec {
+            name: KERNEL_LINES_MAP.into(),
+            ty: MapType::Array,
+            key_size: 4,
+            value_size: kernel_row::BYTES,
+            max_entries: 1,
+            flags: MMAPABLE,
+        });
+    }
+    maps
+}
+
+/// The maps of symbols, see [`symbol_row`].
+fn symbol_maps(lines: bool) -> Vec<MapSpec> {
+    let array = |name: &str, value_size, max_entries| MapSpec {
+        name: name.into(),
+        ty: MapType::Array,
+        key_size: 4,
+        value_size,
+        max_entries,
+        flags: MMAPABLE,
+    };
+    let mut maps = vec![
+        MapSpec {
+            name: SYMBOLS_MAP.into(),
+            ty: MapType::Hash,
+            key_size: 8,
+            value_size: symbol_row::FILE as u32,
+            max_entries: 4096,
+            flags: 0,
+        },
+        array(SYMBOL_ROWS_MAP, 8, symbol_row::MAX),
+        array(
+            NAMES_MAP,
+            symbol_row::NAMES_PAGE,
+            symbol_row::NAMES / symbol_row::NAMES_PAGE,
+        ),
+    ];
+    if lines {
+        maps.push(array(
+            LINE_ROWS_MAP,
+            symbol_row::LINE_ROW,
+            symbol_row::MAX_LINES,
+        ));
+    }
+    maps
 }

@@ -13,36 +13,20 @@
 //! only afterwards: then the program gives up at once, and the controller tries again. No other
 //! handler of that processor runs meanwhile (its busy word says [`BUSY`]).
 
-use std::collections::BTreeSet;
-
-use spile_ir::storage::{takes, touched};
-use spile_ir::{Event, GlobalId, Program};
-
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::critical::{
-    CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, PROGRAM, answer, asked,
+    BUSY, CopyPlace, CriticalLayout, ENTRY, LockedGlobal, PROGRAM, answer, asked,
 };
-use crate::layout::{Attach, GlobalLayout, GlobalPlace, ProgramInfo, ValueLayout, percpu};
-use crate::lower::handler::entry::HELD;
-use crate::object::elf::{MapSpec, MapType, ProgramSpec};
-use crate::plan::{BumpAllocator, MMAPABLE, SEQUENCE, StateLayout};
-use crate::target::{InterruptKfuncs, Options};
+use crate::layout::{Attach, HELD, ProgramInfo, percpu};
+use crate::object::elf::ProgramSpec;
+use crate::plan::StateLayout;
+use crate::target::InterruptKfuncs;
 
-/// The busy word of a processor in the section. Handlers write their number plus one.
-pub(crate) const BUSY: i32 = -1;
 /// Attempts to take a lock that a handler on another processor holds.
 const TRIES: i32 = 64;
-/// Limit on the number of globals: their bits are compared with a signed 32-bit constant.
-const MOST: usize = 31;
-/// Limit on the elements of an array: interrupts are off while they are copied.
-const MOST_ELEMENTS: u32 = 4096;
-/// Limit on the bytes of an array's copies.
-const MOST_BYTES: u64 = 4 << 20;
-/// Limit on the bytes of a scalar or statistic.
-const MOST_WORDS: u32 = 1024;
 /// Limit on the bytes that are copied word by word; a helper copies more.
 const FEW_BYTES: u32 = 64;
 
@@ -56,130 +40,6 @@ const EMPTIED: i16 = -24;
 const BEFORE: i16 = -32;
 /// Stack slot: the interrupt flags that the kernel saves.
 const INTERRUPTS: i16 = -40;
-
-/// The locked globals that handlers of the controller copy while kernel handlers run, with the
-/// places of the copies.
-pub(crate) fn plan(
-    program: &Program,
-    options: &Options,
-    places: &[Option<GlobalLayout>],
-    (shared, maps): (&mut BumpAllocator, &mut Vec<MapSpec>),
-) -> Option<CriticalLayout> {
-    if !(options.features.for_each && options.features.atomics) {
-        return None;
-    }
-    let mut all = CriticalLayout {
-        interrupts_off: options.features.interrupts.is_some(),
-        ..CriticalLayout::default()
-    };
-    // In another processor's interrupt the walk is the smallest part of the cost.
-    let known = options.features.interrupts.is_some() && options.features.bpf_loop;
-    for g in copied_globals(program, places) {
-        let Some(Some(layout)) = places.get(g.index()) else {
-            continue;
-        };
-        let Some(lock) = layout.lock else { continue };
-        let copy = match &layout.place {
-            GlobalPlace::Scalar { offset, ty } => {
-                copy_words(*offset, ValueLayout::Scalar(*ty), shared)
-            }
-            GlobalPlace::Stats { offset, agg } => {
-                copy_words(*offset, ValueLayout::Stats(agg.clone()), shared)
-            }
-            GlobalPlace::Hash { field: None, .. } => {
-                elements(g, &layout.place, known, (shared, maps))
-            }
-            _ => None,
-        };
-        let Some(copy) = copy else { continue };
-        all.globals.push(LockedGlobal {
-            global: g,
-            lock,
-            copy,
-        });
-        if all.globals.len() == MOST {
-            break;
-        }
-    }
-    (!all.globals.is_empty()).then_some(all)
-}
-
-/// The globals that such handlers access, provided that they change none with a lock except for
-/// those that they take.
-fn copied_globals(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSet<GlobalId> {
-    // At the beginning and at the end nothing else runs.
-    let alone = |e: &Event| {
-        matches!(
-            e,
-            Event::Begin(_) | Event::End(_) | Event::Error(_) | Event::Never
-        )
-    };
-    let locked = |g: &GlobalId| matches!(places.get(g.index()), Some(Some(l)) if l.lock.is_some());
-    let handlers = program.handlers.iter();
-    let running = handlers.filter(|h| !h.event.in_kernel() && !alone(&h.event));
-    let mut found = BTreeSet::new();
-    for handler in running {
-        let (globals, changed) = touched(program, &handler.body);
-        let mut changed = changed.into_iter().filter(locked);
-        if changed.all(|g| takes(program, &handler.body, g)) {
-            found.extend(globals);
-        }
-    }
-    found
-}
-
-fn copy_words(from: u32, value: ValueLayout, shared: &mut BumpAllocator) -> Option<CopyPlace> {
-    (value.size() <= MOST_WORDS).then(|| CopyPlace::Words {
-        from,
-        to: shared.alloc(value.size()),
-        value,
-    })
-}
-
-fn elements(
-    g: GlobalId,
-    place: &GlobalPlace,
-    known: bool,
-    (shared, maps): (&mut BumpAllocator, &mut Vec<MapSpec>),
-) -> Option<CopyPlace> {
-    let GlobalPlace::Hash {
-        map,
-        key_size: key,
-        seq,
-        value,
-        max,
-        ..
-    } = place
-    else {
-        return None;
-    };
-    let size = ValueLayout::size(value) + if *seq { SEQUENCE } else { 0 };
-    let entry = ENTRY + key + size;
-    if *max > MOST_ELEMENTS || u64::from(entry) * u64::from(*max) > MOST_BYTES {
-        return None;
-    }
-    let to = format!("copies_{}", g.0);
-    maps.push(MapSpec {
-        name: to.clone(),
-        ty: MapType::Array,
-        key_size: 4,
-        value_size: entry,
-        max_entries: *max,
-        flags: MMAPABLE,
-    });
-    Some(CopyPlace::Elements {
-        from: map.clone(),
-        to,
-        count: shared.alloc(8),
-        key: *key,
-        value: size,
-        max: *max,
-        known: known.then(|| KeyListWords {
-            fresh: shared.alloc(8),
-            keys: shared.alloc(8),
-        }),
-    })
-}
 
 /// The program and its subprograms.
 ///

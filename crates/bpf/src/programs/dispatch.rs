@@ -12,7 +12,8 @@ use spile_ir::{HandlerId, NrSet};
 use crate::isa::asm::{Asm, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
-use crate::lower::{CTX, NR, unlinked_number};
+use crate::lower::syscalls::unlinked_number;
+use crate::lower::{CTX, NR};
 
 /// Up to this number of keys, comparisons are linear.
 const LINEAR: usize = 3;

@@ -7,8 +7,7 @@ use crate::isa::asm::Asm;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
-use crate::layout::{Attach, ProgramInfo, percpu, shared};
-use crate::lower::RING;
+use crate::layout::{Attach, ProgramInfo, RING, percpu, shared};
 use crate::object::elf::ProgramSpec;
 use crate::plan::StateLayout;
 

@@ -9,12 +9,9 @@ use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
-use crate::layout::{Attach, ProgramInfo};
+use crate::layout::{Attach, ProgramInfo, TREE_BYTES};
 use crate::object::elf::ProgramSpec;
 use crate::target::KernelOffsets;
-
-/// One bit for each possible process number (`PID_MAX_LIMIT` of 64-bit kernels).
-pub const TREE_BYTES: u32 = (4 << 20) / 8;
 
 /// The tracepoint; its arguments are the tasks of the parent, which is the current task, and of the
 /// child.

@@ -6,8 +6,7 @@ use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{GlobalPlace, Layout, PerCpuArray, ValueLayout};
-use spile_bpf::plan::SEQUENCE;
+use spile_bpf::layout::{GlobalPlace, Layout, PerCpuArray, SEQUENCE, ValueLayout};
 use spile_ir::GlobalId;
 use spile_ir::interp::{Cell, Value};
 

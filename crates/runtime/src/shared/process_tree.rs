@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::programs::process_tree::TREE_BYTES;
+use spile_bpf::layout::TREE_BYTES;
 use spile_kernel::process;
 
 use crate::machine::pid_namespace::PidMap;

@@ -11,50 +11,21 @@ use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
-use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, ValueLayout, percpu};
-use crate::lower::{GEN, HandlerCodegen, OutOfLine, Res, StrOperand, TMP, UNROLL};
-use crate::plan::{SEQUENCE, lanes};
+use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
+use crate::lower::operand::KeyWord;
+use crate::lower::out_of_line::{CacheMiss, OutOfLine};
+use crate::lower::{GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
+use crate::plan::lanes;
 
 /// Value of the word for the last updated slot when the element is in the map instead.
 const NO_SLOT: i32 = -1;
 /// Up to this number of key words, each comparison gets its own jump.
 const JUMPS: usize = 8;
 
-/// One 64-bit word of a key.
-#[derive(Debug, Clone)]
-pub(crate) enum KeyWord {
-    Long(Val),
-    Text(StrOperand, u32),
-}
-
-/// A cache miss, handled behind the handler's code.
-pub(crate) struct CacheMiss {
-    /// Start of the miss code, with the slot in r1.
-    pub(in crate::lower) entry: Label,
-    /// Return point after the key has taken the slot in r1.
-    pub(in crate::lower) hit: Label,
-    /// Return point with the element of the map in r1.
-    pub(in crate::lower) element: Label,
-    /// Return point without an update.
-    pub(in crate::lower) skip: Label,
-    pub(in crate::lower) full: Option<Label>,
-    pub(in crate::lower) g: GlobalId,
-    pub(in crate::lower) words: Vec<KeyWord>,
-    /// The value to add.
-    pub(in crate::lower) val: Val,
-}
-
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn place(&self, g: GlobalId) -> Res<GlobalPlace> {
-        match self.plan.globals.get(g.index()) {
-            Some(Some(layout)) => Ok(layout.place.clone()),
-            _ => Err("a global that only the controller has".into()),
-        }
-    }
-
     /// The place of an array that is stored as per-CPU deltas.
     pub(in crate::lower) fn per_cpu_array(&self, g: GlobalId) -> Res<PerCpuArray> {
-        match self.place(g)? {
+        match self.ctx.place(g)? {
             GlobalPlace::PerCpuArray(array) => Ok(array),
             _ => Err("not a per-CPU array".into()),
         }
@@ -141,7 +112,7 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
-        match self.place(g)? {
+        match self.ctx.place(g)? {
             GlobalPlace::Stats { offset, agg } => {
                 self.shared(R1, offset);
                 self.update(&ValueLayout::Stats(agg), val)
@@ -172,7 +143,7 @@ impl HandlerCodegen<'_> {
             offset,
             gen_stride,
             value,
-        } = self.place(g)?
+        } = self.ctx.place(g)?
         else {
             return Err("not a per-CPU scalar".into());
         };
@@ -391,7 +362,7 @@ impl HandlerCodegen<'_> {
 
     /// `r3` = address of `size` zero bytes, a value's initial content.
     fn zero_value(&mut self, size: u32) -> Res {
-        if size <= crate::lower::handler::pool::RUN {
+        if size <= crate::lower::pool::RUN {
             let zeros = self.pool.byte_run(0);
             self.asm.ld_data(R3, Section::Rodata, zeros);
             return Ok(());

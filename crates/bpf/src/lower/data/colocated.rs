@@ -4,12 +4,13 @@
 
 use spile_ir::{GlobalId, Val};
 
-use super::aggregates::{CacheMiss, KeyWord};
 use crate::isa::asm::Label;
 use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
 use crate::layout::{PerCpuArray, percpu};
-use crate::lower::{HandlerCodegen, OutOfLine, Res};
+use crate::lower::operand::KeyWord;
+use crate::lower::out_of_line::{CacheMiss, OutOfLine};
+use crate::lower::{HandlerCodegen, Res};
 
 impl HandlerCodegen<'_> {
     /// Adds to the element that is co-located with the host's last addition.

@@ -18,7 +18,7 @@ impl HandlerCodegen<'_> {
         keys: &[Val],
         missing: Label,
     ) -> Res<AggLayout> {
-        match self.place(g)? {
+        match self.ctx.place(g)? {
             GlobalPlace::Stats { offset, agg } => {
                 self.shared(R1, offset);
                 Ok(agg)
@@ -53,7 +53,7 @@ impl HandlerCodegen<'_> {
         what: Extract,
     ) -> Res {
         let missing = self.asm.label();
-        let array = !matches!(self.place(g)?, GlobalPlace::Stats { .. });
+        let array = !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. });
         let agg = self.statistic(g, keys, missing)?;
         let word = |off: Option<u32>| off.ok_or("a statistic does not keep that");
         let off = match what {
@@ -125,7 +125,7 @@ impl HandlerCodegen<'_> {
         let buckets = self.histogram(g)?.buckets() as i32;
         let (missing, end) = (self.asm.label(), self.asm.label());
         let range = self.fail_label(ErrorKind::HistIndex);
-        let array = !matches!(self.place(g)?, GlobalPlace::Stats { .. });
+        let array = !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. });
         let agg = self.statistic(g, keys, missing)?;
         let (off, _) = agg.hist.ok_or("a statistic without a histogram")?;
         self.use_in(idx, R2)?;

@@ -21,7 +21,7 @@ const TRIES: i32 = 16;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn global_load(&mut self, dst: IrReg, g: GlobalId) -> Res {
-        let GlobalPlace::Scalar { offset, ty } = self.place(g)? else {
+        let GlobalPlace::Scalar { offset, ty } = self.ctx.place(g)? else {
             return Err("reading a global that only the controller can read".into());
         };
         self.shared(R3, offset);
@@ -66,7 +66,7 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn global_store(&mut self, g: GlobalId, val: Val) -> Res {
-        let GlobalPlace::Scalar { offset, ty } = self.place(g)? else {
+        let GlobalPlace::Scalar { offset, ty } = self.ctx.place(g)? else {
             return Err("setting a global that only the controller can set".into());
         };
         match ty {
@@ -133,7 +133,7 @@ impl HandlerCodegen<'_> {
         val: Val,
         old: Option<IrReg>,
     ) -> Res {
-        match (self.place(g)?, old) {
+        match (self.ctx.place(g)?, old) {
             (GlobalPlace::PerCpuScalar { .. }, None) => self.per_cpu_scalar_add(g, val),
             (
                 GlobalPlace::Scalar {
@@ -170,7 +170,7 @@ impl HandlerCodegen<'_> {
             };
             gen_.text_to_r4(&empty, bytes)
         };
-        match self.place(g)? {
+        match self.ctx.place(g)? {
             GlobalPlace::Scalar { offset, ty } => zero(self, offset, ty.size()),
             GlobalPlace::Stats { offset, agg } => zero(self, offset, agg.size),
             GlobalPlace::Hash { keys, .. } => {
@@ -193,7 +193,7 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn array_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val]) -> Res {
-        if let Some(field) = self.field(g)? {
+        if let Some(field) = self.ctx.field(g)? {
             return self.field_get(dst, &field, keys);
         }
         let GlobalPlace::Hash {
@@ -202,7 +202,7 @@ impl HandlerCodegen<'_> {
             seq,
             value: ValueLayout::Scalar(ty),
             ..
-        } = self.place(g)?
+        } = self.ctx.place(g)?
         else {
             return Err("reading an array that only the controller can read".into());
         };
@@ -244,14 +244,14 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn array_set(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
-        if let Some(field) = self.field(g)? {
+        if let Some(field) = self.ctx.field(g)? {
             return self.field_set(&field, keys, val);
         }
         let GlobalPlace::Hash {
             keys: types,
             value: ValueLayout::Scalar(ty),
             ..
-        } = self.place(g)?
+        } = self.ctx.place(g)?
         else {
             return Err("setting an array that only the controller can set".into());
         };
@@ -290,10 +290,10 @@ impl HandlerCodegen<'_> {
         val: Val,
         old: Option<IrReg>,
     ) -> Res {
-        if let Some(field) = self.field(g)? {
+        if let Some(field) = self.ctx.field(g)? {
             return self.field_add(&field, keys, val, old);
         }
-        match self.place(g)? {
+        match self.ctx.place(g)? {
             GlobalPlace::PerCpuArray(_) if old.is_none() => self.per_cpu_array_add(g, keys, val),
             GlobalPlace::Hash {
                 keys: types,
@@ -336,7 +336,7 @@ impl HandlerCodegen<'_> {
             value,
             max,
             ..
-        } = self.place(g)?
+        } = self.ctx.place(g)?
         else {
             return Err("not an array in a hash map".into());
         };
@@ -391,7 +391,7 @@ impl HandlerCodegen<'_> {
         if seq {
             self.block_addr(R3, value);
         } else {
-            let zeros = if size <= crate::lower::handler::pool::RUN {
+            let zeros = if size <= crate::lower::pool::RUN {
                 self.pool.byte_run(0)
             } else {
                 self.pool.constant(&vec![0; size as usize])
@@ -511,12 +511,12 @@ impl HandlerCodegen<'_> {
         g: GlobalId,
         keys: &[Option<Val>],
     ) -> Res {
-        if let Some(field) = self.field(g)? {
+        if let Some(field) = self.ctx.field(g)? {
             return self.field_has(dst, &field, keys);
         }
         let GlobalPlace::Hash {
             map, keys: types, ..
-        } = self.place(g)?
+        } = self.ctx.place(g)?
         else {
             return Err("asking an array that only the controller can ask".into());
         };
@@ -539,12 +539,12 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn array_delete(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Res {
-        if let Some(field) = self.field(g)? {
+        if let Some(field) = self.ctx.field(g)? {
             return self.field_delete(&field, keys);
         }
         let GlobalPlace::Hash {
             map, keys: types, ..
-        } = self.place(g)?
+        } = self.ctx.place(g)?
         else {
             return Err("deleting from an array that only the controller can change".into());
         };
@@ -642,12 +642,14 @@ fn delete_oldest() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Goes to `other` if a given field of the key differs from the wanted one; both keys are addressed
-/// by a register and an offset. Clobbers r0, r3, r6.
+/// Goes to `other` if a given field of the key at `key` differs from that of the wanted key, which is
+/// at offset `from` of `wanted`. Clobbers r0, r3, r6.
 pub(in crate::lower) fn same_fields(
     asm: &mut Asm,
     fields: &[(Ty, bool)],
-    (key, wanted, from): (Reg, Reg, i32),
+    key: Reg,
+    wanted: Reg,
+    from: i32,
     other: Label,
 ) -> Res {
     let mut off = 0i32;
@@ -680,7 +682,7 @@ fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, St
     let mut asm = Asm::new(name, &["map", "key", "value", "wanted"]);
     let other = asm.label();
     asm.load(Size::DW, R5, R4, 0);
-    same_fields(&mut asm, fields, (R2, R5, 0), other)?;
+    same_fields(&mut asm, fields, R2, R5, 0, other)?;
     if delete {
         asm.call(Helper::MapDeleteElem);
     } else {

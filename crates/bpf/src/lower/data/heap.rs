@@ -140,12 +140,22 @@ impl Heap {
         asm.jump_if(Cond::Ge, R9, R1, one);
         self.entry(&mut asm, R6, R9, stop);
         asm.store(Size::DW, R10, NODES[0], R0);
-        self.compare(&mut asm, (R0, 0), (R8, 0), (second, one, stop));
+        let larger = Order {
+            before: second,
+            behind: one,
+            stop,
+        };
+        self.compare(&mut asm, (R0, 0), (R8, 0), &larger);
         asm.bind(second);
         asm.load(Size::DW, R8, R10, NODES[0]);
         asm.add(R7, 1);
         asm.bind(one);
-        self.compare(&mut asm, (R8, 0), (R6, work::NODE), (up, place, stop));
+        let moves = Order {
+            before: up,
+            behind: place,
+            stop,
+        };
+        self.compare(&mut asm, (R8, 0), (R6, work::NODE), &moves);
         asm.bind(up);
         asm.load(Size::DW, R9, R6, work::HOLE);
         self.entry(&mut asm, R6, R9, stop);
@@ -178,15 +188,14 @@ impl Heap {
         asm.finish()
     }
 
-    /// Goes to `before` if the node at `a` sorts before the one at `b`, otherwise to `behind`.
+    /// Compares the node at `a` with the one at `b`.
     /// Clobbers r0 to r5 and r9.
-    fn compare(
-        &self,
-        asm: &mut Asm,
-        (a, a_off): (Reg, i16),
-        (b, b_off): (Reg, i16),
-        (before, behind, stop): (Label, Label, Label),
-    ) {
+    fn compare(&self, asm: &mut Asm, (a, a_off): (Reg, i16), (b, b_off): (Reg, i16), ends: &Order) {
+        let Order {
+            before,
+            behind,
+            stop,
+        } = *ends;
         asm.load(Size::DW, R1, a, a_off + node::WORD);
         asm.load(Size::DW, R2, b, b_off + node::WORD);
         asm.jump_if(Cond::Lt, R1, R2, before);
@@ -225,6 +234,16 @@ impl Heap {
         asm.jump_if(Cond::Ne, R9, 0, before);
         asm.jump(behind);
     }
+}
+
+/// Where a comparison of two nodes goes.
+struct Order {
+    /// The first node sorts before the second one.
+    before: Label,
+    /// It does not.
+    behind: Label,
+    /// A node does not exist.
+    stop: Label,
 }
 
 /// Loads node r0 into the scratch words.

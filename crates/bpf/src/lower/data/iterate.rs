@@ -98,7 +98,7 @@ impl HandlerCodegen<'_> {
             seq: true,
             value,
             ..
-        } = self.place(g)?
+        } = self.ctx.place(g)?
         else {
             return Err(
                 "walking through an array that only the controller can walk through".into(),
@@ -110,34 +110,9 @@ impl HandlerCodegen<'_> {
             return Err("a key with the wrong number of fields".into());
         }
         let none = self.asm.label();
-        let (base, size, left) = (
-            self.state(it, state::BASE),
-            self.state(it, state::SIZE),
-            self.state(it, state::LEFT),
-        );
         // Comes first, because it can count a truncated string.
         self.build_slice(&types, slice)?;
-        self.asm.imm(R1, i64::from(foreach.room * snapshot.entries));
-        if foreach.deep {
-            self.load(R2, self.plan.scratch.depth);
-            let stride = snapshot.rooms * snapshot.entries;
-            self.asm.alu(AluOp::Mul, R2, stride as i32);
-            self.asm.add(R1, R2);
-        }
-        self.store(base, R1);
-        self.store(size, 0);
-        match limit {
-            None => self.store(left, -1),
-            Some(limit) => {
-                self.use_in(limit, R1)?;
-                let some = self.asm.label();
-                self.asm.jump_if(Cond::Sgt, R1, 0, some);
-                self.asm.mov(R1, 0);
-                self.asm.bind(some);
-                self.store(left, R1);
-                self.asm.jump_if(Cond::Eq, R1, 0, none);
-            }
-        }
+        self.begin_iterator(it, &foreach, &snapshot, limit, none)?;
         let mask: String = slice
             .iter()
             .map(|k| if k.is_some() { 'k' } else { 'x' })
@@ -168,17 +143,58 @@ impl HandlerCodegen<'_> {
         self.pool.sub(&name, |_| copy.callback())?;
         self.asm.store(Size::DW, R10, TMP[2], R7);
         self.walk_in(&map, &name);
-        let heap = self.heap(&foreach, &snapshot)?;
+        self.make_heap(it, &foreach, &snapshot)?;
+        self.asm.bind(none);
+        Ok(())
+    }
+
+    /// Sets the words of an iterator that has no elements yet; goes to `none` if the limit lets none
+    /// through.
+    fn begin_iterator(
+        &mut self,
+        it: IterId,
+        foreach: &IteratorLayout,
+        snapshot: &SnapshotMap,
+        limit: Option<Val>,
+        none: Label,
+    ) -> Res {
+        let left = self.state(it, state::LEFT);
+        self.asm.imm(R1, i64::from(foreach.room * snapshot.entries));
+        if foreach.deep {
+            self.load(R2, self.plan.scratch.depth);
+            let stride = snapshot.rooms * snapshot.entries;
+            self.asm.alu(AluOp::Mul, R2, stride as i32);
+            self.asm.add(R1, R2);
+        }
+        self.store(self.state(it, state::BASE), R1);
+        self.store(self.state(it, state::SIZE), 0);
+        match limit {
+            None => self.store(left, -1),
+            Some(limit) => {
+                self.use_in(limit, R1)?;
+                let some = self.asm.label();
+                self.asm.jump_if(Cond::Sgt, R1, 0, some);
+                self.asm.mov(R1, 0);
+                self.asm.bind(some);
+                self.store(left, R1);
+                self.asm.jump_if(Cond::Eq, R1, 0, none);
+            }
+        }
+        Ok(())
+    }
+
+    /// Orders the copied elements as a heap.
+    fn make_heap(&mut self, it: IterId, foreach: &IteratorLayout, snapshot: &SnapshotMap) -> Res {
+        let heap = self.heap(foreach, snapshot)?;
         self.pool.sub(&heap.name("make"), |_| {
             heap.build_sub().map_err(|e| e.to_string())
         })?;
-        self.load(R1, base);
+        self.load(R1, self.state(it, state::BASE));
         self.store(self.scratch_words(work::BASE), R1);
-        self.load(R1, size);
+        self.load(R1, self.state(it, state::SIZE));
         self.store(self.scratch_words(work::SIZE), R1);
         self.block_addr(R1, self.plan.scratch.tmp);
         self.asm.call_sub(heap.name("make"));
-        self.asm.bind(none);
         Ok(())
     }
 
@@ -388,7 +404,7 @@ impl CopyCallback<'_> {
             .copied()
             .zip(self.given.iter().copied())
             .collect();
-        same_fields(&mut asm, &wanted, (R8, R7, self.key as i32), other)?;
+        same_fields(&mut asm, &wanted, R8, R7, self.key as i32, other)?;
         let size = at(self.state + state::SIZE)?;
         asm.load(Size::DW, R1, R7, size);
         // Always false: there are at most as many elements as the array holds.

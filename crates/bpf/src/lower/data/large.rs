@@ -1,13 +1,13 @@
 //! Elements of large arrays (see [`LargeLayout`]). One subprogram for each array finds or creates the
 //! element of a key that is not in the cache, and adds to it.
 
-use super::aggregates::CacheMiss;
 use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GOLDEN, LargeLayout, PerCpuArray, ValueLayout};
 use crate::lower::handler::global_subprogram::FIRST;
+use crate::lower::out_of_line::CacheMiss;
 use crate::lower::{GEN, HandlerCodegen, Res, TMP};
 
 /// Stack slots: the offset of the free cache slot in the CPU's block, or 0; the hash; the value to

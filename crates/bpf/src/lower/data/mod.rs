@@ -3,7 +3,7 @@
 //! | file | what it lowers |
 //! |---|---|
 //! | `globals` | scalars, and arrays in hash maps |
-//! | `thread_record`, `thread_record_slots` | arrays that are fields of thread records, and the search for a record |
+//! | `thread_record`, `thread_record_slots`, `thread_record_facts` | arrays that are fields of thread records, the search for a record, and what a body does with records |
 //! | `colocated` | elements that are co-located with those of another array |
 //! | `large` | elements of large arrays |
 //! | `aggregates` | additions to statistics, and per-CPU deltas with their caches |
@@ -18,5 +18,6 @@ pub(crate) mod heap;
 pub(crate) mod iterate;
 pub(crate) mod large;
 pub(crate) mod thread_record;
+pub(crate) mod thread_record_facts;
 pub(crate) mod thread_record_slots;
 pub(crate) mod variance;

@@ -5,218 +5,37 @@
 //! learns at the first test which one it is, and follows two paths in total rather than two for
 //! each access.
 
-use spile_ir::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
-use spile_ir::storage::ThreadIdRegs;
-use spile_ir::{Block, BlockId, Body, GlobalId, Inst, Reg as IrReg, Term, Val};
+use spile_ir::{BlockId, Reg as IrReg, Val};
 
 use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
-use crate::layout::{self, GlobalPlace, ThreadSlots, percpu};
-use crate::lower::data::thread_record_slots::key_of;
+use crate::layout::percpu;
+use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
 use crate::lower::{HandlerCodegen, Res, THREAD_RECORDS};
 
-/// An array that is a field of the thread record.
-pub(in crate::lower) struct FieldRef {
-    pub g: GlobalId,
-    pub map: String,
-    at: i16,
-    /// The field's presence bit, as a mask.
-    mask: i32,
-    pub record: u32,
-    pub front: Option<ThreadSlots>,
-}
-
-/// Facts about thread records at one program point, as a bit for each thread.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(in crate::lower) struct RecordState {
-    /// The record was looked up, so its slot is valid.
-    found: u8,
-    /// The record exists: it was written to, or a read returned a number other than 0.
-    there: u8,
-}
-
-impl RecordState {
-    /// The meet of two facts: what holds on both paths.
-    fn meet(self, other: RecordState) -> RecordState {
-        RecordState {
-            found: self.found & other.found,
-            there: self.there & other.there,
-        }
-    }
-
-    /// The transfer function of an access; `which` is `None` if the record's address is not saved.
-    fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
-        let bit = which.map_or(0, |which| 1 << which);
-        self.found |= bit;
-        match inst {
-            Inst::ASet { .. } | Inst::AAdd { .. } => self.there |= bit,
-            Inst::ADel { .. } if bit == 0 => self.there = 0,
-            Inst::ADel { .. } => self.there &= !bit,
-            _ => {}
-        }
-    }
-}
-
-/// Facts about thread records in a body.
-pub(in crate::lower) struct RecordFacts {
-    threads: ThreadIdRegs,
-    /// The facts at the start of each block.
-    seen: Vec<RecordState>,
-}
-
-impl RecordFacts {
-    /// Computes the facts; `fields` tests whether a global is a field.
-    fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> RecordFacts {
-        let mut accesses = Accesses {
-            body,
-            threads: ThreadIdRegs::of(body),
-            fields,
-            tests: Vec::new(),
-        };
-        let tests = body
-            .blocks
-            .iter()
-            .map(|block| accesses.tested_records(block));
-        accesses.tests = tests.collect();
-        let starts = dataflow::forward(body, &accesses).into_iter();
-        RecordFacts {
-            seen: starts.map(Option::unwrap_or_default).collect(),
-            threads: accesses.threads,
-        }
-    }
-}
-
-impl Lattice for RecordState {
-    fn join(&mut self, other: &RecordState) -> bool {
-        let both = self.meet(*other);
-        std::mem::replace(self, both) != both
-    }
-}
-
-/// The dataflow analysis of a body's accesses to record fields.
-struct Accesses<'a, F> {
-    body: &'a Body,
-    threads: ThreadIdRegs,
-    fields: F,
-    /// For each block, the records that exist if its branch finds a nonzero number.
-    tests: Vec<u8>,
-}
-
-impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
-    /// Whether an instruction accesses a field, and the index of the thread if it is one of
-    /// [`ThreadIdRegs`].
-    fn access(&self, inst: &Inst) -> Option<Option<usize>> {
-        inst.global().filter(|g| (self.fields)(*g))?;
-        Some(key_of(inst).and_then(|key| self.threads.which(key)))
-    }
-
-    /// The records that exist if the number that the block's branch tests is not 0.
-    fn tested_records(&self, block: &Block) -> u8 {
-        let Term::Branch {
-            cond: Val::Reg(cond),
-            ..
-        } = block.term
-        else {
-            return 0;
-        };
-        let mut there = 0;
-        for (inst, _) in &block.insts {
-            match inst {
-                Inst::ADel { .. } => there = 0,
-                Inst::AGet { dst, .. } | Inst::AHas { dst, .. } if *dst == cond => {
-                    let which = self.access(inst).flatten();
-                    there = which.map_or(0, |which| 1 << which);
-                }
-                _ if inst.dst() == Some(cond) => there = 0,
-                _ => {}
-            }
-        }
-        there
-    }
-}
-
-impl<F: Fn(GlobalId) -> bool> Forward for Accesses<'_, F> {
-    type Fact = RecordState;
-
-    fn entry(&self) -> RecordState {
-        RecordState::default()
-    }
-
-    fn block(&self, id: BlockId, start: &RecordState) -> ExitFacts<RecordState> {
-        let (mut end, mut anywhere) = (*start, *start);
-        for (inst, _) in &self.body.blocks[id.index()].insts {
-            if let Some(which) = self.access(inst) {
-                end.apply_access(inst, which);
-                anywhere = anywhere.meet(end);
-            }
-        }
-        ExitFacts { end, anywhere }
-    }
-
-    fn jump(&self, id: BlockId, to: BlockId, fact: &mut RecordState) {
-        if let Term::Branch { then, els, .. } = self.body.blocks[id.index()].term
-            && then == to
-            && els != to
-        {
-            fact.there |= self.tests[id.index()];
-        }
-    }
-}
-
 impl HandlerCodegen<'_> {
-    /// The array's field in the thread record, if it has one.
-    pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
-        let GlobalPlace::Hash {
-            map,
-            field: Some(field),
-            ..
-        } = self.place(g)?
-        else {
-            return Ok(None);
-        };
-        let layout::ThreadField {
-            at,
-            bit,
-            record,
-            front,
-        } = field;
-        Ok(Some(FieldRef {
-            g,
-            map,
-            at: i16::try_from(at).map_err(|_| "a record of more than 32 KB")?,
-            mask: 1 << bit,
-            record,
-            front,
-        }))
-    }
-
-    fn facts(&self) -> &RecordFacts {
-        let is = |g: GlobalId| matches!(self.field(g), Ok(Some(_)));
-        self.records.get_or_init(|| RecordFacts::of(self.body, is))
-    }
-
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
     /// outlives a step.
     pub(in crate::lower) fn begin_block_facts(&mut self) {
         let BlockId(at) = self.cur_block;
         self.record_state = Some(match self.alloc.resume.is_empty() {
-            true => self.facts().seen[at as usize],
+            true => self.ctx.records().seen[at as usize],
             false => RecordState::default(),
         });
     }
 
     /// The index of the thread whose record a key selects.
     pub(in crate::lower) fn thread_index(&self, key: Val) -> Option<usize> {
-        self.facts().threads.which(key)
+        self.ctx.records().threads.which(key)
     }
 
     /// The index of the thread that a key selects, if its record's address is saved.
     fn thread_of(&self, key: Val) -> Option<usize> {
         let keeps = self.alloc.resume.is_empty();
-        self.facts().threads.which(key).filter(|_| keeps)
+        self.ctx.records().threads.which(key).filter(|_| keeps)
     }
 
     /// Notes whether a record exists after an access.

@@ -2,14 +2,14 @@
 //! call. The subprograms here serve the few threads whose slot another thread occupies, and records
 //! that do not exist yet.
 
-use spile_ir::{Inst, Val};
+use spile_ir::Val;
 
 use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ThreadSlots, percpu};
-use crate::lower::data::thread_record::FieldRef;
+use crate::lower::data::thread_record_facts::{FieldRef, key_of};
 use crate::lower::{HandlerCodegen, Res};
 
 /// Names of the subprograms for records outside of their slot. This one only searches the map.
@@ -82,7 +82,7 @@ impl HandlerCodegen<'_> {
         let mut used = std::collections::BTreeMap::new();
         for inst in self.body.insts() {
             let Some(g) = inst.global() else { continue };
-            let Some(field) = self.field(g)? else {
+            let Some(field) = self.ctx.field(g)? else {
                 continue;
             };
             if let (Some(front), Some(key)) = (field.front, key_of(inst)) {
@@ -276,13 +276,5 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn free_slot(&mut self, field: &FieldRef) {
         self.asm.mov(R1, Src::Imm(0));
         self.asm.atomic(AtomicOp::Xchg, R0, field.record as i16, R1);
-    }
-}
-
-/// The first key that an instruction accesses an array with.
-pub(in crate::lower) fn key_of(inst: &Inst) -> Option<Val> {
-    match inst {
-        Inst::AHas { keys, .. } | Inst::ADel { keys, .. } => *keys.first()?,
-        _ => inst.keys()?.first().copied(),
     }
 }

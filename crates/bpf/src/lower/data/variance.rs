@@ -130,7 +130,7 @@ fn variance() -> Result<Function, String> {
     asm.jump_if(Cond::Ge, R2, R4, carried);
     asm.add(R3, 1);
     asm.bind(carried);
-    subtract(&mut asm, (R1, R2, R3), word::SQUARE, none);
+    subtract(&mut asm, R1, R2, R3, word::SQUARE, none);
     asm.load(Size::DW, R4, R6, word::BY);
     asm.load(Size::DW, R5, R6, word::BY + 8);
     // The common case: one word divided by one word.
@@ -177,11 +177,13 @@ fn variance() -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Subtracts the two scratch words at `at` from the three words; goes to `negative` if the result
+/// Subtracts the two scratch words at `at` from the number of three words; goes to `negative` if the result
 /// is below zero. Clobbers r0, r4, r5.
 fn subtract(
     asm: &mut Asm,
-    (low, middle, high): (Reg, Reg, Reg),
+    low: Reg,
+    middle: Reg,
+    high: Reg,
     at: i16,
     negative: crate::isa::asm::Label,
 ) {

@@ -7,7 +7,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{self, percpu};
-use crate::lower::text::search::ends;
+use crate::lower::text::callback::ends;
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 
 /// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
@@ -23,6 +23,19 @@ mod arch {
 const PAGE: i32 = layout::PAGE as i32;
 
 impl HandlerCodegen<'_> {
+    /// `dst` = the field at that offset.
+    pub(in crate::lower) fn task_field_load(
+        &mut self,
+        dst: IrReg,
+        at: i16,
+        (size, signed): (u8, bool),
+    ) -> Res {
+        let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
+        self.task();
+        self.asm.load(access, R0, R0, at);
+        self.extend_into(dst, (size, signed))
+    }
+
     /// `r0` = 1 if a perf event interrupted user mode, and at probes in user code. Other events,
     /// including system calls, come from kernel code; as in SystemTap they give 0. Clobbers r1.
     pub(in crate::lower) fn user_mode(&mut self) {

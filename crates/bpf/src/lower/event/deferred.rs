@@ -8,20 +8,18 @@
 //! the read's number in hex, and a semicolon. No text of a process can be mistaken for one, because
 //! the word is random.
 //!
-//! A string that a handler compares, stores or measures is never deferred: [`modes`] finds the
+//! A string that a handler compares, stores or measures is never deferred: [`super::deferred_modes`] finds the
 //! registers that are used only in output. All other reads fail, with the address.
 
-use spile_ir::analysis::dataflow::{self, Direction, Lattice, RegisterFacts, Step};
-use spile_ir::fmt::{ConvKind, Piece};
-use spile_ir::{BlockId, Body, Inst, Program, Reg as IrReg, StrId, Stream, Term, Ty, Val};
+use spile_ir::{BlockId, Body, Inst, Reg as IrReg, StrId, Term, Ty, Val};
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::layout::{Quote, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
-use crate::lower::syscalls::argstr::ArgAppender;
+use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
 use crate::lower::text::append::append_text;
+use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res};
 use crate::plan::StateLayout;
 use crate::target::Options;
@@ -38,99 +36,6 @@ const FIELDS: usize = 8;
 const RECORD: i16 = 16 + 8 * FIELDS as i16;
 /// Position of the processor's number within the read's number.
 const CPU_SHIFT: i32 = 40;
-
-/// The uses of a register: an element of the analysis's lattice.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OutputUse {
-    /// No use so far.
-    Unused,
-    /// Printed, with or without escapes.
-    Printed(Quote),
-    /// Any other use.
-    Used,
-}
-
-impl Lattice for OutputUse {
-    fn join(&mut self, other: &OutputUse) -> bool {
-        let both = match (*self, *other) {
-            (OutputUse::Unused, m) | (m, OutputUse::Unused) => m,
-            (a, b) if a == b => a,
-            _ => OutputUse::Used,
-        };
-        std::mem::replace(self, both) != both
-    }
-}
-
-/// For each register that is used only in output, and there always in the same way, how the
-/// controller writes its text.
-pub(crate) fn output_uses(program: &Program, body: &Body) -> Vec<Option<Quote>> {
-    let start = vec![OutputUse::Unused; body.regs.len()];
-    // Backwards: the use of an operand depends on the use of the result.
-    let modes = dataflow::registers(
-        body,
-        Direction::Backwards,
-        start,
-        |step, modes| match step {
-            Step::Inst(inst) => visit(program, inst, modes),
-            Step::Term(term) => term.for_each_use(|v| note_use(v, OutputUse::Used, modes)),
-        },
-    );
-    let mode = |m| match m {
-        OutputUse::Printed(quote) => Some(quote),
-        _ => None,
-    };
-    modes.into_iter().map(mode).collect()
-}
-
-fn note_use(v: Val, how: OutputUse, modes: &mut RegisterFacts<OutputUse>) {
-    if let Val::Reg(r) = v {
-        modes.join(r, &how);
-    }
-}
-
-fn visit(program: &Program, inst: &Inst, modes: &mut RegisterFacts<OutputUse>) {
-    let of =
-        |modes: &RegisterFacts<OutputUse>, r: &IrReg| modes.get(*r).map_or(OutputUse::Used, |m| *m);
-    match inst {
-        Inst::Copy { dst, src } => note_use(*src, of(modes, dst), modes),
-        Inst::Concat { dst, a, b } => {
-            note_use(*a, of(modes, dst), modes);
-            note_use(*b, of(modes, dst), modes);
-        }
-        Inst::Print { stream, args, .. } => {
-            // Text of a shell command is never deferred.
-            let how = match stream {
-                Stream::System => OutputUse::Used,
-                _ => OutputUse::Printed(Quote::No),
-            };
-            args.iter().for_each(|a| note_use(*a, how, modes));
-        }
-        Inst::Sprint { dst, fmt, args } => {
-            let whole = of(modes, dst);
-            let format = program.formats.get(fmt.index());
-            let pieces = format.map_or(&[][..], |f| &f.pieces);
-            let simple = format.is_none_or(spile_ir::marks::plain);
-            let convs = pieces.iter().filter_map(|p| match p {
-                Piece::Conv(c) => Some(c),
-                Piece::Lit(_) => None,
-            });
-            let mut convs = convs.fuse();
-            for arg in args {
-                let how = match convs.next() {
-                    Some(c) if simple && c.kind == ConvKind::Str && c.alt => match whole {
-                        OutputUse::Unused => OutputUse::Unused,
-                        OutputUse::Printed(Quote::No) => OutputUse::Printed(Quote::Escaped),
-                        _ => OutputUse::Used,
-                    },
-                    Some(c) if simple && c.kind == ConvKind::Str => whole,
-                    _ => OutputUse::Used,
-                };
-                note_use(*arg, how, modes);
-            }
-        }
-        _ => inst.for_each_use(|v| note_use(v, OutputUse::Used, modes)),
-    }
-}
 
 /// The constant that replaces a register's text if its read fails, provided that the `catch` does
 /// nothing else, as that of `user_string2`.
@@ -204,7 +109,7 @@ pub(in crate::lower) fn use_user_defer(
 impl HandlerCodegen<'_> {
     /// How the controller writes the text of a register whose read may be deferred.
     pub(in crate::lower) fn deferrable(&self, dst: IrReg) -> Option<Quote> {
-        self.deferred.get(dst.index()).copied().flatten()
+        self.ctx.deferred(dst)
     }
 
     /// Defers a string if `r0` says that the memory may exist, and puts the mark into the slot. The
@@ -279,7 +184,7 @@ fn user_defer(mut p: ArgAppender<'_>, shape: u32, [tid, start, exec]: [i16; 3]) 
     asm.store(Size::DW, R9, field(7), R1);
     asm.call(Helper::GetCurrentTask);
     asm.store(Size::DW, R9, field(4), R0);
-    asm.ld_map(R1, crate::lower::RING);
+    asm.ld_map(R1, RING);
     asm.mov(R2, R9);
     asm.mov(R3, i32::from(RECORD));
     asm.mov(R4, shared::FORCE_WAKEUP);
@@ -358,43 +263,5 @@ handler "h" points 1 sys_enter(39) @0 {{
         assert_eq!(body("    r1 = concat s0, s1"), None);
         assert_eq!(body("    print out f0(s0)\n    r1 = copy s0"), None);
         assert_eq!(body("    r2 = copy s0"), None);
-    }
-
-    #[test]
-    fn only_what_is_printed_alone() {
-        let text = r#"limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=10 maxtrylock=100
-site @0 "unknown"
-str s0 "x"
-fmt f0 "%s\n"
-fmt f1 "\"%#s\""
-fmt f2 "%5s"
-fmt f3 "%s %5s"
-handler "h" points 1 sys_enter(39) @0 {
-  regs r0: str512, r1: str512, r2: str512, r3: str512, r4: str512, r5: str512, r6: str512, r7: str512, r8: long, r9: str512
-  b0:
-    r0 = intr user_str(1, 511)
-    r1 = sprint f1(r0)
-    print out f0(r1)
-    r2 = intr user_str(2, 511)
-    r3 = copy r2
-    print out f3(r3, r3)
-    r8 = intr strlen(r3)
-    r4 = intr user_str(3, 511)
-    r5 = sprint f2(r4)
-    print warn f0(r5)
-    r6 = intr user_str(4, 511)
-    print system f0(r6)
-    r7 = concat s0, r9
-    print out f3(r7, r9)
-    ret
-}
-"#;
-        let program = spile_ir::reader::read(text).expect("a program");
-        let (plain, escaped) = (Some(Quote::No), Some(Quote::Escaped));
-        let found = output_uses(&program, &program.handlers[0].body);
-        let expected = [
-            escaped, plain, None, None, None, plain, None, plain, None, plain,
-        ];
-        assert_eq!(found, expected);
     }
 }

@@ -7,12 +7,13 @@
 //! | `context`, `task_fields` | the interrupted code, the current task |
 //! | `counters` | perf events counted for each thread |
 //! | `stacks`, `unwind` | stacks of the kernel and of programs |
-//! | `usermem`, `deferred` | user memory that is not resident |
+//! | `usermem`, `deferred`, `deferred_modes` | user memory that is not resident |
 
 pub(crate) mod code;
 pub(crate) mod context;
-pub mod counters;
+pub(crate) mod counters;
 pub(crate) mod deferred;
+pub(crate) mod deferred_modes;
 pub(crate) mod intrinsics;
 pub(crate) mod stacks;
 pub(crate) mod task_fields;

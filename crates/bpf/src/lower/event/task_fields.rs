@@ -8,23 +8,19 @@ use std::collections::BTreeMap;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Body, Inst, Reg as IrReg, Space, Val};
 
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::Size;
-use crate::lower::{HandlerCodegen, Res};
-
 /// The loads of a body that read fields of the current task.
 #[derive(Debug, Default)]
 pub(in crate::lower) struct TaskFields {
     /// Registers that hold a field's address, with the field's offset.
-    offsets: BTreeMap<IrReg, i16>,
+    pub(in crate::lower) offsets: BTreeMap<IrReg, i16>,
     /// Registers without any other use; the instructions that define them are omitted.
-    folded: Vec<bool>,
+    pub(in crate::lower) folded: Vec<bool>,
 }
 
 impl TaskFields {
     /// Analyses a body. `several` tells for each register whether it has several definitions;
     /// `known` lists the readable fields by offset and size.
-    fn of(body: &Body, several: &[bool], known: &[(u32, u32)]) -> TaskFields {
+    pub(in crate::lower) fn of(body: &Body, several: &[bool], known: &[(u32, u32)]) -> TaskFields {
         let mut fields = TaskFields {
             offsets: BTreeMap::new(),
             folded: vec![false; body.regs.len()],
@@ -111,47 +107,5 @@ impl TaskFields {
             made && !wanted[r]
         };
         (0..body.regs.len()).map(folded).collect()
-    }
-}
-
-impl HandlerCodegen<'_> {
-    fn fields(&self) -> &TaskFields {
-        self.fields.get_or_init(|| {
-            let known = &self.options.offsets.task_numbers;
-            TaskFields::of(self.body, &self.several, known)
-        })
-    }
-
-    /// The offset of the field that an instruction reads, if it reads one of the current task's.
-    pub(in crate::lower) fn task_field(&self, inst: &Inst) -> Option<i16> {
-        match inst {
-            Inst::Load {
-                space: Space::Kernel,
-                addr: Val::Reg(r),
-                ..
-            } => self.fields().offsets.get(r).copied(),
-            _ => None,
-        }
-    }
-
-    /// Whether an instruction is folded into loads of fields, so that its result is unused.
-    pub(in crate::lower) fn is_folded(&self, inst: &Inst) -> bool {
-        matches!(inst, Inst::Bin { .. } | Inst::Intr { .. })
-            && inst
-                .dst()
-                .is_some_and(|dst| self.fields().folded.get(dst.index()) == Some(&true))
-    }
-
-    /// `dst` = the field at that offset.
-    pub(in crate::lower) fn task_field_load(
-        &mut self,
-        dst: IrReg,
-        at: i16,
-        (size, signed): (u8, bool),
-    ) -> Res {
-        let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
-        self.task();
-        self.asm.load(access, R0, R0, at);
-        self.extend_into(dst, (size, signed))
     }
 }

@@ -123,6 +123,47 @@ fn destination(asm: &mut Asm, plan: &StateLayout, block: Reg, slots: (Reg, i16),
     asm.add(R1, staging_area(plan) as i32);
 }
 
+/// Limits r2, the number of bytes to read, to the end of the address's page. Clobbers r1 and r3.
+fn to_end_of_page(asm: &mut Asm) {
+    let (here, short) = (-slot::SIZE, asm.label());
+    asm.load(Size::DW, R3, R10, here + slot::ADDR);
+    asm.alu(AluOp::And, R3, PAGE - 1);
+    asm.mov(R1, PAGE);
+    asm.alu(AluOp::Sub, R1, R3);
+    asm.jump_if(Cond::Le, R2, R1, short);
+    asm.mov(R2, R1);
+    asm.bind(short);
+}
+
+/// Reads a page that is not mapped, from the page cache. Goes to the labels if there is no such
+/// memory, if the page is not in memory, and if the status is final.
+fn absent_page(asm: &mut Asm, plan: &StateLayout, [bad, failed, out]: [Label; 3]) {
+    let here = -slot::SIZE;
+    let word = |word: u32| (plan.scratch.page + word) as i16;
+    asm.store(Size::DW, R8, word(found::STATUS), status::ABSENT);
+    asm.store(Size::DW, R10, here + slot::BLOCK, R8);
+    asm.call(Helper::GetCurrentTaskBtf);
+    asm.mov(R1, R0);
+    asm.load(Size::DW, R2, R10, here + slot::ADDR);
+    asm.ld_func(R3, "user_vma");
+    asm.mov(R4, R10);
+    asm.add(R4, i32::from(here));
+    asm.mov(R5, 0);
+    asm.call(Helper::FindVma);
+    asm.jump_if(Cond::Eq, R0, ENOENT, bad);
+    asm.jump_if(Cond::Ne, R0, 0, failed);
+    asm.load(Size::DW, R0, R8, word(found::STATUS));
+    asm.jump_if(Cond::Ne, R0, status::READ, out);
+    asm.load(Size::DW, R1, R8, word(found::HEAD));
+    asm.load(Size::DW, R2, R8, word(found::INDEX));
+    let given = [(R3, slot::ADDR), (R4, slot::LEN), (R5, slot::DONE)];
+    for (reg, slot) in given {
+        asm.load(Size::DW, reg, R10, here + slot);
+    }
+    asm.call_sub(USER_PAGE);
+    asm.jump_if(Cond::Ne, R0, 0, failed);
+}
+
 /// `user_text(room, address, raw)`: returns a [`status`].
 fn user_text(plan: &StateLayout, cache: bool) -> Result<Function, String> {
     let most = plan.max_string as i32;
@@ -138,48 +179,19 @@ fn user_text(plan: &StateLayout, cache: bool) -> Result<Function, String> {
     asm.jump_if(Cond::Eq, R6, 0, bad);
     let pages = if most <= PAGE { 2 } else { 3 };
     for _ in 0..pages {
-        let (short, next) = (asm.label(), asm.label());
+        let next = asm.label();
         asm.load(Size::DW, R1, R10, here + slot::DONE);
         asm.mov(R2, R6);
         asm.alu(AluOp::Sub, R2, R1);
         asm.jump_if(Cond::Sle, R2, 0, done);
-        // Limits the bytes to the end of the page.
-        asm.load(Size::DW, R3, R10, here + slot::ADDR);
-        asm.alu(AluOp::And, R3, PAGE - 1);
-        asm.mov(R1, PAGE);
-        asm.alu(AluOp::Sub, R1, R3);
-        asm.jump_if(Cond::Le, R2, R1, short);
-        asm.mov(R2, R1);
-        asm.bind(short);
+        to_end_of_page(&mut asm);
         asm.store(Size::DW, R10, here + slot::LEN, R2);
         destination(&mut asm, plan, R8, (R10, here), bad);
         asm.load(Size::DW, R3, R10, here + slot::ADDR);
         asm.call(Helper::ProbeReadUser);
         asm.jump_if(Cond::Eq, R0, 0, next);
         if cache {
-            let word = |word: u32| (plan.scratch.page + word) as i16;
-            asm.store(Size::DW, R8, word(found::STATUS), status::ABSENT);
-            asm.store(Size::DW, R10, here + slot::BLOCK, R8);
-            asm.call(Helper::GetCurrentTaskBtf);
-            asm.mov(R1, R0);
-            asm.load(Size::DW, R2, R10, here + slot::ADDR);
-            asm.ld_func(R3, "user_vma");
-            asm.mov(R4, R10);
-            asm.add(R4, i32::from(here));
-            asm.mov(R5, 0);
-            asm.call(Helper::FindVma);
-            asm.jump_if(Cond::Eq, R0, ENOENT, bad);
-            asm.jump_if(Cond::Ne, R0, 0, failed);
-            asm.load(Size::DW, R0, R8, word(found::STATUS));
-            asm.jump_if(Cond::Ne, R0, status::READ, out);
-            asm.load(Size::DW, R1, R8, word(found::HEAD));
-            asm.load(Size::DW, R2, R8, word(found::INDEX));
-            let given = [(R3, slot::ADDR), (R4, slot::LEN), (R5, slot::DONE)];
-            for (reg, slot) in given {
-                asm.load(Size::DW, reg, R10, here + slot);
-            }
-            asm.call_sub(USER_PAGE);
-            asm.jump_if(Cond::Ne, R0, 0, failed);
+            absent_page(&mut asm, plan, [bad, failed, out]);
         } else {
             asm.jump(failed);
         }

@@ -6,21 +6,9 @@ use crate::isa::asm::Asm;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Src};
 use crate::layout::ErrorKind;
+use crate::lower::operand::condition;
 use crate::lower::{HandlerCodegen, Res};
 use crate::regalloc::Location;
-
-/// Maps a comparison to the condition of a jump; `None` for other operations.
-pub(in crate::lower) fn condition(op: BinOp) -> Option<Cond> {
-    Some(match op {
-        BinOp::Eq => Cond::Eq,
-        BinOp::Ne => Cond::Ne,
-        BinOp::Lt => Cond::Slt,
-        BinOp::Le => Cond::Sle,
-        BinOp::Gt => Cond::Sgt,
-        BinOp::Ge => Cond::Sge,
-        _ => return None,
-    })
-}
 
 /// Maps an operation to its ALU instruction; `None` where no single instruction computes it.
 fn operation(op: BinOp) -> Option<AluOp> {

@@ -7,7 +7,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, RecordKind, RecordShape};
-use crate::lower::text::output::OutputField;
+use crate::lower::text::fields::OutputField;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 use crate::plan::iterators::state;
 
@@ -137,7 +137,7 @@ impl HandlerCodegen<'_> {
         let max = self.plan.max_string;
         let shape = RecordShape {
             what: RecordKind::Rethrown {
-                kinds: self.kinds().to_vec(),
+                kinds: self.ctx.error_kinds().to_vec(),
                 handler: self.handler,
             },
             fields: fields(Ty::Str(max as u16)),

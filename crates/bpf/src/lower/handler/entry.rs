@@ -1,26 +1,19 @@
 //! The code around a handler's body: dispatch, the pure prefix, entry checks, locks, counters and
 //! the exit.
 
-use spile_ir::storage::Storage;
-use spile_ir::{
-    BlockId, Event, GlobalId, Inst, NrSet, Space, Term, Ty, Val, intrinsics::Intrinsic,
-};
+use spile_ir::{BlockId, Event, GlobalId, Space};
 
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
-use crate::layout::{GlobalPlace, counters, percpu, shared};
-use crate::lower::{CTX, GEN, HandlerCodegen, NR, Res, TASK, VERDICT};
-use crate::programs::critical_section;
+use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
+use crate::lower::{GEN, HandlerCodegen, Res, VERDICT};
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;
 
 /// The largest number of lock attempts that the verifier is made to follow.
 const MAX_TRIES: u32 = 1000;
-
-/// The value that a handler writes into a lock. The controller's values have more than 32 bits.
-pub(crate) const HELD: i32 = 1;
 
 /// Results of `try_lock`: `GOT` if the lock was taken, `OWN` if the controller holds it and this
 /// hit is in one of the controller's own threads, 0 otherwise.
@@ -29,26 +22,6 @@ const OWN: i32 = 2;
 
 /// Nanoseconds allowed for each attempt to take a lock (TRYLOCKDELAY).
 const TRYLOCK_DELAY_NS: u32 = 10_000;
-
-/// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
-const MAX_CARRIED: usize = 3;
-
-/// A handler cut in two. The leading tests stay in the program, which then needs no callee-saved
-/// registers; the rest is a subprogram.
-///
-/// Measured on 6.18 (AMD, return thunks) for `if (pid() != target()) next`, compared with an empty
-/// program: 17 ns with the rest in the same function, 5 to 10 ns with a subprogram. One helper call
-/// accounts for 5 to 7 of these.
-pub(crate) struct PrefilterSplit {
-    /// The block that the subprogram begins with.
-    first: BlockId,
-    /// Registers that the tests write and the rest reads.
-    pub carried: Vec<spile_ir::Reg>,
-    /// Whether the tests read the system call's number.
-    pub asks: bool,
-    /// Whether the tests pass the current task to the rest.
-    pub task: bool,
-}
 
 /// Values that are on the stack where a handler begins.
 #[derive(Debug, Clone, Copy, Default)]
@@ -59,16 +32,8 @@ pub(crate) struct EntryState {
     pub late: bool,
     /// The current task.
     pub task: bool,
-    /// The number is computed where it is used (see [`HandlerCodegen::asks_late`]).
+    /// The number is computed where it is used (see [`BodyContext::asks_late`]).
     pub asked: bool,
-}
-
-/// One leading test.
-struct PrefilterTest {
-    at: BlockId,
-    go_on: BlockId,
-    /// The branch target that ends the handler.
-    end: BlockId,
 }
 
 impl HandlerCodegen<'_> {
@@ -86,8 +51,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Sets up everything that the blocks rely on.
-    fn prepare(&mut self) -> Res {
-        self.ticking = self.must_tick();
+    pub(in crate::lower) fn prepare(&mut self) -> Res {
         for r in self.alloc.undefined.clone() {
             if matches!(self.location(r), Location::Reg(_) | Location::Stack(_)) {
                 self.def_int(r, 0)?;
@@ -97,8 +61,8 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits the handler from block `first` on.
-    fn emit_from(&mut self, first: BlockId, out: Label) -> Res {
-        let order = self.reachable(first);
+    pub(in crate::lower) fn emit_from(&mut self, first: BlockId, out: Label) -> Res {
+        let order = self.ctx.reachable(first);
         self.save_task_once(&order);
         let preemption = self.preemption();
         let end = match preemption {
@@ -140,288 +104,9 @@ impl HandlerCodegen<'_> {
 
     /// Loads the current task once if several instructions use it.
     fn save_task_once(&mut self, order: &[BlockId]) {
-        if self.late_number || self.task_wanted(order) > 1 {
+        if self.late_number || self.ctx.task_wanted(order) > 1 {
             self.save_task();
         }
-    }
-
-    /// Counts the instructions of these blocks that use the current task.
-    fn task_wanted(&self, order: &[BlockId]) -> usize {
-        let insts = order
-            .iter()
-            .flat_map(|b| &self.body.blocks[b.index()].insts);
-        let wants = |i: &Inst| match i {
-            Inst::Intr { f, .. } => f.info().task,
-            i => self.task_field(i).is_some(),
-        };
-        insts.filter(|(i, _)| wants(i)).count()
-    }
-
-    /// Whether to compute the system call's number at its only use. At exits this takes a helper
-    /// call. Valid only if this handler is the only one of its program.
-    pub(crate) fn reads_number_late(&self) -> bool {
-        let event = &self.program.handlers[self.handler.index()].event;
-        let mut asking = self.body.insts().filter_map(|i| match i {
-            Inst::Intr { f, .. } if crate::lower::of_number(*f) => Some(*f),
-            _ => None,
-        });
-        matches!(event, Event::SysExit(NrSet::All))
-            && self.alloc.resume.is_empty()
-            && asking.next() == Some(Intrinsic::SysNr)
-            && asking.next().is_none()
-    }
-
-    /// Finds the cut behind the leading tests, if there is one.
-    pub(crate) fn split(&mut self) -> Option<PrefilterSplit> {
-        self.ticking = self.must_tick();
-        if self.facts.decides() {
-            return None;
-        }
-        let path = self.prefilter_path();
-        let first = path.last()?.go_on;
-        let mut read = vec![false; self.body.regs.len()];
-        for b in self.reachable(first) {
-            let block = &self.body.blocks[b.index()];
-            let mut mark = |v: Val| {
-                if let Val::Reg(r) = v {
-                    read[r.index()] = true;
-                }
-            };
-            block
-                .insts
-                .iter()
-                .for_each(|(i, _)| i.for_each_use(&mut mark));
-            block.term.for_each_use(&mut mark);
-        }
-        let mut carried: Vec<spile_ir::Reg> = path
-            .iter()
-            .flat_map(|step| &self.body.blocks[step.at.index()].insts)
-            .filter_map(|(i, _)| i.dst())
-            .filter(|r| read[r.index()])
-            .collect();
-        carried.sort_unstable_by_key(|r| r.index());
-        carried.dedup();
-        let asks = path
-            .iter()
-            .any(|step| crate::lower::reads_number(&self.body.blocks[step.at.index()]));
-        let task = carried.len() < MAX_CARRIED && self.task_wanted(&self.reachable(first)) > 0;
-        (carried.len() <= MAX_CARRIED).then_some(PrefilterSplit {
-            first,
-            carried,
-            asks,
-            task,
-        })
-    }
-
-    /// Emits the leading tests and the call of the subprogram with the carried numbers.
-    pub(crate) fn prefilter(
-        &mut self,
-        split: &PrefilterSplit,
-        known: EntryState,
-        sub: &str,
-        out: Label,
-    ) -> Res {
-        let event = &self.program.handlers[self.handler.index()].event;
-        if let Event::SysEnter(set) | Event::SysExit(set) = event {
-            self.dispatch(set, out);
-        }
-        let entry = matches!(event, Event::SysEnter(_));
-        self.prepare()?;
-        if split.task {
-            self.save_task();
-        }
-        self.prefix(out)?;
-        if known.late {
-            self.store_number(entry)?;
-        }
-        let number = known.number;
-        let mut to = [R1, R2, R3, R4, R5].into_iter();
-        let stack = [(CTX, true), (NR, number)];
-        for (slot, reg) in stack.iter().filter(|s| s.1).zip(&mut to) {
-            self.asm.load(Size::DW, reg, R10, slot.0);
-        }
-        for (r, reg) in split.carried.iter().zip(&mut to) {
-            self.use_in(Val::Reg(*r), reg)?;
-        }
-        if let (true, Some(reg)) = (split.task, to.next()) {
-            self.asm.load(Size::DW, reg, R10, TASK);
-        }
-        self.asm.call_sub(sub);
-        Ok(())
-    }
-
-    /// Emits the subprogram behind the tests.
-    pub(crate) fn body_sub(&mut self, split: &PrefilterSplit, number: bool, out: Label) -> Res {
-        self.prepare()?;
-        let from = [R1, R2, R3, R4, R5].into_iter();
-        let mut from = from.skip(1 + usize::from(number));
-        for (r, reg) in split.carried.iter().zip(&mut from) {
-            self.def_int(*r, reg)?;
-        }
-        if let (true, Some(reg)) = (split.task, from.next()) {
-            self.asm.store(Size::DW, R10, TASK, reg);
-            self.task_saved = true;
-        }
-        self.emit_from(split.first, out)
-    }
-
-    /// The blocks that are reachable from `first`, in order.
-    fn reachable(&self, first: BlockId) -> Vec<BlockId> {
-        let mut seen = vec![false; self.body.blocks.len()];
-        let mut todo = vec![first];
-        while let Some(b) = todo.pop() {
-            if !std::mem::replace(&mut seen[b.index()], true) {
-                let block = &self.body.blocks[b.index()];
-                block.term.for_each_target(|t| todo.push(t));
-                // A catch block without predecessors must not be emitted: the verifier refuses
-                // unreachable code.
-                if block.insts.iter().any(|(i, _)| self.jumps_to_catch(i)) {
-                    todo.extend(block.catch);
-                }
-            }
-        }
-        self.alloc
-            .order
-            .iter()
-            .copied()
-            .filter(|b| seen[b.index()])
-            .collect()
-    }
-
-    fn jumps_to_catch(&self, inst: &Inst) -> bool {
-        match inst {
-            Inst::Tick { n } => self.ticking && *n > 0,
-            Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {
-                inst.fallible(self.program)
-                    && self.place(*g).is_ok_and(|place| match place {
-                        GlobalPlace::Hash { .. } => true,
-                        // Co-located elements share the room of their host's elements.
-                        GlobalPlace::PerCpuArray(array) => array.colocated.of.is_none(),
-                        _ => false,
-                    })
-            }
-            Inst::Call { .. } => false,
-            Inst::Load { .. } if self.task_field(inst).is_some() => false,
-            _ => inst.fallible(self.program),
-        }
-    }
-
-    /// Emits the leading tests before everything else, so that a hit that they turn away costs next
-    /// to nothing. Only tests of numbers that decide whether the handler does anything qualify.
-    /// Returns the block to continue with.
-    fn prefix(&mut self, out: Label) -> Res<BlockId> {
-        let mut first = BlockId(0);
-        for PrefilterTest { at, go_on, end } in self.prefilter_path() {
-            // A failed test leaves the handler, not the block.
-            let label = std::mem::replace(&mut self.labels[end.index()], out);
-            let entry = self.labels[at.index()];
-            self.asm.bind(entry);
-            self.cur_block = at;
-            self.block(&self.body.blocks[at.index()], Some(go_on))?;
-            self.labels[end.index()] = label;
-            let next = self.labels[go_on.index()];
-            self.asm.bind(next);
-            first = go_on;
-        }
-        Ok(first)
-    }
-
-    /// The leading tests, in order.
-    fn prefilter_path(&self) -> Vec<PrefilterTest> {
-        let mut path = Vec::new();
-        let mut at = BlockId(0);
-        let predecessors = self.body.predecessors();
-        // No test can move before the entry if the entry block is part of a loop.
-        if self.options.timing || !predecessors[0].is_empty() {
-            return path;
-        }
-        loop {
-            let block = &self.body.blocks[at.index()];
-            let Term::Branch { then, els, .. } = block.term else {
-                break;
-            };
-            let plain = |b: BlockId| {
-                let block = &self.body.blocks[b.index()];
-                let nothing = |i: &Inst| matches!(i, Inst::Tick { .. });
-                matches!(block.term, Term::Ret(_)) && block.insts.iter().all(|(i, _)| nothing(i))
-            };
-            let (go_on, end) = match (plain(then), plain(els)) {
-                (true, false) => (els, then),
-                (false, true) => (then, els),
-                _ => break,
-            };
-            let joins = predecessors[go_on.index()].len() > 1;
-            // A step of a resumable loop finds only values in the frame.
-            let lost = !self.alloc.resume.is_empty() && self.alloc.has_live_in[go_on.index()];
-            if joins || lost || !self.prefilter_block(block) {
-                break;
-            }
-            path.push(PrefilterTest { at, go_on, end });
-            at = go_on;
-        }
-        path
-    }
-
-    /// Whether a block can run before entry: it computes only numbers and cannot fail.
-    fn prefilter_block(&self, block: &spile_ir::Block) -> bool {
-        let low = |r: spile_ir::Reg| !matches!(self.location(r), Location::Frame(_));
-        let inst = |i: &Inst| {
-            let mut ok = i.dst().is_none_or(low);
-            i.for_each_use(|v| {
-                ok &= match v {
-                    Val::Reg(r) => low(r) && self.body.regs[r.index()] == Ty::Long,
-                    Val::Imm(_) => true,
-                    Val::Str(_) => false,
-                }
-            });
-            ok && match i {
-                Inst::Copy { .. } | Inst::Un { .. } => true,
-                Inst::Bin { .. } => !i.fallible(self.program),
-                Inst::Tick { .. } => !self.ticking,
-                Inst::GLoad { g, .. } => matches!(
-                    self.program.globals.get(g.index()).map(|g| g.storage),
-                    Some(Storage::Shared { lock: false })
-                ),
-                Inst::Intr { f, .. } => f.info().early,
-                _ => false,
-            }
-        };
-        let mut ok = block.insts.iter().all(|(i, _)| inst(i));
-        block
-            .term
-            .for_each_use(|v| ok &= matches!(v, Val::Reg(r) if low(r)));
-        ok
-    }
-
-    /// Whether the handler has to count statements for MAXACTION.
-    fn must_tick(&self) -> bool {
-        !self.alloc.resume.is_empty() || self.longest_path() > self.program.limits.maxaction
-    }
-
-    /// The number of statements on the longest path through a body without loops.
-    fn longest_path(&self) -> u64 {
-        let mut sum = vec![0u64; self.body.blocks.len()];
-        let mut longest = 0;
-        for id in &self.alloc.order {
-            let block = &self.body.blocks[id.index()];
-            let own: u64 = block
-                .insts
-                .iter()
-                .map(|(i, _)| {
-                    if let Inst::Tick { n } = i {
-                        u64::from(*n)
-                    } else {
-                        0
-                    }
-                })
-                .sum();
-            let total = sum[id.index()].saturating_add(own);
-            longest = longest.max(total);
-            for next in block.successors() {
-                sum[next.index()] = sum[next.index()].max(total);
-            }
-        }
-        longest
     }
 
     /// Offsets in the shared block of the locks that this handler takes, in the global order.
@@ -479,7 +164,7 @@ impl HandlerCodegen<'_> {
             self.store(plan.scratch.verdict, 1);
         }
         self.forget_match();
-        if self.ticking {
+        if self.ctx.ticking {
             let n = self.program.limits.maxaction.min(i32::MAX as u64) as i32;
             self.store(plan.scratch.ticks, n);
         }
@@ -510,8 +195,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn count_skipped(&mut self, out: Label) {
         if self.plan.critical.is_some() {
             let handler = self.asm.label();
-            self.asm
-                .jump_if(Cond::Ne, R1, critical_section::BUSY, handler);
+            self.asm.jump_if(Cond::Ne, R1, critical::BUSY, handler);
             self.count(percpu::SKIP_HELD);
             self.asm.jump(out);
             self.asm.bind(handler);
@@ -609,7 +293,7 @@ impl HandlerCodegen<'_> {
         }
         self.give_back_records()?;
         let locks = self.locks();
-        let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ticking;
+        let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ctx.ticking;
         if self.plan.outline_entry && !self.options.timing && (sends || !locks.is_empty()) {
             return self.leave_outlined(&locks);
         }

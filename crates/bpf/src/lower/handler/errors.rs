@@ -1,23 +1,14 @@
 //! Raising and catching errors, and the messages of caught errors.
 
-use std::collections::HashSet;
-
-use spile_ir::{BlockId, Inst, Reg as IrReg, SiteId, Ty, Val};
+use spile_ir::{Reg as IrReg, Ty, Val};
 
 use crate::isa::asm::Label;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
-use crate::lower::{HandlerCodegen, OutOfLine, Res};
-
-/// An instruction's failure path, placed behind the handler's code.
-#[derive(Debug, Clone)]
-pub(crate) struct FailurePath {
-    label: Label,
-    kind: ErrorKind,
-    site: SiteId,
-    catch: Option<(BlockId, Label)>,
-}
+use crate::lower::out_of_line::{FailurePath, OutOfLine};
+use crate::lower::text::fields::OutputField;
+use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// The type of the value that an error of this kind has_live_in, if any.
 fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
@@ -116,15 +107,13 @@ impl HandlerCodegen<'_> {
         self.piece_of((record, 0), &fields, &mut |g, i| {
             debug_assert_eq!(i, 0);
             Ok(match field {
-                Some(Ty::Str(_)) => {
-                    crate::lower::text::output::OutputField::Text(crate::lower::StrOperand::Slot {
-                        off: err_text,
-                        width: max,
-                    })
-                }
+                Some(Ty::Str(_)) => OutputField::Text(StrOperand::Slot {
+                    off: err_text,
+                    width: max,
+                }),
                 _ => {
                     g.load(R1, aux);
-                    crate::lower::text::output::OutputField::Long(Src::Reg(R1))
+                    OutputField::Long(Src::Reg(R1))
                 }
             })
         })
@@ -149,7 +138,7 @@ impl HandlerCodegen<'_> {
     /// The number that identifies an error in catch blocks: its index in [`HandlerCodegen::kinds`],
     /// plus one.
     fn error_id(&self, kind: ErrorKind) -> Res<i32> {
-        let at = self.kinds().iter().position(|k| *k == kind);
+        let at = self.ctx.error_kinds().iter().position(|k| *k == kind);
         at.map(|i| i as i32 + 1).ok_or("an unknown error".into())
     }
 
@@ -158,38 +147,6 @@ impl HandlerCodegen<'_> {
         self.copy_text(self.plan.scratch.err_text, self.plan.max_string, &text)?;
         self.fail_now(ErrorKind::Raised);
         Ok(())
-    }
-
-    /// The error kinds that can reach a catch block, in a fixed order.
-    pub(in crate::lower) fn kinds(&self) -> &[ErrorKind] {
-        self.kinds.get_or_init(|| self.find_kinds())
-    }
-
-    fn find_kinds(&self) -> Vec<ErrorKind> {
-        let mut kinds = vec![
-            ErrorKind::DivisionByZero,
-            ErrorKind::EmptyAggregate,
-            ErrorKind::HistIndex,
-            ErrorKind::ReadFault,
-            ErrorKind::KernelStrFault,
-            ErrorKind::UserStrFault,
-            ErrorKind::Raised,
-            ErrorKind::MaxAction,
-            ErrorKind::MaxNesting,
-            ErrorKind::Counter,
-        ];
-        let mut grow = HashSet::new();
-        for inst in self.body.insts() {
-            if let Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } = inst
-                && grow.insert(*g)
-            {
-                kinds.push(ErrorKind::Overflow(*g));
-            }
-        }
-        if self.facts.decides() {
-            kinds.push(ErrorKind::Verdict);
-        }
-        kinds
     }
 
     /// The message of an error, up to the address.
@@ -220,7 +177,7 @@ impl HandlerCodegen<'_> {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        let kinds = self.kinds().to_vec();
+        let kinds = self.ctx.error_kinds().to_vec();
         let end = self.asm.label();
         for (i, kind) in kinds.into_iter().enumerate() {
             let next = self.asm.label();
@@ -228,7 +185,7 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if(Cond::Ne, R1, i as i32 + 1, next);
             match kind {
                 ErrorKind::Raised => {
-                    let text = crate::lower::StrOperand::Slot {
+                    let text = StrOperand::Slot {
                         off: self.plan.scratch.err_text,
                         width: self.plan.max_string,
                     };
@@ -240,7 +197,7 @@ impl HandlerCodegen<'_> {
                 }
                 _ => {
                     let bytes: spile_ir::Bytes = self.message(kind).into_bytes().into();
-                    self.copy_text(off, width, &crate::lower::StrOperand::Const { bytes })?;
+                    self.copy_text(off, width, &StrOperand::Const { bytes })?;
                 }
             }
             self.asm.jump(end);
@@ -252,7 +209,7 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn tick(&mut self, n: u32) -> Res {
-        if !self.ticking || n == 0 {
+        if !self.ctx.ticking || n == 0 {
             return Ok(());
         }
         let fail = self.fail_label(ErrorKind::MaxAction);

@@ -14,7 +14,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, ValueLayout, percpu};
-use crate::lower::{GEN, HandlerCodegen, Res, StrOperand};
+use crate::lower::{BodyContext, GEN, HandlerCodegen, Res, StrOperand};
 use crate::regalloc::{Allocation, Location};
 
 /// The registers that hold a subprogram's arguments while it runs; r7 is the CPU's block.
@@ -57,14 +57,9 @@ impl HandlerCodegen<'_> {
             ..Allocation::default()
         };
         let facts = BodyFacts::default();
-        let (program, options, plan) = (self.program, self.options, self.plan);
-        let mut sub = HandlerCodegen::of(
-            &mut asm,
-            (program, options, plan),
-            self.pool,
-            self.handler,
-            (&body, &facts, &alloc),
-        );
+        let plan = self.plan;
+        let ctx = BodyContext::of(self.ctx.object(), self.handler, &body, &facts, &alloc);
+        let mut sub = HandlerCodegen::new(&mut asm, self.pool, &ctx);
         sub.in_subprogram = true;
         sub.current = self.current;
         let done = sub.done;

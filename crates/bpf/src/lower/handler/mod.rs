@@ -4,13 +4,13 @@
 //! | file | what it lowers |
 //! |---|---|
 //! | `entry` | the code around a handler's body |
+//! | `prefilter` | the leading tests, which run before everything else |
 //! | `arith` | numbers |
 //! | `calls` | activations of functions, and errors that pass through them |
 //! | `errors` | raising, catching, messages |
 //! | `resumable_loop` | bodies with loops |
 //! | `outline` | operations with helper calls, as subprograms of several handlers |
 //! | `global_subprogram` | subprograms that the verifier checks once, for all arguments |
-//! | `pool` | constants, subprograms and record shapes of an object |
 
 pub(crate) mod arith;
 pub(crate) mod calls;
@@ -18,5 +18,5 @@ pub(crate) mod entry;
 pub(crate) mod errors;
 pub(crate) mod global_subprogram;
 pub(crate) mod outline;
-pub(crate) mod pool;
+pub(crate) mod prefilter;
 pub(crate) mod resumable_loop;

@@ -13,6 +13,8 @@ use crate::isa::asm::{Asm, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
 use crate::layout::ErrorKind;
+use crate::lower::out_of_line::{BackEdge, OutOfLine};
+use crate::lower::syscalls::reads_number;
 use crate::lower::{CTX, GEN, HandlerCodegen, NR, Res, TASK, TMP};
 
 /// The limit on steps (the kernel's `BPF_MAX_LOOPS`).
@@ -22,13 +24,6 @@ const ENDED: i32 = -1;
 /// Stack slot that holds the CPU's block while steps run.
 const BLOCK: i16 = TMP[0];
 
-/// A back edge, emitted behind the body's code.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct BackEdge {
-    label: Label,
-    to: BlockId,
-}
-
 impl HandlerCodegen<'_> {
     /// The label to jump to from the current block to reach `to`.
     pub(in crate::lower) fn branch_target(&mut self, to: BlockId) -> Label {
@@ -36,8 +31,8 @@ impl HandlerCodegen<'_> {
         if self.alloc.resume.is_empty() || place(to) > place(self.cur_block) {
             return self.labels[to.index()];
         }
-        let same = |c: &crate::lower::OutOfLine| match c {
-            crate::lower::OutOfLine::BackEdge(b) if b.to == to => Some(b.label),
+        let same = |c: &OutOfLine| match c {
+            OutOfLine::BackEdge(b) if b.to == to => Some(b.label),
             _ => None,
         };
         if let Some(label) = self.out_of_line.iter().find_map(same) {
@@ -45,7 +40,7 @@ impl HandlerCodegen<'_> {
         }
         let label = self.asm.label();
         self.out_of_line
-            .push(crate::lower::OutOfLine::BackEdge(BackEdge { label, to }));
+            .push(OutOfLine::BackEdge(BackEdge { label, to }));
         label
     }
 
@@ -67,9 +62,9 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let name = format!("steps{}", self.handler.0);
         let mut asm = Asm::new(&name, &["index", "stack"]);
-        let (ticking, task_saved) = (self.ticking, self.task_saved);
+        let task_saved = self.task_saved;
         let mut body = self.sub_codegen(&mut asm);
-        (body.ticking, body.task_saved) = (ticking, task_saved);
+        body.task_saved = task_saved;
         body.emit_step(first, order)?;
         let function = asm.finish().map_err(|e| e.to_string())?;
         self.pool.subs.insert(name.clone(), function);
@@ -92,7 +87,7 @@ impl HandlerCodegen<'_> {
     fn emit_step(&mut self, first: BlockId, order: &[BlockId]) -> Res {
         let event = &self.program.handlers[self.handler.index()].event;
         let call = matches!(event, Event::SysEnter(_) | Event::SysExit(_));
-        let call = call && self.body.blocks.iter().any(crate::lower::reads_number);
+        let call = call && self.body.blocks.iter().any(reads_number);
         let slots = [
             (CTX, true),
             (GEN, self.uses_generation()),

@@ -1,7 +1,6 @@
 //! System-call arguments that are structures or buffers in user space, as text: subprograms of
 //! [`super::argstr`].
 
-use super::argstr::{ArgAppender, kind};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -9,6 +8,7 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::Pool;
 use crate::lower::event::usermem::{USER_TEXT, staging_area};
 use crate::lower::text::append::flag;
+use crate::lower::text::put::{ArgAppender, kind};
 use crate::lower::text::quote;
 
 /// Bits of a time's descriptor. This one: 32-bit fields.

@@ -1,12 +1,12 @@
 //! Vectors of strings, such as the arguments of `execve`, as text; and loops of the appending
 //! subprograms.
 
-use super::argstr::{ArgAppender, REST, kind};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::lower::event::usermem::{USER_TEXT, staging_area};
+use crate::lower::text::put::{ArgAppender, REST, kind};
 
 /// The largest number of strings of a vector to show.
 const MAX_ARGV: i32 = 16;

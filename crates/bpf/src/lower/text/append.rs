@@ -5,7 +5,7 @@ use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::handler::pool::Pool;
+use crate::lower::pool::Pool;
 use crate::plan::StateLayout;
 
 /// Flags of `append_number`.

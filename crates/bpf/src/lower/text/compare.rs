@@ -5,7 +5,7 @@
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::handler::pool::Pool;
+use crate::lower::pool::Pool;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Number of words that one call of the callback compares.

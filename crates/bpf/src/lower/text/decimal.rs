@@ -11,7 +11,7 @@ use spile_ir::interp::string_to_fp;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Reg as IrReg, Val};
 
-use super::search::{ends, finish};
+use super::callback::{ends, finish};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};

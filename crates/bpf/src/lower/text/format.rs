@@ -9,28 +9,13 @@ use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
 use spile_ir::{FormatId, Reg as IrReg, Val};
 
 use super::append::{append_bytes, append_number, append_text, flag};
-use super::memory::MemoryArg;
+use super::fields::{FieldSpec, MemoryArg, SizeOperand};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::{HandlerCodegen, NR, Res, StrOperand};
 
 /// Bound on widths and precisions; all strings are shorter.
 const MAX_COUNT: i32 = 65_536;
-
-/// A width or precision: a constant, or an argument.
-#[derive(Clone, Copy)]
-pub(in crate::lower) enum SizeOperand {
-    Known(i32),
-    At(Val),
-}
-
-/// A conversion's width (not negative if constant), precision (negative for none) and alignment.
-#[derive(Clone, Copy)]
-pub(in crate::lower) struct FieldSpec {
-    width: SizeOperand,
-    precision: SizeOperand,
-    left: bool,
-}
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {

@@ -5,7 +5,7 @@ use super::append::{HALF, flag};
 use crate::isa::asm::{Asm, Function};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Insn, Size, Swap};
-use crate::lower::syscalls::argstr::ArgAppender;
+use crate::lower::text::put::ArgAppender;
 use crate::plan::StateLayout;
 
 /// Name of the subprogram.

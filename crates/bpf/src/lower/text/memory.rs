@@ -1,13 +1,11 @@
 //! `%m` and `%M`: memory that is read while the handler runs. For output the bytes go into the
 //! record and the controller renders them; for strings they are appended here, up to a NUL.
 
-use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece, TOO_MANY};
-use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{FormatId, Inst, Program, Space, Ty, Val};
+use spile_ir::fmt::{MAX_MEM, TOO_MANY};
+use spile_ir::{Space, Ty, Val};
 
-use super::format::{FieldSpec, SizeOperand};
-use super::output::OutputField;
-use super::search::{ends, finish};
+use super::callback::{ends, finish};
+use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
 use crate::isa::asm::{Asm, Function, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -28,81 +26,6 @@ mod slot {
     pub const FROM: i16 = 0;
     pub const TO: i16 = 8;
     pub const SIZE: i16 = 16;
-}
-
-/// Memory whose address is an argument of a format.
-#[derive(Clone, Copy)]
-pub(in crate::lower) struct MemoryArg {
-    space: Space,
-    addr: Val,
-    len: SizeOperand,
-}
-
-impl MemoryArg {
-    pub(in crate::lower) fn new(c: &Conv, addr: Val, len: SizeOperand) -> MemoryArg {
-        let space = if c.alt { Space::User } else { Space::Kernel };
-        MemoryArg { space, addr, len }
-    }
-}
-
-/// For each argument of a format, the memory that it points to.
-pub(in crate::lower) fn of_args(format: &Format, args: &[Val]) -> Vec<Option<MemoryArg>> {
-    let mut out = Vec::new();
-    for piece in &format.pieces {
-        let Piece::Conv(c) = piece else { continue };
-        let mut len = match c.precision {
-            Count::Fixed(n) => SizeOperand::Known(n as i32),
-            _ => SizeOperand::Known(-1),
-        };
-        if c.width == Count::Arg {
-            out.push(None);
-        }
-        if c.precision == Count::Arg {
-            len = args.get(out.len()).map_or(len, |v| SizeOperand::At(*v));
-            out.push(None);
-        }
-        let addr = args.get(out.len()).copied();
-        let reads = matches!(c.kind, ConvKind::Mem | ConvKind::MemHex);
-        out.push(addr.filter(|_| reads).map(|a| MemoryArg::new(c, a, len)));
-    }
-    out.resize(args.len(), None);
-    out
-}
-
-/// Types of a record's fields for a format; memory is a byte field.
-pub(crate) fn field_types(
-    program: &Program,
-    fmt: FormatId,
-    args: &[Val],
-    mut ty: impl FnMut(Val) -> Ty,
-) -> Vec<Ty> {
-    let memory = match program.formats.get(fmt.index()) {
-        Some(format) => of_args(format, args),
-        None => vec![None; args.len()],
-    };
-    let field = |(arg, memory): (&Val, Option<MemoryArg>)| match memory {
-        Some(m) => {
-            let most = match m.len {
-                SizeOperand::Known(n) => n.clamp(1, MOST),
-                SizeOperand::At(_) => MOST,
-            };
-            Ty::Str((most as u32).next_multiple_of(8) as u16)
-        }
-        None => ty(*arg),
-    };
-    args.iter().zip(memory).map(field).collect()
-}
-
-/// Whether an instruction formats memory into a string.
-pub(crate) fn reads_into_text(program: &Program, inst: &Inst) -> bool {
-    match inst {
-        Inst::Sprint { fmt, .. } => {
-            let format = program.formats.get(fmt.index());
-            format.is_some_and(spile_ir::visit::reads_memory)
-        }
-        Inst::Intr { f, .. } => matches!(f, Intrinsic::KernelQuoted | Intrinsic::UserQuoted),
-        _ => false,
-    }
 }
 
 impl HandlerCodegen<'_> {

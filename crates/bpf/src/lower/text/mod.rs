@@ -7,16 +7,23 @@
 //! | `format`, `append`, `hex` | text built from formats |
 //! | `decimal` | text to floating-point numbers |
 //! | `regex` | regular expressions |
+//! | `fields` | arguments of formats, fields of records |
+//! | `put` | the generator of subprograms that append |
+//! | `callback`, `escapes` | ends of callbacks, the table of escapes |
 //! | `memory` | `%m` and `%M` |
 //! | `output` | records of the ring buffer |
 
 pub(crate) mod append;
+pub(crate) mod callback;
 pub(crate) mod compare;
 pub(crate) mod decimal;
+pub(crate) mod escapes;
+pub(crate) mod fields;
 pub(crate) mod format;
 pub(crate) mod hex;
 pub(crate) mod memory;
 pub(crate) mod output;
+pub(crate) mod put;
 pub(crate) mod quote;
 pub(crate) mod regex;
 pub(crate) mod replace;

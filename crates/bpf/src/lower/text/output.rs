@@ -3,7 +3,7 @@
 
 use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 
-use super::memory::{self, MemoryArg};
+use super::fields::{self, OutputField, piece_size};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
@@ -13,13 +13,6 @@ use crate::lower::{HandlerCodegen, Res, StrOperand};
 /// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;
 
-/// A field of an output record.
-pub(in crate::lower) enum OutputField {
-    Long(Src),
-    Text(StrOperand),
-    Memory(MemoryArg),
-}
-
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn print(&mut self, stream: Stream, fmt: FormatId, args: &[Val]) -> Res {
         let format = self
@@ -27,14 +20,14 @@ impl HandlerCodegen<'_> {
             .formats
             .get(fmt.index())
             .ok_or("no such format")?;
-        let memory = memory::of_args(format, args);
+        let memory = fields::of_args(format, args);
         for arg in args {
             self.ty(*arg)?;
         }
         let types = |a| self.ty(a).unwrap_or(Ty::Long);
         let shape = RecordShape {
             what: RecordKind::Print { stream, fmt },
-            fields: memory::field_types(self.program, fmt, args, types),
+            fields: fields::field_types(self.program, fmt, args, types),
             words: 0,
         };
         self.piece(shape, &mut |g, i| g.print_field(args[i], memory[i]))
@@ -230,13 +223,4 @@ impl HandlerCodegen<'_> {
         self.count(percpu::LOST_OUTPUT);
         self.asm.bind(end);
     }
-}
-
-/// The largest size in bytes of a record with these fields and number of words.
-pub(crate) fn piece_size(fields: &[Ty], words: u32) -> u32 {
-    let field = |ty: &Ty| match ty {
-        Ty::Long => 8,
-        Ty::Str(w) => 8 + u32::from(*w),
-    };
-    8 + fields.iter().map(field).sum::<u32>() + 8 * words
 }

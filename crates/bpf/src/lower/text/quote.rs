@@ -3,8 +3,9 @@
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::{Reg as IrReg, Val};
 
+use super::callback::{ends, finish};
+use super::escapes::{ESCAPE, escapes};
 use super::hex::eight_digits;
-use super::search::{ESCAPE, ends, escapes, finish};
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;

@@ -14,7 +14,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::percpu;
-use crate::lower::handler::pool::Pool;
+use crate::lower::pool::Pool;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Offsets of the words and buffers of a match in the CPU's block.

@@ -3,8 +3,8 @@
 
 use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 
+use super::callback::{ends, finish};
 use super::compare::{NARROW, compare_equal, splat, use_same, zero_bytes};
-use super::search::{ends, finish};
 use crate::isa::asm::{Asm, Function};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -66,6 +66,15 @@ mod among {
 /// Bytes of delimiters that are compared inline.
 const IN_PLACE: u32 = NARROW * 8;
 
+/// Bytes of the slots of a replacement's strings.
+struct Widths {
+    text: u32,
+    /// The string to search for.
+    part: u32,
+    /// Its replacement.
+    new: u32,
+}
+
 impl HandlerCodegen<'_> {
     /// `dst` = the string with every occurrence replaced.
     pub(in crate::lower) fn str_replace(&mut self, dst: IrReg, args: &[Val]) -> Res {
@@ -81,12 +90,16 @@ impl HandlerCodegen<'_> {
             self.text(args[2])?,
         );
         let text = self.copy_into_block(text)?;
-        let widths = (text.width(), part.width(), new.width().min(max + 1));
-        let name = format!("replace_{}_{}_{}", widths.0, widths.1, widths.2);
-        use_same(self.pool, widths.1)?;
+        let widths = Widths {
+            text: text.width(),
+            part: part.width(),
+            new: new.width().min(max + 1),
+        };
+        let name = format!("replace_{}_{}_{}", widths.text, widths.part, widths.new);
+        use_same(self.pool, widths.part)?;
         self.pool
-            .sub(&format!("{name}_at"), |_| replace_at(&name, widths, max))?;
-        self.pool.sub(&name, |_| replace_sub(&name, widths.0))?;
+            .sub(&format!("{name}_at"), |_| replace_at(&name, &widths, max))?;
+        self.pool.sub(&name, |_| replace_sub(&name, widths.text))?;
         self.strlen(&part);
         self.store(scratch.tmp + word::LENGTH as u32, R0);
         self.begin_text(width);
@@ -203,14 +216,10 @@ fn loop_callback(asm: &mut Asm, name: &str, times: u32) {
 
 /// Takes one byte of the string, or the occurrence that begins there; stops at the end of the
 /// string or of the buffer, which is twice as long as the limit.
-fn replace_at(
-    name: &str,
-    (wide, part, new): (u32, u32, u32),
-    room: u32,
-) -> Result<Function, String> {
+fn replace_at(name: &str, widths: &Widths, room: u32) -> Result<Function, String> {
     let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
     let [go_on, stop, copy, found] = std::array::from_fn(|_| asm.label());
-    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
+    asm.jump_if(Cond::Ge, R1, widths.text as i32, stop);
     asm.load(Size::DW, R6, R2, slot::WORDS);
     asm.load(Size::DW, R3, R6, word::NEXT);
     asm.jump_if(Cond::Lt, R1, R3, go_on);
@@ -223,7 +232,7 @@ fn replace_at(
     asm.load(Size::DW, R8, R2, slot::PART);
     asm.load(Size::DW, R9, R6, word::LENGTH);
     asm.jump_if(Cond::Sle, R9, 0, copy);
-    compare_equal(&mut asm, part, found, copy);
+    compare_equal(&mut asm, widths.part, found, copy);
     asm.bind(found);
     asm.load(Size::DW, R1, R10, -8);
     asm.load(Size::DW, R3, R6, word::LENGTH);
@@ -234,7 +243,7 @@ fn replace_at(
     asm.load(Size::DW, R5, R10, -16);
     asm.load(Size::DW, R1, R5, slot::OUT);
     asm.add(R1, R4);
-    asm.mov(R2, new as i32);
+    asm.mov(R2, widths.new as i32);
     asm.load(Size::DW, R3, R5, slot::NEW);
     asm.call(Helper::ProbeReadKernelStr);
     asm.jump_if(Cond::Sle, R0, 0, go_on);

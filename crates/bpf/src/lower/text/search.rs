@@ -4,13 +4,15 @@
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
 
+use super::callback::{ends, finish};
 use super::compare::{compare_equal, use_same};
+use super::escapes::{ESCAPE, escapes, table};
 use super::quote::{load_character, put_character};
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::handler::pool::Pool;
+use crate::lower::pool::Pool;
 use crate::lower::{HandlerCodegen, Res, StrOperand, TMP};
 use crate::plan::StateLayout;
 
@@ -57,9 +59,6 @@ mod phase {
     /// The `x` of `0x`.
     pub const MARK: i32 = 3;
 }
-
-/// Bytes of a row of the escape table: four bytes of text, then its length.
-pub(in crate::lower) const ESCAPE: i32 = 8;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn needs_loop(&self, what: &str) -> Res {
@@ -213,37 +212,6 @@ pub(in crate::lower) fn use_escape_steps(
     })?;
     pool.sub(&plain_name(wide), |_| plain_at(wide))?;
     Ok(name)
-}
-
-/// Offset in `.rodata` of the table of escapes.
-pub(in crate::lower) fn escapes(pool: &mut Pool) -> u32 {
-    table(pool, spile_ir::fmt::escape_byte)
-}
-
-fn table(pool: &mut Pool, escape: fn(u8) -> Vec<u8>) -> u32 {
-    let mut table = Vec::new();
-    for byte in 0..=255 {
-        let text = escape(byte);
-        let mut row = [0; ESCAPE as usize];
-        row[..text.len()].copy_from_slice(&text);
-        row[4] = text.len() as u8;
-        table.extend(row);
-    }
-    pool.constant(&table)
-}
-
-pub(in crate::lower) fn finish(asm: Asm) -> Result<Function, String> {
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// Ends a callback: 0 continues the loop, 1 stops it.
-pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
-    asm.bind(go_on);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(stop);
-    asm.mov(R0, 1);
-    asm.exit();
 }
 
 /// Fills the slots: the string is r1, the other string r2, the scratch words `words`.

@@ -7,7 +7,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
 use crate::layout::percpu;
-use crate::lower::handler::pool::RUN;
+use crate::lower::pool::RUN;
 use crate::lower::{HandlerCodegen, Res, StrOperand, TMP, UNROLL};
 
 impl HandlerCodegen<'_> {

@@ -4,7 +4,7 @@
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Reg as IrReg, Val};
 
-use super::search::{ends, finish};
+use super::callback::{ends, finish};
 use crate::isa::asm::{Asm, Function};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;

@@ -9,9 +9,9 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{SymbolicForm, percpu};
-use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::flag;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
+use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 use crate::plan::StackRoom;
 

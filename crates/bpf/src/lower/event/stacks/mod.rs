@@ -22,14 +22,12 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{SymbolicForm, percpu, shared, stack_words};
-use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::flag;
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
+use crate::lower::text::put::ArgAppender;
 use crate::lower::{CTX, HandlerCodegen, Res, StrOperand, TMP};
-use crate::plan::StackRoom;
+use crate::plan::{OWN_FRAMES, StackRoom};
 
-/// The number of probe frames that are searched for `bpf_trace_runN`.
-pub(crate) const OWN_FRAMES: u32 = 12;
 /// The number of frames that a tracepoint may have behind it.
 const BETWEEN: usize = 2;
 /// The suffix of a symbol that is in no module.

@@ -9,8 +9,8 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{KERNEL_LINES_MAP, SymbolicForm, kernel_row};
 use crate::lower::event::unwind::names::{NUMBER, append_kernel_text, put_decimal};
-use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::{append_number, flag};
+use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// The parts to write for a position.

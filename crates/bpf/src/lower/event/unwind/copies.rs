@@ -5,25 +5,21 @@
 
 use spile_ir::Ty;
 
-use super::{WalkGen, at};
+use super::walk_gen::{WalkGen, at};
 use crate::isa::asm::Function;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{
-    self, COPIED, COPIES_MAP, COPY_FIELDS, COPY_MAPPINGS, COPY_PAGES, RecordKind, RecordShape,
-    percpu, shared,
+    self, COPIED, COPIES_MAP, COPY_BYTES, COPY_FIELDS, COPY_HEAD, COPY_MAPPED, COPY_MAPPING,
+    COPY_MAPPINGS, COPY_PAGES, RING, RecordKind, RecordShape, percpu, shared,
 };
-use crate::lower::{RING, Res};
+use crate::lower::Res;
 
 const PAGE: i32 = layout::PAGE as i32;
-/// Header, shape and fields.
-const HEAD: i32 = 16 + 8 * COPY_FIELDS as i32;
-/// Size of a copy in bytes.
-pub(crate) const COPY_BYTES: u32 = (MAPPED + COPY_MAPPINGS as i32 * MAPPING) as u32;
-/// Offset of the mappings, and size of one.
-const MAPPED: i32 = HEAD + COPY_PAGES as i32 * PAGE;
-const MAPPING: i32 = 32;
+const HEAD: i32 = COPY_HEAD as i32;
+const MAPPED: i32 = COPY_MAPPED as i32;
+const MAPPING: i32 = COPY_MAPPING as i32;
 /// The largest number of mappings and gaps of a process to look at.
 const LOOKED_AT: i32 = 400;
 /// The kernel's `VM_EXEC`.

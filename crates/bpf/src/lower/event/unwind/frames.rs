@@ -1,13 +1,13 @@
 //! Frames in marks for user stacks: the file and offset of each frame.
 
-use super::at;
+use super::walk_gen::at;
 use crate::isa::asm::Function;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::EXACT;
 use crate::lower::Res;
 use crate::lower::event::stacks::{put_byte, put_hex};
-use crate::lower::syscalls::argstr::ArgAppender;
+use crate::lower::text::put::ArgAppender;
 use crate::plan::StackRoom;
 
 /// First instructions of functions: `push %rbp`, `endbr64`, `ret`, and `mov %rsp,%rbp` behind the

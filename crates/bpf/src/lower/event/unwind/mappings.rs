@@ -1,19 +1,22 @@
 //! Mappings of a process: the search from an address to its file, and the records that announce
 //! files to the controller.
 
-use super::{FILE_FIELDS, LEVELS, WalkGen, at};
+use super::walk_gen::{FILE_FIELDS, WalkGen, at};
 use crate::isa::asm::{Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
-use crate::layout::{FILE_NAME, FILE_NAMES, FILES_MAP, VDSO, percpu, shared};
-use crate::lower::{RING, Res};
+use crate::layout::{FILE_NAME, FILE_NAMES, FILES_MAP, RING, VDSO, percpu, shared};
+use crate::lower::Res;
 
 /// The layout of nodes in the kernel's maple tree (`include/linux/maple_tree.h`). Leaves and ranges
 /// have types 1 and 2. The pivots follow the node's first word, and the slots follow the pivots.
 const ARANGE: i32 = 3;
 const ARANGE_PIVOTS: u32 = 9;
 const RANGE_PIVOTS: u32 = 15;
+
+/// The largest number of tree levels to descend.
+const LEVELS: u32 = 8;
 
 impl WalkGen<'_> {
     /// `maple_down()`: descends from a node of the tree to the entry for the address. Returns
@@ -146,15 +149,7 @@ impl WalkGen<'_> {
         self.word(R7, R7, o.vma_file, end);
         let file = self.asm().label();
         self.asm().jump_if(Cond::Ne, R7, 0, file);
-        self.load_field(R1, at::VDSO);
-        self.asm().jump_if(Cond::Ne, R1, R9, end);
-        self.store_field(at::FILE, VDSO as i32);
-        self.store_field(at::KEY, 0);
-        self.store_field(at::KEY + 8, 0);
-        self.asm().neg(R9);
-        self.store_field(at::OFF, R9);
-        self.look_up(named);
-        self.asm().jump(end);
+        self.vdso(named);
         self.asm().bind(file);
         self.word(R8, R7, o.file_inode, end);
         self.word(R9, R8, o.inode_ino, end);
@@ -164,21 +159,7 @@ impl WalkGen<'_> {
         self.asm().mov32(R9, R9);
         self.store_field(at::KEY, R9);
         self.look_up(named);
-        // Allocates the next number.
-        let next = self.room.next_file;
-        self.asm().ld_data(R1, Section::Bss, next);
-        self.asm().mov(R8, 1);
-        self.asm().atomic(AtomicOp::FetchAdd, R1, 0, R8);
-        self.asm().add(R8, 1);
-        self.store_field(at::VALUE, R8);
-        self.store_field(at::VALUE + 8, 0);
-        self.store_field(at::VALUE + 16, 0);
-        self.asm().ld_map(R1, FILES_MAP);
-        self.addr(R2, at::KEY);
-        self.addr(R3, at::VALUE);
-        self.asm().mov(R4, 1);
-        self.asm().call(Helper::MapUpdateElem);
-        self.asm().jump_if(Cond::Eq, R0, 0, fresh);
+        self.new_file(fresh);
         // Another processor was faster, or the map is full.
         self.look_up(named);
         self.asm().jump(full);
@@ -196,6 +177,39 @@ impl WalkGen<'_> {
             self.store_field(field, R1);
         }
         self.p.finish()
+    }
+
+    /// Looks up the vDSO, the only mapping without a file; r9 is the start of the mapping.
+    fn vdso(&mut self, named: Label) {
+        let end = self.p.end;
+        self.load_field(R1, at::VDSO);
+        self.asm().jump_if(Cond::Ne, R1, R9, end);
+        self.store_field(at::FILE, VDSO as i32);
+        self.store_field(at::KEY, 0);
+        self.store_field(at::KEY + 8, 0);
+        self.asm().neg(R9);
+        self.store_field(at::OFF, R9);
+        self.look_up(named);
+        self.asm().jump(end);
+    }
+
+    /// `r8` = the next file number, which the new file of the key gets; goes to `fresh` if the map
+    /// has room for it and no entry yet.
+    fn new_file(&mut self, fresh: Label) {
+        let next = self.room.next_file;
+        self.asm().ld_data(R1, Section::Bss, next);
+        self.asm().mov(R8, 1);
+        self.asm().atomic(AtomicOp::FetchAdd, R1, 0, R8);
+        self.asm().add(R8, 1);
+        self.store_field(at::VALUE, R8);
+        self.store_field(at::VALUE + 8, 0);
+        self.store_field(at::VALUE + 16, 0);
+        self.asm().ld_map(R1, FILES_MAP);
+        self.addr(R2, at::KEY);
+        self.addr(R3, at::VALUE);
+        self.asm().mov(R4, 1);
+        self.asm().call(Helper::MapUpdateElem);
+        self.asm().jump_if(Cond::Eq, R0, 0, fresh);
     }
 
     fn look_up(&mut self, found: Label) {

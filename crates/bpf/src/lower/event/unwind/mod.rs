@@ -21,99 +21,31 @@ mod frames;
 mod mappings;
 pub(in crate::lower) mod names;
 mod rest;
+mod step;
+pub(in crate::lower) mod walk_gen;
 
-pub(crate) use copies::COPY_BYTES;
-use frames::{CODE, append_each, append_frame, how};
+use frames::{append_each, append_frame, how};
+use step::WANTS_COPY;
+use walk_gen::{FILE_FIELDS, WalkGen, at, walks};
 
-use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::asm::Function;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
-use crate::layout::{BEHIND, EXACT, ROWS_MAP, SymbolicForm, percpu, unwind_row};
-use crate::layout::{FILE_NAME, FILE_NAMES, RecordKind, RecordShape, VDSO};
-use crate::lower::syscalls::argstr::ArgAppender;
+use crate::isa::insn::{AluOp, Cond, Size};
+use crate::layout::{BEHIND, EXACT, SymbolicForm, percpu};
+use crate::layout::{FILE_NAME, FILE_NAMES, RecordKind, RecordShape};
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
+use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Pool, Res};
-use crate::plan::{StackRoom, StateLayout};
-use crate::target::{Options, UnwindOffsets};
+use crate::plan::StateLayout;
+use crate::target::Options;
 use spile_ir::{Reg as IrReg, Ty, Val};
 
-/// Numbers in a record of a new file, in front of its names.
-const FILE_FIELDS: usize = 6;
-/// The largest number of tree levels to descend.
-const LEVELS: u32 = 8;
 /// The largest number of return-probed calls to search for a frame's return address.
 const RETURNS: u32 = 64;
-/// Steps of a binary search among the [`crate::layout::MAX_ROWS`] rows of a file.
-const HALVINGS: u32 = 22;
-
-/// Result of `user_step` if the file's rows are still being loaded.
-const WANTS_COPY: i32 = 2;
-
 /// Argument of `user_walk` for a whole stack whose registers are already given. Frame indices are
 /// -2 and above.
 const GIVEN: i32 = -3;
-
-/// Words of a walk in a CPU's block, as offsets from [`StackRoom::user`].
-mod at {
-    use super::FILE_FIELDS;
-    use crate::layout::{FILE_NAME, FILE_NAMES};
-    pub const IP: u32 = 0;
-    pub const SP: u32 = 8;
-    pub const BP: u32 = 16;
-    /// Whether the frame was interrupted, rather than making a call.
-    pub const EXACT: u32 = 24;
-    /// Number of frames so far.
-    pub const N: u32 = 32;
-    /// The address to look up: that of the call, not the return address.
-    pub const ADDR: u32 = 40;
-    /// The address range of the mapping, and the difference between addresses and file offsets.
-    pub const START: u32 = 48;
-    pub const END: u32 = 56;
-    pub const OFF: u32 = 64;
-    /// The file's number, its first row, the number of rows.
-    pub const FILE: u32 = 72;
-    pub const FIRST: u32 = 80;
-    pub const ROWS: u32 = 88;
-    /// Entry of the tree.
-    pub const ENTRY: u32 = 96;
-    pub const LO: u32 = 104;
-    pub const HI: u32 = 112;
-    pub const MID: u32 = 120;
-    /// Key and value of a file in the map.
-    pub const KEY: u32 = 128;
-    pub const VALUE: u32 = 144;
-    /// Buffer for memory that is read.
-    pub const READ: u32 = 168;
-    pub const TGID: u32 = 184;
-    pub const VDSO: u32 = 192;
-    /// The largest number of frames for this walk.
-    pub const MOST: u32 = 200;
-    /// The position of the search for replaced return addresses.
-    pub const RETURN: u32 = 208;
-    /// Nonzero if the controller may complete the stack.
-    pub const COPY: u32 = 216;
-    /// The last address of the mapping or gap that was looked up.
-    pub const LAST: u32 = 224;
-    /// Flags of the mapping.
-    pub const FLAGS: u32 = 232;
-    /// Number of mappings in the copy, and the next address to look up.
-    pub const MAPPINGS: u32 = 240;
-    pub const NEXT: u32 = 248;
-    pub const NODE: u32 = 256;
-    pub const RECORD: u32 = NODE + 256;
-    pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
-    /// Files and offsets of frames, with an extra entry for a single address.
-    pub const FILES: u32 = RECORD + RECORD_SIZE;
-    pub const fn offsets(frames: u32) -> u32 {
-        FILES + 8 * (frames + 1)
-    }
-}
-
-/// Bytes in each CPU's block for walks of this number of frames.
-pub(crate) const fn room(frames: u32) -> u32 {
-    at::offsets(frames) + 8 * (frames + 1)
-}
 
 /// Defines the subprograms.
 fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
@@ -292,88 +224,7 @@ impl HandlerCodegen<'_> {
     }
 }
 
-/// The room of stacks, in which walks have their part, and the offsets that they read.
-fn walks<'a>(
-    plan: &'a StateLayout,
-    options: &'a Options,
-) -> Result<(&'a StackRoom, i16, &'a UnwindOffsets), String> {
-    let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
-    match (room, &options.offsets.unwind) {
-        (Some((room, base)), Some(offsets)) => Ok((room, base as i16, offsets)),
-        _ => Err("stacks of programs need fields that this kernel's BTF does not have".into()),
-    }
-}
-
-/// The generator of a walk's subprogram: r6 is the CPU's block.
-struct WalkGen<'a> {
-    p: ArgAppender<'a>,
-    base: i16,
-    room: &'a StackRoom,
-    o: &'a UnwindOffsets,
-}
-
-impl<'a> WalkGen<'a> {
-    fn generator(self, p: ArgAppender<'a>) -> WalkGen<'a> {
-        WalkGen { p, ..self }
-    }
-
-    fn asm(&mut self) -> &mut Asm {
-        &mut self.p.asm
-    }
-
-    fn load_field(&mut self, to: Reg, field: u32) {
-        let at = self.base + field as i16;
-        self.p.asm.load(Size::DW, to, R6, at);
-    }
-
-    fn store_field(&mut self, field: u32, src: impl Into<Src>) {
-        let at = self.base + field as i16;
-        self.p.asm.store(Size::DW, R6, at, src);
-    }
-
-    /// `to` = address of a field.
-    fn addr(&mut self, to: Reg, field: u32) {
-        let at = i32::from(self.base) + field as i32;
-        self.p.asm.mov(to, R6);
-        self.p.asm.add(to, at);
-    }
-
-    /// `to` = word at `base + off` in kernel memory. Clobbers r0 to r5.
-    fn word(&mut self, to: Reg, base: Reg, off: u32, fail: Label) {
-        self.p.asm.mov(R3, base);
-        self.p.asm.add(R3, off as i32);
-        self.addr(R1, at::READ);
-        self.p.asm.mov(R2, 8);
-        self.p.asm.call(Helper::ProbeReadKernel);
-        self.p.asm.jump_if(Cond::Ne, R0, 0, fail);
-        self.load_field(to, at::READ);
-    }
-
-    /// Reads `bytes` bytes at r3 of the program's memory. Clobbers r0 to r5.
-    fn user(&mut self, bytes: i32, fail: Label) {
-        self.addr(R1, at::READ);
-        self.p.asm.mov(R2, bytes);
-        self.p.asm.call(Helper::ProbeReadUser);
-        self.p.asm.jump_if(Cond::Ne, R0, 0, fail);
-    }
-
-    /// Increments a counter.
-    fn count(&mut self, counter: u32) {
-        self.asm().load(Size::DW, R1, R6, counter as i16);
-        self.asm().add(R1, 1);
-        self.asm().store(Size::DW, R6, counter as i16, R1);
-    }
-
-    /// Ends with 0, and at the label with 1.
-    fn finish_with_flag(mut self, one: Label) -> Res<Function> {
-        let end = self.p.end;
-        self.asm().jump(end);
-        self.asm().bind(one);
-        self.asm().mov(R0, 1);
-        self.asm().exit();
-        self.p.finish()
-    }
-
+impl WalkGen<'_> {
     /// `user_walk(most)`: fills the room with at most `most` frames.
     fn user_walk(mut self) -> Res<Function> {
         let (count, first) = (self.room.count as i16, self.room.first as i16);
@@ -562,221 +413,5 @@ impl<'a> WalkGen<'a> {
         self.word(R9, R7, original, end);
         self.store_field(at::IP, R9);
         self.p.finish()
-    }
-
-    /// `r0` = the element of a map with the key in that field; goes to `none` if there is none.
-    fn element(&mut self, map: &'static str, key: u32, none: Label) {
-        self.asm().ld_map(R1, map);
-        self.addr(R2, key);
-        self.asm().call(Helper::MapLookupElem);
-        self.asm().jump_if(Cond::Eq, R0, 0, none);
-    }
-
-    /// `r0` = the last of a map's rows from [`at::LO`] to [`at::HI`] that starts at or before r7,
-    /// by the word at offset `start`; goes to `none` if there is none. A binary search of up to
-    /// `halvings` steps.
-    fn search(&mut self, (map, halvings): (&'static str, u32), start: i16, none: Label) {
-        let found = self.asm().label();
-        for _ in 0..halvings {
-            let [high, next] = std::array::from_fn(|_| self.p.asm.label());
-            self.load_field(R1, at::LO);
-            self.load_field(R2, at::HI);
-            self.asm().mov(R3, R1);
-            self.asm().add(R3, 1);
-            self.asm().jump_if(Cond::Ge, R3, R2, found);
-            self.asm().add(R1, R2);
-            self.asm().alu(AluOp::Rsh, R1, 1);
-            self.store_field(at::MID, R1);
-            self.element(map, at::MID, none);
-            self.asm().load(Size::W, R1, R0, start);
-            self.load_field(R2, at::MID);
-            self.asm().jump_if(Cond::Gt, R1, R7, high);
-            self.store_field(at::LO, R2);
-            self.asm().jump(next);
-            self.asm().bind(high);
-            self.store_field(at::HI, R2);
-            self.asm().bind(next);
-        }
-        self.asm().bind(found);
-        self.element(map, at::LO, none);
-        self.asm().load(Size::W, R1, R0, start);
-        self.asm().jump_if(Cond::Gt, R1, R7, none);
-    }
-
-    /// `user_step()`: computes the caller's registers. Returns 1 at the end of the stack,
-    /// [`WANTS_COPY`] if the rows are still being loaded.
-    fn user_step(mut self) -> Res<Function> {
-        let [stop, guess, chain, taken] = std::array::from_fn(|_| self.p.asm.label());
-        self.load_field(R1, at::ROWS);
-        self.asm().jump_if(Cond::Eq, R1, 0, guess);
-        self.load_field(R2, at::FIRST);
-        self.store_field(at::LO, R2);
-        self.asm().add(R1, R2);
-        self.store_field(at::HI, R1);
-        self.load_field(R7, at::ADDR);
-        self.load_field(R1, at::OFF);
-        self.asm().add(R7, R1);
-        self.search((ROWS_MAP, HALVINGS), unwind_row::START, chain);
-        self.follow(chain, stop, taken);
-        self.asm().bind(guess);
-        // The rows may still arrive.
-        self.load_field(R1, at::FILE);
-        self.asm().jump_if(Cond::Eq, R1, 0, chain);
-        self.asm().jump_if(Cond::Eq, R1, VDSO as i32, chain);
-        let guessed = self.asm().label();
-        self.load_field(R1, at::COPY);
-        self.asm().jump_if(Cond::Eq, R1, 0, guessed);
-        self.load_field(R1, at::FIRST);
-        self.asm().jump_if(Cond::Ne, R1, 0, guessed);
-        self.asm().mov(R0, WANTS_COPY);
-        self.asm().exit();
-        self.asm().bind(guessed);
-        self.count(percpu::GUESSED);
-        self.asm().bind(chain);
-        self.frame_pointers(stop);
-        self.asm().bind(taken);
-        self.finish_with_flag(stop)
-    }
-
-    /// Follows the row at r0.
-    fn follow(&mut self, chain: Label, stop: Label, taken: Label) {
-        use unwind_row::kind;
-        let [bp, rsp, plt, later, signal, deref, cfa, same] =
-            std::array::from_fn(|_| self.p.asm.label());
-        self.asm().load(Size::B, R8, R0, unwind_row::KIND);
-        self.asm().load(Size::B, R7, R0, unwind_row::RBP);
-        self.asm().load(Size::H, R9, R0, unwind_row::CFA);
-        self.asm().alu(AluOp::Lsh, R9, 48);
-        self.asm().alu(AluOp::Arsh, R9, 48);
-        self.asm()
-            .jump_if(Cond::Eq, R8, i32::from(kind::NONE), chain);
-        self.asm().jump_if(Cond::Eq, R8, i32::from(kind::END), stop);
-        self.asm()
-            .jump_if(Cond::Eq, R8, i32::from(kind::SIGNAL), signal);
-        self.asm().jump_if(Cond::Eq, R8, i32::from(kind::PLT), plt);
-        self.asm().alu(AluOp::Lsh, R9, 3);
-        self.asm().jump_if(Cond::Eq, R8, i32::from(kind::RBP), bp);
-        self.asm()
-            .jump_if(Cond::Eq, R8, i32::from(kind::AT_RBP), bp);
-        self.load_field(R1, at::SP);
-        self.asm().jump(rsp);
-        self.asm().bind(bp);
-        self.load_field(R1, at::BP);
-        self.asm().bind(rsp);
-        self.asm().add(R9, R1);
-        self.asm()
-            .jump_if(Cond::Eq, R8, i32::from(kind::AT_RBP), deref);
-        self.asm()
-            .jump_if(Cond::Ne, R8, i32::from(kind::AT_RSP), cfa);
-        self.asm().bind(deref);
-        self.asm().mov(R3, R9);
-        self.user(8, stop);
-        self.load_field(R9, at::READ);
-        self.asm().jump(cfa);
-        self.asm().bind(plt);
-        self.load_field(R1, at::IP);
-        self.asm().alu(AluOp::And, R1, 15);
-        self.load_field(R2, at::SP);
-        self.asm().add(R2, 8);
-        self.asm().jump_if(Cond::Lt, R1, R9, later);
-        self.asm().add(R2, 8);
-        self.asm().bind(later);
-        self.asm().mov(R9, R2);
-        self.asm().bind(cfa);
-        // Callers have higher stack pointers.
-        self.load_field(R1, at::SP);
-        self.asm().jump_if(Cond::Le, R9, R1, stop);
-        self.asm().jump_if(Cond::Eq, R7, 0, same);
-        self.asm().alu(AluOp::Lsh, R7, 3);
-        self.asm().mov(R3, R9);
-        self.asm().alu(AluOp::Sub, R3, R7);
-        self.user(8, stop);
-        self.load_field(R1, at::READ);
-        self.store_field(at::BP, R1);
-        self.asm().bind(same);
-        self.asm().mov(R3, R9);
-        self.asm().add(R3, -8);
-        self.user(8, stop);
-        self.store_field(at::SP, R9);
-        self.load_field(R1, at::READ);
-        self.store_field(at::IP, R1);
-        self.store_field(at::EXACT, 0);
-        self.asm().jump(taken);
-        // A signal frame, which no call has made, contains the interrupted registers.
-        self.asm().bind(signal);
-        let (noted, most) = (self.asm().label(), self.room.most);
-        let offsets = self.base + at::offsets(most) as i16;
-        self.load_field(R1, at::N);
-        self.asm().jump_if(Cond::Eq, R1, 0, noted);
-        self.asm().jump_if(Cond::Gt, R1, most as i32, noted);
-        self.asm().alu(AluOp::Lsh, R1, 3);
-        self.asm().add(R1, R6);
-        self.asm().load(Size::DW, R2, R1, offsets - 8);
-        self.asm().ld_imm64(R3, EXACT);
-        self.asm().alu(AluOp::Or, R2, R3);
-        self.asm().store(Size::DW, R1, offsets - 8, R2);
-        self.asm().bind(noted);
-        for (off, field) in [(120, at::BP), (168, at::IP), (160, at::SP)] {
-            self.load_field(R3, at::SP);
-            self.asm().add(R3, off);
-            self.user(8, stop);
-            self.load_field(R1, at::READ);
-            self.store_field(field, R1);
-        }
-        self.store_field(at::EXACT, 1);
-        self.asm().jump(taken);
-    }
-
-    /// Follows frame pointers. The first function may not have set up its frame yet.
-    fn frame_pointers(&mut self, stop: Label) {
-        let [made, entry, pushed, end] = std::array::from_fn(|_| self.p.asm.label());
-        let innermost = self.asm().label();
-        self.load_field(R1, at::N);
-        self.asm().jump_if(Cond::Eq, R1, 1, innermost);
-        self.load_field(R1, at::EXACT);
-        self.asm().jump_if(Cond::Eq, R1, 0, made);
-        self.asm().bind(innermost);
-        self.load_field(R3, at::IP);
-        self.user(5, made);
-        self.load_field(R7, at::READ);
-        for (mask, code, label) in CODE {
-            self.asm().mov(R1, R7);
-            self.asm().mov32(R1, R1);
-            self.asm().alu32(AluOp::And, R1, mask as i32);
-            self.asm().mov32(R2, code as i32);
-            self.asm()
-                .jump_if(Cond::Eq, R1, R2, if label { pushed } else { entry });
-        }
-        self.asm().bind(made);
-        self.load_field(R7, at::BP);
-        self.load_field(R1, at::SP);
-        self.asm().jump_if(Cond::Lt, R7, R1, stop);
-        self.asm().mov(R1, R7);
-        self.asm().alu(AluOp::And, R1, 7);
-        self.asm().jump_if(Cond::Ne, R1, 0, stop);
-        self.asm().jump(end);
-        self.asm().bind(pushed);
-        self.load_field(R7, at::SP);
-        self.asm().bind(end);
-        self.asm().mov(R3, R7);
-        self.user(16, stop);
-        self.asm().add(R7, 16);
-        self.store_field(at::SP, R7);
-        self.load_field(R1, at::READ);
-        self.store_field(at::BP, R1);
-        self.load_field(R1, at::READ + 8);
-        self.store_field(at::IP, R1);
-        let done = self.asm().label();
-        self.asm().jump(done);
-        self.asm().bind(entry);
-        self.load_field(R7, at::SP);
-        self.asm().mov(R3, R7);
-        self.user(8, stop);
-        self.asm().add(R7, 8);
-        self.store_field(at::SP, R7);
-        self.load_field(R1, at::READ);
-        self.store_field(at::IP, R1);
-        self.asm().bind(done);
-        self.store_field(at::EXACT, 0);
     }
 }

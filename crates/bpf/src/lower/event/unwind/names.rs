@@ -6,7 +6,7 @@ use spile_ir::marks::BodyId;
 use spile_ir::{Reg as IrReg, Val};
 
 use super::frames::append_each;
-use super::{WalkGen, at, walks};
+use super::walk_gen::{WalkGen, at, walks};
 use crate::isa::asm::{Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -16,9 +16,9 @@ use crate::layout::{
     symbol_row,
 };
 use crate::lower::event::stacks::put_byte;
-use crate::lower::syscalls::argstr::ArgAppender;
 use crate::lower::text::append::{append_number, flag};
 use crate::lower::text::hex::{APPEND_HEX, append_hex};
+use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res};
 
 /// Steps of a binary search among the [`symbol_row::MAX`] rows of a file.

@@ -3,7 +3,7 @@
 
 use spile_ir::{Reg as IrReg, Val};
 
-use super::{at, walks};
+use super::walk_gen::{at, walks};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{COPIED, SymbolicForm, percpu, shared};

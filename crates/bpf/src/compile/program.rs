@@ -1,0 +1,343 @@
+//! The code of a BPF program: its handlers one after the other, or a dispatch to their subprograms.
+
+use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
+
+use super::error::{CompileError, program_error};
+use crate::attach;
+use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{AluOp, Cond, Size};
+use crate::layout::{Attach, CodeAttach};
+use crate::lower::handler::entry::EntryState;
+use crate::lower::syscalls::reads_number;
+use crate::lower::{BodyContext, CTX, HandlerCodegen, NR, ObjectContext, Pool, TMP, VERDICT};
+use crate::plan::StateLayout;
+use crate::programs::dispatch::{self, HandlerSub};
+use crate::programs::process_tree;
+use crate::regalloc::Allocation;
+use crate::target::Options;
+
+/// A larger number of handlers in one program become subprograms.
+const INLINE: usize = 4;
+/// Limit on the subprograms for handlers: the kernel allows 256 in total.
+const MAX_PARTS: usize = 192;
+
+/// The input of the programs of an object.
+pub(super) struct ProgramCodegen<'a> {
+    program: &'a Program,
+    options: &'a Options,
+    plan: &'a StateLayout,
+    /// For each handler of the kernel, its body.
+    bodies: Vec<Option<BodyContext<'a>>>,
+}
+
+impl<'a> ProgramCodegen<'a> {
+    pub(super) fn new(object: ObjectContext<'a>, allocs: &'a [Option<Allocation>]) -> Self {
+        let body = |(i, alloc): (usize, &'a Option<Allocation>)| {
+            let alloc = alloc.as_ref()?;
+            Some(BodyContext::new(object, HandlerId(i as u32), alloc))
+        };
+        ProgramCodegen {
+            program: object.program,
+            options: object.options,
+            plan: object.plan,
+            bodies: allocs.iter().enumerate().map(body).collect(),
+        }
+    }
+
+    /// The code of a program with these handlers.
+    pub(super) fn program(
+        &self,
+        name: &str,
+        attach: &Attach,
+        handlers: &[HandlerId],
+        pool: &mut Pool,
+    ) -> Result<Function, CompileError> {
+        let mut asm = Asm::new(name, &["ctx"]);
+        asm.store(Size::DW, R10, CTX, R1);
+        let out = asm.label();
+        if let (Attach::Code { probe, .. }, Some(at)) = (attach, self.plan.tree)
+            && probe.tree
+        {
+            process_tree::only_within(&mut asm, at, out);
+        }
+        let known = self.entry_state(&mut asm, attach, handlers, pool)?;
+        let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));
+        let decided = facts.any(BodyFacts::decides);
+        let session = self.options.features.kprobe_session;
+        if let (Attach::Code { by, .. }, Some(session)) = (attach, session)
+            && *by == CodeAttach::Session
+        {
+            self.session(&mut asm, session.is_return, handlers, out, pool)?;
+        } else if decided {
+            // Each handler acts as a hook of its own: a packet that one drops does not reach the
+            // next.
+            for id in handlers {
+                asm.store(Size::DW, R10, VERDICT, 1);
+                self.emit_inline(&mut asm, *id, known, pool)?;
+                asm.load(Size::DW, R1, R10, VERDICT);
+                asm.jump_if(Cond::Eq, R1, 0, out);
+            }
+        } else {
+            self.emit_handlers(&mut asm, handlers, known, pool)?;
+        }
+        asm.bind(out);
+        // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
+        if decided {
+            asm.load(Size::DW, R0, R10, VERDICT);
+            asm.alu(AluOp::And, R0, 1);
+        } else {
+            asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
+        }
+        asm.exit();
+        asm.finish().map_err(|e| program_error(e.to_string()))
+    }
+
+    /// Puts the values on the stack that the handlers share.
+    fn entry_state(
+        &self,
+        asm: &mut Asm,
+        attach: &Attach,
+        handlers: &[HandlerId],
+        pool: &mut Pool,
+    ) -> Result<EntryState, CompileError> {
+        let needed = self.number_needed(attach, handlers);
+        let (true, Some(first)) = (needed, handlers.first()) else {
+            return Ok(EntryState::default());
+        };
+        let body = self.body(*first)?;
+        if handlers.len() == 1 && body.reads_number_late() {
+            return Ok(EntryState {
+                asked: true,
+                ..EntryState::default()
+            });
+        }
+        let event = &self.program.handlers[first.index()].event;
+        let entry = matches!(event, Event::SysEnter(_));
+        let any = matches!(
+            event,
+            Event::SysEnter(NrSet::All) | Event::SysExit(NrSet::All)
+        );
+        // Hits that the tests turn away need no number, unless another handler needs it.
+        let late = any && handlers.len() == 1 && body.split().is_some_and(|s| !s.asks);
+        self.with_codegen(asm, body, pool, |g| {
+            match late {
+                true => g.save_task(),
+                false => g.store_number(entry)?,
+            }
+            Ok(EntryState {
+                number: true,
+                late,
+                task: g.task_saved,
+                asked: false,
+            })
+        })
+    }
+
+    /// The handlers of a session: those at the entry, and those at the return.
+    fn session(
+        &self,
+        asm: &mut Asm,
+        is_return: u32,
+        handlers: &[HandlerId],
+        out: Label,
+        pool: &mut Pool,
+    ) -> Result<(), CompileError> {
+        let returns = asm.label();
+        let (after, before): (Vec<_>, Vec<_>) = handlers
+            .iter()
+            .partition(|id| attach::kind::at_return(self.program, **id));
+        // Since 7.0 the argument is the context itself.
+        asm.load(Size::DW, R1, R10, CTX);
+        asm.call_kfunc(is_return);
+        asm.alu(AluOp::And, R0, 1);
+        asm.jump_if(Cond::Ne, R0, 0, returns);
+        self.emit_handlers(asm, &before, EntryState::default(), pool)?;
+        asm.jump(out);
+        asm.bind(returns);
+        self.emit_handlers(asm, &after, EntryState::default(), pool)
+    }
+
+    /// Emits handlers one after the other.
+    fn emit_handlers(
+        &self,
+        asm: &mut Asm,
+        handlers: &[HandlerId],
+        known: EntryState,
+        pool: &mut Pool,
+    ) -> Result<(), CompileError> {
+        if handlers.len() <= INLINE {
+            for id in handlers {
+                self.emit_inline(asm, *id, known, pool)?;
+            }
+            return Ok(());
+        }
+        let number = known.number;
+        let parts = self.group_into_subs(handlers);
+        for part in &parts {
+            let function = self.handler_sub(part, number, pool)?;
+            pool.subs.insert(part.name.clone(), function);
+        }
+        for run in dispatch::runs(&parts) {
+            if let [part] = run
+                && let Some(set) = part.many()
+            {
+                // One bit of a table replaces ten comparisons of the search tree.
+                let end = asm.label();
+                self.with_codegen(asm, self.body(part.handlers[0])?, pool, |g| {
+                    g.dispatch(&set, end);
+                    Ok(())
+                })?;
+                part.emit_call(asm, number);
+                asm.bind(end);
+                continue;
+            }
+            dispatch::emit(asm, run, number);
+        }
+        Ok(())
+    }
+
+    /// Emits a handler in the program itself, or only its leading tests.
+    fn emit_inline(
+        &self,
+        asm: &mut Asm,
+        id: HandlerId,
+        known: EntryState,
+        pool: &mut Pool,
+    ) -> Result<(), CompileError> {
+        let (out, number, body) = (asm.label(), known.number, self.body(id)?);
+        let Some(split) = body.split() else {
+            self.with_codegen(asm, body, pool, |g| {
+                g.task_saved = known.task;
+                g.late_number = known.asked;
+                g.handler(out, false)
+            })?;
+            asm.bind(out);
+            return Ok(());
+        };
+        let name = format!("h{}", id.0);
+        let mut params = vec!["ctx"];
+        params.extend(number.then_some("nr"));
+        params.extend(["a", "b", "c"].iter().take(split.carried.len()));
+        params.extend(split.task.then_some("task"));
+        let mut sub = Asm::new(&name, &params);
+        sub.store(Size::DW, R10, CTX, R1);
+        if number {
+            sub.store(Size::DW, R10, NR, R2);
+        }
+        let end = sub.label();
+        self.with_codegen(&mut sub, body, pool, |g| {
+            g.late_number = known.asked;
+            g.body_sub(split, number, end)
+        })?;
+        sub.bind(end);
+        sub.mov(R0, 0);
+        sub.exit();
+        let function = sub.finish().map_err(|e| program_error(e.to_string()))?;
+        pool.subs.insert(name.clone(), function);
+        let alloc = body.alloc.on_stack([TMP[2], TMP[3], TMP[4]]);
+        self.with_codegen(asm, body, pool, |g| {
+            g.alloc = &alloc;
+            g.task_saved = known.task;
+            g.late_number = known.asked;
+            g.prefilter(split, known, &name, out)
+        })?;
+        asm.bind(out);
+        Ok(())
+    }
+
+    /// Groups the handlers into as many subprograms as the kernel allows.
+    fn group_into_subs(&self, handlers: &[HandlerId]) -> Vec<HandlerSub> {
+        let size = handlers.len().div_ceil(MAX_PARTS);
+        let numbers = |id: &HandlerId| match &self.program.handlers[id.index()].event {
+            Event::SysEnter(NrSet::List(list)) | Event::SysExit(NrSet::List(list)) => {
+                Some(list.clone())
+            }
+            _ => None,
+        };
+        let part = |ids: &[HandlerId]| {
+            let lists: Option<Vec<Vec<u32>>> = ids.iter().map(numbers).collect();
+            HandlerSub {
+                name: format!("h{}", ids[0].0),
+                handlers: ids.to_vec(),
+                numbers: lists.map(|l| l.into_iter().flatten().collect()),
+            }
+        };
+        let parts = handlers.chunks(size.max(1)).map(part);
+        // Handlers without any system call are unreachable.
+        parts
+            .filter(|p| p.numbers.as_ref().is_none_or(|n| !n.is_empty()))
+            .collect()
+    }
+
+    /// Emits handlers as a subprogram, whose parameters are the context and the system call's
+    /// number.
+    fn handler_sub(
+        &self,
+        part: &HandlerSub,
+        number: bool,
+        pool: &mut Pool,
+    ) -> Result<Function, CompileError> {
+        let params: &[&'static str] = if number { &["ctx", "nr"] } else { &["ctx"] };
+        let mut asm = Asm::new(&part.name, params);
+        asm.store(Size::DW, R10, CTX, R1);
+        if number {
+            asm.store(Size::DW, R10, NR, R2);
+        }
+        let known = part.handlers.len() == 1;
+        for id in &part.handlers {
+            let out = asm.label();
+            self.with_codegen(&mut asm, self.body(*id)?, pool, |g| g.handler(out, known))?;
+            asm.bind(out);
+        }
+        asm.mov(R0, 0);
+        asm.exit();
+        asm.finish().map_err(|e| program_error(e.to_string()))
+    }
+
+    /// Whether some handler uses the system call's number.
+    fn number_needed(&self, attach: &Attach, handlers: &[HandlerId]) -> bool {
+        let calls = match attach {
+            Attach::RawTracepoint(names) => {
+                names.iter().any(|p| p == "sys_enter" || p == "sys_exit")
+            }
+            attach => matches!(attach, Attach::TraceEvent { .. }),
+        };
+        if !calls {
+            return false;
+        }
+        handlers.iter().any(|id| {
+            let handler = &self.program.handlers[id.index()];
+            let list = matches!(
+                &handler.event,
+                Event::SysEnter(NrSet::List(_)) | Event::SysExit(NrSet::List(_))
+            );
+            list || handler.body.blocks.iter().any(reads_number)
+        })
+    }
+
+    fn body(&self, id: HandlerId) -> Result<&BodyContext<'a>, CompileError> {
+        let body = self.bodies.get(id.index()).and_then(Option::as_ref);
+        body.ok_or_else(|| program_error("a handler without registers"))
+    }
+
+    /// Runs a step with a code generator for a handler's function; adds the position to errors.
+    fn with_codegen<'b, T>(
+        &self,
+        asm: &'b mut Asm,
+        body: &'b BodyContext<'b>,
+        pool: &'b mut Pool,
+        step: impl FnOnce(&mut HandlerCodegen<'b>) -> Result<T, String>,
+    ) -> Result<T, CompileError> {
+        let mut generator = HandlerCodegen::new(asm, pool, body);
+        step(&mut generator).map_err(|reason| {
+            let handler = &self.program.handlers[body.handler.index()];
+            let site = self.program.sites.get(generator.site.index());
+            CompileError {
+                handler: handler.point.to_string(),
+                site: site.map(|s| s.near.to_string()).unwrap_or_default(),
+                reason,
+            }
+        })
+    }
+}

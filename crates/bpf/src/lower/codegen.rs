@@ -1,0 +1,243 @@
+//! The code generator of a function, and its operands.
+
+use spile_ir::{BlockId, Body, BodyFacts, HandlerId, Program, SiteId, Ty, Val};
+
+use super::body_context::BodyContext;
+use super::data::thread_record_facts::RecordState;
+use super::operand::{Res, StrOperand};
+use super::out_of_line::OutOfLine;
+use super::pool::Pool;
+use super::slots::REACH;
+use crate::isa::asm::{Asm, Label, Section};
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Reg, Size, Src};
+use crate::plan::StateLayout;
+use crate::regalloc::{Allocation, Location};
+use crate::target::Options;
+
+/// The code generator of one function: a program, or a subprogram of a handler.
+pub(crate) struct HandlerCodegen<'a> {
+    pub asm: &'a mut Asm,
+    pub pool: &'a mut Pool,
+    /// What is known of the body.
+    pub ctx: &'a BodyContext<'a>,
+    pub program: &'a Program,
+    pub options: &'a Options,
+    pub plan: &'a StateLayout,
+    pub handler: HandlerId,
+    pub body: &'a Body,
+    /// Summary of what the body contains.
+    pub facts: &'a BodyFacts,
+    /// The location of each register in this function.
+    pub alloc: &'a Allocation,
+    /// The label of each block.
+    pub labels: Vec<Label>,
+    /// The label at which the handler ends.
+    pub done: Label,
+    /// The script position of the current instruction.
+    pub site: SiteId,
+    /// The catch block of the current block.
+    pub catch: Option<BlockId>,
+    /// The current block.
+    pub cur_block: BlockId,
+    pub out_of_line: Vec<OutOfLine>,
+    /// The global that the current instruction accesses.
+    pub current: Option<spile_ir::GlobalId>,
+    /// Whether the current task is in its stack slot.
+    pub task_saved: bool,
+    /// Whether the system call's number is computed at its use.
+    pub late_number: bool,
+    /// Whether this is the code of a global subprogram.
+    pub in_subprogram: bool,
+    /// Facts about thread records at the current instruction; `None` before the first block.
+    pub(in crate::lower) record_state: Option<RecordState>,
+}
+
+impl<'a> HandlerCodegen<'a> {
+    /// A generator that emits into `asm`.
+    pub fn new(
+        asm: &'a mut Asm,
+        pool: &'a mut Pool,
+        ctx: &'a BodyContext<'a>,
+    ) -> HandlerCodegen<'a> {
+        let labels = ctx.body.blocks.iter().map(|_| asm.label()).collect();
+        let done = asm.label();
+        HandlerCodegen {
+            asm,
+            pool,
+            ctx,
+            program: ctx.program,
+            options: ctx.options,
+            plan: ctx.plan,
+            handler: ctx.handler,
+            body: ctx.body,
+            facts: ctx.facts,
+            alloc: ctx.alloc,
+            labels,
+            done,
+            site: SiteId(0),
+            catch: None,
+            cur_block: BlockId(0),
+            out_of_line: Vec::new(),
+            current: None,
+            task_saved: false,
+            late_number: false,
+            in_subprogram: false,
+            record_state: None,
+        }
+    }
+
+    /// A generator for another function of the same handler.
+    pub fn sub_codegen<'b>(&'b mut self, asm: &'b mut Asm) -> HandlerCodegen<'b> {
+        HandlerCodegen::new(asm, self.pool, self.ctx)
+    }
+
+    // Operands.
+
+    pub fn location(&self, r: spile_ir::Reg) -> Location {
+        self.alloc.locations[r.index()]
+    }
+
+    pub fn ty(&self, v: Val) -> Res<Ty> {
+        self.program
+            .type_of(self.body, v)
+            .ok_or_else(|| "an operand does not exist".into())
+    }
+
+    /// Base and displacement for `len` bytes at an offset of the CPU's block. Loads the address
+    /// into `scratch` if a displacement does not reach.
+    pub fn block_operand(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
+        if off + len <= REACH {
+            return (R7, off as i16);
+        }
+        self.block_addr(scratch, off);
+        (scratch, 0)
+    }
+
+    /// `reg` = address of an offset of the CPU's block.
+    pub fn block_addr(&mut self, reg: Reg, off: u32) {
+        self.asm.mov(reg, R7);
+        if off != 0 {
+            self.asm.add(reg, off as i32);
+        }
+    }
+
+    /// `reg` = word at an offset of the CPU's block.
+    pub fn load(&mut self, reg: Reg, off: u32) {
+        let (base, disp) = self.block_operand(reg, off, 8);
+        self.asm.load(Size::DW, reg, base, disp);
+    }
+
+    /// KeyWord at an offset of the CPU's block = `src`. Clobbers r5 if the displacement is out of
+    /// range.
+    pub fn store(&mut self, off: u32, src: impl Into<Src>) {
+        let (base, disp) = self.block_operand(R5, off, 8);
+        self.asm.store(Size::DW, base, disp, src);
+    }
+
+    /// `reg` = address in the shared block.
+    pub fn shared(&mut self, reg: Reg, off: u32) {
+        self.asm.ld_data(reg, Section::Bss, off);
+    }
+
+    /// A number in its cheapest form: an immediate, its own register, or loaded into `scratch`.
+    pub fn use_int(&mut self, v: Val, scratch: Reg) -> Res<Src> {
+        match v {
+            Val::Imm(n) => match i32::try_from(n) {
+                Ok(n) => return Ok(Src::Imm(n)),
+                Err(_) => self.asm.imm(scratch, n),
+            },
+            Val::Str(_) => return Err("a string where a number belongs".into()),
+            Val::Reg(r) => {
+                if self.body.regs[r.index()] != Ty::Long {
+                    return Err("a string where a number belongs".into());
+                }
+                match self.location(r) {
+                    Location::Reg(reg) => return Ok(Src::Reg(reg)),
+                    Location::Stack(off) => self.asm.load(Size::DW, scratch, R10, off),
+                    Location::Frame(off) => self.load(scratch, self.plan.scratch.frame + off),
+                    Location::None => self.asm.mov(scratch, 0),
+                }
+            }
+        }
+        Ok(Src::Reg(scratch))
+    }
+
+    /// A number in a register: its own, or `scratch`.
+    pub fn use_in_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
+        match self.use_int(v, scratch)? {
+            Src::Reg(r) => Ok(r),
+            Src::Imm(n) => {
+                self.asm.mov(scratch, n);
+                Ok(scratch)
+            }
+        }
+    }
+
+    /// Loads a number into `reg`, which the caller may then change.
+    pub fn use_in(&mut self, v: Val, reg: Reg) -> Res {
+        let src = self.use_int(v, reg)?;
+        if src != Src::Reg(reg) {
+            self.asm.mov(reg, src);
+        }
+        Ok(())
+    }
+
+    /// `dst = src`. Clobbers r5 if the displacement is out of range.
+    pub fn def_int(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
+        let src = src.into();
+        if self.body.regs.get(dst.index()) != Some(&Ty::Long) {
+            return Err("a number for a string register".into());
+        }
+        match self.location(dst) {
+            Location::Reg(reg) if src == Src::Reg(reg) => {}
+            Location::Reg(reg) if src == Src::Reg(R0) && self.asm.retarget(R0, reg) => {}
+            Location::Reg(reg) => self.asm.mov(reg, src),
+            Location::Stack(off) => self.asm.store(Size::DW, R10, off, src),
+            Location::Frame(off) => self.store(self.plan.scratch.frame + off, src),
+            Location::None => {}
+        }
+        Ok(())
+    }
+
+    /// A string operand.
+    pub fn text(&mut self, v: Val) -> Res<StrOperand> {
+        match v {
+            Val::Str(s) => match self.program.strings.get(s.index()) {
+                Some(bytes) => Ok(StrOperand::Const {
+                    bytes: bytes.clone(),
+                }),
+                None => Err("a string constant does not exist".into()),
+            },
+            Val::Reg(r) => match (self.location(r), self.body.regs[r.index()]) {
+                (Location::Frame(off), Ty::Str(width)) => Ok(StrOperand::Slot {
+                    off: self.plan.scratch.frame + off,
+                    width: width.into(),
+                }),
+                (Location::None, Ty::Str(_)) => Ok(StrOperand::Const {
+                    bytes: (*b"").into(),
+                }),
+                _ => Err("a number where a string belongs".into()),
+            },
+            Val::Imm(_) => Err("a number where a string belongs".into()),
+        }
+    }
+
+    /// Offset and width of the slot of a string register; `None` if it is never read.
+    pub fn slot(&self, dst: spile_ir::Reg) -> Res<Option<(u32, u32)>> {
+        match (self.location(dst), self.body.regs[dst.index()]) {
+            (Location::Frame(off), Ty::Str(w)) => {
+                Ok(Some((self.plan.scratch.frame + off, w.into())))
+            }
+            (Location::None, Ty::Str(_)) => Ok(None),
+            _ => Err("a string for a number register".into()),
+        }
+    }
+
+    /// `[r7 + counter] += 1`. Clobbers r1.
+    pub fn count(&mut self, counter: u32) {
+        self.asm.load(Size::DW, R1, R7, counter as i16);
+        self.asm.add(R1, 1);
+        self.asm.store(Size::DW, R7, counter as i16, R1);
+    }
+}

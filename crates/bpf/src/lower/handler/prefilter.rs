@@ -1,0 +1,277 @@
+//! The leading tests of a handler, which run before everything else.
+
+use spile_ir::storage::Storage;
+use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic};
+
+use crate::isa::asm::Label;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::Size;
+use crate::layout::GlobalPlace;
+use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
+use crate::lower::handler::entry::EntryState;
+use crate::lower::syscalls::{of_number, reads_number};
+use crate::lower::{BodyContext, CTX, HandlerCodegen, NR, Res, TASK};
+use crate::regalloc::Location;
+
+/// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
+const MAX_CARRIED: usize = 3;
+
+impl BodyContext<'_> {
+    /// Counts the instructions of these blocks that use the current task.
+    pub(super) fn task_wanted(&self, order: &[BlockId]) -> usize {
+        let insts = order
+            .iter()
+            .flat_map(|b| &self.body.blocks[b.index()].insts);
+        let wants = |i: &Inst| match i {
+            Inst::Intr { f, .. } => f.info().task,
+            i => self.task_field(i).is_some(),
+        };
+        insts.filter(|(i, _)| wants(i)).count()
+    }
+
+    /// Whether to compute the system call's number at its only use. At exits this takes a helper
+    /// call. Valid only if this handler is the only one of its program.
+    pub(crate) fn reads_number_late(&self) -> bool {
+        let event = &self.program.handlers[self.handler.index()].event;
+        let mut asking = self.body.insts().filter_map(|i| match i {
+            Inst::Intr { f, .. } if of_number(*f) => Some(*f),
+            _ => None,
+        });
+        matches!(event, Event::SysExit(NrSet::All))
+            && self.alloc.resume.is_empty()
+            && asking.next() == Some(Intrinsic::SysNr)
+            && asking.next().is_none()
+    }
+
+    /// Finds the cut behind the leading tests, if there is one.
+    pub(crate) fn split(&self) -> Option<&PrefilterSplit> {
+        self.split.get_or_init(|| self.find_split()).as_ref()
+    }
+
+    fn find_split(&self) -> Option<PrefilterSplit> {
+        if self.facts.decides() {
+            return None;
+        }
+        let path = self.leading_tests();
+        let first = path.last()?.go_on;
+        let mut read = vec![false; self.body.regs.len()];
+        for b in self.reachable(first) {
+            let block = &self.body.blocks[b.index()];
+            let mut mark = |v: Val| {
+                if let Val::Reg(r) = v {
+                    read[r.index()] = true;
+                }
+            };
+            block
+                .insts
+                .iter()
+                .for_each(|(i, _)| i.for_each_use(&mut mark));
+            block.term.for_each_use(&mut mark);
+        }
+        let mut carried: Vec<spile_ir::Reg> = path
+            .iter()
+            .flat_map(|step| &self.body.blocks[step.at.index()].insts)
+            .filter_map(|(i, _)| i.dst())
+            .filter(|r| read[r.index()])
+            .collect();
+        carried.sort_unstable_by_key(|r| r.index());
+        carried.dedup();
+        let asks = path
+            .iter()
+            .any(|step| reads_number(&self.body.blocks[step.at.index()]));
+        let task = carried.len() < MAX_CARRIED && self.task_wanted(&self.reachable(first)) > 0;
+        (carried.len() <= MAX_CARRIED).then_some(PrefilterSplit {
+            first,
+            carried,
+            asks,
+            task,
+        })
+    }
+
+    /// The leading tests, in order.
+    pub(in crate::lower) fn leading_tests(&self) -> &[PrefilterTest] {
+        self.leading_tests.get_or_init(|| self.find_leading_tests())
+    }
+
+    fn find_leading_tests(&self) -> Vec<PrefilterTest> {
+        let mut path = Vec::new();
+        let mut at = BlockId(0);
+        let predecessors = self.body.predecessors();
+        // No test can move before the entry if the entry block is part of a loop.
+        if self.options.timing || !predecessors[0].is_empty() {
+            return path;
+        }
+        loop {
+            let block = &self.body.blocks[at.index()];
+            let Term::Branch { then, els, .. } = block.term else {
+                break;
+            };
+            let plain = |b: BlockId| {
+                let block = &self.body.blocks[b.index()];
+                let nothing = |i: &Inst| matches!(i, Inst::Tick { .. });
+                matches!(block.term, Term::Ret(_)) && block.insts.iter().all(|(i, _)| nothing(i))
+            };
+            let (go_on, end) = match (plain(then), plain(els)) {
+                (true, false) => (els, then),
+                (false, true) => (then, els),
+                _ => break,
+            };
+            let joins = predecessors[go_on.index()].len() > 1;
+            // A step of a resumable loop finds only values in the frame.
+            let lost = !self.alloc.resume.is_empty() && self.alloc.has_live_in[go_on.index()];
+            if joins || lost || !self.prefilter_block(block) {
+                break;
+            }
+            path.push(PrefilterTest { at, go_on, end });
+            at = go_on;
+        }
+        path
+    }
+
+    /// Whether a block can run before entry: it computes only numbers and cannot fail.
+    fn prefilter_block(&self, block: &spile_ir::Block) -> bool {
+        let low = |r: spile_ir::Reg| !matches!(self.alloc.locations[r.index()], Location::Frame(_));
+        let inst = |i: &Inst| {
+            let mut ok = i.dst().is_none_or(low);
+            i.for_each_use(|v| {
+                ok &= match v {
+                    Val::Reg(r) => low(r) && self.body.regs[r.index()] == Ty::Long,
+                    Val::Imm(_) => true,
+                    Val::Str(_) => false,
+                }
+            });
+            ok && match i {
+                Inst::Copy { .. } | Inst::Un { .. } => true,
+                Inst::Bin { .. } => !i.fallible(self.program),
+                Inst::Tick { .. } => !self.ticking,
+                Inst::GLoad { g, .. } => matches!(
+                    self.program.globals.get(g.index()).map(|g| g.storage),
+                    Some(Storage::Shared { lock: false })
+                ),
+                Inst::Intr { f, .. } => f.info().early,
+                _ => false,
+            }
+        };
+        let mut ok = block.insts.iter().all(|(i, _)| inst(i));
+        block
+            .term
+            .for_each_use(|v| ok &= matches!(v, Val::Reg(r) if low(r)));
+        ok
+    }
+
+    /// The blocks that are reachable from `first`, in order.
+    pub(super) fn reachable(&self, first: BlockId) -> Vec<BlockId> {
+        let mut seen = vec![false; self.body.blocks.len()];
+        let mut todo = vec![first];
+        while let Some(b) = todo.pop() {
+            if !std::mem::replace(&mut seen[b.index()], true) {
+                let block = &self.body.blocks[b.index()];
+                block.term.for_each_target(|t| todo.push(t));
+                // A catch block without predecessors must not be emitted: the verifier refuses
+                // unreachable code.
+                if block.insts.iter().any(|(i, _)| self.jumps_to_catch(i)) {
+                    todo.extend(block.catch);
+                }
+            }
+        }
+        self.alloc
+            .order
+            .iter()
+            .copied()
+            .filter(|b| seen[b.index()])
+            .collect()
+    }
+
+    fn jumps_to_catch(&self, inst: &Inst) -> bool {
+        match inst {
+            Inst::Tick { n } => self.ticking && *n > 0,
+            Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {
+                inst.fallible(self.program)
+                    && self.place(*g).is_ok_and(|place| match place {
+                        GlobalPlace::Hash { .. } => true,
+                        // Co-located elements share the room of their host's elements.
+                        GlobalPlace::PerCpuArray(array) => array.colocated.of.is_none(),
+                        _ => false,
+                    })
+            }
+            Inst::Call { .. } => false,
+            Inst::Load { .. } if self.task_field(inst).is_some() => false,
+            _ => inst.fallible(self.program),
+        }
+    }
+}
+
+impl HandlerCodegen<'_> {
+    /// Emits the leading tests and the call of the subprogram with the carried numbers.
+    pub(crate) fn prefilter(
+        &mut self,
+        split: &PrefilterSplit,
+        known: EntryState,
+        sub: &str,
+        out: Label,
+    ) -> Res {
+        let event = &self.program.handlers[self.handler.index()].event;
+        if let Event::SysEnter(set) | Event::SysExit(set) = event {
+            self.dispatch(set, out);
+        }
+        let entry = matches!(event, Event::SysEnter(_));
+        self.prepare()?;
+        if split.task {
+            self.save_task();
+        }
+        self.prefix(out)?;
+        if known.late {
+            self.store_number(entry)?;
+        }
+        let number = known.number;
+        let mut to = [R1, R2, R3, R4, R5].into_iter();
+        let stack = [(CTX, true), (NR, number)];
+        for (slot, reg) in stack.iter().filter(|s| s.1).zip(&mut to) {
+            self.asm.load(Size::DW, reg, R10, slot.0);
+        }
+        for (r, reg) in split.carried.iter().zip(&mut to) {
+            self.use_in(Val::Reg(*r), reg)?;
+        }
+        if let (true, Some(reg)) = (split.task, to.next()) {
+            self.asm.load(Size::DW, reg, R10, TASK);
+        }
+        self.asm.call_sub(sub);
+        Ok(())
+    }
+
+    /// Emits the subprogram behind the tests.
+    pub(crate) fn body_sub(&mut self, split: &PrefilterSplit, number: bool, out: Label) -> Res {
+        self.prepare()?;
+        let from = [R1, R2, R3, R4, R5].into_iter();
+        let mut from = from.skip(1 + usize::from(number));
+        for (r, reg) in split.carried.iter().zip(&mut from) {
+            self.def_int(*r, reg)?;
+        }
+        if let (true, Some(reg)) = (split.task, from.next()) {
+            self.asm.store(Size::DW, R10, TASK, reg);
+            self.task_saved = true;
+        }
+        self.emit_from(split.first, out)
+    }
+
+    /// Emits the leading tests before everything else, so that a hit that they turn away costs next
+    /// to nothing. Only tests of numbers that decide whether the handler does anything qualify.
+    /// Returns the block to continue with.
+    pub(super) fn prefix(&mut self, out: Label) -> Res<BlockId> {
+        let mut first = BlockId(0);
+        for PrefilterTest { at, go_on, end } in self.ctx.leading_tests() {
+            let (at, go_on, end) = (*at, *go_on, *end);
+            // A failed test leaves the handler, not the block.
+            let label = std::mem::replace(&mut self.labels[end.index()], out);
+            let entry = self.labels[at.index()];
+            self.asm.bind(entry);
+            self.cur_block = at;
+            self.block(&self.body.blocks[at.index()], Some(go_on))?;
+            self.labels[end.index()] = label;
+            let next = self.labels[go_on.index()];
+            self.asm.bind(next);
+            first = go_on;
+        }
+        Ok(first)
+    }
+}

@@ -1,0 +1,56 @@
+//! Operands of instructions.
+
+use spile_ir::{BinOp, Ty, Val};
+
+use crate::isa::insn::Cond;
+
+/// The result of lowering; the error says why an instruction cannot be compiled.
+pub(crate) type Res<T = ()> = Result<T, String>;
+
+/// A string operand.
+#[derive(Debug, Clone)]
+pub(crate) enum StrOperand {
+    /// A slot of this CPU's block.
+    Slot { off: u32, width: u32 },
+    /// A constant.
+    Const { bytes: spile_ir::Bytes },
+}
+
+impl StrOperand {
+    /// Bytes of the operand's slot.
+    pub(crate) fn width(&self) -> u32 {
+        match self {
+            StrOperand::Slot { width, .. } => *width,
+            StrOperand::Const { bytes } => Ty::str_for_len(bytes.len()).size(),
+        }
+    }
+
+    /// KeyWord `i` of a constant, padded with zeros.
+    pub(crate) fn const_word(bytes: &[u8], i: u32) -> u64 {
+        let mut word = [0; 8];
+        for (to, from) in word.iter_mut().zip(bytes.iter().skip(i as usize * 8)) {
+            *to = *from;
+        }
+        u64::from_ne_bytes(word)
+    }
+}
+
+/// One 64-bit word of a key.
+#[derive(Debug, Clone)]
+pub(crate) enum KeyWord {
+    Long(Val),
+    Text(StrOperand, u32),
+}
+
+/// Maps a comparison to the condition of a jump; `None` for other operations.
+pub(in crate::lower) fn condition(op: BinOp) -> Option<Cond> {
+    Some(match op {
+        BinOp::Eq => Cond::Eq,
+        BinOp::Ne => Cond::Ne,
+        BinOp::Lt => Cond::Slt,
+        BinOp::Le => Cond::Sle,
+        BinOp::Gt => Cond::Sgt,
+        BinOp::Ge => Cond::Sge,
+        _ => return None,
+    })
+}

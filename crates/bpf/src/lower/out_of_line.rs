@@ -1,0 +1,50 @@
+//! Code that is emitted behind the handler, off the straight path.
+
+use spile_ir::{BlockId, GlobalId, SiteId, Val};
+
+use super::operand::KeyWord;
+use crate::isa::asm::Label;
+use crate::layout::ErrorKind;
+
+/// Code that is emitted behind the handler, off the straight path.
+pub(crate) enum OutOfLine {
+    /// The failure path of an instruction.
+    Fail(FailurePath),
+    /// A miss in the cache of a per-CPU array.
+    Miss(CacheMiss),
+    /// A back edge of a resumable loop.
+    BackEdge(BackEdge),
+}
+
+/// An instruction's failure path, placed behind the handler's code.
+#[derive(Debug, Clone)]
+pub(crate) struct FailurePath {
+    pub label: Label,
+    pub kind: ErrorKind,
+    pub site: SiteId,
+    pub catch: Option<(BlockId, Label)>,
+}
+
+/// A cache miss, handled behind the handler's code.
+pub(crate) struct CacheMiss {
+    /// Start of the miss code, with the slot in r1.
+    pub entry: Label,
+    /// Return point after the key has taken the slot in r1.
+    pub hit: Label,
+    /// Return point with the element of the map in r1.
+    pub element: Label,
+    /// Return point without an update.
+    pub skip: Label,
+    pub full: Option<Label>,
+    pub g: GlobalId,
+    pub words: Vec<KeyWord>,
+    /// The value to add.
+    pub val: Val,
+}
+
+/// A back edge, emitted behind the body's code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct BackEdge {
+    pub label: Label,
+    pub to: BlockId,
+}

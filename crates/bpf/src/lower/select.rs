@@ -1,0 +1,279 @@
+//! Blocks, jumps, and the dispatch of instructions to the modules that lower them.
+
+use spile_ir::{BinOp, Block, BlockId, Inst, SiteId, Term, Ty, UnOp, Val};
+
+use super::codegen::HandlerCodegen;
+use super::operand::{Res, condition};
+use super::out_of_line::OutOfLine;
+use crate::isa::asm::SourceLine;
+use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Cond, Reg, Src};
+use crate::regalloc::Location;
+
+impl HandlerCodegen<'_> {
+    /// Emits these blocks, in that order.
+    pub fn blocks(&mut self, order: &[BlockId]) -> Res {
+        for (i, id) in order.iter().enumerate() {
+            let label = self.labels[id.index()];
+            self.asm.bind(label);
+            let block = &self.body.blocks[id.index()];
+            self.catch = block.catch;
+            self.cur_block = *id;
+            self.begin_block_facts();
+            self.block(block, order.get(i + 1).copied())?;
+        }
+        Ok(())
+    }
+
+    pub(super) fn block(&mut self, block: &Block, next: Option<BlockId>) -> Res {
+        let fused = self.fused(block);
+        let n = block.insts.len() - usize::from(fused);
+        for (inst, site) in &block.insts[..n] {
+            self.site = *site;
+            self.line(*site);
+            self.current = inst.global();
+            self.inst(inst)?;
+        }
+        match &block.term {
+            Term::Jump(to) => {
+                self.go(*to, next);
+                Ok(())
+            }
+            Term::Branch { cond, then, els } if fused => {
+                let _ = cond;
+                self.fused_branch(&block.insts[n].0, *then, *els, next)
+            }
+            Term::Branch { cond, then, els } => {
+                // A constant condition is tested too: both targets must stay reachable for the
+                // verifier.
+                let cond = self.use_in_reg(*cond, R0)?;
+                self.branch(Cond::Ne, cond, Src::Imm(0), (*then, *els), next);
+                Ok(())
+            }
+            Term::Ret(_) | Term::EndHandler => {
+                self.asm.jump(self.done);
+                Ok(())
+            }
+            Term::IterNext {
+                it,
+                keys,
+                value,
+                body,
+                done,
+            } => self.iter_term(*it, keys, *value, (*body, *done), next),
+        }
+    }
+
+    /// Attributes the following instructions to this position in the script.
+    pub(super) fn line(&mut self, site: SiteId) {
+        if !self.options.lines {
+            return;
+        }
+        let Some(near) = self.program.trace(site, &[]).first().map(|s| &s.near) else {
+            return;
+        };
+        // The text has the form `identifier 'x' at script.stp:3:4`, and older kernels show only
+        // that much.
+        let mut parts = near.rsplitn(3, ':');
+        let mut number = || parts.next().and_then(|n| n.parse().ok()).unwrap_or(0);
+        let (column, line) = (number(), number());
+        let place = parts.next().unwrap_or_default();
+        if line == 0 {
+            return;
+        }
+        let file = place.rsplit_once(" at ").map_or(place, |(_, file)| file);
+        self.asm.source_line(&SourceLine {
+            file: file.into(),
+            text: near.clone(),
+            line,
+            column,
+        });
+    }
+
+    pub(super) fn go(&mut self, to: BlockId, next: Option<BlockId>) {
+        if Some(to) != next {
+            let label = self.branch_target(to);
+            self.asm.jump(label);
+        }
+    }
+
+    /// Jumps to the first block if the condition holds, else to the second.
+    fn branch(
+        &mut self,
+        cond: Cond,
+        a: Reg,
+        b: Src,
+        (then, els): (BlockId, BlockId),
+        next: Option<BlockId>,
+    ) {
+        match cond.inverse() {
+            Some(inverse) if Some(then) == next => {
+                let label = self.branch_target(els);
+                self.asm.jump_if(inverse, a, b, label);
+            }
+            _ => {
+                let label = self.branch_target(then);
+                self.asm.jump_if(cond, a, b, label);
+                self.go(els, next);
+            }
+        }
+    }
+
+    /// Whether the last instruction is a comparison that only the branch reads.
+    pub(crate) fn fused(&self, block: &Block) -> bool {
+        let (
+            Term::Branch {
+                cond: Val::Reg(cond),
+                ..
+            },
+            Some((last, _)),
+        ) = (&block.term, block.insts.last())
+        else {
+            return false;
+        };
+        let compares = match last {
+            Inst::Bin { op, .. } => condition(*op).is_some(),
+            Inst::StrCmp { .. } => true,
+            Inst::Un { op, .. } => *op == UnOp::Not,
+            _ => false,
+        };
+        compares && last.dst() == Some(*cond) && self.ctx.uses[cond.index()] == 1
+    }
+
+    fn fused_branch(
+        &mut self,
+        inst: &Inst,
+        then: BlockId,
+        els: BlockId,
+        next: Option<BlockId>,
+    ) -> Res {
+        match inst {
+            Inst::Bin { op, a, b, .. } => {
+                let cond = condition(*op).ok_or("not a comparison")?;
+                let a = self.use_in_reg(*a, R0)?;
+                let b = self.use_int(*b, R1)?;
+                self.branch(cond, a, b, (then, els), next);
+            }
+            Inst::Un { a, .. } => {
+                let a = self.use_in_reg(*a, R0)?;
+                self.branch(Cond::Eq, a, Src::Imm(0), (then, els), next);
+            }
+            Inst::StrCmp { op, a, b, .. } => {
+                let (a, b) = (self.text(*a)?, self.text(*b)?);
+                let (yes, no) = (self.branch_target(then), self.branch_target(els));
+                self.compare_texts(*op, &a, &b, yes, no)?;
+            }
+            _ => return Err("not a comparison".into()),
+        }
+        Ok(())
+    }
+
+    /// Emits one instruction.
+    fn inst(&mut self, inst: &Inst) -> Res {
+        if self.ctx.is_folded(inst) {
+            return Ok(());
+        }
+        match inst {
+            Inst::Copy { dst, src } => self.copy(*dst, *src),
+            Inst::Un { dst, op, a } => self.unary(*dst, *op, *a),
+            Inst::Bin {
+                dst,
+                op: op @ (BinOp::Div | BinOp::Mod),
+                a,
+                b,
+            } => self.divide(*dst, *op, *a, *b),
+            Inst::Bin { dst, op, a, b } => self.binary(*dst, *op, *a, *b),
+            Inst::StrCmp { dst, op, a, b } => self.str_cmp(*dst, *op, *a, *b),
+            Inst::Concat { dst, a, b } => self.concat(*dst, *a, *b),
+            Inst::TableGet { dst, table, idx } => self.table_get(*dst, *table, *idx),
+            Inst::Regex {
+                dst,
+                re,
+                text,
+                keep,
+            } => self.regex(*dst, *re, *text, *keep),
+            Inst::Sprint { dst, fmt, args } => self.sprint(*dst, *fmt, args),
+            Inst::Print { stream, fmt, args } => self.print(*stream, *fmt, args),
+            Inst::Intr { dst, f, args } => self.intrinsic(*dst, *f, args),
+            Inst::GLoad { dst, g } => self.global_load(*dst, *g),
+            Inst::GStore { g, val } => self.global_store(*g, *val),
+            Inst::GAdd { g, val, old } => self.global_add(*g, *val, *old),
+            Inst::GClear { g } => self.global_clear(*g),
+            Inst::AGet { dst, g, keys } => self.array_get(*dst, *g, keys),
+            Inst::ASet { g, keys, val } => self.array_set(*g, keys, *val),
+            Inst::AAdd { g, keys, val, old } => self.array_add(*g, keys, *val, *old),
+            Inst::AHas { dst, g, keys } => self.array_has(*dst, *g, keys),
+            Inst::ADel { g, keys } => self.array_delete(*g, keys),
+            Inst::StatAdd { g, keys, val } => self.stat_add(*g, keys, *val),
+            Inst::StatGet {
+                dst, g, keys, what, ..
+            } => self.stat_get(*dst, *g, keys, *what),
+            Inst::Load {
+                dst,
+                space,
+                addr,
+                size,
+                signed,
+            } => match self.ctx.task_field(inst) {
+                Some(at) => self.task_field_load(*dst, at, (*size, *signed)),
+                None => self.memory_load(*dst, *space, *addr, *size, *signed),
+            },
+            Inst::Raise { msg } => self.raise(*msg),
+            Inst::CatchMsg { dst } => self.catch_msg(*dst),
+            Inst::Tick { n } => self.tick(*n),
+            Inst::Enter | Inst::Leave | Inst::Save { .. } | Inst::Restore { .. } => {
+                self.activation(inst)
+            }
+            Inst::Rethrow => self.rethrow(),
+            Inst::PrintHist { g, keys } => self.print_hist(*g, keys),
+            Inst::HistGet { dst, g, keys, idx } => self.hist_get(*dst, *g, keys, *idx),
+            Inst::IterNew {
+                it,
+                g,
+                slice,
+                limit,
+                ..
+            } => self.iter_new(*it, *g, slice, *limit),
+            Inst::IterHist { it, g, keys } => self.iter_hist(*it, *g, keys),
+            Inst::Call { .. } => Err("a call that is not flattened".into()),
+        }
+    }
+
+    pub(super) fn copy(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
+        if self.ty(src)? == Ty::Long {
+            // Paths with different constants would stay separate for the verifier.
+            let several = self.plan.outline && self.ctx.several.get(dst.index()) == Some(&true);
+            if let (Val::Imm(n), true) = (src, several && self.record_state.is_some()) {
+                let reg = match self.location(dst) {
+                    Location::Reg(reg) => reg,
+                    _ => R1,
+                };
+                self.asm.imm(reg, n);
+                self.forget_bounds(reg);
+                return self.def_int(dst, reg);
+            }
+            if let Location::Reg(reg) = self.location(dst) {
+                return self.use_in(src, reg);
+            }
+            let src = self.use_int(src, R1)?;
+            return self.def_int(dst, src);
+        }
+        let text = self.text(src)?;
+        match self.slot(dst)? {
+            Some((off, width)) => self.copy_text(off, width, &text),
+            None => Ok(()),
+        }
+    }
+
+    /// Emits the out-of-line code.
+    pub fn emit_out_of_line(&mut self) -> Res {
+        while let Some(out_of_line) = self.out_of_line.pop() {
+            match out_of_line {
+                OutOfLine::Fail(fail) => self.emit_fail(fail)?,
+                OutOfLine::Miss(miss) => self.emit_miss(miss)?,
+                OutOfLine::BackEdge(back) => self.emit_back_edge(back),
+            }
+        }
+        Ok(())
+    }
+}

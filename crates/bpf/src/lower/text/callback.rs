@@ -1,0 +1,19 @@
+//! The ends of callbacks of `bpf_loop`.
+
+use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::insn::Reg::*;
+
+/// The finished function.
+pub(in crate::lower) fn finish(asm: Asm) -> Result<Function, String> {
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// Ends a callback: 0 continues the loop, 1 stops it.
+pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
+    asm.bind(go_on);
+    asm.mov(R0, 0);
+    asm.exit();
+    asm.bind(stop);
+    asm.mov(R0, 1);
+    asm.exit();
+}

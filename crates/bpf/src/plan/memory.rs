@@ -1,0 +1,69 @@
+//! The places of scalars and of single statistics, in memory.
+
+use spile_ir::storage::Storage;
+use spile_ir::{Global, GlobalKind};
+
+use super::areas::Areas;
+use super::values::agg_layout;
+use crate::layout::{GlobalLayout, GlobalPlace, ValueLayout};
+
+/// Per-CPU statistics above this size in bytes are placed last.
+const SMALL: u32 = 64;
+
+/// Whether a global can be out of reach of displacements: a per-CPU statistic with a histogram,
+/// whose address is computed in any case.
+pub(super) fn is_large(global: &Global) -> bool {
+    match (&global.kind, global.storage) {
+        (GlobalKind::Stats(spec), Storage::PerCpu { .. }) => agg_layout(spec).size > SMALL,
+        _ => false,
+    }
+}
+
+/// Whether a global is in each CPU's block.
+pub(super) fn per_cpu(global: &Global) -> bool {
+    matches!(global.storage, Storage::PerCpu { .. })
+}
+
+/// Places scalars and single statistics; of arrays only the lock.
+pub(super) fn place_in_memory(global: &Global, areas: &mut Areas) -> Option<GlobalLayout> {
+    let Areas { shared, cpu, .. } = areas;
+    match global.storage {
+        Storage::Controller => None,
+        Storage::Shared { lock } => {
+            let place = match &global.kind {
+                GlobalKind::Scalar(ty) => GlobalPlace::Scalar {
+                    offset: shared.alloc(ty.size()),
+                    ty: *ty,
+                },
+                GlobalKind::Stats(spec) => {
+                    let agg = agg_layout(spec);
+                    GlobalPlace::Stats {
+                        offset: shared.alloc(agg.size),
+                        agg,
+                    }
+                }
+                GlobalKind::Array { .. } => return None,
+            };
+            Some(GlobalLayout {
+                lock: lock.then(|| shared.alloc(8)),
+                place,
+            })
+        }
+        Storage::PerCpu { double } => {
+            let value = match &global.kind {
+                GlobalKind::Scalar(ty) => ValueLayout::Scalar(*ty),
+                GlobalKind::Stats(spec) => ValueLayout::Stats(agg_layout(spec)),
+                GlobalKind::Array { .. } => return None,
+            };
+            let generations = if double { 2 } else { 1 };
+            Some(GlobalLayout {
+                lock: None,
+                place: GlobalPlace::PerCpuScalar {
+                    offset: cpu.alloc(value.size() * generations),
+                    gen_stride: if double { value.size() } else { 0 },
+                    value,
+                },
+            })
+        }
+    }
+}

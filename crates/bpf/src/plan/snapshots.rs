@@ -1,0 +1,105 @@
+//! The memory of iterators: maps of copies, and the number of rooms that are in use at once.
+
+use spile_ir::{GlobalKind, Program};
+
+use super::arrays::map_name;
+use super::iterators::{self, IterSource, IteratorLayout};
+use crate::object::elf::{MapSpec, MapType};
+
+/// Limit on the elements of an array with iterators: `bpf_loop` makes at most 8 million iterations,
+/// and building a heap takes two for each element.
+const MAX_WALKED: u32 = 4_000_000;
+
+/// The map to which an array's elements are copied for iteration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SnapshotMap {
+    /// Its name.
+    pub map: String,
+    /// Number of rooms for one activation.
+    pub rooms: u32,
+    /// Number of entries in one iterator's room.
+    pub entries: u32,
+}
+
+/// The iterators of all kernel handlers.
+pub(crate) fn all_iterators(program: &Program) -> Result<Vec<Vec<Option<IteratorLayout>>>, String> {
+    let of = |h: &spile_ir::Handler| match h.event.in_kernel() {
+        true => iterators::iterators(program, &h.body),
+        false => Ok(Vec::new()),
+    };
+    program.handlers.iter().map(of).collect()
+}
+
+/// The maximum of `count` over all handlers, of which only one runs at a time.
+pub(crate) fn max_over_handlers(
+    iterators: &[Vec<Option<IteratorLayout>>],
+    count: impl Fn(&[Option<IteratorLayout>]) -> u32,
+) -> u32 {
+    iterators.iter().map(|i| count(i)).max().unwrap_or(0)
+}
+
+/// Number of rooms for the selected iterators of a handler.
+pub(crate) fn count_rooms(
+    iterators: &[Option<IteratorLayout>],
+    which: impl Fn(&IteratorLayout) -> bool,
+) -> u32 {
+    let rooms = iterators.iter().flatten().filter(|f| which(f));
+    rooms.map(|f| f.room + 1).max().unwrap_or(0)
+}
+
+/// Number of activations that have rooms of their own: all if there are deep iterators.
+pub(crate) fn activations(
+    program: &Program,
+    iterators: &[Vec<Option<IteratorLayout>>],
+    deep: impl Fn(&IteratorLayout) -> bool,
+) -> u32 {
+    match iterators.iter().flatten().flatten().any(deep) {
+        true => program.limits.maxnesting + 1,
+        false => 1,
+    }
+}
+
+/// The maps of copies for iterators.
+pub(crate) fn snapshots(
+    program: &Program,
+    iterators: &[Vec<Option<IteratorLayout>>],
+    maps: &mut Vec<MapSpec>,
+) -> Result<Vec<Option<SnapshotMap>>, String> {
+    let mut out = vec![None; program.globals.len()];
+    for (i, global) in program.globals.iter().enumerate() {
+        let GlobalKind::Array { max, .. } = &global.kind else {
+            continue;
+        };
+        let mine =
+            |f: &IteratorLayout| matches!(f.walk, IterSource::Array { .. }) && f.g.index() == i;
+        let rooms = max_over_handlers(iterators, |all| count_rooms(all, mine));
+        let activations = activations(program, iterators, |f| mine(f) && f.deep);
+        let all = iterators.iter().flatten().flatten().filter(|f| mine(f));
+        let Some(entry) = all.map(IteratorLayout::entry).max() else {
+            continue;
+        };
+        let entries = (*max).max(1);
+        let all_rooms = u64::from(rooms) * u64::from(activations);
+        if entries > MAX_WALKED || u64::from(entries) * all_rooms > 1 << 30 {
+            return Err(format!(
+                "`{}` is too large to be walked through in a kernel handler: at most {MAX_WALKED} elements",
+                global.name
+            ));
+        }
+        let map = map_name(i, global, None).replacen('g', "s", 1);
+        maps.push(MapSpec {
+            name: map.clone(),
+            ty: MapType::Array,
+            key_size: 4,
+            value_size: entry,
+            max_entries: entries * rooms * activations,
+            flags: 0,
+        });
+        out[i] = Some(SnapshotMap {
+            map,
+            entries,
+            rooms,
+        });
+    }
+    Ok(out)
+}

@@ -1,0 +1,36 @@
+//! The layouts of values.
+
+use spile_ir::{ElemTy, Hist, StatsSpec};
+
+use super::areas::BumpAllocator;
+use crate::layout::{AggLayout, ValueLayout};
+
+/// The layout of an array's element.
+pub(crate) fn element(elem: &ElemTy) -> ValueLayout {
+    match elem {
+        ElemTy::Scalar(ty) => ValueLayout::Scalar(*ty),
+        ElemTy::Stats(spec) => ValueLayout::Stats(agg_layout(spec)),
+    }
+}
+
+/// The layout of a statistic.
+pub(crate) fn agg_layout(spec: &StatsSpec) -> AggLayout {
+    let mut at = BumpAllocator::from(0);
+    let count = at.alloc(8);
+    let mut word = |wanted: bool, bytes: u32| wanted.then(|| at.alloc(bytes));
+    let sum = word(spec.sum || spec.variance, 8);
+    let min = word(spec.min, 8);
+    let max = word(spec.max, 8);
+    let sumsq = word(spec.variance, 16);
+    let buckets = spec.hist.map(Hist::buckets);
+    let hist = buckets.map(|n| (at.alloc(8 * n), n));
+    AggLayout {
+        count,
+        sum,
+        min,
+        max,
+        sumsq,
+        hist,
+        size: at.at(),
+    }
+}
