@@ -106,8 +106,8 @@ impl UnwindRow {
 pub(crate) fn eh_frame(
     image: &Image,
 ) -> Option<(EhFrame<EndianSlice<'_, LittleEndian>>, BaseAddresses)> {
-    let (address, bytes) = image.loaded(".eh_frame")?;
-    let text = image.loaded(".text").map_or(0, |t| t.0);
+    let (address, bytes) = image.loaded_section(".eh_frame")?;
+    let text = image.loaded_section(".text").map_or(0, |t| t.0);
     let bases = BaseAddresses::default()
         .set_eh_frame(address)
         .set_text(text);
@@ -185,8 +185,8 @@ fn with_header<T>(
         &gimli::FrameDescriptionEntry<R<'static>>,
     ) -> Option<T>,
 ) -> Option<T> {
-    let (at, bytes) = image.loaded(".eh_frame")?;
-    let (hdr_at, hdr) = image.loaded(".eh_frame_hdr")?;
+    let (at, bytes) = image.loaded_section(".eh_frame")?;
+    let (hdr_at, hdr) = image.loaded_section(".eh_frame_hdr")?;
     let bases = BaseAddresses::default()
         .set_eh_frame(at)
         .set_eh_frame_hdr(hdr_at);
@@ -235,7 +235,7 @@ pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>) -> Vec<Unwi
 
 /// Number of bytes that the rows describe.
 #[must_use]
-pub fn described(rows: &[UnwindRow]) -> u64 {
+pub fn described_bytes(rows: &[UnwindRow]) -> u64 {
     let known = rows.windows(2).filter(|w| w[0].cfa != Cfa::Unknown);
     known.fold(0, |sum, w| {
         sum.saturating_add(w[1].start.saturating_sub(w[0].start))

@@ -56,7 +56,7 @@ pub enum ReturnConvention {
 impl Dwarf {
     /// The way in which a function returns a structure of a type.
     #[must_use]
-    pub fn returned(&self, function: Die, ty: TypeId) -> ReturnConvention {
+    pub fn return_convention(&self, function: Die, ty: TypeId) -> ReturnConvention {
         let Type::Struct { size, .. } = self.ctype(ty) else {
             return ReturnConvention::Unknown;
         };
@@ -207,7 +207,7 @@ impl Dwarf {
                     let at = at.checked_add(m.bit_offset)?;
                     if m.bit_size > 0 {
                         let last = at.checked_add(m.bit_size - 1)?;
-                        note(words, at, last, ReturnWord::Integer)?;
+                        classify_bits(words, at, last, ReturnWord::Integer)?;
                     } else if !self.classify(m.ty, at, words, left, depth + 1)? {
                         return Some(false);
                     }
@@ -220,7 +220,7 @@ impl Dwarf {
         if !at.is_multiple_of(bits) {
             return Some(false);
         }
-        note(words, at, at.checked_add(bits - 1)?, kind)?;
+        classify_bits(words, at, at.checked_add(bits - 1)?, kind)?;
         Some(true)
     }
 
@@ -248,7 +248,7 @@ fn is_class(entry: &Entry) -> bool {
 }
 
 /// Classifies a range of bits; integers take precedence over floating point.
-fn note(words: &mut [ReturnWord], first: u32, last: u32, kind: ReturnWord) -> Option<()> {
+fn classify_bits(words: &mut [ReturnWord], first: u32, last: u32, kind: ReturnWord) -> Option<()> {
     let bits = 8 * WORD;
     for word in words.get_mut((first / bits) as usize..=(last / bits) as usize)? {
         if *word != ReturnWord::Integer {

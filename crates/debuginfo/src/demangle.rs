@@ -8,7 +8,7 @@ const MAX_LEN: usize = 8192;
 /// The source name without parameters and return type: `ns::Class::method`,
 /// `core::fmt::Write::write_str`. `None` if the name is not mangled.
 #[must_use]
-pub fn short(name: &str) -> Option<String> {
+pub fn short_name(name: &str) -> Option<String> {
     demangle(name, DemangleOptions::new().no_params().no_return_type())
 }
 
@@ -47,10 +47,10 @@ mod tests {
             ),
             ("_RNvC6_123foo3bar", "123foo::bar", "123foo::bar"),
         ] {
-            assert_eq!(super::short(mangled).as_deref(), Some(short));
+            assert_eq!(super::short_name(mangled).as_deref(), Some(short));
             assert_eq!(super::full(mangled).as_deref(), Some(full));
         }
-        assert_eq!(super::short("main"), None);
-        assert_eq!(super::short("_Z"), None);
+        assert_eq!(super::short_name("main"), None);
+        assert_eq!(super::short_name("_Z"), None);
     }
 }

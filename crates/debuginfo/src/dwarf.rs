@@ -110,7 +110,7 @@ impl DwarfPart {
         while let Ok(Some(h)) = units.next() {
             let at = h.debug_info_offset().map_or(0, |o| o.0);
             if owned.is_empty() && at - kept.min(at) >= CHUNK {
-                image.forget(whole.get(kept..at).unwrap_or(&[]));
+                image.release(whole.get(kept..at).unwrap_or(&[]));
                 kept = at;
             }
             headers.push(h);
@@ -129,9 +129,9 @@ impl DwarfPart {
     }
 
     /// Releases the memory of a mapped part of a section.
-    pub(crate) fn forget(&self, bytes: &[u8]) {
+    pub(crate) fn release(&self, bytes: &[u8]) {
         if self.owned.is_empty() {
-            self.image.forget(bytes);
+            self.image.release(bytes);
         }
     }
 }
@@ -191,7 +191,7 @@ impl Dwarf {
     }
 
     /// Releases the memory of units that a pass is done with.
-    pub(crate) fn forget(&self, part: u8, units: &Range<u32>) {
+    pub(crate) fn release_units(&self, part: u8, units: &Range<u32>) {
         let headers = self.headers(part);
         let at = |unit: u32| Some(headers.get(unit as usize)?.debug_info_offset()?.0);
         let Some(from) = at(units.start) else {
@@ -199,12 +199,12 @@ impl Dwarf {
         };
         let whole = self.part(part).dwarf.debug_info.reader().slice();
         let to = at(units.end).unwrap_or(whole.len());
-        self.part(part).forget(whole.get(from..to).unwrap_or(&[]));
+        self.part(part).release(whole.get(from..to).unwrap_or(&[]));
     }
 
     /// For a pass over entries in order: releases the memory of the units before this one, once
     /// they are many. `from` is the first that was not released.
-    pub(crate) fn passed(&self, die: Die, from: &mut (u8, u32)) {
+    pub(crate) fn release_passed(&self, die: Die, from: &mut (u8, u32)) {
         let start = |unit: u32| {
             Some(
                 self.headers(die.part)
@@ -218,15 +218,15 @@ impl Dwarf {
         } else if let (Some(a), Some(b)) = (start(from.1), start(die.unit))
             && b.saturating_sub(a) >= CHUNK
         {
-            self.forget(die.part, &(from.1..die.unit));
+            self.release_units(die.part, &(from.1..die.unit));
             from.1 = die.unit;
         }
     }
 
     /// For queries on one place after the other: see [`Dwarf::passed`].
-    pub(crate) fn looked_at(&self, die: Die) {
+    pub(crate) fn release_visited(&self, die: Die) {
         let mut from = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
-        self.passed(die, &mut from);
+        self.release_passed(die, &mut from);
     }
 
     /// A unit; `None` if it is damaged.

@@ -31,9 +31,10 @@ impl NeededLibraries {
 #[must_use]
 pub fn needs(image: &Image) -> NeededLibraries {
     let mut needs = NeededLibraries::default();
-    let (Some((_, table)), Some((_, strings))) =
-        (image.loaded(".dynamic"), image.loaded(".dynstr"))
-    else {
+    let (Some((_, table)), Some((_, strings))) = (
+        image.loaded_section(".dynamic"),
+        image.loaded_section(".dynstr"),
+    ) else {
         return needs;
     };
     let word = |bytes: &[u8]| bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));

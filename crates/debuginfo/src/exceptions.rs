@@ -44,7 +44,7 @@ pub fn caught_by(module: &Module) -> Option<String> {
 fn name(module: &Module, routine: Pointer) -> Option<String> {
     let at = match routine {
         Pointer::Direct(at) => at,
-        Pointer::Indirect(slot) => match filled(module.image(), slot)? {
+        Pointer::Indirect(slot) => match word_value(module.image(), slot)? {
             WordValue::By(name) => return Some(name),
             WordValue::With(at) => at,
         },
@@ -59,7 +59,7 @@ enum WordValue {
     With(u64),
 }
 
-fn filled(image: &Image, slot: u64) -> Option<WordValue> {
+fn word_value(image: &Image, slot: u64) -> Option<WordValue> {
     let table = image.elf().elf_dynamic_symbol_table();
     let mut all = image.elf().dynamic_relocations().into_iter().flatten();
     if let Some((_, relocation)) = all.find(|(at, _)| *at == slot) {

@@ -59,8 +59,8 @@ pub fn of(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, Str
             .parts
             .push(extent(module, entry).ok_or("its end is not known")?),
     }
-    function.read()?;
-    function.leave()
+    function.decode()?;
+    function.collect_exits()
 }
 
 /// The range of a function by symbols or unwind tables.
@@ -92,16 +92,16 @@ struct FunctionDecoder<'m> {
 
 impl FunctionDecoder<'_> {
     /// Decodes the instructions of all parts, including those found on the way.
-    fn read(&mut self) -> Result<(), String> {
+    fn decode(&mut self) -> Result<(), String> {
         for part in self.parts.clone() {
-            self.sweep(part)?;
+            self.decode_part(part)?;
         }
         while let Some(part) = self.part_missing() {
             if self.parts.len() >= MAX_PARTS {
                 return Err("it has too many parts".into());
             }
             self.parts.push(part);
-            self.sweep(part)?;
+            self.decode_part(part)?;
         }
         let mut inside = self.all.values().filter_map(to);
         match inside.any(|t| within(&self.parts, t) && !self.all.contains_key(&t)) {
@@ -120,7 +120,7 @@ impl FunctionDecoder<'_> {
     }
 
     /// Decodes the instructions of a part in order.
-    fn sweep(&mut self, (start, end): (u64, u64)) -> Result<(), String> {
+    fn decode_part(&mut self, (start, end): (u64, u64)) -> Result<(), String> {
         let bytes = code(self.module.image(), start, end).ok_or("its code is not in the file")?;
         let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
         let mut last = None;
@@ -177,7 +177,7 @@ impl FunctionDecoder<'_> {
     }
 
     /// The exits among the instructions.
-    fn leave(&self) -> Result<Exits, String> {
+    fn collect_exits(&self) -> Result<Exits, String> {
         let mut exits = Exits::default();
         for (at, i) in &self.all {
             match i.flow_control() {
@@ -238,7 +238,7 @@ impl FunctionDecoder<'_> {
                 && self
                     .table_of(jump)
                     .and_then(|t| self.word::<8>(t))
-                    .is_some_and(|w| self.has(u64::from_le_bytes(w)));
+                    .is_some_and(|w| self.is_decoded(u64::from_le_bytes(w)));
         }
         // `movslq (table,index,4), r; add table, r; jmp *r`
         let load = self.all.range(..jump.ip()).rev().take(12).map(|(_, i)| i);
@@ -247,17 +247,17 @@ impl FunctionDecoder<'_> {
             .any(|i| match (i.mnemonic(), i.memory_index_scale()) {
                 (Mnemonic::Movsxd, 4) => self.table_of(i).is_some_and(|t| {
                     let far = self.word::<4>(t).map(i32::from_le_bytes);
-                    far.is_some_and(|d| self.has(t.wrapping_add_signed(d.into())))
+                    far.is_some_and(|d| self.is_decoded(t.wrapping_add_signed(d.into())))
                 }),
                 (Mnemonic::Mov, 8) => {
                     let word = self.table_of(i).and_then(|t| self.word::<8>(t));
-                    word.is_some_and(|w| self.has(u64::from_le_bytes(w)))
+                    word.is_some_and(|w| self.is_decoded(u64::from_le_bytes(w)))
                 }
                 _ => false,
             })
     }
 
-    fn has(&self, address: u64) -> bool {
+    fn is_decoded(&self, address: u64) -> bool {
         self.all.contains_key(&address)
     }
 

@@ -65,7 +65,7 @@ impl SearchPaths {
                 continue;
             }
             match Image::open(&path) {
-                Ok(found) if belongs(image, &found) => return (Some(found), notes),
+                Ok(found) if matches_build(image, &found) => return (Some(found), notes),
                 Ok(_) => notes.push(format!("{}: is of another build", path.display())),
                 Err(e) => notes.push(e.to_string()),
             }
@@ -182,7 +182,7 @@ impl std::io::Write for LimitedBuffer {
 }
 
 /// Whether a separate file is from the same build: the build-ids agree, or the checksum does.
-fn belongs(image: &Image, debug: &Image) -> bool {
+fn matches_build(image: &Image, debug: &Image) -> bool {
     match (image.build_id(), debug.build_id()) {
         (Some(a), Some(b)) => a == b,
         _ => image

@@ -19,10 +19,10 @@ pub struct Pattern<'a> {
 
 impl Pattern<'_> {
     pub(crate) fn matches(&self, name: &str) -> bool {
-        self.one(self.text, name)
+        self.matches_one(self.text, name)
     }
 
-    fn one(&self, pattern: &str, name: &str) -> bool {
+    fn matches_one(&self, pattern: &str, name: &str) -> bool {
         match self.glob {
             Some(glob) => glob(pattern, name),
             None => pattern == name,
@@ -39,14 +39,14 @@ impl Pattern<'_> {
         let mut parts = self.text.rsplit("::");
         let last = parts.next().unwrap_or("");
         if last.len() == self.text.len() {
-            return self.one(last, name);
+            return self.matches_one(last, name);
         }
-        if !self.one(last, name) && self.glob.is_none() {
+        if !self.matches_one(last, name) && self.glob.is_none() {
             return false;
         }
         let scopes = scopes();
         let mut around = scopes.iter().peekable();
-        let by_part = self.one(last, name)
+        let by_part = self.matches_one(last, name)
             && parts.all(|p| {
                 // As in the source, an anonymous namespace can be left out.
                 while around
@@ -54,7 +54,7 @@ impl Pattern<'_> {
                     .is_some()
                 {}
                 match around.next() {
-                    Some(s) => self.one(p, s),
+                    Some(s) => self.matches_one(p, s),
                     // After a leading `::` there is no outer scope.
                     None => p.is_empty(),
                 }
@@ -63,7 +63,7 @@ impl Pattern<'_> {
         by_part
             || self.glob.is_some() && {
                 let outer = scopes.iter().rev().copied();
-                self.one(
+                self.matches_one(
                     self.text,
                     &outer.chain([name]).collect::<Vec<_>>().join("::"),
                 )
@@ -108,12 +108,12 @@ impl Dwarf {
     pub(crate) fn index(&self) -> &Index {
         match self.kept_index() {
             Some(index) => index,
-            None => self.index.get_or_init(|| Index::make(self)),
+            None => self.index.get_or_init(|| Index::build(self)),
         }
     }
 
     fn kept_index(&self) -> Option<&Index> {
-        self.kept.get_or_init(|| Index::kept(self)).as_ref()
+        self.kept.get_or_init(|| Index::cached(self)).as_ref()
     }
 
     /// The index, if it was made or cached.
@@ -146,7 +146,7 @@ impl Dwarf {
             if units.as_ref().is_some_and(|u| !in_unit(u)) {
                 continue;
             }
-            self.passed(found.die, &mut from);
+            self.release_passed(found.die, &mut from);
             let wanted = match found.kind {
                 NameKind::Function => which.outline,
                 _ => which.inlined,
@@ -199,7 +199,7 @@ impl Dwarf {
                     Err(_) => false,
                 };
             }
-            self.forget(0, &units);
+            self.release_units(0, &units);
         }
         all
     }
@@ -270,7 +270,7 @@ impl Dwarf {
         let mut scopes = self.index().scopes(self, found);
         scopes.reverse();
         scopes.push(found.name);
-        let (file, line) = self.declared(found.die, &entry);
+        let (file, line) = self.declaration_place(found.die, &entry);
         let start = start.unwrap_or(0);
         let body = if found.kind == NameKind::Function {
             self.after_prologue(found.die, &unit, &entry, start, &code)
@@ -305,7 +305,7 @@ impl Dwarf {
             return None;
         }
         let name: Arc<str> = self.name(scope.die, &entry)?.into();
-        let (file, line) = self.declared(scope.die, &entry);
+        let (file, line) = self.declaration_place(scope.die, &entry);
         Some(FunctionPlace {
             qualified: name.clone(),
             name,
@@ -347,7 +347,7 @@ impl Dwarf {
     }
 
     /// File and line of a declaration.
-    pub(crate) fn declared(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
+    pub(crate) fn declaration_place(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
         let file = self
             .declaring_file(die, entry)
             .and_then(|(at, number)| self.file_name(at, number));
@@ -373,7 +373,7 @@ impl Dwarf {
         all.sort_by_key(|i| i.0);
         let mut from = (0, 0);
         for (die, function) in all {
-            self.passed(die, &mut from);
+            self.release_passed(die, &mut from);
             let Some((unit, entry)) = self.entry(die) else {
                 continue;
             };

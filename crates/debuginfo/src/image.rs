@@ -149,7 +149,7 @@ impl Image {
     /// Whether it is a Go program, also if it is stripped.
     #[must_use]
     pub fn is_go(&self) -> bool {
-        self.has(".gopclntab") || self.has(".note.go.buildid")
+        self.has_section(".gopclntab") || self.has_section(".note.go.buildid")
     }
 
     /// Linked address of a file offset; that of the executable segment if several contain it.
@@ -183,7 +183,7 @@ impl Image {
 
     /// The file's bytes of the loaded segments at a linked address.
     #[must_use]
-    pub fn at(&self, address: u64, len: usize) -> Option<&[u8]> {
+    pub fn bytes_at(&self, address: u64, len: usize) -> Option<&[u8]> {
         let from = usize::try_from(self.file_offset(address)?).ok()?;
         self.bytes().get(from..from.checked_add(len)?)
     }
@@ -203,7 +203,7 @@ impl Image {
     /// The loaded sections of a relocatable file (a kernel module) with their assigned addresses.
     /// Every address of such a file is one of these.
     #[must_use]
-    pub fn placed(&self) -> &[PlacedSection] {
+    pub fn placed_sections(&self) -> &[PlacedSection] {
         self.layout.as_ref().map_or(&[], |l| &l.sections)
     }
 
@@ -262,7 +262,7 @@ impl Image {
     }
 
     /// Address and bytes of a loaded section.
-    pub(crate) fn loaded(&self, name: &str) -> Option<(u64, &'static [u8])> {
+    pub(crate) fn loaded_section(&self, name: &str) -> Option<(u64, &'static [u8])> {
         if self.layout.is_some() {
             return None; // it has to be relocated
         }
@@ -271,7 +271,7 @@ impl Image {
     }
 
     /// Whether a section exists.
-    pub(crate) fn has(&self, name: &str) -> bool {
+    pub(crate) fn has_section(&self, name: &str) -> bool {
         self.elf.section_by_name(name).is_some_and(|s| s.size() > 0)
     }
 
@@ -281,8 +281,8 @@ impl Image {
     }
 
     /// Releases the memory of a part of the file; it is read again when needed.
-    pub(crate) fn forget(&self, part: &[u8]) {
-        self.blob.forget(part);
+    pub(crate) fn release(&self, part: &[u8]) {
+        self.blob.release(part);
     }
 }
 

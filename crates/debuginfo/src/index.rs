@@ -158,19 +158,19 @@ struct RawScope {
 
 impl Index {
     /// The cached index of a file.
-    pub(crate) fn kept(dwarf: &Dwarf) -> Option<Index> {
+    pub(crate) fn cached(dwarf: &Dwarf) -> Option<Index> {
         let (stamp, path) = stamp(dwarf);
         Index::read(Blob::Map(MappedFile::open(path?).ok()?), stamp)
     }
 
     /// Makes an index, and caches it where that pays.
-    pub(crate) fn make(dwarf: &Dwarf) -> Index {
+    pub(crate) fn build(dwarf: &Dwarf) -> Index {
         let (stamp, path) = stamp(dwarf);
         let tables = scan::scan(dwarf);
         if let Some(path) = path
             // A file that cannot be written only costs time at the next start.
             && write(path, |out| tables.put(stamp, out)).is_ok()
-            && let Some(index) = Index::kept(dwarf)
+            && let Some(index) = Index::cached(dwarf)
         {
             return index;
         }
@@ -245,7 +245,7 @@ impl Index {
         name: &'a str,
     ) -> impl Iterator<Item = NamedEntry> + 'a {
         let wanted = hash(name.as_bytes());
-        let low = first(self.entries, |i| self.word(HEADER + i * ENTRY) >= wanted);
+        let low = first_index(self.entries, |i| self.word(HEADER + i * ENTRY) >= wanted);
         (low..self.entries)
             .take_while(move |&i| self.word(HEADER + i * ENTRY) == wanted)
             .filter_map(move |i| self.entry(dwarf, i))
@@ -292,7 +292,7 @@ impl Index {
         let table = HEADER + self.entries * ENTRY + self.scopes * SCOPE;
         let at = |i: usize| table + i * CODE;
         let wide = |w: usize| u64::from(self.word(w)) | u64::from(self.word(w + 1)) << 32;
-        let behind = first(self.code, |i| wide(at(i)) > address);
+        let behind = first_index(self.code, |i| wide(at(i)) > address);
         let below = (0..behind).rev().take(MAX_NESTED);
         let i = below.into_iter().find(|&i| address < wide(at(i) + 2))?;
         Some(Die {
@@ -311,7 +311,7 @@ impl Index {
             u32::try_from(of.offset).unwrap_or(NONE),
         );
         let key = move |i: usize| (self.word(at(i)), self.word(at(i) + 1));
-        let start = first(self.inlined, |i| key(i) >= wanted);
+        let start = first_index(self.inlined, |i| key(i) >= wanted);
         (start..self.inlined)
             .take_while(move |&i| key(i) == wanted)
             .map(move |i| Die {
@@ -323,7 +323,7 @@ impl Index {
 }
 
 /// The first index for which `holds` is true; it is true for all after it.
-fn first(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+fn first_index(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = (low + high) / 2;

@@ -102,7 +102,7 @@ fn open(path: &Path, build_id: Option<&[u8]>) -> Result<Image, Option<String>> {
         }
         _ => {}
     }
-    match image.has(".debug_info") || image.has(".zdebug_info") {
+    match image.has_section(".debug_info") || image.has_section(".zdebug_info") {
         true => Ok(image),
         false => wrong("has no debugging information"),
     }

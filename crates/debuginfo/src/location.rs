@@ -225,7 +225,7 @@ impl LocContext<'_> {
         let mut ops = expression.operations(self.unit.encoding());
         for step in 0.. {
             let at = ops.offset_from(&expression);
-            machine.meet(at)?;
+            machine.join_paths(at)?;
             let op = match ops.next() {
                 Ok(Some(op)) => op,
                 Ok(None) => break,
@@ -251,9 +251,9 @@ impl LocContext<'_> {
         let row = cfi::row_for(main, Some(debug), self.pc);
         let row = row.ok_or_else(|| Unavailable::new("no unwind information for its frame"))?;
         match row.cfa {
-            Cfa::Register { register, offset } => Ok(at(register, i64::from(offset))),
+            Cfa::Register { register, offset } => Ok(register_offset(register, i64::from(offset))),
             Cfa::Deref { register, offset } => {
-                let mut p = at(register, i64::from(offset));
+                let mut p = register_offset(register, i64::from(offset));
                 p.push(LocOp::Load { size: 8 });
                 Ok(p)
             }
@@ -310,7 +310,7 @@ impl LocContext<'_> {
 }
 
 /// A register plus an offset.
-fn at(register: u16, offset: i64) -> LocProgram {
+fn register_offset(register: u16, offset: i64) -> LocProgram {
     if offset == 0 {
         return vec![LocOp::Reg(register)];
     }
@@ -322,7 +322,7 @@ fn at(register: u16, offset: i64) -> LocProgram {
 }
 
 /// The target of a jump, which must be later.
-fn ahead(behind: usize, target: i16) -> Result<usize, Unavailable> {
+fn forward_target(behind: usize, target: i16) -> Result<usize, Unavailable> {
     let far = usize::try_from(target).map_err(|_| Unavailable::new("its location has loops"))?;
     Ok(behind.saturating_add(far))
 }
@@ -370,10 +370,10 @@ impl Evaluator<'_, '_> {
     /// `DW_OP_bra`: two paths, which meet at the jump's target. Compilers emit it for minimum and
     /// maximum, and only jump forwards.
     fn branch(&mut self, behind: usize, target: i16) -> Result<(), Unavailable> {
-        let at = ahead(behind, target)?;
+        let at = forward_target(behind, target)?;
         let condition = self.pop()?;
         let stack = self.stack.clone();
-        self.wait(PendingPath {
+        self.defer_path(PendingPath {
             at,
             condition,
             stack,
@@ -382,21 +382,21 @@ impl Evaluator<'_, '_> {
 
     /// `DW_OP_skip` at the end of one of two paths: the other one begins after it.
     fn skip(&mut self, behind: usize, target: i16) -> Result<(), Unavailable> {
-        let at = ahead(behind, target)?;
+        let at = forward_target(behind, target)?;
         let Some(mut other) = self.waiting.pop().filter(|w| w.at == behind) else {
             return Err(Unavailable::new("its location has jumps"));
         };
         let not = [LocOp::Const(0), LocOp::Binary(LocBinary::Eq)];
         other.condition.extend(not);
         let stack = std::mem::replace(&mut self.stack, other.stack);
-        self.wait(PendingPath {
+        self.defer_path(PendingPath {
             at,
             condition: other.condition,
             stack,
         })
     }
 
-    fn wait(&mut self, way: PendingPath) -> Result<(), Unavailable> {
+    fn defer_path(&mut self, way: PendingPath) -> Result<(), Unavailable> {
         // Paths that are not nested would meet in another order.
         if self.waiting.last().is_some_and(|w| w.at < way.at) || self.waiting.len() > MAX_WAYS {
             return Err(Unavailable::new("its location has jumps"));
@@ -406,7 +406,7 @@ impl Evaluator<'_, '_> {
     }
 
     /// Joins the paths that meet at an operation: where they differ, the condition selects.
-    fn meet(&mut self, at: usize) -> Result<(), Unavailable> {
+    fn join_paths(&mut self, at: usize) -> Result<(), Unavailable> {
         use LocBinary as B;
         while let Some(way) = self.waiting.pop_if(|w| w.at <= at) {
             let own = std::mem::take(&mut self.stack);
@@ -462,7 +462,7 @@ impl Evaluator<'_, '_> {
                 base_type,
             } => {
                 general(register)?;
-                self.push(at(register.0, offset))?;
+                self.push(register_offset(register.0, offset))?;
                 let ty = self.context.base_type(base_type)?;
                 self.extend(ty)?;
             }

@@ -56,7 +56,7 @@ impl MappedFile {
 
     /// Releases the memory of the pages wholly inside a part of the mapping. Later accesses read
     /// them from the file again.
-    fn forget(&self, part: &[u8]) {
+    fn release(&self, part: &[u8]) {
         const PAGE: usize = 4096;
         let base = self.start.as_ptr() as usize;
         let from = (part.as_ptr() as usize).next_multiple_of(PAGE);
@@ -94,9 +94,9 @@ impl Blob {
     }
 
     /// Releases the memory of a part that is not needed for now.
-    pub(crate) fn forget(&self, part: &[u8]) {
+    pub(crate) fn release(&self, part: &[u8]) {
         if let Blob::Map(m) = self {
-            m.forget(part);
+            m.release(part);
         }
     }
 

@@ -69,7 +69,7 @@ impl Module {
 
     fn debug(&self) -> &DebugFiles {
         self.debug.get_or_init(|| {
-            let own = self.main.has(".debug_info") || self.main.has(".zdebug_info");
+            let own = self.main.has_section(".debug_info") || self.main.has_section(".zdebug_info");
             let (image, notes) = if own {
                 (Some(self.main.clone()), Vec::new())
             } else {

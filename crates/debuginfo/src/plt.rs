@@ -36,7 +36,7 @@ pub fn entries(image: &Image) -> Vec<PltEntry<'_>> {
     let slots = slots(image);
     let mut found = Vec::new();
     for (section, step) in SECTIONS {
-        let Some((base, code)) = image.loaded(section) else {
+        let Some((base, code)) = image.loaded_section(section) else {
             continue;
         };
         let mut last = None;

@@ -19,19 +19,19 @@ pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
     let there = path.ancestors().find(|p| p.exists());
     let there = there.unwrap_or(Path::new("/"));
     let mut real = there.canonicalize()?;
-    steady(&real)?;
+    check_ancestors(&real)?;
     if there != path {
         DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         real = path.canonicalize()?;
-        steady(&real)?;
+        check_ancestors(&real)?;
     }
     let path = real;
     let folder = path.symlink_metadata()?;
     if folder.uid() != user() {
-        return Err(refused(&path, "belongs to another user"));
+        return Err(refusal(&path, "belongs to another user"));
     }
     match others_write(&folder) {
-        true => Err(refused(&path, "can be written by other users")),
+        true => Err(refusal(&path, "can be written by other users")),
         false => Ok(path),
     }
 }
@@ -48,7 +48,7 @@ pub fn is_own(path: &Path) -> bool {
         let whole = !path.exists() || (m.uid() == user() || m.uid() == 0) && !others_write(&m);
         m.is_dir() && whole
     };
-    steady(&there).is_ok() && there.symlink_metadata().is_ok_and(own)
+    check_ancestors(&there).is_ok() && there.symlink_metadata().is_ok_and(own)
 }
 
 /// [`is_own`], cached for each path: only this user and root can change the answer.
@@ -65,22 +65,22 @@ pub(crate) fn is_own_once(path: &Path) -> bool {
 
 /// Whether only this user and root can change the meaning of a path without symbolic links: from
 /// the root downwards, nobody else can rename the next component.
-fn steady(path: &Path) -> io::Result<()> {
+fn check_ancestors(path: &Path) -> io::Result<()> {
     let mut parts: Vec<&Path> = path.ancestors().collect();
     parts.reverse();
     let user = user();
     for part in parts {
         let folder = part.symlink_metadata()?;
         if !folder.is_dir() {
-            return Err(refused(part, "is no folder"));
+            return Err(refusal(part, "is no folder"));
         }
         if folder.uid() != user && folder.uid() != 0 {
-            return Err(refused(part, "belongs to another user"));
+            return Err(refusal(part, "belongs to another user"));
         }
         // In directories such as /tmp, only owners rename.
         const STICKY: u32 = 0o1000;
         if others_write(&folder) && folder.mode() & STICKY == 0 {
-            return Err(refused(part, "can be written by other users"));
+            return Err(refusal(part, "can be written by other users"));
         }
     }
     Ok(())
@@ -101,7 +101,7 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
-fn refused(path: &Path, why: &str) -> io::Error {
+fn refusal(path: &Path, why: &str) -> io::Error {
     let text = format!(
         "{} {why}, so nothing in it is believed (XDG_CACHE_HOME names another folder)",
         path.display()

@@ -476,14 +476,14 @@ impl Dwarf {
 
     fn qualified(&self, word: &str, to: TypeId, inner: String, depth: usize) -> String {
         // A pointer's qualifier follows its star.
-        if matches!(self.plain(to), Some(gimli::DW_TAG_pointer_type)) {
+        if matches!(self.entry_tag(to), Some(gimli::DW_TAG_pointer_type)) {
             let space = if inner.is_empty() { "" } else { " " };
             return self.spell(to, format!("{word}{space}{inner}"), depth + 1);
         }
         format!("{word} {}", self.spell(to, inner, depth + 1))
     }
 
-    fn plain(&self, id: TypeId) -> Option<DwTag> {
+    fn entry_tag(&self, id: TypeId) -> Option<DwTag> {
         match self.key(id)? {
             TypeKey::Die(die) => Some(self.entry(die)?.1.tag()),
             _ => None,

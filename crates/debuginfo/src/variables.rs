@@ -57,7 +57,7 @@ impl Dwarf {
             });
         }
         if let Some(die) = of {
-            self.looked_at(die);
+            self.release_visited(die);
         }
         found
     }
@@ -131,7 +131,9 @@ impl Dwarf {
     pub fn global(&self, name: &str, unit: Option<Pattern<'_>>) -> Option<Variable> {
         let in_unit = |v: &Variable| {
             unit.is_none_or(|p| {
-                let declared = self.entry(v.die).map(|(_, e)| self.declared(v.die, &e).0);
+                let declared = self
+                    .entry(v.die)
+                    .map(|(_, e)| self.declaration_place(v.die, &e).0);
                 let unit = self.unit_path(v.die);
                 let fits = |path: &str| path_matches(path, &|t| p.matches(t));
                 unit.is_some_and(|u| fits(&u)) || declared.flatten().is_some_and(|f| fits(&f))

@@ -239,7 +239,7 @@ pub fn has(feature: Feature) -> Availability {
     {
         return answer.clone();
     }
-    let answer = probe(feature);
+    let answer = run_probe(feature);
     if let Ok(mut known) = KNOWN.lock() {
         known
             .get_or_insert_default()
@@ -248,7 +248,7 @@ pub fn has(feature: Feature) -> Availability {
     answer
 }
 
-fn probe(feature: Feature) -> Availability {
+fn run_probe(feature: Feature) -> Availability {
     const RAW: u32 = prog_type::RAW_TRACEPOINT;
     match feature {
         Feature::Bpf => bpf_itself(),
@@ -439,7 +439,7 @@ const HELPER_REFUSED: [&str; 5] = [
 fn helper_in(ty: u32, number: u32) -> Availability {
     let loaded = load(ty, &[insn(0x85, 0, 0, 0, number as i32), EXIT]);
     // Messages of kernels from 5.10 to now, in this order.
-    called(loaded, &HELPER_REFUSED)
+    call_result(loaded, &HELPER_REFUSED)
 }
 
 /// Messages of the verifiers for a kfunc that cannot be called here.
@@ -459,11 +459,11 @@ fn kfunc_in(ty: u32, name: &str) -> Availability {
         return Availability::No;
     };
     let call = insn(0x85, 0, PSEUDO_KFUNC_CALL, 0, id as i32);
-    called(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
+    call_result(load(ty, &[call, EXIT]), &KFUNC_REFUSED)
 }
 
 /// Whether a call was rejected because of the function itself.
-fn called(loaded: LoadResult, refusals: &[&str]) -> Availability {
+fn call_result(loaded: LoadResult, refusals: &[&str]) -> Availability {
     match loaded {
         Ok(_) => Availability::Yes,
         Err(BpfError::Rejected { log, .. }) => {
@@ -540,7 +540,7 @@ fn fentry() -> Availability {
         return Availability::Unknown(format!("the kernel has no {TEST}"));
     };
     let loaded = at_function(prog_type::TRACING, TRACE_FENTRY, id);
-    taken(loaded.and_then(|prog| bpf::raw_tracepoint_open(None, prog.as_fd())))
+    accepted_by_kernel(loaded.and_then(|prog| bpf::raw_tracepoint_open(None, prog.as_fd())))
 }
 
 /// Probes by loading only: attaching would affect the whole machine.
@@ -552,7 +552,7 @@ fn lsm() -> Availability {
         Err(why) => return Availability::Unknown(why.to_string()),
     };
     match btf.find_func("bpf_lsm_file_open") {
-        Some(id) => taken(at_function(LSM, LSM_MAC, id)),
+        Some(id) => accepted_by_kernel(at_function(LSM, LSM_MAC, id)),
         None => Availability::No,
     }
 }
@@ -569,7 +569,7 @@ fn at_function(ty: u32, attach_type: u32, id: u32) -> LoadResult {
 }
 
 /// Whether the kernel accepted a program at a function of its own.
-fn taken(result: LoadResult) -> Availability {
+fn accepted_by_kernel(result: LoadResult) -> Availability {
     match result {
         Ok(_) => Availability::Yes,
         Err(why) => match why.errno() {
@@ -620,14 +620,14 @@ mod tests {
             })
         };
         let refusals = &["unknown func"];
-        assert!(called(rejected("0: (85) call unknown func#999"), refusals).is_no());
-        assert!(called(rejected("R1 !read_ok"), refusals).is_yes());
+        assert!(call_result(rejected("0: (85) call unknown func#999"), refusals).is_no());
+        assert!(call_result(rejected("R1 !read_ok"), refusals).is_yes());
         let denied = BpfError::Call {
             command: bpf::Command::ProgLoad,
             errno: Errno::PERM,
         };
         assert!(matches!(
-            called(Err(denied.clone()), refusals),
+            call_result(Err(denied.clone()), refusals),
             Availability::Unknown(_)
         ));
         assert!(matches!(accepted(Err(denied)), Availability::Unknown(_)));

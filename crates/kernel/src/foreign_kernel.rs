@@ -16,7 +16,7 @@ static OTHER: OnceLock<ForeignKernel> = OnceLock::new();
 /// Replaces the running kernel's types and symbols: `btf` is the other kernel's raw type
 /// information, if it has any, `symbols` a text in the format of `/proc/kallsyms`. To be called
 /// once, before anything is looked up.
-pub fn look_at(btf: Option<Vec<u8>>, symbols: String) {
+pub fn activate(btf: Option<Vec<u8>>, symbols: String) {
     let none = || BtfError::Format("the kernel of -r has no BTF".into());
     let btf = btf.ok_or_else(none).and_then(Btf::parse);
     let _ = OTHER.set(ForeignKernel {
@@ -27,7 +27,7 @@ pub fn look_at(btf: Option<Vec<u8>>, symbols: String) {
 
 /// Whether another kernel replaces the running one.
 #[must_use]
-pub fn is() -> bool {
+pub fn is_active() -> bool {
     OTHER.get().is_some()
 }
 

@@ -165,7 +165,7 @@ impl Functions<'static> {
 /// kprobes.
 fn blacklist() -> impl Iterator<Item = &'static str> {
     static TEXT: OnceLock<String> = OnceLock::new();
-    let text = TEXT.get_or_init(|| match crate::foreign_kernel::is() {
+    let text = TEXT.get_or_init(|| match crate::foreign_kernel::is_active() {
         true => String::new(),
         false => debugfs("kprobes/blacklist").unwrap_or_default(),
     });
@@ -180,7 +180,7 @@ fn blacklist_line(line: &str) -> Option<&str> {
 
 /// The text of ftrace's list, from tracefs wherever it is mounted.
 fn traced_text() -> Option<String> {
-    if crate::foreign_kernel::is() {
+    if crate::foreign_kernel::is_active() {
         return None;
     }
     let tracefs = Tracefs::open().ok()?;
@@ -192,8 +192,8 @@ fn traced_text() -> Option<String> {
 /// Where the kernel itself cannot answer, its symbols are searched, which takes some 50 ms, but not
 /// ftrace's list. Where symbols are hidden, only the blacklist is checked.
 #[must_use]
-pub fn sound(name: &str) -> bool {
-    let asked = match crate::foreign_kernel::is() {
+pub fn can_be_probed(name: &str) -> bool {
+    let asked = match crate::foreign_kernel::is_active() {
         true => ProbeCheck::Unknown,
         false => PerfEvent::kprobe_verdict(name),
     };
@@ -204,12 +204,12 @@ pub fn sound(name: &str) -> bool {
         return true;
     }
     let listed = || blacklist().any(|n| n == name);
-    Symbols::kernel().map_or(true, |symbols| one_sound(symbols, name)) && !listed()
+    Symbols::kernel().map_or(true, |symbols| symbol_can_be_probed(symbols, name)) && !listed()
 }
 
 /// Whether the running kernel has no probes at functions, so that the answer does not matter.
 fn unprobed() -> bool {
-    !crate::foreign_kernel::is()
+    !crate::foreign_kernel::is_active()
         && features::has(Feature::Kprobes).is_no()
         && features::has(Feature::Fentry) != Availability::Yes
 }
@@ -225,7 +225,7 @@ fn forbidden(symbols: &Symbols) -> impl Iterator<Item = (u64, u64)> + '_ {
     SECTIONS.iter().filter_map(|edges| range(symbols, edges))
 }
 
-fn one_sound(symbols: &Symbols, name: &str) -> bool {
+fn symbol_can_be_probed(symbols: &Symbols, name: &str) -> bool {
     let mut all = symbols.find(name).filter(is_code);
     let (Some(one), None) = (all.next(), all.next()) else {
         return false;
@@ -271,7 +271,7 @@ impl<'a> Functions<'a> {
             if !named {
                 return;
             }
-            match self.means(&s, one) {
+            match self.probeability(&s, one) {
                 Some(traced) => found.functions.push(Function {
                     name,
                     symbol: s.name,
@@ -293,13 +293,13 @@ impl<'a> Functions<'a> {
         } else {
             self.symbols.all().for_each(&mut take);
         }
-        found.finish();
+        found.sort_and_mark();
         found
     }
 
     /// Whether a function can be probed, and whether ftrace can trace it (`Some(true)`). For a
     /// pattern only traceable functions are taken: others need a breakpoint each.
-    fn means(&self, s: &Symbol<'_>, one: bool) -> Option<bool> {
+    fn probeability(&self, s: &Symbol<'_>, one: bool) -> Option<bool> {
         let within = |range: &(u64, u64)| (range.0..range.1).contains(&s.address);
         let kernel = s.module.is_none();
         if kernel && self.forbidden.iter().any(within) || self.blacklist.contains(s.name) {
@@ -327,7 +327,7 @@ impl<'a> Functions<'a> {
     pub fn at(&self, address: u64) -> Option<bool> {
         let (symbol, offset) = self.symbols.resolve(address)?;
         let own = Symbol { address, ..symbol };
-        let traced = self.means(&own, true)?;
+        let traced = self.probeability(&own, true)?;
         let initial = |range: &(u64, u64)| (range.0..range.1).contains(&address);
         let gone = symbol.module.is_none() && self.initial.as_ref().is_some_and(initial);
         (!gone).then_some(traced && offset == 0)
@@ -342,7 +342,7 @@ impl<'a> Functions<'a> {
 
 impl FunctionMatches<'_> {
     /// Sorts, and marks names that several functions have.
-    fn finish(&mut self) {
+    fn sort_and_mark(&mut self) {
         let list = &mut self.functions;
         list.sort_by_key(|f| f.address);
         list.dedup_by_key(|f| (f.address, f.name));
@@ -608,7 +608,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
     #[test]
     fn names_that_may_be_probed() {
         let symbols = Symbols::parse(SYMBOLS).expect("sound");
-        let sound = |name| one_sound(&symbols, name);
+        let sound = |name| symbol_can_be_probed(&symbols, name);
         assert!(sound("vfs_read") && sound("vfs_untraced"));
         // On the blacklist, in a forbidden section, ambiguous, of a module, a copy, missing.
         for name in [

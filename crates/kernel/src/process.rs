@@ -259,7 +259,7 @@ pub fn file_identity(path: &std::path::Path) -> Option<(u64, u64)> {
 /// The ids of all processes, in order.
 #[must_use]
 pub fn all() -> Vec<u32> {
-    numbers("/proc")
+    numeric_entries("/proc")
 }
 
 /// The inode number of the PID namespace of a process, or of this one; `None` if there is no
@@ -322,13 +322,13 @@ pub fn overflow_ids() -> [u32; 2] {
 /// The thread ids of a process, the main thread's first; empty when the process is gone.
 #[must_use]
 pub fn threads(pid: u32) -> Vec<u32> {
-    let mut all = numbers(&format!("/proc/{pid}/task"));
+    let mut all = numeric_entries(&format!("/proc/{pid}/task"));
     all.sort_unstable_by_key(|tid| (*tid != pid, *tid));
     all
 }
 
 /// Names in a directory that are numbers, in order.
-fn numbers(folder: &str) -> Vec<u32> {
+fn numeric_entries(folder: &str) -> Vec<u32> {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return Vec::new();
     };

@@ -16,7 +16,7 @@ static FILES_BEFORE: AtomicU64 = AtomicU64::new(0);
 
 /// The way out of an error that says that a limit is reached.
 #[must_use]
-pub fn way_out(e: &io::Error) -> Option<String> {
+pub fn remedy(e: &io::Error) -> Option<String> {
     Some(match e.raw_os_error()? {
         libc::EMFILE => too_few_files(),
         libc::ENFILE => {
@@ -42,8 +42,8 @@ pub fn way_out(e: &io::Error) -> Option<String> {
 
 /// An error, with the way out if there is one.
 #[must_use]
-pub fn told(e: &io::Error) -> String {
-    match way_out(e) {
+pub fn error_text(e: &io::Error) -> String {
+    match remedy(e) {
         Some(way) => format!("{e}; {way}"),
         None => e.to_string(),
     }
@@ -120,7 +120,7 @@ pub struct Heap;
 unsafe impl GlobalAlloc for Heap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
-        given(unsafe { System.alloc(layout) })
+        checked_allocation(unsafe { System.alloc(layout) })
     }
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
@@ -130,17 +130,17 @@ unsafe impl GlobalAlloc for Heap {
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
         // SAFETY: the caller's promise.
-        given(unsafe { System.alloc_zeroed(layout) })
+        checked_allocation(unsafe { System.alloc_zeroed(layout) })
     }
 
     unsafe fn realloc(&self, at: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         // SAFETY: the caller's promise.
-        given(unsafe { System.realloc(at, layout, size) })
+        checked_allocation(unsafe { System.realloc(at, layout, size) })
     }
 }
 
 #[inline]
-fn given(at: *mut u8) -> *mut u8 {
+fn checked_allocation(at: *mut u8) -> *mut u8 {
     if at.is_null() {
         out_of_memory();
     }
@@ -173,10 +173,10 @@ mod tests {
             (libc::ENOMEM, "memory"),
         ] {
             let e = io::Error::from_raw_os_error(errno);
-            assert!(way_out(&e).unwrap().contains(words), "{e}");
-            assert!(told(&e).starts_with(&e.to_string()));
+            assert!(remedy(&e).unwrap().contains(words), "{e}");
+            assert!(error_text(&e).starts_with(&e.to_string()));
         }
-        assert_eq!(way_out(&io::Error::from_raw_os_error(libc::ENOENT)), None);
+        assert_eq!(remedy(&io::Error::from_raw_os_error(libc::ENOENT)), None);
         assert_eq!(check(), Ok(()));
     }
 }

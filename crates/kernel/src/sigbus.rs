@@ -11,12 +11,12 @@ pub fn end_with_a_message() {
     // in one, and does not return.
     unsafe {
         let mut action: libc::sigaction = std::mem::zeroed();
-        action.sa_sigaction = tell as *const () as libc::sighandler_t;
+        action.sa_sigaction = print_message as *const () as libc::sighandler_t;
         libc::sigaction(libc::SIGBUS, &raw const action, std::ptr::null_mut());
     }
 }
 
-extern "C" fn tell(_: libc::c_int) {
+extern "C" fn print_message(_: libc::c_int) {
     // SAFETY: both are async-signal-safe; the text is static.
     unsafe {
         libc::write(libc::STDERR_FILENO, TEXT.as_ptr().cast(), TEXT.len());

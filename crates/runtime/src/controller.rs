@@ -105,7 +105,7 @@ impl Controller {
         let mut texts = MarkTexts::of_strings(program.limits.maxstringlen as usize);
         if kernel.is_some() {
             let marks = Marks::of(&program, facts, &SymbolicForm::made_in_kernel);
-            texts.note(&program, &marks);
+            texts.register(&program, &marks);
         }
         let mut needs =
             handler_effects::of_program(&program, kernel.as_ref().map(KernelState::layout));
@@ -197,7 +197,7 @@ impl Controller {
     /// Runs a handler for an existing process, and returns the process; `None` if it has ended.
     pub(crate) fn run_for(&mut self, id: HandlerId, task: ExistingTask) -> Option<ExistingTask> {
         let host = &mut self.world.host;
-        if !task.lives(&mut |at| host.kernel_word(at)) {
+        if !task.still_exists(&mut |at| host.kernel_word(at)) {
             return None;
         }
         host.task = Some(task);
@@ -244,7 +244,7 @@ impl Controller {
         };
         if needs.drain {
             let drained = self.world.drain();
-            self.drained(drained);
+            self.report_unstored(drained);
         }
         self.world.texts.begin();
         // A handler that works on copies does not block kernel handlers while it runs.
@@ -272,14 +272,14 @@ impl Controller {
             Err(message) => Err(failed(message)),
         };
         let ns = since.elapsed().as_nanos() as u64;
-        let left = self.world.left(&needs);
+        let left = self.world.unemptied(&needs);
         let written = match needs.copies {
             false => self.unlock(&needs, urgent),
             true if left.is_empty() => Ok(()),
             true => self.put_back(&needs, &left),
         };
         result = result.and(written.map_err(failed));
-        self.world.forget();
+        self.world.drop_copies();
         if let Some(hits) = self.hits.get_mut(id.index()) {
             hits.add(ns);
         }
@@ -307,10 +307,10 @@ impl Controller {
             .iter()
             .map(|value| match (value, &self.deferred) {
                 (FieldValue::Long(_), _) => Cow::Borrowed(&[][..]),
-                (FieldValue::Str(text), None) => symbolic.fill(text),
-                (FieldValue::Str(text), Some(deferred)) => match deferred.fill(text) {
-                    Cow::Borrowed(text) => symbolic.fill(text),
-                    Cow::Owned(text) => symbolic.fill(&text).into_owned().into(),
+                (FieldValue::Str(text), None) => symbolic.render(text),
+                (FieldValue::Str(text), Some(deferred)) => match deferred.render(text) {
+                    Cow::Borrowed(text) => symbolic.render(text),
+                    Cow::Owned(text) => symbolic.render(&text).into_owned().into(),
                 },
             })
             .collect();
@@ -334,7 +334,7 @@ impl Controller {
     }
 
     fn write(&mut self, stream: Stream, text: &[u8]) {
-        let text = &*self.world.texts.symbolic.fill(text).into_owned();
+        let text = &*self.world.texts.symbolic.render(text).into_owned();
         match stream {
             Stream::Out => self.out.push(text),
             Stream::Warn => {
@@ -387,7 +387,7 @@ impl Controller {
 
     /// Numbers of user files whose unwind rows, and whose symbols or lines, did not fit.
     pub fn files_without_room(&self) -> (u64, u64) {
-        self.world.texts.symbolic.without_room()
+        self.world.texts.symbolic.files_without_room()
     }
 
     /// Reads the deferred string of a record, if it is such a record.
@@ -403,7 +403,7 @@ impl Controller {
         };
         let program = Rc::clone(&self.world.program);
         if self.shapes[piece.shape].what == RecordKind::File {
-            match self.world.texts.symbolic.learn(&piece.fields) {
+            match self.world.texts.symbolic.learn_file(&piece.fields) {
                 Some(good) => self.account.unnamed += u64::from(!good),
                 None => self.account.malformed += 1,
             }
@@ -493,8 +493,8 @@ impl Controller {
                 FieldValue::Long(n) => Value::Long(*n),
                 FieldValue::Str(s) => match &self.deferred {
                     Some(deferred) => {
-                        let text = deferred.fill(s);
-                        Value::from(&*self.world.texts.symbolic.fill(&text))
+                        let text = deferred.render(s);
+                        Value::from(&*self.world.texts.symbolic.render(&text))
                     }
                     None => Value::from(*s),
                 },
@@ -677,7 +677,7 @@ mod tests {
             pages: false,
             critical: None,
         };
-        let kernel = KernelState::plain(&layout, vec![vec![]]);
+        let kernel = KernelState::in_memory(&layout, vec![vec![]]);
         let out = Output::open(crate::io::output::OutputTarget::Memory, None).unwrap();
         let facts = ProgramFacts::of(&program);
         Controller::new(Rc::new(program), &facts, Some(kernel), out, 0, true)

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::io;
 
-use spile_kernel::resources::told;
+use spile_kernel::resources::error_text;
 
 /// An error of a session; its text includes a remedy if there is one.
 #[derive(Debug)]
@@ -84,7 +84,7 @@ impl fmt::Display for Error {
                 "{path} was {what} after its code was looked up: start again"
             ),
             Error::Attach(what, e) => {
-                write!(f, "cannot attach to {what}: {}", told(e))?;
+                write!(f, "cannot attach to {what}: {}", error_text(e))?;
                 match e.raw_os_error() {
                     Some(libc::ENOENT) => write!(f, " (the running kernel does not have it)"),
                     Some(libc::EPERM | libc::EACCES) => {
@@ -106,12 +106,14 @@ impl fmt::Display for Error {
                  processor's counters; the kernel's own events are always there \
                  (perf.sw.cpu_clock samples by time)"
             ),
-            Error::NoProcess(pid, e) => write!(f, "cannot follow process {pid}: {}", told(e)),
-            Error::Command(command, e) => write!(f, "cannot start {command}: {}", told(e)),
-            Error::Output(path, e) => write!(f, "cannot write {path}: {}", told(e)),
-            Error::Directory(path, e) => write!(f, "cannot serve files in {path}: {}", told(e)),
-            Error::Listen(addr, e) => write!(f, "cannot listen at {addr}: {}", told(e)),
-            Error::System(what, e) => write!(f, "{what}: {}", told(e)),
+            Error::NoProcess(pid, e) => write!(f, "cannot follow process {pid}: {}", error_text(e)),
+            Error::Command(command, e) => write!(f, "cannot start {command}: {}", error_text(e)),
+            Error::Output(path, e) => write!(f, "cannot write {path}: {}", error_text(e)),
+            Error::Directory(path, e) => {
+                write!(f, "cannot serve files in {path}: {}", error_text(e))
+            }
+            Error::Listen(addr, e) => write!(f, "cannot listen at {addr}: {}", error_text(e)),
+            Error::System(what, e) => write!(f, "{what}: {}", error_text(e)),
             Error::Internal(what) => write!(f, "internal error, please report it: {what}"),
         }
     }

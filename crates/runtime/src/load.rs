@@ -246,7 +246,7 @@ impl LoadedObject {
     }
 
     /// Whether there are markers with semaphores.
-    pub fn raises(&self) -> bool {
+    pub fn raises_semaphores(&self) -> bool {
         self.layout.programs.iter().any(raises)
     }
 
@@ -287,7 +287,7 @@ impl LoadedObject {
             let done = optional || links.len() > before;
             reached.program(how.probe, done, (&info.name, refused));
         }
-        if let Some((name, refused)) = reached.nothing() {
+        if let Some((name, refused)) = reached.first_failure() {
             let RefusedPlace { place, why } = links.refused.swap_remove(refused);
             return Err((name.to_owned(), Error::Attach(place, why)));
         }
@@ -314,7 +314,7 @@ impl<'n> ProbeResults<'n> {
     }
 
     /// The first refusal of a probe without any attachment.
-    fn nothing(&self) -> Option<(&'n str, usize)> {
+    fn first_failure(&self) -> Option<(&'n str, usize)> {
         let none = self.0.values().filter(|(any, _)| !any);
         none.filter_map(|(_, first)| *first)
             .min_by_key(|(_, at)| *at)
@@ -330,7 +330,11 @@ fn raises(info: &ProgramInfo) -> bool {
 }
 
 /// The error of a load; a rejection by the verifier gets its position in the script.
-pub(crate) fn at_its_line(error: Error, program: &Program, with_lines: Option<CompileFn>) -> Error {
+pub(crate) fn with_script_line(
+    error: Error,
+    program: &Program,
+    with_lines: Option<CompileFn>,
+) -> Error {
     if !matches!(error, Error::Rejected { .. }) {
         return error;
     }
@@ -446,7 +450,7 @@ fn attach(
         Attach::RawTracepoint(names) => {
             for name in names {
                 let link = raw_tracepoint_open(Some(name), fd);
-                let link = link.map_err(|e| refused(format!("tracepoint {name}"), e))?;
+                let link = link.map_err(|e| attach_error(format!("tracepoint {name}"), e))?;
                 links.points.push(link);
             }
         }
@@ -468,7 +472,7 @@ fn attach(
                     ty: *ty,
                     config: *config,
                 };
-                let to = match perf_events::waits(event) {
+                let to = match perf_events::close_blocks(event) {
                     true => &mut links.events,
                     false => &mut links.counted,
                 };
@@ -486,7 +490,9 @@ fn attach(
             }
             let link = raw_tracepoint_open(Some("sched_switch"), fd);
             let what = || "switches of tasks".to_owned();
-            links.points.push(link.map_err(|e| refused(what(), e))?);
+            links
+                .points
+                .push(link.map_err(|e| attach_error(what(), e))?);
         }
         Attach::Code { probe, by } => {
             let by = if how.single { CodeAttach::Single } else { *by };
@@ -502,17 +508,17 @@ fn attach(
             let name = (how.probe, format!("{}{last}", how.point));
             links
                 .unreported
-                .push(AttachSummary::of(name, probe, by, left_out));
+                .push(AttachSummary::for_program(name, probe, by, left_out));
         }
         Attach::Netfilter(at) => {
             let link = netfilter_link(fd, (at.pf, at.hook), at.priority);
             let what = || format!("{}, priority {}", how.point, at.priority);
-            links.fds.push(link.map_err(|e| refused(what(), e))?);
+            links.fds.push(link.map_err(|e| attach_error(what(), e))?);
         }
         Attach::Lsm(_) => {
             let link = raw_tracepoint_open(None, fd);
             let what = || how.point.to_owned();
-            links.fds.push(link.map_err(|e| refused(what(), e))?);
+            links.fds.push(link.map_err(|e| attach_error(what(), e))?);
         }
         Attach::Watch(watch) => perf_events::watch(watch, fd, links)?,
         Attach::OnDemand => {}
@@ -521,7 +527,7 @@ fn attach(
 }
 
 /// An error of `spile-kernel` as an attach error.
-pub(crate) fn refused(what: String, e: BpfError) -> Error {
+pub(crate) fn attach_error(what: String, e: BpfError) -> Error {
     match e {
         BpfError::Call { errno, .. } => Error::Attach(what, errno.into()),
         e => Error::Attach(what, io::Error::other(e)),
@@ -532,13 +538,13 @@ pub(crate) fn refused(what: String, e: BpfError) -> Error {
 fn is_limit(e: &io::Error) -> bool {
     // EAGAIN has other causes here.
     let again = e.raw_os_error() == Some(libc::EAGAIN);
-    !again && spile_kernel::resources::way_out(e).is_some()
+    !again && spile_kernel::resources::remedy(e).is_some()
 }
 
 /// The message for an object that cannot be loaded.
 fn explain(refusal: LoadRefusal, layout: &Layout, program: &Program) -> Error {
     let (what, why) = match refusal {
-        LoadRefusal::Program(name, why) => return not_taken(&name, why, layout, program),
+        LoadRefusal::Program(name, why) => return refusal_error(&name, why, layout, program),
         LoadRefusal::Incomplete(why) => return Error::Internal(why.to_string()),
         LoadRefusal::KernelLines(why) => {
             return Error::System("making the table of the kernel's lines", why);
@@ -557,7 +563,7 @@ fn explain(refusal: LoadRefusal, layout: &Layout, program: &Program) -> Error {
 }
 
 /// The message for a program that the kernel refuses.
-fn not_taken(name: &str, why: BpfError, layout: &Layout, program: &Program) -> Error {
+fn refusal_error(name: &str, why: BpfError, layout: &Layout, program: &Program) -> Error {
     if let Some(errno) = why.errno()
         && is_limit(&errno.into())
     {
@@ -633,11 +639,11 @@ mod tests {
         let mut reached = ProbeResults::default();
         reached.program(a, false, ("p0", Some(0)));
         reached.program(b, false, ("p1", Some(1)));
-        assert_eq!(reached.nothing(), Some(("p0", 0)));
+        assert_eq!(reached.first_failure(), Some(("p0", 0)));
         reached.program(a, true, ("p2", None));
-        assert_eq!(reached.nothing(), Some(("p1", 1)));
+        assert_eq!(reached.first_failure(), Some(("p1", 1)));
         reached.program(b, true, ("p3", Some(2)));
-        assert_eq!(reached.nothing(), None);
+        assert_eq!(reached.first_failure(), None);
     }
 
     #[test]

@@ -151,7 +151,7 @@ impl Session {
         let events = EventLoop::new().map_err(system("epoll"))?;
         let held = options.held.take();
         let watched = follow(&options.target, held, program.watches_programs())?;
-        let number = |w: &WatchedProcess| PidMap::now().outside(w.pid().unsigned_abs());
+        let number = |w: &WatchedProcess| PidMap::now().to_machine(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let facts = options.facts.take();
         let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::of(&program)));
@@ -163,7 +163,7 @@ impl Session {
         let prepare = |state: &StateMemory| {
             init::set_shared_words(state, target);
             if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
-                process_tree::mark(state, at, pid);
+                process_tree::insert(state, at, pid);
             }
             let words = object.and_then(|o| o.layout.stacks.as_ref());
             if let Some(words) = words.filter(|w| w.kernel) {
@@ -179,7 +179,7 @@ impl Session {
         let started = object.map(|o| {
             let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
             LoadedObject::start_any(o, &program, pid, (ahead, without), prepare)
-                .map_err(|e| load::at_its_line(e, &program, with_lines))
+                .map_err(|e| load::with_script_line(e, &program, with_lines))
         });
         let (started, plain) = started.transpose()?.unzip();
         let object = plain.as_ref().and_then(Option::as_ref).or(object);
@@ -195,7 +195,8 @@ impl Session {
             if let Some(object) = object {
                 programs = user_files(l, state, &object.layout, &program, &options)?;
             }
-            if let (false, Some(text)) = (options.quiet, code::refusals(attached.refused())) {
+            if let (false, Some(text)) = (options.quiet, code::refusal_warning(attached.refused()))
+            {
                 output::warn(&text);
             }
             links = Some(attached);
@@ -267,7 +268,7 @@ impl Session {
             let fd = ring.as_fd();
             self.events.add(fd, EventSource::Ring).map_err(&waiting)?;
         }
-        if let Some(watched) = self.ends_with() {
+        if let Some(watched) = self.ending_process() {
             self.events
                 .add(watched.as_fd(), EventSource::Child)
                 .map_err(&waiting)?;
@@ -286,10 +287,10 @@ impl Session {
                 self.timers.push((timer, id));
             }
         }
-        if self.has(|e| matches!(e, Event::InputLine | Event::InputChar)) {
-            let echo = self.has(|e| *e == Event::InputLine);
+        if self.has_event(|e| matches!(e, Event::InputLine | Event::InputChar)) {
+            let echo = self.has_event(|e| *e == Event::InputLine);
             let mut input = Input::default();
-            if self.has(|e| *e == Event::InputChar) {
+            if self.has_event(|e| *e == Event::InputChar) {
                 input.characters(echo);
             }
             // epoll refuses regular files, which are always ready.
@@ -346,7 +347,7 @@ impl Session {
             Event::Begin(order) => Some(*order),
             _ => None,
         });
-        if !self.over() {
+        if !self.is_over() {
             self.arm()?;
             self.wait()?;
         }
@@ -356,13 +357,13 @@ impl Session {
     /// The event loop.
     fn wait(&mut self) -> Result<(), Error> {
         let deadline = self.options.timeout.map(|t| Instant::now() + t);
-        if let Some(patience) = self.controller.out.patience() {
+        if let Some(patience) = self.controller.out.reader_wait() {
             patience.deadline = deadline;
         }
         let mut next_tick = Instant::now() + TICK;
-        while !self.over() {
+        while !self.is_over() {
             self.controller.out.flush();
-            if self.signals.seen() {
+            if self.signals.has_pending() {
                 self.serve(EventSource::Signal)?;
                 continue;
             }
@@ -400,7 +401,7 @@ impl Session {
                 .wait(timeout)
                 .map_err(system("waiting for events"))?;
             for source in ready {
-                if self.over() {
+                if self.is_over() {
                     break;
                 }
                 self.serve(source)?;
@@ -417,7 +418,7 @@ impl Session {
                     match signal {
                         Signal::End => (self.ended, self.interrupted) = (true, true),
                         Signal::Child => self.controller.commands.reap(),
-                        Signal::Size => self.look_outside(),
+                        Signal::Size => self.serve_external(),
                     }
                 }
             }
@@ -426,7 +427,7 @@ impl Session {
                 self.ended = true;
             }
             EventSource::Stdin => self.stdin(),
-            EventSource::Outside => self.look_outside(),
+            EventSource::Outside => self.serve_external(),
             EventSource::Tables => self.controller.take_read_files(),
             EventSource::Files => self.serve_files()?,
             EventSource::Listener => self.accept(),
@@ -437,9 +438,9 @@ impl Session {
                     return Ok(());
                 };
                 let id = *id;
-                if timer.hit(random).map_err(system("a timer"))? {
+                if timer.acknowledge(random).map_err(system("a timer"))? {
                     self.consume();
-                    if !self.over() {
+                    if !self.is_over() {
                         self.controller.run(id);
                     }
                 }
@@ -448,7 +449,7 @@ impl Session {
         Ok(())
     }
 
-    fn look_outside(&mut self) {
+    fn serve_external(&mut self) {
         if let Some(outside) = &mut self.options.outside {
             self.ended |= (outside.ready)().is_break();
         }
@@ -466,7 +467,7 @@ impl Session {
         }
         self.count_kernel();
         self.check_skipped();
-        if let Some(text) = self.probed.look() {
+        if let Some(text) = self.probed.check_next() {
             self.warn_of(&text);
         }
     }
@@ -507,18 +508,18 @@ impl Session {
                     _ => byte.map(|b| vec![b]),
                 };
                 let Some(text) = text else { continue };
-                if self.over() {
+                if self.is_over() {
                     return;
                 }
                 self.controller.set_input(text);
                 self.controller.run(id);
             }
         }
-        self.ended |= self.waits_in_vain();
+        self.ended |= self.has_no_more_events();
     }
 
     /// The process whose end ends the session.
-    fn ends_with(&self) -> Option<&WatchedProcess> {
+    fn ending_process(&self) -> Option<&WatchedProcess> {
         self.watched
             .as_ref()
             .filter(|w| w.is_child() || self.options.ends_with_process)
@@ -526,10 +527,10 @@ impl Session {
 
     /// Whether the session has nothing left to wait for: standard input was its only source of
     /// events.
-    fn waits_in_vain(&self) -> bool {
+    fn has_no_more_events(&self) -> bool {
         let ended = self.input.as_ref().is_some_and(|i| i.ended);
         let others = self.links.is_some()
-            || self.ends_with().is_some()
+            || self.ending_process().is_some()
             || self.server.is_some()
             || self.files.is_some()
             || self.options.timeout.is_some();
@@ -557,17 +558,17 @@ impl Session {
         if let (NextStep::Wait(wants), Some(socket)) = (next, server.socket(token)) {
             let _ = self
                 .events
-                .want(socket, EventSource::Conn(token), wants == Interest::Write);
+                .modify(socket, EventSource::Conn(token), wants == Interest::Write);
         }
         self.server = Some(server);
     }
 
     /// Whether the session has to end.
-    fn over(&self) -> bool {
+    fn is_over(&self) -> bool {
         self.ended || self.controller.exit_wanted() || self.controller.out.broken()
     }
 
-    fn has(&self, wanted: impl Fn(&Event) -> bool) -> bool {
+    fn has_event(&self, wanted: impl Fn(&Event) -> bool) -> bool {
         self.program.handlers.iter().any(|h| wanted(&h.event))
     }
 
@@ -586,7 +587,7 @@ impl Session {
             .collect();
         ids.sort();
         for (_, id) in ids {
-            if self.over() && !self.ended {
+            if self.is_over() && !self.ended {
                 break;
             }
             self.controller.run(id);
@@ -657,7 +658,7 @@ impl Session {
         self.check_skipped();
         self.timers.clear();
         self.files = None;
-        procfs::sweep();
+        procfs::remove_abandoned();
         self.input = None;
         // From here on `exit()` has no effect.
         self.ended = true;
@@ -690,7 +691,7 @@ impl Session {
             exit_code = 1;
             self.warn_of(&warning);
         }
-        for text in self.probed.look_at_all() {
+        for text in self.probed.check_all() {
             self.warn_of(&text);
         }
         self.close_account();
@@ -705,7 +706,7 @@ impl Session {
 
     /// Drops a finished session whose process is about to end. The process's end frees maps,
     /// programs and the script faster than dropping them one by one.
-    pub fn leave(mut self) {
+    pub fn leak(mut self) {
         let kernel = self.controller.take_kernel();
         std::mem::forget((kernel, self.ring.take(), Rc::clone(&self.program)));
     }
@@ -729,7 +730,7 @@ impl Session {
     fn close_account(&mut self) {
         self.controller.account.unwritten = self.controller.out.unwritten();
         if let Some(kernel) = self.controller.kernel() {
-            let misses = kernel.misses();
+            let misses = kernel.kernel_misses();
             let skipped = &mut self.controller.account.skipped;
             skipped.kernel_recursion = misses + self.missed.0;
             skipped.missed_returns = self.missed.1;

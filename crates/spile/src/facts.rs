@@ -383,7 +383,7 @@ impl Facts for KernelFacts {
     }
 
     fn process_number(&self, pid: u32) -> u32 {
-        spile_runtime::machine::pid_namespace::PidMap::now().outside(pid)
+        spile_runtime::machine::pid_namespace::PidMap::now().to_machine(pid)
     }
 
     fn file_identity(&self, path: &str) -> Option<FileIdentity> {

@@ -721,7 +721,7 @@ fn execute(
         tell(format_args!("Metrics are at http://{addr}/metrics\n"));
     }
     let outcome = session.run().map_err(fail)?;
-    session.leave();
+    session.leak();
     std::mem::forget((object, machine));
     Ok(outcome)
 }

@@ -41,7 +41,7 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
             for unit in units.clone() {
                 scan_unit(dwarf, *part, unit, &mut batch);
             }
-            dwarf.forget(*part, units);
+            dwarf.release_units(*part, units);
         }
         batch
     };
@@ -154,7 +154,7 @@ impl ScanPass<'_> {
             scopes.truncate(depth);
             let tag = abbrev.tag();
             let function = tag == gimli::DW_TAG_subprogram;
-            let (wanted, opens) = interest(tag);
+            let (wanted, opens) = tag_interest(tag);
             if tag == gimli::DW_TAG_inlined_subroutine {
                 self.instance(&mut raw, specs, offset).ok()?;
                 continue;
@@ -405,7 +405,7 @@ impl ScanPass<'_> {
 }
 
 /// Whether entries with a tag are recorded, and whether their children are scanned.
-fn interest(tag: DwTag) -> (bool, bool) {
+fn tag_interest(tag: DwTag) -> (bool, bool) {
     match tag {
         gimli::DW_TAG_namespace
         | gimli::DW_TAG_module

@@ -159,7 +159,7 @@ fn sum(text: &str, symbols: Symbols<'_>) -> Option<(Option<u64>, i64)> {
 }
 
 /// The address of an optional symbol plus a number, without registers.
-fn linked(symbol: Option<u64>, add: i64) -> Option<u64> {
+fn constant_address(symbol: Option<u64>, add: i64) -> Option<u64> {
     symbol.map(|at| at.wrapping_add_signed(add))
 }
 
@@ -207,14 +207,16 @@ fn x86(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
     }
     if let Some(value) = text.strip_prefix('$') {
         let (symbol, add) = sum(value, symbols)?;
-        return Some(match linked(symbol, add) {
+        return Some(match constant_address(symbol, add) {
             Some(at) => ArgPlace::LinkedAddress(at),
             None => ArgPlace::Constant(add),
         });
     }
     let Some((front, inside)) = text.split_once('(') else {
         let (symbol, add) = sum(text, symbols)?;
-        return Some(linked(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::Linked));
+        return Some(
+            constant_address(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::Linked),
+        );
     };
     let inside = inside.strip_suffix(')')?;
     let (symbol, displacement) = match front {
@@ -231,7 +233,7 @@ fn x86(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
         None | Some("") => 1,
         Some(text) => text.parse().ok().filter(|s| matches!(s, 1 | 2 | 4 | 8))?,
     };
-    if let Some(at) = linked(symbol, displacement) {
+    if let Some(at) = constant_address(symbol, displacement) {
         // A symbol's address is known only relative to the instruction pointer.
         return (base == Some(RIP) && index.is_none()).then_some(ArgPlace::Linked(at));
     }
@@ -265,7 +267,9 @@ fn aarch64(text: &str, symbols: Symbols<'_>) -> Option<ArgPlace> {
     }
     let Some(inside) = text.strip_prefix('[') else {
         let (symbol, add) = sum(text.strip_prefix('#').unwrap_or(text), symbols)?;
-        return Some(linked(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::LinkedAddress));
+        return Some(
+            constant_address(symbol, add).map_or(ArgPlace::Constant(add), ArgPlace::LinkedAddress),
+        );
     };
     let mut parts = inside.strip_suffix(']')?.split(',').map(str::trim);
     let base = Some(aarch64_register(parts.next()?)?);

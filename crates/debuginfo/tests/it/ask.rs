@@ -21,7 +21,10 @@ pub fn ask(bytes: Vec<u8>) {
     assert!(rows.is_sorted_by_key(|r| r.start));
     let entries = module.symbols().all().iter().map(|s| s.address);
     let more = cfi::with_entries(rows.clone(), entries.collect());
-    assert!(more.is_sorted_by_key(|r| r.start) && cfi::described(&more) >= cfi::described(&rows));
+    assert!(
+        more.is_sorted_by_key(|r| r.start)
+            && cfi::described_bytes(&more) >= cfi::described_bytes(&rows)
+    );
     for s in module.symbols().all() {
         let _ = module.symbols().function_at(s.address);
         let _ = module.symbols().data_at(s.address.wrapping_add(1));

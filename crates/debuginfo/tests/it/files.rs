@@ -341,7 +341,7 @@ fn files_that_are_not_linked() {
             .args([&path, &debug]));
         for path in [path, debug] {
             let module = open(&path);
-            let placed = module.image().placed();
+            let placed = module.image().placed_sections();
             assert!(
                 placed
                     .windows(2)

@@ -61,7 +61,7 @@ impl TypeIndex {
     }
 
     /// The types that may have that name.
-    pub(super) fn like(&self, name: &str) -> impl Iterator<Item = usize> {
+    pub(super) fn matching(&self, name: &str) -> impl Iterator<Item = usize> {
         let mut at = self.first(name.as_bytes());
         std::iter::from_fn(move || {
             let ix = *self.slots.get(at).filter(|ix| **ix != FREE)?;
@@ -109,11 +109,14 @@ mod tests {
             index.add(name.as_bytes(), ix);
         }
         let like = |name: &str| -> Vec<usize> {
-            index.like(name).filter(|ix| names[*ix] == name).collect()
+            index
+                .matching(name)
+                .filter(|ix| names[*ix] == name)
+                .collect()
         };
         assert_eq!(like("one"), [0, 2, 5]);
         assert_eq!(like("two"), [1, 4]);
         assert!(like("four").is_empty());
-        assert_eq!(TypeIndex::default().like("one").count(), 0);
+        assert_eq!(TypeIndex::default().matching("one").count(), 0);
     }
 }

@@ -142,7 +142,8 @@ impl Btf {
     }
 
     fn open_over(path: &Path, base: Option<&'static Btf>) -> Result<Btf, BtfError> {
-        let io = |e: std::io::Error| BtfError::Io(path.to_owned(), crate::resources::told(&e));
+        let io =
+            |e: std::io::Error| BtfError::Io(path.to_owned(), crate::resources::error_text(&e));
         let mut file = File::open(path).map_err(io)?;
         let len = file.metadata().map_err(io)?.len() as usize;
         let fixed = path.starts_with("/sys/kernel/btf");
@@ -365,7 +366,9 @@ impl Btf {
             true => Some(self.functions.get_or_init(|| self.all_functions())),
             false => Some(&self.index).filter(|_| named),
         };
-        let like = index.into_iter().flat_map(move |index| index.like(name));
+        let like = index
+            .into_iter()
+            .flat_map(move |index| index.matching(name));
         let own = Some(name).filter(|_| searched).into_iter();
         let own = own.flat_map(move |name| self.search(kind, name));
         own.chain(like.filter(fits))

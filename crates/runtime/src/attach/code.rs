@@ -35,7 +35,7 @@ struct AttachSite<'p> {
 
 impl AttachSite<'_> {
     /// The place to attach to.
-    fn place(&self) -> CodePlace {
+    fn place_text(&self) -> CodePlace {
         match (&self.site.place, self.exit) {
             (CodePlace::File { path, .. }, Some(offset)) => CodePlace::File {
                 path: path.clone(),
@@ -82,25 +82,26 @@ pub(crate) fn attach(
     match by {
         CodeAttach::Single => {
             for site in &sites {
-                match single(probe, *site, program) {
+                match attach_single(probe, *site, program) {
                     Ok((link, event)) => {
                         links.fds.push(link);
                         links.events.push(event);
                     }
-                    Err(why) => links.refused.push(refused(site, why)),
+                    Err(why) => links.refused.push(refused_place(site, why)),
                 }
             }
         }
         CodeAttach::Multi | CodeAttach::Session => {
             let session = by == CodeAttach::Session;
             for group in by_file(&sites) {
-                let mut link = |part: &[AttachSite<'_>]| multi(probe, session, part, program);
+                let mut link =
+                    |part: &[AttachSite<'_>]| attach_multi(probe, session, part, program);
                 halves(&group, &mut link, links);
             }
         }
         CodeAttach::Trampoline(_) => match (raw_tracepoint_open(None, program), &sites[..]) {
             (Ok(link), _) => links.fds.push(link),
-            (Err(why), [site, ..]) => links.refused.push(refused(site, into_io(why))),
+            (Err(why), [site, ..]) => links.refused.push(refused_place(site, into_io(why))),
             (Err(_), []) => {}
         },
     }
@@ -156,7 +157,7 @@ pub(crate) struct AttachSummary {
 
 impl AttachSummary {
     /// The attach kind of one program.
-    pub fn of(
+    pub fn for_program(
         (probe, name): (Option<SiteId>, String),
         code: &CodeProbe,
         by: CodeAttach,
@@ -165,7 +166,7 @@ impl AttachSummary {
         AttachSummary {
             probe,
             name,
-            how: how(code, by),
+            how: kind_name(code, by),
             places: sites(code).len().saturating_sub(left_out),
             left_out,
             programs: 1,
@@ -216,7 +217,7 @@ impl fmt::Display for AttachSummary {
 }
 
 /// The kernel's name of the attach kind.
-fn how(probe: &CodeProbe, by: CodeAttach) -> &'static str {
+fn kind_name(probe: &CodeProbe, by: CodeAttach) -> &'static str {
     if probe.at_exits() {
         return match by {
             CodeAttach::Multi => "uprobe.multi at return instructions",
@@ -239,7 +240,7 @@ fn how(probe: &CodeProbe, by: CodeAttach) -> &'static str {
 }
 
 /// The warning about places that were left out.
-pub(crate) fn refusals(refused: &[RefusedPlace]) -> Option<String> {
+pub(crate) fn refusal_warning(refused: &[RefusedPlace]) -> Option<String> {
     let first = refused.first()?;
     let text = format!("{} cannot be probed: {}", first.place, first.why);
     Some(match refused.len() {
@@ -272,10 +273,10 @@ fn halves(
     while let Some(part) = todo.pop() {
         match (link(part), part) {
             (Ok(fd), _) => links.fds.push(fd),
-            (Err(why), [one]) => links.refused.push(refused(one, into_io(why))),
+            (Err(why), [one]) => links.refused.push(refused_place(one, into_io(why))),
             // No place of the file can be probed.
-            (Err(why), [one, ..]) if hopeless(&why, &one.site.place) => {
-                links.refused.push(refused(one, into_io(why)));
+            (Err(why), [one, ..]) if is_fatal(&why, &one.site.place) => {
+                links.refused.push(refused_place(one, into_io(why)));
             }
             (Err(_), _) => {
                 let (low, high) = part.split_at(part.len() / 2);
@@ -287,7 +288,7 @@ fn halves(
 
 /// Whether an error is not about single places. For functions by name, `ESRCH` means that ftrace
 /// lacks one of them.
-fn hopeless(why: &BpfError, place: &CodePlace) -> bool {
+fn is_fatal(why: &BpfError, place: &CodePlace) -> bool {
     let named = matches!(place, CodePlace::Symbol { .. });
     let codes = [libc::EPERM, libc::EACCES, libc::ENOMEM];
     why.errno()
@@ -295,7 +296,7 @@ fn hopeless(why: &BpfError, place: &CodePlace) -> bool {
         .is_some_and(|e| codes.contains(&e) || (e == libc::ESRCH && !named))
 }
 
-fn multi(
+fn attach_multi(
     probe: &CodeProbe,
     session: bool,
     sites: &[AttachSite<'_>],
@@ -345,13 +346,13 @@ fn multi(
     }
 }
 
-fn single(
+fn attach_single(
     probe: &CodeProbe,
     site: AttachSite<'_>,
     program: BorrowedFd<'_>,
 ) -> io::Result<(OwnedFd, PerfEvent)> {
     let named;
-    let at = site.place();
+    let at = site.place_text();
     let place = match &at {
         CodePlace::File { path, offset } => ProbePlace::File {
             path,
@@ -408,8 +409,8 @@ fn no_kprobe(space: Space, why: io::Error) -> io::Error {
     io::Error::other(text)
 }
 
-fn refused(site: &AttachSite<'_>, why: io::Error) -> RefusedPlace {
-    let place = match &site.place() {
+fn refused_place(site: &AttachSite<'_>, why: io::Error) -> RefusedPlace {
+    let place = match &site.place_text() {
         CodePlace::File { path, offset } => format!("{path} at offset {offset:#x}"),
         CodePlace::Symbol {
             name, offset: 0, ..
@@ -465,7 +466,7 @@ mod tests {
             sites: (0..3).map(site).collect(),
         };
         let means = |id: Option<u32>, name: &str, by, left_out| {
-            AttachSummary::of((id.map(SiteId), name.into()), &probe, by, left_out)
+            AttachSummary::for_program((id.map(SiteId), name.into()), &probe, by, left_out)
         };
         let (multi, single) = (CodeAttach::Multi, CodeAttach::Single);
         let lines = AttachSummary::lines(vec![
@@ -513,7 +514,7 @@ mod tests {
         seen.sort_unstable();
         let good: Vec<u64> = (0..100).filter(|n| !bad.contains(n)).collect();
         assert_eq!(seen, good);
-        let text = refusals(links.refused()).expect("a text");
+        let text = refusal_warning(links.refused()).expect("a text");
         assert!(
             text.starts_with("4 places are left out: /x at offset 0x3"),
             "{text}"

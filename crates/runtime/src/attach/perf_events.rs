@@ -29,7 +29,7 @@ pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
 /// Whether closing such an event makes the kernel wait for a grace period. It does for trace events
 /// and probes in code; events before tracepoints in `enum perf_type_id`, cache events and raw
 /// events are only taken off their processor.
-pub fn waits(event: EventSpec) -> bool {
+pub fn close_blocks(event: EventSpec) -> bool {
     const HARDWARE: u32 = 0;
     const CACHE: u32 = 3;
     const RAW: u32 = 4;
@@ -48,11 +48,11 @@ pub fn sample(
         Sample::Period(n) => Sampling::Period(n),
         Sample::Freq(n) => Sampling::Frequency(n),
     };
-    everywhere(process, links, |target| {
+    open_everywhere(process, links, |target| {
         let opened = PerfEvent::open(event, target, sampling)?;
         started(opened, program)
     })
-    .map_err(|errno| not_there(event, errno))
+    .map_err(|errno| open_error(event, errno))
 }
 
 /// Attaches a program to a trace event by its number in tracefs: on all CPUs, whichever CPU the
@@ -71,7 +71,7 @@ pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEve
 
 /// Opens a counting event on every CPU, and stores it in a map for programs.
 pub fn count(event: EventSpec, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(), Error> {
-    let wrong = |e| crate::load::refused(name(event), e);
+    let wrong = |e| crate::load::attach_error(name(event), e);
     let map = Map::new(map).map_err(wrong)?;
     for cpu in online_cpus() {
         let opened =
@@ -88,7 +88,7 @@ pub fn count(event: EventSpec, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Resu
             }
             // The CPU went offline in the meantime.
             Err(e) if e.errno == Errno::NODEV => {}
-            Err(e) => return Err(not_there(event, e.errno)),
+            Err(e) => return Err(open_error(event, e.errno)),
         }
     }
     Ok(())
@@ -112,7 +112,7 @@ struct Watchpoints {
 
 impl ProcessWatchpoints {
     /// Whether to open watchpoints for a process that called `execve` at this time.
-    pub fn became(&mut self, pid: u32, ns: u64) -> bool {
+    pub fn executed(&mut self, pid: u32, ns: u64) -> bool {
         if self.0.get(&pid).is_some_and(|w| w.since > ns) {
             return false;
         }
@@ -138,7 +138,7 @@ pub fn watch(
         }
     };
     let done = watch_at(watch, watch.address, process, program, &mut links.events);
-    done.map_err(|errno| unwatched(watch, watch.address, errno))
+    done.map_err(|errno| watch_error(watch, watch.address, errno))
 }
 
 /// Watches memory of the processes that run a program, or of only one of them.
@@ -167,7 +167,7 @@ pub fn watch_program(
         match watch_at(watch, address, Some(pid), program, &mut watches.events) {
             // The process ended in the meantime.
             Err(Errno::SRCH) => {}
-            done => done.map_err(|errno| unwatched(watch, address, errno))?,
+            done => done.map_err(|errno| watch_error(watch, address, errno))?,
         }
     }
     Ok(())
@@ -185,12 +185,12 @@ fn watch_at(
         length: watch.length,
         reads: watch.reads,
     };
-    everywhere(process, links, |target| {
+    open_everywhere(process, links, |target| {
         started(PerfEvent::open_watch(&memory, target)?, program)
     })
 }
 
-fn unwatched(watch: &spile_ir::Watch, address: u64, errno: Errno) -> Error {
+fn watch_error(watch: &spile_ir::Watch, address: u64, errno: Errno) -> Error {
     let what = format!("{} bytes of memory at {address:#x}", watch.length);
     Error::Attach(what, errno.into())
 }
@@ -200,7 +200,7 @@ fn name(event: EventSpec) -> String {
 }
 
 /// The meaning of a failure to open an event.
-fn not_there(event: EventSpec, errno: Errno) -> Error {
+fn open_error(event: EventSpec, errno: Errno) -> Error {
     let missing = matches!(errno, Errno::NOENT | Errno::OPNOTSUPP | Errno::NODEV);
     match missing && event.ty != TYPE_SOFTWARE {
         true => Error::NoCounter(name(event)),
@@ -209,7 +209,7 @@ fn not_there(event: EventSpec, errno: Errno) -> Error {
 }
 
 /// Calls `open` for every online CPU, or for all threads of a process.
-fn everywhere(
+fn open_everywhere(
     process: Option<u32>,
     links: &mut Vec<PerfEvent>,
     open: impl Fn(PerfTarget) -> Result<PerfEvent, PerfError>,

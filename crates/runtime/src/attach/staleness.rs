@@ -77,7 +77,7 @@ impl Staleness {
     }
 
     /// Checks the next file; returns a warning if its path refers to another file now.
-    pub fn look(&mut self) -> Option<String> {
+    pub fn check_next(&mut self) -> Option<String> {
         let at = self.next.checked_rem(self.files.len())?;
         self.next = at + 1;
         let (path, then) = &self.files[at];
@@ -99,8 +99,10 @@ impl Staleness {
     }
 
     /// Checks all files.
-    pub fn look_at_all(&mut self) -> Vec<String> {
-        (0..self.files.len()).filter_map(|_| self.look()).collect()
+    pub fn check_all(&mut self) -> Vec<String> {
+        (0..self.files.len())
+            .filter_map(|_| self.check_next())
+            .collect()
     }
 }
 
@@ -119,13 +121,13 @@ mod tests {
         std::fs::write(&path, "abc").expect("written");
         let mut files = watch();
         assert!(files.unchanged().is_ok());
-        assert_eq!(files.look(), None);
+        assert_eq!(files.check_next(), None);
         std::fs::write(&path, "a").expect("written");
         assert!(matches!(
             files.unchanged(),
             Err(Error::Changed(_, "changed"))
         ));
-        assert_eq!(files.look(), None);
+        assert_eq!(files.check_next(), None);
         let mut files = watch();
         std::fs::write(&other, "abc").expect("written");
         std::fs::rename(&other, &path).expect("renamed");
@@ -133,14 +135,18 @@ mod tests {
             files.unchanged(),
             Err(Error::Changed(_, "replaced"))
         ));
-        assert!(files.look().is_some_and(|t| t.contains("was replaced")));
-        assert!(files.look_at_all().is_empty());
+        assert!(
+            files
+                .check_next()
+                .is_some_and(|t| t.contains("was replaced"))
+        );
+        assert!(files.check_all().is_empty());
         let mut files = watch();
         std::fs::remove_file(&path).expect("removed");
         assert!(matches!(
             files.unchanged(),
             Err(Error::Changed(_, "removed"))
         ));
-        assert_eq!(files.look_at_all().len(), 1);
+        assert_eq!(files.check_all().len(), 1);
     }
 }

@@ -11,7 +11,7 @@ use crate::shared::kernel_state::KernelState;
 
 impl Controller {
     /// Reports the elements that a drain could not store.
-    pub(super) fn drained(&mut self, result: Result<Vec<(GlobalId, u64)>, Fault>) {
+    pub(super) fn report_unstored(&mut self, result: Result<Vec<(GlobalId, u64)>, Fault>) {
         let program = Rc::clone(&self.world.program);
         match result {
             Ok(full) => {
@@ -36,7 +36,7 @@ impl Controller {
             return;
         };
         let drained = kernel.final_drain(&world.program, &mut world.mem, &world.texts.symbolic);
-        self.drained(drained);
+        self.report_unstored(drained);
     }
 
     /// Drops the kernel's half of the session.

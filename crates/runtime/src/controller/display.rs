@@ -23,12 +23,12 @@ pub fn text(globals: &mut Globals<'_>) -> Vec<u8> {
         // A private global's name contains its file behind the `@`.
         let name = global.name.split('@').next().unwrap_or_default();
         // A read error was reported where it occurred.
-        let _ = show(globals, GlobalId(i as u32), name, &global.kind, &mut out);
+        let _ = display(globals, GlobalId(i as u32), name, &global.kind, &mut out);
     }
     out
 }
 
-fn show(
+fn display(
     globals: &mut Globals<'_>,
     g: GlobalId,
     name: &str,
@@ -38,11 +38,11 @@ fn show(
     match kind {
         GlobalKind::Scalar(_) => {
             let value = Cell::Scalar(globals.gload(g)?);
-            line(name, &[], &whole(globals, value), None, out);
+            append_line(name, &[], &rendered(globals, value), None, out);
         }
         GlobalKind::Stats(spec) => match globals.stat_get(g, &[])? {
             Some(stat) if stat.extract(Extract::Count).is_ok_and(|n| n > 0) => {
-                line(name, &[], &Cell::Stats(stat), Some(spec), out);
+                append_line(name, &[], &Cell::Stats(stat), Some(spec), out);
             }
             _ => out.extend_from_slice(format!("{name} @count=0\n").as_bytes()),
         },
@@ -53,11 +53,11 @@ fn show(
             };
             let mut elements = globals.elements(g, &[])?;
             for e in &mut elements {
-                e.cell = whole(globals, e.cell.clone());
+                e.cell = rendered(globals, e.cell.clone());
             }
             elements.sort_by_key(|e: &Element| Reverse(e.cell.value()));
             for e in &elements {
-                line(name, &e.keys, &e.cell, spec, out);
+                append_line(name, &e.keys, &e.cell, spec, out);
             }
         }
     }
@@ -65,10 +65,10 @@ fn show(
 }
 
 /// A value with its marks replaced by their texts.
-fn whole(globals: &Globals<'_>, cell: Cell) -> Cell {
+fn rendered(globals: &Globals<'_>, cell: Cell) -> Cell {
     match cell {
         Cell::Scalar(Value::Str(s)) => {
-            let text = globals.texts.symbolic.fill(&s);
+            let text = globals.texts.symbolic.render(&s);
             Cell::Scalar(Value::from(&*text))
         }
         other => other,
@@ -76,11 +76,17 @@ fn whole(globals: &Globals<'_>, cell: Cell) -> Cell {
 }
 
 /// `name=5`, `name["k",1]="v"`, `name @count=...`, with a histogram below.
-fn line(name: &str, keys: &[Value], cell: &Cell, spec: Option<&StatsSpec>, out: &mut Vec<u8>) {
+fn append_line(
+    name: &str,
+    keys: &[Value],
+    cell: &Cell,
+    spec: Option<&StatsSpec>,
+    out: &mut Vec<u8>,
+) {
     out.extend_from_slice(name.as_bytes());
     for (i, key) in keys.iter().enumerate() {
         out.push(if i == 0 { b'[' } else { b',' });
-        value(key, out);
+        append_value(key, out);
     }
     if !keys.is_empty() {
         out.push(b']');
@@ -88,7 +94,7 @@ fn line(name: &str, keys: &[Value], cell: &Cell, spec: Option<&StatsSpec>, out: 
     match cell {
         Cell::Scalar(v) => {
             out.push(b'=');
-            value(v, out);
+            append_value(v, out);
             out.push(b'\n');
         }
         Cell::Stats(stat) => {
@@ -100,7 +106,7 @@ fn line(name: &str, keys: &[Value], cell: &Cell, spec: Option<&StatsSpec>, out: 
     }
 }
 
-fn value(v: &Value, out: &mut Vec<u8>) {
+fn append_value(v: &Value, out: &mut Vec<u8>) {
     match v {
         Value::Long(n) => out.extend_from_slice(n.to_string().as_bytes()),
         Value::Str(s) => {
@@ -159,7 +165,7 @@ mod tests {
         ];
         for (keys, cell, spec, text) in cases {
             let mut out = Vec::new();
-            line("x", keys, &cell, spec, &mut out);
+            append_line("x", keys, &cell, spec, &mut out);
             assert_eq!(String::from_utf8(out).unwrap(), text);
         }
     }

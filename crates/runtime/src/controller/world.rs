@@ -69,7 +69,7 @@ impl ControllerEnv {
     }
 
     /// Globals that the handler took but did not empty, because an error ended it.
-    pub fn left(&self, needs: &HandlerEffects) -> Vec<GlobalId> {
+    pub fn unemptied(&self, needs: &HandlerEffects) -> Vec<GlobalId> {
         let left = |g: &&GlobalId| self.copied.contains(g) && !self.emptied.contains(g);
         needs.taken.iter().filter(left).copied().collect()
     }
@@ -94,7 +94,7 @@ impl ControllerEnv {
     }
 
     /// Drops the copies.
-    pub fn forget(&mut self) {
+    pub fn drop_copies(&mut self) {
         self.emptied.clear();
         for g in std::mem::take(&mut self.copied) {
             // Cannot fail: the copied global exists.
@@ -186,7 +186,7 @@ impl Env for ControllerEnv {
     }
 
     fn text(&self, v: &Value) -> Option<Value> {
-        match self.texts.symbolic.fill(v.as_bytes()) {
+        match self.texts.symbolic.render(v.as_bytes()) {
             Cow::Borrowed(_) => None,
             Cow::Owned(text) => Some(Value::from(&text[..])),
         }
@@ -197,7 +197,7 @@ impl Env for ControllerEnv {
     }
 
     fn shown(&self, v: &Value) -> Option<Value> {
-        self.texts.symbolic.shown(v)
+        self.texts.symbolic.key_mark(v)
     }
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
@@ -217,11 +217,12 @@ impl Env for ControllerEnv {
         if let (Intrinsic::InTree, [pid]) = (f, args) {
             let kernel = self.kernel.as_ref();
             let tree = kernel.and_then(|k| Some((k.state(), k.layout().tree?)));
-            let has = tree.is_some_and(|(state, at)| process_tree::has(state, at, pid.as_long()));
+            let has =
+                tree.is_some_and(|(state, at)| process_tree::contains(state, at, pid.as_long()));
             return Ok(Value::Long(i64::from(has)));
         }
         if let (Intrinsic::ValueSet | Intrinsic::ValueAppend, [text]) = (f, args) {
-            let text = self.texts.symbolic.fill(text.as_bytes());
+            let text = self.texts.symbolic.render(text.as_bytes());
             let fits = self.host.set_value(&text, f == Intrinsic::ValueAppend);
             self.truncated += u64::from(!fits);
             return Ok(Value::Long(0));

@@ -49,7 +49,7 @@ fn needs_shell(command: &str) -> bool {
 }
 
 /// The program and its arguments: the words of the command, or a shell if the command needs one.
-fn words(command: &str) -> Vec<String> {
+fn shell_words(command: &str) -> Vec<String> {
     match shlex::split(command) {
         // `NAME=VALUE command` also needs the shell.
         Some(words) if words.first().is_some_and(|w| !w.contains('=')) && !needs_shell(command) => {
@@ -86,7 +86,7 @@ impl WatchedProcess {
     pub fn start(command: &str) -> io::Result<WatchedProcess> {
         // If the first word is no program, it may be a shell builtin: the shell is the second
         // attempt.
-        let (args, shell) = (c_strings(words(command))?, c_strings(shell(command))?);
+        let (args, shell) = (c_strings(shell_words(command))?, c_strings(shell(command))?);
         let (argv, fallback) = (pointers(&args), pointers(&shell));
         let (wait, gate) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
         // SAFETY: the child calls nothing but functions that are safe after a fork
@@ -385,13 +385,16 @@ mod tests {
 
     #[test]
     fn splitting() {
-        assert_eq!(words("ls  -l /"), ["ls", "-l", "/"]);
-        assert_eq!(words("a | b"), ["/bin/sh", "-c", "a | b"]);
-        assert_eq!(words(" ")[0], "/bin/sh");
-        assert_eq!(words("sh -c 'a; b' \"c d\""), ["sh", "-c", "a; b", "c d"]);
-        assert_eq!(words("dd if=/dev/zero"), ["dd", "if=/dev/zero"]);
+        assert_eq!(shell_words("ls  -l /"), ["ls", "-l", "/"]);
+        assert_eq!(shell_words("a | b"), ["/bin/sh", "-c", "a | b"]);
+        assert_eq!(shell_words(" ")[0], "/bin/sh");
+        assert_eq!(
+            shell_words("sh -c 'a; b' \"c d\""),
+            ["sh", "-c", "a; b", "c d"]
+        );
+        assert_eq!(shell_words("dd if=/dev/zero"), ["dd", "if=/dev/zero"]);
         for shell in ["A=1 b", "echo \"$A\"", "a 'b", "echo *"] {
-            assert_eq!(words(shell), ["/bin/sh", "-c", shell]);
+            assert_eq!(shell_words(shell), ["/bin/sh", "-c", shell]);
         }
     }
 }

@@ -153,7 +153,7 @@ impl Output {
     }
 
     /// The conditions that interrupt a wait for a reader.
-    pub fn patience(&mut self) -> Option<&mut ReaderWait> {
+    pub fn reader_wait(&mut self) -> Option<&mut ReaderWait> {
         self.patience.as_mut()
     }
 
@@ -238,10 +238,13 @@ impl Channel {
             let rest = &self.pending[*done..];
             let most = match self.file {
                 true => rest.len(),
-                false => match ReaderWait::wait(patience, self.fd.as_fd(), rest.len() < KEPT)? {
-                    WaitResult::Some => rest.len().min(PIECE),
-                    WaitResult::Later => return Ok(()),
-                },
+                false => {
+                    match ReaderWait::until_writable(patience, self.fd.as_fd(), rest.len() < KEPT)?
+                    {
+                        WaitResult::Some => rest.len().min(PIECE),
+                        WaitResult::Later => return Ok(()),
+                    }
+                }
             };
             match rustix::io::write(&self.fd, &rest[..most]) {
                 Ok(n) => *done += n,
@@ -353,7 +356,7 @@ mod tests {
             made.extend(line);
         }
         assert!(!out.broken());
-        assert!(signals.wants_end());
+        assert!(signals.end_requested());
         begin.send(()).unwrap();
         out.wait_for_readers();
         assert_eq!(
@@ -369,7 +372,7 @@ mod tests {
         let (_r, w) = pipe();
         let signals = Rc::new(Signals::new().unwrap());
         let mut out = output(w, Some(ReaderWait::new(Rc::clone(&signals), None)));
-        out.patience().unwrap().deadline = Some(Instant::now() + Duration::from_millis(1));
+        out.reader_wait().unwrap().deadline = Some(Instant::now() + Duration::from_millis(1));
         out.push(&vec![b'x'; 1 << 20]);
         assert!(!out.broken());
         let (_r, w) = pipe();

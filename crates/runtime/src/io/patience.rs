@@ -47,7 +47,7 @@ impl ReaderWait {
     ///
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if a second signal cancelled the wait.
-    pub fn wait(
+    pub fn until_writable(
         patience: Option<&ReaderWait>,
         to: BorrowedFd<'_>,
         may_keep: bool,
@@ -61,8 +61,8 @@ impl ReaderWait {
             fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
         }
         loop {
-            let insists = patience.is_some_and(|p| p.signals.insists());
-            let wants_end = hurry.is_some_and(|p| p.signals.wants_end());
+            let insists = patience.is_some_and(|p| p.signals.end_insisted());
+            let wants_end = hurry.is_some_and(|p| p.signals.end_requested());
             let left = hurry
                 .and_then(|p| p.deadline)
                 .map(|d| d.saturating_duration_since(Instant::now()));
@@ -82,7 +82,7 @@ impl ReaderWait {
                 return Ok(WaitResult::Some);
             }
             if let (Some(p), Some(true)) = (patience, ready.get(1))
-                && p.signals.look()
+                && p.signals.poll()
             {
                 continue;
             }

@@ -36,7 +36,7 @@ impl PremadeMaps {
             .filter(|s| worth_a_thread(s.max_entries, s.value_size));
         let threads = large.count().min(processors() - 1);
         PremadeMaps(begin(specs, threads, |spec| {
-            let made = make(&spec, None);
+            let made = create_map(&spec, None);
             (spec, made.ok())
         }))
     }
@@ -56,7 +56,7 @@ pub(crate) fn take(made: &mut Vec<CreatedMap>, like: &MapSpec) -> Option<OwnedFd
 }
 
 /// Creates a map.
-pub(crate) fn make(spec: &MapSpec, types: Option<MapTypes<'_>>) -> Result<OwnedFd, BpfError> {
+pub(crate) fn create_map(spec: &MapSpec, types: Option<MapTypes<'_>>) -> Result<OwnedFd, BpfError> {
     bpf::map_create(&bpf::MapSpec {
         ty: spec.ty as u32,
         key_size: spec.key_size,

@@ -141,19 +141,19 @@ fn make_maps(
         .filter(|(_, s)| worth_a_thread(s.max_entries, s.value_size));
     let threads = large.count().min(processors());
     let made = in_parallel(missing, threads, |(map, spec)| {
-        (map, map_prealloc::make(&spec, types(map)), spec.name)
+        (map, map_prealloc::create_map(&spec, types(map)), spec.name)
     });
     for (map, fd, name) in made {
         maps.insert(map, fd.map_err(|e| LoadRefusal::Map(name, e))?);
     }
     if let Some(rodata) = maps.get(&MapRef::Rodata) {
-        fill(rodata, &spec.rodata).map_err(|e| LoadRefusal::Map(RODATA.into(), e))?;
+        write_constants(rodata, &spec.rodata).map_err(|e| LoadRefusal::Map(RODATA.into(), e))?;
     }
     Ok(maps)
 }
 
 /// Writes the constants, which are frozen afterwards.
-fn fill(map: &OwnedFd, bytes: &[u8]) -> Result<(), BpfError> {
+fn write_constants(map: &OwnedFd, bytes: &[u8]) -> Result<(), BpfError> {
     Map::new(map.as_fd())?.update(&0u32.to_ne_bytes(), bytes, 0)?;
     map_freeze(map.as_fd())
 }

@@ -40,7 +40,7 @@ impl<T, R> Queue<T, R> {
         }
     }
 
-    fn take(&self) -> Vec<R> {
+    fn results(&self) -> Vec<R> {
         std::mem::take(&mut *self.done.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
@@ -64,7 +64,7 @@ pub(crate) fn in_parallel<T: Send, R: Send>(
         }
         queue.work(&each);
     });
-    queue.take()
+    queue.results()
 }
 
 /// Items that other threads are processing.
@@ -101,7 +101,7 @@ impl<T, R> Pending<T, R> {
             // The item of a thread that panicked has no result.
             let _ = thread.join();
         }
-        self.queue.take()
+        self.queue.results()
     }
 }
 

@@ -119,7 +119,7 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
         let seen: HashSet<u32> = found.iter().flatten().map(|t| t.1).collect();
         if known
             .iter()
-            .all(|pid| seen.contains(&numbers.outside(*pid)))
+            .all(|pid| seen.contains(&numbers.to_machine(*pid)))
         {
             break;
         }
@@ -131,7 +131,7 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
             ids.extend(walk.threads(address));
         }
         for address in ids {
-            let Some((tid, started)) = walk.living(address) else {
+            let Some((tid, started)) = walk.live_task(address) else {
                 continue;
             };
             if started < before {
@@ -140,7 +140,7 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
                     pid,
                     tid,
                     started,
-                    inside: numbers.inside(pid),
+                    inside: numbers.to_namespace(pid),
                     offsets: offsets.clone(),
                     memory: None,
                 });
@@ -156,7 +156,7 @@ struct TaskWalk<'a> {
 }
 
 impl TaskWalk<'_> {
-    fn low(&self, at: u64) -> Option<u32> {
+    fn read_u32(&self, at: u64) -> Option<u32> {
         self.memory.word(at).map(|word| word as u32)
     }
 
@@ -167,7 +167,7 @@ impl TaskWalk<'_> {
         let mut found = Vec::new();
         let mut at = own;
         for _ in 0..MOST {
-            found.push((at, self.low(at + self.o.tgid)?));
+            found.push((at, self.read_u32(at + self.o.tgid)?));
             let next = self.memory.word(at + self.o.tasks)?;
             at = next.wrapping_sub(self.o.tasks);
             if at == own {
@@ -197,9 +197,9 @@ impl TaskWalk<'_> {
     }
 
     /// Number and start time of a user task that is not exiting.
-    fn living(&self, task: u64) -> Option<(u32, u64)> {
+    fn live_task(&self, task: u64) -> Option<(u32, u64)> {
         let flags = self.memory.word(task + self.o.flags)?;
-        let tid = self.low(task + self.o.pid)?;
+        let tid = self.read_u32(task + self.o.pid)?;
         let alive = flags & (EXITING | KERNEL) == 0 && tid != 0;
         alive
             .then(|| Some((tid, self.memory.word(task + self.o.start)?)))
@@ -212,7 +212,7 @@ pub type ReadWord<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
 
 impl ExistingTask {
     /// Whether the task still exists.
-    pub fn lives(&self, word: ReadWord<'_>) -> bool {
+    pub fn still_exists(&self, word: ReadWord<'_>) -> bool {
         let o = &self.offsets;
         let tid = word(self.address + o.pid).map(|w| w as u32);
         tid == Some(self.tid) && word(self.address + o.start) == Some(self.started)
@@ -279,7 +279,7 @@ mod tests {
         };
         // These are machine-wide numbers; in the initial namespace the process has the same ones.
         let numbers = PidMap::now();
-        let here = numbers.outside(std::process::id());
+        let here = numbers.to_machine(std::process::id());
         tasks.retain(|t| t.pid == here);
         assert!(tasks.len() >= 2, "{tasks:?}");
         assert_eq!((tasks[0].tid, tasks[1].pid), (here, here));
@@ -287,11 +287,11 @@ mod tests {
         let memory = KernelMemory::open().expect("it was opened before");
         let mut word = |at| memory.word(at);
         let first = &mut tasks[0];
-        assert!(first.lives(&mut word));
+        assert!(first.still_exists(&mut word));
         let outside = |pid: Option<rustix::process::Pid>| {
             pid.map_or(0, |p| {
                 numbers
-                    .outside(p.as_raw_nonzero().get().cast_unsigned())
+                    .to_machine(p.as_raw_nonzero().get().cast_unsigned())
                     .into()
             })
         };

@@ -20,23 +20,23 @@ pub struct PidMap(Option<HashMap<u32, u32>>);
 impl PidMap {
     /// The mapping at this moment.
     pub fn now() -> PidMap {
-        PidMap((!PidMap::are_those_of_handlers()).then(|| all().unwrap_or_default()))
+        PidMap((!PidMap::match_handlers()).then(|| all().unwrap_or_default()))
     }
 
     /// Whether spile's numbers are the ones that handlers see.
-    pub fn are_those_of_handlers() -> bool {
+    pub fn match_handlers() -> bool {
         process::pid_namespace(None).is_none_or(|inode| inode == INITIAL)
     }
 
     /// The machine-wide number of a process; the same number if there is no other.
-    pub fn outside(&self, pid: u32) -> u32 {
+    pub fn to_machine(&self, pid: u32) -> u32 {
         let known = self.0.as_ref().and_then(|all| all.get(&pid));
         known.copied().unwrap_or(pid)
     }
 
     /// The number in spile's namespace of a process with a machine-wide number; the same number if
     /// there is no other.
-    pub fn inside(&self, pid: u32) -> u32 {
+    pub fn to_namespace(&self, pid: u32) -> u32 {
         let mut all = self.0.iter().flatten();
         all.find(|(_, outside)| **outside == pid)
             .map_or(pid, |(inside, _)| *inside)
@@ -44,7 +44,7 @@ impl PidMap {
 }
 
 /// This process's number as handlers see it.
-pub fn own() -> u32 {
+pub fn own_pid() -> u32 {
     static OWN: OnceLock<u32> = OnceLock::new();
     *OWN.get_or_init(|| {
         let told = || {
@@ -55,7 +55,7 @@ pub fn own() -> u32 {
             memory.word(at).map(|word| word as u32)
         };
         let here = std::process::id();
-        match PidMap::are_those_of_handlers() {
+        match PidMap::match_handlers() {
             true => here,
             false => told().unwrap_or(here),
         }
@@ -119,7 +119,7 @@ mod tests {
             assert!(all.iter().all(|(inside, outside)| inside == outside));
         }
         assert!(all.contains_key(&here));
-        assert_eq!(PidMap(Some(all)).outside(u32::MAX), u32::MAX);
-        assert_eq!(PidMap(None).outside(5), 5);
+        assert_eq!(PidMap(Some(all)).to_machine(u32::MAX), u32::MAX);
+        assert_eq!(PidMap(None).to_machine(5), 5);
     }
 }

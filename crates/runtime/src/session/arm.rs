@@ -59,8 +59,8 @@ impl Session {
         let Some(loaded) = kernel.loaded() else {
             return;
         };
-        let pid = PidMap::now().inside(pid);
-        if !links.processes.became(pid, ns) {
+        let pid = PidMap::now().to_namespace(pid);
+        if !links.processes.executed(pid, ns) {
             return;
         }
         if let Err(e) = loaded.watch_in(pid, links) {
@@ -74,13 +74,13 @@ impl Session {
         let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel()) else {
             return Ok(());
         };
-        let Some(loaded) = kernel.loaded().filter(|l| l.raises()) else {
+        let Some(loaded) = kernel.loaded().filter(|l| l.raises_semaphores()) else {
             return Ok(());
         };
         let known = links.refused().len();
         loaded.attach_raising(&self.program, links)?;
         self.probed.unchanged()?;
-        if let Some(text) = code::refusals(&links.refused()[known..]) {
+        if let Some(text) = code::refusal_warning(&links.refused()[known..]) {
             self.warn_of(&text);
         }
         Ok(())
@@ -89,7 +89,7 @@ impl Session {
     /// Runs the handlers for existing processes, those that are older than the time from which the
     /// kernel reports new ones.
     fn run_for_existing_tasks(&mut self, since: u64) {
-        let wanted = |threads| self.has(|e| *e == Event::Present { threads });
+        let wanted = |threads| self.has_event(|e| *e == Event::Present { threads });
         let threads = wanted(true);
         if !threads && !wanted(false) {
             return;
@@ -109,7 +109,7 @@ impl Session {
             self.consume();
             let mut task = Some(task);
             for id in self.ids(|e| *e == Event::Present { threads }) {
-                if self.over() {
+                if self.is_over() {
                     return;
                 }
                 task = task.and_then(|task| self.controller.run_for(id, task));

@@ -90,7 +90,7 @@ impl EventLoop {
     }
 
     /// Waits until a descriptor is writable, or readable again.
-    pub fn want(&self, fd: BorrowedFd<'_>, source: EventSource, write: bool) -> io::Result<()> {
+    pub fn modify(&self, fd: BorrowedFd<'_>, source: EventSource, write: bool) -> io::Result<()> {
         let flags = if write {
             epoll::EventFlags::OUT
         } else {
@@ -170,7 +170,7 @@ impl Timer {
 
     /// Acknowledges that the timer fired, and restarts it if its period varies. Returns whether it
     /// really fired. Several unhandled expirations count as one.
-    pub fn hit(&self, random: u64) -> io::Result<bool> {
+    pub fn acknowledge(&self, random: u64) -> io::Result<bool> {
         let mut count = [0u8; 8];
         match rustix::io::read(&self.fd, &mut count) {
             Ok(_) => {}
@@ -281,7 +281,7 @@ impl Signals {
     }
 
     /// Reads pending signals, and saves them for [`Signals::next`]. Returns whether there were any.
-    pub fn look(&self) -> bool {
+    pub fn poll(&self) -> bool {
         let mut any = false;
         while let Some(signal) = self.read() {
             any = true;
@@ -291,17 +291,17 @@ impl Signals {
     }
 
     /// Whether there are signals that were read but not handled.
-    pub fn seen(&self) -> bool {
+    pub fn has_pending(&self) -> bool {
         !self.seen.borrow().is_empty()
     }
 
     /// Whether there was a request to end the session.
-    pub fn wants_end(&self) -> bool {
+    pub fn end_requested(&self) -> bool {
         self.end.get().is_some()
     }
 
     /// Whether there was a second request to end the session.
-    pub fn insists(&self) -> bool {
+    pub fn end_insisted(&self) -> bool {
         self.end.get().is_some_and(|(_, again)| again)
     }
 
@@ -405,7 +405,7 @@ mod tests {
                 let EventSource::Timer(i) = source else {
                     panic!("{source:?}")
                 };
-                hits[i as usize] += u32::from(timers[i as usize].hit(3).unwrap());
+                hits[i as usize] += u32::from(timers[i as usize].acknowledge(3).unwrap());
             }
         }
     }

@@ -111,7 +111,7 @@ pub fn user_files(
         }
     }
     match &options.target {
-        TargetProcess::Pid(pid) => paths.extend(crate::text::user_files::mapped(*pid)),
+        TargetProcess::Pid(pid) => paths.extend(crate::text::user_files::mapped_files(*pid)),
         TargetProcess::Command(command) => {
             paths.extend(crate::text::user_files::programs_of(command))
         }

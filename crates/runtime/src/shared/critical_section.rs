@@ -105,15 +105,15 @@ impl CriticalSection {
         };
         for (n, (guarded, room)) in self.layout.globals.iter().zip(&self.rooms).enumerate() {
             if let (true, Some(room)) = (wanted & (1 << n) != 0, room) {
-                tell_keys(state, guarded, room, table(guarded.global));
+                write_keys(state, guarded, room, table(guarded.global));
             }
         }
         let since = Instant::now();
         let mut refusals = 0;
         for turn in 0.. {
-            match self.once(turn, wanted, taken) {
+            match self.try_once(turn, wanted, taken) {
                 Some(answer::DONE) => break,
-                Some(answer::BUSY) if since.elapsed() < patience => wait(state, needs),
+                Some(answer::BUSY) if since.elapsed() < patience => wait_for_locks(state, needs),
                 Some(answer::BUSY) => {
                     let held = |at: &u32| state.shared(*at).load(Ordering::Relaxed) != 0;
                     let held = needs.locks.iter().find(|(_, at)| held(at));
@@ -128,18 +128,18 @@ impl CriticalSection {
         let globals = globals.filter(|(n, _)| wanted & (1 << n) != 0);
         Ok(globals
             .filter_map(|(_, (guarded, room))| {
-                Some((guarded.global, copied(state, guarded, room)?))
+                Some((guarded.global, copy_of(state, guarded, room)?))
             })
             .collect())
     }
 
     /// Has the kernel run the program once, on another processor if necessary; returns its answer.
-    fn once(&self, turn: usize, wanted: u64, taken: u64) -> Option<i32> {
+    fn try_once(&self, turn: usize, wanted: u64, taken: u64) -> Option<i32> {
         let mut ctx = [0; asked::WORDS];
         (ctx[asked::WANTED], ctx[asked::TAKEN]) = (wanted, taken);
         let cpu = match self.layout.interrupts_off {
             true => None,
-            false => self.another(turn),
+            false => self.other_processor(turn),
         };
         match test_run(self.program.as_fd(), &mut ctx, cpu) {
             Ok(result) => Some(result.retval as i32),
@@ -152,7 +152,7 @@ impl CriticalSection {
     /// The processor after this one, or a later one. If this thread moves there before the kernel
     /// compares, the program runs with interrupts on: still correct, but a handler may have to
     /// wait.
-    fn another(&self, turn: usize) -> Option<u32> {
+    fn other_processor(&self, turn: usize) -> Option<u32> {
         // SAFETY: the call has no preconditions.
         let here = unsafe { libc::sched_getcpu() };
         let others = self
@@ -168,7 +168,7 @@ impl CriticalSection {
 }
 
 /// Waits until the locks look free; handlers hold them for microseconds.
-fn wait(state: &StateMemory, needs: &HandlerEffects) {
+fn wait_for_locks(state: &StateMemory, needs: &HandlerEffects) {
     for (_, at) in &needs.locks {
         let mut looks = 0;
         while state.shared(*at).load(Ordering::Relaxed) != 0 && looks < LOOKS {
@@ -182,7 +182,7 @@ fn wait(state: &StateMemory, needs: &HandlerEffects) {
 }
 
 /// The copy of a global.
-fn copied(
+fn copy_of(
     state: &StateMemory,
     guarded: &LockedGlobal,
     room: &Option<WordMemory>,
@@ -207,7 +207,7 @@ fn copied(
 }
 
 /// Collects the keys of an array without its lock, and writes them to the entries.
-fn tell_keys(
+fn write_keys(
     state: &StateMemory,
     guarded: &LockedGlobal,
     room: &WordMemory,

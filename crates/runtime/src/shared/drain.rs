@@ -97,7 +97,7 @@ pub fn take(
                 .collect())
         }
         GlobalPlace::PerCpuArray(array) if array.colocated.of.is_none() => {
-            let parts = parts(layout, g);
+            let parts = host_parts(layout, g);
             let all = take_arrays(state, (array, &parts), (generation, last), map)?;
             let ids = parts.iter().map(|part| part.g);
             Ok(ids
@@ -116,7 +116,7 @@ struct HostPart<'l> {
 }
 
 /// A host array, and the arrays co-located with it.
-fn parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
+fn host_parts(layout: &Layout, g: GlobalId) -> Vec<HostPart<'_>> {
     let arrays = layout.globals.iter().enumerate().filter_map(|(i, global)| {
         let GlobalPlace::PerCpuArray(array) = &global.as_ref()?.place else {
             return None;

@@ -42,7 +42,7 @@ impl GracePeriod {
     /// Waits until every handler that started before the call has ended. Returns false if that is
     /// not certain.
     pub fn wait(self, state: &StateMemory) -> bool {
-        (self == GracePeriod::Visit && visit().is_ok() && settled(state))
+        (self == GracePeriod::Visit && visit().is_ok() && quiescent(state))
             || barrier()
             || by_busy(state)
     }
@@ -65,7 +65,7 @@ fn visit() -> rustix::io::Result<()> {
 
 /// After a visit no earlier handler is left. A busy mark belongs to a later handler, unless
 /// handlers can be preempted after all; such a mark disappears soon.
-fn settled(state: &StateMemory) -> bool {
+fn quiescent(state: &StateMemory) -> bool {
     by_busy(state)
 }
 
@@ -115,7 +115,7 @@ mod tests {
             pages: false,
             critical: None,
         };
-        let state = StateMemory::plain(&layout).unwrap();
+        let state = StateMemory::in_memory(&layout).unwrap();
         assert!(GracePeriod::Visit.wait(&state) && GracePeriod::Barrier.wait(&state));
     }
 }

@@ -9,7 +9,7 @@ use spile_bpf::layout::{GlobalLayout, GlobalPlace, Layout, Object, PerCpuArray};
 use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
-use spile_kernel::resources::told;
+use spile_kernel::resources::error_text;
 
 use crate::controller::globals::RawValue;
 use crate::controller::handler_effects::HandlerEffects;
@@ -123,10 +123,10 @@ impl KernelState {
 
     /// A substitute in plain memory.
     #[cfg(test)]
-    pub fn plain(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
+    pub fn in_memory(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
         KernelState {
             loaded: None,
-            state: Rc::new(StateMemory::plain(layout).expect("a layout that fits")),
+            state: Rc::new(StateMemory::in_memory(layout).expect("a layout that fits")),
             layout: layout.clone(),
             tables,
             elements: Vec::new(),
@@ -153,7 +153,7 @@ impl KernelState {
     }
 
     /// Hits that the kernel itself skipped.
-    pub fn misses(&self) -> u64 {
+    pub fn kernel_misses(&self) -> u64 {
         self.loaded.as_ref().map_or(0, LoadedObject::kernel_misses)
     }
 
@@ -216,7 +216,7 @@ impl KernelState {
             }
         }
         self.locked_tables(needs)
-            .for_each(|t| t.borrow_mut().hold());
+            .for_each(|t| t.borrow_mut().begin_exclusive());
         Ok(())
     }
 
@@ -224,7 +224,7 @@ impl KernelState {
     pub fn give_back(&self, needs: &HandlerEffects) -> Result<(), Fault> {
         let all = self.locked_tables(needs);
         // Writes each array back, even if another one fails.
-        let done: Vec<_> = all.map(|t| t.borrow_mut().give_back()).collect();
+        let done: Vec<_> = all.map(|t| t.borrow_mut().end_exclusive()).collect();
         let done: Result<(), _> = done.into_iter().collect();
         done.map_err(|e| Fault::from(format!("writing a map: {e}")))
     }
@@ -315,7 +315,7 @@ impl KernelState {
             }
             // A global with one generation has it under both numbers.
             let generation = if double { generation } else { 0 };
-            let reading = |e| Fault::from(format!("reading {}: {}", global.name, told(&e)));
+            let reading = |e| Fault::from(format!("reading {}: {}", global.name, error_text(&e)));
             let elements = self.elements.get(i).and_then(Option::as_ref);
             if let (Some(elements), GlobalPlace::PerCpuArray(array)) = (elements, &layout.place) {
                 let (mut missed, mut unknown) = (0, Vec::new());

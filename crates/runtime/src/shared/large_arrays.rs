@@ -29,11 +29,11 @@ impl LargeElements {
     pub fn new(map: OwnedFd, large: &LargeLayout, double: bool) -> LargeElements {
         LargeElements {
             map: Some(map),
-            ..LargeElements::without(large, double)
+            ..LargeElements::without_memory(large, double)
         }
     }
 
-    fn without(large: &LargeLayout, double: bool) -> LargeElements {
+    fn without_memory(large: &LargeLayout, double: bool) -> LargeElements {
         let size = large.size() as usize;
         LargeElements {
             map: None,
@@ -45,8 +45,8 @@ impl LargeElements {
 
     /// Plain memory, all zero.
     #[cfg(test)]
-    fn plain(large: &LargeLayout, double: bool) -> LargeElements {
-        let elements = LargeElements::without(large, double);
+    fn in_memory(large: &LargeLayout, double: bool) -> LargeElements {
+        let elements = LargeElements::without_memory(large, double);
         let words = (0..elements.bytes / 8).map(|_| AtomicU64::new(0)).collect();
         LargeElements {
             memory: OnceCell::from(WordMemory::Owned(words)),
@@ -66,7 +66,7 @@ impl LargeElements {
 
     /// The memory of the first generation up to the last room that was given out: to map a page takes as long as to
     /// read it, and most arrays have few elements.
-    fn used(&self, map: &OwnedFd, large: &LargeLayout) -> io::Result<WordMemory> {
+    fn map_used(&self, map: &OwnedFd, large: &LargeLayout) -> io::Result<WordMemory> {
         let page = rustix::param::page_size();
         let head = WordMemory::map(map.as_fd(), 0, page)?;
         let given = head.words()[LargeLayout::GIVEN as usize / 8].load(Ordering::Acquire);
@@ -98,7 +98,7 @@ impl LargeElements {
         let used;
         let words = match &self.map {
             Some(map) if last && generation == 0 && self.memory.get().is_none() => {
-                used = self.used(map, large)?;
+                used = self.map_used(map, large)?;
                 used.words()
             }
             _ => &self.memory()?[generation as usize * self.size / 8..],
@@ -175,7 +175,7 @@ impl GenerationView<'_> {
     }
 
     /// A 32-bit half of a word.
-    fn half(&self, at: u32) -> u32 {
+    fn u32_at(&self, at: u32) -> u32 {
         let bytes = self.word(at).load(Ordering::Relaxed).to_ne_bytes();
         let [a, b, c, d, e, f, g, h] = bytes;
         u32::from_ne_bytes(if at % 8 < 4 {
@@ -221,7 +221,7 @@ impl GenerationView<'_> {
     fn rooms<'v>(&'v self, key: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<'v> {
         self.large
             .probe_cells(key)
-            .map(|(cell, tag)| (cell, tag, self.half(GenerationView::cell_at(cell))))
+            .map(|(cell, tag)| (cell, tag, self.u32_at(GenerationView::cell_at(cell))))
             .take_while(|(_, _, content)| *content != 0)
             .filter(|(_, tag, content)| content & LargeLayout::TAG == *tag)
             .map(|(cell, _, content)| (cell, content & !LargeLayout::TAG))
@@ -300,7 +300,7 @@ mod tests {
 
     fn state(array: &PerCpuArray) -> StateMemory {
         let place = GlobalPlace::PerCpuArray(array.clone());
-        StateMemory::plain(&Layout {
+        StateMemory::in_memory(&Layout {
             shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 1024,
             cpus: 2,
@@ -330,7 +330,7 @@ mod tests {
             return;
         }
         let cells: Vec<_> = view.large.probe_cells(&[key]).collect();
-        let free = |(cell, _): &&(u32, u32)| view.half(GenerationView::cell_at(*cell)) == 0;
+        let free = |(cell, _): &&(u32, u32)| view.u32_at(GenerationView::cell_at(*cell)) == 0;
         let (cell, tag) = cells.iter().find(free).or(cells.last()).expect("cells");
         let at = GenerationView::cell_at(*cell);
         let mut bytes = view.word(at).load(Ordering::Relaxed).to_ne_bytes();
@@ -352,7 +352,7 @@ mod tests {
             };
             let array = array(large);
             let state = state(&array);
-            let elements = LargeElements::plain(&large, false);
+            let elements = LargeElements::in_memory(&large, false);
             let view = GenerationView {
                 words: elements.memory().expect("memory"),
                 large: &large,

@@ -119,11 +119,11 @@ impl ByteTable for LockedTable {
         self.below.capacity()
     }
 
-    fn hold(&mut self) {
+    fn begin_exclusive(&mut self) {
         (self.holds, self.asked) = (true, 0);
     }
 
-    fn give_back(&mut self) -> io::Result<()> {
+    fn end_exclusive(&mut self) -> io::Result<()> {
         self.holds = false;
         let Some(mut copy) = self.copy.take() else {
             return Ok(());

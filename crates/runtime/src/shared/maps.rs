@@ -42,9 +42,9 @@ pub trait ByteTable {
         Ok(true)
     }
     /// From here on the caller is the only user, so that accesses may be buffered.
-    fn hold(&mut self) {}
+    fn begin_exclusive(&mut self) {}
     /// Ends [`ByteTable::hold`]: writes all changes back.
-    fn give_back(&mut self) -> io::Result<()> {
+    fn end_exclusive(&mut self) -> io::Result<()> {
         Ok(())
     }
 }
@@ -95,7 +95,7 @@ impl KernelMap {
                         return Ok(entries);
                     }
                 }
-                Err(e) if is(&e, Errno::NOSPC) && room <= most.max(64) => room *= 2,
+                Err(e) if is_errno(&e, Errno::NOSPC) && room <= most.max(64) => room *= 2,
                 Err(e) => return Err(into_io(e)),
             }
         }
@@ -103,7 +103,7 @@ impl KernelMap {
 }
 
 /// Whether the error has this number.
-fn is(e: &BpfError, number: Errno) -> bool {
+fn is_errno(e: &BpfError, number: Errno) -> bool {
     matches!(e, BpfError::Call { errno, .. } if *errno == number)
 }
 
@@ -124,7 +124,7 @@ impl ByteTable for KernelMap {
     fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
         match self.map.update(key, value, 0) {
             Ok(()) => Ok(true),
-            Err(e) if is(&e, Errno::TOOBIG) => Ok(false),
+            Err(e) if is_errno(&e, Errno::TOOBIG) => Ok(false),
             Err(e) => Err(into_io(e)),
         }
     }
@@ -165,7 +165,7 @@ impl ByteTable for KernelMap {
         let (keys, values): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
         match self.map.update_batch(&keys.concat(), &values.concat()) {
             Ok(()) => Ok(true),
-            Err(e) if is(&e, Errno::TOOBIG) => Ok(false),
+            Err(e) if is_errno(&e, Errno::TOOBIG) => Ok(false),
             Err(e) => Err(into_io(e)),
         }
     }
@@ -181,24 +181,24 @@ pub struct FieldTable {
 }
 
 impl FieldTable {
-    fn there(&self) -> u64 {
+    fn presence_bit(&self) -> u64 {
         1 << self.field.bit
     }
 
     /// The field's value, if it is present in the record.
-    fn of(&self, record: &[u8]) -> Option<Vec<u8>> {
+    fn field_value(&self, record: &[u8]) -> Option<Vec<u8>> {
         let at = self.field.at as usize;
-        let there = word_of(record, 0) & self.there() != 0;
+        let there = word_of(record, 0) & self.presence_bit() != 0;
         record.get(at..at + 8).filter(|_| there).map(<[u8]>::to_vec)
     }
 
     /// The record with the field replaced; `None` if no field is left.
-    fn with(&self, record: Option<Vec<u8>>, value: Option<&[u8]>) -> Option<Vec<u8>> {
+    fn with_field(&self, record: Option<Vec<u8>>, value: Option<&[u8]>) -> Option<Vec<u8>> {
         let mut record = record.unwrap_or_else(|| vec![0; self.field.record as usize]);
         let there = word_of(&record, 0);
         let there = match value {
-            Some(_) => there | self.there(),
-            None => there & !self.there(),
+            Some(_) => there | self.presence_bit(),
+            None => there & !self.presence_bit(),
         };
         let at = self.field.at as usize;
         record.get_mut(..8)?.copy_from_slice(&there.to_ne_bytes());
@@ -213,12 +213,15 @@ impl FieldTable {
 
 impl ByteTable for FieldTable {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
-        Ok(self.records.get(key)?.and_then(|record| self.of(&record)))
+        Ok(self
+            .records
+            .get(key)?
+            .and_then(|record| self.field_value(&record)))
     }
 
     fn set(&mut self, key: &[u8], value: &[u8]) -> io::Result<bool> {
         let record = self.records.get(key)?;
-        match self.with(record, Some(value)) {
+        match self.with_field(record, Some(value)) {
             Some(record) => self.records.set(key, &record),
             None => Ok(true),
         }
@@ -228,7 +231,7 @@ impl ByteTable for FieldTable {
         let Some(record) = self.records.get(key)? else {
             return Ok(());
         };
-        match self.with(Some(record), None) {
+        match self.with_field(Some(record), None) {
             Some(record) => self.records.set(key, &record).map(drop),
             None => self.records.remove(key),
         }
@@ -237,7 +240,7 @@ impl ByteTable for FieldTable {
     fn entries(&mut self) -> io::Result<Entries> {
         let records = self.records.entries()?.into_iter();
         Ok(records
-            .filter_map(|(key, record)| Some((key, self.of(&record)?)))
+            .filter_map(|(key, record)| Some((key, self.field_value(&record)?)))
             .collect())
     }
 

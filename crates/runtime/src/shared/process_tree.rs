@@ -11,14 +11,14 @@ use crate::machine::pid_namespace::PidMap;
 use crate::shared::state::StateMemory;
 
 /// Sets the bit of a process; the bits are at offset `at` of the shared block.
-pub fn mark(state: &StateMemory, at: u32, pid: u32) {
+pub fn insert(state: &StateMemory, at: u32, pid: u32) {
     if let Some((word, bit)) = place(at, pid) {
         state.shared(word).fetch_or(bit, Ordering::Relaxed);
     }
 }
 
 /// Whether the bit of a process is set.
-pub fn has(state: &StateMemory, at: u32, pid: i64) -> bool {
+pub fn contains(state: &StateMemory, at: u32, pid: i64) -> bool {
     let place = u32::try_from(pid).ok().and_then(|pid| place(at, pid));
     place.is_some_and(|(word, bit)| state.shared(word).load(Ordering::Relaxed) & bit != 0)
 }
@@ -39,7 +39,7 @@ pub fn mark_descendants(state: &StateMemory, at: u32, target: u32) {
         for pid in found {
             let parent = || process::stat(pid).map(|s| s.ppid);
             if !known.contains(&pid) && parent().is_some_and(|p| known.contains(&p)) {
-                mark(state, at, numbers.outside(pid));
+                insert(state, at, numbers.to_machine(pid));
                 known.insert(pid);
             }
         }

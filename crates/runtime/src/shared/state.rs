@@ -236,18 +236,18 @@ impl StateMemory {
         let bytes = len.next_multiple_of(rustix::param::page_size());
         let memory = WordMemory::map(fd, 0, bytes)
             .map_err(|e| Error::System("mapping the state memory", e))?;
-        Ok(StateMemory::over(layout, memory))
+        Ok(StateMemory::with_memory(layout, memory))
     }
 
     /// Plain memory of the right size, all zero.
-    pub fn plain(layout: &Layout) -> Result<StateMemory, LayoutError> {
+    pub fn in_memory(layout: &Layout) -> Result<StateMemory, LayoutError> {
         let len = StateMemory::size(layout);
         check(layout, len)?;
         let words = (0..len / 8).map(|_| AtomicU64::new(0)).collect();
-        Ok(StateMemory::over(layout, WordMemory::Owned(words)))
+        Ok(StateMemory::with_memory(layout, WordMemory::Owned(words)))
     }
 
-    fn over(layout: &Layout, memory: WordMemory) -> StateMemory {
+    fn with_memory(layout: &Layout, memory: WordMemory) -> StateMemory {
         StateMemory {
             memory,
             shared_size: layout.shared_size,
@@ -325,7 +325,7 @@ impl StateMemory {
     pub fn lock(&self, at: u32, patience: Duration) -> bool {
         let word = self.shared(at);
         // Kernel handlers write a small number; they recognise their own process in the upper half.
-        let holder = u64::from(pid_namespace::own()) << 32;
+        let holder = u64::from(pid_namespace::own_pid()) << 32;
         let since = Instant::now();
         for turn in 0u32.. {
             if word
@@ -501,7 +501,7 @@ mod tests {
 
     #[test]
     fn values_survive() {
-        let state = StateMemory::plain(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::in_memory(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -540,7 +540,7 @@ mod tests {
 
     #[test]
     fn locks_exclude() {
-        let state = StateMemory::plain(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::in_memory(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -553,7 +553,7 @@ mod tests {
 
     #[test]
     fn generations_alternate() {
-        let state = StateMemory::plain(&layout(GlobalPlace::Scalar {
+        let state = StateMemory::in_memory(&layout(GlobalPlace::Scalar {
             offset: 136,
             ty: Ty::Long,
         }))
@@ -571,7 +571,7 @@ mod tests {
             offset: 136,
             ty: Ty::Long,
         });
-        assert!(StateMemory::plain(&ok).is_ok());
+        assert!(StateMemory::in_memory(&ok).is_ok());
         let mut small = ok.clone();
         small.shared_size = 64;
         let mut none = ok.clone();
@@ -598,7 +598,7 @@ mod tests {
                 value,
             }),
         ] {
-            assert!(StateMemory::plain(&bad).is_err());
+            assert!(StateMemory::in_memory(&bad).is_err());
         }
     }
 }

@@ -58,7 +58,7 @@ impl ThreadRecords {
         }
     }
 
-    fn spilt(&self) -> &AtomicU64 {
+    fn overflow_count(&self) -> &AtomicU64 {
         self.state.shared(self.front.spilt)
     }
 }
@@ -67,7 +67,7 @@ impl ByteTable for ThreadRecords {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         match self.slot(key) {
             Some(slot) => Ok(Some(self.read(slot))),
-            None if self.spilt().load(Ordering::Acquire) == 0 => Ok(None),
+            None if self.overflow_count().load(Ordering::Acquire) == 0 => Ok(None),
             None => self.map.get(key),
         }
     }
@@ -88,7 +88,7 @@ impl ByteTable for ThreadRecords {
         }
         let fits = self.map.set(key, value)?;
         if fits && !there {
-            self.spilt().fetch_add(1, Ordering::AcqRel);
+            self.overflow_count().fetch_add(1, Ordering::AcqRel);
         }
         Ok(fits)
     }
@@ -99,7 +99,7 @@ impl ByteTable for ThreadRecords {
             self.owner(slot).store(0, Ordering::Release);
         } else if self.get(key)?.is_some() {
             self.map.remove(key)?;
-            self.spilt().fetch_sub(1, Ordering::AcqRel);
+            self.overflow_count().fetch_sub(1, Ordering::AcqRel);
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl ByteTable for ThreadRecords {
                 Some((thread.to_ne_bytes().to_vec(), self.read(slot)))
             })
             .collect();
-        if self.spilt().load(Ordering::Acquire) > 0 {
+        if self.overflow_count().load(Ordering::Acquire) > 0 {
             entries.extend(self.map.entries()?);
         }
         Ok(entries)
@@ -162,7 +162,7 @@ mod tests {
             max: 2,
             ..PlainMap::default()
         });
-        let state = StateMemory::plain(&layout).expect("a layout that fits");
+        let state = StateMemory::in_memory(&layout).expect("a layout that fits");
         ThreadRecords::new(front, Rc::new(state), map)
     }
 
@@ -196,6 +196,6 @@ mod tests {
         assert_eq!(found, [0, 5, 9, 13]);
         assert_eq!(all.drain().unwrap().len(), 4);
         assert!(all.entries().unwrap().is_empty());
-        assert_eq!(all.spilt().load(Ordering::Relaxed), 0);
+        assert_eq!(all.overflow_count().load(Ordering::Relaxed), 0);
     }
 }

@@ -174,7 +174,7 @@ impl DeferredTexts {
     }
 
     /// A string with its marks replaced.
-    pub fn fill<'t>(&self, text: &'t [u8]) -> std::borrow::Cow<'t, [u8]> {
+    pub fn render<'t>(&self, text: &'t [u8]) -> std::borrow::Cow<'t, [u8]> {
         let mut rest = text;
         let mut out = Vec::new();
         while let Some(at) = rest.windows(WORD).position(|w| w == self.word) {
@@ -268,7 +268,7 @@ mod tests {
     #[test]
     fn marks_are_replaced() {
         let d = known();
-        let fill = |t: &str| String::from_utf8(d.fill(t.as_bytes()).into_owned()).unwrap();
+        let fill = |t: &str| String::from_utf8(d.render(t.as_bytes()).into_owned()).unwrap();
         assert_eq!(fill("plain"), "plain");
         assert_eq!(fill("0123456789abcdef1f;"), "the text");
         assert_eq!(

@@ -50,7 +50,7 @@ struct KeyTexts {
 
 impl KeyTexts {
     /// Notes the whole text of a truncated key.
-    fn note(&mut self, cut: &Value, mark: &Value, text: &Value) {
+    fn note_key(&mut self, cut: &Value, mark: &Value, text: &Value) {
         let mut hasher = DefaultHasher::new();
         text.as_bytes().hash(&mut hasher);
         let hash = hasher.finish();
@@ -68,7 +68,7 @@ impl KeyTexts {
 
 impl Symbolizer {
     /// Without marks, for strings of at most `longest` bytes.
-    pub fn plain(longest: usize) -> Symbolizer {
+    pub fn without_marks(longest: usize) -> Symbolizer {
         Symbolizer {
             longest,
             ..Symbolizer::default()
@@ -92,16 +92,16 @@ impl Symbolizer {
     }
 
     /// Numbers of files whose unwind rows, and whose symbols or lines, did not fit.
-    pub fn without_room(&self) -> (u64, u64) {
+    pub fn files_without_room(&self) -> (u64, u64) {
         let files = self.files.borrow();
         let files = files.as_ref();
         files.map_or((0, 0), |f| (f.without_rows, f.without_names))
     }
 
     /// Learns a new file: see [`UserFiles::learn`].
-    pub fn learn(&self, fields: &[FieldValue<'_>]) -> Option<bool> {
+    pub fn learn_file(&self, fields: &[FieldValue<'_>]) -> Option<bool> {
         self.keys.borrow_mut().made.clear();
-        self.files.borrow_mut().as_mut()?.learn(fields)
+        self.files.borrow_mut().as_mut()?.learn_file(fields)
     }
 
     /// A descriptor that is readable when [`Symbolizer::take_read`] has work to do.
@@ -166,7 +166,7 @@ impl Symbolizer {
     ///
     /// Several marks can have one text, and several texts can be equal after truncation.
     pub fn key(&self, key: &Value, ty: Ty) -> Option<(Value, bool)> {
-        if !self.marked(key.as_bytes()) {
+        if !self.has_mark(key.as_bytes()) {
             return None;
         }
         let mut keys = self.keys.borrow_mut();
@@ -174,12 +174,12 @@ impl Symbolizer {
         if let Some(known) = keys.made.get(&made) {
             return Some((known.clone(), true));
         }
-        self.forget_met();
-        let text = Value::from(&*self.fill(key.as_bytes()));
-        let (unknown, changing) = self.forget_met();
+        self.take_requests();
+        let text = Value::from(&*self.render(key.as_bytes()));
+        let (unknown, changing) = self.take_requests();
         let (cut, is_cut) = text.clone().fit(ty);
         if is_cut {
-            keys.note(&cut, key, &text);
+            keys.note_key(&cut, key, &text);
         }
         if !unknown && !changing {
             if keys.made.len() >= KEYS {
@@ -192,7 +192,7 @@ impl Symbolizer {
 
     /// The value that an iteration returns for a key: the mark whose text begins with it, if there
     /// is only one.
-    pub fn shown(&self, key: &Value) -> Option<Value> {
+    pub fn key_mark(&self, key: &Value) -> Option<Value> {
         let keys = self.keys.borrow();
         let (mark, _) = keys.whole.get(key)?.as_ref()?;
         Some(mark.clone())
@@ -203,14 +203,14 @@ impl Symbolizer {
         self.keys.borrow().cut
     }
 
-    fn marked(&self, text: &[u8]) -> bool {
+    fn has_mark(&self, text: &[u8]) -> bool {
         let word = self.word.as_ref();
         word.is_some_and(|word| text.windows(WORD).any(|w| w == word))
     }
 
     /// Whether an unknown file was requested since the last call, and whether run-time generated
     /// code was.
-    fn forget_met(&self) -> (bool, bool) {
+    fn take_requests(&self) -> (bool, bool) {
         let mut files = self.files.borrow_mut();
         let Some(files) = files.as_mut() else {
             return (false, false);
@@ -222,7 +222,7 @@ impl Symbolizer {
 
     /// A string with its marks replaced by their texts. Of a truncated mark, complete frames are
     /// rendered, but not a possibly incomplete one.
-    pub fn fill<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
+    pub fn render<'t>(&self, text: &'t [u8]) -> Cow<'t, [u8]> {
         let Some(word) = &self.word else {
             return text.into();
         };
@@ -270,7 +270,7 @@ impl Symbolizer {
             // Frames behind the first are return addresses.
             let back = u64::from(form == SymbolicForm::KernelFileLines && i > 0);
             let text = kernel_text(form, addr, &mut |addr| {
-                lines.line(addr.saturating_sub(back)).map(plain_file)
+                lines.line(addr.saturating_sub(back)).map(escaped_file)
             });
             if form == SymbolicForm::KernelWholeLines
                 && out.len() - start + text.len() > self.longest
@@ -294,7 +294,11 @@ impl Symbolizer {
                 // The mark for further addresses contains the number of those before.
                 let before = i.max(place.addr.unwrap_or(0).try_into().unwrap_or(i));
                 let left = self.frames.saturating_sub(before);
-                files.copied(place.offset).into_iter().take(left).collect()
+                files
+                    .frames_of_copy(place.offset)
+                    .into_iter()
+                    .take(left)
+                    .collect()
             } else {
                 vec![place]
             };
@@ -366,25 +370,25 @@ fn kernel_text(
 }
 
 /// An external name without terminal control characters.
-fn plain(name: String) -> String {
+fn escaped_name(name: String) -> String {
     match spile_plain::name(&name) {
         Cow::Owned(plain) => plain,
         Cow::Borrowed(_) => name,
     }
 }
 
-fn plain_file((file, line): (String, u32)) -> (String, u32) {
-    (plain(file), line)
+fn escaped_file((file, line): (String, u32)) -> (String, u32) {
+    (escaped_name(file), line)
 }
 
 /// One frame in a form. Unknown parts are omitted; without a symbol the address is printed.
 fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> String {
     let found = files.find(place);
     let (symbol, module) = (found.symbol, found.module);
-    let symbol = symbol.map(|(name, at, size)| (plain(name), at, size));
+    let symbol = symbol.map(|(name, at, size)| (escaped_name(name), at, size));
     let found = FrameInfo {
         symbol,
-        module: module.map(plain),
+        module: module.map(escaped_name),
         ..found
     };
     let addr = place.addr.unwrap_or(found.linked + place.back);
@@ -412,13 +416,13 @@ fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> St
     };
     match form {
         SymbolicForm::UserLines => line(""),
-        SymbolicForm::UserFileLines => match files.line(place).map(plain_file) {
+        SymbolicForm::UserFileLines => match files.line(place).map(escaped_file) {
             Some((file, n)) => line(&format!(" at {file}:{n}")),
             None => line(""),
         },
         SymbolicForm::UserSimple | SymbolicForm::UserSimpleLines => {
             let lines = form == SymbolicForm::UserSimpleLines;
-            let at = lines.then(|| files.line(place)).flatten().map(plain_file);
+            let at = lines.then(|| files.line(place)).flatten().map(escaped_file);
             let at = at.map_or_else(String::new, |(file, n)| format!(" at {file}:{n}"));
             match (&found.symbol, module) {
                 (Some((name, offset, _)), Some(m)) => {
@@ -436,7 +440,7 @@ fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> St
         SymbolicForm::UserAddresses => format!("{addr:#x}"),
         SymbolicForm::UserAddressLines => format!(" {addr:#x} : {}\n", data("")),
         SymbolicForm::UserName => name(),
-        SymbolicForm::UserPlace => match files.line(place).map(plain_file) {
+        SymbolicForm::UserPlace => match files.line(place).map(escaped_file) {
             Some((file, n)) => format!("{}\t{file}:{n}", name()),
             None => format!("{}\t{addr:#x}", name()),
         },
@@ -447,7 +451,7 @@ fn user_text(form: SymbolicForm, place: FramePlace, files: &mut UserFiles) -> St
         SymbolicForm::UserData => data(""),
         SymbolicForm::UserModule => module.unwrap_or("<unknown>").to_owned(),
         SymbolicForm::UserFileLine | SymbolicForm::UserFile | SymbolicForm::UserLine => {
-            match (files.line(place).map(plain_file), form) {
+            match (files.line(place).map(escaped_file), form) {
                 (Some((file, n)), SymbolicForm::UserFileLine) => format!("{file}:{n}"),
                 (Some((file, _)), SymbolicForm::UserFile) => file,
                 (Some((_, n)), _) => n.to_string(),
@@ -528,7 +532,7 @@ mod tests {
     fn lines_of_addresses() {
         let word = *b"0123456789abcdef";
         let symbolizer = Symbolizer::new(word, (40, 20), None);
-        let fill = |t: &[u8]| String::from_utf8_lossy(&symbolizer.fill(t)).into_owned();
+        let fill = |t: &[u8]| String::from_utf8_lossy(&symbolizer.render(t)).into_owned();
         assert_eq!(fill(b"plain"), "plain");
         assert_eq!(
             fill(b"a0123456789abcdefK0x1 2 zz 0x3;b"),
@@ -562,8 +566,11 @@ mod tests {
         ];
         let cut = Value::from(" 0x8 : 0x8\n 0x1");
         assert_eq!(key(one, 16), Some((cut.clone(), true)));
-        assert_eq!(symbolizer.shown(&cut), Some(Value::from(one)));
+        assert_eq!(symbolizer.key_mark(&cut), Some(Value::from(one)));
         assert_eq!(key(two, 16), Some((cut.clone(), true)));
-        assert_eq!((symbolizer.shown(&cut), symbolizer.cut_keys()), (None, 1));
+        assert_eq!(
+            (symbolizer.key_mark(&cut), symbolizer.cut_keys()),
+            (None, 1)
+        );
     }
 }

@@ -65,7 +65,7 @@ impl Arguments {
     pub(super) fn of(dwarf: &Dwarf, function: Die) -> Arguments {
         let result = dwarf.type_of(function);
         let returned = match dwarf.ctype(result) {
-            Type::Struct { .. } => dwarf.returned(function, result),
+            Type::Struct { .. } => dwarf.return_convention(function, result),
             _ => ReturnConvention::Registers(Vec::new()),
         };
         Arguments {

@@ -438,7 +438,7 @@ impl QueriedFile<'_> {
         let ty = dwarf.type_of(function);
         let loc = match dwarf.ctype(ty) {
             Type::Void => return None,
-            Type::Struct { .. } => structure(&dwarf.returned(function, ty)),
+            Type::Struct { .. } => structure(&dwarf.return_convention(function, ty)),
             Type::Float { .. } => VarLocation::Absent(FLOATING.into()),
             ty => VarLocation::Value(extended(vec![LocOp::Ret], &ty)),
         };

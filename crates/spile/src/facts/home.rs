@@ -56,7 +56,7 @@ impl CodeOwner {
                         offset,
                     })
                 }
-                _ => loaded.address(address).map(CodePlace::Address),
+                _ => loaded.to_load_address(address).map(CodePlace::Address),
             },
         }
     }
@@ -106,7 +106,7 @@ fn moved(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailable> {
         rest = more;
         match (*first, more) {
             (Op::Const(linked), [Op::Bias, ADD, behind @ ..]) => {
-                let at = loaded.address(linked as u64);
+                let at = loaded.to_load_address(linked as u64);
                 let why = "its address in the running kernel is unknown";
                 let at = at.ok_or_else(|| Unavailable(why.into()))?;
                 out.push(Op::Const(at as i64));

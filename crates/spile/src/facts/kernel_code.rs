@@ -70,7 +70,7 @@ impl KernelCode {
         let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
         // The kernel's spelling of names.
         let pattern = pattern.replace('-', "_");
-        if spile_kernel::foreign_kernel::is() && !spile_glob::is_pattern(&pattern) {
+        if spile_kernel::foreign_kernel::is_active() && !spile_glob::is_pattern(&pattern) {
             return Ok(vec![FoundModule {
                 module: Module::KernelModule(pattern.into()),
                 pid: None,
@@ -128,7 +128,7 @@ impl KernelCode {
             && let Some(kernel) = kernel
             && !spile_glob::is_pattern(name)
             && !hidden(name)
-            && functions::sound(name)
+            && functions::can_be_probed(name)
         {
             return Ok(vec![place(name, id(kernel, name), named(None, name))]);
         }
@@ -273,7 +273,7 @@ fn function(f: &Function<'_>, id: impl Fn(&Function<'_>) -> u64) -> FoundPlace {
         false => id(f),
     };
     let at = match f.traced {
-        _ if spile_kernel::foreign_kernel::is() => named(f.module, f.symbol),
+        _ if spile_kernel::foreign_kernel::is_active() => named(f.module, f.symbol),
         true => CodePlace::Traced(f.address),
         false => CodePlace::Address(f.address),
     };

@@ -311,7 +311,7 @@ fn by_symbol(
     let (symbol, offset) = symbols.resolve(at)?;
     let one = symbols.find(symbol.name).count() == 1;
     // ftrace does not check whether they may be probed.
-    let allowed = offset != 0 || (alone && functions::sound(symbol.name));
+    let allowed = offset != 0 || (alone && functions::can_be_probed(symbol.name));
     (one && allowed).then(|| CodePlace::Symbol {
         module: module.cloned(),
         name: symbol.name.into(),
@@ -384,5 +384,5 @@ pub fn stand_in(file: &File) {
         };
         text.push_str(&format!("{:016x} {kind} {}\n", s.address, s.name));
     }
-    spile_kernel::foreign_kernel::look_at(image.bytes_of(".BTF"), text);
+    spile_kernel::foreign_kernel::activate(image.bytes_of(".BTF"), text);
 }

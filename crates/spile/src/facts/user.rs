@@ -311,7 +311,7 @@ fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -
         if s.name.contains(".cold") || s.name.contains(".part.") {
             continue;
         }
-        match demangle::short(s.name) {
+        match demangle::short_name(s.name) {
             Some(name) if fits(pattern, &name) => add(&name, s),
             _ if glob::matches(pattern, s.name) => add(s.name, s),
             _ => {}

@@ -229,7 +229,7 @@ fn record(
     file: &Rc<RefCell<Option<RecordingFile>>>,
     passes: Passes<'_>,
 ) -> Result<(ProfileBuilder, Outcome), Failure> {
-    let who = PidMap::are_those_of_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
+    let who = PidMap::match_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
     let mut rows = ProfileBuilder::with(who, cli.trace);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));

@@ -16,7 +16,7 @@ const FIRST_NAMESPACE: u64 = 0xeffffffb;
 /// The process id as handlers see it.
 pub fn process(pid: u32) -> Result<u32, Failure> {
     match of_thread(pid) {
-        Some(of) if of == pid => Ok(PidMap::now().outside(pid)),
+        Some(of) if of == pid => Ok(PidMap::now().to_machine(pid)),
         Some(of) => Err(fail(format_args!(
             "-p {pid}: this is a thread of process {of}; give -t {pid} or -p {of}"
         ))),
@@ -33,10 +33,10 @@ pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
             "-t {tid}: this is a thread of process {of} and not of {pid} (-p)"
         ))),
         // In a PID namespace only the first thread's number is known.
-        _ if tid != of && PidMap::now().outside(of) != of => Err(fail(format_args!(
+        _ if tid != of && PidMap::now().to_machine(of) != of => Err(fail(format_args!(
             "-t {tid}: in a PID namespace spile knows only first threads by number; give -p {of}"
         ))),
-        _ => Ok((PidMap::now().outside(tid), of)),
+        _ => Ok((PidMap::now().to_machine(tid), of)),
     }
 }
 

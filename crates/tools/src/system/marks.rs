@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use spile_kernel::process::{mark, with_all_signals};
-use spile_kernel::resources::told;
+use spile_kernel::resources::error_text;
 use spile_runtime::{ExternalSource, session::OnArmed};
 
 use spile_plain::messages::tell;
@@ -94,7 +94,7 @@ pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(OnArmed, 
             // Closing the pipe ends the session.
             tell(format_args!(
                 "ERROR: no thread can be created: {}\n",
-                told(&e)
+                error_text(&e)
             ));
         }
     });

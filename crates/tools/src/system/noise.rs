@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use rustix::thread::sched_setaffinity;
-use spile_kernel::resources::told;
+use spile_kernel::resources::error_text;
 use spile_kernel::{machine, process};
 use spile_profile::noise::{CauseKind, Event, Noise, Source, account};
 use spile_profile::report;
@@ -134,7 +134,7 @@ fn measure(
             Ok(thread) => thread
                 .join()
                 .unwrap_or_else(|_| Err("a thread failed".to_owned())),
-            Err(e) => Err(format!("no thread can be created: {}", told(&e))),
+            Err(e) => Err(format!("no thread can be created: {}", error_text(&e))),
         };
         results
             .lock()

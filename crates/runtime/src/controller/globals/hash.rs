@@ -35,13 +35,13 @@ impl MarkTexts {
     /// Without marks, for strings of at most `longest` bytes.
     pub fn of_strings(longest: usize) -> MarkTexts {
         MarkTexts {
-            symbolic: Symbolizer::plain(longest),
+            symbolic: Symbolizer::without_marks(longest),
             ..MarkTexts::default()
         }
     }
 
     /// Notes the arrays of a program that marks can reach.
-    pub fn note(&mut self, program: &Program, marks: &Marks) {
+    pub fn register(&mut self, program: &Program, marks: &Marks) {
         let mut arrays = HashMap::new();
         for (i, global) in program.globals.iter().enumerate() {
             let g = GlobalId(i as u32);

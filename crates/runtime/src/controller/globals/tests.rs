@@ -161,7 +161,7 @@ fn kernel() -> KernelState {
         .iter()
         .map(|n| (0..*n).map(|_| table()).collect())
         .collect();
-    KernelState::plain(&layout, tables)
+    KernelState::in_memory(&layout, tables)
 }
 
 fn key(name: &str, n: i64) -> Vec<Value> {

@@ -66,8 +66,8 @@ impl Directory {
         let parent = open_at(rustix::fs::CWD, PARENT).map_err(|e| (PARENT.into(), e.into()))?;
         let base = format!("spile-{}", user_name(uid));
         let both = || {
-            let user = made(&parent, &base).map_err(fail(&users))?;
-            let own = locked(&user, name).map_err(fail(&path))?;
+            let user = open_or_create(&parent, &base).map_err(fail(&users))?;
+            let own = create_locked(&user, name).map_err(fail(&path))?;
             Ok((user, own))
         };
         let (user, own) = match both() {
@@ -105,7 +105,7 @@ impl Directory {
         let mut directory = self.own.try_clone()?;
         let mut parents = Vec::new();
         for part in parts {
-            directory = made(&directory, part)?;
+            directory = open_or_create(&directory, part)?;
             parents.push(part.to_owned());
             self.made.insert(parents.clone());
         }
@@ -143,7 +143,7 @@ fn open_at(at: impl AsFd, name: &str) -> Result<OwnedFd, Errno> {
 }
 
 /// Opens or creates a directory that only its owner, this user, can write to.
-fn made(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+fn open_or_create(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     let mode = Mode::from_bits_truncate(0o755);
     let new = match rustix::fs::mkdirat(at, name, mode) {
         Ok(()) => true,
@@ -166,9 +166,9 @@ fn made(at: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Creates and locks the directory of that name, and checks that it still exists.
-fn locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
+fn create_locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     for wait in [1, 10, 100, 0] {
-        let own = made(user, name)?;
+        let own = open_or_create(user, name)?;
         match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) if is_there(user, name, &own) => return Ok(own),
             // Another session that tests the lock may have just removed the directory, or be about
@@ -194,7 +194,7 @@ fn is_there(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
 
 /// Removes the directories of this user's killed sessions: those that are unlocked, and contain
 /// only pipes, marked files and directories.
-pub fn sweep() {
+pub fn remove_abandoned() {
     let uid = rustix::process::geteuid().as_raw();
     let Ok(parent) = open_at(rustix::fs::CWD, PARENT) else {
         return;
@@ -211,14 +211,14 @@ pub fn sweep() {
         let name = entry.file_name().to_string_lossy().into_owned();
         if !name.starts_with('.') {
             // An entry that cannot be removed stays.
-            let _ = sweep_one(&user, &name);
+            let _ = remove_if_abandoned(&user, &name);
         }
     }
     // Fails if there are directories of other sessions.
     let _ = rustix::fs::unlinkat(&parent, &*base, AtFlags::REMOVEDIR);
 }
 
-fn sweep_one(user: &OwnedFd, name: &str) -> io::Result<()> {
+fn remove_if_abandoned(user: &OwnedFd, name: &str) -> io::Result<()> {
     let left = open_at(user, name)?;
     rustix::fs::flock(&left, FlockOperation::NonBlockingLockExclusive)?;
     clear(&left, false, 0)?;
@@ -235,7 +235,7 @@ pub fn mark(file: &OwnedFd) -> Result<(), Errno> {
     rustix::fs::futimens(file, &times)
 }
 
-fn marked(stat: &Stat) -> bool {
+fn is_marked(stat: &Stat) -> bool {
     stat.st_mtime == 0 && stat.st_mtime_nsec == 0
 }
 
@@ -256,7 +256,7 @@ fn clear(directory: &OwnedFd, remove: bool, depth: usize) -> io::Result<()> {
             FileType::Fifo => AtFlags::empty(),
             // A file with content has no name any more.
             FileType::RegularFile
-                if stat.st_size == 0 && (marked(&stat) || name.to_bytes() == NEW.as_bytes()) =>
+                if stat.st_size == 0 && (is_marked(&stat) || name.to_bytes() == NEW.as_bytes()) =>
             {
                 AtFlags::empty()
             }

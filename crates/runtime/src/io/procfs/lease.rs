@@ -15,7 +15,7 @@ struct SignalReceiver {
 const F_SETOWN_EX: libc::c_int = 15;
 const F_OWNER_TID: libc::c_int = 0;
 
-fn done(result: libc::c_int) -> io::Result<()> {
+fn check(result: libc::c_int) -> io::Result<()> {
     match result {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
@@ -24,7 +24,7 @@ fn done(result: libc::c_int) -> io::Result<()> {
 
 /// A descriptor that becomes readable when somebody opens a file leased by this thread. The signal
 /// stays blocked in the thread: its default action would end the process.
-pub fn news() -> io::Result<OwnedFd> {
+pub fn notifications() -> io::Result<OwnedFd> {
     // SAFETY: a signal set is plain data that the calls fill; the descriptor is new and nobody
     // else's.
     unsafe {
@@ -35,13 +35,13 @@ pub fn news() -> io::Result<OwnedFd> {
             return Err(io::Error::last_os_error());
         }
         let fd = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-        done(fd)?;
+        check(fd)?;
         Ok(OwnedFd::from_raw_fd(fd))
     }
 }
 
 /// Acknowledges the notifications.
-pub fn heard(news: &OwnedFd) {
+pub fn acknowledge(news: &OwnedFd) {
     let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
     while rustix::io::read(news, &mut info).is_ok_and(|n| n > 0) {}
 }
@@ -58,13 +58,13 @@ pub fn take(file: &OwnedFd) -> io::Result<()> {
     let fd = file.as_raw_fd();
     // SAFETY: the first call reads the structure, which lives; the second takes numbers.
     unsafe {
-        done(libc::fcntl(fd, F_SETOWN_EX, &raw const owner))?;
-        done(libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK))
+        check(libc::fcntl(fd, F_SETOWN_EX, &raw const owner))?;
+        check(libc::fcntl(fd, libc::F_SETLEASE, libc::F_WRLCK))
     }
 }
 
 /// Whether somebody waits for the file, or waited until the kernel broke the lease.
-pub fn wanted(file: &OwnedFd) -> bool {
+pub fn is_wanted(file: &OwnedFd) -> bool {
     // SAFETY: the call takes numbers.
     let lease = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) };
     lease != libc::F_WRLCK

@@ -39,7 +39,7 @@ use rustix::time::{
 use spile_ir::{Event, HandlerId, Program};
 
 use crate::controller::Controller;
-pub use directory::sweep;
+pub use directory::remove_abandoned;
 use directory::{Directory, FilePlace, NEW};
 
 mod directory;
@@ -178,7 +178,7 @@ impl ProcfsFiles {
             specs,
         };
         if files.specs.iter().any(|s| s.read && !s.write) {
-            files.leases = lease::news().ok();
+            files.leases = lease::notifications().ok();
         }
         if files.specs.iter().any(|s| s.read && s.write) {
             files.timer = Some(window().map_err(|e| fail(e.into()))?);
@@ -227,10 +227,10 @@ impl ProcfsFiles {
             return Ok(());
         };
         // Before the check of the files: a later reader causes a new notification.
-        lease::heard(news);
+        lease::acknowledge(news);
         for file in 0..self.pipes.len() {
             let pipe = &self.pipes[file];
-            if pipe.kind != PipeUse::Lease || !lease::wanted(&pipe.fd) {
+            if pipe.kind != PipeUse::Lease || !lease::is_wanted(&pipe.fd) {
                 continue;
             }
             let old = self.replace(file)?;
@@ -324,7 +324,7 @@ impl ProcfsFiles {
         let pipes = self.pipes.iter_mut().chain(&mut self.old).enumerate();
         for (at, pipe) in pipes.filter(|(_, p)| matches!(p.kind, PipeUse::Collect | PipeUse::Drain))
         {
-            let (texts, end) = pipe.texts();
+            let (texts, end) = pipe.read_texts();
             for text in texts {
                 answer(FileRequest::Write(self.specs[pipe.file].path.clone(), text));
             }
@@ -336,7 +336,7 @@ impl ProcfsFiles {
         for at in ended.into_iter().rev() {
             let old = self.old.remove(at);
             // If it cannot be opened, nobody waits for it.
-            if let Ok(pipe) = old.turned()
+            if let Ok(pipe) = old.reopened()
                 && pipe.kind == PipeUse::Both
             {
                 self.read(pipe, answer);
@@ -354,7 +354,7 @@ impl ProcfsFiles {
         }
         for n in 0..count {
             if n > 0 {
-                drained(&pipe.fd);
+                wait_until_empty(&pipe.fd);
             }
             let text = answer(FileRequest::Read(self.specs[pipe.file].path.clone()));
             if text.len() > ROUND {
@@ -386,7 +386,7 @@ impl ProcfsFiles {
             self.forget(&old);
             old.watch = None;
             // The pipe can have a reader whose notification is still to come.
-            let old = old.turned()?;
+            let old = old.reopened()?;
             match old.kind {
                 PipeUse::Both => self.read(old, answer),
                 _ => self.old.push(old),
@@ -426,7 +426,7 @@ impl Pipe {
 
     /// Reopens the pipe for its current users: the writing end if it has a reader, otherwise the
     /// reading end. In between the session holds no end, so a reader that comes waits.
-    fn turned(self) -> io::Result<Pipe> {
+    fn reopened(self) -> io::Result<Pipe> {
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let open =
             |fd: &OwnedFd, access| rustix::fs::open(own_path(fd), flags | access, Mode::empty());
@@ -445,7 +445,7 @@ impl Pipe {
     }
 
     /// The complete texts, and whether more can come.
-    fn texts(&mut self) -> (Vec<Vec<u8>>, bool) {
+    fn read_texts(&mut self) -> (Vec<Vec<u8>>, bool) {
         let mut texts = Vec::new();
         let mut end = false;
         let mut taken = 0;
@@ -487,7 +487,7 @@ fn own_path(fd: &OwnedFd) -> String {
 }
 
 /// Waits a little until a pipe is empty.
-fn drained(fd: &OwnedFd) {
+fn wait_until_empty(fd: &OwnedFd) {
     for _ in 0..PATIENCE.as_millis() {
         if rustix::io::ioctl_fionread(fd).map_or(true, |n| n == 0) {
             return;

@@ -60,7 +60,7 @@ fn numbers_add_up_and_are_zeroed() {
         value,
     };
     let layout = layout(&[place]);
-    let state = StateMemory::plain(&layout).unwrap();
+    let state = StateMemory::in_memory(&layout).unwrap();
     for (cpu, at, n) in [(0, 64, 5), (1, 64, 6), (0, 72, 100)] {
         state.cpu(cpu, at).store(n, Ordering::Relaxed);
     }
@@ -78,7 +78,7 @@ fn empty_statistics_do_not_count() {
         value: count_and_max(),
     };
     let layout = layout(&[place]);
-    let state = StateMemory::plain(&layout).unwrap();
+    let state = StateMemory::in_memory(&layout).unwrap();
     // CPU 0 has no values: its zeroed maximum must not win over -3.
     state.cpu(1, 64).store(2, Ordering::Relaxed);
     state.cpu(1, 72).store(-3i64 as u64, Ordering::Relaxed);
@@ -111,7 +111,7 @@ fn caches_and_maps_of_all_cpus_add_up() {
         large: None,
     });
     let layout = layout(&[place]);
-    let state = StateMemory::plain(&layout).unwrap();
+    let state = StateMemory::in_memory(&layout).unwrap();
     let slot = |cpu, at: u32, key: u64, count: u64, max: u64| {
         for (i, word) in [1, key, count, max].into_iter().enumerate() {
             state
@@ -186,7 +186,7 @@ fn arrays_side_by_side_are_taken_together() {
     };
     let number = ValueLayout::Scalar(Ty::Long);
     let layout = layout(&[part(None, 0, number), part(Some(G), 8, count_and_max())]);
-    let state = StateMemory::plain(&layout).unwrap();
+    let state = StateMemory::in_memory(&layout).unwrap();
     // Key 7 belongs to both arrays, key 8 only to the host.
     for (at, words) in [(64, [1, 7, 5, 2, 30]), (104, [1, 8, 6, 0, 0])] {
         for (i, word) in words.into_iter().enumerate() {
@@ -260,7 +260,7 @@ fn a_wrapping_array_is_taken_from_its_oldest_element_on() {
         wraps: true,
         large: None,
     })]);
-    let state = StateMemory::plain(&layout).unwrap();
+    let state = StateMemory::in_memory(&layout).unwrap();
     let mut map = PlainMap {
         max: 4,
         ..PlainMap::default()

@@ -67,7 +67,7 @@ fn filled(n: usize, max: usize) -> (LockedTable, Watched) {
 #[test]
 fn a_walk_asks_once_and_writes_what_changed() {
     let (mut held, map) = filled(100, 100);
-    held.hold();
+    held.begin_exclusive();
     for (key, value) in held.entries().unwrap() {
         assert_eq!(held.get(&key).unwrap(), Some(value));
     }
@@ -79,7 +79,7 @@ fn a_walk_asks_once_and_writes_what_changed() {
     assert_eq!(held.get(&bytes(3)).unwrap(), None);
     assert_eq!(map.0.borrow().1, 1);
     assert_eq!(map.sorted().len(), 100);
-    held.give_back().unwrap();
+    held.end_exclusive().unwrap();
     assert!(map.0.borrow().1 <= 3);
     let mut expected: Entries = (50..100).map(|i| (bytes(i), bytes(10 * i))).collect();
     expected[20].1 = bytes(1);
@@ -94,7 +94,7 @@ fn a_walk_asks_once_and_writes_what_changed() {
 #[test]
 fn emptied_and_filled_again() {
     let (mut held, map) = filled(3, 4);
-    held.hold();
+    held.begin_exclusive();
     assert_eq!(held.entries().unwrap().len(), 3);
     assert_eq!(held.drain().unwrap().len(), 3);
     for i in 10..14 {
@@ -102,7 +102,7 @@ fn emptied_and_filled_again() {
     }
     assert!(!held.set(&bytes(14), &bytes(14)).unwrap());
     held.remove(&bytes(10)).unwrap();
-    held.give_back().unwrap();
+    held.end_exclusive().unwrap();
     let mut expected: Entries = (11..14).map(|i| (bytes(i), bytes(i))).collect();
     expected.sort();
     assert_eq!(map.sorted(), expected);
@@ -111,7 +111,7 @@ fn emptied_and_filled_again() {
 #[test]
 fn few_elements_of_a_large_array_are_asked_for_one_by_one() {
     let (mut held, map) = filled(1000, 1000);
-    held.hold();
+    held.begin_exclusive();
     for i in 0..15 {
         assert_eq!(held.get(&bytes(i)).unwrap(), Some(bytes(10 * i)));
     }
@@ -120,6 +120,6 @@ fn few_elements_of_a_large_array_are_asked_for_one_by_one() {
         assert_eq!(held.get(&bytes(i)).unwrap(), Some(bytes(10 * i)));
     }
     assert!(map.0.borrow().1 < 20);
-    held.give_back().unwrap();
+    held.end_exclusive().unwrap();
     assert_eq!(map.sorted().len(), 1000);
 }

@@ -63,7 +63,12 @@ impl KernelImage {
             let at = u64::from_str_radix(digits, 16).ok().filter(|at| *at != 0)?;
             Some((p.address, p.size, at))
         };
-        let parts: Vec<_> = file.image().placed().iter().filter_map(part).collect();
+        let parts: Vec<_> = file
+            .image()
+            .placed_sections()
+            .iter()
+            .filter_map(part)
+            .collect();
         match parts.is_empty() {
             true => Err(format!(
                 "the addresses of the sections of the module {name} are hidden; run as root"
@@ -86,7 +91,7 @@ impl KernelImage {
 
     /// The load address of a link address.
     #[must_use]
-    pub fn address(&self, linked: u64) -> Option<u64> {
+    pub fn to_load_address(&self, linked: u64) -> Option<u64> {
         match &self.at {
             LoadAddress::Elsewhere => None,
             LoadAddress::Moved(_) if linked < IMAGE => Some(linked),
@@ -99,7 +104,7 @@ impl KernelImage {
     }
 
     /// The link address of a load address.
-    fn linked(&self, address: u64) -> Option<u64> {
+    fn to_link_address(&self, address: u64) -> Option<u64> {
         match &self.at {
             LoadAddress::Elsewhere => None,
             LoadAddress::Moved(_) if address < IMAGE => None,
@@ -138,7 +143,7 @@ impl KernelLines {
             .entry(module)
             .or_insert_with_key(|m| open(m.as_deref(), &SearchPaths::from_env()));
         let (file, loaded) = file.as_ref()?;
-        let (name, line) = file.dwarf()?.line_at(loaded.linked(address)?)?;
+        let (name, line) = file.dwarf()?.line_at(loaded.to_link_address(address)?)?;
         Some((name?.to_string(), line)).filter(|(_, line)| *line > 0)
     }
 }
@@ -171,21 +176,21 @@ mod tests {
             module: None,
             at: LoadAddress::Moved(0x1000),
         };
-        assert_eq!(kernel.address(IMAGE), Some(IMAGE + 0x1000));
-        assert_eq!(kernel.linked(IMAGE + 0x1000), Some(IMAGE));
+        assert_eq!(kernel.to_load_address(IMAGE), Some(IMAGE + 0x1000));
+        assert_eq!(kernel.to_link_address(IMAGE + 0x1000), Some(IMAGE));
         // Per-CPU variables.
-        assert_eq!(kernel.address(0x20), Some(0x20));
-        assert_eq!(kernel.linked(0x20), None);
+        assert_eq!(kernel.to_load_address(0x20), Some(0x20));
+        assert_eq!(kernel.to_link_address(0x20), None);
         let module = KernelImage {
             module: Some("m".into()),
             at: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),
         };
         for (linked, address) in [(0x1004, 0x7004), (0x2007, 0x9007)] {
-            assert_eq!(module.address(linked), Some(address));
-            assert_eq!(module.linked(address), Some(linked));
+            assert_eq!(module.to_load_address(linked), Some(address));
+            assert_eq!(module.to_link_address(address), Some(linked));
         }
-        assert_eq!(module.address(0x1010), None);
-        assert_eq!(module.linked(0x7010), None);
+        assert_eq!(module.to_load_address(0x1010), None);
+        assert_eq!(module.to_link_address(0x7010), None);
     }
 
     #[test]

@@ -54,7 +54,9 @@ impl KernelLineTable {
                 module.is_none() || at().is_some_and(|(s, _)| s.module == module)
             };
             places.add(lines, |linked| {
-                loaded.address(linked).filter(|address| its_own(*address))
+                loaded
+                    .to_load_address(linked)
+                    .filter(|address| its_own(*address))
             });
         }
         places.put_in_order();

@@ -152,7 +152,7 @@ impl UserFiles {
         let mut frames: Vec<FramePlace> = Vec::new();
         let mut ended = false;
         while frames.len() < most {
-            let (row, known) = self.row(&maps, walk.at);
+            let (row, known) = self.row_at(&maps, walk.at);
             if !known && frames.is_empty() {
                 break;
             }
@@ -189,12 +189,12 @@ impl UserFiles {
     }
 
     /// The frames found in a copy.
-    pub fn copied(&self, id: u64) -> Vec<FramePlace> {
+    pub fn frames_of_copy(&self, id: u64) -> Vec<FramePlace> {
         self.copies.frames.get(&id).cloned().unwrap_or_default()
     }
 
     /// The row of an address, and whether its file is known.
-    fn row(&mut self, maps: &[Mapping], address: u64) -> (Option<u64>, bool) {
+    fn row_at(&mut self, maps: &[Mapping], address: u64) -> (Option<u64>, bool) {
         let place = place_of(maps, address, 0);
         if let Some(row) = self.header_row(place) {
             return (Some(row), true);

@@ -136,7 +136,7 @@ impl UserFiles {
         let wanted = walks || all.names.is_some();
         let image = wanted.then(vdso).flatten();
         if image.is_some() || !wanted {
-            let job = all.take_up(VDSO.into(), (0, 0), "[vdso]".into(), image);
+            let job = all.add_file(VDSO.into(), (0, 0), "[vdso]".into(), image);
             all.install(job.read());
         }
         Some(all)
@@ -172,7 +172,7 @@ impl UserFiles {
             let (major, minor) = (rustix::fs::major(meta.dev()), rustix::fs::minor(meta.dev()));
             let device = u64::from(major) << 20 | u64::from(minor);
             let name = path.to_string_lossy().into_owned();
-            jobs.push(self.take_up(next(), (device, meta.ino()), name, Some(image)));
+            jobs.push(self.add_file(next(), (device, meta.ino()), name, Some(image)));
         }
         for read in reader::read_all(jobs) {
             self.install(read);
@@ -186,14 +186,14 @@ impl UserFiles {
 
     /// Installs the tables of files that were read.
     pub fn take_read(&mut self) {
-        for read in self.reader.take() {
+        for read in self.reader.take_results() {
             self.install(read);
         }
     }
 
     /// Learns the file that a record announces. Returns whether it could be opened; `None` for a
     /// malformed record.
-    pub fn learn(&mut self, fields: &[FieldValue<'_>]) -> Option<bool> {
+    pub fn learn_file(&mut self, fields: &[FieldValue<'_>]) -> Option<bool> {
         let numbers: Vec<u64> = fields
             .iter()
             .map(|f| match f {
@@ -230,16 +230,16 @@ impl UserFiles {
             None => (path.to_string_lossy().into_owned(), None),
         };
         let name = name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned();
-        let job = self.take_up(number, (device, inode), name, image);
+        let job = self.add_file(number, (device, inode), name, image);
         // Runs in the background: until it is finished, hits work without the tables.
-        if let Some(job) = self.reader.read(job) {
+        if let Some(job) = self.reader.enqueue(job) {
             self.install(job.read());
         }
         Some(good)
     }
 
     /// Adds a file; returns the job to read it.
-    fn take_up(
+    fn add_file(
         &mut self,
         number: u64,
         key: (u64, u64),
@@ -335,7 +335,7 @@ impl UserFiles {
     /// Describes a frame.
     pub fn find(&mut self, place: FramePlace) -> FrameInfo {
         if place.file == 0 {
-            return self.find_made(place);
+            return self.find_jit(place);
         }
         if self.file(place.file).is_none() {
             self.met_unknown = true;
@@ -373,13 +373,13 @@ impl UserFiles {
     }
 
     /// Describes a frame in code without a file.
-    fn find_made(&mut self, place: FramePlace) -> FrameInfo {
+    fn find_jit(&mut self, place: FramePlace) -> FrameInfo {
         self.met_made = true;
         let made = self.made.entry(place.offset).or_default();
         let addr = place.addr.unwrap_or(0).wrapping_sub(place.back);
         let holds = |n: &&(u64, u64, String)| (n.0..n.0.saturating_add(n.1)).contains(&addr);
         if !made.names.iter().any(|n| holds(&n)) {
-            made.read_again(place.offset);
+            made.reread(place.offset);
         }
         // The entry that was written last is current.
         let symbol = made.names.iter().rev().find(holds);
@@ -400,7 +400,7 @@ impl UserFiles {
 }
 
 /// The files with executable mappings in a process.
-pub fn mapped(process: u32) -> Vec<PathBuf> {
+pub fn mapped_files(process: u32) -> Vec<PathBuf> {
     let maps = fs::read_to_string(format!("/proc/{process}/maps")).unwrap_or_default();
     let code = maps
         .lines()
@@ -464,7 +464,7 @@ struct JitNames {
 
 impl JitNames {
     /// Reads the file of a process again if it has grown.
-    fn read_again(&mut self, process: u64) {
+    fn reread(&mut self, process: u64) {
         let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap_or_default();
         let own = status.lines().find_map(|l| l.strip_prefix("NSpid:"));
         let own = own.and_then(|l| l.split_whitespace().next_back());
@@ -491,7 +491,7 @@ impl JitNames {
                 && file.take(MOST_NAMES).read_to_end(&mut text).is_ok()
             {
                 self.length = length;
-                self.names = made_names(&String::from_utf8_lossy(&text));
+                self.names = jit_names(&String::from_utf8_lossy(&text));
                 return;
             }
         }
@@ -520,7 +520,7 @@ fn names_file(root: &Path, path: &str, owner: Option<u32>) -> Option<fs::File> {
 }
 
 /// Parses one line per name: start and size in hex, name.
-fn made_names(text: &str) -> Vec<(u64, u64, String)> {
+fn jit_names(text: &str) -> Vec<(u64, u64, String)> {
     let hex = |w: &str| u64::from_str_radix(w.strip_prefix("0x").unwrap_or(w), 16).ok();
     let row = |line: &str| {
         let mut words = line.splitn(3, ' ');
@@ -552,7 +552,7 @@ fn rows_of(module: &Module) -> Vec<UnwindRow> {
     let rows = cfi::rows(module.image(), None);
     let code = module.image().segments().iter().filter(|s| s.executable);
     let code: u64 = code.map(|s| s.file_size).sum();
-    if cfi::described(&rows) >= code / 2 {
+    if cfi::described_bytes(&rows) >= code / 2 {
         return rows;
     }
     let symbols = module.symbols();
@@ -748,7 +748,7 @@ mod tests {
 
     #[test]
     fn names_of_made_code() {
-        let names = made_names("7f00 10 a b\nzz 1 c\n0x8000 0x20 d\n\n1 2\n");
+        let names = jit_names("7f00 10 a b\nzz 1 c\n0x8000 0x20 d\n\n1 2\n");
         let want = [
             (0x7f00, 0x10, "a b".to_owned()),
             (0x8000, 0x20, "d".to_owned()),

@@ -185,7 +185,7 @@ impl FileTables {
 /// Demangles names and removes terminal control characters; keeps the order.
 fn readable(mangled: &[&str]) -> Vec<String> {
     let one = |name: &&str| {
-        let short = spile_debuginfo::demangle::short(name);
+        let short = spile_debuginfo::demangle::short_name(name);
         let name = short.as_deref().unwrap_or(name);
         spile_plain::name(name).into_owned()
     };
@@ -280,7 +280,7 @@ fn found_at<'s>(
 
 /// Whether signal handlers return to this address, which has no symbol.
 fn returns_from_signal(image: &Image, linked: u64) -> bool {
-    image.at(linked, RETURN_OF_SIGNALS.len()) == Some(RETURN_OF_SIGNALS)
+    image.bytes_at(linked, RETURN_OF_SIGNALS.len()) == Some(RETURN_OF_SIGNALS)
 }
 
 /// The symbol at a link-time address: demangled name, distance from its start, size.
@@ -288,7 +288,7 @@ pub fn symbol_at(image: &Image, symbols: &Symbols<'_>, linked: u64) -> Option<(S
     let Some((s, offset)) = found_at(image, symbols, linked) else {
         return returns_from_signal(image, linked).then(|| (RESTORE.to_owned(), 0, 0));
     };
-    let name = spile_debuginfo::demangle::short(s.name);
+    let name = spile_debuginfo::demangle::short_name(s.name);
     let name = name.unwrap_or_else(|| s.name.to_owned());
     Some((name, offset, s.size))
 }

@@ -131,7 +131,7 @@ impl TableReader {
     }
 
     /// Has a file read; returns the job if the thread cannot be created.
-    pub fn read(&mut self, job: ReadJob) -> Option<ReadJob> {
+    pub fn enqueue(&mut self, job: ReadJob) -> Option<ReadJob> {
         if self.jobs.is_none()
             && let Err(_refused) = self.start()
         {
@@ -168,7 +168,7 @@ impl TableReader {
     }
 
     /// The results since the last call.
-    pub fn take(&self) -> Vec<ReadTables> {
+    pub fn take_results(&self) -> Vec<ReadTables> {
         let _ = rustix::io::read(&*self.ready, &mut [0; 8]);
         self.done.iter().flat_map(Receiver::try_iter).collect()
     }
@@ -202,15 +202,15 @@ mod tests {
             names: Some(false),
         };
         let mut reader = TableReader::new().expect("a descriptor");
-        assert!(reader.take().is_empty());
+        assert!(reader.take_results().is_empty());
         for number in 1..3 {
-            assert!(reader.read(job(number, wanted)).is_none());
+            assert!(reader.enqueue(job(number, wanted)).is_none());
         }
         let mut read = Vec::new();
         while read.len() < 4 {
             let mut fds = [PollFd::new(&reader.ready, PollFlags::IN)];
             poll(&mut fds, None).expect("readable");
-            read.extend(reader.take());
+            read.extend(reader.take_results());
         }
         let [same] = &read_all(vec![job(9, wanted)])[..] else {
             panic!("one file");
