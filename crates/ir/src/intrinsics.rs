@@ -1,12 +1,15 @@
 //! The table of intrinsics, the operations that tapset functions are made of: name, parameters,
 //! result, the places where each may run, what it needs of the event, and how passes may treat it.
-//! The enum, the text form, the type rules, the checks of events and of constants, and the classes
-//! for analysis and code generation come from this table. The operations are implemented in the
-//! interpreter, the controller's host and the code generator.
+//! The enum, the text form, the type rules, the checks of events and of constants, the lengths of
+//! results, and the classes for analysis and code generation come from this table. The operations
+//! are implemented in the interpreter, the controller's host and the code generator: each serves
+//! the classes ([`IntrinsicClass`]) by a match over all operations of the class, so that a new row
+//! does not compile until every executor has it.
 
 use std::ops::RangeInclusive;
 
 use crate::event::Event;
+use crate::program::types::Space;
 
 /// The type of a parameter or a result in the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -143,8 +146,8 @@ pub struct IntrinsicInfo {
     pub params: &'static [ValueKind],
     /// Type of the result.
     pub ret: Option<ValueKind>,
-    /// Maximum length of a string result in bytes; 0 means MAXSTRINGLEN.
-    pub max_len: u16,
+    /// The maximum length of a string result.
+    pub len: ResultLen,
     /// The executors that may run it.
     pub executors: Executors,
     /// It can fail with an error.
@@ -164,8 +167,6 @@ pub struct IntrinsicInfo {
     pub stack_marks: bool,
     /// It reads registers of the place that was hit, which a trampoline does not have.
     pub registers: bool,
-    /// It depends on its operands alone.
-    pub operands: bool,
     /// The property of the event that it needs.
     pub need: Option<EventNeed>,
     /// The values of its first operand, where that is a constant in a kernel handler's code.
@@ -187,46 +188,144 @@ const KC: Executors = Executors {
     controller: true,
 };
 
+/// The maximum length of a string result in bytes. Operands count from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultLen {
+    /// MAXSTRINGLEN.
+    MaxString,
+    /// This number.
+    AtMost(u16),
+    /// The value of this operand.
+    Operand(usize),
+    /// The length of operand 0, and the value of this operand.
+    Part(usize),
+    /// The length of operand 0 if all its bytes are escaped and it is quoted; and the value of this
+    /// operand, or that of an empty text in quotes with dots.
+    Escaped(usize),
+    /// The value of this operand, or the length of an empty text in quotes with dots.
+    Quoted(usize),
+}
+
+/// The length of `""...`.
+const CUT_QUOTES: usize = 5;
+
+impl Intrinsic {
+    /// Whether its first operand is a constant in a kernel handler's code.
+    pub fn wants_constant(self) -> bool {
+        self.info().constant.is_some()
+    }
+
+    /// Whether its result in a kernel handler contains a mark for a text that only the controller
+    /// can make.
+    pub fn is_symbolic(self) -> bool {
+        self.info().symbolic
+    }
+
+    /// The intrinsic of that name in the text form.
+    pub fn by_name(name: &str) -> Option<Intrinsic> {
+        Self::ALL.iter().copied().find(|i| i.info().name == name)
+    }
+
+    /// The maximum length of its string result in bytes; `None` if only MAXSTRINGLEN bounds it.
+    /// `constant` gives the value of an operand that is a constant, `len` the maximum length of a
+    /// string operand.
+    pub fn max_len(
+        self,
+        constant: impl Fn(usize) -> Option<i64>,
+        len: impl Fn(usize) -> Option<usize>,
+    ) -> Option<usize> {
+        let constant = |n| Some(usize::try_from(constant(n)?).unwrap_or(0));
+        let smaller = |a: Option<usize>, b: Option<usize>| match (a, b) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        };
+        let quoted = |n| constant(n).map(|n| n.max(CUT_QUOTES));
+        match self.info().len {
+            ResultLen::MaxString => None,
+            ResultLen::AtMost(n) => Some(n.into()),
+            ResultLen::Operand(n) => constant(n),
+            ResultLen::Part(n) => smaller(len(0), constant(n)),
+            ResultLen::Escaped(n) => {
+                let all = |len: usize| len.saturating_mul(4).saturating_add(2);
+                smaller(len(0).map(all), quoted(n))
+            }
+            ResultLen::Quoted(n) => quoted(n),
+        }
+    }
+}
+
+impl MemoryOp {
+    /// The memory that it reads.
+    pub fn space(self) -> Space {
+        match self {
+            MemoryOp::KernelStr
+            | MemoryOp::KernelBuf
+            | MemoryOp::KernelQuoted
+            | MemoryOp::KernelUtf => Space::Kernel,
+            MemoryOp::UserStr | MemoryOp::UserBuf | MemoryOp::UserQuoted | MemoryOp::UserUtf => {
+                Space::User
+            }
+        }
+    }
+}
+
 macro_rules! intrinsics {
-    ($($var:ident $name:literal ($($p:ident),*) $(-> $r:ident $([$len:literal])?)?, $executors:ident $(, $flag:ident)* $(of $need:ident)? $(const $range:expr)?; $doc:literal)*) => {
+    ($($class:ident $op:ident $about:literal {$(
+        $var:ident $name:literal ($($p:ident),*) $(-> $r:ident $([$($len:tt)+])?)?, $executors:ident
+            $(, $flag:ident)* $(of $need:ident)? $(const $range:expr)?; $doc:literal
+    )*})*) => {
         /// An intrinsic operation.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub enum Intrinsic {
-            $(#[doc = $doc] $var,)*
+            $($(#[doc = $doc] $var,)*)*
         }
+
+        /// An intrinsic by its class. Each class has an enum of its own, so that the code that
+        /// serves a class covers all its operations.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub enum IntrinsicClass {
+            $(#[doc = $about] $class($op),)*
+        }
+
+        $(
+            #[doc = $about]
+            #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+            pub enum $op {
+                $(#[doc = $doc] $var,)*
+            }
+
+            impl From<$op> for Intrinsic {
+                fn from(op: $op) -> Intrinsic {
+                    match op {
+                        $($op::$var => Intrinsic::$var,)*
+                    }
+                }
+            }
+        )*
 
         impl Intrinsic {
             /// All intrinsics, in table order.
-            pub const ALL: &'static [Intrinsic] = &[$(Intrinsic::$var),*];
+            pub const ALL: &'static [Intrinsic] = &[$($(Intrinsic::$var),*),*];
 
             /// Its row in the table.
             pub fn info(self) -> &'static IntrinsicInfo {
                 &TABLE[self as usize]
             }
 
-            /// Whether its first operand is a constant in a kernel handler's code.
-            pub fn wants_constant(self) -> bool {
-                self.info().constant.is_some()
-            }
-
-            /// Whether its result in a kernel handler contains a mark for a text that only the
-            /// controller can make.
-            pub fn is_symbolic(self) -> bool {
-                self.info().symbolic
-            }
-
-            /// The intrinsic of that name in the text form.
-            pub fn by_name(name: &str) -> Option<Intrinsic> {
-                Self::ALL.iter().copied().find(|i| i.info().name == name)
+            /// Its class.
+            pub fn class(self) -> IntrinsicClass {
+                match self {
+                    $($(Intrinsic::$var => IntrinsicClass::$class($op::$var),)*)*
+                }
             }
         }
 
-        static TABLE: &[IntrinsicInfo] = &[$(
+        static TABLE: &[IntrinsicInfo] = &[$($(
             IntrinsicInfo {
                 name: $name,
                 params: &[$(ValueKind::$p),*],
                 ret: intrinsics!(@ret $($r)?),
-                max_len: intrinsics!(@len $($($len)?)?),
+                len: intrinsics!(@len $($($($len)+)?)?),
                 executors: $executors,
                 fails: has(&[$(stringify!($flag)),*], "fails"),
                 pure_: has(&[$(stringify!($flag)),*], "pure"),
@@ -236,17 +335,20 @@ macro_rules! intrinsics {
                 symbolic: has(&[$(stringify!($flag)),*], "symbolic"),
                 stack_marks: has(&[$(stringify!($flag)),*], "stack_marks"),
                 registers: has(&[$(stringify!($flag)),*], "registers"),
-                operands: has(&[$(stringify!($flag)),*], "operands"),
                 need: intrinsics!(@need $($need)?),
                 constant: intrinsics!(@constant $($range)?),
                 doc: $doc,
             }
-        ),*];
+        ),*),*];
     };
     (@ret) => { None };
     (@ret $r:ident) => { Some(ValueKind::$r) };
-    (@len) => { 0 };
-    (@len $l:literal) => { $l };
+    (@len) => { ResultLen::MaxString };
+    (@len $l:literal) => { ResultLen::AtMost($l) };
+    (@len operand $n:literal) => { ResultLen::Operand($n) };
+    (@len part $n:literal) => { ResultLen::Part($n) };
+    (@len escaped $n:literal) => { ResultLen::Escaped($n) };
+    (@len quoted $n:literal) => { ResultLen::Quoted($n) };
     (@need) => { None };
     (@need $need:ident) => { Some(EventNeed::$need) };
     (@constant) => { None };
@@ -254,7 +356,7 @@ macro_rules! intrinsics {
 }
 
 /// The flags of rows. A misspelt flag does not compile.
-const FLAGS: [&str; 9] = [
+const FLAGS: [&str; 8] = [
     "fails",
     "pure",
     "early",
@@ -263,7 +365,6 @@ const FLAGS: [&str; 9] = [
     "symbolic",
     "stack_marks",
     "registers",
-    "operands",
 ];
 
 const fn same(a: &str, b: &str) -> bool {
@@ -296,106 +397,118 @@ const fn has(flags: &[&str], flag: &str) -> bool {
 }
 
 intrinsics! {
-    // The event.
-    CtxArg "ctx_arg" (Long) -> Long, K, pure, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
-    CtxRet "ctx_ret" () -> Long, K, pure, early of FunctionReturn; "The function's return value. Returns of functions only."
-    CtxReg "ctx_reg" (Long) -> Long, K, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed place. Code, perf events and watched memory only."
-    CtxAddr "ctx_addr" () -> Long, KC, pure, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
-    CtxEntry "ctx_entry" (Long) -> Long, KC, pure, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
-    CtxPlace "ctx_place" () -> Long, K, pure, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
-    NextTid "next_tid" () -> Long, K, pure, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
-    NextPid "next_pid" () -> Long, K, pure, early of NextTask; "Process id of the task that is switched to. `Tracepoint` `sched_switch` only."
-    CtxSite "ctx_site" () -> Long, K, pure, early of CodePlace; "Number of the place that was hit. Code only."
-    CtxActivation "ctx_activation" () -> Long, K, pure, registers of CodePlace; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
-    SysNr "sys_nr" () -> Long, K, pure, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
-    SysArg "sys_arg" (Long) -> Long, K, pure, early, task of SystemCall const 0..=11; "Argument n (constant, 0 to 5) of the system call, at its entry and return. 32-bit calls: zero-extended."
-    SysRet "sys_ret" () -> Long, K, pure, early of CallReturn; "Return value of the system call or function. Returns only."
-    SysName "sys_name" () -> Str[31], K, pure of SystemCall; "Name of the system call; `syscall_N` if the table has none."
-    SysArgstr "sys_argstr" () -> Str, K, task of SystemCallEntry; "The system call's arguments as text, decoded by the system call table. `SysEnter` only, because it reads user memory."
-    SysArgtext "sys_argtext" (Long) -> Str, K, task of SystemCallEntry; "Argument n (constant, 0 to 5) of the system call, as text like in `sys_argstr`. `SysEnter` only."
-    SysRetstr "sys_retstr" () -> Str[47], K, pure of SystemCallReturn; "The system call's return value as text: a number, hex, or `-2 (ENOENT)`. `SysExit` only."
-    RegArg "reg_arg" (Long) -> Long, K, pure, early, task of CallArgument const 1..=6; "Register argument n (constant, from 1) by the calling convention of system calls or functions, for `int_arg(n)`. At a system call's return, 1 is the return value. System call events and code only."
-    PerfCount "perf_count" (Long, Long) -> Long, K, fails of ThreadCounter; "Number of occurrences of a perf event (type and config, constants) in the current thread since the session began."
-    UserMode "user_mode" () -> Long, K, pure, early; "1 if a perf event interrupted user mode; 0 otherwise, and in other events."
-    Verdict "verdict" () -> Long, K of Packet; "1 if the packet is accepted, 0 if it is dropped. `Netfilter` only."
-    VerdictSet "verdict_set" (Long), K, fails, effect of Packet; "Drops (0) or accepts (1) the packet when the handler ends; any other value fails. `Netfilter` only."
-    // The current task.
-    Pid "pid" () -> Long, KC, pure, early, task; "Process id (thread group id) in the initial namespace. In the controller: its own."
-    Tid "tid" () -> Long, KC, pure, early, task; "Thread id."
-    Ppid "ppid" () -> Long, KC, pure, early, task; "Parent's process id."
-    Pgrp "pgrp" () -> Long, KC, pure, early, task; "Process group id."
-    Sid "sid" () -> Long, KC, pure, early, task; "Session id."
-    Uid "uid" () -> Long, KC, pure, early, task; "Real user id."
-    Euid "euid" () -> Long, KC, pure, early, task; "Effective user id."
-    Gid "gid" () -> Long, KC, pure, early, task; "Real group id."
-    Egid "egid" () -> Long, KC, pure, early, task; "Effective group id."
-    Execname "execname" () -> Str[15], KC, pure, task; "Name of the current task (comm)."
-    TaskCurrent "task_current" () -> Long, KC, pure, early of TaskStruct; "Address of the current task_struct. In the controller only if a live process is current, as for reads of user memory."
-    InCall "in_call" () -> Long, K, pure, early of CallInProgress; "Number of the current thread's system call; negative if an interrupt or a fault entered the kernel. For kernel threads 0."
-    CgroupId "cgroup_id" () -> Long, K, pure, early of ControlGroup; "Id of the current task's control group (v2), which is the inode number of its directory."
-    CgroupAncestor "cgroup_ancestor" (Long) -> Long, K, pure, early of ControlGroup; "Id of the ancestor of the current task's control group (v2) at level n below the root, or of the group itself; 0 if the group's level is lower."
-    Cmdline "cmdline" () -> Str, KC; "Command line of the current process, arguments separated by spaces. Kernel handlers read only resident pages: \"\" if the first page is not resident."
-    Cpu "cpu" () -> Long, KC, pure, early; "Current CPU."
-    // Time.
-    RealNs "real_ns" () -> Long, KC; "Wall-clock time, nanoseconds since 1970."
-    MonoNs "mono_ns" () -> Long, KC; "CLOCK_MONOTONIC in nanoseconds."
-    CpuClock "cpu_clock" (Long) -> Long, KC; "Scheduler clock of a CPU in nanoseconds (here the monotonic clock)."
-    Jiffies "jiffies" () -> Long, KC; "The kernel's jiffies counter."
-    Cycles "cycles" () -> Long, KC; "A counter of processor cycles for time differences. Kernel handlers have no instruction that reads it, so both executors return the monotonic clock: one cycle is one nanosecond."
-    TzOffset "tz_offset" () -> Long, KC, pure, early; "Seconds WEST of UTC of the controller's time zone at start."
-    TzName "tz_name" () -> Str[15], KC, pure; "Abbreviation of the controller's time zone at start."
-    // The session.
-    Exit "exit" (), KC, effect; "Asks the session to end after this handler."
-    Target "target" () -> Long, KC, pure, early; "Process id given with -x or started with -c; otherwise 0."
-    InputText "input_text" () -> Str, C, pure; "The line or character of an input probe."
-    InTree "in_tree" (Long) -> Long, KC, pure, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
-    ValueText "value_text" () -> Str, C; "What was written to the file of a `procfs` probe, or the text for its reader so far."
-    ValueSet "value_set" (Str), C, effect; "Sets the text for the reader of the file."
-    ValueAppend "value_append" (Str), C, effect; "Appends to the text for the reader of the file, up to the probe's size."
-    Rand "rand" () -> Long, KC; "Random 32-bit number."
-    Ftrace "ftrace" (Str), C, effect; "Writes to the kernel's trace buffer."
-    // Memory.
-    KernelStr "kernel_str" (Long, Long) -> Str, KC, fails; "String at a kernel address, cut to n bytes (constant); fails on a bad address."
-    UserStr "user_str" (Long, Long) -> Str, KC, fails of UserMemory; "String at a user address of the current task, cut to n bytes (constant); fails on a bad address."
-    KernelBuf "kernel_buf" (Long, Long) -> Str, K, fails; "Bytes at a kernel address, up to n bytes or a NUL."
-    UserBuf "user_buf" (Long, Long) -> Str, KC, fails of UserMemory; "Bytes at a user address, up to n bytes or a NUL."
-    KernelQuoted "kernel_quoted" (Long, Long, Long) -> Str, KC, fails; "n bytes at a kernel address, including NULs, escaped and quoted, in at most as many bytes as the third argument says."
-    UserQuoted "user_quoted" (Long, Long, Long) -> Str, KC, fails of UserMemory; "As `kernel_quoted`, at a user address of the current task."
-    KernelUtf "kernel_utf" (Long, Long, Long) -> Str, KC, fails; "Text in units of n bytes (constant, 2 or 4) at a kernel address, up to a unit of 0, as UTF-8 of fewer bytes than the third argument (constant). Fails on a bad address and on invalid text."
-    UserUtf "user_utf" (Long, Long, Long) -> Str, KC, fails of UserMemory; "As `kernel_utf`, at a user address of the current task."
-    // Strings.
-    Strlen "strlen" (Str) -> Long, KC, pure, operands; "Length in bytes."
-    Substr "substr" (Str, Long, Long) -> Str, KC, pure, operands; "Bytes start..start+len; of a range that is partly outside, the part inside."
-    Stringat "stringat" (Str, Long) -> Long, KC, pure, operands; "Byte at a position, as a number; 0 past the end."
-    Isinstr "isinstr" (Str, Str) -> Long, KC, pure, operands; "1 if the second string occurs in the first, otherwise 0."
-    Strpos "strpos" (Str, Str) -> Long, KC, pure, operands; "Position of the second string in the first; -1 if it does not occur."
-    StrReplace "str_replace" (Str, Str, Str) -> Str, KC, pure, operands; "The first string, with each occurrence of the second replaced by the third."
-    Strtol "strtol" (Str, Long) -> Long, KC, pure, operands; "Number at the start of a string in a base, modulo 2^64, by the rules of the kernel's simple_strtol: no blanks, no plus sign, digits up to f."
-    StrToFp "str_to_fp" (Str) -> Long, KC, pure, operands; "The bits of the floating-point number at the start of a string, correctly rounded: spaces, a sign, then `inf`, `nan`, or digits with a point and an exponent. Otherwise 0."
-    Tokenize "tokenize" (Str, Str) -> Str, KC, effect; "Next token of the first string (if it is empty, of the previous call's string), delimited by any byte of the second."
-    TextStrn "text_strn" (Str, Long, Long) -> Str, KC, pure, operands; "The string with unprintable bytes escaped as in C, in at most n bytes; quoted if the third argument is not 0, and then followed by `...` if it does not fit."
-    // The last match.
-    MatchGroups "match_groups" () -> Long, KC; "Number of groups of the last match with `keep` in this run of the handler; -1 if the regular expression did not match, -2 if there was no match with `keep`."
-    MatchGroup "match_group" (Long) -> Str, KC; "Text of group n of the last match, 0 for the whole match; \"\" if the group took no part or does not exist."
-    // Symbols.
-    SymName "sym_name" (Long) -> Str, KC, pure; "Kernel symbol of an address, or the address in hex."
-    SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel image; or the address in hex."
-    KernelStack "kernel_stack" (Long) -> Str, K, pure, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
-    KernelFrame "kernel_frame" (Long) -> Long, K, pure, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
-    UserStack "user_stack" (Long) -> Str, K, pure, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
-    StackWords "stack_words" (Str) -> Str, K, pure, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
-    StackMark "stack_mark" (Str) -> Long, K, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
-    StackRest "stack_rest" (Str, Str) -> Str, K, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
-    UserFrame "user_frame" (Long) -> Long, K, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
-    UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
-    UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, K, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
-    Interrupted "interrupted" () -> Str, K, pure, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
-    KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
-    SymbolicForm "symbolic" (Long, Str) -> Str, KC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_bpf::layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
-    // More of the current task.
-    TaskHere "task_here" () -> Long, KC, pure, early; "Address of the current task_struct; the controller's own if no other process is current."
-    TaskSpace "task_space" () -> Long, KC, pure, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."
-    UserNsLevel "user_ns_level" () -> Long, KC, pure, early, task; "Depth of the current task's user namespace below the initial one. In the controller 0 for itself, because its user ids are those of its own namespace."
-    // Output of whole structures.
-    MetricText "metric_text" (Str) -> Str, C, pure, operands; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
+    Context ContextOp "Arguments, results, registers and the number of the place that was hit." {
+        CtxArg "ctx_arg" (Long) -> Long, K, pure, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
+        CtxRet "ctx_ret" () -> Long, K, pure, early of FunctionReturn; "The function's return value. Returns of functions only."
+        CtxReg "ctx_reg" (Long) -> Long, K, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed place. Code, perf events and watched memory only."
+        CtxSite "ctx_site" () -> Long, K, pure, early of CodePlace; "Number of the place that was hit. Code only."
+    }
+    Event EventOp "Other properties of the event." {
+        CtxActivation "ctx_activation" () -> Long, K, pure, registers of CodePlace; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
+        CtxAddr "ctx_addr" () -> Long, KC, pure, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
+        CtxEntry "ctx_entry" (Long) -> Long, KC, pure, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
+        CtxPlace "ctx_place" () -> Long, K, pure, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
+        NextTid "next_tid" () -> Long, K, pure, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
+        NextPid "next_pid" () -> Long, K, pure, early of NextTask; "Process id of the task that is switched to. `Tracepoint` `sched_switch` only."
+        PerfCount "perf_count" (Long, Long) -> Long, K, fails of ThreadCounter; "Number of occurrences of a perf event (type and config, constants) in the current thread since the session began."
+        UserMode "user_mode" () -> Long, K, pure, early; "1 if a perf event interrupted user mode; 0 otherwise, and in other events."
+        Verdict "verdict" () -> Long, K of Packet; "1 if the packet is accepted, 0 if it is dropped. `Netfilter` only."
+        VerdictSet "verdict_set" (Long), K, fails, effect of Packet; "Drops (0) or accepts (1) the packet when the handler ends; any other value fails. `Netfilter` only."
+    }
+    Syscall SyscallOp "System calls, and arguments by their convention." {
+        SysNr "sys_nr" () -> Long, K, pure, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
+        SysArg "sys_arg" (Long) -> Long, K, pure, early, task of SystemCall const 0..=11; "Argument n (constant, 0 to 5) of the system call, at its entry and return. 32-bit calls: zero-extended."
+        SysRet "sys_ret" () -> Long, K, pure, early of CallReturn; "Return value of the system call or function. Returns only."
+        SysName "sys_name" () -> Str[31], K, pure of SystemCall; "Name of the system call; `syscall_N` if the table has none."
+        SysArgstr "sys_argstr" () -> Str, K, task of SystemCallEntry; "The system call's arguments as text, decoded by the system call table. `SysEnter` only, because it reads user memory."
+        SysArgtext "sys_argtext" (Long) -> Str, K, task of SystemCallEntry; "Argument n (constant, 0 to 5) of the system call, as text like in `sys_argstr`. `SysEnter` only."
+        SysRetstr "sys_retstr" () -> Str[47], K, pure of SystemCallReturn; "The system call's return value as text: a number, hex, or `-2 (ENOENT)`. `SysExit` only."
+        RegArg "reg_arg" (Long) -> Long, K, pure, early, task of CallArgument const 1..=6; "Register argument n (constant, from 1) by the calling convention of system calls or functions, for `int_arg(n)`. At a system call's return, 1 is the return value. System call events and code only."
+    }
+    TaskNumber TaskNumber "Numbers in the structures of the current task." {
+        Pid "pid" () -> Long, KC, pure, early, task; "Process id (thread group id) in the initial namespace. In the controller: its own."
+        Tid "tid" () -> Long, KC, pure, early, task; "Thread id."
+        Ppid "ppid" () -> Long, KC, pure, early, task; "Parent's process id."
+        Pgrp "pgrp" () -> Long, KC, pure, early, task; "Process group id."
+        Sid "sid" () -> Long, KC, pure, early, task; "Session id."
+        Uid "uid" () -> Long, KC, pure, early, task; "Real user id."
+        Euid "euid" () -> Long, KC, pure, early, task; "Effective user id."
+        Gid "gid" () -> Long, KC, pure, early, task; "Real group id."
+        Egid "egid" () -> Long, KC, pure, early, task; "Effective group id."
+        TaskSpace "task_space" () -> Long, KC, pure, early, task; "End of the current process's address space: at most 4 GB for 32-bit programs. 0 in kernel threads, and in the controller for itself."
+        UserNsLevel "user_ns_level" () -> Long, KC, pure, early, task; "Depth of the current task's user namespace below the initial one. In the controller 0 for itself, because its user ids are those of its own namespace."
+    }
+    Task TaskOp "The current task and its processor." {
+        Execname "execname" () -> Str[15], KC, pure, task; "Name of the current task (comm)."
+        Cmdline "cmdline" () -> Str, KC; "Command line of the current process, arguments separated by spaces. Kernel handlers read only resident pages: \"\" if the first page is not resident."
+        TaskCurrent "task_current" () -> Long, KC, pure, early of TaskStruct; "Address of the current task_struct. In the controller only if a live process is current, as for reads of user memory."
+        TaskHere "task_here" () -> Long, KC, pure, early; "Address of the current task_struct; the controller's own if no other process is current."
+        InCall "in_call" () -> Long, K, pure, early of CallInProgress; "Number of the current thread's system call; negative if an interrupt or a fault entered the kernel. For kernel threads 0."
+        CgroupId "cgroup_id" () -> Long, K, pure, early of ControlGroup; "Id of the current task's control group (v2), which is the inode number of its directory."
+        CgroupAncestor "cgroup_ancestor" (Long) -> Long, K, pure, early of ControlGroup; "Id of the ancestor of the current task's control group (v2) at level n below the root, or of the group itself; 0 if the group's level is lower."
+        Cpu "cpu" () -> Long, KC, pure, early; "Current CPU."
+    }
+    Clock ClockOp "Clocks and the time zone." {
+        RealNs "real_ns" () -> Long, KC; "Wall-clock time, nanoseconds since 1970."
+        MonoNs "mono_ns" () -> Long, KC; "CLOCK_MONOTONIC in nanoseconds."
+        CpuClock "cpu_clock" (Long) -> Long, KC; "Scheduler clock of a CPU in nanoseconds (here the monotonic clock)."
+        Jiffies "jiffies" () -> Long, KC; "The kernel's jiffies counter."
+        Cycles "cycles" () -> Long, KC; "A counter of processor cycles for time differences. Kernel handlers have no instruction that reads it, so both executors return the monotonic clock: one cycle is one nanosecond."
+        TzOffset "tz_offset" () -> Long, KC, pure, early; "Seconds WEST of UTC of the controller's time zone at start."
+        TzName "tz_name" () -> Str[15], KC, pure; "Abbreviation of the controller's time zone at start."
+    }
+    Session SessionOp "The session, its input and its output." {
+        Exit "exit" (), KC, effect; "Asks the session to end after this handler."
+        Target "target" () -> Long, KC, pure, early; "Process id given with -x or started with -c; otherwise 0."
+        InTree "in_tree" (Long) -> Long, KC, pure, early; "Whether the process with this id is the target or one of its descendants; 0 if there is no target."
+        InputText "input_text" () -> Str, C, pure; "The line or character of an input probe."
+        ValueText "value_text" () -> Str, C; "What was written to the file of a `procfs` probe, or the text for its reader so far."
+        ValueSet "value_set" (Str), C, effect; "Sets the text for the reader of the file."
+        ValueAppend "value_append" (Str), C, effect; "Appends to the text for the reader of the file, up to the probe's size."
+        Rand "rand" () -> Long, KC; "Random 32-bit number."
+        Ftrace "ftrace" (Str), C, effect; "Writes to the kernel's trace buffer."
+    }
+    Memory MemoryOp "Texts in memory." {
+        KernelStr "kernel_str" (Long, Long) -> Str[operand 1], KC, fails; "String at a kernel address, cut to n bytes (constant); fails on a bad address."
+        UserStr "user_str" (Long, Long) -> Str[operand 1], KC, fails of UserMemory; "String at a user address of the current task, cut to n bytes (constant); fails on a bad address."
+        KernelBuf "kernel_buf" (Long, Long) -> Str[operand 1], K, fails; "Bytes at a kernel address, up to n bytes or a NUL."
+        UserBuf "user_buf" (Long, Long) -> Str[operand 1], KC, fails of UserMemory; "Bytes at a user address, up to n bytes or a NUL."
+        KernelQuoted "kernel_quoted" (Long, Long, Long) -> Str[quoted 2], KC, fails; "n bytes at a kernel address, including NULs, escaped and quoted, in at most as many bytes as the third argument says."
+        UserQuoted "user_quoted" (Long, Long, Long) -> Str[quoted 2], KC, fails of UserMemory; "As `kernel_quoted`, at a user address of the current task."
+        KernelUtf "kernel_utf" (Long, Long, Long) -> Str, KC, fails; "Text in units of n bytes (constant, 2 or 4) at a kernel address, up to a unit of 0, as UTF-8 of fewer bytes than the third argument (constant). Fails on a bad address and on invalid text."
+        UserUtf "user_utf" (Long, Long, Long) -> Str, KC, fails of UserMemory; "As `kernel_utf`, at a user address of the current task."
+    }
+    Text TextOp "Operations on texts, which depend on the operands alone." {
+        Strlen "strlen" (Str) -> Long, KC, pure; "Length in bytes."
+        Substr "substr" (Str, Long, Long) -> Str[part 2], KC, pure; "Bytes start..start+len; of a range that is partly outside, the part inside."
+        Stringat "stringat" (Str, Long) -> Long, KC, pure; "Byte at a position, as a number; 0 past the end."
+        Isinstr "isinstr" (Str, Str) -> Long, KC, pure; "1 if the second string occurs in the first, otherwise 0."
+        Strpos "strpos" (Str, Str) -> Long, KC, pure; "Position of the second string in the first; -1 if it does not occur."
+        StrReplace "str_replace" (Str, Str, Str) -> Str, KC, pure; "The first string, with each occurrence of the second replaced by the third."
+        Strtol "strtol" (Str, Long) -> Long, KC, pure; "Number at the start of a string in a base, modulo 2^64, by the rules of the kernel's simple_strtol: no blanks, no plus sign, digits up to f."
+        StrToFp "str_to_fp" (Str) -> Long, KC, pure; "The bits of the floating-point number at the start of a string, correctly rounded: spaces, a sign, then `inf`, `nan`, or digits with a point and an exponent. Otherwise 0."
+        TextStrn "text_strn" (Str, Long, Long) -> Str[escaped 1], KC, pure; "The string with unprintable bytes escaped as in C, in at most n bytes; quoted if the third argument is not 0, and then followed by `...` if it does not fit."
+        MetricText "metric_text" (Str) -> Str, C, pure; "Escapes a label value of the Prometheus text format (backslash, quote, newline)."
+    }
+    Run RunOp "The state of the run of a handler: the text that is split into tokens, and the last match." {
+        Tokenize "tokenize" (Str, Str) -> Str, KC, effect; "Next token of the first string (if it is empty, of the previous call's string), delimited by any byte of the second."
+        MatchGroups "match_groups" () -> Long, KC; "Number of groups of the last match with `keep` in this run of the handler; -1 if the regular expression did not match, -2 if there was no match with `keep`."
+        MatchGroup "match_group" (Long) -> Str, KC; "Text of group n of the last match, 0 for the whole match; \"\" if the group took no part or does not exist."
+    }
+    Symbol SymbolOp "Symbols of addresses, and stacks." {
+        SymName "sym_name" (Long) -> Str, KC, pure; "Kernel symbol of an address, or the address in hex."
+        SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel image; or the address in hex."
+        KernelStack "kernel_stack" (Long) -> Str, K, pure, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
+        KernelFrame "kernel_frame" (Long) -> Long, K, pure, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
+        UserStack "user_stack" (Long) -> Str, K, pure, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
+        UserFrame "user_frame" (Long) -> Long, K, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
+        StackWords "stack_words" (Str) -> Str, K, pure, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
+        StackMark "stack_mark" (Str) -> Long, K, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
+        StackRest "stack_rest" (Str, Str) -> Str, K, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
+        UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, K, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
+        KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        SymbolicForm "symbolic" (Long, Str) -> Str, KC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_bpf::layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
+        Interrupted "interrupted" () -> Str, K, pure, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
+    }
 }

@@ -1,6 +1,7 @@
 //! Queries on instructions: what they read, write and can do.
 
 use crate::fmt::{ConvKind, Piece};
+use crate::intrinsics::IntrinsicClass;
 use crate::*;
 
 /// The register that an instruction writes: `$must` where there always is one, `$may` where there
@@ -216,9 +217,7 @@ impl Inst {
     pub fn reads_memory(&self) -> bool {
         match self {
             Inst::Load { .. } => true,
-            Inst::Intr { f, .. } => {
-                f.info().fails && !matches!(f, Intrinsic::PerfCount | Intrinsic::VerdictSet)
-            }
+            Inst::Intr { f, .. } => matches!(f.class(), IntrinsicClass::Memory(_)),
             _ => false,
         }
     }

@@ -10,6 +10,7 @@ pub(crate) mod argstr;
 pub(crate) mod retstr;
 pub(crate) mod vector;
 
+use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, SyscallOp};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::{CTX, HandlerCodegen, NR, Res, TASK};
@@ -49,12 +50,8 @@ pub(crate) fn reads_number(block: &spile_ir::Block) -> bool {
 }
 
 /// Whether an intrinsic uses the system call's number.
-pub(crate) fn of_number(f: spile_ir::intrinsics::Intrinsic) -> bool {
-    use spile_ir::intrinsics::Intrinsic as I;
-    matches!(
-        f,
-        I::SysNr | I::SysArg | I::RegArg | I::SysName | I::SysArgstr | I::SysArgtext | I::SysRetstr
-    )
+pub(crate) fn of_number(f: Intrinsic) -> bool {
+    matches!(f.class(), IntrinsicClass::Syscall(op) if op != SyscallOp::SysRet)
 }
 
 /// `to` = a copy of the system call's number, detached from the stack slot. Tests of the copy teach

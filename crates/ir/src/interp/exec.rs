@@ -9,6 +9,7 @@ use super::strings::{self, TokenizeState};
 use super::value::{Fault, ScriptError, Value};
 use super::walk::ForeachWalk;
 use crate::fmt::render;
+use crate::intrinsics::{IntrinsicClass, RunOp};
 use crate::*;
 
 /// The limits of one run.
@@ -532,18 +533,26 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Val]) -> Result<Value, Fault> {
         let args = self.texts(args);
-        Ok(match f {
-            Intrinsic::Tokenize => match &args[..] {
+        Ok(match f.class() {
+            IntrinsicClass::Run(RunOp::Tokenize) => match &args[..] {
                 [a, b] => self.tokens.next(a.as_bytes(), b.as_bytes()).into(),
                 _ => return Err(invalid()),
             },
-            Intrinsic::MatchGroups => self.last.groups().into(),
-            Intrinsic::MatchGroup => {
+            IntrinsicClass::Run(RunOp::MatchGroups) => self.last.groups().into(),
+            IntrinsicClass::Run(RunOp::MatchGroup) => {
                 let group = args.first().map_or(0, Value::as_long);
                 self.last.group(group).into()
             }
-            f if f.info().operands => strings::evaluate(f, &args).ok_or_else(invalid)?,
-            f => self.env.intrinsic(f, &args)?,
+            IntrinsicClass::Text(op) => strings::evaluate(op, &args),
+            IntrinsicClass::Context(_)
+            | IntrinsicClass::Event(_)
+            | IntrinsicClass::Syscall(_)
+            | IntrinsicClass::TaskNumber(_)
+            | IntrinsicClass::Task(_)
+            | IntrinsicClass::Clock(_)
+            | IntrinsicClass::Session(_)
+            | IntrinsicClass::Memory(_)
+            | IntrinsicClass::Symbol(_) => self.env.intrinsic(f, &args)?,
         })
     }
 

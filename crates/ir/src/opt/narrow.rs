@@ -84,23 +84,12 @@ fn length(program: &Program, inst: &Inst, longest: &RegisterFacts<MaxLen>) -> Op
                 )
             })
         }
-        Inst::Intr {
-            f: Intrinsic::Substr,
-            args,
-            ..
-        } => match &args[..] {
-            [s, _, Val::Imm(n)] => Some(of(s)?.min(usize::try_from(*n).unwrap_or(0))),
-            [s, ..] => of(s),
-            [] => None,
-        },
         Inst::Intr { f, args, .. } => {
-            use Intrinsic::{KernelBuf, KernelStr, UserBuf, UserStr};
-            match (f, &args[..]) {
-                (KernelStr | UserStr | KernelBuf | UserBuf, [_, Val::Imm(n)]) => {
-                    usize::try_from(*n).ok()
-                }
-                _ => (f.info().max_len != 0).then_some(usize::from(f.info().max_len)),
-            }
+            let constant = |n: usize| match args.get(n) {
+                Some(Val::Imm(n)) => Some(*n),
+                _ => None,
+            };
+            f.max_len(constant, |n| of(args.get(n)?))
         }
         _ => None,
     }

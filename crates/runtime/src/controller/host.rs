@@ -6,7 +6,9 @@ use std::fs;
 
 use spile_ir::Space;
 use spile_ir::interp::{Fault, Value};
-use spile_ir::intrinsics::Intrinsic;
+use spile_ir::intrinsics::{
+    ClockOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, SessionOp, SymbolOp, TaskNumber, TaskOp,
+};
 use spile_kernel::symbols::Symbols;
 
 use crate::machine::clock::{self, TimeZone};
@@ -62,77 +64,111 @@ impl Host {
 
     /// Evaluates an intrinsic.
     pub fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
-        let number = |i: usize| args.get(i).map_or(0, Value::as_long);
-        if let Some(result) = self.of_task(f, args) {
-            return result;
+        match f.class() {
+            IntrinsicClass::TaskNumber(which) => self.task_number(which).map(Value::Long),
+            IntrinsicClass::Task(op) => self.task_op(op),
+            IntrinsicClass::Clock(op) => Ok(self.clock(op)),
+            IntrinsicClass::Session(op) => self.session(op, args),
+            IntrinsicClass::Memory(op) => self.memory_text(op, args),
+            IntrinsicClass::Symbol(op) => symbol(op, args),
+            IntrinsicClass::Event(op) => event(op),
+            // The interpreter runs texts and the state of its run.
+            IntrinsicClass::Context(_)
+            | IntrinsicClass::Syscall(_)
+            | IntrinsicClass::Text(_)
+            | IntrinsicClass::Run(_) => Err(elsewhere(f)),
         }
-        if let Some(n) = self.number(f) {
-            return Ok(Value::Long(n));
-        }
-        Ok(match f {
-            Intrinsic::Execname => Value::from(&clock::comm()[..]),
-            Intrinsic::Cmdline => Value::from(&command_line("self")[..]),
-            Intrinsic::TaskHere => {
-                let task = self.kernel_memory()?.current_task();
-                Value::Long(task.map_err(|e| Fault::from(e.to_string()))? as i64)
+    }
+
+    /// A number of the process that the handler runs for, or of the controller.
+    fn task_number(&mut self, which: TaskNumber) -> Result<i64, Fault> {
+        // Taken out, because reading kernel memory borrows all of `self`.
+        let Some(task) = self.task.take() else {
+            return Ok(own_number(which));
+        };
+        let number = task.number(which, &mut |at| self.kernel_word(at));
+        self.task = Some(task);
+        number.ok_or_else(|| Fault::from("the process has ended"))
+    }
+
+    fn task_op(&mut self, op: TaskOp) -> Result<Value, Fault> {
+        Ok(match op {
+            TaskOp::Execname => match &self.task {
+                Some(task) => {
+                    let comm = task.comm();
+                    return self.string(Space::Kernel, comm, COMM);
+                }
+                None => Value::from(&clock::comm()[..]),
+            },
+            TaskOp::Cmdline => match &self.task {
+                Some(task) => Value::from(&task.command_line()[..]),
+                None => Value::from(&command_line("self")[..]),
+            },
+            TaskOp::TaskHere => match &self.task {
+                Some(task) => Value::Long(task.address() as i64),
+                None => {
+                    let task = self.kernel_memory()?.current_task();
+                    Value::Long(task.map_err(|e| Fault::from(e.to_string()))? as i64)
+                }
+            },
+            TaskOp::TaskCurrent => match &self.task {
+                Some(task) => Value::Long(task.address() as i64),
+                None => return Err(elsewhere(op)),
+            },
+            TaskOp::Cpu => Value::Long(rustix::thread::sched_getcpu() as i64),
+            TaskOp::InCall | TaskOp::CgroupId | TaskOp::CgroupAncestor => {
+                return Err(elsewhere(op));
             }
-            Intrinsic::Jiffies => {
+        })
+    }
+
+    fn clock(&mut self, op: ClockOp) -> Value {
+        Value::Long(match op {
+            ClockOp::RealNs => clock::real_ns(),
+            ClockOp::MonoNs | ClockOp::CpuClock | ClockOp::Cycles => clock::mono_ns(),
+            ClockOp::Jiffies => {
                 // If no program can be run, the clock gives nearly the same value.
                 let kernel = self.kernel_memory().ok().and_then(|m| m.jiffies().ok());
-                Value::Long(kernel.map_or_else(clock::jiffies, u64::cast_signed))
+                kernel.map_or_else(clock::jiffies, u64::cast_signed)
             }
-            Intrinsic::TzName => Value::from(&*self.zone.name),
-            Intrinsic::InputText => Value::from(&self.input[..]),
-            Intrinsic::ValueText => Value::from(&self.value.0[..]),
-            Intrinsic::Exit => {
+            ClockOp::TzOffset => self.zone.west,
+            ClockOp::TzName => return Value::from(&*self.zone.name),
+        })
+    }
+
+    fn session(&mut self, op: SessionOp, args: &[Value]) -> Result<Value, Fault> {
+        Ok(match op {
+            SessionOp::Exit => {
                 self.exit = true;
                 Value::Long(0)
             }
-            Intrinsic::Ftrace => {
+            SessionOp::Target => Value::Long(self.target),
+            SessionOp::Rand => Value::Long((self.random() >> 32) as i64),
+            SessionOp::InputText => Value::from(&self.input[..]),
+            SessionOp::ValueText => Value::from(&self.value.0[..]),
+            SessionOp::Ftrace => {
                 trace(args.first().map_or(&b""[..], |v| v.as_bytes()));
                 Value::Long(0)
             }
-            Intrinsic::KernelStr | Intrinsic::KernelUtf | Intrinsic::KernelQuoted => {
-                self.text(Space::Kernel, f, args)?
+            // The environment has the processes and the texts behind marks.
+            SessionOp::InTree | SessionOp::ValueSet | SessionOp::ValueAppend => {
+                return Err(elsewhere(op));
             }
-            Intrinsic::SymName => Value::from(&*symbol_name(number(0) as u64)),
-            Intrinsic::SymData => Value::from(&*symbol_data(number(0) as u64)),
-            _ => return Err(Fault::from(format!("{} has no event here", f.info().name))),
         })
     }
 
-    /// Intrinsics about the current task, if the handler runs for one.
-    fn of_task(&mut self, f: Intrinsic, args: &[Value]) -> Option<Result<Value, Fault>> {
-        // Taken out, because reading kernel memory borrows all of `self`.
-        let task = self.task.take()?;
-        let number = task.number(f, &mut |at| self.kernel_word(at));
-        let comm = task.comm();
-        let line = (f == Intrinsic::Cmdline).then(|| task.command_line());
-        self.task = Some(task);
-        let ended = || Fault::from("the process has ended");
-        if let Some(number) = number {
-            return Some(number.map(Value::Long).ok_or_else(ended));
-        }
-        Some(match f {
-            Intrinsic::Execname => self.string(Space::Kernel, comm, COMM),
-            Intrinsic::Cmdline => Ok(Value::from(&line.unwrap_or_default()[..])),
-            Intrinsic::UserStr
-            | Intrinsic::UserBuf
-            | Intrinsic::UserUtf
-            | Intrinsic::UserQuoted => self.text(Space::User, f, args),
-            _ => return None,
-        })
-    }
-
-    /// Intrinsics that read strings.
-    fn text(&mut self, space: Space, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
+    /// Reads a text from memory.
+    fn memory_text(&mut self, op: MemoryOp, args: &[Value]) -> Result<Value, Fault> {
         let number = |i: usize| args.get(i).map_or(0, Value::as_long);
-        let addr = number(0) as u64;
-        match f {
-            Intrinsic::KernelUtf | Intrinsic::UserUtf => {
+        let (space, addr) = (op.space(), number(0) as u64);
+        if space == Space::User && self.task.is_none() {
+            return Err(elsewhere(op));
+        }
+        match op {
+            MemoryOp::KernelUtf | MemoryOp::UserUtf => {
                 self.unicode(space, addr, number(1), number(2))
             }
-            Intrinsic::KernelQuoted | Intrinsic::UserQuoted => {
+            MemoryOp::KernelQuoted | MemoryOp::UserQuoted => {
                 let mut bytes = vec![0; number(1).clamp(0, MOST_STRING) as usize];
                 if !bytes.is_empty() && !self.read(space, addr, &mut bytes)? {
                     return Err(string_fault(space, addr));
@@ -142,7 +178,10 @@ impl Host {
                     &spile_ir::fmt::escape_within(&bytes, room, true)[..],
                 ))
             }
-            _ => self.string(space, addr, number(1)),
+            MemoryOp::KernelStr | MemoryOp::UserStr | MemoryOp::UserBuf => {
+                self.string(space, addr, number(1))
+            }
+            MemoryOp::KernelBuf => Err(elsewhere(op)),
         }
     }
 
@@ -155,33 +194,6 @@ impl Host {
         let room = most.saturating_sub(value.len()).min(text.len());
         value.extend_from_slice(&text[..room]);
         room == text.len()
-    }
-
-    /// Intrinsics without arguments that return a number.
-    fn number(&mut self, f: Intrinsic) -> Option<i64> {
-        use rustix::process as p;
-        let pid = |pid: p::Pid| i64::from(pid.as_raw_nonzero().get());
-        Some(match f {
-            Intrinsic::Pid => i64::from(std::process::id()),
-            Intrinsic::Tid => pid(rustix::thread::gettid()),
-            Intrinsic::Ppid => p::getppid().map_or(0, pid),
-            Intrinsic::Pgrp => pid(p::getpgrp()),
-            Intrinsic::Sid => p::getsid(None).map_or(0, pid),
-            Intrinsic::Uid => i64::from(p::getuid().as_raw()),
-            Intrinsic::Euid => i64::from(p::geteuid().as_raw()),
-            Intrinsic::Gid => i64::from(p::getgid().as_raw()),
-            Intrinsic::Egid => i64::from(p::getegid().as_raw()),
-            Intrinsic::Cpu => rustix::thread::sched_getcpu() as i64,
-            Intrinsic::RealNs => clock::real_ns(),
-            Intrinsic::MonoNs | Intrinsic::CpuClock => clock::mono_ns(),
-            Intrinsic::Cycles => clock::mono_ns(),
-            Intrinsic::TzOffset => self.zone.west,
-            Intrinsic::Target => self.target,
-            Intrinsic::Rand => (self.random() >> 32) as i64,
-            Intrinsic::TaskSpace | Intrinsic::UserNsLevel => 0,
-            Intrinsic::UserMode | Intrinsic::CtxAddr | Intrinsic::CtxEntry => 0,
-            _ => return None,
-        })
     }
 
     /// Fills a buffer from kernel memory.
@@ -259,6 +271,63 @@ impl Host {
         let invalid = || format!("{}{addr:x}", spile_ir::interp::invalid_unicode(unit as i32));
         text.map(|t| Value::from(&t[..]))
             .ok_or_else(|| Fault::from(invalid()))
+    }
+}
+
+/// The error of an intrinsic that the controller's machine does not have.
+fn elsewhere(f: impl Into<Intrinsic>) -> Fault {
+    Fault::from(format!("{} has no event here", f.into().info().name))
+}
+
+/// A number of the controller.
+fn own_number(which: TaskNumber) -> i64 {
+    use rustix::process as p;
+    let pid = |pid: p::Pid| i64::from(pid.as_raw_nonzero().get());
+    match which {
+        TaskNumber::Pid => i64::from(std::process::id()),
+        TaskNumber::Tid => pid(rustix::thread::gettid()),
+        TaskNumber::Ppid => p::getppid().map_or(0, pid),
+        TaskNumber::Pgrp => pid(p::getpgrp()),
+        TaskNumber::Sid => p::getsid(None).map_or(0, pid),
+        TaskNumber::Uid => i64::from(p::getuid().as_raw()),
+        TaskNumber::Euid => i64::from(p::geteuid().as_raw()),
+        TaskNumber::Gid => i64::from(p::getgid().as_raw()),
+        TaskNumber::Egid => i64::from(p::getegid().as_raw()),
+        TaskNumber::TaskSpace | TaskNumber::UserNsLevel => 0,
+    }
+}
+
+fn event(op: EventOp) -> Result<Value, Fault> {
+    match op {
+        EventOp::UserMode | EventOp::CtxAddr | EventOp::CtxEntry => Ok(Value::Long(0)),
+        EventOp::CtxActivation
+        | EventOp::CtxPlace
+        | EventOp::NextTid
+        | EventOp::NextPid
+        | EventOp::PerfCount
+        | EventOp::Verdict
+        | EventOp::VerdictSet => Err(elsewhere(op)),
+    }
+}
+
+fn symbol(op: SymbolOp, args: &[Value]) -> Result<Value, Fault> {
+    let address = args.first().map_or(0, Value::as_long) as u64;
+    match op {
+        SymbolOp::SymName => Ok(Value::from(&*symbol_name(address))),
+        SymbolOp::SymData => Ok(Value::from(&*symbol_data(address))),
+        // The environment makes the texts of stacks.
+        SymbolOp::SymbolicForm
+        | SymbolOp::KernelStack
+        | SymbolOp::KernelFrame
+        | SymbolOp::KernelSymbolic
+        | SymbolOp::UserStack
+        | SymbolOp::UserFrame
+        | SymbolOp::UserSymbolic
+        | SymbolOp::UserSymbolicFrom
+        | SymbolOp::StackWords
+        | SymbolOp::StackMark
+        | SymbolOp::StackRest
+        | SymbolOp::Interrupted => Err(elsewhere(op)),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
 
-use spile_ir::intrinsics::Intrinsic;
+use spile_ir::intrinsics::TaskNumber;
 use spile_kernel::btf::Btf;
 use spile_kernel::process;
 
@@ -223,33 +223,36 @@ impl ExistingTask {
         self.address + self.offsets.comm
     }
 
-    /// The value of an intrinsic about the current task; `None` for other intrinsics.
-    pub fn number(&self, f: Intrinsic, word: ReadWord<'_>) -> Option<Option<i64>> {
+    /// The address of the task's structure.
+    pub fn address(&self) -> u64 {
+        self.address
+    }
+
+    /// A number of the task; `None` if it cannot be read.
+    pub fn number(&self, which: TaskNumber, word: ReadWord<'_>) -> Option<i64> {
         let o = &self.offsets;
         let [uid, euid, gid, egid] = o.ids;
         // Pointers to follow, then the number.
-        let path: &[u64] = match f {
-            Intrinsic::TaskCurrent | Intrinsic::TaskHere => {
-                return Some(Some(self.address as i64));
+        let path: &[u64] = match which {
+            TaskNumber::TaskSpace => {
+                let mm = word(self.address + o.mm)?;
+                return Some(word(mm + o.task_size)? as i64);
             }
-            Intrinsic::TaskSpace => {
-                let mm = word(self.address + o.mm);
-                return Some(mm.and_then(|mm| word(mm + o.task_size)).map(|n| n as i64));
-            }
-            Intrinsic::UserNsLevel => &[o.cred, o.user_ns, o.level],
-            Intrinsic::Pid => return Some(Some(self.pid.into())),
-            Intrinsic::Tid => return Some(Some(self.tid.into())),
-            Intrinsic::Ppid => &[o.real_parent, o.tgid],
-            Intrinsic::Pgrp => &[o.signal, o.pids + o.group, o.nr],
-            Intrinsic::Sid => &[o.signal, o.pids + o.session, o.nr],
-            Intrinsic::Uid => &[o.cred, uid],
-            Intrinsic::Euid => &[o.cred, euid],
-            Intrinsic::Gid => &[o.cred, gid],
-            Intrinsic::Egid => &[o.cred, egid],
-            _ => return None,
+            TaskNumber::UserNsLevel => &[o.cred, o.user_ns, o.level],
+            TaskNumber::Pid => return Some(self.pid.into()),
+            TaskNumber::Tid => return Some(self.tid.into()),
+            TaskNumber::Ppid => &[o.real_parent, o.tgid],
+            TaskNumber::Pgrp => &[o.signal, o.pids + o.group, o.nr],
+            TaskNumber::Sid => &[o.signal, o.pids + o.session, o.nr],
+            TaskNumber::Uid => &[o.cred, uid],
+            TaskNumber::Euid => &[o.cred, euid],
+            TaskNumber::Gid => &[o.cred, gid],
+            TaskNumber::Egid => &[o.cred, egid],
         };
-        let last = path.iter().try_fold(self.address, |at, off| word(at + off));
-        Some(last.map(|n| i64::from(n as u32)))
+        let last = path
+            .iter()
+            .try_fold(self.address, |at, off| word(at + off))?;
+        Some(i64::from(last as u32))
     }
 
     /// The command line, with arguments joined by spaces.
@@ -296,10 +299,9 @@ mod tests {
             })
         };
         let parent: i64 = outside(rustix::process::getppid());
-        assert_eq!(first.number(Intrinsic::Ppid, &mut word), Some(Some(parent)));
+        assert_eq!(first.number(TaskNumber::Ppid, &mut word), Some(parent));
         let group = outside(Some(rustix::process::getpgrp()));
-        assert_eq!(first.number(Intrinsic::Pgrp, &mut word), Some(Some(group)));
-        assert_eq!(first.number(Intrinsic::Rand, &mut word), None);
+        assert_eq!(first.number(TaskNumber::Pgrp, &mut word), Some(group));
         let mut text = [0; 4];
         assert!(first.read(b"text".as_ptr() as u64, &mut text) && text == *b"text");
         assert!(!first.read(8, &mut text));

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use spile_ir::intrinsics::Intrinsic;
+use spile_ir::intrinsics::{Intrinsic, ResultLen};
 
 use super::dead_stores::effects;
 use super::hir::*;
@@ -223,7 +223,10 @@ fn motion(
                 let writes = of(from).writes;
                 ok &= writes == 0 || (writes == 1 && settled.contains(from));
             }
-            ExprKind::Intr { f, .. } => pure_only &= f.info().pure_ && f.info().max_len == 0,
+            ExprKind::Intr { f, .. } => {
+                let fixed = matches!(f.info().len, ResultLen::AtMost(_));
+                pure_only &= f.info().pure_ && !fixed;
+            }
             ExprKind::Num(_) | ExprKind::Bin(..) | ExprKind::Un(..) => {}
             _ => pure_only = false,
         }

@@ -381,24 +381,9 @@ impl Widths {
         i: Intrinsic,
         args: &[Expr],
     ) -> usize {
-        let constant = |n: usize| match args.get(n).and_then(|a| f.constant(a)) {
-            Some(n) => usize::try_from(n).unwrap_or(0),
-            None => self.max,
-        };
-        let arg = |n: usize| args.get(n).map_or(0, |a| self.len_in(env, f, a));
-        match i {
-            Intrinsic::Substr => arg(0).min(constant(2)),
-            Intrinsic::KernelStr
-            | Intrinsic::UserStr
-            | Intrinsic::KernelBuf
-            | Intrinsic::UserBuf => constant(1),
-            Intrinsic::TextStrn => (arg(0) * 4 + 2).min(constant(1).max(5)),
-            Intrinsic::KernelQuoted | Intrinsic::UserQuoted => constant(2).max(5),
-            _ => match i.info().max_len {
-                0 => self.max,
-                n => usize::from(n),
-            },
-        }
+        let constant = |n: usize| f.constant(args.get(n)?);
+        let len = |n: usize| Some(self.len_in(env, f, args.get(n)?));
+        i.max_len(constant, len).unwrap_or(self.max)
     }
 
     fn print_len(

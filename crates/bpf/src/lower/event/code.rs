@@ -1,6 +1,6 @@
 //! The context of probes in code: registers, arguments, results, probe addresses.
 
-use spile_ir::intrinsics::Intrinsic as I;
+use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use crate::isa::helpers::Helper;
@@ -9,25 +9,36 @@ use crate::isa::insn::{AluOp, Cond, Size};
 use crate::isa::pt_regs::Registers;
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 
+fn constant(n: Val) -> Result<i64, String> {
+    match n {
+        Val::Imm(n) => Ok(n),
+        Val::Reg(_) | Val::Str(_) => Err("the number of a register is not a constant".into()),
+    }
+}
+
 impl HandlerCodegen<'_> {
     /// `r0` = the intrinsic's value; serves the arguments of tracepoints as well. Clobbers r1 to
     /// r5.
-    pub(in crate::lower) fn of_code(&mut self, f: I, args: &[Val]) -> Res {
+    pub(in crate::lower) fn of_code(&mut self, op: ContextOp, args: &[Val]) -> Res {
         let Event::Code(probe) = self.event() else {
-            return match (f, args) {
-                (I::CtxArg, [n]) => self.ctx_arg(*n),
-                (I::CtxReg, [Val::Imm(n)]) if self.has_registers() => self.register(*n),
-                _ => Err(format!("{} in an event that is not at code", f.info().name)),
+            return match op {
+                ContextOp::CtxArg => self.ctx_arg(args[0]),
+                ContextOp::CtxReg if self.has_registers() => self.register(constant(args[0])?),
+                ContextOp::CtxReg | ContextOp::CtxRet | ContextOp::CtxSite => {
+                    let name = Intrinsic::from(op).info().name;
+                    Err(format!("{name} in an event that is not at code"))
+                }
             };
         };
         if self.plan.attach.on_trampoline(self.handler) {
-            return self.of_trampoline(f, args);
+            return self.of_trampoline(op, args);
         }
-        match (f, args) {
-            (I::CtxArg, [n]) => self.register_arg(*n, 0),
-            (I::CtxReg, [Val::Imm(n)]) => self.register(*n),
-            (I::CtxRet, []) if probe.ret => self.register(self.registers().ret.into()),
-            (I::CtxSite, []) => {
+        match op {
+            ContextOp::CtxArg => self.register_arg(args[0], 0),
+            ContextOp::CtxReg => self.register(constant(args[0])?),
+            ContextOp::CtxRet if probe.ret => self.register(self.registers().ret.into()),
+            ContextOp::CtxRet => Err("the result of a function before it returns".into()),
+            ContextOp::CtxSite => {
                 match *probe.sites {
                     [ref one] => self.asm.mov(R0, one.number as i32),
                     _ => {
@@ -41,22 +52,20 @@ impl HandlerCodegen<'_> {
                 }
                 Ok(())
             }
-            (I::CtxRet, _) => Err("the result of a function before it returns".into()),
-            _ => Err("the number of a register is not a constant".into()),
         }
     }
 
     /// `r0` = the intrinsic's value on a trampoline. Helpers return plain numbers; a load from the
     /// context would give the verifier a pointer to a structure, which does not allow arithmetic.
-    fn of_trampoline(&mut self, f: I, args: &[Val]) -> Res {
+    fn of_trampoline(&mut self, op: ContextOp, args: &[Val]) -> Res {
         let value = TMP[0];
-        let helper = match (f, args) {
-            (I::CtxArg, [Val::Imm(n)]) => {
-                self.asm.mov(R2, *n as i32);
+        let helper = match op {
+            ContextOp::CtxArg => {
+                self.asm.mov(R2, constant(args[0])? as i32);
                 Helper::GetFuncArg
             }
-            (I::CtxRet, _) => Helper::GetFuncRet,
-            (I::CtxSite, _) => {
+            ContextOp::CtxRet => Helper::GetFuncRet,
+            ContextOp::CtxSite => {
                 let number = match self.event() {
                     Event::Code(probe) => probe.sites.first().map_or(0, |s| s.number),
                     _ => 0,
@@ -64,7 +73,7 @@ impl HandlerCodegen<'_> {
                 self.asm.mov(R0, number as i32);
                 return Ok(());
             }
-            _ => return Err(format!("{} on a trampoline", f.info().name)),
+            ContextOp::CtxReg => return Err("a register on a trampoline".into()),
         };
         let into = match helper {
             Helper::GetFuncArg => R3,
@@ -83,7 +92,7 @@ impl HandlerCodegen<'_> {
     /// kernel keeps for the call. Clobbers r1 to r5.
     pub(in crate::lower) fn call_of_function(&mut self) -> Res {
         let Some(session) = self.options.features.kprobe_session else {
-            return self.of_code(I::CtxSite, &[]);
+            return self.of_code(ContextOp::CtxSite, &[]);
         };
         let word = self.plan.scratch.tmp;
         self.asm.load(Size::DW, R1, R10, CTX);
@@ -175,7 +184,7 @@ impl HandlerCodegen<'_> {
             return Err("the number of an argument is not a constant".into());
         };
         if self.plan.attach.on_trampoline(self.handler) {
-            return self.of_trampoline(I::CtxArg, &[Val::Imm(n - first)]);
+            return self.of_trampoline(ContextOp::CtxArg, &[Val::Imm(n - first)]);
         }
         let args = self.registers().args;
         let number = usize::try_from(n - first).ok().and_then(|n| args.get(n));

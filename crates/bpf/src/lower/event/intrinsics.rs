@@ -1,6 +1,9 @@
 //! Dispatch of intrinsics: the event, the current task, time, memory, strings.
 
-use spile_ir::intrinsics::Intrinsic as I;
+use spile_ir::intrinsics::{
+    ClockOp, ContextOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, RunOp, SessionOp, SymbolOp,
+    SyscallOp, TaskNumber, TaskOp, TextOp,
+};
 use spile_ir::{Event, Reg as IrReg, Space, Ty, Val};
 
 use crate::isa::helpers::Helper;
@@ -15,91 +18,163 @@ const CTX_ARGS: i64 = 12;
 const NEXT: i16 = 16;
 
 /// The error for an operation that kernel handlers do not have.
-fn unsupported(f: I) -> Res {
-    Err(format!("{} in a kernel handler", f.info().name))
+fn unsupported(f: impl Into<Intrinsic>) -> Res {
+    Err(format!("{} in a kernel handler", f.into().info().name))
 }
 
 impl HandlerCodegen<'_> {
-    pub(in crate::lower) fn intrinsic(&mut self, dst: Option<IrReg>, f: I, args: &[Val]) -> Res {
-        if args.len() != f.info().params.len() {
-            return Err(format!("{} with {} arguments", f.info().name, args.len()));
+    /// Emits an intrinsic. If the result is unused, it emits nothing unless the intrinsic has an
+    /// effect or can fail.
+    pub(in crate::lower) fn intrinsic(
+        &mut self,
+        dst: Option<IrReg>,
+        f: Intrinsic,
+        args: &[Val],
+    ) -> Res {
+        let info = f.info();
+        if args.len() != info.params.len() {
+            return Err(format!("{} with {} arguments", info.name, args.len()));
         }
-        if !f.info().executors.kernel {
-            return Err(format!("{} in a kernel handler", f.info().name));
+        if !info.executors.kernel {
+            return unsupported(f);
         }
-        let Some(dst) = dst else {
-            return self.emit_for_effect(f, args);
-        };
-        match f {
-            I::Execname => return self.execname(dst),
-            I::SysName => return self.sys_name(dst),
-            I::SysRetstr => return self.sys_retstr(dst),
-            I::SysArgstr => return self.sys_argstr(dst),
-            I::SysArgtext => return self.sys_argtext(dst, args[0]),
-            I::TzName => return self.tz_name(dst),
-            I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
-                let slot = self.slot(dst)?.unwrap_or(self.unused_room());
-                let quote = self.deferrable(dst).map(|quote| (quote, dst));
-                return self.read_string(slot, f, (args[0], args[1]), quote);
+        if dst.is_some() && info.ret.is_none() {
+            return Err(format!("{} has no result", info.name));
+        }
+        if dst.is_none() && !info.fails && !info.effect {
+            return Ok(());
+        }
+        let result = || dst.ok_or_else(|| format!("{} without a result", info.name));
+        match f.class() {
+            IntrinsicClass::Memory(op) => self.memory_op(dst, op, args),
+            IntrinsicClass::Event(op) => self.event_op(dst, op, args),
+            IntrinsicClass::Session(op) => self.session_op(dst, op, args),
+            IntrinsicClass::Run(op) => self.run_op(dst, op, args),
+            IntrinsicClass::Context(op) => {
+                self.of_code(op, args)?;
+                self.def_int(result()?, R0)
             }
-            I::KernelUtf | I::UserUtf => return self.unicode(Some(dst), f, args),
-            I::Substr => return self.substr(dst, args[0], args[1], args[2]),
-            I::Stringat => return self.stringat(dst, args[0], args[1]),
-            I::Isinstr => return self.isinstr(dst, args[0], args[1]),
-            I::Strpos => return self.strpos(dst, args[0], args[1]),
-            I::StrReplace => return self.str_replace(dst, args),
-            I::TextStrn => return self.text_strn(dst, args[0], args[1], args[2]),
-            I::Strtol => return self.strtol(dst, args[0], args[1]),
-            I::StrToFp => return self.string_to_fp(dst, args[0]),
-            I::Cmdline => return self.cmdline(dst),
-            I::SymName => return self.symbol(dst, args[0], false),
-            I::SymData => return self.symbol(dst, args[0], true),
-            I::KernelStack => return self.kernel_stack(dst, args[0]),
-            I::SymbolicForm => return self.symbolic(dst, args[0], args[1]),
-            I::KernelSymbolic => return self.kernel_symbolic(dst, args[0], args[1]),
-            I::UserStack => return self.user_stack(dst, args[0]),
-            I::StackWords => return self.copy(dst, args[0]),
-            I::StackMark => self.stack_mark(args[0])?,
-            I::StackRest => return self.stack_rest(dst, args[0]),
-            I::UserSymbolic => return self.user_symbolic(dst, args[0], args[1], &[]),
-            I::UserSymbolicFrom => {
-                return self.user_symbolic(dst, args[0], args[1], &args[2..]);
+            IntrinsicClass::TaskNumber(which) => {
+                self.task_number(which)?;
+                self.def_int(result()?, R0)
             }
-            I::KernelFrame => self.kernel_frame(args[0])?,
-            I::UserFrame => self.user_frame(args[0])?,
-            I::MatchGroup => return self.match_group(dst, args[0]),
-            I::MatchGroups => self.match_groups(),
-            I::Strlen => {
-                let text = self.text(args[0])?;
-                self.strlen(&text);
+            IntrinsicClass::Syscall(op) => self.syscall_op(result()?, op, args),
+            IntrinsicClass::Task(op) => self.task_op(result()?, op, args),
+            IntrinsicClass::Clock(op) => self.clock_op(result()?, op),
+            IntrinsicClass::Text(op) => self.text_op(result()?, op, args),
+            IntrinsicClass::Symbol(op) => self.symbol_op(result()?, op, args),
+        }
+    }
+
+    /// The result is in r0, if anything uses it.
+    fn def_used(&mut self, dst: Option<IrReg>) -> Res {
+        dst.map_or(Ok(()), |dst| self.def_int(dst, R0))
+    }
+
+    fn memory_op(&mut self, dst: Option<IrReg>, op: MemoryOp, args: &[Val]) -> Res {
+        let space = op.space();
+        match op {
+            MemoryOp::KernelStr | MemoryOp::UserStr | MemoryOp::KernelBuf | MemoryOp::UserBuf => {
+                let slot = dst.map(|dst| self.slot(dst)).transpose()?.flatten();
+                let slot = slot.unwrap_or(self.unused_room());
+                let quote = dst.and_then(|dst| Some((self.deferrable(dst)?, dst)));
+                self.read_string(slot, space, (args[0], args[1]), quote)
             }
-            I::CtxArg | I::CtxRet | I::CtxReg | I::CtxSite => self.of_code(f, args)?,
-            I::CtxActivation => self.call_of_function()?,
-            I::CtxAddr => self.interrupted_at()?,
-            I::CtxEntry => self.returning_from(args[0]),
-            I::CtxPlace => self.place_on_stack(),
-            I::Interrupted => return self.interrupted(dst),
-            I::SysArg => self.sys_arg(args[0], 0)?,
+            MemoryOp::KernelUtf | MemoryOp::UserUtf => self.unicode(dst, space, args),
+            MemoryOp::KernelQuoted | MemoryOp::UserQuoted => self.memory_quoted(dst, space, args),
+        }
+    }
+
+    fn event_op(&mut self, dst: Option<IrReg>, op: EventOp, args: &[Val]) -> Res {
+        match op {
+            EventOp::PerfCount => return self.perf_count(dst, args),
+            EventOp::VerdictSet => return self.set_verdict(args[0]),
+            EventOp::Verdict => self.load(R0, self.plan.scratch.verdict),
+            EventOp::CtxActivation => self.call_of_function()?,
+            EventOp::CtxAddr => self.interrupted_at()?,
+            EventOp::CtxEntry => self.returning_from(args[0]),
+            EventOp::CtxPlace => self.place_on_stack(),
+            EventOp::NextTid => self.next_task_number(self.options.offsets.task_pid)?,
+            EventOp::NextPid => self.next_task_number(self.options.offsets.task_tgid)?,
+            EventOp::UserMode => self.user_mode(),
+        }
+        self.def_used(dst)
+    }
+
+    fn session_op(&mut self, dst: Option<IrReg>, op: SessionOp, args: &[Val]) -> Res {
+        match op {
+            SessionOp::Exit => return self.exit_session(),
+            SessionOp::Target => self.session_word(shared::TARGET),
+            SessionOp::InTree => self.in_tree(args[0])?,
+            SessionOp::Rand => self.asm.call(Helper::GetPrandomU32),
+            SessionOp::InputText
+            | SessionOp::ValueText
+            | SessionOp::ValueSet
+            | SessionOp::ValueAppend
+            | SessionOp::Ftrace => return unsupported(op),
+        }
+        self.def_used(dst)
+    }
+
+    fn run_op(&mut self, dst: Option<IrReg>, op: RunOp, args: &[Val]) -> Res {
+        match (op, dst) {
+            (RunOp::Tokenize, dst) => self.tokenize(dst, args[0], args[1]),
+            (RunOp::MatchGroup | RunOp::MatchGroups, None) => Ok(()),
+            (RunOp::MatchGroup, Some(dst)) => self.match_group(dst, args[0]),
+            (RunOp::MatchGroups, Some(dst)) => {
+                self.match_groups();
+                self.def_int(dst, R0)
+            }
+        }
+    }
+
+    fn syscall_op(&mut self, dst: IrReg, op: SyscallOp, args: &[Val]) -> Res {
+        let at_code = matches!(self.event(), Event::Code(_));
+        match op {
+            SyscallOp::SysName => return self.sys_name(dst),
+            SyscallOp::SysRetstr => return self.sys_retstr(dst),
+            SyscallOp::SysArgstr => return self.sys_argstr(dst),
+            SyscallOp::SysArgtext => return self.sys_argtext(dst, args[0]),
+            SyscallOp::SysArg => self.sys_arg(args[0], 0)?,
             // At a return, SystemTap's first argument is the result, and scripts print it as such.
-            I::RegArg if matches!(self.event(), Event::SysExit(_)) && args[0] == Val::Imm(1) => {
+            SyscallOp::RegArg
+                if matches!(self.event(), Event::SysExit(_)) && args[0] == Val::Imm(1) =>
+            {
                 self.sys_ret()?;
             }
-            I::RegArg if matches!(self.event(), Event::Code(_)) => self.register_arg(args[0], 1)?,
-            I::RegArg => self.sys_arg(args[0], 1)?,
-            I::SysNr => {
+            SyscallOp::RegArg if at_code => self.register_arg(args[0], 1)?,
+            SyscallOp::RegArg => self.sys_arg(args[0], 1)?,
+            SyscallOp::SysNr => {
                 if self.late_number {
                     self.store_number(false)?;
                 }
-                self.call_number(R0)
+                self.call_number(R0);
             }
-            I::SysRet if matches!(self.event(), Event::Code(_)) => self.of_code(I::CtxRet, &[])?,
-            I::SysRet => self.sys_ret()?,
-            I::Target => self.session_word(shared::TARGET),
-            I::NextTid => self.next_task_number(self.options.offsets.task_pid)?,
-            I::NextPid => self.next_task_number(self.options.offsets.task_tgid)?,
-            I::InTree => self.in_tree(args[0])?,
-            I::TzOffset => self.session_word(shared::TZ_OFFSET),
-            I::RealNs => {
+            SyscallOp::SysRet if at_code => self.of_code(ContextOp::CtxRet, &[])?,
+            SyscallOp::SysRet => self.sys_ret()?,
+        }
+        self.def_int(dst, R0)
+    }
+
+    fn task_op(&mut self, dst: IrReg, op: TaskOp, args: &[Val]) -> Res {
+        match op {
+            TaskOp::Execname => return self.execname(dst),
+            TaskOp::Cmdline => return self.cmdline(dst),
+            TaskOp::TaskCurrent | TaskOp::TaskHere => self.asm.call(Helper::GetCurrentTask),
+            TaskOp::InCall => self.call_of_task()?,
+            TaskOp::CgroupId => self.asm.call(Helper::GetCurrentCgroupId),
+            TaskOp::CgroupAncestor => {
+                self.use_in(args[0], R1)?;
+                self.asm.call(Helper::GetCurrentAncestorCgroupId);
+            }
+            TaskOp::Cpu => self.asm.call(Helper::GetSmpProcessorId),
+        }
+        self.def_int(dst, R0)
+    }
+
+    fn clock_op(&mut self, dst: IrReg, op: ClockOp) -> Res {
+        match op {
+            ClockOp::RealNs => {
                 self.asm.call(Helper::KtimeGetNs);
                 self.shared(R1, shared::CLOCK_OFFSET);
                 self.asm.load(Size::DW, R1, R1, 0);
@@ -107,48 +182,59 @@ impl HandlerCodegen<'_> {
             }
             // BPF has no instruction to read the cycle counter; the clock counts one cycle per
             // nanosecond.
-            I::MonoNs | I::CpuClock | I::Cycles => self.asm.call(Helper::KtimeGetNs),
-            I::Jiffies => self.asm.call(Helper::Jiffies64),
-            I::Cpu => self.asm.call(Helper::GetSmpProcessorId),
-            I::Rand => self.asm.call(Helper::GetPrandomU32),
-            I::UserMode => self.user_mode(),
-            I::Verdict => self.load(R0, self.plan.scratch.verdict),
-            I::InCall => self.call_of_task()?,
-            I::CgroupId => self.asm.call(Helper::GetCurrentCgroupId),
-            I::CgroupAncestor => {
-                self.use_in(args[0], R1)?;
-                self.asm.call(Helper::GetCurrentAncestorCgroupId);
+            ClockOp::MonoNs | ClockOp::CpuClock | ClockOp::Cycles => {
+                self.asm.call(Helper::KtimeGetNs);
             }
-            I::PerfCount => return self.perf_count(Some(dst), args),
-            I::Tokenize => return self.tokenize(Some(dst), args[0], args[1]),
-            I::KernelQuoted | I::UserQuoted => return self.memory_quoted(Some(dst), f, args),
-            I::TaskCurrent | I::TaskHere => self.asm.call(Helper::GetCurrentTask),
-            I::Pid | I::Tid | I::Ppid | I::Pgrp | I::Sid => self.task_number(f)?,
-            I::Uid | I::Euid | I::Gid | I::Egid => self.task_number(f)?,
-            I::UserNsLevel | I::TaskSpace => self.task_number(f)?,
-            I::Exit | I::VerdictSet => return Err(format!("{} has no result", f.info().name)),
-            I::InputText | I::ValueText | I::ValueSet | I::ValueAppend => return unsupported(f),
-            I::Ftrace | I::MetricText => return unsupported(f),
+            ClockOp::Jiffies => self.asm.call(Helper::Jiffies64),
+            ClockOp::TzOffset => self.session_word(shared::TZ_OFFSET),
+            ClockOp::TzName => return self.tz_name(dst),
         }
         self.def_int(dst, R0)
     }
 
-    /// Emits an operation whose result is unused, for its effect or its error.
-    fn emit_for_effect(&mut self, f: I, args: &[Val]) -> Res {
-        match f {
-            I::Exit => self.exit_session(),
-            I::VerdictSet => self.set_verdict(args[0]),
-            I::PerfCount => self.perf_count(None, args),
-            I::Tokenize => self.tokenize(None, args[0], args[1]),
-            I::KernelQuoted | I::UserQuoted => self.memory_quoted(None, f, args),
-            I::KernelStr | I::UserStr | I::KernelBuf | I::UserBuf => {
-                let room = self.unused_room();
-                self.read_string(room, f, (args[0], args[1]), None)
+    fn text_op(&mut self, dst: IrReg, op: TextOp, args: &[Val]) -> Res {
+        match op {
+            TextOp::Strlen => {
+                let text = self.text(args[0])?;
+                self.strlen(&text);
+                self.def_int(dst, R0)
             }
-            I::KernelUtf | I::UserUtf => self.unicode(None, f, args),
-            f => {
-                debug_assert!(!f.info().fails && !f.info().effect, "{f:?}");
-                Ok(())
+            TextOp::Substr => self.substr(dst, args[0], args[1], args[2]),
+            TextOp::Stringat => self.stringat(dst, args[0], args[1]),
+            TextOp::Isinstr => self.isinstr(dst, args[0], args[1]),
+            TextOp::Strpos => self.strpos(dst, args[0], args[1]),
+            TextOp::StrReplace => self.str_replace(dst, args),
+            TextOp::TextStrn => self.text_strn(dst, args[0], args[1], args[2]),
+            TextOp::Strtol => self.strtol(dst, args[0], args[1]),
+            TextOp::StrToFp => self.string_to_fp(dst, args[0]),
+            TextOp::MetricText => unsupported(op),
+        }
+    }
+
+    fn symbol_op(&mut self, dst: IrReg, op: SymbolOp, args: &[Val]) -> Res {
+        match op {
+            SymbolOp::SymName => self.symbol(dst, args[0], false),
+            SymbolOp::SymData => self.symbol(dst, args[0], true),
+            SymbolOp::KernelStack => self.kernel_stack(dst, args[0]),
+            SymbolOp::SymbolicForm => self.symbolic(dst, args[0], args[1]),
+            SymbolOp::KernelSymbolic => self.kernel_symbolic(dst, args[0], args[1]),
+            SymbolOp::UserStack => self.user_stack(dst, args[0]),
+            SymbolOp::UserSymbolic => self.user_symbolic(dst, args[0], args[1], &[]),
+            SymbolOp::UserSymbolicFrom => self.user_symbolic(dst, args[0], args[1], &args[2..]),
+            SymbolOp::StackWords => self.copy(dst, args[0]),
+            SymbolOp::StackRest => self.stack_rest(dst, args[0]),
+            SymbolOp::Interrupted => self.interrupted(dst),
+            SymbolOp::StackMark => {
+                self.stack_mark(args[0])?;
+                self.def_int(dst, R0)
+            }
+            SymbolOp::KernelFrame => {
+                self.kernel_frame(args[0])?;
+                self.def_int(dst, R0)
+            }
+            SymbolOp::UserFrame => {
+                self.user_frame(args[0])?;
+                self.def_int(dst, R0)
             }
         }
     }
@@ -223,34 +309,33 @@ impl HandlerCodegen<'_> {
     }
 
     /// `r0` = a number of the current task, loaded through its pointer or with a helper.
-    fn task_number(&mut self, f: I) -> Res {
+    fn task_number(&mut self, which: TaskNumber) -> Res {
         let o = &self.options.offsets;
         // Pointers to follow, then the number; all but the last are 8 bytes.
-        let path: &[Option<u32>] = match f {
-            I::Pid => &[o.task_tgid],
-            I::Tid => &[o.task_pid],
-            I::Ppid => &[o.task_real_parent, o.task_tgid],
-            I::Pgrp => &[o.task_signal, o.signal_pgrp, o.pid_nr],
-            I::Sid => &[o.task_signal, o.signal_session, o.pid_nr],
-            I::Uid => &[o.task_cred, o.cred_uid],
-            I::Euid => &[o.task_cred, o.cred_euid],
-            I::Gid => &[o.task_cred, o.cred_gid],
-            I::Egid => &[o.task_cred, o.cred_egid],
-            I::UserNsLevel => &[o.task_cred, o.cred_user_ns, o.user_ns_level],
-            I::TaskSpace => &[o.task_mm, o.mm_task_size],
-            _ => return unsupported(f),
+        let path: &[Option<u32>] = match which {
+            TaskNumber::Pid => &[o.task_tgid],
+            TaskNumber::Tid => &[o.task_pid],
+            TaskNumber::Ppid => &[o.task_real_parent, o.task_tgid],
+            TaskNumber::Pgrp => &[o.task_signal, o.signal_pgrp, o.pid_nr],
+            TaskNumber::Sid => &[o.task_signal, o.signal_session, o.pid_nr],
+            TaskNumber::Uid => &[o.task_cred, o.cred_uid],
+            TaskNumber::Euid => &[o.task_cred, o.cred_euid],
+            TaskNumber::Gid => &[o.task_cred, o.cred_gid],
+            TaskNumber::Egid => &[o.task_cred, o.cred_egid],
+            TaskNumber::UserNsLevel => &[o.task_cred, o.cred_user_ns, o.user_ns_level],
+            TaskNumber::TaskSpace => &[o.task_mm, o.mm_task_size],
         };
         let whole: Option<Vec<i16>> = path
             .iter()
             .map(|o| o.and_then(|o| i16::try_from(o).ok()))
             .collect();
         let Some(offsets) = whole else {
-            return self.task_number_by_helper(f);
+            return self.task_number_by_helper(which);
         };
         self.task();
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
-            let size = if last && f != I::TaskSpace {
+            let size = if last && which != TaskNumber::TaskSpace {
                 Size::W
             } else {
                 Size::DW
@@ -260,28 +345,34 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    fn task_number_by_helper(&mut self, f: I) -> Res {
-        match f {
-            I::Pid | I::Gid => {
-                self.asm.call(if f == I::Pid {
+    fn task_number_by_helper(&mut self, which: TaskNumber) -> Res {
+        match which {
+            TaskNumber::Pid | TaskNumber::Gid => {
+                self.asm.call(if which == TaskNumber::Pid {
                     Helper::GetCurrentPidTgid
                 } else {
                     Helper::GetCurrentUidGid
                 });
                 self.asm.alu(AluOp::Rsh, R0, 32);
             }
-            I::Tid | I::Uid => {
-                self.asm.call(if f == I::Tid {
+            TaskNumber::Tid | TaskNumber::Uid => {
+                self.asm.call(if which == TaskNumber::Tid {
                     Helper::GetCurrentPidTgid
                 } else {
                     Helper::GetCurrentUidGid
                 });
                 self.asm.mov32(R0, R0);
             }
-            _ => {
+            TaskNumber::Ppid
+            | TaskNumber::Pgrp
+            | TaskNumber::Sid
+            | TaskNumber::Euid
+            | TaskNumber::Egid
+            | TaskNumber::TaskSpace
+            | TaskNumber::UserNsLevel => {
                 return Err(format!(
                     "{} needs a field of a kernel structure that this kernel does not have",
-                    f.info().name
+                    Intrinsic::from(which).info().name
                 ));
             }
         }
@@ -438,11 +529,11 @@ impl HandlerCodegen<'_> {
     fn read_string(
         &mut self,
         (off, width): (u32, u32),
-        f: I,
+        space: Space,
         (addr, n): (Val, Val),
         quote: Option<(Quote, IrReg)>,
     ) -> Res {
-        let user = matches!(f, I::UserStr | I::UserBuf);
+        let user = space == Space::User;
         let kind = if user {
             ErrorKind::UserStrFault
         } else {

@@ -1,7 +1,6 @@
 //! Escaped text of limited length, with or without quotes: `text_strn` and similar functions.
 
-use spile_ir::intrinsics::Intrinsic as I;
-use spile_ir::{Reg as IrReg, Val};
+use spile_ir::{Reg as IrReg, Space, Val};
 
 use super::callback::{ends, finish};
 use super::escapes::{ESCAPE, escapes};
@@ -79,7 +78,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn memory_quoted(
         &mut self,
         dst: Option<IrReg>,
-        f: I,
+        space: Space,
         args: &[Val],
     ) -> Res {
         let (tmp, max) = (self.plan.scratch.tmp, self.plan.max_string);
@@ -98,9 +97,9 @@ impl HandlerCodegen<'_> {
         self.use_in(args[0], R3)?;
         self.set_aux(R3);
         self.block_addr(R1, bytes);
-        let (helper, kind) = match f {
-            I::UserQuoted => (Helper::ProbeReadUser, ErrorKind::UserStrFault),
-            _ => (Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
+        let (helper, kind) = match space {
+            Space::User => (Helper::ProbeReadUser, ErrorKind::UserStrFault),
+            Space::Kernel => (Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
         };
         self.asm.call(helper);
         let fail = self.fail_label(kind);

@@ -1,8 +1,7 @@
 //! Strings of 16-bit and 32-bit units in memory, converted to UTF-8. Each unit is read separately,
 //! so that no memory behind the end is accessed.
 
-use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Reg as IrReg, Val};
+use spile_ir::{Reg as IrReg, Space, Val};
 
 use super::callback::{ends, finish};
 use crate::isa::asm::{Asm, Function};
@@ -43,7 +42,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn unicode(
         &mut self,
         dst: Option<IrReg>,
-        f: Intrinsic,
+        space: Space,
         args: &[Val],
     ) -> Res {
         self.needs_loop("reading UTF-16 and UTF-32")?;
@@ -52,9 +51,9 @@ impl HandlerCodegen<'_> {
             [addr, Val::Imm(4), Val::Imm(n)] => (addr, Size::W, 32, n),
             _ => return Err("units of another size than 2 and 4 bytes".into()),
         };
-        let (space, helper, kind) = match f {
-            Intrinsic::UserUtf => ("user", Helper::ProbeReadUser, ErrorKind::UserStrFault),
-            _ => ("kernel", Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
+        let (space, helper, kind) = match space {
+            Space::User => ("user", Helper::ProbeReadUser, ErrorKind::UserStrFault),
+            Space::Kernel => ("kernel", Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
         };
         let max = self.plan.max_string;
         let room = room.clamp(1, max.into()) as i32;
