@@ -352,54 +352,47 @@ impl<'f> Outline<'f> {
         if let Some(header) = copies.first_mut() {
             header.bound = None;
         }
-        let mut ends = Vec::new();
-        for copy in &mut copies {
-            self.edges(copy, &ids, &mut ends, context);
+        for target in copies.iter_mut().flat_map(Block::edges_mut) {
+            target.block = self.in_step(target.block, &ids);
         }
         step.blocks.extend(copies);
-        step.blocks.extend(ends);
+        let next: Vec<Value> = self
+            .carried
+            .iter()
+            .map(|_| fresh(&mut step, "next"))
+            .collect();
+        let insts = self.carried.iter().zip(&next);
+        let insts = insts.flat_map(|(v, next)| self.forget(context, Word::Value(*v), *next));
+        let mut end = plain("next".into(), insts.collect(), Term::Ret(Operand::Imm(0)));
+        end.params = next;
+        step.blocks.push(end);
+        for (k, to) in self.exits.iter().enumerate() {
+            let params = self.func.blocks[*to].params.iter();
+            let params: Vec<Value> = params.map(|_| fresh(&mut step, "result")).collect();
+            let mut insts = Vec::new();
+            for (n, param) in params.iter().enumerate() {
+                insts.extend(self.forget(context, Word::Param(*to, n), *param));
+            }
+            for v in self.found.iter().filter(|v| self.live[*to].contains(v)) {
+                insts.extend(self.forget(context, Word::Value(*v), *v));
+            }
+            insts.push(self.store(context, Word::Exit, Operand::Imm(k as i32 + 1)));
+            let mut end = plain(format!("leave{k}"), insts, Term::Ret(Operand::Imm(1)));
+            end.params = params;
+            step.blocks.push(end);
+        }
         simplify(&mut step);
         step
     }
 
-    /// Leads the edges of a copied block to the copies, or to blocks that end the step.
-    fn edges(
-        &self,
-        copy: &mut Block,
-        ids: &HashMap<usize, BlockId>,
-        ends: &mut Vec<Block>,
-        context: Value,
-    ) {
-        for target in copy.edges_mut() {
-            let to = target.block.index();
-            let args = &target.args;
-            let mut insts = Vec::new();
-            let result = if to == self.header {
-                for (v, arg) in self.carried.iter().zip(args) {
-                    insts.extend(self.forget(context, Word::Value(*v), *arg));
-                }
-                0
-            } else if let Some(id) = ids.get(&to) {
-                target.block = *id;
-                continue;
-            } else {
-                for (n, arg) in args.iter().enumerate() {
-                    insts.extend(self.forget(context, Word::Param(to, n), *arg));
-                }
-                for v in self.found.iter().filter(|v| self.live[to].contains(v)) {
-                    insts.extend(self.forget(context, Word::Value(*v), *v));
-                }
-                let exit = self.exits.iter().position(|e| *e == to).unwrap_or(0);
-                insts.push(self.store(context, Word::Exit, Operand::Imm(exit as i32 + 1)));
-                1
-            };
-            let block = BlockId((1 + ids.len() + ends.len()) as u32);
-            let name = format!("step{}", block.0);
-            ends.push(plain(name, insts, Term::Ret(Operand::Imm(result))));
-            *target = Target {
-                block,
-                args: Vec::new(),
-            };
+    /// The block of the step for a target in the loop or outside: a copy, or one that ends the step.
+    fn in_step(&self, to: BlockId, ids: &HashMap<usize, BlockId>) -> BlockId {
+        let ends = 1 + ids.len();
+        let exit = self.exits.iter().position(|e| *e == to.index());
+        match (exit, ids.get(&to.index())) {
+            (Some(exit), _) => BlockId((ends + 1 + exit) as u32),
+            (None, Some(id)) if to.index() != self.header => *id,
+            (None, _) => BlockId(ends as u32),
         }
     }
 

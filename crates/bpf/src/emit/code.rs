@@ -36,8 +36,12 @@ pub(super) fn code(
         around,
         asm,
         labels,
+        lead: lead(selected, output),
     };
     for b in 0..selected.blocks.len() {
+        if writer.lead[b] != b {
+            continue;
+        }
         let label = writer.labels[b];
         writer.asm.bind(label);
         for item in output.block_insts_and_edits(selected, BlockIndex::new(b)) {
@@ -52,6 +56,24 @@ pub(super) fn code(
         }
     }
     writer.asm.finish().map_err(EmitError::Asm)
+}
+
+/// For each block the one to which a jump there leads: another one if it only jumps on. An edge's
+/// block has no instructions if its values need no moves.
+fn lead(selected: &Code, output: &Output) -> Vec<usize> {
+    let mut lead: Vec<usize> = (0..selected.blocks.len()).collect();
+    // Blocks lie in front of their successors.
+    for b in (1..selected.blocks.len()).rev() {
+        let moves = |item: &InstOrEdit<'_>| match item {
+            InstOrEdit::Edit(Edit::Move { from, to }) => from != to,
+            InstOrEdit::Inst(inst) => selected.insts[inst.index()].op != Op::Jump,
+        };
+        let mut items = output.block_insts_and_edits(selected, BlockIndex::new(b));
+        if !items.any(|i| moves(&i)) {
+            lead[b] = lead[selected.blocks[b].succs[0].index()];
+        }
+    }
+    lead
 }
 
 /// The function's symbol: a C identifier.
@@ -156,6 +178,8 @@ struct Writer<'a> {
     around: &'a Surroundings,
     asm: Asm,
     labels: Vec<Label>,
+    /// See [`lead`].
+    lead: Vec<usize>,
 }
 
 impl Writer<'_> {
@@ -173,10 +197,16 @@ impl Writer<'_> {
         }
     }
 
+    /// The block of a successor, and whether it is the next one.
+    fn succ(&self, block: usize, succ: usize) -> (usize, bool) {
+        let to = self.lead[self.selected.blocks[block].succs[succ].index()];
+        let next = (block + 1..self.lead.len()).find(|b| self.lead[*b] == *b);
+        (to, next == Some(to))
+    }
+
     /// Jumps to a successor unless it is the next block.
     fn go(&mut self, block: usize, succ: usize) {
-        let to = self.selected.blocks[block].succs[succ].index();
-        if to != block + 1 {
+        if let (to, false) = self.succ(block, succ) {
             self.asm.jump(self.labels[to]);
         }
     }
@@ -297,10 +327,9 @@ impl Writer<'_> {
     }
 
     fn branch(&mut self, block: usize, (c, w): (op::Cond, LirWidth), a: Reg, b: Src) {
-        let succs = &self.selected.blocks[block].succs;
-        let [then, els] = [0, 1].map(|i| succs[i].index());
+        let [(then, next), (els, _)] = [0, 1].map(|i| self.succ(block, i));
         let (c, to, other) = match cond(c).inverse() {
-            Some(inverse) if then == block + 1 => (inverse, els, 0),
+            Some(inverse) if next => (inverse, els, 0),
             _ => (cond(c), then, 1),
         };
         let label = self.labels[to];

@@ -97,6 +97,17 @@ fn at_uses(func: &mut Func, block: usize, made: &HashMap<Value, Inst>) {
             Inst::Store { src, .. } => small(src, made),
             _ => {}
         }
+        // The address of the frame needs no register in a load or store: no other use shares it.
+        if let Inst::Load { base, .. } | Inst::Store { base, .. } = &mut inst
+            && let Some(
+                of @ Inst::Addr {
+                    of: Place::Slot(..),
+                    ..
+                },
+            ) = made.get(base)
+        {
+            *base = again(func, &mut new, of);
+        }
         let mut copy = |v: &mut Value| {
             if let Some(of) = made.get(v) {
                 *v = *copies

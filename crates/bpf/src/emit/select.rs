@@ -126,17 +126,7 @@ pub(super) fn select(func: &Func) -> Code {
         frame += 8;
         -(frame as i16)
     });
-    let mut in_frame = HashMap::new();
-    for inst in insts() {
-        if let Inst::Addr {
-            dst,
-            of: Place::Slot(slot, off),
-        } = inst
-            && let Some(at) = slots.get(slot.index())
-        {
-            in_frame.insert(*dst, at + *off as i16);
-        }
-    }
+    let in_frame = in_frame(func, &slots);
     let mut select = Select {
         func,
         in_frame,
@@ -153,9 +143,35 @@ pub(super) fn select(func: &Func) -> Code {
     select.code
 }
 
+/// Addresses of the frame that only loads and stores use: their displacements.
+fn in_frame(func: &Func, slots: &[i16]) -> HashMap<Value, i16> {
+    let mut found = HashMap::new();
+    let mut others = Vec::new();
+    for block in &func.blocks {
+        for inst in &block.insts {
+            match inst {
+                Inst::Addr {
+                    dst,
+                    of: Place::Slot(slot, off),
+                } => {
+                    let at = slots.get(slot.index()).map(|at| at + *off as i16);
+                    found.extend(at.map(|at| (*dst, at)));
+                }
+                Inst::Load { .. } => {}
+                Inst::Store { src, .. } => others.extend(src.value()),
+                inst => inst.for_each_use(|v| others.push(*v)),
+            }
+        }
+        block.term.for_each_use(|v| others.push(*v));
+        others.extend(block.edges().into_iter().flat_map(|t| &t.args));
+    }
+    found.retain(|v, _| !others.contains(v));
+    found
+}
+
 struct Select<'f> {
     func: &'f Func,
-    /// Values that are addresses in the frame.
+    /// See [`in_frame`].
     in_frame: HashMap<Value, i16>,
     code: Code,
 }
@@ -327,6 +343,7 @@ impl Select<'_> {
             Inst::Atomic { .. } => self.atomic(inst),
             Inst::Bound { dst, a, max } => self.in_place(Op::Bound(*max), [*a], *dst),
             Inst::Opaque { dst, a } => self.plain(Op::Opaque, [*a], *dst),
+            Inst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
             Inst::Addr { dst, of } => self.plain(Op::Addr(of.clone()), [], *dst),
             Inst::Helper { dst, helper, args } => self.call(Op::Helper(*helper), args, *dst),
             Inst::Call { dst, func, args } => {
