@@ -348,7 +348,90 @@ def edges():
     yield 'sprintf("%c%c", 256 + 66, 67)', "BC"
 
 
-GROUPS = {g.__name__: g for g in (network, devices, strings, quotes, errors, times, faults, floats, other, edges)}
+def sockets():
+    """format_ipaddr daddr_to_string sock_fam_num2str sock_fam_str2num sock_type_num2str sock_type_str2num
+    sock_state_num2str sock_state_str2num tcp_sockstate_str tcp_sockopt_str"""
+    import socket
+    for ip in ("127.0.0.1", "10.20.30.255"):
+        number = struct.unpack("=I", socket.inet_aton(ip))[0]
+        yield f"format_ipaddr({number}, 2)", ip
+        yield f"daddr_to_string({number})", ip
+    yield "format_ipaddr(0, 3)", "*unknown address family*"
+    for name in ("UNSPEC", "INET", "INET6", "NETLINK", "PACKET"):
+        number = int(getattr(socket, "AF_" + name))
+        yield f"sock_fam_num2str({number})", name
+        yield f'sock_fam_str2num("{name}")', number
+    yield 'sock_fam_str2num("LOCAL")', int(socket.AF_UNIX)
+    yield 'sock_fam_str2num("AF_INET")', -1
+    for name in ("STREAM", "DGRAM", "RAW", "SEQPACKET"):
+        number = int(getattr(socket, "SOCK_" + name))
+        yield f"sock_type_num2str({number})", name
+        yield f'sock_type_str2num("{name}")', number
+    for number in (-1, 8, 900, 1 << 40):
+        yield f"sock_type_num2str({number})", "UNDEF"
+        yield f"sock_state_num2str({number})", "UNDEF"
+        yield f"tcp_sockstate_str({number + 90})", "UNDEF"
+        yield f"tcp_sockopt_str({number + 90})", f"UNDEF_SOCKOPT({number + 90})"
+    yield "sock_fam_num2str(900)", "UNDEF"
+    yield 'sock_type_str2num("")', -1
+    # The kernel's header <linux/net.h>, and net/tcp_states.h in the order of RFC 9293's states.
+    for number, name in enumerate(("FREE", "UNCONNECTED", "CONNECTING", "CONNECTED", "DISCONNECTING")):
+        yield f"sock_state_num2str({number})", name
+        yield f'sock_state_str2num("{name}")', number
+    yield 'sock_state_str2num("SS_FREE")', -1
+    for number, name in ((1, "ESTABLISHED"), (2, "SYN_SENT"), (6, "TIME_WAIT"), (10, "LISTEN"), (11, "CLOSING")):
+        yield f"tcp_sockstate_str({number})", "TCP_" + name
+    for name in ("NODELAY", "KEEPCNT", "INFO", "CONGESTION", "USER_TIMEOUT"):
+        yield f'tcp_sockopt_str({int(getattr(socket, "TCP_" + name))})', "TCP_" + name
+
+
+def masks():
+    """sigset_mask_str sa_flags_str sa_handler_str WIFEXITED WEXITSTATUS WIFSIGNALED WCOREDUMP WTERMSIG WIFSTOPPED
+    WSTOPSIG WIFCONTINUED"""
+    for numbers in ((), (1,), (2, 15), (9, 31, 63), tuple(range(1, 64))):
+        yield f"sigset_mask_str({signed(sum(1 << n - 1 for n in numbers))})", ",".join(map(str, numbers))
+    for flags, names in ((0, ""), (4, "SIGINFO"), (0x14000004, "SIGINFO|RESTART|RESTORER"), (0xC8000003, "NOCLDSTOP|NOCLDWAIT|ONSTACK|NODEFER|RESETHAND")):
+        yield f"sa_flags_str({flags})", names
+    for handler, name in ((0, "default"), (1, "ignored"), (-1, "error"), (0x401000, "0x401000")):
+        yield f"sa_handler_str({handler})", name
+    # Exits by 0, 1, 255; SIGKILL; SIGSEGV with a core file; stopped by SIGTSTP; continued.
+    for status in (0, 0x100, 0xFF00, 9, 11 | 0x80, 0x147F, 0xFFFF):
+        yield f"WIFEXITED({status})", int(os.WIFEXITED(status))
+        yield f"WEXITSTATUS({status})", os.WEXITSTATUS(status)
+        yield f"WIFSIGNALED({status})", int(os.WIFSIGNALED(status))
+        yield f"(WCOREDUMP({status}) != 0)", int(os.WCOREDUMP(status))
+        yield f"WTERMSIG({status})", os.WTERMSIG(status)
+        yield f"WIFSTOPPED({status})", int(os.WIFSTOPPED(status))
+        yield f"WSTOPSIG({status})", os.WSTOPSIG(status)
+        yield f"WIFCONTINUED({status})", int(os.WIFCONTINUED(status))
+
+
+def amounts():
+    """usecs_to_string nsecs_to_string bytes_to_string pages_to_string big_endian2 big_endian4 big_endian8
+    little_endian2 little_endian4 little_endian8 rlimit_from_str"""
+    for n in (0, 1, 999999, 1000000, 61000001, 3661 * 10 ** 6 + 42):
+        yield f"usecs_to_string({n})", f"{n // 60000000}m{n // 1000000 % 60}.{n % 1000000:06}s"
+        yield f"nsecs_to_string({n * 1000})", f"{n // 60000000}m{n // 1000000 % 60}.{n % 1000000 * 1000:09}s"
+    for n, want in ((0, "    0"), (1023, " 1023"), (1024, "1.00K"), (1536, "1.50K"), (15 * 1024 + 512, "15.5K"), (1023 * 1024, "1023K"),
+                    (100 << 20, " 100M"), (7 << 30 | 256 << 20, "7.25G"), (2000 << 30, "2000G")):
+        yield f"bytes_to_string({n})", want
+    for pages in (0, 1, 300):
+        yield f"(pages_to_string({pages}) == bytes_to_string({pages * os.sysconf('SC_PAGE_SIZE')}))", 1
+    for x in (0, 1, 0x1234, 0x12345678, 0x123456789ABCDEF0, -1):
+        for size in (2, 4, 8):
+            yield f"big_endian{size}({x})", swap(x, size)
+            yield f"little_endian{size}({x})", signed(x) if size == 8 else x & (1 << 8 * size) - 1
+    import resource
+    for name in ("CPU", "FSIZE", "STACK", "NOFILE", "AS", "NICE", "RTTIME"):
+        yield f'rlimit_from_str("RLIMIT_{name}")', getattr(resource, "RLIMIT_" + name)
+    for name in ("", "NOFILE", "RLIMIT_", "RLIMIT_NOFILES"):
+        yield f'rlimit_from_str("{name}")', -1
+
+
+GROUPS = {
+    g.__name__: g
+    for g in (network, devices, strings, quotes, errors, times, faults, floats, other, edges, sockets, masks, amounts)
+}
 SESSION = 48
 HANDLER = 8
 

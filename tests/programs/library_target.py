@@ -3,7 +3,7 @@
 The process (`library_target.py --target GROUP`) calls getppid with the addresses of two blocks of memory, and writes
 what each expression has to give as it knows it: from its memory, its own calls, and /proc.
 """
-import ctypes, os, resource, struct, subprocess, sys, threading, time
+import ctypes, os, resource, select, signal, socket, struct, subprocess, sys, threading, time
 
 TEXT = b'he"llo\tworld\0'
 LONG = b"y" * 1999 + b"\0"
@@ -213,7 +213,202 @@ def context():
     yield "(jiffies() > 0)", 1
 
 
-GROUPS = {"memory": memory, "context": context, "kernel_memory": kernel_memory}
+def numbered(first, kept):
+    """Open files under numbers that are the same in both processes."""
+    for number, file in enumerate(kept, first):
+        os.dup2(file if isinstance(file, int) else file.fileno(), number)
+    return range(first, first + len(kept))
+
+
+def files():
+    """task_open_file_handles task_max_file_handles task_fd_lookup task_cwd_path task_exe_file current_exe_file
+    fullpath_struct_path fullpath_struct_file task_dentry_path real_mount reverse_path_walk inode_name inode_path"""
+    task = "task_current()"
+    os.makedirs("/tmp/spile-library", exist_ok=True)
+    os.chdir("/tmp/spile-library")
+    kept = [open("/etc/hostname"), open("/proc/self/status"), *os.pipe(), open("/proc/self/ns/mnt"), select.epoll(), os.memfd_create("kept")]
+    files.kept = kept
+    numbers = numbered(100, kept)
+    # Whatever else is open; the listing has one more.
+    yield f"task_open_file_handles({task})", len(os.listdir("/proc/self/fd")) - 1
+    for line in open("/proc/self/status"):
+        if line.startswith("FDSize"):
+            yield f"task_max_file_handles({task})", int(line.split()[1])
+    yield f"fullpath_struct_path(task_cwd_path({task}))", os.getcwd()
+    for exe in (f"task_exe_file({task})", "current_exe_file()"):
+        yield f"fullpath_struct_file({task}, {exe})", os.readlink("/proc/self/exe")
+    at = {n: f"@cast(task_fd_lookup({task}, {n}), \"file\")" for n in numbers}
+    for n in numbers:
+        link = os.readlink(f"/proc/self/fd/{n}")
+        if link.startswith("anon_inode:"):
+            link = "ANON_INODE:" + link[11:]
+        if not link.startswith("/memfd"):
+            yield f"fullpath_struct_file({task}, task_fd_lookup({task}, {n}))", link
+    yield f"(task_fd_lookup({task}, 1000000) + 1)", "error: cannot find file in task"
+    yield f"(task_fd_lookup({task}, -1) + 1)", "error: cannot find file in task"
+    name = at[numbers[0]]
+    yield f"inode_path({name}->f_inode)", "/etc/hostname"
+    root = os.stat("/etc/hostname").st_dev
+    inside = "/etc/hostname"
+    while os.path.dirname(inside) != inside and os.stat(os.path.dirname(inside)).st_dev == root:
+        inside = os.path.dirname(inside)
+    within = os.path.relpath("/etc/hostname", inside)
+    yield f"inode_name({name}->f_inode)", within
+    yield f"reverse_path_walk({name}->f_path->dentry)", within
+    yield f"task_dentry_path({task}, {name}->f_path->dentry, {name}->f_path->mnt)", "/etc/hostname"
+    yield f"(@cast(real_mount({name}->f_path->mnt), \"mount\")->mnt->mnt_root == {name}->f_path->mnt->mnt_root)", 1
+
+
+LIMITS = "CPU FSIZE DATA STACK CORE RSS NPROC NOFILE MEMLOCK AS LOCKS SIGPENDING MSGQUEUE NICE RTPRIO RTTIME".split()
+
+
+def limits():
+    """task_rlimit task_rlimit_cpu task_rlimit_fsize task_rlimit_data task_rlimit_stack task_rlimit_core task_rlimit_rss
+    task_rlimit_nproc task_rlimit_nofile task_rlimit_memlock task_rlimit_as task_rlimit_locks task_rlimit_sigpending
+    task_rlimit_msgqueue task_rlimit_nice task_rlimit_rtprio task_rlimit_rttime"""
+    resource.setrlimit(resource.RLIMIT_CPU, (12345, -1))
+    resource.setrlimit(resource.RLIMIT_AS, (1 << 40, -1))
+    for number, name in enumerate(LIMITS):
+        # The C library has no name for the limit of file locks.
+        soft = resource.getrlimit(number)[0]
+        yield f"task_rlimit_{name.lower()}(task_current())", soft
+        yield f'task_rlimit(task_current(), "RLIMIT_{name}")', soft
+    yield 'task_rlimit(task_current(), "RLIMIT_NONE")', -1
+
+
+def processes():
+    """pid2task pid2execname pstrace task_ancestry task_time_string task_time_string_tid task_utime_tid task_stime_tid
+    task_ns_uid task_ns_euid task_ns_gid task_ns_egid is_sig_blocked env_var cmdline_args cmdline_arg HZ"""
+    me, task = os.getpid(), "task_current()"
+    if "--target" in sys.argv:
+        os.environ["ADDED"] = "later"
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, 40})
+    yield "(pid2task(tid()) == task_current())", 1
+    yield "pid2task(1 << 23)", 0
+    yield "pid2execname(ppid())", open(f"/proc/{os.getppid()}/comm").read()[:-1]
+    yield "pid2execname(1 << 23)", ""
+    chain, pid = [], me
+    while pid > 0:
+        words = open(f"/proc/{pid}/stat").read()
+        chain.append((words[words.index("(") + 1:words.rindex(")")], pid))
+        pid = int(words.rpartition(")")[2].split()[1])
+    yield f"pstrace({task})", "".join(f" {name}({pid})" for name, pid in chain if pid > 1)
+    # A parent can be a thread with a name of its own.
+    yield f'strpos(task_ancestry({task}, 0), "swapper/0=>")', 0
+    yield f'isinstr(task_ancestry({task}, 0) . "$", "=>" . pexecname() . "=>" . execname() . "$")', 1
+    yield f'isinstr(task_ancestry({task}, 1), sprintf("=>%s(%s)", execname(), nsecs_to_string(task_start_time(tid()))))', 1
+    yield "(task_time_string() == sprintf(\"usr: %s, sys: %s\", cputime_to_string(task_utime()), cputime_to_string(task_stime())))", 1
+    yield "(task_time_string_tid(tid()) == task_time_string())", 1
+    yield "task_time_string_tid(1 << 23)", "usr: 0m0.000s, sys: 0m0.000s"
+    yield "(task_utime_tid(tid()) == task_utime() && task_stime_tid(tid()) == task_stime())", 1
+    for name in ("uid", "euid", "gid", "egid"):
+        yield f"task_ns_{name}({task})", getattr(os, "get" + name)()
+    for number in (signal.SIGUSR1, signal.SIGUSR2, 40, 41, 0, 65):
+        yield f"is_sig_blocked({task}, {int(number)})", int(number in (signal.SIGUSR1, 40))
+    # The environment that the process began with.
+    began = dict(v.split("=", 1) for v in open("/proc/self/environ").read().split("\0") if "=" in v)
+    for name in ("PATH", "LC_SAID"):
+        yield f'env_var("{name}")', began.get(name)
+    for name in ("", "ADDED", "PAT", "LC_SAID=a"):
+        yield f'env_var("{name}")', ""
+    arguments = open("/proc/self/cmdline").read()[:-1].split("\0")
+    yield "cmdline_arg(0)", arguments[0]
+    yield "cmdline_arg(2)", "--target"
+    yield "cmdline_arg(100)", ""
+    yield 'cmdline_args(2, 3, "|")', "--target|processes"
+    yield 'cmdline_args(4, -1, "|")', '|two words|""|""'
+    yield 'cmdline_args(3, 2, "|")', ""
+    yield "HZ()", hz()
+
+
+class Action(ctypes.Structure):
+    """The C library's struct sigaction on x86-64."""
+    _fields_ = [("handler", ctypes.c_void_p), ("mask", ctypes.c_uint64 * 16), ("flags", ctypes.c_int), ("restorer", ctypes.c_void_p)]
+
+
+def signals():
+    """get_sa_flags get_sa_handler get_sigaction_mask get_sigset"""
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, 40, 64})
+    yield "get_sigset(&@task(task_current())->blocked)", 1 << 9 | 1 << 39 | -1 << 63
+    # The C library adds SA_RESTORER.
+    restorer = 0x04000000
+    for number, handler, mask, flags in ((10, 1, 0, 0), (12, 0x401000, 1 << 1 | 1 << 14, 0x10000004), (15, 0x402000, 1 << 40, 0x08000001)):
+        action = Action(handler, (ctypes.c_uint64 * 16)(mask), flags, None)
+        assert ctypes.CDLL(None).sigaction(number, ctypes.byref(action), None) == 0
+        at = f"(&@task(task_current())->sighand->action[{number - 1}])"
+        yield f"get_sa_handler({at})", handler
+        yield f"get_sigaction_mask({at})", mask
+        yield f"get_sa_flags({at})", flags | restorer
+    yield "get_sa_handler(&@task(task_current())->sighand->action[0])", 0
+
+
+def connections():
+    """inet_get_local_port inet_get_dest_port inet_get_ip_source inet_get_ip_dest tcp_get_info_rto tcp_get_info_snd_cwnd
+    tcp_ts_get_info_state tcp_ts_get_info_snd_ssthresh tcp_ts_get_info_rcv_mss get_netdev_name"""
+    connections.kept = kept = []
+    for family, ip, client in ((socket.AF_INET, "127.0.0.1", "127.0.0.1"), (socket.AF_INET6, "::1", "0000:0000:0000:0000:0000:0000:0000:0001")):
+        listener = socket.create_server((ip, 0), family=family)
+        one = socket.create_connection(listener.getsockname()[:2])
+        other, _ = listener.accept()
+        one.send(b"x" * 5000)
+        other.recv(5000)
+        other.send(b"answer")
+        one.recv(100)
+        kept += [listener, one, other]
+        own, listens = numbered(120 + family * 2, (one, listener))
+        sk = f'@cast(@cast(task_fd_lookup(task_current(), {own}), "file")->private_data, "socket")->sk'
+        yield f"inet_get_local_port({sk})", one.getsockname()[1]
+        yield f"inet_get_dest_port({sk})", one.getpeername()[1]
+        yield f"inet_get_ip_source({sk})", client
+        yield f"inet_get_ip_dest({sk})", client
+        yield f"get_netdev_name({sk}->sk_dst_cache->dev)", "lo"
+        # struct tcp_info of <linux/tcp.h>: bytes, then numbers of 32 bits.
+        info = one.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 104)
+        words = struct.unpack("=8x24I", info)
+        yield f"tcp_ts_get_info_state({sk})", info[0]
+        yield f"tcp_get_info_rto({sk})", words[0]
+        yield f"tcp_ts_get_info_rcv_mss({sk})", words[3]
+        yield f"tcp_ts_get_info_snd_ssthresh({sk})", words[17]
+        yield f"tcp_get_info_snd_cwnd({sk})", words[18]
+        listening = f'@cast(@cast(task_fd_lookup(task_current(), {listens}), "file")->private_data, "socket")->sk'
+        yield f"tcp_ts_get_info_state({listening})", 10
+
+
+def hz():
+    """Ticks a second, from the kernel's configuration."""
+    import gzip
+    for path in ("/proc/config.gz", f"/boot/config-{os.uname().release}"):
+        if os.path.exists(path):
+            with (gzip.open if path.endswith("gz") else open)(path, "rt") as config:
+                for line in config:
+                    if line.startswith("CONFIG_HZ="):
+                        return int(line[10:])
+    return 250
+
+
+def memory_use():
+    """proc_mem_size proc_mem_rss proc_mem_shr proc_mem_txt proc_mem_data proc_mem_string proc_mem_size_pid proc_mem_rss_pid
+    proc_mem_shr_pid proc_mem_txt_pid proc_mem_data_pid proc_mem_string_pid"""
+    memory_use.kept = bytearray(64 << 20)
+    size, resident, shared, text, _, data, _ = map(int, open("/proc/self/statm").read().split())
+    for name, value in (("size", size), ("txt", text), ("data", data)):
+        yield f"proc_mem_{name}()", value
+        yield f"proc_mem_{name}(pid())", value
+        yield f"proc_mem_{name}_pid(pid())", value
+        yield f"proc_mem_{name}(1 << 23)", 0
+    # Each processor adds its pages to the kernel's count now and then.
+    slack = 64 * os.cpu_count()
+    for name, value in (("rss", resident), ("shr", shared)):
+        for call in (f"proc_mem_{name}()", f"proc_mem_{name}(pid())", f"proc_mem_{name}_pid(pid())"):
+            yield f"({call} > 1000 && ({call} - {value}) / {slack} == 0)", 1
+        yield f"proc_mem_{name}(1 << 23)", 0
+    parts = ", ".join(f"{n}: %s" for n in ("size", "rss", "shr", "txt", "data"))
+    values = ", ".join(f"pages_to_string(proc_mem_{n}())" for n in ("size", "rss", "shr", "txt", "data"))
+    for call in ("proc_mem_string()", "proc_mem_string(pid())", "proc_mem_string_pid(pid())"):
+        yield f'({call} == sprintf("{parts}", {values}))', 1
+
+
+GROUPS = {g.__name__: g for g in (memory, context, kernel_memory, files, limits, processes, memory_use, signals, connections)}
 HANDLER = 8
 
 
@@ -223,7 +418,7 @@ def main():
         bytes(block)  # All of it is in memory.
         checks = list(GROUPS[sys.argv[2]]())
         for expression, want in checks:
-            os.write(2, f"{expression}={want}\036".encode())
+            os.write(2, f"{expression}\037{want}\036".encode())
         ctypes.CDLL(None).syscall(110, ctypes.c_void_p(ctypes.addressof(block)), 0, ctypes.c_long(-2))
         return
     spile, group = sys.argv[1:]
@@ -240,10 +435,10 @@ def main():
             lines.append("}")
         target = f"{sys.executable} {os.path.abspath(__file__)} --target {group} '' 'two words' '' ''"
         command = [spile, *option, "-w", "-DMAXACTION=100000", "-e", "\n".join(lines), "-c", target]
-        done = subprocess.run(command, capture_output=True, timeout=250)
+        done = subprocess.run(command, capture_output=True, timeout=250, env={**os.environ, "LC_SAID": "a=b"})
         got = dict(row.split("=", 1) for row in done.stdout.decode("utf-8", "replace").split("\036") if "=" in row)
         said = [row.split("\n")[-1] if row.startswith("WARNING") else row for row in done.stderr.decode().split("\036")]
-        wants = [row.rpartition("=")[2] for row in said[:len(expressions)]]
+        wants = [row.rpartition("\037")[2] for row in said[:len(expressions)]]
         if len(wants) < len(expressions):
             sys.exit(done.stderr.decode())
         for i, (expression, want) in enumerate(zip(expressions, wants)):

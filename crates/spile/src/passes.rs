@@ -487,7 +487,7 @@ fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis>, Failure>
     Ok(analysis)
 }
 
-/// The constant tables of tapset functions, except those of system calls.
+/// The constant tables of tapset functions, except those of system calls: texts by number.
 pub fn table(name: &str) -> Option<Vec<Bytes>> {
     let indexed = |pairs: &mut dyn Iterator<Item = (u32, String)>| {
         let mut table: Vec<Bytes> = Vec::new();
@@ -517,7 +517,17 @@ pub fn table(name: &str) -> Option<Vec<Bytes>> {
                 Some((n, names::signal_name(n)?.into_owned()))
             })))
         }
-        _ => None,
+        "hz" => Some(vec![
+            spile_kernel::machine::hz().to_string().as_bytes().into(),
+        ]),
+        // Choices, such as socket types, and of sets the bits that stand for a choice.
+        name => spile_kernel::syscalls::flag_table(name).map(|table| {
+            let small = table.flags.iter().filter_map(|flag| {
+                let number = u32::try_from(flag.value).ok().filter(|n| *n < 1024)?;
+                Some((number, flag.name.to_owned()))
+            });
+            indexed(&mut { small })
+        }),
     }
 }
 
