@@ -1,15 +1,18 @@
 //! Register allocation: the location of each register of a handler's body.
 //!
-//! Linear scan over the blocks in reverse post-order. A register that is live around a loop is live
-//! in all of its blocks, so one interval from its first to its last live position is exact enough.
-//! Numbers get a callee-saved machine register, or else a word of the frame, whose content the
-//! verifier does not track: tracked stack words would make paths differ in the rest of the handler.
-//! Numbers of the leading tests, which run before the frame exists, get stack words. Strings get
-//! frame slots. Registers that are not live together share slots.
+//! Blocks are laid out in reverse post-order. A register that is live around a loop is live in all
+//! of its blocks, so one interval from its first to its last live position is exact enough.
+//! Callee-saved machine registers go to the numbers with the most uses for the length of their
+//! interval. Other numbers get a word of the frame, whose content the verifier does not track:
+//! tracked stack words would make paths differ in the rest of the handler. Numbers of the leading
+//! tests, which run before the frame exists, get stack words. Strings get frame slots. Registers
+//! that are not live together share slots.
 //!
 //! A body with loops is a resumable loop (see [`crate::lower`]): a step starts at the entry or at
 //! the target of a back edge. Registers that are live there are in the frame, which outlives the
 //! step.
+
+use std::collections::BTreeMap;
 
 use spile_ir::analysis::liveness::{Liveness, RegSet};
 use spile_ir::analysis::order::reverse_post_order;
@@ -146,39 +149,62 @@ fn steps(body: &Body, order: &[BlockId], layout_index: &[usize]) -> Vec<BlockId>
         .collect()
 }
 
-/// First and last live position of each register. An instruction reads at its even position and
-/// writes at the odd one; a string result never shares the slot of a string operand.
-fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<(u32, u32)>> {
-    let mut spans: Vec<Option<(u32, u32)>> = vec![None; body.regs.len()];
+/// The positions between which a register is live.
+#[derive(Debug, Clone, Copy)]
+struct Interval {
+    start: u32,
+    end: u32,
+    /// Instructions that read or write the register.
+    uses: u32,
+}
+
+impl Interval {
+    fn span(&self) -> (u32, u32) {
+        (self.start, self.end)
+    }
+
+    /// What a machine register for this interval is worth: uses for its length, in fixed point.
+    fn worth(&self) -> u64 {
+        (u64::from(self.uses) << 32) / u64::from(self.end - self.start + 1)
+    }
+}
+
+/// The interval of each register. An instruction reads at its even position and writes at the odd
+/// one; a string result never shares the slot of a string operand.
+fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<Interval>> {
+    let mut spans: Vec<Option<Interval>> = vec![None; body.regs.len()];
     let mut at = 0;
-    let mut touch = |r: usize, at: u32| match &mut spans[r] {
-        Some((start, end)) => {
-            *start = (*start).min(at);
-            *end = (*end).max(at);
-        }
-        none => *none = Some((at, at)),
+    let mut cover = |r: usize, at: u32, used: u32| {
+        let span = spans[r].get_or_insert(Interval {
+            start: at,
+            end: at,
+            uses: 0,
+        });
+        span.start = span.start.min(at);
+        span.end = span.end.max(at);
+        span.uses += used;
     };
     for id in order {
         let block = &body.blocks[id.index()];
-        live.live_in(*id).for_each(|r| touch(r.index(), at));
+        live.live_in(*id).for_each(|r| cover(r.index(), at, 0));
         for (inst, _) in &block.insts {
             at += 2;
-            inst.for_each_use(|v| uses(v).into_iter().for_each(|r| touch(r.index(), at)));
+            inst.for_each_use(|v| uses(v).into_iter().for_each(|r| cover(r.index(), at, 1)));
             inst.dst()
                 .into_iter()
-                .for_each(|r| touch(r.index(), at + 1));
+                .for_each(|r| cover(r.index(), at + 1, 1));
         }
         at += 2;
         block
             .term
-            .for_each_use(|v| uses(v).into_iter().for_each(|r| touch(r.index(), at)));
-        block.term.for_each_dst(|r| touch(r.index(), at + 1));
+            .for_each_use(|v| uses(v).into_iter().for_each(|r| cover(r.index(), at, 1)));
+        block.term.for_each_dst(|r| cover(r.index(), at + 1, 1));
         let end = at + 1;
         block
             .term
-            .for_each_target(|t| live.live_in(t).for_each(|r| touch(r.index(), end)));
+            .for_each_target(|t| live.live_in(t).for_each(|r| cover(r.index(), end, 0)));
         if let Some(catch) = block.catch {
-            live.live_in(catch).for_each(|r| touch(r.index(), end));
+            live.live_in(catch).for_each(|r| cover(r.index(), end, 0));
         }
         at += 2;
     }
@@ -201,16 +227,34 @@ struct FrameRange {
     until: u32,
 }
 
+/// Gives machine registers to numbers. Those with the most uses for the length of their interval come
+/// first: a number that lives long between few uses leaves its register to many short ones.
+fn assign_registers(alloc: &mut Allocation, numbers: &[(usize, Interval)]) {
+    let mut by_worth = numbers.to_vec();
+    by_worth.sort_by_key(|(r, i)| (std::cmp::Reverse(i.worth()), i.start, *r));
+    let mut taken: [BTreeMap<u32, u32>; POOL.len()] = Default::default();
+    for (r, Interval { start, end, .. }) in by_worth {
+        let free =
+            |t: &BTreeMap<u32, u32>| t.range(..=end).next_back().is_none_or(|l| *l.1 < start);
+        if let Some(i) = taken.iter().position(free) {
+            taken[i].insert(start, end);
+            alloc.locations[r] = Location::Reg(POOL[i]);
+        }
+    }
+}
+
 fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
-    let spans = intervals(body, &alloc.order, live);
-    let mut by_start: Vec<usize> = (0..spans.len()).filter(|r| spans[*r].is_some()).collect();
+    let intervals = intervals(body, &alloc.order, live);
+    let live_ones = intervals.iter().enumerate();
+    let mut by_start: Vec<(usize, Interval)> =
+        live_ones.filter_map(|(r, i)| Some((r, (*i)?))).collect();
     // Small slots come first, because displacements reach them.
-    by_start.sort_by_key(|r| spans[*r]);
-    let mut pool: Vec<(Reg, Option<u32>)> = POOL.iter().map(|r| (*r, None)).collect();
+    by_start.sort_by_key(|(r, i)| (i.span(), *r));
     let mut outlives = RegSet::new(body.regs.len());
     for b in &alloc.resume {
         live.live_in(*b).for_each(|r| outlives.insert(r));
     }
+    let stays = |r: usize| outlives.contains(spile_ir::Reg(r as u32));
     let stack_end = match alloc.resume.is_empty() {
         true => STACK_END,
         false => STACK_END_STEPS,
@@ -218,19 +262,25 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
     let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - stack_end) / 8) as usize];
     let early = leading(body, &alloc.order);
     let mut frame: Vec<FrameRange> = Vec::new();
-    let free = |until: &Option<u32>, start: u32| until.is_none_or(|u| u < start);
-    let is_long = |r: &usize| body.regs[*r] == Ty::Long;
-    for r in by_start.iter().copied().filter(is_long) {
-        let Some((start, end)) = spans[r] else {
+    let numbers = by_start
+        .iter()
+        .copied()
+        .filter(|(r, _)| body.regs[*r] == Ty::Long);
+    let numbers: Vec<(usize, Interval)> = numbers.collect();
+    let in_step: Vec<_> = numbers
+        .iter()
+        .copied()
+        .filter(|(r, _)| !stays(*r))
+        .collect();
+    assign_registers(alloc, &in_step);
+    for (r, Interval { start, end, .. }) in numbers {
+        if alloc.locations[r] != Location::None {
             continue;
-        };
-        alloc.locations[r] = if outlives.contains(spile_ir::Reg(r as u32)) {
-            Location::Frame(take_slot(&mut frame, &mut alloc.frame, 8, (start, end)))
-        } else if let Some(p) = pool.iter_mut().find(|p| free(&p.1, start)) {
-            p.1 = Some(end);
-            Location::Reg(p.0)
-        } else if start < early
-            && let Some(i) = stack.iter().position(|s| free(s, start))
+        }
+        let free = |until: &Option<u32>| until.is_none_or(|u| u < start);
+        alloc.locations[r] = if !stays(r)
+            && start < early
+            && let Some(i) = stack.iter().position(free)
         {
             stack[i] = Some(end);
             Location::Stack(STACK_TOP - 8 - 8 * i as i16)
@@ -242,11 +292,10 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
     widths.sort_unstable();
     widths.dedup();
     for width in widths {
-        let mine = |r: &usize| body.regs[*r] != Ty::Long && body.regs[*r].size() == width;
-        for r in by_start.iter().copied().filter(mine) {
-            let Some(span) = spans[r] else { continue };
-            alloc.locations[r] =
-                Location::Frame(take_slot(&mut frame, &mut alloc.frame, width, span));
+        let mine = |r: usize| body.regs[r] != Ty::Long && body.regs[r].size() == width;
+        for (r, i) in by_start.iter().filter(|(r, _)| mine(*r)) {
+            let slot = take_slot(&mut frame, &mut alloc.frame, width, i.span());
+            alloc.locations[*r] = Location::Frame(slot);
         }
     }
 }

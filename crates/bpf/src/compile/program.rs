@@ -219,7 +219,7 @@ impl<'a> ProgramCodegen<'a> {
         let mut params = vec!["ctx"];
         params.extend(number.then_some("nr"));
         params.extend(["a", "b", "c"].iter().take(split.carried.len()));
-        params.extend(split.task.then_some("task"));
+        params.extend(split.passes_task(known).then_some("task"));
         let mut sub = Asm::new(&name, &params);
         sub.store(Size::DW, R10, CTX, R1);
         if number {
@@ -228,7 +228,7 @@ impl<'a> ProgramCodegen<'a> {
         let end = sub.label();
         self.with_codegen(&mut sub, body, pool, |g| {
             g.late_number = known.asked;
-            g.body_sub(split, number, end)
+            g.body_sub(split, known, end)
         })?;
         sub.bind(end);
         sub.mov(R0, 0);

@@ -263,6 +263,31 @@ emitters! {
     exit() => Insn::Exit {};
 }
 
+/// A replacement for an instruction by itself: a shift for a multiplication by a power of two, and
+/// nothing for one that changes nothing.
+fn simpler(insn: &Insn) -> Option<Option<Insn>> {
+    match *insn {
+        Insn::Alu {
+            width: Width::W64,
+            op: AluOp::Mul,
+            dst,
+            src: Src::Imm(by),
+        } if by > 0 && by.count_ones() == 1 => Some((by > 1).then_some(Insn::Alu {
+            width: Width::W64,
+            op: AluOp::Lsh,
+            dst,
+            src: Src::Imm(by.trailing_zeros() as i32),
+        })),
+        Insn::Alu {
+            width: Width::W64,
+            op: AluOp::And,
+            src: Src::Imm(-1),
+            ..
+        } => Some(None),
+        _ => None,
+    }
+}
+
 impl Asm {
     /// Starts a function with these parameters.
     pub fn new(name: impl Into<String>, params: &[&'static str]) -> Asm {
@@ -298,12 +323,17 @@ impl Asm {
         self.function.insns.push(insn);
     }
 
-    /// A replacement for an instruction, from the one before it, if no label is in between: a load
-    /// of a stack word that was just stored, or a move back. `Some(None)` omits it.
+    /// A replacement for an instruction. `Some(None)` omits it.
     fn peephole(&self, insn: &Insn) -> Option<Option<Insn>> {
-        if self.bound == self.here {
-            return None;
+        match self.bound == self.here {
+            true => simpler(insn),
+            false => self.after_last(insn).or_else(|| simpler(insn)),
         }
+    }
+
+    /// A replacement for an instruction, from the one before it, with no label in between: a load
+    /// of a stack word that was just stored, or a move back.
+    fn after_last(&self, insn: &Insn) -> Option<Option<Insn>> {
         let (from, to) = match (self.function.insns.last()?, insn) {
             (
                 Insn::Store {

@@ -60,8 +60,10 @@ pub(crate) struct PrefilterSplit {
     pub carried: Vec<spile_ir::Reg>,
     /// Whether the tests read the system call's number.
     pub asks: bool,
-    /// Whether the tests pass the current task to the rest.
-    pub task: bool,
+    /// Whether the tests use the current task.
+    pub tests_task: bool,
+    /// Whether the rest uses the current task.
+    pub rest_task: bool,
 }
 
 /// One leading test.

@@ -41,8 +41,7 @@ impl HandlerCodegen<'_> {
     /// Notes whether a record exists after an access.
     fn note_record(&mut self, key: Val, there: bool) {
         if let (Some(which), Some(seen)) = (self.thread_of(key), &mut self.record_state) {
-            seen.there &= !(1 << which);
-            seen.there |= u8::from(there) << which;
+            seen.note(1 << which, there);
         }
     }
 
@@ -57,14 +56,20 @@ impl HandlerCodegen<'_> {
 
     /// `r0` = the address of the record. Goes to `none` if the record does not exist.
     fn record_or_jump(&mut self, field: &FieldRef, key: Val, none: Label) -> Res {
-        // The verifier may not know that the record exists, so its test needs a target.
-        let none = if self.record_exists(key) {
-            self.done
-        } else {
-            none
-        };
+        let which = self.thread_of(key);
+        let tested = |s: RecordState| which.is_some_and(|which| s.tested & 1 << which != 0);
+        if self.record_state.is_some_and(tested) {
+            return self.record(field, key);
+        }
+        let there = self.record_exists(key);
         self.record(field, key)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, none);
+        if there {
+            // The verifier may not know that the record exists, so the test needs a target.
+            self.asm.jump_if(Cond::Eq, R0, 0, self.done);
+            self.note_record(key, true);
+        } else {
+            self.asm.jump_if(Cond::Eq, R0, 0, none);
+        }
         Ok(())
     }
 

@@ -54,6 +54,8 @@ pub(in crate::lower) struct RecordState {
     pub found: u8,
     /// The record exists: it was written to, or a read returned a number other than 0.
     pub there: u8,
+    /// The record exists, and the verifier knows it: the code has tested the slot.
+    pub tested: u8,
 }
 
 impl RecordState {
@@ -62,17 +64,31 @@ impl RecordState {
         RecordState {
             found: self.found & other.found,
             there: self.there & other.there,
+            tested: self.tested & other.tested,
+        }
+    }
+
+    /// Notes that the records of `bits` exist, or no longer do.
+    pub fn note(&mut self, bits: u8, there: bool) {
+        self.there &= !bits;
+        self.tested &= !bits;
+        if there {
+            self.there |= bits;
+            self.tested |= bits;
         }
     }
 
     /// The transfer function of an access; `which` is `None` if the record's address is not saved.
     fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
         let bit = which.map_or(0, |which| 1 << which);
+        let known = self.found & self.there & bit != 0;
         self.found |= bit;
         match inst {
-            Inst::ASet { .. } | Inst::AAdd { .. } => self.there |= bit,
-            Inst::ADel { .. } if bit == 0 => self.there = 0,
-            Inst::ADel { .. } => self.there &= !bit,
+            Inst::ASet { .. } | Inst::AAdd { .. } => self.note(bit, true),
+            Inst::ADel { .. } if bit == 0 => self.note(u8::MAX, false),
+            Inst::ADel { .. } => self.note(bit, false),
+            // The access tests the slot: see `record_or_jump`.
+            _ if known => self.tested |= bit,
             _ => {}
         }
     }

@@ -15,6 +15,17 @@ use crate::regalloc::Location;
 
 /// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
 const MAX_CARRIED: usize = 3;
+/// Argument registers of a subprogram.
+const ARGUMENTS: usize = 5;
+
+impl PrefilterSplit {
+    /// Whether the tests pass the current task on: they have it, the rest uses it, and an argument
+    /// register is left.
+    pub(crate) fn passes_task(&self, known: EntryState) -> bool {
+        let arguments = 1 + usize::from(known.number) + self.carried.len();
+        self.rest_task && (self.tests_task || known.task) && arguments < ARGUMENTS
+    }
+}
 
 impl BodyContext<'_> {
     /// Counts the instructions of these blocks that use the current task.
@@ -79,12 +90,15 @@ impl BodyContext<'_> {
         let asks = path
             .iter()
             .any(|step| reads_number(&self.body.blocks[step.at.index()]));
-        let task = carried.len() < MAX_CARRIED && self.task_wanted(&self.reachable(first)) > 0;
+        let tests: Vec<BlockId> = path.iter().map(|step| step.at).collect();
+        let tests_task = self.task_wanted(&tests) > 0;
+        let rest_task = self.task_wanted(&self.reachable(first)) > 0;
         (carried.len() <= MAX_CARRIED).then_some(PrefilterSplit {
             first,
             carried,
             asks,
-            task,
+            tests_task,
+            rest_task,
         })
     }
 
@@ -216,7 +230,9 @@ impl HandlerCodegen<'_> {
         }
         let entry = matches!(event, Event::SysEnter(_));
         self.prepare()?;
-        if split.task {
+        let passes_task = split.passes_task(known);
+        let tests: Vec<BlockId> = self.ctx.leading_tests().iter().map(|t| t.at).collect();
+        if passes_task || self.ctx.task_wanted(&tests) > 1 {
             self.save_task();
         }
         self.prefix(out)?;
@@ -232,7 +248,7 @@ impl HandlerCodegen<'_> {
         for (r, reg) in split.carried.iter().zip(&mut to) {
             self.use_in(Val::Reg(*r), reg)?;
         }
-        if let (true, Some(reg)) = (split.task, to.next()) {
+        if let (true, Some(reg)) = (passes_task, to.next()) {
             self.asm.load(Size::DW, reg, R10, TASK);
         }
         self.asm.call_sub(sub);
@@ -240,14 +256,19 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits the subprogram behind the tests.
-    pub(crate) fn body_sub(&mut self, split: &PrefilterSplit, number: bool, out: Label) -> Res {
+    pub(crate) fn body_sub(
+        &mut self,
+        split: &PrefilterSplit,
+        known: EntryState,
+        out: Label,
+    ) -> Res {
         self.prepare()?;
         let from = [R1, R2, R3, R4, R5].into_iter();
-        let mut from = from.skip(1 + usize::from(number));
+        let mut from = from.skip(1 + usize::from(known.number));
         for (r, reg) in split.carried.iter().zip(&mut from) {
             self.def_int(*r, reg)?;
         }
-        if let (true, Some(reg)) = (split.task, from.next()) {
+        if let (true, Some(reg)) = (split.passes_task(known), from.next()) {
             self.asm.store(Size::DW, R10, TASK, reg);
             self.task_saved = true;
         }
