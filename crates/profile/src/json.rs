@@ -108,7 +108,7 @@ fn recording(profile: &crate::Profile) -> Value {
     json!({
         "title": profile.title(), "host": header.host, "kernel": header.kernel, "pid": header.pid,
         "rank": header.rank.as_ref().map(|r| r.rank), "started_unix_ns": header.started_unix_ns,
-        "options": header.options, "regions_missing": header.regions_missing, "whole": profile.end.is_some(),
+        "options": header.options, "regions_missing": profile.regions_missing(), "whole": profile.end.is_some(),
         "status": profile.end.as_ref().and_then(|e| e.status),
         "running": left.map(|p| json!({ "pid": p.pid, "name": p.comm })).collect::<Vec<_>>(),
     })

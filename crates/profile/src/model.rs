@@ -187,6 +187,9 @@ pub struct Process {
     /// The path of its program, if known.
     #[serde(default)]
     pub exe: String,
+    /// Whether its program is linked statically, so that no region library was loaded into it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub linked_statically: bool,
     /// Its start; 0 if it existed before.
     #[serde(default)]
     pub started_ns: Ns,

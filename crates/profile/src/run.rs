@@ -252,11 +252,9 @@ impl Run {
 
     /// The reasons why regions are missing, if the options did not exclude them; without
     /// duplicates.
-    pub fn regions_missing(&self) -> Vec<&str> {
+    pub fn regions_missing(&self) -> Vec<String> {
         let whys = self.profiles.iter();
-        let mut all: Vec<&str> = whys
-            .filter_map(|p| p.header.regions_missing.as_deref())
-            .collect();
+        let mut all: Vec<String> = whys.filter_map(Profile::regions_missing).collect();
         all.sort_unstable();
         all.dedup();
         all
@@ -645,4 +643,38 @@ fn sorted(groups: impl Iterator<Item = CallGroup>) -> Vec<CallGroup> {
 /// Files can contain any numbers, so sums saturate.
 fn add(sum: &mut u64, n: u64) {
     *sum = sum.saturating_add(n);
+}
+impl Profile {
+    /// Why regions of the command, or of some of its programs, are missing; `None` if none are, or
+    /// if the options excluded them.
+    pub fn regions_missing(&self) -> Option<String> {
+        /// Number of programs that are named.
+        const MOST: usize = 5;
+        let header = &self.header;
+        if header.options.no_regions || header.regions_missing.is_some() {
+            return header.regions_missing.clone();
+        }
+        let processes = self.data.processes.iter().filter(|p| p.linked_statically);
+        let mut programs: BTreeMap<&str, u32> = BTreeMap::new();
+        for process in processes {
+            programs.entry(&process.comm).or_insert(process.pid);
+        }
+        let named = programs.iter().take(MOST);
+        let mut named: Vec<String> = named
+            .map(|(name, pid)| format!("{name} (process {pid})"))
+            .collect();
+        if programs.len() > MOST {
+            named.push(format!("{} more programs", programs.len() - MOST));
+        }
+        let is = match named.len() {
+            0 => return None,
+            1 => "it is",
+            _ => "they are",
+        };
+        Some(format!(
+            "regions of OpenMP, calls of MPI, named regions of {}: {is} linked statically, so no library can be \
+             loaded; link without -static",
+            named.join(", ")
+        ))
+    }
 }

@@ -97,6 +97,7 @@ pub fn example(rank: u32, ranks: u32, threads: u32) -> Profile {
         exe: "/home/user/pi".to_owned(),
         started_ns: 0,
         ended_ns: Some(wall),
+        linked_statically: false,
         status: Some(0),
     });
     for number in 0..threads {

@@ -247,3 +247,53 @@ fn a_process_that_ran_already_has_no_regions() {
     child.kill().unwrap();
     child.wait().unwrap();
 }
+
+/// Programs into which no library can be loaded are named once, however often they run.
+#[test]
+fn programs_that_are_linked_statically() {
+    let dir = tempfile::tempdir().unwrap();
+    let source = dir.path().join("source.c");
+    std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();
+    for (name, option) in [
+        ("plain", "-static"),
+        ("pie", "-static-pie"),
+        ("linked", "-pie"),
+    ] {
+        let mut compiler = Command::new("cc");
+        compiler.arg(option).arg("-o").arg(dir.path().join(name));
+        assert!(
+            compiler.arg(&source).status().unwrap().success(),
+            "{option}"
+        );
+    }
+    let told = |script: &str| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spile"));
+        command.args(["profile", "--json", "--", "sh", "-c", script]);
+        let out = command.current_dir(dir.path()).output().unwrap();
+        let said = String::from_utf8_lossy(&out.stderr).into_owned();
+        let json: serde_json::Value = serde_json::from_str(&said).expect(&said);
+        json["recordings"][0]["regions_missing"].clone()
+    };
+    let both = told("./plain; ./linked; ./pie; ./plain; true");
+    let both = both.as_str().expect("a reason");
+    for part in [
+        "plain (process ",
+        "pie (process ",
+        "they are linked statically",
+    ] {
+        assert_eq!(both.matches(part).count(), 1, "{both}");
+    }
+    assert!(
+        !both.contains("linked (") && !both.contains("sh ("),
+        "{both}"
+    );
+    assert!(told("./linked; true").is_null());
+    // A program that runs another one is judged by the last.
+    assert!(told("exec ./linked").is_null());
+    let last = told("exec ./pie");
+    assert!(
+        last.as_str()
+            .is_some_and(|t| t.contains("it is linked statically")),
+        "{last}"
+    );
+}

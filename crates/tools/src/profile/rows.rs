@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `begin` | monotonic clock, clock of the day |
 //! | `start` | thread, process, parent, name |
-//! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, name |
+//! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, 1 if linked statically, name |
 //! | `exit` | thread, when, process, parent, exit code, name |
 //! | `cut` | thread, region, call that the thread's end cut short, when; sum, off its processor or taken, ready, taken |
 //! | `event` | thread, region, call, beginning, end, result |

@@ -79,7 +79,7 @@ impl ProfileBuilder {
         let (key, first): (i64, u8) = (f.number()?, f.number()?);
         let at = f.number().map(|when| self.since(when))?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
-        let before: u32 = f.number()?;
+        let (before, linked_statically): (u32, bool) = (f.number()?, f.flag()?);
         let name = f.text()?.into_owned();
         self.first.get_or_insert(pid);
         let (place, new) = self.made(key);
@@ -98,6 +98,7 @@ impl ProfileBuilder {
         self.is(place, pid, ppid, name.clone());
         let process = self.processes.get_mut(&pid)?;
         process.comm = name;
+        process.linked_statically = linked_statically;
         process.ended_ns = None;
         process.status = None;
         Some(())

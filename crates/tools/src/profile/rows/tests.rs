@@ -24,7 +24,7 @@ fn closes() {
     let t = key(70, -5);
     let account = account(&[
         "begin 1000 99000".into(),
-        format!("exec {t} 1 1100 70 1 70 \"app\""),
+        format!("exec {t} 1 1100 70 1 70 0 \"app\""),
         format!("exit {t} 2100 70 1 256 \"app\""),
         format!("user {t} 300 100 0"),
         format!("call {t} 0 read 3 500 10 400 250 50 20 77"),
@@ -90,7 +90,7 @@ fn a_thread_that_executes_takes_its_leaders_number() {
         format!("start {leader} 80 1 \"a\""),
         format!("start {other} 80 1 \"a\""),
         format!("exit {leader} 50 80 1 0 \"a\""),
-        format!("exec {leader} 1 60 80 1 81 \"b\""),
+        format!("exec {leader} 1 60 80 1 81 0 \"b\""),
         format!("exit {leader} 90 80 1 0 \"b\""),
         // Its end was not seen: it was in the call that executes since 30.
         format!("open {other} 1 execve 70 0 0 0 0 0"),
@@ -206,7 +206,7 @@ fn each_account_stands_for_itself() {
     };
     let first = [
         "begin 1000 99000".into(),
-        format!("exec {t} 1 1100 70 1 70 \"app\""),
+        format!("exec {t} 1 1100 70 1 70 0 \"app\""),
         format!("user {t} 300 0 0"),
         format!("call {t} 0 read 3 500 10 400 0 0 0 77"),
         "account 2000 0 0".into(),
@@ -247,7 +247,7 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
     let mut rows = ProfileBuilder::default();
     for row in [
         "begin 0 0".into(),
-        format!("exec {a} 1 10 60 1 60 \"app\""),
+        format!("exec {a} 1 10 60 1 60 0 \"app\""),
         format!("start {b} 60 1 \"app\""),
         "end".into(),
         format!("call {b} 0 futex 2 30 10 20 0 0 0 0"),
