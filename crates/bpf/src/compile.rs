@@ -104,7 +104,7 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
         }
         let alloc = regalloc::allocate(&handler.body)
             .ok_or_else(|| program_error(format!("{}: a malformed body", handler.point)))?;
-        if let Some(site) = marks.unfit(BodyId::Handler(i)) {
+        if let Some(site) = marks.unrenderable(BodyId::Handler(i)) {
             let site = program.sites.get(site.index());
             return Err(CompileError {
                 handler: handler.point.to_string(),

@@ -60,12 +60,12 @@ pub fn environment(
     let library = install(&cache(&variable)?, own)?;
     let now = |name| variable(name).filter(|v| !v.is_empty());
     // First, so that tools that the user preloads are observed like the program.
-    let preload = joined(Some(library.clone().into()), ":", now("LD_PRELOAD"));
+    let preload = join_values(Some(library.clone().into()), ":", now("LD_PRELOAD"));
     // For a runtime that cannot be interposed. The user's own tools come before ours.
-    let tools = joined(now("OMP_TOOL_LIBRARIES"), ":", Some(library.into()));
+    let tools = join_values(now("OMP_TOOL_LIBRARIES"), ":", Some(library.into()));
     // Programs with gcc's address sanitizer refuse to run if another library is first.
     let sanitizer = "verify_asan_link_order=0".into();
-    let sanitizer = joined(now("ASAN_OPTIONS"), ":", Some(sanitizer));
+    let sanitizer = join_values(now("ASAN_OPTIONS"), ":", Some(sanitizer));
     Ok(vec![
         ("LD_PRELOAD", preload),
         ("OMP_TOOL_LIBRARIES", tools),
@@ -73,7 +73,7 @@ pub fn environment(
     ])
 }
 
-fn joined(first: Option<OsString>, between: &str, second: Option<OsString>) -> OsString {
+fn join_values(first: Option<OsString>, between: &str, second: Option<OsString>) -> OsString {
     let both: Vec<OsString> = first.into_iter().chain(second).collect();
     both.join(OsStr::new(between))
 }

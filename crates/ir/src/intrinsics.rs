@@ -367,7 +367,7 @@ const FLAGS: [&str; 8] = [
     "registers",
 ];
 
-const fn same(a: &str, b: &str) -> bool {
+const fn str_eq(a: &str, b: &str) -> bool {
     let (a, b) = (a.as_bytes(), b.as_bytes());
     let mut at = 0;
     while at < a.len() && at < b.len() && a[at] == b[at] {
@@ -379,7 +379,7 @@ const fn same(a: &str, b: &str) -> bool {
 const fn contains(flags: &[&str], flag: &str) -> bool {
     let mut at = 0;
     while at < flags.len() {
-        if same(flags[at], flag) {
+        if str_eq(flags[at], flag) {
             return true;
         }
         at += 1;

@@ -84,7 +84,7 @@ impl Marks {
     }
 
     /// Whether a kernel handler makes the text itself that it puts into this register.
-    pub fn made(&self, body: BodyId, reg: Reg) -> bool {
+    pub fn made_in_kernel(&self, body: BodyId, reg: Reg) -> bool {
         self.made.contains(&(body, reg))
     }
 
@@ -94,7 +94,7 @@ impl Marks {
     }
 
     /// An instruction of a kernel handler that looks into a text which the kernel cannot make.
-    pub fn unfit(&self, body: BodyId) -> Option<SiteId> {
+    pub fn unrenderable(&self, body: BodyId) -> Option<SiteId> {
         self.unfit.get(&body).copied()
     }
 }
@@ -288,7 +288,10 @@ impl FlowGraph {
         }
     }
 
-    fn reach(start: Vec<TextNode>, next: &HashMap<TextNode, Vec<TextNode>>) -> HashSet<TextNode> {
+    fn reachable(
+        start: Vec<TextNode>,
+        next: &HashMap<TextNode, Vec<TextNode>>,
+    ) -> HashSet<TextNode> {
         let mut seen: HashSet<TextNode> = start.iter().copied().collect();
         let mut todo = start;
         while let Some(at) = todo.pop() {
@@ -303,12 +306,12 @@ impl FlowGraph {
 
     /// The places that the texts in `start` flow to.
     fn along(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
-        Self::reach(start, &self.to)
+        Self::reachable(start, &self.to)
     }
 
     /// The places from which texts flow to `start`.
     fn against(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
-        Self::reach(start, &self.from)
+        Self::reachable(start, &self.from)
     }
 }
 
@@ -336,7 +339,7 @@ fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
         Inst::Intr { f, .. } if f.info().stack_marks => {}
         Inst::Sprint { fmt, .. } => {
             let format = program.formats.get(fmt.index());
-            if !format.is_some_and(plain) {
+            if !format.is_some_and(copies_arguments) {
                 inst.for_each_use(need);
             }
         }
@@ -345,7 +348,7 @@ fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
 }
 
 /// Whether a format copies its arguments unchanged: it has no widths and no precisions.
-pub fn plain(format: &Format) -> bool {
+pub fn copies_arguments(format: &Format) -> bool {
     format.pieces.iter().all(|p| match p {
         Piece::Conv(c) => (c.width, c.precision) == (Count::None, Count::None),
         Piece::Lit(_) => true,

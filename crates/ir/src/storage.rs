@@ -62,5 +62,5 @@ mod thread_ownership;
 pub use class::Storage;
 pub use classify::{Explanation, GlobalExplanation, classify, thread_records};
 pub use colocated::colocated;
-pub use taken::{takes, touched};
+pub use taken::{access_sets, takes};
 pub use thread_ownership::ThreadIdRegs;

@@ -69,7 +69,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
             });
         }
     }
-    let (kernel, controller) = reached(program);
+    let (kernel, controller) = reachable(program);
     for (i, f) in program.funcs.iter().enumerate() {
         let places = (kernel[i], controller[i]);
         let mut c = Checker {
@@ -104,7 +104,7 @@ pub fn verify(program: &Program) -> Result<(), Vec<VerifyError>> {
 }
 
 /// By function: whether kernel handlers reach it, and whether controller handlers do.
-fn reached(program: &Program) -> (Vec<bool>, Vec<bool>) {
+fn reachable(program: &Program) -> (Vec<bool>, Vec<bool>) {
     let n = program.funcs.len();
     let mut out = (vec![false; n], vec![false; n]);
     for h in &program.handlers {
@@ -260,7 +260,7 @@ impl Checker<'_> {
             .ok_or_else(|| format!("no operand {v}"))
     }
 
-    fn want(&self, v: Val, string: bool) -> CheckResult {
+    fn expect(&self, v: Val, string: bool) -> CheckResult {
         let ok = is_str(self.ty(v)?) == string;
         ensure(
             ok,
@@ -269,11 +269,11 @@ impl Checker<'_> {
     }
 
     fn dst(&self, r: Reg, string: bool) -> CheckResult {
-        self.reg(r).and_then(|_| self.want(Val::Reg(r), string))
+        self.reg(r).and_then(|_| self.expect(Val::Reg(r), string))
     }
 
-    fn same(&self, v: Val, ty: Ty) -> CheckResult {
-        self.want(v, is_str(ty))
+    fn expect_type(&self, v: Val, ty: Ty) -> CheckResult {
+        self.expect(v, is_str(ty))
     }
 
     fn kind(&self, g: GlobalId) -> Result<&GlobalKind, String> {
@@ -296,7 +296,7 @@ impl Checker<'_> {
         ensure(types.len() == keys.len(), "wrong number of keys")?;
         for (k, ty) in keys.iter().zip(types) {
             if let Some(k) = k {
-                self.same(*k, *ty)?;
+                self.expect_type(*k, *ty)?;
             }
         }
         Ok(value)
@@ -343,7 +343,7 @@ impl Checker<'_> {
         kinds
             .iter()
             .zip(args)
-            .try_for_each(|(k, a)| self.want(*a, *k == ValueKind::Str))
+            .try_for_each(|(k, a)| self.expect(*a, *k == ValueKind::Str))
     }
 
     fn iter(&self, it: IterId) -> CheckResult {
@@ -359,7 +359,7 @@ impl Checker<'_> {
         });
         check?;
         match term {
-            Term::Branch { cond, .. } => self.want(*cond, false),
+            Term::Branch { cond, .. } => self.expect(*cond, false),
             Term::IterNext {
                 it, keys, value, ..
             } => {
@@ -375,7 +375,7 @@ impl Checker<'_> {
             }
             Term::Ret(v) => match (self.ret, v) {
                 (_, None) => Ok(()),
-                (Some(Some(ty)), Some(v)) => self.same(*v, ty),
+                (Some(Some(ty)), Some(v)) => self.expect_type(*v, ty),
                 _ => Err("result where there is none".into()),
             },
             Term::Jump(_) | Term::EndHandler => Ok(()),
@@ -385,25 +385,25 @@ impl Checker<'_> {
     fn inst(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> CheckResult {
         match inst {
             Inst::Copy { dst, src } => self.dst(*dst, is_str(self.ty(*src)?)),
-            Inst::Un { dst, a, .. } => self.want(*a, false).and_then(|()| self.dst(*dst, false)),
+            Inst::Un { dst, a, .. } => self.expect(*a, false).and_then(|()| self.dst(*dst, false)),
             Inst::Bin { dst, a, b, .. } => {
-                self.want(*a, false)?;
-                self.want(*b, false)?;
+                self.expect(*a, false)?;
+                self.expect(*b, false)?;
                 self.dst(*dst, false)
             }
             Inst::StrCmp { dst, a, b, .. } => {
-                self.want(*a, true)?;
-                self.want(*b, true)?;
+                self.expect(*a, true)?;
+                self.expect(*b, true)?;
                 self.dst(*dst, false)
             }
             Inst::Concat { dst, a, b } => {
-                self.want(*a, true)?;
-                self.want(*b, true)?;
+                self.expect(*a, true)?;
+                self.expect(*b, true)?;
                 self.dst(*dst, true)
             }
             Inst::TableGet { dst, table, idx } => {
                 ensure(table.index() < self.program.tables.len(), "no such table")?;
-                self.want(*idx, false)?;
+                self.expect(*idx, false)?;
                 self.dst(*dst, true)
             }
             Inst::Regex {
@@ -415,7 +415,7 @@ impl Checker<'_> {
                 let re = self.program.regexes.get(re.index());
                 let re = re.ok_or("no such regular expression")?;
                 ensure(re.finds() || !keep, "it cannot tell where the match is")?;
-                self.want(*text, true)?;
+                self.expect(*text, true)?;
                 self.dst(*dst, false)
             }
             Inst::Sprint { dst, fmt, args } => {
@@ -428,10 +428,10 @@ impl Checker<'_> {
                 dst, addr, size, ..
             } => {
                 ensure(matches!(size, 1 | 2 | 4 | 8), "bad size")?;
-                self.want(*addr, false)?;
+                self.expect(*addr, false)?;
                 self.dst(*dst, false)
             }
-            Inst::Raise { msg } => self.want(*msg, true),
+            Inst::Raise { msg } => self.expect(*msg, true),
             Inst::CatchMsg { dst } => self.dst(*dst, true),
             Inst::Call { dst, func, args } => {
                 let f = self
@@ -442,7 +442,7 @@ impl Checker<'_> {
                 ensure(f.params.len() == args.len(), "wrong number of arguments")?;
                 for (p, a) in f.params.iter().zip(args) {
                     let ty = f.body.regs.get(p.index()).ok_or("no such parameter")?;
-                    self.same(*a, *ty)?;
+                    self.expect_type(*a, *ty)?;
                 }
                 match (dst, f.ret) {
                     (None, _) => Ok(()),
@@ -470,7 +470,7 @@ impl Checker<'_> {
         )?;
         ensure(info.params.len() == args.len(), "wrong number of arguments")?;
         for (k, a) in info.params.iter().zip(args) {
-            self.want(*a, *k == ValueKind::Str)?;
+            self.expect(*a, *k == ValueKind::Str)?;
         }
         if f.wants_constant() {
             let ok = args.iter().all(|a| matches!(a, Val::Imm(_)));
@@ -487,17 +487,17 @@ impl Checker<'_> {
         let number = |ty: Ty| ensure(ty == Ty::Long, "adding to something else than a number");
         match inst {
             Inst::GLoad { dst, g } => self.dst(*dst, is_str(self.scalar(*g)?)),
-            Inst::GStore { g, val } => self.same(*val, self.scalar(*g)?),
+            Inst::GStore { g, val } => self.expect_type(*val, self.scalar(*g)?),
             Inst::GAdd { g, val, old } => {
                 number(self.scalar(*g)?)?;
-                self.want(*val, false)?;
+                self.expect(*val, false)?;
                 old.map_or(Ok(()), |o| self.dst(o, false))
             }
             Inst::AGet { dst, g, keys } => self.dst(*dst, is_str(self.scalar_element(*g, keys)?)),
-            Inst::ASet { g, keys, val } => self.same(*val, self.scalar_element(*g, keys)?),
+            Inst::ASet { g, keys, val } => self.expect_type(*val, self.scalar_element(*g, keys)?),
             Inst::AAdd { g, keys, val, old } => {
                 number(self.scalar_element(*g, keys)?)?;
-                self.want(*val, false)?;
+                self.expect(*val, false)?;
                 old.map_or(Ok(()), |o| self.dst(o, false))
             }
             Inst::AHas { dst, g, keys } => {
@@ -508,7 +508,7 @@ impl Checker<'_> {
             Inst::GClear { g } => self.kind(*g).map(|_| ()),
             Inst::StatAdd { g, keys, val } => {
                 self.stats(*g, keys)?;
-                self.want(*val, false)
+                self.expect(*val, false)
             }
             Inst::StatGet {
                 dst,
@@ -531,7 +531,7 @@ impl Checker<'_> {
             }
             Inst::HistGet { dst, g, keys, idx } => {
                 ensure(self.stats(*g, keys)?.hist.is_some(), "no histogram")?;
-                self.want(*idx, false)?;
+                self.expect(*idx, false)?;
                 self.dst(*dst, false)
             }
             Inst::PrintHist { g, keys } => {
@@ -568,7 +568,7 @@ impl Checker<'_> {
                     }
                     _ => {}
                 }
-                limit.map_or(Ok(()), |l| self.want(l, false))
+                limit.map_or(Ok(()), |l| self.expect(l, false))
             }
             Inst::IterHist { it, g, keys } => {
                 self.iter(*it)?;

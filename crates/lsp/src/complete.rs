@@ -106,7 +106,7 @@ fn proposals(a: &Analysis, world: &Workspace, offset: usize) -> (usize, Vec<Prop
     if let Some(i) = last.filter(|i| in_string(a, *i, offset)) {
         return tracepoints(a, world, i, before);
     }
-    let around = last.and_then(|i| a.around(i));
+    let around = last.and_then(|i| a.item_around(i));
     if let Some(r) = around.filter(|r| r.is_probe && in_head(a, *r, count)) {
         return points(a, world, r, before);
     }
@@ -188,12 +188,15 @@ fn points(a: &Analysis, world: &Workspace, r: ItemTokens, before: &str) -> (usiz
     let from = |t: &str| t.rfind([',', '=', '{']).map_or(0, |n| n + 1);
     let point = inner[from(inner)..].trim_start();
     let whole = [lead[from(lead)..].trim(), point].concat();
-    let key = bare(&whole);
+    let key = without_arguments(&whole);
     let base = key.rfind('.').map_or("", |n| &key[..=n]).to_owned();
     let start = before.len() - point.rsplit('.').next().unwrap_or("").len();
     let mut found: BTreeMap<String, Proposal> = BTreeMap::new();
     let mut add = |full: &str, detail: &str, doc: String| {
-        let Some(rest) = bare(full).strip_prefix(&*base).map(str::to_owned) else {
+        let Some(rest) = without_arguments(full)
+            .strip_prefix(&*base)
+            .map(str::to_owned)
+        else {
             return;
         };
         let name = rest.split('.').next().unwrap_or("");
@@ -234,7 +237,7 @@ fn points(a: &Analysis, world: &Workspace, r: ItemTokens, before: &str) -> (usiz
 }
 
 /// A point without its arguments.
-fn bare(text: &str) -> String {
+fn without_arguments(text: &str) -> String {
     let mut depth = 0usize;
     let keep = |c: char| {
         match c {

@@ -70,7 +70,7 @@ impl Analysis {
     }
 
     /// The probe or function around token number `i` (which may be one past the last).
-    pub fn around(&self, i: usize) -> Option<ItemTokens> {
+    pub fn item_around(&self, i: usize) -> Option<ItemTokens> {
         let last = i.min(self.tokens.len().checked_sub(1)?);
         let keyword = (0..=last).rev().find(|k| self.begins_item(*k))?;
         let is_probe = self.kind(keyword) == Tok::KwProbe;
@@ -204,7 +204,7 @@ impl Analysis {
         match self.kind(i) {
             Tok::Ident => {
                 let name = self.word(i).strip_prefix('$')?;
-                let around = self.around(i)?;
+                let around = self.item_around(i)?;
                 let points = self.points(world, around);
                 let spelled = points
                     .iter()

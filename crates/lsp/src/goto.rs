@@ -39,7 +39,7 @@ pub(crate) enum Meaning {
 /// The meaning of token `i`.
 pub(crate) fn meaning(a: &Analysis, world: &Workspace, i: usize) -> Option<Meaning> {
     let word = a.word(i);
-    let around = a.around(i);
+    let around = a.item_around(i);
     if i >= 2 && a.kind(i - 1) == Tok::Arrow {
         return Some(Meaning::Member(
             word.to_owned(),

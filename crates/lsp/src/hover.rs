@@ -23,23 +23,23 @@ pub(crate) fn hover(a: &Analysis, world: &Workspace, i: usize) -> Option<String>
                 } else {
                     origin(a, f.name.span)
                 };
-                card(&format!("function {}", a.signature(f)), &[doc, &place])
+                markdown(&format!("function {}", a.signature(f)), &[doc, &place])
             });
             each.collect::<Vec<_>>().join("\n\n---\n\n")
         }
         Meaning::Global(v) => {
             let doc =
                 doc_comment(a.sources.text(v.span.file), line_start(a, v.span)).unwrap_or_default();
-            card(&typed("global ", &v.name, &v.ty), &[&doc])
+            markdown(&typed("global ", &v.name, &v.ty), &[&doc])
         }
-        Meaning::Local(v) => card(&typed("", &v.name, &v.ty), &[]),
+        Meaning::Local(v) => markdown(&typed("", &v.name, &v.ty), &[]),
         Meaning::Context(name, ty) => {
-            card(&typed("", &name, &ty), &["a variable of the probe point"])
+            markdown(&typed("", &name, &ty), &["a variable of the probe point"])
         }
         Meaning::Member(name, base) => {
             let ty = member_type(world, base, &name)?.spell(&*world.facts);
             let owner = base.spell(&*world.facts);
-            card(&typed("", &name, &ty), &[&format!("a member of `{owner}`")])
+            markdown(&typed("", &name, &ty), &[&format!("a member of `{owner}`")])
         }
         Meaning::Macro(name, span) => {
             let text = a.sources.text(span.file);
@@ -57,11 +57,11 @@ pub(crate) fn hover(a: &Analysis, world: &Workspace, i: usize) -> Option<String>
             } else {
                 short.join("\n")
             };
-            card(&code, &[&doc, &place])
+            markdown(&code, &[&doc, &place])
         }
         Meaning::Point(text) => point(a, world, &text)?,
-        Meaning::Word(doc) => card(doc.usage, &[doc.doc]),
-        Meaning::Argument(n) => card(
+        Meaning::Word(doc) => markdown(doc.usage, &[doc.doc]),
+        Meaning::Argument(n) => markdown(
             &format!("argument {n}"),
             &["of the command line, after the script's name"],
         ),
@@ -74,7 +74,7 @@ fn typed(lead: &str, name: &str, ty: &str) -> String {
 }
 
 /// A code block with paragraphs below it.
-fn card(code: &str, texts: &[&str]) -> String {
+fn markdown(code: &str, texts: &[&str]) -> String {
     let mut out = format!("```systemtap\n{code}\n```");
     for text in texts.iter().filter(|t| !t.is_empty()) {
         out.push_str(&format!("\n\n{text}"));
@@ -143,5 +143,5 @@ fn point(a: &Analysis, world: &Workspace, text: &str) -> Option<String> {
         texts.push(format!("Points: {}{more}", names.join(", ")));
     }
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
-    Some(card(&code, &texts))
+    Some(markdown(&code, &texts))
 }

@@ -45,7 +45,7 @@ pub fn json(run: &Run) -> String {
         "elapsed": summary.elapsed,
         "all": sum(&summary.all),
         "critical": critical,
-        "max_by_mean": summary.imbalance().filter(|_| !summary.mixed()),
+        "max_by_mean": summary.imbalance().filter(|_| !summary.are_unrelated()),
         "calls": groups(&summary.calls),
         "calls_by_region": groups(&summary.regions),
         "regions": times.collect::<Vec<_>>(),

@@ -242,13 +242,13 @@ impl Thread {
     }
 
     /// The known part of its time: the sum of all parts except the residual.
-    pub fn known(&self) -> Ns {
+    pub fn accounted(&self) -> Ns {
         self.parts.sum()
     }
 
     /// Wall time in no part; negative where parts overlap.
     pub fn residual(&self, at_ns: Ns) -> i64 {
-        let difference = i128::from(self.wall(at_ns)) - i128::from(self.known());
+        let difference = i128::from(self.wall(at_ns)) - i128::from(self.accounted());
         difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64
     }
 }
@@ -716,7 +716,7 @@ impl Event {
 
     /// Whether it is a time off the processor, and not a call.
     #[must_use]
-    pub fn off(&self) -> bool {
+    pub fn is_off_cpu(&self) -> bool {
         [BLOCKED, READY, PREEMPTED].contains(&&*self.call)
     }
 }

@@ -180,7 +180,7 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
                 around += ns;
             }
         }
-        let rest = rest(within.is_empty());
+        let rest = unaccounted(within.is_empty());
         if around > 0 {
             add(&rest, around);
         }
@@ -200,7 +200,7 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
 }
 
 /// The source of time that no event accounts for.
-fn rest(alone: bool) -> Source {
+fn unaccounted(alone: bool) -> Source {
     let (kind, name) = match alone {
         true => (CauseKind::Unknown, "(nothing seen: hypervisor, firmware)"),
         false => (CauseKind::Around, "(entry, exit, recording)"),

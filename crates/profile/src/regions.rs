@@ -128,7 +128,7 @@ fn include(all: &mut [Region]) {
 }
 
 impl Parts {
-    fn each(&mut self, other: &Parts, change: impl Fn(u64, u64) -> u64) {
+    fn change_each(&mut self, other: &Parts, change: impl Fn(u64, u64) -> u64) {
         for (to, from) in [
             (&mut self.user, other.user),
             (&mut self.syscall_cpu, other.syscall_cpu),
@@ -149,12 +149,12 @@ impl Parts {
 
     /// Adds other parts.
     pub fn add(&mut self, other: &Parts) {
-        self.each(other, u64::saturating_add);
+        self.change_each(other, u64::saturating_add);
     }
 
     /// Subtracts other parts.
     pub fn subtract(&mut self, other: &Parts) {
-        self.each(other, u64::saturating_sub);
+        self.change_each(other, u64::saturating_sub);
     }
 }
 

@@ -451,7 +451,7 @@ impl Run {
             .map(|(name, (program, processes, lives))| Program {
                 name: name.to_owned(),
                 processes: processes.len() as u64,
-                wall: together(lives),
+                wall: union_length(lives),
                 ..program
             })
             .collect();
@@ -462,7 +462,7 @@ impl Run {
 }
 
 /// Length of the union of these intervals.
-fn together(mut lives: Vec<(u128, u128)>) -> Ns {
+fn union_length(mut lives: Vec<(u128, u128)>) -> Ns {
     lives.sort_unstable();
     let (mut sum, mut until) = (0, 0);
     for (start, end) in lives {
@@ -490,12 +490,12 @@ impl Summary {
         // The first one of equal ones.
         let units = self.units.iter().rev().filter(equal);
         let unit = units.max_by_key(|u| u.active);
-        unit.filter(|_| self.units.len() > 1 && longest > 0 && !self.mixed())
+        unit.filter(|_| self.units.len() > 1 && longest > 0 && !self.are_unrelated())
     }
 
     /// Whether these are different programs, not known to be parts of one: then the imbalance of
     /// their threads means nothing.
-    pub fn mixed(&self) -> bool {
+    pub fn are_unrelated(&self) -> bool {
         !self.ranks && self.programs.len() > 1 && self.times.is_empty()
     }
 
@@ -583,7 +583,7 @@ const WAITS: [&str; 14] = [
 ];
 
 /// The name of a region without its place: "barrier of main", "taskwait".
-pub fn called(id: u32, context: Option<&Context>) -> String {
+pub fn region_name(id: u32, context: Option<&Context>) -> String {
     let Some(context) = context else {
         return format!("context {id}");
     };
@@ -604,7 +604,7 @@ pub fn called(id: u32, context: Option<&Context>) -> String {
 /// The label of a region with the last component of its file: "barrier of main (pi.c:21)",
 /// "taskwait (libpi.so+0x1234)".
 pub fn label(id: u32, context: Option<&Context>) -> String {
-    let mut text = called(id, context);
+    let mut text = region_name(id, context);
     if let Some(place) = context.and_then(place_of) {
         text += &format!(" ({place})");
     }

@@ -276,7 +276,7 @@ fn thread(
         });
     }
     row.parts.runnable += random.between(2_000_000, 3_000_000);
-    let rest = row.wall(profile.data.at_ns) - row.known();
+    let rest = row.wall(profile.data.at_ns) - row.accounted();
     row.parts.user = rest - rest / 400;
     profile.data.threads.push(row);
 }

@@ -39,7 +39,7 @@ pub fn timelines(profile: &Profile) -> BTreeMap<u32, Vec<Span<'_>>> {
             true => *depths
                 .entry(event.context)
                 .or_insert_with(|| contexts.chain(event.context).len()),
-            false => usize::MAX - usize::from(!event.off()),
+            false => usize::MAX - usize::from(!event.is_off_cpu()),
         };
         threads.entry(event.tid).or_default().push(Span {
             event,
@@ -68,11 +68,11 @@ fn align(spans: &mut [Span<'_>]) {
     let mut changes: Vec<(Ns, u32)> = Vec::new();
     let mut inside: Vec<(Ns, u32)> = Vec::new();
     for region in spans.iter().filter(|s| s.event.region()) {
-        leave(&mut inside, &mut changes, region.start);
+        leave_regions(&mut inside, &mut changes, region.start);
         inside.push((region.end, region.event.context));
         changes.push((region.start, region.event.context));
     }
-    leave(&mut inside, &mut changes, Ns::MAX);
+    leave_regions(&mut inside, &mut changes, Ns::MAX);
 
     let mut moved: HashMap<Ns, Ns> = HashMap::new();
     // No change can be in the middle of these.
@@ -108,7 +108,7 @@ fn align(spans: &mut [Span<'_>]) {
 }
 
 /// Leaves the regions that end by then.
-fn leave(inside: &mut Vec<(Ns, u32)>, changes: &mut Vec<(Ns, u32)>, by: Ns) {
+fn leave_regions(inside: &mut Vec<(Ns, u32)>, changes: &mut Vec<(Ns, u32)>, by: Ns) {
     while let Some((end, _)) = inside.pop_if(|(end, _)| *end <= by) {
         let around = inside.last().map_or(ROOT, |(_, context)| *context);
         changes.push((end, around));
@@ -123,7 +123,7 @@ fn nest(spans: &mut [Span<'_>]) {
         let mut start = span.start.max(clock);
         // Only times off the processor can be within a call.
         while let Some((end, _)) =
-            open.pop_if(|(end, over)| *end <= start || !over.region() && !span.event.off())
+            open.pop_if(|(end, over)| *end <= start || !over.region() && !span.event.is_off_cpu())
         {
             start = start.max(end);
         }

@@ -63,7 +63,7 @@ fn the_example_closes() {
         for thread in &profile.data.threads {
             let wall = thread.wall(profile.data.at_ns);
             let residual = thread.residual(profile.data.at_ns);
-            assert_eq!(thread.known() as i64 + residual, wall as i64);
+            assert_eq!(thread.accounted() as i64 + residual, wall as i64);
             assert!(residual.unsigned_abs() < wall / 100, "{thread:?}");
         }
     }

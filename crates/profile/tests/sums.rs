@@ -215,7 +215,7 @@ fn processes_of_one_name_are_one_row() {
         rows.collect::<Vec<_>>(),
         [("cc", 3, 300, 350, 350, 0), ("make", 1, 1_000, 0, 0, 1_000)]
     );
-    assert!(summary.mixed() && summary.critical().is_none());
+    assert!(summary.are_unrelated() && summary.critical().is_none());
 }
 
 proptest! {

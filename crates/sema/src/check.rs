@@ -165,7 +165,7 @@ struct BodyCheck<'a> {
 }
 
 impl BodyCheck<'_> {
-    fn found(&mut self, code: &'static str, span: Span, text: String, help: &'static str) {
+    fn report(&mut self, code: &'static str, span: Span, text: String, help: &'static str) {
         self.out.push((
             Finding {
                 code,
@@ -206,7 +206,7 @@ impl BodyCheck<'_> {
 
     fn no_event(&mut self, what: &str, span: Span) {
         let text = format!("there is no {what} in `probe {}`", self.point);
-        self.found(
+        self.report(
             codes::NO_EVENT,
             span,
             text,
@@ -278,7 +278,7 @@ impl BodyCheck<'_> {
             ),
             None => "the number of an argument has to be a constant in a kernel handler".into(),
         };
-        self.found(codes::KERNEL_CONSTANT, span, text, "");
+        self.report(codes::KERNEL_CONSTANT, span, text, "");
     }
 
     fn intrinsic(&mut self, f: Intrinsic, span: Span) {
@@ -302,14 +302,14 @@ impl BodyCheck<'_> {
                 .find(|u| !u.user);
             let name = library.map_or(info.name, |u| &*u.name);
             let text = format!("`{name}` is not available in a kernel handler");
-            self.found(codes::KERNEL_UNAVAILABLE, span, text, MOVE_TEXT);
+            self.report(codes::KERNEL_UNAVAILABLE, span, text, MOVE_TEXT);
             return;
         }
         if let Some(need) = info.need
             && !need.in_kernel(self.event)
         {
             let text = format!("there is no {} in `probe {}`", need.name(), self.point);
-            self.found(codes::NO_EVENT, span, text, "");
+            self.report(codes::NO_EVENT, span, text, "");
         }
     }
 }

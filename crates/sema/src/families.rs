@@ -365,7 +365,7 @@ impl Family {
     }
 
     /// Compares a point's components with the family. Wildcards match words that need no argument.
-    pub(crate) fn fit<'a>(&self, comps: &'a [Component]) -> FamilyMatch<'a> {
+    pub(crate) fn matches<'a>(&self, comps: &'a [Component]) -> FamilyMatch<'a> {
         if comps.len() < self.comps.len() {
             return FamilyMatch::No;
         }
@@ -403,7 +403,7 @@ impl Family {
     }
 
     /// The components with the family's words in place of wildcards; wildcards for names stay.
-    pub(crate) fn shown(&self, comps: &[Component]) -> Vec<Component> {
+    pub(crate) fn canonical(&self, comps: &[Component]) -> Vec<Component> {
         let mut shown = comps.to_vec();
         for (c, want) in shown.iter_mut().zip(self.comps) {
             if let ComponentName::Is(w) = want.0 {
@@ -414,7 +414,7 @@ impl Family {
     }
 
     /// Every way to write a point of the family, with the types of its literals.
-    pub(crate) fn typed(&self) -> Vec<String> {
+    pub(crate) fn typed_points(&self) -> Vec<String> {
         let mut points = vec![String::new()];
         for c in self.comps {
             let words = comp_typed(c);
@@ -438,7 +438,7 @@ impl Family {
     ///
     /// # Errors
     /// A diagnostic when a named object does not exist or a number is out of range.
-    pub(crate) fn hits(
+    pub(crate) fn resolve(
         &self,
         facts: &dyn Facts,
         comps: &[Component],
@@ -456,7 +456,7 @@ impl Family {
             }])
         };
         match self.make {
-            EventMaker::Ordered(f) => event(f(num(last).unwrap_or(0))),
+            EventMaker::Ordered(f) => event(f(number_of(last).unwrap_or(0))),
             EventMaker::Plain(f) => event(f()),
             EventMaker::Timer(unit) => event(timer(last, unit, option)?),
             EventMaker::Jiffies => event(timer(last, S / facts.hz().max(1), option)?),
@@ -469,14 +469,14 @@ impl Family {
             }
             EventMaker::Tick => event(perf::cpu_clock(facts.hz().max(1))),
             EventMaker::ProfileHz => event(perf::cpu_clock(positive(last)?)),
-            EventMaker::PerfRaw => perf::raw(facts, comps),
-            EventMaker::PerfNamed => perf::named(facts, comps),
-            EventMaker::Procfs => procfs::hits(comps),
+            EventMaker::PerfRaw => perf::resolve_raw(facts, comps),
+            EventMaker::PerfNamed => perf::resolve_named(facts, comps),
+            EventMaker::Procfs => procfs::resolve(comps),
             EventMaker::Netfilter => hooks::netfilter(facts, comps),
             EventMaker::Lsm => hooks::lsm(facts, last),
             EventMaker::Trace => tracepoints(facts, comps, last),
-            EventMaker::Code => code::hits(facts, comps),
-            EventMaker::Data => data::hits(facts, comps),
+            EventMaker::Code => code::resolve(facts, comps),
+            EventMaker::Data => data::resolve(facts, comps),
             // Resolution takes the alias instead.
             EventMaker::Process(_) => Ok(Vec::new()),
             EventMaker::SyscallAny(ret) => Ok(vec![PointMatch::SyscallAny { ret }]),
@@ -560,28 +560,28 @@ pub(crate) fn point_text(comps: &[Component]) -> String {
     text
 }
 
-fn num(c: &Component) -> Option<i64> {
+fn number_of(c: &Component) -> Option<i64> {
     match c.arg {
         Some(Literal::Num(n)) => Some(n),
         _ => None,
     }
 }
 
-fn bad(c: &Component, what: &str) -> Box<Diagnostic> {
+fn bad_argument(c: &Component, what: &str) -> Box<Diagnostic> {
     let text = format!("`{}` needs {what}", c.name);
     Box::new(Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span))
 }
 
 fn positive(c: &Component) -> DiagResult<u64> {
-    let n = num(c)
+    let n = number_of(c)
         .and_then(|n| u64::try_from(n).ok())
         .filter(|n| *n > 0);
-    n.ok_or_else(|| bad(c, "a number above 0"))
+    n.ok_or_else(|| bad_argument(c, "a number above 0"))
 }
 
 fn in_u32(c: &Component) -> DiagResult<u32> {
-    let n = num(c).and_then(|n| u32::try_from(n).ok());
-    n.ok_or_else(|| bad(c, "a number of 32 bits"))
+    let n = number_of(c).and_then(|n| u32::try_from(n).ok());
+    n.ok_or_else(|| bad_argument(c, "a number of 32 bits"))
 }
 
 fn timer(c: &Component, unit: u64, option: Option<&Component>) -> DiagResult<Event> {
@@ -590,14 +590,14 @@ fn timer(c: &Component, unit: u64, option: Option<&Component>) -> DiagResult<Eve
     let period_ns = positive(c)?
         .checked_mul(unit)
         .filter(|ns| *ns <= MOST)
-        .ok_or_else(|| bad(c, "a time of at most a year"))?;
+        .ok_or_else(|| bad_argument(c, "a time of at most a year"))?;
     let randomize_ns = match option {
         None => 0,
-        Some(r) => num(r)
+        Some(r) => number_of(r)
             .and_then(|n| u64::try_from(n).ok())
             .and_then(|n| n.checked_mul(unit))
             .filter(|ns| *ns <= period_ns)
-            .ok_or_else(|| bad(r, "a number from 0 up to the timer's own"))?,
+            .ok_or_else(|| bad_argument(r, "a number from 0 up to the timer's own"))?,
     };
     Ok(Event::Timer {
         period_ns,

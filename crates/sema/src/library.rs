@@ -48,7 +48,7 @@ pub enum NameKind {
 /// Files that are read when a name is looked up that they define.
 pub trait FileReader {
     /// Which of the files define a name, in ascending order.
-    fn defining(&self, kind: NameKind, name: &str) -> &[usize];
+    fn files_defining(&self, kind: NameKind, name: &str) -> &[usize];
     /// Reads one, and says what is wrong with it.
     fn read(&self, file: usize) -> (ast::File, Diagnostics);
 }
@@ -202,7 +202,7 @@ impl Library {
     }
 
     /// What is wrong with files that were read on demand.
-    pub fn problems(&self) -> Diagnostics {
+    pub fn read_errors(&self) -> Diagnostics {
         let mut all = Diagnostics::new();
         for contents in self.files.iter().filter_map(|f| f.contents.get()) {
             all.append(contents.diags.clone());
@@ -232,7 +232,7 @@ impl Library {
     ) -> impl Iterator<Item = (&LibFile, &FileContents)> {
         let added = self.names[kind as usize].get(name).into_iter().flatten();
         let others = self.on_demand.iter().flat_map(move |o| {
-            let files = o.reader.defining(kind, name).iter();
+            let files = o.reader.files_defining(kind, name).iter();
             files.map(move |at| o.first + at)
         });
         let all = added.copied().chain(others);
@@ -421,7 +421,7 @@ impl Library {
 
     /// All alias names in effect, unsorted.
     pub(crate) fn aliases(&self) -> impl Iterator<Item = (AliasId, &AliasEntry)> {
-        self.counting(self.all())
+        self.effective_aliases(self.all())
     }
 
     /// Those that begin with a component; no other files are read.
@@ -429,11 +429,11 @@ impl Library {
         &'a self,
         first: &'a str,
     ) -> impl Iterator<Item = (AliasId, &'a AliasEntry)> {
-        let all = self.counting(self.defining(NameKind::Alias, first));
+        let all = self.effective_aliases(self.defining(NameKind::Alias, first));
         all.filter(move |(_, a)| first_component(&a.name) == first)
     }
 
-    fn counting<'a>(
+    fn effective_aliases<'a>(
         &'a self,
         files: impl Iterator<Item = (&'a LibFile, &'a FileContents)>,
     ) -> impl Iterator<Item = (AliasId, &'a AliasEntry)> {
@@ -541,7 +541,7 @@ mod tests {
     }
 
     impl FileReader for ThreeFiles {
-        fn defining(&self, kind: NameKind, name: &str) -> &[usize] {
+        fn files_defining(&self, kind: NameKind, name: &str) -> &[usize] {
             match (kind, name) {
                 (NameKind::Function, "f") => &[0],
                 (NameKind::Global, "g") => &[1],
@@ -585,6 +585,6 @@ mod tests {
         );
         library.read_all();
         assert_eq!(*three.read.borrow(), [2, 0, 1]);
-        assert!(library.problems().is_empty());
+        assert!(library.read_errors().is_empty());
     }
 }

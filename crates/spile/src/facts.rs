@@ -97,8 +97,8 @@ impl KernelFacts {
     }
 
     /// The files of programs that were read, with their state at that time.
-    pub fn looked_at(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
-        self.programs.looked_at()
+    pub fn read_files(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
+        self.programs.read_files()
     }
 
     /// Sets the kernel that `-r` names.
@@ -284,7 +284,7 @@ impl Facts for KernelFacts {
         let (types, found) = all.into_iter().find_map(find)?;
         let arg = |a: tracepoints::TracepointArg| TracepointArg {
             name: a.name.into(),
-            ty: types.outside(a.ty),
+            ty: types.common_id(a.ty),
         };
         Some(found.args.into_iter().map(arg).collect())
     }

@@ -43,7 +43,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     lib.add_to(&mut library, &mut sources, plain, &mut diags);
     // Documents have copies of the library.
     library.read_all();
-    diags.append(library.problems());
+    diags.append(library.read_errors());
     if diags.has_errors() {
         // Editors write a server's standard error to a log.
         tell(diags.render(&sources, false));

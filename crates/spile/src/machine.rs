@@ -22,7 +22,7 @@ use crate::facts::return_stack;
 
 /// Reads the files that scripts with kernel probes need, in the order in which the passes ask for
 /// them.
-pub fn look() {
+pub fn preread() {
     let _ = Btf::vmlinux();
     syscall_descs();
     let _ = machine::preempts();

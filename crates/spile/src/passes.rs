@@ -109,7 +109,7 @@ pub fn drive(
         process::large_heap();
         // With -r, types of another kernel are needed.
         if cli.release.is_none() {
-            process::spawn_masked(machine::look);
+            process::spawn_masked(machine::preread);
         }
     }
     let mut front = parse(cli, script)?;
@@ -226,7 +226,7 @@ pub fn drive(
     if last == 4 {
         return Ok(PassesOutcome::Shown(0));
     }
-    let looked_at = front.facts.looked_at();
+    let looked_at = front.facts.read_files();
     let change = |options: &mut session::Options| {
         (options.held, options.ahead) = (held, ahead);
         options.facts = Some(facts);
@@ -302,7 +302,7 @@ impl KernelConfig for HostConfig {
         host::config(name).map(|v| v.trim_matches('"').to_owned())
     }
 
-    fn known(&self) -> bool {
+    fn is_available(&self) -> bool {
         host::has_config()
     }
 }
@@ -483,7 +483,7 @@ fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis>, Failure>
         options: &options,
     };
     let analysis = analyse::analyse(&inputs, diags).ok();
-    diags.append(library.problems());
+    diags.append(library.read_errors());
     Ok(analysis)
 }
 

@@ -177,7 +177,7 @@ struct BuiltIn {
 }
 
 impl FileReader for BuiltIn {
-    fn defining(&self, kind: NameKind, name: &str) -> &[usize] {
+    fn files_defining(&self, kind: NameKind, name: &str) -> &[usize] {
         let index = match kind {
             NameKind::Function => built_in::FUNCTIONS,
             NameKind::Global => built_in::GLOBALS,
@@ -223,7 +223,7 @@ mod tests {
     fn the_index_has_all_names() {
         let (all, sources) = library();
         all.read_all();
-        let problems = all.problems();
+        let problems = all.read_errors();
         assert!(problems.is_empty(), "{}", problems.render(&sources, false));
         assert_eq!(all.files_read(), built_in::FILES.len());
         let (on_demand, _) = library();

@@ -42,7 +42,7 @@ fn complete(profile: &Profile) {
     }
     let mut found: BTreeMap<_, (u64, u64)> = BTreeMap::new();
     let calls = profile.events.iter();
-    for event in calls.filter(|e| !e.off() && !e.region() && !e.open) {
+    for event in calls.filter(|e| !e.is_off_cpu() && !e.region() && !e.open) {
         let sum = found.entry((event.tid, event.call.clone())).or_default();
         sum.0 += 1;
         sum.1 += event.end_ns - event.start_ns;
@@ -58,7 +58,7 @@ fn complete(profile: &Profile) {
     for thread in &profile.data.threads {
         let events = profile.events.iter();
         let events = events.filter(|e| e.tid == thread.tid && !e.region());
-        let (off, mut calls): (Vec<_>, Vec<_>) = events.partition(|e| e.off());
+        let (off, mut calls): (Vec<_>, Vec<_>) = events.partition(|e| e.is_off_cpu());
         calls.sort_by_key(|e| e.start_ns);
         assert!(calls.windows(2).all(|w| w[0].end_ns <= w[1].start_ns));
         for span in off {

@@ -136,15 +136,15 @@ impl Diagnostic {
             Severity::Warning => Level::WARNING,
             Severity::Note => Level::NOTE,
         };
-        let mut group = Group::with_title(level.primary_title(clean(&self.message)).id(self.code));
+        let mut group = Group::with_title(level.primary_title(escape(&self.message)).id(self.code));
         for snippet in self.snippets(sources) {
             group = group.element(snippet);
         }
         for n in &self.notes {
-            group = group.element(Level::NOTE.message(clean(n)));
+            group = group.element(Level::NOTE.message(escape(n)));
         }
         for h in &self.help {
-            group = group.element(Level::HELP.message(clean(h)));
+            group = group.element(Level::HELP.message(escape(h)));
         }
         let renderer = if color {
             Renderer::styled()
@@ -177,7 +177,7 @@ impl Diagnostic {
             // a large file costs no more than a small one.
             let mut groups: Vec<SourceWindow<'a>> = Vec::new();
             for (l, kind) in here {
-                let w = SourceWindow::around(file, l, *kind);
+                let w = SourceWindow::window(file, l, *kind);
                 match groups
                     .iter_mut()
                     .find(|g| g.start <= w.end && w.start <= g.end)
@@ -200,7 +200,7 @@ struct SourceWindow<'a> {
 }
 
 impl<'a> SourceWindow<'a> {
-    fn around(file: &SourceFile, label: &'a Label, kind: AnnotationKind) -> Self {
+    fn window(file: &SourceFile, label: &'a Label, kind: AnnotationKind) -> Self {
         let text = file.text();
         let from = file.floor_char(label.span.start as usize);
         // Only the first lines of a long construct are shown.
@@ -241,7 +241,7 @@ impl<'a> SourceWindow<'a> {
             s = s.annotation(if l.text.is_empty() {
                 a
             } else {
-                a.label(clean(&l.text))
+                a.label(escape(&l.text))
             });
         }
         s
@@ -268,7 +268,7 @@ fn visible(text: &str) -> Cow<'_, str> {
 }
 
 /// Messages can quote the script and names of programs: removes control characters.
-fn clean(text: &str) -> Cow<'_, str> {
+fn escape(text: &str) -> Cow<'_, str> {
     spile_plain::lines(text)
 }
 
@@ -325,7 +325,7 @@ impl Diagnostics {
 
     /// Moves all of `other` here.
     pub fn append(&mut self, other: Diagnostics) {
-        let (kept_e, kept_w) = other.kept();
+        let (kept_e, kept_w) = other.counts();
         self.errors += other.errors - kept_e;
         self.warnings += other.warnings - kept_w;
         for d in other.list {
@@ -333,7 +333,7 @@ impl Diagnostics {
         }
     }
 
-    fn kept(&self) -> (usize, usize) {
+    fn counts(&self) -> (usize, usize) {
         let e = self
             .list
             .iter()
@@ -367,7 +367,7 @@ impl Diagnostics {
             }
             out.push_str(&d.render(sources, color));
         }
-        let (kept_e, kept_w) = self.kept();
+        let (kept_e, kept_w) = self.counts();
         let more = (self.errors - kept_e, self.warnings - kept_w);
         if more != (0, 0) {
             out.push_str(&format!(

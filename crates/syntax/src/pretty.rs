@@ -82,7 +82,7 @@ fn level_of(e: &Expr) -> u8 {
 }
 
 /// The level that an operand needs, if operands of some levels get brackets.
-fn min_beside(e: &Expr, min: u8, bracketed: std::ops::RangeInclusive<u8>) -> u8 {
+fn min_level(e: &Expr, min: u8, bracketed: std::ops::RangeInclusive<u8>) -> u8 {
     if bracketed.contains(&level_of(e)) {
         level::VALUE
     } else {
@@ -91,7 +91,7 @@ fn min_beside(e: &Expr, min: u8, bracketed: std::ops::RangeInclusive<u8>) -> u8 
 }
 
 /// The level that the left operand of a comparison needs: `!a == b` gets brackets.
-fn not_beside(e: &Expr) -> u8 {
+fn left_level(e: &Expr) -> u8 {
     match e.kind {
         ExprKind::Unary(UnOp::Not, _) => level::VALUE,
         _ => 0,
@@ -270,7 +270,7 @@ impl Printer {
     }
 
     /// The body of a `while` or `if`, with its newline.
-    fn governed(&mut self, s: &Stmt) {
+    fn indented_body(&mut self, s: &Stmt) {
         if let StmtKind::Block(b) = &s.kind {
             self.body(b);
             self.text("\n");
@@ -318,16 +318,16 @@ impl Printer {
             }
             StmtKind::If { cond, then, els } => {
                 self.head("if", cond);
-                self.governed(then);
+                self.indented_body(then);
                 if let Some(els) = els {
                     self.line_start();
                     self.text("else");
-                    self.governed(els);
+                    self.indented_body(els);
                 }
             }
             StmtKind::While { cond, body } => {
                 self.head("while", cond);
-                self.governed(body);
+                self.indented_body(body);
             }
             StmtKind::For {
                 init,
@@ -342,7 +342,7 @@ impl Printer {
                 self.text("; ");
                 self.opt_expr(step);
                 self.text(")");
-                self.governed(body);
+                self.indented_body(body);
             }
             StmtKind::Foreach(f) => self.foreach(f),
             StmtKind::Break => self.text("break;\n"),
@@ -413,7 +413,7 @@ impl Printer {
             self.expr(e, level::ASSIGN);
         }
         self.text(")");
-        self.governed(&f.body);
+        self.indented_body(&f.body);
     }
 
     fn keys(&mut self, keys: &[Key]) {
@@ -435,10 +435,10 @@ impl Printer {
     fn expr(&mut self, e: &Expr, min: u8) {
         if level_of(e) < min {
             self.text("(");
-            self.bare(e);
+            self.unbracketed(e);
             self.text(")");
         } else {
-            self.bare(e);
+            self.unbracketed(e);
         }
     }
 
@@ -454,21 +454,21 @@ impl Printer {
         let (text, mut left) = binary(op);
         let mut right = left + 1;
         if matches!(op, And | Or | Xor) {
-            left = min_beside(l, left, level::IN..=level::COMPARE);
-            right = min_beside(r, right, level::IN..=level::COMPARE);
+            left = min_level(l, left, level::IN..=level::COMPARE);
+            right = min_level(r, right, level::IN..=level::COMPARE);
         } else if matches!(op, Shl | Shr | UShr) {
             let sums = binary(Add).1;
-            left = min_beside(l, left, sums..=sums);
-            right = min_beside(r, right, sums..=sums);
+            left = min_level(l, left, sums..=sums);
+            right = min_level(r, right, sums..=sums);
         }
         if matches!(op, And | Or | Xor) || left == level::COMPARE {
-            left = min_beside(l, left, level::COMPARE..=level::COMPARE);
-            left = left.max(not_beside(l));
+            left = min_level(l, left, level::COMPARE..=level::COMPARE);
+            left = left.max(left_level(l));
         }
         self.infix(l, text, r, (left, right));
     }
 
-    fn bare(&mut self, e: &Expr) {
+    fn unbracketed(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Num(n) => {
                 let _ = write!(self.out, "{}", *n as u64);
@@ -520,7 +520,7 @@ impl Printer {
                 pattern,
                 ..
             } => {
-                self.expr(subject, (level::COMPARE + 1).max(not_beside(subject)));
+                self.expr(subject, (level::COMPARE + 1).max(left_level(subject)));
                 self.text(if *negated { " !~ " } else { " =~ " });
                 self.text(&escape(pattern));
             }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use spile_ir::storage::{takes, touched};
+use spile_ir::storage::{access_sets, takes};
 use spile_ir::{Event, GlobalId, Program};
 
 use super::areas::{Areas, MMAPABLE};
@@ -80,7 +80,7 @@ fn copied_globals(program: &Program, places: &[Option<GlobalLayout>]) -> BTreeSe
     let running = handlers.filter(|h| !h.event.in_kernel() && !alone(&h.event));
     let mut found = BTreeSet::new();
     for handler in running {
-        let (globals, changed) = touched(program, &handler.body);
+        let (globals, changed) = access_sets(program, &handler.body);
         let mut changed = changed.into_iter().filter(locked);
         if changed.all(|g| takes(program, &handler.body, g)) {
             found.extend(globals);

@@ -313,7 +313,7 @@ struct OpenIterators<'a>(&'a Body);
 impl Backward for OpenIterators<'_> {
     type Fact = OpenSet;
 
-    fn nothing(&self) -> OpenSet {
+    fn end_fact(&self) -> OpenSet {
         OpenSet::default()
     }
 

@@ -63,7 +63,7 @@ pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> 
     for (i, handler) in program.handlers.iter().enumerate() {
         let insts = handler.body.insts();
         all.extend(insts.filter_map(|inst| match inst {
-            Inst::Intr { dst: Some(dst), .. } if marks.made(BodyId::Handler(i), *dst) => {
+            Inst::Intr { dst: Some(dst), .. } if marks.made_in_kernel(BodyId::Handler(i), *dst) => {
                 SymbolicForm::of(inst)
             }
             _ => None,

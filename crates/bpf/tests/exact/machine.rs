@@ -393,7 +393,7 @@ fn initial(global: &Global) -> Option<Contents> {
         Init::Long(n) => Value::Long(*n),
         Init::Str(s) => Value::Str(s.clone()),
     };
-    Some(Contents::One(Cell::Scalar(value.fit(*ty).0)))
+    Some(Contents::One(Cell::Scalar(value.truncated_to(*ty).0)))
 }
 
 /// The controller's initial value of a global.

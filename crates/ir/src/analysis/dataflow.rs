@@ -99,7 +99,7 @@ pub trait Backward {
     /// The facts of the analysis.
     type Fact: Lattice;
     /// The fact at the body's end: usually the empty one.
-    fn nothing(&self) -> Self::Fact;
+    fn end_fact(&self) -> Self::Fact;
     /// Adds the fact at the start of `to`, seen from the end of the block.
     fn jump(&self, id: BlockId, to: BlockId, start: &Self::Fact, end: &mut Self::Fact) {
         let _ = (id, to);
@@ -112,8 +112,8 @@ pub trait Backward {
 
 /// The fact at the start of each block.
 pub fn backward<A: Backward>(body: &Body, analysis: &A) -> Vec<A::Fact> {
-    let mut starts = vec![analysis.nothing(); body.blocks.len()];
-    let nothing = analysis.nothing();
+    let mut starts = vec![analysis.end_fact(); body.blocks.len()];
+    let nothing = analysis.end_fact();
     let mut fact = nothing.clone();
     let order = backwards(body);
     let mut again = true;

@@ -171,7 +171,7 @@ struct LiveAnalysis<'a> {
 impl dataflow::Backward for LiveAnalysis<'_> {
     type Fact = RegSet;
 
-    fn nothing(&self) -> RegSet {
+    fn end_fact(&self) -> RegSet {
         RegSet::new(self.body.regs.len())
     }
 

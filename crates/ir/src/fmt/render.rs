@@ -80,7 +80,7 @@ fn conversion<'v>(
                 true => &n.to_le_bytes()[..size],
                 false => &n.to_be_bytes()[8 - size..],
             };
-            fill(out, bytes, columns, left, 0);
+            append_aligned(out, bytes, columns, left, 0);
         }
         ConvKind::Mem | ConvKind::MemHex => {
             let bytes = match value {
@@ -210,10 +210,10 @@ fn integer(c: &Conv, n: i64, shape: FieldShape, out: &mut Vec<u8>) {
 }
 
 fn pad(out: &mut Vec<u8>, text: &[u8], columns: usize, left: bool) {
-    fill(out, text, columns, left, b' ');
+    append_aligned(out, text, columns, left, b' ');
 }
 
-fn fill(out: &mut Vec<u8>, text: &[u8], columns: usize, left: bool, with: u8) {
+fn append_aligned(out: &mut Vec<u8>, text: &[u8], columns: usize, left: bool, with: u8) {
     let fill = std::iter::repeat_n(with, columns.saturating_sub(text.len()));
     if left {
         out.extend_from_slice(text);

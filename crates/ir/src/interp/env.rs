@@ -109,7 +109,7 @@ pub trait Env {
     }
     /// The value that a walk gives for a key that is part of a marked text: the mark of the whole
     /// text.
-    fn shown(&self, _: &Value) -> Option<Value> {
+    fn key_mark(&self, _: &Value) -> Option<Value> {
         None
     }
     /// Takes the values of a print; `false` asks for its text instead.

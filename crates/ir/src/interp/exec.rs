@@ -109,7 +109,7 @@ impl<'p> BodyFrame<'p> {
         }
     }
 
-    fn goto(&mut self, b: BlockId) {
+    fn jump(&mut self, b: BlockId) {
         (self.block, self.pc) = (b.index(), 0);
     }
 }
@@ -167,7 +167,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             };
             match flow {
                 Ok(Flow::Next) => {}
-                Ok(Flow::Goto(b)) => self.top().goto(b),
+                Ok(Flow::Goto(b)) => self.top().jump(b),
                 Ok(Flow::End) => return Ok(()),
                 Ok(Flow::Call(func, args)) => {
                     if func.recursive {
@@ -229,7 +229,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         while let Some(frame) = self.frames.last_mut() {
             let block = frame.body.blocks.get(frame.block);
             if let Some(to) = block.and_then(|b| b.catch) {
-                frame.goto(to);
+                frame.jump(to);
                 self.error = error;
                 return Ok(());
             }
@@ -266,7 +266,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         let Some(ty) = frame.body.regs.get(r.index()).copied() else {
             return;
         };
-        let (v, cut) = v.fit(ty);
+        let (v, cut) = v.truncated_to(ty);
         if let Some(place) = frame.regs.get_mut(r.index()) {
             *place = v;
         }
@@ -305,7 +305,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
 
     /// A value cut to the width of the global's type.
     fn fitted(&mut self, v: Val, ty: Option<Ty>) -> Result<Value, Fault> {
-        let (v, cut) = self.val(v).fit(ty.ok_or_else(invalid)?);
+        let (v, cut) = self.val(v).truncated_to(ty.ok_or_else(invalid)?);
         if cut {
             self.env.truncated();
         }
@@ -412,7 +412,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                     return Ok(Flow::Goto(*done));
                 };
                 for (r, k) in keys.iter().zip(its) {
-                    let shown = matches!(k, Value::Str(_)).then(|| self.env.shown(&k));
+                    let shown = matches!(k, Value::Str(_)).then(|| self.env.key_mark(&k));
                     self.set(*r, shown.flatten().unwrap_or(k));
                 }
                 if let Some(r) = value {

@@ -33,8 +33,8 @@ impl MemGlobals {
         let stores = globals.iter().map(|g| match &g.kind {
             GlobalKind::Scalar(ty) => {
                 let v = match &g.init {
-                    Some(Init::Long(n)) => Value::Long(*n).fit(*ty).0,
-                    Some(Init::Str(s)) => Value::Str(s.clone()).fit(*ty).0,
+                    Some(Init::Long(n)) => Value::Long(*n).truncated_to(*ty).0,
+                    Some(Init::Str(s)) => Value::Str(s.clone()).truncated_to(*ty).0,
                     None => Value::zero(*ty),
                 };
                 GlobalStore::Scalar(*ty, v)
@@ -84,7 +84,7 @@ impl MemGlobals {
     /// See [`MemGlobals::gload`].
     pub fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
         match self.store(g)? {
-            GlobalStore::Scalar(ty, old) => *old = v.fit(*ty).0,
+            GlobalStore::Scalar(ty, old) => *old = v.truncated_to(*ty).0,
             _ => return Err(wrong_kind()),
         }
         Ok(())
@@ -126,7 +126,7 @@ impl MemGlobals {
         match self.store(g)? {
             GlobalStore::Array(ElemTy::Scalar(ty), a) => {
                 let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
-                *place = v.fit(*ty).0;
+                *place = v.truncated_to(*ty).0;
                 Ok(())
             }
             _ => Err(wrong_kind()),

@@ -40,7 +40,7 @@ impl Value {
 
     /// The value after a store to a place of type `ty`: a string ends at its first NUL and is cut
     /// to the place's width. The flag tells whether the width cut bytes off.
-    pub fn fit(self, ty: Ty) -> (Value, bool) {
+    pub fn truncated_to(self, ty: Ty) -> (Value, bool) {
         match (self, ty) {
             (Value::Str(s), Ty::Str(width)) => {
                 let len = s.iter().position(|b| *b == 0).unwrap_or(s.len());

@@ -55,7 +55,7 @@ impl AvailableExprs {
     }
 
     /// Notes the value of a register without facts.
-    fn holds(&mut self, r: Reg, v: Val) {
+    fn note_value(&mut self, r: Reg, v: Val) {
         let at = self.copies.partition_point(|(k, _)| *k < r);
         self.copies.insert(at, (r, v));
     }
@@ -80,7 +80,7 @@ pub fn run(program: &mut Program, body: &mut Body, handler: bool) {
         let from = &preds[b.index()];
         let mut known = match from.is_empty() && handler {
             true => at_start(program, body),
-            false => joined(body, b, from, &ends),
+            false => meet_predecessors(body, b, from, &ends),
         };
         block(program, body, b, &mut known);
         ends[b.index()] = Some(known);
@@ -97,13 +97,13 @@ fn at_start(program: &mut Program, body: &Body) -> AvailableExprs {
             Some(Ty::Str(_)) => Val::Str(program.intern(b"")),
             None => continue,
         };
-        known.holds(r, value);
+        known.note_value(r, value);
     }
     known
 }
 
 /// The facts that hold at the ends of all predecessors.
-fn joined(
+fn meet_predecessors(
     body: &Body,
     b: BlockId,
     from: &[BlockId],
@@ -121,7 +121,7 @@ fn joined(
                 known.copies.retain(|(r, v)| end.copy(*r) == Some(*v));
                 known
                     .exprs
-                    .retain(|e| end.exprs.iter().any(|f| alike(e, f)));
+                    .retain(|e| end.exprs.iter().any(|f| same_expression(e, f)));
             }
         }
     }
@@ -150,7 +150,7 @@ fn block(program: &mut Program, body: &mut Body, b: BlockId, known: &mut Availab
                 src: Val::Reg(*r),
             };
         }
-        learn(program, body, known, inst);
+        transfer(program, body, known, inst);
     }
     let block = &mut body.blocks[b.index()];
     block.insts = insts;
@@ -189,7 +189,7 @@ fn type_of(body: &Body, r: Reg) -> Option<Ty> {
 }
 
 /// Whether two expressions are the same instruction's, in the same register.
-fn alike((a, r): &(Rc<Inst>, Reg), (b, s): &(Rc<Inst>, Reg)) -> bool {
+fn same_expression((a, r): &(Rc<Inst>, Reg), (b, s): &(Rc<Inst>, Reg)) -> bool {
     r == s && (Rc::ptr_eq(a, b) || a == b)
 }
 
@@ -219,7 +219,7 @@ fn operands(inst: &Inst) -> [Option<Val>; 3] {
 }
 
 /// Adds the facts after an instruction.
-fn learn(program: &Program, body: &Body, known: &mut AvailableExprs, inst: &Inst) {
+fn transfer(program: &Program, body: &Body, known: &mut AvailableExprs, inst: &Inst) {
     match inst {
         Inst::Call { .. } => known.global_written(None),
         _ if inst.writes_global() => known.global_written(inst.global()),
@@ -228,8 +228,8 @@ fn learn(program: &Program, body: &Body, known: &mut AvailableExprs, inst: &Inst
     let Some(dst) = inst.dst() else { return };
     known.written(dst);
     if let Inst::Copy { src, .. } = inst {
-        if *src != Val::Reg(dst) && whole(program, body, *src, dst) {
-            known.holds(dst, *src);
+        if *src != Val::Reg(dst) && keeps_whole_value(program, body, *src, dst) {
+            known.note_value(dst, *src);
         }
         return;
     }
@@ -246,7 +246,7 @@ fn learn(program: &Program, body: &Body, known: &mut AvailableExprs, inst: &Inst
 }
 
 /// Whether a copy of `src` to `dst` keeps the whole value.
-fn whole(program: &Program, body: &Body, src: Val, dst: Reg) -> bool {
+fn keeps_whole_value(program: &Program, body: &Body, src: Val, dst: Reg) -> bool {
     let (Some(from), Some(to)) = (program.type_of(body, src), type_of(body, dst)) else {
         return false;
     };
@@ -298,7 +298,7 @@ fn simplify_number(known: &AvailableExprs, inst: &Inst) -> Option<Inst> {
             a: Val::Imm(a),
             b: Val::Imm(b),
         } => copy(*dst, Val::Imm(op.eval(*a, *b)?)),
-        Inst::Bin { dst, op, a, b } => bin(*dst, *op, *a, *b),
+        Inst::Bin { dst, op, a, b } => simplify_binary(*dst, *op, *a, *b),
         _ => None,
     }
 }
@@ -378,7 +378,7 @@ fn opposite(op: BinOp) -> Option<BinOp> {
 
 /// Identities with one constant, or with the same operand twice. The constant of a commutative
 /// operation goes to the right.
-fn bin(dst: Reg, op: BinOp, a: Val, b: Val) -> Option<Inst> {
+fn simplify_binary(dst: Reg, op: BinOp, a: Val, b: Val) -> Option<Inst> {
     use BinOp::*;
     let copy = |src| copy(dst, src);
     match (op, a, b) {

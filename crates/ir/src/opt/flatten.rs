@@ -26,16 +26,16 @@ pub fn run(program: &mut Program) -> bool {
         return false;
     }
     let empty = program.intern(b"");
-    let reach = reach(program);
+    let reach = reachable_calls(program);
     for h in &todo {
         let body = std::mem::take(&mut program.handlers[*h].body);
-        program.handlers[*h].body = FlatBody::new(body, program, &reach, empty).finish();
+        program.handlers[*h].body = FlatBody::new(body, program, &reach, empty).add_dispatch();
     }
     true
 }
 
 /// By function: the functions that it can reach through one or more calls.
-fn reach(program: &Program) -> Vec<Vec<bool>> {
+fn reachable_calls(program: &Program) -> Vec<Vec<bool>> {
     let direct: Vec<Vec<usize>> = program.funcs.iter().map(|f| calls(&f.body)).collect();
     let from = |start: &Vec<usize>| {
         let (mut seen, mut stack) = (vec![false; direct.len()], start.clone());
@@ -292,7 +292,7 @@ impl<'a> FlatBody<'a> {
     }
 
     /// Makes the blocks that dispatch returns.
-    fn finish(mut self) -> Body {
+    fn add_dispatch(mut self) -> Body {
         for region in std::mem::take(&mut self.regions) {
             let (after, failed): (Vec<_>, Vec<_>) = region.ways.iter().copied().unzip();
             for (start, ways) in [(region.returns, after), (region.unwind, failed)] {

@@ -169,7 +169,7 @@ struct SiteTable {
 
 impl SiteTable {
     /// The site of a function's code inlined at `call`.
-    fn called(&mut self, site: SiteId, call: SiteId) -> SiteId {
+    fn inlined_site(&mut self, site: SiteId, call: SiteId) -> SiteId {
         if let Some(id) = self.made.get(&(site, call)) {
             return *id;
         }
@@ -177,7 +177,7 @@ impl SiteTable {
             return site;
         };
         new.caller = Some(match new.caller {
-            Some(outer) => self.called(outer, call),
+            Some(outer) => self.inlined_site(outer, call),
             None => call,
         });
         self.list.push(new);
@@ -270,7 +270,7 @@ fn splice(
         block.catch = block.catch.map(|c| BlockId(c.0 + block0)).or(catch);
         for (inst, inner) in &mut block.insts {
             if inst.fallible(program) {
-                *inner = sites.called(*inner, site);
+                *inner = sites.inlined_site(*inner, site);
             }
             shift_inst(inst, reg0, iter0);
         }

@@ -64,7 +64,7 @@ pub fn optimise(program: &mut Program, on: bool) {
     if flat {
         rounds(program, valid);
     }
-    constants::drop_idle(program, &read);
+    constants::drop_disabled_handlers(program, &read);
     for i in 0..program.handlers.len() {
         let mut body = std::mem::take(&mut program.handlers[i].body);
         narrow::run(program, &mut body);

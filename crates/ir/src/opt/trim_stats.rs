@@ -15,7 +15,7 @@ pub fn run(program: &mut Program) {
             continue;
         };
         match inst {
-            Inst::StatGet { what, .. } => want(spec, *what),
+            Inst::StatGet { what, .. } => require(spec, *what),
             Inst::IterNew {
                 sort:
                     Some(SortSpec {
@@ -23,7 +23,7 @@ pub fn run(program: &mut Program) {
                         ..
                     }),
                 ..
-            } => want(spec, *what),
+            } => require(spec, *what),
             Inst::HistGet { .. } | Inst::IterHist { .. } | Inst::PrintHist { .. } => {
                 *buckets = true
             }
@@ -52,7 +52,7 @@ pub fn run(program: &mut Program) {
 }
 
 /// Adds the values that an extractor needs.
-fn want(spec: &mut StatsSpec, what: Extract) {
+fn require(spec: &mut StatsSpec, what: Extract) {
     match what {
         Extract::Count => {}
         Extract::Sum | Extract::Avg => spec.sum = true,

@@ -104,13 +104,13 @@ impl Graph {
     }
 
     /// Adds the nodes reachable without a byte.
-    fn close(&self, set: &mut Set, mut todo: Vec<NodeId>, begin: bool, end: bool) {
+    fn epsilon_closure(&self, set: &mut Set, mut todo: Vec<NodeId>, begin: bool, end: bool) {
         todo.retain(|n| put(set, *n));
-        self.spread(set, &mut todo, begin, end);
+        self.extend_closure(set, &mut todo, begin, end);
     }
 
     /// Adds the nodes reachable from nodes already in the set.
-    fn spread(&self, set: &mut Set, todo: &mut Vec<NodeId>, begin: bool, end: bool) {
+    fn extend_closure(&self, set: &mut Set, todo: &mut Vec<NodeId>, begin: bool, end: bool) {
         while let Some(n) = todo.pop() {
             let n = n as usize;
             let more = self.plain[n]
@@ -154,7 +154,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
     let representative = representatives(nfa);
     // Only the first state is at an edge itself; the direction tells which one.
     let close = |set: &mut Set, from: Vec<NodeId>, first: bool| {
-        g.close(set, from, first && !back, first && back);
+        g.epsilon_closure(set, from, first && !back, first && back);
     };
     let mut first = vec![0; words];
     close(&mut first, vec![source], true);
@@ -180,7 +180,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
             .collect();
         let mut fresh = vec![0; words];
         // The closure passes the other edge; at the first state both.
-        g.close(&mut fresh, members, at == 0 || back, at == 0 || !back);
+        g.epsilon_closure(&mut fresh, members, at == 0 || back, at == 0 || !back);
         at_edge.iter_mut().zip(&fresh).for_each(|(a, b)| *a |= b);
         edges.push(has(&at_edge, goal));
         let mut row = Vec::with_capacity(nfa.class_count);
@@ -188,7 +188,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
             next.copy_from_slice(&always);
             let taken = steps.iter().filter(|(_, set)| set.contains(*byte));
             todo.extend(taken.map(|(to, _)| *to).filter(|to| put(&mut next, *to)));
-            g.spread(&mut next, &mut todo, false, false);
+            g.extend_closure(&mut next, &mut todo, false, false);
             let to = match index.get(&next) {
                 Some(to) => *to,
                 None => {
@@ -207,7 +207,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
         at += 1;
     }
     let accepts: Vec<bool> = states.iter().map(|s| has(s, goal)).collect();
-    finish(nfa.class_count, rows, &accepts, &edges, !back)
+    minimize(nfa.class_count, rows, &accepts, &edges, !back)
 }
 
 /// A byte of each class.
@@ -222,7 +222,7 @@ pub fn representatives(nfa: &Nfa) -> Vec<u8> {
 
 /// Merges equal states and writes the table. State 0 is the start. `once`: transitions of accepting
 /// states do not matter.
-fn finish(
+fn minimize(
     classes: usize,
     mut rows: Vec<Vec<usize>>,
     accepts: &[bool],

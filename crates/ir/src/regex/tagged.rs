@@ -172,13 +172,13 @@ impl Closure<'_> {
                     from.better[i * n + j].cmp(&0),
                 )
             }
-            _ => self.parted_here(a, b),
+            _ => self.compare_at_split(a, b),
         };
         // The deeper path is in longer parts.
         (out_a, out_b, out_b.cmp(&out_a).then(even))
     }
 
-    fn parted_here(&self, a: u32, b: u32) -> (u16, u16, Ordering) {
+    fn compare_at_split(&self, a: u32, b: u32) -> (u16, u16, Ordering) {
         let step = |i: u32| &self.steps[i as usize];
         let (mut a, mut b) = (a, b);
         let (mut out_a, mut out_b) = (u16::MAX, u16::MAX);
@@ -199,13 +199,18 @@ impl Closure<'_> {
     }
 
     /// Stores the better path.
-    fn better<K: std::hash::Hash + Eq>(&self, map: &HashMap<K, u32>, key: &K, path: u32) -> bool {
+    fn keep_better<K: std::hash::Hash + Eq>(
+        &self,
+        map: &HashMap<K, u32>,
+        key: &K,
+        path: u32,
+    ) -> bool {
         map.get(key)
             .is_none_or(|old| self.compare(path, *old).2 == Ordering::Less)
     }
 
     fn reach(&mut self, slot: Slot, path: u32) {
-        if self.better(&self.found, &slot, path) {
+        if self.keep_better(&self.found, &slot, path) {
             self.found.insert(slot, path);
         }
     }
@@ -220,7 +225,7 @@ impl Closure<'_> {
             }
             let Step { node, depth, .. } = self.steps[path as usize];
             let key = (node, flags);
-            if !self.better(&self.best, &key, path) {
+            if !self.keep_better(&self.best, &key, path) {
                 continue;
             }
             self.best.insert(key, path);
@@ -338,7 +343,7 @@ impl<'a> Builder<'a> {
         let mut c = Self::closure(self.nfa, None);
         let root = c.root(0, 0, self.nfa.start);
         c.explore(root, begin, &mut self.work)?;
-        let made = Self::made(&c);
+        let made = Self::successor(&c);
         self.state(made)
     }
 
@@ -357,7 +362,7 @@ impl<'a> Builder<'a> {
                     c.explore(root, false, &mut self.work)?;
                 }
             }
-            let made = Self::made(&c);
+            let made = Self::successor(&c);
             row.push(self.state(made)?);
         }
         self.rows.push(row);
@@ -365,7 +370,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The state that a closure reaches, and the operations of its paths.
-    fn made(c: &Closure<'_>) -> (State, Vec<(u16, Vec<Op>)>) {
+    fn successor(c: &Closure<'_>) -> (State, Vec<(u16, Vec<Op>)>) {
         let mut slots: Vec<Slot> = c.found.keys().copied().collect();
         slots.sort_unstable();
         let n = slots.len();

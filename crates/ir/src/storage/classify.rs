@@ -74,7 +74,7 @@ pub fn classify(program: &mut Program) -> Explanation {
         .map(|g| class_of(&uses, GlobalId(g as u32)))
         .collect();
     locks(program, &uses, &mut classes);
-    while let Some(g) = torn(&uses, &classes) {
+    while let Some(g) = torn_with(&uses, &classes) {
         classes[g].0 = Storage::Shared { lock: false };
         locks(program, &uses, &mut classes);
     }
@@ -302,7 +302,7 @@ fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
 /// A per-CPU global that some handlers of the kernel and of the controller both touch together with
 /// one locked global. Its deltas are drained before the lock is taken, so an action of a kernel
 /// handler in between would be visible in one and not in the other.
-fn torn(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<usize> {
+fn torn_with(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<usize> {
     let is = |g: usize, class: Storage| classes[g].0 == class;
     let touches = |u: &HandlerUse<'_>, g: usize| u.of(GlobalId(g as u32)).next().is_some();
     let meet = |g: usize, locked: usize| {

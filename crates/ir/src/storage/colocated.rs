@@ -16,7 +16,7 @@ pub fn colocated(program: &Program) -> Vec<Option<GlobalId>> {
     // For each array: the arrays that were added to by the same key before every addition to it.
     let mut before: Vec<Option<Vec<GlobalId>>> = vec![None; program.globals.len()];
     for body in program.kernel_bodies() {
-        look(body, &mut |g, with| {
+        analyse_body(body, &mut |g, with| {
             let Some(all) = before.get_mut(g.index()) else {
                 return;
             };
@@ -30,7 +30,8 @@ pub fn colocated(program: &Program) -> Vec<Option<GlobalId>> {
         .zip(before)
         .map(|(g, all)| {
             let all = all.unwrap_or_default().into_iter();
-            all.filter(|to| fit(program, *to, GlobalId(g))).collect()
+            all.filter(|to| can_colocate(program, *to, GlobalId(g)))
+                .collect()
         })
         .collect();
     let alone = |g: &&GlobalId| before[g.index()].is_empty();
@@ -40,7 +41,7 @@ pub fn colocated(program: &Program) -> Vec<Option<GlobalId>> {
 
 /// Whether elements of `g` can be co-located with those of `to`. (A statistic without values counts
 /// as no element; a number has no such mark.)
-fn fit(program: &Program, to: GlobalId, g: GlobalId) -> bool {
+fn can_colocate(program: &Program, to: GlobalId, g: GlobalId) -> bool {
     let [to, g] = [to, g].map(|g| &program.globals[g.index()]);
     let array = |g: &Global| match &g.kind {
         GlobalKind::Array {
@@ -64,11 +65,11 @@ fn fit(program: &Program, to: GlobalId, g: GlobalId) -> bool {
 
 /// Analyses a body; reports for each addition to an array the arrays that were added to by the same
 /// key before, without an addition by another key since.
-fn look<'p>(body: &'p Body, tell: &mut dyn FnMut(GlobalId, &[GlobalId])) {
+fn analyse_body<'p>(body: &'p Body, tell: &mut dyn FnMut(GlobalId, &[GlobalId])) {
     let starts = dataflow::forward(body, &Additions(body));
     for (block, start) in body.blocks.iter().zip(starts) {
         if let Some(mut added) = start {
-            through(block, &mut added, tell);
+            transfer(block, &mut added, tell);
         }
     }
 }
@@ -92,7 +93,7 @@ impl<'p> Forward for Additions<'p> {
 
     fn block(&self, id: BlockId, start: &LastAdditions<'p>) -> ExitFacts<LastAdditions<'p>> {
         let mut end = start.clone();
-        through(&self.0.blocks[id.index()], &mut end, &mut |_, _| {});
+        transfer(&self.0.blocks[id.index()], &mut end, &mut |_, _| {});
         // Additions before the block whose keys are unchanged would hold, too, but nobody needs
         // them.
         let anywhere = LastAdditions::new();
@@ -101,7 +102,7 @@ impl<'p> Forward for Additions<'p> {
 }
 
 /// Applies the effect of a block.
-fn through<'p>(
+fn transfer<'p>(
     block: &'p Block,
     added: &mut LastAdditions<'p>,
     tell: &mut dyn FnMut(GlobalId, &[GlobalId]),
@@ -119,14 +120,14 @@ fn through<'p>(
             _ => {}
         }
         if let Some(dst) = inst.dst() {
-            forget(added, dst);
+            kill(added, dst);
         }
     }
-    block.term.for_each_dst(|dst| forget(added, dst));
+    block.term.for_each_dst(|dst| kill(added, dst));
 }
 
 /// Forgets additions whose key is in a register that changes.
-fn forget(added: &mut LastAdditions<'_>, reg: Reg) {
+fn kill(added: &mut LastAdditions<'_>, reg: Reg) {
     added.retain(|_, keys| !keys.contains(&Val::Reg(reg)));
 }
 

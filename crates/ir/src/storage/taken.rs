@@ -28,20 +28,20 @@ pub fn takes(program: &Program, body: &Body, of: GlobalId) -> bool {
     let all = || body.insts();
     let own = |i: &Inst| i.writes_global() && i.global() == Some(of);
     all().all(|i| !own(i) || empties(program, i, of))
-        && called(program, all()).iter().all(|f| {
+        && callees(program, all()).iter().all(|f| {
             let blocks = || f.blocks.iter();
             blocks().all(|b| !matches!(b.term, Term::EndHandler))
                 && blocks().all(|b| !b.insts.iter().any(|(i, _)| own(i)))
         })
-        && always(program, body, of)
+        && always_empties(program, body, of)
 }
 
 /// The globals that code touches and the globals that it changes, including those of functions that
 /// it calls.
-pub fn touched(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTreeSet<GlobalId>) {
+pub fn access_sets(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTreeSet<GlobalId>) {
     let (mut globals, mut changed) = (BTreeSet::new(), BTreeSet::new());
     let own = body.insts();
-    let called = called(program, body.insts());
+    let called = callees(program, body.insts());
     for inst in own.chain(called.into_iter().flat_map(Body::insts)) {
         globals.extend(inst.global());
         changed.extend(inst.global().filter(|_| inst.writes_global()));
@@ -50,7 +50,7 @@ pub fn touched(program: &Program, body: &Body) -> (BTreeSet<GlobalId>, BTreeSet<
 }
 
 /// The functions that instructions call, directly or through others.
-fn called<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Vec<&'a Body> {
+fn callees<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Vec<&'a Body> {
     let of = |i: &Inst| match i {
         Inst::Call { func, .. } => Some(*func),
         _ => None,
@@ -71,7 +71,7 @@ fn called<'a>(program: &'a Program, insts: impl Iterator<Item = &'a Inst>) -> Ve
 }
 
 /// Whether each path from the first block to an end empties the global.
-fn always(program: &Program, body: &Body, of: GlobalId) -> bool {
+fn always_empties(program: &Program, body: &Body, of: GlobalId) -> bool {
     // By block: whether it can begin before the global was emptied.
     let mut full = vec![false; body.blocks.len()];
     let mut todo = vec![0];

@@ -49,7 +49,7 @@ impl Ownership {
         // System calls and programs never run in an idle thread.
         let own = matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
         // A kernel handler stays on its processor, and no other one runs there meanwhile.
-        let known = not_zero(body, &holds, [own, false, event.in_kernel()]);
+        let known = unique_at_start(body, &holds, [own, false, event.in_kernel()]);
         Ownership { holds, known }
     }
 
@@ -76,7 +76,7 @@ impl ThreadIdRegs {
     }
 
     /// The thread that has this id, in one run of the handler.
-    pub fn which(&self, key: Val) -> Option<usize> {
+    pub fn thread_index(&self, key: Val) -> Option<usize> {
         let Val::Reg(r) = key else { return None };
         self.0.iter().position(|h| h.get(r.index()) == Some(&true))
     }
@@ -174,7 +174,7 @@ impl Forward for UniquenessAnalysis<'_> {
 
 /// By block: whether the numbers are unique when it begins. They are from the start, or a test on
 /// every path excludes 0.
-fn not_zero(
+fn unique_at_start(
     body: &Body,
     holds: &[Vec<bool>; OWNERS.len()],
     start: UniqueOwners,

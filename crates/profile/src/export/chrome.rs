@@ -36,7 +36,7 @@ pub fn export(run: &Run) -> ExportFiles {
                 }
                 let row = contexts.row(event.context);
                 let mut kind = match row.map(|c| c.kind) {
-                    _ if event.off() => "off-cpu",
+                    _ if event.is_off_cpu() => "off-cpu",
                     _ if !event.region() => "syscall",
                     Some(ContextKind::Mpi) => "mpi",
                     Some(

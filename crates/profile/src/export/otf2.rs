@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use super::ExportFiles;
 use crate::model::{Context, ContextKind, Event};
-use crate::run::{ContextIndex, Run, called, label};
+use crate::run::{ContextIndex, Run, label, region_name};
 use crate::timeline::timelines;
 
 /// Size of a chunk in bytes. Files of definitions and events consist of chunks, each but the last
@@ -362,7 +362,7 @@ fn region(event: &Event, contexts: &ContextIndex) -> Region {
     let row = row.filter(|c| c.kind != ContextKind::Root);
     let name = match event.region() {
         // The place in the source has fields of its own.
-        true if row.is_some_and(|c| c.line.is_some()) => called(event.context, row),
+        true if row.is_some_and(|c| c.line.is_some()) => region_name(event.context, row),
         true => label(event.context, row),
         false => event.call.clone(),
     };

@@ -26,7 +26,7 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
     let mut take = |path: &Path, all: &mut _, said: &mut _| {
         // A file can be named and be in a folder as well.
         if path.canonicalize().map_or(true, |whole| seen.insert(whole)) {
-            take(path, all, said);
+            read_into(path, all, said);
         }
     };
     for path in paths {
@@ -67,7 +67,7 @@ pub fn find(paths: &[PathBuf], run: Option<&str>) -> FoundProfiles {
     found
 }
 
-fn take(path: &Path, all: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {
+fn read_into(path: &Path, all: &mut Vec<(PathBuf, Profile)>, said: &mut Vec<String>) {
     match read_path(path) {
         Ok(read) => {
             let notes = read.notes.iter();

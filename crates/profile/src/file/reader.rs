@@ -127,7 +127,7 @@ pub fn read(mut from: impl BufRead) -> Result<ReadProfile, UnusableFile> {
             }
         }
     }
-    Ok(reading.done())
+    Ok(reading.finish())
 }
 
 fn header(line: &[u8]) -> Result<crate::model::Header, UnusableFile> {
@@ -258,7 +258,7 @@ impl ReaderState {
         self.out.accounts += 1;
     }
 
-    fn done(mut self) -> ReadProfile {
+    fn finish(mut self) -> ReadProfile {
         let notes = &mut self.out.notes;
         // An incomplete last line is reported as a truncated file.
         if self.out.profile.end.is_none() && self.last_damaged {
@@ -287,11 +287,11 @@ fn row(line: &[u8]) -> serde_json::Result<Row> {
         return serde_json::from_slice(line);
     }
     let mut value = serde_json::from_slice(line)?;
-    plain(&mut value);
+    escape_names(&mut value);
     serde_json::from_value(value)
 }
 
-fn plain(value: &mut serde_json::Value) {
+fn escape_names(value: &mut serde_json::Value) {
     use serde_json::Value;
     match value {
         Value::String(text) => {
@@ -299,8 +299,8 @@ fn plain(value: &mut serde_json::Value) {
                 *text = plain;
             }
         }
-        Value::Array(all) => all.iter_mut().for_each(plain),
-        Value::Object(fields) => fields.values_mut().for_each(plain),
+        Value::Array(all) => all.iter_mut().for_each(escape_names),
+        Value::Object(fields) => fields.values_mut().for_each(escape_names),
         _ => {}
     }
 }

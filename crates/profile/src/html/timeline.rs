@@ -167,7 +167,7 @@ pub fn trace(run: &Run) -> Value {
                 }
                 let name = label(event.context, contexts.row(event.context));
                 (LaneKind::Region(span.depth), regions.number(name, length))
-            } else if event.off() {
+            } else if event.is_off_cpu() {
                 // (In damaged files they can overlap.)
                 if span.start < last_off {
                     continue;

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::table::{TextTable, clean, cut};
+use super::table::{TextTable, escape, shorten};
 use super::{percent, time};
 use crate::asleep::asleep;
 use crate::model::Ns;
@@ -44,11 +44,11 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
                     continue;
                 };
                 // Paths that look the same are merged: they differ only further out.
-                let shown = end(&names(way), width.saturating_sub(INDENT.len()));
+                let shown = end(&path_names(way), width.saturating_sub(INDENT.len()));
                 let sum = sums.entry((call.name.clone(), shown)).or_default();
                 sum.count = sum.count.saturating_add(sample.count);
                 sum.ns = sum.ns.saturating_add(sample.ns);
-                let line = line(way).map(|line| (sample.ns, line));
+                let line = source_line(way).map(|line| (sample.ns, line));
                 sum.line = sum.line.take().max(line);
             }
         }
@@ -87,13 +87,13 @@ pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> Stri
 }
 
 /// Regions and functions from the outermost on; repetitions are merged.
-fn names(way: &[PathPlace]) -> String {
+fn path_names(way: &[PathPlace]) -> String {
     let mut names: Vec<(String, usize)> = Vec::new();
     for place in way {
-        let mut name = clean(&place.name);
+        let mut name = escape(&place.name);
         // Without a name, the address in the file.
         if let (true, Some(module)) = (name.starts_with("0x"), &place.module) {
-            name = format!("{}+{name}", clean(module));
+            name = format!("{}+{name}", escape(module));
         }
         match names.last_mut() {
             Some((last, times)) if *last == name => *times += 1,
@@ -111,7 +111,7 @@ fn names(way: &[PathPlace]) -> String {
 }
 
 /// File and line of the program's own innermost function; otherwise the place of the region.
-fn line(way: &[PathPlace]) -> Option<String> {
+fn source_line(way: &[PathPlace]) -> Option<String> {
     let own = |p: &&PathPlace| {
         let module = p.module.as_deref().unwrap_or_default();
         p.kind == PlaceKind::Function && !LIBRARIES.iter().any(|l| module.starts_with(l))
@@ -130,7 +130,7 @@ fn end(way: &str, width: usize) -> String {
     while rest.width() + (if rest.len() < way.len() { 4 } else { 0 }) > width {
         match rest.split_once(WITHIN) {
             Some((_, inner)) => rest = inner,
-            None => return cut(rest, width),
+            None => return shorten(rest, width),
         }
     }
     match rest.len() < way.len() {
@@ -159,7 +159,7 @@ mod tests {
             ..PathPlace::default()
         };
         let way: Vec<PathPlace> = ["main", "f", "f", "f", "g"].map(place).to_vec();
-        assert_eq!(names(&way), "main > f (3 times) > g");
-        assert_eq!(names(&[]), "(no stack)");
+        assert_eq!(path_names(&way), "main > f (3 times) > g");
+        assert_eq!(path_names(&[]), "(no stack)");
     }
 }

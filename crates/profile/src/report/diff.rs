@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::table::{TextTable, clauses, clean, paragraph};
+use super::table::{TextTable, clauses, escape, paragraph};
 use super::{percent, signed, time};
 use crate::model::{Ns, Profile, TimePart};
 use crate::regions::Region;
@@ -105,8 +105,8 @@ fn notes(a: &Run, b: &Run) -> Vec<String> {
             false => all.join(" "),
         }
     };
-    let kernels = |run: &Run| facts(run, |p| p.header.kernel.clone());
-    let cpus = |run: &Run| facts(run, |p| p.header.cpus.to_string());
+    let kernels = |run: &Run| properties(run, |p| p.header.kernel.clone());
+    let cpus = |run: &Run| properties(run, |p| p.header.cpus.to_string());
     for (what, a, b) in [
         ("options", asked(a), asked(b)),
         ("kernels", kernels(a), kernels(b)),
@@ -120,7 +120,7 @@ fn notes(a: &Run, b: &Run) -> Vec<String> {
 }
 
 /// Properties of a run's recordings, without duplicates.
-fn facts(run: &Run, of: impl Fn(&Profile) -> String) -> String {
+fn properties(run: &Run, of: impl Fn(&Profile) -> String) -> String {
     let all: BTreeSet<String> = run.profiles.iter().map(of).collect();
     all.into_iter().collect::<Vec<_>>().join(", ")
 }
@@ -164,7 +164,7 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
         .take(5)
         .filter(|(_, (a, b))| a.ns != b.ns);
     let most: Vec<String> = most
-        .map(|(name, (a, b))| format!("{name} {}", plus(a.ns, b.ns)))
+        .map(|(name, (a, b))| format!("{name} {}", signed_difference(a.ns, b.ns)))
         .collect();
     out += &clauses(
         "Most change: ",
@@ -196,7 +196,7 @@ pub fn diff(a: &Run, b: &Run, width: usize, top: usize) -> String {
     }
     for (name, lost) in [("A", &a.lost), ("B", &b.lost)] {
         for (what, n) in lost {
-            out += &format!("\nLost in {name}: {n} {}\n", clean(what));
+            out += &format!("\nLost in {name}: {n} {}\n", escape(what));
         }
     }
     out
@@ -238,7 +238,7 @@ fn table<'a>(
             name.rsplit(WITHIN).next().unwrap_or_default().to_owned(),
             time(a.ns),
             time(b.ns),
-            plus(a.ns, b.ns),
+            signed_difference(a.ns, b.ns),
             relative(a.ns, b.ns),
             a.count.to_string(),
             b.count.to_string(),
@@ -248,7 +248,7 @@ fn table<'a>(
 }
 
 /// The difference with its sign.
-fn plus(a: Ns, b: Ns) -> String {
+fn signed_difference(a: Ns, b: Ns) -> String {
     let difference = i128::from(b) - i128::from(a);
     let sign = if difference > 0 { "+" } else { "" };
     let difference = difference.clamp(i64::MIN.into(), i64::MAX.into()) as i64;

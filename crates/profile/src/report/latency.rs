@@ -1,6 +1,6 @@
 //! Durations of calls as bars, one for each power of two.
 
-use super::table::{TextTable, cut};
+use super::table::{TextTable, shorten};
 use super::time;
 use crate::model::Ns;
 use crate::run::CallGroup;
@@ -39,7 +39,7 @@ fn begins(place: usize) -> Ns {
 }
 
 /// The time that `thousandths` of 1,000 calls stayed below, with the resolution of the histogram.
-fn below(group: &CallGroup, thousandths: u64) -> Ns {
+fn percentile(group: &CallGroup, thousandths: u64) -> Ns {
     let all: u128 = group.histogram.iter().map(|n| u128::from(*n)).sum();
     let mut seen = 0;
     for (place, n) in group.histogram.iter().enumerate() {
@@ -74,15 +74,15 @@ pub fn latency(groups: &[CallGroup], width: usize, top: usize) -> String {
             group.short().to_owned(),
             group.count.to_string(),
             time(group.min),
-            time(below(group, 500)),
-            time(below(group, 990)),
+            time(percentile(group, 500)),
+            time(percentile(group, 990)),
             time(group.max),
             bars(&group.histogram, range),
         ]);
     }
     let (from, to) = (time(begins(range.0)), time(begins(range.1)));
     let title = format!("Latency (bars: {from} to {to}, each twice the last)");
-    let mut out = format!("\n{}\n", cut(&title, width));
+    let mut out = format!("\n{}\n", shorten(&title, width));
     out += &table.render(width);
     if timed.len() > top {
         out += &format!("and {} more\n", timed.len() - top);
@@ -113,7 +113,11 @@ mod tests {
             ("█▁ ".into(), "  █".into())
         );
         assert_eq!(
-            (below(&a, 500), below(&a, 990), below(&b, 500)),
+            (
+                percentile(&a, 500),
+                percentile(&a, 990),
+                percentile(&b, 500)
+            ),
             (8, 12, 17)
         );
         assert_eq!(begins(70), u64::MAX);

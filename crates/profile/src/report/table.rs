@@ -32,7 +32,7 @@ impl TextTable {
         let rows: Vec<Vec<String>> = self
             .rows
             .iter()
-            .map(|row| row.iter().map(|cell| clean(cell)).collect())
+            .map(|row| row.iter().map(|cell| escape(cell)).collect())
             .collect();
         let mut widths: Vec<usize> = self.columns.iter().map(|c| c.head.width()).collect();
         for row in &rows {
@@ -42,7 +42,7 @@ impl TextTable {
         }
         let shown = (0..self.columns.len())
             // A column without any content is not shown.
-            .filter(|c| self.columns[*c].drop == 0 || rows.iter().any(|r| says(&r[*c])))
+            .filter(|c| self.columns[*c].drop == 0 || rows.iter().any(|r| has_content(&r[*c])))
             .collect();
         (rows, widths, shown)
     }
@@ -85,7 +85,7 @@ impl TextTable {
             for column in &shown {
                 let cell = match *column {
                     0 => shortened(&row[0], widths[0]),
-                    _ => cut(&row[*column], widths[*column]),
+                    _ => shorten(&row[*column], widths[*column]),
                 };
                 let room = " ".repeat(widths[*column] - cell.width());
                 if *column == 0 {
@@ -94,19 +94,19 @@ impl TextTable {
                     line += &format!("  {room}{cell}");
                 }
             }
-            out += &cut(line.trim_end(), width);
+            out += &shorten(line.trim_end(), width);
             out.push('\n');
         }
         out
     }
 }
 
-fn says(cell: &str) -> bool {
+fn has_content(cell: &str) -> bool {
     !matches!(cell, "" | "-" | "0")
 }
 
 /// Names come from programs: escapes characters that move a terminal's cursor.
-pub fn clean(text: &str) -> String {
+pub fn escape(text: &str) -> String {
     let visible = |c: char| {
         c.width().is_some()
             && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -120,7 +120,7 @@ pub fn clean(text: &str) -> String {
 }
 
 /// The beginning of a text that fits, with a mark where it is cut.
-pub fn cut(text: &str, width: usize) -> String {
+pub fn shorten(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -146,17 +146,17 @@ fn shortened(text: &str, width: usize) -> String {
     let end = place.and_then(|open| Some(open + text[open..].rfind([':', '+'])?));
     match end.map(|end| &text[end..]) {
         Some(end) if text.width() > width && end.width() * 2 <= width => {
-            cut(text, width - end.width()) + end
+            shorten(text, width - end.width()) + end
         }
-        _ => cut(text, width),
+        _ => shorten(text, width),
     }
 }
 
 /// One line with as many clauses as fit; the first one always.
 pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
-    let mut line = clean(start);
+    let mut line = escape(start);
     for (i, clause) in clauses.iter().enumerate() {
-        let clause = clean(clause);
+        let clause = escape(clause);
         let comma = if i == 0 { "" } else { ", " };
         if i > 0 && line.width() + comma.width() + clause.width() > width {
             break;
@@ -164,7 +164,7 @@ pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
         line += comma;
         line += &clause;
     }
-    line = cut(&line, width);
+    line = shorten(&line, width);
     line.push('\n');
     line
 }
@@ -173,7 +173,7 @@ pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
 pub fn paragraph(text: &str, indent: &str, width: usize) -> String {
     let mut out = String::new();
     let mut line = String::new();
-    for word in clean(text).split(' ') {
+    for word in escape(text).split(' ') {
         if !line.trim_end().is_empty() && line.width() + 1 + word.width() > width {
             out += &line;
             out.push('\n');

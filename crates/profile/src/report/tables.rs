@@ -84,7 +84,7 @@ struct Row {
 
 /// The table in the finest layout that fits the width. `narrow`: width that the first column may be
 /// cut to before that.
-fn finest(
+fn render_finest(
     before: &[ColumnHead],
     behind: &[ColumnHead],
     rows: &[Row],
@@ -186,7 +186,7 @@ pub(super) fn groups(
             runnable,
             taken,
         } = group.parts;
-        let imbalance = group.imbalance().filter(|_| !summary.mixed());
+        let imbalance = group.imbalance().filter(|_| !summary.are_unrelated());
         let imbalance = imbalance.map(|i| format!("{i:.2}"));
         table.rows.push(vec![
             group.short().to_owned(),
@@ -209,11 +209,11 @@ pub(super) fn groups(
         ]);
     }
     let text = section(title, &table, width, groups.len().saturating_sub(top));
-    says_over(text, title, summary)
+    with_imbalance_note(text, title, summary)
 }
 
 /// Adds to a table's title what the imbalance column is over, if the table has that column.
-fn says_over(text: String, title: &str, summary: &Summary) -> String {
+fn with_imbalance_note(text: String, title: &str, summary: &Summary) -> String {
     let over = if summary.ranks { "ranks" } else { "threads" };
     match text.lines().nth(2).is_some_and(|l| l.contains("max/mean")) {
         true => {
@@ -261,11 +261,11 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
     ];
     let behind = [("max/mean", 4), ("mostly", 5)];
     // Faults and interrupts are listed separately in the tables of threads.
-    let table = finest(&before, &behind, &rows, 26, &LAYOUTS[1..], width);
+    let table = render_finest(&before, &behind, &rows, 26, &LAYOUTS[1..], width);
     let more = summary.times.len().saturating_sub(top);
     let title = "Regions (own: without inner regions)";
     let text = section(title, &table, width, more);
-    says_over(text, title, summary)
+    with_imbalance_note(text, title, summary)
 }
 
 /// Ranks or nodes. Their wall time differs from the time of their threads.
@@ -287,7 +287,7 @@ pub(super) fn units(title: &str, units: &[Entity], width: usize, top: usize) -> 
         _ => "rank",
     };
     let before = [(what, 0), ("wall", 0), ("threads", 2), ("time", 0)];
-    let table = finest(&before, &[("node", 3)], &rows, 18, &LAYOUTS[..4], width);
+    let table = render_finest(&before, &[("node", 3)], &rows, 18, &LAYOUTS[..4], width);
     let title = format!("{title} (time: of all their threads)");
     section(&title, &table, width, units.len().saturating_sub(top))
 }
@@ -307,7 +307,7 @@ pub(super) fn programs(programs: &[Program], width: usize, top: usize) -> String
     let rows: Vec<Row> = programs.iter().take(top).map(row).collect();
     let before = [("program", 0), ("procs", 0), ("wall", 0), ("time", 0)];
     let behind = [("asleep", 2), ("threads", 3)];
-    let table = finest(&before, &behind, &rows, 10, &LAYOUTS[..4], width);
+    let table = render_finest(&before, &behind, &rows, 10, &LAYOUTS[..4], width);
     let title = "Programs (time: of all their threads)";
     section(title, &table, width, programs.len().saturating_sub(top))
 }
@@ -322,7 +322,7 @@ pub(super) fn threads(units: &[Entity], width: usize, top: usize) -> String {
     };
     let rows: Vec<Row> = longest(units, top).iter().map(row).collect();
     let before = [("thread", 0), ("wall", 0)];
-    let table = finest(&before, &[("node", 3)], &rows, 18, &LAYOUTS[..4], width);
+    let table = render_finest(&before, &[("node", 3)], &rows, 18, &LAYOUTS[..4], width);
     section("Threads", &table, width, units.len().saturating_sub(top))
 }
 

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
 use super::latency::latency;
-use super::table::{TextTable, clauses, clean, cut, paragraph};
+use super::table::{TextTable, clauses, escape, paragraph, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::{counted, percent, section, signed, time};
 use crate::asleep::asleep;
@@ -17,7 +17,7 @@ pub fn text(run: &Run, width: usize, top: usize) -> String {
     let mut out = head(run, &summary, width);
     out += &parts(&summary, width);
     if summary.threads.is_empty() && summary.calls.is_empty() {
-        out = cut(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";
+        out = shorten(out.lines().next().unwrap_or_default(), width) + "\nnothing was recorded\n";
     }
     out += &groups("Calls", "call", &summary.calls, &summary, width, top);
     if summary.times.iter().any(|r| r.name != OUTSIDE) {
@@ -166,7 +166,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     facts.extend(header.map(|h| format!("run {}", h.run)));
     // The facts are more important than the end of a long command.
     let room = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
-    let what = cut(&clean(&what), room.max(20));
+    let what = shorten(&escape(&what), room.max(20));
     let mut out = clauses(&format!("{what}: "), &facts, width);
 
     let wall = summary.all.wall as f64;
@@ -206,7 +206,7 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
         out += &clauses("By region: ", &most(&summary.regions), width);
     }
-    if summary.mixed() {
+    if summary.are_unrelated() {
         out += &by_program(summary, width);
     }
     if let Some(unit) = summary.critical() {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::table::clean;
+use super::table::escape;
 use crate::model::{Call, Ns};
 use crate::run::Run;
 
@@ -13,8 +13,8 @@ pub fn threads(run: &Run) -> String {
     let mut out = String::new();
     for profile in &run.profiles {
         if run.profiles.len() > 1 {
-            let host = clean(&profile.header.host);
-            out += &format!("===== {} on {host} =====\n", clean(&profile.title()));
+            let host = escape(&profile.header.host);
+            out += &format!("===== {} on {host} =====\n", escape(&profile.title()));
         }
         let mut by_thread: BTreeMap<u32, Vec<&Call>> = BTreeMap::new();
         for thread in &profile.data.threads {
@@ -37,7 +37,7 @@ fn thread(tid: u32, calls: &[&Call]) -> String {
         None => rows.push((ns, name)),
     };
     for call in calls {
-        let name = clean(&call.call);
+        let name = escape(&call.call);
         if let Some(ns) = call.unfinished {
             add(format!("{name} (unfinished)"), ns);
         }

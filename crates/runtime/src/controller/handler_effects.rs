@@ -2,7 +2,7 @@
 //! per-CPU deltas must be drained before it runs.
 
 use spile_bpf::layout::Layout;
-use spile_ir::storage::{Storage, takes, touched};
+use spile_ir::storage::{Storage, access_sets, takes};
 use spile_ir::{Body, GlobalId, Program};
 
 /// The effects of a handler on globals.
@@ -32,7 +32,7 @@ pub fn of_program(program: &Program, layout: Option<&Layout>) -> Vec<HandlerEffe
 }
 
 fn of_body(program: &Program, layout: &Layout, body: &Body) -> HandlerEffects {
-    let (globals, changed) = touched(program, body);
+    let (globals, changed) = access_sets(program, body);
     let mut needs = HandlerEffects::default();
     for id in globals {
         let Some(global) = program.globals.get(id.index()) else {

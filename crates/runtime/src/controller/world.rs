@@ -196,7 +196,7 @@ impl Env for ControllerEnv {
         self.texts.symbolic.key(v, ty).map(|k| k.0)
     }
 
-    fn shown(&self, v: &Value) -> Option<Value> {
+    fn key_mark(&self, v: &Value) -> Option<Value> {
         self.texts.symbolic.key_mark(v)
     }
 

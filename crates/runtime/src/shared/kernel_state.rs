@@ -188,7 +188,7 @@ impl KernelState {
             };
             let layout = spile_bpf::layout::ValueLayout::Scalar(*ty);
             self.state
-                .set(*offset, &layout, &Cell::Scalar(value.fit(*ty).0));
+                .set(*offset, &layout, &Cell::Scalar(value.truncated_to(*ty).0));
         }
     }
 

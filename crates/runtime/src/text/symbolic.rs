@@ -177,7 +177,7 @@ impl Symbolizer {
         self.take_requests();
         let text = Value::from(&*self.render(key.as_bytes()));
         let (unknown, changing) = self.take_requests();
-        let (cut, is_cut) = text.clone().fit(ty);
+        let (cut, is_cut) = text.clone().truncated_to(ty);
         if is_cut {
             keys.note_key(&cut, key, &text);
         }

@@ -6,7 +6,7 @@ use spile_ir::Space;
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
-use super::{PointMatch, bad, point_text};
+use super::{PointMatch, bad_argument, point_text};
 use crate::codes;
 use crate::facts::*;
 use spile_glob::is_pattern;
@@ -75,7 +75,7 @@ impl CodeMatch {
 }
 
 /// The matches of a point of such a family.
-pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().position(|c| &*c.name == name);
     let has = |name: &str| named(name).is_some();
     let mut modules = modules(facts, comps)?;
@@ -107,7 +107,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Poi
     }
     let ret = has("return");
     if places.is_empty() {
-        return Err(none(facts, &modules, what, why));
+        return Err(no_places(facts, &modules, what, why));
     }
     let tail = match point_text(&comps[at + 1..]) {
         tail if tail.is_empty() => tail,
@@ -117,7 +117,7 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Poi
         space: if user { Space::User } else { Space::Kernel },
         ret,
         tree: user && !one && facts.has_target(),
-        pattern: comps.iter().any(of_several),
+        pattern: comps.iter().any(matches_several),
         word: what.name.as_ref().into(),
         tail,
         places,
@@ -125,10 +125,10 @@ pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Poi
 }
 
 /// Whether a component can match several places: a pattern, all lines, or a range of lines.
-fn of_several(c: &Component) -> bool {
+fn matches_several(c: &Component) -> bool {
     match &c.arg {
         Some(Literal::Str(s)) => {
-            let text = lossy(s);
+            let text = to_text(s);
             let lines = text.rsplit_once([':', '+']).map_or("", |(_, lines)| lines);
             is_pattern(&text) || (&*c.name == "statement" && lines.contains(['-', ',']))
         }
@@ -152,12 +152,13 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule
                 pid: None,
             }),
             ("module", Some(Literal::Str(s))) => {
-                modules = find(&ModuleQuery::KernelModule(lossy(s)))?;
+                modules = find(&ModuleQuery::KernelModule(to_text(s)))?;
             }
             ("process", None) => modules = find(&ModuleQuery::Target)?,
-            ("process", Some(Literal::Str(s))) => modules = find(&ModuleQuery::Path(lossy(s)))?,
+            ("process", Some(Literal::Str(s))) => modules = find(&ModuleQuery::Path(to_text(s)))?,
             ("process", Some(Literal::Num(n))) => {
-                let pid = u32::try_from(*n).map_err(|_| bad(c, "the number of a process"))?;
+                let pid =
+                    u32::try_from(*n).map_err(|_| bad_argument(c, "the number of a process"))?;
                 modules = find(&ModuleQuery::Pid(pid))?;
             }
             ("library", Some(Literal::Str(s))) => {
@@ -166,7 +167,7 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule
                     modules.extend(find(&ModuleQuery::Library {
                         of: module,
                         pid,
-                        name: lossy(s),
+                        name: to_text(s),
                     })?);
                 }
             }
@@ -176,7 +177,7 @@ fn modules(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<FoundModule
     Ok(modules)
 }
 
-fn lossy(bytes: &[u8]) -> Arc<str> {
+fn to_text(bytes: &[u8]) -> Arc<str> {
     String::from_utf8_lossy(bytes).into()
 }
 
@@ -185,7 +186,7 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
     let option = |name: &str| comps.iter().find(|c| &*c.name == name);
     let has = |name: &str| option(name).is_some();
     let text = match &what.arg {
-        Some(Literal::Str(s)) => lossy(s),
+        Some(Literal::Str(s)) => to_text(s),
         Some(Literal::Num(n)) => {
             return Ok(CodeQuery::Address {
                 address: *n as u64,
@@ -195,7 +196,7 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
         None => "*".into(),
     };
     let text_of = |c: &Component| match &c.arg {
-        Some(Literal::Str(s)) => Some(lossy(s)),
+        Some(Literal::Str(s)) => Some(to_text(s)),
         _ => None,
     };
     Ok(match &*what.name {
@@ -245,7 +246,10 @@ fn place(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, L
     let Some((file, line)) = split else {
         return Ok((name.into(), Some(rest.into()), LinePattern::Any));
     };
-    let number = |n: &str| n.parse::<u32>().map_err(|_| bad(c, "numbers of lines"));
+    let number = |n: &str| {
+        n.parse::<u32>()
+            .map_err(|_| bad_argument(c, "numbers of lines"))
+    };
     let lines = if line == "*" {
         LinePattern::All
     } else if rest[file.len()..].starts_with('+') {
@@ -261,7 +265,7 @@ fn place(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, L
 }
 
 /// The error for places that do not exist.
-fn none(
+fn no_places(
     facts: &dyn Facts,
     modules: &[FoundModule],
     what: &Component,
@@ -272,7 +276,7 @@ fn none(
         _ => "these modules".to_owned(),
     };
     let text = match &what.arg {
-        Some(Literal::Str(s)) => lossy(s),
+        Some(Literal::Str(s)) => to_text(s),
         _ => "*".into(),
     };
     if let Some(why) = why {

@@ -4,7 +4,7 @@ use spile_ir::{Event, Watch, WatchOf};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
-use super::{PointMatch, bad, point_text};
+use super::{PointMatch, bad_argument, point_text};
 use crate::codes;
 use crate::facts::{DataPlace, Facts, Module, ModuleQuery};
 use crate::probe::handler::ContextKind;
@@ -16,7 +16,8 @@ const MOST: u64 = 8;
 fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOf>> {
     match (&*first.name, &first.arg) {
         ("process", Some(Literal::Num(n))) => {
-            let pid = u32::try_from(*n).map_err(|_| bad(first, "the number of a process"))?;
+            let pid =
+                u32::try_from(*n).map_err(|_| bad_argument(first, "the number of a process"))?;
             Ok(vec![WatchOf::Process(pid)])
         }
         ("process", Some(Literal::Str(s))) => {
@@ -36,18 +37,20 @@ fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOf>> {
 }
 
 /// The watches that a point means.
-pub(super) fn hits(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let (Some(data), Some(first)) = (named("data"), comps.first()) else {
         return Ok(Vec::new());
     };
     let owners = owners(facts, first)?;
-    let hits = owners.into_iter().map(|of| hit(facts, comps, data, of));
+    let hits = owners
+        .into_iter()
+        .map(|of| watch_match(facts, comps, data, of));
     hits.collect()
 }
 
 /// The watch on the memory of one owner.
-fn hit(
+fn watch_match(
     facts: &dyn Facts,
     comps: &[Component],
     data: &Component,
@@ -62,14 +65,14 @@ fn hit(
         Some(Literal::Str(s)) => facts
             .data_place(&of, &String::from_utf8_lossy(s))
             .map_err(|why| Box::new(Diagnostic::error(codes::NO_PLACE, why).at(data.span)))?,
-        None => return Err(bad(data, "an address or the name of a variable")),
+        None => return Err(bad_argument(data, "an address or the name of a variable")),
     };
     let length = match named("length") {
         Some(c) => match c.arg {
             Some(Literal::Num(n @ (1 | 2 | 4 | 8))) => n as u64,
-            _ => return Err(bad(c, "1, 2, 4 or 8 bytes")),
+            _ => return Err(bad_argument(c, "1, 2, 4 or 8 bytes")),
         },
-        None => natural(place),
+        None => natural_size(place),
     };
     if !place.address.is_multiple_of(length) {
         let text = format!(
@@ -94,7 +97,7 @@ fn hit(
 
 /// The number of bytes to watch: as much of a variable as possible; for an address four bytes, or
 /// fewer if it is not aligned.
-fn natural(place: DataPlace) -> u64 {
+fn natural_size(place: DataPlace) -> u64 {
     let most = match place.size {
         0 => 4,
         size => size.min(MOST),
@@ -109,7 +112,7 @@ mod tests {
 
     #[test]
     fn lengths() {
-        let of = |address, size| natural(DataPlace { address, size });
+        let of = |address, size| natural_size(DataPlace { address, size });
         assert_eq!(of(0x1000, 0), 4);
         assert_eq!(of(0x1002, 0), 2);
         assert_eq!(of(0x1001, 0), 1);

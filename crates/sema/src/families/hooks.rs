@@ -7,7 +7,7 @@ use spile_ir::{BinOp, Event, Netfilter};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
-use super::{PointMatch, bad, num, point_text};
+use super::{PointMatch, bad_argument, number_of, point_text};
 use crate::codes;
 use crate::ctype::CTy;
 use crate::facts::{Facts, LocOp, VarKind, VarLocation};
@@ -92,7 +92,7 @@ fn family(c: &Component) -> DiagResult<u32> {
                 "the kernel accepts BPF programs only at hooks of NFPROTO_IPV4 and NFPROTO_IPV6",
             )))
         }
-        None => Err(bad(c, "\"NFPROTO_IPV4\" or \"NFPROTO_IPV6\"")),
+        None => Err(bad_argument(c, "\"NFPROTO_IPV4\" or \"NFPROTO_IPV6\"")),
     }
 }
 
@@ -104,7 +104,7 @@ fn hook_number(c: &Component) -> DiagResult<u32> {
     let number = at.and_then(|at| u32::try_from(at).ok());
     number.ok_or_else(|| {
         let names: Vec<String> = HOOKS.iter().map(|h| format!("NF_INET_{h}")).collect();
-        let d = bad(c, "the name of a hook");
+        let d = bad_argument(c, "the name of a hook");
         let d = d.did_you_mean(&text, names.iter().map(String::as_str));
         Box::new(d.note(format!("there are {}", names.join(", "))))
     })
@@ -117,13 +117,13 @@ fn priority(c: &Component) -> DiagResult<i32> {
         .iter()
         .find_map(|p| text.strip_prefix(p));
     let by_name = short.and_then(|short| PRIORITIES.iter().find(|(name, _)| *name == short));
-    let number = match (by_name, num(c)) {
+    let number = match (by_name, number_of(c)) {
         (Some((_, n)), _) => Some(*n),
         (None, Some(n)) => fits(n),
         (None, None) => text.parse().ok(),
     };
     let number = number.filter(|n| *n != i32::MIN && *n != i32::MAX);
-    number.ok_or_else(|| bad(c, "a number of 32 bits, or a name such as NF_IP_PRI_FILTER"))
+    number.ok_or_else(|| bad_argument(c, "a number of 32 bits, or a name such as NF_IP_PRI_FILTER"))
 }
 
 fn target(name: &str, ops: Vec<LocOp>, ty: CTy) -> TargetVar {

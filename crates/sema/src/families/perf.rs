@@ -7,7 +7,7 @@ use spile_ir::{Event, PerfOf, Sample};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
-use super::{PointMatch, bad, in_u32, num, point_text, positive};
+use super::{PointMatch, bad_argument, in_u32, number_of, point_text, positive};
 use crate::codes;
 use crate::facts::{Facts, ModuleQuery};
 use crate::probe::handler::ContextKind;
@@ -30,7 +30,7 @@ struct PerfOptions {
     counter: Option<Arc<str>>,
 }
 
-fn rest(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptions> {
+fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptions> {
     let mut rest = PerfOptions {
         // SystemTap's default is one hit a million events.
         sample: Sample::Period(1_000_000),
@@ -41,7 +41,7 @@ fn rest(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptions> {
         match &*c.name {
             "sample" => rest.sample = Sample::Period(positive(c)?),
             "hz" => rest.sample = Sample::Freq(positive(c)?),
-            "process" => rest.of = of(facts, c)?,
+            "process" => rest.of = counted_processes(facts, c)?,
             "counter" => rest.counter = Some(text(c)?),
             _ => {}
         }
@@ -52,13 +52,13 @@ fn rest(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptions> {
 fn text(c: &Component) -> DiagResult<Arc<str>> {
     match &c.arg {
         Some(Literal::Str(s)) if !s.is_empty() => Ok(String::from_utf8_lossy(s).into()),
-        _ => Err(bad(c, "a name")),
+        _ => Err(bad_argument(c, "a name")),
     }
 }
 
 /// The processes whose events count. For a program, started now or later, a test in front of the
 /// handler selects them.
-fn of(facts: &dyn Facts, c: &Component) -> DiagResult<PerfOf> {
+fn counted_processes(facts: &dyn Facts, c: &Component) -> DiagResult<PerfOf> {
     match &c.arg {
         None => {
             let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
@@ -79,19 +79,19 @@ pub(crate) fn program(comps: &[Component]) -> Option<&Component> {
 }
 
 /// An event by its numbers.
-pub(super) fn raw(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve_raw(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (ty, config) = (comps.get(1), comps.get(2));
     let ty = ty.map_or(Ok(0), in_u32)?;
-    let config = config.and_then(num).unwrap_or(0) as u64;
-    Ok(vec![hit(
+    let config = config.and_then(number_of).unwrap_or(0) as u64;
+    Ok(vec![perf_match(
         (ty, config),
-        &rest(facts, comps)?,
+        &parse_options(facts, comps)?,
         point_text(comps),
     )])
 }
 
 /// Events by name.
-pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve_named(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let (Some(group), Some(name)) = (comps.get(1), comps.get(2)) else {
         return Ok(Vec::new());
     };
@@ -107,7 +107,11 @@ pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Po
         if let Some(more @ [_, ..]) = comps.get(3..) {
             point = format!("{point}.{}", point_text(more));
         }
-        hits.push(hit((e.ty, e.config), &rest(facts, comps)?, point));
+        hits.push(perf_match(
+            (e.ty, e.config),
+            &parse_options(facts, comps)?,
+            point,
+        ));
     }
     if hits.is_empty() {
         let text = format!("there is no perf event `{}`", point_text(comps));
@@ -120,7 +124,7 @@ pub(super) fn named(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<Po
     Ok(hits)
 }
 
-fn hit((ty, config): (u32, u64), rest: &PerfOptions, point: String) -> PointMatch {
+fn perf_match((ty, config): (u32, u64), rest: &PerfOptions, point: String) -> PointMatch {
     let (event, kind) = match &rest.counter {
         Some(name) => (
             Event::Counter {

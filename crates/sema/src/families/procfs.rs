@@ -4,7 +4,7 @@ use spile_ir::{Event, Procfs};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::DiagResult;
 
-use super::{PointMatch, bad, num, point_text};
+use super::{PointMatch, bad_argument, number_of, point_text};
 use crate::probe::handler::ContextKind;
 
 /// The file's name, where the script gives none.
@@ -15,7 +15,7 @@ const RESERVED: &str = "__stdin";
 const MOST: i64 = 1 << 20;
 
 /// The file that a point means.
-pub(super) fn hits(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     let mut file = Procfs {
         path: DEFAULT.into(),
         write: false,
@@ -31,13 +31,14 @@ pub(super) fn hits(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
             }
             "write" => file.write = true,
             "umask" => {
-                let n = num(c).and_then(|n| u16::try_from(n).ok());
+                let n = number_of(c).and_then(|n| u16::try_from(n).ok());
                 let n = n.filter(|n| *n <= 0o777);
-                file.umask = Some(n.ok_or_else(|| bad(c, "a number from 0 to 0777"))?);
+                file.umask = Some(n.ok_or_else(|| bad_argument(c, "a number from 0 to 0777"))?);
             }
             "maxsize" => {
-                let n = num(c).filter(|n| (1..=MOST).contains(n));
-                file.maxsize = n.ok_or_else(|| bad(c, "a number of bytes up to 1048576"))? as u32;
+                let n = number_of(c).filter(|n| (1..=MOST).contains(n));
+                file.maxsize =
+                    n.ok_or_else(|| bad_argument(c, "a number of bytes up to 1048576"))? as u32;
             }
             _ => {}
         }
@@ -58,10 +59,13 @@ fn path(text: &str, c: &Component) -> DiagResult<String> {
     let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty()).collect();
     let strange = |p: &&str| matches!(*p, "." | "..") || p.len() > 255 || p.contains('\0');
     if parts.is_empty() || parts.iter().any(strange) || text.starts_with('/') {
-        return Err(bad(c, "a path in the session's directory"));
+        return Err(bad_argument(c, "a path in the session's directory"));
     }
     if parts[..] == [RESERVED] {
-        return Err(bad(c, "another name: `__stdin` is SystemTap's own"));
+        return Err(bad_argument(
+            c,
+            "another name: `__stdin` is SystemTap's own",
+        ));
     }
     Ok(parts.join("/"))
 }

@@ -149,7 +149,7 @@ impl<'l, 'a> Builder<'l, 'a> {
     }
 
     /// Ends the current block; code that follows is unreachable and goes into a new block.
-    pub(super) fn leave(&mut self, term: Term) {
+    pub(super) fn terminate(&mut self, term: Term) {
         self.end(term);
         let dead = self.block();
         self.go(dead);
@@ -165,7 +165,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         let own = self.source().user || self.catch.is_none();
         match inst.dst() {
             Some(dst) if self.l.how.faults_are_nothing && own && inst.reads_memory() => {
-                self.or_nothing(dst, inst, site);
+                self.emit_or_zero(dst, inst, site);
             }
             _ => self.push(inst, site),
         }
@@ -176,7 +176,7 @@ impl<'l, 'a> Builder<'l, 'a> {
     }
 
     /// An instruction that gives 0 or "" if it fails.
-    fn or_nothing(&mut self, dst: Reg, inst: Inst, site: SiteId) {
+    fn emit_or_zero(&mut self, dst: Reg, inst: Inst, site: SiteId) {
         let src = match self.body.regs[dst.index()] {
             Ty::Long => Val::Imm(0),
             Ty::Str(_) => self.l.string(&[]),

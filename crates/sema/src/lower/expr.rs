@@ -82,12 +82,12 @@ impl Builder<'_, '_> {
         let mut out = Vec::with_capacity(list.len());
         for (n, e) in list.iter().enumerate() {
             let v = self.value(e);
-            out.push(self.keep(v, &list[n + 1..], e.span));
+            out.push(self.keep_across(v, &list[n + 1..], e.span));
         }
         out
     }
 
-    fn keep(&mut self, v: Val, later: &[&Expr], span: Span) -> Val {
+    fn keep_across(&mut self, v: Val, later: &[&Expr], span: Span) -> Val {
         let Val::Reg(r) = v else { return v };
         let mut changed = false;
         for e in later {
@@ -122,9 +122,9 @@ impl Builder<'_, '_> {
     }
 
     /// Two operands.
-    fn pair(&mut self, a: &Expr, b: &Expr) -> (Val, Val) {
+    fn two_operands(&mut self, a: &Expr, b: &Expr) -> (Val, Val) {
         let va = self.value(a);
-        let va = self.keep(va, &[b], a.span);
+        let va = self.keep_across(va, &[b], a.span);
         (va, self.value(b))
     }
 
@@ -370,13 +370,13 @@ impl Builder<'_, '_> {
                 self.emit(Inst::Un { dst, op: *op, a }, e.span);
             }
             ExprKind::Bin(op, x, y) => {
-                let (a, b) = self.pair(x, y);
+                let (a, b) = self.two_operands(x, y);
                 let site = self.l.sites.between(x.span, y.span, e.span);
                 self.emit_at(Inst::Bin { dst, op: *op, a, b }, site);
             }
             ExprKind::Cmp(op, x, y) => {
                 let text = self.is_str(x);
-                let (a, b) = self.pair(x, y);
+                let (a, b) = self.two_operands(x, y);
                 let inst = if text {
                     Inst::StrCmp { dst, op: *op, a, b }
                 } else {
@@ -390,7 +390,7 @@ impl Builder<'_, '_> {
                 self.emit(inst, e.span);
             }
             ExprKind::Concat(x, y) => {
-                let (a, b) = self.pair(x, y);
+                let (a, b) = self.two_operands(x, y);
                 self.emit(Inst::Concat { dst, a, b }, e.span);
             }
             _ => {}
@@ -531,7 +531,7 @@ impl Builder<'_, '_> {
         };
         if let AssignTarget::Elem(_, keys, _) = &mut t {
             for k in keys.iter_mut() {
-                *k = self.keep(*k, &[rhs], span);
+                *k = self.keep_across(*k, &[rhs], span);
             }
         }
         let val = self.value(rhs);

@@ -86,7 +86,7 @@ impl HandlersByBody {
             let Event::Code(places) = &mut first.event else {
                 continue;
             };
-            if !together(places, probe) {
+            if !can_attach_together(places, probe) {
                 continue;
             }
             places.sites.extend(probe.sites.iter().cloned());
@@ -102,7 +102,7 @@ impl HandlersByBody {
 }
 
 /// Whether the places of two probes can be attached together, as one probe.
-fn together(a: &CodeProbe, b: &CodeProbe) -> bool {
+fn can_attach_together(a: &CodeProbe, b: &CodeProbe) -> bool {
     let at_once = |p: &CodeProbe| {
         p.sites.iter().all(|s| {
             let place = &s.place;

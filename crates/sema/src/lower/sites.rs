@@ -43,7 +43,7 @@ impl<'a> Sites<'a> {
         let id = match self.sources.get(span.file) {
             None => SiteId(0),
             Some(_) => {
-                let near = self.near(span);
+                let near = self.token_text(span);
                 self.list.push(Site {
                     near,
                     caller: None,
@@ -57,7 +57,7 @@ impl<'a> Sites<'a> {
     }
 
     /// A site that no message names.
-    pub(crate) fn nowhere(&mut self) -> SiteId {
+    pub(crate) fn unnamed_site(&mut self) -> SiteId {
         self.list.push(Site::default());
         SiteId(self.list.len() as u32 - 1)
     }
@@ -85,7 +85,7 @@ impl<'a> Sites<'a> {
     }
 
     /// The token at the start of a span, and its place.
-    fn near(&self, span: Span) -> Arc<str> {
+    fn token_text(&self, span: Span) -> Arc<str> {
         let (kind, text) = token(self.rest(span));
         let mut near = String::with_capacity(64);
         near.push_str(kind);

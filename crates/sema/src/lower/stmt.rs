@@ -8,10 +8,10 @@ use crate::types::hir::*;
 
 /// Whether statements count against MAXACTION on every path. A `try` catches the MAXACTION error
 /// raised in it, so its `catch` has to count as well.
-fn counts(list: &[Stmt]) -> bool {
+fn counts_actions(list: &[Stmt]) -> bool {
     list.iter().any(|s| match &s.kind {
-        StmtKind::Block(list) => counts(list),
-        StmtKind::Try { body, handler, .. } => counts(body) && counts(handler),
+        StmtKind::Block(list) => counts_actions(list),
+        StmtKind::Try { body, handler, .. } => counts_actions(body) && counts_actions(handler),
         _ => true,
     })
 }
@@ -43,7 +43,7 @@ impl Builder<'_, '_> {
                     (v, Some(_)) => Some(v.unwrap_or_else(|| self.default_result())),
                     (_, None) => None,
                 };
-                self.leave(Term::Ret(v));
+                self.terminate(Term::Ret(v));
             }
             StmtKind::Next => self.next(s.span),
             StmtKind::Try { body, var, handler } => self.try_stmt(body, *var, handler, s.span),
@@ -71,7 +71,7 @@ impl Builder<'_, '_> {
         pick: impl Fn((spile_ir::BlockId, spile_ir::BlockId)) -> spile_ir::BlockId,
     ) {
         if let Some(targets) = self.loops.last().copied() {
-            self.leave(Term::Jump(pick(targets)));
+            self.terminate(Term::Jump(pick(targets)));
         }
     }
 
@@ -102,7 +102,7 @@ impl Builder<'_, '_> {
         let done = self.block();
         self.jump(head);
         // Each round counts: its statements, or the loop where there are none.
-        if !counts(body) {
+        if !counts_actions(body) {
             self.tick(span);
         }
         match cond {
@@ -181,7 +181,7 @@ impl Builder<'_, '_> {
         self.catch = outer;
         self.go(catch);
         if self.l.tree.aborts {
-            let (aborted, caught) = self.aborted(span);
+            let (aborted, caught) = self.split_abort(span);
             self.go(aborted);
             let msg = self.l.string(ABORT);
             self.emit(Inst::Raise { msg }, span);
@@ -211,18 +211,18 @@ impl Builder<'_, '_> {
         self.end(Term::Ret(None));
         self.catch = None;
         self.go(catch);
-        let (aborted, failed) = self.aborted(span);
+        let (aborted, failed) = self.split_abort(span);
         self.go(aborted);
         self.end(Term::Ret(None));
         self.go(failed);
         // A hidden call has no site, so no message names it as a caller.
-        let nowhere = self.l.sites.nowhere();
+        let nowhere = self.l.sites.unnamed_site();
         self.emit_at(Inst::Rethrow, nowhere);
         self.end(Term::Ret(None));
     }
 
     /// In a catch block: the blocks for `abort()`, and for other errors.
-    fn aborted(&mut self, span: Span) -> (BlockId, BlockId) {
+    fn split_abort(&mut self, span: Span) -> (BlockId, BlockId) {
         let most = self.l.program.limits.maxstringlen as usize;
         let (message, same) = (self.reg(Ty::str_for_len(most)), self.long());
         self.emit(Inst::CatchMsg { dst: message }, span);
@@ -246,7 +246,7 @@ impl Builder<'_, '_> {
     /// `next`: ends a handler; in a function, goes on with the function's next body.
     fn next(&mut self, span: Span) {
         let UnitKind::Func { next_alt, .. } = self.source().kind else {
-            self.leave(Term::Ret(None));
+            self.terminate(Term::Ret(None));
             return;
         };
         match next_alt {
@@ -261,13 +261,13 @@ impl Builder<'_, '_> {
                     (Some(r), Some(_)) => Some(Val::Reg(r)),
                     (None, Some(_)) => Some(self.default_result()),
                 };
-                self.leave(Term::Ret(v));
+                self.terminate(Term::Ret(v));
             }
             None => {
                 let msg = self.l.string(b"all functions exhausted");
                 self.emit(Inst::Raise { msg }, span);
                 let v = self.l.result(self.unit).map(|_| self.default_result());
-                self.leave(Term::Ret(v));
+                self.terminate(Term::Ret(v));
             }
         }
     }

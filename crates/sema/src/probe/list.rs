@@ -294,7 +294,7 @@ pub fn probe_types() -> Vec<String> {
 /// The lines of `--dump-probe-types` with every way to write a point, and the types of its
 /// literals.
 pub fn typed_probe_types() -> Vec<String> {
-    let lines: BTreeSet<String> = FAMILIES.iter().flat_map(Family::typed).collect();
+    let lines: BTreeSet<String> = FAMILIES.iter().flat_map(Family::typed_points).collect();
     lines.into_iter().collect()
 }
 

@@ -16,7 +16,7 @@ use crate::facts::{Facts, Module, ModuleQuery};
 /// The filter statement `if (!meant) next`.
 pub(crate) fn filter(facts: &dyn Facts, process: &Component) -> DiagResult<Block> {
     let span = process.span;
-    let cond = not(meant(facts, process)?, span);
+    let cond = not(current_process_matches(facts, process)?, span);
     let then = Stmt {
         kind: StmtKind::Next,
         span,
@@ -39,7 +39,7 @@ fn not(e: Expr, span: Span) -> Expr {
     }
 }
 
-fn both(a: Expr, b: Expr, span: Span) -> Expr {
+fn and(a: Expr, b: Expr, span: Span) -> Expr {
     Expr {
         kind: ExprKind::Binary(BinOp::LogAnd, Box::new(a), Box::new(b)),
         span,
@@ -47,7 +47,7 @@ fn both(a: Expr, b: Expr, span: Span) -> Expr {
 }
 
 /// The condition that the probe point names the current process.
-fn meant(facts: &dyn Facts, process: &Component) -> DiagResult<Expr> {
+fn current_process_matches(facts: &dyn Facts, process: &Component) -> DiagResult<Expr> {
     let make = ExprBuilder(process.span);
     match &process.arg {
         None => Ok(make.call("__process_targeted", Vec::new())),
@@ -59,7 +59,7 @@ fn meant(facts: &dyn Facts, process: &Component) -> DiagResult<Expr> {
             let runs = files(facts, &String::from_utf8_lossy(s), process)?;
             let targeted = || make.call("__process_targeted", Vec::new());
             Ok(match facts.has_target() {
-                true => both(targeted(), runs, process.span),
+                true => and(targeted(), runs, process.span),
                 false => runs,
             })
         }

@@ -120,7 +120,7 @@ impl<'a> PointSearch<'a> {
             let failed = self.point(&comps, &layer);
             if failed.is_empty() {
                 if p.point.sufficient && self.found.len() > before {
-                    if self.can_be_had(before) {
+                    if self.is_probeable(before) {
                         break;
                     }
                     // Another point may resolve; otherwise these errors say why none does.
@@ -140,7 +140,7 @@ impl<'a> PointSearch<'a> {
     }
 
     /// Whether the running kernel can probe the points found from index `from` on.
-    fn can_be_had(&self, from: usize) -> bool {
+    fn is_probeable(&self, from: usize) -> bool {
         let function =
             |f: &ResolvedPoint| matches!(&f.hit, PointMatch::Code(c) if c.space == Space::Kernel);
         !self.found[from..].iter().any(function) || self.facts.probes_kernel()
@@ -222,9 +222,9 @@ impl<'a> PointSearch<'a> {
     fn families(&mut self, comps: &[Component], layer: &AliasLayer) -> DiagResult<bool> {
         let mut error = None;
         for f in FAMILIES {
-            match f.fit(comps) {
+            match f.matches(comps) {
                 FamilyMatch::Yes(option) => {
-                    self.fitting(f, comps, option, layer)?;
+                    self.resolve_in_family(f, comps, option, layer)?;
                     return Ok(true);
                 }
                 FamilyMatch::BadArg(c, want) => {
@@ -241,20 +241,20 @@ impl<'a> PointSearch<'a> {
     }
 
     /// Resolves a point of a family.
-    fn fitting(
+    fn resolve_in_family(
         &mut self,
         family: &Family,
         comps: &[Component],
         option: Option<&Component>,
         layer: &AliasLayer,
     ) -> DiagResult<()> {
-        let shown = family.shown(comps);
+        let shown = family.canonical(comps);
         if let EventMaker::Process(alias) = family.make {
             return self.process((family, alias), &shown, layer);
         }
-        let hits = family.hits(self.facts, &shown, option)?;
+        let hits = family.resolve(self.facts, &shown, option)?;
         let (EventMaker::PerfRaw | EventMaker::PerfNamed) = family.make else {
-            self.take(family, hits, &shown, layer);
+            self.add_match(family, hits, &shown, layer);
             return Ok(());
         };
         let mut layer = layer.clone();
@@ -263,7 +263,7 @@ impl<'a> PointSearch<'a> {
             let body = Arc::new(super::process::filter(self.facts, program)?);
             layer.parts.insert(0, HandlerPart { body, file });
         }
-        self.take(family, hits, &shown, &layer);
+        self.add_match(family, hits, &shown, &layer);
         Ok(())
     }
 
@@ -291,7 +291,7 @@ impl<'a> PointSearch<'a> {
                 point: text.to_string(),
                 kind: family.context,
             };
-            self.take(family, vec![present], comps, &inner);
+            self.add_match(family, vec![present], comps, &inner);
         }
         let errors = self.alias(ix, &components(alias, first.span), &inner);
         errors
@@ -300,7 +300,7 @@ impl<'a> PointSearch<'a> {
             .map_or(Ok(()), |d| Err(Box::new(d)))
     }
 
-    fn take(
+    fn add_match(
         &mut self,
         family: &Family,
         hits: Vec<PointMatch>,
@@ -345,9 +345,9 @@ impl<'a> PointSearch<'a> {
             }
         } else {
             for f in FAMILIES {
-                match f.fit(comps) {
+                match f.matches(comps) {
                     FamilyMatch::Yes(option) => {
-                        if let Err(d) = self.fitting(f, comps, option, layer) {
+                        if let Err(d) = self.resolve_in_family(f, comps, option, layer) {
                             failed.push(*d);
                         }
                     }
@@ -461,9 +461,9 @@ impl<'a> PointSearch<'a> {
         )
         .at(span);
         let bare: Vec<&str> = comps.iter().map(|c| &*c.name).collect();
-        match self.near(&bare.join(".")) {
+        match self.most_similar(&bare.join(".")) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
-            None => match self.below(&bare.join(".")) {
+            None => match self.points_below(&bare.join(".")) {
                 list if list.is_empty() => d,
                 list => d.note(format!("there are {}", list.join(", "))),
             },
@@ -471,7 +471,7 @@ impl<'a> PointSearch<'a> {
     }
 
     /// The known point whose name is most similar.
-    fn near(&self, name: &str) -> Option<String> {
+    fn most_similar(&self, name: &str) -> Option<String> {
         let points = super::list::family_points(self.facts);
         let words = FAMILIES.iter().map(bare_text).collect::<Vec<_>>();
         let aliases = self.lib.aliases().map(|(_, a)| &*a.name);
@@ -485,7 +485,7 @@ impl<'a> PointSearch<'a> {
     }
 
     /// Some points that begin with the name's first component.
-    fn below(&self, name: &str) -> Vec<String> {
+    fn points_below(&self, name: &str) -> Vec<String> {
         let first = name.split('.').next().unwrap_or("");
         let starts = |n: &&str| n.split('.').next() == Some(first);
         let mut list: Vec<String> = self

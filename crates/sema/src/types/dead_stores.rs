@@ -93,7 +93,7 @@ pub fn prune(tree: &mut Tree) -> Vec<RemovedStmt> {
                 };
                 removed.push(RemovedStmt { what, span });
             };
-            drop_dead(&mut u.body, &read, &effects, &mut gone);
+            remove_dead(&mut u.body, &read, &effects, &mut gone);
             if count(&u.body) == before {
                 break;
             }
@@ -143,7 +143,7 @@ fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
     });
 }
 
-fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], gone: OnRemoved) {
+fn remove_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], gone: OnRemoved) {
     body.retain_mut(|s| {
         let dead = match &mut s.kind {
             StmtKind::Expr(e) => match &e.kind {
@@ -162,31 +162,31 @@ fn drop_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], go
             StmtKind::DeleteLocal(ix) => (!read.contains(ix)).then_some(("delete of", Some(*ix))),
             StmtKind::Block(b) => {
                 let had = !b.is_empty();
-                drop_dead(b, read, effects, gone);
+                remove_dead(b, read, effects, gone);
                 if b.is_empty() && !had {
                     return false;
                 }
                 b.is_empty().then_some(("block", None))
             }
             StmtKind::Loop { body, .. } => {
-                drop_dead(body, read, effects, gone);
+                remove_dead(body, read, effects, gone);
                 None
             }
             StmtKind::Foreach(f) => {
-                drop_dead(&mut f.body, read, effects, gone);
+                remove_dead(&mut f.body, read, effects, gone);
                 None
             }
             StmtKind::If { cond, then, els } => {
                 let had = !then.is_empty() || !els.is_empty();
-                drop_dead(then, read, effects, gone);
-                drop_dead(els, read, effects, gone);
+                remove_dead(then, read, effects, gone);
+                remove_dead(els, read, effects, gone);
                 // An `if` that became empty is part of the removal.
                 let empty = had && then.is_empty() && els.is_empty();
                 (empty && !expr_effect(cond, effects, false)).then_some(("empty `if`", None))
             }
             StmtKind::Try { body, handler, .. } => {
-                drop_dead(body, read, effects, gone);
-                drop_dead(handler, read, effects, gone);
+                remove_dead(body, read, effects, gone);
+                remove_dead(handler, read, effects, gone);
                 None
             }
             _ => None,

@@ -63,7 +63,7 @@ impl Types {
     }
 
     /// A new variable of a known type.
-    pub fn known(&mut self, base: Base, at: Span) -> TyVar {
+    pub fn fresh_of(&mut self, base: Base, at: Span) -> TyVar {
         self.nodes.push(TyNode::Root(Some((base, at)), false));
         TyVar(self.nodes.len() as u32 - 1)
     }

@@ -5,7 +5,7 @@ use spile_debuginfo::{Die, Dwarf, ReturnConvention, ReturnWord, Type};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
-use super::dwarf::extended;
+use super::dwarf::extend_to_type;
 
 /// DWARF numbers of the registers of the first integer parameters.
 const PARAMETERS: [u16; 6] = [5, 4, 1, 2, 8, 9];
@@ -102,6 +102,6 @@ impl Arguments {
                 ]
             }
         };
-        Some(extended(ops, ty))
+        Some(extend_to_type(ops, ty))
     }
 }

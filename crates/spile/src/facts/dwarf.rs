@@ -440,7 +440,7 @@ impl QueriedFile<'_> {
             Type::Void => return None,
             Type::Struct { .. } => structure(&dwarf.return_convention(function, ty)),
             Type::Float { .. } => VarLocation::Absent(FLOATING.into()),
-            ty => VarLocation::Value(extended(vec![LocOp::Ret], &ty)),
+            ty => VarLocation::Value(extend_to_type(vec![LocOp::Ret], &ty)),
         };
         Some(Variable {
             name: "return".into(),
@@ -490,7 +490,7 @@ impl QueriedFile<'_> {
         let ty = dwarf.ctype(v.ty);
         let absent = |why: &str| VarLocation::Absent(why.into());
         let located = dwarf.locate(v, address);
-        match located.and_then(|l| self.home.moved(l)) {
+        match located.and_then(|l| self.home.relocate(l)) {
             Err(Unavailable(why)) => absent(&why),
             Ok(Location::Address(ops)) => VarLocation::Address(program(&ops, &bias)),
             Ok(Location::Value(ops)) if matches!(ty, Type::Struct { size: ..=8, .. }) => {
@@ -501,15 +501,17 @@ impl QueriedFile<'_> {
                 absent("it is in a register as a whole")
             }
             Ok(Location::Pieces(pieces)) if matches!(ty, Type::Struct { .. }) => {
-                match separate(&pieces, &bias) {
+                match locate_pieces(&pieces, &bias) {
                     Some(pieces) => VarLocation::Pieces(pieces),
                     None => absent("it is in several places at once"),
                 }
             }
-            Ok(Location::Value(ops)) => VarLocation::Value(extended(program(&ops, &bias), &ty)),
-            Ok(Location::Pieces(pieces)) => match joined(&pieces, &bias) {
+            Ok(Location::Value(ops)) => {
+                VarLocation::Value(extend_to_type(program(&ops, &bias), &ty))
+            }
+            Ok(Location::Pieces(pieces)) => match join_pieces(&pieces, &bias) {
                 Some(ops) if !matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
-                    VarLocation::Value(extended(ops, &ty))
+                    VarLocation::Value(extend_to_type(ops, &ty))
                 }
                 _ => absent("it is in several places at once"),
             },
@@ -537,7 +539,7 @@ fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {
 }
 
 /// A value extended as its type requires.
-pub(super) fn extended(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
+pub(super) fn extend_to_type(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
     if let Type::Int { size, signed, .. } | Type::Enum { size, signed } = *ty {
         extend(&mut ops, size, signed);
     }
@@ -613,7 +615,7 @@ fn operator(op: LocBinary) -> BinOp {
 }
 
 /// The pieces of a structure, each by itself.
-fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocationPiece>> {
+fn locate_pieces(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocationPiece>> {
     let piece = |(size, piece): &(u64, Option<Location>)| {
         let bytes = u32::try_from(*size).ok()?;
         let load = u8::try_from(bytes).ok();
@@ -637,7 +639,7 @@ fn separate(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<Lo
 }
 
 /// A value of at most 8 bytes from its pieces.
-fn joined(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocOp>> {
+fn join_pieces(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocOp>> {
     let mut out: Vec<LocOp> = Vec::new();
     let mut at = 0;
     for (size, piece) in pieces {

@@ -63,16 +63,16 @@ impl CodeOwner {
 
     /// A location with its addresses as they are in memory, where these are the same for as long as
     /// the system runs.
-    pub fn moved(&self, location: Location) -> Result<Location, Unavailable> {
+    pub fn relocate(&self, location: Location) -> Result<Location, Unavailable> {
         let CodeOwner::Kernel(loaded) = self else {
             return Ok(location);
         };
         Ok(match location {
-            Location::Address(ops) => Location::Address(moved(loaded, ops)?),
-            Location::Value(ops) => Location::Value(moved(loaded, ops)?),
+            Location::Address(ops) => Location::Address(relocate_ops(loaded, ops)?),
+            Location::Value(ops) => Location::Value(relocate_ops(loaded, ops)?),
             Location::Pieces(pieces) => {
                 let one = |(size, piece): (u64, Option<Location>)| {
-                    Ok((size, piece.map(|p| self.moved(p)).transpose()?))
+                    Ok((size, piece.map(|p| self.relocate(p)).transpose()?))
                 };
                 Location::Pieces(pieces.into_iter().map(one).collect::<Result<_, _>>()?)
             }
@@ -98,7 +98,7 @@ impl CodeOwner {
 }
 
 /// A location program with its addresses as they are in memory.
-fn moved(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailable> {
+fn relocate_ops(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailable> {
     const ADD: Op = Op::Binary(LocBinary::Add);
     let mut out = Vec::with_capacity(ops.len());
     let mut rest = &ops[..];
@@ -151,7 +151,7 @@ mod tests {
         let add = Op::Binary(LocBinary::Add);
         let ops = vec![Op::Const(0x2001), Op::Bias, add, Op::Const(4), add];
         let there = vec![Op::Const(0x9001), Op::Const(4), add];
-        assert_eq!(moved(&module, ops.clone()), Ok(there));
-        assert!(moved(&KernelImage::elsewhere(None), ops).is_err());
+        assert_eq!(relocate_ops(&module, ops.clone()), Ok(there));
+        assert!(relocate_ops(&KernelImage::elsewhere(None), ops).is_err());
     }
 }

@@ -127,7 +127,7 @@ impl KernelCode {
             && !exported
             && let Some(kernel) = kernel
             && !spile_glob::is_pattern(name)
-            && !hidden(name)
+            && !is_hidden(name)
             && functions::can_be_probed(name)
         {
             return Ok(vec![place(name, id(kernel, name), named(None, name))]);
@@ -160,7 +160,7 @@ impl KernelCode {
     }
 
     /// The BTF number of one of many functions.
-    fn looked_up(&self, own: Types, name: &str) -> Option<u32> {
+    fn btf_number(&self, own: Types, name: &str) -> Option<u32> {
         let mut known = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         // Queries go through one module after the other, so one table is enough.
         let current = known
@@ -193,7 +193,7 @@ impl KernelCode {
             None => id as u32,
             Some(at) => Functions::kernel()
                 .ok()
-                .and_then(|all| self.looked_up(own, all.name_at(at as u32)?))
+                .and_then(|all| self.btf_number(own, all.name_at(at as u32)?))
                 .ok_or(REASONS[Unprobeable::Unknown as usize])?,
         };
         Ok(parameters(own, id, ret))
@@ -239,7 +239,7 @@ fn no_variables(why: Unprobeable) -> u64 {
 }
 
 /// Names in BTF of functions that cannot be probed by name.
-fn hidden(name: &str) -> bool {
+fn is_hidden(name: &str) -> bool {
     name.starts_with("__pfx_") || name.starts_with("__cfi_")
 }
 
@@ -359,7 +359,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         };
         list.push(Variable {
             name,
-            ty: types.outside(p.ty),
+            ty: types.common_id(p.ty),
             kind: VarKind::Parameter,
             loc,
         });
@@ -368,7 +368,7 @@ fn parameters(types: Types, id: u32, ret: bool) -> Vec<Variable> {
         let whole = types.btf.composite(proto.ret).is_none();
         list.push(Variable {
             name: "return".into(),
-            ty: types.outside(proto.ret),
+            ty: types.common_id(proto.ret),
             kind: VarKind::Return,
             loc: match (whole, class(&types, proto.ret)) {
                 (true, _) => VarLocation::Value(vec![LocOp::Ret]),

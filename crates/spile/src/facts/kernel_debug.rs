@@ -132,8 +132,8 @@ impl KernelDebug {
         if let CodeQuery::Address { address, .. } = query {
             return opened.address(known, *address);
         }
-        let found = opened.asked(known).places(query)?;
-        self.settled(module, found)
+        let found = opened.queried_file(known).places(query)?;
+        self.best_attachable(module, found)
     }
 
     /// The functions of that name with inlined copies and lines, which only debugging information
@@ -149,18 +149,18 @@ impl KernelDebug {
         let Ok(opened) = self.opened(module, false) else {
             return;
         };
-        let asked = opened.asked(known);
+        let asked = opened.queried_file(known);
         let ask = |kind| asked.functions(name, None, &LinePattern::Any, kind);
         if !spile_glob::is_pattern(name) {
             for f in ask(&FunctionKind::Call).unwrap_or_default() {
-                for place in found.iter_mut().filter(|p| same(&p.place, &f.place)) {
+                for place in found.iter_mut().filter(|p| same_place(&p.place, &f.place)) {
                     (place.file, place.line) = (f.file.clone(), f.line);
                 }
             }
         }
         if *kind == FunctionKind::Any {
             let inlined = ask(&FunctionKind::Inline).unwrap_or_default();
-            found.extend(self.settled(module, inlined).unwrap_or_default());
+            found.extend(self.best_attachable(module, inlined).unwrap_or_default());
         }
     }
 
@@ -175,7 +175,9 @@ impl KernelDebug {
         id: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
-        self.opened(module, true)?.asked(known).variables(id, ret)
+        self.opened(module, true)?
+            .queried_file(known)
+            .variables(id, ret)
     }
 
     /// The variables at the entry or the return of a function that was found by its symbol.
@@ -190,9 +192,9 @@ impl KernelDebug {
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let opened = self.opened(module, true)?;
-        let asked = opened.asked(known);
+        let asked = opened.queried_file(known);
         let all = asked.functions(&place.name, None, &LinePattern::Any, &FunctionKind::Return)?;
-        let own = all.iter().find(|f| same(&place.place, &f.place));
+        let own = all.iter().find(|f| same_place(&place.place, &f.place));
         match own {
             Some(own) => asked.variables(own.id, ret),
             None => Err(format!(
@@ -211,7 +213,7 @@ impl KernelDebug {
         file: Option<&str>,
     ) -> Option<Variable> {
         let opened = self.opened(module, true).ok()?;
-        opened.asked(known).global(name, file)
+        opened.queried_file(known).global(name, file)
     }
 
     /// A type by name, if its file is on this machine.
@@ -222,7 +224,7 @@ impl KernelDebug {
         name: &str,
     ) -> Option<CTypeId> {
         let opened = self.opened(module, false).ok()?;
-        opened.asked(known).type_named(name)
+        opened.queried_file(known).type_named(name)
     }
 
     /// Why there is no debugging information; `None` if there is.
@@ -237,7 +239,11 @@ impl KernelDebug {
 
     /// Places in the form in which they attach best: a few by their symbols, many by ftrace where
     /// they begin functions. Places that the kernel forbids are left out.
-    fn settled(&self, module: Option<&Arc<str>>, mut found: Vec<FoundPlace>) -> PlaceResult {
+    fn best_attachable(
+        &self,
+        module: Option<&Arc<str>>,
+        mut found: Vec<FoundPlace>,
+    ) -> PlaceResult {
         if self.kernel.other || found.is_empty() {
             return Ok(found);
         }
@@ -270,7 +276,7 @@ impl KernelDebug {
 }
 
 impl OpenedFile {
-    fn asked<'a>(&'a self, known: &'a FileTable) -> QueriedFile<'a> {
+    fn queried_file<'a>(&'a self, known: &'a FileTable) -> QueriedFile<'a> {
         QueriedFile {
             home: &self.home,
             file: &self.file,
@@ -296,7 +302,7 @@ impl OpenedFile {
             semaphore: 0,
             exits: None,
         };
-        Ok(vec![self.asked(known).describe(found)])
+        Ok(vec![self.queried_file(known).describe(found)])
     }
 }
 
@@ -330,7 +336,7 @@ fn by_address(symbols: &Symbols, at: u64) -> CodePlace {
 }
 
 /// Whether two places are the same.
-fn same(a: &CodePlace, b: &CodePlace) -> bool {
+fn same_place(a: &CodePlace, b: &CodePlace) -> bool {
     let address = |place: &CodePlace| match place {
         CodePlace::Address(at) | CodePlace::Traced(at) => Some(*at),
         CodePlace::Symbol { name, offset, .. } => {

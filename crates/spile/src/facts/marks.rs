@@ -88,7 +88,7 @@ fn location(operand: &Operand, site: u64) -> VarLocation {
     };
     let mut ops = match &operand.place {
         ArgPlace::Constant(value) => {
-            return VarLocation::Value(vec![LocOp::Const(cut(*value, operand))]);
+            return VarLocation::Value(vec![LocOp::Const(sign_extend(*value, operand))]);
         }
         ArgPlace::Register { number, .. } if *number > pc() => {
             return VarLocation::Absent("it is in a register that the kernel does not save".into());
@@ -152,7 +152,7 @@ fn extend(ops: &mut Vec<LocOp>, operand: &Operand) {
 }
 
 /// Extends the low bytes of a constant to the operand's size.
-fn cut(value: i64, operand: &Operand) -> i64 {
+fn sign_extend(value: i64, operand: &Operand) -> i64 {
     let above = 64 - 8 * u32::from(operand.size);
     if operand.signed {
         value << above >> above
@@ -184,7 +184,7 @@ mod tests {
     #[test]
     fn constants_have_the_size_of_the_argument() {
         let constant =
-            |size, signed, value| cut(value, &operand(size, signed, ArgPlace::Constant(0)));
+            |size, signed, value| sign_extend(value, &operand(size, signed, ArgPlace::Constant(0)));
         assert_eq!(constant(4, false, -1), 0xffff_ffff);
         assert_eq!(constant(4, true, 0xffff_fffe), -2);
         assert_eq!(constant(1, false, 200), 200);

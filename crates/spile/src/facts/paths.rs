@@ -25,7 +25,7 @@ pub fn of_process(pid: u32) -> Result<PathBuf, String> {
     // In another mount namespace the path is another file or none; so is the path of a deleted
     // file.
     let same = |path: &Path| same_file(path, &own);
-    let inside = below(&root_of(pid), &path);
+    let inside = resolve_below(&root_of(pid), &path);
     Ok([path, inside].into_iter().find(|p| same(p)).unwrap_or(own))
 }
 
@@ -40,7 +40,7 @@ fn root_of(pid: u32) -> PathBuf {
 }
 
 /// The file of a path below another root; symbolic links are resolved below that root too.
-fn below(root: &Path, path: &Path) -> PathBuf {
+fn resolve_below(root: &Path, path: &Path) -> PathBuf {
     let parts = |path: &Path| -> Vec<PathBuf> {
         let wanted = |c: &Component<'_>| matches!(c, Component::Normal(_) | Component::ParentDir);
         let parts = path.components().rev().filter(wanted);
@@ -71,7 +71,7 @@ fn below(root: &Path, path: &Path) -> PathBuf {
 
 /// A path as a process sees it: the plain one where that is the same file.
 fn seen_by(pid: u32, path: &Path) -> PathBuf {
-    let inside = below(&root_of(pid), path);
+    let inside = resolve_below(&root_of(pid), path);
     match same_file(path, &inside) {
         true => path.to_owned(),
         false => inside,
@@ -89,11 +89,11 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
         "/bin",
     ];
     let mut found = match (name.contains('/'), glob::is_pattern(name)) {
-        (true, true) => matching(&below(root, Path::new(name)).to_string_lossy()),
-        (true, false) => vec![below(root, Path::new(name))],
+        (true, true) => matching(&resolve_below(root, Path::new(name)).to_string_lossy()),
+        (true, false) => vec![resolve_below(root, Path::new(name))],
         (false, _) => folders
             .iter()
-            .map(|d| below(root, Path::new(d)).join(name))
+            .map(|d| resolve_below(root, Path::new(d)).join(name))
             .collect(),
     };
     found.retain(|p| p.is_file());
@@ -115,11 +115,11 @@ pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathB
     if pattern.contains('/') && !glob::is_pattern(pattern) {
         return match pid {
             Some(pid) => Ok(vec![seen_by(pid, Path::new(pattern))]),
-            None => named(pattern, None),
+            None => find_by_name(pattern, None),
         };
     }
     let all = match pid {
-        Some(pid) => mapped(pid),
+        Some(pid) => mapped_files(pid),
         None => needed(of),
     };
     let here = |p: &PathBuf| match pid {
@@ -156,7 +156,7 @@ pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathB
 }
 
 /// Files with code that a process has mapped, except its own program.
-pub fn mapped(pid: u32) -> Vec<PathBuf> {
+pub fn mapped_files(pid: u32) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let own = process::executable(pid);
     let line = |line: &str| {
@@ -232,7 +232,7 @@ fn library(name: &str) -> Option<PathBuf> {
 /// library's name.
 ///
 /// `root` is the root directory in which the name was written, if it is not this process's.
-pub fn named(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
+pub fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
     if let Some(root) = root {
         return named_below(root, name);
     }
@@ -354,7 +354,7 @@ mod tests {
         link("../bin/run", "usr/bin/again");
         link("loop", "usr/bin/loop");
         link("../../../../opt", "usr/bin/out");
-        let at = |path: &str| below(root, Path::new(path));
+        let at = |path: &str| resolve_below(root, Path::new(path));
         for path in ["/usr/bin/run", "/usr/bin/again", "/usr/bin/out/tool/run"] {
             assert_eq!(at(path), root.join("opt/tool-1/run"), "{path}");
         }
@@ -364,12 +364,12 @@ mod tests {
 
     #[test]
     fn names_are_looked_for() {
-        let shell = named("sh", None).expect("a shell");
+        let shell = find_by_name("sh", None).expect("a shell");
         assert!(shell[0].is_absolute());
-        assert_eq!(named("/bin/sh", None).expect("a shell"), shell);
-        assert!(!named("/bin/s[h]", None).expect("a shell").is_empty());
-        assert!(named("no-such-program-at-all", None).is_err());
-        assert!(named("/no/such/*", None).is_err());
+        assert_eq!(find_by_name("/bin/sh", None).expect("a shell"), shell);
+        assert!(!find_by_name("/bin/s[h]", None).expect("a shell").is_empty());
+        assert!(find_by_name("no-such-program-at-all", None).is_err());
+        assert!(find_by_name("/no/such/*", None).is_err());
         assert!(of_process(0).is_err());
     }
 

@@ -57,7 +57,7 @@ impl ReturnDecisions {
     ///
     /// # Errors
     /// When none of the functions has such a way.
-    pub fn safe(
+    pub fn safe_returns(
         &self,
         path: &Path,
         file: &File,
@@ -70,7 +70,7 @@ impl ReturnDecisions {
         let go = file.image().is_go();
         let why = match go {
             true => Some("a program in Go moves its stacks".to_owned()),
-            false => self.passing(path),
+            false => self.exceptions_through(path),
         };
         let Some(why) = why else {
             return Ok(found);
@@ -101,7 +101,7 @@ impl ReturnDecisions {
 
     /// Why exceptions could pass through frames of a file's functions: the file, a library that it
     /// needs, or a program that runs it catches exceptions.
-    fn passing(&self, path: &Path) -> Option<String> {
+    fn exceptions_through(&self, path: &Path) -> Option<String> {
         let mut files = vec![path.to_owned()];
         files.extend(paths::needed(path));
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
@@ -113,7 +113,7 @@ impl ReturnDecisions {
                 }
                 CodeUser::Process(pid) => {
                     files.extend(paths::of_process(*pid));
-                    files.extend(paths::mapped(*pid));
+                    files.extend(paths::mapped_files(*pid));
                 }
             }
         }
@@ -151,7 +151,7 @@ fn instructions(
     }
     let exits = exits::of(file, place.address, code)?;
     if let [jump, ..] = *exits.jumps {
-        return Err(leaves_by(file, jump));
+        return Err(tail_jump_message(file, jump));
     }
     if !exits.calls && !go {
         return Ok(None);
@@ -172,7 +172,7 @@ fn instructions(
 }
 
 /// The message for a function that leaves by a jump to another one.
-fn leaves_by(file: &File, jump: TailJump) -> String {
+fn tail_jump_message(file: &File, jump: TailJump) -> String {
     let to = match jump.to.map(|to| (file.symbols().function_at(to), to)) {
         Some((Some((symbol, 0)), _)) => format!("`{}`", symbol.name),
         Some((_, to)) => format!("{to:#x}"),

@@ -23,7 +23,7 @@ pub struct Types {
 
 impl Types {
     /// A type number of this BTF in the common space.
-    pub fn outside(&self, id: u32) -> CTypeId {
+    pub fn common_id(&self, id: u32) -> CTypeId {
         match id < self.btf.first() {
             true => CTypeId::kernel(id),
             false => CTypeId::of(self.home, id),
@@ -32,7 +32,7 @@ impl Types {
 
     fn member(&self, id: u32, name: &str) -> Option<Member> {
         let found = self.btf.member(id, name)?;
-        Some(found.map(|ty| self.outside(ty)))
+        Some(found.map(|ty| self.common_id(ty)))
     }
 }
 
@@ -76,7 +76,7 @@ impl KernelTypes {
     }
 
     /// The types that a number is one of.
-    fn of(&self, id: CTypeId) -> Option<Types> {
+    fn by_id(&self, id: CTypeId) -> Option<Types> {
         match id.home {
             TypeHome::Kernel => KernelTypes::kernel(),
             TypeHome::KernelModule(at) => {
@@ -92,14 +92,14 @@ impl KernelTypes {
 
     /// See `Facts::ctype`.
     pub fn ctype(&self, id: CTypeId) -> CType {
-        let Some(types) = self.of(id) else {
+        let Some(types) = self.by_id(id) else {
             return match id {
                 CTypeId::VOID => CType::Void,
                 _ => CType::Unknown,
             };
         };
         let found = types.btf.ctype(id.number);
-        found.map(|ty| types.outside(ty))
+        found.map(|ty| types.common_id(ty))
     }
 
     /// See `Facts::c_name`.
@@ -107,18 +107,18 @@ impl KernelTypes {
         if id == CTypeId::VOID {
             return "void".into();
         }
-        self.of(id)
+        self.by_id(id)
             .map_or_else(|| "?".into(), |types| types.btf.c_name(id.number))
     }
 
     /// See `Facts::member`.
     pub fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        self.of(id)?.member(id.number, name)
+        self.by_id(id)?.member(id.number, name)
     }
 
     /// See `Facts::members`.
     pub fn members(&self, id: CTypeId) -> Vec<Member> {
-        let Some(types) = self.of(id) else {
+        let Some(types) = self.by_id(id) else {
             return Vec::new();
         };
         let names = types.btf.member_names(id.number);
@@ -130,7 +130,7 @@ impl KernelTypes {
 
     /// See `Facts::enum_values`.
     pub fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        let Some(types) = self.of(id) else {
+        let Some(types) = self.by_id(id) else {
             return Vec::new();
         };
         match types.btf.ty(types.btf.strip(id.number)) {
@@ -146,6 +146,6 @@ impl KernelTypes {
             .or_else(|| btf.find_struct(name))
             .or_else(|| btf.find_union(name))
             .or_else(|| btf.find_enum(name))
-            .map(|id| types.outside(id))
+            .map(|id| types.common_id(id))
     }
 }

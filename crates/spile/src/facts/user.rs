@@ -56,7 +56,7 @@ impl Programs {
     }
 
     /// The files that were read, with their state at that time.
-    pub fn looked_at(&self) -> Vec<(PathBuf, FileState)> {
+    pub fn read_files(&self) -> Vec<(PathBuf, FileState)> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let state =
             |(path, (_, state)): (&Arc<str>, &Opened)| Some((PathBuf::from(&**path), (*state)?));
@@ -95,7 +95,7 @@ impl Programs {
             }
             if let TargetProcess::Command(command) = &self.target
                 && let Some(program) = command.split_whitespace().next()
-                && let Ok(programs) = paths::named(program, self.root.as_deref())
+                && let Ok(programs) = paths::find_by_name(program, self.root.as_deref())
             {
                 for program in programs {
                     self.returns.runs_in(path, CodeUser::Program(program));
@@ -111,7 +111,7 @@ impl Programs {
             pid,
         };
         let named = |name: &str| -> Result<Vec<FoundModule>, String> {
-            let found = paths::named(name, self.root.as_deref())?;
+            let found = paths::find_by_name(name, self.root.as_deref())?;
             // With -x every point is about one process.
             let pid = match self.target {
                 TargetProcess::Pid(pid) => Some(pid),
@@ -173,8 +173,8 @@ impl Programs {
                         found
                     }
                     other => match (other, functions(path, file, name, kind)) {
-                        (_, found) if found.is_empty() && is_chosen(file, name) => {
-                            return Err(chosen(name));
+                        (_, found) if found.is_empty() && is_ifunc(file, name) => {
+                            return Err(ifunc_message(name));
                         }
                         // An error of the search may be the reason.
                         (Err(why), found) if found.is_empty() && !file.notes().is_empty() => {
@@ -187,7 +187,8 @@ impl Programs {
                     return Ok(found);
                 }
                 let code = |place: &FoundPlace| asked.code_of(place.id);
-                self.returns.safe(Path::new(&**path), file, found, code)
+                self.returns
+                    .safe_returns(Path::new(&**path), file, found, code)
             }
             CodeQuery::Statement { .. } => asked.places(query),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {
@@ -271,12 +272,12 @@ fn add_aliases(
 }
 
 /// Whether the code of a function is selected at program start (ifunc).
-fn is_chosen(file: &File, name: &str) -> bool {
+fn is_ifunc(file: &File, name: &str) -> bool {
     let mut named = file.symbols().named(name);
     named.any(|s| s.kind == SymbolKind::IFunc)
 }
 
-fn chosen(name: &str) -> String {
+fn ifunc_message(name: &str) -> String {
     format!(
         "its code is chosen among several when a program starts (STT_GNU_IFUNC); \
          probe these, as `function(\"__{name}_*\")`"
@@ -312,7 +313,7 @@ fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -
             continue;
         }
         match demangle::short_name(s.name) {
-            Some(name) if fits(pattern, &name) => add(&name, s),
+            Some(name) if matches_scoped(pattern, &name) => add(&name, s),
             _ if glob::matches(pattern, s.name) => add(s.name, s),
             _ => {}
         }
@@ -322,7 +323,7 @@ fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -
 }
 
 /// Whether a name matches, with all its scopes or only the inner ones.
-fn fits(pattern: &str, name: &str) -> bool {
+fn matches_scoped(pattern: &str, name: &str) -> bool {
     let inner = name.match_indices("::").map(|(at, _)| &name[at + 2..]);
     std::iter::once(name)
         .chain(inner)

@@ -308,7 +308,7 @@ impl<'a> FormatMachine<'a> {
                 matches!(self.previous(i), Tok::Str | Tok::ArgStr | Tok::ArgQuoted)
             }
             Tok::LParen => matches!(self.previous(i), Tok::Ident | Tok::AtIdent | Tok::Arg),
-            Tok::Inc | Tok::Dec => !self.all[i].fresh(),
+            Tok::Inc | Tok::Dec => !self.all[i].is_first_on_line(),
             Tok::LBracket | Tok::Arrow | Tok::Comma | Tok::Question | Tok::Colon => true,
             Tok::KwIn | Tok::KwLimit => true,
             _ => is_binary(kind),
@@ -333,7 +333,7 @@ impl<'a> FormatMachine<'a> {
                         indent,
                     });
                     self.pos = StmtPosition::Body;
-                    return Some(self.joined(i, indent));
+                    return Some(self.after_brace(i, indent));
                 }
                 (
                     Some(OpenFrame::Stmt {
@@ -348,7 +348,7 @@ impl<'a> FormatMachine<'a> {
                         indent,
                     });
                     self.pos = StmtPosition::HeadParen;
-                    return Some(self.joined(i, indent));
+                    return Some(self.after_brace(i, indent));
                 }
                 (
                     Some(OpenFrame::Item {
@@ -371,7 +371,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// `else` or `catch`: on the line of the `}` before it.
-    fn joined(&self, i: usize, indent: usize) -> Decision {
+    fn after_brace(&self, i: usize, indent: usize) -> Decision {
         let mut d = self.decision(TokenClass::Word, indent);
         if self.previous(i) == Tok::RBrace {
             d.line = LineBreak::Never;

@@ -259,9 +259,9 @@ impl OutputState<'_> {
     fn token(&mut self, i: usize, d: Decision, before: TokenClass, commented: bool) {
         let e = &self.all[i];
         let breaks = match d.line {
-            LineBreak::Free => e.fresh(),
+            LineBreak::Free => e.is_first_on_line(),
             LineBreak::Must => true,
-            LineBreak::Never => commented && e.fresh(),
+            LineBreak::Never => commented && e.is_first_on_line(),
         };
         // A line begun by a comment is this token's line, unless it requires its own.
         let begun = self.lines.at_start() && i > 0;

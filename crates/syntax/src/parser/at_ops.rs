@@ -147,7 +147,7 @@ impl Parser<'_> {
                 self.operand_count(t, "a statistic alone");
             }
         }
-        self.made(ExprKind::Stat { op, arg, params }, t.span, below)
+        self.new_expr(ExprKind::Stat { op, arg, params }, t.span, below)
     }
 
     /// `@hist_log(e)`, `@hist_linear(e, low, high, step)`, either with `[i]`.
@@ -160,14 +160,14 @@ impl Parser<'_> {
             (true, _) => return Err(self.operand_count(t, "(statistic, low, high, step)")),
             (false, _) => return Err(self.operand_count(t, "a statistic alone")),
         };
-        let hist = self.made(ExprKind::Hist { kind, arg }, t.span, below)?;
+        let hist = self.new_expr(ExprKind::Hist { kind, arg }, t.span, below)?;
         let Some(open) = self.accept(Tok::LBracket) else {
             return Ok(hist);
         };
         let below = self.height;
         let keys = self.keys(open, false)?;
         let below = below.max(self.height);
-        self.made(ExprKind::Index { base: hist, keys }, t.span, below)
+        self.new_expr(ExprKind::Index { base: hist, keys }, t.span, below)
     }
 
     fn at_call(&mut self, t: Token, syntax: &AtSyntax) -> Parse<Box<Expr>> {
@@ -196,7 +196,7 @@ impl Parser<'_> {
             access,
             pretty,
         };
-        self.made(kind, t.span, below)
+        self.new_expr(kind, t.span, below)
     }
 
     #[inline(never)]

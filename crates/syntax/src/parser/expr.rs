@@ -244,7 +244,7 @@ impl Parser<'_> {
         })
     }
 
-    pub(super) fn made(&mut self, kind: ExprKind, start: Span, below: u32) -> Parse<Box<Expr>> {
+    pub(super) fn new_expr(&mut self, kind: ExprKind, start: Span, below: u32) -> Parse<Box<Expr>> {
         if below >= MAX_NESTING {
             return self.too_deep();
         }
@@ -291,7 +291,7 @@ impl Parser<'_> {
         self.precedence(&first, operator, Some(&second));
         self.top = Some(operator);
         let below = height.max(self.height);
-        self.made(ExprKind::Binary(op, left, right), start, below)
+        self.new_expr(ExprKind::Binary(op, left, right), start, below)
     }
 
     fn in_rest(&mut self, left: Expr, start: Span) -> Parse<Box<Expr>> {
@@ -301,7 +301,7 @@ impl Parser<'_> {
         self.precedence(&first, operator, None);
         self.top = Some(operator);
         let array = self.ident("the name of an array")?;
-        self.made(
+        self.new_expr(
             ExprKind::In {
                 keys: vec![Key::Expr(left)],
                 array,
@@ -320,7 +320,7 @@ impl Parser<'_> {
         let els = self.right(level::ASSIGN)?;
         self.top = Some(operator);
         below = below.max(self.height);
-        self.made(ExprKind::Ternary(cond, then, els), start, below)
+        self.new_expr(ExprKind::Ternary(cond, then, els), start, below)
     }
 
     fn right(&mut self, min: u8) -> Parse<Box<Expr>> {
@@ -346,7 +346,7 @@ impl Parser<'_> {
             Tok::StatAdd => ExprKind::StatAdd { lhs: left, rhs },
             _ => ExprKind::Assign { op, lhs: left, rhs },
         };
-        self.made(kind, start, below)
+        self.new_expr(kind, start, below)
     }
 
     #[inline(never)]
@@ -377,7 +377,7 @@ impl Parser<'_> {
         }
         let (pattern, pattern_span) = self.string()?;
         let negated = op.kind == Tok::NoMatch;
-        self.made(
+        self.new_expr(
             ExprKind::Match {
                 negated,
                 subject,
@@ -396,7 +396,7 @@ impl Parser<'_> {
             let operand = self.nested(Self::unary)?;
             self.top = (*op == UnOp::Not).then_some(t);
             let below = self.height;
-            return self.made(ExprKind::Unary(*op, operand), t.span, below);
+            return self.new_expr(ExprKind::Unary(*op, operand), t.span, below);
         }
         if let Tok::Inc | Tok::Dec = t.kind {
             self.bump();
@@ -429,7 +429,7 @@ impl Parser<'_> {
         }
         let inc = op.kind == Tok::Inc;
         let below = self.height;
-        self.made(
+        self.new_expr(
             ExprKind::IncDec {
                 prefix,
                 inc,
@@ -458,7 +458,7 @@ impl Parser<'_> {
         let (start, height) = (base.span, self.height);
         let (access, pretty) = self.access()?;
         let below = height.max(self.height);
-        self.made(
+        self.new_expr(
             ExprKind::Arrow {
                 base,
                 addr_of: false,
@@ -555,11 +555,11 @@ impl Parser<'_> {
             Tok::Num => {
                 self.bump();
                 let n = self.num_value(t);
-                self.made(ExprKind::Num(n), t.span, 0)
+                self.new_expr(ExprKind::Num(n), t.span, 0)
             }
             Tok::Str | Tok::ArgStr => {
                 let (s, _) = self.string()?;
-                self.made(ExprKind::Str(s), t.span, 0)
+                self.new_expr(ExprKind::Str(s), t.span, 0)
             }
             Tok::LParen => {
                 self.bump();
@@ -572,7 +572,7 @@ impl Parser<'_> {
             Tok::AtIdent => self.at_operator(),
             Tok::Embedded => {
                 let kind = ExprKind::Embedded(self.embedded());
-                self.made(kind, t.span, 0)
+                self.new_expr(kind, t.span, 0)
             }
             Tok::Ident if self.text(t).starts_with('$') => self.target(t),
             Tok::Ident => self.named(t),
@@ -590,7 +590,7 @@ impl Parser<'_> {
         }
         self.bump();
         let array = self.ident("the name of an array")?;
-        self.made(ExprKind::In { keys, array }, open.span, below)
+        self.new_expr(ExprKind::In { keys, array }, open.span, below)
     }
 
     /// The keys up to `]`; the height is that of the highest.
@@ -651,14 +651,14 @@ impl Parser<'_> {
                     name: self.name(t),
                     span: t.span,
                 };
-                self.made(ExprKind::Call { name, args }, t.span, below)
+                self.new_expr(ExprKind::Call { name, args }, t.span, below)
             }
             Tok::LBracket => {
                 let open = self.bump();
                 let keys = self.keys(open, false)?;
                 let below = self.height;
                 let base = self.variable(t);
-                self.made(ExprKind::Index { base, keys }, t.span, below)
+                self.new_expr(ExprKind::Index { base, keys }, t.span, below)
             }
             _ => Ok(self.variable(t)),
         }
@@ -673,7 +673,7 @@ impl Parser<'_> {
         };
         let below = self.height;
         self.check_print(t, op, &args);
-        self.made(ExprKind::Print { op, args }, t.span, below)
+        self.new_expr(ExprKind::Print { op, args }, t.span, below)
     }
 
     fn check_print(&mut self, t: Token, op: PrintOp, args: &[Expr]) {
@@ -712,7 +712,7 @@ impl Parser<'_> {
             (access, pretty) = self.access()?;
         }
         let below = self.height;
-        self.made(
+        self.new_expr(
             ExprKind::Target {
                 name,
                 addr_of: false,

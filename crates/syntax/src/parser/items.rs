@@ -271,7 +271,7 @@ pub fn doc_comment(text: &str, item: usize) -> Option<String> {
             let l = l.trim_start_matches('*');
             l.strip_prefix(' ').unwrap_or(l).trim_end().to_owned()
         };
-        return tidy(inner.lines().map(strip).collect());
+        return trimmed(inner.lines().map(strip).collect());
     }
     let mut lines: Vec<String> = Vec::new();
     for line in above.rsplit('\n') {
@@ -282,11 +282,11 @@ pub fn doc_comment(text: &str, item: usize) -> Option<String> {
         lines.push(rest.strip_prefix(' ').unwrap_or(rest).to_owned());
     }
     lines.reverse();
-    tidy(lines)
+    trimmed(lines)
 }
 
 /// Joins the lines without empty ones at both ends; `None` if all are empty.
-fn tidy(lines: Vec<String>) -> Option<String> {
+fn trimmed(lines: Vec<String>) -> Option<String> {
     let text = lines.join("\n");
     let text = text.trim_matches(['\n', ' ', '\t']);
     (!text.is_empty()).then(|| text.to_owned())

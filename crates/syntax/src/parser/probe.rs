@@ -21,7 +21,7 @@ struct Alternative {
 }
 
 impl Alternative {
-    fn then(&self, tail: &Self) -> Self {
+    fn with_tail(&self, tail: &Self) -> Self {
         Self {
             components: [&self.components[..], &tail.components[..]].concat(),
             optional: self.optional || tail.optional,
@@ -104,7 +104,7 @@ impl Parser<'_> {
                 }
                 all = all
                     .iter()
-                    .flat_map(|h| group.iter().map(|t| h.then(t)))
+                    .flat_map(|h| group.iter().map(|t| h.with_tail(t)))
                     .collect();
             } else {
                 let c = self.component()?;

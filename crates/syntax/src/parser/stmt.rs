@@ -187,7 +187,7 @@ impl Parser<'_> {
                 if nothing {
                     Ok(StmtKind::Return(None))
                 } else {
-                    self.returned()
+                    self.return_value()
                 }
             }
             Tok::KwDelete => {
@@ -199,7 +199,7 @@ impl Parser<'_> {
         }
     }
 
-    fn returned(&mut self) -> Parse<StmtKind> {
+    fn return_value(&mut self) -> Parse<StmtKind> {
         Ok(StmtKind::Return(Some(self.expr()?)))
     }
 

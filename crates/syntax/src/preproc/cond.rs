@@ -164,7 +164,7 @@ impl Preproc<'_> {
 
     /// Notes once for each file that all options count as not set, if the configuration is unknown.
     fn config_unknown(&mut self, span: Span) {
-        if self.config_warned || self.env.config.known() {
+        if self.config_warned || self.env.config.is_available() {
             return;
         }
         self.config_warned = true;

@@ -42,7 +42,7 @@ pub trait KernelConfig {
     fn get(&self, name: &str) -> Option<String>;
 
     /// Whether the configuration can be read at all.
-    fn known(&self) -> bool {
+    fn is_available(&self) -> bool {
         true
     }
 }
@@ -56,7 +56,7 @@ impl KernelConfig for NoConfig {
         None
     }
 
-    fn known(&self) -> bool {
+    fn is_available(&self) -> bool {
         false
     }
 }

@@ -346,10 +346,10 @@ impl<'a> Preproc<'a> {
                             self.open.pop();
                         }
                     }
-                    _ => self.stray(t),
+                    _ => self.report_stray(t),
                 },
                 Tok::PpClose if self.open.pop().is_some() => {}
-                Tok::PpClose | Tok::PpThen => self.stray(t),
+                Tok::PpClose | Tok::PpThen => self.report_stray(t),
                 _ => self.out.push(t),
             }
         }
@@ -358,7 +358,7 @@ impl<'a> Preproc<'a> {
         }
     }
 
-    fn stray(&mut self, t: Token) {
+    fn report_stray(&mut self, t: Token) {
         let message = format!("{} without `%(`", t.kind.describe());
         self.diags
             .push(Diagnostic::error(codes::STRAY_CONDITION, message).at(t.span));

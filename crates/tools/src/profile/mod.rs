@@ -112,7 +112,7 @@ const TRACE_REST: Duration = Duration::from_millis(20);
 
 /// Runs the command; the result is its exit status.
 pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
-    if cli.machine.asked() {
+    if cli.machine.is_requested() {
         return super::system::run(cli, passes);
     }
     if cli.print_script {
@@ -229,8 +229,9 @@ fn record(
     file: &Rc<RefCell<Option<RecordingFile>>>,
     passes: Passes<'_>,
 ) -> Result<(ProfileBuilder, Outcome), Failure> {
-    let who = PidMap::match_handlers().then_some(who as fn(u32) -> Option<ThreadIdentity>);
-    let mut rows = ProfileBuilder::with(who, cli.trace);
+    let who =
+        PidMap::match_handlers().then_some(thread_identity as fn(u32) -> Option<ThreadIdentity>);
+    let mut rows = ProfileBuilder::new(who, cli.trace);
     rows.folder = folder;
     let rows = Rc::new(RefCell::new(rows));
     let (taken, file) = (Rc::clone(&rows), Rc::clone(file));
@@ -262,7 +263,7 @@ fn account(
     outcome: &Outcome,
 ) -> Account {
     header.started_unix_ns = rows.started_unix_ns;
-    header.pid = cli.pid.or_else(|| rows.first());
+    header.pid = cli.pid.or_else(|| rows.first_process());
     let threads: Vec<(u32, u32)> = cli.pid.map_or_else(Vec::new, |pid| {
         let threads = process::threads(pid);
         threads.into_iter().map(|tid| (pid, tid)).collect()
@@ -287,7 +288,7 @@ fn account(
 }
 
 /// The identity of a thread now; `None` if it has ended.
-fn who(tid: u32) -> Option<ThreadIdentity> {
+fn thread_identity(tid: u32) -> Option<ThreadIdentity> {
     let name = process::stat(tid)?.comm;
     let pid = process::of_thread(tid)?;
     let ppid = process::stat(pid)?.ppid;

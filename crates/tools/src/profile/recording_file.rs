@@ -67,14 +67,14 @@ impl RecordingFile {
     fn begins(&mut self, rows: &ProfileBuilder) {
         if self.writer.is_none() {
             self.header.started_unix_ns = rows.started_unix_ns;
-            self.header.pid = self.header.pid.or_else(|| rows.first());
+            self.header.pid = self.header.pid.or_else(|| rows.first_process());
         }
     }
 
     /// Writes the account so far. An error is reported at the end.
     pub fn account(&mut self, rows: &ProfileBuilder) {
         self.begins(rows);
-        let done = self.writer().and_then(|w| w.snapshot(&rows.so_far()));
+        let done = self.writer().and_then(|w| w.snapshot(&rows.snapshot()));
         self.wrong = self.wrong.take().or(done.err());
     }
 

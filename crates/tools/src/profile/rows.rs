@@ -134,7 +134,7 @@ fn times(f: &mut Fields<'_>) -> Option<Times> {
 
 impl ProfileBuilder {
     /// Without rows. `who` identifies a thread without `start`; `trace`: events are kept.
-    pub fn with(who: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> ProfileBuilder {
+    pub fn new(who: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> ProfileBuilder {
         ProfileBuilder {
             who,
             trace,
@@ -180,7 +180,7 @@ impl ProfileBuilder {
             "begin" => {
                 self.origin = f.number()?;
                 self.started_unix_ns = f.number()?;
-                self.used_before = used();
+                self.used_before = own_cpu_time();
             }
             "start" => self.starts(f)?,
             "exec" => self.executes(f)?,
@@ -210,7 +210,7 @@ impl ProfileBuilder {
             "region" => self.region(f)?,
             "call" => self.calls(f)?,
             "event" => self.event(f)?,
-            "off" => self.off(f)?,
+            "off" => self.off_cpu(f)?,
             "error" => self.fails(f)?,
             "times" => self.histogram(f)?,
             "stack" => self.stack(f)?,
@@ -232,7 +232,7 @@ impl ProfileBuilder {
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
                 self.snapshot.recorder.displaced = f.number()?;
-                self.snapshot.recorder.cpu = used().saturating_sub(self.used_before);
+                self.snapshot.recorder.cpu = own_cpu_time().saturating_sub(self.used_before);
                 if unseen > 0 {
                     let what = "switches to a thread that the kernel did not show; the scheduler's own times replace them";
                     self.snapshot.lost.insert(what.into(), unseen);
@@ -513,31 +513,31 @@ impl ProfileBuilder {
         let (region, call) = (f.number()?, f.text()?);
         let (start, end) = (f.number()?, f.number()?);
         let span = (self.since(start), self.since(end));
-        let event = self.traced(place, region, &call, span)?;
+        let event = self.add_event(place, region, &call, span)?;
         event.ret = f.number()?;
         Some(())
     }
 
     /// Adds a time off the processor to the trace: the thread waited for an event until it was
     /// ready, and then for a processor.
-    fn off(&mut self, f: &mut Fields<'_>) -> Option<()> {
+    fn off_cpu(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let place = self.place(f.number()?);
         let (region, runs) = (f.number()?, f.flag()?);
         let (left, ready, back) = (f.number()?, f.ns()?, f.number()?);
         let (left, back) = (self.since(left), self.since(back));
         if runs {
-            self.traced(place, region, PREEMPTED, (left, back))?;
+            self.add_event(place, region, PREEMPTED, (left, back))?;
             return Some(());
         }
         let woken = back.saturating_sub(ready).max(left);
-        self.traced(place, region, BLOCKED, (left, woken))?;
+        self.add_event(place, region, BLOCKED, (left, woken))?;
         if woken < back {
-            self.traced(place, region, READY, (woken, back))?;
+            self.add_event(place, region, READY, (woken, back))?;
         }
         Some(())
     }
 
-    fn traced(
+    fn add_event(
         &mut self,
         place: usize,
         region: u64,
@@ -584,19 +584,19 @@ impl ProfileBuilder {
     }
 
     /// The process that ran a program first, which is the command's.
-    pub fn first(&self) -> Option<u32> {
+    pub fn first_process(&self) -> Option<u32> {
         self.first
     }
 
     /// The account so far, between two rows. States in progress are not in it.
-    pub fn so_far(&self) -> Snapshot {
+    pub fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.snapshot.clone();
-        self.order(&mut snapshot);
+        self.sort(&mut snapshot);
         snapshot
     }
 
     /// Sorts processes and contexts.
-    fn order(&self, snapshot: &mut Snapshot) {
+    fn sort(&self, snapshot: &mut Snapshot) {
         let contexts = snapshot.contexts.iter();
         let parents: HashMap<u32, u32> = contexts.filter_map(|c| Some((c.id, c.parent?))).collect();
         // Parents come first. The walk ends even if a context announces itself as its own ancestor.
@@ -612,7 +612,7 @@ impl ProfileBuilder {
 }
 
 /// Processor time of this process.
-fn used() -> Ns {
+fn own_cpu_time() -> Ns {
     spile_kernel::machine::clock_ns(rustix::time::ClockId::ProcessCPUTime) as Ns
 }
 

@@ -59,8 +59,9 @@ impl CountFolder {
             true => shared.to_owned(),
             false => std::env::temp_dir(),
         };
-        sweep(&parent, uid);
-        let made = made(&parent, uid).or_else(|_| made(&std::env::temp_dir(), uid));
+        remove_abandoned(&parent, uid);
+        let made =
+            create_locked(&parent, uid).or_else(|_| create_locked(&std::env::temp_dir(), uid));
         let (folder, lock) = made?;
         Ok(CountFolder {
             folder,
@@ -85,7 +86,7 @@ impl CountFolder {
     }
 
     /// Whether times were taken from processor counters that the kernel no longer trusts.
-    pub fn distrusted(&self) -> bool {
+    pub fn is_distrusted(&self) -> bool {
         self.clock.start.is_some() && !counter_is_trusted()
     }
 
@@ -177,7 +178,7 @@ pub(super) fn words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]
 
 /// Makes a folder and locks it. Another session that begins just then can take it for one that was left behind,
 /// before it is locked: then another one is made.
-fn made(parent: &Path, uid: u32) -> io::Result<(tempfile::TempDir, File)> {
+fn create_locked(parent: &Path, uid: u32) -> io::Result<(tempfile::TempDir, File)> {
     // A program started by root may go on as another user, who can make files but not list
     // those of others.
     let mode = if uid == 0 { 0o1733 } else { 0o700 };
@@ -201,7 +202,7 @@ fn made(parent: &Path, uid: u32) -> io::Result<(tempfile::TempDir, File)> {
 
 /// Removes the folders that killed sessions of this user left behind: those that no process has
 /// locked.
-fn sweep(parent: &Path, uid: u32) {
+fn remove_abandoned(parent: &Path, uid: u32) {
     let prefix = format!("{NAME}-{uid}-");
     for entry in std::fs::read_dir(parent).into_iter().flatten().flatten() {
         if !entry.file_name().to_string_lossy().starts_with(&prefix) {
@@ -263,7 +264,7 @@ struct ClockRate {
 
 impl Clock {
     fn new() -> Clock {
-        let start = both();
+        let start = read_both_clocks();
         Clock {
             start,
             marks: RefCell::new(start.into_iter().collect()),
@@ -272,7 +273,7 @@ impl Clock {
 
     /// Reads both clocks if the last reading is old enough.
     pub(super) fn mark(&self) -> Option<(u64, Ns)> {
-        let now = both()?;
+        let now = read_both_clocks()?;
         let mut marks = self.marks.borrow_mut();
         let last = marks.last().copied()?;
         if now.1.saturating_sub(last.1) >= APART {
@@ -290,7 +291,7 @@ impl Clock {
     }
 
     fn rate(&self) -> ClockRate {
-        let (Some(start), Some(end)) = (self.start, both()) else {
+        let (Some(start), Some(end)) = (self.start, read_both_clocks()) else {
             return ClockRate {
                 start: (0, 0),
                 rate: 1.0,
@@ -325,7 +326,7 @@ impl ClockRate {
 
 /// Counter and clock at one time: of several readings the pair with the least time between them,
 /// because another process can be scheduled in between.
-fn both() -> Option<(u64, Ns)> {
+fn read_both_clocks() -> Option<(u64, Ns)> {
     let readings = (0..16).filter_map(|_| {
         let (before, ns, after) = (counter()?, now(), counter()?);
         let between = after.checked_sub(before)?;
@@ -358,7 +359,7 @@ fn counter() -> Option<u64> {
 fn counter_is_trusted() -> bool {
     let folder = Path::new("/sys/devices/system/clocksource/clocksource0");
     let names = |file| std::fs::read_to_string(folder.join(file)).unwrap_or_default();
-    trusts(
+    is_trusted(
         &names("current_clocksource"),
         &names("available_clocksource"),
     )
@@ -367,7 +368,7 @@ fn counter_is_trusted() -> bool {
 /// Whether the kernel's current clock source, and the available ones, show that it trusts the
 /// counter: an unstable counter is not among the available ones. The clocks of hypervisors read the
 /// counter, too.
-fn trusts(current: &str, available: &str) -> bool {
+fn is_trusted(current: &str, available: &str) -> bool {
     let by_counter = ["tsc", "kvm-clock", "hyperv_clocksource_tsc_page"];
     by_counter.contains(&current.trim()) && available.split_whitespace().any(|n| n == "tsc")
 }
@@ -421,11 +422,11 @@ mod tests {
     #[test]
     fn ticks_become_nanoseconds() {
         let clock = Clock::new();
-        let Some((before, begun)) = both() else {
+        let Some((before, begun)) = read_both_clocks() else {
             return;
         };
         std::thread::sleep(std::time::Duration::from_millis(20));
-        let (after, ended) = both().expect("there");
+        let (after, ended) = read_both_clocks().expect("there");
         let (ticks, ns) = (after - before, ended - begun);
         let off = clock.rate().span(ticks).abs_diff(ns);
         assert!(off < ns / 100, "{off} of {ns}");
@@ -441,7 +442,11 @@ mod tests {
             ("hpet", "tsc hpet acpi_pm", false),
             ("", "", false),
         ] {
-            assert_eq!(trusts(current, available), trusted, "{current} {available}");
+            assert_eq!(
+                is_trusted(current, available),
+                trusted,
+                "{current} {available}"
+            );
         }
     }
 

@@ -100,8 +100,8 @@ impl ViewState {
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return ControlFlow::Break(()),
             KeyCode::Char('c' | 'd') if control => return ControlFlow::Break(()),
-            KeyCode::Left | KeyCode::Char('<' | 'h') => self.turn(-1),
-            KeyCode::Right | KeyCode::Char('>' | 'l') => self.turn(1),
+            KeyCode::Left | KeyCode::Char('<' | 'h') => self.sort_by_neighbour(-1),
+            KeyCode::Right | KeyCode::Char('>' | 'l') => self.sort_by_neighbour(1),
             KeyCode::Char('r') => self.reverse = !self.reverse,
             KeyCode::Char(' ' | 'f') => {
                 self.frozen = !self.frozen;
@@ -126,7 +126,7 @@ impl ViewState {
     }
 
     /// Sorts by the column `by` places to the right.
-    fn turn(&mut self, by: isize) {
+    fn sort_by_neighbour(&mut self, by: isize) {
         let columns = self.shape.columns();
         let at = columns.iter().position(|c| *c == self.order).unwrap_or(0);
         let next = at.cast_signed() + by;
@@ -321,7 +321,7 @@ impl LiveView {
     }
 
     /// Polls the keyboard and the terminal's size.
-    pub fn look(&mut self) -> ControlFlow<()> {
+    pub fn poll(&mut self) -> ControlFlow<()> {
         if self.failed.is_some() {
             return ControlFlow::Break(());
         }
@@ -366,11 +366,11 @@ fn hung_up() -> bool {
 /// The keyboard, as an additional source of events for the session. (The session also polls when
 /// the terminal's size has changed. SIGWINCH is blocked: `crossterm` forgets keys that arrive
 /// together with the signal until the next key.)
-pub fn outside(live: &Rc<RefCell<LiveView>>) -> io::Result<ExternalSource> {
+pub fn keyboard_source(live: &Rc<RefCell<LiveView>>) -> io::Result<ExternalSource> {
     let live = Rc::clone(live);
     Ok(ExternalSource {
         fd: rustix::stdio::stdin().try_clone_to_owned()?,
-        ready: Box::new(move || live.borrow_mut().look()),
+        ready: Box::new(move || live.borrow_mut().poll()),
     })
 }
 

@@ -156,7 +156,7 @@ pub fn run(cli: &Syscount, passes: Passes<'_>) -> Result<u8, Failure> {
     let run = prepare(cli)?;
     match cli.live && std::io::stdin().is_terminal() && std::io::stdout().is_terminal() {
         true => watch(cli, run, passes),
-        false => plain(cli, run, passes),
+        false => print_reports(cli, run, passes),
     }
 }
 
@@ -251,7 +251,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
         ..cli.shape()
     };
     let live = LiveView::new(shape);
-    let outside = live::outside(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
+    let outside = live::keyboard_source(&live).map_err(|e| fail(format_args!("--live: {e}")))?;
     run.outside = Some(outside);
     // Printed lines would disturb the view.
     run.quiet = true;
@@ -268,7 +268,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
 }
 
 /// Prints reports as they come.
-fn plain(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Failure> {
+fn print_reports(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Failure> {
     let printer = Rc::new(RefCell::new(Printer {
         shape: cli.shape(),
         reader: Reader::default(),

@@ -21,7 +21,7 @@ use spile_plain::messages::tell;
 const MARK: i32 = 0x5350_4c33;
 
 /// Marks the beginning, or the end, on the processor that this thread runs on.
-pub fn say(begins: bool) {
+pub fn mark_here(begins: bool) {
     mark(MARK, begins.into(), token());
 }
 
@@ -73,7 +73,7 @@ pub fn begin(
 ) -> std::io::Result<(OnArmed, ExternalSource, SharedOutcome)> {
     let told = SharedOutcome::default();
     let shared = told.clone();
-    let (armed, outside) = beside(move || {
+    let (armed, outside) = run_on_thread(move || {
         on_each(&cpus, true, &shared);
         work.run(&shared);
         on_each(&cpus, false, &shared);
@@ -82,7 +82,9 @@ pub fn begin(
 }
 
 /// Runs a closure on a thread of its own once the probes are armed, and then ends the session.
-pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(OnArmed, ExternalSource)> {
+pub fn run_on_thread(
+    run: impl FnOnce() + Send + 'static,
+) -> std::io::Result<(OnArmed, ExternalSource)> {
     let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;
     let fd = reader.try_clone()?.into();
     let armed: OnArmed = Box::new(move |_| {
@@ -107,7 +109,7 @@ pub fn beside(run: impl FnOnce() + Send + 'static) -> std::io::Result<(OnArmed, 
 }
 
 /// A set of one processor; `None` beyond the size of the kernel's sets.
-pub fn only(cpu: u32) -> Option<CpuSet> {
+pub fn cpu_set(cpu: u32) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     let cpu = usize::try_from(cpu).ok()?;
     (cpu < CpuSet::MAX_CPU).then(|| set.set(cpu))?;
@@ -118,8 +120,8 @@ pub fn only(cpu: u32) -> Option<CpuSet> {
 fn on_each(cpus: &[u32], begins: bool, told: &SharedOutcome) {
     let before = sched_getaffinity(None);
     for cpu in cpus {
-        match only(*cpu).map(|set| sched_setaffinity(None, &set)) {
-            Some(Ok(())) => say(begins),
+        match cpu_set(*cpu).map(|set| sched_setaffinity(None, &set)) {
+            Some(Ok(())) => mark_here(begins),
             _ if !begins => {}
             _ => told.with(|t| t.unreached.push(*cpu)),
         }

@@ -44,7 +44,7 @@ pub struct MachineOptions {
 
 impl MachineOptions {
     /// Whether one of the machine-wide modes is requested.
-    pub fn asked(&self) -> bool {
+    pub fn is_requested(&self) -> bool {
         self.system || self.noise
     }
 }

@@ -81,7 +81,7 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (shared, ended) = (measurements.clone(), Arc::clone(&stop));
     let (armed, outside) =
-        marks::beside(move || measure(&cpus, duration, threshold, &ended, &shared))
+        marks::run_on_thread(move || measure(&cpus, duration, threshold, &ended, &shared))
             .map_err(|e| fail(format_args!("a pipe: {e}")))?;
     tool.armed = Some(armed);
     tool.outside = Some(outside);
@@ -196,7 +196,7 @@ fn compute(
     threshold: u64,
     stop: &AtomicBool,
 ) -> Result<ThreadMeasurement, String> {
-    let only = marks::only(cpu).map(|set| sched_setaffinity(None, &set));
+    let only = marks::cpu_set(cpu).map(|set| sched_setaffinity(None, &set));
     if !matches!(only, Some(Ok(()))) {
         return Err(format!("spile may not run on processor {cpu}"));
     }
@@ -214,7 +214,7 @@ fn compute(
         (least.min(now.saturating_sub(last)), now)
     });
     seen.threshold = threshold.max(quickest.0.saturating_mul(3));
-    marks::say(true);
+    marks::mark_here(true);
     let start = clock();
     let end = start.saturating_add(u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX));
     let mut last = start;
@@ -232,7 +232,7 @@ fn compute(
         }
         last = now;
     }
-    marks::say(false);
+    marks::mark_here(false);
     seen.wall = last - start;
     seen.gaps = gaps;
     Ok(seen)

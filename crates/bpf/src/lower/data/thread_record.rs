@@ -29,13 +29,17 @@ impl HandlerCodegen<'_> {
 
     /// The index of the thread whose record a key selects.
     pub(in crate::lower) fn thread_index(&self, key: Val) -> Option<usize> {
-        self.ctx.records().threads.which(key)
+        self.ctx.records().threads.thread_index(key)
     }
 
     /// The index of the thread that a key selects, if its record's address is saved.
     fn thread_of(&self, key: Val) -> Option<usize> {
         let keeps = self.alloc.resume.is_empty();
-        self.ctx.records().threads.which(key).filter(|_| keeps)
+        self.ctx
+            .records()
+            .threads
+            .thread_index(key)
+            .filter(|_| keeps)
     }
 
     /// Notes whether a record exists after an access.

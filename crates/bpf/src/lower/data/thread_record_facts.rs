@@ -144,7 +144,7 @@ impl<F: Fn(GlobalId) -> bool> Accesses<'_, F> {
     /// [`ThreadIdRegs`].
     fn apply_access(&self, inst: &Inst) -> Option<Option<usize>> {
         inst.global().filter(|g| (self.fields)(*g))?;
-        Some(key_of(inst).and_then(|key| self.threads.which(key)))
+        Some(key_of(inst).and_then(|key| self.threads.thread_index(key)))
     }
 
     /// The records that exist if the number that the block's branch tests is not 0.

@@ -78,7 +78,7 @@ fn visit(program: &Program, inst: &Inst, output_uses: &mut RegisterFacts<OutputU
             let whole = of(output_uses, dst);
             let format = program.formats.get(fmt.index());
             let pieces = format.map_or(&[][..], |f| &f.pieces);
-            let simple = format.is_none_or(spile_ir::marks::plain);
+            let simple = format.is_none_or(spile_ir::marks::copies_arguments);
             let convs = pieces.iter().filter_map(|p| match p {
                 Piece::Conv(c) => Some(c),
                 Piece::Lit(_) => None,

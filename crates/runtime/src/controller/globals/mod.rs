@@ -209,7 +209,7 @@ impl<'a> Globals<'a> {
     pub fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
         match self.shared(g) {
             Some((kernel, GlobalPlace::Scalar { offset, ty })) => {
-                let cell = Cell::Scalar(v.fit(*ty).0);
+                let cell = Cell::Scalar(v.truncated_to(*ty).0);
                 kernel
                     .state()
                     .set(*offset, &ValueLayout::Scalar(*ty), &cell);

@@ -55,7 +55,7 @@ impl Resolver<'_> {
         let (params, ret) = (params.clone(), *ret);
         for (a, p) in args.iter().zip(params) {
             let ty = self.tree.units[func.0].locals[p.0].ty;
-            self.same(a.ty, ty, a.span);
+            self.unify(a.ty, ty, a.span);
         }
         if value {
             self.value_calls.push((func, span));
@@ -76,7 +76,7 @@ impl Resolver<'_> {
             if let Some(prev) = last
                 && prev != unit
             {
-                self.chain(prev, unit);
+                self.set_next_alternative(prev, unit);
             }
             first.get_or_insert(unit);
             last = Some(unit);
@@ -85,7 +85,7 @@ impl Resolver<'_> {
         first.unwrap_or(UnitIx(0))
     }
 
-    fn chain(&mut self, prev: UnitIx, unit: UnitIx) {
+    fn set_next_alternative(&mut self, prev: UnitIx, unit: UnitIx) {
         let (mut a, mut b) = (Vec::new(), Vec::new());
         for (u, out) in [(prev, &mut a), (unit, &mut b)] {
             if let UnitKind::Func { params, ret, .. } = &self.tree.units[u.0].kind {
@@ -95,7 +95,7 @@ impl Resolver<'_> {
             }
         }
         for ((a, _), (b, at)) in a.into_iter().zip(b) {
-            self.same(b, a, at);
+            self.unify(b, a, at);
         }
         if let UnitKind::Func { next_alt, .. } = &mut self.tree.units[prev.0].kind {
             *next_alt = Some(unit);
@@ -113,13 +113,13 @@ impl Resolver<'_> {
             TypeName::String => Base::Str,
         };
         let ret = match f.ret {
-            Some(t) => self.types.known(base(t), f.name.span),
+            Some(t) => self.types.fresh_of(base(t), f.name.span),
             None => self.types.fresh(),
         };
         let mut locals: Vec<Local> = Vec::new();
         for (id, ty) in &f.params {
             let ty = match ty {
-                Some(t) => self.types.known(base(*t), id.span),
+                Some(t) => self.types.fresh_of(base(*t), id.span),
                 None => self.types.fresh(),
             };
             if let Some(other) = locals.iter().find(|l| l.name == id.name) {
@@ -205,11 +205,11 @@ impl Resolver<'_> {
     }
 
     /// The id in a user namespace for an id of the kernel. The code tests `id` against each range.
-    fn mapped(&mut self, map: Option<&IdMap>, id: &Expr, span: Span) -> Expr {
+    fn map_id(&mut self, map: Option<&IdMap>, id: &Expr, span: Span) -> Expr {
         let Some(map) = map else {
             return id.clone();
         };
-        self.decide(id.ty, Base::Long, id.span);
+        self.set_type(id.ty, Base::Long, id.span);
         let others = self.num(ExprKind::Num(map.others.into()), span);
         map.ranges
             .iter()
@@ -268,11 +268,11 @@ impl Resolver<'_> {
             ("target_pidns", []) => self.num(ExprKind::Num(self.input.pidns), span),
             ("target_uid", [id]) => {
                 let map = self.input.users.map(|u| &u.users);
-                self.mapped(map, id, span)
+                self.map_id(map, id, span)
             }
             ("target_gid", [id]) => {
                 let map = self.input.users.map(|u| &u.groups);
-                self.mapped(map, id, span)
+                self.map_id(map, id, span)
             }
             ("session_uid", []) => self.num(ExprKind::Num(self.input.session.1), span),
             _ => return None,
@@ -283,7 +283,7 @@ impl Resolver<'_> {
     fn statement(&mut self, short: &str, args: &[Expr], span: Span) -> Option<ExprKind> {
         Some(match (short, args) {
             ("error" | "raise", [msg]) => {
-                self.decide(msg.ty, Base::Str, msg.span);
+                self.set_type(msg.ty, Base::Str, msg.span);
                 ExprKind::Raise(Box::new(msg.clone()))
             }
             ("abort", []) => {
@@ -292,7 +292,7 @@ impl Resolver<'_> {
                 ExprKind::Raise(Box::new(msg))
             }
             ("warn" | "system", [msg]) => {
-                self.decide(msg.ty, Base::Str, msg.span);
+                self.set_type(msg.ty, Base::Str, msg.span);
                 let stream = if short == "warn" {
                     Stream::Warn
                 } else {
@@ -337,7 +337,7 @@ impl Resolver<'_> {
             } else {
                 Base::Str
             };
-            self.decide(a.ty, base, a.span);
+            self.set_type(a.ty, base, a.span);
         }
         let kind = ExprKind::Intr { f, args };
         match info.ret {

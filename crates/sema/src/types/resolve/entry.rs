@@ -60,39 +60,39 @@ impl Resolver<'_> {
         let known = self.cur.entries.known.iter().find(|k| k.0 == *e);
         if let Some((_, ix, cty)) = known {
             let (ix, cty) = (*ix, *cty);
-            return (self.kept(ix, span), cty);
+            return (self.saved_value(ix, span), cty);
         }
-        let ((value, cty), inner) = self.there(event, &ctx, |r| r.typed_expr(e));
+        let ((value, cty), inner) = self.in_entry_handler(event, &ctx, |r| r.typed_expr(e));
         if self.trial > 0 {
             // `@defined(@entry(x))` only asks whether the expression resolves.
             return (value, cty);
         }
         self.cur.entries.inner = Some(inner);
-        let ix = self.keep(value, span);
+        let ix = self.save_for_return(value, span);
         self.cur.entries.known.push((e.clone(), ix, cty));
-        (self.kept(ix, span), cty)
+        (self.saved_value(ix, span), cty)
     }
 
     /// The load bias of the code, computed at the entry of the function: at its return the program
     /// counter is in the caller. See [`Resolver::bias`].
     pub(super) fn entry_bias(&mut self, pc: u16, span: Span) -> Option<Expr> {
         if let Some(ix) = self.cur.entries.bias {
-            return Some(self.kept(ix, span));
+            return Some(self.saved_value(ix, span));
         }
         let event = self.cur.event.as_ref().and_then(entry_event)?;
         let ctx = self.cur.ctx.clone()?;
-        let (value, inner) = self.there(event, &ctx, |r| r.bias(pc, span));
+        let (value, inner) = self.in_entry_handler(event, &ctx, |r| r.bias(pc, span));
         let (value, _) = value?;
         if self.trial > 0 {
             return Some(value);
         }
         self.cur.entries.inner = Some(inner);
-        let ix = self.keep(value, span);
+        let ix = self.save_for_return(value, span);
         self.cur.entries.bias = Some(ix);
-        Some(self.kept(ix, span))
+        Some(self.saved_value(ix, span))
     }
 
-    fn kept(&mut self, ix: LocalIx, span: Span) -> Expr {
+    fn saved_value(&mut self, ix: LocalIx, span: Span) -> Expr {
         let ty = self.cur.locals[ix.0].ty;
         let kind = ExprKind::Read(LValue::Local(ix));
         Expr { kind, ty, span }
@@ -100,7 +100,7 @@ impl Resolver<'_> {
 
     /// Resolves an expression as part of the handler at the entry; also returns that handler's
     /// state.
-    fn there<T>(
+    fn in_entry_handler<T>(
         &mut self,
         event: Event,
         ctx: &Context,
@@ -173,13 +173,13 @@ impl Resolver<'_> {
             LocOp::Const(popped),
             LocOp::Bin(BinOp::Sub),
         ];
-        let depth = self.leaves(&depth, Space::User, span);
+        let depth = self.evaluate_location(&depth, Space::User, span);
         let depth = depth.unwrap_or_else(|| self.bad(span));
         vec![goroutine, depth]
     }
 
     /// Stores a value at the entry and takes it at the return; returns the local that gets it.
-    fn keep(&mut self, value: Expr, span: Span) -> LocalIx {
+    fn save_for_return(&mut self, value: Expr, span: Span) -> LocalIx {
         let keys = self.entry_keys(true, span);
         let g = self.entry_array(value.ty, keys.len(), span);
         let (ty, at) = (value.ty, value.span);
@@ -191,7 +191,7 @@ impl Resolver<'_> {
         let n = self.cur.entries.seen.len();
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
         let seen_ty = self.cur.locals[seen.0].ty;
-        self.decide(seen_ty, Base::Long, span);
+        self.set_type(seen_ty, Base::Long, span);
         let keys: Vec<Option<Expr>> = keys.into_iter().map(Some).collect();
         let has = self.num(
             ExprKind::In {
@@ -202,7 +202,7 @@ impl Resolver<'_> {
         );
         let value = self.bound_local(&format!("@entry{n}").into(), span);
         let value_ty = self.cur.locals[value.0].ty;
-        self.same(value_ty, ty, span);
+        self.unify(value_ty, ty, span);
         let kind = ExprKind::Read(place);
         let read = Expr { kind, ty, span };
         let takes = &mut self.cur.entries.takes;
@@ -229,7 +229,7 @@ impl Resolver<'_> {
     fn entry_array(&mut self, value: TyVar, keys: usize, span: Span) -> GlobalIx {
         let name: ast::Name = format!("@entry{}", self.entries).into();
         self.entries += 1;
-        let keys = (0..keys).map(|_| self.types.known(Base::Long, span));
+        let keys = (0..keys).map(|_| self.types.fresh_of(Base::Long, span));
         let keys = Some(keys.collect());
         self.tree.globals.push(Global {
             name: name.clone(),

@@ -75,25 +75,25 @@ impl Resolver<'_> {
     /// An expression of type number.
     pub(super) fn number(&mut self, e: &ast::Expr) -> Expr {
         let v = self.expr(e);
-        self.decide(v.ty, Base::Long, v.span);
+        self.set_type(v.ty, Base::Long, v.span);
         v
     }
 
     pub(super) fn string(&mut self, e: &ast::Expr) -> Expr {
         let v = self.expr(e);
-        self.decide(v.ty, Base::Str, v.span);
+        self.set_type(v.ty, Base::Str, v.span);
         v
     }
 
     /// A number node.
     pub(super) fn num(&mut self, kind: ExprKind, span: Span) -> Expr {
-        let ty = self.types.known(Base::Long, span);
+        let ty = self.types.fresh_of(Base::Long, span);
         Expr { kind, ty, span }
     }
 
     /// A string node.
     pub(super) fn str(&mut self, kind: ExprKind, span: Span) -> Expr {
-        let ty = self.types.known(Base::Str, span);
+        let ty = self.types.fresh_of(Base::Str, span);
         Expr { kind, ty, span }
     }
 
@@ -133,7 +133,7 @@ impl Resolver<'_> {
                 let Some((place, ty)) = self.place(target, true, used) else {
                     return (self.bad(span), None);
                 };
-                self.decide(ty, Base::Long, target.span);
+                self.set_type(ty, Base::Long, target.span);
                 self.num(
                     ExprKind::IncDec {
                         place,
@@ -357,7 +357,7 @@ impl Resolver<'_> {
         }
         if let Some(op) = cmp_op(op) {
             let (a, b) = (self.expr(a), self.expr(b));
-            self.same(b.ty, a.ty, b.span);
+            self.unify(b.ty, a.ty, b.span);
             let kind = match fold_cmp(op, &a.kind, &b.kind) {
                 Some(v) => ExprKind::Num(i64::from(v)),
                 None => ExprKind::Cmp(op, Box::new(a), Box::new(b)),
@@ -412,7 +412,7 @@ impl Resolver<'_> {
             return self.typed_expr(if n != 0 { a } else { b });
         }
         let ((a, ct), (b, cb)) = (self.typed_expr(a), self.typed_expr(b));
-        self.same(b.ty, a.ty, b.span);
+        self.unify(b.ty, a.ty, b.span);
         let ty = a.ty;
         let kind = ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
         (Expr { kind, ty, span }, ct.or(cb))
@@ -437,15 +437,15 @@ impl Resolver<'_> {
             return (self.bad(span), None);
         };
         let (rhs, cty) = self.typed_expr(rhs);
-        self.same(rhs.ty, ty, rhs.span);
+        self.unify(rhs.ty, ty, rhs.span);
         let op = match op {
             None => None,
             Some(ast::BinOp::Concat) => {
-                self.decide(ty, Base::Str, span);
+                self.set_type(ty, Base::Str, span);
                 Some(AssignOp::Concat)
             }
             Some(op) => {
-                self.decide(ty, Base::Long, span);
+                self.set_type(ty, Base::Long, span);
                 num_op(op).map(AssignOp::Num)
             }
         };
@@ -476,7 +476,7 @@ impl Resolver<'_> {
             self.not_statistic(lhs);
             return self.bad(span);
         }
-        self.decide(ty, Base::Stats, lhs.span);
+        self.set_type(ty, Base::Stats, lhs.span);
         self.num(ExprKind::StatAdd { place, rhs }, span)
     }
 
@@ -509,7 +509,7 @@ impl Resolver<'_> {
             self.not_statistic(arg);
             return None;
         };
-        self.decide(ty, Base::Stats, arg.span);
+        self.set_type(ty, Base::Stats, arg.span);
         self.tree.globals[g.0].read = true;
         Some((place, g))
     }

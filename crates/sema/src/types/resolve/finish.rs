@@ -13,8 +13,8 @@ impl Resolver<'_> {
     pub(super) fn finish(&mut self) {
         for (var, elem, at) in std::mem::take(&mut self.foreach_values) {
             match self.types.get(elem) {
-                Some(Base::Stats) => self.decide(var, Base::Long, at),
-                _ => self.same(var, elem, at),
+                Some(Base::Stats) => self.set_type(var, Base::Long, at),
+                _ => self.unify(var, elem, at),
             }
         }
         for (unit, at) in std::mem::take(&mut self.value_calls) {

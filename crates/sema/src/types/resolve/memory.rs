@@ -227,7 +227,7 @@ impl Resolver<'_> {
             VarLocation::Pieces(_) => return Err("it is in registers: name a member of it".into()),
             VarLocation::Absent(why) => return Err(why.clone()),
         };
-        let left = self.leaves(ops, space, span);
+        let left = self.evaluate_location(ops, space, span);
         let moved = ops.iter().any(|op| matches!(op, LocOp::Bias(_)));
         let left = left.ok_or(match moved {
             true => "the address of its module is unknown here",
@@ -264,7 +264,12 @@ impl Resolver<'_> {
 
     /// Runs a location program symbolically, on expressions; `None` where it is malformed or too
     /// large.
-    pub(super) fn leaves(&mut self, ops: &[LocOp], space: Space, span: Span) -> Option<Expr> {
+    pub(super) fn evaluate_location(
+        &mut self,
+        ops: &[LocOp],
+        space: Space,
+        span: Span,
+    ) -> Option<Expr> {
         // Each with the number of its parts.
         let mut stack: Vec<(Expr, usize)> = Vec::new();
         for op in ops {

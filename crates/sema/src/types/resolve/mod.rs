@@ -305,7 +305,7 @@ impl<'a> Resolver<'a> {
     fn scalar_init(&mut self, g: GlobalIx, base: Base) {
         let span = self.tree.globals[g.0].span;
         self.global_keys(g, 0, span);
-        self.decide(self.tree.globals[g.0].value, base, span);
+        self.set_type(self.tree.globals[g.0].value, base, span);
     }
 
     /// `-G NAME=VALUE`: a new initial value, of the type that its text has.
@@ -334,14 +334,14 @@ impl<'a> Resolver<'a> {
     }
 
     /// Sets the type of `v` to `base`, decided at `at`.
-    fn decide(&mut self, v: TyVar, base: Base, at: Span) {
+    fn set_type(&mut self, v: TyVar, base: Base, at: Span) {
         if let Err(c) = self.types.set(v, base, at) {
             self.mismatch(c, at);
         }
     }
 
     /// Unifies `a`, the newer one, at `at`, with `b`.
-    fn same(&mut self, a: TyVar, b: TyVar, at: Span) {
+    fn unify(&mut self, a: TyVar, b: TyVar, at: Span) {
         if let Err(c) = self.types.unify(a, b) {
             self.mismatch(c, at);
         }
@@ -600,7 +600,7 @@ impl<'a> Resolver<'a> {
         self.cur.locals[ix.0].written = true;
         self.cur.locals[ix.0].bound = true;
         let ty = self.cur.locals[ix.0].ty;
-        self.same(init.ty, ty, span);
+        self.unify(init.ty, ty, span);
         let rhs = Box::new(init);
         let kind = ExprKind::Assign {
             place: LValue::Local(ix),

@@ -78,7 +78,7 @@ impl Resolver<'_> {
                     Ok(ops) => ops,
                     Err(why) => return Some(Err(why.clone())),
                 };
-                let whole = self.leaves(ops, space, span)?;
+                let whole = self.evaluate_location(ops, space, span)?;
                 // Shift to the top and back, which extends the value as its type does.
                 let up = i64::from(64 - width - (first - start));
                 let top = self.op_imm(BinOp::Shl, whole, up, span);

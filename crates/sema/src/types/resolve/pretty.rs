@@ -88,7 +88,7 @@ pub(super) enum ShownForm {
 }
 
 /// Number of levels of members that are shown.
-fn levels(pretty: Pretty) -> u8 {
+fn level_count(pretty: Pretty) -> u8 {
     match pretty {
         Pretty::None => 0,
         Pretty::Shallow => 1,
@@ -107,7 +107,7 @@ impl Resolver<'_> {
         span: Span,
     ) -> Expr {
         let mut text = PrettyText::new(Space::Kernel);
-        self.pretty_value(&mut text, value, ty, space, levels(pretty), span);
+        self.pretty_value(&mut text, value, ty, space, level_count(pretty), span);
         self.sprint(text, span)
     }
 
@@ -127,7 +127,7 @@ impl Resolver<'_> {
                 (ShownForm::Text(own), _) => text.conv(ConvKind::Str, false, own),
                 (ShownForm::Value(value), Pretty::None) => text.conv(ConvKind::Hex, true, value),
                 (ShownForm::Value(value), _) => {
-                    self.pretty_value(&mut text, value, ty, space, levels(pretty), span);
+                    self.pretty_value(&mut text, value, ty, space, level_count(pretty), span);
                 }
             }
         }
@@ -144,7 +144,7 @@ impl Resolver<'_> {
         span: Span,
     ) -> Expr {
         let mut text = PrettyText::new(space);
-        self.pieces_struct(&mut text, pieces, (id, 0), levels(pretty), span);
+        self.pieces_struct(&mut text, pieces, (id, 0), level_count(pretty), span);
         self.sprint(text, span)
     }
 
@@ -177,7 +177,9 @@ impl Resolver<'_> {
             };
             match (value, ty.shape(this.facts)) {
                 (Some(Ok(value)), TypeShape::Ptr(to)) => match to.shape(this.facts) {
-                    TypeShape::Int { char: true, .. } => this.quoted(text, value, text.space, span),
+                    TypeShape::Int { char: true, .. } => {
+                        this.append_quoted(text, value, text.space, span)
+                    }
                     _ => text.conv(ConvKind::Pointer, false, value),
                 },
                 (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
@@ -245,7 +247,7 @@ impl Resolver<'_> {
                     let call = self.str(ExprKind::Call { func, args }, span);
                     text.conv(ConvKind::Str, false, call);
                 }
-                TypeShape::Int { char: true, .. } => self.quoted(text, value, space, span),
+                TypeShape::Int { char: true, .. } => self.append_quoted(text, value, space, span),
                 _ => text.conv(ConvKind::Pointer, false, value),
             },
             // A structure, by its address.
@@ -260,7 +262,7 @@ impl Resolver<'_> {
     }
 
     /// Appends a string from memory, in quotes.
-    fn quoted(&mut self, text: &mut PrettyText, addr: Expr, space: Space, span: Span) {
+    fn append_quoted(&mut self, text: &mut PrettyText, addr: Expr, space: Space, span: Span) {
         let f = match space {
             Space::Kernel => Intrinsic::KernelStr,
             Space::User => Intrinsic::UserStr,
@@ -284,7 +286,7 @@ impl Resolver<'_> {
         let addr = self.parameter(unit, span);
         self.pretty_struct(&mut text, &addr, id, depth, span);
         let value = self.sprint(text, span);
-        self.guarded(unit, value, "ERROR", span);
+        self.return_or_error(unit, value, "ERROR", span);
         unit
     }
 
@@ -313,14 +315,14 @@ impl Resolver<'_> {
             Box::new(null),
         );
         let value = Expr { kind, ty, span };
-        self.guarded(unit, value, "<unknown>", span);
+        self.return_or_error(unit, value, "<unknown>", span);
         unit
     }
 
     /// A function from one number to a string; its body is added later.
     fn hidden_function(&mut self, name: &str, span: Span) -> UnitIx {
-        let ty = self.types.known(Base::Long, span);
-        let ret = self.types.known(Base::Str, span);
+        let ty = self.types.fresh_of(Base::Long, span);
+        let ret = self.types.fresh_of(Base::Str, span);
         self.tree.units.push(Unit {
             name: name.into(),
             span,
@@ -352,7 +354,7 @@ impl Resolver<'_> {
     }
 
     /// `try { return value } catch { return error }`
-    fn guarded(&mut self, unit: UnitIx, value: Expr, error: &str, span: Span) {
+    fn return_or_error(&mut self, unit: UnitIx, value: Expr, error: &str, span: Span) {
         let error = self.str(ExprKind::Str(error.as_bytes().into()), span);
         let ret = |e| Stmt {
             kind: StmtKind::Return(Some(e)),
@@ -425,7 +427,7 @@ impl Resolver<'_> {
                 let value = self.load(text.space, at, 8, false, span);
                 match to.shape(self.facts) {
                     TypeShape::Int { char: true, .. } => {
-                        self.quoted(text, value, text.space, span);
+                        self.append_quoted(text, value, text.space, span);
                     }
                     _ => text.conv(ConvKind::Pointer, false, value),
                 }

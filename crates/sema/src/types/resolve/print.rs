@@ -39,7 +39,7 @@ impl Resolver<'_> {
                 None => return self.bad(span),
             }
         } else {
-            self.plain(op, args, span)
+            self.plain_print(op, args, span)
         };
         let kind = ExprKind::Print {
             stream: Stream::Out,
@@ -54,7 +54,12 @@ impl Resolver<'_> {
         }
     }
 
-    fn plain(&mut self, op: PrintOp, args: &[ast::Expr], span: Span) -> (PrintForm, Vec<Expr>) {
+    fn plain_print(
+        &mut self,
+        op: PrintOp,
+        args: &[ast::Expr],
+        span: Span,
+    ) -> (PrintForm, Vec<Expr>) {
         if op.char {
             let args = args.iter().map(|a| self.number(a)).collect();
             return (PrintForm::Char, args);
@@ -129,7 +134,7 @@ impl Resolver<'_> {
                 ValueKind::Str => Base::Str,
             };
             let v = self.expr(a);
-            self.decide(v.ty, base, v.span);
+            self.set_type(v.ty, base, v.span);
             args.push(v);
         }
         self.tree.formats.push(format);

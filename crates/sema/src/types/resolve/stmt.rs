@@ -148,7 +148,7 @@ impl Resolver<'_> {
         };
         Some(StmtKind::Return(e.map(|e| {
             let v = self.expr(e);
-            self.same(v.ty, ret, v.span);
+            self.unify(v.ty, ret, v.span);
             self.cur.has_value = true;
             v
         })))
@@ -183,7 +183,7 @@ impl Resolver<'_> {
     fn receiver(&mut self, v: &ast::Ident, base: Base, pre: &mut Vec<Stmt>) -> LocalIx {
         let ix = self.receiver_any(v, pre);
         let ty = self.cur.locals[ix.0].ty;
-        self.decide(ty, base, v.span);
+        self.set_type(ty, base, v.span);
         ix
     }
 
@@ -204,7 +204,7 @@ impl Resolver<'_> {
                 self.global_keys(g, 0, v.span);
                 self.tree.globals[g.0].written = true;
                 let gty = self.tree.globals[g.0].value;
-                self.same(ty, gty, v.span);
+                self.unify(ty, gty, v.span);
                 let read = Expr {
                     kind: ExprKind::Read(LValue::Local(ix)),
                     ty,
@@ -255,7 +255,7 @@ impl Resolver<'_> {
             None => {
                 self.global_keys(global, keys.len(), f.keys.first().map_or(span, |k| k.span))?
             }
-            Some(_) => vec![self.types.known(Base::Long, name_span)],
+            Some(_) => vec![self.types.fresh_of(Base::Long, name_span)],
         };
         if keys.len() != key_types.len() {
             let text = "a histogram has one key, the number of the bucket";
@@ -265,13 +265,13 @@ impl Resolver<'_> {
         for (k, ty) in f.keys.iter().zip(keys.iter().zip(&key_types)) {
             let (ix, want) = ty;
             let have = self.cur.locals[ix.0].ty;
-            self.same(have, *want, k.span);
+            self.unify(have, *want, k.span);
         }
         let value = f.value.as_ref().map(|v| {
             let ix = self.receiver_any(v, &mut pre);
             let ty = self.cur.locals[ix.0].ty;
             if hist.is_some() {
-                self.decide(ty, Base::Long, v.span);
+                self.set_type(ty, Base::Long, v.span);
             } else {
                 let gty = self.tree.globals[global.0].value;
                 self.foreach_values.push((ty, gty, v.span));
@@ -304,7 +304,7 @@ impl Resolver<'_> {
             ast::SortBy::Value => SortKey::Value,
             ast::SortBy::Stat(op) => {
                 let ty = self.tree.globals[g.0].value;
-                self.decide(ty, Base::Stats, s.span);
+                self.set_type(ty, Base::Stats, s.span);
                 SortKey::Stat(self.extract(g, op))
             }
         };
@@ -357,7 +357,7 @@ impl Resolver<'_> {
                 Key::Any(_) => None,
                 Key::Expr(e) => {
                     let v = self.expr(e);
-                    self.same(v.ty, *ty, v.span);
+                    self.unify(v.ty, *ty, v.span);
                     Some(v)
                 }
             });

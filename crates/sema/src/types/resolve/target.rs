@@ -31,7 +31,7 @@ impl Resolver<'_> {
     /// The three forms that walk structures, and the `@` operators.
     pub(super) fn target_expr(&mut self, e: &ast::Expr) -> Typed {
         let span = e.span;
-        if let Some(nothing) = self.skipped(e) {
+        if let Some(nothing) = self.stand_in(e) {
             return (nothing, None);
         }
         match &e.kind {
@@ -61,7 +61,7 @@ impl Resolver<'_> {
                     _ => return (self.operator(*op, args, span), None),
                 };
                 let (typed, space) = typed;
-                self.prettied(typed, space, *pretty, span)
+                self.pretty_text(typed, space, *pretty, span)
             }
             ast::ExprKind::Arrow {
                 base,
@@ -83,14 +83,14 @@ impl Resolver<'_> {
                 };
                 let space = self.space_of_type(cty);
                 let typed = self.walk(base, WalkBase::Value(cty), access, *addr_of, space, span);
-                self.prettied(typed, space, *pretty, span)
+                self.pretty_text(typed, space, *pretty, span)
             }
             _ => (self.bad(span), None),
         }
     }
 
     /// With `--skip-badvars`: the stand-in for a variable that does not exist.
-    fn skipped(&mut self, e: &ast::Expr) -> Option<Expr> {
+    fn stand_in(&mut self, e: &ast::Expr) -> Option<Expr> {
         let (name, pretty) = match &e.kind {
             ast::ExprKind::Target { name, pretty, .. } => (&**name, *pretty),
             ast::ExprKind::At {
@@ -112,7 +112,7 @@ impl Resolver<'_> {
     }
 
     /// The text of a value, where `$` or `$$` requests it.
-    fn prettied(&mut self, typed: Typed, space: Space, pretty: Pretty, span: Span) -> Typed {
+    fn pretty_text(&mut self, typed: Typed, space: Space, pretty: Pretty, span: Span) -> Typed {
         match typed {
             (value, Some(cty)) if pretty != Pretty::None => {
                 (self.pretty(value, cty, space, pretty, span), None)
@@ -145,7 +145,7 @@ impl Resolver<'_> {
             if let Some(found) = self.global(short, &ctx) {
                 let space = self.space_of_type(CTy::id(found.ty));
                 let typed = self.variable(&found, (access, addr_of), space, span);
-                return self.prettied(typed, space, pretty, span);
+                return self.pretty_text(typed, space, pretty, span);
             }
             return (self.unknown_target(name, &ctx, span), None);
         };
@@ -174,7 +174,7 @@ impl Resolver<'_> {
             }
         };
         let typed = self.walk(base, from, access, addr_of, space, span);
-        self.prettied(typed, space, pretty, span)
+        self.pretty_text(typed, space, pretty, span)
     }
 
     /// The error of a `$` variable where there are none.
@@ -520,7 +520,7 @@ impl Resolver<'_> {
             return self.bad(span);
         };
         let (value, cty) = self.typed_expr(first);
-        self.decide(value.ty, crate::types::unify::Base::Long, value.span);
+        self.set_type(value.ty, crate::types::unify::Base::Long, value.span);
         let id = match args.get(1) {
             Some(_) => self
                 .literal(args, 1, "the enumeration", span)

@@ -22,7 +22,7 @@ impl FormatMachine<'_> {
         );
         if !define
             && simple
-            && self.all[i].fresh()
+            && self.all[i].is_first_on_line()
             && matches!(self.pos, StmtPosition::After | StmtPosition::End)
         {
             self.stack.pop();

@@ -98,7 +98,7 @@ impl ProfileBuilder {
                 "threads without times in regions: there was no room for their files, or the files are gone",
             ),
             (
-                self.folder.as_ref().map_or(0, |f| f.distrusted().into()),
+                self.folder.as_ref().map_or(0, |f| f.is_distrusted().into()),
                 "change of the kernel's clock: the processors' counters differ, and times in regions come from them",
             ),
             (unread, "threads whose changes of regions could not be read"),

@@ -60,7 +60,7 @@ impl ProfileBuilder {
         let away = off.saturating_sub(runnable).saturating_sub(taken);
         if self.trace {
             let span = (at.saturating_sub(total), at);
-            self.traced(thread, region, &call, span)?.open = true;
+            self.add_event(thread, region, &call, span)?.open = true;
         }
         self.cuts.push(UnfinishedCall {
             thread,
@@ -123,7 +123,7 @@ impl ProfileBuilder {
         }
         for (pid, tid) in threads {
             if !self.used.contains_key(tid) {
-                self.unseen(*pid, *tid, at_end(*pid, *tid));
+                self.add_unobserved(*pid, *tid, at_end(*pid, *tid));
             }
         }
         self.intervals_stay_open();
@@ -132,12 +132,12 @@ impl ProfileBuilder {
             self.snapshot.lost.insert(what.into(), self.malformed);
         }
         let mut snapshot = std::mem::take(&mut self.snapshot);
-        self.order(&mut snapshot);
+        self.sort(&mut snapshot);
         snapshot
     }
 
     /// Adds a thread without any event.
-    fn unseen(&mut self, pid: u32, tid: u32, call: Option<String>) {
+    fn add_unobserved(&mut self, pid: u32, tid: u32, call: Option<String>) {
         let at = self.snapshot.at_ns;
         self.snapshot.threads.push(Thread {
             tid,
@@ -204,7 +204,7 @@ impl ProfileBuilder {
             let call = call.as_deref().map(|call| (call, total));
             for (what, length) in call.into_iter().chain(off) {
                 let span = (end.saturating_sub(length), end);
-                if let Some(event) = self.traced(open.thread, open.region, what, span) {
+                if let Some(event) = self.add_event(open.thread, open.region, what, span) {
                     event.open = !ended;
                 }
             }

@@ -17,26 +17,26 @@ pub struct ThreadIdentity {
 }
 
 /// The thread id in a key.
-fn number(key: i64) -> u32 {
+fn tid_of_key(key: i64) -> u32 {
     (key & ((1 << TID_BITS) - 1)) as u32
 }
 
 impl ProfileBuilder {
     /// The index of the thread of a key, which is added if it is new.
     pub(super) fn place(&mut self, key: i64) -> usize {
-        let (place, new) = self.made(key);
-        if new && let Some(who) = self.who.and_then(|who| who(number(key))) {
-            self.is(place, who.pid, who.ppid, who.name);
+        let (place, new) = self.thread_index(key);
+        if new && let Some(who) = self.who.and_then(|who| who(tid_of_key(key))) {
+            self.set_identity(place, who.pid, who.ppid, who.name);
         }
         place
     }
 
     /// The index of the thread of a key, and whether it is new.
-    fn made(&mut self, key: i64) -> (usize, bool) {
+    fn thread_index(&mut self, key: i64) -> (usize, bool) {
         if let Some(place) = self.threads.get(&key) {
             return (*place, false);
         }
-        let tid = number(key);
+        let tid = tid_of_key(key);
         let used = self.used.entry(tid).or_insert(0);
         self.snapshot.threads.push(Thread {
             tid: tid.saturating_add(used.saturating_mul(REUSED)),
@@ -50,7 +50,7 @@ impl ProfileBuilder {
     }
 
     /// Sets the process and the name of a thread.
-    fn is(&mut self, place: usize, pid: u32, ppid: u32, name: String) {
+    fn set_identity(&mut self, place: usize, pid: u32, ppid: u32, name: String) {
         let Some(thread) = self.snapshot.threads.get_mut(place) else {
             return;
         };
@@ -70,8 +70,8 @@ impl ProfileBuilder {
         let key: i64 = f.number()?;
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let name = f.text()?.into_owned();
-        let (place, _) = self.made(key);
-        self.is(place, pid, ppid, name);
+        let (place, _) = self.thread_index(key);
+        self.set_identity(place, pid, ppid, name);
         Some(())
     }
 
@@ -82,7 +82,7 @@ impl ProfileBuilder {
         let (before, linked_statically): (u32, bool) = (f.number()?, f.flag()?);
         let name = f.text()?.into_owned();
         self.first.get_or_insert(pid);
-        let (place, new) = self.made(key);
+        let (place, new) = self.thread_index(key);
         self.changes_end(place, at);
         let thread = self.snapshot.threads.get_mut(place)?;
         // A leader that had ended is known, though its times begin again.
@@ -95,7 +95,7 @@ impl ProfileBuilder {
         if before != thread.tid % REUSED {
             self.renamed.insert(before, at);
         }
-        self.is(place, pid, ppid, name.clone());
+        self.set_identity(place, pid, ppid, name.clone());
         let process = self.processes.get_mut(&pid)?;
         process.comm = name;
         process.linked_statically = linked_statically;
@@ -110,8 +110,8 @@ impl ProfileBuilder {
         let status: i32 = f.number()?;
         let name = f.text()?.into_owned();
         let at = self.since(when);
-        let (place, _) = self.made(key);
-        self.is(place, pid, ppid, name);
+        let (place, _) = self.thread_index(key);
+        self.set_identity(place, pid, ppid, name);
         self.changes_end(place, at);
         let thread = self.snapshot.threads.get_mut(place)?;
         thread.ended_ns = Some(at);

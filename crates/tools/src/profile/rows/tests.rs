@@ -212,7 +212,7 @@ fn each_account_stands_for_itself() {
         "account 2000 0 0".into(),
     ];
     assert!(take(&mut rows, &first));
-    let account = rows.so_far();
+    let account = rows.snapshot();
     assert_eq!(
         (
             account.at_ns,
@@ -224,7 +224,7 @@ fn each_account_stands_for_itself() {
     assert_eq!(account.processes.len(), 1);
     // ProfileBuilder in the meantime leave the account unchanged.
     take(&mut rows, &[format!("exit {t} 2500 70 1 0 \"app\"")]);
-    assert_eq!(rows.so_far().calls.len(), 1);
+    assert_eq!(rows.snapshot().calls.len(), 1);
     let second = [
         "end".into(),
         format!("user {t} 400 0 0"),
@@ -364,7 +364,7 @@ fn a_thread_that_nobody_saw_start_is_looked_up() {
             name: "app".into(),
         })
     };
-    let mut rows = ProfileBuilder::with(Some(who), false);
+    let mut rows = ProfileBuilder::new(Some(who), false);
     for row in [
         "begin 0 0".into(),
         "end".into(),

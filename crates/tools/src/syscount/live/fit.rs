@@ -24,7 +24,7 @@ const RANKS: [Column; 11] = [
 ];
 
 /// Minimum width of a text that is cut.
-fn least(column: Column, width: usize) -> usize {
+fn min_width(column: Column, width: usize) -> usize {
     match column {
         Column::Call => width.min(8),
         Column::Comm => width.min(6),
@@ -45,7 +45,7 @@ pub fn columns(
     let mut left = room;
     let mut shown: Vec<(usize, usize)> = Vec::new();
     for (at, column) in ranks.filter_map(|c| Some((place(c)?, c))) {
-        let width = least(column, widths[at]);
+        let width = min_width(column, widths[at]);
         let gap = if shown.is_empty() { 0 } else { SPACING };
         // After a column that does not fit, less important ones are not shown either.
         let Some(rest) = left.checked_sub(gap + width) else {

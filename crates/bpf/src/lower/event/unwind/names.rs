@@ -79,7 +79,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn makes_text(&self, dst: IrReg) -> bool {
         self.plan
             .marks
-            .made(BodyId::Handler(self.handler.index()), dst)
+            .made_in_kernel(BodyId::Handler(self.handler.index()), dst)
     }
 
     /// Appends a frame of the room.
