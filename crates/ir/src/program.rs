@@ -122,6 +122,19 @@ pub struct Global {
     pub site: SiteId,
 }
 
+/// The start of the names of arrays that analysis makes for values of entries (`@entry`). No name in
+/// a script starts with `@`.
+pub const ENTRY_ARRAY: &str = "@entry";
+
+impl Global {
+    /// Whether analysis made the array for values of entries (`@entry`). Each element then belongs
+    /// to one call, which the keys identify: the handler at the entry stores it, and the one at the
+    /// return takes it out.
+    pub fn saves_entry_values(&self) -> bool {
+        self.name.starts_with(ENTRY_ARRAY)
+    }
+}
+
 /// The initial value of a scalar global.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[allow(missing_docs)]

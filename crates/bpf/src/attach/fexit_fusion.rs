@@ -6,7 +6,8 @@
 //! at the entry stores the values in arrays, and the other one takes them out. If fexit can attach
 //! to the function, suits the handler otherwise, and the values depend only on parameters, the
 //! return handler gets a copy of their calculations. Values that were read from memory have to be
-//! those of the entry, and are left alone.
+//! those of the entry, and are left alone. So are a script's own arrays: their elements need not
+//! belong to the call that returns.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -89,6 +90,10 @@ fn matching_return(program: &Program, at: usize) -> Option<(usize, &CodeProbe, S
         return None;
     }
     let kept = saved_values(&entry.body)?;
+    let mut arrays = kept.arrays.iter().map(|(g, _)| *g);
+    if !arrays.all(|g| program.globals[g.index()].saves_entry_values()) {
+        return None;
+    }
     let touches = |body: &Body| {
         let mut insts = body.insts();
         insts.any(|i| i.global().is_some_and(|g| kept.saves(g)))
@@ -266,7 +271,11 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
 "#;
 
     fn rewritten(value: &str, more: &str) -> (String, usize) {
-        let text = SCRIPT.replace("VALUE", value).replace("MORE", more);
+        rewrite_text(SCRIPT, value, more)
+    }
+
+    fn rewrite_text(script: &str, value: &str, more: &str) -> (String, usize) {
+        let text = script.replace("VALUE", value).replace("MORE", more);
         let program = spile_ir::reader::read(&text).expect("it is right");
         let typed = TypedFunction {
             id: 7,
@@ -299,6 +308,13 @@ handler "f.return" points 1 code(kernel return, symbol "" "f" 0) @0 {
         for gone in ["g0", "ctx_reg", "tid", "branch"] {
             assert!(!ret.contains(gone), "{gone}: {text}");
         }
+    }
+
+    #[test]
+    fn arrays_of_the_script_keep_their_keys() {
+        // A return handler can read an element that another call stored.
+        let own = SCRIPT.replace("@entry0", "a");
+        assert_eq!(rewrite_text(&own, "r3", "").1, 0);
     }
 
     #[test]

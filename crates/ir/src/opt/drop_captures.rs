@@ -4,6 +4,9 @@ use crate::*;
 
 /// Runs the pass.
 pub fn run(program: &mut Program) {
+    if program.regexes.is_empty() {
+        return;
+    }
     let facts = ProgramFacts::of(program);
     // A function's match may be for any of its callers.
     let functions_ask = facts.funcs().any(BodyFacts::asks_of_match);

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::class::Storage;
-use super::thread_ownership::{Owner, Ownership, of_calls};
+use super::thread_ownership::{Owner, Ownership};
 use crate::*;
 
 /// The reason for each global's storage class, one line each, for `-v`.
@@ -404,7 +404,7 @@ impl GlobalUse {
             written: all().any(|(_, a)| a.inst.writes_global()),
             walked: all().any(|(kernel, a)| kernel && matches!(a.inst, Inst::IterNew { .. })),
             owner: match all().next() {
-                _ if of_calls(&program.globals[g.index()]) => Some(Owner::Call),
+                _ if program.globals[g.index()].saves_entry_values() => Some(Owner::Call),
                 Some((_, first)) if !wraps => first
                     .owner
                     .filter(|_| all().all(|(_, a)| a.owner == first.owner)),

@@ -26,12 +26,6 @@ pub(super) enum Owner {
     Call,
 }
 
-/// Whether analysis made the array for values of entries (`@entry`), so that each element belongs
-/// to one call. Names in scripts contain no `@`.
-pub(super) fn of_calls(global: &Global) -> bool {
-    global.name.starts_with("@entry")
-}
-
 /// The ownership facts of a handler's body.
 pub(super) struct Ownership {
     /// By owner, by register: whether it only ever holds the owner's number.

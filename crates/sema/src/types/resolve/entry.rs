@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Arch, BinOp, CodePlace, CodeProbe, CodeSite, Event, Space, UnOp};
+use spile_ir::{Arch, BinOp, CodePlace, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UnOp};
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -200,7 +200,7 @@ impl Resolver<'_> {
             },
             span,
         );
-        let value = self.bound_local(&format!("@entry{n}").into(), span);
+        let value = self.bound_local(&format!("{ENTRY_ARRAY}{n}").into(), span);
         let value_ty = self.cur.locals[value.0].ty;
         self.unify(value_ty, ty, span);
         let kind = ExprKind::Read(place);
@@ -227,7 +227,7 @@ impl Resolver<'_> {
     }
 
     fn entry_array(&mut self, value: TyVar, keys: usize, span: Span) -> GlobalIx {
-        let name: ast::Name = format!("@entry{}", self.entries).into();
+        let name: ast::Name = format!("{ENTRY_ARRAY}{}", self.entries).into();
         self.entries += 1;
         let keys = (0..keys).map(|_| self.types.fresh_of(Base::Long, span));
         let keys = Some(keys.collect());
