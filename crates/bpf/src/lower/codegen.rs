@@ -41,6 +41,8 @@ pub(crate) struct HandlerCodegen<'a> {
     /// The current block.
     pub cur_block: BlockId,
     pub out_of_line: Vec<OutOfLine>,
+    /// Calls of error subprograms that failure paths jump to, with their names.
+    pub error_tails: Vec<(&'static str, Label)>,
     /// The global that the current instruction accesses.
     pub current: Option<spile_ir::GlobalId>,
     /// Whether the current task is in its stack slot.
@@ -79,6 +81,7 @@ impl<'a> HandlerCodegen<'a> {
             catch: None,
             cur_block: BlockId(0),
             out_of_line: Vec::new(),
+            error_tails: Vec::new(),
             current: None,
             task_saved: false,
             late_number: false,

@@ -265,7 +265,7 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// Emits the out-of-line code.
+    /// Emits the out-of-line code, in front of the function's end.
     pub fn emit_out_of_line(&mut self) -> Res {
         while let Some(out_of_line) = self.out_of_line.pop() {
             match out_of_line {
@@ -274,6 +274,7 @@ impl HandlerCodegen<'_> {
                 OutOfLine::BackEdge(back) => self.emit_back_edge(back),
             }
         }
+        self.emit_error_tails();
         Ok(())
     }
 }

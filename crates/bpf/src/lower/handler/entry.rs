@@ -297,17 +297,39 @@ impl HandlerCodegen<'_> {
         if self.plan.outline_entry && !self.options.timing && (sends || !locks.is_empty()) {
             return self.leave_outlined(&locks);
         }
-        for lock in locks.into_iter().rev() {
-            self.unlock(lock);
-        }
-        if sends {
-            self.flush();
+        if sends && self.plan.outline && !locks.is_empty() {
+            self.unlock_and_flush(&locks);
+        } else {
+            self.unlock_all(&locks);
+            if sends {
+                self.flush();
+            }
         }
         if self.options.timing {
             self.timing();
         }
         self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
         Ok(())
+    }
+
+    /// Releases the locks and sends the output. All failure paths of a handler lead here, and a
+    /// large handler has thousands. So the code begins with a branch: the verifier saves states only
+    /// there, eight instructions apart at least, and otherwise follows each path into the code
+    /// behind (on 6.18, 49,800 instead of 41,500 instructions for a handler of 1,000 lines).
+    fn unlock_and_flush(&mut self, locks: &[u32]) {
+        let [silent, end] = std::array::from_fn(|_| self.asm.label());
+        self.load(R3, self.plan.scratch.out_pos);
+        self.asm.jump_if(Cond::Eq, R3, 0, silent);
+        self.unlock_all(locks);
+        self.call_flush();
+        self.asm.jump(end);
+        self.asm.bind(silent);
+        self.unlock_all(locks);
+        self.asm.bind(end);
+    }
+
+    fn unlock_all(&mut self, locks: &[u32]) {
+        locks.iter().rev().for_each(|lock| self.unlock(*lock));
     }
 
     fn timing(&mut self) {

@@ -88,12 +88,11 @@ impl HandlerCodegen<'_> {
         };
         if self.uses_subprograms() {
             let record = self.pool.record(shape);
-            self.error_global(record, fields.first().copied())?;
-        } else {
-            let record = self.pool.record(shape);
-            self.error_piece(Src::Imm(record as i32), fields.first().copied())?;
-            self.count_error();
+            return self.error_global(record, fields.first().copied());
         }
+        let record = self.pool.record(shape);
+        self.error_piece(Src::Imm(record as i32), fields.first().copied())?;
+        self.count_error();
         self.asm.jump(self.done);
         Ok(())
     }

@@ -67,15 +67,20 @@ impl HandlerCodegen<'_> {
 
     /// Sends the output buffer. Clobbers r0 to r5.
     pub(in crate::lower) fn flush_outlined(&mut self) {
-        let plan = self.plan;
         let end = self.asm.label();
-        self.load(R3, plan.scratch.out_pos);
+        self.load(R3, self.plan.scratch.out_pos);
         self.asm.jump_if(Cond::Eq, R3, 0, end);
+        self.call_flush();
+        self.asm.bind(end);
+    }
+
+    /// Sends the output buffer, which is not empty. Clobbers r0 to r5.
+    pub(in crate::lower) fn call_flush(&mut self) {
+        let plan = self.plan;
         // The function is constant and always assembles.
         let made = self.pool.sub("flush", |_| flush(plan));
         debug_assert!(made.is_ok(), "{made:?}");
         self.asm.call_sub("flush");
-        self.asm.bind(end);
     }
 
     /// `r0` = element of a hash map by the key in the key buffer, or 0.
