@@ -261,13 +261,14 @@ pub struct Parts {
     pub user: Ns,
     /// On a processor inside system calls, without faults and interrupts.
     pub syscall_cpu: Ns,
-    /// Asleep inside system calls; or stopped by a signal or a debugger, possibly outside of calls.
+    /// Asleep inside system calls and page faults; or stopped by a signal or a debugger, possibly
+    /// outside of calls.
     pub blocked: Ns,
     /// Ready and not on a processor: preempted, or woken and waiting for its turn.
     pub runnable: Ns,
     /// Page faults served from memory.
     pub fault_minor: Times,
-    /// Page faults that waited for a device.
+    /// Page faults that the kernel could not serve from memory, without the wait for a device.
     pub fault_major: Times,
     /// Interrupts that hit while it was on a processor.
     pub irq: Times,

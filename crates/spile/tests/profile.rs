@@ -1,5 +1,5 @@
 //! `spile profile` on the live kernel: the time of threads with known lifetimes adds up, and calls
-//! are counted exactly. The programs are `lives.c`, `waits.c` and `regions.c` of `tests/programs`.
+//! are counted exactly. The programs are `lives.c`, `waits.c`, `regions.c` and `fault-waits.c` of `tests/programs`.
 
 #[macro_use]
 extern crate spile_testing;
@@ -253,6 +253,22 @@ fn threads_end_in_calls() {
         calls().all(|c| c.call != "pause" || c.errors.is_empty()),
         "what the end of a thread cut short has not failed"
     );
+}
+
+/// A fault that waits is on no processor. The program's faults are served 50 ms after they were
+/// asked for.
+#[test]
+fn faults_that_wait() {
+    let program = compiled("fault-waits", "fault-waits", &[]);
+    let (profile, output) = record(&["--", program.to_str().unwrap()]);
+    if output.status.code() == Some(77) {
+        spile_testing::skip!("no userfaultfd");
+    }
+    closes(&profile);
+    let waits = thread(&profile, profile.header.pid.unwrap()).parts;
+    assert!(waits.blocked + waits.runnable >= 250_000_000, "{waits:?}");
+    let faults = waits.fault_minor.ns + waits.fault_major.ns;
+    assert!(faults < 125_000_000, "{waits:?}");
 }
 
 #[test]

@@ -219,12 +219,8 @@ impl ProfileBuilder {
             "fault" => self.fault(f)?,
             "irq" => self.interrupts(f, |parts| &mut parts.irq)?,
             "softirq" => self.interrupts(f, |parts| &mut parts.softirq)?,
-            "ready" => {
-                let place = self.place(f.number()?);
-                let (region, ns) = (f.number()?, f.ns()?);
-                self.snapshot.threads.get_mut(place)?.parts.runnable += ns;
-                self.in_context(place, region, |parts| parts.runnable += ns)?;
-            }
+            "ready" => self.off_in_faults(f, |parts| &mut parts.runnable)?,
+            "waited" => self.off_in_faults(f, |parts| &mut parts.blocked)?,
             "end" => self.ended = true,
             "account" => {
                 self.add_cuts();
@@ -261,6 +257,14 @@ impl ProfileBuilder {
             false => |parts| &mut parts.fault_minor,
         };
         self.times(thread, region, times(f)?, of)
+    }
+
+    /// Time off a processor within page faults.
+    fn off_in_faults(&mut self, f: &mut Fields<'_>, of: fn(&mut Parts) -> &mut Ns) -> Option<()> {
+        let place = self.place(f.number()?);
+        let (region, ns) = (f.number()?, f.ns()?);
+        *of(&mut self.snapshot.threads.get_mut(place)?.parts) += ns;
+        self.in_context(place, region, |parts| *of(parts) += ns)
     }
 
     fn interrupts(&mut self, f: &mut Fields<'_>, of: fn(&mut Parts) -> &mut Times) -> Option<()> {
