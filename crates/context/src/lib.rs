@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_set_stays() {
+    fn set_variables_stay() {
         let home = tempfile::tempdir().expect("a folder");
         let home = home.path().to_str().expect("a name");
         let fresh = environment(with(&[("HOME", home), ("LD_PRELOAD", "")])).expect("variables");

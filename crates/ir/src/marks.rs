@@ -40,7 +40,7 @@ pub struct Marks {
     made: HashSet<(BodyId, Reg)>,
     /// Keys of arrays that can contain marks.
     keys: HashSet<(GlobalId, usize)>,
-    unfit: HashMap<BodyId, SiteId>,
+    unrenderable: HashMap<BodyId, SiteId>,
 }
 
 impl Marks {
@@ -51,7 +51,7 @@ impl Marks {
         if flows.sources.is_empty() {
             return Marks::default();
         }
-        let needed = flows.against(flows.looked_at.iter().map(|l| l.0).collect());
+        let needed = flows.against(flows.inspected.iter().map(|l| l.0).collect());
         // Keys by which kernel handlers look elements up: two are equal where their texts are.
         let mut wanted = needed.clone();
         wanted.extend(flows.against(flows.keys.iter().copied().collect()));
@@ -59,7 +59,7 @@ impl Marks {
         let left = flows.sources.iter().filter(|s| !is_made(s));
         let marked = flows.along(left.map(|s| s.0).collect());
         let made = flows.sources.iter().filter(|s| is_made(s));
-        let unfit = flows.looked_at.iter().filter_map(|(at, body, site)| {
+        let unfit = flows.inspected.iter().filter_map(|(at, body, site)| {
             let (Some(body), true) = (body, marked.contains(at)) else {
                 return None;
             };
@@ -79,7 +79,7 @@ impl Marks {
                     _ => None,
                 })
                 .collect(),
-            unfit: unfit.collect(),
+            unrenderable: unfit.collect(),
         }
     }
 
@@ -95,7 +95,7 @@ impl Marks {
 
     /// An instruction of a kernel handler that looks into a text which the kernel cannot make.
     pub fn unrenderable(&self, body: BodyId) -> Option<SiteId> {
-        self.unfit.get(&body).copied()
+        self.unrenderable.get(&body).copied()
     }
 }
 
@@ -107,7 +107,7 @@ struct FlowGraph {
     /// The origins of marks, and whether the kernel can make the text there.
     sources: Vec<(TextNode, bool)>,
     /// The places that kernel handlers look into, each with the instruction's body and site.
-    looked_at: Vec<(TextNode, Option<BodyId>, SiteId)>,
+    inspected: Vec<(TextNode, Option<BodyId>, SiteId)>,
     /// Keys of arrays that kernel handlers look elements up by.
     keys: HashSet<TextNode>,
 }
@@ -170,7 +170,7 @@ impl FlowGraph {
             if kernel {
                 let mut looked = Vec::new();
                 looks_into(program, inst, &mut |v| looked.extend(holder(&v)));
-                self.looked_at
+                self.inspected
                     .extend(looked.into_iter().map(|h| (h, Some(at), *site)));
             }
             self.inst(program, at, inst, &holder);

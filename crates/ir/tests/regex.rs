@@ -560,7 +560,7 @@ fn any_bytes_and_long_texts() {
 }
 
 #[test]
-fn what_is_too_large_is_said() {
+fn expressions_that_are_too_large_are_refused() {
     for pattern in [
         "((a{1,100}){1,100}){1,100}",
         "(a|b)*a(a|b){14}",

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_told() {
+    fn refusals_are_reported() {
         let nowhere = PerfEvent::open(CPU_CLOCK, PerfTarget::Cpu(1 << 20), Sampling::Count);
         assert!(nowhere.is_err_and(|e| e.action == "perf_event_open"));
     }

@@ -382,7 +382,7 @@ ffffffffc0000000 T xfs_init\t[xfs]
     }
 
     #[test]
-    fn hidden_addresses_are_told() {
+    fn hidden_addresses_are_reported() {
         let hidden = "0000000000000000 T _stext\n0000000000000000 T foo\n";
         assert_eq!(Symbols::parse(hidden).err(), Some(SymbolError::Hidden));
         assert_eq!(Symbols::parse("").err(), Some(SymbolError::Hidden));

@@ -229,9 +229,13 @@ fn points(a: &Analysis, world: &Workspace, r: ItemTokens, before: &str) -> (usiz
         let doc = definition
             .as_ref()
             .and_then(|(file, span, _)| doc_comment(a.sources.text(*file), span.start as usize));
-        let means = definition.map(|d| d.2).unwrap_or_default();
-        let means: Vec<String> = means.into_iter().take(8).map(pretty::probe_point).collect();
-        add(name, &means.join(", "), doc.unwrap_or_default());
+        let definitions = definition.map(|d| d.2).unwrap_or_default();
+        let points: Vec<String> = definitions
+            .into_iter()
+            .take(8)
+            .map(pretty::probe_point)
+            .collect();
+        add(name, &points.join(", "), doc.unwrap_or_default());
     }
     (start, found.into_values().collect())
 }

@@ -102,17 +102,17 @@ fn point(a: &Analysis, world: &Workspace, text: &str) -> Option<String> {
     let mut texts: Vec<String> = Vec::new();
     let mut code = format!("probe {text}");
     if let Some((name, file, span)) = alias(a, first) {
-        let means = a
+        let definitions = a
             .library
             .alias_definition(&name)
             .map(|(_, _, p)| p)
             .unwrap_or_default();
-        let means: Vec<String> = means
+        let defined: Vec<String> = definitions
             .into_iter()
             .take(MAX_SHOWN)
             .map(pretty::probe_point)
             .collect();
-        code = format!("probe {name} = {}", means.join(", "));
+        code = format!("probe {name} = {}", defined.join(", "));
         texts.extend(doc_comment(a.sources.text(file), span.start as usize));
         if file != a.file {
             texts.push(origin(a, span));

@@ -107,7 +107,7 @@ proptest! {
     }
 
     #[test]
-    fn damage_is_told_and_passed_over(seed: u64, place in 0.0..1.0f64, byte: u8) {
+    fn damaged_accounts_are_reported_and_skipped(seed: u64, place in 0.0..1.0f64, byte: u8) {
         let profile = testgen::random(seed, 6);
         let (mut file, _) = written(&profile, 4);
         let place = (file.len() as f64 * place) as usize;

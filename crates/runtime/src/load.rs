@@ -291,8 +291,8 @@ impl LoadedObject {
             let RefusedPlace { place, why } = links.refused.swap_remove(refused);
             return Err((name.to_owned(), Error::Attach(place, why)));
         }
-        let told = std::mem::take(&mut links.unreported);
-        links.attach_kinds.extend(AttachSummary::lines(told));
+        let summaries = std::mem::take(&mut links.unreported);
+        links.attach_kinds.extend(AttachSummary::lines(summaries));
         Ok(())
     }
 }

@@ -149,8 +149,8 @@ impl Session {
         let program = Rc::new(program);
         let signals = Rc::new(Signals::new().map_err(system("blocking signals"))?);
         let events = EventLoop::new().map_err(system("epoll"))?;
-        let held = options.held.take();
-        let watched = follow(&options.target, held, program.watches_programs())?;
+        let suspended_child = options.suspended_child.take();
+        let watched = follow(&options.target, suspended_child, program.watches_programs())?;
         let number = |w: &WatchedProcess| PidMap::now().to_machine(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let facts = options.facts.take();

@@ -140,7 +140,7 @@ fn recursive(tree: &Tree) -> HashSet<UnitIx> {
 /// A function to check, and the calls that lead to it.
 struct FunctionVisit {
     func: UnitIx,
-    known: Vec<Option<i64>>,
+    const_args: Vec<Option<i64>>,
     chain: Vec<Span>,
     open: Vec<UnitIx>,
 }
@@ -224,7 +224,7 @@ impl BodyCheck<'_> {
             open.push(func);
             self.todo.push(FunctionVisit {
                 func,
-                known,
+                const_args: known,
                 chain,
                 open,
             });
@@ -232,7 +232,7 @@ impl BodyCheck<'_> {
     }
 
     fn visit(&mut self, visit: FunctionVisit) {
-        (self.known, self.chain, self.open) = (visit.known, visit.chain, visit.open);
+        (self.known, self.chain, self.open) = (visit.const_args, visit.chain, visit.open);
         let u = &self.tree.units[visit.func.0];
         self.body(&u.body);
         if let UnitKind::Func {

@@ -254,7 +254,7 @@ fn returns_take_values_from_the_entry() {
 }
 
 #[test]
-fn what_cannot_be_had_is_told() {
+fn unavailable_variables_are_reported() {
     let at = |what: &str, body: &str| {
         let script = format!(r#"probe process("/demo").{what} {{ {body} }}"#);
         program(&script).expect_err(&script)

@@ -192,7 +192,7 @@ fn probes_of_a_library_file() {
 }
 
 #[test]
-fn who_sees_what() {
+fn visibility_of_private_names() {
     let s = resolve("global mine function helper(a) { return 2 } function own() {} probe begin {}");
     assert!(s.lib.global("mine", s.user).is_some() && s.lib.global("mine", s.tapset).is_none());
     assert!(s.lib.global("hidden", s.user).is_some() && s.lib.global("hidden", s.tapset).is_some());

@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_known() {
+    fn unknown_answers_are_no_failures() {
         let fake = FakeMachine {
             answer: |_| Availability::Unknown("not permitted".into()),
             lacks: "",

@@ -120,14 +120,14 @@ impl KernelFacts {
         module: Option<&Arc<str>>,
         query: &CodeQuery,
     ) -> Result<Vec<FoundPlace>, String> {
-        let known = &self.programs.known;
+        let table = &self.programs.file_table;
         if kernel_code::needs_source(query) {
-            return self.debug.places(known, module, query);
+            return self.debug.places(table, module, query);
         }
         let mut found = self.code.places(&self.types, module.map(|m| &**m), query);
         if let CodeQuery::Function { name, kind, .. } = query {
             let mut all = found.clone().unwrap_or_default();
-            self.debug.with_lines(known, module, name, kind, &mut all);
+            self.debug.with_lines(table, module, name, kind, &mut all);
             if !all.is_empty() {
                 found = Ok(all);
             }
@@ -141,9 +141,9 @@ impl KernelFacts {
         place: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
-        let known = &self.programs.known;
-        match known.has_place(place) {
-            true => self.debug.variables(known, module, place, ret),
+        let table = &self.programs.file_table;
+        match table.has_place(place) {
+            true => self.debug.variables(table, module, place, ret),
             false => {
                 let module = module.map(|m| &**m);
                 self.code.variables(&self.types, module, place, ret)
@@ -309,18 +309,18 @@ impl Facts for KernelFacts {
     }
 
     fn ctype(&self, id: CTypeId) -> CType {
-        let of_file = self.programs.known.ctype(id);
+        let of_file = self.programs.file_table.ctype(id);
         of_file.unwrap_or_else(|| self.types.ctype(id))
     }
 
     fn c_name(&self, id: CTypeId) -> String {
-        let of_file = self.programs.known.c_name(id);
+        let of_file = self.programs.file_table.c_name(id);
         of_file.unwrap_or_else(|| self.types.c_name(id))
     }
 
     fn type_home(&self, id: CTypeId) -> String {
-        let known = &self.programs.known;
-        match (known.file_of(id), known.space_of(id)) {
+        let table = &self.programs.file_table;
+        match (table.file_of(id), table.space_of(id)) {
             (Some(file), Some(Space::User)) => file.image().path().display().to_string(),
             _ => "the kernel".into(),
         }
@@ -331,14 +331,14 @@ impl Facts for KernelFacts {
     }
 
     fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
-        match self.programs.known.members(id) {
+        match self.programs.file_table.members(id) {
             Some(members) => members.into_iter().find(|m| &*m.name == name),
             None => self.types.member(id, name),
         }
     }
 
     fn members(&self, id: CTypeId) -> Vec<Member> {
-        let of_file = self.programs.known.members(id);
+        let of_file = self.programs.file_table.members(id);
         of_file.unwrap_or_else(|| self.types.members(id))
     }
 
@@ -347,7 +347,7 @@ impl Facts for KernelFacts {
     }
 
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
-        let of_file = self.programs.known.enum_values(id);
+        let of_file = self.programs.file_table.enum_values(id);
         of_file.unwrap_or_else(|| self.types.enum_values(id))
     }
 
@@ -421,12 +421,12 @@ impl Facts for KernelFacts {
         place: &FoundPlace,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
-        let known = &self.programs.known;
+        let table = &self.programs.file_table;
         match module {
             Module::File(_) => Ok(Vec::new()),
-            _ if known.has_place(place.id) => Ok(Vec::new()),
-            Module::Kernel => self.debug.locals(known, None, place, ret),
-            Module::KernelModule(name) => self.debug.locals(known, Some(name), place, ret),
+            _ if table.has_place(place.id) => Ok(Vec::new()),
+            Module::Kernel => self.debug.locals(table, None, place, ret),
+            Module::KernelModule(name) => self.debug.locals(table, Some(name), place, ret),
         }
     }
 
@@ -441,10 +441,12 @@ impl Facts for KernelFacts {
     fn module_variable(&self, module: &Module, name: &str, file: Option<&str>) -> Option<Variable> {
         match module {
             Module::File(path) => self.programs.global(path, name, file),
-            Module::Kernel => self.debug.global(&self.programs.known, None, name, file),
+            Module::Kernel => self
+                .debug
+                .global(&self.programs.file_table, None, name, file),
             Module::KernelModule(own) => {
-                let known = &self.programs.known;
-                self.debug.global(known, Some(own), name, file)
+                let table = &self.programs.file_table;
+                self.debug.global(table, Some(own), name, file)
             }
         }
     }
@@ -456,11 +458,14 @@ impl Facts for KernelFacts {
             Module::File(path) => return self.programs.type_named(path, name),
         };
         let found = types.and_then(|types| KernelTypes::by_name(types, name));
-        found.or_else(|| self.debug.type_named(&self.programs.known, module, name))
+        found.or_else(|| {
+            self.debug
+                .type_named(&self.programs.file_table, module, name)
+        })
     }
 
     fn type_space(&self, id: CTypeId) -> Space {
-        let space = self.programs.known.space_of(id);
+        let space = self.programs.file_table.space_of(id);
         space.unwrap_or(Space::Kernel)
     }
 

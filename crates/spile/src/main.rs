@@ -93,17 +93,17 @@ fn run() -> ExitCode {
         Err(code) => return code,
     };
     if cli.version {
-        let said = report::say(format_args!(
+        let result = report::say(format_args!(
             "spile {}, SystemTap language {}, {}\n",
             env!("CARGO_PKG_VERSION"),
             spile_syntax::preproc::SYSTEMTAP_VERSION,
             "MIT OR Apache-2.0, no warranty"
         ));
-        return exit(said.map(|()| 0), false);
+        return exit(result.map(|()| 0), false);
     }
     if cli.check {
-        let said = report::say(check::table(&check::RunningMachine));
-        return exit(said.map(|()| 0), false);
+        let result = report::say(check::table(&check::RunningMachine));
+        return exit(result.map(|()| 0), false);
     }
     if let Some(code) = &cli.explain {
         return exit(explain::run(code), false);
@@ -114,13 +114,13 @@ fn run() -> ExitCode {
     ];
     for (asked, header) in headers {
         if asked {
-            let said = report::say(format_args!("{header}"));
-            return exit(said.map(|()| 0), false);
+            let result = report::say(format_args!("{header}"));
+            return exit(result.map(|()| 0), false);
         }
     }
     if let Some(shell) = cli.completions {
-        let said = report::say(completions::script(shell));
-        return exit(said.map(|()| 0), false);
+        let result = report::say(completions::script(shell));
+        return exit(result.map(|()| 0), false);
     }
     let color = match cli.color.as_str() {
         "always" => true,

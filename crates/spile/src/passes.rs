@@ -228,7 +228,7 @@ pub fn drive(
     }
     let looked_at = front.facts.read_files();
     let change = |options: &mut session::Options| {
-        (options.held, options.ahead) = (held, ahead);
+        (options.suspended_child, options.ahead) = (held, ahead);
         options.facts = Some(facts);
         change(options);
     };
@@ -667,7 +667,7 @@ fn execute(
     cli: &Cli,
     program: Program,
     object: Option<(Object, spile_bpf::target::Options)>,
-    looked_at: Vec<(std::path::PathBuf, spile_runtime::FileState)>,
+    read_files: Vec<(std::path::PathBuf, spile_runtime::FileState)>,
     change: impl FnOnce(&mut session::Options),
 ) -> Result<session::Outcome, Failure> {
     let timeout = match cli.timeout {
@@ -694,7 +694,7 @@ fn execute(
             Some(file) => output::OutputTarget::File(file.clone()),
             None => output::OutputTarget::Stdout,
         },
-        looked_at,
+        looked_at: read_files,
         timeout,
         rest: cli.rest_between,
         name: session_name(cli),

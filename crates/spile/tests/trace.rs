@@ -73,7 +73,7 @@ fn complete(profile: &Profile) {
 }
 
 #[test]
-fn each_call_is_there_and_read_back() {
+fn each_call_is_recorded_and_read_back() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
     let file = file.to_str().unwrap();

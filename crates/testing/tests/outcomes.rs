@@ -59,7 +59,7 @@ fn a_skipped_test_fails_where_none_may_be() {
 }
 
 #[test]
-fn others_end_as_ever() {
+fn other_tests_pass_and_fail_as_usual() {
     let (well, text) = ends("samples::fails", "1");
     assert!(!well && text.contains("as it should"), "{text}");
     let (well, text) = ends("a_skipped_test_says_why", "1");

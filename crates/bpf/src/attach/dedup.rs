@@ -49,7 +49,7 @@ fn of_interrupts(name: &str) -> bool {
 /// Merges groups with the same code into the first one. Callers skip this for per-handler times,
 /// and for objects in files, where a section names one tracepoint.
 pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
-    let mut kept: Vec<Group> = Vec::with_capacity(groups.len());
+    let mut merged: Vec<Group> = Vec::with_capacity(groups.len());
     let mut idle_at = None;
     for group in std::mem::take(groups) {
         let Group { attach, handlers } = group;
@@ -57,25 +57,25 @@ pub(super) fn merge_identical(groups: &mut Vec<Group>, program: &Program) {
         let idle = idle && matches!(attach, Attach::RawTracepoint(_));
         let at = match idle {
             true => idle_at,
-            false => kept.iter().position(|g| {
+            false => merged.iter().position(|g| {
                 can_share_program(&g.attach, &attach)
                     && have_same_bodies(program, &g.handlers, &handlers)
             }),
         };
-        match (at.map(|at| &mut kept[at].attach), attach) {
+        match (at.map(|at| &mut merged[at].attach), attach) {
             (Some(Attach::RawTracepoint(names)), Attach::RawTracepoint(more)) => names.extend(more),
             (Some(Attach::Perf { configs, .. }), Attach::Perf { configs: more, .. }) => {
                 configs.extend(more);
             }
             (_, attach) => {
                 if idle {
-                    idle_at = Some(kept.len());
+                    idle_at = Some(merged.len());
                 }
-                kept.push(Group { attach, handlers });
+                merged.push(Group { attach, handlers });
             }
         }
     }
-    *groups = kept;
+    *groups = merged;
 }
 
 /// Whether one program may serve both attachments.

@@ -89,14 +89,14 @@ fn matching_return(program: &Program, at: usize) -> Option<(usize, &CodeProbe, S
     if probe.ret || probe.space != Space::Kernel {
         return None;
     }
-    let kept = saved_values(&entry.body)?;
-    let mut arrays = kept.arrays.iter().map(|(g, _)| *g);
+    let saved = saved_values(&entry.body)?;
+    let mut arrays = saved.arrays.iter().map(|(g, _)| *g);
     if !arrays.all(|g| program.globals[g.index()].saves_entry_values()) {
         return None;
     }
     let touches = |body: &Body| {
         let mut insts = body.insts();
-        insts.any(|i| i.global().is_some_and(|g| kept.saves(g)))
+        insts.any(|i| i.global().is_some_and(|g| saved.saves(g)))
     };
     if program.funcs.iter().any(|f| touches(&f.body)) {
         return None;
@@ -115,10 +115,10 @@ fn matching_return(program: &Program, at: usize) -> Option<(usize, &CodeProbe, S
     };
     let takes = |inst: &Inst| match inst {
         Inst::AGet { .. } | Inst::AHas { .. } | Inst::ADel { .. } => true,
-        inst => inst.global().is_none_or(|g| !kept.saves(g)),
+        inst => inst.global().is_none_or(|g| !saved.saves(g)),
     };
     let only = program.handlers[user].body.insts().all(takes);
-    (*ret == same && only).then_some((user, ret, kept))
+    (*ret == same && only).then_some((user, ret, saved))
 }
 
 /// Analyses an entry handler; `None` if it does more than save values computed from parameters.
@@ -129,7 +129,7 @@ fn saved_values(body: &Body) -> Option<SavedValues> {
     if block.term != Term::Ret(None) {
         return None;
     }
-    let mut kept = SavedValues {
+    let mut saved = SavedValues {
         insts: Vec::new(),
         arrays: Vec::new(),
     };
@@ -141,7 +141,7 @@ fn saved_values(body: &Body) -> Option<SavedValues> {
         match inst {
             Inst::Tick { .. } => continue,
             Inst::ASet { g, val, .. } if of_parameters(*val, &plain) => {
-                kept.arrays.push((*g, *val));
+                saved.arrays.push((*g, *val));
                 continue;
             }
             Inst::Intr { f: I::CtxArg, .. } => {}
@@ -155,15 +155,15 @@ fn saved_values(body: &Body) -> Option<SavedValues> {
         }
         let dst = inst.dst()?;
         // A saved value is copied at the end, so its register must not change.
-        if kept.arrays.iter().any(|(_, v)| *v == Val::Reg(dst)) {
+        if saved.arrays.iter().any(|(_, v)| *v == Val::Reg(dst)) {
             return None;
         }
         *plain.get_mut(dst.index())? = made;
         if made {
-            kept.insts.push((inst.clone(), *site));
+            saved.insts.push((inst.clone(), *site));
         }
     }
-    (!kept.arrays.is_empty()).then_some(kept)
+    (!saved.arrays.is_empty()).then_some(saved)
 }
 
 fn of_parameters(val: Val, plain: &[bool]) -> bool {

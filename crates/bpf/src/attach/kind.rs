@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_that_serves() {
+    fn chooses_the_cheapest_kind_that_works() {
         let typed = |returns| TypedFunction {
             id: 7,
             params: 2,

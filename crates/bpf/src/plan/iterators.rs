@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn nested_ones_have_rooms_of_their_own_and_others_share() {
+    fn nested_iterators_have_own_rooms_and_others_share() {
         let (program, all) = read(
             4,
             "  b0: iter i0 g0[] jump b1
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_goes_on_somewhere_is_open() {
+    fn iterator_that_continues_on_one_path_is_open() {
         let (program, all) = read(
             2,
             "  b0: iter i0 g0[] jump b1

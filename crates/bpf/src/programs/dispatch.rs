@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_do_not_meet() {
+    fn ranges_do_not_overlap() {
         let sets: [Option<&[u32]>; 7] = [
             Some(&[1, 2]),
             Some(&[3]),

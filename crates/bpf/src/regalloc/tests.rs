@@ -69,7 +69,7 @@ fn check_alloc(body: &Body) {
 }
 
 #[test]
-fn homes_of_living_registers_are_apart() {
+fn live_registers_have_different_locations() {
     for seed in 0..300 {
         let mut program = testgen::program(
             seed,

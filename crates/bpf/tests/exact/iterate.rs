@@ -174,7 +174,7 @@ fn statistics_by_every_extractor() {
 }
 
 #[test]
-fn nested_ones_do_not_meet() {
+fn nested_iterators_are_independent() {
     // An outer loop of two iterations. Each runs an inner loop over the same array, which deletes
     // and inserts elements; neither loop sees the changes.
     let head = "fmt f0 \"%d(%d) \"\nfmt f1 \"\\n\"\n\

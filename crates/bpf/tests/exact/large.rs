@@ -89,7 +89,7 @@ fn added(outcome: &Outcome, g: usize, at: usize) -> BTreeMap<i64, i64> {
 }
 
 #[test]
-fn all_that_was_added_is_there() {
+fn sums_are_complete() {
     let program = reader::read(&text()).expect("a program");
     for options in both() {
         let mut kernel = load_with(&program, &options);

@@ -19,7 +19,7 @@ fn script(event: &str) -> String {
 }
 
 #[test]
-fn they_are_counted_apart_and_not_waited_for() {
+fn own_hits_are_counted_apart_and_not_waited_for() {
     let all = options();
     let older = Options {
         features: Features {

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_on_every_way() {
+    fn facts_hold_on_every_path() {
         let found = assigned(
             "b0: r0 = copy 1 branch r0, b1, b2 b1: r1 = copy 1 jump b3 b2: r2 = copy 1 r1 = copy 2 \
              jump b3 b3: branch r0, b0, b4 b4: ret b5: ret",
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn to_a_catch_block_leads_a_way_from_everywhere() {
+    fn every_place_of_a_block_leads_to_its_catch_block() {
         let found = assigned(
             "b0: r0 = copy 1 jump b1 b1: catch b2 r1 = copy 1 r2 = load kernel u64 r0 jump b3 b2: jump b3 b3: ret",
         );

@@ -482,7 +482,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(64))]
         #[test]
-        fn does_what_a_list_does(
+        fn behaves_like_a_list(
             ops in proptest::collection::vec((0u8..8, 0u16..400, -9i64..9), 0..900),
             (wrap, text) in (any::<bool>(), any::<bool>()),
             max in 1u32..300,

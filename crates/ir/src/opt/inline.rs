@@ -71,7 +71,7 @@ pub fn inline(program: &mut Program) {
     let recursive: Vec<bool> = program.funcs.iter().map(|f| f.recursive).collect();
     let mut sites = SiteTable {
         list: std::mem::take(&mut program.sites),
-        made: HashMap::new(),
+        inlined: HashMap::new(),
     };
     // Callees first, so that each function is complete when it is copied.
     let mut done = recursive.clone();
@@ -164,13 +164,13 @@ fn drop_uncalled(program: &mut Program, empty: StrId) {
 /// The program's sites, and those made for inlined code.
 struct SiteTable {
     list: Vec<Site>,
-    made: HashMap<(SiteId, SiteId), SiteId>,
+    inlined: HashMap<(SiteId, SiteId), SiteId>,
 }
 
 impl SiteTable {
     /// The site of a function's code inlined at `call`.
     fn inlined_site(&mut self, site: SiteId, call: SiteId) -> SiteId {
-        if let Some(id) = self.made.get(&(site, call)) {
+        if let Some(id) = self.inlined.get(&(site, call)) {
             return *id;
         }
         let Some(mut new) = self.list.get(site.index()).cloned() else {
@@ -182,7 +182,7 @@ impl SiteTable {
         });
         self.list.push(new);
         let id = SiteId(self.list.len() as u32 - 1);
-        self.made.insert((site, call), id);
+        self.inlined.insert((site, call), id);
         id
     }
 }

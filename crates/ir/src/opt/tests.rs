@@ -102,7 +102,7 @@ fn kernel_handlers_have_no_calls_left() {
 }
 
 #[test]
-fn what_nobody_asks_of_statistics_is_not_kept() {
+fn statistics_keep_only_values_that_are_read() {
     let mut p = read(
         "site @0 \"\"
          global g0 \"setting\" long controller @0

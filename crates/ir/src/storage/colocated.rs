@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn by_the_same_key_on_every_way() {
+    fn same_key_on_every_path() {
         let a = "stat_add g0[r0], 5";
         assert_eq!(
             of(&format!("{a} stat_add g1[r0], 1 stat_add g2[r0], 1 ret")),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn on_every_way() {
+    fn taken_if_emptied_on_every_path() {
         let ret = || Term::Ret(None);
         let branch = || Term::Branch {
             cond: Val::Reg(Reg(0)),

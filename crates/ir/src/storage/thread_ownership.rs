@@ -32,7 +32,7 @@ pub(super) struct Ownership {
     holds: [Vec<bool>; OWNERS.len()],
     /// By block, by owner: whether the number is unique to the handler there. The idle threads of
     /// all processors share the id 0.
-    known: Vec<UniqueOwners>,
+    unique: Vec<UniqueOwners>,
 }
 
 impl Ownership {
@@ -43,15 +43,15 @@ impl Ownership {
         // System calls and programs never run in an idle thread.
         let own = matches!(event, Event::SysEnter(_) | Event::SysExit(_)) || event.in_user_code();
         // A kernel handler stays on its processor, and no other one runs there meanwhile.
-        let known = unique_at_start(body, &holds, [own, false, event.in_kernel()]);
-        Ownership { holds, known }
+        let unique = unique_at_start(body, &holds, [own, false, event.in_kernel()]);
+        Ownership { holds, unique }
     }
 
     /// The owner of elements with the first key `key` in that block.
     pub(super) fn holds(&self, block: usize, key: Val) -> Option<Owner> {
         let Val::Reg(r) = key else { return None };
         let is = |owner: usize| self.holds[owner].get(r.index()) == Some(&true);
-        let owner = (0..OWNERS.len()).find(|owner| self.known[block][*owner] && is(*owner))?;
+        let owner = (0..OWNERS.len()).find(|owner| self.unique[block][*owner] && is(*owner))?;
         Some(OWNERS[owner].1)
     }
 }

@@ -156,7 +156,7 @@ fn a_program_runs_on_demand() {
 }
 
 #[test]
-fn what_the_verifier_says_is_told() {
+fn errors_contain_the_verifiers_log() {
     program(prog_type::RAW_TRACEPOINT, &[insn(0xb7, 0, 0, 0, 0), EXIT]);
     let spec = ProgSpec {
         ty: prog_type::RAW_TRACEPOINT,

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn those_of_one_name_are_in_order() {
+    fn types_of_one_name_are_in_order() {
         let names = ["one", "two", "one", "three", "two", "one"];
         let mut index = TypeIndex::for_names(names.len());
         for (ix, name) in names.iter().enumerate() {

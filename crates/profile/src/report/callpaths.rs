@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn recursion_is_told_once() {
+    fn recursion_is_shown_once() {
         let place = |name: &str| PathPlace {
             name: name.to_owned(),
             kind: PlaceKind::Function,

@@ -39,8 +39,8 @@ pub struct Differences {
 /// Compares two runs.
 pub fn differences(a: &Run, b: &Run) -> Differences {
     let notes = notes(a, b);
-    let told = |run: &Run| run.profiles.iter().any(|p| p.header.has_regions());
-    let comparable = told(a) == told(b);
+    let has_regions = |run: &Run| run.profiles.iter().any(|p| p.header.has_regions());
+    let comparable = has_regions(a) == has_regions(b);
     // (A thread that only sleeps in one run may work a little in the other.)
     let (a, b) = (a.summary_of_all(), b.summary_of_all());
     let of_groups = |groups: &[CallGroup]| -> Vec<(String, ComparedValues)> {

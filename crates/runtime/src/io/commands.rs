@@ -11,19 +11,19 @@ use crate::io::child::with_own_signals;
 #[derive(Debug, Default)]
 pub struct Commands {
     /// The waiting commands; `None` if commands start at once.
-    held: Option<Vec<Vec<u8>>>,
+    waiting: Option<Vec<Vec<u8>>>,
     running: Vec<Child>,
 }
 
 impl Commands {
     /// Holds commands from here on, so that probes observe them from their start.
     pub fn hold(&mut self) {
-        self.held.get_or_insert_default();
+        self.waiting.get_or_insert_default();
     }
 
     /// Returns the held commands in order; later commands start at once.
     pub fn release(&mut self) -> Vec<Vec<u8>> {
-        self.held.take().unwrap_or_default()
+        self.waiting.take().unwrap_or_default()
     }
 
     /// Starts a command, or holds it.
@@ -31,7 +31,7 @@ impl Commands {
     /// # Errors
     /// The process cannot be created.
     pub fn run(&mut self, command: &[u8]) -> io::Result<()> {
-        if let Some(held) = &mut self.held {
+        if let Some(held) = &mut self.waiting {
             held.push(command.to_owned());
             return Ok(());
         }

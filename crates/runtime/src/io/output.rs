@@ -44,7 +44,7 @@ pub struct Output {
     /// `None`: collected in memory.
     out: Option<Channel>,
     errors: Option<Channel>,
-    patience: Option<ReaderWait>,
+    reader_wait: Option<ReaderWait>,
     /// Whether the sink asked to end.
     enough: bool,
     /// Whether writing failed, other than by a reader that closed the pipe.
@@ -80,7 +80,7 @@ impl Output {
             sink,
             out: out.map(Channel::new),
             errors: errors.map(Channel::new),
-            patience,
+            reader_wait: patience,
             enough: false,
             failed: false,
         })
@@ -121,7 +121,7 @@ impl Output {
     pub fn flush(&mut self) {
         let Some(out) = &mut self.out else { return };
         out.pending.append(&mut self.collected);
-        if let Err(e) = out.write(self.patience.as_ref()) {
+        if let Err(e) = out.write(self.reader_wait.as_ref()) {
             // A reader that closes the pipe, as `head` does, is no failure.
             self.failed |= e.kind() != io::ErrorKind::BrokenPipe;
             if !matches!(
@@ -143,7 +143,7 @@ impl Output {
         if let Some(errors) = &mut self.errors {
             errors.pending.extend_from_slice(text.as_bytes());
             // A failure here cannot be reported anywhere.
-            let _ = errors.write(self.patience.as_ref());
+            let _ = errors.write(self.reader_wait.as_ref());
         }
     }
 
@@ -154,13 +154,13 @@ impl Output {
 
     /// The conditions that interrupt a wait for a reader.
     pub fn reader_wait(&mut self) -> Option<&mut ReaderWait> {
-        self.patience.as_mut()
+        self.reader_wait.as_mut()
     }
 
     /// From here on the session has nothing left to do except waiting for readers.
     pub fn wait_for_readers(&mut self) {
-        if let Some(patience) = &mut self.patience {
-            patience.hurry = false;
+        if let Some(patience) = &mut self.reader_wait {
+            patience.interruptible = false;
         }
         self.flush();
         self.complain("");

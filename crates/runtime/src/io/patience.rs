@@ -28,7 +28,7 @@ pub struct ReaderWait {
     /// The time at which the session ends.
     pub deadline: Option<Instant>,
     /// Whether the session is running, so that a request to end interrupts a wait.
-    pub hurry: bool,
+    pub interruptible: bool,
 }
 
 impl ReaderWait {
@@ -38,7 +38,7 @@ impl ReaderWait {
             signals,
             child,
             deadline: None,
-            hurry: true,
+            interruptible: true,
         }
     }
 
@@ -53,7 +53,7 @@ impl ReaderWait {
         may_keep: bool,
     ) -> io::Result<WaitResult> {
         let mut fds = vec![PollFd::from_borrowed_fd(to, PollFlags::OUT)];
-        let hurry = patience.filter(|p| p.hurry && may_keep);
+        let hurry = patience.filter(|p| p.interruptible && may_keep);
         if let Some(p) = patience {
             fds.push(PollFd::new(&*p.signals, PollFlags::IN));
         }

@@ -228,7 +228,7 @@ pub struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
     /// Signals that were read but not handled yet.
-    seen: RefCell<VecDeque<Signal>>,
+    pending: RefCell<VecDeque<Signal>>,
     /// The time of the first request to end, and whether there was a second one.
     end: Cell<Option<(Instant, bool)>>,
 }
@@ -275,7 +275,7 @@ impl Signals {
         Ok(Signals {
             fd,
             before,
-            seen: RefCell::default(),
+            pending: RefCell::default(),
             end: Cell::default(),
         })
     }
@@ -285,14 +285,14 @@ impl Signals {
         let mut any = false;
         while let Some(signal) = self.read() {
             any = true;
-            self.seen.borrow_mut().push_back(signal);
+            self.pending.borrow_mut().push_back(signal);
         }
         any
     }
 
     /// Whether there are signals that were read but not handled.
     pub fn has_pending(&self) -> bool {
-        !self.seen.borrow().is_empty()
+        !self.pending.borrow().is_empty()
     }
 
     /// Whether there was a request to end the session.
@@ -307,7 +307,7 @@ impl Signals {
 
     /// The next signal to handle.
     pub fn next(&self) -> Option<Signal> {
-        let seen = self.seen.borrow_mut().pop_front();
+        let seen = self.pending.borrow_mut().pop_front();
         seen.or_else(|| self.read())
     }
 

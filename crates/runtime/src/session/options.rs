@@ -38,7 +38,7 @@ pub struct Options {
     /// Whether handlers' errors are counted but not printed, and do not change the exit status.
     pub suppress_errors: bool,
     /// The command of `-c`, if it was already forked.
-    pub held: Option<WatchedProcess>,
+    pub suspended_child: Option<WatchedProcess>,
     /// The destination of output (`-o`).
     pub output: output::OutputTarget,
     /// Files in which places were resolved, with their state at that time.

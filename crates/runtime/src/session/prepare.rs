@@ -54,10 +54,10 @@ fn mode(file: &Procfs) -> u16 {
 /// command stops at its `execve`.
 pub fn follow(
     target: &TargetProcess,
-    held: Option<WatchedProcess>,
+    suspended_child: Option<WatchedProcess>,
     traced: bool,
 ) -> Result<Option<WatchedProcess>, Error> {
-    if let (TargetProcess::Command(_), Some(held)) = (target, held) {
+    if let (TargetProcess::Command(_), Some(held)) = (target, suspended_child) {
         return Ok(Some(held.traced(traced)));
     }
     match target {

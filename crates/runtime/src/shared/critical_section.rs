@@ -95,7 +95,7 @@ impl CriticalSection {
         &self,
         state: &StateMemory,
         needs: &HandlerEffects,
-        patience: Duration,
+        timeout: Duration,
         table: impl Fn(GlobalId) -> Option<&'a BoxedTable>,
     ) -> Result<Vec<(GlobalId, RawValue)>, CopyFailure> {
         let wanted = self.bits(needs.locks.iter().map(|(g, _)| *g));
@@ -113,12 +113,12 @@ impl CriticalSection {
         for turn in 0.. {
             match self.try_once(turn, wanted, taken) {
                 Some(answer::DONE) => break,
-                Some(answer::BUSY) if since.elapsed() < patience => wait_for_locks(state, needs),
+                Some(answer::BUSY) if since.elapsed() < timeout => wait_for_locks(state, needs),
                 Some(answer::BUSY) => {
-                    let held = |at: &u32| state.shared(*at).load(Ordering::Relaxed) != 0;
-                    let held = needs.locks.iter().find(|(_, at)| held(at));
-                    let held = held.or(needs.locks.first());
-                    return Err(held.map_or(CopyFailure::Unable, |(g, _)| CopyFailure::Busy(*g)));
+                    let is_locked = |at: &u32| state.shared(*at).load(Ordering::Relaxed) != 0;
+                    let locked = needs.locks.iter().find(|(_, at)| is_locked(at));
+                    let locked = locked.or(needs.locks.first());
+                    return Err(locked.map_or(CopyFailure::Unable, |(g, _)| CopyFailure::Busy(*g)));
                 }
                 Some(_) if refusals < REFUSALS => refusals += 1,
                 _ => return Err(CopyFailure::Unable),

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_end() {
+    fn both_kinds_of_grace_period_end() {
         let layout = spile_bpf::layout::Layout {
             shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 128,

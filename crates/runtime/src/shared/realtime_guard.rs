@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn it_ends() {
+    fn guard_restores_the_policy() {
         let before = policy();
         let urgent = RealtimeGuard::begin();
         assert_eq!(urgent.is_some(), policy() == libc::SCHED_FIFO);

@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn lies_are_refused() {
+    fn records_that_contradict_their_shape_are_refused() {
         let shapes = shapes();
         assert!(open(b"short", &shapes).is_err());
         assert!(open(&record(800, &[0]), &shapes).is_err());

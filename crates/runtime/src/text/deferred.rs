@@ -281,7 +281,7 @@ mod tests {
     }
 
     #[test]
-    fn own_memory_and_none() {
+    fn reads_own_memory_and_refuses_unmapped() {
         let text = b"some text\0".to_vec();
         let memory = File::open("/proc/self/mem").unwrap();
         let read = |addr| read_string(&memory, addr, 100);

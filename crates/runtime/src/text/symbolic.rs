@@ -44,7 +44,7 @@ struct KeyTexts {
     made: HashMap<(Value, Ty), Value>,
     /// For each truncated key, the mark of the whole text and the text's hash; `None` if several
     /// texts have become this key.
-    whole: HashMap<Value, Option<(Value, u64)>>,
+    full_keys: HashMap<Value, Option<(Value, u64)>>,
     cut: u64,
 }
 
@@ -54,11 +54,11 @@ impl KeyTexts {
         let mut hasher = DefaultHasher::new();
         text.as_bytes().hash(&mut hasher);
         let hash = hasher.finish();
-        if self.whole.len() >= KEYS {
-            self.whole.clear();
+        if self.full_keys.len() >= KEYS {
+            self.full_keys.clear();
         }
         let first = || Some((mark.clone(), hash));
-        let known = self.whole.entry(cut.clone()).or_insert_with(first);
+        let known = self.full_keys.entry(cut.clone()).or_insert_with(first);
         if known.as_ref().is_some_and(|k| k.1 != hash) {
             *known = None;
             self.cut += 1;
@@ -194,7 +194,7 @@ impl Symbolizer {
     /// is only one.
     pub fn key_mark(&self, key: &Value) -> Option<Value> {
         let keys = self.keys.borrow();
-        let (mark, _) = keys.whole.get(key)?.as_ref()?;
+        let (mark, _) = keys.full_keys.get(key)?.as_ref()?;
         Some(mark.clone())
     }
 

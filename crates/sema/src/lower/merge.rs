@@ -15,15 +15,15 @@ use spile_ir::{Body, CodePlace, CodeProbe, Event, Func, FuncId, Handler, Inst, P
 /// it serves several.
 pub(super) fn run(program: &mut Program, patterns: &[Arc<str>]) {
     functions(program);
-    let mut seen = HandlersByBody::default();
-    let mut kept = Vec::with_capacity(program.handlers.len());
+    let mut by_body = HandlersByBody::default();
+    let mut merged = Vec::with_capacity(program.handlers.len());
     for (handler, pattern) in std::mem::take(&mut program.handlers)
         .into_iter()
         .zip(patterns)
     {
-        seen.add(&mut kept, handler, pattern);
+        by_body.add(&mut merged, handler, pattern);
     }
-    program.handlers = kept;
+    program.handlers = merged;
 }
 
 /// Of identical functions with one name the first is called; the others lose their callers.
@@ -37,12 +37,12 @@ fn functions(program: &mut Program) {
         }
         let several = |f: &&Func| names.get(&*f.name) > Some(&1);
         for (at, f) in program.funcs.iter().enumerate().filter(|(_, f)| several(f)) {
-            let alike = known.entry(digest(&f.body)).or_default();
-            match alike.iter().find(|i| program.funcs[**i] == *f) {
+            let same_digest = known.entry(digest(&f.body)).or_default();
+            match same_digest.iter().find(|i| program.funcs[**i] == *f) {
                 Some(first) => {
                     instead.insert(FuncId(at as u32), FuncId(*first as u32));
                 }
-                None => alike.push(at),
+                None => same_digest.push(at),
             }
         }
         // Their callers may have become identical.
@@ -75,11 +75,11 @@ impl HandlersByBody {
             handlers.push(handler);
             return;
         };
-        let alike = self
+        let same_digest = self
             .0
             .entry((handler.site, digest(&handler.body)))
             .or_default();
-        for at in &*alike {
+        for at in &*same_digest {
             let Some(first) = handlers.get_mut(*at).filter(|h| h.body == handler.body) else {
                 continue;
             };
@@ -96,7 +96,7 @@ impl HandlersByBody {
             }
             return;
         }
-        alike.push(handlers.len());
+        same_digest.push(handlers.len());
         handlers.push(handler);
     }
 }

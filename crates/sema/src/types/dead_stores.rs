@@ -161,9 +161,9 @@ fn remove_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], 
             },
             StmtKind::DeleteLocal(ix) => (!read.contains(ix)).then_some(("delete of", Some(*ix))),
             StmtKind::Block(b) => {
-                let had = !b.is_empty();
+                let nonempty = !b.is_empty();
                 remove_dead(b, read, effects, gone);
-                if b.is_empty() && !had {
+                if b.is_empty() && !nonempty {
                     return false;
                 }
                 b.is_empty().then_some(("block", None))
@@ -177,11 +177,11 @@ fn remove_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], 
                 None
             }
             StmtKind::If { cond, then, els } => {
-                let had = !then.is_empty() || !els.is_empty();
+                let nonempty = !then.is_empty() || !els.is_empty();
                 remove_dead(then, read, effects, gone);
                 remove_dead(els, read, effects, gone);
                 // An `if` that became empty is part of the removal.
-                let empty = had && then.is_empty() && els.is_empty();
+                let empty = nonempty && then.is_empty() && els.is_empty();
                 (empty && !expr_effect(cond, effects, false)).then_some(("empty `if`", None))
             }
             StmtKind::Try { body, handler, .. } => {

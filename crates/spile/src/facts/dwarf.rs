@@ -110,7 +110,7 @@ pub struct QueriedFile<'a> {
     /// The file itself.
     pub file: &'a Arc<File>,
     /// The table of assigned ids.
-    pub known: &'a FileTable,
+    pub table: &'a FileTable,
 }
 
 /// A pattern of a script.
@@ -135,7 +135,7 @@ impl QueriedFile<'_> {
 
     fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundPlace> {
         Some(FoundPlace {
-            id: self.known.place_id(PlaceInfo { die, address }),
+            id: self.table.place_id(PlaceInfo { die, address }),
             name: name.into(),
             file: None,
             line: 0,
@@ -369,7 +369,7 @@ impl QueriedFile<'_> {
         };
         let id = dwarf.function_at(place.address).map(|die| {
             let address = place.address;
-            self.known.place_id(PlaceInfo { die, address })
+            self.table.place_id(PlaceInfo { die, address })
         });
         FoundPlace {
             id: id.unwrap_or(place.id),
@@ -383,13 +383,13 @@ impl QueriedFile<'_> {
 
     /// The address ranges of a function that was found, by debugging information.
     pub fn code_of(&self, id: u64) -> Vec<(u64, u64)> {
-        let place = self.known.place(id).zip(self.file.dwarf());
+        let place = self.table.place(id).zip(self.file.dwarf());
         place.map_or_else(Vec::new, |(place, dwarf)| dwarf.code_of(place.die))
     }
 
     /// The number of one of the file's types for analysis.
     fn ctype_id(&self, ty: u32) -> CTypeId {
-        CTypeId::of(self.known.home(self.file, self.home.space()), ty)
+        CTypeId::of(self.table.home(self.file, self.home.space()), ty)
     }
 
     /// The variables at a place.
@@ -398,7 +398,7 @@ impl QueriedFile<'_> {
     /// When there is no information about them.
     pub fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let dwarf = self.dwarf()?;
-        let Some(place) = self.known.place(id) else {
+        let Some(place) = self.table.place(id) else {
             return Err(format!(
                 "{} has no information about variables there",
                 self.home

@@ -124,15 +124,15 @@ impl KernelDebug {
     /// When there is no debugging information, with the way out, or why there are no such places.
     pub fn places(
         &self,
-        known: &FileTable,
+        table: &FileTable,
         module: Option<&Arc<str>>,
         query: &CodeQuery,
     ) -> PlaceResult {
         let opened = self.opened(module, true)?;
         if let CodeQuery::Address { address, .. } = query {
-            return opened.address(known, *address);
+            return opened.address(table, *address);
         }
-        let found = opened.queried_file(known).places(query)?;
+        let found = opened.queried_file(table).places(query)?;
         self.best_attachable(module, found)
     }
 
@@ -140,7 +140,7 @@ impl KernelDebug {
     /// has. `None` where it is not on this machine.
     pub fn with_lines(
         &self,
-        known: &FileTable,
+        table: &FileTable,
         module: Option<&Arc<str>>,
         name: &str,
         kind: &FunctionKind,
@@ -149,7 +149,7 @@ impl KernelDebug {
         let Ok(opened) = self.opened(module, false) else {
             return;
         };
-        let asked = opened.queried_file(known);
+        let asked = opened.queried_file(table);
         let ask = |kind| asked.functions(name, None, &LinePattern::Any, kind);
         if !spile_glob::is_pattern(name) {
             for f in ask(&FunctionKind::Call).unwrap_or_default() {
@@ -170,13 +170,13 @@ impl KernelDebug {
     /// Those of [`QueriedFile::variables`].
     pub fn variables(
         &self,
-        known: &FileTable,
+        table: &FileTable,
         module: Option<&Arc<str>>,
         id: u64,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         self.opened(module, true)?
-            .queried_file(known)
+            .queried_file(table)
             .variables(id, ret)
     }
 
@@ -186,13 +186,13 @@ impl KernelDebug {
     /// When there is no debugging information, or it lacks this function.
     pub fn locals(
         &self,
-        known: &FileTable,
+        table: &FileTable,
         module: Option<&Arc<str>>,
         place: &FoundPlace,
         ret: bool,
     ) -> Result<Vec<Variable>, String> {
         let opened = self.opened(module, true)?;
-        let asked = opened.queried_file(known);
+        let asked = opened.queried_file(table);
         let all = asked.functions(&place.name, None, &LinePattern::Any, &FunctionKind::Return)?;
         let own = all.iter().find(|f| same_place(&place.place, &f.place));
         match own {
@@ -207,24 +207,24 @@ impl KernelDebug {
     /// A variable of the kernel or of a module.
     pub fn global(
         &self,
-        known: &FileTable,
+        table: &FileTable,
         module: Option<&Arc<str>>,
         name: &str,
         file: Option<&str>,
     ) -> Option<Variable> {
         let opened = self.opened(module, true).ok()?;
-        opened.queried_file(known).global(name, file)
+        opened.queried_file(table).global(name, file)
     }
 
     /// A type by name, if its file is on this machine.
     pub fn type_named(
         &self,
-        known: &FileTable,
+        table: &FileTable,
         module: Option<&Arc<str>>,
         name: &str,
     ) -> Option<CTypeId> {
         let opened = self.opened(module, false).ok()?;
-        opened.queried_file(known).type_named(name)
+        opened.queried_file(table).type_named(name)
     }
 
     /// Why there is no debugging information; `None` if there is.
@@ -276,11 +276,11 @@ impl KernelDebug {
 }
 
 impl OpenedFile {
-    fn queried_file<'a>(&'a self, known: &'a FileTable) -> QueriedFile<'a> {
+    fn queried_file<'a>(&'a self, table: &'a FileTable) -> QueriedFile<'a> {
         QueriedFile {
             home: &self.home,
             file: &self.file,
-            known,
+            table,
         }
     }
 

@@ -32,7 +32,7 @@ pub struct Programs {
     search: SearchPaths,
     files: Mutex<HashMap<Arc<str>, Opened>>,
     /// Ids of their types and places.
-    pub known: dwarf::FileTable,
+    pub file_table: dwarf::FileTable,
     /// The decisions about probes at returns.
     pub returns: ReturnDecisions,
 }
@@ -45,7 +45,7 @@ impl Programs {
             root: seen_by.map(|pid| PathBuf::from(format!("/proc/{pid}/root"))),
             search: SearchPaths::from_env(),
             files: Mutex::default(),
-            known: dwarf::FileTable::default(),
+            file_table: dwarf::FileTable::default(),
             returns: ReturnDecisions::default(),
         }
     }
@@ -147,9 +147,9 @@ impl Programs {
     /// See [`spile_sema::facts::Facts::places`], for files.
     pub fn places(&self, path: &Arc<str>, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         let file = &self.file(path)?;
-        let known = &self.known;
+        let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
-        let asked = QueriedFile { home, file, known };
+        let asked = QueriedFile { home, file, table };
         match query {
             CodeQuery::Function {
                 name,
@@ -215,25 +215,25 @@ impl Programs {
             let marker = file.markers().get(index);
             return Ok(marker.map(marks::variables).unwrap_or_default());
         }
-        let known = &self.known;
+        let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
-        QueriedFile { home, file, known }.variables(id, ret)
+        QueriedFile { home, file, table }.variables(id, ret)
     }
 
     /// See [`spile_sema::facts::Facts::module_variable`], for files.
     pub fn global(&self, path: &Arc<str>, name: &str, unit: Option<&str>) -> Option<Variable> {
         let file = &self.file(path).ok()?;
-        let known = &self.known;
+        let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
-        QueriedFile { home, file, known }.global(name, unit)
+        QueriedFile { home, file, table }.global(name, unit)
     }
 
     /// See [`spile_sema::facts::Facts::module_type`], for files.
     pub fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
         let file = &self.file(path).ok()?;
-        let known = &self.known;
+        let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
-        QueriedFile { home, file, known }.type_named(name)
+        QueriedFile { home, file, table }.type_named(name)
     }
 }
 

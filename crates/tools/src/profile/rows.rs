@@ -96,7 +96,7 @@ pub struct ProfileBuilder {
     /// Contexts by process and by number there.
     contexts: HashMap<(u32, u64), u32>,
     /// By thread id: the number of earlier threads that had it.
-    used: HashMap<u32, u32>,
+    earlier_threads: HashMap<u32, u32>,
     /// By former thread id: when a thread took its leader's id.
     renamed: HashMap<u32, Ns>,
     open: Vec<ends::LiveThread>,
@@ -115,13 +115,13 @@ pub struct ProfileBuilder {
     /// The folder with the files in which programs count their times in regions.
     pub folder: Option<CountFolder>,
     /// Gives the identity of a live thread without `start`, by its id.
-    who: Option<fn(u32) -> Option<ThreadIdentity>>,
+    identify: Option<fn(u32) -> Option<ThreadIdentity>>,
     /// The process that is known to have ended.
-    over: Option<u32>,
+    ended_process: Option<u32>,
     /// Whether the current account is the last.
     pub ended: bool,
     /// Whether the account is complete: the next row of sums begins another.
-    whole: bool,
+    complete: bool,
 }
 
 /// A number of events and their time.
@@ -134,9 +134,9 @@ fn times(f: &mut Fields<'_>) -> Option<Times> {
 
 impl ProfileBuilder {
     /// Without rows. `who` identifies a thread without `start`; `trace`: events are kept.
-    pub fn new(who: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> ProfileBuilder {
+    pub fn new(identify: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> ProfileBuilder {
         ProfileBuilder {
-            who,
+            identify,
             trace,
             ..ProfileBuilder::default()
         }
@@ -144,18 +144,18 @@ impl ProfileBuilder {
 
     /// Processes a row and returns whether it ends an account. Malformed rows are counted.
     pub fn row(&mut self, row: &Row<'_>) -> bool {
-        if self.whole && !LIVES.contains(&row.name) {
+        if self.complete && !LIVES.contains(&row.name) {
             self.clear();
         }
         if self.take(row.name, &mut Fields::of(row)).is_none() {
             self.malformed += 1;
         }
-        self.whole && row.name == "account"
+        self.complete && row.name == "account"
     }
 
     /// Drops the sums of the account before.
     fn clear(&mut self) {
-        self.whole = false;
+        self.complete = false;
         for thread in &mut self.snapshot.threads {
             *thread = Thread {
                 tid: thread.tid,
@@ -233,7 +233,7 @@ impl ProfileBuilder {
                     let what = "switches to a thread that the kernel did not show; the scheduler's own times replace them";
                     self.snapshot.lost.insert(what.into(), unseen);
                 }
-                self.whole = true;
+                self.complete = true;
             }
             _ => return None,
         }
@@ -500,7 +500,10 @@ impl ProfileBuilder {
         let woken = self.place(woken);
         let woken = self.snapshot.threads.get(woken)?.tid;
         // The last thread that had the id.
-        let again = self.used.get(&waker).map_or(0, |n| n.saturating_sub(1));
+        let again = self
+            .earlier_threads
+            .get(&waker)
+            .map_or(0, |n| n.saturating_sub(1));
         let wake = Wake {
             waker: waker.saturating_add(again.saturating_mul(REUSED)),
             woken,
@@ -580,7 +583,7 @@ impl ProfileBuilder {
     /// A process has ended with that wait status. Its last threads may still be exiting: their
     /// states end with the account.
     pub fn ended_with(&mut self, pid: u32, status: i32) {
-        self.over = Some(pid);
+        self.ended_process = Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
             process.status = process.status.or(Some(status));
             process.ended_ns = process.ended_ns.or(Some(self.snapshot.at_ns));

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_said() {
+    fn malformed_rows_are_errors() {
         for row in [
             "",
             "row",

@@ -71,14 +71,14 @@ pub fn begin(
     cpus: Vec<u32>,
     work: Work,
 ) -> std::io::Result<(OnArmed, ExternalSource, SharedOutcome)> {
-    let told = SharedOutcome::default();
-    let shared = told.clone();
+    let outcome = SharedOutcome::default();
+    let shared = outcome.clone();
     let (armed, outside) = run_on_thread(move || {
         on_each(&cpus, true, &shared);
         work.run(&shared);
         on_each(&cpus, false, &shared);
     })?;
-    Ok((armed, outside, told))
+    Ok((armed, outside, outcome))
 }
 
 /// Runs a closure on a thread of its own once the probes are armed, and then ends the session.

@@ -83,11 +83,11 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
         taken.borrow_mut().row(row);
         ControlFlow::Continue(())
     })?;
-    let told = told.take();
-    if let Some(wrong) = told.wrong {
+    let work = told.take();
+    if let Some(wrong) = work.wrong {
         return Err(fail(wrong));
     }
-    for cpu in told.unreached {
+    for cpu in work.unreached {
         tell(format_args!(
             "WARNING: processor {cpu} is left out: spile may not run there\n"
         ));
@@ -101,7 +101,7 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     system.host = header.host;
     system.kernel = header.kernel;
     system.command.clone_from(&cli.command);
-    system.status = told.status;
+    system.status = work.status;
     losses(&outcome, &mut system);
     match cli.machine.json {
         true => {
@@ -114,7 +114,7 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
         // Standard output belongs to the command.
         false => tell(report::system(&system, width(std::io::stderr()), cli.top)),
     }
-    Ok(profile::exit_code(told.status))
+    Ok(profile::exit_code(work.status))
 }
 
 /// The losses of the session.

@@ -243,7 +243,7 @@ fn compute(
 struct NoiseBuilder {
     events: HashMap<u32, Vec<Event>>,
     sources: Vec<Source>,
-    known: HashMap<u64, usize>,
+    source_index: HashMap<u64, usize>,
     malformed: u64,
     ended: bool,
 }
@@ -284,7 +284,7 @@ impl NoiseBuilder {
 
     /// The index of the source that a number of the script stands for.
     fn source(&mut self, what: u64) -> usize {
-        if let Some(known) = self.known.get(&what) {
+        if let Some(known) = self.source_index.get(&what) {
             return *known;
         }
         let source = match what.checked_sub(THREAD).map(u32::try_from) {
@@ -313,7 +313,7 @@ impl NoiseBuilder {
             }
         };
         self.sources.push(source);
-        self.known.insert(what, self.sources.len() - 1);
+        self.source_index.insert(what, self.sources.len() - 1);
         self.sources.len() - 1
     }
 

@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_row_is_counted() {
+    fn malformed_rows_are_counted() {
         let mut rows = MachineBuilder::default();
         for row in ["", "cpu", "time 0 x 0 1", "done 9 1", "nothing 1"] {
             with_row(row, |row| rows.row(row));

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_is_printed_alone() {
+    fn only_registers_used_in_output_are_deferred() {
         let text = r#"limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=10 maxtrylock=100
 site @0 "unknown"
 str s0 "x"

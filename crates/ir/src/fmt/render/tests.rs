@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn the_common_ones() {
+fn common_conversions() {
     let long = |f, v| String::from_utf8(show(f, &[Value::Long(v)])).unwrap();
     assert_eq!(long("%5d", 42), "   42");
     assert_eq!(long("%-5d|", 42), "42   |");

@@ -187,7 +187,7 @@ fn compound_touches_need_a_lock() {
 }
 
 #[test]
-fn unwritten_while_running_needs_none() {
+fn globals_that_running_handlers_only_read_need_no_lock() {
     let read = (K, "r0 = gload g0 r1 = gload g0 r1 = gload g1");
     assert_eq!(class("n", &[read]), "shared");
     assert_eq!(
@@ -242,7 +242,7 @@ fn what_is_not_one_word_needs_a_lock() {
 }
 
 #[test]
-fn elements_of_the_own_thread_need_none() {
+fn elements_of_own_thread_need_no_lock() {
     let set = (K, "r0 = intr tid() aset g2[r0], 1");
     let get = (
         K2,
@@ -281,7 +281,7 @@ fn elements_of_the_own_thread_need_none() {
 }
 
 #[test]
-fn values_of_entries_need_none() {
+fn values_saved_at_entries_need_no_lock() {
     let entry = "r0 = intr tid() r1 = intr ctx_reg(7) aset g0[r0, r1], r2";
     let ret = "r0 = intr tid() r1 = intr ctx_reg(7) r2 = aget g0[r0, r1] \
                r3 = ahas g0[r0, r1] adel g0[r0, r1] gadd g1, r2";
@@ -303,7 +303,7 @@ fn values_of_entries_need_none() {
 }
 
 #[test]
-fn elements_of_threads_that_are_not_idle_need_none() {
+fn elements_of_threads_that_are_not_idle_need_no_lock() {
     // Both threads of a switch, each tested not to be the idle one, and system calls.
     let switch = |tested: &str, key: &str| {
         let code = format!(
@@ -337,7 +337,7 @@ fn elements_of_threads_that_are_not_idle_need_none() {
 }
 
 #[test]
-fn elements_of_the_own_processor_need_none() {
+fn elements_of_own_processor_need_no_lock() {
     let set = (SWITCH, "r0 = intr cpu() aset g2[r0], 1");
     let get = (K2, "r0 = intr cpu() r1 = aget g2[r0] adel g2[r0]");
     assert_eq!(class("a", &[set, get]), "shared");

@@ -40,7 +40,7 @@ pub struct Directory {
     user: OwnedFd,
     own: OwnedFd,
     /// Paths of the subdirectories that were created.
-    made: BTreeSet<Vec<String>>,
+    created: BTreeSet<Vec<String>>,
 }
 
 type PathResult<T> = Result<T, (String, io::Error)>;
@@ -83,7 +83,7 @@ impl Directory {
             name: name.into(),
             user,
             own,
-            made: BTreeSet::new(),
+            created: BTreeSet::new(),
         })
     }
 
@@ -107,7 +107,7 @@ impl Directory {
         for part in parts {
             directory = open_or_create(&directory, part)?;
             parents.push(part.to_owned());
-            self.made.insert(parents.clone());
+            self.created.insert(parents.clone());
         }
         Ok(FilePlace { directory, name })
     }
@@ -120,7 +120,7 @@ impl Directory {
                 let _ = rustix::fs::unlinkat(&place.directory, name, AtFlags::empty());
             }
         }
-        for path in self.made.iter().rev() {
+        for path in self.created.iter().rev() {
             let path = path.join("/");
             let _ = rustix::fs::unlinkat(&self.own, path, AtFlags::REMOVEDIR);
         }

@@ -59,7 +59,7 @@ mod tests {
     use std::os::fd::AsRawFd;
 
     #[test]
-    fn nobody_else_reads() {
+    fn own_end_is_not_counted() {
         let (read, _write) = std::io::pipe().unwrap();
         assert_eq!(count(&read.into()), 0);
     }

@@ -29,7 +29,7 @@ type LineRow = (u64, u32, u32);
 pub struct KernelLineTable {
     rows: Vec<LineRow>,
     names: Vec<String>,
-    known: HashMap<Arc<str>, u32>,
+    name_ids: HashMap<Arc<str>, u32>,
 }
 
 impl KernelLineTable {
@@ -88,7 +88,7 @@ impl KernelLineTable {
 
     /// The number of a name, starting at 1.
     fn name(&mut self, file: Arc<str>) -> u32 {
-        *self.known.entry(file).or_insert_with_key(|file| {
+        *self.name_ids.entry(file).or_insert_with_key(|file| {
             self.names.push(spile_plain::name(file).into_owned());
             self.names.len() as u32
         })

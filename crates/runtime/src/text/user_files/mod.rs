@@ -93,13 +93,13 @@ pub struct UserFiles {
     pub without_names: u64,
     reader: TableReader,
     used: u32,
-    known: HashMap<u64, KnownFile>,
+    known_files: HashMap<u64, KnownFile>,
     copies: StackCopies,
     /// Number of stacks that could not be completed.
     pub unfinished: u64,
     search: SearchPaths,
     /// Names of run-time generated code, by process.
-    made: HashMap<u64, JitNames>,
+    jit_files: HashMap<u64, JitNames>,
     /// Number of files whose rows did not fit.
     pub without_rows: u64,
     /// Whether an unannounced file was requested; the reader clears it.
@@ -123,11 +123,11 @@ impl UserFiles {
             without_names: 0,
             reader: TableReader::new().ok()?,
             used: 0,
-            known: HashMap::new(),
+            known_files: HashMap::new(),
             copies: StackCopies::default(),
             unfinished: 0,
             search: SearchPaths::from_env(),
-            made: HashMap::new(),
+            jit_files: HashMap::new(),
             without_rows: 0,
             met_unknown: false,
             met_made: false,
@@ -252,7 +252,7 @@ impl UserFiles {
             module: module.clone(),
             rows: None,
         };
-        self.known.insert(number, file);
+        self.known_files.insert(number, file);
         ReadJob {
             number,
             key,
@@ -365,7 +365,7 @@ impl UserFiles {
     }
 
     fn file(&mut self, number: u64) -> Option<&mut KnownFile> {
-        let file = self.known.get_mut(&number)?;
+        let file = self.known_files.get_mut(&number)?;
         if number == VDSO.into() && file.module.is_none() {
             file.module = vdso().map(|image| Arc::new(Module::new(image, &self.search)));
         }
@@ -375,7 +375,7 @@ impl UserFiles {
     /// Describes a frame in code without a file.
     fn find_jit(&mut self, place: FramePlace) -> FrameInfo {
         self.met_made = true;
-        let made = self.made.entry(place.offset).or_default();
+        let made = self.jit_files.entry(place.offset).or_default();
         let addr = place.addr.unwrap_or(0).wrapping_sub(place.back);
         let holds = |n: &&(u64, u64, String)| (n.0..n.0.saturating_add(n.1)).contains(&addr);
         if !made.names.iter().any(|n| holds(&n)) {

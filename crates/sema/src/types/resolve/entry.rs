@@ -32,7 +32,7 @@ const GOROUTINE: u16 = 14;
 #[derive(Default)]
 pub(super) struct EntryExprs {
     /// The expressions, each with the local that holds its value and its C type.
-    known: Vec<(ast::Expr, LocalIx, Option<CTy>)>,
+    saved_exprs: Vec<(ast::Expr, LocalIx, Option<CTy>)>,
     /// The local with the load bias of the code: its address less the one it was linked at.
     bias: Option<LocalIx>,
     /// State of the handler at the entry.
@@ -42,7 +42,7 @@ pub(super) struct EntryExprs {
     /// Statements that take the values, ahead of the return handler's body.
     takes: Vec<Stmt>,
     /// For each element, whether it existed.
-    seen: Vec<Expr>,
+    seen_flags: Vec<Expr>,
 }
 
 impl Resolver<'_> {
@@ -57,7 +57,7 @@ impl Resolver<'_> {
             );
             return (self.bad(span), None);
         };
-        let known = self.cur.entries.known.iter().find(|k| k.0 == *e);
+        let known = self.cur.entries.saved_exprs.iter().find(|k| k.0 == *e);
         if let Some((_, ix, cty)) = known {
             let (ix, cty) = (*ix, *cty);
             return (self.saved_value(ix, span), cty);
@@ -69,7 +69,7 @@ impl Resolver<'_> {
         }
         self.cur.entries.inner = Some(inner);
         let ix = self.save_for_return(value, span);
-        self.cur.entries.known.push((e.clone(), ix, cty));
+        self.cur.entries.saved_exprs.push((e.clone(), ix, cty));
         (self.saved_value(ix, span), cty)
     }
 
@@ -188,7 +188,7 @@ impl Resolver<'_> {
         let keys = self.entry_keys(false, span);
         let place = LValue::Elem(g, keys.clone());
 
-        let n = self.cur.entries.seen.len();
+        let n = self.cur.entries.seen_flags.len();
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
         let seen_ty = self.cur.locals[seen.0].ty;
         self.set_type(seen_ty, Base::Long, span);
@@ -214,7 +214,7 @@ impl Resolver<'_> {
         takes.push(Stmt { kind, span });
         let kind = ExprKind::Read(LValue::Local(seen));
         let seen = self.num(kind, span);
-        self.cur.entries.seen.push(seen);
+        self.cur.entries.seen_flags.push(seen);
         value
     }
 
@@ -261,7 +261,7 @@ impl Resolver<'_> {
             return (Vec::new(), None);
         };
         let mut takes = entries.takes;
-        let all = entries.seen.into_iter().reduce(|a, b| {
+        let all = entries.seen_flags.into_iter().reduce(|a, b| {
             let span = a.span;
             let kind = ExprKind::Logic {
                 and: true,

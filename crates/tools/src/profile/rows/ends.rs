@@ -122,7 +122,7 @@ impl ProfileBuilder {
             self.close(&open, &at_end);
         }
         for (pid, tid) in threads {
-            if !self.used.contains_key(tid) {
+            if !self.earlier_threads.contains_key(tid) {
                 self.add_unobserved(*pid, *tid, at_end(*pid, *tid));
             }
         }
@@ -181,7 +181,7 @@ impl ProfileBuilder {
             total = total.saturating_sub(at.saturating_sub(renamed));
             off = 0;
         }
-        let over = thread.ended_ns.is_none() && self.over == Some(thread.pid);
+        let over = thread.ended_ns.is_none() && self.ended_process == Some(thread.pid);
         if over {
             thread.ended_ns = Some(at);
         }

@@ -293,7 +293,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_lost_is_left_open() {
+    fn regions_with_lost_changes_stay_open() {
         let (mut inside, mut out) = (OpenRegions::default(), Vec::new());
         let changes = [(1, false, 1), (2, false, 2), (3, true, 10), (1, true, 20)];
         for (to, after_lost, at) in changes {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn circles_have_an_end() {
+    fn cyclic_contexts_end() {
         let mut around = contexts();
         around[0].parent = Some(3);
         let (mut inside, mut out) = (OpenRegions::default(), Vec::new());

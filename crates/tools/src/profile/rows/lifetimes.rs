@@ -25,7 +25,7 @@ impl ProfileBuilder {
     /// The index of the thread of a key, which is added if it is new.
     pub(super) fn place(&mut self, key: i64) -> usize {
         let (place, new) = self.thread_index(key);
-        if new && let Some(who) = self.who.and_then(|who| who(tid_of_key(key))) {
+        if new && let Some(who) = self.identify.and_then(|who| who(tid_of_key(key))) {
             self.set_identity(place, who.pid, who.ppid, who.name);
         }
         place
@@ -37,7 +37,7 @@ impl ProfileBuilder {
             return (*place, false);
         }
         let tid = tid_of_key(key);
-        let used = self.used.entry(tid).or_insert(0);
+        let used = self.earlier_threads.entry(tid).or_insert(0);
         self.snapshot.threads.push(Thread {
             tid: tid.saturating_add(used.saturating_mul(REUSED)),
             started_ns: (key >> TID_BITS).max(0) as Ns * 1024,

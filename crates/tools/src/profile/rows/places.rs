@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_way_to_main_is_left_out() {
+    fn path_to_main_is_left_out() {
         let names = |text: &str| -> Vec<String> {
             let mut frames: Vec<StackFrame> = text.split(' ').map(frame).collect();
             ends_path(&mut frames);

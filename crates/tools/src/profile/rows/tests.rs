@@ -128,7 +128,7 @@ fn numbers_that_are_used_again_are_other_threads() {
 }
 
 #[test]
-fn rows_that_are_none_are_counted() {
+fn malformed_rows_are_counted() {
     let mut rows = ProfileBuilder::default();
     for row in [
         "what 1",
