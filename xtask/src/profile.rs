@@ -26,6 +26,10 @@ const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @since
      tracepoint:raw_syscalls:sys_exit /@since[tid]/ { @time[tid, @nr[tid]] = sum(nsecs - @since[tid]); \
      @calls[@nr[tid]] = count(); delete(@since[tid]); } END { clear(@since); clear(@nr); }";
 
+/// A tool that stops the program at each call runs one of so many calls, and its time is multiplied:
+/// strace would take two minutes for a round.
+const FEWER: u64 = 100;
+
 /// It counts as without `--trace`.
 const TRACE: &str = "spile profile --trace";
 
@@ -34,6 +38,8 @@ struct Workload {
     name: &'static str,
     program: PathBuf,
     args: &'static [&'static str],
+    /// The arguments for one of [`FEWER`] calls, for tools that stop the program at each.
+    fewer: Option<&'static [&'static str]>,
     /// What starts it, and the tool, as ranks.
     launcher: &'static [&'static str],
 }
@@ -64,6 +70,8 @@ struct Way {
     tool: Tool,
     /// Whether the command is passed as a single argument.
     one_word: bool,
+    /// Whether it stops the program at each call.
+    stops: bool,
 }
 
 /// The times of a run, in milliseconds.
@@ -106,12 +114,14 @@ fn programs(ways: &[Way], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
         name,
         program: pi.clone(),
         args,
+        fewer: None,
         launcher: &[],
     };
-    let short = |name, args| Workload {
+    let short = |name, args, fewer| Workload {
         name,
         program: short.clone(),
         args,
+        fewer,
         launcher: &[],
     };
     let mut all = vec![
@@ -121,11 +131,16 @@ fn programs(ways: &[Way], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
             name: "ray tracer, 2 threads",
             program: ray,
             args: &[],
+            fewer: None,
             launcher: &[],
         },
-        short("a byte read and written, 500,000", &["bytes", "500000"]),
-        short("fork, exit and wait, 2,000", &["forks", "2000"]),
-        short("page faults, 100,000", &["faults", "100000"]),
+        short(
+            "a byte read and written, 500,000",
+            &["bytes", "500000"],
+            Some(&["bytes", "5000"]),
+        ),
+        short("fork, exit and wait, 2,000", &["forks", "2000"], None),
+        short("page faults, 100,000", &["faults", "100000"], None),
     ];
     for (name, compiler, launcher) in MPI {
         match compiled_by(compiler, "profile-mpi", "-O2") {
@@ -133,6 +148,7 @@ fn programs(ways: &[Way], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
                 name,
                 program,
                 args: &["50", "2000"],
+                fewer: None,
                 launcher,
             }),
             None => println!("  {name}: no {compiler}"),
@@ -213,6 +229,11 @@ fn ways() -> Vec<Way> {
         name,
         tool: Tool::new(name, argv, ""),
         one_word: false,
+        stops: false,
+    };
+    let stopping = |name, argv: &[&str]| Way {
+        stops: true,
+        ..way(name, argv)
     };
     let spile = built("spile").display().to_string();
     // (A file of one process, a folder of ranks.)
@@ -227,12 +248,13 @@ fn ways() -> Vec<Way> {
             TRACE,
             &[&spile, "profile", "--trace", "-o", &recording, "--"],
         ),
-        way("strace -f -c", &["strace", "-f", "-c"]),
-        way("perf trace -s", &["perf", "trace", "-s", "--"]),
+        stopping("strace -f -c", &["strace", "-f", "-c"]),
+        stopping("perf trace -s", &["perf", "trace", "-s", "--"]),
         Way {
             name: "bpftrace, thread and call",
             tool: bpftrace,
             one_word: true,
+            stops: false,
         },
     ]
 }
@@ -254,7 +276,8 @@ impl Way {
 
     /// The same under a launcher.
     fn launched(&self, workload: &Workload) -> Command {
-        let command = self.command(&workload.program, workload.args);
+        let fewer = workload.fewer.filter(|_| self.stops);
+        let command = self.command(&workload.program, fewer.unwrap_or(workload.args));
         let Some((launcher, args)) = workload.launcher.split_first() else {
             return command;
         };
@@ -280,10 +303,20 @@ impl Way {
             .lines()
             .find_map(|l| l.strip_prefix("main ")?.parse().ok());
         let main: f64 = main.ok_or_else(|| format!("{} does not run here", self.name))?;
+        let main = main * 1e3;
+        let times = self.times(workload) as f64;
         Ok(Took {
-            main: main * 1e3,
-            whole,
+            main: main * times,
+            whole: whole + main * (times - 1.0),
         })
+    }
+
+    /// What the time of main() is multiplied by, because the tool ran fewer calls.
+    fn times(&self, workload: &Workload) -> u64 {
+        match workload.fewer {
+            Some(_) if self.stops => FEWER,
+            _ => 1,
+        }
     }
 }
 
@@ -328,8 +361,12 @@ fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
             ratios[quarter],
             ratios[ratios.len() - 1 - quarter]
         );
+        let note = match way.times(workload) {
+            1 => String::new(),
+            n => format!("  (1 of {n} calls, main() multiplied)"),
+        };
         println!(
-            "  {:<26} {main:>9.1} {:>7.2} {range:>16} {whole:>9.1} {:>7.2}",
+            "  {:<26} {main:>9.1} {:>7.2} {range:>16} {whole:>9.1} {:>7.2}{note}",
             way.name,
             main / plain.0,
             whole / plain.1
@@ -450,13 +487,14 @@ fn account(profile: &Profile) {
 
 /// A known number of calls under each tool.
 fn calls(ways: &[Way], lives: &Path) {
-    println!("counted of {CALLS} calls of getppid in one thread");
-    let count = CALLS.to_string();
-    let args = ["calls", &count];
+    println!("counted calls of getppid in one thread");
     for way in &ways[1..] {
         if way.name == TRACE {
             continue;
         }
+        let made = if way.stops { CALLS / FEWER } else { CALLS };
+        let count = made.to_string();
+        let args = ["calls", &count];
         if !way.tool.installed() {
             println!("  {:<26} not installed", way.name);
             continue;
@@ -464,7 +502,7 @@ fn calls(ways: &[Way], lives: &Path) {
         if way.name == "spile profile" {
             match profile(lives, &args) {
                 Some((profile, _)) => {
-                    println!("  {:<26} {}", way.name, getppid(&profile));
+                    println!("  {:<26} {} of {made}", way.name, getppid(&profile));
                     account(&profile);
                 }
                 None => println!("  {:<26} does not run here", way.name),
@@ -478,7 +516,7 @@ fn calls(ways: &[Way], lives: &Path) {
             .arg(command.get_program());
         let text = output_of(all.args(command.get_args()));
         match counted(&text) {
-            Some(n) => println!("  {:<26} {n}", way.name),
+            Some(n) => println!("  {:<26} {n} of {made}", way.name),
             None => println!("  {:<26} does not run here", way.name),
         }
     }
