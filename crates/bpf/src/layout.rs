@@ -27,7 +27,8 @@ mod place;
 mod rows;
 pub(crate) mod symbolic;
 
-pub use large::{GOLDEN, LargeLayout};
+pub(crate) use large::GOLDEN;
+pub use large::LargeLayout;
 pub use place::{
     AggLayout, Colocation, GlobalLayout, GlobalPlace, PerCpuArray, ThreadField, ThreadSlots,
     ValueLayout,
@@ -76,7 +77,7 @@ pub mod shared {
     pub const NO_WAKEUP: u64 = 1;
     /// A record wakes the controller even while it rests: `BPF_RB_FORCE_WAKEUP`. For records that
     /// ask it to read memory that may soon be gone.
-    pub const FORCE_WAKEUP: i32 = 2;
+    pub(crate) const FORCE_WAKEUP: i32 = 2;
     /// First free word. Locks and shared scalars follow; they change often, and start on a cache
     /// line of their own.
     pub const END: u32 = 192;
@@ -128,7 +129,7 @@ pub(crate) const HELD: i32 = 1;
 /// (`PID_MAX_LIMIT` of 64-bit kernels).
 pub const TREE_BYTES: u32 = (4 << 20) / 8;
 /// Map with rooms for copies of stacks, one for each CPU: a [`RecordKind::Copy`] each.
-pub const COPIES_MAP: &str = "stack_copies";
+pub(crate) const COPIES_MAP: &str = "stack_copies";
 /// Fields of a copy: number; process; of the frame that was found last, the address, the address to
 /// look up, the stack pointer and the frame pointer; the number of stack pages that follow,
 /// starting with the stack pointer's page; the number of executable mappings behind [`COPY_PAGES`].
@@ -136,7 +137,7 @@ pub const COPIES_MAP: &str = "stack_copies";
 /// number.
 pub const COPY_FIELDS: usize = 8;
 /// Limit on the mappings in a copy.
-pub const COPY_MAPPINGS: usize = 128;
+pub(crate) const COPY_MAPPINGS: usize = 128;
 /// Limit on the pages of a copy.
 pub const COPY_PAGES: usize = 8;
 /// Bytes of a copy's header, shape and fields, in front of the pages.
@@ -193,7 +194,7 @@ pub mod percpu {
     /// Updates that failed because the kernel had no memory.
     pub const NO_MEMORY: u32 = 40;
     /// Strings of user memory whose read was deferred to the controller.
-    pub const DEFERRED: u32 = 48;
+    pub(crate) const DEFERRED: u32 = 48;
     /// User frames that were found by frame pointers, because the rows of their file were not
     /// loaded.
     pub const GUESSED: u32 = 56;

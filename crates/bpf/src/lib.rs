@@ -23,6 +23,9 @@
 //! | [`object`] | BTF, linker, ELF writer |
 //! | [`target`] | the target machine, as values |
 //! | [`layout`] | the contract with the loader and the controller |
+
+#![warn(unreachable_pub)]
+
 mod attach;
 mod compile;
 pub mod emit;

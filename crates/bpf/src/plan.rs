@@ -221,7 +221,7 @@ impl StateLayout {
     }
 
     /// Bytes of `.bss`.
-    pub fn bss_size(&self, options: &Options) -> u32 {
+    pub(crate) fn bss_size(&self, options: &Options) -> u32 {
         // Space behind the last block. No code reaches it, but the verifier's bounds on output
         // positions and activations include it.
         let beyond =

@@ -32,7 +32,7 @@ const STACK_END_STEPS: i16 = -160;
 
 /// The location of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Location {
+pub(crate) enum Location {
     /// No location: the register is never read.
     None,
     /// A number in a machine register.
@@ -45,7 +45,7 @@ pub enum Location {
 
 /// The allocation of one body.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Allocation {
+pub(crate) struct Allocation {
     /// The location of each register.
     pub locations: Vec<Location>,
     /// Reachable blocks, in their layout order.
@@ -79,7 +79,7 @@ impl Allocation {
 }
 
 /// Allocates locations. `None` if the body names registers or blocks that do not exist.
-pub fn allocate(body: &Body) -> Option<Allocation> {
+pub(crate) fn allocate(body: &Body) -> Option<Allocation> {
     if body.blocks.is_empty() || !well_formed(body) {
         return None;
     }

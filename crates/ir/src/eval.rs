@@ -4,7 +4,7 @@ use crate::{BinOp, CmpOp, ElemTy, GlobalKind, StatsSpec, UnOp};
 
 impl UnOp {
     /// The result of the operator.
-    pub fn eval(self, a: i64) -> i64 {
+    pub(crate) fn eval(self, a: i64) -> i64 {
         match self {
             UnOp::Neg => a.wrapping_neg(),
             UnOp::Not => i64::from(a == 0),
@@ -15,7 +15,7 @@ impl UnOp {
 
 impl BinOp {
     /// The result of the operator; `None` for a division by 0.
-    pub fn eval(self, a: i64, b: i64) -> Option<i64> {
+    pub(crate) fn eval(self, a: i64, b: i64) -> Option<i64> {
         Some(match self {
             BinOp::Add => a.wrapping_add(b),
             BinOp::Sub => a.wrapping_sub(b),
@@ -41,7 +41,7 @@ impl BinOp {
 
 impl CmpOp {
     /// The result of the comparison.
-    pub fn eval(self, a: &[u8], b: &[u8]) -> bool {
+    pub(crate) fn eval(self, a: &[u8], b: &[u8]) -> bool {
         match self {
             CmpOp::Eq => a == b,
             CmpOp::Ne => a != b,

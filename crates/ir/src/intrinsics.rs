@@ -211,7 +211,7 @@ const CUT_QUOTES: usize = 5;
 
 impl Intrinsic {
     /// Whether its first operand is a constant in a kernel handler's code.
-    pub fn wants_constant(self) -> bool {
+    pub(crate) fn wants_constant(self) -> bool {
         self.info().constant.is_some()
     }
 

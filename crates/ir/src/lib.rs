@@ -19,6 +19,9 @@
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
 //! | [`event`] | the events that handlers run at |
 //! | `testgen` | random programs, for tests |
+
+#![warn(unreachable_pub)]
+
 pub mod analysis;
 pub mod arch;
 pub mod eval;

@@ -159,7 +159,7 @@ impl Inst {
     }
 
     /// Whether it changes its global.
-    pub fn writes_global(&self) -> bool {
+    pub(crate) fn writes_global(&self) -> bool {
         matches!(
             self,
             Inst::GStore { .. }
@@ -173,7 +173,7 @@ impl Inst {
     }
 
     /// Whether it only adds to its global and the value before is unused.
-    pub fn add_only(&self) -> bool {
+    pub(crate) fn add_only(&self) -> bool {
         matches!(
             self,
             Inst::StatAdd { .. } | Inst::GAdd { old: None, .. } | Inst::AAdd { old: None, .. }
@@ -241,7 +241,7 @@ impl Inst {
 
     /// Whether it can be removed when its register is dead: [`Inst::pure_`], and reads of globals
     /// that cannot fail.
-    pub fn removable(&self, program: &Program) -> bool {
+    pub(crate) fn removable(&self, program: &Program) -> bool {
         match self {
             Inst::GLoad { .. }
             | Inst::AGet { .. }
@@ -331,7 +331,7 @@ impl Term {
     }
 
     /// Calls `f` with every register it writes, to change it.
-    pub fn dsts_mut(&mut self, f: impl FnMut(&mut Reg)) {
+    pub(crate) fn dsts_mut(&mut self, f: impl FnMut(&mut Reg)) {
         term_dsts!(self, f, iter_mut);
     }
 }
@@ -346,7 +346,7 @@ impl Program {
     }
 
     /// Every body, handlers first, to change it.
-    pub fn bodies_mut(&mut self) -> impl Iterator<Item = &mut Body> {
+    pub(crate) fn bodies_mut(&mut self) -> impl Iterator<Item = &mut Body> {
         self.handlers
             .iter_mut()
             .map(|h| &mut h.body)
@@ -441,7 +441,7 @@ impl Body {
     }
 
     /// The instructions of all blocks, each with its site.
-    pub fn insts_at(&self) -> impl Iterator<Item = &(Inst, SiteId)> {
+    pub(crate) fn insts_at(&self) -> impl Iterator<Item = &(Inst, SiteId)> {
         self.blocks.iter().flat_map(|b| &b.insts)
     }
 

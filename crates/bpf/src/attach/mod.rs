@@ -31,7 +31,7 @@ pub(crate) struct Group {
 
 /// The BPF programs that the handlers become.
 #[derive(Debug, Clone, Default)]
-pub struct AttachPlan {
+pub(crate) struct AttachPlan {
     /// The groups, in the order of the programs in the object.
     pub(crate) groups: Vec<Group>,
     /// For each handler, whether it runs on a trampoline, which provides no registers.

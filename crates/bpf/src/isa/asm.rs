@@ -303,7 +303,7 @@ impl Asm {
     }
 
     /// Marks the function as [`Function::separate`].
-    pub fn mark_separate(&mut self) {
+    pub(crate) fn mark_separate(&mut self) {
         self.function.separate = true;
     }
 
@@ -547,7 +547,7 @@ impl Asm {
 
     /// Calls a subprogram at most r1 times, until it returns 1 (`bpf_loop`). Its second argument is
     /// the stack address at `context`. Clobbers r0 to r5.
-    pub fn loop_call(&mut self, callback: impl Into<Arc<str>>, context: i16) {
+    pub(crate) fn loop_call(&mut self, callback: impl Into<Arc<str>>, context: i16) {
         self.ld_func(R2, callback);
         self.mov(R3, R10);
         self.add(R3, i32::from(context));

@@ -13,13 +13,13 @@ use std::fmt;
 
 /// Instruction classes (low three bits of the opcode).
 pub(crate) mod class {
-    pub const LDX: u8 = 1;
-    pub const ST: u8 = 2;
-    pub const STX: u8 = 3;
-    pub const ALU32: u8 = 4;
-    pub const JMP: u8 = 5;
-    pub const JMP32: u8 = 6;
-    pub const ALU64: u8 = 7;
+    pub(crate) const LDX: u8 = 1;
+    pub(crate) const ST: u8 = 2;
+    pub(crate) const STX: u8 = 3;
+    pub(crate) const ALU32: u8 = 4;
+    pub(crate) const JMP: u8 = 5;
+    pub(crate) const JMP32: u8 = 6;
+    pub(crate) const ALU64: u8 = 7;
 }
 /// The operand is a register rather than the immediate (ALU and JMP classes).
 pub(crate) const X: u8 = 0x08;
@@ -220,7 +220,7 @@ impl RawInsn {
         ]
     }
 
-    pub fn read(b: [u8; 8]) -> RawInsn {
+    pub(crate) fn read(b: [u8; 8]) -> RawInsn {
         RawInsn {
             code: b[0],
             dst: b[1] & 15,

@@ -100,7 +100,7 @@ pub const ENTRY: u32 = 8;
 impl CriticalLayout {
     /// The word that reports insertions of keys into an array.
     #[must_use]
-    pub fn insertions_word(&self, g: GlobalId) -> Option<u32> {
+    pub(crate) fn insertions_word(&self, g: GlobalId) -> Option<u32> {
         let guarded = self.globals.iter().find(|c| c.global == g)?;
         match &guarded.copy {
             CopyPlace::Elements { known, .. } => known.map(|k| k.fresh),

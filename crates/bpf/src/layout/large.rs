@@ -34,7 +34,7 @@ pub struct LargeLayout {
 }
 
 /// 2^64 divided by the golden ratio: multiplication by it spreads keys over the high bits.
-pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(crate) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl LargeLayout {
     /// Offset of the number of elements.
@@ -48,7 +48,7 @@ impl LargeLayout {
     /// Cells of a group, a power of two.
     pub const GROUP: u32 = 4;
     /// Binary logarithm of [`LargeLayout::GROUP`].
-    pub const GROUP_BITS: u32 = LargeLayout::GROUP.ilog2();
+    pub(crate) const GROUP_BITS: u32 = LargeLayout::GROUP.ilog2();
     /// Number of consecutive cells to probe in one place, a power of two.
     pub const WINDOW: u32 = 8;
     /// Number of places to probe.
@@ -56,9 +56,9 @@ impl LargeLayout {
     /// The bits of a cell that hold the tag; the others hold the room.
     pub const TAG: u32 = 0xff00_0000;
     /// Number of bits below the tag.
-    pub const TAG_BITS: u32 = LargeLayout::TAG.trailing_zeros();
+    pub(crate) const TAG_BITS: u32 = LargeLayout::TAG.trailing_zeros();
     /// Position of the bits of a key's hash that select a cell of a group.
-    pub const CELL_BITS: u32 = 20;
+    pub(crate) const CELL_BITS: u32 = 20;
 
     /// Number of groups for a number of elements: half of the cells stay free.
     #[must_use]

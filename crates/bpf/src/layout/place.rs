@@ -173,7 +173,7 @@ impl ThreadSlots {
     }
 
     /// Number of rooms of each processor: the number of threads whose records a handler can access.
-    pub const ROOMS: u32 = spile_ir::storage::ThreadIdRegs::COUNT as u32;
+    pub(crate) const ROOMS: u32 = spile_ir::storage::ThreadIdRegs::COUNT as u32;
 
     /// Number of slots and rooms.
     #[must_use]

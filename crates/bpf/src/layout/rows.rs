@@ -19,7 +19,7 @@ pub mod symbol_row {
     /// Bytes of names.
     pub const NAMES: u32 = 16 << 20;
     /// Bytes of an element of the map of names.
-    pub const NAMES_PAGE: u32 = 4096;
+    pub(crate) const NAMES_PAGE: u32 = 4096;
     /// In a file's element: its first row, the number of rows, the index of its name (in words); 0
     /// and 0 if they are not loaded.
     pub const FIRST: i16 = 0;
@@ -28,7 +28,7 @@ pub mod symbol_row {
     /// The index of the name, see [`FIRST`].
     pub const NAME: i16 = 16;
     /// The first line row, and the number of line rows.
-    pub const FIRST_LINE: i16 = 24;
+    pub(crate) const FIRST_LINE: i16 = 24;
     /// The number of line rows, see [`FIRST_LINE`].
     pub const LINES: i16 = 32;
     /// Bytes of the element.
@@ -36,7 +36,7 @@ pub mod symbol_row {
     /// Limit on the line rows of all files together.
     pub const MAX_LINES: u32 = 1 << 20;
     /// Bytes of a row of lines.
-    pub const LINE_ROW: u32 = 16;
+    pub(crate) const LINE_ROW: u32 = 16;
 }
 
 /// Lines of the code of the kernel and its modules, by address, in elements of 16 bytes. The first

@@ -96,17 +96,17 @@ impl SymbolicForm {
     }
 
     /// Whether kernel handlers need the kernel's lines ([`super::kernel_row`]) for the text.
-    pub fn by_kernel_lines(self) -> bool {
+    pub(crate) fn by_kernel_lines(self) -> bool {
         self.in_kernel() && self.of_kernel() && self.has_lines()
     }
 
     /// Whether kernel handlers need the tables of files for the text.
-    pub fn by_tables(self) -> bool {
+    pub(crate) fn by_tables(self) -> bool {
         !self.of_kernel() && self != SymbolicForm::UserAddresses
     }
 
     /// Whether the text contains positions in the source.
-    pub fn has_lines(self) -> bool {
+    pub(crate) fn has_lines(self) -> bool {
         use SymbolicForm::{
             KernelFile, KernelFileLine, KernelFileLines, KernelLine, UserFile, UserFileLine,
             UserFileLines, UserLine, UserPlace, UserSimpleLines,

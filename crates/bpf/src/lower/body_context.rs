@@ -77,7 +77,7 @@ pub(in crate::lower) struct PrefilterTest {
 
 impl<'a> BodyContext<'a> {
     /// The body of a handler.
-    pub fn new(
+    pub(crate) fn new(
         object: ObjectContext<'a>,
         handler: HandlerId,
         alloc: &'a Allocation,
@@ -93,7 +93,7 @@ impl<'a> BodyContext<'a> {
     }
 
     /// Any body.
-    pub fn of(
+    pub(crate) fn of(
         object: ObjectContext<'a>,
         handler: HandlerId,
         body: &'a Body,
@@ -127,7 +127,7 @@ impl<'a> BodyContext<'a> {
     }
 
     /// What all bodies of the object share.
-    pub fn object(&self) -> ObjectContext<'a> {
+    pub(crate) fn object(&self) -> ObjectContext<'a> {
         ObjectContext {
             program: self.program,
             options: self.options,

@@ -57,7 +57,7 @@ pub(crate) struct HandlerCodegen<'a> {
 
 impl<'a> HandlerCodegen<'a> {
     /// A generator that emits into `asm`.
-    pub fn new(
+    pub(crate) fn new(
         asm: &'a mut Asm,
         pool: &'a mut Pool,
         ctx: &'a BodyContext<'a>,
@@ -91,17 +91,17 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// A generator for another function of the same handler.
-    pub fn sub_codegen<'b>(&'b mut self, asm: &'b mut Asm) -> HandlerCodegen<'b> {
+    pub(crate) fn sub_codegen<'b>(&'b mut self, asm: &'b mut Asm) -> HandlerCodegen<'b> {
         HandlerCodegen::new(asm, self.pool, self.ctx)
     }
 
     // Operands.
 
-    pub fn location(&self, r: spile_ir::Reg) -> Location {
+    pub(crate) fn location(&self, r: spile_ir::Reg) -> Location {
         self.alloc.locations[r.index()]
     }
 
-    pub fn ty(&self, v: Val) -> Res<Ty> {
+    pub(crate) fn ty(&self, v: Val) -> Res<Ty> {
         self.program
             .type_of(self.body, v)
             .ok_or_else(|| "an operand does not exist".into())
@@ -109,7 +109,7 @@ impl<'a> HandlerCodegen<'a> {
 
     /// Base and displacement for `len` bytes at an offset of the CPU's block. Loads the address
     /// into `scratch` if a displacement does not reach.
-    pub fn block_operand(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
+    pub(crate) fn block_operand(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
         if off + len <= REACH {
             return (R7, off as i16);
         }
@@ -118,7 +118,7 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// `reg` = address of an offset of the CPU's block.
-    pub fn block_addr(&mut self, reg: Reg, off: u32) {
+    pub(crate) fn block_addr(&mut self, reg: Reg, off: u32) {
         self.asm.mov(reg, R7);
         if off != 0 {
             self.asm.add(reg, off as i32);
@@ -126,25 +126,25 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// `reg` = word at an offset of the CPU's block.
-    pub fn load(&mut self, reg: Reg, off: u32) {
+    pub(crate) fn load(&mut self, reg: Reg, off: u32) {
         let (base, disp) = self.block_operand(reg, off, 8);
         self.asm.load(Size::DW, reg, base, disp);
     }
 
     /// KeyWord at an offset of the CPU's block = `src`. Clobbers r5 if the displacement is out of
     /// range.
-    pub fn store(&mut self, off: u32, src: impl Into<Src>) {
+    pub(crate) fn store(&mut self, off: u32, src: impl Into<Src>) {
         let (base, disp) = self.block_operand(R5, off, 8);
         self.asm.store(Size::DW, base, disp, src);
     }
 
     /// `reg` = address in the shared block.
-    pub fn shared(&mut self, reg: Reg, off: u32) {
+    pub(crate) fn shared(&mut self, reg: Reg, off: u32) {
         self.asm.ld_data(reg, Section::Bss, off);
     }
 
     /// A number in its cheapest form: an immediate, its own register, or loaded into `scratch`.
-    pub fn use_int(&mut self, v: Val, scratch: Reg) -> Res<Src> {
+    pub(crate) fn use_int(&mut self, v: Val, scratch: Reg) -> Res<Src> {
         match v {
             Val::Imm(n) => match i32::try_from(n) {
                 Ok(n) => return Ok(Src::Imm(n)),
@@ -167,7 +167,7 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// A number in a register: its own, or `scratch`.
-    pub fn use_in_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
+    pub(crate) fn use_in_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
         match self.use_int(v, scratch)? {
             Src::Reg(r) => Ok(r),
             Src::Imm(n) => {
@@ -178,7 +178,7 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// Loads a number into `reg`, which the caller may then change.
-    pub fn use_in(&mut self, v: Val, reg: Reg) -> Res {
+    pub(crate) fn use_in(&mut self, v: Val, reg: Reg) -> Res {
         let src = self.use_int(v, reg)?;
         if src != Src::Reg(reg) {
             self.asm.mov(reg, src);
@@ -187,7 +187,7 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// `dst = src`. Clobbers r5 if the displacement is out of range.
-    pub fn def_int(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
+    pub(crate) fn def_int(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
         let src = src.into();
         if self.body.regs.get(dst.index()) != Some(&Ty::Long) {
             return Err("a number for a string register".into());
@@ -204,7 +204,7 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// A string operand.
-    pub fn text(&mut self, v: Val) -> Res<StrOperand> {
+    pub(crate) fn text(&mut self, v: Val) -> Res<StrOperand> {
         match v {
             Val::Str(s) => match self.program.strings.get(s.index()) {
                 Some(bytes) => Ok(StrOperand::Const {
@@ -227,7 +227,7 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// Offset and width of the slot of a string register; `None` if it is never read.
-    pub fn slot(&self, dst: spile_ir::Reg) -> Res<Option<(u32, u32)>> {
+    pub(crate) fn slot(&self, dst: spile_ir::Reg) -> Res<Option<(u32, u32)>> {
         match (self.location(dst), self.body.regs[dst.index()]) {
             (Location::Frame(off), Ty::Str(w)) => {
                 Ok(Some((self.plan.scratch.frame + off, w.into())))
@@ -238,7 +238,7 @@ impl<'a> HandlerCodegen<'a> {
     }
 
     /// `[r7 + counter] += 1`. Clobbers r1.
-    pub fn count(&mut self, counter: u32) {
+    pub(crate) fn count(&mut self, counter: u32) {
         self.asm.load(Size::DW, R1, R7, counter as i16);
         self.asm.add(R1, 1);
         self.asm.store(Size::DW, R7, counter as i16, R1);

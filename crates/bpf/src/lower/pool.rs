@@ -25,7 +25,7 @@ pub(crate) struct Pool {
 impl Pool {
     /// Offset in `.rodata` of these bytes, padded with zeros to a multiple of 8, with at least one
     /// zero.
-    pub fn constant(&mut self, bytes: &[u8]) -> u32 {
+    pub(crate) fn constant(&mut self, bytes: &[u8]) -> u32 {
         if let Some(off) = self.constants.get(bytes) {
             return *off;
         }
@@ -43,12 +43,12 @@ impl Pool {
     }
 
     /// Offset in `.rodata` of [`RUN`] bytes of value `byte`.
-    pub fn byte_run(&mut self, byte: u8) -> u32 {
+    pub(crate) fn byte_run(&mut self, byte: u8) -> u32 {
         self.constant(&[byte; RUN as usize])
     }
 
     /// Offset in `.rodata` of a table of strings, each `width` bytes long.
-    pub fn table<'b>(
+    pub(crate) fn table<'b>(
         &mut self,
         id: u32,
         width: u32,
@@ -69,7 +69,7 @@ impl Pool {
     }
 
     /// Index of a record shape. Equal shapes share an index.
-    pub fn record(&mut self, shape: RecordShape) -> u32 {
+    pub(crate) fn record(&mut self, shape: RecordShape) -> u32 {
         let key = format!("{shape:?}");
         let next = self.records.len() as u32;
         *self.record_index.entry(key).or_insert_with(|| {
@@ -79,7 +79,7 @@ impl Pool {
     }
 
     /// Defines the subprogram `name` unless the object has it.
-    pub fn sub(
+    pub(crate) fn sub(
         &mut self,
         name: &str,
         make: impl FnOnce(&mut Pool) -> Result<Function, String>,

@@ -12,7 +12,7 @@ use crate::regalloc::Location;
 
 impl HandlerCodegen<'_> {
     /// Emits these blocks, in that order.
-    pub fn blocks(&mut self, order: &[BlockId]) -> Res {
+    pub(crate) fn blocks(&mut self, order: &[BlockId]) -> Res {
         for (i, id) in order.iter().enumerate() {
             let label = self.labels[id.index()];
             self.asm.bind(label);
@@ -266,7 +266,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Emits the out-of-line code, in front of the function's end.
-    pub fn emit_out_of_line(&mut self) -> Res {
+    pub(crate) fn emit_out_of_line(&mut self) -> Res {
         while let Some(out_of_line) = self.out_of_line.pop() {
             match out_of_line {
                 OutOfLine::Fail(fail) => self.emit_fail(fail)?,

@@ -23,19 +23,19 @@ use crate::layout::shared;
 /// Offsets in `struct pt_regs`, and bits of system-call numbers: x86-64.
 pub(super) mod arch {
     /// Arguments of a native call: di, si, dx, r10, r8, r9.
-    pub const ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
+    pub(crate) const ARGS: [i16; 6] = [112, 104, 96, 56, 72, 64];
     /// Arguments of a 32-bit call: bx, cx, dx, si, di, bp.
-    pub const ARGS_COMPAT: [i16; 6] = [40, 88, 96, 104, 112, 32];
+    pub(crate) const ARGS_COMPAT: [i16; 6] = [40, 88, 96, 104, 112, 32];
     /// The call's number.
-    pub const NUMBER: i16 = 120;
+    pub(crate) const NUMBER: i16 = 120;
     /// Bit of `thread_info.status`: in a 32-bit call.
-    pub const TS_COMPAT: i32 = 2;
+    pub(crate) const TS_COMPAT: i32 = 2;
     /// Bit of the number: an x32 call.
-    pub const X32: i32 = 0x4000_0000;
+    pub(crate) const X32: i32 = 0x4000_0000;
     /// `rt_sigreturn`, which leaves no call's registers at its end.
-    pub const SIGRETURN: i32 = 15;
+    pub(crate) const SIGRETURN: i32 = 15;
     /// `rt_sigreturn` in the 32-bit table.
-    pub const SIGRETURN_COMPAT: i32 = 173;
+    pub(crate) const SIGRETURN_COMPAT: i32 = 173;
 }
 
 /// Table ids that no constant table of a program has.

@@ -18,15 +18,15 @@ const HEADER: u32 = 24;
 
 /// Kinds of types (bits 24-28 of a type's info word).
 mod kind {
-    pub const INT: u32 = 1;
-    pub const PTR: u32 = 2;
-    pub const ARRAY: u32 = 3;
-    pub const STRUCT: u32 = 4;
-    pub const CONST: u32 = 10;
-    pub const FUNC: u32 = 12;
-    pub const FUNC_PROTO: u32 = 13;
-    pub const VAR: u32 = 14;
-    pub const DATASEC: u32 = 15;
+    pub(super) const INT: u32 = 1;
+    pub(super) const PTR: u32 = 2;
+    pub(super) const ARRAY: u32 = 3;
+    pub(super) const STRUCT: u32 = 4;
+    pub(super) const CONST: u32 = 10;
+    pub(super) const FUNC: u32 = 12;
+    pub(super) const FUNC_PROTO: u32 = 13;
+    pub(super) const VAR: u32 = 14;
+    pub(super) const DATASEC: u32 = 15;
 }
 
 /// The id of a type. `VOID` is 0.
@@ -182,7 +182,7 @@ impl Btf {
     /// number is encoded as a pointer to an array of that many elements (`__uint` in libbpf's
     /// headers); elements are bytes, so that all 32-bit numbers are possible. A type is encoded as
     /// a pointer to it (`__type`).
-    pub fn map_struct(
+    pub(crate) fn map_struct(
         &mut self,
         properties: &[(&str, u32)],
         types: &[(&str, TypeId)],
@@ -225,7 +225,7 @@ fn put(out: &mut Vec<u8>, words: &[u32]) {
 
 /// A source line of an instruction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct LineInfo {
+pub(crate) struct LineInfo {
     /// Position of the instruction: its byte offset in the section for `.BTF.ext`, its slot in the
     /// program for the kernel.
     pub offset: u32,
@@ -241,7 +241,7 @@ pub struct LineInfo {
 
 impl LineInfo {
     /// The words of the kernel's `struct bpf_line_info`.
-    pub fn words(&self) -> [u32; 4] {
+    pub(crate) fn words(&self) -> [u32; 4] {
         const LINE_MAX: u32 = (1 << 22) - 1;
         const COLUMN_MAX: u32 = (1 << 10) - 1;
         let place = self.line.min(LINE_MAX) << 10 | self.column.min(COLUMN_MAX);
@@ -251,7 +251,7 @@ impl LineInfo {
 
 /// The records of `.BTF.ext` for one code section.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ExtSection {
+pub(crate) struct ExtSection {
     /// The section's name.
     pub name: StrId,
     /// The section's functions: byte offset and `FUNC` type, in order.
@@ -262,7 +262,7 @@ pub struct ExtSection {
 }
 
 /// The contents of `.BTF.ext`.
-pub fn ext(sections: &[ExtSection]) -> Vec<u8> {
+pub(crate) fn ext(sections: &[ExtSection]) -> Vec<u8> {
     let (mut funcs, mut lines) = (Vec::new(), Vec::new());
     put(&mut funcs, &[8]);
     put(&mut lines, &[16]);

@@ -18,24 +18,24 @@ pub struct ProgramType {
 
 /// Values of `enum bpf_prog_type`.
 mod ty {
-    pub const KPROBE: u32 = 2;
-    pub const TRACEPOINT: u32 = 5;
-    pub const PERF_EVENT: u32 = 7;
-    pub const RAW_TRACEPOINT: u32 = 17;
-    pub const TRACING: u32 = 26;
-    pub const LSM: u32 = 29;
-    pub const NETFILTER: u32 = 32;
+    pub(super) const KPROBE: u32 = 2;
+    pub(super) const TRACEPOINT: u32 = 5;
+    pub(super) const PERF_EVENT: u32 = 7;
+    pub(super) const RAW_TRACEPOINT: u32 = 17;
+    pub(super) const TRACING: u32 = 26;
+    pub(super) const LSM: u32 = 29;
+    pub(super) const NETFILTER: u32 = 32;
 }
 
 /// Values of `enum bpf_attach_type`.
 mod attach {
-    pub const TRACE_FENTRY: u32 = 24;
-    pub const TRACE_FEXIT: u32 = 25;
-    pub const LSM_MAC: u32 = 27;
-    pub const TRACE_KPROBE_MULTI: u32 = 42;
-    pub const NETFILTER: u32 = 45;
-    pub const TRACE_UPROBE_MULTI: u32 = 48;
-    pub const TRACE_KPROBE_SESSION: u32 = 56;
+    pub(super) const TRACE_FENTRY: u32 = 24;
+    pub(super) const TRACE_FEXIT: u32 = 25;
+    pub(super) const LSM_MAC: u32 = 27;
+    pub(super) const TRACE_KPROBE_MULTI: u32 = 42;
+    pub(super) const NETFILTER: u32 = 45;
+    pub(super) const TRACE_UPROBE_MULTI: u32 = 48;
+    pub(super) const TRACE_KPROBE_SESSION: u32 = 56;
 }
 
 impl Attach {

@@ -100,12 +100,12 @@ impl Colocations {
     }
 
     /// The word with the last slot of array `g`, if it is a host.
-    pub fn word(&self, g: GlobalId) -> Option<u32> {
+    pub(crate) fn word(&self, g: GlobalId) -> Option<u32> {
         self.words.get(g.index()).copied().flatten()
     }
 
     /// The host of array `g`.
-    pub fn host(&self, g: usize) -> Option<GlobalId> {
+    pub(crate) fn host(&self, g: usize) -> Option<GlobalId> {
         self.host_part(g)?.of
     }
 

@@ -7,10 +7,10 @@ use crate::isa::asm::{Function, RelocTarget};
 use crate::object::elf::ObjectSpec;
 
 /// Limit on the frames of a program.
-pub const MOST: usize = 8;
+pub(crate) const MOST: usize = 8;
 
 /// The longest chain of calls in an object, starting with a program.
-pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
+pub(crate) fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     let subs = spec.subprograms.iter().map(|f| (f.name.as_str(), f));
     let mut known = CallChains {
         subs: subs.collect(),
@@ -24,7 +24,7 @@ pub fn deepest(spec: &ObjectSpec) -> Vec<&str> {
 }
 
 /// Instruction slots of a program with all its callees, and the number of callees.
-pub fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, usize) {
+pub(crate) fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, usize) {
     let mut seen = HashSet::new();
     let mut todo = vec![program];
     let mut slots = 0;

@@ -22,27 +22,27 @@ use spile_ir::{
 };
 
 /// Offsets in an entry.
-pub mod node {
-    pub const WORD: i16 = 0;
-    pub const SEQ: i16 = 8;
-    pub const ENTRY: i16 = 16;
-    pub const SIZE: u32 = 24;
+pub(crate) mod node {
+    pub(crate) const WORD: i16 = 0;
+    pub(crate) const SEQ: i16 = 8;
+    pub(crate) const ENTRY: i16 = 16;
+    pub(crate) const SIZE: u32 = 24;
 }
 
 /// Words of an iterator in the CPU's block.
-pub mod state {
+pub(crate) mod state {
     /// Index of its room's first entry.
-    pub const BASE: u32 = 0;
+    pub(crate) const BASE: u32 = 0;
     /// Number of nodes in the heap; for a histogram, of buckets that were copied.
-    pub const SIZE: u32 = 8;
+    pub(crate) const SIZE: u32 = 8;
     /// Number of elements that are left; for a histogram, the next bucket.
-    pub const LEFT: u32 = 16;
-    pub const BYTES: u32 = 24;
+    pub(crate) const LEFT: u32 = 16;
+    pub(crate) const BYTES: u32 = 24;
 }
 
 /// A part of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum ElementPart {
+pub(crate) enum ElementPart {
     /// A field of the key.
     Key(usize),
     /// The value; the count of a statistic.
@@ -51,7 +51,7 @@ pub enum ElementPart {
 
 /// A part of an element that is copied to the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ElementField {
+pub(crate) struct ElementField {
     pub part: ElementPart,
     pub ty: Ty,
     /// Its offset in the entry.
@@ -60,7 +60,7 @@ pub struct ElementField {
 
 /// The elements that an iterator walks through.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum IterSource {
+pub(crate) enum IterSource {
     /// The elements of an array.
     Array {
         sort: Option<SortSpec>,
@@ -74,7 +74,7 @@ pub enum IterSource {
 
 /// An iterator of a handler.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct IteratorLayout {
+pub(crate) struct IteratorLayout {
     pub g: GlobalId,
     pub walk: IterSource,
     /// The index of its room, among those of its array or of all histograms.
@@ -86,7 +86,7 @@ pub struct IteratorLayout {
 
 impl IteratorLayout {
     /// Bytes of an entry in its map.
-    pub fn entry(&self) -> u32 {
+    pub(crate) fn entry(&self) -> u32 {
         match &self.walk {
             IterSource::Array { fields, .. } => {
                 node::SIZE + fields.iter().map(|f| f.ty.size()).sum::<u32>()
@@ -106,7 +106,7 @@ impl IteratorLayout {
 
 /// Arrays that record the order of insertion, because a `foreach` walks through them or they are
 /// printed at the end.
-pub fn iterated(program: &Program) -> Vec<bool> {
+pub(crate) fn iterated(program: &Program) -> Vec<bool> {
     let mut out: Vec<bool> = program.globals.iter().map(|g| g.display).collect();
     for inst in program.bodies().flat_map(Body::insts) {
         if let Inst::IterNew { g, .. } = inst
@@ -120,7 +120,10 @@ pub fn iterated(program: &Program) -> Vec<bool> {
 
 /// The iterators of a body, by number; `None` for those that never start. The error is the reason
 /// for a refusal.
-pub fn iterators(program: &Program, body: &Body) -> Result<Vec<Option<IteratorLayout>>, String> {
+pub(crate) fn iterators(
+    program: &Program,
+    body: &Body,
+) -> Result<Vec<Option<IteratorLayout>>, String> {
     let mut all: Vec<Option<IteratorLayout>> = vec![None; body.iters as usize];
     for inst in body.insts() {
         let (it, one) = match inst {
@@ -279,7 +282,7 @@ fn assign_rooms(body: &Body, open: &[OpenSet], all: &mut [Option<IteratorLayout>
 }
 
 /// Iterators whose next element can be requested before any start.
-pub fn maybe_unstarted(body: &Body) -> Vec<usize> {
+pub(crate) fn maybe_unstarted(body: &Body) -> Vec<usize> {
     let first = open_in(body).into_iter().next();
     first.map_or_else(Vec::new, |open| open.0.into_iter().collect())
 }

@@ -6,7 +6,7 @@ use crate::attach::AttachPlan;
 
 /// The sizes of rooms that code generation uses, and what was decided before the plan.
 #[derive(Debug, Clone, Default)]
-pub struct LayoutInputs {
+pub(crate) struct LayoutInputs {
     /// Bytes of frame slots, the maximum over all handlers.
     pub frame: u32,
     /// Bytes of the largest output record.

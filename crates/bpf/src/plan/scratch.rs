@@ -15,7 +15,7 @@ const OUT_BYTES: u32 = 8 << 10;
 /// Offsets of the scratch words in each CPU's block, which follow the header of
 /// [`crate::layout::percpu`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ScratchOffsets {
+pub(crate) struct ScratchOffsets {
     /// Number of bytes in the output buffer; 0 if this run has no output yet.
     pub out_pos: u32,
     /// The verdict on a packet, for handlers that decide.

@@ -12,7 +12,7 @@ const MAX_WALKED: u32 = 4_000_000;
 
 /// The map to which an array's elements are copied for iteration.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct SnapshotMap {
+pub(crate) struct SnapshotMap {
     /// Its name.
     pub map: String,
     /// Number of rooms for one activation.

@@ -16,7 +16,7 @@ pub(crate) const OWN_FRAMES: u32 = 12;
 
 /// The places for stacks: offsets in each CPU's block, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
-pub struct StackRoom {
+pub(crate) struct StackRoom {
     /// Limit on the frames of a stack: MAXBACKTRACE.
     pub most: u32,
     /// The addresses.
@@ -74,7 +74,7 @@ pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> 
 
 impl StackRoom {
     /// Bytes of all addresses of a stack.
-    pub fn bytes(&self) -> u32 {
+    pub(crate) fn bytes(&self) -> u32 {
         8 * (self.most + OWN_FRAMES + 2)
     }
 

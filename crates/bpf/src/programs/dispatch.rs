@@ -30,7 +30,7 @@ pub(crate) struct HandlerSub {
 
 impl HandlerSub {
     /// Emits the call of the subprogram.
-    pub fn emit_call(&self, asm: &mut Asm, number: bool) {
+    pub(crate) fn emit_call(&self, asm: &mut Asm, number: bool) {
         asm.load(Size::DW, R1, R10, CTX);
         if number {
             asm.load(Size::DW, R2, R10, NR);
@@ -39,7 +39,7 @@ impl HandlerSub {
     }
 
     /// The numbers in order, if there are more than a linear search takes.
-    pub fn many(&self) -> Option<NrSet> {
+    pub(crate) fn many(&self) -> Option<NrSet> {
         let mut list = self.numbers.clone()?;
         list.sort_unstable();
         list.dedup();

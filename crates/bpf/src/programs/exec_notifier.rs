@@ -20,7 +20,7 @@ const RECORD: i16 = 32;
 ///
 /// # Errors
 /// The reason why it cannot be made.
-pub fn emit(plan: &StateLayout, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
+pub(crate) fn emit(plan: &StateLayout, shape: u32) -> Result<(ProgramSpec, ProgramInfo), String> {
     let name = "p_executed";
     let mut asm = Asm::new(name, &["ctx"]);
     let out = asm.label();

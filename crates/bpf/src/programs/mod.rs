@@ -12,4 +12,4 @@
 pub(crate) mod critical_section;
 pub(crate) mod dispatch;
 pub(crate) mod exec_notifier;
-pub mod process_tree;
+pub(crate) mod process_tree;

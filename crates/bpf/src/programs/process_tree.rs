@@ -21,7 +21,7 @@ const FORK: &str = "sched_process_fork";
 ///
 /// # Errors
 /// The reason, where the kernel does not tell how its tasks look.
-pub fn fork_tracker(
+pub(crate) fn fork_tracker(
     at: u32,
     offsets: &KernelOffsets,
 ) -> Result<(ProgramSpec, ProgramInfo), String> {
@@ -75,7 +75,7 @@ pub fn fork_tracker(
 }
 
 /// Goes to `out` in processes that do not descend from the target.
-pub fn only_within(asm: &mut Asm, at: u32, out: Label) {
+pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
     asm.call(Helper::GetCurrentPidTgid);
     asm.alu(AluOp::Rsh, R0, 32);
     bit(asm, at);
@@ -83,7 +83,7 @@ pub fn only_within(asm: &mut Asm, at: u32, out: Label) {
 }
 
 /// `r0` = the bit of process number `r0`. Clobbers `r1` and `r2`.
-pub fn bit(asm: &mut Asm, at: u32) {
+pub(crate) fn bit(asm: &mut Asm, at: u32) {
     asm.mov(R1, R0);
     word(asm, at, R0, R2);
     asm.load(Size::DW, R0, R2, 0);

@@ -70,7 +70,7 @@ impl BodyFacts {
     }
 
     /// Whether the body uses one of these intrinsics.
-    pub fn uses_any(&self, of: &[Intrinsic]) -> bool {
+    pub(crate) fn uses_any(&self, of: &[Intrinsic]) -> bool {
         of.iter().any(|f| self.uses(*f))
     }
 

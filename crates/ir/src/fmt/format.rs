@@ -81,7 +81,7 @@ pub enum ConvKind {
 
 impl ConvKind {
     /// Whether the argument is a string.
-    pub fn takes_string(self) -> bool {
+    pub(crate) fn takes_string(self) -> bool {
         self == ConvKind::Str
     }
 }

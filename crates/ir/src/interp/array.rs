@@ -447,7 +447,7 @@ fn first<T: Ord>(mut all: Vec<(T, u32)>, descending: bool, limit: usize) -> Vec<
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::interp::sort_elements;
+    use crate::interp::sort::sort_elements;
     use proptest::prelude::*;
 
     /// A simple model of the array: a list.

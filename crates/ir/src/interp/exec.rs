@@ -61,7 +61,7 @@ pub fn run<E: Env + ?Sized>(
 ///
 /// # Errors
 /// The first error that no `catch` handled.
-pub fn run_body<E: Env + ?Sized>(
+pub(crate) fn run_body<E: Env + ?Sized>(
     program: &Program,
     body: &Body,
     limit: Limit,

@@ -5,7 +5,7 @@ use crate::regex::{Match, Regex};
 
 /// The result of the last regular expression.
 #[derive(Debug, Clone, Default)]
-pub enum LastMatch {
+pub(super) enum LastMatch {
     /// No expression was matched yet.
     #[default]
     Never,
@@ -17,7 +17,7 @@ pub enum LastMatch {
 
 impl LastMatch {
     /// Matches a text and remembers the result.
-    pub fn find(&mut self, re: &Regex, text: Value) -> bool {
+    pub(super) fn find(&mut self, re: &Regex, text: Value) -> bool {
         *self = match re.find(text.as_bytes()) {
             Some(m) => LastMatch::Found(text, m),
             None => LastMatch::Failed,
@@ -26,7 +26,7 @@ impl LastMatch {
     }
 
     /// Number of groups; -1 without a match, -2 when no expression was matched yet.
-    pub fn groups(&self) -> i64 {
+    pub(super) fn groups(&self) -> i64 {
         match self {
             LastMatch::Never => -2,
             LastMatch::Failed => -1,
@@ -35,7 +35,7 @@ impl LastMatch {
     }
 
     /// The text of a group; group 0 is the whole match.
-    pub fn group(&self, n: i64) -> &[u8] {
+    pub(super) fn group(&self, n: i64) -> &[u8] {
         let LastMatch::Found(text, m) = self else {
             return b"";
         };

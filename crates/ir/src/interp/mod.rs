@@ -19,9 +19,8 @@ mod walk;
 pub use array::MemArray;
 pub use element::{ARRAY_OVERFLOW, Cell, Element, matches};
 pub use env::{Env, walk_elements};
-pub use exec::{Limit, run, run_body};
+pub use exec::{Limit, run};
 pub use globals::MemGlobals;
-pub use sort::sort_elements;
 pub use strings::{
     TokenizeState, evaluate, invalid_unicode, string_to_fp, strtol, substr, unicode,
 };

@@ -9,7 +9,7 @@ use crate::{SortKey, SortSpec};
 /// Sorts elements; equal ones stay in their order in both directions. Numbers compare as
 /// numbers, strings byte by byte, statistics by their count or by an extractor (0 where the
 /// statistic is empty).
-pub fn sort_elements(elements: &mut [Element], spec: SortSpec) {
+pub(crate) fn sort_elements(elements: &mut [Element], spec: SortSpec) {
     let compare = |a: &Element, b: &Element| match spec.by {
         SortKey::Key(i) => match (a.keys.get(i as usize), b.keys.get(i as usize)) {
             (Some(a), Some(b)) => a.cmp(b),

@@ -18,7 +18,7 @@ pub fn run(program: &mut Program) -> Vec<bool> {
 
 /// Removes kernel handlers that have nothing left to do and that read a constant global (`read`):
 /// the setting turned them off, so their events need not be attached.
-pub fn drop_disabled_handlers(program: &mut Program, read: &[bool]) {
+pub(crate) fn drop_disabled_handlers(program: &mut Program, read: &[bool]) {
     let idle = |h: &Handler| {
         let start = h.body.blocks.first();
         let nothing = |(i, _): &(Inst, SiteId)| matches!(i, Inst::Tick { .. });

@@ -5,7 +5,7 @@ use super::error::Error;
 use super::parser::{Ast, ByteSet};
 
 /// Index of a node.
-pub type NodeId = u32;
+pub(super) type NodeId = u32;
 /// Maximum number of nodes; intervals multiply the repeated part.
 const MAX_NODES: usize = 4000;
 /// Maximum number of repetitions whose body can match the empty string.
@@ -13,7 +13,7 @@ const MAX_LOOPS: u8 = 28;
 
 /// A node.
 #[derive(Debug, Clone)]
-pub enum Node {
+pub(super) enum Node {
     /// Consumes a byte.
     Byte(ByteSet, NodeId),
     /// Alternative paths, the preferred ones first.
@@ -53,7 +53,7 @@ pub enum Node {
 
 /// An automaton.
 #[derive(Debug)]
-pub struct Nfa {
+pub(super) struct Nfa {
     /// Its nodes.
     pub nodes: Vec<Node>,
     /// The start node.
@@ -68,7 +68,7 @@ pub struct Nfa {
 ///
 /// # Errors
 /// It would be too large.
-pub fn build(ast: &Ast) -> Result<Nfa, Error> {
+pub(super) fn build(ast: &Ast) -> Result<Nfa, Error> {
     let mut b = Builder {
         nodes: vec![Node::Accept],
         loops: 0,

@@ -33,7 +33,7 @@ impl Scanner {
     }
 
     /// Whether any state accepts before the edge.
-    pub fn accepts_inside(&self) -> bool {
+    pub(crate) fn accepts_inside(&self) -> bool {
         let row = |r: usize| r * self.columns as usize;
         let rows = self.next.len() / self.columns as usize;
         // The row that the edge leads to on acceptance has no other predecessor.
@@ -135,7 +135,7 @@ impl Graph {
 ///
 /// # Errors
 /// Too many states.
-pub fn forward(nfa: &Nfa) -> Result<Scanner, Error> {
+pub(super) fn forward(nfa: &Nfa) -> Result<Scanner, Error> {
     scanner(nfa, false)
 }
 
@@ -143,7 +143,7 @@ pub fn forward(nfa: &Nfa) -> Result<Scanner, Error> {
 ///
 /// # Errors
 /// Too many states.
-pub fn reverse(nfa: &Nfa) -> Result<Scanner, Error> {
+pub(super) fn reverse(nfa: &Nfa) -> Result<Scanner, Error> {
     scanner(nfa, true)
 }
 
@@ -211,7 +211,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
 }
 
 /// A byte of each class.
-pub fn representatives(nfa: &Nfa) -> Vec<u8> {
+pub(super) fn representatives(nfa: &Nfa) -> Vec<u8> {
     (0..nfa.class_count)
         .map(|c| {
             let of = |b: &u8| usize::from(nfa.classes[usize::from(*b)]) == c;
@@ -280,7 +280,7 @@ fn minimize(
 }
 
 /// Blocks of states that no string distinguishes, by refinement of `kinds`.
-pub fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
+pub(super) fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
     let mut block: Vec<usize> = kinds.iter().map(|k| *k as usize).collect();
     let mut count = 0;
     let mut key: Vec<u32> = Vec::new();

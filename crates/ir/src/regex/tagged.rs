@@ -63,7 +63,7 @@ pub struct Finder {
 ///
 /// # Errors
 /// They would be too large.
-pub fn finder(nfa: &Nfa, groups: u32) -> Result<Finder, Error> {
+pub(super) fn finder(nfa: &Nfa, groups: u32) -> Result<Finder, Error> {
     let reverse = scan::reverse(nfa)?;
     let mut b = Builder::new(nfa);
     let starts = [b.initial(true)?, b.initial(false)?];

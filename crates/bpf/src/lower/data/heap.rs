@@ -13,17 +13,17 @@ use crate::plan::iterators::node;
 /// Offsets of scratch words.
 pub(in crate::lower) mod work {
     /// Index of the gap that the sinking node would fill.
-    pub const HOLE: i16 = 0;
+    pub(crate) const HOLE: i16 = 0;
     /// Nodes below this index still have to be sifted down.
-    pub const NEXT: i16 = 8;
+    pub(crate) const NEXT: i16 = 8;
     /// The sinking node: three words, in the order of [`crate::plan::iterators::node`].
-    pub const NODE: i16 = 16;
+    pub(crate) const NODE: i16 = 16;
     /// Index of the room's first entry.
-    pub const BASE: i16 = 40;
+    pub(crate) const BASE: i16 = 40;
     /// Number of nodes in the heap.
-    pub const SIZE: i16 = 48;
+    pub(crate) const SIZE: i16 = 48;
     /// Index of the entry to look up.
-    pub const ENTRY: i16 = 56;
+    pub(crate) const ENTRY: i16 = 56;
 }
 
 /// The kernel's limit on `bpf_loop` iterations.
@@ -47,7 +47,7 @@ pub(in crate::lower) struct Heap {
 
 impl Heap {
     /// Name of the subprogram `what` for this order.
-    pub fn name(&self, what: &str) -> String {
+    pub(crate) fn name(&self, what: &str) -> String {
         match self.text {
             None => format!("{what}_{}", self.map),
             Some((at, _)) => {
@@ -71,7 +71,7 @@ impl Heap {
     }
 
     /// `make(words)`: builds a heap of `SIZE` nodes.
-    pub fn build_sub(&self) -> Result<Function, AsmError> {
+    pub(crate) fn build_sub(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("make"), &["words"]);
         let end = asm.label();
         asm.mov(R6, R1);
@@ -91,7 +91,7 @@ impl Heap {
     }
 
     /// `take(words)`: removes the first of `SIZE + 1` nodes and returns its entry's index.
-    pub fn pop_sub(&self) -> Result<Function, AsmError> {
+    pub(crate) fn pop_sub(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("take"), &["words"]);
         let (end, none) = (asm.label(), asm.label());
         asm.mov(R6, R1);
@@ -123,7 +123,7 @@ impl Heap {
 
     /// One level: the smaller child moves up into the gap, or the node fills the gap and the next
     /// node is taken.
-    pub fn sift_step(&self) -> Result<Function, AsmError> {
+    pub(crate) fn sift_step(&self) -> Result<Function, AsmError> {
         let mut asm = Asm::new(self.name("step"), &["index", "slot"]);
         let [place, one, second, up, stop] = std::array::from_fn(|_| asm.label());
         asm.load(Size::DW, R6, R2, 0);

@@ -535,8 +535,8 @@ impl CopyCallback<'_> {
 
 /// Offsets of the scratch words of [`next_bucket`].
 mod bucket {
-    pub const NEXT: i16 = 0;
-    pub const COUNT: i16 = 8;
+    pub(super) const NEXT: i16 = 0;
+    pub(super) const COUNT: i16 = 8;
 }
 
 /// `next_bucket(buckets, words)`: finds the first bucket from `NEXT` on that is not empty.

@@ -21,7 +21,7 @@ pub(in crate::lower) struct FieldRef {
 
 impl FieldRef {
     /// The field in which a global is, if it has one.
-    pub fn of(g: GlobalId, place: GlobalPlace) -> Res<Option<FieldRef>> {
+    pub(crate) fn of(g: GlobalId, place: GlobalPlace) -> Res<Option<FieldRef>> {
         let GlobalPlace::Hash {
             map,
             field: Some(field),
@@ -69,7 +69,7 @@ impl RecordState {
     }
 
     /// Notes that the records of `bits` exist, or no longer do.
-    pub fn note(&mut self, bits: u8, there: bool) {
+    pub(crate) fn note(&mut self, bits: u8, there: bool) {
         self.there &= !bits;
         self.tested &= !bits;
         if there {
@@ -103,7 +103,7 @@ pub(in crate::lower) struct RecordFacts {
 
 impl RecordFacts {
     /// Computes the facts; `fields` tests whether a global is a field.
-    pub fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> RecordFacts {
+    pub(crate) fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> RecordFacts {
         let mut accesses = Accesses {
             body,
             threads: ThreadIdRegs::of(body),

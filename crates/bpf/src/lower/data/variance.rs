@@ -12,18 +12,18 @@ pub(in crate::lower) const NAME: &str = "variance";
 /// Offsets of scratch words: first the products, then the operands of the division.
 mod word {
     /// n * low half of the sum of squares.
-    pub const LOW: i16 = 0;
+    pub(super) const LOW: i16 = 0;
     /// n * high half of the sum of squares.
-    pub const HIGH: i16 = 16;
+    pub(super) const HIGH: i16 = 16;
     /// Square of the sum.
-    pub const SQUARE: i16 = 32;
+    pub(super) const SQUARE: i16 = 32;
     /// The divisor, n * (n - 1).
-    pub const BY: i16 = 48;
+    pub(super) const BY: i16 = 48;
     /// Dividend bits that are left, highest first.
-    pub const BITS: i16 = 0;
+    pub(super) const BITS: i16 = 0;
     /// The remainder, low half first.
-    pub const REST: i16 = 8;
-    pub const QUOTIENT: i16 = 24;
+    pub(super) const REST: i16 = 8;
+    pub(super) const QUOTIENT: i16 = 24;
 }
 
 /// A function that assembles a subprogram.

@@ -13,11 +13,11 @@ use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 /// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
 mod arch {
     /// Offset of `cs`.
-    pub const MODE: i16 = 136;
+    pub(super) const MODE: i16 = 136;
     /// Bits of `cs` that hold the privilege level.
-    pub const MASK: i32 = 3;
+    pub(super) const MASK: i32 = 3;
     /// The privilege level of user mode.
-    pub const USER: i32 = 3;
+    pub(super) const USER: i32 = 3;
 }
 
 const PAGE: i32 = layout::PAGE as i32;
@@ -225,19 +225,19 @@ fn args_at(name: &str, wide: u32) -> Result<Function, String> {
 /// Stack slots and scratch words of [`args_sub`].
 mod args {
     /// Slot: the arguments.
-    pub const TEXT: i16 = 0;
+    pub(super) const TEXT: i16 = 0;
     /// Slot: the command line.
-    pub const OUT: i16 = 8;
+    pub(super) const OUT: i16 = 8;
     /// Slot: the scratch words.
-    pub const WORDS: i16 = 16;
+    pub(super) const WORDS: i16 = 16;
     /// Size of the slots in bytes.
-    pub const SIZE: i16 = 24;
+    pub(super) const SIZE: i16 = 24;
     /// Word: length of the arguments.
-    pub const COUNT: i16 = 0;
+    pub(super) const COUNT: i16 = 0;
     /// Word: length of the command line.
-    pub const POS: i16 = 8;
+    pub(super) const POS: i16 = 8;
     /// Word: whether something did not fit.
-    pub const CUT: i16 = 16;
+    pub(super) const CUT: i16 = 16;
 }
 
 /// `join_args(text, words, scratch)`: replaces the zero bytes of a text by spaces, except for those
@@ -262,17 +262,17 @@ fn join_args() -> Result<Function, String> {
 /// Stack slots that the callback of `join_args` reads.
 mod slot {
     /// The text.
-    pub const TEXT: i16 = 0;
+    pub(super) const TEXT: i16 = 0;
     /// Number of words in the text.
-    pub const WORDS: i16 = 8;
+    pub(super) const WORDS: i16 = 8;
     /// A scratch word; its top byte is nonzero if a later byte is nonzero.
-    pub const ABOVE: i16 = 16;
+    pub(super) const ABOVE: i16 = 16;
     /// Size of the slots in bytes.
-    pub const SIZE: i16 = 24;
+    pub(super) const SIZE: i16 = 24;
     /// The scratch word behind: marks of the spaces in the next word.
-    pub const ZEROS: i16 = 8;
+    pub(super) const ZEROS: i16 = 8;
     /// The scratch word behind that: marks of adjacent spaces.
-    pub const PAIRS: i16 = 16;
+    pub(super) const PAIRS: i16 = 16;
 }
 
 /// Takes eight bytes, from the last word down. The verifier would follow each iteration of an

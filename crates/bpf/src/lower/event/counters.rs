@@ -32,10 +32,10 @@ const NO_MEMORY: i32 = -12;
 const TRIES: i32 = 4;
 
 /// Type and config of a perf event.
-pub type CounterConfig = (u32, u64);
+pub(crate) type CounterConfig = (u32, u64);
 
 /// The counters that kernel handlers read, in the order of their first use.
-pub fn counters(program: &Program) -> Vec<CounterConfig> {
+pub(crate) fn counters(program: &Program) -> Vec<CounterConfig> {
     let mut all = Vec::new();
     for body in program.kernel_bodies() {
         for inst in body.insts() {
@@ -59,7 +59,7 @@ fn counter(args: &[Val]) -> Option<CounterConfig> {
 }
 
 /// The maps of the counters.
-pub fn maps(count: usize, cpus: u32) -> Vec<MapSpec> {
+pub(crate) fn maps(count: usize, cpus: u32) -> Vec<MapSpec> {
     if count == 0 {
         return Vec::new();
     }
@@ -117,7 +117,7 @@ fn counter_offset(n: usize) -> i16 {
 }
 
 /// The program that runs at task switches.
-pub fn switch_handler(name: &str, count: usize) -> Result<Function, String> {
+pub(crate) fn switch_handler(name: &str, count: usize) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["ctx"]);
     let out = asm.label();
     task(&mut asm);

@@ -25,11 +25,11 @@ use crate::target::{Options, PageOffsets};
 /// Results of `user_text`.
 mod status {
     /// The bytes were read.
-    pub const READ: i32 = 0;
+    pub(super) const READ: i32 = 0;
     /// The address may be valid, but the memory is not resident.
-    pub const ABSENT: i32 = 1;
+    pub(super) const ABSENT: i32 = 1;
     /// The address is invalid.
-    pub const BAD: i32 = 2;
+    pub(super) const BAD: i32 = 2;
 }
 
 /// Result of `user_text` for an address that may be valid, in memory that is not resident.
@@ -38,26 +38,26 @@ pub(in crate::lower) const ABSENT: i32 = status::ABSENT;
 /// Stack slots of `user_text` that its callback reads.
 mod slot {
     /// The address.
-    pub const ADDR: i16 = 0;
+    pub(super) const ADDR: i16 = 0;
     /// Number of bytes, all in one page.
-    pub const LEN: i16 = 8;
+    pub(super) const LEN: i16 = 8;
     /// Number of bytes that were read before.
-    pub const DONE: i16 = 16;
+    pub(super) const DONE: i16 = 16;
     /// The CPU's block.
-    pub const BLOCK: i16 = 24;
+    pub(super) const BLOCK: i16 = 24;
     /// Size of the slots in bytes.
-    pub const SIZE: i16 = 32;
+    pub(super) const SIZE: i16 = 32;
 }
 
 /// Results of the callback, in words of the CPU's block. On the stack each value would be another
 /// path for the verifier.
 mod found {
     /// The [`status`].
-    pub const STATUS: u32 = 0;
+    pub(super) const STATUS: u32 = 0;
     /// Address of the head of the file's xarray.
-    pub const HEAD: u32 = 8;
+    pub(super) const HEAD: u32 = 8;
     /// The page's index in the file.
-    pub const INDEX: u32 = 16;
+    pub(super) const INDEX: u32 = 16;
 }
 
 /// Names of the subprograms; the first one needs the words.

@@ -19,21 +19,21 @@ pub(in crate::lower) struct LoopCounter {
 }
 
 impl LoopCounter {
-    pub fn init(&self, asm: &mut Asm) {
+    pub(crate) fn init(&self, asm: &mut Asm) {
         match self.may_goto {
             true => asm.store(Size::DW, R6, self.word, 0),
             false => asm.mov(R9, 0),
         }
     }
 
-    pub fn load(&self, asm: &mut Asm) {
+    pub(crate) fn load(&self, asm: &mut Asm) {
         if self.may_goto {
             asm.load(Size::DW, R9, R6, self.word);
         }
     }
 
     /// Adds `by` to the counter, and goes to `again` up to `most`, else to `last`. Clobbers r1.
-    pub fn next(&self, asm: &mut Asm, by: i32, most: i32, (again, last): (Label, Label)) {
+    pub(crate) fn next(&self, asm: &mut Asm, by: i32, most: i32, (again, last): (Label, Label)) {
         asm.add(R9, by);
         if self.may_goto {
             asm.store(Size::DW, R6, self.word, R9);

@@ -10,13 +10,13 @@ use crate::plan::StateLayout;
 
 /// Flags of `append_number`.
 pub(in crate::lower) mod flag {
-    pub const SIGNED: i32 = 1;
-    pub const PLUS: i32 = 2;
-    pub const SPACE: i32 = 4;
-    pub const ZERO: i32 = 8;
+    pub(crate) const SIGNED: i32 = 1;
+    pub(crate) const PLUS: i32 = 2;
+    pub(crate) const SPACE: i32 = 4;
+    pub(crate) const ZERO: i32 = 8;
     /// The alternate form (`#`): `0x`, or `0` in octal.
-    pub const MARK: i32 = 32;
-    pub const UPPER: i32 = 64;
+    pub(crate) const MARK: i32 = 32;
+    pub(crate) const UPPER: i32 = 64;
 }
 
 /// The largest number of digits of a 64-bit number.

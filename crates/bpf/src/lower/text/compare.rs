@@ -17,20 +17,20 @@ const NAME: &str = "compare";
 
 /// Stack slots of the subprogram that its callback reads.
 mod slot {
-    pub const TEXT: i16 = 0;
-    pub const OTHER: i16 = 8;
+    pub(super) const TEXT: i16 = 0;
+    pub(super) const OTHER: i16 = 8;
     /// The scratch words.
-    pub const WORDS: i16 = 16;
+    pub(super) const WORDS: i16 = 16;
     /// Number of chunks: a constant, which bounds the offsets for the verifier.
-    pub const CHUNKS: i16 = 24;
-    pub const SIZE: i16 = 32;
+    pub(super) const CHUNKS: i16 = 24;
+    pub(super) const SIZE: i16 = 32;
 }
 
 /// Offsets of scratch words: the first words that differ, and whether there are any.
 mod word {
-    pub const TEXT: u32 = 0;
-    pub const OTHER: u32 = 8;
-    pub const DIFFER: u32 = 16;
+    pub(super) const TEXT: u32 = 0;
+    pub(super) const OTHER: u32 = 8;
+    pub(super) const DIFFER: u32 = 16;
 }
 
 /// Offset of the first scratch word that substring search leaves for comparisons.

@@ -39,66 +39,66 @@ const ROUNDS: i32 = 34 * LIMBS;
 
 /// Offsets of the work area's words, starting with the parser's state.
 mod word {
-    pub const PHASE: i16 = 0;
-    pub const NEGATIVE: i16 = 8;
+    pub(super) const PHASE: i16 = 0;
+    pub(super) const NEGATIVE: i16 = 8;
     /// Whether the text has a digit.
-    pub const SEEN: i16 = 16;
+    pub(super) const SEEN: i16 = 16;
     /// Whether the decimal point was passed.
-    pub const POINT: i16 = 24;
+    pub(super) const POINT: i16 = 24;
     /// Position of the first nonzero digit, plus one; 0 for none.
-    pub const FIRST: i16 = 32;
+    pub(super) const FIRST: i16 = 32;
     /// Decimal place of that digit: 0 for units, -1 for tenths.
-    pub const PLACE: i16 = 40;
-    pub const EXPONENT: i16 = 48;
-    pub const EXPONENT_NEGATIVE: i16 = 56;
+    pub(super) const PLACE: i16 = 40;
+    pub(super) const EXPONENT: i16 = 48;
+    pub(super) const EXPONENT_NEGATIVE: i16 = 56;
     /// The decimal place of the current digit.
-    pub const AT: i16 = 64;
+    pub(super) const AT: i16 = 64;
     /// Position of the next digit in the text.
-    pub const NEXT: i16 = 72;
+    pub(super) const NEXT: i16 = 72;
     /// The current limb's value so far.
-    pub const LIMB: i16 = 80;
+    pub(super) const LIMB: i16 = 80;
     /// Nonzero if any bit below the words is set.
-    pub const REST: i16 = 88;
+    pub(super) const REST: i16 = 88;
     /// Nonzero if the number has a fraction.
-    pub const FRACTION: i16 = 96;
+    pub(super) const FRACTION: i16 = 96;
     /// The first nonzero limb, and the one behind the last.
-    pub const TOP: i16 = 104;
-    pub const END: i16 = 112;
+    pub(super) const TOP: i16 = 104;
+    pub(super) const END: i16 = 112;
     /// The current limb, and the carry into it.
-    pub const INDEX: i16 = 120;
-    pub const CARRY: i16 = 128;
+    pub(super) const INDEX: i16 = 120;
+    pub(super) const CARRY: i16 = 128;
     /// The three highest words, highest first; the number of words; the scale. The value is below
     /// 2^32 to the power of the scale, and at least 2^32 to the power of the scale minus one.
-    pub const HIGH: i16 = 136;
-    pub const MIDDLE: i16 = 144;
-    pub const LOW: i16 = 152;
-    pub const WORDS: i16 = 160;
-    pub const SCALE: i16 = 168;
+    pub(super) const HIGH: i16 = 136;
+    pub(super) const MIDDLE: i16 = 144;
+    pub(super) const LOW: i16 = 152;
+    pub(super) const WORDS: i16 = 160;
+    pub(super) const SCALE: i16 = 168;
     /// Number of digits that are left.
-    pub const LEFT: i16 = 176;
+    pub(super) const LEFT: i16 = 176;
     /// The limbs, 4 bytes each.
-    pub const LIMBS: i16 = 184;
+    pub(super) const LIMBS: i16 = 184;
     /// Size of the work area in bytes.
-    pub const SIZE: u32 = 184 + 4 * super::LIMBS as u32;
+    pub(super) const SIZE: u32 = 184 + 4 * super::LIMBS as u32;
 }
 
 /// States of the text scanner.
 mod phase {
     // 0: spaces before the number.
-    pub const START: i32 = 1;
-    pub const DIGITS: i32 = 2;
-    pub const EXPONENT_SIGN: i32 = 3;
-    pub const EXPONENT: i32 = 4;
+    pub(super) const START: i32 = 1;
+    pub(super) const DIGITS: i32 = 2;
+    pub(super) const EXPONENT_SIGN: i32 = 3;
+    pub(super) const EXPONENT: i32 = 4;
     /// A name such as `inf` instead of digits.
-    pub const INFINITE: i32 = 5;
-    pub const NO_NUMBER: i32 = 6;
+    pub(super) const INFINITE: i32 = 5;
+    pub(super) const NO_NUMBER: i32 = 6;
 }
 
 /// Stack slots that the callbacks read: addresses of the text and of the work area.
 mod slot {
-    pub const TEXT: i16 = 0;
-    pub const ROOM: i16 = 8;
-    pub const SIZE: i16 = 16;
+    pub(super) const TEXT: i16 = 0;
+    pub(super) const ROOM: i16 = 8;
+    pub(super) const SIZE: i16 = 16;
 }
 
 const INFINITY: u64 = 0x7ff0_0000_0000_0000;

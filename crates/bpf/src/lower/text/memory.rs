@@ -23,9 +23,9 @@ const COLUMNS: u32 = 32;
 
 /// Stack slots that the callback of `hex` reads.
 mod slot {
-    pub const FROM: i16 = 0;
-    pub const TO: i16 = 8;
-    pub const SIZE: i16 = 16;
+    pub(super) const FROM: i16 = 0;
+    pub(super) const TO: i16 = 8;
+    pub(super) const SIZE: i16 = 16;
 }
 
 impl HandlerCodegen<'_> {

@@ -7,26 +7,26 @@ use crate::plan::StateLayout;
 
 /// Kinds of descriptors, in the low byte.
 pub(in crate::lower) mod kind {
-    pub const SIGNED: i32 = 1;
-    pub const UNSIGNED: i32 = 2;
-    pub const HEX: i32 = 3;
-    pub const OCTAL: i32 = 4;
-    pub const USER_STR: i32 = 5;
-    pub const DIRFD: i32 = 6;
-    pub const FLAGS: i32 = 7;
-    pub const ENUM: i32 = 8;
-    pub const ARGV: i32 = 9;
-    pub const OPEN_MODE: i32 = 10;
+    pub(crate) const SIGNED: i32 = 1;
+    pub(crate) const UNSIGNED: i32 = 2;
+    pub(crate) const HEX: i32 = 3;
+    pub(crate) const OCTAL: i32 = 4;
+    pub(crate) const USER_STR: i32 = 5;
+    pub(crate) const DIRFD: i32 = 6;
+    pub(crate) const FLAGS: i32 = 7;
+    pub(crate) const ENUM: i32 = 8;
+    pub(crate) const ARGV: i32 = 9;
+    pub(crate) const OPEN_MODE: i32 = 10;
     /// The second word of a pair, which is printed with the first.
-    pub const SHOWN: i32 = 11;
-    pub const PAIR: i32 = 12;
+    pub(crate) const SHOWN: i32 = 11;
+    pub(crate) const PAIR: i32 = 12;
     /// As ENUM, unsigned.
-    pub const CHOICE: i32 = 13;
-    pub const TIME: i32 = 14;
-    pub const BUFFER: i32 = 15;
-    pub const SOCKADDR: i32 = 16;
+    pub(crate) const CHOICE: i32 = 13;
+    pub(crate) const TIME: i32 = 14;
+    pub(crate) const BUFFER: i32 = 15;
+    pub(crate) const SOCKADDR: i32 = 16;
     /// As ARGV, with 32-bit pointers.
-    pub const ARGV_4: i32 = 17;
+    pub(crate) const ARGV_4: i32 = 17;
 }
 
 /// ScratchOffsets word behind the six arguments of a system call: the bits that no name covers yet.
@@ -57,7 +57,11 @@ pub(in crate::lower) struct ArgAppender<'a> {
 }
 
 impl<'a> ArgAppender<'a> {
-    pub fn new(name: &str, params: &[&'static str], plan: &'a StateLayout) -> ArgAppender<'a> {
+    pub(crate) fn new(
+        name: &str,
+        params: &[&'static str],
+        plan: &'a StateLayout,
+    ) -> ArgAppender<'a> {
         let mut asm = Asm::new(name, params);
         let end = asm.label();
         for (to, from) in [(R7, R1), (R8, R2), (R9, R3)]
@@ -70,7 +74,7 @@ impl<'a> ArgAppender<'a> {
         ArgAppender { asm, plan, end }
     }
 
-    pub fn finish(mut self) -> Result<Function, String> {
+    pub(crate) fn finish(mut self) -> Result<Function, String> {
         self.asm.bind(self.end);
         self.asm.mov(R0, 0);
         self.asm.exit();
@@ -78,20 +82,20 @@ impl<'a> ArgAppender<'a> {
         self.asm.finish().map_err(|e| e.to_string())
     }
 
-    pub fn literal(&mut self, text: &str) {
+    pub(crate) fn literal(&mut self, text: &str) {
         self.asm.mov(R1, literal(text));
         self.asm.call_sub("put_literal");
     }
 
     /// Appends a number in the format of that kind.
-    pub fn number(&mut self, value: Reg, kind: i32) {
+    pub(crate) fn number(&mut self, value: Reg, kind: i32) {
         self.asm.mov(R1, kind);
         self.asm.mov(R2, value);
         self.asm.call_sub("put_number");
     }
 
     /// Appends the text at r2 of `size` bytes.
-    pub fn text(&mut self, size: i32) {
+    pub(crate) fn text(&mut self, size: i32) {
         self.asm.mov(R1, R6);
         self.asm.mov(R3, size);
         self.asm.mov(R4, 0);

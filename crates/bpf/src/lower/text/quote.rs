@@ -15,31 +15,31 @@ use crate::lower::{HandlerCodegen, Pool, Res};
 /// Stack slots of the subprogram that its callback reads: addresses.
 mod slot {
     /// The source bytes.
-    pub const TEXT: i16 = 0;
+    pub(super) const TEXT: i16 = 0;
     /// The text being built.
-    pub const OUT: i16 = 8;
+    pub(super) const OUT: i16 = 8;
     /// The scratch words.
-    pub const WORDS: i16 = 16;
+    pub(super) const WORDS: i16 = 16;
     /// Size of the slots in bytes.
-    pub const SIZE: i16 = 24;
+    pub(super) const SIZE: i16 = 24;
 }
 
 /// Offsets of scratch words.
 mod word {
     /// Number of source bytes.
-    pub const COUNT: i16 = 0;
+    pub(super) const COUNT: i16 = 0;
     /// Limit on the text's length.
-    pub const LIMIT: i16 = 8;
+    pub(super) const LIMIT: i16 = 8;
     /// Length of the text so far.
-    pub const POS: i16 = 16;
+    pub(super) const POS: i16 = 16;
     /// Whether something did not fit.
-    pub const CUT: i16 = 24;
+    pub(super) const CUT: i16 = 24;
     /// Whether the text is quoted.
-    pub const QUOTED: i16 = 32;
+    pub(super) const QUOTED: i16 = 32;
     /// Index of the first source byte that is not processed yet.
-    pub const NEXT: i16 = 40;
+    pub(super) const NEXT: i16 = 40;
     /// Length of the text that leaves room for the truncation mark.
-    pub const KEPT: i16 = 48;
+    pub(super) const KEPT: i16 = 48;
 }
 
 /// The truncation mark `"...` as a word.

@@ -20,20 +20,20 @@ use crate::lower::{HandlerCodegen, Res, StrOperand};
 /// Offsets of the words and buffers of a match in the CPU's block.
 mod area {
     /// Number of groups of the last match; -1: no match, -2: nothing matched yet.
-    pub const STATE: i16 = 0;
+    pub(super) const STATE: i16 = 0;
     /// The current row.
-    pub const ROW: i16 = 8;
+    pub(super) const ROW: i16 = 8;
     /// The current position.
-    pub const POS: i16 = 16;
+    pub(super) const POS: i16 = 16;
     /// The current slot.
-    pub const SLOT: i16 = 24;
+    pub(super) const SLOT: i16 = 24;
     /// Start and end of the match, -1 for none; the groups follow.
-    pub const START: i16 = 32;
-    pub const END: i16 = 40;
+    pub(super) const START: i16 = 32;
+    pub(super) const END: i16 = 40;
     /// Start and end of each group.
-    pub const TAGS: i16 = 48;
+    pub(super) const TAGS: i16 = 48;
     /// The string.
-    pub const TEXT: i32 = TAGS as i32 + 16 * super::MAX_GROUPS as i32;
+    pub(super) const TEXT: i32 = TAGS as i32 + 16 * super::MAX_GROUPS as i32;
 }
 
 /// Values of a tag: not reached yet, and discarded.
@@ -43,23 +43,23 @@ const NONE: i32 = -1;
 /// Stack slots of a subprogram that callbacks read.
 mod slot {
     /// The match area.
-    pub const AREA: i16 = 0;
+    pub(super) const AREA: i16 = 0;
     /// The string.
-    pub const TEXT: i16 = 8;
+    pub(super) const TEXT: i16 = 8;
     /// The byte classes.
-    pub const CLASSES: i16 = 16;
+    pub(super) const CLASSES: i16 = 16;
     /// The current table, its last entry, and the first accepting row.
-    pub const TABLE: i16 = 24;
-    pub const LAST: i16 = 32;
-    pub const ACCEPT: i16 = 40;
+    pub(super) const TABLE: i16 = 24;
+    pub(super) const LAST: i16 = 32;
+    pub(super) const ACCEPT: i16 = 40;
     /// The largest length of a string, or the number of iterations.
-    pub const BOUND: i16 = 48;
+    pub(super) const BOUND: i16 = 48;
     /// The per-position notes.
-    pub const NOTES: i16 = 56;
+    pub(super) const NOTES: i16 = 56;
     /// The tag operations, and the last one.
-    pub const OPS: i16 = 64;
-    pub const OPS_LAST: i16 = 72;
-    pub const SIZE: i16 = 80;
+    pub(super) const OPS: i16 = 64;
+    pub(super) const OPS_LAST: i16 = 72;
+    pub(super) const SIZE: i16 = 80;
 }
 
 /// Bytes that one call of a callback processes.

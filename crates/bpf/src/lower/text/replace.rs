@@ -14,53 +14,53 @@ use crate::lower::{HandlerCodegen, Res, StrOperand};
 /// Stack slots of a subprogram that its callback reads: addresses.
 mod slot {
     /// The string.
-    pub const TEXT: i16 = 0;
+    pub(super) const TEXT: i16 = 0;
     /// The substring to replace, or the delimiters.
-    pub const PART: i16 = 8;
+    pub(super) const PART: i16 = 8;
     /// The replacement.
-    pub const NEW: i16 = 16;
+    pub(super) const NEW: i16 = 16;
     /// The text being built.
-    pub const OUT: i16 = 24;
+    pub(super) const OUT: i16 = 24;
     /// The scratch words.
-    pub const WORDS: i16 = 32;
+    pub(super) const WORDS: i16 = 32;
     /// Size of the slots in bytes.
-    pub const SIZE: i16 = 40;
+    pub(super) const SIZE: i16 = 40;
 }
 
 /// Offsets of the scratch words of `replace`.
 mod word {
     /// Length of the substring.
-    pub const LENGTH: i16 = 0;
+    pub(super) const LENGTH: i16 = 0;
     /// First position behind the last occurrence.
-    pub const NEXT: i16 = 8;
+    pub(super) const NEXT: i16 = 8;
     /// Length of the text so far.
-    pub const POS: i16 = 16;
+    pub(super) const POS: i16 = 16;
 }
 
 /// Offsets of the scratch words of `token`.
 mod token {
     /// Start of the search.
-    pub const FROM: i16 = 0;
+    pub(super) const FROM: i16 = 0;
     /// Position of the token's first byte; -1 before it is found.
-    pub const START: i16 = 8;
+    pub(super) const START: i16 = 8;
     /// Position behind the token.
-    pub const END: i16 = 16;
+    pub(super) const END: i16 = 16;
     /// Start of the next call; the current position until then.
-    pub const NEXT: i16 = 24;
+    pub(super) const NEXT: i16 = 24;
     /// The current byte, repeated eight times.
-    pub const BYTE: i16 = 32;
+    pub(super) const BYTE: i16 = 32;
     /// Whether the byte is a delimiter that is not compared inline.
-    pub const AMONG: i16 = 40;
+    pub(super) const AMONG: i16 = 40;
 }
 
 /// Stack slots of `token_at` that its callback reads: addresses.
 mod among {
     /// The delimiters that are not compared inline.
-    pub const DELIMS: i16 = 0;
+    pub(super) const DELIMS: i16 = 0;
     /// The scratch words.
-    pub const WORDS: i16 = 8;
+    pub(super) const WORDS: i16 = 8;
     /// Size of the slots in bytes.
-    pub const SIZE: i16 = 16;
+    pub(super) const SIZE: i16 = 16;
 }
 
 /// Bytes of delimiters that are compared inline.

@@ -20,44 +20,44 @@ use crate::plan::StateLayout;
 /// the CPU's block, where the verifier does not track them.
 mod slot {
     /// The string.
-    pub const TEXT: i16 = 0;
+    pub(super) const TEXT: i16 = 0;
     /// The other string.
-    pub const OTHER: i16 = 8;
+    pub(super) const OTHER: i16 = 8;
     /// The scratch words.
-    pub const WORDS: i16 = 16;
+    pub(super) const WORDS: i16 = 16;
     /// Size of the slots in bytes.
-    pub const SIZE: i16 = 24;
+    pub(super) const SIZE: i16 = 24;
 }
 
 /// Offsets of the scratch words of `find`.
 mod find {
-    pub const LENGTH: i16 = 0;
-    pub const FOUND: i16 = 8;
+    pub(super) const LENGTH: i16 = 0;
+    pub(super) const FOUND: i16 = 8;
 }
 
 /// Offsets of the scratch words of `strtol`.
 mod number {
-    pub const BASE: i16 = 0;
-    pub const PHASE: i16 = 8;
-    pub const NEGATIVE: i16 = 16;
-    pub const VALUE: i16 = 24;
+    pub(super) const BASE: i16 = 0;
+    pub(super) const PHASE: i16 = 8;
+    pub(super) const NEGATIVE: i16 = 16;
+    pub(super) const VALUE: i16 = 24;
 }
 
 /// Offsets of the scratch words of `escape`.
 mod escape {
     /// Length of the text so far.
-    pub const POS: i16 = 0;
+    pub(super) const POS: i16 = 0;
     /// Index of the first byte of the text that is not processed yet.
-    pub const NEXT: i16 = 8;
+    pub(super) const NEXT: i16 = 8;
 }
 
 /// States of `strtol`.
 mod phase {
-    pub const SIGN: i32 = 0;
-    pub const START: i32 = 1;
-    pub const DIGITS: i32 = 2;
+    pub(super) const SIGN: i32 = 0;
+    pub(super) const START: i32 = 1;
+    pub(super) const DIGITS: i32 = 2;
     /// The `x` of `0x`.
-    pub const MARK: i32 = 3;
+    pub(super) const MARK: i32 = 3;
 }
 
 impl HandlerCodegen<'_> {

@@ -14,27 +14,27 @@ use crate::lower::{HandlerCodegen, Res};
 /// Offsets of scratch words.
 mod word {
     /// Address of the next unit.
-    pub const ADDR: i16 = 0;
+    pub(super) const ADDR: i16 = 0;
     /// Length of the text so far.
-    pub const POS: i16 = 8;
+    pub(super) const POS: i16 = 8;
     /// A high surrogate that waits for the low one, or 0.
-    pub const HIGH: i16 = 16;
+    pub(super) const HIGH: i16 = 16;
     /// The [`status`] at the end.
-    pub const STATUS: i16 = 24;
+    pub(super) const STATUS: i16 = 24;
 }
 
 /// Results of a conversion.
 mod status {
-    pub const READ: i32 = 0;
-    pub const FAULT: i32 = 1;
-    pub const INVALID: i32 = 2;
+    pub(super) const READ: i32 = 0;
+    pub(super) const FAULT: i32 = 1;
+    pub(super) const INVALID: i32 = 2;
 }
 
 /// Stack slots that the callback reads: addresses.
 mod slot {
-    pub const TO: i16 = 0;
-    pub const WORDS: i16 = 8;
-    pub const SIZE: i16 = 16;
+    pub(super) const TO: i16 = 0;
+    pub(super) const WORDS: i16 = 8;
+    pub(super) const SIZE: i16 = 16;
 }
 
 impl HandlerCodegen<'_> {

@@ -18,7 +18,7 @@ use crate::plan::StackRoom;
 /// The parts to write for an address.
 mod how {
     /// The address in front.
-    pub const LINE: i32 = 1;
+    pub(super) const LINE: i32 = 1;
 }
 
 /// The largest length of a symbol's name (`KSYM_NAME_LEN`), of its size in hex, and of a module's

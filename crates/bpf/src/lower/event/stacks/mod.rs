@@ -321,11 +321,11 @@ fn stack_first(mut p: ArgAppender<'_>, room: &StackRoom) -> Res<Function> {
 /// How addresses are appended, in addition to [`flag::MARK`].
 mod how {
     /// With a space in front, except for the first address.
-    pub const BETWEEN: i32 = 0x100;
+    pub(super) const BETWEEN: i32 = 0x100;
     /// With a space behind.
-    pub const BEHIND: i32 = 0x200;
+    pub(super) const BEHIND: i32 = 0x200;
     /// The first address.
-    pub const FIRST: i32 = 0x400;
+    pub(super) const FIRST: i32 = 0x400;
 }
 
 /// `NAME(how, first, most)`: appends up to `most` addresses in the room, by a call of `one(index,

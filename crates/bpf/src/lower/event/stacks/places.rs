@@ -16,9 +16,9 @@ use crate::lower::{HandlerCodegen, Res, StrOperand};
 /// The parts to write for a position.
 mod how {
     /// The source file.
-    pub const FILE: i32 = 1;
+    pub(super) const FILE: i32 = 1;
     /// The line number, or the address if the position is unknown.
-    pub const NUMBER: i32 = 2;
+    pub(super) const NUMBER: i32 = 2;
 }
 
 /// Steps of a binary search among [`kernel_row::MAX`] rows.

@@ -22,9 +22,9 @@ pub(super) const CODE: [(u32, u32, bool); 4] = [
 /// How frames are appended.
 pub(super) mod how {
     /// With their addresses.
-    pub const FULL: i32 = 1;
+    pub(crate) const FULL: i32 = 1;
     /// With a space in front.
-    pub const SPACE: i32 = 2;
+    pub(crate) const SPACE: i32 = 2;
 }
 
 /// `NAME(how, first, most)`: appends up to `most` frames from `first` on, by a call of `one(index,

@@ -30,29 +30,29 @@ pub(in crate::lower) const NUMBER: &str = "append_number_10";
 /// The parts to write for a frame.
 mod how {
     /// A line of its own, with the address in front.
-    pub const LINE: i32 = 1;
+    pub(super) const LINE: i32 = 1;
     /// The distance from the symbol.
-    pub const OFFSET: i32 = 2;
+    pub(super) const OFFSET: i32 = 2;
     /// The size of the symbol or of the file.
-    pub const SIZE: i32 = 4;
+    pub(super) const SIZE: i32 = 4;
     /// The file's path.
-    pub const MODULE: i32 = 8;
+    pub(super) const MODULE: i32 = 8;
     /// The last component of the file's path.
-    pub const BASE: i32 = 16;
+    pub(super) const BASE: i32 = 16;
     /// The end of a line.
-    pub const END: i32 = 32;
+    pub(super) const END: i32 = 32;
     /// Nothing except the file.
-    pub const ONLY: i32 = 64;
+    pub(super) const ONLY: i32 = 64;
     /// A stack: frames behind the first are return addresses.
-    pub const STACK: i32 = 128;
+    pub(super) const STACK: i32 = 128;
     /// The position in the source, behind the position in the code.
-    pub const AT: i32 = 256;
+    pub(super) const AT: i32 = 256;
     /// The source file.
-    pub const FILE: i32 = 512;
+    pub(super) const FILE: i32 = 512;
     /// The line number, or the address if the position is unknown.
-    pub const NUMBER: i32 = 1024;
+    pub(super) const NUMBER: i32 = 1024;
     /// A tab and the position in the source, behind the name.
-    pub const PLACE: i32 = 2048;
+    pub(super) const PLACE: i32 = 2048;
 }
 
 /// The parts that a form consists of.
@@ -141,18 +141,18 @@ impl HandlerCodegen<'_> {
 mod word {
     use super::at;
     /// Key of the file.
-    pub const FILE: u32 = at::KEY;
+    pub(super) const FILE: u32 = at::KEY;
     /// Address of the symbol's name, 0 for none.
-    pub const NAME: u32 = at::VALUE;
+    pub(super) const NAME: u32 = at::VALUE;
     /// Position of the file's name in the map of names; 0 for none.
-    pub const MODULE: u32 = at::VALUE + 8;
+    pub(super) const MODULE: u32 = at::VALUE + 8;
     /// The position in the source.
-    pub const PLACE: u32 = at::VALUE + 16;
+    pub(super) const PLACE: u32 = at::VALUE + 16;
     /// The two words in front of a name.
-    pub const BASE: u32 = at::READ;
-    pub const SIZE: u32 = at::READ + 8;
+    pub(super) const BASE: u32 = at::READ;
+    pub(super) const SIZE: u32 = at::READ + 8;
     /// The address to look up in the file's tables.
-    pub const KEY: u32 = at::MAPPINGS;
+    pub(super) const KEY: u32 = at::MAPPINGS;
 }
 
 /// Appends the text at kernel address r3; `r0` = its length with the NUL. Clobbers r1 to r5.

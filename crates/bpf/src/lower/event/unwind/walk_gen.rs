@@ -15,54 +15,55 @@ pub(super) const FILE_FIELDS: usize = 6;
 /// Words of a walk in a CPU's block, as offsets from [`StackRoom::user`].
 pub(super) mod at {
     use super::{FILE_FIELDS, FILE_NAME, FILE_NAMES};
-    pub const IP: u32 = 0;
-    pub const SP: u32 = 8;
-    pub const BP: u32 = 16;
+    pub(crate) const IP: u32 = 0;
+    pub(crate) const SP: u32 = 8;
+    pub(crate) const BP: u32 = 16;
     /// Whether the frame was interrupted, rather than making a call.
-    pub const EXACT: u32 = 24;
+    pub(crate) const EXACT: u32 = 24;
     /// Number of frames so far.
-    pub const N: u32 = 32;
+    pub(crate) const N: u32 = 32;
     /// The address to look up: that of the call, not the return address.
-    pub const ADDR: u32 = 40;
+    pub(crate) const ADDR: u32 = 40;
     /// The address range of the mapping, and the difference between addresses and file offsets.
-    pub const START: u32 = 48;
-    pub const END: u32 = 56;
-    pub const OFF: u32 = 64;
+    pub(crate) const START: u32 = 48;
+    pub(crate) const END: u32 = 56;
+    pub(crate) const OFF: u32 = 64;
     /// The file's number, its first row, the number of rows.
-    pub const FILE: u32 = 72;
-    pub const FIRST: u32 = 80;
-    pub const ROWS: u32 = 88;
+    pub(crate) const FILE: u32 = 72;
+    pub(crate) const FIRST: u32 = 80;
+    pub(crate) const ROWS: u32 = 88;
     /// Entry of the tree.
-    pub const ENTRY: u32 = 96;
-    pub const LO: u32 = 104;
-    pub const HI: u32 = 112;
-    pub const MID: u32 = 120;
+    pub(crate) const ENTRY: u32 = 96;
+    pub(crate) const LO: u32 = 104;
+    pub(crate) const HI: u32 = 112;
+    pub(crate) const MID: u32 = 120;
     /// Key and value of a file in the map.
-    pub const KEY: u32 = 128;
-    pub const VALUE: u32 = 144;
+    pub(crate) const KEY: u32 = 128;
+    pub(crate) const VALUE: u32 = 144;
     /// Buffer for memory that is read.
-    pub const READ: u32 = 168;
-    pub const TGID: u32 = 184;
-    pub const VDSO: u32 = 192;
+    pub(crate) const READ: u32 = 168;
+    pub(crate) const TGID: u32 = 184;
+    pub(crate) const VDSO: u32 = 192;
     /// The largest number of frames for this walk.
-    pub const MOST: u32 = 200;
+    pub(crate) const MOST: u32 = 200;
     /// The position of the search for replaced return addresses.
-    pub const RETURN: u32 = 208;
+    pub(crate) const RETURN: u32 = 208;
     /// Nonzero if the controller may complete the stack.
-    pub const COPY: u32 = 216;
+    pub(crate) const COPY: u32 = 216;
     /// The last address of the mapping or gap that was looked up.
-    pub const LAST: u32 = 224;
+    pub(crate) const LAST: u32 = 224;
     /// Flags of the mapping.
-    pub const FLAGS: u32 = 232;
+    pub(crate) const FLAGS: u32 = 232;
     /// Number of mappings in the copy, and the next address to look up.
-    pub const MAPPINGS: u32 = 240;
-    pub const NEXT: u32 = 248;
-    pub const NODE: u32 = 256;
-    pub const RECORD: u32 = NODE + 256;
-    pub const RECORD_SIZE: u32 = 16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
+    pub(crate) const MAPPINGS: u32 = 240;
+    pub(crate) const NEXT: u32 = 248;
+    pub(crate) const NODE: u32 = 256;
+    pub(crate) const RECORD: u32 = NODE + 256;
+    pub(crate) const RECORD_SIZE: u32 =
+        16 + 8 * FILE_FIELDS as u32 + (FILE_NAMES * FILE_NAME) as u32;
     /// Files and offsets of frames, with an extra entry for a single address.
-    pub const FILES: u32 = RECORD + RECORD_SIZE;
-    pub const fn offsets(frames: u32) -> u32 {
+    pub(crate) const FILES: u32 = RECORD + RECORD_SIZE;
+    pub(crate) const fn offsets(frames: u32) -> u32 {
         FILES + 8 * (frames + 1)
     }
 }
