@@ -514,19 +514,14 @@ fn calls(ways: &[Way], lives: &Path) {
         let command = way.command(lives, &args);
         all.args(["-c", "exec \"$@\" 2>&1", "sh"])
             .arg(command.get_program());
-        let text = output_of(all.args(command.get_args()));
+        all.args(command.get_args());
+        let text = output(all, LIMIT);
         match counted(&text) {
             Some(n) => println!("  {:<26} {n} of {made}", way.name),
             None => println!("  {:<26} does not run here", way.name),
         }
     }
     println!();
-}
-
-fn output_of(command: &mut Command) -> String {
-    let mut again = Command::new(command.get_program());
-    again.args(command.get_args());
-    output(again, LIMIT)
 }
 
 /// The number of getppid calls in a peer's table: strace has calls in the fourth column, perf in

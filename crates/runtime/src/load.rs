@@ -20,23 +20,24 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
 use spile_ir::{CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, WatchOf};
-use spile_kernel::bpf::{
-    BpfError, Errno, Ring, link_info, netfilter_link, prog_info, raw_tracepoint_open,
-};
-use spile_kernel::perf::{EventSpec, PerfEvent};
+use spile_kernel::bpf::{BpfError, Errno, Ring, netfilter_link, prog_info, raw_tracepoint_open};
+use spile_kernel::perf::EventSpec;
 use spile_kernel::tracepoints::security_modules;
 
 use crate::attach::code::{self, AttachSummary};
+pub use crate::attach::links::Links;
+use crate::attach::links::RefusedPlace;
 use crate::attach::perf_events;
 use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{KernelObject, LoadRefusal};
-use crate::load::parallel::in_parallel;
-use crate::session::CompileFn;
 use crate::shared::state::StateMemory;
 
 /// Limit on the lines of a verifier's log in a message.
 const LOG_LINES: usize = 25;
+
+/// Compiles a program; `None` on failure.
+pub type CompileFn = Box<dyn FnOnce(&Program) -> Option<layout::Object>>;
 
 /// A loaded object.
 pub struct LoadedObject {
@@ -343,89 +344,6 @@ pub(crate) fn with_script_line(
     again.unwrap_or(error)
 }
 
-/// Limit on the links that are closed in parallel.
-const MOST_CLOSERS: usize = 128;
-
-/// Attached programs; dropping it detaches them.
-#[derive(Default)]
-pub struct Links {
-    /// Links. They come first, because those of perf events hold the events.
-    pub(crate) fds: Vec<OwnedFd>,
-    pub(crate) events: Vec<PerfEvent>,
-    /// Attachments that the kernel detaches without waiting: raw tracepoints (0.04 ms each,
-    /// serialised by the kernel), and events that the processor or the kernel itself counts.
-    points: Vec<OwnedFd>,
-    counted: Vec<PerfEvent>,
-    /// Watchpoints in processes that run a program.
-    pub(crate) processes: perf_events::ProcessWatchpoints,
-    /// Places in code that could not be probed.
-    pub(crate) refused: Vec<RefusedPlace>,
-    /// The attach kinds of programs in code, for `-v`.
-    attach_kinds: Vec<String>,
-    /// Attach kinds that are not in `attach_kinds` yet.
-    unreported: Vec<AttachSummary>,
-    /// Indexes of links at returns of functions.
-    returns: Vec<usize>,
-}
-
-impl Drop for Links {
-    fn drop(&mut self) {
-        close_all(std::mem::take(&mut self.fds));
-        close_all(std::mem::take(&mut self.events));
-        // The other fields are dropped after this.
-    }
-}
-
-/// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
-/// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
-fn close_all<T: Send>(all: Vec<T>) {
-    in_parallel(all, MOST_CLOSERS, drop);
-}
-
-/// A place that the kernel refused.
-#[derive(Debug)]
-pub struct RefusedPlace {
-    /// The place, for messages.
-    pub place: String,
-    /// The kernel's error.
-    pub why: io::Error,
-}
-
-impl Links {
-    /// Number of links.
-    pub fn len(&self) -> usize {
-        self.fds.len() + self.events.len() + self.points.len() + self.counted.len()
-    }
-
-    /// Whether nothing is attached.
-    pub fn is_empty(&self) -> bool {
-        self.len() == 0
-    }
-
-    /// The attach kinds of programs in code, one line for each probe.
-    pub fn attach_kinds(&self) -> &[String] {
-        &self.attach_kinds
-    }
-
-    /// Hits of functions that the kernel skipped: at entries, and at returns.
-    pub fn missed(&self) -> (u64, u64) {
-        let mut sums = (0, 0);
-        for (at, fd) in self.fds.iter().enumerate() {
-            let missed = link_info(fd.as_fd()).map_or(0, |info| info.missed);
-            match self.returns.contains(&at) {
-                true => sums.1 += missed,
-                false => sums.0 += missed,
-            }
-        }
-        sums
-    }
-
-    /// The places that could not be probed.
-    pub fn refused(&self) -> &[RefusedPlace] {
-        &self.refused
-    }
-}
-
 /// Parameters of attaching a program.
 struct AttachParams<'a> {
     loaded: &'a LoadedObject,
@@ -494,22 +412,7 @@ fn attach(
                 .points
                 .push(link.map_err(|e| attach_error(what(), e))?);
         }
-        Attach::Code { probe, by } => {
-            let by = if how.single { CodeAttach::Single } else { *by };
-            let (fds, refused) = (links.fds.len(), links.refused.len());
-            code::attach(probe, by, fd, links)?;
-            if probe.ret {
-                links.returns.extend(fds..links.fds.len());
-            }
-            let left_out = links.refused.len() - refused;
-            // A session has an entry and a return.
-            let last = how.last.filter(|_| by == CodeAttach::Session);
-            let last = last.map_or(String::new(), |p| format!(", {p}"));
-            let name = (how.probe, format!("{}{last}", how.point));
-            links
-                .unreported
-                .push(AttachSummary::for_program(name, probe, by, left_out));
-        }
+        Attach::Code { probe, by } => attach_code(probe, *by, how, fd, links)?,
         Attach::Netfilter(at) => {
             let link = netfilter_link(fd, (at.pf, at.hook), at.priority);
             let what = || format!("{}, priority {}", how.point, at.priority);
@@ -523,6 +426,31 @@ fn attach(
         Attach::Watch(watch) => perf_events::watch(watch, fd, links)?,
         Attach::OnDemand => {}
     }
+    Ok(())
+}
+
+/// Attaches a program to places in code, and notes how for `-v`.
+fn attach_code(
+    probe: &CodeProbe,
+    by: CodeAttach,
+    how: &AttachParams<'_>,
+    fd: BorrowedFd<'_>,
+    links: &mut Links,
+) -> Result<(), Error> {
+    let by = if how.single { CodeAttach::Single } else { by };
+    let (fds, refused) = (links.fds.len(), links.refused.len());
+    code::attach(probe, by, fd, links)?;
+    if probe.ret {
+        links.returns.extend(fds..links.fds.len());
+    }
+    let left_out = links.refused.len() - refused;
+    // A session has an entry and a return.
+    let last = how.last.filter(|_| by == CodeAttach::Session);
+    let last = last.map_or(String::new(), |p| format!(", {p}"));
+    let name = (how.probe, format!("{}{last}", how.point));
+    links
+        .unreported
+        .push(AttachSummary::for_program(name, probe, by, left_out));
     Ok(())
 }
 

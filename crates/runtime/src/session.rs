@@ -35,7 +35,7 @@ pub(crate) mod options;
 pub(crate) mod prepare;
 pub mod report;
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::ExitStatusExt;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
@@ -55,20 +55,19 @@ use crate::io::output::{self, Output};
 use crate::io::patience::ReaderWait;
 use crate::io::procfs::{self, ProcfsFiles};
 use crate::io::prometheus::{Interest, NextStep, Server};
+pub use crate::load::CompileFn;
 use crate::load::{self, Links, LoadedObject};
 use crate::machine::clock;
 use crate::machine::pid_namespace::PidMap;
 use crate::session::account::Account;
 use crate::session::events::{EventLoop, EventSource, Signal, Signals, Timer};
-pub use crate::session::options::{CompileFn, ExternalSource, OnArmed, Options, TargetProcess};
-use crate::session::prepare::{files, follow, user_files};
+pub use crate::session::options::{ExternalSource, OnArmed, Options, TargetProcess};
+use crate::session::prepare::{files, follow, initialise, user_files};
 use crate::session::report::{CycleClock, HitStats};
-use crate::shared::init;
 use crate::shared::kernel_state::KernelState;
 use crate::shared::process_tree;
 use crate::shared::state::StateMemory;
 use crate::text::deferred::DeferredTexts;
-use crate::text::symbolic;
 
 /// Interval for polling the kernel's counters, which wake nobody.
 const TICK: Duration = Duration::from_millis(100);
@@ -137,6 +136,13 @@ fn system(what: &'static str) -> impl Fn(std::io::Error) -> Error {
     move |e| Error::System(what, e)
 }
 
+/// The descriptor whose end ends the session: that of the command, or of the process if so asked.
+fn ending(watched: Option<&WatchedProcess>, options: &Options) -> Result<Option<OwnedFd>, Error> {
+    let ends = watched.filter(|w| w.is_child() || options.ends_with_process);
+    let ends = ends.map(|w| w.as_fd().try_clone_to_owned());
+    ends.transpose().map_err(system("the command"))
+}
+
 impl Session {
     /// Loads and attaches everything; no handler runs yet. `object` is `None` for a program without
     /// kernel handlers.
@@ -160,19 +166,9 @@ impl Session {
         let marks = reads_user || object.is_some() && marks;
         let deferred = marks.then(DeferredTexts::new).flatten();
         let tree = object.and_then(|o| o.layout.tree);
+        let layout = object.map(|o| &o.layout);
         let prepare = |state: &StateMemory| {
-            init::set_shared_words(state, target);
-            if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
-                process_tree::insert(state, at, pid);
-            }
-            let words = object.and_then(|o| o.layout.stacks.as_ref());
-            if let Some(words) = words.filter(|w| w.kernel) {
-                symbolic::set_stack_words(state, words);
-            }
-            if object.is_some_and(|o| o.layout.pages) {
-                init::set_page_words(state);
-            }
-            init::set_mark(state, deferred.as_ref());
+            initialise(state, layout, target, deferred.as_ref());
         };
         let (with_lines, without) = (options.with_lines.take(), options.fallback.take());
         let ahead = options.ahead.take();
@@ -202,10 +198,7 @@ impl Session {
             links = Some(attached);
             ring = l.ring()?;
         }
-        let ends = watched.as_ref();
-        let ends = ends.filter(|w| w.is_child() || options.ends_with_process);
-        let ends = ends.map(|w| w.as_fd().try_clone_to_owned());
-        let ends = ends.transpose().map_err(system("the command"))?;
+        let ends = ending(watched.as_ref(), &options)?;
         let patience = ReaderWait::new(Rc::clone(&signals), ends);
         let out = Output::open(std::mem::take(&mut options.output), Some(patience))?;
         let kernel = match (loaded, object) {

@@ -24,7 +24,7 @@ mod convention;
 mod data;
 mod dwarf;
 mod home;
-mod kernel_code;
+pub mod kernel_code;
 pub mod kernel_debug;
 mod marks;
 mod paths;
@@ -33,7 +33,6 @@ mod types;
 pub mod user;
 
 use kernel_code::KernelCode;
-pub use kernel_code::return_stack;
 use kernel_debug::{KernelDebug, TargetKernel};
 use types::KernelTypes;
 

@@ -18,7 +18,7 @@ use spile_kernel::syscalls::{self, Abi, ArgKind, ResultForm};
 use spile_kernel::tracepoints::Tracefs;
 use spile_sema::facts::PerfEvent;
 
-use crate::facts::return_stack;
+use crate::facts::kernel_code::return_stack;
 
 /// Reads the files that scripts with kernel probes need, in the order in which the passes ask for
 /// them.

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::table::{TextTable, escape, shorten};
-use super::{percent, time};
+use super::units::{percent, time};
 use crate::asleep::asleep;
 use crate::model::Ns;
 use crate::paths::{PathPlace, PlaceKind, threads};

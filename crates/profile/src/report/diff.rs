@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::table::{TextTable, clauses, escape, paragraph};
-use super::{percent, signed, time};
+use super::units::{percent, signed, time};
 use crate::model::{Ns, Profile, TimePart};
 use crate::regions::Region;
 use crate::run::{CallGroup, OUTSIDE, Run, Summary, WITHIN};

@@ -1,7 +1,7 @@
 //! Durations of calls as bars, one for each power of two.
 
 use super::table::{TextTable, shorten};
-use super::time;
+use super::units::time;
 use crate::model::Ns;
 use crate::run::CallGroup;
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{TextTable, clauses};
-use super::time;
+use super::table::{TextTable, clauses, section};
+use super::units::time;
 use crate::noise::{Cause, CauseKind, Cpu, Noise, Source};
 
 /// The report in lines of at most `width` columns; `top` limits the rows of the table of causes.
@@ -126,7 +126,7 @@ fn causes(noise: &Noise, width: usize, top: usize) -> String {
         ]);
     }
     table.narrow = 24;
-    super::section(
+    section(
         "What interrupted",
         &table,
         width,
@@ -152,5 +152,5 @@ fn lengths(noise: &Noise, width: usize) -> String {
         ]);
     }
     table.narrow = 9;
-    super::section("How long", &table, width, 0)
+    section("How long", &table, width, 0)
 }

@@ -3,8 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use super::table::{TextTable, clauses};
-use super::{counted, percent, signed, time};
+use super::table::{TextTable, clauses, section};
+use super::units::{counted, percent, signed, time};
 use crate::model::Ns;
 use crate::system::{Cpu, Interrupt, InterruptKind, System};
 
@@ -158,7 +158,7 @@ fn interrupt_table(sums: &[InterruptSum<'_>], width: usize, top: usize) -> Strin
             ),
         ]);
     }
-    super::section("Interrupts", &table, width, sums.len().saturating_sub(top))
+    section("Interrupts", &table, width, sums.len().saturating_sub(top))
 }
 
 fn processes(system: &System, width: usize, top: usize) -> String {
@@ -202,5 +202,5 @@ fn processes(system: &System, width: usize, top: usize) -> String {
         table.rows.push(row);
     }
     table.narrow = 15;
-    super::section("Processes", &table, width, order.len().saturating_sub(top))
+    section("Processes", &table, width, order.len().saturating_sub(top))
 }

@@ -188,6 +188,18 @@ pub fn paragraph(text: &str, indent: &str, width: usize) -> String {
     out + &line + "\n"
 }
 
+/// A table under its title, with the number of rows left out.
+pub(super) fn section(title: &str, table: &TextTable, width: usize, left: usize) -> String {
+    if table.rows.is_empty() {
+        return String::new();
+    }
+    let mut out = format!("\n{title}\n{}", table.render(width));
+    if left > 0 {
+        out += &format!("and {left} more\n");
+    }
+    out
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

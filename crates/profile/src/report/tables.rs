@@ -1,8 +1,8 @@
 //! Tables whose columns add up: calls, regions, ranks, programs, threads. If the width is short,
 //! columns of parts are merged before any column is dropped.
 
-use super::table::TextTable;
-use super::{bytes, percent, section, signed, time};
+use super::table::{TextTable, section};
+use super::units::{bytes, percent, signed, time};
 use crate::model::{CallParts, Ns, TimePart};
 use crate::run::{CallGroup, Entity, OUTSIDE, Program, Summary, TimeSum, WITHIN};
 

@@ -4,9 +4,9 @@ use std::collections::{HashMap, HashSet};
 
 use super::callpaths::callpaths;
 use super::latency::latency;
-use super::table::{TextTable, clauses, escape, paragraph, shorten};
+use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
-use super::{counted, percent, section, signed, time};
+use super::units::{counted, percent, signed, time};
 use crate::asleep::asleep;
 use crate::model::{Header, Ns, Recorder, TimePart};
 use crate::run::{CallGroup, ContextIndex, Entity, OUTSIDE, Program, Run, Summary};

@@ -20,8 +20,8 @@ use spile_kernel::features::{self, Feature};
 use spile_kernel::perf::{PerfEvent, ProbePlace};
 use spile_kernel::symbols::Symbols;
 
+use crate::attach::links::{Links, RefusedPlace};
 use crate::error::Error;
-use crate::load::{Links, RefusedPlace};
 
 /// A place with its cookie: the site's number, and in the upper half the distance from the
 /// function's first instruction.

@@ -13,8 +13,8 @@ use spile_kernel::perf::{
 };
 use spile_kernel::process::{exists, running, start_of};
 
+use crate::attach::links::Links;
 use crate::error::Error;
-use crate::load::Links;
 
 /// The process whose events count; `None` for all processes.
 pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {

@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::Duration;
 
-use spile_bpf::layout::Object;
-use spile_ir::{Program, ProgramFacts};
+use spile_ir::ProgramFacts;
 
 use crate::attach::staleness::FileState;
 use crate::io::child::WatchedProcess;
 use crate::io::output;
+use crate::load::CompileFn;
 use crate::load::map_prealloc::PremadeMaps;
 
 /// The session's target process, for `target()` and for `process` without a name.
@@ -85,6 +85,3 @@ pub struct ExternalSource {
 
 /// Callback with the attach kinds of the last probes, one line each.
 pub type OnArmed = Box<dyn FnOnce(&[String])>;
-
-/// Compiles a program; `None` on failure.
-pub type CompileFn = Box<dyn FnOnce(&Program) -> Option<Object>>;

@@ -13,8 +13,11 @@ use crate::error::Error;
 use crate::io::child::WatchedProcess;
 use crate::io::procfs::FileSpec;
 use crate::load::LoadedObject;
-use crate::session::{Options, TargetProcess};
+use crate::session::options::{Options, TargetProcess};
 use crate::shared::state::StateMemory;
+use crate::shared::{init, process_tree};
+use crate::text::deferred::DeferredTexts;
+use crate::text::symbolic;
 use crate::text::user_files::UserFiles;
 use crate::text::user_files::names::NameTables;
 
@@ -123,6 +126,28 @@ pub fn user_files(
         state.shared(next).fetch_add(1, Ordering::Relaxed) + 1
     });
     Ok(Some(files))
+}
+
+/// Fills the state memory before a program runs.
+pub(super) fn initialise(
+    state: &StateMemory,
+    layout: Option<&Layout>,
+    target: i64,
+    deferred: Option<&DeferredTexts>,
+) {
+    init::set_shared_words(state, target);
+    let tree = layout.and_then(|l| l.tree);
+    if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
+        process_tree::insert(state, at, pid);
+    }
+    let words = layout.and_then(|l| l.stacks.as_ref());
+    if let Some(words) = words.filter(|w| w.kernel) {
+        symbolic::set_stack_words(state, words);
+    }
+    if layout.is_some_and(|l| l.pages) {
+        init::set_page_words(state);
+    }
+    init::set_mark(state, deferred);
 }
 
 #[cfg(test)]

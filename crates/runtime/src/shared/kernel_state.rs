@@ -300,8 +300,12 @@ impl KernelState {
             let Some(place) = place.map(|l| &l.place) else {
                 continue;
             };
-            let how = (&mut *mem, symbolic, true);
-            let (missed, _) = merge(g, place, GlobalDeltas::Array(elements), how)?;
+            let mut merge = DeltaMerge {
+                mem: &mut *mem,
+                symbolic,
+                all: true,
+            };
+            let (missed, _) = merge.deltas(g, place, GlobalDeltas::Array(elements))?;
             full.extend((missed > 0).then_some((g, missed)));
         }
         for (i, layout) in self.layout.globals.iter().enumerate() {
@@ -319,13 +323,15 @@ impl KernelState {
             let elements = self.elements.get(i).and_then(Option::as_ref);
             if let (Some(elements), GlobalPlace::PerCpuArray(array)) = (elements, &layout.place) {
                 let (mut missed, mut unknown) = (0, Vec::new());
-                let add = |key: &[u8], delta: Cell| {
-                    let how = (&mut *mem, symbolic, last);
-                    match add(g, (&array.keys, key), &delta, how) {
-                        AddResult::Yes => {}
-                        AddResult::Full => missed += 1,
-                        AddResult::Unknown => unknown.push((key.to_vec(), delta)),
-                    }
+                let mut merge = DeltaMerge {
+                    mem: &mut *mem,
+                    symbolic,
+                    all: last,
+                };
+                let add = |key: &[u8], delta: Cell| match merge.add(g, &array.keys, key, &delta) {
+                    AddResult::Yes => {}
+                    AddResult::Full => missed += 1,
+                    AddResult::Unknown => unknown.push((key.to_vec(), delta)),
                 };
                 elements
                     .take(&self.state, array, (generation, last), add)
@@ -342,8 +348,12 @@ impl KernelState {
             let deltas = drain::take(&self.state, &self.layout, g, (generation, last), table)
                 .map_err(reading)?;
             for (g, deltas) in deltas {
-                let how = (&mut *mem, symbolic, last);
-                let (missed, unknown) = merge(g, &layout.place, deltas, how)?;
+                let mut merge = DeltaMerge {
+                    mem: &mut *mem,
+                    symbolic,
+                    all: last,
+                };
+                let (missed, unknown) = merge.deltas(g, &layout.place, deltas)?;
                 if missed > 0 {
                     full.push((g, missed));
                 }
@@ -359,37 +369,70 @@ impl KernelState {
 /// Elements with the bytes of their keys.
 type Elements = Vec<(Vec<u8>, Cell)>;
 
-/// Adds deltas to the controller's value. Returns the number of elements that did not fit, and,
-/// unless `all` are to be taken, those whose keys refer to unknown files.
-fn merge(
-    g: GlobalId,
-    place: &GlobalPlace,
-    deltas: GlobalDeltas,
-    (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
-) -> Result<(u64, Elements), Fault> {
-    let elements = match deltas {
-        GlobalDeltas::Scalar(Cell::Scalar(v)) => {
-            mem.gadd(g, v.as_long())?;
+/// Adds per-CPU deltas to the controller's values.
+struct DeltaMerge<'a> {
+    mem: &'a mut MemGlobals,
+    symbolic: &'a Symbolizer,
+    /// Also adds elements whose keys refer to unknown files.
+    all: bool,
+}
+
+impl DeltaMerge<'_> {
+    /// Adds deltas to the controller's value. Returns the number of elements that did not fit, and,
+    /// unless `all` are to be taken, those whose keys refer to unknown files.
+    fn deltas(
+        &mut self,
+        g: GlobalId,
+        place: &GlobalPlace,
+        deltas: GlobalDeltas,
+    ) -> Result<(u64, Elements), Fault> {
+        let elements = match deltas {
+            GlobalDeltas::Scalar(Cell::Scalar(v)) => {
+                self.mem.gadd(g, v.as_long())?;
+                return Ok((0, Vec::new()));
+            }
+            GlobalDeltas::Scalar(Cell::Stats(s)) => {
+                self.mem.stat_merge(g, &[], &s)?;
+                return Ok((0, Vec::new()));
+            }
+            GlobalDeltas::Array(elements) => elements,
+        };
+        let GlobalPlace::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
             return Ok((0, Vec::new()));
+        };
+        let (mut missed, mut unknown) = (0, Vec::new());
+        for (key, delta) in elements {
+            match self.add(g, types, &key, &delta) {
+                AddResult::Yes => {}
+                AddResult::Full => missed += 1,
+                AddResult::Unknown => unknown.push((key, delta)),
+            }
         }
-        GlobalDeltas::Scalar(Cell::Stats(s)) => {
-            mem.stat_merge(g, &[], &s)?;
-            return Ok((0, Vec::new()));
-        }
-        GlobalDeltas::Array(elements) => elements,
-    };
-    let GlobalPlace::PerCpuArray(PerCpuArray { keys: types, .. }) = place else {
-        return Ok((0, Vec::new()));
-    };
-    let (mut missed, mut unknown) = (0, Vec::new());
-    for (key, delta) in elements {
-        match add(g, (types, &key), &delta, (&mut *mem, symbolic, all)) {
-            AddResult::Yes => {}
-            AddResult::Full => missed += 1,
-            AddResult::Unknown => unknown.push((key, delta)),
-        }
+        Ok((missed, unknown))
     }
-    Ok((missed, unknown))
+
+    /// Adds the delta of an element.
+    fn add(&mut self, g: GlobalId, types: &[Ty], key: &[u8], delta: &Cell) -> AddResult {
+        let mut keys = read_keys(types, key);
+        let mut known = true;
+        for (key, ty) in keys.iter_mut().zip(types) {
+            if let Value::Str(_) = key
+                && let Some((text, all_known)) = self.symbolic.key(key, *ty)
+            {
+                *key = text;
+                known &= all_known;
+            }
+        }
+        if !known && !self.all {
+            return AddResult::Unknown;
+        }
+        let added = match delta {
+            Cell::Scalar(v) => self.mem.aadd(g, &keys, v.as_long()).map(|_| ()),
+            Cell::Stats(s) => self.mem.stat_merge(g, &keys, s),
+        };
+        // No other error is possible here.
+        added.map_or(AddResult::Full, |()| AddResult::Yes)
+    }
 }
 
 /// The result of adding an element.
@@ -400,32 +443,4 @@ enum AddResult {
     Full,
     /// Its key refers to files that are not known yet.
     Unknown,
-}
-
-/// Adds the delta of an element.
-fn add(
-    g: GlobalId,
-    (types, key): (&[Ty], &[u8]),
-    delta: &Cell,
-    (mem, symbolic, all): (&mut MemGlobals, &Symbolizer, bool),
-) -> AddResult {
-    let mut keys = read_keys(types, key);
-    let mut known = true;
-    for (key, ty) in keys.iter_mut().zip(types) {
-        if let Value::Str(_) = key
-            && let Some((text, all_known)) = symbolic.key(key, *ty)
-        {
-            *key = text;
-            known &= all_known;
-        }
-    }
-    if !known && !all {
-        return AddResult::Unknown;
-    }
-    let added = match delta {
-        Cell::Scalar(v) => mem.aadd(g, &keys, v.as_long()).map(|_| ()),
-        Cell::Stats(s) => mem.stat_merge(g, &keys, s),
-    };
-    // No other error is possible here.
-    added.map_or(AddResult::Full, |()| AddResult::Yes)
 }

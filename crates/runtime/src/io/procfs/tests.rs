@@ -4,8 +4,10 @@ use std::fs;
 use std::io::{Read, Write};
 use std::os::unix::fs::{MetadataExt, symlink};
 use std::path::Path;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
 use std::thread;
+use std::time::Instant;
 
 use super::*;
 
@@ -23,16 +25,33 @@ fn spec(path: &str, read: bool, write: bool) -> FileSpec {
     }
 }
 
-/// Serves until a thread has a result. Readers get `path N`, with increasing N.
+/// Limit of waits for another thread.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// Waits until a condition holds.
+fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
+    let end = Instant::now() + LIMIT;
+    while !holds() {
+        assert!(Instant::now() < end, "waited for {what}");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// Serves until a thread has a result and so many texts were written. Readers get `path N`, with
+/// increasing N. The thread gets the path of the files, and the number of texts so far.
 fn served<T: Send + 'static>(
     files: &mut ProcfsFiles,
-    work: impl FnOnce(String) -> T + Send + 'static,
+    writes: usize,
+    work: impl FnOnce(String, &AtomicUsize) -> T + Send + 'static,
 ) -> (T, Vec<(String, Vec<u8>)>) {
     let (done, result) = mpsc::channel();
     let path = files.path().to_owned();
-    thread::spawn(move || done.send(work(path)));
+    let heard = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&heard);
+    thread::spawn(move || done.send(work(path, &count)));
     let (mut reads, mut written) = (0, Vec::new());
-    loop {
+    let mut answer = None;
+    wait_until("the thread and its texts", || {
         files
             .serve(&mut |request| match request {
                 FileRequest::Read(path) => {
@@ -45,22 +64,11 @@ fn served<T: Send + 'static>(
                 }
             })
             .unwrap();
-        if let Ok(result) = result.try_recv() {
-            // The last write may still be on its way.
-            for _ in 0..5 {
-                thread::sleep(WINDOW / 4);
-                let mut more = |request| {
-                    if let FileRequest::Write(path, text) = request {
-                        written.push((path.to_string(), text));
-                    }
-                    Vec::new()
-                };
-                files.serve(&mut more).unwrap();
-            }
-            return (result, written);
-        }
-        thread::sleep(Duration::from_millis(1));
-    }
+        heard.store(written.len(), Ordering::SeqCst);
+        answer = answer.take().or_else(|| result.try_recv().ok());
+        answer.is_some() && written.len() >= writes
+    });
+    (answer.expect("a result"), written)
 }
 
 fn name(of: &str) -> String {
@@ -81,13 +89,13 @@ fn readers_get_texts_of_their_own() {
     let mode = |p: &str| fs::metadata(p).unwrap().mode() & 0o777;
     let path = files.path().to_owned();
     assert_eq!(mode(&format!("{path}/b/c")), 0o400);
-    let (all, _) = served(&mut files, |path| {
+    let (all, _) = served(&mut files, 0, |path, _| {
         let read = |name: &str| fs::read_to_string(format!("{path}/{name}")).unwrap();
         [read("a"), read("a"), read("b/c"), read("a")]
     });
     assert_eq!(all, ["a 1", "a 2", "b/c 3", "a 4"]);
     // Many readers at once, some of which leave at once.
-    let (all, _) = served(&mut files, |path| {
+    let (all, _) = served(&mut files, 0, |path, _| {
         let one = move |n: usize| {
             let path = format!("{path}/a");
             thread::spawn(move || {
@@ -126,7 +134,7 @@ fn readers_get_texts_of_their_own() {
 #[test]
 fn writers_are_heard_line_by_line() {
     let mut files = ProcfsFiles::new(&name("write"), vec![spec("w", false, true)]).unwrap();
-    let ((), written) = served(&mut files, |path| {
+    let ((), written) = served(&mut files, 5, |path, heard| {
         let write = |text: &str| {
             let mut file = fs::OpenOptions::new()
                 .write(true)
@@ -137,7 +145,8 @@ fn writers_are_heard_line_by_line() {
         write("one\n");
         write("two\nthree\n");
         write("rest");
-        thread::sleep(WINDOW);
+        // Else it is one line with the next text.
+        wait_until("the rest", || heard.load(Ordering::SeqCst) == 4);
         write("more\n");
     });
     let want = ["w:one\\n", "w:two\\n", "w:three\\n", "w:rest", "w:more\\n"];
@@ -147,7 +156,7 @@ fn writers_are_heard_line_by_line() {
 #[test]
 fn a_reader_does_not_get_what_was_written() {
     let mut files = ProcfsFiles::new(&name("both"), vec![spec("x", true, true)]).unwrap();
-    let (read, written) = served(&mut files, |path| {
+    let (read, written) = served(&mut files, 5, |path, _| {
         let path = format!("{path}/x");
         let mut read = Vec::new();
         for n in 0..5 {

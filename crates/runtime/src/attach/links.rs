@@ -1,0 +1,94 @@
+//! The attachments of a session. Dropping them detaches.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use spile_kernel::bpf::link_info;
+use spile_kernel::perf::PerfEvent;
+
+use crate::attach::code::AttachSummary;
+use crate::attach::perf_events;
+use crate::load::parallel::in_parallel;
+
+/// Limit on the links that are closed in parallel.
+const MOST_CLOSERS: usize = 128;
+
+/// Attached programs; dropping it detaches them.
+#[derive(Default)]
+pub struct Links {
+    /// Links. They come first, because those of perf events hold the events.
+    pub(crate) fds: Vec<OwnedFd>,
+    pub(crate) events: Vec<PerfEvent>,
+    /// Attachments that the kernel detaches without waiting: raw tracepoints (0.04 ms each,
+    /// serialised by the kernel), and events that the processor or the kernel itself counts.
+    pub(crate) points: Vec<OwnedFd>,
+    pub(crate) counted: Vec<PerfEvent>,
+    /// Watchpoints in processes that run a program.
+    pub(crate) processes: perf_events::ProcessWatchpoints,
+    /// Places in code that could not be probed.
+    pub(crate) refused: Vec<RefusedPlace>,
+    /// The attach kinds of programs in code, for `-v`.
+    pub(crate) attach_kinds: Vec<String>,
+    /// Attach kinds that are not in `attach_kinds` yet.
+    pub(crate) unreported: Vec<AttachSummary>,
+    /// Indexes of links at returns of functions.
+    pub(crate) returns: Vec<usize>,
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        close_all(std::mem::take(&mut self.fds));
+        close_all(std::mem::take(&mut self.events));
+        // The other fields are dropped after this.
+    }
+}
+
+/// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
+/// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
+fn close_all<T: Send>(all: Vec<T>) {
+    in_parallel(all, MOST_CLOSERS, drop);
+}
+
+/// A place that the kernel refused.
+#[derive(Debug)]
+pub struct RefusedPlace {
+    /// The place, for messages.
+    pub place: String,
+    /// The kernel's error.
+    pub why: io::Error,
+}
+
+impl Links {
+    /// Number of links.
+    pub fn len(&self) -> usize {
+        self.fds.len() + self.events.len() + self.points.len() + self.counted.len()
+    }
+
+    /// Whether nothing is attached.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The attach kinds of programs in code, one line for each probe.
+    pub fn attach_kinds(&self) -> &[String] {
+        &self.attach_kinds
+    }
+
+    /// Hits of functions that the kernel skipped: at entries, and at returns.
+    pub fn missed(&self) -> (u64, u64) {
+        let mut sums = (0, 0);
+        for (at, fd) in self.fds.iter().enumerate() {
+            let missed = link_info(fd.as_fd()).map_or(0, |info| info.missed);
+            match self.returns.contains(&at) {
+                true => sums.1 += missed,
+                false => sums.0 += missed,
+            }
+        }
+        sums
+    }
+
+    /// The places that could not be probed.
+    pub fn refused(&self) -> &[RefusedPlace] {
+        &self.refused
+    }
+}
