@@ -11,6 +11,7 @@ pub fn simplify(func: &mut Func) {
     unreachable(func);
     no_loop(func);
     while one_value(func) || empty_jump(func) {}
+    same_targets(func);
     unread(func);
     unreachable(func);
     compact(func);
@@ -126,6 +127,17 @@ fn empty_jump(func: &mut Func) -> bool {
         }
     }
     false
+}
+
+/// Replaces a branch whose both ways are the same.
+fn same_targets(func: &mut Func) {
+    for block in &mut func.blocks {
+        if let Term::Branch { then, els, .. } = &block.term
+            && then == els
+        {
+            block.term = Term::Jump(then.clone());
+        }
+    }
 }
 
 fn has_effect(inst: &Inst) -> bool {

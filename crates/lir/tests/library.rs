@@ -87,6 +87,11 @@ fn all_functions_are_valid_and_documented() {
             func.name
         );
     }
+    for func in &module.funcs {
+        let only = library::only(&func.name).unwrap_or_default();
+        assert_eq!(only.funcs, std::slice::from_ref(func));
+    }
+    assert_eq!(library::only("no such"), None);
     let back = spile_lir::reader::read(&module.to_string()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(back.to_string(), module.to_string());
 }

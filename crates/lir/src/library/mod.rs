@@ -31,18 +31,35 @@ mod strings;
 
 use std::sync::LazyLock;
 
-use crate::func::Module;
+use crate::func::{Func, Module};
 
 pub use strings::{CHUNK, MAX_SLOT};
 
+/// The functions by name. None of them calls another one.
+const FUNCTIONS: &[(&str, fn() -> Func)] = &[
+    ("compare", strings::compare),
+    ("copy", strings::copy),
+    ("length", strings::length),
+    ("find", strings::find),
+    ("decimal", numbers::decimal),
+    ("hex", numbers::hex),
+    ("strtol", numbers::strtol),
+];
+
 /// The library.
 pub fn module() -> &'static Module {
-    static MODULE: LazyLock<Module> = LazyLock::new(|| {
-        let funcs = [strings::all(), numbers::all()];
-        Module {
-            data: Vec::new(),
-            funcs: funcs.into_iter().flatten().collect(),
-        }
+    static MODULE: LazyLock<Module> = LazyLock::new(|| Module {
+        data: Vec::new(),
+        funcs: FUNCTIONS.iter().map(|(_, make)| make()).collect(),
     });
     &MODULE
+}
+
+/// A module with one function of the library, which is all that is built.
+pub fn only(name: &str) -> Option<Module> {
+    let (_, make) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
+    Some(Module {
+        data: Vec::new(),
+        funcs: vec![make()],
+    })
 }

@@ -5,16 +5,12 @@ use crate::builder::{Builder, Val, build};
 use crate::func::Func;
 use crate::op::{ExtOp, Size};
 
-pub(super) fn all() -> Vec<Func> {
-    vec![decimal(), hex(), strtol()]
-}
-
 /// A word with this byte in each place.
 fn every(byte: u8) -> u64 {
     u64::from_ne_bytes([byte; 8])
 }
 
-fn decimal() -> Func {
+pub(super) fn decimal() -> Func {
     let contract = "\
 Writes the decimal digits of a number without sign; returns how many there are.
 room: 24 bytes. The digits are at its end, with digits 0 in front of them.
@@ -59,7 +55,7 @@ fn eight_decimal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
     one | ((x - one * 10) << 8)
 }
 
-fn hex() -> Func {
+pub(super) fn hex() -> Func {
     let contract = "\
 Writes the hexadecimal digits of a number; returns how many there are.
 room: 16 bytes. The digits are at its end, with digits 0 in front of them. ten: the letter for 10.
@@ -96,7 +92,7 @@ fn eight_hex<'b>(f: &'b Builder, n: Val<'b>, letters: Val<'b>) -> Val<'b> {
     (x + above_nine * letters + every(b'0')).swap()
 }
 
-fn strtol() -> Func {
+pub(super) fn strtol() -> Func {
     let contract = "\
 The number at the beginning of a text, modulo 2^64, by the grammar of the kernel's simple_strtol: a
 minus, `0x` or `0` by the base, digits up to `f`; no blanks and no plus; 0 without digits.
@@ -122,6 +118,8 @@ Cost: an iteration for each digit.";
             f.when(radix.eq(0), || radix.set(8));
         });
         f.when(radix.eq(0), || radix.set(10));
+        // The verifier would follow the rest once for each sign and base.
+        let (radix, negative) = (radix.get().opaque(), negative.get().opaque());
         let value = f.var("value", 0);
         f.repeat(MAX_SLOT, || {
             f.break_if(at.ge(size));

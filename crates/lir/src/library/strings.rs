@@ -9,11 +9,7 @@ pub const CHUNK: u32 = 4;
 /// The largest slot of a text in bytes.
 pub const MAX_SLOT: u32 = 4104;
 
-pub(super) fn all() -> Vec<Func> {
-    vec![compare(), copy(), length(), find()]
-}
-
-fn compare() -> Func {
+pub(super) fn compare() -> Func {
     let contract = "\
 The order of two texts: -1, 0 or 1, as bytes without sign.
 a, b: slots of at least 32 * chunks bytes. chunks: a constant of the caller, from 1 to 129.
@@ -46,7 +42,7 @@ Cost: an iteration for each 32 bytes up to the first difference or the end of th
     })
 }
 
-fn copy() -> Func {
+pub(super) fn copy() -> Func {
     let contract = "\
 Copies a text into a slot, as much as there is room for; 1 if the text was cut, else 0.
 to: a slot of `size` bytes. from: a slot of `have` bytes. size, have: constants of the caller,
@@ -70,7 +66,7 @@ Cost: an iteration for each word of the slot.";
     })
 }
 
-fn length() -> Func {
+pub(super) fn length() -> Func {
     let contract = "\
 The number of bytes of a text.
 text: a slot of `size` bytes. size: a constant of the caller, a multiple of 8 up to 4104.
@@ -106,7 +102,7 @@ fn bytes<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
     count.get()
 }
 
-fn find() -> Func {
+pub(super) fn find() -> Func {
     let contract = "\
 The first place of a text in another one, plus 1; 0 if there is none. The empty text is at 0.
 text: a slot with 8 more readable bytes behind it; length: of that text. part, part_length: the same
