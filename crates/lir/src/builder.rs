@@ -47,6 +47,7 @@ struct State {
     /// The content of each variable, and its name.
     vars: Vec<(Operand, String)>,
     loops: Vec<Loop>,
+    loops_made: u32,
     counter: u32,
 }
 
@@ -228,6 +229,7 @@ impl Builder {
             here: None,
             vars: Vec::new(),
             loops: Vec::new(),
+            loops_made: 0,
             counter: 0,
         }))
     }
@@ -365,8 +367,8 @@ impl Builder {
         if state.here.is_none() {
             return;
         }
-        state.counter += 1;
-        let (n, vars) = (state.counter, state.vars.len());
+        state.loops_made += 1;
+        let (n, vars) = (state.loops_made, state.vars.len());
         let (header, params) = state.merge(&format!("loop{n}"), vars);
         let (exit, exit_params) = state.merge(&format!("end{n}"), vars);
         state.jump(header, vars);

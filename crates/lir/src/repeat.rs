@@ -263,6 +263,12 @@ impl<'f> Outline<'f> {
         Ok(())
     }
 
+    /// Whether all ways out of the loop are the same.
+    fn one_way(&self) -> bool {
+        let to = self.bound.exhausted.block.index();
+        self.exits.iter().all(|e| *e == to) && self.func.blocks[to].params.is_empty()
+    }
+
     /// The displacement of a word, which the limit on stacks keeps small.
     fn at(&self, word: Word) -> i16 {
         self.words.get(&word).map_or(0, |w| 8 * *w as i16)
@@ -289,8 +295,8 @@ impl<'f> Outline<'f> {
 
     /// Stores a word so that the kernel's verifier forgets it: it tracks words of the stack that are
     /// written and read as a whole. The second store writes the lowest byte once more.
-    fn forget(&self, base: Value, word: Word, v: Value) -> [Inst; 2] {
-        let src = Operand::Value(v);
+    fn forget(&self, base: Value, word: Word, src: impl Into<Operand>) -> [Inst; 2] {
+        let src = src.into();
         let byte = Inst::Store {
             size: Size::U8,
             base,
@@ -376,7 +382,10 @@ impl<'f> Outline<'f> {
             for v in self.found.iter().filter(|v| self.live[*to].contains(v)) {
                 insts.extend(self.forget(context, Word::Value(*v), *v));
             }
-            insts.push(self.store(context, Word::Exit, Operand::Imm(k as i32 + 1)));
+            // The verifier follows another iteration behind an exit, too.
+            if !self.one_way() {
+                insts.extend(self.forget(context, Word::Exit, k as i32 + 1));
+            }
             let mut end = plain(format!("leave{k}"), insts, Term::Ret(Operand::Imm(1)));
             end.params = params;
             step.blocks.push(end);
@@ -404,7 +413,9 @@ impl<'f> Outline<'f> {
             ["context", "times", "count", "exit"].map(|n| fresh(self.func, n));
         let of = Place::Slot(slot, 0);
         let mut insts = vec![Inst::Addr { dst: context, of }];
-        insts.push(self.store(context, Word::Exit, Operand::Imm(0)));
+        if !self.one_way() {
+            insts.extend(self.forget(context, Word::Exit, 0));
+        }
         for v in &self.carried {
             insts.extend(self.forget(context, Word::Value(*v), *v));
         }
@@ -429,7 +440,9 @@ impl<'f> Outline<'f> {
             func: self.name.clone(),
             context,
         });
-        insts.push(self.load(exit, context, Word::Exit));
+        if !self.one_way() {
+            insts.push(self.load(exit, context, Word::Exit));
+        }
         let mut after = HashMap::new();
         for v in self.carried.iter().chain(&self.found) {
             let dst = fresh(self.func, "after");
@@ -467,6 +480,9 @@ impl<'f> Outline<'f> {
     /// The branches to where the step left the loop.
     fn dispatch(&mut self, context: Value, exit: Value) -> Term {
         let mut term = Term::Jump(self.bound.exhausted.clone());
+        if self.one_way() {
+            return term;
+        }
         for (k, to) in self.exits.clone().into_iter().enumerate() {
             let mut insts = Vec::new();
             let mut args = Vec::new();

@@ -87,46 +87,47 @@ fn only_value(func: &Func, block: usize, at: usize) -> Option<Value> {
     only
 }
 
-/// Removes a parameter that always gets the same value. Returns whether there was one.
+/// Removes parameters that always get the same value. Returns whether there was one.
 fn one_value(func: &mut Func) -> bool {
+    let mut changed = false;
     for block in 1..func.blocks.len() {
-        for at in 0..func.blocks[block].params.len() {
-            if let Some(only) = only_value(func, block, at) {
-                let param = func.blocks[block].params[at];
-                remove_param(func, block, at);
-                replace(func, param, only);
-                return true;
-            }
+        let mut at = 0;
+        while at < func.blocks[block].params.len() {
+            let Some(only) = only_value(func, block, at) else {
+                at += 1;
+                continue;
+            };
+            let param = func.blocks[block].params[at];
+            remove_param(func, block, at);
+            replace(func, param, only);
+            changed = true;
         }
     }
-    false
+    changed
 }
 
-/// Leads a jump past a block that only jumps on. Returns whether there was one.
+/// Leads jumps past blocks that only jump on. Returns whether there was one.
 fn empty_jump(func: &mut Func) -> bool {
+    let mut changed = false;
     for block in 1..func.blocks.len() {
         let b = &func.blocks[block];
-        let (Term::Jump(to), true, true) = (&b.term, b.params.is_empty(), b.insts.is_empty())
-        else {
-            continue;
-        };
-        let to = to.clone();
-        if to.block.index() == block || b.bound.is_some() {
+        let empty = b.params.is_empty() && b.insts.is_empty() && b.bound.is_none();
+        let Term::Jump(to) = &b.term else { continue };
+        if !empty || to.block.index() == block {
             continue;
         }
-        let mut changed = false;
+        let to = to.clone();
         for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
             if target.block.index() == block {
                 *target = to.clone();
                 changed = true;
             }
         }
-        if changed {
-            unreachable(func);
-            return true;
-        }
     }
-    false
+    if changed {
+        unreachable(func);
+    }
+    changed
 }
 
 /// Replaces a branch whose both ways are the same.

@@ -101,48 +101,47 @@ that of the text.
 Cost: an iteration for each digit.";
     build("strtol", contract, &["text", "size", "base"], |f, p| {
         let [text, size, base] = *p else { return };
-        let (at, negative) = (f.var("at", 0), f.var("negative", 0));
-        f.when(text.load_u8(0).eq(i32::from(b'-')), || {
-            at.set(1);
-            negative.set(1);
-        });
-        let start = text + at.get().opaque().bound(1);
-        let radix = f.var("radix", base.ext(ExtOp::Zext, Size::U32));
-        f.when(start.load_u8(0).eq(i32::from(b'0')), || {
-            f.when((start.load_u8(1) | 0x20).eq(i32::from(b'x')), || {
-                f.when(radix.eq(0), || {
-                    hexadecimal(f, start.load_u8(2), || radix.set(16))
-                });
-                f.when(radix.eq(16), || at.set(at + 2));
-            });
-            f.when(radix.eq(0), || radix.set(8));
-        });
-        f.when(radix.eq(0), || radix.set(10));
-        // The verifier would follow the rest once for each sign and base.
-        let (radix, negative) = (radix.get().opaque(), negative.get().opaque());
+        // Without branches, and with a base that the verifier forgets: it would follow the rest once
+        // for each way.
+        let negative = is(text.load_u8(0), b'-');
+        let start = text + negative;
+        let zero = is(start.load_u8(0), b'0');
+        let marked = zero & is(start.load_u8(1) | 0x20, b'x');
+        let base = base.ext(ExtOp::Zext, Size::U32);
+        let of_text = ((marked & hexadecimal(start.load_u8(2))) << 3) - (zero << 1) + 10;
+        let radix = (base + is(base, 0) * of_text).opaque();
+        let at = f.var("at", negative + ((marked & is(radix, 16)) << 1));
         let value = f.var("value", 0);
         f.repeat(MAX_SLOT, || {
             f.break_if(at.ge(size));
             let byte = (text + at).load_u8(0);
-            let digit = f.var("digit", byte - i32::from(b'0'));
-            f.when(byte.gt(i32::from(b'9')), || {
-                let letter = byte | 0x20;
-                f.break_if(letter.lt(i32::from(b'a')));
-                f.break_if(letter.gt(i32::from(b'f')));
-                digit.set(letter - (i32::from(b'a') - 10));
-            });
+            // Behind the digits letters follow, in lower case by one bit.
+            let letter = (f.constant(u64::from(b'9')) - byte) >> 63;
+            let first = letter * i32::from(b'a' - b'0') + i32::from(b'0');
+            let low = (byte | (letter << 5)) - first;
+            f.break_if(low.ge(10));
+            let digit = low + letter * 10;
+            f.break_if(digit.ge(16));
             f.break_if(digit.ge(radix));
             value.set(value * radix + digit);
             at.set(at + 1);
         });
-        f.ret_if(negative.eq(0), value);
-        f.ret(f.constant(0) - value);
+        // The value's complement plus 1 if it is negative.
+        f.ret((value ^ (f.constant(0) - negative)) + negative);
     })
 }
 
-/// Runs code if a byte is a hexadecimal digit.
-fn hexadecimal<'b>(f: &'b Builder, byte: Val<'b>, then: impl Fn()) {
-    let digit = byte - i32::from(b'0');
-    let letter = (byte | 0x20) - i32::from(b'a');
-    f.when_else(digit.lt(10), &then, || f.when(letter.lt(6), &then));
+/// 1 if a number of less than 64 bits has this value, else 0.
+fn is(number: Val<'_>, value: u8) -> Val<'_> {
+    ((number ^ i32::from(value)) - 1) >> 63
+}
+
+/// 1 if a number is from 0 to less than `end`, else 0.
+fn below(number: Val<'_>, end: i32) -> Val<'_> {
+    ((number - end) & (number ^ -1)) >> 63
+}
+
+/// 1 if a byte is a hexadecimal digit, else 0.
+fn hexadecimal(byte: Val<'_>) -> Val<'_> {
+    below(byte - i32::from(b'0'), 10) | below((byte | 0x20) - i32::from(b'a'), 6)
 }
