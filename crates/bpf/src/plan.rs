@@ -208,9 +208,15 @@ impl StateLayout {
 
     /// `to` = this CPU's block; goes to `out` where the plan has none for it. Clobbers r0 to r5.
     pub(crate) fn cpu_block(&self, asm: &mut Asm, to: Reg, out: Label) {
+        self.cpu_number(asm, out);
+        self.block_of_cpu(asm, to);
+    }
+
+    /// `r0` = the number of this CPU; goes to `out` if the plan has no block for it. Clobbers r1 to
+    /// r5.
+    pub(crate) fn cpu_number(&self, asm: &mut Asm, out: Label) {
         asm.call(Helper::GetSmpProcessorId);
         asm.jump_if(Cond::Ge, Reg::R0, self.cpus as i32, out);
-        self.block_of_cpu(asm, to);
     }
 
     /// `to` = the block of the CPU in r0.

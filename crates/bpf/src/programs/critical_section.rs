@@ -109,9 +109,7 @@ fn section(
     asm.mov(R0, 0);
     asm.exit();
     asm.bind(known);
-    asm.alu(AluOp::Mul, R0, plan.stride as i32);
-    shared(&mut asm, R7, plan.shared_size);
-    asm.add(R7, R0);
+    plan.block_of_cpu(&mut asm, R7);
     set_interrupts(&mut asm, interrupts.map(|i| i.save));
     asm.load(Size::DW, R8, R7, percpu::BUSY as i16);
     asm.store(Size::DW, R10, BEFORE, R8);

@@ -150,9 +150,7 @@ impl HandlerCodegen<'_> {
     fn own_room(&mut self, front: ThreadSlots) {
         let done = self.done;
         self.bound_argument(R8, ThreadSlots::ROOMS - 1);
-        self.asm.call(Helper::GetSmpProcessorId);
-        self.asm
-            .jump_if(Cond::Ge, R0, self.options.cpus as i32, done);
+        self.plan.cpu_number(self.asm, done);
         self.asm.mov(R9, R0);
         self.asm.alu(AluOp::Mul, R9, ThreadSlots::ROOMS as i32);
         self.asm.add(R9, R8);

@@ -177,12 +177,7 @@ impl HandlerCodegen<'_> {
         self.shared(R1, shared::RUNNING);
         self.asm.load(Size::DW, R1, R1, 0);
         self.asm.jump_if(Cond::Eq, R1, 0, out);
-        self.asm.call(Helper::GetSmpProcessorId);
-        self.asm
-            .jump_if(Cond::Ge, R0, self.options.cpus as i32, out);
-        self.asm.alu(AluOp::Mul, R0, self.plan.stride as i32);
-        self.shared(R7, self.plan.shared_size);
-        self.asm.add(R7, R0);
+        self.plan.cpu_block(self.asm, R7, out);
         self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
         self.asm.jump_if(Cond::Eq, R1, 0, free);
         self.count_skipped(out);
