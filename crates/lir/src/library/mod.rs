@@ -35,8 +35,11 @@ use crate::func::{Func, Module};
 
 pub use strings::{CHUNK, MAX_SLOT};
 
+/// Builds a function.
+type Make = fn() -> Func;
+
 /// The functions by name. None of them calls another one.
-const FUNCTIONS: &[(&str, fn() -> Func)] = &[
+const FUNCTIONS: &[(&str, Make)] = &[
     ("compare", strings::compare),
     ("copy", strings::copy),
     ("length", strings::length),
