@@ -13,7 +13,7 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::source::Sources;
 use spile_syntax::token::{Tok, Token};
 
-use crate::world::Workspace;
+use crate::workspace::Workspace;
 
 /// The kind of a document, by its name and place.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,12 +68,12 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     /// Runs all passes.
-    pub fn new(world: &Workspace, name: &str, text: &str, kind: DocumentKind) -> Analysis {
-        let mut parsed = ParsedDocument::new(world, name, text, kind, 0);
+    pub fn new(workspace: &Workspace, name: &str, text: &str, kind: DocumentKind) -> Analysis {
+        let mut parsed = ParsedDocument::new(workspace, name, text, kind, 0);
         if parsed.diags.into_iter().any(|d| d.code == codes::ARG_RANGE) {
             // The script uses arguments, whose values are unknown.
             let wanted = parsed.arguments();
-            parsed = ParsedDocument::new(world, name, text, kind, wanted);
+            parsed = ParsedDocument::new(workspace, name, text, kind, wanted);
         }
         let ParsedDocument {
             sources,
@@ -82,7 +82,7 @@ impl Analysis {
             tree,
             diags,
         } = parsed;
-        let mut library = world.library.clone();
+        let mut library = workspace.library.clone();
         let scope = match kind {
             DocumentKind::Tapset(original) => original,
             _ => file,
@@ -103,23 +103,23 @@ impl Analysis {
         }
         analysis.library = library;
         if kind == DocumentKind::Script {
-            analysis.names(world);
+            analysis.names(workspace);
         }
         analysis
     }
 
     /// Analyses probe points, names and types; as on the command line, a document with syntax
     /// errors is analysed only as far as its names are known.
-    fn names(&mut self, world: &Workspace) {
+    fn names(&mut self, workspace: &Workspace) {
         let mut diags = Diagnostics::new();
         let library = &self.library;
-        let facts = &*world.facts;
+        let facts = &*workspace.facts;
         let inputs = Inputs {
             library,
             sources: &self.sources,
             facts,
-            tables: &*world.tables,
-            options: &world.options,
+            tables: &*workspace.tables,
+            options: &workspace.options,
         };
         let (mut globals, mut units) = (Vec::new(), Vec::new());
         let mut seen = |tree: &Tree, types: &Types| {
@@ -127,7 +127,7 @@ impl Analysis {
             units = tree_units(tree, types);
         };
         let _ = analyse_seen(&inputs, &mut diags, &mut seen);
-        if !self.diags.has_errors() && world.blind.is_none() {
+        if !self.diags.has_errors() && workspace.blind.is_none() {
             let known = |d: &&Diagnostic| !self.is_about_argument(d);
             let known: Vec<Diagnostic> = diags.into_iter().filter(known).cloned().collect();
             known.into_iter().for_each(|d| self.diags.push(d));
@@ -212,15 +212,15 @@ struct ParsedDocument {
 impl ParsedDocument {
     /// Parses, with `args` made-up arguments.
     fn new(
-        world: &Workspace,
+        workspace: &Workspace,
         name: &str,
         text: &str,
         kind: DocumentKind,
         args: usize,
     ) -> ParsedDocument {
-        let mut sources = world.sources.clone();
+        let mut sources = workspace.sources.clone();
         let mut diags = Diagnostics::new();
-        let env = (world.env)(vec!["1".into(); args]);
+        let env = (workspace.env)(vec!["1".into(); args]);
         let file = sources.add(name, text.as_bytes().to_vec());
         let tokens = lex(&sources, file, &mut Diagnostics::new());
         let tree = match kind {
@@ -228,7 +228,7 @@ impl ParsedDocument {
                 parse_macros(&mut sources, file, &env, &mut diags);
                 ast::File::default()
             }
-            _ => parse_file(&mut sources, file, &env, &world.macros, &mut diags),
+            _ => parse_file(&mut sources, file, &env, &workspace.macros, &mut diags),
         };
         ParsedDocument {
             sources,

@@ -18,7 +18,7 @@ use crate::analysis::Analysis;
 use crate::cursor::{ItemTokens, structure};
 use crate::docs::{self, Doc};
 use crate::text::{DocText, Encoding};
-use crate::world::Workspace;
+use crate::workspace::Workspace;
 
 /// A proposal: the text, its kind, and a description.
 struct Proposal {
@@ -56,12 +56,12 @@ impl Proposal {
 /// The proposals at an offset; the range that they replace begins at the start of the word there.
 pub(crate) fn complete(
     a: &Analysis,
-    world: &Workspace,
+    workspace: &Workspace,
     text: &DocText,
     offset: usize,
     encoding: Encoding,
 ) -> Vec<CompletionItem> {
-    let (start, proposals) = proposals(a, world, offset);
+    let (start, proposals) = proposals(a, workspace, offset);
     let typed = text.as_str().get(start..offset).unwrap_or("");
     let range = text.range(start, offset, encoding);
     let fits = |p: &Proposal| p.text.starts_with(typed);
@@ -92,7 +92,7 @@ fn item(p: Proposal, range: lsp_types::Range) -> CompletionItem {
 }
 
 /// The proposals, and the start of the range that they replace.
-fn proposals(a: &Analysis, world: &Workspace, offset: usize) -> (usize, Vec<Proposal>) {
+fn proposals(a: &Analysis, workspace: &Workspace, offset: usize) -> (usize, Vec<Proposal>) {
     let text = a.text();
     let before = text.get(..offset).unwrap_or("");
     let part = |c: char| c.is_ascii_alphanumeric() || c == '_';
@@ -104,11 +104,11 @@ fn proposals(a: &Analysis, world: &Workspace, offset: usize) -> (usize, Vec<Prop
         return (offset, Vec::new());
     }
     if let Some(i) = last.filter(|i| in_string(a, *i, offset)) {
-        return tracepoints(a, world, i, before);
+        return tracepoints(a, workspace, i, before);
     }
     let around = last.and_then(|i| a.item_around(i));
     if let Some(r) = around.filter(|r| r.is_probe && in_head(a, *r, count)) {
-        return points(a, world, r, before);
+        return points(a, workspace, r, before);
     }
     let typed =
         usize::from(last.is_some_and(|i| a.tokens[i].span.end as usize == offset && word < offset));
@@ -116,15 +116,15 @@ fn proposals(a: &Analysis, world: &Workspace, offset: usize) -> (usize, Vec<Prop
         .checked_sub(typed + 1)
         .filter(|i| a.kind(*i) == Tok::Arrow)
     {
-        return (word, members(a, world, arrow));
+        return (word, members(a, workspace, arrow));
     }
     if before[sigil..].starts_with('$') {
-        return (sigil, targets(a, world, around));
+        return (sigil, targets(a, workspace, around));
     }
     if before[sigil..].starts_with('@') {
-        return (sigil, at_words(a, world));
+        return (sigil, at_words(a, workspace));
     }
-    (word, names_and_keywords(a, world, around, count))
+    (word, names_and_keywords(a, workspace, around, count))
 }
 
 fn in_comment(a: &Analysis, before: &str, last: Option<usize>) -> bool {
@@ -159,7 +159,12 @@ fn in_head(a: &Analysis, r: ItemTokens, count: usize) -> bool {
 }
 
 /// Proposals in the string of `kernel.trace("...")`.
-fn tracepoints(a: &Analysis, world: &Workspace, i: usize, before: &str) -> (usize, Vec<Proposal>) {
+fn tracepoints(
+    a: &Analysis,
+    workspace: &Workspace,
+    i: usize,
+    before: &str,
+) -> (usize, Vec<Proposal>) {
     let quote = a.tokens[i].span.start as usize + 1;
     let typed = before.get(quote..).unwrap_or("");
     let start = typed.rfind(':').map_or(quote, |n| quote + n + 1);
@@ -167,7 +172,7 @@ fn tracepoints(a: &Analysis, world: &Workspace, i: usize, before: &str) -> (usiz
     if !is_trace {
         return (start, Vec::new());
     }
-    let all = world.facts.tracepoints("*");
+    let all = workspace.facts.tracepoints("*");
     let each = all
         .iter()
         .map(|n| Proposal::new(&**n, CompletionItemKind::EVENT, "tracepoint"));
@@ -175,7 +180,12 @@ fn tracepoints(a: &Analysis, world: &Workspace, i: usize, before: &str) -> (usiz
 }
 
 /// Proposals for the next component of a probe point.
-fn points(a: &Analysis, world: &Workspace, r: ItemTokens, before: &str) -> (usize, Vec<Proposal>) {
+fn points(
+    a: &Analysis,
+    workspace: &Workspace,
+    r: ItemTokens,
+    before: &str,
+) -> (usize, Vec<Proposal>) {
     let head = a.tokens[r.keyword].span.end as usize;
     let typed = before.get(head..).unwrap_or("");
     let group = typed
@@ -221,7 +231,7 @@ fn points(a: &Analysis, world: &Workspace, r: ItemTokens, before: &str) -> (usiz
         let plain = text.split("[.").next().unwrap_or("").replace("[(N)]", "");
         add(&plain, &text, f.doc.into());
     }
-    for point in list::family_points(&*world.facts) {
+    for point in list::family_points(&*workspace.facts) {
         add(&point, &point, String::new());
     }
     for name in a.library.alias_names().filter(|n| !n.starts_with('_')) {
@@ -257,9 +267,11 @@ fn without_arguments(text: &str) -> String {
     text.chars().filter_map(keep).collect()
 }
 
-fn members(a: &Analysis, world: &Workspace, arrow: usize) -> Vec<Proposal> {
-    let facts = &*world.facts;
-    let ty = arrow.checked_sub(1).and_then(|i| a.ctype_before(world, i));
+fn members(a: &Analysis, workspace: &Workspace, arrow: usize) -> Vec<Proposal> {
+    let facts = &*workspace.facts;
+    let ty = arrow
+        .checked_sub(1)
+        .and_then(|i| a.ctype_before(workspace, i));
     let Some(id) = ty.and_then(|ty| structure(facts, ty)) else {
         return Vec::new();
     };
@@ -273,8 +285,8 @@ fn members(a: &Analysis, world: &Workspace, arrow: usize) -> Vec<Proposal> {
     facts.members(id).into_iter().map(member).collect()
 }
 
-fn targets(a: &Analysis, world: &Workspace, around: Option<ItemTokens>) -> Vec<Proposal> {
-    let points = around.map(|r| a.points(world, r)).unwrap_or_default();
+fn targets(a: &Analysis, workspace: &Workspace, around: Option<ItemTokens>) -> Vec<Proposal> {
+    let points = around.map(|r| a.points(workspace, r)).unwrap_or_default();
     let mut found: BTreeMap<&str, &str> = BTreeMap::new();
     for (name, ty) in points.iter().flat_map(|p| &p.targets) {
         found.entry(name).or_insert(ty);
@@ -288,18 +300,20 @@ fn targets(a: &Analysis, world: &Workspace, around: Option<ItemTokens>) -> Vec<P
     own.chain(general).collect()
 }
 
-fn at_words(a: &Analysis, world: &Workspace) -> Vec<Proposal> {
+fn at_words(a: &Analysis, workspace: &Workspace) -> Vec<Proposal> {
     let mut out: Vec<Proposal> = docs::OPERATORS
         .iter()
         .map(|d| Proposal::word(d, CompletionItemKind::OPERATOR))
         .collect();
     let defined = a.tokens.windows(2).filter(|w| a.slice(&w[0]) == "@define");
     let own = defined.map(|w| a.slice(&w[1]).to_owned());
-    let mut names: Vec<String> = own.chain(world.macros.names().map(str::to_owned)).collect();
+    let mut names: Vec<String> = own
+        .chain(workspace.macros.names().map(str::to_owned))
+        .collect();
     names.sort_unstable();
     names.dedup();
     for name in names {
-        let params = world
+        let params = workspace
             .macros
             .get(&name)
             .map_or_else(Vec::new, |m| m.params.clone());
@@ -319,7 +333,7 @@ fn at_words(a: &Analysis, world: &Workspace) -> Vec<Proposal> {
 /// Names and keywords.
 fn names_and_keywords(
     a: &Analysis,
-    world: &Workspace,
+    workspace: &Workspace,
     around: Option<ItemTokens>,
     count: usize,
 ) -> Vec<Proposal> {
@@ -350,7 +364,7 @@ fn names_and_keywords(
             add(Proposal::new(&*name, Kind::VARIABLE, ty));
         }
     }
-    for (name, ty) in a.points(world, r).iter().flat_map(|p| &p.vars) {
+    for (name, ty) in a.points(workspace, r).iter().flat_map(|p| &p.vars) {
         add(Proposal::new(name, Kind::VARIABLE, *ty));
     }
     for (_, f) in a.library.all_functions() {

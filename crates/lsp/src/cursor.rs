@@ -10,7 +10,7 @@ use spile_syntax::parser::parse_probe_points;
 use spile_syntax::token::Tok;
 
 use crate::analysis::Analysis;
-use crate::world::Workspace;
+use crate::workspace::Workspace;
 
 /// Maximum number of points whose variables are looked up.
 const MAX_POINTS: usize = 64;
@@ -114,7 +114,7 @@ impl Analysis {
     }
 
     /// The points of a probe with their variables; for an alias, the points it stands for.
-    pub fn points(&self, world: &Workspace, around: ItemTokens) -> Vec<ListedPoint> {
+    pub fn points(&self, workspace: &Workspace, around: ItemTokens) -> Vec<ListedPoint> {
         let Some(body) = around.body.filter(|_| around.is_probe) else {
             return Vec::new();
         };
@@ -132,14 +132,14 @@ impl Analysis {
             .text()
             .get(a.span.start as usize..b.span.start as usize)
             .unwrap_or("");
-        points_of(self, world, text)
+        points_of(self, workspace, text)
     }
 
     /// The C type of a value that ends with token `i`, before a `->`.
-    pub fn ctype_before(&self, world: &Workspace, i: usize) -> Option<CTy> {
+    pub fn ctype_before(&self, workspace: &Workspace, i: usize) -> Option<CTy> {
         let (base, steps) = self.chain(i)?;
-        let facts = &*world.facts;
-        let mut ty = self.base_type(world, base)?;
+        let facts = &*workspace.facts;
+        let mut ty = self.base_type(workspace, base)?;
         for step in steps {
             ty = match step {
                 Some(member) => {
@@ -199,13 +199,13 @@ impl Analysis {
     }
 
     /// The type of `$name`, `@cast(...)`, `@var(...)`, or a macro that is one of these.
-    fn base_type(&self, world: &Workspace, i: usize) -> Option<CTy> {
-        let facts = &*world.facts;
+    fn base_type(&self, workspace: &Workspace, i: usize) -> Option<CTy> {
+        let facts = &*workspace.facts;
         match self.kind(i) {
             Tok::Ident => {
                 let name = self.word(i).strip_prefix('$')?;
                 let around = self.item_around(i)?;
-                let points = self.points(world, around);
+                let points = self.points(workspace, around);
                 let spelled = points
                     .iter()
                     .flat_map(|p| &p.targets)
@@ -231,7 +231,7 @@ impl Analysis {
                         Some(CTy::id(facts.variable(&name)?.ty))
                     }
                     name => {
-                        let m = world.macros.get(name.get(1..)?)?;
+                        let m = workspace.macros.get(name.get(1..)?)?;
                         let words = || m.body.iter().map(|t| self.slice(t));
                         words().any(|w| w == "@cast").then_some(())?;
                         let named = words().filter(|w| w.starts_with('"')).map(string);
@@ -248,10 +248,14 @@ impl Analysis {
 }
 
 /// The points that a text resolves to, with their variables.
-pub(crate) fn points_of(analysis: &Analysis, world: &Workspace, text: &str) -> Vec<ListedPoint> {
+pub(crate) fn points_of(
+    analysis: &Analysis,
+    workspace: &Workspace,
+    text: &str,
+) -> Vec<ListedPoint> {
     let (mut sources, mut unheard) = (analysis.sources.clone(), Diagnostics::new());
     let points = parse_probe_points(&mut sources, "<points>", text, &mut unheard);
-    let facts = &*world.facts;
+    let facts = &*workspace.facts;
     let first = points.len().min(MAX_POINTS);
     list::list(
         &analysis.library,

@@ -12,7 +12,7 @@ use spile_syntax::token::Tok;
 use crate::analysis::{Analysis, Variable};
 use crate::cursor::{ItemTokens, structure};
 use crate::docs::{self, Doc};
-use crate::world::Workspace;
+use crate::workspace::Workspace;
 
 /// The meaning of a token.
 pub(crate) enum Meaning {
@@ -37,13 +37,13 @@ pub(crate) enum Meaning {
 }
 
 /// The meaning of token `i`.
-pub(crate) fn meaning(a: &Analysis, world: &Workspace, i: usize) -> Option<Meaning> {
+pub(crate) fn meaning(a: &Analysis, workspace: &Workspace, i: usize) -> Option<Meaning> {
     let word = a.word(i);
     let around = a.item_around(i);
     if i >= 2 && a.kind(i - 1) == Tok::Arrow {
         return Some(Meaning::Member(
             word.to_owned(),
-            a.ctype_before(world, i - 2)?,
+            a.ctype_before(workspace, i - 2)?,
         ));
     }
     if matches!(a.kind(i), Tok::Arg | Tok::ArgQuoted) {
@@ -53,32 +53,32 @@ pub(crate) fn meaning(a: &Analysis, world: &Workspace, i: usize) -> Option<Meani
         return Some(Meaning::Point(text));
     }
     match a.kind(i) {
-        Tok::AtIdent => at_word(a, world, word),
+        Tok::AtIdent => at_word(a, workspace, word),
         Tok::Ident if word.starts_with('$') => {
             if let Some(doc) = docs::find(word) {
                 return Some(Meaning::Word(doc));
             }
             let name = word.trim_end_matches('$').strip_prefix('$')?;
-            let points = a.points(world, around?);
+            let points = a.points(workspace, around?);
             let found = points
                 .iter()
                 .flat_map(|p| &p.targets)
                 .find(|t| t.0 == name)?;
             Some(Meaning::Context(format!("${name}"), found.1.clone()))
         }
-        Tok::Ident => name(a, world, i, around),
+        Tok::Ident => name(a, workspace, i, around),
         kind if kind.is_keyword() => docs::find(word).map(Meaning::Word),
         _ => None,
     }
 }
 
-fn at_word(a: &Analysis, world: &Workspace, word: &str) -> Option<Meaning> {
+fn at_word(a: &Analysis, workspace: &Workspace, word: &str) -> Option<Meaning> {
     let name = word.get(1..)?;
     let own = a
         .tokens
         .windows(2)
         .find(|w| a.slice(&w[0]) == "@define" && a.slice(&w[1]) == name);
-    let library = world.macros.get(name).map(|m| m.span);
+    let library = workspace.macros.get(name).map(|m| m.span);
     match own.map(|w| w[0].span).or(library) {
         Some(span) => Some(Meaning::Macro(word.to_owned(), span)),
         None => docs::find(word).map(Meaning::Word),
@@ -86,7 +86,12 @@ fn at_word(a: &Analysis, world: &Workspace, word: &str) -> Option<Meaning> {
 }
 
 /// A plain name: a function if it is called, otherwise the nearest variable.
-fn name(a: &Analysis, world: &Workspace, i: usize, around: Option<ItemTokens>) -> Option<Meaning> {
+fn name(
+    a: &Analysis,
+    workspace: &Workspace,
+    i: usize,
+    around: Option<ItemTokens>,
+) -> Option<Meaning> {
     let word = a.word(i);
     let called = a.kind(i + 1) == Tok::LParen;
     let functions = || {
@@ -110,7 +115,7 @@ fn name(a: &Analysis, world: &Workspace, i: usize, around: Option<ItemTokens>) -
     global()
         .or_else(|| local(a, word, around?).map(Meaning::Local))
         .or_else(|| {
-            let points = a.points(world, around?);
+            let points = a.points(workspace, around?);
             let found = points.iter().flat_map(|p| &p.vars).find(|v| v.0 == word)?;
             Some(Meaning::Context(word.to_owned(), found.1.to_owned()))
         })
@@ -201,8 +206,8 @@ pub(crate) fn alias(a: &Analysis, point: &ProbePoint) -> Option<(String, FileId,
 }
 
 /// The places that define the meaning of token `i`.
-pub(crate) fn definitions(a: &Analysis, world: &Workspace, i: usize) -> Vec<Span> {
-    match meaning(a, world, i) {
+pub(crate) fn definitions(a: &Analysis, workspace: &Workspace, i: usize) -> Vec<Span> {
+    match meaning(a, workspace, i) {
         Some(Meaning::Function(all)) => all.iter().map(|(_, f)| f.name.span).collect(),
         Some(Meaning::Global(v) | Meaning::Local(v)) => vec![v.span],
         Some(Meaning::Macro(_, span)) => vec![span],
@@ -221,7 +226,7 @@ pub(crate) fn definitions(a: &Analysis, world: &Workspace, i: usize) -> Vec<Span
 }
 
 /// Whether a type has members, for messages.
-pub(crate) fn member_type(world: &Workspace, ty: CTy, member: &str) -> Option<CTy> {
-    let facts = &*world.facts;
+pub(crate) fn member_type(workspace: &Workspace, ty: CTy, member: &str) -> Option<CTy> {
+    let facts = &*workspace.facts;
     Some(CTy::id(facts.member(structure(facts, ty)?, member)?.ty))
 }

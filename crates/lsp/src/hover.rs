@@ -7,14 +7,14 @@ use spile_syntax::pretty;
 use crate::analysis::Analysis;
 use crate::cursor::points_of;
 use crate::goto::{Meaning, alias, family, meaning, member_type, parse_points};
-use crate::world::Workspace;
+use crate::workspace::Workspace;
 
 /// Maximum number of variables or points in a hover.
 const MAX_SHOWN: usize = 24;
 
 /// The text about token `i`, in Markdown.
-pub(crate) fn hover(a: &Analysis, world: &Workspace, i: usize) -> Option<String> {
-    Some(match meaning(a, world, i)? {
+pub(crate) fn hover(a: &Analysis, workspace: &Workspace, i: usize) -> Option<String> {
+    Some(match meaning(a, workspace, i)? {
         Meaning::Function(all) => {
             let each = all.iter().map(|(file, f)| {
                 let doc = f.doc.as_deref().unwrap_or("");
@@ -37,8 +37,8 @@ pub(crate) fn hover(a: &Analysis, world: &Workspace, i: usize) -> Option<String>
             markdown(&typed("", &name, &ty), &["a variable of the probe point"])
         }
         Meaning::Member(name, base) => {
-            let ty = member_type(world, base, &name)?.spell(&*world.facts);
-            let owner = base.spell(&*world.facts);
+            let ty = member_type(workspace, base, &name)?.spell(&*workspace.facts);
+            let owner = base.spell(&*workspace.facts);
             markdown(&typed("", &name, &ty), &[&format!("a member of `{owner}`")])
         }
         Meaning::Macro(name, span) => {
@@ -59,7 +59,7 @@ pub(crate) fn hover(a: &Analysis, world: &Workspace, i: usize) -> Option<String>
             };
             markdown(&code, &[&doc, &place])
         }
-        Meaning::Point(text) => point(a, world, &text)?,
+        Meaning::Point(text) => point(a, workspace, &text)?,
         Meaning::Word(doc) => markdown(doc.usage, &[doc.doc]),
         Meaning::Argument(n) => markdown(
             &format!("argument {n}"),
@@ -96,7 +96,7 @@ fn line_start(a: &Analysis, span: Span) -> usize {
 }
 
 /// A probe point: its documentation, its events, its variables.
-fn point(a: &Analysis, world: &Workspace, text: &str) -> Option<String> {
+fn point(a: &Analysis, workspace: &Workspace, text: &str) -> Option<String> {
     let points = parse_points(a, text);
     let first = points.first()?;
     let mut texts: Vec<String> = Vec::new();
@@ -121,7 +121,7 @@ fn point(a: &Analysis, world: &Workspace, text: &str) -> Option<String> {
         code = format!("probe {}", f.text());
         texts.push(f.doc.into());
     }
-    let listed = points_of(a, world, text);
+    let listed = points_of(a, workspace, text);
     if let [one] = &listed[..] {
         let vars = one.vars.iter().map(|(n, t)| format!("`{n}`: {t}"));
         let targets = one.targets.iter().map(|(n, t)| format!("`${n}`: {t}"));

@@ -2,7 +2,7 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`world`] | what the server is given: the tapset, the machine, where tapset files are |
+//! | [`workspace`] | what the server is given: the tapset, the machine, where tapset files are |
 //! | `text` | documents: positions of the protocol, edits |
 //! | `analysis` | a document after all passes of analysis |
 //! | `cursor` | what stands at a place, by tokens, however broken the text is |
@@ -23,4 +23,4 @@ mod hover;
 pub mod server;
 mod symbols;
 mod text;
-pub mod world;
+pub mod workspace;

@@ -19,7 +19,7 @@ use spile_syntax::fmt::format_script;
 
 use crate::analysis::{Analysis, DocumentKind};
 use crate::text::{DocText, Encoding};
-use crate::world::Workspace;
+use crate::workspace::Workspace;
 use crate::{complete, diagnostics, goto, hover, symbols};
 
 /// Pause in typing after which diagnostics are made.
@@ -38,7 +38,7 @@ struct Document {
 }
 
 struct Server<'a> {
-    world: &'a Workspace,
+    workspace: &'a Workspace,
     connection: &'a Connection,
     encoding: Encoding,
     documents: BTreeMap<String, Document>,
@@ -55,9 +55,9 @@ struct RequestError(ErrorCode, String);
 ///
 /// # Errors
 /// When the client violates the protocol.
-pub fn stdio(world: &Workspace) -> Result<bool, String> {
+pub fn stdio(workspace: &Workspace) -> Result<bool, String> {
     let (connection, threads) = Connection::stdio();
-    let clean = serve(world, &connection);
+    let clean = serve(workspace, &connection);
     drop(connection);
     if clean.as_ref().is_ok_and(|clean| *clean) {
         threads.join().map_err(|e| e.to_string())?;
@@ -69,7 +69,7 @@ pub fn stdio(world: &Workspace) -> Result<bool, String> {
 ///
 /// # Errors
 /// When the client violates the protocol.
-pub fn serve(world: &Workspace, connection: &Connection) -> Result<bool, String> {
+pub fn serve(workspace: &Workspace, connection: &Connection) -> Result<bool, String> {
     let (id, params) = match connection.initialize_start() {
         Ok(started) => started,
         Err(e) if e.channel_is_disconnected() => return Ok(false),
@@ -93,14 +93,14 @@ pub fn serve(world: &Workspace, connection: &Connection) -> Result<bool, String>
         };
     }
     let mut server = Server {
-        world,
+        workspace,
         connection,
         encoding,
         documents: BTreeMap::new(),
         queue: VecDeque::new(),
         shut_down: false,
     };
-    if let Some(why) = &world.blind {
+    if let Some(why) = &workspace.blind {
         let params = ShowMessageParams {
             typ: MessageType::WARNING,
             message: why.clone(),
@@ -355,9 +355,14 @@ impl Server<'_> {
     fn kind(&self, uri: &Uri) -> DocumentKind {
         let path = path_of(uri.as_str());
         let same = |(_, user): &(FileId, bool)| !user;
-        let mut library = self.world.library.file_ids().filter(same).map(|(id, _)| id);
+        let mut library = self
+            .workspace
+            .library
+            .file_ids()
+            .filter(same)
+            .map(|(id, _)| id);
         let original = library.find(|id| {
-            let place = self.world.places.path(self.world.sources.name(*id));
+            let place = self.workspace.places.path(self.workspace.sources.name(*id));
             place.is_some_and(|p| Some(p.as_os_str().as_encoded_bytes()) == path.as_deref())
         });
         match original {
@@ -396,7 +401,7 @@ impl Server<'_> {
 
     /// The analysis of a document's current text.
     fn analysis(&mut self, uri: &Uri) -> Option<Rc<Analysis>> {
-        let world = self.world;
+        let workspace = self.workspace;
         let d = self.documents.get_mut(uri.as_str())?;
         if d.analysis.is_none() {
             let name = path_of(uri.as_str()).map_or_else(
@@ -404,7 +409,7 @@ impl Server<'_> {
                 |p| String::from_utf8_lossy(&p).into_owned(),
             );
             d.analysis = Some(Rc::new(Analysis::new(
-                world,
+                workspace,
                 &name,
                 d.text.as_str(),
                 d.kind,
@@ -431,13 +436,13 @@ impl Server<'_> {
         let a = self.analysis(uri)?;
         let text = &self.documents.get(uri.as_str())?.text;
         let offset = text.offset(at.position, self.encoding);
-        let items = complete::complete(&a, self.world, text, offset, self.encoding);
+        let items = complete::complete(&a, self.workspace, text, offset, self.encoding);
         Some(CompletionResponse::Array(items))
     }
 
     fn hover(&mut self, at: &TextDocumentPositionParams) -> Option<Hover> {
         let (a, i) = self.token(at)?;
-        let value = hover::hover(&a, self.world, i)?;
+        let value = hover::hover(&a, self.workspace, i)?;
         let text = &self.documents.get(at.text_document.uri.as_str())?.text;
         Some(Hover {
             contents: HoverContents::Markup(MarkupContent {
@@ -450,7 +455,7 @@ impl Server<'_> {
 
     fn definition(&mut self, at: &TextDocumentPositionParams) -> Option<GotoDefinitionResponse> {
         let (a, i) = self.token(at)?;
-        let spans = goto::definitions(&a, self.world, i);
+        let spans = goto::definitions(&a, self.workspace, i);
         let places = spans
             .into_iter()
             .filter_map(|s| self.location(&a, s, &at.text_document.uri));
@@ -463,7 +468,10 @@ impl Server<'_> {
             return Some(Location::new(uri.clone(), text.span(span, self.encoding)));
         }
         let text = a.sources.text(span.file);
-        let path = self.world.places.provide(a.sources.name(span.file), text)?;
+        let path = self
+            .workspace
+            .places
+            .provide(a.sources.name(span.file), text)?;
         let range = DocText::new(text.to_owned()).span(span, self.encoding);
         Some(Location::new(uri_of(&path)?, range))
     }
@@ -480,10 +488,10 @@ impl Server<'_> {
 
     /// One edit that replaces the whole text, or none. `None` if the text has errors.
     fn formatting(&mut self, uri: &Uri) -> Option<Vec<TextEdit>> {
-        let world = self.world;
+        let workspace = self.workspace;
         let d = self.documents.get(uri.as_str())?;
-        let (mut sources, mut unheard) = (world.sources.clone(), Diagnostics::new());
-        let env = (world.env)(Vec::new());
+        let (mut sources, mut unheard) = (workspace.sources.clone(), Diagnostics::new());
+        let env = (workspace.env)(Vec::new());
         let text = d.text.as_str();
         let file = sources.add(uri.as_str(), text.as_bytes().to_vec());
         let out = format_script(
@@ -491,7 +499,7 @@ impl Server<'_> {
             file,
             text.as_bytes(),
             &env,
-            &world.macros,
+            &workspace.macros,
             &mut unheard,
         )?;
         let out = String::from_utf8(out).ok()?;

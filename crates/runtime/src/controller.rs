@@ -9,7 +9,7 @@
 //!
 //! | module | its one job |
 //! |---|---|
-//! | `world` | the interpreter's environment: globals, host and kernel |
+//! | `env` | the interpreter's environment: globals, host and kernel |
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`handler_effects`] | the globals and locks of each handler, computed once |
 //! | `locks`, `deltas` | locks while a handler runs; the last per-CPU deltas |
@@ -18,14 +18,14 @@
 
 mod deltas;
 pub mod display;
+mod env;
 pub mod globals;
 pub mod handler_effects;
 pub mod host;
 mod locks;
 pub mod message;
-mod world;
 
-use world::{ControllerEnv, Printed};
+use env::{ControllerEnv, Printed};
 
 use std::borrow::Cow;
 use std::os::fd::OwnedFd;
@@ -55,7 +55,7 @@ use crate::text::user_files::UserFiles;
 
 /// The controller's handlers and all state that they access.
 pub struct Controller {
-    world: ControllerEnv,
+    env: ControllerEnv,
     needs: Vec<HandlerEffects>,
     /// The script's output.
     pub out: Output,
@@ -124,7 +124,7 @@ impl Controller {
             row_names,
             needs,
             hits: vec![HitStats::default(); program.handlers.len()],
-            world: ControllerEnv {
+            env: ControllerEnv {
                 mem: MemGlobals::new(&program.globals),
                 kernel,
                 program,
@@ -153,36 +153,34 @@ impl Controller {
 
     /// The kernel's half of the session.
     pub fn kernel(&self) -> Option<&KernelState> {
-        self.world.kernel.as_ref()
+        self.env.kernel.as_ref()
     }
 
     /// A random number.
     pub fn random(&mut self) -> u64 {
-        self.world.host.random()
+        self.env.host.random()
     }
 
     /// Sets the text for the next input probe.
     pub fn set_input(&mut self, text: Vec<u8>) {
-        self.world.host.input = text;
+        self.env.host.input = text;
     }
 
     /// Sets `$value` before the handlers of a file run, and its largest length; 0 means the length
     /// of a string.
     pub fn set_value(&mut self, text: Vec<u8>, most: usize) {
-        let longest = self.world.program.limits.maxstringlen as usize;
-        self.world.host.value = (text, most.max(longest));
+        let longest = self.env.program.limits.maxstringlen as usize;
+        self.env.host.value = (text, most.max(longest));
     }
 
     /// The resulting `$value`.
     pub fn take_value(&mut self) -> Vec<u8> {
-        std::mem::take(&mut self.world.host.value.0)
+        std::mem::take(&mut self.env.host.value.0)
     }
 
     /// Whether a handler, here or in the kernel, called `exit()`.
     pub fn exit_wanted(&self) -> bool {
-        self.failed
-            || self.world.host.exit
-            || self.kernel().is_some_and(|k| k.state().exit_wanted())
+        self.failed || self.env.host.exit || self.kernel().is_some_and(|k| k.state().exit_wanted())
     }
 
     /// Runs a handler.
@@ -196,18 +194,18 @@ impl Controller {
 
     /// Runs a handler for an existing process, and returns the process; `None` if it has ended.
     pub(crate) fn run_for(&mut self, id: HandlerId, task: ExistingTask) -> Option<ExistingTask> {
-        let host = &mut self.world.host;
+        let host = &mut self.env.host;
         if !task.still_exists(&mut |at| host.kernel_word(at)) {
             return None;
         }
         host.task = Some(task);
         self.run(id);
-        self.world.host.task.take()
+        self.env.host.task.take()
     }
 
     /// The result of `target()`, if there is a target.
     pub fn target(&self) -> Option<i64> {
-        Some(self.world.host.target).filter(|pid| *pid != 0)
+        Some(self.env.host.target).filter(|pid| *pid != 0)
     }
 
     /// Runs handlers and returns their output instead of printing it; `None` after an error,
@@ -218,10 +216,10 @@ impl Controller {
             if self.exit_wanted() {
                 break;
             }
-            let rows = std::mem::take(&mut self.world.rows);
+            let rows = std::mem::take(&mut self.env.rows);
             let result = self.run_collecting(*id);
-            self.world.rows = rows;
-            self.world.printed.retain_mut(|printed| match printed {
+            self.env.rows = rows;
+            self.env.printed.retain_mut(|printed| match printed {
                 Printed::Text(Stream::Out, text) => {
                     body.append(text);
                     false
@@ -243,17 +241,17 @@ impl Controller {
             return Ok(());
         };
         if needs.drain {
-            let drained = self.world.drain();
+            let drained = self.env.drain();
             self.report_unstored(drained);
         }
-        self.world.texts.begin();
+        self.env.texts.begin();
         // A handler that works on copies does not block kernel handlers while it runs.
         let (mut urgent, mut copied) = (None, Ok(()));
         if needs.copies {
             let Some(all) = self.copies(&needs) else {
                 return Ok(());
             };
-            copied = all.and_then(|all| self.world.copy(all));
+            copied = all.and_then(|all| self.env.copy(all));
         } else {
             let Some(held) = self.lock(&needs) else {
                 return Ok(());
@@ -261,25 +259,25 @@ impl Controller {
             urgent = held;
         }
         let since = Instant::now();
-        let program = Rc::clone(&self.world.program);
+        let program = Rc::clone(&self.env.program);
         let failed = |message| ScriptError {
             message,
             site: program.handlers[id.index()].site,
             callers: Vec::new(),
         };
         let mut result = match copied {
-            Ok(()) => spile_ir::interp::run(&program, id, &mut self.world),
+            Ok(()) => spile_ir::interp::run(&program, id, &mut self.env),
             Err(message) => Err(failed(message)),
         };
         let ns = since.elapsed().as_nanos() as u64;
-        let left = self.world.unemptied(&needs);
+        let left = self.env.unemptied(&needs);
         let written = match needs.copies {
             false => self.unlock(&needs, urgent),
             true if left.is_empty() => Ok(()),
             true => self.put_back(&needs, &left),
         };
         result = result.and(written.map_err(failed));
-        self.world.drop_copies();
+        self.env.drop_copies();
         if let Some(hits) = self.hits.get_mut(id.index()) {
             hits.add(ns);
         }
@@ -288,7 +286,7 @@ impl Controller {
 
     /// Writes a handler's output.
     fn deliver(&mut self) {
-        for printed in std::mem::take(&mut self.world.printed) {
+        for printed in std::mem::take(&mut self.env.printed) {
             match printed {
                 Printed::Text(stream, text) => self.write(stream, &text),
                 Printed::Rows(rows) => rows.each(|format, values| self.row(format, values)),
@@ -302,7 +300,7 @@ impl Controller {
             self.account.malformed += 1;
             return;
         };
-        let symbolic = &self.world.texts.symbolic;
+        let symbolic = &self.env.texts.symbolic;
         let texts: Vec<Cow<'_, [u8]>> = values
             .iter()
             .map(|value| match (value, &self.deferred) {
@@ -328,13 +326,13 @@ impl Controller {
 
     /// Sets the word that marks symbolic texts, and the known user files.
     pub fn set_mark(&mut self, word: [u8; crate::text::deferred::WORD], files: Option<UserFiles>) {
-        let limits = &self.world.program.limits;
+        let limits = &self.env.program.limits;
         let most = (limits.maxstringlen as usize, limits.maxbacktrace as usize);
-        self.world.texts.symbolic = Symbolizer::new(word, most, files);
+        self.env.texts.symbolic = Symbolizer::new(word, most, files);
     }
 
     fn write(&mut self, stream: Stream, text: &[u8]) {
-        let text = &*self.world.texts.symbolic.render(text).into_owned();
+        let text = &*self.env.texts.symbolic.render(text).into_owned();
         match stream {
             Stream::Out => self.out.push(text),
             Stream::Warn => {
@@ -372,22 +370,22 @@ impl Controller {
 
     /// A descriptor that is readable when tables of files are ready for handlers.
     pub fn read_files(&self) -> Option<OwnedFd> {
-        self.world.texts.symbolic.ready()
+        self.env.texts.symbolic.ready()
     }
 
     /// Installs those tables.
     pub fn take_read_files(&self) {
-        self.world.texts.symbolic.take_read();
+        self.env.texts.symbolic.take_read();
     }
 
     /// Number of user stacks that could not be completed.
     pub fn unfinished_stacks(&self) -> u64 {
-        self.world.texts.symbolic.unfinished()
+        self.env.texts.symbolic.unfinished()
     }
 
     /// Numbers of user files whose unwind rows, and whose symbols or lines, did not fit.
     pub fn files_without_room(&self) -> (u64, u64) {
-        self.world.texts.symbolic.files_without_room()
+        self.env.texts.symbolic.files_without_room()
     }
 
     /// Reads the deferred string of a record, if it is such a record.
@@ -401,20 +399,20 @@ impl Controller {
         let Some(Ok(piece)) = pieces.next_if_early() else {
             return;
         };
-        let program = Rc::clone(&self.world.program);
+        let program = Rc::clone(&self.env.program);
         if self.shapes[piece.shape].what == RecordKind::File {
-            match self.world.texts.symbolic.learn_file(&piece.fields) {
+            match self.env.texts.symbolic.learn_file(&piece.fields) {
                 Some(good) => self.account.unnamed += u64::from(!good),
                 None => self.account.malformed += 1,
             }
             return;
         }
         if self.shapes[piece.shape].what == RecordKind::Copy {
-            let known = self.world.texts.symbolic.learn_copy(&piece);
+            let known = self.env.texts.symbolic.learn_copy(&piece);
             self.account.malformed += u64::from(known.is_none());
             return;
         }
-        let host = &mut self.world.host;
+        let host = &mut self.env.host;
         let mut kernel = |addr| host.kernel_word(addr);
         match deferred.read(&piece.fields, &program.strings, &mut kernel) {
             Some(good) => self.account.unreadable += u64::from(!good),
@@ -430,7 +428,7 @@ impl Controller {
     /// Prints one record of the kernel.
     pub fn record(&mut self, bytes: &[u8]) {
         self.records += 1;
-        let program = Rc::clone(&self.world.program);
+        let program = Rc::clone(&self.env.program);
         let shapes = Rc::clone(&self.shapes);
         let Ok((_, pieces)) = ring_record::open(bytes, &shapes) else {
             self.account.malformed += 1;
@@ -455,7 +453,7 @@ impl Controller {
                         site,
                         handler,
                     } => {
-                        let text = message::kernel_error(*kind, &piece.fields, &self.world.program);
+                        let text = message::kernel_error(*kind, &piece.fields, &self.env.program);
                         self.kernel_error(&text, *site, &[], *handler);
                     }
                     RecordKind::Rethrown { kinds, handler } => {
@@ -494,15 +492,15 @@ impl Controller {
                 FieldValue::Str(s) => match &self.deferred {
                     Some(deferred) => {
                         let text = deferred.render(s);
-                        Value::from(&*self.world.texts.symbolic.render(&text))
+                        Value::from(&*self.env.texts.symbolic.render(&text))
                     }
                     None => Value::from(*s),
                 },
             })
             .collect();
         let mut text = Vec::new();
-        let world = &mut self.world;
-        let mut memory = |space, addr, buf: &mut [u8]| world.read_memory(space, addr, buf);
+        let env = &mut self.env;
+        let mut memory = |space, addr, buf: &mut [u8]| env.read_memory(space, addr, buf);
         if spile_ir::fmt::render(format, &args, &mut memory, &mut text).is_err() {
             self.account.malformed += 1;
         }
@@ -518,7 +516,7 @@ impl Controller {
     ) {
         let others = self.kernel().map(|k| k.layout().others(handler));
         let probe = (Some(handler), others.unwrap_or_default());
-        let line = message::error_line(message, site, callers, probe, &self.world.program);
+        let line = message::error_line(message, site, callers, probe, &self.env.program);
         self.errors_seen = true;
         if self.silent_errors {
             return;
@@ -542,9 +540,9 @@ impl Controller {
     /// Sums the counts of both halves; too many errors end the session.
     pub fn sum_up(&mut self) {
         self.account.errors = self.controller_errors + self.kernel_errors;
-        let cut = self.world.truncated + self.world.texts.symbolic.cut_keys();
+        let cut = self.env.truncated + self.env.texts.symbolic.cut_keys();
         self.account.truncated = self.kernel_truncated + cut;
-        self.failed |= self.account.too_many_errors(&self.world.program.limits);
+        self.failed |= self.account.too_many_errors(&self.env.program.limits);
     }
 
     fn script_error(&mut self, error: &ScriptError, handler: HandlerId) {
@@ -553,7 +551,7 @@ impl Controller {
             error.site,
             &error.callers,
             (Some(handler), &[]),
-            &self.world.program,
+            &self.env.program,
         );
         if self.silent_errors {
             self.controller_errors += 1;
@@ -578,7 +576,7 @@ impl Controller {
 
     /// Prints the globals that no handler reads.
     pub fn display_globals(&mut self) {
-        let text = crate::controller::display::text(&mut self.world.globals());
+        let text = crate::controller::display::text(&mut self.env.globals());
         self.out.push(&text);
     }
 }

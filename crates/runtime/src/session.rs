@@ -52,9 +52,9 @@ use crate::error::Error;
 use crate::io::child::WatchedProcess;
 use crate::io::input::{Input, InputEvent};
 use crate::io::output::{self, Output};
-use crate::io::patience::ReaderWait;
 use crate::io::procfs::{self, ProcfsFiles};
 use crate::io::prometheus::{Interest, NextStep, Server};
+use crate::io::reader_wait::ReaderWait;
 pub use crate::load::CompileFn;
 use crate::load::{self, Links, LoadedObject};
 use crate::machine::clock;
@@ -199,8 +199,8 @@ impl Session {
             ring = l.ring()?;
         }
         let ends = ending(watched.as_ref(), &options)?;
-        let patience = ReaderWait::new(Rc::clone(&signals), ends);
-        let out = Output::open(std::mem::take(&mut options.output), Some(patience))?;
+        let reader_wait = ReaderWait::new(Rc::clone(&signals), ends);
+        let out = Output::open(std::mem::take(&mut options.output), Some(reader_wait))?;
         let kernel = match (loaded, object) {
             (Some((loaded, state)), Some(object)) => Some(KernelState::new(loaded, state, object)?),
             _ => None,
@@ -350,8 +350,8 @@ impl Session {
     /// The event loop.
     fn wait(&mut self) -> Result<(), Error> {
         let deadline = self.options.timeout.map(|t| Instant::now() + t);
-        if let Some(patience) = self.controller.out.reader_wait() {
-            patience.deadline = deadline;
+        if let Some(reader_wait) = self.controller.out.reader_wait() {
+            reader_wait.deadline = deadline;
         }
         let mut next_tick = Instant::now() + TICK;
         while !self.is_over() {

@@ -20,10 +20,10 @@ use spile_sema::facts::{
     Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
 };
 
+mod code_owner;
 mod convention;
 mod data;
 mod dwarf;
-mod home;
 pub mod kernel_code;
 pub mod kernel_debug;
 mod marks;
@@ -359,7 +359,7 @@ impl Facts for KernelFacts {
                 _ => None,
             })?;
         let address = Symbols::kernel().ok()?.address_of(name)?;
-        home::kernel_variable(address, CTypeId::kernel(ty))
+        code_owner::kernel_variable(address, CTypeId::kernel(ty))
     }
 
     fn probes_kernel(&self) -> bool {

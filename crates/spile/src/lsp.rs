@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use spile_debuginfo::trust;
 use spile_kernel::machine as host;
-use spile_lsp::world::{TapsetPlaces, Workspace};
+use spile_lsp::workspace::{TapsetPlaces, Workspace};
 use spile_sema::analyse::Options;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -52,7 +52,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         Err(Failure::Other(why)) => Some(why),
         _ => None,
     };
-    let world = Workspace {
+    let workspace = Workspace {
         sources,
         library,
         macros,
@@ -67,7 +67,7 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
         places: Box::new(TapsetFiles(cache_dir())),
         blind,
     };
-    let clean = spile_lsp::server::stdio(&world).map_err(fail)?;
+    let clean = spile_lsp::server::stdio(&workspace).map_err(fail)?;
     Ok(u8::from(!clean))
 }
 

@@ -140,12 +140,12 @@ fn listen(child: &mut Child, alone: bool) -> (Vec<String>, End) {
         }
     });
     let mut lines = Vec::new();
-    let mut patience = SILENCE;
+    let mut timeout = SILENCE;
     loop {
-        match receive.recv_timeout(patience) {
+        match receive.recv_timeout(timeout) {
             Ok(line) => {
                 if line.starts_with("spile-vm: ended ") {
-                    patience = FAREWELL;
+                    timeout = FAREWELL;
                 }
                 if alone {
                     println!("{line}");

@@ -45,13 +45,13 @@ fn own_hits_are_counted_apart_and_not_waited_for() {
             let [first, second] = locks[..] else {
                 panic!("{locks:?}")
             };
-            let (state, patience) = (&kernel.state, Duration::from_secs(10));
+            let (state, timeout) = (&kernel.state, Duration::from_secs(10));
             let counts = || [own, percpu::SKIP_LOCK].map(|at| kernel.header(at));
             kernel.run(&[]);
             assert_eq!((counts(), kernel.hits(0)), ([0, 0], 1));
             // With the second lock held, the first one is released.
             for lock in [first, second] {
-                assert!(state.lock(lock, patience));
+                assert!(state.lock(lock, timeout));
                 kernel.run(&[]);
                 state.unlock(lock);
             }

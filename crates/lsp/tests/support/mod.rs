@@ -9,7 +9,7 @@ use std::time::Duration;
 use lsp_server::{Connection, Message, Notification, Request, Response};
 use serde_json::{Value, json};
 use spile_lsp::server::serve;
-use spile_lsp::world::{TapsetPlaces, Workspace};
+use spile_lsp::workspace::{TapsetPlaces, Workspace};
 use spile_sema::analyse::Options;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
@@ -47,7 +47,7 @@ impl TapsetPlaces for Nowhere {
     }
 }
 
-fn world() -> Workspace {
+fn workspace() -> Workspace {
     let env = PreprocEnv::new("6.12.0", "x86_64");
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let (mut library, mut macros) = (Library::new(), MacroLibrary::new());
@@ -110,7 +110,7 @@ impl Client {
         client.send(Request::new(0.into(), "initialize".into(), hello));
         client.notify("initialized", json!({}));
         first.into_iter().for_each(|m| client.send(m));
-        client.server = Some(std::thread::spawn(move || serve(&world(), &theirs)));
+        client.server = Some(std::thread::spawn(move || serve(&workspace(), &theirs)));
         let answer = client.answer(0).result.expect("a result");
         (client, answer)
     }

@@ -12,7 +12,7 @@ use crate::shared::kernel_state::KernelState;
 impl Controller {
     /// Reports the elements that a drain could not store.
     pub(super) fn report_unstored(&mut self, result: Result<Vec<(GlobalId, u64)>, Fault>) {
-        let program = Rc::clone(&self.world.program);
+        let program = Rc::clone(&self.env.program);
         match result {
             Ok(full) => {
                 for (g, missed) in full {
@@ -31,16 +31,16 @@ impl Controller {
 
     /// Takes the last deltas, after all kernel handlers were detached.
     pub fn final_drain(&mut self) {
-        let world = &mut self.world;
-        let Some(kernel) = &mut world.kernel else {
+        let env = &mut self.env;
+        let Some(kernel) = &mut env.kernel else {
             return;
         };
-        let drained = kernel.final_drain(&world.program, &mut world.mem, &world.texts.symbolic);
+        let drained = kernel.final_drain(&env.program, &mut env.mem, &env.texts.symbolic);
         self.report_unstored(drained);
     }
 
     /// Drops the kernel's half of the session.
     pub fn take_kernel(&mut self) -> Option<KernelState> {
-        self.world.kernel.take()
+        self.env.kernel.take()
     }
 }

@@ -39,7 +39,7 @@ impl Controller {
             }
             Err(CopyFailure::Unable) => {
                 let urgent = self.lock(needs)?;
-                let all = self.world.snapshot(needs);
+                let all = self.env.snapshot(needs);
                 Some(self.unlock(needs, urgent).and(all))
             }
         }
@@ -47,7 +47,7 @@ impl Controller {
 
     /// Counts a handler that did not run because a lock was not available.
     fn missed(&mut self, global: GlobalId) {
-        let global = self.world.program.globals.get(global.index());
+        let global = self.env.program.globals.get(global.index());
         let name = global.map(|g| g.name.clone());
         self.account
             .controller_missed(name.as_deref().unwrap_or("?"));
@@ -79,7 +79,7 @@ impl Controller {
         let Some(urgent) = self.lock(needs) else {
             return Ok(());
         };
-        let put = self.world.put_back(left);
+        let put = self.env.put_back(left);
         self.unlock(needs, urgent).and(put)
     }
 }

@@ -2,11 +2,11 @@
 //!
 //! In: descriptors, processes, sockets. Out: bytes and events for the session's one loop.
 //! Invariant: no call here blocks for a time that another process decides, except output to a
-//! reader that pauses (`patience`).
+//! reader that pauses (`reader_wait`).
 //!
 //! | module | its one job |
 //! |---|---|
-//! | [`output`], `patience` | the script's output, and how long it waits for its reader |
+//! | [`output`], `reader_wait` | the script's output, and how long it waits for its reader |
 //! | [`rows`] | the script's output as typed values |
 //! | [`input`] | standard input for `input.*` probes |
 //! | [`child`] | the command of `-c` and the process of `-x` |
@@ -18,7 +18,7 @@ pub mod child;
 pub mod commands;
 pub mod input;
 pub mod output;
-pub(crate) mod patience;
 pub mod procfs;
 pub mod prometheus;
+pub(crate) mod reader_wait;
 pub mod rows;

@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::error::Error;
-use crate::io::patience::{ReaderWait, WaitResult};
+use crate::io::reader_wait::{ReaderWait, WaitResult};
 use crate::io::rows::{Row, RowSink};
 use crate::machine::clock;
 use crate::shared::ring_record::FieldValue;
@@ -52,8 +52,8 @@ pub struct Output {
 }
 
 impl Output {
-    /// Opens the destination. Without `patience`, waits for readers are unlimited.
-    pub fn open(target: OutputTarget, patience: Option<ReaderWait>) -> Result<Output, Error> {
+    /// Opens the destination. Without `reader_wait`, waits for readers are unlimited.
+    pub fn open(target: OutputTarget, reader_wait: Option<ReaderWait>) -> Result<Output, Error> {
         let mut sink = None;
         let stdout = || {
             rustix::stdio::stdout()
@@ -80,7 +80,7 @@ impl Output {
             sink,
             out: out.map(Channel::new),
             errors: errors.map(Channel::new),
-            reader_wait: patience,
+            reader_wait,
             enough: false,
             failed: false,
         })
@@ -159,8 +159,8 @@ impl Output {
 
     /// From here on the session has nothing left to do except waiting for readers.
     pub fn wait_for_readers(&mut self) {
-        if let Some(patience) = &mut self.reader_wait {
-            patience.interruptible = false;
+        if let Some(reader_wait) = &mut self.reader_wait {
+            reader_wait.interruptible = false;
         }
         self.flush();
         self.complain("");
@@ -217,12 +217,12 @@ impl Channel {
 
     /// Writes pending bytes. An error breaks the channel: pending and later bytes are dropped and
     /// counted.
-    fn write(&mut self, patience: Option<&ReaderWait>) -> io::Result<()> {
+    fn write(&mut self, reader_wait: Option<&ReaderWait>) -> io::Result<()> {
         let mut done = 0;
         let result = if self.broken {
             Ok(())
         } else {
-            self.write_from(&mut done, patience)
+            self.write_from(&mut done, reader_wait)
         };
         self.broken |= result.is_err();
         if self.broken {
@@ -233,14 +233,17 @@ impl Channel {
         result
     }
 
-    fn write_from(&self, done: &mut usize, patience: Option<&ReaderWait>) -> io::Result<()> {
+    fn write_from(&self, done: &mut usize, reader_wait: Option<&ReaderWait>) -> io::Result<()> {
         while *done < self.pending.len() {
             let rest = &self.pending[*done..];
             let most = match self.file {
                 true => rest.len(),
                 false => {
-                    match ReaderWait::until_writable(patience, self.fd.as_fd(), rest.len() < KEPT)?
-                    {
+                    match ReaderWait::until_writable(
+                        reader_wait,
+                        self.fd.as_fd(),
+                        rest.len() < KEPT,
+                    )? {
                         WaitResult::Some => rest.len().min(PIECE),
                         WaitResult::Later => return Ok(()),
                     }
@@ -294,10 +297,10 @@ mod tests {
         rustix::pipe::pipe().unwrap()
     }
 
-    fn output(to: OwnedFd, patience: Option<ReaderWait>) -> Output {
+    fn output(to: OwnedFd, reader_wait: Option<ReaderWait>) -> Output {
         Output {
             out: Some(Channel::new(to)),
-            ..Output::open(OutputTarget::Memory, patience).unwrap()
+            ..Output::open(OutputTarget::Memory, reader_wait).unwrap()
         }
     }
 

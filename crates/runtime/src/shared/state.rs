@@ -320,9 +320,9 @@ impl StateMemory {
             .collect()
     }
 
-    /// Takes the lock at `at`; false after `patience`. The holder is a handler that runs for
+    /// Takes the lock at `at`; false after `timeout`. The holder is a handler that runs for
     /// microseconds, so the wait spins at first.
-    pub fn lock(&self, at: u32, patience: Duration) -> bool {
+    pub fn lock(&self, at: u32, timeout: Duration) -> bool {
         let word = self.shared(at);
         // Kernel handlers write a small number; they recognise their own process in the upper half.
         let holder = u64::from(pid_namespace::own_pid()) << 32;
@@ -336,7 +336,7 @@ impl StateMemory {
             }
             if turn < 200 {
                 std::hint::spin_loop();
-            } else if since.elapsed() >= patience {
+            } else if since.elapsed() >= timeout {
                 return false;
             } else {
                 std::thread::yield_now();

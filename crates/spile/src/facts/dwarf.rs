@@ -17,8 +17,8 @@ use spile_sema::facts::{
 
 use crate::machine;
 
+use super::code_owner::CodeOwner;
 use super::convention::{Arguments, FLOATING, first_seen, structure};
-use super::home::CodeOwner;
 
 /// Maximum number of statement places that one probe point may match.
 const MAX_ANY_LINE: u32 = 100_000;

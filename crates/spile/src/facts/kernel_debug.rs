@@ -13,8 +13,8 @@ use spile_sema::facts::{
     CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, Module, Variable,
 };
 
+use super::code_owner::CodeOwner;
 use super::dwarf::{FileTable, QueriedFile};
-use super::home::CodeOwner;
 
 /// The kernel that a script is compiled for (`-r`).
 #[derive(Debug, Clone, Default)]

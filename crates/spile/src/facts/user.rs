@@ -15,8 +15,8 @@ use spile_sema::facts::{
     Variable,
 };
 
+use super::code_owner::CodeOwner;
 use super::dwarf::{self, QueriedFile};
-use super::home::CodeOwner;
 use super::marks;
 use super::paths;
 use super::returns::{CodeUser, ReturnDecisions};

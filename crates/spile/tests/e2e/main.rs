@@ -231,8 +231,8 @@ fn run(case: &Case) -> Result<(), Failed> {
         }
         std::thread::sleep(Duration::from_millis(2));
     };
-    let patience = Instant::now() + STREAMS;
-    while !(out_end.is_finished() && err_end.is_finished()) && Instant::now() < patience {
+    let deadline = Instant::now() + STREAMS;
+    while !(out_end.is_finished() && err_end.is_finished()) && Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(1));
     }
     let (out, err) = (so_far(&out), so_far(&err));

@@ -48,22 +48,22 @@ impl ReaderWait {
     /// # Errors
     /// [`io::ErrorKind::Interrupted`] if a second signal cancelled the wait.
     pub fn until_writable(
-        patience: Option<&ReaderWait>,
+        reader_wait: Option<&ReaderWait>,
         to: BorrowedFd<'_>,
         may_keep: bool,
     ) -> io::Result<WaitResult> {
         let mut fds = vec![PollFd::from_borrowed_fd(to, PollFlags::OUT)];
-        let hurry = patience.filter(|p| p.interruptible && may_keep);
-        if let Some(p) = patience {
+        let interruptible = reader_wait.filter(|p| p.interruptible && may_keep);
+        if let Some(p) = reader_wait {
             fds.push(PollFd::new(&*p.signals, PollFlags::IN));
         }
-        if let Some(child) = hurry.and_then(|p| p.child.as_ref()) {
+        if let Some(child) = interruptible.and_then(|p| p.child.as_ref()) {
             fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
         }
         loop {
-            let insists = patience.is_some_and(|p| p.signals.end_insisted());
-            let wants_end = hurry.is_some_and(|p| p.signals.end_requested());
-            let left = hurry
+            let insists = reader_wait.is_some_and(|p| p.signals.end_insisted());
+            let wants_end = interruptible.is_some_and(|p| p.signals.end_requested());
+            let left = interruptible
                 .and_then(|p| p.deadline)
                 .map(|d| d.saturating_duration_since(Instant::now()));
             let time = if insists || wants_end {
@@ -81,7 +81,7 @@ impl ReaderWait {
             if ready[0] {
                 return Ok(WaitResult::Some);
             }
-            if let (Some(p), Some(true)) = (patience, ready.get(1))
+            if let (Some(p), Some(true)) = (reader_wait, ready.get(1))
                 && p.signals.poll()
             {
                 continue;
