@@ -37,16 +37,17 @@ fn indexed(files: &[(String, String, String)]) -> String {
 }
 
 /// The indexes, in the order of [`defined`].
-const KINDS: [(&str, &str); 3] = [
+const KINDS: [(&str, &str); 4] = [
     ("FUNCTIONS", "Functions"),
     ("GLOBALS", "Globals"),
     ("ALIASES", "First components of aliases"),
+    ("MACROS", "Macros"),
 ];
 
-/// The functions and globals that a file defines, and the first components of its aliases. Words of a
-/// global's first value may be among them.
-fn defined(text: &str) -> [Vec<&str>; 3] {
-    let [mut functions, mut globals, mut aliases] = [const { Vec::new() }; 3];
+/// The functions and globals that a file defines, the first components of its aliases, and its macros.
+/// Words of a global's first value may be among them.
+fn defined(text: &str) -> [Vec<&str>; 4] {
+    let [mut functions, mut globals, mut aliases, mut macros] = [const { Vec::new() }; 4];
     let mut rest = text;
     while !rest.is_empty() {
         let line = rest.lines().next().unwrap_or_default();
@@ -55,6 +56,8 @@ fn defined(text: &str) -> [Vec<&str>; 3] {
             functions.extend(words(function).next());
         } else if let Some(names) = item.strip_prefix("global ") {
             globals.extend(words(names));
+        } else if let Some(text) = item.strip_prefix("@define ") {
+            macros.extend(words(text).next());
         } else if let Some(points) = rest.strip_prefix("probe ") {
             // An alias has `=` before its body, a probe has not.
             let head = points.split('{').next().unwrap_or_default();
@@ -64,7 +67,7 @@ fn defined(text: &str) -> [Vec<&str>; 3] {
         }
         rest = rest[line.len()..].trim_start_matches(['\r', '\n']);
     }
-    [functions, globals, aliases]
+    [functions, globals, aliases, macros]
 }
 
 /// What can be names in a text.

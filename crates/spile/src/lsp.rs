@@ -38,6 +38,8 @@ pub fn run(cli: &Lsp) -> Result<u8, Failure> {
     let plain = env(Vec::new());
     let lib = tapset::open(&mut sources, &plain, &include, &cli.defines, &mut diags)
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    // Completion shows the parameters of all macros.
+    lib.macros.read_all(&sources, &plain);
     let macros = lib.macros.clone();
     let mut library = Library::new();
     lib.add_to(&mut library, &mut sources, plain, &mut diags);

@@ -20,11 +20,10 @@ struct TapsetFile {
     text: &'static str,
 }
 
-/// Names in order, each with the files that define it.
-type Index = &'static [(&'static str, &'static [usize])];
-
 mod built_in {
-    use super::{Index, TapsetFile};
+    use spile_syntax::preproc::NameIndex as Index;
+
+    use super::TapsetFile;
 
     include!(concat!(env!("OUT_DIR"), "/tapset.rs"));
 }
@@ -35,7 +34,7 @@ pub const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.
 /// Limits (`-D`) that files can use as macros, with their defaults.
 const LIMITS: &[(&str, u32)] = &[("MAXSTRINGLEN", 512), ("MAXBACKTRACE", 20)];
 
-/// A tapset with its macros parsed.
+/// A tapset with its macros.
 pub struct Tapset {
     /// The public macros of all `.stpm` files.
     pub macros: MacroLibrary,
@@ -78,8 +77,9 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
     Ok(())
 }
 
-/// Reads the tapset and parses its macros, which every file may use. Files of `-I` folders come
-/// before the built-in ones, and so replace them. `defines` are those of `-D`.
+/// Opens the tapset and parses the macros of `-I` folders, which every file may use. Built-in macros
+/// are parsed when they are used. Files of `-I` folders come before the built-in ones, and so replace
+/// them. `defines` are those of `-D`.
 pub fn open(
     sources: &mut Sources,
     env: &PreprocEnv,
@@ -112,9 +112,6 @@ pub fn open(
     for file in built_in::FILES {
         let id = sources.add(format!("tapset/{}", file.name), file.text.as_bytes());
         tapset.built_in.push(id);
-        if file.name.ends_with(".stpm") {
-            tapset.add_macros(sources, id, env, diags);
-        }
     }
     let limits: String = LIMITS
         .iter()
@@ -125,6 +122,9 @@ pub fn open(
         .collect();
     let limits = sources.add("tapset/limits.stpm".to_owned(), limits.into_bytes());
     tapset.add_macros(sources, limits, env, diags);
+    tapset
+        .macros
+        .add_on_demand(built_in::MACROS, &tapset.built_in);
     Ok(tapset)
 }
 
@@ -190,7 +190,7 @@ impl FileReader for BuiltIn {
     fn read(&self, file: usize) -> (ast::File, Diagnostics) {
         let mut diags = Diagnostics::new();
         let tree = match built_in::FILES[file].name.ends_with(".stpm") {
-            // Its macros were parsed before.
+            // It has only macros, which the preprocessor reads.
             true => ast::File::default(),
             false => {
                 let (id, env) = (self.files[file], &self.env);
@@ -243,6 +243,46 @@ mod tests {
             names += 1;
         }
         assert!(names > 500, "{names}");
+    }
+
+    /// Each built-in file of macros is right, and the index has all its names.
+    #[test]
+    fn the_index_has_all_macros() {
+        let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+        let env = crate::passes::preproc_env("6.18.0");
+        let mut names = Vec::new();
+        for file in built_in::FILES {
+            if file.name.ends_with(".stpm") {
+                let id = sources.add(file.name.to_owned(), file.text.as_bytes());
+                let macros = parse_macros(&mut sources, id, &env, &mut diags);
+                names.extend(macros.names().map(str::to_owned));
+            }
+        }
+        assert!(diags.is_empty(), "{}", diags.render(&sources, false));
+        names.sort_unstable();
+        let index: Vec<&str> = built_in::MACROS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, index);
+        let one_file = |(_, files): &(&str, &[usize])| files.len() == 1;
+        assert!(built_in::MACROS.iter().all(one_file));
+    }
+
+    #[test]
+    fn only_the_macros_that_are_used_are_read() {
+        let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+        let env = crate::passes::preproc_env("6.18.0");
+        let Ok(tapset) = open(&mut sources, &env, &[], &[], &mut diags) else {
+            panic!("no folders are read");
+        };
+        let macros = tapset.macros;
+        assert!(macros.get("task").is_none() && macros.get("MAXSTRINGLEN").is_some());
+        let text = "probe begin { println(@offsetof(\"list_head\", next)) }";
+        let script = sources.add("x.stp".to_owned(), text.as_bytes());
+        parse_file(&mut sources, script, &env, &macros, &mut diags);
+        assert!(diags.is_empty(), "{}", diags.render(&sources, false));
+        // The same file defines both.
+        assert!(macros.get("task").is_some() && macros.get("this1").is_none());
+        macros.read_all(&sources, &env);
+        assert!(macros.names().all(|name| macros.get(name).is_some()));
     }
 
     /// For system calls too, the table of missing names has only missing ones.

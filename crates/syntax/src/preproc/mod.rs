@@ -18,7 +18,7 @@ mod env;
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use crate::ast::{FileId, Name, Span};
 use crate::codes;
@@ -49,10 +49,45 @@ pub struct Macro {
     pub span: Span,
 }
 
+/// Names in ascending order, each with the files that define it.
+pub type NameIndex = &'static [(&'static str, &'static [usize])];
+
 /// Public macros, from `.stpm` files.
 #[derive(Debug, Clone, Default)]
 pub struct MacroLibrary {
-    macros: HashMap<Name, Arc<Macro>>,
+    macros: Macros,
+    on_demand: OnDemandMacros,
+}
+
+/// Files of macros that are read when a name is looked up that they define.
+#[derive(Debug, Clone, Default)]
+struct OnDemandMacros {
+    index: NameIndex,
+    /// The files in the order of the index, with their macros once they are read.
+    files: Vec<MacroFile>,
+}
+
+/// A file of macros, and its macros once they are read.
+type MacroFile = (FileId, OnceLock<Macros>);
+
+type Macros = HashMap<Name, Arc<Macro>>;
+
+impl OnDemandMacros {
+    fn file_defining(&self, name: &str) -> Option<&MacroFile> {
+        let at = self.index.binary_search_by_key(&name, |(name, _)| name);
+        self.files.get(*self.index[at.ok()?].1.first()?)
+    }
+
+    fn find(&self, name: &str, sources: &Sources, env: &PreprocEnv) -> Option<&Arc<Macro>> {
+        let (id, macros) = self.file_defining(name)?;
+        let read = || {
+            // A test holds that the files have no errors.
+            let mut diags = Diagnostics::new();
+            let tokens = lex(sources, *id, &mut diags);
+            defined_macros(sources, tokens, Arguments::default(), env, &mut diags)
+        };
+        macros.get_or_init(read).get(name)
+    }
 }
 
 impl MacroLibrary {
@@ -61,14 +96,36 @@ impl MacroLibrary {
         Self::default()
     }
 
-    /// Looks a macro up by its name without `@`.
+    /// Looks a macro up by its name without `@`, among those that are read.
     pub fn get(&self, name: &str) -> Option<&Arc<Macro>> {
-        self.macros.get(name)
+        let on_demand = || self.on_demand.file_defining(name)?.1.get()?.get(name);
+        self.macros.get(name).or_else(on_demand)
+    }
+
+    /// Looks a macro up, and reads the file of `sources` that defines it.
+    pub fn find(&self, name: &str, sources: &Sources, env: &PreprocEnv) -> Option<&Arc<Macro>> {
+        let on_demand = || self.on_demand.find(name, sources, env);
+        self.macros.get(name).or_else(on_demand)
+    }
+
+    /// Reads all files that are read on demand.
+    pub fn read_all(&self, sources: &Sources, env: &PreprocEnv) {
+        for (name, _) in self.on_demand.index {
+            self.on_demand.find(name, sources, env);
+        }
     }
 
     /// The names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.macros.keys().map(|n| &**n)
+        let on_demand = self.on_demand.index.iter().map(|(name, _)| *name);
+        self.macros.keys().map(|n| &**n).chain(on_demand)
+    }
+
+    /// Adds files to read on demand. They contain only `@define`s, and use no arguments of the
+    /// command line. Macros that are there take precedence. `index` gives places in `files`.
+    pub fn add_on_demand(&mut self, index: NameIndex, files: &[FileId]) {
+        let files = files.iter().map(|id| (*id, OnceLock::new())).collect();
+        self.on_demand = OnDemandMacros { index, files };
     }
 
     /// Defines a macro without parameters, such as `@MAXSTRINGLEN`; replaces an existing one.
@@ -99,7 +156,7 @@ impl MacroLibrary {
 
     /// Whether it has no macros.
     pub fn is_empty(&self) -> bool {
-        self.macros.is_empty()
+        self.macros.is_empty() && self.on_demand.index.is_empty()
     }
 }
 
@@ -165,6 +222,19 @@ pub fn macro_file(
 ) -> MacroLibrary {
     let tokens = lex(sources, file, diags);
     let args = Arguments::collect(sources, &tokens, env, diags);
+    MacroLibrary {
+        macros: defined_macros(sources, tokens, args, env, diags),
+        on_demand: OnDemandMacros::default(),
+    }
+}
+
+fn defined_macros(
+    sources: &Sources,
+    tokens: Vec<Token>,
+    args: Arguments,
+    env: &PreprocEnv,
+    diags: &mut Diagnostics,
+) -> Macros {
     let none = MacroLibrary::new();
     let mut p = Preproc::new(sources, args, env, &none, diags);
     p.push_file(tokens);
@@ -175,7 +245,7 @@ pub fn macro_file(
         let found = format!("{} is not part of a macro", first.kind.describe());
         diags.push(d.label(first.span, found));
     }
-    MacroLibrary { macros: local }
+    local
 }
 
 /// The command line arguments as tokens of virtual files.
@@ -519,7 +589,7 @@ impl<'a> Preproc<'a> {
         let Some(m) = self
             .local
             .get(name)
-            .or_else(|| self.library.get(name))
+            .or_else(|| self.library.find(name, self.sources, self.env))
             .cloned()
         else {
             return false;
