@@ -22,7 +22,7 @@ pub(crate) struct ScratchOffsets {
     pub verdict: u32,
     /// Identifier of the error that led to a catch block.
     pub err_id: u32,
-    /// The address or number that the error has_live_in.
+    /// The address or number that the error carries.
     pub err_aux: u32,
     /// Position in the text being built.
     pub text_pos: u32,

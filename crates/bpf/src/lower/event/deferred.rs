@@ -211,7 +211,7 @@ fn hex(asm: &mut Asm, number: Reg, base: Reg, at: i16) {
         asm.mov(R1, number);
         asm.alu(AluOp::Rsh, R1, i32::from(4 * (DIGITS - 1 - i)));
         asm.alu(AluOp::And, R1, 15);
-        // Adding 6 has_live_in into the next digit from 10 on; `a` is 39 above `'0' + 10`.
+        // Adding 6 carries into the next digit from 10 on; `a` is 39 above `'0' + 10`.
         asm.mov(R2, R1);
         asm.add(R2, 6);
         asm.alu(AluOp::Rsh, R2, 4);

@@ -10,7 +10,7 @@ use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
-/// The type of the value that an error of this kind has_live_in, if any.
+/// The type of the value that an error of this kind carries, if any.
 fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
     match kind {
         ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
