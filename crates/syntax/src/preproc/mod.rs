@@ -15,10 +15,11 @@
 
 mod cond;
 mod env;
+mod macros;
 
 use std::collections::HashMap;
 use std::rc::Rc;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use crate::ast::{FileId, Name, Span};
 use crate::codes;
@@ -28,6 +29,7 @@ use crate::source::Sources;
 use crate::token::{Tok, Token};
 
 pub use env::{KernelConfig, NoConfig, PreprocEnv, Privilege, RUNTIME, SYSTEMTAP_VERSION};
+pub use macros::{Macro, MacroLibrary, NameIndex, macro_file};
 
 /// Maximum nesting of macros and their arguments.
 pub const MAX_MACRO_DEPTH: usize = 200;
@@ -35,130 +37,6 @@ pub const MAX_MACRO_DEPTH: usize = 200;
 pub const MAX_MACRO_TOKENS: usize = 2_000_000;
 /// Largest number of a command line argument: `$999`.
 pub const MAX_ARG: usize = 999;
-
-/// One `@define`.
-#[derive(Debug, Clone)]
-pub struct Macro {
-    /// Its name without `@`.
-    pub name: Name,
-    /// Parameter names.
-    pub params: Vec<Name>,
-    /// Its body.
-    pub body: Arc<[Token]>,
-    /// The place of its name.
-    pub span: Span,
-}
-
-/// Names in ascending order, each with the files that define it.
-pub type NameIndex = &'static [(&'static str, &'static [usize])];
-
-/// Public macros, from `.stpm` files.
-#[derive(Debug, Clone, Default)]
-pub struct MacroLibrary {
-    macros: Macros,
-    on_demand: OnDemandMacros,
-}
-
-/// Files of macros that are read when a name is looked up that they define.
-#[derive(Debug, Clone, Default)]
-struct OnDemandMacros {
-    index: NameIndex,
-    /// The files in the order of the index, with their macros once they are read.
-    files: Vec<MacroFile>,
-}
-
-/// A file of macros, and its macros once they are read.
-type MacroFile = (FileId, OnceLock<Macros>);
-
-type Macros = HashMap<Name, Arc<Macro>>;
-
-impl OnDemandMacros {
-    fn file_defining(&self, name: &str) -> Option<&MacroFile> {
-        let at = self.index.binary_search_by_key(&name, |(name, _)| name);
-        self.files.get(*self.index[at.ok()?].1.first()?)
-    }
-
-    fn find(&self, name: &str, sources: &Sources, env: &PreprocEnv) -> Option<&Arc<Macro>> {
-        let (id, macros) = self.file_defining(name)?;
-        let read = || {
-            // A test holds that the files have no errors.
-            let mut diags = Diagnostics::new();
-            let tokens = lex(sources, *id, &mut diags);
-            defined_macros(sources, tokens, Arguments::default(), env, &mut diags)
-        };
-        macros.get_or_init(read).get(name)
-    }
-}
-
-impl MacroLibrary {
-    /// An empty library.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Looks a macro up by its name without `@`, among those that are read.
-    pub fn get(&self, name: &str) -> Option<&Arc<Macro>> {
-        let on_demand = || self.on_demand.file_defining(name)?.1.get()?.get(name);
-        self.macros.get(name).or_else(on_demand)
-    }
-
-    /// Looks a macro up, and reads the file of `sources` that defines it.
-    pub fn find(&self, name: &str, sources: &Sources, env: &PreprocEnv) -> Option<&Arc<Macro>> {
-        let on_demand = || self.on_demand.find(name, sources, env);
-        self.macros.get(name).or_else(on_demand)
-    }
-
-    /// Reads all files that are read on demand.
-    pub fn read_all(&self, sources: &Sources, env: &PreprocEnv) {
-        for (name, _) in self.on_demand.index {
-            self.on_demand.find(name, sources, env);
-        }
-    }
-
-    /// The names, in no particular order.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        let on_demand = self.on_demand.index.iter().map(|(name, _)| *name);
-        self.macros.keys().map(|n| &**n).chain(on_demand)
-    }
-
-    /// Adds files to read on demand. They contain only `@define`s, and use no arguments of the
-    /// command line. Macros that are there take precedence. `index` gives places in `files`.
-    pub fn add_on_demand(&mut self, index: NameIndex, files: &[FileId]) {
-        let files = files.iter().map(|id| (*id, OnceLock::new())).collect();
-        self.on_demand = OnDemandMacros { index, files };
-    }
-
-    /// Defines a macro without parameters, such as `@MAXSTRINGLEN`; replaces an existing one.
-    pub fn define(
-        &mut self,
-        sources: &mut Sources,
-        name: &str,
-        text: &str,
-        diags: &mut Diagnostics,
-    ) {
-        let file = sources.add(format!("<definition of {name}>"), text.as_bytes().to_vec());
-        let body = lex(sources, file, diags).into();
-        let span = Span::new(file, 0, text.len() as u32);
-        let name: Name = name.into();
-        let m = Macro {
-            name: name.clone(),
-            params: Vec::new(),
-            body,
-            span,
-        };
-        self.macros.insert(name, Arc::new(m));
-    }
-
-    /// Adds the macros of another library; those of `other` take precedence.
-    pub fn extend(&mut self, other: MacroLibrary) {
-        self.macros.extend(other.macros);
-    }
-
-    /// Whether it has no macros.
-    pub fn is_empty(&self) -> bool {
-        self.macros.is_empty() && self.on_demand.index.is_empty()
-    }
-}
 
 /// The output of the preprocessor.
 #[derive(Debug, Default)]
@@ -211,41 +89,6 @@ fn expanded(
         tokens: p.out,
         expansions: p.expansions,
     }
-}
-
-/// Lexes and preprocesses a `.stpm` file, which contains only `@define`s.
-pub fn macro_file(
-    sources: &mut Sources,
-    file: FileId,
-    env: &PreprocEnv,
-    diags: &mut Diagnostics,
-) -> MacroLibrary {
-    let tokens = lex(sources, file, diags);
-    let args = Arguments::collect(sources, &tokens, env, diags);
-    MacroLibrary {
-        macros: defined_macros(sources, tokens, args, env, diags),
-        on_demand: OnDemandMacros::default(),
-    }
-}
-
-fn defined_macros(
-    sources: &Sources,
-    tokens: Vec<Token>,
-    args: Arguments,
-    env: &PreprocEnv,
-    diags: &mut Diagnostics,
-) -> Macros {
-    let none = MacroLibrary::new();
-    let mut p = Preproc::new(sources, args, env, &none, diags);
-    p.push_file(tokens);
-    p.run();
-    let (out, local) = (p.out, p.local);
-    if let Some(first) = out.first() {
-        let d = Diagnostic::error(codes::NOT_A_DEFINE, "a macro library only holds `@define`");
-        let found = format!("{} is not part of a macro", first.kind.describe());
-        diags.push(d.label(first.span, found));
-    }
-    local
 }
 
 /// The command line arguments as tokens of virtual files.
