@@ -26,8 +26,8 @@ const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @since
      tracepoint:raw_syscalls:sys_exit /@since[tid]/ { @time[tid, @nr[tid]] = sum(nsecs - @since[tid]); \
      @calls[@nr[tid]] = count(); delete(@since[tid]); } END { clear(@since); clear(@nr); }";
 
-/// A tool that stops the program at each call runs one of so many calls, and its time is multiplied:
-/// strace would take two minutes for a round.
+/// Divides the calls for tools that stop the program at each one. Their time is multiplied by it.
+/// With all calls, strace takes two minutes for a round.
 const FEWER: u64 = 100;
 
 /// It counts as without `--trace`.

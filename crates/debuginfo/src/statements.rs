@@ -230,9 +230,9 @@ impl Dwarf {
     }
 }
 
-/// The function that a line belongs to, of those that the instruction is inlined in. Compilers
-/// attribute lines of the enclosing function to inlined code, so the line belongs to the function
-/// that is declared nearest above it.
+/// Finds the function that a line belongs to among the functions that an instruction is inlined in.
+/// Compilers attribute lines of the enclosing function to inlined code, so the line belongs to the
+/// function that is declared nearest above it.
 fn owner<'i>(
     functions: impl Iterator<Item = (Die, &'i FunctionInfo)>,
     path: &Arc<str>,

@@ -300,10 +300,10 @@ macro_rules! uses {
     };
 }
 
-impl Inst {
-    /// The value that it defines.
-    pub fn dst(&self) -> Option<Value> {
-        match *self {
+/// The value that an instruction defines, borrowed as the instruction is: by `as_ref` or `as_mut`.
+macro_rules! defined {
+    ($inst:expr, $borrow:ident) => {
+        match $inst {
             Inst::Const { dst, .. }
             | Inst::Alu { dst, .. }
             | Inst::Ext { dst, .. }
@@ -313,26 +313,21 @@ impl Inst {
             | Inst::Addr { dst, .. }
             | Inst::Call { dst, .. }
             | Inst::Repeat { dst, .. } => Some(dst),
-            Inst::Atomic { dst, .. } | Inst::Helper { dst, .. } => dst,
+            Inst::Atomic { dst, .. } | Inst::Helper { dst, .. } => dst.$borrow(),
             Inst::Store { .. } => None,
         }
+    };
+}
+
+impl Inst {
+    /// The value that it defines.
+    pub fn dst(&self) -> Option<Value> {
+        defined!(self, as_ref).copied()
     }
 
-    /// Visits the value that it defines.
-    pub fn for_each_dst_mut(&mut self, mut f: impl FnMut(&mut Value)) {
-        match self {
-            Inst::Const { dst, .. }
-            | Inst::Alu { dst, .. }
-            | Inst::Ext { dst, .. }
-            | Inst::Load { dst, .. }
-            | Inst::Bound { dst, .. }
-            | Inst::Opaque { dst, .. }
-            | Inst::Addr { dst, .. }
-            | Inst::Call { dst, .. }
-            | Inst::Repeat { dst, .. } => f(dst),
-            Inst::Atomic { dst, .. } | Inst::Helper { dst, .. } => dst.iter_mut().for_each(f),
-            Inst::Store { .. } => {}
-        }
+    /// The value that it defines, to be changed.
+    pub fn dst_mut(&mut self) -> Option<&mut Value> {
+        defined!(self, as_mut)
     }
 
     /// Visits the values that it reads.

@@ -54,7 +54,7 @@ helpers! {
     /// `(to, size, from)`: copies a text up to its NUL, at most `size` bytes with the NUL, which is
     /// always written; the number of bytes with the NUL, or a negative errno. Bytes behind it stay.
     ReadText = "read_text", 3, true;
-    /// `(to, size, from)`: the same of the observed program's memory.
+    /// `(to, size, from)`: as `read_text`, from the observed program's memory.
     ReadUserText = "read_user_text", 3, true;
     /// `(ring, data, size, flags)`: 0, or a negative errno if the record was lost.
     Output = "output", 4, true;

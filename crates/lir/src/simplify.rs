@@ -215,7 +215,7 @@ fn compact(func: &mut Func) {
         block.params.iter_mut().for_each(renumber);
         for inst in &mut block.insts {
             inst.for_each_use_mut(renumber);
-            inst.for_each_dst_mut(renumber);
+            inst.dst_mut().into_iter().for_each(renumber);
         }
         block.term.for_each_use_mut(renumber);
         let args = block.edges_mut().into_iter().flat_map(|t| &mut t.args);

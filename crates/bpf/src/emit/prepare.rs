@@ -154,7 +154,9 @@ fn end() -> spile_lir::func::Term {
 fn again(func: &mut Func, insts: &mut Vec<Inst>, of: &Inst) -> Value {
     let value = fresh(func);
     let mut inst = of.clone();
-    inst.for_each_dst_mut(|dst| *dst = value);
+    if let Some(dst) = inst.dst_mut() {
+        *dst = value;
+    }
     insts.push(inst);
     value
 }

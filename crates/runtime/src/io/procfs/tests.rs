@@ -37,7 +37,7 @@ fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// Serves until a thread has a result and so many texts were written. Readers get `path N`, with
+/// Serves until a thread has a result and `writes` texts were written. Readers get `path N`, with
 /// increasing N. The thread gets the path of the files, and the number of texts so far.
 fn served<T: Send + 'static>(
     files: &mut ProcfsFiles,
