@@ -22,8 +22,8 @@ struct Ranks {
     files: Vec<(PathBuf, Profile)>,
 }
 
-/// Compiles the program in `dir` for one of the libraries; returns it, and its fifo.
-fn compiled(kind: &str, dir: &Path) -> (PathBuf, PathBuf) {
+/// Compiles the program in `dir` for one of the libraries; returns its path.
+fn compiled(kind: &str, dir: &Path) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/ranks.c");
     let program = dir.join(kind);
     let done = Command::new(format!("mpicc.{kind}"))
@@ -33,11 +33,7 @@ fn compiled(kind: &str, dir: &Path) -> (PathBuf, PathBuf) {
         .unwrap_or_else(|e| panic!("mpicc.{kind} (`make deps` installs it): {e}"));
     let said = String::from_utf8_lossy(&done.stderr);
     assert!(done.status.success(), "{said}");
-    // (An argument that spile, which searches arguments for programs, must not open.)
-    let fifo = dir.join(format!("{kind}.fifo"));
-    let made = Command::new("mkfifo").arg(&fifo).status();
-    assert!(made.expect("mkfifo").success());
-    (program, fifo)
+    program
 }
 
 /// The library's own launcher.
@@ -51,10 +47,10 @@ fn mpirun(kind: &str) -> Command {
 
 /// Makes `launcher` start the program in `dir` with two ranks, each under `spile profile`.
 fn run(kind: &str, launcher: Command, dir: &Path, options: &[&str]) -> Ranks {
-    let (program, fifo) = compiled(kind, dir);
+    let program = compiled(kind, dir);
     let mut command = launcher;
     command.args(["-n", "2", env!("CARGO_BIN_EXE_spile"), "profile"]);
-    command.args(options).arg("--").arg(&program).arg(&fifo);
+    command.args(options).arg("--").arg(&program);
     let out = command.arg(MS.to_string()).current_dir(dir).output();
     let out = out.unwrap_or_else(|e| panic!("{command:?} (`make deps` installs it): {e}"));
     let said = String::from_utf8_lossy(&out.stderr);
@@ -238,14 +234,13 @@ fn slurm() {
     // A batch script is not a rank, though Slurm gives it a number; its children have the
     // launcher's ranks.
     let dir = tempfile::tempdir().unwrap();
-    let (program, fifo) = compiled("mpich", dir.path());
+    let program = compiled("mpich", dir.path());
     let spile = env!("CARGO_BIN_EXE_spile");
     let script = format!(
         "#!/bin/sh\n{spile} profile -- true &&\n\
-         mpiexec.mpich -n 2 {spile} profile -o files -- {} {} {MS}\n\
+         mpiexec.mpich -n 2 {spile} profile -o files -- {} {MS}\n\
          echo $? > status.new; mv status.new status\n",
-        program.display(),
-        fifo.display()
+        program.display()
     );
     let path = dir.path().join("script");
     std::fs::write(&path, script).unwrap();
