@@ -25,9 +25,10 @@ usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [keys] [nginx
        cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]
        cargo xtask performance
        cargo xtask recording
-       cargo xtask soak [--cases N] [--seed S]
+       cargo xtask soak [--cases N] [--timers N] [--mutants N] [--seed S]
        cargo xtask test [ARGUMENT OF CARGO TEST]...
-       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [--bench] [TEST]...";
+       cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [--bench] [--debuginfo] [--programs] [--scripts N]
+                      [--seed S] [--sh COMMAND [--spile PROGRAM]] [--mirror URI] [TEST...]";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
