@@ -280,7 +280,11 @@ impl Programs<'_> {
             subprograms: pool.subs.into_values().collect(),
             license: LICENSE.into(),
         };
-        Object { spec, layout }
+        Object {
+            spec,
+            layout,
+            lir: pool.lir,
+        }
     }
 }
 

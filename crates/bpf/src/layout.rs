@@ -235,6 +235,8 @@ pub struct Object {
     pub spec: ObjectSpec,
     /// The layout of the state memory and the maps.
     pub layout: Layout,
+    /// The functions that were made from LIR, as they were before registers and callbacks.
+    pub lir: spile_lir::Module,
 }
 
 /// The contract between object, loader and controller.

@@ -87,6 +87,9 @@ pub struct Cli {
     /// Save the compiled object as NAME.bpf.o in the current directory
     #[arg(short = 'k')]
     pub keep: bool,
+    /// Compile and print the code of a stage: functions with virtual registers, or instructions
+    #[arg(long, value_name = "STAGE", conflicts_with_all = ["pass", "keep"])]
+    pub dump: Option<Stage>,
     /// Name the compiled object NAME
     #[arg(short = 'm', value_name = "NAME")]
     pub module: Option<String>,
@@ -147,6 +150,16 @@ pub struct Cli {
     /// The script and its arguments
     #[arg(value_name = "FILE", hide = true)]
     pub rest: Vec<String>,
+}
+
+/// A form of the code that `--dump` prints.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+pub enum Stage {
+    // Not documentation, because clap would print the long form of `--help` then.
+    // The functions that are made from LIR.
+    Lir,
+    // The instructions of each program, with the script's lines.
+    Bpf,
 }
 
 /// Options of `stap` that spile lacks, with the reason and, where there is one, the way out.

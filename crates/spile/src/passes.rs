@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spile_bpf::layout::Object;
+use spile_bpf::object::dump;
 use spile_bpf::object::elf::MapSpec;
 use spile_ir::{Bytes, Program, ProgramFacts};
 use spile_kernel::btf::{Btf, VMLINUX};
@@ -25,7 +26,7 @@ use spile_syntax::preproc::{KernelConfig, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
-use crate::cli::Cli;
+use crate::cli::{Cli, Stage};
 use crate::facts::KernelFacts;
 use crate::facts::kernel_debug::TargetKernel;
 use crate::report::{Failure, Stopwatch, fail, say, tell, tell_lines, tell_raw};
@@ -103,7 +104,8 @@ pub fn drive(
     let mut held = None;
     if script.is_some() && cli.pass != Some(1) {
         // Before there is memory that the fork would share.
-        if let (None | Some(5), None, Some(command)) = (cli.pass, &cli.release, &cli.command) {
+        let runs = cli.dump.is_none() && matches!(cli.pass, None | Some(5));
+        if let (true, None, Some(command)) = (runs, &cli.release, &cli.command) {
             held = WatchedProcess::start(command).ok();
         }
         process::large_heap();
@@ -117,7 +119,7 @@ pub fn drive(
     if list::wanted(cli) {
         return list::run(cli, &mut front, color).map(PassesOutcome::Shown);
     }
-    let mut last = cli.pass.unwrap_or(5);
+    let mut last = cli.pass.unwrap_or(if cli.dump.is_some() { 4 } else { 5 });
     if front.other && last > 4 {
         tell("the kernel of -r is not running: the last pass is 4\n");
         last = 4;
@@ -220,6 +222,10 @@ pub fn drive(
             None => "nothing to compile: no handler runs in the kernel".into(),
         },
     );
+    if let Some(stage) = cli.dump {
+        dump(object.as_ref(), stage)?;
+        return Ok(PassesOutcome::Shown(0));
+    }
     if last == 4 || cli.keep {
         write_object(cli, object.as_ref(), last == 4)?;
     }
@@ -610,7 +616,7 @@ fn bpf_target(
         timing: cli.timing,
         // Line information costs time when the kernel loads it, so it is only in files and after a
         // rejection.
-        lines: cli.pass == Some(4),
+        lines: cli.pass == Some(4) || cli.dump.is_some(),
         offsets: machine::offsets(btf, facts),
         features: machine::bpf_features(btf, program),
         syscalls: machine::syscall_descs(),
@@ -654,6 +660,18 @@ fn write_object(cli: &Cli, object: Option<&Object>, name_it: bool) -> Result<(),
     } else {
         tell(format_args!("Keeping the compiled object {name}\n"));
         Ok(())
+    }
+}
+
+/// Prints the compiled object as text.
+fn dump(object: Option<&Object>, stage: Stage) -> Result<(), Failure> {
+    let Some(object) = object else {
+        return say("; no handler runs in the kernel\n");
+    };
+    match stage {
+        Stage::Lir if object.lir.funcs.is_empty() => say("; no function of LIR is called\n"),
+        Stage::Lir => say(&object.lir),
+        Stage::Bpf => say(dump::listing(&object.spec).map_err(fail)?),
     }
 }
 

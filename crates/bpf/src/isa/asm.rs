@@ -122,6 +122,11 @@ impl Function {
     /// The instructions as text: one per line with its slot and its references, below its script
     /// line and comments.
     pub fn listing(&self) -> String {
+        self.listing_at(0)
+    }
+
+    /// The same, with the slots of a program in which the function begins at `start`.
+    pub(crate) fn listing_at(&self, start: u32) -> String {
         let mut out = format!("{}({}):\n", self.name, self.params.join(", "));
         let mut comments = self.comments.iter().peekable();
         let mut lines = self.lines.iter().peekable();
@@ -135,7 +140,7 @@ impl Function {
             while let Some((_, text)) = comments.next_if(|(s, _)| *s <= slot) {
                 let _ = writeln!(out, "    ; {text}");
             }
-            let _ = write!(out, "{slot:6}: {insn}");
+            let _ = write!(out, "{:6}: {insn}", start + slot);
             while let Some(reloc) = relocs.next_if(|r| r.slot <= slot) {
                 let _ = write!(out, "  <{}>", reloc.target);
             }

@@ -20,6 +20,8 @@ pub(crate) struct Pool {
     /// Shapes of ring-buffer records; the index is the record's number.
     pub records: Vec<RecordShape>,
     record_index: HashMap<String, u32>,
+    /// The functions that are made from LIR.
+    pub lir: spile_lir::Module,
 }
 
 impl Pool {

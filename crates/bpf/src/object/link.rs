@@ -13,7 +13,7 @@
 //!
 //! Not done here: maps and system calls (`spile-runtime`).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use crate::isa::asm::{Function, RelocTarget, Section};
 use crate::isa::insn::{Callee, ImmKind, Insn};
@@ -84,7 +84,7 @@ pub fn link(spec: &ObjectSpec) -> Result<LinkedObject, ElfError> {
         btf: Btf::new(),
         types: HashMap::new(),
         maps: maps.clone().map(|(i, m)| (&*m.name, i)).collect(),
-        functions: spec.subprograms.iter().map(|f| (&*f.name, f)).collect(),
+        functions: by_name(spec),
     };
     let programs = spec.programs.iter().map(|p| linker.program(&p.function));
     let programs = programs.collect::<Result<Vec<_>, _>>()?;
@@ -102,6 +102,11 @@ pub fn link(spec: &ObjectSpec) -> Result<LinkedObject, ElfError> {
     })
 }
 
+/// The subprograms of an object by name.
+pub(crate) fn by_name(spec: &ObjectSpec) -> HashMap<&str, &Function> {
+    spec.subprograms.iter().map(|f| (&*f.name, f)).collect()
+}
+
 struct Linker<'s> {
     spec: &'s ObjectSpec,
     btf: Btf,
@@ -111,12 +116,36 @@ struct Linker<'s> {
     functions: HashMap<&'s str, &'s Function>,
 }
 
-/// A function whose references are being followed.
-struct PendingFunction<'s> {
-    function: &'s Function,
-    start: u32,
-    /// Number of references that are followed already.
-    done: usize,
+/// The functions of a program with the slot at which each begins: the program itself, then what it
+/// refers to, in the order of the first reference, depth first.
+///
+/// # Errors
+/// A reference to a function that the object lacks.
+pub(crate) fn members<'s>(
+    functions: &HashMap<&str, &'s Function>,
+    main: &'s Function,
+) -> Result<Vec<(&'s Function, u32)>, ElfError> {
+    let mut members = vec![(main, 0)];
+    let mut end = main.slots();
+    let mut seen: HashSet<&str> = HashSet::new();
+    let mut open = vec![(main, main.relocs.iter())];
+    while let Some((from, relocs)) = open.last_mut() {
+        let Some(reloc) = relocs.next() else {
+            open.pop();
+            continue;
+        };
+        let (RelocTarget::Call(name) | RelocTarget::Func(name)) = &reloc.target else {
+            continue;
+        };
+        let undefined = || ElfError::Undefined(from.name.clone(), name.to_string());
+        let callee = *functions.get(&**name).ok_or_else(undefined)?;
+        if seen.insert(&callee.name) {
+            members.push((callee, end));
+            end += callee.slots();
+            open.push((callee, callee.relocs.iter()));
+        }
+    }
+    Ok(members)
 }
 
 impl<'s> Linker<'s> {
@@ -125,35 +154,23 @@ impl<'s> Linker<'s> {
             name: main.name.clone(),
             ..LinkedProgram::default()
         };
-        let mut starts: HashMap<&str, u32> = HashMap::new();
-        let mut members = vec![(main, 0)];
-        let mut open = vec![self.append(&mut program, main, true)?];
-        while let Some(current) = open.last_mut() {
-            let Some(reloc) = current.function.relocs.get(current.done) else {
-                open.pop();
-                continue;
-            };
-            current.done += 1;
-            let (from, slot) = (current.function, current.start + reloc.slot);
-            let (RelocTarget::Call(name) | RelocTarget::Func(name)) = &reloc.target else {
-                self.data(&mut program, from, &reloc.target, slot as usize)?;
-                continue;
-            };
-            let start = match starts.get(&**name) {
-                Some(start) => *start,
-                None => {
-                    let undefined = || ElfError::Undefined(from.name.clone(), name.to_string());
-                    let callee = *self.functions.get(&**name).ok_or_else(undefined)?;
-                    let next = self.append(&mut program, callee, false)?;
-                    let start = next.start;
-                    starts.insert(&callee.name, start);
-                    members.push((callee, start));
-                    open.push(next);
-                    start
-                }
-            };
-            let distance = i64::from(start) - i64::from(slot) - 1;
-            set_imm(&mut program.insns[slot as usize], distance as i32);
+        let members = members(&self.functions, main)?;
+        // The program itself has no name that a function could refer to.
+        let starts = members.iter().skip(1).map(|(f, start)| (&*f.name, *start));
+        let starts: HashMap<&str, u32> = starts.collect();
+        for (i, (function, start)) in members.iter().enumerate() {
+            self.append(&mut program, function, i == 0)?;
+            for reloc in &function.relocs {
+                let slot = start + reloc.slot;
+                let (RelocTarget::Call(name) | RelocTarget::Func(name)) = &reloc.target else {
+                    self.data(&mut program, function, &reloc.target, slot as usize)?;
+                    continue;
+                };
+                let undefined = || ElfError::Undefined(function.name.clone(), name.to_string());
+                let callee = *starts.get(&**name).ok_or_else(undefined)?;
+                let distance = i64::from(callee) - i64::from(slot) - 1;
+                set_imm(&mut program.insns[slot as usize], distance as i32);
+            }
         }
         if members.iter().any(|(f, _)| !f.lines.is_empty()) {
             let mut lines = Vec::new();
@@ -171,7 +188,7 @@ impl<'s> Linker<'s> {
         program: &mut LinkedProgram,
         function: &'s Function,
         main: bool,
-    ) -> Result<PendingFunction<'s>, ElfError> {
+    ) -> Result<(), ElfError> {
         let start = program.insns.len() as u32;
         let ty = *(self.types.entry(&function.name))
             .or_insert_with(|| debug_info::function_type(&mut self.btf, function, main));
@@ -195,11 +212,7 @@ impl<'s> Linker<'s> {
         program
             .insns
             .extend(words.iter().map(|w| u64::from_le_bytes(*w)));
-        Ok(PendingFunction {
-            function,
-            start,
-            done: 0,
-        })
+        Ok(())
     }
 
     /// Notes a reference to a map or to data; its descriptor is inserted later.
