@@ -5,8 +5,8 @@
 //!   instructions over values ──allocate (regalloc2)──► registers, moves, spills ──code──► Function
 //! ```
 //! In: a verified module, and where its constants and the processors' blocks lie. Out: a function of
-//! the assembler for each function, and for each loop. No instruction of a script is generated this
-//! way yet; [`crate::lower`] writes registers by hand.
+//! the assembler for each function, and for each loop. Functions of the run-time
+//! library are made this way ([`crate::lower`] still writes its own registers by hand).
 //!
 //! - *Registers*. r0 to r9 are allocated. Calls have their arguments in r1 to r5 and their result in
 //!   r0, and clobber r0 to r5; what lives longer is in r6 to r9 or spilled. r10 is the frame.

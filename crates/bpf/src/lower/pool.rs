@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use crate::emit::{Surroundings, emit};
 use crate::isa::asm::Function;
 use crate::layout::RecordShape;
 
@@ -78,6 +79,20 @@ impl Pool {
             self.records.push(shape);
             next
         })
+    }
+
+    /// Defines a function of the run-time library, and those of its loops, unless the object has it.
+    pub(crate) fn library(&mut self, name: &str) -> Result<(), String> {
+        if self.subs.contains_key(name) {
+            return Ok(());
+        }
+        let missing = || format!("the library has no {name}");
+        let module = spile_lir::library::only(name).ok_or_else(missing)?;
+        let functions = emit(&module, &Surroundings::default()).map_err(|e| e.to_string())?;
+        for function in functions {
+            self.subs.insert(function.name.clone(), function);
+        }
+        Ok(())
     }
 
     /// Defines the subprogram `name` unless the object has it.

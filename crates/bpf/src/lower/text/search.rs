@@ -8,7 +8,7 @@ use super::callback::{ends, finish};
 use super::compare::{compare_equal, use_same};
 use super::escapes::{ESCAPE, escapes, table};
 use super::quote::{load_character, put_character};
-use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::asm::{Asm, Function, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
@@ -35,29 +35,12 @@ mod find {
     pub(super) const FOUND: i16 = 8;
 }
 
-/// Offsets of the scratch words of `strtol`.
-mod number {
-    pub(super) const BASE: i16 = 0;
-    pub(super) const PHASE: i16 = 8;
-    pub(super) const NEGATIVE: i16 = 16;
-    pub(super) const VALUE: i16 = 24;
-}
-
 /// Offsets of the scratch words of `escape`.
 mod escape {
     /// Length of the text so far.
     pub(super) const POS: i16 = 0;
     /// Index of the first byte of the text that is not processed yet.
     pub(super) const NEXT: i16 = 8;
-}
-
-/// States of `strtol`.
-mod phase {
-    pub(super) const SIGN: i32 = 0;
-    pub(super) const START: i32 = 1;
-    pub(super) const DIGITS: i32 = 2;
-    /// The `x` of `0x`.
-    pub(super) const MARK: i32 = 3;
 }
 
 impl HandlerCodegen<'_> {
@@ -145,16 +128,11 @@ impl HandlerCodegen<'_> {
             return self.def_int(dst, R0);
         }
         self.needs_loop("strtol()")?;
-        let text = self.copy_into_block(text)?;
-        let wide = text.width();
-        let name = format!("strtol_{wide}");
-        self.pool
-            .sub(&format!("{name}_at"), |_| strtol_at(&name, wide))?;
-        self.pool.sub(&name, |_| strtol_sub(&name, wide))?;
-        self.use_in(base, R2)?;
+        self.pool.library("strtol")?;
+        self.use_in(base, R3)?;
         self.text_addr(R1, &text);
-        self.block_addr(R3, self.plan.scratch.tmp);
-        self.asm.call_sub(name);
+        self.asm.mov(R2, text.width() as i32);
+        self.asm.call_sub("strtol");
         self.def_int(dst, R0)
     }
 
@@ -270,124 +248,6 @@ fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
     asm.jump(stop);
     ends(&mut asm, go_on, stop);
     finish(asm)
-}
-
-/// `strtol(text, base, words)`: returns the number.
-fn strtol_sub(name: &str, wide: u32) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &["text", "base", "words"]);
-    let positive = asm.label();
-    // The base is a C `unsigned int`.
-    asm.alu(AluOp::Lsh, R2, 32);
-    asm.alu(AluOp::Rsh, R2, 32);
-    asm.store(Size::DW, R3, number::BASE, R2);
-    asm.store(Size::DW, R3, number::PHASE, phase::SIGN);
-    for off in [number::NEGATIVE, number::VALUE] {
-        asm.store(Size::DW, R3, off, 0);
-    }
-    asm.mov(R2, R1);
-    fill_slots(&mut asm, R3);
-    asm.mov(R1, wide as i32);
-    loop_callback(&mut asm, name);
-    asm.load(Size::DW, R0, R6, number::VALUE);
-    asm.load(Size::DW, R2, R6, number::NEGATIVE);
-    asm.jump_if(Cond::Eq, R2, 0, positive);
-    asm.neg(R0);
-    asm.bind(positive);
-    asm.exit();
-    finish(asm)
-}
-
-/// The callback that takes one byte of a number.
-fn strtol_at(name: &str, wide: u32) -> Result<Function, String> {
-    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
-    let (go_on, stop) = (asm.label(), asm.label());
-    let (digit, start, mark) = (asm.label(), asm.label(), asm.label());
-    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
-    asm.load(Size::DW, R6, R2, slot::WORDS);
-    asm.load(Size::DW, R7, R2, slot::TEXT);
-    asm.add(R7, R1);
-    asm.load(Size::B, R8, R7, 0);
-    asm.load(Size::DW, R1, R6, number::PHASE);
-    asm.jump_if(Cond::Eq, R1, phase::DIGITS, digit);
-    asm.jump_if(Cond::Eq, R1, phase::START, start);
-    asm.jump_if(Cond::Eq, R1, phase::MARK, mark);
-    asm.store(Size::DW, R6, number::PHASE, phase::START);
-    asm.jump_if(Cond::Ne, R8, i32::from(b'-'), start);
-    asm.store(Size::DW, R6, number::NEGATIVE, 1);
-    asm.jump(go_on);
-    asm.bind(mark);
-    asm.store(Size::DW, R6, number::PHASE, phase::DIGITS);
-    asm.jump(go_on);
-    asm.bind(start);
-    prefix(&mut asm, go_on);
-    asm.bind(digit);
-    take_digit(&mut asm, stop);
-    asm.jump(go_on);
-    ends(&mut asm, go_on, stop);
-    finish(asm)
-}
-
-/// Determines the base at a number's first byte, r8 at r7.
-fn prefix(asm: &mut Asm, go_on: Label) {
-    let (known, plain, octal, hex, decimal) = (
-        asm.label(),
-        asm.label(),
-        asm.label(),
-        asm.label(),
-        asm.label(),
-    );
-    asm.store(Size::DW, R6, number::PHASE, phase::DIGITS);
-    asm.load(Size::DW, R1, R6, number::BASE);
-    asm.jump_if(Cond::Ne, R8, i32::from(b'0'), plain);
-    let may_be_hex = asm.label();
-    asm.jump_if(Cond::Eq, R1, 0, may_be_hex);
-    asm.jump_if(Cond::Ne, R1, 16, known);
-    asm.bind(may_be_hex);
-    asm.load(Size::B, R2, R7, 1);
-    asm.alu(AluOp::Or, R2, 0x20);
-    asm.jump_if(Cond::Ne, R2, i32::from(b'x'), octal);
-    asm.jump_if(Cond::Eq, R1, 16, hex);
-    asm.load(Size::B, R2, R7, 2);
-    for (from, to) in [(b'0', b'9'), (b'a', b'f'), (b'A', b'F')] {
-        let other = asm.label();
-        asm.jump_if(Cond::Lt, R2, i32::from(from), other);
-        asm.jump_if(Cond::Le, R2, i32::from(to), hex);
-        asm.bind(other);
-    }
-    asm.bind(octal);
-    asm.jump_if(Cond::Ne, R1, 0, known);
-    asm.store(Size::DW, R6, number::BASE, 8);
-    asm.jump(known);
-    asm.bind(hex);
-    asm.store(Size::DW, R6, number::BASE, 16);
-    asm.store(Size::DW, R6, number::PHASE, phase::MARK);
-    asm.jump(go_on);
-    asm.bind(plain);
-    asm.jump_if(Cond::Ne, R1, 0, decimal);
-    asm.store(Size::DW, R6, number::BASE, 10);
-    asm.bind(decimal);
-    asm.bind(known);
-}
-
-/// Adds digit r8 to the number, or stops.
-fn take_digit(asm: &mut Asm, stop: Label) {
-    let (value, letter) = (asm.label(), asm.label());
-    asm.load(Size::DW, R1, R6, number::BASE);
-    asm.jump_if(Cond::Gt, R8, i32::from(b'9'), letter);
-    asm.add(R8, -i32::from(b'0'));
-    asm.jump_if(Cond::Slt, R8, 0, stop);
-    asm.jump(value);
-    asm.bind(letter);
-    asm.alu(AluOp::Or, R8, 0x20);
-    asm.jump_if(Cond::Lt, R8, i32::from(b'a'), stop);
-    asm.jump_if(Cond::Gt, R8, i32::from(b'f'), stop);
-    asm.add(R8, 10 - i32::from(b'a'));
-    asm.bind(value);
-    asm.jump_if(Cond::Ge, R8, R1, stop);
-    asm.load(Size::DW, R2, R6, number::VALUE);
-    asm.alu(AluOp::Mul, R2, R1);
-    asm.add(R2, R8);
-    asm.store(Size::DW, R6, number::VALUE, R2);
 }
 
 /// `escape(text, to, words)`. Most texts need no escape and are copied.
