@@ -44,9 +44,11 @@ build:
 test: test-deps lint
 	$(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
 
-# All cases on the other kernels, random scripts and sessions, and the packages: some hours.
+# All cases on the other kernels, mutants of the run-time library, random scripts and sessions, and the
+# packages: some hours.
 test-all: test
 	$(CARGO) run -p xtask -- vm --all
+	$(CARGO) test -p spile-lir --test library -- --ignored --nocapture
 	$(CARGO) run -p xtask -- soak --cases 2000 --timers 100 --mutants 500
 	$(CARGO) run -p xtask -- dist --vm
 	@echo "all long tests passed"

@@ -26,6 +26,7 @@
 //! | [`reader`] | reads it |
 //! | [`verify`] | checks the invariants |
 //! | [`interp`] | runs functions in tests, with checked memory |
+//! | `mutate` | changes single operations, for tests of tests (feature `testgen`) |
 //! | `testgen` | makes random modules for tests (feature `testgen`) |
 
 pub mod builder;
@@ -34,6 +35,8 @@ pub mod func;
 pub mod helpers;
 pub mod interp;
 pub mod library;
+#[cfg(any(test, feature = "testgen"))]
+pub mod mutate;
 pub mod op;
 pub mod reader;
 pub mod repeat;

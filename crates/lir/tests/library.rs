@@ -1,13 +1,17 @@
 //! Each function of the library against Rust, on random inputs, as it is written and with its loops
 //! as callbacks.
 
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
+use proptest::test_runner::RngSeed;
 use spile_lir::Module;
 use spile_lir::interp::{Bare, Kind, Machine};
 use spile_lir::library::{self, CHUNK};
+use spile_lir::mutate;
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
 
@@ -18,6 +22,11 @@ static OUTLINED: LazyLock<Module> = LazyLock::new(|| {
     verify(&module).unwrap_or_else(|e| panic!("{e}"));
     module
 });
+
+thread_local! {
+    /// What [`run`] takes in the library's place.
+    static MUTANT: RefCell<Option<Module>> = const { RefCell::new(None) };
+}
 
 /// An argument: a number, or the address of these bytes.
 #[derive(Clone)]
@@ -32,22 +41,47 @@ fn number(n: usize) -> Arg {
 
 /// Runs a function in both forms, which must agree; gives the result and the memory afterwards.
 fn run(name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
-    let [a, b] = [library::module(), &*OUTLINED].map(|module| {
-        let mut machine = Machine::new(module, 3_000_000);
-        let mut numbers = Vec::new();
-        for arg in args {
-            numbers.push(match arg {
-                Arg::Number(n) => *n,
-                Arg::Memory(bytes) => machine.memory.add(bytes.clone(), Kind::Memory),
-            });
-        }
-        let result = machine.run(name, &numbers, &mut Bare);
-        let result = result.unwrap_or_else(|e| panic!("{name}: {e}\n{module}"));
-        let memory = numbers.iter().filter_map(|n| machine.memory.region(*n));
-        (result, memory.map(<[u8]>::to_vec).collect::<Vec<_>>())
-    });
-    assert_eq!(a, b, "{name}: loops and callbacks");
-    a
+    let mutant = MUTANT.with_borrow(|m| m.as_ref().map(|module| run_in(module, name, args)));
+    mutant.unwrap_or_else(|| {
+        let a = run_in(library::module(), name, args);
+        assert_eq!(
+            a,
+            run_in(&OUTLINED, name, args),
+            "{name}: loops and callbacks"
+        );
+        a
+    })
+}
+
+fn run_in(module: &Module, name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
+    let mut machine = Machine::new(module, 3_000_000);
+    let mut numbers = Vec::new();
+    for arg in args {
+        numbers.push(match arg {
+            Arg::Number(n) => *n,
+            Arg::Memory(bytes) => machine.memory.add(bytes.clone(), Kind::Memory),
+        });
+    }
+    let result = machine.run(name, &numbers, &mut Bare);
+    let result = result.unwrap_or_else(|e| panic!("{name}: {e}\n{module}"));
+    let memory = numbers.iter().filter_map(|n| machine.memory.region(*n));
+    (result, memory.map(<[u8]>::to_vec).collect())
+}
+
+/// The configuration of a property; with a mutant the inputs are always the same.
+fn config() -> ProptestConfig {
+    let mutant = MUTANT.with_borrow(Option::is_some);
+    ProptestConfig {
+        cases: 1000,
+        failure_persistence: None,
+        max_shrink_iters: if mutant { 0 } else { u32::MAX },
+        rng_seed: if mutant {
+            RngSeed::Fixed(1)
+        } else {
+            RngSeed::Random
+        },
+        ..ProptestConfig::default()
+    }
 }
 
 /// A text in a slot of at least that many bytes.
@@ -61,7 +95,7 @@ fn slot(text: &[u8], least: usize) -> Vec<u8> {
 /// all bytes but NUL.
 fn text(most: usize) -> impl Strategy<Value = Vec<u8>> {
     let few = vec(
-        prop_oneof![4 => Just(b'a'), 1 => Just(b'b'), 1 => Just(0xff)],
+        prop_oneof![4 => Just(b'a'), 1 => Just(b'b'), 1 => Just(0xff), 1 => Just(1)],
         0..most,
     );
     prop_oneof![3 => few, 1 => vec(1..=255u8, 0..most)]
@@ -88,6 +122,11 @@ fn all_functions_are_valid_and_documented() {
         );
     }
     for func in &module.funcs {
+        assert!(
+            TESTS.iter().any(|(name, _)| *name == func.name),
+            "@{}: no tests",
+            func.name
+        );
         let only = library::only(&func.name).unwrap_or_default();
         assert_eq!(only.funcs, std::slice::from_ref(func));
     }
@@ -97,7 +136,7 @@ fn all_functions_are_valid_and_documented() {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(config())]
 
     #[test]
     fn compare(a in text(300), b in text(300), common in text(200)) {
@@ -111,9 +150,9 @@ proptest! {
     }
 
     #[test]
-    fn copy(from in text(100), words in 1..14usize) {
+    fn copy(from in text(100), words in 1..14usize, least in 0..14usize) {
         let size = 8 * words;
-        let from_slot = slot(&from, 0);
+        let from_slot = slot(&from, 8 * least);
         let to = vec![0xee; size];
         let args = [Arg::Memory(to), number(size), Arg::Memory(from_slot.clone()), number(from_slot.len())];
         let (cut, memory) = run("copy", &args);
@@ -174,8 +213,13 @@ proptest! {
 
     #[test]
     fn strtol(
-        text in "-?(0[xX])?[0-9a-fA-FgGzZ:@` +-]{0,24}",
-        base in prop_oneof![Just(0u64), Just(8), Just(10), Just(16), 0..40u64, any::<u64>()],
+        text in prop_oneof![
+            "-?(0[xX])?[0-9a-fA-FgGzZ:@` +-]{0,24}",
+            "[-,]?[01]?[xXyY]?[019afAF/:`g@G]{0,3}",
+        ],
+        base in prop_oneof![
+            2 => Just(0u64), 1 => Just(8), 1 => Just(10), 2 => Just(16), 1 => prop_oneof![Just(1), Just(17)], 1 => 0..40u64, 1 => any::<u64>()
+        ],
     ) {
         let bytes = slot(text.as_bytes(), 0);
         let size = bytes.len();
@@ -211,39 +255,98 @@ fn simple_strtol(text: &str, base: u32) -> u64 {
 /// The longest texts: the bounds of the loops are large enough.
 #[test]
 fn longest_texts() {
-    let text = vec![b'x'; 4095];
+    let text = vec![b'x'; 4103];
     let bytes = slot(&text, 0);
-    let long = [Arg::Memory(bytes.clone()), number(bytes.len())];
-    assert_eq!(run("length", &long).0, 4095);
+    let long = [Arg::Memory(bytes.clone()), number(4104)];
+    assert_eq!(run("length", &long).0, 4103);
     let mut other = text.clone();
-    other[4094] = b'y';
+    other[4102] = b'y';
     let args = [
-        long[0].clone(),
-        Arg::Memory(slot(&other, 0)),
-        number(4096 / 32),
+        Arg::Memory(slot(&text, 129 * 32)),
+        Arg::Memory(slot(&other, 129 * 32)),
+        number(129),
     ];
     assert_eq!(run("compare", &args).0, order(text.cmp(&other)));
-    let to = Arg::Memory(vec![1; 4096]);
-    let (cut, memory) = run("copy", &[to, number(4096), long[0].clone(), number(4096)]);
+    let to = Arg::Memory(vec![1; 4104]);
+    let (cut, memory) = run("copy", &[to, number(4104), long[0].clone(), number(4104)]);
     assert_eq!((cut, &memory[0]), (0, &bytes));
-    let mut room = bytes;
-    room.extend([0; 16]);
-    let part = Arg::Memory(slot(b"xx", 24));
-    let find = |part_length| {
-        [
-            Arg::Memory(room.clone()),
-            number(4095),
-            part.clone(),
-            number(part_length),
-        ]
+    let longest = |bytes: &[u8]| [bytes, &[0; 8]].concat();
+    let find = |text: &[u8], part: &[u8]| {
+        let args = [
+            Arg::Memory(longest(text)),
+            number(text.len()),
+            Arg::Memory(longest(part)),
+            number(part.len()),
+        ];
+        run("find", &args).0
     };
-    assert_eq!(run("find", &find(2)).0, 1);
-    let last = Arg::Memory(slot(b"y", 24));
-    let args = [
-        Arg::Memory(slot(&other, 4112)),
-        number(4095),
-        last,
-        number(1),
-    ];
-    assert_eq!(run("find", &args).0, 4095);
+    assert_eq!(find(&bytes[..4103], b"xx"), 1);
+    other.push(b'z');
+    assert_eq!(find(&other, b"z"), 4104);
+    assert_eq!(find(&other, &other), 1);
+    let digits = [vec![b'0'; 4102], vec![b'7']].concat();
+    let digits = [Arg::Memory(slot(&digits, 0)), number(4104), number(10)];
+    assert_eq!(run("strtol", &digits).0, 7);
+}
+
+type Tests = &'static [fn()];
+
+/// The tests of each function.
+const TESTS: &[(&str, Tests)] = &[
+    ("compare", &[longest_texts, compare]),
+    ("copy", &[longest_texts, copy]),
+    ("length", &[longest_texts, length]),
+    ("find", &[longest_texts, find]),
+    ("decimal", &[decimal]),
+    ("hex", &[hex]),
+    ("strtol", &[longest_texts, strtol]),
+];
+
+/// Changes single operations of the library. The tests of the function must find the change:
+/// `cargo test -p spile-lir --release --test library -- --ignored --nocapture` prints the changes
+/// that no test finds. `MUTANTS=N` and `SEED=N` choose others.
+///
+/// The changes that live mean the same: guards that only the kernel's verifier needs, an exit that only
+/// saves iterations, bits of a word of flags that nobody reads, and the first of the three parts of a
+/// decimal number, which has four digits only.
+#[test]
+#[ignore = "takes a minute"]
+fn mutants_are_found() {
+    let number = |name: &str, default: u64| {
+        let value = std::env::var(name).ok();
+        value.map_or(default, |v| v.parse().expect("a number"))
+    };
+    let (count, mut random) = (number("MUTANTS", 200) as usize, number("SEED", 1));
+    let mut mutants = Vec::new();
+    for (i, func) in library::module().funcs.iter().enumerate() {
+        for mutant in mutate::mutants(func) {
+            let mut module = library::module().clone();
+            module.funcs[i] = mutant.func;
+            if verify(&module).is_ok() {
+                mutants.push((&*func.name, mutant.change, module));
+            }
+        }
+    }
+    let all = mutants.len();
+    std::panic::set_hook(Box::new(|_| {}));
+    let (mut tried, mut alive) = (0, Vec::new());
+    while tried < count && !mutants.is_empty() {
+        // A step of SplitMix64.
+        random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let (name, change, module) = mutants.swap_remove(x as usize % mutants.len());
+        let tests = TESTS.iter().find(|(n, _)| *n == name).map(|(_, t)| *t);
+        MUTANT.set(Some(module));
+        let mut tests = tests.unwrap_or_default().iter();
+        if tests.all(|test| catch_unwind(AssertUnwindSafe(test)).is_ok()) {
+            alive.push(change);
+        }
+        tried += 1;
+    }
+    MUTANT.set(None);
+    drop(std::panic::take_hook());
+    println!("{tried} of {all} mutants, {} live", alive.len());
+    alive.iter().for_each(|change| println!("  {change}"));
+    assert!(10 * alive.len() <= tried, "more than a tenth live");
 }

@@ -89,6 +89,7 @@ impl Pool {
         let missing = || format!("the library has no {name}");
         let module = spile_lir::library::only(name).ok_or_else(missing)?;
         let functions = emit(&module, &Surroundings::default()).map_err(|e| e.to_string())?;
+        self.lir.funcs.extend(module.funcs);
         for function in functions {
             self.subs.insert(function.name.clone(), function);
         }

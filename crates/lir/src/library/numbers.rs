@@ -108,7 +108,8 @@ Cost: an iteration for each digit.";
         let zero = is(start.load_u8(0), b'0');
         let marked = zero & is(start.load_u8(1) | 0x20, b'x');
         let base = base.ext(ExtOp::Zext, Size::U32);
-        let of_text = ((marked & hexadecimal(start.load_u8(2))) << 3) - (zero << 1) + 10;
+        // simple_strtol looks for a digit behind the mark. Without one the number is 0 in each base.
+        let of_text = (marked << 3) - (zero << 1) + 10;
         let radix = (base + is(base, 0) * of_text).opaque();
         let at = f.var("at", negative + ((marked & is(radix, 16)) << 1));
         let value = f.var("value", 0);
@@ -134,14 +135,4 @@ Cost: an iteration for each digit.";
 /// 1 if a number of less than 64 bits has this value, else 0.
 fn is(number: Val<'_>, value: u8) -> Val<'_> {
     ((number ^ i32::from(value)) - 1) >> 63
-}
-
-/// 1 if a number is from 0 to less than `end`, else 0.
-fn below(number: Val<'_>, end: i32) -> Val<'_> {
-    ((number - end) & (number ^ -1)) >> 63
-}
-
-/// 1 if a byte is a hexadecimal digit, else 0.
-fn hexadecimal(byte: Val<'_>) -> Val<'_> {
-    below(byte - i32::from(b'0'), 10) | below((byte | 0x20) - i32::from(b'a'), 6)
 }
