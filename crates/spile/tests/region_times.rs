@@ -72,7 +72,14 @@ fn many_threads_have_times() {
 fn a_killed_process_keeps_its_times() {
     let (profile, printed) = times(&["killed"]);
     adds_up(&profile);
-    as_printed(&profile, &printed);
+    let (before, last) = printed.split_once("last ").expect("the last region");
+    as_printed(&profile, before);
+    // The last region has no end. It lasts at least as long as the program measured before it killed
+    // itself.
+    let measured: Ns = last.trim().strip_prefix("1 ").unwrap().parse().unwrap();
+    let (entries, ns) = of_name(&profile, "last");
+    assert_eq!(entries, 1);
+    assert!(ns >= measured, "{ns}, and the program says {measured}");
 }
 
 #[test]
