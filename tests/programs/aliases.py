@@ -585,7 +585,7 @@ def faults(_):
 def run(spile, name):
     script, work = TESTS[name]
     command = f"{sys.executable} {os.path.abspath(sys.argv[0])} work {name}"
-    args = [spile, "-w", "-D", "MAXSKIPPED=1000000", "-e", script]
+    args = [spile, "-g", "-w", "-D", "MAXSKIPPED=1000000", "-e", script]
     args += ["-o", "saw", "-c", command, str(PORT)]
     if "$2" in script:
         args += bits_of_requests()

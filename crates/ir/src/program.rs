@@ -85,6 +85,9 @@ impl Default for Limits {
     }
 }
 
+/// Maximum number of indexes of an array.
+pub const MAX_KEYS: usize = 9;
+
 /// The content of a global.
 #[derive(Debug, Clone, PartialEq)]
 pub enum GlobalKind {
@@ -94,7 +97,7 @@ pub enum GlobalKind {
     Stats(StatsSpec),
     /// An associative array.
     Array {
-        /// One to eight key types.
+        /// One to [`MAX_KEYS`] key types.
         keys: Vec<Ty>,
         /// The type of the elements.
         value: ElemTy,

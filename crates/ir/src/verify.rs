@@ -153,7 +153,7 @@ fn global(g: &Global) -> CheckResult {
         GlobalKind::Array {
             keys, value, max, ..
         } => {
-            ensure((1..=8).contains(&keys.len()), "not 1 to 8 keys")?;
+            ensure((1..=MAX_KEYS).contains(&keys.len()), "not 1 to 9 keys")?;
             ensure(*max > 0, "room for no element")?;
             keys.iter().try_for_each(|k| width(*k))?;
             if let ElemTy::Scalar(ty) = value {

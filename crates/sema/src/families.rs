@@ -186,6 +186,9 @@ const PRIORITY: &[ComponentSpec] = &[ComponentSpec(
 )];
 const MAXSIZE: &[ComponentSpec] = &[n("maxsize")];
 
+/// Maximum of `.maxactive`.
+const MAX_ACTIVE: i64 = 65_535;
+
 const NS: u64 = 1;
 const US: u64 = 1_000;
 const MS: u64 = 1_000_000;
@@ -249,24 +252,26 @@ families! {
     [MODULE, s("tracepoint")] &[], EventMaker::Trace, Tracepoint, "a tracepoint of a kernel module";
     [MODULE, s("trace")] &[], EventMaker::Trace, Tracepoint, "a tracepoint of a kernel module";
     [w("syscall_any")] &[], EventMaker::SyscallAny(false), SysEnter, "entry to any system call";
-    [w("syscall_any"), w("return")] &[], EventMaker::SyscallAny(true), SysExit, "return from any system call";
+    [w("syscall_any"), w("return")] MAXACTIVE, EventMaker::SyscallAny(true), SysExit, "return from any system call";
     [w("syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
-    [w("syscall"), CALL, w("return")] &[], EventMaker::Syscall(true), SysExit, "return from a system call";
+    [w("syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
     [w("nd_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
-    [w("nd_syscall"), CALL, w("return")] &[], EventMaker::Syscall(true), SysExit, "return from a system call";
+    [w("nd_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
     [w("kernel"), FUNCTION] OF_FUNCTION, EventMaker::Code, KernelCode, "a kernel function, by NAME or NAME@FILE:LINE";
     [w("kernel"), FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "the return of a kernel function";
     [w("kernel"), STATEMENT] OF_STATEMENT, EventMaker::Code, KernelCode, "a source line of the kernel, by NAME@FILE:LINE, or an address";
     [MODULE, FUNCTION] OF_FUNCTION, EventMaker::Code, KernelCode, "a function of a kernel module";
     [MODULE, FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "the return of a function of a kernel module";
     [MODULE, STATEMENT] OF_STATEMENT, EventMaker::Code, KernelCode, "a source line of a kernel module, or an address";
-    [w("kprobe"), s("function")] &[], EventMaker::Code, KernelCode, "a kernel function, by name";
+    [w("kprobe"), s("function")] &[w("call")], EventMaker::Code, KernelCode, "a kernel function, by name";
     [w("kprobe"), s("function"), w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "its return";
-    [w("kprobe"), MODULE, s("function")] &[], EventMaker::Code, KernelCode, "a function of a kernel module, by name";
+    [w("kprobe"), MODULE, s("function")] &[w("call")], EventMaker::Code, KernelCode, "a function of a kernel module, by name";
     [w("kprobe"), MODULE, s("function"), w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "its return";
     [w("kprobe"), STATEMENT, w("absolute")] &[], EventMaker::Code, KernelCode, "an address in the kernel";
     [PROCESS, FUNCTION] OF_FUNCTION, EventMaker::Code, UserCode, "a function of a program, by NAME or NAME@FILE:LINE";
     [PROCESS, LIBRARY, FUNCTION] OF_FUNCTION, EventMaker::Code, UserCode, "a function of a program's library";
+    [PROCESS, FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, UserCode, "the return of a function of a program";
+    [PROCESS, LIBRARY, FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, UserCode, "the return of a function of a program's library";
     [PROCESS, STATEMENT] OF_STATEMENT, EventMaker::Code, UserCode, "a source line of a program, by NAME@FILE:LINE, or an address";
     [PROCESS, LIBRARY, STATEMENT] OF_STATEMENT, EventMaker::Code, UserCode, "a source line of a program's library";
     [PROCESS, MARK] &[], EventMaker::Code, UserCode, "a static marker of a program";
@@ -294,7 +299,7 @@ families! {
     [PROCESS, w("syscall")] &[], EventMaker::Process("__process_syscall"), SysEnter, "entry to any system call";
     [PROCESS, w("syscall"), w("return")] &[], EventMaker::Process("__process_syscall_return"), SysExit, "return from any system call";
     [w("tp_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
-    [w("tp_syscall"), CALL, w("return")] &[], EventMaker::Syscall(true), SysExit, "return from a system call";
+    [w("tp_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
 }
 
 /// Families that only SystemTap has, by their first words, and the way out.
@@ -402,6 +407,27 @@ impl Family {
         }
     }
 
+    /// The points of the family, of its own words and with one option, that a pattern with `**`
+    /// matches. Of the words that a `**` stands for, the last one has the argument.
+    pub(crate) fn spelled(
+        &'static self,
+        pattern: &[Component],
+    ) -> Vec<(&'static Family, Vec<Component>)> {
+        let word = |c: &ComponentSpec| match c.0 {
+            ComponentName::Is(w) => Some(w),
+            ComponentName::Syscall | ComponentName::PerfEvent => None,
+        };
+        let Some(words) = self.comps.iter().map(word).collect::<Option<Vec<_>>>() else {
+            return Vec::new();
+        };
+        let with = self.options.iter().filter_map(word);
+        let longer = with.map(|o| [&words[..], &[o]].concat());
+        std::iter::once(words.clone())
+            .chain(longer)
+            .filter_map(|words| Some((self, spell(pattern, &words)?)))
+            .collect()
+    }
+
     /// The components with the family's words in place of wildcards; wildcards for names stay.
     pub(crate) fn canonical(&self, comps: &[Component]) -> Vec<Component> {
         let mut shown = comps.to_vec();
@@ -447,6 +473,11 @@ impl Family {
         let Some(last) = comps.get(self.comps.len() - 1) else {
             return Ok(Vec::new());
         };
+        if let Some(c) = option.filter(|c| &*c.name == "maxactive")
+            && !number_of(c).is_some_and(|n| (0..=MAX_ACTIVE).contains(&n))
+        {
+            return Err(bad_argument(c, "a number from 0 to 65535"));
+        }
         let event = |event| {
             let point = point_text(comps);
             Ok(vec![PointMatch::Event {
@@ -491,6 +522,36 @@ impl Family {
             }
         }
     }
+}
+
+/// The words as components, each with the argument of the pattern's component that stands for it;
+/// `None` if the pattern does not match them.
+fn spell(pattern: &[Component], words: &[&str]) -> Option<Vec<Component>> {
+    let Some((first, rest)) = pattern.split_first() else {
+        return words.is_empty().then(Vec::new);
+    };
+    let most = match first.name.contains("**") {
+        true => words.len(),
+        false => words.len().min(1),
+    };
+    (1..=most).find_map(|n| {
+        let (mine, others) = words.split_at(n);
+        if !matches_point(&first.name, &mine.join(".")) {
+            return None;
+        }
+        let tail = spell(rest, others)?;
+        let mut spelled: Vec<Component> = mine
+            .iter()
+            .map(|w| Component {
+                name: (*w).into(),
+                arg: None,
+                span: first.span,
+            })
+            .collect();
+        spelled.last_mut()?.arg = first.arg.clone();
+        spelled.extend(tail);
+        Some(spelled)
+    })
 }
 
 /// The word of a component, as it is shown.

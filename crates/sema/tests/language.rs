@@ -471,10 +471,6 @@ const MISUSE: &[(&str, &[&str])] = &[
         &["statistic"],
     ),
     (
-        "global a, a probe begin { a = 1 println(a) }",
-        &["declared twice"],
-    ),
-    (
         "global s probe begin { s <<< 1; println(@count(t)) }",
         &["t"],
     ),

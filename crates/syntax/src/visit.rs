@@ -176,14 +176,35 @@ pub fn each_child<'a>(e: &'a Expr, mut f: impl FnMut(&'a Expr)) {
     }
 }
 
+struct EachExpr<F>(F);
+
+impl<F: FnMut(&Expr)> Visitor for EachExpr<F> {
+    fn expr(&mut self, e: &Expr) {
+        (self.0)(e);
+        walk_expr(self, e);
+    }
+}
+
 /// Calls `f` for every expression in a block, parents first.
 pub fn each_expr(b: &Block, f: impl FnMut(&Expr)) {
-    struct Each<F>(F);
-    impl<F: FnMut(&Expr)> Visitor for Each<F> {
-        fn expr(&mut self, e: &Expr) {
-            (self.0)(e);
-            walk_expr(self, e);
+    EachExpr(f).block(b);
+}
+
+/// Calls `f` for every statement in a block, outer ones first.
+pub fn each_stmt(b: &Block, f: impl FnMut(&Stmt)) {
+    struct EachStmt<F>(F);
+    impl<F: FnMut(&Stmt)> Visitor for EachStmt<F> {
+        fn stmt(&mut self, s: &Stmt) {
+            (self.0)(s);
+            walk_stmt(self, s);
         }
+
+        fn expr(&mut self, _: &Expr) {}
     }
-    Each(f).block(b);
+    EachStmt(f).block(b);
+}
+
+/// Calls `f` for an expression and every expression in it, parents first.
+pub fn each_expr_in(e: &Expr, f: impl FnMut(&Expr)) {
+    EachExpr(f).expr(e);
 }

@@ -142,6 +142,11 @@ const CASES: &[(&str, &str, &str)] = &[
         "tabs_and_crlf",
         "probe begin {\r\n\tx =\t\t) 1\r\n}\r\n",
     ),
+    (
+        "E0125",
+        "declarations",
+        "global a[0], b, b\nprivate global b\nfunction f(x, y, x) { return x }",
+    ),
     ("E0110", "argument", "probe begin { $1 }"),
 ];
 
@@ -175,7 +180,7 @@ fn bytes() {
 #[test]
 fn every_code_has_a_test() {
     let elsewhere = [
-        "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0205", "E0211", "W0102",
+        "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0124", "E0205", "E0211", "W0102",
     ];
     for c in SYNTAX_CODES {
         let here = CASES.iter().any(|(code, ..)| *code == c.code);
@@ -184,6 +189,22 @@ fn every_code_has_a_test() {
             "{} has no test",
             c.code
         );
+    }
+}
+
+#[test]
+fn guru_mode() {
+    use spile_syntax::{diag::Diagnostics, parser::parse_script, preproc, source::Sources};
+    let library = preproc::MacroLibrary::new();
+    for (guru, errors) in [(false, 3), (true, 0)] {
+        let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+        let text = "%{ int x; %} probe begin { x = @kderef(4, 8) + %{ x %} + @uderef(4, 8) }";
+        let file = sources.add("t.stp", text.as_bytes());
+        let mut env = preproc::PreprocEnv::new("6.12.0", "x86_64");
+        env.guru = guru;
+        parse_script(&mut sources, file, &env, &library, &mut diags);
+        assert_eq!(diags.error_count(), errors);
+        assert_eq!(diags.render(&sources, false).contains("E0124"), !guru);
     }
 }
 

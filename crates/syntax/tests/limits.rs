@@ -76,7 +76,7 @@ fn wide_is_no_problem() {
     let n = 50_000;
     let text = format!(
         "global a{} probe begin {{ {} println({}\"\") {} }}",
-        ", a".repeat(n),
+        (0..n).map(|i| format!(", a{i}")).collect::<String>(),
         "x = 1 ".repeat(n),
         "\"a\" ".repeat(n),
         "$x[1]->a;".repeat(n)

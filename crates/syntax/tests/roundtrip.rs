@@ -7,6 +7,8 @@
 
 mod common;
 
+use std::collections::HashSet;
+
 use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
@@ -254,9 +256,8 @@ fn print(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
     (print_op(), text(), inner.clone(), vec(inner, 0..3)).prop_map(|(op, first, x, rest)| {
         let args = match op {
             PrintOp { char: true, .. } => vec![x],
-            PrintOp { format: true, .. } | PrintOp { delim: true, .. } => {
-                [vec![first], rest].concat()
-            }
+            PrintOp { format: true, .. } => [vec![first], rest].concat(),
+            PrintOp { delim: true, .. } => [vec![first, x.clone(), x], rest].concat(),
             _ => rest,
         };
         e(ExprKind::Print { op, args })
@@ -493,6 +494,9 @@ fn function() -> impl Strategy<Value = Item> {
     );
     (head, body, doc()).prop_map(|((private, name, ret, params, priority), body, doc)| {
         let span = Span::default();
+        let mut params: Vec<(Ident, _)> = params;
+        let mut seen = HashSet::new();
+        params.retain(|(p, _)| seen.insert(p.name.clone()));
         Item::Function(Function {
             private,
             name,
@@ -510,7 +514,7 @@ fn global() -> impl Strategy<Value = Item> {
     let var = (
         ident(),
         any::<bool>(),
-        option::of(number()),
+        option::of(1..1i64 << 31),
         option::of(literal()),
     )
         .prop_map(|(name, wrap, max, init)| GlobalVar {
@@ -572,7 +576,17 @@ fn file() -> impl Strategy<Value = File> {
         2 => alias(),
         1 => embedded().prop_map(Item::Embedded),
     ];
-    vec(item, 0..4).prop_map(|items| File { items })
+    vec(item, 0..4).prop_map(|mut items| {
+        // A file has one global variable of each name.
+        let mut seen = HashSet::new();
+        for item in &mut items {
+            if let Item::Global(g) = item {
+                g.vars.retain(|v| seen.insert(v.name.name.clone()));
+            }
+        }
+        items.retain(|item| !matches!(item, Item::Global(g) if g.vars.is_empty()));
+        File { items }
+    })
 }
 
 proptest! {

@@ -54,12 +54,15 @@ pub(super) fn resolve(comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
     }])
 }
 
-/// A path that stays in its directory, with empty components removed.
+/// A path that stays in its directory.
 fn path(text: &str, c: &Component) -> DiagResult<String> {
-    let parts: Vec<&str> = text.split('/').filter(|p| !p.is_empty()).collect();
-    let strange = |p: &&str| matches!(*p, "." | "..") || p.len() > 255 || p.contains('\0');
-    if parts.is_empty() || parts.iter().any(strange) || text.starts_with('/') {
-        return Err(bad_argument(c, "a path in the session's directory"));
+    let parts: Vec<&str> = text.split('/').collect();
+    let strange = |p: &&str| matches!(*p, "" | "." | "..") || p.len() > 255 || p.contains('\0');
+    if parts.iter().any(strange) {
+        return Err(bad_argument(
+            c,
+            "a path in the session's directory, without empty components, `.` and `..`",
+        ));
     }
     if parts[..] == [RESERVED] {
         return Err(bad_argument(

@@ -187,4 +187,14 @@ impl Context {
     pub fn target(&self, name: &str) -> Option<&TargetVar> {
         self.targets.iter().find(|t| &*t.name == name)
     }
+
+    /// The argument of a tracepoint that `argN` counts, from `arg1` on.
+    pub(crate) fn numbered_argument(&self, name: &str) -> Option<&TargetVar> {
+        let n: u8 = name.strip_prefix("arg")?.parse().ok()?;
+        let source = TargetSource::CtxArg(n.checked_sub(1)?);
+        let tracepoint = self.kind == ContextKind::Tracepoint;
+        self.targets
+            .iter()
+            .find(|t| tracepoint && t.source == source)
+    }
 }

@@ -332,7 +332,16 @@ impl<'a> PointSearch<'a> {
                 failed.extend(errors);
             }
         }
-        if comps.iter().any(|c| c.name.contains("**")) {
+        let across = comps.iter().any(|c| c.name.contains("**"));
+        if across && comps.iter().any(|c| c.arg.is_some()) {
+            for (f, point) in FAMILIES.iter().flat_map(|f| f.spelled(comps)) {
+                if let FamilyMatch::Yes(option) = f.matches(&point)
+                    && let Err(d) = self.resolve_in_family(f, &point, option, layer)
+                {
+                    failed.push(*d);
+                }
+            }
+        } else if across {
             for point in super::list::family_points(self.facts) {
                 if comps.iter().all(|c| c.arg.is_none())
                     && matches_point(&point_text(comps), &point)

@@ -11,7 +11,7 @@ code_table! { BODY_CODES:
     TYPE_MISMATCH = "E0504", "Two uses of one value need different types.";
     UNRESOLVED_TYPE = "E0505", "A variable whose type, number or string, cannot be inferred.";
     INDEX_COUNT = "E0506", "An array is used with different numbers of indexes.";
-    TOO_MANY_KEYS = "E0507", "An array has more than eight indexes.";
+    TOO_MANY_KEYS = "E0507", "An array has more than nine indexes.";
     DUPLICATE_GLOBAL = "E0508", "A global variable is declared twice.";
     BAD_FORMAT = "E0510", "A malformed conversion in a format.";
     FORMAT_ARGUMENTS = "E0511", "A format needs more or fewer arguments than are given.";
@@ -25,7 +25,6 @@ code_table! { BODY_CODES:
     CONDITION_CHANGES = "E0519", "The condition of a probe point modifies a variable.";
     NOT_SUPPORTED = "E0521", "A part of the language that is not available.";
     INTRINSIC = "E0522", "A wrong use of an internal operation in a library file.";
-    DUPLICATE_PARAMETER = "E0523", "Two parameters of a function have the same name.";
     BAD_INITIALISER = "E0525", "An initial value that the variable cannot have.";
     UNKNOWN_OPTION = "E0526", "An option names a variable or limit that does not exist.";
     BAD_OPERAND = "E0527", "An operand that is out of range or has to be a literal.";
@@ -33,6 +32,8 @@ code_table! { BODY_CODES:
     BAD_REGEX = "E0529", "A malformed regular expression.";
     LARGE_REGEX = "E0530", "A regular expression whose tables would be too large.";
     NEEDS_GURU = "E0531", "An operation with an effect on the system, outside guru mode (`-g`).";
+
+    CONDITION_READS = "E0532", "The condition of a probe point uses something other than global variables.";
 
     KERNEL_UNAVAILABLE = "E0603", "An operation that only controller handlers can perform.";
     NO_EVENT = "E0604", "An operation that needs the current kernel event, in a handler that has none.";
@@ -44,5 +45,6 @@ code_table! { BODY_CODES:
     UNUSED_FUNCTION = "W0504", "A function is never called.";
     OPTION_WITHOUT_EFFECT = "W0505", "A limit of `-D` without effect.";
     BAD_VARIABLE = "W0506", "A missing variable, replaced by 0 (`--skip-badvars`).";
+    UNREACHED = "W0508", "A body of a function that runs for no call.";
     NOT_PRESENT = "W0507", "A probe of processes asks for a value that existing processes lack.";
 }

@@ -171,6 +171,11 @@ impl Parser<'_> {
     }
 
     fn at_call(&mut self, t: Token, syntax: &AtSyntax) -> Parse<Box<Expr>> {
+        if syntax.op == AtOp::KDeref && !self.privileged {
+            let message = "`@kderef` is not permitted in an unprivileged script; need `-g`";
+            let d = Diagnostic::error(codes::NEEDS_GURU, message).at(t.span);
+            self.report(d.help("`kernel_long(address)` and its kin need no `-g`"));
+        }
         let args = self.args()?;
         let mut below = self.height;
         self.check_operands(t, syntax, &args)?;

@@ -689,6 +689,11 @@ impl Parser<'_> {
                 let message = format!("`{name}` needs a {what}");
                 self.report(Diagnostic::error(codes::OPERAND_COUNT, message).at(t.span));
             }
+            Some(_) if op.delim && args.len() < 3 => {
+                let message = format!("`{name}` needs two values, which the delimiter separates");
+                let d = Diagnostic::error(codes::OPERAND_COUNT, message).at(t.span);
+                self.report(d.help("`print` and `println` print one value"));
+            }
             _ if op.char && args.len() != 1 => {
                 let message = format!("`{name}` takes one byte");
                 self.report(Diagnostic::error(codes::OPERAND_COUNT, message).at(t.span));

@@ -1,5 +1,7 @@
 //! Top-level items, and their documentation comments.
 
+use std::collections::HashMap;
+
 use super::{Parse, Parser, ProductionFailed};
 use crate::ast::*;
 use crate::codes;
@@ -18,15 +20,38 @@ const ITEM_START: &[Tok] = &[
 impl Parser<'_> {
     pub(super) fn file(&mut self) -> File {
         let mut file = File::default();
+        let mut globals: HashMap<Name, (bool, Span)> = HashMap::new();
         while !self.at(Tok::Eof) {
             let before = self.pos;
             match self.item() {
-                Ok(Some(item)) => file.items.push(item),
+                Ok(Some(item)) => {
+                    if let Item::Global(decl) = &item {
+                        self.check_globals(decl, &mut globals);
+                    }
+                    file.items.push(item);
+                }
                 Ok(None) => {}
                 Err(ProductionFailed) => self.skip_to_item(before),
             }
         }
         file
+    }
+
+    /// Refuses a second global variable of one name in a file.
+    fn check_globals(&mut self, decl: &GlobalDecl, known: &mut HashMap<Name, (bool, Span)>) {
+        for v in &decl.vars {
+            let name = &v.name.name;
+            let Some((private, first)) = known.get(name).copied() else {
+                known.insert(name.clone(), (decl.private, v.name.span));
+                continue;
+            };
+            let message = match private == decl.private {
+                true => format!("global variable `{name}` is declared twice"),
+                false => format!("`{name}` is both a global and a private variable"),
+            };
+            let d = Diagnostic::error(codes::BAD_DECLARATION, message).at(v.name.span);
+            self.report(d.also(first, "declared here first"));
+        }
     }
 
     fn skip_to_item(&mut self, before: usize) {
@@ -76,6 +101,15 @@ impl Parser<'_> {
 
     pub(super) fn embedded(&mut self) -> Embedded {
         let t = self.bump();
+        if !self.privileged {
+            let message = "embedded code in an unprivileged script; need `-g`";
+            let help = "spile runs no C, with `-g` neither: functions of the library, `@cast` and `@kderef` do the same";
+            self.report(
+                Diagnostic::error(codes::NEEDS_GURU, message)
+                    .at(t.span)
+                    .help(help),
+            );
+        }
         let text = self.text(t);
         let inner = text.get(2..text.len().saturating_sub(2)).unwrap_or("");
         Embedded {
@@ -110,7 +144,14 @@ impl Parser<'_> {
         let wrap = self.accept(Tok::Percent).is_some();
         let max = match self.accept(Tok::LBracket) {
             Some(open) => {
+                let at = self.token().span;
                 let n = self.number("the array's size")?;
+                if !(1..=i64::from(i32::MAX)).contains(&n) {
+                    let message = format!("an array cannot have {n} elements");
+                    self.report(
+                        Diagnostic::error(codes::BAD_DECLARATION, message).at(self.since(at)),
+                    );
+                }
                 self.expect_close(Tok::RBracket, open)?;
                 Some(n)
             }
@@ -156,9 +197,15 @@ impl Parser<'_> {
         let name = self.new_ident("the name of a function")?;
         let ret = self.opt_type()?;
         let open = self.expect(Tok::LParen)?;
-        let mut params = Vec::new();
+        let mut params: Vec<(Ident, Option<TypeName>)> = Vec::new();
         while !self.at(Tok::RParen) {
             let param = self.new_ident("the name of a parameter")?;
+            if let Some((other, _)) = params.iter().find(|(p, _)| p.name == param.name) {
+                let message = format!("two parameters are called `{}`", param.name);
+                let d = Diagnostic::error(codes::BAD_DECLARATION, message).at(param.span);
+                let d = d.also(other.span, "the other one");
+                self.report(d);
+            }
             params.push((param, self.opt_type()?));
             if self.accept(Tok::Comma).is_none() {
                 break;

@@ -50,6 +50,21 @@ pub fn parse_file(
     p.file()
 }
 
+/// As [`parse_file`] of the user's script, which can contain embedded C and `@kderef` with `-g`
+/// only. Library files can contain them always.
+pub fn parse_script(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> File {
+    let output = preproc::preprocess(sources, file, env, macros, diags);
+    let mut p = Parser::new(sources, file, &output, macros, diags);
+    p.privileged = env.guru;
+    p.file()
+}
+
 /// As [`parse_file`] of a file of the library, which adds nothing to the sources.
 pub fn parse_library_file(
     sources: &Sources,
@@ -127,6 +142,8 @@ struct Parser<'a> {
     expansions: &'a [Span],
     macros: &'a MacroLibrary,
     diags: &'a mut Diagnostics,
+    /// Embedded C and `@kderef` are allowed.
+    privileged: bool,
     pos: usize,
     eof: Token,
     /// Depth of the parser's recursion.
@@ -161,6 +178,7 @@ impl<'a> Parser<'a> {
             expansions: &output.expansions,
             macros,
             diags,
+            privileged: true,
             pos: 0,
             eof,
             depth: 0,

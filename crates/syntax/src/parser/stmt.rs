@@ -285,15 +285,18 @@ impl Parser<'_> {
     fn foreach_head(&mut self) -> Parse<Box<Foreach>> {
         self.bump();
         let open = self.expect(Tok::LParen)?;
-        let value = if self.at(Tok::Ident) && self.nth(1) == Tok::Assign {
+        let mut keys = Vec::new();
+        let mut sort = None;
+        let marked = matches!(self.nth(1), Tok::Plus | Tok::Minus) && self.nth(2) == Tok::Assign;
+        let value = if self.at(Tok::Ident) && (marked || self.nth(1) == Tok::Assign) {
+            let start = self.token().span;
             let v = self.new_ident("a variable")?;
+            self.sort_mark(SortBy::Value, start, &mut sort)?;
             self.bump();
             Some(v)
         } else {
             None
         };
-        let mut keys = Vec::new();
-        let mut sort = None;
         if let Some(bracket) = self.accept(Tok::LBracket) {
             loop {
                 self.foreach_key(&mut keys, &mut sort)?;

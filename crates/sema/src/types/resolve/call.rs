@@ -6,6 +6,7 @@ use spile_ir::intrinsics::{Intrinsic, ValueKind};
 use spile_ir::{BinOp, Stream};
 use spile_syntax::ast::{self, FileId, Span, TypeName};
 use spile_syntax::diag::Diagnostic;
+use spile_syntax::visit::each_stmt;
 
 use super::{FnDecl, Resolver, SUGGESTIONS};
 use crate::analyse::IdMap;
@@ -47,6 +48,7 @@ impl Resolver<'_> {
         // Bodies of one signature run by priority, then in source order.
         fits.sort_by_key(|(_, f)| f.priority.unwrap_or(0));
         let fits: Vec<FunctionDef> = fits.into_iter().cloned().collect();
+        self.warn_unreached(&fits);
         let func = self.units_of(&fits);
         let args: Vec<Expr> = args.iter().map(|a| self.expr(a)).collect();
         let UnitKind::Func { params, ret, .. } = &self.tree.units[func.0].kind else {
@@ -64,6 +66,29 @@ impl Resolver<'_> {
             kind: ExprKind::Call { func, args },
             ty: ret,
             span,
+        }
+    }
+
+    /// Warns of the script's bodies behind one without `next`.
+    fn warn_unreached(&mut self, bodies: &[FunctionDef]) {
+        let goes_on = |f: &ast::Function| {
+            let mut found = false;
+            if let ast::FnBody::Block(b) = &f.body {
+                each_stmt(b, |s| found |= matches!(s.kind, ast::StmtKind::Next));
+            }
+            found
+        };
+        let Some(last) = bodies.iter().position(|(_, f)| !goes_on(f)) else {
+            return;
+        };
+        let (by, rest) = (bodies[last].1.name.span, &bodies[last + 1..]);
+        for (_, f) in rest.iter().filter(|(file, _)| self.lib.is_user(*file)) {
+            let text = format!("this body of `{}` is never reached", f.name.name);
+            self.report(
+                Diagnostic::warning(codes::UNREACHED, text)
+                    .at(f.name.span)
+                    .also(by, "this one has no `next`"),
+            );
         }
     }
 
@@ -122,12 +147,6 @@ impl Resolver<'_> {
                 Some(t) => self.types.fresh_of(base(*t), id.span),
                 None => self.types.fresh(),
             };
-            if let Some(other) = locals.iter().find(|l| l.name == id.name) {
-                let text = format!("two parameters are called `{}`", id.name);
-                let d = Diagnostic::error(codes::DUPLICATE_PARAMETER, text);
-                let d = d.at(id.span).also(other.span, "the other one");
-                self.report(d);
-            }
             locals.push(Local {
                 name: id.name.clone(),
                 span: id.span,

@@ -181,7 +181,7 @@ impl Resolver<'_> {
                 return self.target_expr(e);
             }
             ast::ExprKind::Embedded(c) => {
-                self.embedded(c.span);
+                self.embedded(c);
                 self.bad(span)
             }
         };

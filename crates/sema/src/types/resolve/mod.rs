@@ -3,6 +3,7 @@
 //! named, and with them the probes of their file, until nothing new comes.
 
 mod call;
+mod embedded;
 mod entry;
 mod expr;
 mod finish;
@@ -457,8 +458,8 @@ impl<'a> Resolver<'a> {
 
     /// The key types of a global that is used with `n` indexes (0 for a scalar).
     fn global_keys(&mut self, g: GlobalIx, n: usize, span: Span) -> Option<Vec<TyVar>> {
-        if n > 8 {
-            let text = format!("an array has at most eight indexes, not {n}");
+        if n > spile_ir::MAX_KEYS {
+            let text = format!("an array has at most nine indexes, not {n}");
             self.report(Diagnostic::error(codes::TOO_MANY_KEYS, text).at(span));
             return None;
         }
@@ -504,14 +505,6 @@ impl<'a> Resolver<'a> {
         Some(keys)
     }
 
-    fn embedded(&mut self, span: Span) {
-        self.report(
-            Diagnostic::error(codes::NOT_SUPPORTED, "embedded C cannot run in eBPF")
-                .at(span)
-                .help("use functions of the library, `@cast` and `@kderef` instead"),
-        );
-    }
-
     /// Resolves one handler. Handlers of the library run before the script's.
     fn handler(&mut self, d: &ProbeHandler, user: bool) {
         self.cur = UnitState {
@@ -547,6 +540,7 @@ impl<'a> Resolver<'a> {
         }
         for (cond, file) in &d.conditions {
             self.enter_file(*file);
+            self.check_condition(cond);
             let cond = self.number(cond);
             let span = cond.span;
             self.conditions.push(cond.clone());
@@ -651,7 +645,7 @@ impl<'a> Resolver<'a> {
         let body = match &f.body {
             ast::FnBody::Block(b) => self.block(b),
             ast::FnBody::Embedded(e) => {
-                self.embedded(e.span);
+                self.embedded(e);
                 Vec::new()
             }
         };

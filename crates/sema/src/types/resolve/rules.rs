@@ -3,14 +3,43 @@
 
 use std::collections::HashSet;
 
-use spile_syntax::ast::Span;
+use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
+use spile_syntax::visit::each_expr_in as each_expr;
 
 use super::Resolver;
 use crate::types::codes;
 use crate::types::hir::*;
 
 impl Resolver<'_> {
+    /// Checks that the condition of a probe point reads global variables and nothing else, since it
+    /// is no part of a handler. Files of the library may call functions.
+    pub(super) fn check_condition(&mut self, cond: &ast::Expr) {
+        let mut found = Vec::new();
+        if !self.is_user(self.cur.file) {
+            return;
+        }
+        each_expr(cond, &mut |e: &ast::Expr| match &e.kind {
+            ast::ExprKind::Var(name) => found.push((name.clone(), e.span, false)),
+            ast::ExprKind::Call { name, .. } => found.push((name.name.clone(), e.span, true)),
+            _ => {}
+        });
+        for (name, span, call) in found {
+            let text = match call {
+                true => format!("the condition of a probe point must not call `{name}`"),
+                false if self.find_global(&name).is_none() => {
+                    format!("`{name}` in the condition of a probe point is no global variable")
+                }
+                false => continue,
+            };
+            self.report(
+                Diagnostic::error(codes::CONDITION_READS, text)
+                    .at(span)
+                    .help("test it inside of the handler: `if (!(...)) next`"),
+            );
+        }
+    }
+
     pub(super) fn rules(&mut self) {
         let found = check(&self.tree, &std::mem::take(&mut self.conditions));
         found.into_iter().for_each(|d| self.report(d));

@@ -101,7 +101,7 @@ impl Resolver<'_> {
                 None => return,
             },
             ast::StmtKind::Embedded(e) => {
-                self.embedded(e.span);
+                self.embedded(e);
                 return;
             }
         };

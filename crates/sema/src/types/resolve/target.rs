@@ -141,7 +141,9 @@ impl Resolver<'_> {
             return (e, None);
         }
         let short = name.trim_start_matches('$');
-        let Some(t) = ctx.target(short).filter(|_| !name.starts_with("$$")) else {
+        let by_number = || ctx.numbered_argument(short);
+        let named = ctx.target(short).or_else(by_number);
+        let Some(t) = named.filter(|_| !name.starts_with("$$")) else {
             if let Some(found) = self.global(short, &ctx) {
                 let space = self.space_of_type(CTy::id(found.ty));
                 let typed = self.variable(&found, (access, addr_of), space, span);
