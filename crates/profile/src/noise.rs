@@ -120,10 +120,9 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
     // Of events that begin together, the longest contains the others.
     events.sort_by_key(|e| (e.start, std::cmp::Reverse(e.end.unwrap_or(Ns::MAX))));
     let mut cpu = Cpu::default();
-    let mut causes: BTreeMap<Source, Cause> = BTreeMap::new();
+    let mut causes = BTreeMap::new();
     let mut first = 0;
     for (start, end) in gaps {
-        let length = end.saturating_sub(*start);
         // An event without an end lasts until the end of its gap.
         while events
             .get(first)
@@ -131,37 +130,79 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
         {
             first += 1;
         }
-        let mut within: Vec<(usize, Ns)> = Vec::new();
-        let mut open: Vec<(usize, Ns)> = Vec::new();
-        let mut at = *start;
-        let mut around = 0;
-        // Up to a point in time, the time belongs to the innermost event.
-        let mut until = |open: &mut Vec<(usize, Ns)>, within: &mut Vec<(usize, Ns)>, to: Ns| {
-            while at < to {
-                match open.last().copied() {
-                    Some((_, ends)) if ends <= at => _ = open.pop(),
-                    Some((place, ends)) => {
-                        let stop = ends.min(to);
-                        within[place].1 += stop - at;
-                        at = stop;
-                    }
-                    None => {
-                        around += to - at;
-                        at = to;
-                    }
-                }
-            }
+        let shares = GapShares::of((*start, *end), &events[first..]);
+        let rest = unaccounted(shares.events.is_empty());
+        shares.add_to(&mut causes, sources, &rest);
+        let length = end.saturating_sub(*start);
+        cpu.gaps += 1;
+        cpu.ns += length;
+        *cpu.lengths.entry(length.max(1).ilog2()).or_insert(0) += 1;
+        if length > cpu.max {
+            cpu.max = length;
+            let most = shares.events.iter().max_by_key(|(_, ns)| *ns);
+            let most = most.and_then(|(source, _)| sources.get(*source));
+            cpu.max_by.clone_from(&most.unwrap_or(&rest).name);
+        }
+    }
+    cpu.causes = causes.into_values().collect();
+    cpu.causes.sort_by_key(|c| std::cmp::Reverse(c.ns));
+    cpu
+}
+
+/// The time of a gap, divided among the events in it.
+struct GapShares {
+    /// The source of each event, and its time without the events that interrupted it.
+    events: Vec<(usize, Ns)>,
+    /// The time outside of all events.
+    outside: Ns,
+    /// The running events, the innermost last: an index of `events`, and the end.
+    open: Vec<(usize, Ns)>,
+    /// The time up to which the gap is divided.
+    at: Ns,
+}
+
+impl GapShares {
+    /// Divides the gap from `start` to `end`. The events are in the order of [`account`].
+    fn of((start, end): (Ns, Ns), events: &[Event]) -> GapShares {
+        let mut shares = GapShares {
+            events: Vec::new(),
+            outside: 0,
+            open: Vec::new(),
+            at: start,
         };
-        for event in events[first..].iter().take_while(|e| e.start < *end) {
-            let ends = event.end.unwrap_or(*end).min(*end);
-            if ends <= *start || event.end.is_none() && event.start < *start {
+        for event in events.iter().take_while(|e| e.start < end) {
+            let ends = event.end.unwrap_or(end).min(end);
+            if ends <= start || event.end.is_none() && event.start < start {
                 continue;
             }
-            until(&mut open, &mut within, event.start.max(*start));
-            within.push((event.source, 0));
-            open.push((within.len() - 1, ends));
+            shares.advance(event.start.max(start));
+            shares.events.push((event.source, 0));
+            shares.open.push((shares.events.len() - 1, ends));
         }
-        until(&mut open, &mut within, *end);
+        shares.advance(end);
+        shares
+    }
+
+    /// Gives the time until `to` to the innermost event at each moment.
+    fn advance(&mut self, to: Ns) {
+        while self.at < to {
+            match self.open.last().copied() {
+                Some((_, ends)) if ends <= self.at => _ = self.open.pop(),
+                Some((event, ends)) => {
+                    let stop = ends.min(to);
+                    self.events[event].1 += stop - self.at;
+                    self.at = stop;
+                }
+                None => {
+                    self.outside += to - self.at;
+                    self.at = to;
+                }
+            }
+        }
+    }
+
+    /// Adds the shares to the sums by cause; `rest` is the cause of time outside of events.
+    fn add_to(&self, causes: &mut BTreeMap<Source, Cause>, sources: &[Source], rest: &Source) {
         let mut add = |source: &Source, ns: Ns| {
             let cause = causes.entry(source.clone()).or_insert_with(|| Cause {
                 source: source.clone(),
@@ -173,30 +214,17 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
             cause.ns += ns;
             cause.max = cause.max.max(ns);
         };
-        for (source, ns) in &within {
-            if let Some(source) = sources.get(*source) {
-                add(source, *ns);
-            } else {
-                around += ns;
+        let mut outside = self.outside;
+        for (source, ns) in &self.events {
+            match sources.get(*source) {
+                Some(source) => add(source, *ns),
+                None => outside += ns,
             }
         }
-        let rest = unaccounted(within.is_empty());
-        if around > 0 {
-            add(&rest, around);
-        }
-        cpu.gaps += 1;
-        cpu.ns += length;
-        *cpu.lengths.entry(length.max(1).ilog2()).or_insert(0) += 1;
-        if length > cpu.max {
-            cpu.max = length;
-            let most = within.iter().max_by_key(|(_, ns)| *ns);
-            let most = most.and_then(|(source, _)| sources.get(*source));
-            cpu.max_by.clone_from(&most.unwrap_or(&rest).name);
+        if outside > 0 {
+            add(rest, outside);
         }
     }
-    cpu.causes = causes.into_values().collect();
-    cpu.causes.sort_by_key(|c| std::cmp::Reverse(c.ns));
-    cpu
 }
 
 /// The source of time that no event accounts for.

@@ -162,98 +162,24 @@ fn thread(
 ) {
     let tid = pid + number;
     let started_ns = u64::from(number) * 40_000;
-    let mut calls = Vec::new();
-    let usual = if number == 0 { MAIN } else { WORKER };
-    calls.extend(usual.iter().map(|kind| (ROOT, *kind, &["main"][..])));
-    for (context, kind, frames) in PLACES {
-        if context != 5 || number == 0 {
-            let (call, count, cpu, asleep) = kind;
-            calls.push((context, (call, count, cpu, asleep / uneven), frames));
-        }
-    }
     let mut row = Thread {
         tid,
         pid,
         name: "pi".to_owned(),
         started_ns,
         ended_ns: (number != 3).then_some(wall - u64::from(number) * 10_000),
-        parts: Parts {
-            fault_minor: Times {
-                count: 140,
-                ns: random.between(90_000, 140_000),
-            },
-            fault_major: Times {
-                count: u64::from(number == 0),
-                ns: if number == 0 { 810_000 } else { 0 },
-            },
-            irq: Times {
-                count: 500,
-                ns: 1_000_000 + random.below(50_000),
-            },
-            softirq: Times {
-                count: 60,
-                ns: 240_000 + random.below(9_000),
-            },
-            ..Parts::default()
-        },
+        parts: faults_and_interrupts(random, number),
     };
     let mut clock = started_ns + 1_000_000;
-    for (context, (name, count, cpu, asleep), frames) in calls {
+    for (context, (name, count, cpu, asleep), frames) in calls_of_thread(number, uneven) {
         let call = many(random, tid, context, name, count, cpu, asleep);
         if context != ROOT {
-            let parts = Parts {
-                user: 40_000 * count,
-                syscall_cpu: call.cpu,
-                blocked: call.blocked,
-                runnable: call.runnable,
-                ..Parts::default()
-            };
-            profile.data.context_times.push(ContextTime {
-                tid,
-                context,
-                entries: count,
-                wall: parts.sum(),
-                parts,
-            });
+            profile.data.context_times.push(time_of_context(&call));
         }
         row.parts.syscall_cpu += call.cpu;
         row.parts.blocked += call.blocked;
         row.parts.runnable += call.runnable;
-        let first = profile.events.len();
-        for _ in 0..count.min(12) {
-            let length = call.total / count;
-            profile.events.push(Event {
-                tid,
-                context,
-                call: name.to_owned(),
-                start_ns: clock,
-                end_ns: clock + length,
-                ret: 0,
-                open: false,
-            });
-            clock += length + 200_000;
-        }
-        // A time in the context for each call, and one around all of them for a barrier's region.
-        let region = |context, (start_ns, end_ns): (Ns, Ns)| Event {
-            tid,
-            context,
-            call: REGION.to_owned(),
-            start_ns,
-            end_ns,
-            ..Event::default()
-        };
-        let calls = &profile.events[first..];
-        let around = calls
-            .iter()
-            .map(|e| (e.start_ns - 20_000, e.end_ns + 20_000));
-        let mut around: Vec<_> = around.map(|span| region(context, span)).collect();
-        if let (2 | 4, Some(first), Some(last)) = (context, around.first(), around.last()) {
-            let span = (first.start_ns - 60_000, last.end_ns + 60_000);
-            around.push(region(context - 1, span));
-        }
-        if context != ROOT {
-            profile.events.extend(around);
-        }
+        add_events(profile, &call, &mut clock);
         profile.data.stacks.push(Stack {
             tid,
             context,
@@ -279,6 +205,102 @@ fn thread(
     let rest = row.wall(profile.data.at_ns) - row.accounted();
     row.parts.user = rest - rest / 400;
     profile.data.threads.push(row);
+}
+
+/// The calls of a thread: the context, the call, the functions on the path.
+fn calls_of_thread(number: u32, uneven: u64) -> Vec<(u32, CallSample, &'static [&'static str])> {
+    let usual = if number == 0 { MAIN } else { WORKER };
+    let mut calls: Vec<_> = usual
+        .iter()
+        .map(|sample| (ROOT, *sample, &["main"][..]))
+        .collect();
+    for (context, sample, frames) in PLACES {
+        if context != 5 || number == 0 {
+            let (call, count, cpu, asleep) = sample;
+            calls.push((context, (call, count, cpu, asleep / uneven), frames));
+        }
+    }
+    calls
+}
+
+/// The parts of a thread's time that do not follow from its calls.
+fn faults_and_interrupts(random: &mut Random, number: u32) -> Parts {
+    Parts {
+        fault_minor: Times {
+            count: 140,
+            ns: random.between(90_000, 140_000),
+        },
+        fault_major: Times {
+            count: u64::from(number == 0),
+            ns: if number == 0 { 810_000 } else { 0 },
+        },
+        irq: Times {
+            count: 500,
+            ns: 1_000_000 + random.below(50_000),
+        },
+        softirq: Times {
+            count: 60,
+            ns: 240_000 + random.below(9_000),
+        },
+        ..Parts::default()
+    }
+}
+
+/// The time of a call's context: the calls, and the program in between.
+fn time_of_context(call: &Call) -> ContextTime {
+    let parts = Parts {
+        user: 40_000 * call.count,
+        syscall_cpu: call.cpu,
+        blocked: call.blocked,
+        runnable: call.runnable,
+        ..Parts::default()
+    };
+    ContextTime {
+        tid: call.tid,
+        context: call.context,
+        entries: call.count,
+        wall: parts.sum(),
+        parts,
+    }
+}
+
+/// Adds the first calls to the trace, from `clock` on, with their regions.
+fn add_events(profile: &mut Profile, call: &Call, clock: &mut Ns) {
+    let (tid, context) = (call.tid, call.context);
+    let first = profile.events.len();
+    for _ in 0..call.count.min(12) {
+        let length = call.total / call.count;
+        profile.events.push(Event {
+            tid,
+            context,
+            call: call.call.clone(),
+            start_ns: *clock,
+            end_ns: *clock + length,
+            ret: 0,
+            open: false,
+        });
+        *clock += length + 200_000;
+    }
+    // A time in the context for each call, and one around all of them for a barrier's region.
+    let region = |context, (start_ns, end_ns): (Ns, Ns)| Event {
+        tid,
+        context,
+        call: REGION.to_owned(),
+        start_ns,
+        end_ns,
+        ..Event::default()
+    };
+    let around = profile.events[first..]
+        .iter()
+        .map(|e| (e.start_ns - 20_000, e.end_ns + 20_000));
+    let mut around: Vec<_> = around.map(|span| region(context, span)).collect();
+    if let (2 | 4, Some(first), Some(last)) = (context, around.first(), around.last()) {
+        let span = (first.start_ns - 60_000, last.end_ns + 60_000);
+        around.push(region(context - 1, span));
+    }
+    if context != ROOT {
+        profile.events.extend(around);
+    }
 }
 
 fn many(
@@ -411,71 +433,17 @@ pub fn random(seed: u64, size: u64) -> Profile {
     let data = &mut profile.data;
     data.at_ns = number(random);
     for i in 0..random.below(size) {
-        data.contexts.push(Context {
-            id: i as u32 + 1,
-            parent: (random.below(2) == 0).then(|| random.below(size) as u32),
-            kind: ContextKind::Mark,
-            name: text(random),
-            module: (random.below(2) == 0).then(|| text(random)),
-            address: (random.below(2) == 0).then(|| number(random)),
-            ..Context::default()
-        });
+        data.contexts
+            .push(random_context(random, i as u32 + 1, size));
     }
     for i in 0..random.below(size) {
-        data.threads.push(Thread {
-            tid: i as u32,
-            pid: random.below(3) as u32,
-            name: text(random),
-            started_ns: number(random),
-            ended_ns: (random.below(2) == 0).then(|| number(random)),
-            parts: Parts {
-                user: number(random),
-                blocked: number(random),
-                ..Parts::default()
-            },
-        });
+        data.threads.push(random_thread(random, i as u32));
     }
     for _ in 0..random.below(size) {
-        data.context_times.push(ContextTime {
-            tid: random.below(size) as u32,
-            context: random.below(size) as u32,
-            entries: number(random),
-            wall: number(random),
-            parts: Parts {
-                user: number(random),
-                runnable: number(random),
-                ..Parts::default()
-            },
-        });
-        data.calls.push(Call {
-            tid: random.below(size) as u32,
-            context: random.below(size) as u32,
-            call: text(random),
-            count: number(random),
-            total: number(random),
-            max: number(random),
-            errors: BTreeMap::from([(text(random), number(random))]),
-            histogram: Some(vec![number(random); random.below(70) as usize]),
-            unfinished: (random.below(4) == 0).then(|| number(random)),
-            ..Call::default()
-        });
-        data.stacks.push(Stack {
-            tid: random.below(size) as u32,
-            call: text(random),
-            frames: (0..random.below(4)).map(|_| frame(&text(random))).collect(),
-            count: number(random),
-            ns: number(random),
-            ..Stack::default()
-        });
-        profile.events.push(Event {
-            tid: random.below(size) as u32,
-            context: random.below(size) as u32,
-            call: text(random),
-            start_ns: number(random),
-            end_ns: number(random),
-            ret: number(random) as i64,
-            open: random.below(4) == 0,
-        });
+        data.context_times.push(random_context_time(random, size));
+        data.calls.push(random_call(random, size));
+        data.stacks.push(random_stack(random, size));
+        profile.events.push(random_event(random, size));
     }
     if random.below(2) == 0 {
         data.lost.insert(text(random), number(random));
@@ -485,6 +453,85 @@ pub fn random(seed: u64, size: u64) -> Profile {
         });
     }
     profile
+}
+
+fn random_context(random: &mut Random, id: u32, size: u64) -> Context {
+    Context {
+        id,
+        parent: (random.below(2) == 0).then(|| random.below(size) as u32),
+        kind: ContextKind::Mark,
+        name: text(random),
+        module: (random.below(2) == 0).then(|| text(random)),
+        address: (random.below(2) == 0).then(|| number(random)),
+        ..Context::default()
+    }
+}
+
+fn random_thread(random: &mut Random, tid: u32) -> Thread {
+    Thread {
+        tid,
+        pid: random.below(3) as u32,
+        name: text(random),
+        started_ns: number(random),
+        ended_ns: (random.below(2) == 0).then(|| number(random)),
+        parts: Parts {
+            user: number(random),
+            blocked: number(random),
+            ..Parts::default()
+        },
+    }
+}
+
+fn random_context_time(random: &mut Random, size: u64) -> ContextTime {
+    ContextTime {
+        tid: random.below(size) as u32,
+        context: random.below(size) as u32,
+        entries: number(random),
+        wall: number(random),
+        parts: Parts {
+            user: number(random),
+            runnable: number(random),
+            ..Parts::default()
+        },
+    }
+}
+
+fn random_call(random: &mut Random, size: u64) -> Call {
+    Call {
+        tid: random.below(size) as u32,
+        context: random.below(size) as u32,
+        call: text(random),
+        count: number(random),
+        total: number(random),
+        max: number(random),
+        errors: BTreeMap::from([(text(random), number(random))]),
+        histogram: Some(vec![number(random); random.below(70) as usize]),
+        unfinished: (random.below(4) == 0).then(|| number(random)),
+        ..Call::default()
+    }
+}
+
+fn random_stack(random: &mut Random, size: u64) -> Stack {
+    Stack {
+        tid: random.below(size) as u32,
+        call: text(random),
+        frames: (0..random.below(4)).map(|_| frame(&text(random))).collect(),
+        count: number(random),
+        ns: number(random),
+        ..Stack::default()
+    }
+}
+
+fn random_event(random: &mut Random, size: u64) -> Event {
+    Event {
+        tid: random.below(size) as u32,
+        context: random.below(size) as u32,
+        call: text(random),
+        start_ns: number(random),
+        end_ns: number(random),
+        ret: number(random) as i64,
+        open: random.below(4) == 0,
+    }
 }
 
 fn text(random: &mut Random) -> String {

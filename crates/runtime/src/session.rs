@@ -45,29 +45,24 @@ use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 use spile_kernel::bpf::Ring;
 
-use crate::attach::code;
 use crate::attach::staleness::Staleness;
 use crate::controller::Controller;
 use crate::error::Error;
 use crate::io::child::WatchedProcess;
 use crate::io::input::{Input, InputEvent};
-use crate::io::output::{self, Output};
+use crate::io::output::Output;
 use crate::io::procfs::{self, ProcfsFiles};
 use crate::io::prometheus::{Interest, NextStep, Server};
 use crate::io::reader_wait::ReaderWait;
 pub use crate::load::CompileFn;
-use crate::load::{self, Links, LoadedObject};
+use crate::load::Links;
 use crate::machine::clock;
 use crate::machine::pid_namespace::PidMap;
 use crate::session::account::Account;
 use crate::session::events::{EventLoop, EventSource, Signal, Signals, Timer};
 pub use crate::session::options::{ExternalSource, OnArmed, Options, TargetProcess};
-use crate::session::prepare::{files, follow, initialise, user_files};
+use crate::session::prepare::{KernelPart, deferred_texts, files, follow};
 use crate::session::report::{CycleClock, HitStats};
-use crate::shared::kernel_state::KernelState;
-use crate::shared::process_tree;
-use crate::shared::state::StateMemory;
-use crate::text::deferred::DeferredTexts;
 
 /// Interval for polling the kernel's counters, which wake nobody.
 const TICK: Duration = Duration::from_millis(100);
@@ -161,54 +156,22 @@ impl Session {
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let facts = options.facts.take();
         let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::of(&program)));
-        let reads_user = object.is_some() && facts.reads_user();
-        let marks = facts.makes_marks() || facts.takes_user_stacks();
-        let marks = reads_user || object.is_some() && marks;
-        let deferred = marks.then(DeferredTexts::new).flatten();
-        let tree = object.and_then(|o| o.layout.tree);
-        let layout = object.map(|o| &o.layout);
-        let prepare = |state: &StateMemory| {
-            initialise(state, layout, target, deferred.as_ref());
-        };
-        let (with_lines, without) = (options.with_lines.take(), options.fallback.take());
-        let ahead = options.ahead.take();
-        let started = object.map(|o| {
-            let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
-            LoadedObject::start_any(o, &program, pid, (ahead, without), prepare)
-                .map_err(|e| load::with_script_line(e, &program, with_lines))
-        });
-        let (started, plain) = started.transpose()?.unzip();
-        let object = plain.as_ref().and_then(Option::as_ref).or(object);
-        let (mut links, mut ring, mut loaded, mut programs) = (None, None, None, None);
+        let deferred = deferred_texts(object.is_some(), &facts);
         let probed = Staleness::new(&program, &options.looked_at);
-        if let Some((l, state, attached)) = started {
-            probed.unchanged()?;
-            let (l, state) = loaded.insert((l, state));
-            if let (Some(at), TargetProcess::Pid(pid)) = (tree, &options.target) {
-                process_tree::mark_descendants(state, at, *pid);
+        let kernel = match object {
+            Some(object) => {
+                let deferred = deferred.as_ref();
+                KernelPart::load(object, &program, &mut options, target, deferred, &probed)?
             }
-            // Handlers are still disabled.
-            if let Some(object) = object {
-                programs = user_files(l, state, &object.layout, &program, &options)?;
-            }
-            if let (false, Some(text)) = (options.quiet, code::refusal_warning(attached.refused()))
-            {
-                output::warn(&text);
-            }
-            links = Some(attached);
-            ring = l.ring()?;
-        }
+            None => KernelPart::default(),
+        };
         let ends = ending(watched.as_ref(), &options)?;
         let reader_wait = ReaderWait::new(Rc::clone(&signals), ends);
         let out = Output::open(std::mem::take(&mut options.output), Some(reader_wait))?;
-        let kernel = match (loaded, object) {
-            (Some((loaded, state)), Some(object)) => Some(KernelState::new(loaded, state, object)?),
-            _ => None,
-        };
         let mut controller = Controller::new(
             Rc::clone(&program),
             &facts,
-            kernel,
+            kernel.state,
             out,
             target,
             options.quiet,
@@ -216,15 +179,15 @@ impl Session {
         controller.commands.hold();
         controller.silent_errors = options.suppress_errors;
         if let Some(deferred) = &deferred {
-            controller.set_mark(*deferred.word(), programs);
+            controller.set_mark(*deferred.word(), kernel.user_files);
         }
         controller.deferred = deferred;
-        let kernel_exits = links.is_some() && facts.kernel_exits();
+        let kernel_exits = kernel.links.is_some() && facts.kernel_exits();
         let mut session = Session {
-            links,
+            links: kernel.links,
             probed,
             missed: (0, 0),
-            ring,
+            ring: kernel.ring,
             batch: RecordBatch::default(),
             controller,
             program,

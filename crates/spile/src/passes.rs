@@ -101,66 +101,142 @@ pub fn drive(
 ) -> Result<PassesOutcome, Failure> {
     let mut watch = Stopwatch::start(cli.verbose > 0);
     resources::check().map_err(fail)?;
-    let mut held = None;
-    if script.is_some() && cli.pass != Some(1) {
-        // Before there is memory that the fork would share.
-        let runs = cli.dump.is_none() && matches!(cli.pass, None | Some(5));
-        if let (true, None, Some(command)) = (runs, &cli.release, &cli.command) {
-            held = WatchedProcess::start(command).ok();
-        }
-        process::large_heap();
-        // With -r, types of another kernel are needed.
-        if cli.release.is_none() {
-            process::spawn_masked(machine::preread);
-        }
-    }
+    let held = (script.is_some() && cli.pass != Some(1))
+        .then(|| begin_early(cli))
+        .flatten();
     let mut front = parse(cli, script)?;
     watch.pass(1, "parsed user script");
     if list::wanted(cli) {
         return list::run(cli, &mut front, color).map(PassesOutcome::Shown);
     }
-    let mut last = cli.pass.unwrap_or(if cli.dump.is_some() { 4 } else { 5 });
-    if front.other && last > 4 {
-        tell("the kernel of -r is not running: the last pass is 4\n");
-        last = 4;
-    }
+    let last = last_pass(cli, &front);
     let failed = |what: &'static str| move |_: &Failure| tell(format_args!("{what} failed.\n"));
     front
         .report(cli, color)
         .inspect_err(failed("Pass 1: parse"))?;
     if last == 1 {
-        say(&front.pretty)?;
-        return Ok(PassesOutcome::Shown(0));
+        return shown(&front.pretty);
     }
     let analysis = analyse(cli, &mut front)?;
+    check_types(cli, &mut front, color)?;
+    front
+        .report(cli, color)
+        .inspect_err(failed("Pass 2: analysis"))?;
+    let analysis = analysis.ok_or(Failure::Reported)?;
+    watch.pass(2, counts(&analysis.program, &front));
+    tell_what_is_left_out(cli, &analysis, &front);
+    if last == 2 {
+        return shown(&analysis.dump);
+    }
+    front.facts.analysed();
+    let mut program = analysis.program;
+    let explanation = translate(cli, &mut program)?;
+    watch.pass(
+        3,
+        format_args!("translated {} handler(s)", program.handlers.len()),
+    );
+    if cli.verbose > 0 {
+        tell(&explanation);
+    }
+    if last == 3 {
+        return shown(&program);
+    }
+    let facts = Rc::new(ProgramFacts::of(&program));
+    let mut ahead = None;
+    let planned = |maps: &[MapSpec]| ahead = (last == 5).then(|| PremadeMaps::begin(maps));
+    let compiled = compile(cli, &program, &facts, planned)?;
+    let object = compiled.as_ref().map(|(object, _)| object);
+    let size = object.map(|o| format!("compiled to eBPF: {} instructions", o.spec.slots()));
+    let nothing = || "nothing to compile: no handler runs in the kernel".to_owned();
+    watch.pass(4, size.unwrap_or_else(nothing));
+    if let Some(stage) = cli.dump {
+        return dump(object, stage).map(|()| PassesOutcome::Shown(0));
+    }
+    if last == 4 || cli.keep {
+        write_object(cli, object, last == 4)?;
+    }
+    if last == 4 {
+        return Ok(PassesOutcome::Shown(0));
+    }
+    let read_files = front.facts.read_files();
+    let change = |options: &mut session::Options| {
+        (options.suspended_child, options.ahead) = (held, ahead);
+        options.facts = Some(facts);
+        change(options);
+    };
+    let outcome = execute(cli, program, compiled, read_files, change)?;
+    watch.pass(5, "run completed");
+    // The process is about to end: freeing the trees would take a millisecond for nothing. The same
+    // holds for the session's data.
+    std::mem::forget(front);
+    Ok(PassesOutcome::Ran(Box::new(outcome)))
+}
+
+/// The end of a run whose last pass prints its output.
+fn shown(output: impl std::fmt::Display) -> Result<PassesOutcome, Failure> {
+    say(output)?;
+    Ok(PassesOutcome::Shown(0))
+}
+
+/// Begins work that needs no script: reading the kernel's types, and the command of `-c`, which stops
+/// before its `execve`.
+fn begin_early(cli: &Cli) -> Option<WatchedProcess> {
+    // The command forks before there is memory that it would share.
+    let runs = cli.dump.is_none() && matches!(cli.pass, None | Some(5));
+    let held = match (runs, &cli.release, &cli.command) {
+        (true, None, Some(command)) => WatchedProcess::start(command).ok(),
+        _ => None,
+    };
+    process::large_heap();
+    // With -r, types of another kernel are needed.
+    if cli.release.is_none() {
+        process::spawn_masked(machine::preread);
+    }
+    held
+}
+
+/// The last pass of the run.
+fn last_pass(cli: &Cli, front: &Frontend) -> u8 {
+    let last = cli.pass.unwrap_or(if cli.dump.is_some() { 4 } else { 5 });
+    if front.other && last > 4 {
+        tell("the kernel of -r is not running: the last pass is 4\n");
+        return 4;
+    }
+    last
+}
+
+/// If analysis found errors and the running kernel's types cannot be read, says so in place of the
+/// errors that follow from it: without types, tracepoints and structures are never found, and that
+/// is no mistake of the script.
+fn check_types(cli: &Cli, front: &mut Frontend, color: bool) -> Result<(), Failure> {
     if front.diags.has_errors()
         && !front.other
         && let Err(failure) = kernel_types()
     {
-        // Without types, tracepoints and structures are never found: that is no mistake of the
-        // script.
         let for_want = |d: &Diagnostic| WANT_TYPES.contains(&d.code);
         if front.diags.drop_errors(for_want) > 0 {
             let _ = front.report(cli, color);
             return Err(failure);
         }
     }
-    front
-        .report(cli, color)
-        .inspect_err(failed("Pass 2: analysis"))?;
-    let analysis = analysis.ok_or(Failure::Reported)?;
-    let mut program = analysis.program;
-    watch.pass(
-        2,
-        format_args!(
-            "analyzed script: {} probe(s), {} function(s), {} global(s), {} library script(s)",
-            program.handlers.len(),
-            program.funcs.len(),
-            program.globals.len(),
-            front.library.files_read()
-        ),
-    );
-    if cli.verbose > 0 && front.facts.left_out() > 0 {
+    Ok(())
+}
+
+/// The size of an analysed script, for `-v`.
+fn counts(program: &Program, front: &Frontend) -> String {
+    format!(
+        "analyzed script: {} probe(s), {} function(s), {} global(s), {} library script(s)",
+        program.handlers.len(),
+        program.funcs.len(),
+        program.globals.len(),
+        front.library.files_read()
+    )
+}
+
+/// Names the parts of a script that have no effect or were left out.
+fn tell_what_is_left_out(cli: &Cli, analysis: &Analysis, front: &Frontend) {
+    let verbose = cli.verbose > 0;
+    if verbose && front.facts.left_out() > 0 {
         tell(format_args!(
             "{} functions that match are left out: the kernel forbids to probe them, or ftrace \
              does not trace them\n",
@@ -179,71 +255,15 @@ pub fn drive(
         ));
     }
     let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
-    if cli.verbose > 0 && program.handlers.iter().any(limited) {
+    if verbose && analysis.program.handlers.iter().any(limited) {
         tell(
             ".maxactive(N) has no effect: the kernel itself decides for how many calls at a time it \
              waits for returns; those that it let pass are in the account\n",
         );
     }
-    if cli.verbose > 0 {
+    if verbose {
         tell(&analysis.removed);
     }
-    if last == 2 {
-        say(&analysis.dump)?;
-        return Ok(PassesOutcome::Shown(0));
-    }
-    front.facts.analysed();
-    let explanation = translate(cli, &mut program)?;
-    watch.pass(
-        3,
-        format_args!("translated {} handler(s)", program.handlers.len()),
-    );
-    if cli.verbose > 0 {
-        tell(&explanation);
-    }
-    if last == 3 {
-        say(&program)?;
-        return Ok(PassesOutcome::Shown(0));
-    }
-    let facts = Rc::new(ProgramFacts::of(&program));
-    let target = bpf_target(cli, &program, &facts)?;
-    let mut ahead = None;
-    let planned = |maps: &[MapSpec]| ahead = (last == 5).then(|| PremadeMaps::begin(maps));
-    let object = match &target {
-        Some(target) => {
-            Some(spile_bpf::compile_planned(&program, &facts, target, planned).map_err(fail)?)
-        }
-        None => None,
-    };
-    watch.pass(
-        4,
-        match &object {
-            Some(o) => format!("compiled to eBPF: {} instructions", o.spec.slots()),
-            None => "nothing to compile: no handler runs in the kernel".into(),
-        },
-    );
-    if let Some(stage) = cli.dump {
-        dump(object.as_ref(), stage)?;
-        return Ok(PassesOutcome::Shown(0));
-    }
-    if last == 4 || cli.keep {
-        write_object(cli, object.as_ref(), last == 4)?;
-    }
-    if last == 4 {
-        return Ok(PassesOutcome::Shown(0));
-    }
-    let looked_at = front.facts.read_files();
-    let change = |options: &mut session::Options| {
-        (options.suspended_child, options.ahead) = (held, ahead);
-        options.facts = Some(facts);
-        change(options);
-    };
-    let outcome = execute(cli, program, object.zip(target), looked_at, change)?;
-    watch.pass(5, "run completed");
-    // The process is about to end: freeing the trees would take a millisecond for nothing. The same
-    // holds for the session's data.
-    std::mem::forget(front);
-    Ok(PassesOutcome::Ran(Box::new(outcome)))
 }
 
 /// The meaning of `process` without a name.
@@ -626,6 +646,24 @@ fn bpf_target(
     }))
 }
 
+/// An object, and the machine that it was compiled for.
+type CompiledObject = (Object, spile_bpf::target::Options);
+
+/// Compiles the kernel handlers; `None` without any. `planned` is called with the maps of the object
+/// before its code is generated.
+fn compile(
+    cli: &Cli,
+    program: &Program,
+    facts: &Rc<ProgramFacts>,
+    planned: impl FnOnce(&[MapSpec]),
+) -> Result<Option<CompiledObject>, Failure> {
+    let Some(target) = bpf_target(cli, program, facts)? else {
+        return Ok(None);
+    };
+    let object = spile_bpf::compile_planned(program, facts, &target, planned).map_err(fail)?;
+    Ok(Some((object, target)))
+}
+
 /// The files of `-d`; kernel modules are searched without being named.
 fn objects(cli: &Cli) -> Result<Vec<PathBuf>, Failure> {
     let file = |path: &PathBuf| match path.canonicalize() {
@@ -684,8 +722,8 @@ fn session_name(cli: &Cli) -> String {
 fn execute(
     cli: &Cli,
     program: Program,
-    object: Option<(Object, spile_bpf::target::Options)>,
-    read_files: Vec<(std::path::PathBuf, spile_runtime::FileState)>,
+    compiled: Option<CompiledObject>,
+    read_files: Vec<(PathBuf, spile_runtime::FileState)>,
     change: impl FnOnce(&mut session::Options),
 ) -> Result<session::Outcome, Failure> {
     let timeout = match cli.timeout {
@@ -695,7 +733,7 @@ fn execute(
         ),
     };
     let verbose = cli.verbose > 0;
-    let (object, machine) = object.unzip();
+    let (object, machine) = compiled.unzip();
     let machine = machine.map(Rc::new);
     let otherwise = |change: fn(&mut spile_bpf::target::Options)| {
         let machine = machine.clone()?;

@@ -126,37 +126,57 @@ fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
 
 /// The time line; null without a trace.
 pub fn trace(run: &Run) -> Value {
-    let origin = run.origin();
     let (lines, threads_left_out) = lines(run);
-    let (mut calls, mut regions) = (NameIndex::default(), NameIndex::default());
-    let mut paths = NameIndex::default();
-    let mut lanes: Vec<Value> = Vec::new();
-    let mut pieces: Vec<LaneEvent> = Vec::new();
-    let (mut begin, mut end) = (Ns::MAX, 0);
+    let mut trace = Trace {
+        begin: Ns::MAX,
+        ..Trace::default()
+    };
+    let origin = run.origin();
     for line in &lines {
-        let contexts = ContextIndex::new(line.profile);
         let shift = line.profile.header.started_unix_ns - origin;
-        let mut of_kind: BTreeMap<LaneKind, usize> = BTreeMap::new();
-        let deepest = line.spans.iter().filter(|s| s.event.region());
-        let deepest = deepest.map(|s| s.depth.min(DEEPEST - 1) + 1).max();
-        let kinds = (0..deepest.unwrap_or(0)).map(LaneKind::Region);
-        let (from, to) = thread_times(line);
-        for kind in kinds.chain([LaneKind::Call, LaneKind::Off]) {
-            of_kind.insert(kind, lanes.len());
-            lanes.push(json!({
-                "title": if kind == LaneKind::Call { &line.title } else { "" },
-                "kind": match kind {
-                    LaneKind::Region(_) => "region",
-                    LaneKind::Call => "call",
-                    LaneKind::Off => "off",
-                },
-                "from": from.saturating_add(shift), "to": to.saturating_add(shift),
-            }));
-        }
-        (begin, end) = (
-            begin.min(from.saturating_add(shift)),
-            end.max(to.saturating_add(shift)),
-        );
+        trace.add_thread(line, shift);
+    }
+    if trace.pieces.is_empty() {
+        return Value::Null;
+    }
+    let (call_names, call_places) = trace.calls.sorted();
+    let (region_names, region_places) = trace.regions.sorted();
+    let (mut lanes, mut pieces) = (trace.lanes, trace.pieces);
+    for piece in &mut pieces {
+        piece.name = match lanes[piece.lane]["kind"].as_str() {
+            Some("call") => call_places[piece.name],
+            Some("region") => region_places[piece.name],
+            _ => piece.name,
+        };
+    }
+    let times = (SUMS / lanes.len().max(1)).clamp(TIMES.0, TIMES.1);
+    let span = (trace.begin, trace.end.max(trace.begin + 1));
+    let left_out = sums(&mut lanes, &mut pieces, span, times);
+    events(&mut lanes, &pieces);
+    json!({
+        "begin": span.0, "end": span.1, "times": times, "lanes": lanes,
+        "calls": call_names, "regions": region_names, "paths": trace.paths.names,
+        "leftOut": left_out, "shown": pieces.len(), "threadsLeftOut": threads_left_out,
+    })
+}
+
+/// The lanes of all threads and their events, before the page's limits.
+#[derive(Default)]
+struct Trace {
+    lanes: Vec<Value>,
+    pieces: Vec<LaneEvent>,
+    calls: NameIndex,
+    regions: NameIndex,
+    paths: NameIndex,
+    begin: Ns,
+    end: Ns,
+}
+
+impl Trace {
+    /// Adds a thread, whose times are `shift` before those of the page.
+    fn add_thread(&mut self, line: &ThreadLane<'_>, shift: Ns) {
+        let lane_of = self.add_lanes(line, shift);
+        let contexts = ContextIndex::new(line.profile);
         let mut last_off = 0;
         for span in &line.spans {
             let event = span.event;
@@ -166,7 +186,8 @@ pub fn trace(run: &Run) -> Value {
                     continue;
                 }
                 let name = label(event.context, contexts.row(event.context));
-                (LaneKind::Region(span.depth), regions.number(name, length))
+                let name = self.regions.number(name, length);
+                (LaneKind::Region(span.depth), name)
             } else if event.is_off_cpu() {
                 // (In damaged files they can overlap.)
                 if span.start < last_off {
@@ -176,14 +197,15 @@ pub fn trace(run: &Run) -> Value {
                 let name = [BLOCKED, READY].iter().position(|n| *n == event.call);
                 (LaneKind::Off, name.unwrap_or(2))
             } else {
-                (LaneKind::Call, calls.number(event.call.clone(), length))
+                let name = self.calls.number(event.call.clone(), length);
+                (LaneKind::Call, name)
             };
             let path = contexts.path(event.context).join(WITHIN);
             let ends = !event.open && kind == LaneKind::Call;
-            pieces.push(LaneEvent {
-                lane: of_kind[&kind],
+            self.pieces.push(LaneEvent {
+                lane: lane_of[&kind],
                 name,
-                within: paths.number(path, 0),
+                within: self.paths.number(path, 0),
                 start: span.start.saturating_add(shift),
                 length,
                 result: ends.then_some(event.ret),
@@ -191,27 +213,31 @@ pub fn trace(run: &Run) -> Value {
             });
         }
     }
-    if pieces.is_empty() {
-        return Value::Null;
+
+    /// Adds the empty lanes of a thread: those of its regions by depth, of calls, and of times off
+    /// the processor. Gives the index of each.
+    fn add_lanes(&mut self, line: &ThreadLane<'_>, shift: Ns) -> BTreeMap<LaneKind, usize> {
+        let deepest = line.spans.iter().filter(|s| s.event.region());
+        let deepest = deepest.map(|s| s.depth.min(DEEPEST - 1) + 1).max();
+        let kinds = (0..deepest.unwrap_or(0)).map(LaneKind::Region);
+        let (from, to) = thread_times(line);
+        let (from, to) = (from.saturating_add(shift), to.saturating_add(shift));
+        let mut lane_of = BTreeMap::new();
+        for kind in kinds.chain([LaneKind::Call, LaneKind::Off]) {
+            lane_of.insert(kind, self.lanes.len());
+            self.lanes.push(json!({
+                "title": if kind == LaneKind::Call { &line.title } else { "" },
+                "kind": match kind {
+                    LaneKind::Region(_) => "region",
+                    LaneKind::Call => "call",
+                    LaneKind::Off => "off",
+                },
+                "from": from, "to": to,
+            }));
+        }
+        (self.begin, self.end) = (self.begin.min(from), self.end.max(to));
+        lane_of
     }
-    let (call_names, call_places) = calls.sorted();
-    let (region_names, region_places) = regions.sorted();
-    for piece in &mut pieces {
-        piece.name = match lanes[piece.lane]["kind"].as_str() {
-            Some("call") => call_places[piece.name],
-            Some("region") => region_places[piece.name],
-            _ => piece.name,
-        };
-    }
-    let times = (SUMS / lanes.len().max(1)).clamp(TIMES.0, TIMES.1);
-    let span = (begin, end.max(begin + 1));
-    let left_out = sums(&mut lanes, &mut pieces, span, times);
-    events(&mut lanes, &pieces);
-    json!({
-        "begin": span.0, "end": span.1, "times": times, "lanes": lanes,
-        "calls": call_names, "regions": region_names, "paths": paths.names,
-        "leftOut": left_out, "shown": pieces.len(), "threadsLeftOut": threads_left_out,
-    })
 }
 
 /// The begin and end of the thread, as far as they are known.

@@ -132,6 +132,19 @@ const BRIEF: [&str; 8] = [
 /// At most five lines: the recorded command, the parts of its time, the calls and regions with most
 /// of it, and the rank that the others wait for.
 pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
+    let mut out = command_line(run, summary, width);
+    out += &time_line(summary, width);
+    out += &calls_line(summary, width);
+    out += &regions_line(summary, width);
+    if summary.are_unrelated() {
+        out += &by_program(summary, width);
+    }
+    out += &critical_line(summary, width);
+    out
+}
+
+/// The recorded command, and the size of its run.
+fn command_line(run: &Run, summary: &Summary, width: usize) -> String {
     let header = run.profiles.first().map(|p| &p.header);
     let command = header.map(Header::command_line).unwrap_or_default();
     let what = match (command.is_empty(), run.profiles.len()) {
@@ -167,8 +180,11 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     // The facts are more important than the end of a long command.
     let room = width.saturating_sub(facts[..facts.len().min(4)].join(", ").len() + 2);
     let what = shorten(&escape(&what), room.max(20));
-    let mut out = clauses(&format!("{what}: "), &facts, width);
+    clauses(&format!("{what}: "), &facts, width)
+}
 
+/// The parts of the threads' time, the largest first.
+fn time_line(summary: &Summary, width: usize) -> String {
     let wall = summary.all.wall as f64;
     let mut parts: Vec<(f64, &str)> = TimePart::ALL
         .iter()
@@ -180,55 +196,67 @@ pub fn head(run: &Run, summary: &Summary, width: usize) -> String {
     let parts = parts.iter();
     let parts = parts.map(|(ns, name)| format!("{} {name}", percent(*ns, wall)));
     let start = format!("Threads' time {}: ", time(summary.all.wall));
-    out += &clauses(&start, &parts.collect::<Vec<_>>(), width);
+    clauses(&start, &parts.collect::<Vec<_>>(), width)
+}
 
-    let in_calls = summary.in_calls() as f64;
-    let most = |groups: &[CallGroup]| -> Vec<String> {
-        let some = groups.iter().take(5).map(|g| {
-            let share = percent(g.time() as f64, in_calls);
-            format!("{} {share} ({})", g.short(), time(g.time()))
-        });
-        some.collect()
-    };
+/// The first groups, with their shares of the time in calls.
+fn shares_of_calls(groups: &[CallGroup], summary: &Summary) -> Vec<String> {
+    let some = groups.iter().take(5).map(|g| {
+        let share = percent(g.time() as f64, summary.in_calls() as f64);
+        format!("{} {share} ({})", g.short(), time(g.time()))
+    });
+    some.collect()
+}
+
+/// The calls with most of the time.
+fn calls_line(summary: &Summary, width: usize) -> String {
     match summary.in_calls() {
-        0 => out += "No time in system calls\n",
+        0 => "No time in system calls\n".to_owned(),
         ns => {
             let start = format!("Of {} in calls: ", time(ns));
-            out += &clauses(&start, &most(&summary.calls), width);
+            clauses(&start, &shares_of_calls(&summary.calls, summary), width)
         }
     }
-    if summary.times.iter().any(|r| r.name != OUTSIDE) {
+}
+
+/// The regions with most of the time; without their times, those with most of the time in calls.
+fn regions_line(summary: &Summary, width: usize) -> String {
+    let shares = if summary.times.iter().any(|r| r.name != OUTSIDE) {
         let some = summary.times.iter().take(5).map(|r| {
-            let share = percent(r.exclusive as f64, wall);
+            let share = percent(r.exclusive as f64, summary.all.wall as f64);
             format!("{} {share} ({})", r.short(), time(r.exclusive))
         });
-        out += &clauses("By region: ", &some.collect::<Vec<_>>(), width);
+        some.collect()
     } else if summary.regions.iter().any(|r| r.name != OUTSIDE) {
-        out += &clauses("By region: ", &most(&summary.regions), width);
+        shares_of_calls(&summary.regions, summary)
+    } else {
+        return String::new();
+    };
+    clauses("By region: ", &shares, width)
+}
+
+/// The rank or process that the others wait for.
+fn critical_line(summary: &Summary, width: usize) -> String {
+    let Some(unit) = summary.critical() else {
+        return String::new();
+    };
+    let mut clause = vec![
+        unit.title.clone(),
+        match summary.mpi && summary.ranks {
+            true => format!("{} outside of MPI calls", time(unit.busiest.0)),
+            false => format!("{} at work", time(unit.busiest.0)),
+        },
+    ];
+    clause.extend(
+        summary
+            .imbalance()
+            .map(|i| format!("{i:.2} times the mean")),
+    );
+    if summary.ranks {
+        clause.push(format!("thread {}", unit.busiest.1));
+        clause.push(format!("on {}", unit.host));
     }
-    if summary.are_unrelated() {
-        out += &by_program(summary, width);
-    }
-    if let Some(unit) = summary.critical() {
-        let mut clause = vec![
-            unit.title.clone(),
-            match summary.mpi && summary.ranks {
-                true => format!("{} outside of MPI calls", time(unit.busiest.0)),
-                false => format!("{} at work", time(unit.busiest.0)),
-            },
-        ];
-        clause.extend(
-            summary
-                .imbalance()
-                .map(|i| format!("{i:.2} times the mean")),
-        );
-        if summary.ranks {
-            clause.push(format!("thread {}", unit.busiest.1));
-            clause.push(format!("on {}", unit.host));
-        }
-        out += &clauses("Critical: ", &clause, width);
-    }
-    out
+    clauses("Critical: ", &clause, width)
 }
 
 /// The programs that used the processors.

@@ -5,15 +5,20 @@ use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{
-    FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
+    FILES_MAP, LINE_ROWS_MAP, Layout, NAMES_MAP, Object, ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP,
 };
-use spile_ir::{CodePlace, Event, Procfs, Program};
+use spile_ir::{CodePlace, Event, Procfs, Program, ProgramFacts};
+use spile_kernel::bpf::Ring;
 
+use crate::attach::code;
+use crate::attach::staleness::Staleness;
 use crate::error::Error;
 use crate::io::child::WatchedProcess;
+use crate::io::output;
 use crate::io::procfs::FileSpec;
-use crate::load::LoadedObject;
+use crate::load::{self, Links, LoadedObject};
 use crate::session::options::{Options, TargetProcess};
+use crate::shared::kernel_state::KernelState;
 use crate::shared::state::StateMemory;
 use crate::shared::{init, process_tree};
 use crate::text::deferred::DeferredTexts;
@@ -74,9 +79,65 @@ pub fn follow(
     }
 }
 
+/// The texts that handlers leave to the controller, if the program has any.
+pub(super) fn deferred_texts(in_kernel: bool, facts: &ProgramFacts) -> Option<DeferredTexts> {
+    let marks = facts.reads_user() || facts.makes_marks() || facts.takes_user_stacks();
+    (in_kernel && marks).then(DeferredTexts::new).flatten()
+}
+
+/// The part of a session in the kernel, loaded and attached; nothing for a program without kernel
+/// handlers.
+#[derive(Default)]
+pub(super) struct KernelPart {
+    pub links: Option<Links>,
+    pub ring: Option<Ring>,
+    pub state: Option<KernelState>,
+    /// The files whose symbols the kernel's handlers look up.
+    pub user_files: Option<UserFiles>,
+}
+
+impl KernelPart {
+    /// Loads and attaches an object; its handlers are still disabled. `target` is the number of the
+    /// process to follow, or 0. Files that have changed since `probed` looked at them are an error.
+    pub fn load(
+        object: &Object,
+        program: &Program,
+        options: &mut Options,
+        target: i64,
+        deferred: Option<&DeferredTexts>,
+        probed: &Staleness,
+    ) -> Result<KernelPart, Error> {
+        let initialise = |state: &StateMemory| {
+            initialise(state, &object.layout, target, deferred);
+        };
+        let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
+        let (ahead, fallback) = (options.ahead.take(), options.fallback.take());
+        let with_lines = options.with_lines.take();
+        let ((loaded, state, links), plain) =
+            LoadedObject::start_any(object, program, pid, (ahead, fallback), initialise)
+                .map_err(|e| load::with_script_line(e, program, with_lines))?;
+        let tree = object.layout.tree;
+        let object = plain.as_ref().unwrap_or(object);
+        probed.unchanged()?;
+        if let (Some(at), TargetProcess::Pid(pid)) = (tree, &options.target) {
+            process_tree::mark_descendants(&state, at, *pid);
+        }
+        let user_files = user_files(&loaded, &state, &object.layout, program, options)?;
+        if let (false, Some(text)) = (options.quiet, code::refusal_warning(links.refused())) {
+            output::warn(&text);
+        }
+        Ok(KernelPart {
+            links: Some(links),
+            ring: loaded.ring()?,
+            state: Some(KernelState::new(loaded, state, object)?),
+            user_files,
+        })
+    }
+}
+
 /// The user files, if user stacks are taken. If stacks are walked, they include the files that are
 /// probed or followed.
-pub fn user_files(
+fn user_files(
     loaded: &LoadedObject,
     state: &StateMemory,
     layout: &Layout,
@@ -129,22 +190,15 @@ pub fn user_files(
 }
 
 /// Fills the state memory before a program runs.
-pub(super) fn initialise(
-    state: &StateMemory,
-    layout: Option<&Layout>,
-    target: i64,
-    deferred: Option<&DeferredTexts>,
-) {
+fn initialise(state: &StateMemory, layout: &Layout, target: i64, deferred: Option<&DeferredTexts>) {
     init::set_shared_words(state, target);
-    let tree = layout.and_then(|l| l.tree);
-    if let (Some(at), Ok(pid @ 1..)) = (tree, u32::try_from(target)) {
+    if let (Some(at), Ok(pid @ 1..)) = (layout.tree, u32::try_from(target)) {
         process_tree::insert(state, at, pid);
     }
-    let words = layout.and_then(|l| l.stacks.as_ref());
-    if let Some(words) = words.filter(|w| w.kernel) {
+    if let Some(words) = layout.stacks.as_ref().filter(|w| w.kernel) {
         symbolic::set_stack_words(state, words);
     }
-    if layout.is_some_and(|l| l.pages) {
+    if layout.pages {
         init::set_page_words(state);
     }
     init::set_mark(state, deferred);
