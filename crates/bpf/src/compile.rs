@@ -49,11 +49,11 @@ const ERRORS_BYTES: u32 = 64 << 10;
 /// the machine.
 pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileError> {
     let facts = Rc::new(ProgramFacts::of(program));
-    compile_planned(program, &facts, options, |_| {})
+    compile_planned(program, &facts, options, |_, _| {})
 }
 
-/// Compiles as [`compile`] does, with the facts of the program; `planned` receives most maps before the
-/// code is generated.
+/// Compiles as [`compile`] does, with the facts of the program; `planned` receives most maps and the
+/// bytes of the state memory before the code is generated.
 ///
 /// # Errors
 /// The same as for [`compile`].
@@ -61,7 +61,7 @@ pub fn compile_planned(
     program: &Program,
     facts: &Rc<ProgramFacts>,
     options: &Options,
-    planned: impl FnOnce(&[MapSpec]),
+    planned: impl FnOnce(&[MapSpec], u32),
 ) -> Result<Object, CompileError> {
     let (program, idle) = attach::fexit_fusion::rewrite(program, options);
     let facts = match &program {
@@ -74,7 +74,7 @@ pub fn compile_planned(
     let attach = AttachPlan::new(program, options, &idle);
     let needs = needs::needs(program, &facts, &allocs, marks, attach);
     let plan = StateLayout::new(program, facts, options, needs).map_err(program_error)?;
-    planned(&plan.maps);
+    planned(&plan.maps, plan.bss_size(options));
     let mut code = Programs {
         program,
         options,

@@ -14,6 +14,7 @@ pub mod map_prealloc;
 pub(crate) mod object;
 pub(crate) mod parallel;
 
+use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -30,7 +31,7 @@ use crate::attach::links::RefusedPlace;
 use crate::attach::perf_events;
 use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
-use crate::load::object::{KernelObject, LoadRefusal};
+use crate::load::object::{KernelPrograms, LoadRefusal, MappedObject, PointLinks};
 use crate::shared::state::StateMemory;
 
 /// Limit on the lines of a verifier's log in a message.
@@ -43,6 +44,8 @@ pub type CompileFn = Box<dyn FnOnce(&Program) -> Option<layout::Object>>;
 pub struct LoadedObject {
     maps: HashMap<String, OwnedFd>,
     programs: HashMap<String, OwnedFd>,
+    /// Links of programs that were attached when they were loaded, until they are among the session's.
+    points: RefCell<HashMap<String, PointLinks>>,
     /// Bytes of the ring buffer.
     ring_bytes: u32,
     layout: Layout,
@@ -57,7 +60,7 @@ pub struct LoadedObject {
 pub type StartedObject = (LoadedObject, StateMemory, Links);
 
 impl LoadedObject {
-    /// Loads an object, calls back to prepare its state memory, and attaches its programs. A
+    /// Makes an object's maps, calls back to prepare its state memory, and loads and attaches its programs. A
     /// function that cannot be attached together with others (ftrace does not have it) may be
     /// attachable alone, which needs another program type: everything is then loaded again. The
     /// target is the process that the session follows.
@@ -70,9 +73,9 @@ impl LoadedObject {
     ) -> Result<StartedObject, Error> {
         let mut single = Vec::new();
         loop {
+            let prepare = Some(&prepare as &dyn Fn(&StateMemory));
             let (loaded, state) =
-                LoadedObject::load(object, program, single.clone(), ahead.take())?;
-            prepare(&state);
+                LoadedObject::load(object, program, single.clone(), ahead.take(), prepare)?;
             match loaded.attach_for(program, target) {
                 Ok(links) => return Ok((loaded, state, links)),
                 Err((name, Error::Attach(..))) if loaded.at_once(&name) => single.push(name),
@@ -114,34 +117,43 @@ impl LoadedObject {
         object: &layout::Object,
         program: &Program,
     ) -> Result<(LoadedObject, StateMemory), Error> {
-        LoadedObject::load(object, program, Vec::new(), None)
+        LoadedObject::load(object, program, Vec::new(), None, None)
     }
 
+    /// Loads an object. If the state memory is prepared here, programs can be attached as soon as they
+    /// are loaded.
     fn load(
         object: &layout::Object,
         program: &Program,
         single: Vec<String>,
         ahead: Option<PremadeMaps>,
+        prepare: Option<&dyn Fn(&StateMemory)>,
     ) -> Result<(LoadedObject, StateMemory), Error> {
         let lsm = |p: &ProgramInfo| matches!(p.attach, Attach::Lsm(_));
         let lsm = object.layout.programs.iter().any(lsm);
         if lsm && security_modules().is_some_and(|all| all.iter().all(|m| m != "bpf")) {
             return Err(Error::NoLsm);
         }
-        let loaded = object::load(object, &single, ahead);
-        let KernelObject {
-            maps,
-            state,
-            programs,
-            uncritical,
-        } = loaded.map_err(|refusal| explain(refusal, &object.layout, program))?;
+        let refused = |refusal| explain(refusal, &object.layout, program);
+        let mut mapped = MappedObject::new(object, ahead).map_err(refused)?;
         let layout = object.layout.clone();
-        let bss = state.ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
+        let bss = mapped.state.take();
+        let bss = bss.ok_or_else(|| Error::Internal("the object has no state memory".into()))?;
         let state = StateMemory::map(&layout, bss.as_fd(), object.spec.bss_size as usize)?;
+        if let Some(prepare) = prepare {
+            prepare(&state);
+        }
+        let loaded = object::load_programs(&mapped, &single, prepare.is_some());
+        let KernelPrograms {
+            programs,
+            points,
+            uncritical,
+        } = loaded.map_err(refused)?;
         let ring = object.spec.maps.iter().find(|m| m.name == layout::RING);
         let loaded = LoadedObject {
-            maps,
+            maps: mapped.maps,
             programs,
+            points: RefCell::new(points),
             ring_bytes: ring.map_or(0, |m| m.max_entries),
             layout,
             single,
@@ -366,11 +378,11 @@ fn attach(
 ) -> Result<(), Error> {
     match &info.attach {
         Attach::RawTracepoint(names) => {
-            for name in names {
-                let link = raw_tracepoint_open(Some(name), fd);
-                let link = link.map_err(|e| attach_error(format!("tracepoint {name}"), e))?;
-                links.points.push(link);
-            }
+            let opened = how.loaded.points.borrow_mut().remove(&info.name);
+            let opened = opened.unwrap_or_else(|| object::attach_to(names, fd));
+            let opened =
+                opened.map_err(|(name, e)| attach_error(format!("tracepoint {name}"), e))?;
+            links.points.extend(opened);
         }
         Attach::TraceEvent { name, id } => {
             let (event, link) = perf_events::trace_event(*id, fd)

@@ -8,7 +8,7 @@
 //!    that.
 //! 4. The command of `-c` starts, and the event loop waits.
 //! 5. At the end kernel handlers are disabled and detached, and their remaining records are
-//!    printed.
+//!    printed. Another thread detaches tracepoints meanwhile.
 //! 6. `end` probes run (after an error: `error` probes). Unless there was an error, unread globals
 //!    print themselves.
 //! 7. The account closes the session.
@@ -45,6 +45,7 @@ use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
 use spile_kernel::bpf::Ring;
 
+use crate::attach::links::Detaching;
 use crate::attach::staleness::Staleness;
 use crate::controller::Controller;
 use crate::error::Error;
@@ -79,7 +80,7 @@ pub struct Outcome {
     pub status: Option<i32>,
     /// Losses and errors.
     pub account: Account,
-    /// Time from the request to end until everything was detached and printed.
+    /// Time from the request to end until everything was printed.
     pub teardown: Duration,
 }
 
@@ -103,6 +104,8 @@ impl RecordBatch {
 pub struct Session {
     // Fields are dropped in this order: programs are detached first.
     links: Option<Links>,
+    /// Attachments that are being released while the session ends.
+    detaching: Option<Detaching>,
     probed: Staleness,
     /// Hits of functions that the kernel skipped: at entries, and at returns.
     missed: (u64, u64),
@@ -185,6 +188,7 @@ impl Session {
         let kernel_exits = kernel.links.is_some() && facts.kernel_exits();
         let mut session = Session {
             links: kernel.links,
+            detaching: None,
             probed,
             missed: (0, 0),
             ring: kernel.ring,
@@ -604,6 +608,7 @@ impl Session {
         }
         if let Some(links) = self.links.take() {
             self.missed = links.missed();
+            self.detaching = Some(links.detach());
         }
         self.controller.out.wait_for_readers();
         // Announces files that keys refer to, before the keys become text.
@@ -660,9 +665,10 @@ impl Session {
         })
     }
 
-    /// Drops a finished session whose process is about to end. The process's end frees maps,
-    /// programs and the script faster than dropping them one by one.
+    /// Drops a finished session whose process is about to end. The process's end detaches what is
+    /// still attached, and frees maps, programs and the script faster than dropping them one by one.
     pub fn leak(mut self) {
+        std::mem::forget(self.detaching.take());
         let kernel = self.controller.take_kernel();
         std::mem::forget((kernel, self.ring.take(), Rc::clone(&self.program)));
     }

@@ -143,7 +143,9 @@ pub fn drive(
     }
     let facts = Rc::new(ProgramFacts::of(&program));
     let mut ahead = None;
-    let planned = |maps: &[MapSpec]| ahead = (last == 5).then(|| PremadeMaps::begin(maps));
+    let planned = |maps: &[MapSpec], state| {
+        ahead = (last == 5).then(|| PremadeMaps::begin(maps, state));
+    };
     let compiled = compile(cli, &program, &facts, planned)?;
     let object = compiled.as_ref().map(|(object, _)| object);
     let size = object.map(|o| format!("compiled to eBPF: {} instructions", o.spec.slots()));
@@ -655,7 +657,7 @@ fn compile(
     cli: &Cli,
     program: &Program,
     facts: &Rc<ProgramFacts>,
-    planned: impl FnOnce(&[MapSpec]),
+    planned: impl FnOnce(&[MapSpec], u32),
 ) -> Result<Option<CompiledObject>, Failure> {
     let Some(target) = bpf_target(cli, program, facts)? else {
         return Ok(None);

@@ -2,9 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::thread::JoinHandle;
 
 use spile_kernel::bpf::link_info;
 use spile_kernel::perf::PerfEvent;
+use spile_kernel::process::spawn_masked;
 
 use crate::attach::code::AttachSummary;
 use crate::attach::perf_events;
@@ -49,6 +51,19 @@ fn close_all<T: Send>(all: Vec<T>) {
     in_parallel(all, MOST_CLOSERS, drop);
 }
 
+/// Attachments that another thread releases; dropping it waits for that. Their programs may still be
+/// called meanwhile.
+pub(crate) struct Detaching(Option<JoinHandle<()>>);
+
+impl Drop for Detaching {
+    fn drop(&mut self) {
+        if let Some(thread) = self.0.take() {
+            // Dropping descriptors does not panic.
+            let _ = thread.join();
+        }
+    }
+}
+
 /// A place that the kernel refused.
 #[derive(Debug)]
 pub struct RefusedPlace {
@@ -85,6 +100,14 @@ impl Links {
             }
         }
         sums
+    }
+
+    /// Detaches. What the kernel detaches without waiting for running programs is left to another
+    /// thread: each tracepoint takes 0.1 ms, because it changes code on all processors.
+    pub(crate) fn detach(mut self) -> Detaching {
+        let points = std::mem::take(&mut self.points);
+        let counted = std::mem::take(&mut self.counted);
+        Detaching(spawn_masked(move || drop((points, counted))))
     }
 
     /// The places that could not be probed.

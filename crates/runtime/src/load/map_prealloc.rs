@@ -3,8 +3,8 @@
 
 use std::os::fd::OwnedFd;
 
-use spile_bpf::object::elf::MapSpec;
-use spile_kernel::bpf::{self, BpfError, MapTypes};
+use spile_bpf::object::elf::{MapSpec, MapType};
+use spile_kernel::bpf::{self, BpfError, MapTypes, map_flag};
 
 use crate::load::parallel::{Pending, begin, processors};
 
@@ -13,10 +13,29 @@ use crate::load::parallel::{Pending, begin, processors};
 const MANY_ELEMENTS: u32 = 32 << 10;
 /// An array with this number of bytes is worth a thread.
 const MANY_BYTES: u64 = 2 << 20;
+/// The name of the state memory, in the style of a file's sections.
+const BSS: &str = "spile.bss";
 
 /// Whether creating a map of this size is worth a thread.
 pub(crate) fn worth_a_thread(elements: u32, bytes: u32) -> bool {
     elements >= MANY_ELEMENTS || u64::from(elements) * u64::from(bytes) >= MANY_BYTES
+}
+
+/// The state memory, if the object has any.
+pub(crate) fn state_memory(bytes: u32) -> Option<MapSpec> {
+    (bytes > 0).then(|| data_map(BSS, bytes, map_flag::MMAPABLE))
+}
+
+/// A map of one element.
+pub(crate) fn data_map(name: &str, bytes: u32, flags: u32) -> MapSpec {
+    MapSpec {
+        name: name.into(),
+        ty: MapType::Array,
+        key_size: 4,
+        value_size: bytes,
+        max_entries: 1,
+        flags,
+    }
 }
 
 /// A specification with its map; `None` if the kernel refused it.
@@ -26,9 +45,11 @@ type CreatedMap = (MapSpec, Option<OwnedFd>);
 pub struct PremadeMaps(Pending<MapSpec, CreatedMap>);
 
 impl PremadeMaps {
-    /// Starts to create the maps, the large ones first, in threads if there are several processors.
-    pub fn begin(specs: &[MapSpec]) -> PremadeMaps {
-        let mut specs = specs.to_vec();
+    /// Starts to create the maps of a plan and the state memory with `state` bytes, the large ones
+    /// first, in threads if there are several processors.
+    pub fn begin(plan: &[MapSpec], state: u32) -> PremadeMaps {
+        let mut specs = plan.to_vec();
+        specs.extend(state_memory(state));
         let bytes = |s: &MapSpec| u64::from(s.max_entries) * u64::from(16 + s.value_size);
         specs.sort_by_key(|s| std::cmp::Reverse(bytes(s)));
         let large = specs

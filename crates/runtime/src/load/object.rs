@@ -1,50 +1,72 @@
 //! Loads a compiled object into the kernel.
 //!
-//! In: the compiler's [`Object`], and maps that were created ahead. Out: [`KernelObject`], the
-//! descriptors of its maps and programs by name.
+//! In: the compiler's [`Object`], and maps that were created ahead. Out: [`MappedObject`] and then
+//! [`KernelPrograms`], the descriptors of its maps and programs by name.
 //!
 //! - Types come first, because some maps need them; then maps; then programs, whose instructions
 //!   contain the maps' descriptors.
 //! - As many threads as there are processors create large maps and load long programs: the verifier
 //!   takes most of the time of a start.
 //! - The lines of the kernel are read here if a handler looks them up.
+//! - A program that is alone at its tracepoints is attached by the thread that loaded it: attaching
+//!   takes the kernel 0.1 ms for each tracepoint, during which other programs load.
 //! - An error leaves nothing in the kernel: dropping closes the descriptors.
 //!
-//! Not done here: relocation (`spile_bpf::object::link`), messages about refusals, and attaching
-//! (`load`).
+//! Not done here: relocation (`spile_bpf::object::link`), messages about refusals, and all other
+//! attaching (`load`).
 
 use std::collections::HashMap;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use spile_bpf::layout::{Attach, CodeAttach, KERNEL_LINES_MAP, Object, ProgramInfo, critical};
-use spile_bpf::object::elf::{ElfError, MapSpec, MapType, ObjectSpec};
+use spile_bpf::object::elf::{ElfError, MapSpec, ObjectSpec};
 use spile_bpf::object::link::{self, LinkedObject, MapRef};
-use spile_kernel::bpf::{self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze};
+use spile_kernel::bpf::{
+    self, BpfError, Map, MapTypes, ProgSpec, load_btf, map_flag, map_freeze, raw_tracepoint_open,
+};
 use spile_kernel::btf::Btf;
 
-use crate::load::map_prealloc::{self, PremadeMaps, worth_a_thread};
+use crate::load::map_prealloc::{self, PremadeMaps, data_map, state_memory, worth_a_thread};
 use crate::load::parallel::{in_parallel, processors};
 use crate::text::kernel_files::places::KernelLineTable;
 
 /// Programs with fewer instructions are not worth a thread.
 const WORTH_A_THREAD: usize = 500;
-/// Names of the state memory and of the constants, in the style of a file's sections.
-const BSS: &str = "spile.bss";
+/// The number of instructions that take the kernel as long to verify as one tracepoint to attach to.
+const POINT_INSNS: usize = 60;
+/// The tracepoint of switches between tasks.
+const SWITCH: &str = "sched_switch";
+/// The name of the constants, in the style of a file's sections.
 const RODATA: &str = "spile.rodata";
 
-/// A loaded object.
-pub(crate) struct KernelObject {
+/// An object whose maps are in the kernel, and whose programs are not yet.
+pub(crate) struct MappedObject<'a> {
+    object: &'a Object,
+    linked: LinkedObject,
+    btf: Option<OwnedFd>,
     /// The object's own maps.
     pub(crate) maps: HashMap<String, OwnedFd>,
     /// The state memory.
     pub(crate) state: Option<OwnedFd>,
+    /// The constants; the programs hold them later.
+    _rodata: Option<OwnedFd>,
+}
+
+/// The loaded programs of an object.
+#[derive(Default)]
+pub(crate) struct KernelPrograms {
     /// Programs.
     pub(crate) programs: HashMap<String, OwnedFd>,
+    /// The links of programs that are attached already.
+    pub(crate) points: HashMap<String, PointLinks>,
     /// The error if the critical section could not be loaded; a session can do without it.
     pub(crate) uncritical: Option<BpfError>,
 }
+
+/// A program's links to its tracepoints, or the error with the name of the tracepoint.
+pub(crate) type PointLinks = Result<Vec<OwnedFd>, (String, BpfError)>;
 
 /// The reason why an object cannot be loaded.
 pub(crate) enum LoadRefusal {
@@ -60,51 +82,42 @@ pub(crate) enum LoadRefusal {
     Program(String, BpfError),
 }
 
-/// Loads an object. Programs in `single` attach to places one by one, although the layout asks for
-/// one link.
-pub(crate) fn load(
-    object: &Object,
-    single: &[String],
-    ahead: Option<PremadeMaps>,
-) -> Result<KernelObject, LoadRefusal> {
-    let mut linked = link::link(&object.spec).map_err(LoadRefusal::Incomplete)?;
-    let btf = (!linked.btf.is_empty()).then(|| load_btf(&linked.btf));
-    let btf = btf.transpose().map_err(LoadRefusal::Types)?;
-    let mut maps = make_maps(&object.spec, &linked, btf.as_ref(), ahead)?;
-    for program in &mut linked.programs {
-        program.set_maps(|map| maps.get(&map).map_or(-1, AsRawFd::as_raw_fd));
+impl MappedObject<'_> {
+    /// Links an object and makes its maps.
+    pub(crate) fn new(
+        object: &Object,
+        ahead: Option<PremadeMaps>,
+    ) -> Result<MappedObject<'_>, LoadRefusal> {
+        let mut linked = link::link(&object.spec).map_err(LoadRefusal::Incomplete)?;
+        let btf = (!linked.btf.is_empty()).then(|| load_btf(&linked.btf));
+        let btf = btf.transpose().map_err(LoadRefusal::Types)?;
+        let mut maps = make_maps(&object.spec, &linked, btf.as_ref(), ahead)?;
+        for program in &mut linked.programs {
+            program.set_maps(|map| maps.get(&map).map_or(-1, AsRawFd::as_raw_fd));
+        }
+        let (state, rodata) = (maps.remove(&MapRef::Bss), maps.remove(&MapRef::Rodata));
+        let own = object.spec.maps.iter().enumerate();
+        let own =
+            own.filter_map(|(i, spec)| Some((spec.name.clone(), maps.remove(&MapRef::Map(i))?)));
+        Ok(MappedObject {
+            object,
+            linked,
+            btf,
+            maps: own.collect(),
+            state,
+            _rodata: rodata,
+        })
     }
-    let (programs, uncritical) = load_programs(object, &linked, btf.as_ref(), single)?;
-    let state = maps.remove(&MapRef::Bss);
-    let own = object.spec.maps.iter().enumerate();
-    Ok(KernelObject {
-        maps: own
-            .filter_map(|(i, spec)| Some((spec.name.clone(), maps.remove(&MapRef::Map(i))?)))
-            .collect(),
-        state,
-        programs,
-        uncritical,
-    })
 }
 
 /// All maps of an object: its own, the state memory and the constants.
 fn map_specs(spec: &ObjectSpec) -> Vec<(MapRef, MapSpec)> {
-    let data = |name: &str, bytes: usize, flags| MapSpec {
-        name: name.into(),
-        ty: MapType::Array,
-        key_size: 4,
-        value_size: u32::try_from(bytes).unwrap_or(u32::MAX),
-        max_entries: 1,
-        flags,
-    };
     let own = spec.maps.iter().enumerate();
     let mut all: Vec<_> = own.map(|(i, m)| (MapRef::Map(i), m.clone())).collect();
-    if spec.bss_size > 0 {
-        let bss = data(BSS, spec.bss_size as usize, map_flag::MMAPABLE);
-        all.push((MapRef::Bss, bss));
-    }
+    all.extend(state_memory(spec.bss_size).map(|bss| (MapRef::Bss, bss)));
     if !spec.rodata.is_empty() {
-        let rodata = data(RODATA, spec.rodata.len(), map_flag::RDONLY_PROG);
+        let bytes = u32::try_from(spec.rodata.len()).unwrap_or(u32::MAX);
+        let rodata = data_map(RODATA, bytes, map_flag::RDONLY_PROG);
         all.push((MapRef::Rodata, rodata));
     }
     all
@@ -180,14 +193,53 @@ fn kind(info: &ProgramInfo, single: &[String]) -> [u32; 3] {
     [kind.ty, attach_type, function]
 }
 
-fn load_programs(
-    object: &Object,
-    linked: &LinkedObject,
-    btf: Option<&OwnedFd>,
+/// The tracepoints of each program that is alone at all of them. The order of attaching decides which
+/// of several programs at a tracepoint runs first, so those have to wait for each other.
+fn lone_points(infos: &[ProgramInfo]) -> HashMap<&str, &[String]> {
+    let mut users: HashMap<&str, usize> = HashMap::new();
+    for info in infos {
+        match &info.attach {
+            Attach::RawTracepoint(names) => {
+                for name in names {
+                    *users.entry(name).or_default() += 1;
+                }
+            }
+            Attach::Switch(_) => *users.entry(SWITCH).or_default() += 1,
+            _ => {}
+        }
+    }
+    let lone = infos.iter().filter_map(|info| match &info.attach {
+        Attach::RawTracepoint(names) => Some((&*info.name, &**names)),
+        _ => None,
+    });
+    lone.filter(|(_, names)| names.iter().all(|name| users[&**name] == 1))
+        .collect()
+}
+
+/// Attaches a program to tracepoints.
+pub(crate) fn attach_to(names: &[String], program: BorrowedFd<'_>) -> PointLinks {
+    let open = |name: &String| {
+        let link = raw_tracepoint_open(Some(name), program);
+        link.map_err(|why| (name.clone(), why))
+    };
+    names.iter().map(open).collect()
+}
+
+/// Loads the programs of an object. Programs in `single` attach to places one by one, although the
+/// layout asks for one link. With `attach`, those that are alone at their tracepoints are attached as
+/// well; the state memory has to be ready for them.
+pub(crate) fn load_programs(
+    mapped: &MappedObject<'_>,
     single: &[String],
-) -> Result<(HashMap<String, OwnedFd>, Option<BpfError>), LoadRefusal> {
-    let infos = &object.layout.programs;
-    let mut specs: Vec<ProgSpec<'_>> = linked
+    attach: bool,
+) -> Result<KernelPrograms, LoadRefusal> {
+    let infos = &mapped.object.layout.programs;
+    let points = match attach {
+        true => lone_points(infos),
+        false => HashMap::new(),
+    };
+    let mut specs: Vec<ProgSpec<'_>> = mapped
+        .linked
         .programs
         .iter()
         .filter_map(|program| {
@@ -199,7 +251,7 @@ fn load_programs(
                 name: &program.name,
                 attach_type,
                 attach_btf_id,
-                btf: btf.map(AsFd::as_fd),
+                btf: mapped.btf.as_ref().map(AsFd::as_fd),
                 functions: &program.functions,
                 lines: &program.lines,
                 ..ProgSpec::default()
@@ -207,7 +259,11 @@ fn load_programs(
         })
         .collect();
     // The longest first, so that none of them is left for the end.
-    specs.sort_by_key(|s| std::cmp::Reverse(s.insns.len()));
+    let work = |s: &ProgSpec<'_>| {
+        let points = points.get(s.name).map_or(0, |names| names.len());
+        s.insns.len() + points * POINT_INSNS
+    };
+    specs.sort_by_key(|s| std::cmp::Reverse(work(s)));
     let worth = specs.iter().filter(|s| s.insns.len() >= WORTH_A_THREAD);
     let threads = worth.count().min(processors());
     // After a failure the rest need not be loaded.
@@ -219,15 +275,57 @@ fn load_programs(
         let outcome = bpf::load(&spec);
         let needed = spec.name != critical::PROGRAM;
         failed.fetch_or(needed && outcome.is_err(), Relaxed);
-        Some((spec.name.to_owned(), outcome))
+        let names = points.get(spec.name);
+        let links = names.and_then(|names| Some(attach_to(names, outcome.as_ref().ok()?.as_fd())));
+        Some((spec.name.to_owned(), outcome, links))
     });
-    let (mut programs, mut uncritical) = (HashMap::new(), None);
-    for (name, outcome) in outcomes.into_iter().flatten() {
+    let mut loaded = KernelPrograms::default();
+    for (name, outcome, links) in outcomes.into_iter().flatten() {
+        loaded
+            .points
+            .extend(links.map(|links| (name.clone(), links)));
         match outcome {
-            Ok(fd) => _ = programs.insert(name, fd),
-            Err(why) if name == critical::PROGRAM => uncritical = Some(why),
+            Ok(fd) => _ = loaded.programs.insert(name, fd),
+            Err(why) if name == critical::PROGRAM => loaded.uncritical = Some(why),
             Err(why) => return Err(LoadRefusal::Program(name, why)),
         }
     }
-    Ok((programs, uncritical))
+    Ok(loaded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn program(name: &str, attach: Attach) -> ProgramInfo {
+        ProgramInfo {
+            name: name.into(),
+            attach,
+            handlers: Vec::new(),
+            idle: false,
+        }
+    }
+
+    #[test]
+    fn programs_that_are_alone_at_their_tracepoints() {
+        let points = |names: &[&str]| {
+            Attach::RawTracepoint(names.iter().map(|name| (*name).to_owned()).collect())
+        };
+        let lone = |infos: &[ProgramInfo]| {
+            let mut names: Vec<_> = lone_points(infos).into_keys().map(str::to_owned).collect();
+            names.sort();
+            names
+        };
+        let mut infos = vec![
+            program("a", points(&["sys_enter"])),
+            program("b", points(&["irq_entry", "softirq_entry"])),
+            program("c", points(&["sched_switch"])),
+            program("d", Attach::OnDemand),
+        ];
+        assert_eq!(lone(&infos), ["a", "b", "c"]);
+        // The order of these two is that of the script, and the counters' program is at switches.
+        infos.push(program("e", points(&["softirq_entry", "sys_exit"])));
+        infos.push(program("f", Attach::Switch(Vec::new())));
+        assert_eq!(lone(&infos), ["a"]);
+    }
 }
