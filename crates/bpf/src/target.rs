@@ -127,6 +127,8 @@ pub struct Features {
     pub preemption: Option<PreemptionKfuncs>,
     /// Kernel functions to turn off interrupts (6.14, see [`InterruptKfuncs`]).
     pub interrupts: Option<InterruptKfuncs>,
+    /// The kernel function that gives a pointer a type (6.2, see [`CastKfunc`]).
+    pub cast: Option<CastKfunc>,
     /// Numbers in tracefs of the events `raw_syscalls/sys_enter` and `sys_exit`. They are used if
     /// programs at raw tracepoints are preemptible and those of trace events are not (6.19).
     pub syscall_events: Option<[u64; 2]>,
@@ -145,6 +147,7 @@ impl Features {
         kprobe_session: None,
         preemption: None,
         interrupts: None,
+        cast: None,
         syscall_events: None,
     };
 }
@@ -160,6 +163,17 @@ pub struct SessionKfuncs {
     /// Whether entries are seen even without room for their returns (since 6.14). Before, a call is
     /// not seen at all if the kernel has no room to wait for its return.
     pub all_entries: bool,
+}
+
+/// `bpf_rdonly_cast`, which makes a number a pointer to a structure for loads that cannot fail; both
+/// are ids in the kernel's BTF. The verifier does not trust what is loaded through such a pointer. If
+/// it does trust, it looks up each loaded pointer by name among all types, twice or more: 0.5 ms each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CastKfunc {
+    /// `bpf_rdonly_cast`.
+    pub function: u32,
+    /// `task_struct`.
+    pub task: u32,
 }
 
 /// Kernel functions that disable and enable preemption, by their ids in the kernel's BTF. They

@@ -14,8 +14,8 @@ use spile_bpf::compile;
 use spile_bpf::layout::Object as Compiled;
 use spile_bpf::layout::{Attach, RecordKind, shared};
 use spile_bpf::target::{
-    ArgDesc, Features, Flag, FlagTable, KernelOffsets, Options, PreemptionKfuncs, SessionKfuncs,
-    SyscallDesc,
+    ArgDesc, CastKfunc, Features, Flag, FlagTable, KernelOffsets, Options, PreemptionKfuncs,
+    SessionKfuncs, SyscallDesc,
 };
 use spile_ir::interp::Value;
 use spile_ir::{Program, Ty, reader};
@@ -214,6 +214,46 @@ fn preemption_is_off_within() {
     let calls = |id: u32| listing.matches(&format!("kfunc#{id}")).count();
     assert_eq!((calls(off), calls(on)), (1, 1), "{listing}");
     load(&c);
+}
+
+/// Pointers are followed from a cast task, and numbers of the task itself are loaded without it.
+#[test]
+fn pointers_of_a_task_are_followed_from_a_cast() {
+    let btf = Btf::vmlinux().unwrap_or_else(|why| spile_testing::skip(why));
+    let (Some(function), Some(task)) = (
+        btf.find_func("bpf_rdonly_cast"),
+        btf.find_struct("task_struct"),
+    ) else {
+        spile_testing::skip("programs of this kernel cannot cast")
+    };
+    let mut options = options();
+    let member = |of, name| Some(btf.member(btf.find_struct(of)?, name)?.bit_offset / 8);
+    options.offsets.task_pid = member("task_struct", "pid");
+    options.offsets.task_tgid = member("task_struct", "tgid");
+    options.offsets.task_real_parent = member("task_struct", "real_parent");
+    options.features.cast = Some(CastKfunc { function, task });
+    for (number, casts) in [("ppid", 1), ("tid", 0)] {
+        let p = program(&format!(
+            "site @0 \"\"\n\
+             global g0 \"a\" long percpu double @0\n\
+             handler \"t\" points 1 tracepoint(\"sched_switch\") @0 {{\n\
+               regs r0: long\n\
+               b0:\n\
+                 r0 = intr {number}()\n\
+                 gadd g0, r0\n\
+                 ret\n\
+             }}\n"
+        ));
+        let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
+        let bodies = c.spec.programs.iter().map(|p| &p.function);
+        let listing: String = bodies
+            .chain(&c.spec.subprograms)
+            .map(|f| f.listing())
+            .collect();
+        let call = format!("kfunc#{function}");
+        assert_eq!(listing.matches(&call).count(), casts, "{listing}");
+        load(&c);
+    }
 }
 
 /// System calls are probed by trace events if raw tracepoints lose hits, unless the script has

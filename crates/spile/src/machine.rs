@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use spile_bpf::target::{
-    ArgDesc, Features, Flag, FlagTable, InterruptKfuncs, KernelOffsets, PageOffsets,
+    ArgDesc, CastKfunc, Features, Flag, FlagTable, InterruptKfuncs, KernelOffsets, PageOffsets,
     PreemptionKfuncs, SessionKfuncs, SyscallDesc, TypedFunction, UnwindOffsets,
 };
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
@@ -204,6 +204,7 @@ pub fn bpf_features(btf: &Btf, program: &Program) -> Features {
         kprobe_session: session(btf, program),
         preemption: preemption(btf),
         interrupts: interrupts(btf),
+        cast: cast(btf),
         syscall_events: syscall_events(),
     }
 }
@@ -250,6 +251,15 @@ fn interrupts(btf: &Btf) -> Option<InterruptKfuncs> {
     Some(InterruptKfuncs {
         save: btf.find_func("bpf_local_irq_save")?,
         restore: btf.find_func("bpf_local_irq_restore")?,
+    })
+}
+
+/// The kernel function that gives a pointer a type, if there is one. It is part of BPF itself: all
+/// types of programs may call it.
+fn cast(btf: &Btf) -> Option<CastKfunc> {
+    Some(CastKfunc {
+        function: btf.find_func("bpf_rdonly_cast")?,
+        task: btf.find_struct("task_struct")?,
     })
 }
 

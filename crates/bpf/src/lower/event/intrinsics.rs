@@ -333,6 +333,11 @@ impl HandlerCodegen<'_> {
             return self.task_number_by_helper(which);
         };
         self.task();
+        if let (Some(cast), [_, _, ..]) = (self.options.features.cast, &*offsets) {
+            self.asm.mov(R1, R0);
+            self.asm.mov(R2, cast.task.cast_signed());
+            self.asm.call_kfunc(cast.function);
+        }
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
             let size = if last && which != TaskNumber::TaskSpace {

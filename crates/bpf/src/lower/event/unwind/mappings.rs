@@ -115,8 +115,10 @@ impl WalkGen<'_> {
         for field in [at::START, at::END, at::OFF, at::FILE, at::FIRST, at::ROWS] {
             self.store_field(field, 0);
         }
-        self.asm().call(Helper::GetCurrentTaskBtf);
-        self.asm().load(Size::DW, R7, R0, o.task_mm as i16);
+        // (Loading a pointer through a typed one takes the verifier a millisecond.)
+        self.asm().call(Helper::GetCurrentTask);
+        self.asm().mov(R7, R0);
+        self.word(R7, R7, o.task_mm, end);
         self.asm().jump_if(Cond::Eq, R7, 0, end);
         self.word(R8, R7, o.mm_root, end);
         self.store_field(at::ENTRY, R8);
