@@ -651,8 +651,8 @@ fn bpf_target(
 /// An object, and the machine that it was compiled for.
 type CompiledObject = (Object, spile_bpf::target::Options);
 
-/// Compiles the kernel handlers; `None` without any. `planned` is called with the maps of the object
-/// before its code is generated.
+/// Compiles the kernel handlers; `None` without any. `planned` is called with the maps of the object and the bytes of its
+/// state memory before its code is generated.
 fn compile(
     cli: &Cli,
     program: &Program,
