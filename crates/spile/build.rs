@@ -1,7 +1,8 @@
-//! Builds the table of the library that is in the binary: the files of `tapset/` with an index of the names
-//! that they define, so that those that a script needs are read and no others.
+//! Builds the library's table in the binary: the files of `tapset/`, and an index of the names that
+//! they define. With it, spile reads only the files that a script needs.
 //!
-//! The index is found without parsing. It counts on the form that `spile fmt` gives files: definitions begin
+//! The index is made without parsing. It relies on the form that `spile fmt` gives files:
+//! definitions begin
 //! at the beginning of a line. A test holds it against what parsing gives (`crates/spile/src/tapset.rs`).
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,7 +13,8 @@ fn main() {
     write("tapset", indexed(&scripts("tapset")));
 }
 
-/// The tables of a library's files, and of which define a function, a global or an alias of a name.
+/// The tables: the library's files, and for each name the files that define a function, a global or
+/// an alias of that name.
 fn indexed(files: &[(String, String, String)]) -> String {
     let mut table = String::from("/// The files.\npub static FILES: &[TapsetFile] = &[\n");
     for (name, path, _) in files {
@@ -70,7 +72,7 @@ fn defined(text: &str) -> [Vec<&str>; 4] {
     [functions, globals, aliases, macros]
 }
 
-/// What can be names in a text.
+/// The words of a text that can be names.
 fn words(text: &str) -> impl Iterator<Item = &str> {
     text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
         .filter(|w| w.starts_with(|c: char| !c.is_ascii_digit()))

@@ -395,7 +395,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_loaded_beside_an_executable() {
+    fn libraries_of_an_executable_are_found() {
         let own = std::env::current_exe().expect("path");
         let elf = fs::read(own).expect("the test itself");
         let loaded = loaded_beside(&elf).expect("ELF");

@@ -1,5 +1,5 @@
-//! What the loader and the controller must know about a compiled object: where everything is
-//! in the state memory, which maps hold which global, and which program serves which event.
+//! The contract of a compiled object with the loader and the controller: the place of everything in
+//! the state memory, the maps of each global, and the event of each program.
 //!
 //! # Maps of an object
 //! | name | what |

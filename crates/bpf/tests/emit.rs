@@ -204,7 +204,7 @@ fn interpret(module: &Module, name: &str, args: &[Arg], memory: &[u8]) -> (u64, 
 }
 
 #[test]
-fn random_functions() {
+fn random_functions_run_as_interpreted() {
     need_privileges();
     let config = ProptestConfig {
         cases: 200,
@@ -280,7 +280,7 @@ fn pairs() -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn texts() {
+fn text_functions_of_the_library_run_as_interpreted() {
     need_privileges();
     let (a, b) = (Arg::Address(0), Arg::Address(8192));
     for chunks in [1, 16, 128] {
@@ -308,7 +308,7 @@ fn texts() {
 }
 
 #[test]
-fn numbers() {
+fn number_functions_of_the_library_run_as_interpreted() {
     need_privileges();
     let room = [vec![0xee; 32]];
     for n in [
@@ -357,7 +357,7 @@ fn numbers() {
 
 /// What random functions do not have: helpers, the processor's block, bounds that are no mask.
 #[test]
-fn places_and_helpers() {
+fn addresses_and_helpers_run_as_interpreted() {
     need_privileges();
     let text = "\
 func @f(%memory, %n) stack 8 {

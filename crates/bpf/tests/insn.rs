@@ -132,7 +132,7 @@ proptest! {
 
     /// Valid instructions with at most one damaged byte.
     #[test]
-    fn damaged(insn in insn(), at in 0usize..16, to in any::<u8>()) {
+    fn damaged_instructions_are_refused_or_encode_again(insn in insn(), at in 0usize..16, to in any::<u8>()) {
         let mut bytes = Vec::new();
         insn.encode(&mut bytes);
         if let Some(byte) = bytes.get_mut(at) {
@@ -148,7 +148,7 @@ proptest! {
 
 /// The text of one instruction of each form.
 #[test]
-fn texts() {
+fn each_form_of_instruction_has_its_text() {
     use Reg::*;
     let (w64, w32) = (Width::W64, Width::W32);
     let alu = |width, op, src| Insn::Alu {
@@ -264,7 +264,7 @@ fn texts() {
 }
 
 #[test]
-fn refusals() {
+fn bad_fields_and_opcodes_are_refused() {
     let bad = |bytes: [u8; 8]| Insn::decode(&bytes);
     assert_eq!(
         bad([0x95, 1, 0, 0, 0, 0, 0, 0]),

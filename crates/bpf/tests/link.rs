@@ -130,7 +130,7 @@ fn same(spec: &ObjectSpec) {
 }
 
 #[test]
-fn the_object_with_a_bit_of_everything() {
+fn an_object_with_every_part_links_as_by_libbpf() {
     let spec = common::spec();
     let linked = link::link(&spec).expect("complete");
     assert!(linked.programs.iter().any(|p| !p.lines.is_empty()));
@@ -155,7 +155,7 @@ fn options(lines: bool) -> Options {
 
 /// Random handlers, with nested subprograms and callbacks.
 #[test]
-fn random_handlers() {
+fn random_handlers_link_as_by_libbpf() {
     let mut called = 0;
     for seed in 0..60 {
         let config = Config {
@@ -172,7 +172,7 @@ fn random_handlers() {
 
 /// libbpf derives a program's type from its section; ours is the same.
 #[test]
-fn kinds_of_programs() {
+fn program_types_are_those_that_libbpf_derives() {
     let code = |space, ret, by| Attach::Code {
         probe: CodeProbe {
             space,

@@ -143,7 +143,7 @@ fn state_is_mappable() {
 
 /// The log of a rejected program names the script's lines.
 #[test]
-fn log_names_the_line() {
+fn the_log_of_a_rejected_program_names_script_lines() {
     need_privileges();
     let mut asm = Asm::new("broken", &["ctx"]);
     asm.source_line(&line(41, "probe begin {"));

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn no_place_for_the_file() {
+    fn a_missing_or_odd_cache_folder_is_reported() {
         let absent = |pairs: &[(&str, &str)]| environment(with(pairs)).expect_err("no place");
         assert!(matches!(absent(&[]), Absent::NoCache));
         assert!(matches!(absent(&[("HOME", "relative")]), Absent::NoCache));

@@ -33,7 +33,7 @@ fn demangle(name: &str, options: DemangleOptions) -> Option<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn names() {
+    fn names_of_cplusplus_and_rust_are_demangled() {
         for (mangled, short, full) in [
             (
                 "_ZN2ns5Class6methodEi",

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_of_this_test() {
+    fn libraries_of_this_test_are_found() {
         let path = std::env::current_exe().expect("a path");
         let image = Image::open(&path).expect("an ELF file");
         let needs = needs(&image);

@@ -141,7 +141,7 @@ fn modules_below(folder: &Path) -> ByModule {
         seen += 1;
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
-            // SymbolicForm links lead to the sources, and in circles.
+            // Symbolic links lead to the sources, and in circles.
             match entry.file_type() {
                 Ok(t) if t.is_dir() && seen < MAX_FOLDERS => folders.push(path),
                 Ok(t) if !t.is_dir() => {
@@ -185,7 +185,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn build_ids_in_notes() {
+    fn build_ids_are_read_from_notes() {
         let note = |name: &[u8], kind: u32, data: &[u8]| {
             let mut bytes = Vec::new();
             for n in [name.len() as u32, data.len() as u32, kind] {

@@ -192,7 +192,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths() {
+    fn paths_are_joined_and_matched_by_their_ends() {
         assert_eq!(join("/a/b", "c.c"), "/a/b/c.c");
         assert_eq!(join("/a/b", "../c/./d.c"), "/a/c/d.c");
         assert_eq!(join("", "x.c"), "x.c");

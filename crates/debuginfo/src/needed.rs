@@ -47,7 +47,7 @@ mod tests {
     use std::path::Path;
 
     #[test]
-    fn of_this_program() {
+    fn libraries_that_this_program_needs_are_found() {
         let image = Image::open(Path::new("/proc/self/exe")).expect("own program");
         let needed = image.needed();
         assert!(

@@ -116,7 +116,7 @@ mod tests {
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
 
     #[test]
-    fn folders_that_others_may_change() {
+    fn folders_that_others_may_change_are_not_trusted() {
         let dir = tempfile::tempdir().expect("made");
         let root = dir.path().canonicalize().expect("there");
         let mode = |path: &Path, mode| {

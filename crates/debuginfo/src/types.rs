@@ -598,7 +598,7 @@ fn basic_spellings(name: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn basic_types() {
+    fn spellings_of_a_basic_type_are_equal() {
         for (name, wanted) in [
             ("unsigned long", "long unsigned int"),
             ("long unsigned int", "unsigned long"),

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names() {
+    fn a_star_in_names_matches_any_text() {
         for (pattern, name, expected) in [
             ("sched_*", "sched_switch", true),
             ("*", "", true),
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn dotted_points() {
+    fn a_star_in_points_stops_at_a_dot() {
         for (pattern, point, expected) in [
             ("*", "open", true),
             ("*", "open.return", false),
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_a_pattern() {
+    fn names_with_wildcards_are_patterns() {
         assert!(is_pattern("a*") && is_pattern("a?") && is_pattern("[a]"));
         assert!(!is_pattern("sched_switch"));
         assert_eq!(literal_prefix("sched_*x"), "sched_");

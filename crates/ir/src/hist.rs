@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn log_buckets() {
+    fn values_fall_into_log_buckets() {
         for (v, b) in [
             (0, 64),
             (1, 65),
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn linear_buckets() {
+    fn values_fall_into_linear_buckets() {
         let h = Hist::Linear {
             low: 0,
             high: 10240,
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn outer_rows_of_a_linear_picture() {
+    fn outer_rows_of_a_linear_picture_have_signs() {
         let h = Hist::Linear {
             low: 100,
             high: 120,
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn negative_log_values() {
+    fn negative_values_have_rows_in_a_log_picture() {
         let got = Hist::Log.draw(&fill(Hist::Log, &[(-1000, 1)]));
         let rows: Vec<&str> = got
             .lines()

@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn extractors_of_small_sets() {
+    fn extractors_of_small_sets_are_exact() {
         let s = of(&[1, 2, 3, 4, 10]);
         let get = |w| s.extract(w).unwrap();
         assert_eq!(get(Extract::Count), 5);

@@ -61,7 +61,7 @@ fn show(pass: &str, mut p: Program) -> String {
 }
 
 #[test]
-fn filetests() {
+fn files_have_their_blessed_results() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
     let mut failed = Vec::new();
     let mut count = 0;

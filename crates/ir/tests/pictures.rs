@@ -29,7 +29,7 @@ fn row(line: &str) -> Option<(i64, u64)> {
 }
 
 #[test]
-fn pictures_of_the_examples() {
+fn histograms_of_the_examples_are_drawn_alike() {
     let paths = spile_testing::files::example_files(&["txt"]);
     if paths.is_empty() {
         spile_testing::skip("the package systemtap-doc is not installed");

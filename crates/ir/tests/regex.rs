@@ -357,7 +357,7 @@ fn beyond_glibc(ast: &Ast, repeated: bool) -> bool {
 }
 
 #[test]
-fn as_glibc_and_as_the_search() {
+fn random_patterns_match_as_in_glibc_and_the_search() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut counts = Counts::default();
     for _ in 0..2500 {
@@ -414,7 +414,7 @@ fn shown(m: Option<Vec<Span>>) -> String {
 }
 
 #[test]
-fn known_answers() {
+fn known_patterns_have_their_answers() {
     for (pattern, text, want) in PLAIN {
         let re = match Regex::new(pattern.as_bytes(), true) {
             Ok(re) => re,
@@ -467,7 +467,7 @@ const GLIBC_DIFFERS: &[(&str, &str, &str, &str)] = &[
 ];
 
 #[test]
-fn differences_from_glibc() {
+fn known_differences_from_glibc_remain() {
     for (pattern, text, want, theirs) in GLIBC_DIFFERS {
         let re = Regex::new(pattern.as_bytes(), true).unwrap();
         let (ast, groups) = parse(pattern.as_bytes()).unwrap();
@@ -487,7 +487,7 @@ fn differences_from_glibc() {
 }
 
 #[test]
-fn the_same_patterns_are_errors() {
+fn patterns_that_glibc_refuses_are_errors() {
     let mut dice = Dice(0x1234_5678_9abc_def1);
     let parts = [
         "a",
@@ -547,7 +547,7 @@ fn the_same_patterns_are_errors() {
 }
 
 #[test]
-fn any_bytes_and_long_texts() {
+fn any_bytes_and_long_texts_match() {
     let re = Regex::new(b"([^/]*)/([^/]*)$", true).unwrap();
     let mut text = b"x/".repeat(2000);
     text.extend(b"end");

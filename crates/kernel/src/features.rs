@@ -668,7 +668,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_kernel() {
+    fn the_running_kernel_has_the_required_features() {
         let bpf = has(Feature::Bpf);
         if !bpf.is_yes() {
             spile_testing::skip!("BPF: {bpf}");

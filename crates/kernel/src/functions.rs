@@ -588,7 +588,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
     }
 
     #[test]
-    fn one_by_name() {
+    fn one_function_is_found_by_name() {
         let symbols = Symbols::parse(SYMBOLS).expect("sound");
         let all = Functions::new(&symbols, Some(TRACED));
         let part = all.matching(None, "part");
@@ -606,7 +606,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
     }
 
     #[test]
-    fn names_that_may_be_probed() {
+    fn only_names_of_code_may_be_probed() {
         let symbols = Symbols::parse(SYMBOLS).expect("sound");
         let sound = |name| symbol_can_be_probed(&symbols, name);
         assert!(sound("vfs_read") && sound("vfs_untraced"));
@@ -627,7 +627,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
     }
 
     #[test]
-    fn without_ftrace() {
+    fn functions_are_found_without_ftrace() {
         let symbols = Symbols::parse(SYMBOLS).expect("sound");
         let all = Functions::new(&symbols, None);
         let vfs = all.matching(None, "vfs_*");
@@ -636,7 +636,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
     }
 
     #[test]
-    fn signatures() {
+    fn signatures_of_ambiguous_functions_are_unknown() {
         let mut b = Builder::new();
         let int = b.int("int", 4, true);
         let proto = b.proto(int, &[("fd", int), ("", 0)]);
@@ -664,7 +664,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
     }
 
     #[test]
-    fn the_running_kernel() {
+    fn functions_of_the_running_kernel_are_found() {
         let all = match Functions::kernel() {
             Ok(all) => all,
             Err(why) => spile_testing::skip!("{why}"),

@@ -297,7 +297,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn preemption() {
+    fn preemption_is_read_from_the_version_and_the_mode() {
         let with = |line: &str| {
             let name = marked_word(line).map(str::to_owned);
             preempts_by("#1 SMP PREEMPT_DYNAMIC Debian 6.12", || name)
@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn preemption_that_only_the_boot_tells() {
+    fn preemption_of_the_command_line_is_read() {
         let lazy = |name: &str| name == "CONFIG_PREEMPT_LAZY";
         let at = |cmdline| preemption_at_boot(cmdline, lazy);
         assert_eq!(at("quiet preempt=none x"), Some("none"));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn preempted_tracepoints() {
+    fn tracepoints_are_preempted_from_6_19() {
         for release in ["6.1.0", "6.18.44"] {
             assert!(!tracepoints_preempted(parse_version(release)), "{release}");
         }
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_cpus() {
+    fn lists_of_cpus_are_parsed() {
         assert_eq!(parse_cpus("0\n"), Some(vec![0]));
         assert_eq!(parse_cpus("0-2,5,7-8"), Some(vec![0, 1, 2, 5, 7, 8]));
         assert_eq!(parse_cpus(""), None);
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn versions() {
+    fn versions_are_parsed_and_compared() {
         let of_three = Version {
             patch: 44,
             ..Version::new(6, 18)
@@ -357,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn configuration() {
+    fn options_of_the_configuration_are_looked_up() {
         let text = "# CONFIG_NO is not set\nCONFIG_HZ_250=y\nCONFIG_HZ=250\nXCONFIG_A=1\n";
         assert_eq!(lookup_config(text, "CONFIG_HZ"), Some("250"));
         assert_eq!(lookup_config(text, "CONFIG_A"), None);
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks() {
+    fn clocks_agree_with_the_standard_library() {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         let now = now.expect("after 1970").as_nanos() as i64;
         let ours = monotonic_ns() + realtime_offset_ns();

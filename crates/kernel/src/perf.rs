@@ -428,7 +428,7 @@ mod tests {
     use crate::bpf::{self, insn, prog_type};
 
     #[test]
-    fn names() {
+    fn names_of_events_are_known() {
         assert_eq!(event("cpu-clock"), Some(CPU_CLOCK));
         assert_eq!(event("page_faults_maj"), Some(sw(6)));
         assert_eq!(event("instructions"), Some(hw(1)));

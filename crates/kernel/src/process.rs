@@ -389,7 +389,7 @@ mod tests {
 
     #[cfg(target_env = "gnu")]
     #[test]
-    fn free_blocks_of_all_zones() {
+    fn free_blocks_of_all_zones_are_added() {
         let text = "Node 0, zone    DMA32      6      2      1      3\n\
                     Node 0, zone   Normal     15     28      5      0\n";
         assert_eq!(free_blocks(text, 2), 1 + 2 * 3 + 5);
@@ -398,7 +398,7 @@ mod tests {
     }
 
     #[test]
-    fn id_ranges() {
+    fn id_ranges_are_parsed() {
         let range = |inside, outside, count| IdRange {
             inside,
             outside,
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn running_programs() {
+    fn this_program_is_found_as_running() {
         let own = std::env::current_exe().unwrap();
         let found = running(&own);
         let start = found.iter().find(|(pid, _)| *pid == std::process::id());
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn this_process() {
+    fn this_process_answers_for_itself() {
         let me = std::process::id();
         assert!(exists(me) && !exists(0) && !exists(u32::MAX));
         assert!(start_ticks(me).is_some_and(|ticks| ticks > 0));
@@ -449,7 +449,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_maps() {
+    fn lines_of_maps_are_parsed() {
         let line = "7f00-8f00 r-xp 00001000 fe:00 247849    /usr/lib/a b.so (deleted)";
         let expected = super::Mapping {
             start: 0x7f00,

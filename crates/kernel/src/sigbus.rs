@@ -32,7 +32,7 @@ mod tests {
 
     /// Runs itself again, to read a file that is truncated meanwhile.
     #[test]
-    fn a_file_that_becomes_shorter() {
+    fn a_mapped_file_that_becomes_shorter_reads_as_zeros() {
         if let Some(path) = std::env::var_os(VICTIM) {
             super::end_with_a_message();
             let file = std::fs::File::options().read(true).write(true).open(path);

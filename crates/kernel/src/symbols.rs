@@ -344,7 +344,7 @@ ffffffffc0000000 T xfs_init\t[xfs]
 ";
 
     #[test]
-    fn addresses_and_names() {
+    fn addresses_have_names_and_offsets() {
         let s = Symbols::parse(SAMPLE).expect("addresses");
         assert_eq!(s.len(), 7);
         assert_eq!(
@@ -390,7 +390,7 @@ ffffffffc0000000 T xfs_init\t[xfs]
     }
 
     #[test]
-    fn the_running_kernel() {
+    fn symbols_of_the_running_kernel_are_found() {
         let symbols = match Symbols::kernel() {
             Ok(symbols) => symbols,
             Err(why) => spile_testing::skip!("{why}"),

@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn wildcards() {
+    fn wildcards_match_names_of_tracepoints() {
         let btf = sample();
         assert_eq!(names(&btf), ["one", "two"]);
         assert_eq!(matching(&btf, "t*").expect("no tracefs"), ["two"]);
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_kernel() {
+    fn tracepoints_of_the_running_kernel_have_arguments() {
         let btf = match Btf::vmlinux() {
             Ok(btf) => btf,
             Err(why) => spile_testing::skip!("{why}"),
@@ -376,7 +376,7 @@ mod tests {
     }
 
     #[test]
-    fn systems_without_a_mount() {
+    fn systems_are_listed_without_a_mount() {
         let Ok(btf) = Btf::vmlinux() else {
             spile_testing::skip!("no BTF");
         };

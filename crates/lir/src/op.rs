@@ -265,7 +265,7 @@ mod tests {
 
     /// The facts are those of RFC 9669.
     #[test]
-    fn corner_cases() {
+    fn corner_cases_are_those_of_the_standard() {
         use AluOp::*;
         use Width::*;
         let rows = [

@@ -192,7 +192,7 @@ fn each_invariant_can_be_violated() {
 
 /// What the reader cannot even express.
 #[test]
-fn ids_that_do_not_exist() {
+fn ids_that_do_not_exist_are_refused() {
     let text = "func @f(%a) {\na:\n %x = add %a, 1\n ret %x\n}";
     let good = read(text).expect("valid");
     verify(&good).expect("valid");

@@ -479,7 +479,7 @@ fn slot(text: &str) -> Vec<u8> {
 }
 
 #[test]
-fn library() {
+fn the_library_as_machine_code_equals_the_interpreter() {
     let mut outlined = library::module().clone();
     outline(&mut outlined).unwrap_or_else(|e| panic!("{e}"));
     let long = "abcabcab".repeat(12);
@@ -529,7 +529,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 64, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn random_functions(
+    fn random_functions_as_machine_code_equal_the_interpreter(
         numbers in vec(any::<u32>(), 0..120),
         region in vec(any::<u8>(), testgen::REGION as usize),
         args in any::<[u64; 2]>(),

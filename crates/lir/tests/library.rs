@@ -24,7 +24,7 @@ static OUTLINED: LazyLock<Module> = LazyLock::new(|| {
 });
 
 thread_local! {
-    /// What [`run`] takes in the library's place.
+    /// The module that replaces the library in [`run`].
     static MUTANT: RefCell<Option<Module>> = const { RefCell::new(None) };
 }
 
@@ -139,7 +139,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn compare(a in text(300), b in text(300), common in text(200)) {
+    fn compare_orders_texts_as_rust_does(a in text(300), b in text(300), common in text(200)) {
         let (a, b) = ([common.clone(), a].concat(), [common, b].concat());
         let chunk = 8 * CHUNK as usize;
         let size = (a.len().max(b.len()) + 1).next_multiple_of(chunk);
@@ -150,7 +150,7 @@ proptest! {
     }
 
     #[test]
-    fn copy(from in text(100), words in 1..14usize, least in 0..14usize) {
+    fn copy_keeps_what_fits(from in text(100), words in 1..14usize, least in 0..14usize) {
         let size = 8 * words;
         let from_slot = slot(&from, 8 * least);
         let to = vec![0xee; size];
@@ -165,14 +165,14 @@ proptest! {
     }
 
     #[test]
-    fn length(text in text(300), more in 0..5usize) {
+    fn length_ends_at_the_first_nul(text in text(300), more in 0..5usize) {
         let bytes = slot(&text, text.len() / 8 * 8 + 8 * more);
         let size = bytes.len();
         prop_assert_eq!(run("length", &[Arg::Memory(bytes), number(size)]).0, text.len() as u64);
     }
 
     #[test]
-    fn find(text in text(80), part in text(30), from in any::<u16>(), len in 0..30usize) {
+    fn find_gives_the_first_place(text in text(80), part in text(30), from in any::<u16>(), len in 0..30usize) {
         // Half of the parts come from the text.
         let from = usize::from(from) % (text.len() + 1);
         let some = text[from..(from + len).min(text.len())].to_vec();
@@ -192,7 +192,7 @@ proptest! {
     }
 
     #[test]
-    fn decimal(n in any::<u64>(), shift in 0..64u32) {
+    fn decimal_prints_digits_as_rust_does(n in any::<u64>(), shift in 0..64u32) {
         for n in [n, n >> shift, 10u64.saturating_pow(shift).wrapping_sub(n & 1)] {
             let (digits, memory) = run("decimal", &[Arg::Memory(vec![0xee; 24]), Arg::Number(n)]);
             prop_assert_eq!(&memory[0], &format!("{n:024}").into_bytes());
@@ -201,7 +201,7 @@ proptest! {
     }
 
     #[test]
-    fn hex(n in any::<u64>(), shift in 0..64u32) {
+    fn hex_prints_digits_as_rust_does(n in any::<u64>(), shift in 0..64u32) {
         for (n, ten) in [(n, b'a'), (n >> shift, b'A'), (0, b'a')] {
             let args = [Arg::Memory(vec![0xee; 16]), Arg::Number(n), number(ten.into())];
             let (digits, memory) = run("hex", &args);
@@ -212,7 +212,7 @@ proptest! {
     }
 
     #[test]
-    fn strtol(
+    fn strtol_agrees_with_the_kernel_s(
         text in prop_oneof![
             "-?(0[xX])?[0-9a-fA-FgGzZ:@` +-]{0,24}",
             "[-,]?[01]?[xXyY]?[019afAF/:`g@G]{0,3}",
@@ -254,7 +254,7 @@ fn simple_strtol(text: &str, base: u32) -> u64 {
 
 /// The longest texts: the bounds of the loops are large enough.
 #[test]
-fn longest_texts() {
+fn the_longest_texts_are_within_loop_bounds() {
     let text = vec![b'x'; 4103];
     let bytes = slot(&text, 0);
     let long = [Arg::Memory(bytes.clone()), number(4104)];
@@ -293,13 +293,43 @@ type Tests = &'static [fn()];
 
 /// The tests of each function.
 const TESTS: &[(&str, Tests)] = &[
-    ("compare", &[longest_texts, compare]),
-    ("copy", &[longest_texts, copy]),
-    ("length", &[longest_texts, length]),
-    ("find", &[longest_texts, find]),
-    ("decimal", &[decimal]),
-    ("hex", &[hex]),
-    ("strtol", &[longest_texts, strtol]),
+    (
+        "compare",
+        &[
+            the_longest_texts_are_within_loop_bounds,
+            compare_orders_texts_as_rust_does,
+        ],
+    ),
+    (
+        "copy",
+        &[
+            the_longest_texts_are_within_loop_bounds,
+            copy_keeps_what_fits,
+        ],
+    ),
+    (
+        "length",
+        &[
+            the_longest_texts_are_within_loop_bounds,
+            length_ends_at_the_first_nul,
+        ],
+    ),
+    (
+        "find",
+        &[
+            the_longest_texts_are_within_loop_bounds,
+            find_gives_the_first_place,
+        ],
+    ),
+    ("decimal", &[decimal_prints_digits_as_rust_does]),
+    ("hex", &[hex_prints_digits_as_rust_does]),
+    (
+        "strtol",
+        &[
+            the_longest_texts_are_within_loop_bounds,
+            strtol_agrees_with_the_kernel_s,
+        ],
+    ),
 ];
 
 /// Changes single operations of the library. The tests of the function must find the change:

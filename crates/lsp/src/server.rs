@@ -554,7 +554,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn paths_and_uris() {
+    fn paths_become_uris_and_paths_again() {
         let uri = uri_of(Path::new("/a b/\u{e9}%.stp")).expect("a URI");
         assert_eq!(uri.as_str(), "file:///a%20b/%C3%A9%25.stp");
         assert_eq!(path_of(uri.as_str()), Some("/a b/\u{e9}%.stp".into()));

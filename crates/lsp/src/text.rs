@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn positions_there_and_back() {
+    fn offsets_become_positions_and_offsets_again() {
         let t = DocText::new("a\u{e9}\u{1f600}b\r\nx\n".into());
         for (encoding, col) in [(Encoding::Utf8, 7), (Encoding::Utf16, 4)] {
             let at = Position::new(0, col);
@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn edits() {
+    fn edits_change_the_text_in_their_ranges() {
         let mut t = DocText::new("one\ntwo\n".into());
         let change =
             |range: Option<((u32, u32), (u32, u32))>, text: &str| TextDocumentContentChangeEvent {

@@ -30,7 +30,7 @@ fn proposes(marked: &str, wanted: &[&str], unwanted: &[&str]) {
 }
 
 #[test]
-fn completion_of_probe_points() {
+fn completion_proposes_probe_points() {
     proposes(
         "probe §",
         &["begin", "syscall", "kernel", "timer", "scheduler"],
@@ -63,7 +63,7 @@ fn completion_of_probe_points() {
 }
 
 #[test]
-fn completion_of_names() {
+fn completion_proposes_names_in_scope() {
     let script = "global counts\nprivate function mine(a) { return a }\n\
         probe kernel.trace(\"sched_switch\") { local = 1; ";
     proposes(
@@ -125,7 +125,7 @@ fn hover(marked: &str) -> String {
 }
 
 #[test]
-fn hovers() {
+fn hovers_show_signatures_and_documentation() {
     let has = |marked: &str, wanted: &[&str]| {
         let text = hover(marked);
         wanted
@@ -204,7 +204,7 @@ fn hovers() {
 }
 
 #[test]
-fn definitions() {
+fn definitions_lead_to_their_places() {
     let definition = |marked: &str| -> Vec<String> {
         let (text, place) = cursor(marked);
         let mut client = Client::with(&text);
@@ -305,7 +305,7 @@ fn diagnostics_are_those_of_the_command_line() {
 }
 
 #[test]
-fn diagnostics_of_other_documents() {
+fn diagnostics_of_other_documents_are_separate() {
     let mut client = Client::with("probe begin { }");
     assert!(client.diagnostics().1.is_empty());
     client.open("file:///y.stpm", "probe begin { }");
@@ -322,7 +322,7 @@ fn diagnostics_of_other_documents() {
 }
 
 #[test]
-fn outline_and_formatting() {
+fn outline_and_formatting_follow_the_document() {
     let mut client =
         Client::with("global a,b\n@define m %( 1 %)\nfunction f(){}\nprobe begin,end{ f() }\n");
     let document = json!({"textDocument": {"uri": URI}});
@@ -354,7 +354,7 @@ fn outline_and_formatting() {
 }
 
 #[test]
-fn the_protocol() {
+fn bad_and_canceled_requests_are_answered_by_the_protocol() {
     // A request that is canceled before its turn is not answered.
     let canceled = Request::new(100.into(), "textDocument/hover".into(), at(0, 0));
     let cancel = Notification::new("$/cancelRequest".into(), json!({"id": 100}));

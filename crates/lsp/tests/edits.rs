@@ -37,7 +37,7 @@ const PIECES: &[&str] = &[
 ];
 
 #[test]
-fn random_edits_of_real_scripts() {
+fn random_edits_of_real_scripts_keep_server_and_editor_equal() {
     let scripts: Vec<String> = [folder("examples"), folder("tapset")]
         .concat()
         .iter()

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn cells() {
+    fn cells_of_csv_are_quoted_and_no_formulas() {
         for (text, shown) in [
             ("sh", "sh"),
             ("a,b", "\"a,b\""),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn documents() {
+    fn documents_of_json_escape_control_characters() {
         assert_eq!(
             json("{\"a\":\"\u{7f}\u{9b}\"}\n"),
             "{\"a\":\"\\u007f\\u009b\"}\n"

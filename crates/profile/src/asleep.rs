@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn who_only_sleeps() {
+    fn threads_that_only_sleep_are_recognised() {
         let mut profile = Profile::default();
         thread(&mut profile, 1, 500_000, waited("futex", 500_000));
         thread(&mut profile, 2, 5_000, waited("futex", 995_000));

@@ -163,7 +163,7 @@ fn rows_of_later_releases_are_passed_over() {
 }
 
 #[test]
-fn names_of_files() {
+fn names_of_files_are_safe() {
     let profile = testgen::example(2, 4, 1);
     assert_eq!(name("spile", &profile.header), "spile.node2.00002.spile");
     let header = Header {
@@ -196,7 +196,7 @@ fn a_run_without_an_account_is_not_chosen() {
 }
 
 #[test]
-fn a_folder_of_all_sorts() {
+fn a_folder_of_all_sorts_gives_its_runs() {
     let folder = tempfile::tempdir().expect("a folder");
     let put = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.path().join(name), bytes).expect("a file");

@@ -16,18 +16,18 @@ fn four() -> Run {
 }
 
 #[test]
-fn one_process() {
+fn one_process_is_reported_as_blessed() {
     insta::assert_snapshot!(text(&one(), 100, 8));
 }
 
 #[test]
-fn four_ranks_in_80_columns() {
+fn four_ranks_fit_into_80_columns() {
     insta::assert_snapshot!(text(&four(), 80, 8));
 }
 
 /// Text and page list the ranks that failed, in the order of their ends.
 #[test]
-fn ranks_that_failed() {
+fn ranks_that_failed_are_listed() {
     let mut run = four();
     assert!(!text(&run, 80, 8).contains("Failed"));
     for (rank, at_ns, status) in [(1, 2_000_000_000, 3 << 8), (2, 1_000_000_000, 9)] {
@@ -43,14 +43,14 @@ fn ranks_that_failed() {
 }
 
 #[test]
-fn nothing_at_all() {
+fn an_empty_run_is_reported() {
     insta::assert_snapshot!(text(&Run::new(vec![Profile::default()]), 80, 8));
     text(&Run::default(), 80, 8);
     diff(&Run::default(), &Run::default(), 80, 8);
 }
 
 #[test]
-fn the_table_of_the_paper() {
+fn the_table_of_threads_is_as_blessed() {
     let run = Run::new((0..2).map(|rank| testgen::example(rank, 2, 2)).collect());
     let mut table = threads(&run);
     insta::assert_snapshot!(table);
@@ -63,7 +63,7 @@ fn the_table_of_the_paper() {
 }
 
 #[test]
-fn two_runs() {
+fn two_runs_are_compared_as_blessed() {
     let (a, mut b) = (one(), one());
     b.profiles[0].data.calls.retain(|c| c.call != "mmap");
     for call in &mut b.profiles[0].data.calls {

@@ -220,7 +220,7 @@ fn processes_of_one_name_are_one_row() {
 
 proptest! {
     #[test]
-    fn whatever_is_recorded(seeds in prop::collection::vec(any::<u64>(), 0..4), n in 0u32..6) {
+    fn any_recording_adds_up(seeds in prop::collection::vec(any::<u64>(), 0..4), n in 0u32..6) {
         let mut profiles: Vec<_> = seeds.iter().map(|s| modest(testgen::random(*s, 9))).collect();
         profiles.iter_mut().for_each(|p| sleepers(p, n));
         let run = Run::new(profiles);

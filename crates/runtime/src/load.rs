@@ -574,7 +574,7 @@ mod tests {
     use spile_ir::{Event, Handler, Site, SiteId};
 
     #[test]
-    fn a_probe_that_is_attached_nowhere() {
+    fn a_probe_that_is_attached_nowhere_is_reported() {
         let (a, b) = (Some(SiteId(1)), Some(SiteId(2)));
         let mut reached = ProbeResults::default();
         reached.program(a, false, ("p0", Some(0)));

@@ -10,7 +10,7 @@ code_table! { PROBE_CODES:
     NO_MATCH = "E0302", "A pattern that matches no probe point.";
     BAD_ARGUMENT = "E0303", "A probe point component with a wrong, missing or unexpected argument.";
     BAD_SUFFIX = "E0304", "A component after a probe point that does not take it.";
-    ALIAS_LOOP = "E0305", "An alias that stands for itself.";
+    ALIAS_LOOP = "E0305", "An alias that is defined by itself.";
     FAMILY_NOT_THERE = "E0306", "A probe family of SystemTap that spile lacks.";
     NO_TRACEPOINT = "E0307", "A tracepoint that the running kernel does not have.";
     NO_SYSCALL = "E0308", "A system call that this architecture does not have.";

@@ -29,7 +29,7 @@ fn global<'a>(p: &'a Program, name: &str) -> &'a Global {
 }
 
 #[test]
-fn statistic_by_process() {
+fn statistics_by_process_lower_as_blessed() {
     let p = program(
         r#"
         global calls
@@ -41,7 +41,7 @@ fn statistic_by_process() {
 }
 
 #[test]
-fn control_flow() {
+fn control_flow_lowers_as_blessed() {
     let p = program(
         r#"
         global seen, total = 3
@@ -64,7 +64,7 @@ fn control_flow() {
 }
 
 #[test]
-fn walks() {
+fn walks_of_members_lower_as_blessed() {
     let p = program(
         r#"
         probe kernel.trace("sched_switch") {
@@ -88,7 +88,7 @@ fn walks() {
 }
 
 #[test]
-fn functions() {
+fn functions_lower_as_blessed() {
     let p = program(
         r#"
         function f(x) { if (x > 3) next; return "small" }
@@ -103,7 +103,7 @@ fn functions() {
 }
 
 #[test]
-fn entry_values() {
+fn entry_values_lower_as_blessed() {
     let p = program(
         r#"
         global t
@@ -211,7 +211,7 @@ fn statistics_keep_what_is_extracted() {
 }
 
 #[test]
-fn options() {
+fn options_set_limits_and_globals() {
     let options = spile_sema::analyse::Options {
         defines: vec![
             ("MAXMAPENTRIES".into(), "100".into()),
@@ -240,7 +240,7 @@ fn options() {
 }
 
 #[test]
-fn dump_of_types() {
+fn types_are_dumped_as_blessed() {
     let r = run(r#"
         global a, s
         function f(x) { return x . "!" }
@@ -304,7 +304,7 @@ fn what_several_places_read_is_computed_behind_the_tests() {
 }
 
 #[test]
-fn a_choice_for_its_effect() {
+fn a_choice_for_its_effect_is_not_dropped() {
     let p = program(
         r#"
         function a() { println(1); return "x" }
@@ -341,7 +341,7 @@ fn large_scripts_take_time_in_proportion() {
 }
 
 #[test]
-fn one_entry_array_an_expression() {
+fn each_entry_expression_has_one_array() {
     let p =
         program("probe syscall.read.return { a = @entry(now()); b = @entry($fd); println(a + b) }");
     assert_eq!(

@@ -36,7 +36,7 @@ fn steps(access: &[Access]) -> (Vec<WalkStep>, FinalAccess) {
 }
 
 #[test]
-fn members() {
+fn members_have_offsets_and_access() {
     let int = FinalAccess::Load {
         size: 4,
         signed: true,
@@ -65,7 +65,7 @@ fn members() {
 }
 
 #[test]
-fn bit_fields() {
+fn bit_fields_have_shifts_and_widths() {
     let (s, last) = steps(&[member("in_iowait")]);
     assert_eq!(s, [WalkStep::Add(4)]);
     assert_eq!(
@@ -83,7 +83,7 @@ fn bit_fields() {
 }
 
 #[test]
-fn arrays() {
+fn arrays_are_indexed() {
     let w = task(&[member("comm")], false).unwrap();
     assert_eq!(
         (w.steps, w.last),
@@ -129,7 +129,7 @@ fn arrays() {
 }
 
 #[test]
-fn addresses() {
+fn addresses_of_members_have_pointer_types() {
     let w = task(&[member("parent")], true).unwrap();
     assert_eq!(
         (w.steps, w.last),
@@ -145,7 +145,7 @@ fn addresses() {
 }
 
 #[test]
-fn casts() {
+fn casts_walk_from_their_type() {
     let m = FakeMachine::new();
     let ty = parse_type(&m, "struct task_struct").unwrap();
     let w = walk(&m, WalkBase::Object(ty), &[num(1)], true, Span::default()).unwrap();
@@ -184,7 +184,7 @@ fn casts() {
 }
 
 #[test]
-fn type_names() {
+fn spellings_of_c_types_are_parsed() {
     let m = FakeMachine::new();
     let spell = |s: &str| parse_type(&m, s).map(|t| t.spell(&m));
     for (text, expected) in [
@@ -207,7 +207,7 @@ fn type_names() {
 }
 
 #[test]
-fn values() {
+fn values_have_sizes_and_signs() {
     let m = FakeMachine::new();
     let value = |id| {
         walk(
@@ -238,7 +238,7 @@ fn values() {
 }
 
 #[test]
-fn problems() {
+fn wrong_walks_say_why() {
     for (access, expected) in [
         (
             vec![member("pidd")],

@@ -128,7 +128,7 @@ fn every_code_has_a_case() {
 }
 
 #[test]
-fn pictures() {
+fn diagnostics_are_shown_as_blessed() {
     let mut out = String::new();
     for script in CASES.iter().map(|(_, s)| s).chain(MORE) {
         let r = run(script);
@@ -139,7 +139,7 @@ fn pictures() {
 }
 
 #[test]
-fn library_mistakes() {
+fn mistakes_in_the_library_are_reported() {
     for bad in [
         "__nothing()",
         "__strlen()",
@@ -158,7 +158,7 @@ fn library_mistakes() {
 }
 
 #[test]
-fn wrong_options() {
+fn wrong_options_are_reported() {
     let options = Options {
         defines: vec![
             ("MAXACTION".into(), "x".into()),

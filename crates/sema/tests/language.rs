@@ -69,7 +69,7 @@ fn differs(script: &str, expected: &str, options: &Options) -> String {
 }
 
 #[test]
-fn literals_and_operators() {
+fn literals_and_operators_have_their_values() {
     check(&[
         (
             r#"printdln(" ", 10, 0x1f, 017, -1, 0xffffffffffffffff, 18446744073709551615)"#,
@@ -119,7 +119,7 @@ fn literals_and_operators() {
 }
 
 #[test]
-fn control_flow() {
+fn control_flow_runs_as_in_c() {
     check(&[
         (
             r#"for (i = 0; i < 9; i++) { if (i == 2) continue; if (i == 5) break; printf("%d ", i) }"#,
@@ -163,7 +163,7 @@ fn control_flow() {
 }
 
 #[test]
-fn arrays() {
+fn arrays_are_walked_in_order() {
     let fill = "} global a, b probe begin(-1) { a[\"x\"] = 3; a[\"z\"] = 1; a[\"y\"] = 2; b[1, \"p\"] = 10; b[2, \"q\"] = 30; b[1, \"q\"] = 20; ";
     let cases = [
         (r#"foreach (k in a) print(k)"#, "xzy"),
@@ -242,7 +242,7 @@ fn arrays() {
 }
 
 #[test]
-fn statistics() {
+fn statistics_have_their_extractors() {
     check(&[
         (
             r#"global s probe begin { for (i = 1; i <= 4; i++) s <<< i; printdln(" ", @count(s), @sum(s), @min(s), @max(s), @avg(s)) }"#,
@@ -284,7 +284,7 @@ fn statistics() {
 }
 
 #[test]
-fn functions() {
+fn functions_are_chosen_by_arguments_and_next() {
     check(&[
         (
             r#"function f(x) { return x * 2 } function f(x, y) { return x + y } probe begin { printdln(" ", f(3), f(3, 4)) }"#,
@@ -334,7 +334,7 @@ fn functions() {
 }
 
 #[test]
-fn printing() {
+fn printing_functions_print_as_documented() {
     check(&[
         (
             r#"printf("%5d|%-5d|%05d|%+d|% d|%#x|%#o|%X|%i|%u|%c|%%|%5s|%-5s|%.2s\n", 1, 2, 3, 4, 5, 255, 8, 255, -1, 7, 65, "a", "b", "cde")"#,
@@ -357,7 +357,7 @@ fn printing() {
 }
 
 #[test]
-fn options() {
+fn options_set_globals_and_limits() {
     let g = |name: &str, value: &str| Options {
         globals: vec![(name.into(), value.into())],
         ..Options::default()
@@ -518,7 +518,7 @@ const MISUSE: &[(&str, &[&str])] = &[
 ];
 
 #[test]
-fn misuse() {
+fn misuse_is_refused_with_a_reason() {
     let mut wrong = String::new();
     for (script, says) in MISUSE {
         let r = run(script);
@@ -533,7 +533,7 @@ fn misuse() {
 
 /// A return whose entry was not seen runs nothing.
 #[test]
-fn returns_without_entries() {
+fn returns_without_entries_run_nothing() {
     let r = run(
         "probe syscall.read.return { printdln(\" \", pp(), @entry($fd) + @entry(pid()) - $fd - pid()) }",
     );
@@ -552,7 +552,7 @@ fn returns_without_entries() {
 }
 
 #[test]
-fn texts_of_structures() {
+fn structures_print_as_blessed() {
     let r = run(
         "probe kernel.trace(\"sched_switch\") { println($prev$); println($prev->comm$); println($$parms$$) }",
     );

@@ -44,7 +44,7 @@ fn allowed(r: &Run, what: &str, wrong: &mut Vec<String>) -> bool {
 }
 
 #[test]
-fn intrinsics() {
+fn intrinsics_are_allowed_where_the_table_says() {
     let mut wrong = Vec::new();
     let mut count = 0;
     for f in Intrinsic::ALL {
@@ -223,7 +223,7 @@ const BODIES: &[(bool, &str, &str)] = &[
 
 /// Texts of structures.
 #[test]
-fn pretty_prints() {
+fn pretty_prints_are_allowed_where_they_can_run() {
     let mut wrong = Vec::new();
     for body in [
         "println($prev$)",
@@ -249,7 +249,7 @@ fn pretty_prints() {
 }
 
 #[test]
-fn constructs() {
+fn constructs_are_allowed_where_they_can_run() {
     let mut wrong = Vec::new();
     for (must, globals, body) in BODIES {
         let mut globals = match *globals {

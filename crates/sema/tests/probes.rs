@@ -16,7 +16,7 @@ fn errors(script: &str) -> String {
 }
 
 #[test]
-fn families() {
+fn families_resolve_as_blessed() {
     insta::assert_snapshot!(handlers(
         r#"
         probe begin {} probe begin(-5) {} probe end {} probe end(3) {} probe error {}
@@ -30,7 +30,7 @@ fn families() {
 }
 
 #[test]
-fn tracepoints() {
+fn tracepoints_resolve_as_blessed() {
     insta::assert_snapshot!(handlers(
         r#"
         probe kernel.trace("sched_switch") { println($prev) }
@@ -41,7 +41,7 @@ fn tracepoints() {
 }
 
 #[test]
-fn one_rule_for_patterns() {
+fn one_rule_holds_for_all_patterns() {
     let plain = handlers(r#"probe kernel.trace("sched:sched_switch") {}"#);
     for point in [
         r#"kernel.trace("s*d:sched_sw?tch")"#,
@@ -53,7 +53,7 @@ fn one_rule_for_patterns() {
 }
 
 #[test]
-fn system_calls() {
+fn system_calls_resolve_as_blessed() {
     insta::assert_snapshot!(handlers(
         r#"
         probe syscall.open { println(name, filename, flags, argstr, $mode) }
@@ -89,7 +89,7 @@ fn system_calls_share_handlers() {
 }
 
 #[test]
-fn what_only_systemtap_has() {
+fn points_that_only_systemtap_has_are_refused() {
     let mut text = String::new();
     for script in [
         "probe scheduler.cpu_off { println(idle) }",
@@ -114,7 +114,7 @@ fn what_only_systemtap_has() {
 
 /// `pp()` is the point that was hit, also in a function of the script.
 #[test]
-fn points_in_functions() {
+fn functions_know_the_point_that_was_hit() {
     for call in ["println(pp())", "outer()"] {
         let text = handlers(&format!(
             "function inner() {{ println(pp()) }} function outer() {{ if (1) inner() }}
@@ -139,7 +139,7 @@ fn a_global_is_no_predefined_variable() {
 }
 
 #[test]
-fn aliases() {
+fn aliases_resolve_as_blessed() {
     insta::assert_snapshot!(handlers(
         r#"
         probe outer if (x) { u = 0 }
@@ -153,7 +153,7 @@ fn aliases() {
 }
 
 #[test]
-fn wildcards_over_aliases() {
+fn wildcards_over_aliases_resolve_as_blessed() {
     insta::assert_snapshot!(handlers(
         r#"
         probe scheduler.* {}
@@ -183,7 +183,7 @@ fn sufficient_points_end_the_search() {
 }
 
 #[test]
-fn probes_of_a_library_file() {
+fn probes_of_a_library_file_are_resolved() {
     let mut s = resolve("probe begin {}");
     let m = FakeMachine::new();
     let derived = spile_sema::probe::resolve_file(&s.lib, &m, s.tapset, &mut s.diags);
@@ -192,7 +192,7 @@ fn probes_of_a_library_file() {
 }
 
 #[test]
-fn visibility_of_private_names() {
+fn private_names_are_visible_in_their_file() {
     let s = resolve("global mine function helper(a) { return 2 } function own() {} probe begin {}");
     assert!(s.lib.global("mine", s.user).is_some() && s.lib.global("mine", s.tapset).is_none());
     assert!(s.lib.global("hidden", s.user).is_some() && s.lib.global("hidden", s.tapset).is_some());
@@ -208,7 +208,7 @@ fn visibility_of_private_names() {
 }
 
 #[test]
-fn diagnostics() {
+fn wrong_points_are_reported_as_blessed() {
     let scripts = [
         "probe beginn {}",
         "probe timer.s {}",
@@ -260,7 +260,7 @@ fn aliases_that_explode_are_refused() {
 }
 
 #[test]
-fn listings() {
+fn points_are_listed_as_blessed() {
     let mut s = resolve("probe begin {}");
     let m = FakeMachine::new();
     let mut out = String::new();

@@ -313,7 +313,7 @@ fn places(parsed: &Parsed, facts: &Everything, call: &str) -> [(&'static str, Op
 }
 
 #[test]
-fn functions() {
+fn functions_of_the_tapset_are_analysed() {
     let files = files();
     let (facts, parsed) = (machine(&files), parsed(&files));
     let mut wrong = Vec::new();
@@ -348,7 +348,7 @@ fn functions() {
 const NOT_IN_KERNEL: &[&str] = &[];
 
 #[test]
-fn aliases() {
+fn aliases_of_the_tapset_are_analysed() {
     let files = files();
     let (facts, parsed) = (machine(&files), parsed(&files));
     let mut count = 0;
@@ -379,7 +379,7 @@ fn aliases() {
 
 /// Every name in the table of missing names is missing, and reading it is an error.
 #[test]
-fn names_that_are_missing() {
+fn names_that_are_missing_have_substitutes() {
     let files = files();
     let (facts, parsed) = (machine(&files), parsed(&files));
     let mut count = 0;

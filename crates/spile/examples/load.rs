@@ -89,7 +89,7 @@ fn datagrams(sizes: &[String]) {
     let bound = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
     let (from, to) = (bound(), bound());
     // Packets of one processor arrive in order.
-    // SAFETY: the set is the size that is said, and a valid one when zeroed.
+    // SAFETY: the set has the size that the call names, and all zeros are a valid set.
     unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         libc::CPU_SET(libc::sched_getcpu().max(0) as usize, &mut set);
@@ -143,7 +143,7 @@ fn processor_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// The first of the numbers that [`keys`] closes: above all that a process may have open.
+/// The first number that [`keys`] closes. It is above all descriptors that a process may have.
 const NO_DESCRIPTOR: u64 = 1 << 30;
 
 fn keys(count: u64, rounds: u64) {
@@ -167,7 +167,8 @@ fn naps(count: u64, ms: u64) {
     }
 }
 
-/// Says that the work is done and stays in one system call for so long, if the argument is there.
+/// Prints `done`, and stays in one system call for the milliseconds of the argument, if it is
+/// given.
 fn stay(args: &[String], i: usize) {
     if args.len() > i {
         let _ = std::io::stderr().write_all(b"done\n");
@@ -231,7 +232,7 @@ fn cold(file: &str) {
 }
 
 fn minor_faults() -> i64 {
-    // SAFETY: getrusage fills the structure, of which all zeros is a value.
+    // SAFETY: getrusage fills the structure, for which all zeros are valid.
     unsafe {
         let mut usage: libc::rusage = std::mem::zeroed();
         libc::getrusage(libc::RUSAGE_SELF, &mut usage);

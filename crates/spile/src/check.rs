@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn options_that_are_not_set() {
+    fn options_that_are_not_set_are_named() {
         let no = |what| match what {
             Requirement::Feature(Feature::Kprobes | Feature::Netfilter | Feature::Fentry) => {
                 Availability::No
@@ -354,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kernel_without_bpf() {
+    fn a_kernel_without_bpf_says_which_option_is_missing() {
         let fake = FakeMachine {
             answer: |_| Availability::No,
             lacks: "CONFIG_BPF_SYSCALL",

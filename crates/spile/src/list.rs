@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_of_points() {
+    fn probe_points_are_listed_with_argument_types() {
         let types = list::typed_probe_types();
         for line in [
             "begin",

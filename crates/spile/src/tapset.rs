@@ -287,7 +287,7 @@ mod tests {
 
     /// For system calls too, the table of missing names has only missing ones.
     #[test]
-    fn missing_variables_of_system_calls() {
+    fn variables_in_the_table_of_missing_names_are_missing() {
         let facts = crate::facts::KernelFacts::new("6.18.0");
         let env = crate::passes::preproc_env("6.18.0");
         let mut count = 0;

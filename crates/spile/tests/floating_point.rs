@@ -70,7 +70,7 @@ probe input.line {
 }"#;
 
 #[test]
-fn same_bits_as_the_processor() {
+fn results_have_the_same_bits_as_the_processor_s() {
     let mut rng = Rng::new(4);
     let pairs: Vec<_> = (0..3000)
         .map(|_| (random(&mut rng), random(&mut rng)))

@@ -1,12 +1,12 @@
 //! The table `tests/library.tsv`: how each public name of the library was checked against what
-//! SystemTap means by it. No name is without a row, no row is of a name that is not there, and the
-//! test that a row tells of exists and has the name in it.
+//! SystemTap means by it. Each name has a row, each row has an existing name, and the test that a
+//! row names exists and contains the name.
 //!
 //! A line is `kind <tab> name <tab> expected <tab> place`:
 //!
 //! - kind and name: `function name/parameters`, `global name`, `macro name`, `alias name`,
 //!   `variable alias variable`;
-//! - expected: where the value comes from that the test expects, see [`SOURCES`];
+//! - expected: the source of the value that the test expects, see [`SOURCES`];
 //! - place: `case FILE::NAME` of `tests/cases`, or `test PATH::FUNCTION` of Rust.
 //!
 //! The variables of system calls have tables of their own, `tests/syscalls.tsv` and, for 32-bit programs,
@@ -49,7 +49,7 @@ fn read(path: &str) -> String {
     std::fs::read_to_string(root().join(path)).unwrap_or_else(|e| panic!("{path}: {e}"))
 }
 
-/// Files of a folder whose names end so, with their texts, in order.
+/// Files of a folder whose names have that ending, with their texts, in order.
 fn files(dir: &str, end: &str) -> Vec<(String, String)> {
     let mut files: Vec<(String, String)> = std::fs::read_dir(root().join(dir))
         .unwrap_or_else(|e| panic!("{dir}: {e}"))
@@ -218,7 +218,7 @@ impl<const N: usize> Texts for [Option<String>; N] {
     }
 }
 
-/// Whether a name stands in a text by itself.
+/// Whether a text contains a name as a whole word.
 fn mentions(text: &str, name: &str) -> bool {
     let word = |c: Option<char>| c.is_some_and(|c| c.is_alphanumeric() || c == '_');
     text.match_indices(name).any(|(at, _)| {
@@ -275,7 +275,7 @@ fn the_test_of_a_row_exists_and_has_the_name() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// How many rows of these kinds are `unchecked`.
+/// Number of rows of these kinds that are `unchecked`.
 fn unchecked(kinds: &[&str]) -> usize {
     let rows = rows();
     let those = rows.iter().filter(|r| kinds.contains(&r.kind.as_str()));
@@ -333,8 +333,8 @@ fn variables_of_call(call: &Syscall) -> BTreeSet<String> {
     names
 }
 
-/// What is wrong with a table of system calls, and how many are not called. `name`: which of its names
-/// a call has there.
+/// The faults of a table of system calls, and the number of calls that no test makes. `name` gives
+/// the name that a call has in the table.
 fn compare_calls(file: &str, abi: Abi, name: fn(&Syscall) -> &str) -> (Vec<String>, usize) {
     let mut rows = call_rows(file);
     let (mut wrong, mut left) = (Vec::new(), 0);

@@ -45,7 +45,7 @@ fn start(columns: u16, lines: u16, args: &[&str]) -> Terminal {
         ws_ypixel: 0,
     };
     let (mut ours, mut theirs) = (-1, -1);
-    // SAFETY: both places are there to be written; nothing is wanted of the name and the modes.
+    // SAFETY: both pointers are valid for writes; null pointers ask for no name and no modes.
     let (ours, theirs) = unsafe {
         let none = std::ptr::null_mut();
         let made = libc::openpty(
@@ -124,7 +124,7 @@ impl Terminal {
         }
     }
 
-    /// Waits until something was drawn behind what there is now.
+    /// Waits until something is drawn after the present output.
     fn wait_for_drawing(&mut self) {
         let (begin, before) = (Instant::now(), self.text().len());
         while self.text().len() <= before {
@@ -213,7 +213,7 @@ fn need_sessions() {
 }
 
 #[test]
-fn keys() {
+fn keys_sort_and_freeze_the_table() {
     need_sessions();
     let mut terminal = start(80, 24, &["--live", "-i", "0.2"]);
     terminal.wait_for("calls in");
@@ -234,7 +234,7 @@ fn keys() {
 }
 
 #[test]
-fn a_key_as_the_size_changes() {
+fn a_key_is_taken_while_the_size_changes() {
     need_sessions();
     let mut terminal = start(80, 24, &["--live", "-i", "0.1"]);
     terminal.wait_for("calls in");
@@ -246,7 +246,7 @@ fn a_key_as_the_size_changes() {
 }
 
 #[test]
-fn any_size() {
+fn the_table_is_drawn_at_any_size() {
     need_sessions();
     for (columns, lines) in [(1, 1), (2, 2), (500, 3), (0, 0)] {
         let mut terminal = start(columns, lines, &["--live", "-L", "-i", "0.1"]);
@@ -258,7 +258,7 @@ fn any_size() {
 }
 
 #[test]
-fn signals() {
+fn signals_end_the_session_and_restore_the_terminal() {
     need_sessions();
     for signal in [libc::SIGTERM, libc::SIGINT, libc::SIGHUP, libc::SIGQUIT] {
         let mut terminal = start(80, 24, &["--live"]);
@@ -269,7 +269,7 @@ fn signals() {
 }
 
 #[test]
-fn the_time_is_over() {
+fn the_session_ends_when_the_time_is_over() {
     need_sessions();
     let mut terminal = start(80, 24, &["--live", "-d", "0.5", "--by", "process"]);
     terminal.wait_for(ENTER);
@@ -277,7 +277,7 @@ fn the_time_is_over() {
 }
 
 #[test]
-fn the_terminal_goes_away() {
+fn the_session_ends_when_the_terminal_goes_away() {
     need_sessions();
     let mut terminal = start(80, 24, &["--live"]);
     terminal.wait_for(ENTER);

@@ -105,7 +105,7 @@ fn at(line: u32, character: u32) -> Value {
 }
 
 #[test]
-fn an_editor_and_the_server() {
+fn the_server_answers_an_editor() {
     if !Path::new("/sys/kernel/btf/vmlinux").exists() {
         spile_testing::skip("only the syntax is checked without the kernel's types");
     }
@@ -188,7 +188,7 @@ fn an_editor_and_the_server() {
 }
 
 #[test]
-fn an_editor_that_goes_away() {
+fn the_server_ends_when_the_editor_goes_away() {
     let cache = tempfile::tempdir().expect("a folder");
     let mut editor = Editor::start(cache.path());
     editor.ask("initialize", json!({"capabilities": {}}));

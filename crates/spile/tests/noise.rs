@@ -39,7 +39,7 @@ fn disturb(cpu: usize, stop: &AtomicBool) -> (u64, u64) {
 }
 
 #[test]
-fn who_disturbs_is_named() {
+fn disturbing_processes_are_named() {
     let allowed = sched_getaffinity(None).unwrap();
     let cpu = (0..CpuSet::MAX_CPU).find(|c| allowed.is_set(*c)).unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -71,7 +71,7 @@ fn who_disturbs_is_named() {
 }
 
 #[test]
-fn a_report_and_bad_lists() {
+fn the_report_is_printed_and_bad_lists_are_refused() {
     let (code, out, err) = noise(&["-d", "0.3", "--threshold", "2000"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));
     for word in ["ppm", "gaps over 2.00 us", "What interrupted", "How long"] {

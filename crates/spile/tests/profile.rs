@@ -99,7 +99,7 @@ fn calls_are_counted_exactly() {
 /// The calls of the library that reports regions, and of the dynamic linker that loads it, do not
 /// count: there are as many calls of each name as without the library.
 #[test]
-fn no_calls_of_the_library_itself() {
+fn calls_of_the_region_library_are_not_counted() {
     let again = format!("{0} calls 7; exec {0} children", LIVES.to_str().unwrap());
     let calls = |options: &[&str]| {
         let command = ["--", "sh", "-c", again.as_str()];
@@ -119,7 +119,7 @@ fn no_calls_of_the_library_itself() {
 }
 
 #[test]
-fn the_summary_as_json() {
+fn the_summary_is_printed_as_json() {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["profile", "--json", "--", LIVES.to_str().unwrap()])
         .args(["calls", "1000"])
@@ -136,7 +136,7 @@ fn the_summary_as_json() {
 
 /// Two threads wait until the recording ends: the one that started the program remains.
 #[test]
-fn a_thread_that_only_sleeps() {
+fn a_thread_that_only_sleeps_is_in_the_account() {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["profile", "--json", "-d", "0.5", "--"])
         .args([LIVES.to_str().unwrap(), "wait"])
@@ -156,7 +156,7 @@ fn a_thread_that_only_sleeps() {
 }
 
 #[test]
-fn threads_that_come_and_go() {
+fn threads_that_come_and_go_are_counted() {
     let (profile, _) = lives(&["threads", "2000"]);
     closes(&profile);
     assert_eq!(profile.data.threads.len(), 2001);
@@ -166,7 +166,7 @@ fn threads_that_come_and_go() {
 }
 
 #[test]
-fn a_thread_that_is_not_the_leader_executes() {
+fn a_thread_that_executes_a_program_becomes_the_leader() {
     let (profile, _) = lives(&["exec-thread"]);
     closes(&profile);
     assert_eq!(count(&profile, "getppid"), 7);
@@ -180,7 +180,7 @@ fn a_thread_that_is_not_the_leader_executes() {
 }
 
 #[test]
-fn children_of_every_kind() {
+fn children_of_every_kind_are_followed() {
     let (profile, _) = lives(&["children"]);
     closes(&profile);
     assert_eq!(count(&profile, "getppid"), 3 + 5 + 1);
@@ -200,7 +200,7 @@ fn children_of_every_kind() {
 }
 
 #[test]
-fn signals_within_calls() {
+fn signals_within_calls_do_not_disturb_the_account() {
     let (profile, _) = lives(&["signals"]);
     closes(&profile);
     let of = |call: &str| {
@@ -225,7 +225,7 @@ fn signals_within_calls() {
 }
 
 #[test]
-fn killed_within_calls() {
+fn threads_killed_within_calls_have_ends() {
     let (profile, output) = lives(&["killed"]);
     closes(&profile);
     assert_eq!(output.status.code(), Some(128 + 9));
@@ -238,7 +238,7 @@ fn killed_within_calls() {
 /// Threads that end call `exit`. One of them ends the process by `exit_group`, and the others stay
 /// in their states until then.
 #[test]
-fn threads_end_in_calls() {
+fn threads_that_end_in_calls_have_ends() {
     let (profile, _) = lives(&["ends", "50"]);
     closes(&profile);
     let threads = &profile.data.threads;
@@ -258,7 +258,7 @@ fn threads_end_in_calls() {
 /// A fault that waits is on no processor. The program's faults are served 50 ms after they were
 /// asked for.
 #[test]
-fn faults_that_wait() {
+fn faults_that_wait_are_counted() {
     let program = compiled("fault-waits", "fault-waits", &[]);
     let (profile, output) = record(&["--", program.to_str().unwrap()]);
     if output.status.code() == Some(77) {
@@ -272,7 +272,7 @@ fn faults_that_wait() {
 }
 
 #[test]
-fn parts_of_time() {
+fn parts_of_time_add_up() {
     let (profile, _) = lives(&["pages", "2000"]);
     closes(&profile);
     let faults = profile.data.threads[0].parts.fault_minor;
@@ -317,7 +317,7 @@ fn parts_of_time() {
 /// Some kernels do not show the switches from some threads: here three of four are left out of the
 /// script. Events of the scheduler replace them, and blocked time is never processor time.
 #[test]
-fn switches_that_are_not_shown() {
+fn switches_within_calls_are_not_shown_as_time_off() {
     let script = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["profile", "--print-script"])
         .output()
@@ -354,7 +354,7 @@ fn switches_that_are_not_shown() {
 }
 
 #[test]
-fn bytes_and_errors() {
+fn bytes_and_errors_are_counted() {
     let (profile, _) = lives(&["bytes", "100"]);
     closes(&profile);
     let call = |name| profile.data.calls.iter().find(|c| c.call == name).unwrap();
@@ -364,7 +364,7 @@ fn bytes_and_errors() {
 }
 
 #[test]
-fn a_process_that_runs_already() {
+fn a_process_that_runs_already_is_recorded() {
     use std::io::{BufRead, BufReader, Write};
     use std::process::Stdio;
     let mut child = Command::new(&*LIVES)
@@ -462,7 +462,7 @@ fn a_recorder_that_is_killed_leaves_an_account() {
 }
 
 #[test]
-fn regions_of_openmp() {
+fn regions_of_openmp_are_recorded() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/programs/regions.c");
     let dir = tempfile::tempdir().unwrap();
     let program = dir.path().join("regions");
@@ -512,7 +512,7 @@ fn regions_of_openmp() {
 
 /// Call paths of a program without frame pointers, after it has ended.
 #[test]
-fn call_paths() {
+fn call_paths_without_frame_pointers_are_whole() {
     let waits = compiled("waits", "waits-paths", &["-g", "-fomit-frame-pointer"]);
     let waits = waits.to_str().unwrap();
     let dir = tempfile::tempdir().unwrap();
@@ -557,7 +557,7 @@ fn call_paths() {
 }
 
 #[test]
-fn histograms_of_latency() {
+fn histograms_of_latency_have_every_call() {
     let waits = compiled("waits", "waits-times", &[]);
     let (profile, output) = record(&["--latency", "--", waits.to_str().unwrap(), "times", "5000"]);
     closes(&profile);
@@ -581,7 +581,7 @@ fn histograms_of_latency() {
 }
 
 #[test]
-fn who_waits_for_which_futex_and_who_wakes() {
+fn futexes_name_waiters_and_wakers() {
     for options in [&[][..], &["-static"]] {
         let waits = compiled("waits", &format!("waits-wake{}", options.len()), options);
         let (profile, output) = record(&["--futexes", "--", waits.to_str().unwrap(), "wake", "20"]);
@@ -609,7 +609,7 @@ fn who_waits_for_which_futex_and_who_wakes() {
 }
 
 #[test]
-fn futexes_by_the_newer_calls() {
+fn futexes_of_the_newer_calls_name_waiters_and_wakers() {
     let waits = compiled("waits", "waits-wake2", &[]);
     let (profile, output) = record(&["--futexes", "--", waits.to_str().unwrap(), "wake2", "20"]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -632,7 +632,7 @@ fn futexes_by_the_newer_calls() {
 }
 
 #[test]
-fn a_command_that_leaves_a_daemon() {
+fn a_daemon_does_not_delay_the_end() {
     let daemon = "setsid sleep 1000 > /dev/null 2>&1 & echo $!; \
                   until [ $(cat /proc/$!/comm) = sleep ]; do :; done";
     let (profile, output) = record(&["--", "sh", "-c", daemon]);
@@ -652,7 +652,7 @@ fn a_command_that_leaves_a_daemon() {
 }
 
 #[test]
-fn what_cannot_be_recorded() {
+fn wrong_commands_are_refused_with_a_reason() {
     let fails = |args: &[&str], message: &str| {
         let output = Command::new(env!("CARGO_BIN_EXE_spile"))
             .arg("profile")

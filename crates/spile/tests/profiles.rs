@@ -44,7 +44,7 @@ fn run(ranks: u32) -> tempfile::TempDir {
 }
 
 #[test]
-fn a_report_of_ranks() {
+fn ranks_become_one_report() {
     let folder = run(4);
     let path = folder.path().to_str().expect("a path");
     std::fs::write(folder.path().join("x.spile"), "").expect("a file");
@@ -58,7 +58,7 @@ fn a_report_of_ranks() {
 }
 
 #[test]
-fn a_difference() {
+fn two_runs_are_compared() {
     let (a, b) = (run(1), run(2));
     let path = |folder: &tempfile::TempDir| folder.path().to_str().expect("a path").to_owned();
     let (text, said) = good(&["diff", &path(&a), &path(&b)]);
@@ -85,7 +85,7 @@ fn closes(row: &Value) {
 }
 
 #[test]
-fn reports_as_json() {
+fn reports_are_printed_as_json() {
     let folder = run(4);
     let path = folder.path().to_str().expect("a path");
     let (text, said) = good(&["report", "--json", path]);
@@ -118,7 +118,7 @@ fn reports_as_json() {
 }
 
 #[test]
-fn recordings_that_differ_in_their_options() {
+fn options_in_which_recordings_differ_are_named() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let path = |folder: &tempfile::TempDir| folder.path().to_str().expect("a path").to_owned();
     let mut profile = testgen::example(0, 1, 3);
@@ -169,7 +169,7 @@ fn ranks_print_no_json() {
 }
 
 #[test]
-fn exports_and_the_page() {
+fn all_exports_and_the_page_are_written() {
     let folder = run(2);
     let path = folder.path().to_str().expect("a path");
     let at = |name: &str| format!("{path}/{name}");
@@ -216,7 +216,7 @@ fn exports_and_the_page() {
 }
 
 #[test]
-fn nothing_to_report() {
+fn an_empty_folder_is_an_error() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().to_str().expect("a path");
     for args in [["report", path].as_slice(), &["diff", path, path]] {

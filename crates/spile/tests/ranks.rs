@@ -167,14 +167,14 @@ fn cell<'a>(lines: &[&'a str], row: &str, column: &str) -> &'a str {
 }
 
 #[test]
-fn openmpi() {
+fn ranks_of_openmpi_write_their_files() {
     let dir = tempfile::tempdir().unwrap();
     let ranks = run("openmpi", mpirun("openmpi"), dir.path(), &[]);
     whole(&ranks, Launcher::OpenMpi);
 }
 
 #[test]
-fn mpich() {
+fn ranks_of_mpich_write_their_files() {
     let dir = tempfile::tempdir().unwrap();
     let ranks = run("mpich", mpirun("mpich"), dir.path(), &["-o", "files"]);
     whole(&ranks, Launcher::Mpich);
@@ -221,7 +221,7 @@ fn mpich() {
 }
 
 #[test]
-fn slurm() {
+fn ranks_of_slurm_write_their_files() {
     let cluster = slurm::Cluster::start();
     for (kind, interface) in [("mpich", "pmi2"), ("openmpi", "pmix")] {
         let dir = tempfile::tempdir().unwrap();

@@ -51,7 +51,7 @@ fn rank(folder: &Path, number: u32) -> Profile {
 /// for them, only exits with a status. MPICH waits for ranks that exit in MPI_Init, profiled or
 /// not.
 #[test]
-fn ranks_that_die_in_mpi_init() {
+fn ranks_that_die_in_mpi_init_end_the_run() {
     let dir = tempfile::tempdir().unwrap();
     for (kind, how, status) in [
         ("openmpi", "kill", 9),
@@ -90,7 +90,7 @@ fn ranks_that_die_in_mpi_init() {
 
 /// Each rank can be another program, with regions of its own.
 #[test]
-fn ranks_of_different_programs() {
+fn ranks_of_different_programs_have_regions_of_their_own() {
     let dir = tempfile::tempdir().unwrap();
     for kind in ["openmpi", "mpich"] {
         let (one, other) = (

@@ -28,7 +28,7 @@ fn without_room(profile: &Profile) -> u64 {
 /// Threads and processes that end in a region, or go on as another program: the region has its time
 /// until then. Children that share the parent's memory change nothing.
 #[test]
-fn regions_that_nothing_ends() {
+fn regions_that_nothing_ends_stay_open() {
     for what in ["thread", "exit", "exec", "others", "spawn", "unpaired"] {
         let (profile, printed) = ends(&[what]);
         assert_eq!(printed.lines().count(), 1, "{printed}");
@@ -52,7 +52,7 @@ fn regions_that_nothing_ends() {
 
 /// A child unknown to the library counts for itself, and leaves its parent's times unchanged.
 #[test]
-fn forks_that_no_library_is_told_of() {
+fn forks_without_the_library_s_handlers_are_followed() {
     let (profile, printed) = ends(&["fork"]);
     adds_up(&profile);
     as_printed(&profile, &printed);
@@ -65,7 +65,7 @@ fn forks_that_no_library_is_told_of() {
 /// Handlers of forks enter regions, and the first region of the program is in one of them. The C
 /// library may hold the lock of the list of handlers meanwhile.
 #[test]
-fn regions_within_handlers_of_forks() {
+fn regions_within_handlers_of_forks_are_entered() {
     for (program, lock) in [("forks", "-DFREE"), ("forks-locked", "-DLOCKED")] {
         let options = [&*include(), "-pthread", "-rdynamic", lock];
         let program = compiled("region-forks", program, &options);
@@ -118,7 +118,7 @@ fn depth(profile: &Profile) -> usize {
 /// A folder that is full, missing or read-only: the program does not notice, and the account has
 /// the threads.
 #[test]
-fn times_without_room() {
+fn a_folder_without_room_does_not_disturb_the_program() {
     let program = ENDS.to_str().unwrap();
     for prepare in [
         "rm -r $SPILE_REGIONS;",
@@ -136,7 +136,7 @@ fn times_without_room() {
 
 /// If only part of the memory is available, some threads and regions are counted.
 #[test]
-fn folders_that_become_full() {
+fn a_folder_that_becomes_full_does_not_disturb_the_program() {
     let spile = env!("CARGO_BIN_EXE_spile");
     let program = ENDS.display();
     let dir = tempfile::tempdir().unwrap();

@@ -140,7 +140,7 @@ fn in_all_reports(built: &Built, file: &Path, places: &[u64]) {
 }
 
 #[test]
-fn regions_of_a_library_without_symbols() {
+fn regions_of_a_library_without_symbols_have_places_in_the_file() {
     for compiler in ["gcc", "clang"] {
         let built = Built::new(compiler, &["strip", "-s"]);
         let (file, profile) = built.traced();
@@ -171,7 +171,7 @@ fn regions_of_a_library_without_symbols() {
 
 /// With symbols but without lines, a region has its function's name and its place in the file.
 #[test]
-fn regions_of_a_library_without_debugging_information() {
+fn regions_without_debugging_information_have_names_of_functions() {
     for compiler in ["gcc", "clang"] {
         let built = Built::new(compiler, &["strip", "-g"]);
         let (file, profile) = built.traced();
@@ -250,7 +250,7 @@ fn a_process_that_ran_already_has_no_regions() {
 
 /// Programs into which no library can be loaded are named once, however often they run.
 #[test]
-fn programs_that_are_linked_statically() {
+fn statically_linked_programs_have_regions() {
     let dir = tempfile::tempdir().unwrap();
     let source = dir.path().join("source.c");
     std::fs::write(&source, "int main(void) { return 0; }\n").unwrap();

@@ -21,7 +21,7 @@ fn times(arguments: &[&str]) -> (Profile, String) {
 }
 
 #[test]
-fn wall_time_user_time_and_entries() {
+fn wall_time_user_time_and_entries_are_recorded() {
     let (profile, printed) = times(&["plain"]);
     adds_up(&profile);
     as_printed(&profile, &printed);
@@ -95,7 +95,7 @@ fn children_of_fork_have_times_of_their_own() {
 
 /// Nothing is left behind, even by a session that was killed, once another one has begun.
 #[test]
-fn folders_go() {
+fn folders_of_regions_are_removed() {
     let mine = |pid: &str| {
         let uid = rustix::process::geteuid().as_raw();
         let name = format!("spile-regions-{uid}-");
@@ -145,7 +145,7 @@ fn folders_go() {
 }
 
 #[test]
-fn barriers_of_openmp_whether_they_sleep_or_poll() {
+fn barriers_of_openmp_are_timed_whether_they_sleep_or_poll() {
     let dir = tempfile::tempdir().unwrap();
     for compiler in ["gcc", "clang"] {
         let program = dir.path().join(compiler);
@@ -224,7 +224,7 @@ fn ranks(kind: &str, launch: &[&str], program: &Path, work: &[&str]) -> (Vec<Pro
 
 /// The rank that computes or sleeps longest is the one that others wait for.
 #[test]
-fn barriers_of_mpi_by_ranks_that_poll() {
+fn barriers_of_mpi_name_the_rank_that_others_wait_for() {
     let dir = tempfile::tempdir().unwrap();
     for kind in ["openmpi", "mpich"] {
         let program = mpi_program(kind, dir.path(), "barriers", &[]);
@@ -261,7 +261,7 @@ fn critical_rank(profiles: Vec<Profile>, critical: usize) {
 /// An MPI profiling tool (PMPI) measures the same calls and times, whether linked into the program
 /// or a library; OpenMPI's ranks can yield their processor while they wait.
 #[test]
-fn calls_of_mpi_as_a_wrapper_of_them_measures() {
+fn calls_of_mpi_take_the_time_that_a_wrapper_measures() {
     let dir = tempfile::tempdir().unwrap();
     let wrapper = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/programs/pmpi.c");
     let two: &[&str] = &["20", "150"];

@@ -242,7 +242,7 @@ fn workshop(name: &str) -> Dir {
 }
 
 #[test]
-fn as_gdb_sees_them() {
+fn stacks_are_those_of_gdb() {
     let dir = workshop("stacks");
     let d = &dir.0;
     let without = ["cc", "-O2", "-fomit-frame-pointer"];
@@ -283,7 +283,7 @@ fn as_gdb_sees_them() {
 /// Signals, threads, libraries loaded later, generated code, programs without symbols or tables,
 /// and frames whose return is probed too.
 #[test]
-fn other_ways_as_gdb_sees_them() {
+fn stacks_by_other_ways_are_those_of_gdb() {
     let dir = workshop("ways");
     let d = &dir.0;
     let at = |path: &Path| format!("process(\"{}\").function(\"target\")", path.display());

@@ -122,7 +122,7 @@ fn a_machine_adds_up() {
 }
 
 #[test]
-fn a_report_and_bad_commands() {
+fn the_report_is_printed_and_bad_commands_are_refused() {
     let run = |args: &[&str]| profile("--system", args);
     let (code, out, err) = run(&["-d", "0.2"]);
     assert_eq!((code, err.as_str()), (Some(0), ""));

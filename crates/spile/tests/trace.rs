@@ -140,7 +140,7 @@ fn each_call_is_recorded_and_read_back() {
 }
 
 #[test]
-fn what_had_not_ended_is_there() {
+fn unfinished_calls_are_recorded() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
     let file = file.to_str().unwrap();

@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn line_and_column() {
+    fn offsets_have_lines_and_columns() {
         let mut s = Sources::new();
         let f = s.add("a", b"ab\n\xc3\xa9x\r\n".to_vec());
         assert_eq!(s.line_col(Span::new(f, 0, 1)), LineCol { line: 1, col: 1 });

@@ -151,7 +151,7 @@ const CASES: &[(&str, &str, &str)] = &[
 ];
 
 #[test]
-fn pictures() {
+fn diagnostics_are_shown_as_blessed() {
     for (code, name, script) in CASES {
         let args = vec!["1 +".to_owned()];
         let (_, out) = common::parse("t.stp", script.as_bytes().to_vec(), args);
@@ -161,7 +161,7 @@ fn pictures() {
 }
 
 #[test]
-fn bytes() {
+fn bad_bytes_are_shown_as_blessed() {
     let cases: &[(&str, &str, &[u8])] = &[
         (
             "E0102",
@@ -193,7 +193,7 @@ fn every_code_has_a_test() {
 }
 
 #[test]
-fn guru_mode() {
+fn guru_mode_allows_embedded_c_and_any_address() {
     use spile_syntax::{diag::Diagnostics, parser::parse_script, preproc, source::Sources};
     let library = preproc::MacroLibrary::new();
     for (guru, errors) in [(false, 3), (true, 0)] {
@@ -209,7 +209,7 @@ fn guru_mode() {
 }
 
 #[test]
-fn macro_library_with_something_else() {
+fn a_macro_library_with_something_else_is_an_error() {
     use spile_syntax::{diag::Diagnostics, parser::parse_macros, source::Sources};
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let file = sources.add("x.stpm", &b"@define a %( 1 %)\nglobal x"[..]);

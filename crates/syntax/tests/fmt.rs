@@ -51,7 +51,7 @@ fn example_scripts_keep_their_trees() {
 }
 
 #[test]
-fn snapshots() {
+fn an_untidy_script_is_formatted_as_blessed() {
     let text = std::fs::read(concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/tests/common/untidy.stp"

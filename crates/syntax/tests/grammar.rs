@@ -56,7 +56,7 @@ fn bracketed(e: &Expr) -> String {
 }
 
 #[test]
-fn precedence() {
+fn operators_bind_by_precedence() {
     let cases = [
         ("a = b <<< c", "(a = (b <<< c))"),
         ("a += b ? c : d = e", "(a Add= (b ? c : (d = e)))"),
@@ -132,7 +132,7 @@ fn points(text: &str) -> Vec<String> {
 }
 
 #[test]
-fn probe_points() {
+fn probe_points_with_alternatives_are_expanded() {
     let cases: &[(&str, &[&str])] = &[
         ("syscall.*", &["syscall.*"]),
         (
@@ -176,7 +176,7 @@ fn file(text: &str) -> File {
 }
 
 #[test]
-fn statements_without_semicolons() {
+fn statements_need_no_semicolons() {
     let text = "probe begin { x = 1 y = 2; if (x) y++; else z++ while (x) { break } ; return }";
     let printed = pretty::file(&file(text));
     let wanted = "probe begin {\n  x = 1;\n  y = 2;\n  if (x)\n    y++;\n  else\n    z++;\n  \
@@ -185,7 +185,7 @@ fn statements_without_semicolons() {
 }
 
 #[test]
-fn top_level() {
+fn every_top_level_item_is_parsed() {
     let text = "private global a, b = -3, c[100], d%, e%[10]\nglobal f = \"x\" \"y\";\n\
                 function g:string(a:long, b) :2 { return \"\" }\nfunction h(a) %{ C %}\n\
                 probe x = y = begin, end { } , { }\nprobe z += begin { }\n%{ C %}\n";
@@ -218,7 +218,7 @@ fn documentation_is_kept() {
 }
 
 #[test]
-fn preprocessor() {
+fn conditions_of_the_preprocessor_select_code() {
     let cases = [
         (
             "%( kernel_v >= \"6.9\" %? global yes %: global no %)",
@@ -311,7 +311,7 @@ fn preprocessor() {
 }
 
 #[test]
-fn literals() {
+fn literals_have_their_values() {
     let text =
         "global a = 0x7f, b = 017, c = 18446744073709551615, d = \"\\x41\\101\\n\\\"\", e = @2";
     let ast = file(text);

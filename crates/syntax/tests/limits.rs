@@ -72,7 +72,7 @@ fn what_is_under_the_limit_parses() {
 }
 
 #[test]
-fn wide_is_no_problem() {
+fn wide_scripts_parse() {
     let n = 50_000;
     let text = format!(
         "global a{} probe begin {{ {} println({}\"\") {} }}",
@@ -91,7 +91,7 @@ fn large_file_is_an_error() {
 }
 
 #[test]
-fn garbage_of_a_megabyte() {
+fn a_megabyte_of_garbage_does_not_panic() {
     for piece in [
         "{",
         "}",
@@ -125,7 +125,7 @@ fn garbage_of_a_megabyte() {
 }
 
 #[test]
-fn macros_that_explode() {
+fn exploding_macros_are_an_error() {
     let mut text = String::from("@define m0 %( 1 + 1 %)\n");
     for i in 1..60 {
         text += &format!("@define m{i} %( @m{} + @m{} %)\n", i - 1, i - 1);
@@ -139,7 +139,7 @@ fn macros_that_explode() {
 }
 
 #[test]
-fn macros_that_nest() {
+fn nested_macros_are_limited() {
     let mut text = String::from("@define m0 %( 1 %)\n");
     for i in 1..5_000 {
         text += &format!("@define m{i} %( @m{} %)\n", i - 1);
@@ -153,7 +153,7 @@ fn macros_that_nest() {
 }
 
 #[test]
-fn braces_that_explode() {
+fn exploding_braces_are_an_error() {
     let text = format!("probe a{} {{}}", ".{a,b}".repeat(40));
     assert!(code_of(text).starts_with("error[E0122]"));
 }

@@ -116,12 +116,12 @@ proptest! {
     #![proptest_config(config(1000))]
 
     #[test]
-    fn arbitrary_bytes(data in vec(any::<u8>(), 0..400)) {
+    fn arbitrary_bytes_do_not_panic(data in vec(any::<u8>(), 0..400)) {
         front_end(&data);
     }
 
     #[test]
-    fn token_soup(picks in vec(0..PIECES.len(), 0..80)) {
+    fn random_tokens_do_not_panic(picks in vec(0..PIECES.len(), 0..80)) {
         let text: String = picks.iter().map(|&i| PIECES[i]).collect();
         front_end(text.as_bytes());
         front_end(format!("probe begin {{ {text} }}").as_bytes());
@@ -132,7 +132,7 @@ proptest! {
     #![proptest_config(config(400))]
 
     #[test]
-    fn damaged_scripts(
+    fn damaged_scripts_do_not_panic(
         script in any::<prop::sample::Index>(),
         damage in vec((any::<prop::sample::Index>(), 0..4u8, 0..PIECES.len()), 1..8),
     ) {

@@ -49,7 +49,8 @@ pub struct ToolRun {
     pub rest: Option<Duration>,
     /// Limits, as for `-D`.
     pub limits: Vec<String>,
-    /// Whose handlers run: everybody's until the session is ended, or those of a process, with which it ends.
+    /// The processes that the session is about: all of them, until it is ended, or one process,
+    /// with which it ends.
     pub target: TargetProcess,
     /// The session ends after this time.
     pub timeout: Option<Duration>,

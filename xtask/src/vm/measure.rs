@@ -132,7 +132,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ratios() {
+    fn ratios_to_this_machine_are_printed() {
         let lines = |text: &[&str]| text.iter().map(|l| (*l).to_owned()).collect::<Vec<_>>();
         let here = lines(&["a: armed in 10.0 ms"]);
         let guest = lines(&["=== noise", "a: armed in 50.0 ms", "k: armed in 100.0 ms"]);

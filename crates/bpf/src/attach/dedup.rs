@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_of_interrupts() {
+    fn entries_and_exits_of_interrupts_are_points_of_interrupts() {
         for name in ["local_timer_entry", "reschedule_exit", "irq_handler_entry"] {
             assert!(of_interrupts(name), "{name}");
         }

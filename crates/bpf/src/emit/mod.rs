@@ -57,7 +57,7 @@ pub struct Surroundings {
     pub cpu_blocks: Option<CpuBlocks>,
 }
 
-/// The reason why a function cannot be emitted.
+/// The reasons why a function cannot be emitted.
 #[derive(Debug, Clone)]
 pub enum EmitError {
     /// A loop cannot become a callback.

@@ -298,7 +298,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_places() {
+    fn table_is_ordered_by_helper_number() {
         for (i, h) in TABLE.iter().enumerate() {
             assert_eq!(h.id as usize, i + 1, "{}", h.name);
             assert!(h.args <= 5);

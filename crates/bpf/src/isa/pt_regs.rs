@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_places() {
+    fn dwarf_numbers_give_offsets_in_pt_regs() {
         // rdi, rsp, rip; x1, sp.
         assert_eq!(X86_64.offset(5), Some(112));
         assert_eq!(X86_64.offset(X86_64.sp.into()), Some(152));

@@ -1,4 +1,4 @@
-//! What is known of a body before its code is generated, computed once for each handler.
+//! Facts about a body, computed once for each handler before its code is generated.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -22,7 +22,7 @@ pub(crate) struct ObjectContext<'a> {
     pub plan: &'a StateLayout,
 }
 
-/// A body, with what the generators of its functions ask about it.
+/// A body, with the facts that the generators of its functions ask for.
 pub(crate) struct BodyContext<'a> {
     pub program: &'a Program,
     pub options: &'a Options,
@@ -148,7 +148,7 @@ impl<'a> BodyContext<'a> {
         FieldRef::of(g, self.place(g)?)
     }
 
-    /// What the body does with thread records.
+    /// The body's accesses to thread records.
     pub(in crate::lower) fn records(&self) -> &RecordFacts {
         let is = |g: GlobalId| matches!(self.field(g), Ok(Some(_)));
         self.records.get_or_init(|| RecordFacts::of(self.body, is))

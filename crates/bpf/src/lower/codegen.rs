@@ -19,7 +19,7 @@ use crate::target::Options;
 pub(crate) struct HandlerCodegen<'a> {
     pub asm: &'a mut Asm,
     pub pool: &'a mut Pool,
-    /// What is known of the body.
+    /// Facts about the body.
     pub ctx: &'a BodyContext<'a>,
     pub program: &'a Program,
     pub options: &'a Options,
@@ -131,7 +131,7 @@ impl<'a> HandlerCodegen<'a> {
         self.asm.load(Size::DW, reg, base, disp);
     }
 
-    /// KeyWord at an offset of the CPU's block = `src`. Clobbers r5 if the displacement is out of
+    /// Word at an offset of the CPU's block = `src`. Clobbers r5 if the displacement is out of
     /// range.
     pub(crate) fn store(&mut self, off: u32, src: impl Into<Src>) {
         let (base, disp) = self.block_operand(R5, off, 8);

@@ -6,7 +6,7 @@ pub(crate) const CTX: i16 = -8;
 pub(crate) const GEN: i16 = -16;
 /// Stack slot of the system call's number.
 pub(crate) const NR: i16 = -24;
-/// ScratchOffsets stack slots.
+/// Scratch stack slots.
 pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
 /// Stack slot of the current task, where the handler saves it.
 pub(crate) const TASK: i16 = -72;

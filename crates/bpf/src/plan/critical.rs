@@ -35,7 +35,7 @@ pub(super) fn plan(
         interrupts_off: options.features.interrupts.is_some(),
         ..CriticalLayout::default()
     };
-    // BodyId another processor's interrupt the walk is the smallest part of the cost.
+    // In another processor's interrupt the walk is the smallest part of the cost.
     let known = options.features.interrupts.is_some() && options.features.bpf_loop;
     for g in copied_globals(program, places) {
         let Some(Some(layout)) = places.get(g.index()) else {

@@ -166,7 +166,7 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
 }
 
 #[test]
-fn nothing_overlaps() {
+fn parts_of_a_layout_do_not_overlap() {
     for seed in 0..300 {
         let program = testgen::program(
             seed,
@@ -192,7 +192,7 @@ fn nothing_overlaps() {
 }
 
 #[test]
-fn statistics_keep_what_is_asked() {
+fn statistics_have_room_for_requested_fields_only() {
     let full = StatsSpec {
         sum: true,
         min: true,
@@ -215,7 +215,7 @@ fn statistics_keep_what_is_asked() {
 
 /// Counters of many handlers, and many globals.
 #[test]
-fn many_handlers_and_globals() {
+fn counters_of_many_handlers_have_places() {
     let mut text = "site @0 \"\"\n".to_string();
     for g in 0..400 {
         let kind = ["long", "stats(sum, min, max)"][g % 2];
@@ -233,7 +233,7 @@ fn many_handlers_and_globals() {
 
 /// Histograms of many statistics exceed the range of displacements.
 #[test]
-fn many_histograms() {
+fn histograms_beyond_the_displacement_range_have_places() {
     let mut text = "site @0 \"\"\n".to_string();
     for g in 0..24 {
         text += &format!("global g{g} \"h{g}\" stats(hist_linear 0 2000 4) percpu double @0\n");

@@ -49,7 +49,7 @@ fn check_alloc(body: &Body) {
             if let Some(dst) = inst.dst() {
                 let others = after.iter().filter(|r| **r != dst);
                 others.for_each(|r| apart(&alloc, body, dst, *r));
-                // StrOperand is built while its operands are read.
+                // A string is built while its operands are read.
                 let text = |r: Reg| body.regs[r.index()] != Ty::Long;
                 inst.for_each_use(|v| match v {
                     Val::Reg(r) if r != dst && text(r) && text(dst) => apart(&alloc, body, dst, r),

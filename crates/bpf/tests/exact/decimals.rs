@@ -202,7 +202,7 @@ fn compare(texts: &[String], limit: usize) {
 }
 
 #[test]
-fn as_the_standard_library() {
+fn decimals_are_rounded_as_by_the_standard_library() {
     let mut rng = Rng::new(11);
     let mut texts: Vec<String> = WRITTEN.iter().map(|t| (*t).to_owned()).collect();
     texts.extend((0..4000).map(|_| random(&mut rng)));
@@ -212,7 +212,7 @@ fn as_the_standard_library() {
 }
 
 #[test]
-fn thousands_of_digits() {
+fn thousands_of_digits_are_rounded_correctly() {
     let mut texts = Vec::new();
     for digits in [700, 766, 767, 768, 769, 770, 1000, 3000, 4000] {
         // Half of the smallest number has 751 digits; more digits follow.

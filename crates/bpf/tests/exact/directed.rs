@@ -87,7 +87,7 @@ fn values() -> Vec<[i64; 2]> {
 }
 
 #[test]
-fn histograms() {
+fn histograms_equal_the_interpreter_s() {
     for storage in ["percpu double", "percpu", "shared lock"] {
         let text = script(
             &format!(
@@ -127,7 +127,7 @@ fn histograms() {
 }
 
 #[test]
-fn squares_and_extremes() {
+fn sums_of_squares_and_extremes_are_exact() {
     for storage in ["percpu double", "shared lock"] {
         let text = script(
             &format!("global g0 \"a\" stats(sum, min, max, variance) {storage} @0"),
@@ -206,7 +206,7 @@ fn arrays_are_full_at_their_size() {
 }
 
 #[test]
-fn more_keys_than_slots() {
+fn keys_beyond_the_cache_slots_are_counted() {
     for double in ["", " double"] {
         let head = format!("global g0 \"a\" [long] long max 5000 percpu{double} @0");
         let args: Vec<_> = (0..24_000).map(|n| [n % 4000, n]).collect();
@@ -218,7 +218,7 @@ fn more_keys_than_slots() {
 
 /// Co-located elements with more keys than the cache has slots: in the cache and in the map.
 #[test]
-fn side_by_side() {
+fn colocated_elements_are_counted_in_cache_and_map() {
     let add = "stat_add g0[r2, r3], r1
          r4 = and r1, 1
          branch r4, b1, b2
@@ -272,7 +272,7 @@ fn side_by_side() {
 
 /// The first field creates a thread record, and the last one deletes it.
 #[test]
-fn records_come_and_go() {
+fn thread_records_come_and_go() {
     let code = "r2 = intr tid()
          branch r2, b1, b9
        b1:
@@ -328,7 +328,7 @@ fn records_come_and_go() {
 
 /// Strings of 4,095 bytes, many live at once: the frame exceeds the range of displacements.
 #[test]
-fn far_frames() {
+fn frames_beyond_the_displacement_range_work() {
     let count = 16;
     let mut regs = String::new();
     let mut code = String::new();
@@ -367,7 +367,7 @@ fn far_frames() {
 
 /// More live numbers than machine registers and stack slots.
 #[test]
-fn spills() {
+fn live_numbers_beyond_the_registers_are_spilled() {
     let count = 200;
     let (mut regs, mut code) = (String::new(), String::new());
     for r in 2..count {
@@ -389,7 +389,7 @@ fn spills() {
 
 /// Handlers run in the script's order, even after one failed.
 #[test]
-fn many_handlers_on_one_event() {
+fn handlers_of_one_event_run_in_the_script_s_order() {
     for count in [2, 5, 64] {
         let mut text = "limits maxerrors=1000000\nsite @0 \"\"\nfmt f0 \"%d \"\n\
                         global g0 \"n\" long shared lock @0\n"
@@ -414,7 +414,7 @@ fn many_handlers_on_one_event() {
 }
 
 #[test]
-fn arithmetic_at_the_edges() {
+fn arithmetic_at_the_edges_equals_the_interpreter_s() {
     let mut code = String::new();
     for op in ["div", "mod", "shl", "shr", "ushr", "mul", "sub", "lt", "ge"] {
         let _ = writeln!(code, "    r2 = {op} r0, r1\n    print out f0(r2)");
@@ -471,7 +471,7 @@ fn errors_are_caught_where_they_should_be() {
 
 /// More output than the buffer of a CPU holds.
 #[test]
-fn long_output() {
+fn output_beyond_the_buffer_is_complete() {
     let mut code = "    r2 = sprint f0(r0)\n".to_string();
     for _ in 0..60 {
         code += "    print out f1(r1, r2)\n";
@@ -487,7 +487,7 @@ fn long_output() {
 
 /// `maxerrors` errors are forgiven, one more ends the session.
 #[test]
-fn one_error_too_many_ends_it() {
+fn one_error_too_many_ends_the_session() {
     let text = script(
         "fmt f0 \"%d \"",
         "",
@@ -505,7 +505,7 @@ fn one_error_too_many_ends_it() {
 /// Wide strings that differ in any word or in none. One jump for each word would exceed the
 /// verifier's limit.
 #[test]
-fn many_comparisons_of_wide_strings() {
+fn many_comparisons_of_wide_strings_pass_the_verifier() {
     let lengths = [0, 20, 30, 62, 63, 64, 90, 120, 300, 480, 509];
     let ops = ["eq", "ne", "lt", "le", "gt", "ge"];
     for wide in [511, 4095] {
@@ -547,7 +547,7 @@ fn many_comparisons_of_wide_strings() {
 
 /// Keys of wide strings.
 #[test]
-fn many_wide_keys() {
+fn arrays_with_wide_keys_are_exact() {
     for (class, read) in [("percpu", ""), ("shared lock", "r1 = aget g0[r2, r0]\n")] {
         let head = format!(
             "fmt f0 \"%d{}%d\"\nglobal g0 \"a\" [str512, long] long max 5000 {class} @0",
@@ -567,7 +567,7 @@ fn many_wide_keys() {
 
 /// Not the message of an earlier hit.
 #[test]
-fn no_message_outside_of_a_catch_block() {
+fn no_error_message_is_left_outside_of_a_catch_block() {
     let text = "limits maxerrors=1000000\nsite @0 \"\"\nfmt f0 \"%s;\"\n\
         handler \"x\" points 1 tracepoint(\"x\") @0 {\n\
           regs r0: long, r1: str64\n\

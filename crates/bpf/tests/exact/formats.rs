@@ -191,7 +191,7 @@ fn row((format, args, _): &(&str, &[Arg], &str), known: bool, text: bool) -> Str
 }
 
 #[test]
-fn table() {
+fn rows_of_the_format_table_print_as_written() {
     for line in TABLE {
         for (known, text) in [(true, false), (true, true), (false, false), (false, true)] {
             let outcome = run(&row(line, known, text), &[[0, 0]]);

@@ -38,7 +38,7 @@ fn args() -> Vec<[i64; 2]> {
 }
 
 #[test]
-fn numbers_in_every_order() {
+fn numbers_are_walked_in_every_order() {
     for (sort, limit) in [
         ("", ""),
         (" asc key 0", ""),
@@ -95,7 +95,7 @@ fn texts() -> (String, String) {
 }
 
 #[test]
-fn strings_in_every_order() {
+fn strings_are_walked_in_every_order() {
     let args: Vec<_> = [3, 1, 7, 5, 0, 6, 2, 4].map(|n| [n, n % 3]).to_vec();
     for width in [16, 40, 512] {
         for (sort, limit) in [
@@ -126,7 +126,7 @@ fn strings_in_every_order() {
 }
 
 #[test]
-fn only_what_matches_a_slice() {
+fn only_elements_of_the_slice_are_walked() {
     let args: Vec<_> = (0..12).map(|n| [n % 4, n / 4]).collect();
     for (slice, sort) in [
         ("*, *", ""),
@@ -150,7 +150,7 @@ fn only_what_matches_a_slice() {
 }
 
 #[test]
-fn statistics_by_every_extractor() {
+fn statistics_are_sorted_by_every_extractor() {
     for sort in ["value", "count", "sum", "min", "max", "avg", "variance"] {
         for way in ["asc", "desc"] {
             let head = "fmt f0 \"%d=%d \"\nfmt f1 \"\\n\"\n\
@@ -197,7 +197,7 @@ fn nested_iterators_are_independent() {
 }
 
 #[test]
-fn copies_of_large_elements() {
+fn large_elements_are_copied_whole() {
     let head = "fmt f0 \"%s %d\\n\"\nstr s0 \"x\"\n\
                 global g0 \"a\" [str512, long] str512 max 10 shared lock @0";
     let code = rounds(
@@ -212,7 +212,7 @@ fn copies_of_large_elements() {
 }
 
 #[test]
-fn buckets_that_are_not_empty() {
+fn only_buckets_that_are_not_empty_are_walked() {
     for hist in ["hist_log", "hist_linear -8 8 4"] {
         for (kind, key) in [("", ""), ("[long] ", "0")] {
             let max = if kind.is_empty() { "" } else { " max 4" };
@@ -312,7 +312,7 @@ fn variance_is_exact() {
 }
 
 #[test]
-fn a_large_array() {
+fn a_large_array_is_walked_whole() {
     for sort in [" desc value", " asc key 0", ""] {
         let head = "fmt f0 \"%d=%d \"\nglobal g0 \"a\" [long] long max 5000 shared lock @0";
         // The last element has the number 0 and starts the loop.

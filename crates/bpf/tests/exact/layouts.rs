@@ -9,7 +9,7 @@ use crate::machine::{Contents, Kernel, options};
 /// Counters of many handlers, and many globals. Handlers that do nothing have no code, unless times
 /// are recorded.
 #[test]
-fn many_handlers_and_globals() {
+fn counters_of_many_handlers_are_exact() {
     const HANDLERS: usize = 1200;
     const GLOBALS: usize = 400;
     let mut text = "site @0 \"\"\n".to_string();
@@ -60,7 +60,7 @@ fn many_handlers_and_globals() {
 
 /// Histograms of many statistics exceed the range of displacements.
 #[test]
-fn many_histograms() {
+fn many_histograms_are_exact() {
     let mut text = "site @0 \"\"\n".to_string();
     let mut code = String::new();
     for g in 0..24 {

@@ -37,7 +37,7 @@ fn instructions_have_their_script_lines() {
 }
 
 #[test]
-fn counter() {
+fn counter_listing_is_as_blessed() {
     insta::assert_snapshot!(handler(
         "global g0 \"n\" long percpu double @0",
         "",
@@ -46,7 +46,7 @@ fn counter() {
 }
 
 #[test]
-fn statistics_by_key() {
+fn statistics_by_key_listing_is_as_blessed() {
     insta::assert_snapshot!(handler(
         "global g0 \"a\" [long] stats(sum) max 100 percpu double @0",
         "",
@@ -55,7 +55,7 @@ fn statistics_by_key() {
 }
 
 #[test]
-fn locked_update() {
+fn locked_update_listing_is_as_blessed() {
     insta::assert_snapshot!(handler(
         "global g0 \"n\" long shared lock @0",
         ", r1: long",

@@ -83,7 +83,7 @@ fn script(tables: &[Vec<String>; 3], limit: usize, times: usize) -> String {
 }
 
 #[test]
-fn longer_than_what_is_compared_in_place() {
+fn texts_longer_than_the_inline_comparison_are_compared() {
     let mut dice = Dice(7);
     for limit in [127, 511, 4095] {
         let tables = tables(&mut dice, limit);
@@ -94,7 +94,7 @@ fn longer_than_what_is_compared_in_place() {
 
 /// The verifier allows 8,192 jumps in a row.
 #[test]
-fn many_of_them_in_one_handler() {
+fn many_text_functions_in_one_handler_pass_the_verifier() {
     let tables = tables(&mut Dice(3), 4095);
     let text = script(&tables, 4095, 6);
     let program = reader::read(&text).unwrap_or_else(|e| panic!("{e}"));

@@ -215,7 +215,7 @@ fn all(seeds: std::ops::Range<u64>) -> Vec<String> {
 }
 
 #[test]
-fn equal_to_the_interpreter() {
+fn random_programs_equal_the_interpreter() {
     let number = |name| std::env::var(name).ok().and_then(|s| s.parse::<u64>().ok());
     let first = number("SPILE_SEED").unwrap_or(0);
     let refused = all(first..first + number("SPILE_SOAK").unwrap_or(150));
@@ -229,7 +229,7 @@ fn equal_to_the_interpreter() {
 
 /// Programs that failed once, and others worth keeping.
 #[test]
-fn kept_cases() {
+fn kept_cases_equal_the_interpreter() {
     let cases = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/exact/cases");
     let mut n = 0;
     for entry in std::fs::read_dir(cases).expect("cases").flatten() {

@@ -128,7 +128,7 @@ fn strings(list: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn as_the_interpreter() {
+fn random_patterns_match_as_in_the_interpreter() {
     let mut dice = Dice(0x9e37_79b9_7f4a_7c15);
     let mut texts = strings(TEXTS);
     texts.extend((0..40).map(|_| dice.text()));
@@ -146,7 +146,7 @@ fn as_the_interpreter() {
 }
 
 #[test]
-fn longest_strings() {
+fn the_longest_strings_match_as_in_the_interpreter() {
     let long = format!("{}key=value/{}", "ab".repeat(1000), "c/".repeat(1030));
     let mut texts = vec![
         long.clone(),

@@ -31,7 +31,7 @@ fn run(kind: &str, dir: &Path, program: &Path) -> Vec<Process> {
 }
 
 #[test]
-fn from_c() {
+fn calls_of_mpi_from_c_are_announced() {
     for kind in ["openmpi", "mpich"] {
         let dir = tempfile::tempdir().expect("a folder");
         let program = dir.path().join("mpi");
@@ -71,7 +71,7 @@ fn from_c() {
 }
 
 #[test]
-fn from_fortran() {
+fn calls_of_mpi_from_fortran_are_announced() {
     for kind in ["openmpi", "mpich"] {
         let dir = tempfile::tempdir().expect("a folder");
         let program = dir.path().join("mpi");

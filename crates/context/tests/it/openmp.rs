@@ -102,7 +102,7 @@ fn kinds(process: &Process) {
 }
 
 #[test]
-fn of_gcc() {
+fn regions_of_gcc_s_openmp_are_announced() {
     for args in [&["-O2"][..], &["-O0"], &["-O2", "-fno-pie", "-no-pie"]] {
         let (_dir, seen) = run("gcc", args, &[]).unwrap_or_else(|| skip("gcc has no OpenMP"));
         check(&seen);
@@ -119,7 +119,7 @@ fn of_gcc() {
 
 /// With `LD_PRELOAD`, and with `OMP_TOOL_LIBRARIES` behind another tool.
 #[test]
-fn of_llvm() {
+fn regions_of_llvm_s_openmp_are_announced() {
     let library = shared("context.so");
     let mut list = std::ffi::OsString::from("/not/there.so:");
     list.push(&library);
@@ -147,7 +147,7 @@ fn of_llvm() {
 /// gcc's program with LLVM's runtime, which has the same entry points and reports their callers to
 /// OMPT.
 #[test]
-fn of_gcc_on_llvm() {
+fn regions_of_gcc_on_llvm_s_runtime_are_announced() {
     let Some(omp) = std::fs::read_dir("/usr/lib/x86_64-linux-gnu")
         .ok()
         .and_then(|dir| {

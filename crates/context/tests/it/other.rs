@@ -49,7 +49,7 @@ fn other_programs_are_undisturbed() {
 /// Without regions nothing is announced, not even by forked children; and forks copy few mappings:
 /// code, data that is read-only after linking, and data.
 #[test]
-fn forks_without_regions() {
+fn forks_without_regions_announce_nothing() {
     let seen = watch(&["sh", "-c", "(exit 3); true | true"], &[]);
     assert!(seen.iter().all(|p| p.places.is_empty()), "{seen:?}");
     let maps = with_library(&["cat", "/proc/self/maps"]);
@@ -96,7 +96,7 @@ fn exports_only_what_has_to_be_interposed() {
 
 /// Modules that are opened with separate scopes.
 #[test]
-fn modules() {
+fn modules_opened_with_separate_scopes_have_regions() {
     let dir = tempfile::tempdir().expect("a folder");
     let opens = dir.path().join("opens");
     compile("gcc", &["-ldl"], "context-opens.c", &opens).expect("gcc");
@@ -120,7 +120,7 @@ fn modules() {
 }
 
 #[test]
-fn bounds() {
+fn regions_beyond_the_bounds_are_counted() {
     let dir = tempfile::tempdir().expect("a folder");
     let program = dir.path().join("many");
     compile("gcc", &["-O2"], "context-many.c", &program).expect("gcc");
@@ -139,7 +139,7 @@ fn bounds() {
 
 /// The header in all language standards, and in programs without a dynamic linker.
 #[test]
-fn marks_without_the_library() {
+fn regions_of_the_header_do_nothing_without_the_library() {
     let dir = tempfile::tempdir().expect("a folder");
     let program = dir.path().join("marks");
     let warnings = ["-Wall", "-Wextra", "-Werror", "-pedantic"];
@@ -185,7 +185,7 @@ fn marks_without_the_library() {
 
 /// Without a reader each thread fills its ring once, and counts the changes that do not fit.
 #[test]
-fn changes_that_nobody_takes() {
+fn changes_that_nobody_takes_are_counted() {
     let dir = tempfile::tempdir().expect("a folder");
     let program = dir.path().join("times");
     let include = format!("-I{}/../../include", env!("CARGO_MANIFEST_DIR"));

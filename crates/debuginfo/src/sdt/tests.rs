@@ -24,7 +24,7 @@ fn mem(base: u16, displacement: i64) -> ArgPlace {
 }
 
 #[test]
-fn operands_of_x86() {
+fn operands_of_x86_are_read() {
     let indexed = |base, displacement, scale| ArgPlace::Memory {
         base,
         index: Some((1, scale)),
@@ -81,7 +81,7 @@ fn operands_of_x86() {
 }
 
 #[test]
-fn operands_of_aarch64() {
+fn operands_of_aarch64_are_read() {
     let table = [
         ("-4@x1", reg(1)),
         ("4@w30", reg(30)),
@@ -112,7 +112,7 @@ fn operands_of_aarch64() {
 }
 
 #[test]
-fn sizes_and_signs() {
+fn sizes_and_signs_of_operands_are_read() {
     let of = |text| {
         let o = parse(text, Assembler::X86);
         (o.size, o.signed, o.float)

@@ -76,7 +76,7 @@ fn many() -> Vec<Vec<u8>> {
 /// Runs for as long as `cargo xtask fuzz --debuginfo` says; otherwise does nothing. A file that
 /// causes a panic or takes too long is saved next to the tests.
 #[test]
-fn long_run() {
+fn a_long_run_of_damaged_files_does_not_panic() {
     let number = |name| std::env::var(name).ok().and_then(|n| n.parse::<u64>().ok());
     let Some(minutes) = number("SPILE_FUZZ_MINUTES") else {
         return;
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 96, max_shrink_iters: 64, ..ProptestConfig::default() })]
 
     #[test]
-    fn changed_bytes(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..64)) {
+    fn changed_bytes_do_not_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..64)) {
         let mut bytes = program().to_vec();
         for (at, to) in changes {
             let at = at.index(bytes.len());
@@ -139,7 +139,7 @@ proptest! {
     }
 
     #[test]
-    fn changed_bytes_of_what_is_not_linked(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..64)) {
+    fn changed_bytes_of_relocatable_files_do_not_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..64)) {
         let mut bytes = unlinked().to_vec();
         for (at, to) in changes {
             let at = at.index(bytes.len());
@@ -150,7 +150,7 @@ proptest! {
 
     /// Changes only within the debugging information.
     #[test]
-    fn changed_dwarf(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
+    fn changed_dwarf_does_not_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
         let mut bytes = program().to_vec();
         let (from, to) = part(".debug_");
         for (at, to_byte) in changes {
@@ -161,7 +161,7 @@ proptest! {
 
     /// Changes only within the unwind tables.
     #[test]
-    fn changed_unwind_tables(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
+    fn changed_unwind_tables_do_not_panic(changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..16)) {
         let mut bytes = program().to_vec();
         let (from, to) = part(".eh_frame");
         for (at, to_byte) in changes {
@@ -171,14 +171,14 @@ proptest! {
     }
 
     #[test]
-    fn cut_off(len in any::<prop::sample::Index>()) {
+    fn truncated_files_do_not_panic(len in any::<prop::sample::Index>()) {
         let len = len.index(program().len());
         ask(program()[..len].to_vec());
     }
 
     /// Extreme numbers, at places of lengths and offsets.
     #[test]
-    fn extreme_words(at in any::<prop::sample::Index>(), word in prop::sample::select(vec![0u64, 1, u64::MAX, 1 << 63, 0xffff_ffff, 0xffff_fff0])) {
+    fn extreme_lengths_and_offsets_do_not_panic(at in any::<prop::sample::Index>(), word in prop::sample::select(vec![0u64, 1, u64::MAX, 1 << 63, 0xffff_ffff, 0xffff_fff0])) {
         let mut bytes = program().to_vec();
         let at = at.index(bytes.len() - 8) & !3;
         bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());

@@ -120,7 +120,7 @@ fn gdb(path: &Path, script: &str) -> String {
 
 /// Functions begin where gdb sets breakpoints on them.
 #[test]
-fn breakpoints() {
+fn functions_begin_where_gdb_sets_breakpoints() {
     for flags in FLAGS {
         let dir = Dir::new();
         let path = dir.compile("b.c", PROGRAM, flags);
@@ -157,7 +157,7 @@ fn breakpoints() {
 }
 
 #[test]
-fn inlined_instances() {
+fn inlined_instances_are_found() {
     for flags in FLAGS {
         let dir = Dir::new();
         let path = dir.compile("i.c", PROGRAM, flags);
@@ -186,7 +186,7 @@ fn inlined_instances() {
 }
 
 #[test]
-fn lines() {
+fn lines_lead_to_their_addresses() {
     for flags in FLAGS {
         let dir = Dir::new();
         let path = dir.compile("l.c", PROGRAM, flags);
@@ -334,7 +334,7 @@ fn questions(
 
 /// At every line of the program, every variable is where gdb finds it.
 #[test]
-fn variables() {
+fn variables_are_where_gdb_finds_them() {
     for flags in FLAGS {
         let dir = Dir::new();
         let mut all: Vec<&str> = flags.to_vec();
@@ -385,7 +385,7 @@ fn variables() {
 }
 
 #[test]
-fn statics() {
+fn static_variables_have_their_symbols_addresses() {
     for flags in FLAGS {
         let dir = Dir::new();
         let path = dir.compile("s.c", PROGRAM, flags);
@@ -420,7 +420,7 @@ fn statics() {
 }
 
 #[test]
-fn types() {
+fn types_have_their_members_and_sizes() {
     for flags in FLAGS {
         let dir = Dir::new();
         let path = dir.compile("t.c", PROGRAM, flags);
@@ -546,7 +546,7 @@ int main(int argc, char **) {
 "#;
 
 #[test]
-fn cplusplus() {
+fn functions_of_cplusplus_are_found_by_every_name() {
     let dir = Dir::new();
     let path = dir.compile("c.cc", CPLUS, &["-g", "-O0"]);
     let module = open(&path);
@@ -592,7 +592,7 @@ fn cplusplus() {
 
 /// The index of a file is cached and read again.
 #[test]
-fn kept_index() {
+fn the_cached_index_is_read_again() {
     let dir = Dir::new();
     let mut text = String::from("#include <stddef.h>\n");
     for i in 0..600 {
@@ -633,7 +633,7 @@ fn kept_index() {
 
 /// The scopes around an address are the same by the index and by the unit's entries.
 #[test]
-fn around_addresses() {
+fn scopes_around_an_address_are_equal_by_index_and_by_entries() {
     for flags in FLAGS {
         let dir = Dir::new();
         let path = dir.compile("a.c", PROGRAM, flags);
@@ -654,7 +654,7 @@ fn around_addresses() {
 /// A value computed with jumps (a minimum), as compilers describe a variable that was optimised
 /// away.
 #[test]
-fn locations_with_jumps() {
+fn locations_with_jumps_are_evaluated() {
     const TEXT: &str = r#"
 int limit = 3;
 __attribute__((noipa)) int use(int a) { return a; }

@@ -69,7 +69,7 @@ fn of(module: &Module, name: &str) -> Result<Exits, String> {
 }
 
 #[test]
-fn how_functions_leave() {
+fn exits_of_functions_are_found() {
     let dir = Dir::new();
     for how in [
         &["-O2"][..],
@@ -111,7 +111,7 @@ fn how_functions_leave() {
 }
 
 #[test]
-fn returns_of_whole_files() {
+fn returns_of_whole_files_are_found() {
     let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"];
     let libc = libc.iter().map(Path::new).find(|p| p.exists());
     let this = std::env::current_exe().expect("a path");
@@ -142,7 +142,7 @@ fn returns_of_whole_files() {
 }
 
 #[test]
-fn languages_that_catch() {
+fn languages_that_catch_exceptions_are_recognised() {
     let dir = Dir::new();
     let text = "int f(int);\nint main(int n, char **) { try { return f(n); } catch (int) { return 1; } }\n\
                 int f(int n) { if (n > 4) throw 1; return 0; }\n";

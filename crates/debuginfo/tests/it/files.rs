@@ -25,7 +25,7 @@ fn open(path: &Path) -> Module {
 }
 
 #[test]
-fn symbols_and_offsets() {
+fn symbols_have_file_offsets() {
     let dir = Dir::new();
     let path = dir.compile("a.c", PROGRAM, &["-O1"]);
     let module = open(&path);
@@ -71,7 +71,7 @@ fn symbols_and_offsets() {
 }
 
 #[test]
-fn stubs_of_all_layouts() {
+fn plt_stubs_of_all_layouts_are_found() {
     let dir = Dir::new();
     for flags in [
         &["-Wl,-z,lazy", "-fcf-protection=full", "-Wl,-z,ibtplt"][..],
@@ -100,7 +100,7 @@ fn stubs_of_all_layouts() {
 }
 
 #[test]
-fn separate_files() {
+fn separate_debug_files_are_found() {
     let dir = Dir::new();
     let path = dir.compile("s.c", PROGRAM, &["-g", "-O1", "-Wl,--build-id"]);
     let objcopy = |args: &[&str]| run(Command::new("objcopy").current_dir(dir.path()).args(args));
@@ -156,7 +156,7 @@ fn separate_files() {
 
 /// A file of another build with the right name is refused.
 #[test]
-fn foreign_debug_file() {
+fn a_debug_file_of_another_build_is_refused() {
     let dir = Dir::new();
     dir.compile("s.c", PROGRAM, &["-g", "-O1", "-Wl,--build-id"]);
     let other = dir.compile("t.c", PROGRAM, &["-g", "-O2", "-Wl,--build-id"]);
@@ -170,7 +170,7 @@ fn foreign_debug_file() {
 }
 
 #[test]
-fn packed_symbols() {
+fn packed_symbols_are_read() {
     let dir = Dir::new();
     dir.compile("m.c", PROGRAM, &["-O1"]);
     let here = |cmd: &str, args: &[&str]| run(Command::new(cmd).current_dir(dir.path()).args(args));
@@ -217,7 +217,7 @@ fn serve(file: Vec<u8>, requests: usize) -> (String, std::thread::JoinHandle<Vec
 }
 
 #[test]
-fn from_a_server() {
+fn debug_files_are_taken_from_a_server() {
     let dir = Dir::new();
     dir.compile("d.c", PROGRAM, &["-g", "-Wl,--build-id"]);
     let objcopy = |args: &[&str]| run(Command::new("objcopy").current_dir(dir.path()).args(args));
@@ -249,7 +249,7 @@ fn from_a_server() {
 }
 
 #[test]
-fn unwind_rows() {
+fn unwind_rows_are_ordered() {
     let dir = Dir::new();
     let path = dir.compile("u.c", PROGRAM, &["-O2", "-fno-omit-frame-pointer"]);
     let module = open(&path);
@@ -306,7 +306,7 @@ fn unwind_rows() {
 }
 
 #[test]
-fn wrong_files() {
+fn files_that_are_no_programs_are_errors() {
     let dir = Dir::new();
     for (name, bytes) in [
         ("empty", &b""[..]),
@@ -331,7 +331,7 @@ __attribute__((noipa)) int second(int a, int b) { int c = first(a) + b; level = 
 /// The sections of a relocatable file have addresses that do not overlap; symbols, lines and
 /// variables agree on them, also in a file with debugging information only.
 #[test]
-fn files_that_are_not_linked() {
+fn relocatable_files_are_read() {
     for flags in ["-gdwarf-5", "-gdwarf-4"] {
         let dir = Dir::new();
         let path = dir.compile("m.c", UNLINKED, &["-c", "-O1", flags]);
@@ -386,7 +386,7 @@ fn files_that_are_not_linked() {
 /// A kernel's debugging information is taken from the directories of distributions, and only if it
 /// is from the same build.
 #[test]
-fn debugging_information_of_a_kernel() {
+fn debug_files_of_a_kernel_must_be_of_its_build() {
     let dir = Dir::new();
     let build = |name: &str, id: &str| {
         let id = format!("-Wl,--build-id={id}");

@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn handlers_of_the_kernel_that_end_the_session() {
+    fn exits_and_errors_of_kernel_handlers_end_the_session() {
         let exit = || Inst::Intr {
             dst: None,
             f: Intrinsic::Exit,

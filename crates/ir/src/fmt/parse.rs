@@ -244,7 +244,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_and_arguments() {
+    fn formats_have_pieces_and_argument_kinds() {
         let f = Format::parse(b"100%% %-*.3lls|%#p %.*d %c\n").unwrap();
         assert_eq!(f.pieces.len(), 9);
         assert_eq!(f.pieces[0], Piece::Lit(b"100% ".as_slice().into()));

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn strtol_as_in_the_kernel() {
+    fn strtol_agrees_with_the_kernel() {
         for (text, base, want) in [
             ("12", 10, 12),
             ("-12x", 10, -12),
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn text_functions() {
+    fn text_functions_give_documented_results() {
         let run = |f, args: &[&str]| {
             let args: Vec<Value> = args.iter().map(|a| Value::from(*a)).collect();
             evaluate(f, &args)

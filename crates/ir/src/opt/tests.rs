@@ -38,7 +38,7 @@ fn outcome(p: &Program) -> String {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 1000, max_shrink_iters: 400, ..ProptestConfig::default() })]
     #[test]
-    fn same_results(seed in any::<u64>(), size in 1u32..80, kernel: bool) {
+    fn optimised_programs_have_the_same_results(seed in any::<u64>(), size in 1u32..80, kernel: bool) {
         let before = testgen::program(seed, Config { kernel, size });
         prop_assert_eq!(verify::verify(&before), Ok(()), "{}", before);
         let want = outcome(&before);
@@ -51,7 +51,7 @@ proptest! {
     }
 
     #[test]
-    fn text_round_trip(seed in any::<u64>(), size in 1u32..60, kernel: bool) {
+    fn printed_programs_read_back_equal(seed in any::<u64>(), size in 1u32..60, kernel: bool) {
         let p = testgen::program(seed, Config { kernel, size });
         let text = p.to_string();
         prop_assert_eq!(reader::read(&text), Ok(p), "{}", text);

@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn same_key_on_every_path() {
+    fn additions_of_the_same_key_are_colocated() {
         let a = "stat_add g0[r0], 5";
         assert_eq!(
             of(&format!("{a} stat_add g1[r0], 1 stat_add g2[r0], 1 ret")),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn not_by_another_key_or_another_value() {
+    fn additions_of_another_key_are_not_colocated() {
         let a = "stat_add g0[r0], 5";
         assert_eq!(of(&format!("{a} stat_add g1[r1], 1 ret")), []);
         assert_eq!(
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn only_statistics_of_equal_room() {
+    fn only_statistics_of_equal_room_are_colocated() {
         // (An array of numbers has elements that can host others.)
         assert_eq!(of("aadd g3[r0], 1 stat_add g0[r0], 1 ret"), [(0, 3)]);
         assert_eq!(of("stat_add g0[r0], 1 aadd g3[r0], 1 ret"), []);

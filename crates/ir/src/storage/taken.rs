@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn taken_if_emptied_on_every_path() {
+    fn globals_emptied_on_every_path_are_taken() {
         let ret = || Term::Ret(None);
         let branch = || Term::Branch {
             cond: Val::Reg(Reg(0)),
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn other_changes_and_errors_on_the_way() {
+    fn other_changes_and_errors_prevent_taking() {
         let store = |n| Inst::GStore {
             g: G,
             val: Val::Imm(n),

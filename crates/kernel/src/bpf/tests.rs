@@ -50,7 +50,7 @@ fn instructions_have_the_kernels_layout() {
 }
 
 #[test]
-fn entries_of_a_hash_map() {
+fn entries_of_a_hash_map_are_set_read_and_removed() {
     let map = map(map_type::HASH, 4, 8);
     assert_eq!((map.key_len(), map.value_len()), (4, 8));
     assert_eq!(map.info().name, "a_test");
@@ -282,7 +282,7 @@ fn written(record: &[u8]) -> u64 {
 
 /// Many times around, some records taken back.
 #[test]
-fn records_of_a_ring_buffer() {
+fn records_of_a_ring_buffer_come_in_order() {
     let (mut ring, prog) = ring_and_writer();
     let mut wanted = Vec::new();
     let mut seen: Vec<u64> = Vec::new();

@@ -65,7 +65,7 @@ fn finds_by_name_and_kind() {
 }
 
 #[test]
-fn members_also_of_anonymous_bodies() {
+fn members_of_anonymous_bodies_are_found() {
     let btf = sample_btf();
     let task = btf.find_struct("task").expect("task");
     let member = |name| btf.member(task, name);
@@ -102,7 +102,7 @@ fn members_also_of_anonymous_bodies() {
 }
 
 #[test]
-fn sizes_and_c_names() {
+fn types_have_sizes_and_c_names() {
     let btf = sample_btf();
     let name_t = btf.find_typedef("name_t").expect("name_t");
     assert_eq!(btf.size_of(name_t), Some(8));
@@ -120,7 +120,7 @@ fn sizes_and_c_names() {
 }
 
 #[test]
-fn functions_before_and_after_there_is_an_index() {
+fn functions_are_found_with_and_without_an_index() {
     let mut b = Builder::new();
     let proto = b.proto(0, &[]);
     let ids: Vec<_> = ["one", "two", "bpf_one", "two"]
@@ -138,7 +138,7 @@ fn functions_before_and_after_there_is_an_index() {
 }
 
 #[test]
-fn constants() {
+fn constants_of_enums_are_found() {
     let btf = sample_btf();
     assert_eq!(btf.constant("color", "RED"), Some(-1));
     assert_eq!(btf.constant("color", "BLUE"), Some(7));
@@ -245,7 +245,7 @@ proptest! {
 }
 
 #[test]
-fn the_running_kernel() {
+fn the_running_kernel_has_the_types_of_its_headers() {
     let btf = match Btf::vmlinux() {
         Ok(btf) => btf,
         Err(why) => spile_testing::skip!("{why}"),
@@ -267,7 +267,7 @@ fn the_running_kernel() {
 }
 
 #[test]
-fn numbers_of_a_struct() {
+fn number_members_of_a_struct_are_listed() {
     let mut b = Builder::new();
     let int = b.int("int", 4, true);
     let long = b.int("long", 8, true);
@@ -296,7 +296,7 @@ fn numbers_of_a_struct() {
 }
 
 #[test]
-fn a_module_continues_the_kernel() {
+fn types_of_a_module_continue_the_kernel_s() {
     let mut b = Builder::new();
     let int = b.int("int", 4, true);
     let task = b.body(BtfKind::Struct, "task", 8, &[("pid", int, 0, 0)]);

@@ -157,7 +157,7 @@ fn parameters_are_those_of_the_running_kernel() {
 }
 
 #[test]
-fn variables() {
+fn variables_of_a_call_have_words_and_forms() {
     let open = call(Abi::X86_64, "openat");
     let form = |call: &Syscall, name| call.variable(name).map(|(a, f)| (a.word, f));
     assert_eq!(form(open, "dfd"), Some((0, ArgForm::Value)));
@@ -191,7 +191,7 @@ fn variables() {
 }
 
 #[test]
-fn names_of_probe_points() {
+fn names_of_probe_points_lead_to_calls() {
     let names = |abi, name| by_name(abi, name).map(|c| c.nr).collect::<Vec<_>>();
     assert_eq!(names(Abi::X86_64, "pread"), [17]);
     assert_eq!(names(Abi::X86_64, "pread64"), [17]);
@@ -230,7 +230,7 @@ fn compat_words_are_short() {
 }
 
 #[test]
-fn flags_by_name() {
+fn flags_are_found_by_name() {
     let set = |table, value| flag_table(table).expect(table).show_set(value);
     let choice = |table, value| flag_table(table).expect(table).show_choice(value);
     assert_eq!(set("open", 0), "O_RDONLY");

@@ -205,7 +205,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_too_long() {
+    fn names_that_are_too_long_are_shortened() {
         let of = |text, width| {
             let text = shortened(text, width);
             assert!(text.width() <= width, "{text}");

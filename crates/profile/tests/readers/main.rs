@@ -109,7 +109,7 @@ fn wall(run: &Run) -> u64 {
 }
 
 #[test]
-fn tau_by_hatchet() {
+fn hatchet_reads_tau() {
     let run = four();
     let found = check(&run, "tau");
     // Rounded to microseconds at each place.
@@ -128,7 +128,7 @@ fn tau_by_hatchet() {
 }
 
 #[test]
-fn hatchet_by_hatchet() {
+fn hatchet_reads_hatchet() {
     for format in ["hatchet", "hatchet-literal"] {
         let run = four();
         let found = check(&run, format);
@@ -142,7 +142,7 @@ fn hatchet_by_hatchet() {
 }
 
 #[test]
-fn speedscope_by_its_schema() {
+fn speedscope_matches_its_schema() {
     let run = four();
     same(&check(&run, "speedscope"), &by_call(&run), 0);
     for seed in 0..3 {
@@ -151,7 +151,7 @@ fn speedscope_by_its_schema() {
 }
 
 #[test]
-fn otf2_by_otf2() {
+fn libotf2_reads_otf2() {
     let run = four();
     let found = check(&run, "otf2");
     same(&found, &by_event(&run), 0);
@@ -189,7 +189,7 @@ fn otf2_by_otf2() {
 }
 
 #[test]
-fn a_long_trace_by_otf2() {
+fn libotf2_reads_a_long_trace() {
     // More than a chunk of events, and of definitions.
     let mut profile = testgen::example(0, 1, 1);
     let event = profile.events[0].clone();
@@ -211,7 +211,7 @@ fn a_long_trace_by_otf2() {
 }
 
 #[test]
-fn times_off_a_processor() {
+fn times_off_a_processor_are_within_their_calls() {
     let mut profile = testgen::example(0, 1, 1);
     let calls = profile.events.clone();
     profile.events.clear();
@@ -241,7 +241,7 @@ fn times_off_a_processor() {
 }
 
 #[test]
-fn what_had_not_ended() {
+fn unfinished_events_end_with_the_trace() {
     let mut profile = testgen::example(0, 1, 1);
     let last = profile.events.iter().map(|e| e.end_ns).max();
     let first = last.unwrap_or(0) + 1000;
@@ -269,7 +269,7 @@ fn what_had_not_ended() {
 }
 
 #[test]
-fn chrome_by_its_description() {
+fn chrome_matches_its_description() {
     let run = four();
     let found = check(&run, "chrome");
     same(&found, &by_event(&run), 100);
@@ -291,7 +291,7 @@ fn chrome_by_its_description() {
 }
 
 #[test]
-fn pprof_by_go() {
+fn go_reads_pprof() {
     let run = four();
     let top = |run: &Run, options: &[&str]| {
         let folder = tempfile::tempdir().expect("a folder");
@@ -346,7 +346,7 @@ fn file(run: &Run, format: &str) -> (String, Vec<u8>) {
 }
 
 #[test]
-fn folded_by_speedscope() {
+fn speedscope_reads_folded() {
     let run = four();
     let (name, bytes) = file(&run, "folded");
     let shown = browser::speedscope(&name, &bytes);
@@ -360,7 +360,7 @@ fn folded_by_speedscope() {
 }
 
 #[test]
-fn speedscope_and_chrome_by_speedscope() {
+fn speedscope_reads_speedscope_and_chrome() {
     let run = four();
     for format in ["speedscope", "chrome"] {
         let (name, bytes) = file(&run, format);

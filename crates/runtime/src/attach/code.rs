@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_for_the_programs_of_a_probe() {
+    fn the_programs_of_a_probe_are_one_line_of_the_summary() {
         let probe = CodeProbe {
             space: Space::User,
             ret: false,

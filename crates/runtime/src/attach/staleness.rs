@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_that_change() {
+    fn files_that_change_are_noticed() {
         let path = std::env::temp_dir().join(format!("spile-probed-{}", std::process::id()));
         let other = path.with_extension("new");
         let watch = || Staleness {

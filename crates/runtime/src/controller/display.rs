@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn forms() {
+    fn values_are_displayed_by_kind() {
         let mut stat = Stat::default();
         stat.add(None, 4);
         let spec = StatsSpec {

@@ -392,7 +392,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_texts() {
+    fn intrinsics_of_the_controller_have_values() {
         let mut host = Host::new(77);
         let mut get = |f| host.intrinsic(f, &[]).unwrap();
         assert_eq!(get(Intrinsic::Target), Value::Long(77));

@@ -119,7 +119,7 @@ mod tests {
     use spile_ir::{Event, Handler, Site, StatsSpec, Ty};
 
     #[test]
-    fn texts() {
+    fn kinds_of_errors_have_their_texts() {
         let program = Program::default();
         for (kind, fields, text) in [
             (ErrorKind::DivisionByZero, vec![], "division by 0"),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn lines() {
+    fn messages_name_their_places() {
         let program = Program {
             handlers: vec![Handler {
                 point: "begin".into(),

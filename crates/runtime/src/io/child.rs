@@ -377,14 +377,14 @@ mod tests {
     }
 
     #[test]
-    fn following() {
+    fn only_existing_processes_are_followed() {
         assert!(WatchedProcess::follow(0).is_err());
         assert!(WatchedProcess::follow(-1).is_err());
         assert_eq!(WatchedProcess::follow(1).unwrap().pid(), 1);
     }
 
     #[test]
-    fn splitting() {
+    fn commands_are_split_or_given_to_a_shell() {
         assert_eq!(shell_words("ls  -l /"), ["ls", "-l", "/"]);
         assert_eq!(shell_words("a | b"), ["/bin/sh", "-c", "a | b"]);
         assert_eq!(shell_words(" ")[0], "/bin/sh");

@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_and_bytes() {
+    fn input_is_taken_as_bytes_and_lines() {
         let mut input = Input::default();
         assert_eq!(input.take(b"a"), [typed(b'a', None)]);
         assert_eq!(

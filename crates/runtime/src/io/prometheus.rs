@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn answers() {
+    fn requests_have_their_answers() {
         for (request, status, body) in [
             (
                 "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n",
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_scrape() {
+    fn a_failed_scrape_is_an_internal_error() {
         let text = respond(b"GET /metrics HTTP/1.1\r\n\r\n", &mut || None);
         assert!(text.starts_with(b"HTTP/1.1 500 "));
     }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_that_dribbles() {
+    fn a_client_that_sends_in_pieces_is_served() {
         let mut server = Server::bind("127.0.0.1:0").unwrap();
         let addr = server.local_addr().unwrap();
         let client = std::thread::spawn(move || {

@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_item_once_also_with_few_threads() {
+    fn each_item_is_done_once_by_any_number_of_threads() {
         for threads in [0, 1, 2, 50] {
             for n in [0, 1, 2, 40] {
                 let mut done = in_parallel((0..n).collect(), threads, |i: u32| i + 1);

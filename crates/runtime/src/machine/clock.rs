@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn names_with_a_date() {
+    fn names_are_filled_with_the_date() {
         assert_eq!(strftime("plain_").unwrap(), "plain_");
         assert_eq!(strftime("100%%").unwrap(), "100%");
         let year = strftime("x-%Y.log").unwrap();
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn plausible() {
+    fn zone_and_ticks_are_plausible() {
         let zone = zone();
         assert!(zone.west.abs() <= 86_400 && !zone.name.is_empty());
         assert!(jiffies() > 0);

@@ -91,7 +91,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_each_time() {
+    fn the_direct_map_is_found_at_the_same_address() {
         let Some(first) = find() else {
             spile_testing::skip!("pages cannot be looked up here");
         };

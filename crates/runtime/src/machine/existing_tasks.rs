@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process_and_its_threads() {
+    fn this_process_and_its_threads_are_listed() {
         let other = std::thread::spawn(std::thread::park);
         let Some(mut tasks) = all(true, u64::MAX) else {
             spile_testing::skip!("kernel memory cannot be read");

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn this_process() {
+    fn this_process_has_its_numbers_in_the_namespace() {
         let here = std::process::id();
         let Some(all) = all() else {
             spile_testing::skip!("kernel memory cannot be read");

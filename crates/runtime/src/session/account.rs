@@ -222,14 +222,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_to_tell() {
+    fn an_account_without_losses_is_silent() {
         let account = Account::default();
         assert!(account.is_clean());
         assert_eq!(account.text(true), "");
     }
 
     #[test]
-    fn totals_and_details() {
+    fn totals_and_details_are_printed() {
         let mut account = Account {
             errors: 2,
             lost_output: 7,
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn limits() {
+    fn limits_of_errors_and_skips_are_observed() {
         let limits = Limits::default();
         let mut account = Account {
             errors: 1,

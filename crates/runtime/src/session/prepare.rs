@@ -210,7 +210,7 @@ mod tests {
     use spile_ir::{Handler, SiteId};
 
     #[test]
-    fn probes_of_one_file() {
+    fn procfs_probes_of_one_path_share_a_file() {
         let handler = |write, umask| Handler {
             point: "procfs".into(),
             points: 1,

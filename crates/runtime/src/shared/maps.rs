@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn many_at_once() {
+    fn entries_are_set_and_read_in_batches() {
         let mut map = new(map_type::HASH, 8, 100);
         let key = |i: u64| i.to_ne_bytes().to_vec();
         let entries = |range: std::ops::Range<u64>| range.map(|i| (key(i), key(2 * i))).collect();

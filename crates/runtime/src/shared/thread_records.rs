@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_with_the_same_slot() {
+    fn threads_with_the_same_slot_have_records_of_their_own() {
         let mut all = records();
         let key = |n: u64| n.to_ne_bytes();
         let record = |n: u64| [n.to_ne_bytes(), (10 * n).to_ne_bytes()].concat();

@@ -514,7 +514,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_the_source() {
+    fn marks_become_places_in_the_source() {
         let mut line = |at| (at == 7).then(|| ("a/b.c".to_owned(), 12));
         let mut text = |form, at| kernel_text(form, at, &mut line);
         assert_eq!(text(SymbolicForm::KernelFileLine, 7), "a/b.c:12");
@@ -529,7 +529,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_addresses() {
+    fn marks_of_addresses_become_lines() {
         let word = *b"0123456789abcdef";
         let symbolizer = Symbolizer::new(word, (40, 20), None);
         let fill = |t: &[u8]| String::from_utf8_lossy(&symbolizer.render(t)).into_owned();

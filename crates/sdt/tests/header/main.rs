@@ -97,7 +97,7 @@ fn check(all: &[Marker], cxx: bool) {
 }
 
 #[test]
-fn c_programs() {
+fn markers_of_c_programs_are_found() {
     for compiler in compilers("gcc").into_iter().chain(compilers("clang")) {
         for standard in C {
             for level in ["-O0", "-O2"] {
@@ -114,7 +114,7 @@ fn c_programs() {
 }
 
 #[test]
-fn cxx_programs() {
+fn markers_of_cxx_programs_are_found() {
     for compiler in compilers("g++").into_iter().chain(compilers("clang++")) {
         for standard in CXX {
             let standard = format!("-std={standard}");
@@ -126,7 +126,7 @@ fn cxx_programs() {
 
 /// Semaphores that the program defines itself, as headers made by `dtrace -h` do.
 #[test]
-fn semaphores_of_the_program() {
+fn semaphores_that_the_program_defines_are_used() {
     for compiler in compilers("gcc").into_iter().chain(compilers("clang")) {
         let all = markers(&compiler, &["-O2", "-DUSER_SEMAPHORES"]);
         let of = |name: &str| {

@@ -318,7 +318,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_in_files() {
+    fn places_in_files_are_parsed() {
         let c = Component {
             name: "statement".into(),
             arg: None,

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lengths() {
+    fn lengths_of_watched_data_are_natural() {
         let of = |address, size| natural_size(DataPlace { address, size });
         assert_eq!(of(0x1000, 0), 4);
         assert_eq!(of(0x1002, 0), 2);

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tokens() {
+    fn sites_name_their_first_token() {
         assert_eq!(token("foreach (x"), ("keyword", Some("foreach")));
         assert_eq!(token("$fd->x"), ("identifier", Some("$fd")));
         assert_eq!(token("/ 0"), ("operator", Some("/")));
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn operator_between() {
+    fn the_operator_between_two_operands_is_found() {
         let mut s = Sources::new();
         let f = s.add("t.stp", "(a) / b".as_bytes().to_vec());
         let mut sites = Sites::new(&s, &|_| true);

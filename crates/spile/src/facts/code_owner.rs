@@ -143,7 +143,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_in_memory() {
+    fn addresses_in_the_file_become_addresses_in_memory() {
         let module = KernelImage {
             module: Some("m".into()),
             at: LoadAddress::Parts(vec![(0x1000, 0x10, 0x7000), (0x2000, 8, 0x9000)]),

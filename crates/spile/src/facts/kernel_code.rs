@@ -407,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn the_running_kernel() {
+    fn functions_of_the_running_kernel_have_places() {
         let (code, types) = (KernelCode::default(), KernelTypes::default());
         let kernel = KernelTypes::kernel().expect("the running kernel has BTF");
         let read = query("vfs_read", FunctionKind::Return);

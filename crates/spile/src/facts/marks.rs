@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn registers_and_memory() {
+    fn registers_and_memory_become_operations() {
         use LocOp::{Bin, Const, Reg};
         let rdx = ArgPlace::Register {
             number: 1,
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_providers() {
+    fn markers_are_found_by_name_and_provider() {
         let marker = |provider: &str, name: &str, address| Marker {
             provider: provider.into(),
             name: name.into(),

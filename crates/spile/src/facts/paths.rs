@@ -340,7 +340,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn links_in_other_roots() {
+    fn links_in_other_roots_are_followed_there() {
         use std::os::unix::fs::symlink;
         let dir = tempfile::tempdir().expect("made");
         let root = dir.path();

@@ -353,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn functions_of_this_program() {
+    fn functions_of_this_program_are_found() {
         let programs = Programs::new(TargetProcess::Pid(std::process::id()), None);
         let found = programs.modules(&ModuleQuery::Target).expect("this");
         let Module::File(path) = &found[0].module else {

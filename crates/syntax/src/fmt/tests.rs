@@ -35,7 +35,7 @@ fn body(text: &str, want: &str) {
 }
 
 #[test]
-fn blanks_around_operators() {
+fn blanks_stand_around_operators() {
     body("a=b+c*-d", "a = b + c * -d");
     body("a = - - b", "a = - -b");
     body("a = !b&&~c||&$d->e", "a = !b && ~c || &$d->e");
@@ -54,7 +54,7 @@ fn blanks_around_operators() {
 }
 
 #[test]
-fn heads_of_loops() {
+fn heads_of_loops_have_one_form() {
     body(
         "foreach([a-,b] in c limit 5){x}",
         "foreach ([a-, b] in c limit 5) { x }",
@@ -68,7 +68,7 @@ fn heads_of_loops() {
 }
 
 #[test]
-fn braces_and_governed_statements() {
+fn braces_stay_and_governed_statements_are_indented() {
     check("probe begin\n{\nx }", "probe begin {\n  x\n}\n");
     check("probe begin{x}", "probe begin { x }\n");
     check(
@@ -97,7 +97,7 @@ fn braces_and_governed_statements() {
 }
 
 #[test]
-fn items() {
+fn items_have_one_form() {
     check(
         "global a,b=3 , c%[10],d = \"x\"",
         "global a, b = 3, c%[10], d = \"x\"\n",
@@ -137,7 +137,7 @@ fn comments_stay() {
 }
 
 #[test]
-fn continued_lines() {
+fn continued_lines_are_indented() {
     body("f(a,\nb)", "f(a,\n  b)");
     body("f(\na\n)", "f(\n  a\n)");
     body("x =\n1 +\n2\ny", "x =\n  1 +\n  2\ny");
@@ -145,7 +145,7 @@ fn continued_lines() {
 }
 
 #[test]
-fn preprocessor() {
+fn preprocessor_constructs_have_one_form() {
     check(
         "@define m(a,b) %(@a+@b%)",
         "@define m(a, b) %( @a + @b %)\n",

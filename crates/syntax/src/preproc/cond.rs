@@ -414,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions() {
+    fn versions_are_ordered_as_by_strverscmp() {
         let less = |a: &str, b: &str| version_order(a.as_bytes(), b.as_bytes()).is_lt();
         assert!(less("2.6.9", "2.6.24"));
         assert!(less("2.6.24", "6.1.0"));
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn patterns() {
+    fn patterns_of_conditions_match() {
         let m = |p: &str, t: &str| glob(p.as_bytes(), t.as_bytes());
         assert!(m("2.6.*", "2.6.18"));
         assert!(!m("2.6.*", "2.7"));

@@ -63,7 +63,7 @@ pub struct Profile {
     /// Print at most N rows of each table
     #[arg(long, value_name = "N", default_value_t = 10)]
     pub(crate) top: usize,
-    /// RecordingEnd after SECS seconds
+    /// End after SECS seconds
     #[arg(short = 'd', long, value_name = "SECS", value_parser = super::syscount::seconds)]
     pub(crate) duration: Option<Duration>,
     /// Record the call paths from which the program makes system calls
@@ -105,9 +105,9 @@ const EVENTS: usize = 1000;
 const ROWS_MB: u32 = 1;
 /// Size of the trace buffer in megabytes, for events while spile does not run.
 const TRACE_MB: u32 = 64;
-/// How long spile sleeps between two looks at what there is of the trace: each takes a processor from a program that
-/// uses them all. The buffer holds what comes in ten times as long, and a thread's ring of changes of regions those
-/// of 1,600,000 a second.
+/// How long spile sleeps between two reads of the trace. Each read takes a processor from a program
+/// that uses all of them. The buffer has room for the events of ten such times, and a thread's ring
+/// for 1,600,000 changes of region a second.
 const TRACE_REST: Duration = Duration::from_millis(20);
 
 /// Runs the command; the result is its exit status.
@@ -477,7 +477,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exit_codes() {
+    fn wait_statuses_become_exit_codes() {
         assert_eq!(exit_code(Some(0)), 0);
         assert_eq!(exit_code(Some(3 << 8)), 3);
         assert_eq!(exit_code(Some(9)), 137);
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn commands() {
+    fn commands_are_quoted_and_must_exist() {
         let of =
             |words: &[&str]| command(&words.iter().map(|w| (*w).to_owned()).collect::<Vec<_>>());
         assert_eq!(of(&["true", "a b", "$x"]).unwrap(), "true 'a b' '$x'");

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_launcher() {
+    fn ranks_of_each_launcher_are_recognised() {
         assert_eq!(of(&[("PATH", "/bin")]), None);
         let open = of(&[
             ("OMPI_COMM_WORLD_RANK", "3"),
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn within_jobs_of_slurm() {
+    fn ranks_within_jobs_of_slurm_are_recognised() {
         let batch = [
             ("SLURM_JOB_ID", "11"),
             ("SLURM_PROCID", "0"),
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_nodes() {
+    fn tasks_of_nodes_are_parsed() {
         let of = |list| [0, 1, 2, 3].map(|node| on_node(list, node));
         assert_eq!(of("2(x2),1"), [Some(2), Some(2), Some(1), None]);
         assert_eq!(of("4"), [Some(4), None, None, None]);

@@ -56,7 +56,7 @@ const TID_BITS: u32 = 22;
 /// Added to the id of a thread for each earlier thread that had it.
 const REUSED: u32 = 10_000_000;
 
-/// ProfileBuilder that report single events, and belong to no account.
+/// Rows that report single events, and belong to no account.
 const LIVES: [&str; 9] = [
     "start", "exec", "exit", "cut", "region", "counts", "changes", "event", "off",
 ];

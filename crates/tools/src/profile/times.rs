@@ -176,8 +176,8 @@ pub(super) fn words<const N: usize>(file: &File, at: u64) -> io::Result<[u64; N]
     Ok(bytes.map(u64::from_le_bytes))
 }
 
-/// Makes a folder and locks it. Another session that begins just then can take it for one that was left behind,
-/// before it is locked: then another one is made.
+/// Makes a folder and locks it. Before it is locked, another session that begins can take it for an
+/// abandoned folder and remove it: then another one is made.
 fn create_locked(parent: &Path, uid: u32) -> io::Result<(tempfile::TempDir, File)> {
     // A program started by root may go on as another user, who can make files but not list
     // those of others.
@@ -212,7 +212,7 @@ fn remove_abandoned(parent: &Path, uid: u32) {
         let Some(folder) = own.then(|| File::open(entry.path()).ok()).flatten() else {
             continue;
         };
-        // It stays locked until it is gone: who has just made it waits, and sees that.
+        // It stays locked until it is gone: a session that has just made it waits, and notices.
         if folder.try_lock().is_ok() {
             // Files that cannot be removed stay.
             let _ = std::fs::remove_dir_all(entry.path());

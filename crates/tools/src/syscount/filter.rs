@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn processes() {
+    fn wrong_processes_and_names_are_refused() {
         let here = std::process::id();
         assert_eq!(of_thread(here), Some(here));
         assert!(process(u32::MAX).is_err() && thread(u32::MAX, None).is_err());

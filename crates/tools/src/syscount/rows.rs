@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn names() {
+    fn calls_have_names_or_numbers() {
         assert_eq!(call_name(1), "write");
         assert_eq!(call_name(-1), "");
         assert_eq!(call_name(1023), "syscall_1023");

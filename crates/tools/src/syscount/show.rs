@@ -548,7 +548,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table() {
+    fn reports_are_tables() {
         let plain = ReportShape {
             name: true,
             top: 1,
@@ -587,7 +587,7 @@ mod tests {
     }
 
     #[test]
-    fn values_by_comma() {
+    fn reports_are_comma_separated_values() {
         let mut shown = PrintState::default();
         let text = shown.report(&all(ReportFormat::Csv), &report(), None);
         assert_eq!(
@@ -604,7 +604,7 @@ mod tests {
     }
 
     #[test]
-    fn objects() {
+    fn reports_are_json_objects() {
         let text = PrintState::default().report(&all(ReportFormat::Json), &report(), None);
         let value: Value = serde_json::from_str(&text).unwrap();
         assert_eq!(value["missing"], 3);
@@ -618,7 +618,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_threads_do_nothing() {
+    fn names_of_threads_do_nothing_to_a_terminal() {
         let mut report = report();
         let rows = std::mem::take(&mut report.rows).into_iter();
         let names = ["=1+1\x1b[2J", "a\u{9b}\n"].into_iter();
@@ -649,7 +649,7 @@ mod tests {
     }
 
     #[test]
-    fn times() {
+    fn times_have_units() {
         let cases = [
             (0, "0ns"),
             (999, "999ns"),
@@ -666,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn scales() {
+    fn histograms_share_a_scale() {
         let calls = |buckets: &[u64]| Calls {
             buckets: buckets.to_vec(),
             ..Calls::default()

@@ -351,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_processors() {
+    fn lists_of_processors_are_checked() {
         assert_eq!(list("0,0-0").unwrap().0, [0, 0]);
         assert!(list("").is_err());
         assert!(list("100000").is_err());

@@ -1,4 +1,4 @@
-//! MachineBuilder of `tools/system.stp`, and the account made from them.
+//! Rows of `tools/system.stp`, and the account made from them.
 
 use std::collections::{BTreeMap, HashMap};
 

@@ -1,5 +1,5 @@
-//! What a body does with thread records: the records that were looked up and that exist at each
-//! point.
+//! A body's accesses to thread records: the records that were looked up, and those that exist, at
+//! each point.
 
 use spile_ir::analysis::dataflow::{self, ExitFacts, Forward, Lattice};
 use spile_ir::storage::ThreadIdRegs;

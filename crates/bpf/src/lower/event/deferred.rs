@@ -229,7 +229,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn constants_that_stand_for_what_cannot_be_read() {
+    fn deferred_constants_stand_for_unreadable_memory() {
         let body = |catch: &str| {
             let text = format!(
                 r#"limits maxaction=1000 maxaction_interruptible=10000 maxstringlen=511 maxmapentries=2048 maxerrors=0 maxskipped=100 maxnesting=10 maxtrylock=100

@@ -67,7 +67,7 @@ fn visit(program: &Program, inst: &Inst, output_uses: &mut RegisterFacts<OutputU
             note_use(*b, of(output_uses, dst), output_uses);
         }
         Inst::Print { stream, args, .. } => {
-            // StrOperand of a shell command is never deferred.
+            // The text of a shell command is never deferred.
             let how = match stream {
                 Stream::System => OutputUse::Used,
                 _ => OutputUse::Printed(Quote::No),

@@ -1,4 +1,4 @@
-//! TaskFields of the current task, `@cast(task_current(), "task_struct")->x`. A field that the
+//! Fields of the current task, `@cast(task_current(), "task_struct")->x`. A field that the
 //! verifier knows as a number is loaded through the task's typed pointer. Such a load takes 1 ns
 //! and cannot fail. A read with the kernel's helper takes ten times as long, and gives the verifier
 //! a failure path to follow.

@@ -22,7 +22,7 @@ pub(in crate::lower) struct FieldSpec {
     pub left: bool,
 }
 
-/// MemoryArg whose address is an argument of a format.
+/// Memory whose address is an argument of a format.
 #[derive(Clone, Copy)]
 pub(in crate::lower) struct MemoryArg {
     pub space: Space,

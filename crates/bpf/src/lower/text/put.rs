@@ -29,7 +29,7 @@ pub(in crate::lower) mod kind {
     pub(crate) const ARGV_4: i32 = 17;
 }
 
-/// ScratchOffsets word behind the six arguments of a system call: the bits that no name covers yet.
+/// Scratch word behind the six arguments of a system call: the bits that no name covers yet.
 pub(in crate::lower) const REST: u32 = 64;
 
 /// The texts between names and strings, in `.rodata`; a mask bounds the index.

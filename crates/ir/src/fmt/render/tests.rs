@@ -50,7 +50,7 @@ fn c_str(format: &str, v: &str) -> Vec<u8> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(2000))]
     #[test]
-    fn integers_as_in_c(
+    fn integers_print_as_in_c(
         flags in "[-+ #0]{0,3}",
         width in prop::option::of(0u32..30),
         precision in prop::option::of(0u32..25),
@@ -71,7 +71,7 @@ proptest! {
     }
 
     #[test]
-    fn strings_as_in_c(
+    fn strings_print_as_in_c(
         flags in "-{0,1}",
         width in prop::option::of(0u32..30),
         precision in prop::option::of(0u32..25),
@@ -85,7 +85,7 @@ proptest! {
 }
 
 #[test]
-fn common_conversions() {
+fn common_conversions_print_as_documented() {
     let long = |f, v| String::from_utf8(show(f, &[Value::Long(v)])).unwrap();
     assert_eq!(long("%5d", 42), "   42");
     assert_eq!(long("%-5d|", 42), "42   |");
@@ -111,7 +111,7 @@ fn common_conversions() {
 }
 
 #[test]
-fn what_c_does_not_have() {
+fn conversions_that_c_lacks_print_as_documented() {
     let n = |v| Value::Long(v);
     assert_eq!(
         show("%b", &[n(0xc0dedbad)]),

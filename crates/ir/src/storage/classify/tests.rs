@@ -40,7 +40,7 @@ fn class_of_bodies(g: &str, handlers: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn fields_of_one_record() {
+fn arrays_of_equal_keys_become_fields_of_one_record() {
     let text = |end: &str, key: &str| {
         format!(
             "site @0 \"\" \n\
@@ -76,7 +76,7 @@ const B: &str = "begin(0)";
 const E: &str = "end(0)";
 
 #[test]
-fn controller_only() {
+fn globals_without_kernel_handlers_are_controller_only() {
     assert_eq!(
         class(
             "n",

@@ -266,7 +266,7 @@ fn wrapping_arrays_give_up_the_oldest() {
 }
 
 #[test]
-fn statistics_in_a_map() {
+fn statistics_in_a_map_add_up() {
     with(|g| {
         assert_eq!(g.stat_get(STAT_ARRAY, &key("a", 1)).unwrap(), None);
         g.stat_add(STAT_ARRAY, &key("a", 1), 3).unwrap();

@@ -65,7 +65,7 @@ fn filled(n: usize, max: usize) -> (LockedTable, Watched) {
 }
 
 #[test]
-fn a_walk_asks_once_and_writes_what_changed() {
+fn a_walk_reads_once_and_writes_changes() {
     let (mut held, map) = filled(100, 100);
     held.begin_exclusive();
     for (key, value) in held.entries().unwrap() {
@@ -92,7 +92,7 @@ fn a_walk_asks_once_and_writes_what_changed() {
 }
 
 #[test]
-fn emptied_and_filled_again() {
+fn an_emptied_array_is_filled_again() {
     let (mut held, map) = filled(3, 4);
     held.begin_exclusive();
     assert_eq!(held.entries().unwrap().len(), 3);

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_in_memory() {
+    fn link_addresses_become_load_addresses() {
         let kernel = KernelImage {
             module: None,
             at: LoadAddress::Moved(0x1000),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_of_nothing() {
+    fn addresses_outside_of_the_kernel_have_no_lines() {
         let mut lines = KernelLines::default();
         assert_eq!(lines.line(0), None);
         assert_eq!(lines.line(u64::MAX), None);

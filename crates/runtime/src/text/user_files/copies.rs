@@ -231,7 +231,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn steps() {
+    fn stack_walks_step_by_their_rows() {
         let words = [0, 1, 2, 0x7f00, 0x8010, 0x9001, 6, 7];
         let walk = || StackWalk {
             ip: 5,

@@ -685,7 +685,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_and_mounts() {
+    fn paths_are_joined_through_mounts() {
         let mut names = vec![0; FILE_NAMES * FILE_NAME];
         for (i, name) in ["prog", "bin", "usr"].iter().enumerate() {
             names[i * FILE_NAME..][..name.len()].copy_from_slice(name.as_bytes());
@@ -747,7 +747,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_made_code() {
+    fn names_of_jit_code_are_read() {
         let names = jit_names("7f00 10 a b\nzz 1 c\n0x8000 0x20 d\n\n1 2\n");
         let want = [
             (0x7f00, 0x10, "a b".to_owned()),
@@ -757,7 +757,7 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_this_program() {
+    fn unwind_rows_of_this_program_are_ordered() {
         let path = Path::new("/proc/self/exe");
         let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
         let rows = packed(&module);

@@ -44,7 +44,7 @@ impl ProfileBuilder {
     }
 
     /// Completes the rows of times in contexts: entries and wall time come from the library, and
-    /// time that no event explains is the program's own code. ProfileBuilder of threads without counts are
+    /// time that no event explains is the program's own code. Rows of threads without counts are
     /// removed.
     pub(super) fn count(&self, snapshot: &mut Snapshot) {
         let mut rows: HashMap<(u32, u32), _> = std::mem::take(&mut snapshot.context_times)

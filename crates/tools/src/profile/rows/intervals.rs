@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn regions_within_each_other() {
+    fn nested_regions_are_intervals() {
         let wanted = [(3, 3, 4), (2, 2, 5), (4, 6, 7), (1, 1, 8)];
         assert_eq!(of(&[1, 2, 3, -2, -1, 4, -1, 0]), wanted);
     }
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn a_child_of_fork_begins_within() {
+    fn a_child_of_fork_begins_within_its_parent_s_regions() {
         assert_eq!(of(&[-3, -2, 0]), [(3, 1, 2), (2, 1, 3), (1, 1, 3)]);
         // A thread of OpenMP is not in the regions around the one that it enters.
         assert_eq!(of(&[3, 0]), [(3, 1, 2)]);

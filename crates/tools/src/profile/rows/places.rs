@@ -96,7 +96,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_of_stacks() {
+    fn lines_of_stacks_become_frames() {
         let of = |line| {
             let f = frame(line);
             let text = |t: Option<String>| t.unwrap_or_default();
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn places_in_files() {
+    fn places_in_files_are_split() {
         let file = |name: &str| Some(name.to_owned());
         assert_eq!(
             in_file("/a+0x1/b c.so+0x1f"),
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn variables() {
+    fn names_of_variables_are_shortened() {
         let of = |text| variable(text).unwrap_or_default();
         assert_eq!(of("gate+0x0/0x4 [/bin/x]"), "gate");
         assert_eq!(of("gates+0xc/0x100 [/bin/x]"), "gates+0xc");

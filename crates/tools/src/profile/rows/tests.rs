@@ -1,4 +1,4 @@
-//! ProfileBuilder, and the accounts made from them.
+//! Rows, and the accounts made from them.
 
 use super::*;
 use crate::rows::with_row;
@@ -222,7 +222,7 @@ fn each_account_stands_for_itself() {
         (1000, 300, 3)
     );
     assert_eq!(account.processes.len(), 1);
-    // ProfileBuilder in the meantime leave the account unchanged.
+    // Rows in the meantime leave the account unchanged.
     take(&mut rows, &[format!("exit {t} 2500 70 1 0 \"app\"")]);
     assert_eq!(rows.snapshot().calls.len(), 1);
     let second = [

@@ -70,7 +70,7 @@ fn screen(view: &ViewState, width: u16, height: u16) -> Vec<String> {
 }
 
 #[test]
-fn the_screen() {
+fn the_screen_follows_keys() {
     let mut view = view(false);
     assert_eq!(
         screen(&view, 60, 6),
@@ -98,7 +98,7 @@ fn the_screen() {
 }
 
 #[test]
-fn times() {
+fn columns_of_times_are_shown() {
     let view = view(true);
     let lines = screen(&view, 100, 5);
     assert_eq!(lines[0], "2.000 s: 45 calls in 1.000 s, 45.0us in them");
@@ -125,7 +125,7 @@ fn frozen_views_stay() {
 }
 
 #[test]
-fn any_size_and_any_keys() {
+fn any_size_and_any_keys_do_not_panic() {
     let sizes = [
         (0, 0),
         (1, 1),
@@ -168,7 +168,7 @@ fn any_size_and_any_keys() {
 }
 
 #[test]
-fn ends() {
+fn keys_end_the_view() {
     let control = |c| KeyEvent::new(KeyCode::Char(c), KeyModifiers::CONTROL);
     for end in [key(KeyCode::Char('q')), key(KeyCode::Esc), control('c')] {
         assert!(view(false).key(end).is_break());
