@@ -9,13 +9,13 @@
 //! | module | what it plans |
 //! |---|---|
 //! | `areas` | the memory that is laid out |
-//! | `needs` | what code generation tells the plan |
+//! | `needs` | the sizes that code generation passes to the plan |
 //! | `scratch` | scratch words and buffers |
 //! | `memory`, `values` | scalars and single statistics, layouts of values |
 //! | `arrays` | hash maps, caches, thread records, co-located elements |
 //! | `iterators` | rooms of iterators, shared by those that are never open together |
 //! | `snapshots` | the memory of iterators |
-//! | `critical` | what the controller's critical section copies |
+//! | `critical` | the copies of the controller's critical section |
 //! | `stacks` | rooms for stacks, and the state of walks |
 //! | `depth` | the depth of calls, and the length of programs |
 

@@ -163,7 +163,7 @@ impl Interval {
         (self.start, self.end)
     }
 
-    /// What a machine register for this interval is worth: uses for its length, in fixed point.
+    /// The benefit of a machine register for this interval: uses for its length, in fixed point.
     fn worth(&self) -> u64 {
         (u64::from(self.uses) << 32) / u64::from(self.end - self.start + 1)
     }

@@ -1,10 +1,10 @@
 //! Code generation, file by file: `tests/filetests/**/*.ir` has a program in text form, and after a
 //! line `; ----` the code that it becomes, as comments. With `BLESS=1` the code is written anew:
-//! the difference is to be read.
+//! read the difference.
 //!
-//! The machine is made up, so the code is the same everywhere. A line `; share` in the program has
-//! handlers share subprograms. Of subprograms the code tells the length, and all of it for those
-//! that a line `; show NAME` names.
+//! The machine is made up, so the code is the same everywhere. A line `; share` in the program
+//! makes handlers share subprograms. Subprograms appear as their length, and those that a line `;
+//! show NAME` names appear whole.
 //!
 //! Each file in `crates/bpf/src/lower` has its file test, at the same path.
 
@@ -74,7 +74,7 @@ fn options(share: Option<bool>) -> Options {
     }
 }
 
-/// Offsets as they could be.
+/// Made-up offsets.
 fn unwind() -> UnwindOffsets {
     UnwindOffsets {
         task_mm: 904,
@@ -119,7 +119,7 @@ fn syscalls() -> [SyscallDesc; 3] {
     ]
 }
 
-/// The code of a program, or why there is none.
+/// The code of a program, or the reason why there is none.
 fn code(source: &str) -> Result<String, String> {
     let program = reader::read(source).map_err(|e| e.to_string())?;
     verify::verify(&program).map_err(|e| format!("{e:?}"))?;

@@ -1,5 +1,5 @@
 //! Processors that programs are compiled for. The properties of a processor that analysis and code
-//! generation depend on are values, which come from whoever knows the machine: nothing here depends
+//! generation depend on are values, which the caller provides: nothing here depends
 //! on the processor that spile itself is compiled for.
 
 /// A processor's architecture.

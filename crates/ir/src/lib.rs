@@ -11,7 +11,7 @@
 //! | [`regex`] | regular expressions as tables |
 //! | [`arch`] | processors that programs are for |
 //! | [`marks`] | the data flow of texts that only the controller can make |
-//! | [`analysis`] | what passes find out about bodies: orders of blocks, fixpoints, liveness, contents |
+//! | [`analysis`] | facts about bodies: orders of blocks, fixpoints, liveness, contents |
 //! | [`opt`] | the optimiser |
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |

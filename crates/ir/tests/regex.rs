@@ -24,8 +24,8 @@ fn glibc(pattern: &[u8], text: &[u8], groups: usize) -> Result<Option<Vec<Span>>
         rm_eo: -1,
     };
     let mut spans = vec![none; groups + 1];
-    // SAFETY: both strings end in a NUL, `re` is what regcomp fills and regfree empties, and
-    // there are as many spans as is said.
+    // SAFETY: both strings end in a NUL, `re` is what regcomp fills and regfree empties, and the
+    // array has the given number of spans.
     let found = unsafe {
         let error = libc::regcomp(re.as_mut_ptr(), pattern.as_ptr(), libc::REG_EXTENDED);
         if error != 0 {

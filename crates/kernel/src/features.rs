@@ -517,7 +517,6 @@ fn perf_event(event: perf::EventSpec) -> Availability {
     }
 }
 
-/// Sources of perf events that need no hardware show in sysfs.
 /// Whether the kernel has a function, by its BTF.
 fn in_btf(name: &str) -> Availability {
     match Btf::vmlinux() {

@@ -295,7 +295,7 @@ pub fn id_maps(pid: Option<u32>) -> Option<[Vec<IdRange>; 2]> {
     Some([map("uid")?, map("gid")?])
 }
 
-/// A line of `uid_map`: inside, outside, how many.
+/// A line of `uid_map`: inside, outside, count.
 fn id_range(line: &str) -> Option<IdRange> {
     let mut numbers = line.split_ascii_whitespace().map(str::parse);
     Some(IdRange {

@@ -15,7 +15,7 @@
 //! println!("{count}");
 //! ```
 //! A [`Val`] is a value or a constant, and writes instructions as it is combined. A [`Var`] can be
-//! changed; the builder makes block parameters of it. Code behind a jump is left out.
+//! changed; the builder makes block parameters of it. Code after a jump is dropped.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -42,7 +42,7 @@ struct Loop {
 struct State {
     func: Func,
     names: HashSet<String>,
-    /// The block that gets instructions; none behind a jump.
+    /// The block that receives instructions; none after a jump.
     here: Option<BlockId>,
     /// The content of each variable, and its name.
     vars: Vec<(Operand, String)>,
@@ -74,7 +74,7 @@ pub struct Test<'b> {
     b: Val<'b>,
 }
 
-/// What an instruction takes as an operand.
+/// A type that instructions accept as an operand.
 pub trait Takes<'b> {
     /// The operand.
     fn val(self, f: &'b Builder) -> Val<'b>;
@@ -107,8 +107,8 @@ impl<'b> Takes<'b> for u64 {
     }
 }
 
-/// Builds a function. `code` gets the parameters, and ends with [`Builder::ret`] on each way; a way
-/// without one returns 0.
+/// Builds a function. `code` gets the parameters, and ends with [`Builder::ret`] on each path; a
+/// path without one returns 0.
 pub fn build(
     name: &str,
     contract: &str,

@@ -113,7 +113,7 @@ impl Cfg {
         a
     }
 
-    /// Whether the function can get to a block.
+    /// Whether a block is reachable.
     pub fn reachable(&self, block: usize) -> bool {
         self.place.get(2 * block).copied().flatten().is_some()
     }
@@ -124,7 +124,7 @@ impl Cfg {
         entries.map(|n| n.block())
     }
 
-    /// Whether all ways to `b` lead through `a`.
+    /// Whether all paths to `b` lead through `a`.
     pub fn dominates(&self, a: Node, mut b: Node) -> bool {
         if self.place[a.0].is_none() || self.place[b.0].is_none() {
             return false;
@@ -153,8 +153,7 @@ impl Cfg {
         preds.filter(move |from| self.dominates(entry, *from))
     }
 
-    /// The nodes of a header's loop; empty if the block is no header. The nodes of a reducible graph
-    /// only.
+    /// The nodes of a header's loop; empty if the block is no header. Only for reducible graphs.
     pub fn body(&self, header: usize) -> BTreeSet<Node> {
         let mut work: Vec<Node> = self.latches(header).collect();
         let mut found = BTreeSet::new();
@@ -175,8 +174,7 @@ impl Cfg {
     }
 }
 
-/// For each block the values that it or a block behind it reads and does not define, without its
-/// parameters.
+/// For each block, the values that are live at its start, without its parameters.
 pub fn live_in(func: &Func) -> Vec<BTreeSet<Value>> {
     let mut live = vec![BTreeSet::new(); func.blocks.len()];
     let mut changed = true;

@@ -186,9 +186,9 @@ pub enum Term {
 /// The bound of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopBound {
-    /// How often the header's instructions run at most, from 1 to [`MAX_REPEAT`].
+    /// The largest number of runs of the header's instructions, from 1 to [`MAX_REPEAT`].
     pub max: u32,
-    /// Where the function goes instead of running them once more. The arguments may be parameters
+    /// The target that replaces a further run. The arguments may be parameters
     /// of the header.
     pub exhausted: Target,
 }
@@ -213,7 +213,7 @@ pub struct Block {
 pub struct Func {
     /// Unique in the module.
     pub name: String,
-    /// What it does, its arguments, bounds and cost: the lines above it in the text form.
+    /// Its effect, arguments, bounds and cost: the lines above it in the text form.
     pub contract: String,
     /// Sizes of the stack slots in bytes.
     pub slots: Vec<u32>,

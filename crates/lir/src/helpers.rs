@@ -1,7 +1,8 @@
-//! The helpers: what a host does for the code that it runs, by name.
+//! The helpers: operations that a host performs for the code that it runs, by name.
 //!
-//! The kernel answers most of them by a BPF helper of its own, a process from its own memory. What a
-//! helper reads and writes through its arguments is part of its contract here, so that the
+//! The kernel answers most of them by a BPF helper of its own, a process from its own memory. The
+//! memory that a helper reads and writes through its arguments is part of its contract here, so
+//! that the
 //! interpreter of tests and each host agree.
 
 /// One row of the table.

@@ -14,7 +14,7 @@ use crate::func::{
 use crate::helpers::Helper;
 use crate::op::{AtomicOp, Size};
 
-/// Why a run stopped.
+/// The reason why a run stopped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Fault {
     /// An access outside of all regions: address and size.
@@ -57,7 +57,7 @@ impl fmt::Display for Fault {
 
 impl std::error::Error for Fault {}
 
-/// What a region is for.
+/// The use of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// Memory of the caller.
@@ -172,7 +172,7 @@ impl Memory {
     }
 }
 
-/// What surrounds the code.
+/// The environment of the code.
 pub trait Host {
     /// Answers a helper.
     ///
@@ -203,7 +203,7 @@ impl Host for Bare {
 #[derive(Debug)]
 pub struct Machine<'m> {
     module: &'m Module,
-    /// For each function that was called the jumps back to headers.
+    /// For each called function, the jumps back to headers.
     back: Vec<Option<HashSet<(Node, usize)>>>,
     data: Vec<u64>,
     /// The memory.
@@ -302,7 +302,7 @@ struct Activation<'a, 'm> {
     depth: u32,
     values: Vec<u64>,
     slots: Vec<u64>,
-    /// How often each header was reached since its loop was entered.
+    /// Number of arrivals at each header since its loop was entered.
     arrivals: Vec<u32>,
 }
 

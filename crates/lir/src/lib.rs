@@ -5,8 +5,9 @@
 //!                             ▲         ├─ machine code ──► a process without privileges (later)
 //!                          library      └─ interp ──► tests
 //! ```
-//! Operations are those of eBPF on virtual registers of 64 bits. What a host does in its own way has
-//! a name: helpers, loops, the address of the processor's block, state, maps, constants. No physical
+//! Operations are those of eBPF on virtual registers of 64 bits. Operations that differ between
+//! hosts have names: helpers, loops, the address of the processor's block, state, maps, constants.
+//! No physical
 //! register, no helper's number and no script appears here.
 //!
 //! In: functions from a builder or from text. Out: the same functions, checked, for a host. The
@@ -15,12 +16,12 @@
 //! | module | its one job |
 //! |---|---|
 //! | [`op`] | arithmetic, conditions, sizes, atomic operations: names and meaning |
-//! | [`helpers`] | what a host does for code, by name |
+//! | [`helpers`] | operations that a host performs for code, by name |
 //! | [`func`] | modules, functions, blocks, instructions as data |
 //! | [`builder`] | builds functions with expressions, variables and structured control flow |
 //! | [`library`] | the functions that handlers call |
 //! | [`repeat`] | turns loops into callbacks, as the kernel runs them |
-//! | [`simplify`] | removes what a function does not need |
+//! | [`simplify`] | removes code that a function does not need |
 //! | [`cfg`] | predecessors, dominators, loops |
 //! | [`text`] | writes the text form |
 //! | [`reader`] | reads it |

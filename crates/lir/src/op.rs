@@ -132,7 +132,7 @@ named! {
         CmpXchg = "cmpxchg",
     }
 
-    /// What becomes of the low bytes of a value.
+    /// A conversion of the low bytes of a value.
     ExtOp {
         /// Extended with zeros.
         Zext = "zext",

@@ -20,7 +20,7 @@ pub struct ReadError {
     pub line: u32,
     /// Column in bytes, from 1.
     pub column: u32,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
 }
 

@@ -1,8 +1,8 @@
 //! Turns loops into calls of [`Inst::Repeat`]: the form in which the kernel runs them.
 //!
 //! The kernel's verifier follows each iteration of a jump back, and gives up after a million
-//! instructions. The callback of a `repeat` it follows until nothing new is learned, which is after
-//! two or three iterations if what changes from one to the next is unknown to it. So the
+//! instructions. It follows the callback of a `repeat` only until it learns nothing new: two or
+//! three iterations, if the values that change between iterations are unknown to it. So the
 //! instructions of a loop become a function, called *step*, that runs one iteration:
 //!
 //! ```text
@@ -195,7 +195,7 @@ impl<'f> Outline<'f> {
         self.defs.get(&v).is_some_and(|b| self.blocks.contains(b))
     }
 
-    /// Finds what the loop reads from outside, and what the outside reads of it.
+    /// Finds the outside values that the loop reads, and the loop's values that are read outside.
     fn values(&mut self) {
         let (mut read, mut found) = (BTreeSet::new(), BTreeSet::new());
         for i in &self.blocks {
@@ -263,7 +263,7 @@ impl<'f> Outline<'f> {
         Ok(())
     }
 
-    /// Whether all ways out of the loop are the same.
+    /// Whether all exits of the loop are the same.
     fn one_way(&self) -> bool {
         let to = self.bound.exhausted.block.index();
         self.exits.iter().all(|e| *e == to) && self.func.blocks[to].params.is_empty()
@@ -477,7 +477,7 @@ impl<'f> Outline<'f> {
         }
     }
 
-    /// The branches to where the step left the loop.
+    /// The branches to the block to which the step left the loop.
     fn dispatch(&mut self, context: Value, exit: Value) -> Term {
         let mut term = Term::Jump(self.bound.exhausted.clone());
         if self.one_way() {

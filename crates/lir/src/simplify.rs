@@ -1,5 +1,5 @@
 //! Tidies a function: removes unreachable blocks, parameters that always get the same value, and
-//! what nobody reads.
+//! values that nobody reads.
 
 use std::collections::HashMap;
 
@@ -17,7 +17,7 @@ pub fn simplify(func: &mut Func) {
     compact(func);
 }
 
-/// Removes blocks that the function cannot get to.
+/// Removes unreachable blocks.
 fn unreachable(func: &mut Func) {
     let cfg = Cfg::new(func);
     let keep: Vec<bool> = (0..func.blocks.len()).map(|i| cfg.reachable(i)).collect();
@@ -73,7 +73,7 @@ fn remove_param(func: &mut Func, block: usize, at: usize) {
     }
 }
 
-/// The value that a parameter always gets, if it is only one.
+/// The only value that a parameter gets, if there is just one.
 fn only_value(func: &Func, block: usize, at: usize) -> Option<Value> {
     let param = func.blocks[block].params[at];
     let edges = func.blocks.iter().flat_map(Block::edges);
@@ -106,7 +106,7 @@ fn one_value(func: &mut Func) -> bool {
     changed
 }
 
-/// Leads jumps past blocks that only jump on. Returns whether there was one.
+/// Redirects jumps past blocks that only jump on. Returns whether there was one.
 fn empty_jump(func: &mut Func) -> bool {
     let mut changed = false;
     for block in 1..func.blocks.len() {
@@ -130,7 +130,7 @@ fn empty_jump(func: &mut Func) -> bool {
     changed
 }
 
-/// Replaces a branch whose both ways are the same.
+/// Replaces a branch whose targets are equal.
 fn same_targets(func: &mut Func) {
     for block in &mut func.blocks {
         if let Term::Branch { then, els, .. } = &block.term

@@ -24,7 +24,7 @@
 //! | low bytes | `%x = zext u8 %a`, `%x = sext u32 %a`, `%x = swap u64 %a` |
 //! | memory | `%x = load u8 %a + 4`, `%x = load s8 %a - 4`, `store u32 %a + 0, 7` |
 //! | atomic, 64 or 32 bits | `atomic_add 64 %a + 0, %b`, `%old = cmpxchg 32 %a + 0, %expected, %new` |
-//! | what the verifier learns | `%x = bound %a, 4095`, `%x = opaque %a` |
+//! | hints for the verifier | `%x = bound %a, 4095`, `%x = opaque %a` |
 //! | addresses | `%x = slot 0 + 8`, `%x = cpu 128`, `%x = state 64`, `%x = map @m`, `%x = data @d + 4` |
 //! | calls | `%x = helper time_ns()`, `%x = call @f(%a, %b)`, `%n = repeat %times, @f, %context` |
 //! | ends of blocks | `jump b(%x)`, `if lt %a, 5 then b(%x) else c`, `if32 ...`, `ret %x` |
@@ -36,7 +36,7 @@ use std::fmt::{self, Display, Formatter, Write as _};
 use crate::func::{Block, Data, Func, Inst, Module, Operand, Place, Target, Term, Value};
 use crate::op::{Size, Width};
 
-/// A part of a function that needs its names to be written.
+/// A part of a function, which is printed with the function's names.
 struct In<'a, T>(&'a Func, T);
 
 impl Display for In<'_, Value> {

@@ -8,9 +8,9 @@
 //! | `Names` | Names consist of letters, digits, `_` and `.`, and are unique: of functions, of data, of a function's blocks, of its values. |
 //! | `Ids` | Blocks, values and stack slots exist. |
 //! | `Entry` | A function has a first block, no jump goes there, and it has at most 5 parameters. |
-//! | `Reachable` | The function can get to each of its blocks. |
+//! | `Reachable` | Each block is reachable. |
 //! | `Definition` | Each value has one definition, and no name is without one. |
-//! | `Dominance` | All ways to the use of a value lead through its definition. |
+//! | `Dominance` | All paths to the use of a value lead through its definition. |
 //! | `Arguments` | A target has one argument for each parameter of its block. |
 //! | `Shapes` | A swap has at least 2 bytes, a load with sign at most 4; an atomic operation has a result if and only if it gives the old value, and an expected value if and only if it is `cmpxchg`. |
 //! | `Slots` | A stack slot has a multiple of 8 bytes, all together at most 512, and an address lies in its slot. |
@@ -28,7 +28,7 @@ use crate::cfg::{Cfg, Node};
 use crate::func::{Func, Inst, MAX_REPEAT, Module, Place, Value};
 use crate::op::{AtomicOp, ExtOp, Size};
 
-/// The invariants; the module's documentation says what holds.
+/// The invariants, which the module's documentation describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[allow(missing_docs)]
 pub enum Invariant {
@@ -62,7 +62,7 @@ pub struct Violation {
     pub invariant: Invariant,
     /// Function, block and instruction, as far as there are any.
     pub place: String,
-    /// What is wrong.
+    /// The error message.
     pub message: String,
 }
 
@@ -249,7 +249,7 @@ fn instruction(module: &Module, func: &Func, (block, inst): (usize, &Inst)) -> R
     }
 }
 
-/// A violated invariant and what is wrong.
+/// A violated invariant and the message.
 type Found = Option<(Invariant, &'static str)>;
 
 fn shapes(inst: &Inst) -> Found {
@@ -333,7 +333,7 @@ pub(crate) fn callees(func: &Func) -> impl Iterator<Item = &str> {
 }
 
 fn recursion(module: &Module) -> Res {
-    // Functions whose callees are all done are done; what is left calls in a circle.
+    // Functions whose callees are all done are done; the rest call each other in a cycle.
     let mut left: HashMap<&str, Vec<&str>> = HashMap::new();
     for func in &module.funcs {
         left.insert(&func.name, callees(func).collect());
@@ -379,7 +379,7 @@ fn loops(func: &Func, cfg: &Cfg) -> Res {
             }
         }
     }
-    // Without the jumps back to headers, a reducible graph has no circle: each edge leads on in the
+    // Without the jumps back to headers, a reducible graph has no cycle: each edge leads on in the
     // order of the nodes.
     let order: Vec<usize> = cfg.blocks().collect();
     let mut place = vec![0; func.blocks.len()];

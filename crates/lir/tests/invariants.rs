@@ -190,7 +190,7 @@ fn each_invariant_can_be_violated() {
     assert!(source.contains(&format!("    {},\n}}", tested.last().expect("some"))));
 }
 
-/// What the reader cannot even express.
+/// Violations that the text form cannot express.
 #[test]
 fn ids_that_do_not_exist_are_refused() {
     let text = "func @f(%a) {\na:\n %x = add %a, 1\n ret %x\n}";

@@ -2,10 +2,11 @@
 //!
 //! | module | what |
 //! |---|---|
-//! | [`workspace`] | what the server is given: the tapset, the machine, where tapset files are |
+//! | [`workspace`] | the server's environment: the tapset, the machine, the places of tapset files
+//! |
 //! | `text` | documents: positions of the protocol, edits |
 //! | `analysis` | a document after all passes of analysis |
-//! | `cursor` | what stands at a place, by tokens, however broken the text is |
+//! | `cursor` | the context of a place, by tokens, in any text |
 //! | `docs` | one line on each keyword, operator and built-in function |
 //! | `complete`, `hover`, `goto`, `symbols`, `diagnostics` | the answers |
 //! | [`server`] | the protocol |

@@ -159,8 +159,8 @@ pub fn analyse(inputs: &Inputs, diags: &mut Diagnostics) -> Result<Analysis, Ana
     analyse_seen(inputs, diags, &mut |_, _| {})
 }
 
-/// As [`analyse`]; `seen` gets the resolved tree and its types before anything is taken out of it, also
-/// where there are errors. For those who ask what names mean, as editors do.
+/// Analyses as [`analyse`] does. `seen` gets the resolved tree and its types before anything is
+/// removed from it, even if there are errors: editors ask it for the meaning of names.
 ///
 /// # Errors
 /// As [`analyse`].

@@ -12,30 +12,31 @@ pub use code::*;
 
 mod code;
 
-/// Whose numbers a type's number is one of.
+/// The numbering that a type's number belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TypeHome {
-    /// Of nobody's: types that need no description, see [`LONG`].
+    /// No numbering: types that need no description, see [`LONG`].
     Builtin,
     /// The kernel's own type information, which has the types that its modules share with it.
     Kernel,
-    /// That of a module of the kernel, which whoever implements [`Facts`] numbers.
+    /// The type information of a kernel module. The implementation of [`Facts`] numbers the
+    /// modules.
     KernelModule(u32),
-    /// The debugging information of a file, which whoever implements [`Facts`] numbers.
+    /// The debugging information of a file. The implementation of [`Facts`] numbers the files.
     File(u32),
 }
 
 /// A C type, by its number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CTypeId {
-    /// Whose number it is.
+    /// The numbering.
     pub home: TypeHome,
     /// The number there; 0 is `void`.
     pub number: u32,
 }
 
 impl CTypeId {
-    /// `void`, which is nobody's.
+    /// `void`, which belongs to no numbering.
     pub const VOID: CTypeId = CTypeId {
         home: TypeHome::Builtin,
         number: 0,

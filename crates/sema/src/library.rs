@@ -2,10 +2,10 @@
 //!
 //! User files see their own items and the library's public ones; library files see their own
 //! and the library's public ones, never the user's. A user's function hides the library's of
-//! the same name and number of parameters. Private items are seen in their own file only.
+//! the same name and number of parameters. Private items are visible in their own file only.
 //!
 //! Files of the library can be read on demand ([`FileReader`]): the first look-up of a name that a file
-//! defines reads it, and questions for all names (for listings, and to say what was meant) read all.
+//! defines reads it, and queries for all names (for listings and for suggestions) read all files.
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
@@ -26,7 +26,7 @@ use crate::probe::mentions::point_functions;
 pub struct Library {
     files: Vec<LibFile>,
     by_id: HashMap<FileId, usize>,
-    /// The files that were added by what they define; of aliases by the first component.
+    /// The added files by the names that they define; for aliases by the first component.
     names: [HashMap<Name, Vec<usize>>; 3],
     on_demand: Option<OnDemand>,
     /// See [`Library::shows_point`].
@@ -34,7 +34,7 @@ pub struct Library {
     missing: Missing,
 }
 
-/// What a name can be one of.
+/// The kind of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum NameKind {
     /// A function.
@@ -45,7 +45,7 @@ pub enum NameKind {
     Alias,
 }
 
-/// Files that are read when a name is looked up that they define.
+/// Files that are read when a name that they define is looked up.
 pub trait FileReader {
     /// Which of the files define a name, in ascending order.
     fn files_defining(&self, kind: NameKind, name: &str) -> &[usize];
@@ -70,11 +70,11 @@ impl fmt::Debug for OnDemand {
 struct LibFile {
     id: FileId,
     user: bool,
-    /// What it has, once it is known.
+    /// Its contents, once known.
     contents: OnceLock<FileContents>,
 }
 
-/// What a file has.
+/// The contents of a file.
 #[derive(Debug, Clone, Default)]
 struct FileContents {
     probes: Vec<ProbeEntry>,
@@ -84,11 +84,11 @@ struct FileContents {
     aliases: Vec<AliasEntry>,
     /// The first alias of each name.
     alias_names: HashMap<Box<str>, usize>,
-    /// What is wrong with it.
+    /// Its diagnostics.
     diags: Diagnostics,
 }
 
-/// A function as one file has it.
+/// A function of a file.
 #[derive(Clone, Copy)]
 struct FnEntry<'a> {
     file: FileId,
@@ -96,7 +96,7 @@ struct FnEntry<'a> {
     func: &'a Arc<Function>,
 }
 
-/// An alias: its file, and which of the file's.
+/// An alias: its file, and its index there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct AliasId(u32, u32);
 
@@ -195,13 +195,13 @@ impl Library {
         (0..self.files.len()).for_each(|at| _ = self.contents(at));
     }
 
-    /// How many files of the library have been read.
+    /// Number of library files that were read.
     pub fn files_read(&self) -> usize {
         let read = |f: &&LibFile| !f.user && f.contents.get().is_some();
         self.files.iter().filter(read).count()
     }
 
-    /// What is wrong with files that were read on demand.
+    /// The diagnostics of files that were read on demand.
     pub fn read_errors(&self) -> Diagnostics {
         let mut all = Diagnostics::new();
         for contents in self.files.iter().filter_map(|f| f.contents.get()) {
@@ -239,13 +239,13 @@ impl Library {
         all.map(|at| (&self.files[at], self.contents(at)))
     }
 
-    /// All files with what they have.
+    /// All files with their contents.
     fn all(&self) -> impl Iterator<Item = (&LibFile, &FileContents)> {
         let files = self.files.iter().enumerate();
         files.map(|(at, file)| (file, self.contents(at)))
     }
 
-    /// The user's files with what they have.
+    /// The user's files with their contents.
     fn user_files(&self) -> impl Iterator<Item = (&LibFile, &FileContents)> {
         let files = self.files.iter().filter(|f| f.user);
         files.filter_map(|f| Some((f, f.contents.get()?)))

@@ -57,7 +57,7 @@ macro_rules! skip {
     };
 }
 
-/// What a skipped test unwinds with.
+/// The payload with which a skipped test unwinds.
 struct Skipped(String);
 
 /// Ends the running test, which has nothing to test here.
@@ -75,13 +75,14 @@ pub fn skip_for_guest(need: impl Display) -> ! {
     resume_unwind(Box::new(ForGuest(need.to_string())))
 }
 
-/// What a test that needs another kernel unwinds with.
+/// The payload with which a test that needs another kernel unwinds.
 struct ForGuest(String);
 
 /// Begins the reason of a test that needs another kernel.
 pub const IN_A_GUEST: &str = "runs in a guest";
 
-/// Says that one of several variants of the running test is left out, which the others stand for.
+/// Reports that one of several variants of the running test is left out. The other variants cover
+/// it.
 ///
 /// A failure where no test may be skipped.
 pub fn leave_out(what: impl Display) {
@@ -99,7 +100,7 @@ pub fn skips_fail() -> bool {
 
 /// The end of a test that is skipped for this reason.
 fn skipped(reason: impl Display) -> Result<Completion, Failed> {
-    // The reason is a part of the line that says how the test ended.
+    // The reason is a part of the line with the test's result.
     let reason = reason.to_string();
     let reason = reason.split_whitespace().collect::<Vec<_>>().join(" ");
     if skips_fail() {

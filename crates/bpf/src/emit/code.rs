@@ -58,7 +58,8 @@ pub(super) fn code(
     writer.asm.finish().map_err(EmitError::Asm)
 }
 
-/// For each block the one to which a jump there leads: another one if it only jumps on. An edge's
+/// For each block, the block that a jump to it reaches: another one if the block only jumps on. An
+/// edge's
 /// block has no instructions if its values need no moves.
 fn lead(selected: &Code, output: &Output) -> Vec<usize> {
     let mut lead: Vec<usize> = (0..selected.blocks.len()).collect();

@@ -48,7 +48,7 @@ pub struct CpuBlocks {
     pub count: u32,
 }
 
-/// What surrounds the code.
+/// The object around the code.
 #[derive(Debug, Clone, Default)]
 pub struct Surroundings {
     /// Offsets of the module's data in `.rodata`.
@@ -62,7 +62,7 @@ pub struct Surroundings {
 pub enum EmitError {
     /// A loop cannot become a callback.
     Loop(String),
-    /// Something that the surroundings do not have: function, place.
+    /// The object lacks a place that the function refers to: function, place.
     Missing(String, String),
     /// The frame is larger than 512 bytes: function, bytes.
     Frame(String, u32),
@@ -90,8 +90,8 @@ impl std::error::Error for EmitError {}
 
 /// Emits the functions of a verified module, in its order, with those of loops behind.
 ///
-/// # Errors
-/// What the module needs and does not get.
+/// # Errors A place that the object lacks, a frame that is too large, or an error of an allocator
+/// or assembler.
 pub fn emit(module: &Module, around: &Surroundings) -> Result<Vec<Function>, EmitError> {
     let mut module = module.clone();
     repeat::outline(&mut module).map_err(EmitError::Loop)?;

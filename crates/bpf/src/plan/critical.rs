@@ -1,4 +1,5 @@
-//! What the controller's critical section copies (see [`crate::programs::critical_section`]).
+//! The copies that the controller's critical section makes (see
+//! [`crate::programs::critical_section`]).
 
 use std::collections::BTreeSet;
 

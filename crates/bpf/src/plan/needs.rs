@@ -1,10 +1,10 @@
-//! What the code of a program needs, which code generation tells the plan.
+//! The needs of a program's code, which code generation passes to the plan.
 
 use spile_ir::marks::Marks;
 
 use crate::attach::AttachPlan;
 
-/// The sizes of rooms that code generation uses, and what was decided before the plan.
+/// The sizes of rooms that code generation uses, and the decisions made before the plan.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LayoutInputs {
     /// Bytes of frame slots, the maximum over all handlers.

@@ -14,7 +14,7 @@ use crate::object::elf::{MapSpec, MapType};
 /// The number of probe frames that are searched for `bpf_trace_runN`.
 pub(crate) const OWN_FRAMES: u32 = 12;
 
-/// The places for stacks: offsets in each CPU's block, except for `words` and `next_file`.
+/// Places for stacks: offsets in each CPU's block, except for `words` and `next_file`.
 #[derive(Debug, Clone)]
 pub(crate) struct StackRoom {
     /// Limit on the frames of a stack: MAXBACKTRACE.

@@ -1,17 +1,18 @@
-//! The controller's critical section: a program that takes the locks of globals, copies what they
-//! hold, empties those that the controller takes, and gives the locks back.
+//! The controller's critical section: a program that takes the locks of globals, copies their
+//! values, empties those that the controller takes, and releases the locks.
 //!
 //! A thread that holds a lock can be switched out, interrupted, or wait for a run queue that the
-//! handler's processor keeps locked; a handler that waits for the lock then waits in vain. So the
-//! controller takes no locks here itself: it has the kernel run this program (`BPF_PROG_TEST_RUN`),
-//! with interrupts off. Nothing but a non-maskable interrupt or the hypervisor comes in between.
-//! Since 6.14 a program can turn interrupts off. Before, the controller has it run on another
-//! processor, where the kernel does so in an interrupt: that costs some microseconds more, and the
-//! other processor's time.
+//! handler's processor keeps locked; a handler that waits for the lock then waits in vain. The
+//! controller therefore takes no locks itself: it has the kernel run this program
+//! (`BPF_PROG_TEST_RUN`),
+//! with interrupts off. Only a non-maskable interrupt or the hypervisor can interrupt it.
+//! Since 6.14 a program can turn interrupts off. On older kernels the controller has it run on
+//! another processor, in an interrupt. That costs some microseconds more, and the other processor's
+//! time.
 //!
-//! A handler that is interrupted there, or was switched out, may hold one of the locks, and goes on
-//! only afterwards: then the program gives up at once, and the controller tries again. No other
-//! handler of that processor runs meanwhile (its busy word says [`BUSY`]).
+//! A handler that is interrupted there, or was switched out, may hold one of the locks, and
+//! continues only afterwards. The program then gives up at once, and the controller tries again. No
+//! other handler of that processor runs in the meantime (its busy word is [`BUSY`]).
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;

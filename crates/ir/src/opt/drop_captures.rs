@@ -1,4 +1,5 @@
-//! Captures that nothing reads: such a match need not say where it is, which is far cheaper.
+//! Drops captures that nothing reads: a test for a match is far cheaper than a match with its
+//! position.
 
 use crate::*;
 

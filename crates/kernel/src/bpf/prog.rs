@@ -144,7 +144,7 @@ pub fn raw_tracepoint_open(name: Option<&str>, prog: BorrowedFd<'_>) -> Result<O
 /// The result of a test run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TestResult {
-    /// What the program returned.
+    /// The program's return value.
     pub retval: u32,
     /// Duration in nanoseconds for program types that measure it; otherwise 0.
     pub duration_ns: u32,

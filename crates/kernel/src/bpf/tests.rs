@@ -269,7 +269,7 @@ fn ring_and_writer() -> (Ring, OwnedFd) {
     (Ring::new(fd, RING).expect("mapped"), prog)
 }
 
-/// What the program wrote.
+/// The record that the program wrote.
 fn written(record: &[u8]) -> u64 {
     let (words, rest) = record.as_chunks();
     let words: Vec<u64> = words.iter().map(|w| u64::from_ne_bytes(*w)).collect();

@@ -13,7 +13,7 @@ const MAX_VISITS: u32 = 10_000;
 pub type Member = spile_ctype::Member<TypeId>;
 
 impl Btf {
-    /// What a type is, typedefs and qualifiers removed.
+    /// A type without its typedefs and qualifiers.
     #[must_use]
     pub fn ctype(&self, id: TypeId) -> CType<TypeId> {
         let composite = |body: Composite<'_>, union| CType::Struct {

@@ -140,7 +140,7 @@ pub enum Type<'a> {
     Typedef {
         /// The new name.
         name: &'a str,
-        /// What it names.
+        /// The type that it names.
         ty: TypeId,
     },
     /// `volatile` type.

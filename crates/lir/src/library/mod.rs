@@ -1,7 +1,8 @@
 //! The run-time library: functions that handlers call, written once for all hosts.
 //!
-//! In: nothing. Out: a module of functions ([`module`]); `contract` of each one says its arguments,
-//! what it promises and needs, and its cost. Tests compare each function with Rust on random inputs
+//! In: nothing. Out: a module of functions ([`module`]); the `contract` of each function names its
+//! arguments, guarantees, requirements and cost. Tests compare each function with Rust on random
+//! inputs
 //! under the interpreter, without a kernel.
 //!
 //! | module | its functions |
@@ -19,8 +20,8 @@
 //! - *Errors*. The Rust compiler finds a wrong name, a forgotten argument and a wrong number of
 //!   arguments while one writes.
 //!
-//! The text form stays what it is good for: listings, tests of single instructions, and reading what
-//! the builder made.
+//! The text form serves listings, tests of single instructions, and readers of the builder's
+//! output.
 //!
 //! # Strings
 //! A text fills its *slot*, a multiple of 8 bytes: zeros follow its bytes up to the end of the slot,
@@ -58,7 +59,7 @@ pub fn module() -> &'static Module {
     &MODULE
 }
 
-/// A module with one function of the library, which is all that is built.
+/// A module with one function of the library. Only this function is built.
 pub fn only(name: &str) -> Option<Module> {
     let (_, make) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
     Some(Module {

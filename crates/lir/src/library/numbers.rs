@@ -101,8 +101,8 @@ that of the text.
 Cost: an iteration for each digit.";
     build("strtol", contract, &["text", "size", "base"], |f, p| {
         let [text, size, base] = *p else { return };
-        // Without branches, and with a base that the verifier forgets: it would follow the rest once
-        // for each way.
+        // Without branches, and with a base that the verifier forgets: it would follow the rest
+        // once for each path.
         let negative = is(text.load_u8(0), b'-');
         let start = text + negative;
         let zero = is(start.load_u8(0), b'0');

@@ -43,7 +43,7 @@ pub trait ByteTable {
     }
     /// From here on the caller is the only user, so that accesses may be buffered.
     fn begin_exclusive(&mut self) {}
-    /// Ends [`ByteTable::hold`]: writes all changes back.
+    /// Ends [`ByteTable::begin_exclusive`]: writes all changes back.
     fn end_exclusive(&mut self) -> io::Result<()> {
         Ok(())
     }
