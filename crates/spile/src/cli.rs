@@ -33,6 +33,9 @@ pub struct Cli {
     /// Print details: passes with their times, storage of globals (repeatable)
     #[arg(short = 'v', action = clap::ArgAction::Count)]
     pub verbose: u8,
+    /// Print details of single passes: a digit for each pass, 0 for none
+    #[arg(long, value_name = "ABCDE", value_parser = digits)]
+    pub vp: Vec<String>,
     /// Report hits and times of each probe at the end
     #[arg(short = 't')]
     pub timing: bool,
@@ -124,7 +127,8 @@ pub struct Cli {
     #[arg(long, value_name = "SHELL")]
     pub completions: Option<clap_complete::Shell>,
     /// Colour messages: auto, always or never
-    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"])]
+    #[arg(long, alias = "colour", value_name = "WHEN", default_value = "auto", value_parser = ["auto", "always", "never"],
+          num_args = 0..=1, require_equals = true, default_missing_value = "auto")]
     pub color: String,
     /// Do not end the session on errors in handlers
     #[arg(long)]
@@ -152,6 +156,23 @@ pub struct Cli {
     pub rest: Vec<String>,
 }
 
+/// One to five digits.
+fn digits(text: &str) -> Result<String, String> {
+    let fits = (1..=5).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_digit());
+    match fits {
+        true => Ok(text.to_owned()),
+        false => Err("one to five digits, one for each pass".to_owned()),
+    }
+}
+
+impl Cli {
+    /// Whether details of a pass are printed: by `-v` or `--vp`.
+    pub fn tells(&self, pass: usize) -> bool {
+        let own = |digits: &String| digits.as_bytes().get(pass - 1).is_some_and(|d| *d > b'0');
+        self.verbose > 0 || self.vp.iter().any(own)
+    }
+}
+
 /// A form of the code that `--dump` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub enum Stage {
@@ -160,68 +181,6 @@ pub enum Stage {
     Lir,
     // The instructions of each program, with the script's lines.
     Bpf,
-}
-
-/// Options of `stap` that spile lacks, with the reason and, where there is one, the way out.
-const ABSENT: &[(&str, &str)] = &[
-    ("-a", "scripts run on the machine that compiles them"),
-    ("-B", "there is no kernel module to build"),
-    (
-        "-R",
-        "there is no runtime to choose; -I DIR adds a library, which comes first",
-    ),
-    (
-        "-F",
-        "the session ends with spile; start it with `setsid ... &` and -o FILE",
-    ),
-    (
-        "-S",
-        "the output is not split; pipe it into a program that splits it",
-    ),
-    ("-b", "output always goes through a ring buffer"),
-    ("-M", "output is always in order"),
-    ("-i", "scripts are not interactive; use -e or a file"),
-    (
-        "--all-modules",
-        "symbols of all loaded modules are available",
-    ),
-    (
-        "--ldd",
-        "symbols of a program's libraries are found when they are needed",
-    ),
-    ("--sysroot", "scripts run on the machine that compiles them"),
-    ("--sysenv", "scripts run on the machine that compiles them"),
-    (
-        "--remote",
-        "run spile on that machine: `ssh HOST spile ...`",
-    ),
-    ("--runtime", "there is one runtime, eBPF"),
-    ("--bpf", "eBPF is the only runtime"),
-    ("--dyninst", "eBPF is the only runtime"),
-    ("--privilege", "the kernel decides what a user may do"),
-    ("--unprivileged", "the kernel decides what a user may do"),
-    ("--monitor", "print the values in a `probe timer.s(1)`"),
-    ("--example", "the examples are files; give the path of one"),
-    ("--poison-cache", "nothing is cached"),
-    ("--clean-cache", "nothing is cached"),
-    (
-        "--use-server",
-        "compiling takes milliseconds; there is no server",
-    ),
-    (
-        "--interactive",
-        "scripts are not interactive; use -e or a file",
-    ),
-    ("--disable-cache", "nothing is cached"),
-];
-
-/// The message about an option of `stap` that spile lacks; `None` for other options.
-pub fn absent(option: &str) -> Option<String> {
-    let name = option.split('=').next().unwrap_or(option);
-    let (name, why) = ABSENT.iter().find(|(o, _)| *o == name)?;
-    Some(format!(
-        "{name} is an option of stap that spile lacks: {why}"
-    ))
 }
 
 /// Formats SystemTap scripts.

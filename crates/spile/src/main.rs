@@ -11,14 +11,15 @@ mod lsp;
 mod machine;
 mod passes;
 mod report;
+mod stap;
 mod tapset;
 mod tools;
 
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 use cli::Cli;
 use report::Failure;
@@ -36,7 +37,11 @@ fn main() -> ExitCode {
     spile_kernel::resources::raise_open_files();
     let mut args = std::env::args_os();
     let passes = |run, rows| tools::run(run, rows, std::io::stderr().is_terminal());
-    match args.nth(1).as_deref().and_then(|a| a.to_str()) {
+    if stap::is_stap(args.next().as_deref()) {
+        // There `fmt` is a file.
+        return run();
+    }
+    match args.next().as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),
         Some("lsp") => subcommand(|cli: cli::Lsp| lsp::run(&cli)),
         Some("report") => subcommand(|cli: profiles::Report| profiles::report(&cli)),
@@ -47,18 +52,11 @@ fn main() -> ExitCode {
     }
 }
 
-/// The arguments after the first `skip`, or the exit status of an error in them.
-fn parse<C: Parser>(skip: usize) -> Result<C, ExitCode> {
-    C::try_parse_from(std::env::args_os().skip(skip)).map_err(|e| {
+/// The options of a command line, or the exit status of an error in them.
+fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<C, ExitCode> {
+    C::try_parse_from(args).map_err(|e| {
         // Help goes to standard output and is a success.
         let wrong = e.use_stderr();
-        if e.kind() == ErrorKind::UnknownArgument
-            && let Some(ContextValue::String(option)) = e.get(ContextKind::InvalidArg)
-            && let Some(text) = cli::absent(option)
-        {
-            report::fail(text).print(false);
-            return ExitCode::FAILURE;
-        }
         let printed = match e.print() {
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe && !wrong => {
                 report::fail(format_args!("cannot write to standard output: {e}")).print(false);
@@ -71,7 +69,7 @@ fn parse<C: Parser>(skip: usize) -> Result<C, ExitCode> {
 }
 
 fn subcommand<C: Parser>(run: impl FnOnce(C) -> Result<u8, Failure>) -> ExitCode {
-    match parse(1) {
+    match parse(std::env::args_os().skip(1)) {
         Ok(cli) => exit(run(cli), std::io::stderr().is_terminal()),
         Err(code) => code,
     }
@@ -87,11 +85,43 @@ fn exit(result: Result<u8, Failure>, color: bool) -> ExitCode {
     }
 }
 
+/// The options of a run, what `-v` says of options without effect, and whether the program was
+/// called as `stap`; or the exit status.
+fn options() -> Result<(Cli, Vec<String>, bool), ExitCode> {
+    let failed = |failure: Failure| {
+        failure.print(false);
+        ExitCode::FAILURE
+    };
+    let mut args: Vec<OsString> = std::env::args_os().collect();
+    let stap = stap::is_stap(args.first().map(|a| &**a));
+    let more = stap::options_file().map_err(failed)?;
+    let at = args.len().min(1);
+    args.splice(at..at, more);
+    let line = stap::rewrite(args).map_err(failed)?;
+    if let Some(text) = line.done {
+        return Err(exit(
+            report::say(format_args!("{text}\n")).map(|()| 0),
+            false,
+        ));
+    }
+    Ok((parse(line.args)?, line.notes, stap))
+}
+
 fn run() -> ExitCode {
-    let cli: Cli = match parse(0) {
-        Ok(cli) => cli,
+    let (mut cli, notes, stap) = match options() {
+        Ok(options) => options,
         Err(code) => return code,
     };
+    if cli.version && stap {
+        let result = report::say(stap::version());
+        return exit(result.map(|()| 0), false);
+    }
+    stap::variables(&mut cli);
+    if cli.tells(1) {
+        notes
+            .iter()
+            .for_each(|n| report::tell(format_args!("{n}\n")));
+    }
     if cli.version {
         let result = report::say(format_args!(
             "spile {}, SystemTap language {}, {}\n",

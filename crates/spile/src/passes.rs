@@ -99,7 +99,7 @@ pub fn drive(
     color: bool,
     change: impl FnOnce(&mut session::Options),
 ) -> Result<PassesOutcome, Failure> {
-    let mut watch = Stopwatch::start(cli.verbose > 0);
+    let mut watch = Stopwatch::start([1, 2, 3, 4, 5].map(|pass| cli.tells(pass)));
     resources::check().map_err(fail)?;
     let held = (script.is_some() && cli.pass != Some(1))
         .then(|| begin_early(cli))
@@ -135,7 +135,7 @@ pub fn drive(
         3,
         format_args!("translated {} handler(s)", program.handlers.len()),
     );
-    if cli.verbose > 0 {
+    if cli.tells(3) {
         tell(&explanation);
     }
     if last == 3 {
@@ -237,7 +237,7 @@ fn counts(program: &Program, front: &Frontend) -> String {
 
 /// Names the parts of a script that have no effect or were left out.
 fn tell_what_is_left_out(cli: &Cli, analysis: &Analysis, front: &Frontend) {
-    let verbose = cli.verbose > 0;
+    let verbose = cli.tells(2);
     if verbose && front.facts.left_out() > 0 {
         tell(format_args!(
             "{} functions that match are left out: the kernel forbids to probe them, or ftrace \
@@ -734,7 +734,7 @@ fn execute(
             Duration::try_from_secs_f64(secs).map_err(|e| fail(format_args!("-T {secs}: {e}")))?,
         ),
     };
-    let verbose = cli.verbose > 0;
+    let verbose = cli.tells(5);
     let (object, machine) = compiled.unzip();
     let machine = machine.map(Rc::new);
     let otherwise = |change: fn(&mut spile_bpf::target::Options)| {

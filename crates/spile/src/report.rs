@@ -7,15 +7,15 @@ pub use spile_plain::messages::{Failure, fail, say, tell, tell_lines, tell_raw};
 
 /// Times of passes, as `-v` prints them.
 pub struct Stopwatch {
-    verbose: bool,
+    verbose: [bool; 5],
     wall: Instant,
     cpu: (f64, f64),
 }
 
 impl Stopwatch {
-    /// Starts; prints nothing later unless `verbose`.
-    pub fn start(verbose: bool) -> Stopwatch {
-        let cpu = if verbose {
+    /// Starts; prints later only of the passes that `verbose` has.
+    pub fn start(verbose: [bool; 5]) -> Stopwatch {
+        let cpu = if verbose.contains(&true) {
             spile_kernel::process::own_cpu_ms()
         } else {
             (0.0, 0.0)
@@ -29,18 +29,20 @@ impl Stopwatch {
 
     /// Ends a pass: prints its summary and its time, and starts the next.
     pub fn pass(&mut self, number: u8, what: impl fmt::Display) {
-        if !self.verbose {
+        if !self.verbose.contains(&true) {
             return;
         }
         let (user, sys) = spile_kernel::process::own_cpu_ms();
-        tell(format_args!(
-            "Pass {number}: {what} in {:.1}usr/{:.1}sys/{:.1}real ms.\n",
-            user - self.cpu.0,
-            sys - self.cpu.1,
-            self.wall.elapsed().as_secs_f64() * 1e3
-        ));
+        if self.verbose[usize::from(number) - 1] {
+            tell(format_args!(
+                "Pass {number}: {what} in {:.1}usr/{:.1}sys/{:.1}real ms.\n",
+                user - self.cpu.0,
+                sys - self.cpu.1,
+                self.wall.elapsed().as_secs_f64() * 1e3
+            ));
+        }
         *self = Stopwatch {
-            verbose: true,
+            verbose: self.verbose,
             wall: Instant::now(),
             cpu: (user, sys),
         };

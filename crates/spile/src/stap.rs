@@ -1,0 +1,603 @@
+//! The command line of SystemTap's `stap`: what each of its options does here, its file of options
+//! and its variables.
+//!
+//! [`rewrite`] runs before [`crate::cli`]: it takes out the options that have no effect here, and
+//! refuses those that spile lacks. The other options are those of [`crate::cli::Cli`].
+
+use std::ffi::{OsStr, OsString};
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Resource, Rlimit};
+
+use crate::cli::Cli;
+use crate::report::{Failure, fail};
+
+/// The argument of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Arg {
+    /// None.
+    No,
+    /// The rest of the word, or the next word.
+    Needed,
+    /// Behind `=` in the same word, or none.
+    Optional,
+}
+
+/// What an option does here.
+#[derive(Debug, Clone, Copy)]
+enum Meaning {
+    /// What it does in SystemTap: [`Cli`] has it.
+    Same,
+    /// Nothing, because of this.
+    NoEffect(&'static str),
+    /// Nothing with one of these arguments; other arguments are refused because of this.
+    Only(&'static [&'static str], &'static str),
+    /// The session ends with success and this text.
+    Done(&'static str),
+    /// It is refused, with this way out.
+    Refused(&'static str),
+    /// It limits a resource of spile's process.
+    Limit(Resource),
+}
+
+/// An option of `stap`.
+struct StapOption {
+    short: &'static str,
+    long: &'static str,
+    arg: Arg,
+    meaning: Meaning,
+}
+
+const fn row(short: &'static str, long: &'static str, arg: Arg, meaning: Meaning) -> StapOption {
+    StapOption {
+        short,
+        long,
+        arg,
+        meaning,
+    }
+}
+
+const NO_SERVER: &str = "compiling takes milliseconds; there is no server";
+const NO_CACHE: &str = "nothing is cached, because compiling takes milliseconds";
+const NO_BUILD: &str = "there is no kernel module to build";
+const ELSEWHERE: &str =
+    "it compiles for the running kernel, or with -r for a kernel of the same architecture";
+const SHELL: &str =
+    "start it in the background, `setsid spile ... -o FILE &`, and end it by SIGINT";
+
+/// Every option of `stap`, in the order of its manual page.
+const OPTIONS: &[StapOption] = {
+    use Arg::*;
+    use Meaning::*;
+    &[
+        row("h", "help", No, Same),
+        row("V", "version", No, Same),
+        row("p", "", Needed, Same),
+        row("v", "", No, Same),
+        row("", "vp", Needed, Same),
+        row("k", "", No, Same),
+        row("g", "", No, Same),
+        row(
+            "P",
+            "",
+            No,
+            NoEffect("locations of variables come from the debugging information"),
+        ),
+        row(
+            "",
+            "prologue-searching",
+            Optional,
+            NoEffect("locations of variables come from the debugging information"),
+        ),
+        row("u", "", No, Same),
+        row("w", "", No, Same),
+        row("W", "", No, Same),
+        row(
+            "b",
+            "",
+            No,
+            NoEffect("one buffer of all processors carries the output, in order"),
+        ),
+        row(
+            "i",
+            "interactive",
+            No,
+            Refused("write the script into a file; `spile lsp` checks it while you type"),
+        ),
+        row("t", "", No, Same),
+        row("s", "", Needed, Same),
+        row("I", "", Needed, Same),
+        row("D", "", Needed, Same),
+        row("B", "", Needed, NoEffect(NO_BUILD)),
+        row("", "debug", No, NoEffect(NO_BUILD)),
+        row(
+            "a",
+            "",
+            Needed,
+            Only(&[ARCH, std::env::consts::ARCH], ELSEWHERE),
+        ),
+        row("", "modinfo", Needed, NoEffect(NO_BUILD)),
+        row("G", "", Needed, Same),
+        row(
+            "R",
+            "",
+            Needed,
+            NoEffect("the runtime is part of spile; -I adds a library"),
+        ),
+        row("r", "", Needed, Same),
+        row("m", "", Needed, Same),
+        row("d", "", Needed, Same),
+        row(
+            "",
+            "ldd",
+            No,
+            NoEffect("symbols of libraries are found when they are needed"),
+        ),
+        row(
+            "",
+            "all-modules",
+            No,
+            NoEffect("symbols of all loaded modules are available"),
+        ),
+        row("o", "", Needed, Same),
+        row("c", "", Needed, Same),
+        row("x", "", Needed, Same),
+        row("e", "", Needed, Same),
+        row("E", "", Needed, Same),
+        row("l", "", Needed, Same),
+        row("L", "", Needed, Same),
+        row("F", "", No, Refused(SHELL)),
+        row(
+            "S",
+            "",
+            Needed,
+            Refused("pipe the output into a program that splits it, as `split -b 10M -`"),
+        ),
+        row("T", "", Needed, Same),
+        row("", "skip-badvars", No, Same),
+        row("", "suppress-handler-errors", No, Same),
+        row("", "compatible", Needed, Same),
+        row(
+            "",
+            "check-version",
+            No,
+            NoEffect("the language is that of one release; --compatible names an older one"),
+        ),
+        row("", "clean-cache", No, Done(NO_CACHE)),
+        row("", "color", Optional, Same),
+        row("", "colour", Optional, Same),
+        row("", "disable-cache", No, NoEffect(NO_CACHE)),
+        row("", "poison-cache", No, NoEffect(NO_CACHE)),
+        row(
+            "",
+            "privilege",
+            Needed,
+            Only(
+                &["stapdev"],
+                "the kernel decides what a user may do: CAP_BPF and CAP_PERFMON are needed",
+            ),
+        ),
+        row(
+            "",
+            "unprivileged",
+            No,
+            Refused("the kernel decides what a user may do: CAP_BPF and CAP_PERFMON are needed"),
+        ),
+        row(
+            "",
+            "semantic-keep-going",
+            No,
+            NoEffect("pass 2 always goes on, and shows all errors"),
+        ),
+        row("", "use-server", Optional, NoEffect(NO_SERVER)),
+        row("", "use-server-on-error", Optional, NoEffect(NO_SERVER)),
+        row("", "list-servers", Optional, Done(NO_SERVER)),
+        row("", "trust-servers", Optional, Refused(NO_SERVER)),
+        row("", "sign-module", Optional, NoEffect(NO_BUILD)),
+        row("", "dump-probe-types", No, Same),
+        row("", "dump-probe-aliases", No, Same),
+        row("", "dump-functions", No, Same),
+        row(
+            "",
+            "remote",
+            Needed,
+            Refused("run it on that machine: `ssh HOST spile ...`"),
+        ),
+        row("", "remote-prefix", No, NoEffect("there is no --remote")),
+        row(
+            "",
+            "download-debuginfo",
+            Optional,
+            NoEffect("servers of DEBUGINFOD_URLS are asked when something is missing"),
+        ),
+        row("", "rlimit-as", Needed, Limit(Resource::As)),
+        row("", "rlimit-cpu", Needed, Limit(Resource::Cpu)),
+        row("", "rlimit-nproc", Needed, Limit(Resource::Nproc)),
+        row("", "rlimit-stack", Needed, Limit(Resource::Stack)),
+        row("", "rlimit-fsize", Needed, Limit(Resource::Fsize)),
+        row("", "sysroot", Needed, Refused(ELSEWHERE)),
+        row("", "sysenv", Needed, Refused(ELSEWHERE)),
+        row("", "suppress-time-limits", No, Same),
+        row(
+            "",
+            "runtime",
+            Needed,
+            Only(
+                &["kernel", "bpf"],
+                "the one runtime is eBPF, with the whole language",
+            ),
+        ),
+        row(
+            "",
+            "dyninst",
+            No,
+            Refused("the one runtime is eBPF, which probes programs as well"),
+        ),
+        row(
+            "",
+            "bpf",
+            No,
+            NoEffect("the one runtime is eBPF, with the whole language"),
+        ),
+        row("", "save-uprobes", No, NoEffect(NO_BUILD)),
+        row("", "target-namespaces", Needed, Same),
+        row(
+            "",
+            "monitor",
+            Optional,
+            Refused("print the values in a `probe timer.s(1)`, or read them with --prometheus"),
+        ),
+        row(
+            "",
+            "example",
+            No,
+            Refused("examples are files; give the path of one"),
+        ),
+        row("", "no-global-var-display", No, Same),
+        row(
+            "",
+            "language-server",
+            No,
+            Refused("the language server is `spile lsp`"),
+        ),
+        row("", "build-as", Optional, NoEffect(NO_BUILD)),
+        row("", "use-http-server", Needed, NoEffect(NO_SERVER)),
+        row("", "client-options", No, NoEffect(NO_SERVER)),
+        row(
+            "",
+            "tmpdir",
+            Needed,
+            NoEffect("there are no temporary files"),
+        ),
+        row(
+            "q",
+            "",
+            No,
+            NoEffect("it measures the library of stap itself"),
+        ),
+        row(
+            "",
+            "benchmark-sdt",
+            No,
+            Refused("it measures stap itself; `spile -t` measures probes"),
+        ),
+        row(
+            "",
+            "benchmark-sdt-loops",
+            Needed,
+            NoEffect("it belongs to --benchmark-sdt"),
+        ),
+        row(
+            "",
+            "benchmark-sdt-threads",
+            Needed,
+            NoEffect("it belongs to --benchmark-sdt"),
+        ),
+    ]
+};
+
+/// The architecture in SystemTap's spelling.
+const ARCH: &str = match std::env::consts::ARCH.as_bytes() {
+    b"aarch64" => "arm64",
+    _ => std::env::consts::ARCH,
+};
+
+/// A command line without the options that only `stap` has.
+#[derive(Debug, Default, PartialEq)]
+pub struct Rewritten {
+    /// The arguments, the program's name first.
+    pub args: Vec<OsString>,
+    /// What `-v` says of options without effect.
+    pub notes: Vec<String>,
+    /// The text of an option that ends the session with success.
+    pub done: Option<&'static str>,
+}
+
+/// Applies [`OPTIONS`] to a command line.
+///
+/// # Errors
+/// An option that spile lacks, or a limit that cannot be set.
+pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Result<Rewritten, Failure> {
+    let mut words = args.into_iter();
+    let mut out = Rewritten {
+        args: words.next().into_iter().collect(),
+        ..Rewritten::default()
+    };
+    while let Some(word) = words.next() {
+        let text = word.to_str().unwrap_or("").to_owned();
+        if text == "--" {
+            out.args.push(word);
+            out.args.extend(words);
+            break;
+        }
+        if let Some(rest) = text.strip_prefix("--") {
+            let (name, value) = match rest.split_once('=') {
+                Some((name, value)) => (name, Some(value.to_owned())),
+                None => (rest, None),
+            };
+            let Some(option) = OPTIONS.iter().find(|o| o.long == name) else {
+                out.args.push(word);
+                continue;
+            };
+            let mut kept = vec![word];
+            let mut value = value;
+            if option.arg == Arg::Needed && value.is_none() {
+                let next = words.next();
+                value = next.as_ref().map(|n| n.to_string_lossy().into_owned());
+                kept.extend(next);
+            }
+            if out.apply(option, value)? {
+                out.args.extend(kept);
+            }
+        } else if text.len() > 1 && text.starts_with('-') {
+            out.short(&text[1..], word, &mut words)?;
+        } else {
+            out.args.push(word);
+        }
+    }
+    Ok(out)
+}
+
+impl Rewritten {
+    /// A word of options of one letter each, of which the last one can have an argument.
+    fn short(
+        &mut self,
+        letters: &str,
+        word: OsString,
+        words: &mut impl Iterator<Item = OsString>,
+    ) -> Result<(), Failure> {
+        let mut kept = String::new();
+        for (at, letter) in letters.char_indices() {
+            let rest = &letters[at + letter.len_utf8()..];
+            let Some(option) = OPTIONS.iter().find(|o| o.short.starts_with(letter)) else {
+                // An error of the command line's parser, which sees the whole word.
+                self.args.push(word);
+                return Ok(());
+            };
+            if option.arg == Arg::No {
+                if self.apply(option, None)? {
+                    kept.push(letter);
+                }
+                continue;
+            }
+            let next = if rest.is_empty() { words.next() } else { None };
+            let value = match &next {
+                Some(next) => next.to_string_lossy().into_owned(),
+                None => rest.to_owned(),
+            };
+            if self.apply(option, Some(value))? {
+                kept.push(letter);
+                kept.push_str(rest);
+                self.args.push(format!("-{kept}").into());
+                self.args.extend(next);
+                return Ok(());
+            }
+            break;
+        }
+        if !kept.is_empty() {
+            self.args.push(format!("-{kept}").into());
+        }
+        Ok(())
+    }
+
+    /// Does what an option means; `true` if it stays on the command line.
+    fn apply(&mut self, option: &StapOption, value: Option<String>) -> Result<bool, Failure> {
+        let name = option.name();
+        let refused = |why: &str| {
+            Err(fail(format_args!(
+                "{name} is an option of stap that spile lacks: {why}"
+            )))
+        };
+        match option.meaning {
+            Meaning::Same => return Ok(true),
+            Meaning::NoEffect(why) => self.notes.push(format!("{name} has no effect: {why}")),
+            Meaning::Only(values, why) => match value {
+                Some(v) if values.contains(&v.as_str()) => {}
+                Some(v) => {
+                    return Err(fail(format_args!(
+                        "{name} {v} is an option of stap that spile lacks: {why}"
+                    )));
+                }
+                None => return refused(why),
+            },
+            Meaning::Done(text) => self.done = Some(text),
+            Meaning::Refused(why) => return refused(why),
+            Meaning::Limit(resource) => limit(&name, resource, value.as_deref())?,
+        }
+        Ok(false)
+    }
+}
+
+impl StapOption {
+    fn name(&self) -> String {
+        match self.long {
+            "" => format!("-{}", self.short),
+            long => format!("--{long}"),
+        }
+    }
+}
+
+/// Sets both limits of a resource, as `stap` does.
+fn limit(name: &str, resource: Resource, value: Option<&str>) -> Result<(), Failure> {
+    let text = value.unwrap_or("");
+    let number: u64 = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+    .ok_or_else(|| fail(format_args!("{name} {text}: not a number")))?;
+    let both = Rlimit {
+        current: Some(number),
+        maximum: Some(number),
+    };
+    rustix::process::setrlimit(resource, both).map_err(|e| fail(format_args!("{name} {text}: {e}")))
+}
+
+/// Whether the program was called by the name `stap`.
+pub fn is_stap(program: Option<&OsStr>) -> bool {
+    program.and_then(|p| Path::new(p).file_name()) == Some(OsStr::new("stap"))
+}
+
+/// The words of the user's file of options, which come before those of the command line:
+/// `$SYSTEMTAP_DIR/rc`, or `~/.systemtap/rc`.
+///
+/// # Errors
+/// A file that cannot be read, or a line with an open quote.
+pub fn options_file() -> Result<Vec<OsString>, Failure> {
+    let named = std::env::var_os("SYSTEMTAP_DIR").map(PathBuf::from);
+    let given = named.is_some();
+    let own = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".systemtap"));
+    let Some(folder) = named.or_else(own) else {
+        return Ok(Vec::new());
+    };
+    let path = folder.join("rc");
+    let text = match std::fs::read(&path) {
+        Ok(text) => text,
+        // Another user's home can be closed to this one.
+        Err(e) if !given || e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) => return Err(fail(format_args!("{}: {e}", path.display()))),
+    };
+    let mut words = Vec::new();
+    for (n, line) in String::from_utf8_lossy(&text).lines().enumerate() {
+        let found = shlex::split(line)
+            .ok_or_else(|| fail(format_args!("{}:{}: an open quote", path.display(), n + 1)))?;
+        words.extend(found.into_iter().map(OsString::from));
+    }
+    Ok(words)
+}
+
+/// Adds what SystemTap's variables say where no option does: `$SYSTEMTAP_RELEASE` is that of `-r`,
+/// and `$SYSTEMTAP_TAPSET` a folder of library files behind those of `-I`.
+pub fn variables(cli: &mut Cli) {
+    let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
+    if cli.release.is_none() {
+        cli.release = set("SYSTEMTAP_RELEASE");
+    }
+    cli.include
+        .extend(set("SYSTEMTAP_TAPSET").map(PathBuf::from));
+}
+
+/// The text of `-V` for a program called `stap`, as scripts expect it.
+pub fn version() -> String {
+    format!(
+        "Systemtap translator/driver (version {}/{}, spile {})\n\
+         This is spile, which compiles the language of SystemTap to eBPF.\n\
+         MIT OR Apache-2.0, no warranty\n\
+         enabled features: BPF DEBUGINFOD\n",
+        spile_syntax::preproc::SYSTEMTAP_VERSION,
+        env!("CARGO_PKG_VERSION"),
+        env!("CARGO_PKG_VERSION"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    fn words(line: &[&str]) -> Vec<OsString> {
+        line.iter().map(OsString::from).collect()
+    }
+
+    /// Walks the table: each option that keeps its meaning is one of the command line's, with an
+    /// argument or without; each other one is none, and does what its row says.
+    #[test]
+    fn each_option_has_its_meaning() {
+        let command = Cli::command();
+        for option in OPTIONS {
+            let name = option.name();
+            let own = command.get_arguments().find(|a| {
+                let letter = a.get_short().map(String::from);
+                let longs = a.get_long_and_visible_aliases().unwrap_or_default();
+                let all = a.get_all_aliases().unwrap_or_default();
+                match option.long {
+                    "" => letter.as_deref() == Some(option.short),
+                    long => longs.contains(&long) || all.contains(&long),
+                }
+            });
+            let built_in = matches!(option.short, "h");
+            let same = matches!(option.meaning, Meaning::Same);
+            assert_eq!(own.is_some() || built_in, same, "{name}");
+            if let Some(own) = own {
+                let takes = own.get_action().takes_values();
+                assert_eq!(takes, option.arg != Arg::No, "{name}");
+            }
+            if matches!(option.meaning, Meaning::Limit(_)) {
+                assert!(rewrite(words(&["spile", &name, "many"])).is_err(), "{name}");
+                continue;
+            }
+            let line = match option.arg {
+                Arg::Needed => vec!["spile", &name, "value", "file"],
+                Arg::No | Arg::Optional => vec!["spile", &name, "file"],
+            };
+            match (option.meaning, rewrite(words(&line))) {
+                (Meaning::Same, Ok(found)) => assert_eq!(found.args, words(&line), "{name}"),
+                (Meaning::NoEffect(why), Ok(found)) => {
+                    assert_eq!(found.args, words(&["spile", "file"]), "{name}");
+                    assert!(found.notes.iter().any(|n| n.contains(why)), "{name}");
+                }
+                (Meaning::Done(text), Ok(found)) => assert_eq!(found.done, Some(text), "{name}"),
+                (Meaning::Refused(_) | Meaning::Only(..), Err(_)) => {}
+                (_, found) => panic!("{name}: {found:?}"),
+            }
+        }
+    }
+
+    #[test]
+    fn letters_in_one_word() {
+        let same = |line: &[&str]| rewrite(words(line)).map(|r| r.args).ok();
+        assert_eq!(
+            same(&["s", "-gbvp4", "f"]),
+            Some(words(&["s", "-gvp4", "f"]))
+        );
+        assert_eq!(same(&["s", "-b", "-R/x", "f"]), Some(words(&["s", "f"])));
+        assert_eq!(same(&["s", "-bR", "/x", "f"]), Some(words(&["s", "f"])));
+        assert_eq!(
+            same(&["s", "-e", "--ldd", "-vD", "A=1"]),
+            Some(words(&["s", "-e", "--ldd", "-vD", "A=1"]))
+        );
+        assert_eq!(
+            same(&["s", "f", "--", "--ldd"]),
+            Some(words(&["s", "f", "--", "--ldd"]))
+        );
+        assert_eq!(
+            same(&["s", "--use-server=x", "--runtime=bpf", "-"]),
+            Some(words(&["s", "-"]))
+        );
+        assert_eq!(
+            same(&["s", "-a", ARCH, "-ZÄ", "f"]),
+            Some(words(&["s", "-ZÄ", "f"]))
+        );
+        assert_eq!(same(&["s", "-a", "vax"]), None);
+        assert_eq!(
+            same(&["s", "--color", "f"]),
+            Some(words(&["s", "--color", "f"]))
+        );
+        assert_eq!(same(&["s", "-gF", "f"]), None);
+    }
+
+    #[test]
+    fn names_of_the_program() {
+        assert!(is_stap(Some(OsStr::new("/usr/bin/stap"))));
+        assert!(!is_stap(Some(OsStr::new("staprun"))) && !is_stap(None));
+    }
+}
