@@ -212,6 +212,32 @@ proptest! {
     }
 
     #[test]
+    fn variance_is_exact(
+        count in any::<u64>(),
+        sum in any::<i64>(),
+        squares in any::<u128>(),
+        shifts in [0..64u32, 0..64u32, 0..128u32],
+        values in vec(any::<i64>(), 1..20),
+        shift in 0..64u32,
+    ) {
+        check_variance(count >> shifts[0], sum >> shifts[1], squares >> shifts[2])?;
+        // Numbers that a program could have added: their variance fits into a word.
+        let values = values.iter().map(|v| (sum >> 5 >> (shifts[1] % 32)) + (v >> 24 >> (shift % 32)));
+        let count_of = values.len() as u64;
+        let squares_of = values.clone().map(|v| u128::from(v.unsigned_abs()).pow(2)).sum();
+        check_variance(count_of, values.sum(), squares_of)?;
+        let count = (count >> shifts[0]).max(2);
+        let (count, squares) = match shift % 3 {
+            // A quotient near the largest one, or at a power of two.
+            0 => (count, (u128::from(count - 1) << (63 - shift % 2)).wrapping_sub(squares & 1)),
+            1 => (count, u128::from(count - 1) << (shifts[2] % 64)),
+            // A numerator that has some bits more than the quotient may have.
+            _ => ((1 << 63) + u64::from(shift), squares),
+        };
+        check_variance(count, if shift > 40 { sum } else { 0 }, squares)?;
+    }
+
+    #[test]
     fn strtol_agrees_with_the_kernel_s(
         text in prop_oneof![
             "-?(0[xX])?[0-9a-fA-FgGzZ:@` +-]{0,24}",
@@ -226,6 +252,66 @@ proptest! {
         let args = [Arg::Memory(bytes), number(size), Arg::Number(base)];
         prop_assert_eq!(run("strtol", &args).0, simple_strtol(&text, base as u32), "{} {}", text, base);
     }
+}
+
+/// The product of numbers of 64-bit words, low word first, by the rule of the school.
+fn product(a: &[u64], b: &[u64]) -> Vec<u64> {
+    let mut to = vec![0; a.len() + b.len()];
+    for (i, x) in a.iter().enumerate() {
+        let mut carry = 0u128;
+        for (j, y) in b.iter().enumerate() {
+            carry += u128::from(*x) * u128::from(*y) + u128::from(to[i + j]);
+            to[i + j] = carry as u64;
+            carry >>= 64;
+        }
+        to[i + b.len()] = carry as u64;
+    }
+    to
+}
+
+/// Whether a number is below another one.
+fn below(a: &[u64], b: &[u64]) -> bool {
+    let digit = |n: &[u64], i| n.get(i).copied().unwrap_or(0);
+    let most = a.len().max(b.len());
+    let differ = (0..most).rev().find(|i| digit(a, *i) != digit(b, *i));
+    differ.is_some_and(|i| digit(a, i) < digit(b, i))
+}
+
+/// Checks a variance by multiplying: the quotient is the largest number whose product with the
+/// divisor, and the square of the sum, are no more than the count times the squares.
+fn check_variance(count: u64, sum: i64, squares: u128) -> Result<(), TestCaseError> {
+    let words = [squares as u64, (squares >> 64) as u64];
+    let args = [
+        Arg::Number(count),
+        Arg::Number(sum.cast_unsigned()),
+        Arg::Number(words[0]),
+        Arg::Number(words[1]),
+    ];
+    let got = run("variance", &args).0;
+    if count < 2 {
+        prop_assert_eq!(got, 0);
+        return Ok(());
+    }
+    let all = product(&[count], &words);
+    let square = product(&[sum.unsigned_abs()], &[sum.unsigned_abs()]);
+    let divisor = product(&[count], &[count - 1]);
+    // Whether divisor * quotient + square <= all.
+    let fits = |quotient: u64| {
+        let mut total = product(&divisor, &[quotient]);
+        total.push(0);
+        let mut carry = 0u128;
+        for (i, word) in total.iter_mut().enumerate() {
+            carry += u128::from(*word) + u128::from(square.get(i).copied().unwrap_or(0));
+            *word = carry as u64;
+            carry >>= 64;
+        }
+        !below(&all, &total)
+    };
+    let largest = i64::MAX.cast_unsigned();
+    prop_assert!(got <= largest);
+    prop_assert!(got == 0 || fits(got), "{} is too large", got);
+    prop_assert!(got == largest || !fits(got + 1), "{} is too small", got);
+    Ok(())
 }
 
 /// The grammar of the kernel's `simple_strtol`, by characters.
@@ -330,6 +416,7 @@ const TESTS: &[(&str, Tests)] = &[
             strtol_agrees_with_the_kernel_s,
         ],
     ),
+    ("variance", &[variance_is_exact]),
 ];
 
 /// Changes single operations of the library. The tests of the function must find the change:

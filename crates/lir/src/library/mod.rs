@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `strings` | compare, copy, length, find |
 //! | `numbers` | digits of numbers, numbers of digits |
+//! | `statistics` | variance |
 //!
 //! # Why Rust and not text
 //! `strings` was written in both forms first. The builder won:
@@ -28,6 +29,7 @@
 //! at least one. So code works on whole words and needs no length.
 
 mod numbers;
+mod statistics;
 mod strings;
 
 use std::sync::LazyLock;
@@ -48,6 +50,7 @@ const FUNCTIONS: &[(&str, Make)] = &[
     ("decimal", numbers::decimal),
     ("hex", numbers::hex),
     ("strtol", numbers::strtol),
+    ("variance", statistics::variance),
 ];
 
 /// The library.

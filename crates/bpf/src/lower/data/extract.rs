@@ -2,7 +2,6 @@
 
 use spile_ir::{Extract, GlobalId, Hist, Reg as IrReg, Val};
 
-use super::variance;
 use crate::isa::asm::{Asm, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -87,24 +86,19 @@ impl HandlerCodegen<'_> {
         match what {
             Extract::Avg => divide_signed(self.asm),
             Extract::Variance => {
-                self.variance_subs()?;
-                variance::load_arguments(self.asm, &agg)?;
-                self.block_addr(R5, self.plan.scratch.tmp);
-                self.asm.call_sub(variance::NAME);
+                self.variance_sub()?;
+                variance(self.asm, &agg)?;
             }
             _ => {}
         }
         self.def_int(dst, R0)
     }
 
-    pub(in crate::lower) fn variance_subs(&mut self) -> Res {
+    pub(in crate::lower) fn variance_sub(&mut self) -> Res {
         if !self.options.features.bpf_loop {
             return Err("@variance in a kernel handler needs bpf_loop (Linux 5.17)".into());
         }
-        for (name, make) in variance::subs() {
-            self.pool.sub(name, |_| make())?;
-        }
-        Ok(())
+        self.pool.library("variance")
     }
 
     fn histogram(&self, g: GlobalId) -> Res<Hist> {
@@ -166,4 +160,17 @@ pub(in crate::lower) fn divide_signed(asm: &mut Asm) {
     asm.alu(AluOp::Div, R0, R2);
     asm.alu(AluOp::Xor, R0, R3);
     asm.alu(AluOp::Sub, R0, R3);
+}
+
+/// `r0` = variance of the statistic at r1. Clobbers r1 to r5.
+pub(in crate::lower) fn variance(asm: &mut Asm, agg: &AggLayout) -> Res {
+    let (Some(sum), Some(squares)) = (agg.sum, agg.sumsq) else {
+        return Err("a statistic that keeps no squares".into());
+    };
+    asm.load(Size::DW, R2, R1, sum as i16);
+    asm.load(Size::DW, R3, R1, squares as i16);
+    asm.load(Size::DW, R4, R1, squares as i16 + 8);
+    asm.load(Size::DW, R1, R1, agg.count as i16);
+    asm.call_sub("variance");
+    Ok(())
 }

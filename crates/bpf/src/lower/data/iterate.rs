@@ -124,7 +124,6 @@ impl HandlerCodegen<'_> {
             given: slice.iter().map(Option::is_some).collect(),
             key: self.plan.scratch.key,
             state: self.plan.scratch.iterators + it.0 * state::BYTES,
-            tmp: self.plan.scratch.tmp,
             value: &value,
             foreach: &foreach,
             snapshot: &snapshot,
@@ -138,7 +137,7 @@ impl HandlerCodegen<'_> {
             ..
         } = &foreach.walk
         {
-            self.variance_subs()?;
+            self.variance_sub()?;
         }
         self.pool.sub(&name, |_| copy.callback())?;
         self.asm.store(Size::DW, R10, TMP[2], R7);
@@ -380,7 +379,6 @@ struct CopyCallback<'a> {
     /// Offsets in the CPU's block.
     key: u32,
     state: u32,
-    tmp: u32,
     value: &'a ValueLayout,
     foreach: &'a IteratorLayout,
     snapshot: &'a SnapshotMap,
@@ -522,10 +520,7 @@ impl CopyCallback<'_> {
             Extract::Variance => {
                 asm.mov(R1, R9);
                 asm.add(R1, 8);
-                super::variance::load_arguments(asm, agg)?;
-                asm.mov(R5, R7);
-                asm.add(R5, self.tmp as i32);
-                asm.call_sub(super::variance::NAME);
+                super::extract::variance(asm, agg)?;
             }
         }
         asm.bind(empty);

@@ -7,7 +7,7 @@
 //! | `colocated` | elements that are co-located with those of another array |
 //! | `large` | elements of large arrays |
 //! | `aggregates` | additions to statistics, and per-CPU deltas with their caches |
-//! | `extract`, `variance` | reading statistics |
+//! | `extract` | reading statistics |
 //! | `iterate`, `heap` | `foreach`, ordered by key or value |
 
 pub(crate) mod aggregates;
@@ -20,4 +20,3 @@ pub(crate) mod large;
 pub(crate) mod thread_record;
 pub(crate) mod thread_record_facts;
 pub(crate) mod thread_record_slots;
-pub(crate) mod variance;
