@@ -243,9 +243,14 @@ fn random_functions_run_as_interpreted() {
 
 /// Runs a function of the library on a memory of its own, in the kernel and in the interpreter.
 fn library(name: &str, args: &[Arg], memories: &[Vec<u8>]) {
-    let loaded = Loaded::new(library::module(), name, args).unwrap_or_else(|e| panic!("{e}"));
+    function(library::module(), name, args, memories);
+}
+
+/// The same for a function of another module.
+fn function(module: &Module, name: &str, args: &[Arg], memories: &[Vec<u8>]) {
+    let loaded = Loaded::new(module, name, args).unwrap_or_else(|e| panic!("{e}"));
     for memory in memories {
-        let expected = interpret(library::module(), name, args, memory);
+        let expected = interpret(module, name, args, memory);
         assert!(loaded.run(memory) == expected, "{name} {args:?}");
     }
 }
@@ -303,7 +308,20 @@ fn text_functions_of_the_library_run_as_interpreted() {
         let [length, part_length] = [text, part].map(|t| t.iter().position(|c| *c == 0));
         let number = |n: Option<usize>| Arg::Number(n.unwrap_or(0) as u64);
         let args = [a, number(length), b, number(part_length)];
-        library("find", &args, &[memory]);
+        for (wide, part) in [(8192, 4096), (4096, 16), (4096, 8)] {
+            let find = library::search::find(wide, part);
+            let name = find.name.clone();
+            if length.is_some_and(|n| n < wide as usize)
+                && part_length.is_some_and(|n| n < part as usize)
+            {
+                function(
+                    &library::of(find),
+                    &name,
+                    &args,
+                    std::slice::from_ref(&memory),
+                );
+            }
+        }
     }
 }
 

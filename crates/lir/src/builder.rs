@@ -504,6 +504,16 @@ impl<'b> Val<'b> {
         self.store(Size::U8, off, v);
     }
 
+    /// The bytes at this address, extended with zeros.
+    pub fn load_bytes(self, size: Size, off: i16) -> Val<'b> {
+        self.load(size, false, off)
+    }
+
+    /// Stores the low bytes of a value at this address.
+    pub fn store_bytes(self, size: Size, off: i16, v: impl Takes<'b>) {
+        self.store(size, off, v);
+    }
+
     /// Adds to the word at this address; gives the old one.
     pub fn fetch_add(self, off: i16, v: impl Takes<'b>) -> Val<'b> {
         let (base, src) = (self.value(), v.val(self.f).value());
@@ -573,8 +583,12 @@ comparisons! {
     ge = Ge;
     /// Signed less.
     slt = Slt;
+    /// Signed less or equal.
+    sle = Sle;
     /// Signed greater.
     sgt = Sgt;
+    /// Signed greater or equal.
+    sge = Sge;
     /// Some bit in common.
     has = Set;
 }

@@ -1,15 +1,17 @@
 //! Each function of the library against Rust, on random inputs, as it is written and with its loops
 //! as callbacks.
 
+#[path = "common/library.rs"]
+mod common;
+
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-use proptest::collection::vec;
+use common::{Arg, number, run_in, slot, text};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use spile_lir::Module;
-use spile_lir::interp::{Bare, Kind, Machine};
 use spile_lir::library::{self, CHUNK};
 use spile_lir::mutate;
 use spile_lir::repeat::outline;
@@ -28,17 +30,6 @@ thread_local! {
     static MUTANT: RefCell<Option<Module>> = const { RefCell::new(None) };
 }
 
-/// An argument: a number, or the address of these bytes.
-#[derive(Clone)]
-enum Arg {
-    Number(u64),
-    Memory(Vec<u8>),
-}
-
-fn number(n: usize) -> Arg {
-    Arg::Number(n as u64)
-}
-
 /// Runs a function in both forms, which must agree; gives the result and the memory afterwards.
 fn run(name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
     let mutant = MUTANT.with_borrow(|m| m.as_ref().map(|module| run_in(module, name, args)));
@@ -51,21 +42,6 @@ fn run(name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
         );
         a
     })
-}
-
-fn run_in(module: &Module, name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
-    let mut machine = Machine::new(module, 3_000_000);
-    let mut numbers = Vec::new();
-    for arg in args {
-        numbers.push(match arg {
-            Arg::Number(n) => *n,
-            Arg::Memory(bytes) => machine.memory.add(bytes.clone(), Kind::Memory),
-        });
-    }
-    let result = machine.run(name, &numbers, &mut Bare);
-    let result = result.unwrap_or_else(|e| panic!("{name}: {e}\n{module}"));
-    let memory = numbers.iter().filter_map(|n| machine.memory.region(*n));
-    (result, memory.map(<[u8]>::to_vec).collect())
 }
 
 /// The configuration of a property; with a mutant the inputs are always the same.
@@ -82,23 +58,6 @@ fn config() -> ProptestConfig {
         },
         ..ProptestConfig::default()
     }
-}
-
-/// A text in a slot of at least that many bytes.
-fn slot(text: &[u8], least: usize) -> Vec<u8> {
-    let mut bytes = text.to_vec();
-    bytes.resize((text.len() / 8 * 8 + 8).max(least), 0);
-    bytes
-}
-
-/// Texts of some letters only, so that many of them have common beginnings and parts; sometimes of
-/// all bytes but NUL.
-fn text(most: usize) -> impl Strategy<Value = Vec<u8>> {
-    let few = vec(
-        prop_oneof![4 => Just(b'a'), 1 => Just(b'b'), 1 => Just(0xff), 1 => Just(1)],
-        0..most,
-    );
-    prop_oneof![3 => few, 1 => vec(1..=255u8, 0..most)]
 }
 
 fn order(ordering: std::cmp::Ordering) -> u64 {
@@ -169,26 +128,6 @@ proptest! {
         let bytes = slot(&text, text.len() / 8 * 8 + 8 * more);
         let size = bytes.len();
         prop_assert_eq!(run("length", &[Arg::Memory(bytes), number(size)]).0, text.len() as u64);
-    }
-
-    #[test]
-    fn find_gives_the_first_place(text in text(80), part in text(30), from in any::<u16>(), len in 0..30usize) {
-        // Half of the parts come from the text.
-        let from = usize::from(from) % (text.len() + 1);
-        let some = text[from..(from + len).min(text.len())].to_vec();
-        for part in [part, some] {
-            let place = match part.len() {
-                0 => Some(0),
-                n => text.windows(n).position(|w| w == part),
-            };
-            let args = [
-                Arg::Memory(slot(&text, text.len() + 16)),
-                number(text.len()),
-                Arg::Memory(slot(&part, part.len() + 16)),
-                number(part.len()),
-            ];
-            prop_assert_eq!(run("find", &args).0, place.map_or(0, |p| p as u64 + 1));
-        }
     }
 
     #[test]
@@ -356,20 +295,6 @@ fn the_longest_texts_are_within_loop_bounds() {
     let to = Arg::Memory(vec![1; 4104]);
     let (cut, memory) = run("copy", &[to, number(4104), long[0].clone(), number(4104)]);
     assert_eq!((cut, &memory[0]), (0, &bytes));
-    let longest = |bytes: &[u8]| [bytes, &[0; 8]].concat();
-    let find = |text: &[u8], part: &[u8]| {
-        let args = [
-            Arg::Memory(longest(text)),
-            number(text.len()),
-            Arg::Memory(longest(part)),
-            number(part.len()),
-        ];
-        run("find", &args).0
-    };
-    assert_eq!(find(&bytes[..4103], b"xx"), 1);
-    other.push(b'z');
-    assert_eq!(find(&other, b"z"), 4104);
-    assert_eq!(find(&other, &other), 1);
     let digits = [vec![b'0'; 4102], vec![b'7']].concat();
     let digits = [Arg::Memory(slot(&digits, 0)), number(4104), number(10)];
     assert_eq!(run("strtol", &digits).0, 7);
@@ -398,13 +323,6 @@ const TESTS: &[(&str, Tests)] = &[
         &[
             the_longest_texts_are_within_loop_bounds,
             length_ends_at_the_first_nul,
-        ],
-    ),
-    (
-        "find",
-        &[
-            the_longest_texts_are_within_loop_bounds,
-            find_gives_the_first_place,
         ],
     ),
     ("decimal", &[decimal_prints_digits_as_rust_does]),

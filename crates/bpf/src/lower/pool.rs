@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use spile_lir::{Module, library};
+
 use crate::emit::{Surroundings, emit};
 use crate::isa::asm::Function;
 use crate::layout::RecordShape;
@@ -22,7 +24,7 @@ pub(crate) struct Pool {
     pub records: Vec<RecordShape>,
     record_index: HashMap<String, u32>,
     /// The functions that are made from LIR.
-    pub lir: spile_lir::Module,
+    pub lir: Module,
 }
 
 impl Pool {
@@ -81,14 +83,36 @@ impl Pool {
         })
     }
 
-    /// Defines a function of the run-time library, and those of its loops, unless the object has it.
+    /// Defines a function of the run-time library that is the same for all callers.
     pub(crate) fn library(&mut self, name: &str) -> Result<(), String> {
+        let missing = || format!("the library has no {name}");
+        self.lir(name, || library::only(name).ok_or_else(missing))
+    }
+
+    /// Defines the function `name` of a module of LIR, those of its loops, and its constants, unless
+    /// the object has it.
+    pub(crate) fn lir(
+        &mut self,
+        name: &str,
+        make: impl FnOnce() -> Result<Module, String>,
+    ) -> Result<(), String> {
         if self.subs.contains_key(name) {
             return Ok(());
         }
-        let missing = || format!("the library has no {name}");
-        let module = spile_lir::library::only(name).ok_or_else(missing)?;
-        let functions = emit(&module, &Surroundings::default()).map_err(|e| e.to_string())?;
+        let module = make()?;
+        let data = module.data.iter();
+        let around = Surroundings {
+            data: data
+                .map(|d| (d.name.clone(), self.constant(&d.bytes)))
+                .collect(),
+            cpu_blocks: None,
+        };
+        let functions = emit(&module, &around).map_err(|e| e.to_string())?;
+        for data in module.data {
+            if self.lir.data(&data.name).is_none() {
+                self.lir.data.push(data);
+            }
+        }
         self.lir.funcs.extend(module.funcs);
         for function in functions {
             self.subs.insert(function.name.clone(), function);

@@ -7,7 +7,9 @@
 //!
 //! | module | its functions |
 //! |---|---|
-//! | `strings` | compare, copy, length, find |
+//! | `strings` | compare, copy, length |
+//! | `search` | find, replace, the next token: made for the widths of their slots |
+//! | `decimal` | decimal text to floating-point numbers |
 //! | `numbers` | digits of numbers, numbers of digits |
 //! | `statistics` | variance |
 //!
@@ -28,7 +30,9 @@
 //! A text fills its *slot*, a multiple of 8 bytes: zeros follow its bytes up to the end of the slot,
 //! at least one. So code works on whole words and needs no length.
 
+pub mod decimal;
 mod numbers;
+pub mod search;
 mod statistics;
 mod strings;
 
@@ -38,22 +42,34 @@ use crate::func::{Func, Module};
 
 pub use strings::{CHUNK, MAX_SLOT};
 
+/// A word with this byte in each place.
+fn every(byte: u8) -> u64 {
+    u64::from_ne_bytes([byte; 8])
+}
+
 /// Builds a function.
 type Make = fn() -> Func;
 
-/// The functions by name. None of them calls another one.
+/// The functions that are the same for all callers, by name. None of them calls another one.
 const FUNCTIONS: &[(&str, Make)] = &[
     ("compare", strings::compare),
     ("copy", strings::copy),
     ("length", strings::length),
-    ("find", strings::find),
     ("decimal", numbers::decimal),
     ("hex", numbers::hex),
     ("strtol", numbers::strtol),
     ("variance", statistics::variance),
 ];
 
-/// The library.
+/// A module with one function that is made for its caller.
+pub fn of(func: Func) -> Module {
+    Module {
+        data: Vec::new(),
+        funcs: vec![func],
+    }
+}
+
+/// The functions that are the same for all callers.
 pub fn module() -> &'static Module {
     static MODULE: LazyLock<Module> = LazyLock::new(|| Module {
         data: Vec::new(),
@@ -65,8 +81,5 @@ pub fn module() -> &'static Module {
 /// A module with one function of the library. Only this function is built.
 pub fn only(name: &str) -> Option<Module> {
     let (_, make) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
-    Some(Module {
-        data: Vec::new(),
-        funcs: vec![make()],
-    })
+    Some(of(make()))
 }

@@ -1,14 +1,9 @@
 //! Numbers: their digits, and numbers of digits.
 
-use super::MAX_SLOT;
+use super::{MAX_SLOT, every};
 use crate::builder::{Builder, Val, build};
 use crate::func::Func;
 use crate::op::{ExtOp, Size};
-
-/// A word with this byte in each place.
-fn every(byte: u8) -> u64 {
-    u64::from_ne_bytes([byte; 8])
-}
 
 pub(super) fn decimal() -> Func {
     let contract = "\

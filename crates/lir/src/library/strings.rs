@@ -1,4 +1,4 @@
-//! Texts: compare, copy, length, find.
+//! Texts: compare, copy, length.
 
 use crate::builder::{Builder, Val, build};
 use crate::func::Func;
@@ -100,46 +100,4 @@ fn bytes<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
     }
     f.when(rest.ne(0), || count.set(count + 1));
     count.get()
-}
-
-pub(super) fn find() -> Func {
-    let contract = "\
-The first place of a text in another one, plus 1; 0 if there is none. The empty text is at 0.
-text: a slot with 8 more readable bytes behind it; length: of that text. part, part_length: the same
-for the text to find. At most 4104 bytes each; length and part_length are no constants.
-Cost: an iteration for each place, and one for each word of the text to find that is equal there.";
-    let params = ["text", "length", "part", "part_length"];
-    build("find", contract, &params, |f, p| {
-        let [text, length, part, part_length] = *p else {
-            return;
-        };
-        f.ret_if(part_length.eq(0), 1);
-        f.ret_if(part_length.gt(length), 0);
-        let last = length - part_length;
-        let place = f.var("place", 0);
-        f.repeat(MAX_SLOT, || {
-            f.ret_if(place.gt(last), 0);
-            f.ret_if(place.ge(MAX_SLOT as i32), 0);
-            let here = text + place;
-            let at = f.var("at", 0);
-            let same = f.var("same", 0);
-            f.repeat(MAX_SLOT / 8, || {
-                let left = part_length - at;
-                f.break_if(at.get().ge(MAX_SLOT as i32));
-                let differ = (here + at).load_u64(0) ^ (part + at).load_u64(0);
-                f.when(left.gt(8), || {
-                    f.break_if(differ.ne(0));
-                    at.set(at + 8);
-                    f.continue_();
-                });
-                // The bytes of the last word behind the text to find do not count.
-                let unused = ((f.constant(8) - left) << 3) & 63;
-                f.when((differ << unused).eq(0), || same.set(1));
-                f.break_();
-            });
-            f.ret_if(same.ne(0), place + 1);
-            place.set(place + 1);
-        });
-        f.ret(0);
-    })
 }

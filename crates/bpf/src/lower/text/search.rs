@@ -3,9 +3,10 @@
 
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
+use spile_lir::Func;
+use spile_lir::library::{self, search};
 
 use super::callback::{ends, finish};
-use super::compare::{compare_equal, use_same};
 use super::escapes::{ESCAPE, escapes, table};
 use super::quote::{load_character, put_character};
 use crate::isa::asm::{Asm, Function, Section};
@@ -29,12 +30,6 @@ mod slot {
     pub(super) const SIZE: i16 = 24;
 }
 
-/// Offsets of the scratch words of `find`.
-mod find {
-    pub(super) const LENGTH: i16 = 0;
-    pub(super) const FOUND: i16 = 8;
-}
-
 /// Offsets of the scratch words of `escape`.
 mod escape {
     /// Length of the text so far.
@@ -52,6 +47,13 @@ impl HandlerCodegen<'_> {
                 "{what} in a kernel handler needs bpf_loop (Linux 5.17)"
             ))
         }
+    }
+
+    /// Defines a function that is made for this call, and returns its name.
+    pub(in crate::lower) fn made(&mut self, func: Func) -> Res<String> {
+        let name = func.name.clone();
+        self.pool.lir(&name, || Ok(library::of(func)))?;
+        Ok(name)
     }
 
     /// A string in the CPU's block with readable memory behind it: constants are copied to the copy
@@ -102,20 +104,14 @@ impl HandlerCodegen<'_> {
         }
         self.needs_loop("searching in a string")?;
         let text = self.copy_into_block(text)?;
-        let (wide, part_wide) = (text.width(), part.width());
-        let name = format!("find_{wide}_{part_wide}");
-        use_same(self.pool, part_wide)?;
-        self.pool
-            .sub(&format!("{name}_at"), |_| find_at(&name, wide, part_wide))?;
-        self.pool.sub(&name, |_| find_sub(&name))?;
+        let name = self.made(search::find(text.width(), part.width()))?;
         self.strlen(&part);
         self.asm.store(Size::DW, R10, TMP[0], R0);
         self.strlen(&text);
-        self.asm.mov(R4, R0);
+        self.asm.mov(R2, R0);
         self.text_addr(R1, &text);
-        self.text_addr(R2, &part);
-        self.asm.load(Size::DW, R3, R10, TMP[0]);
-        self.block_addr(R5, self.plan.scratch.tmp);
+        self.text_addr(R3, &part);
+        self.asm.load(Size::DW, R4, R10, TMP[0]);
         self.asm.call_sub(name);
         Ok(None)
     }
@@ -203,51 +199,6 @@ fn fill_slots(asm: &mut Asm, words: Reg) {
 fn loop_callback(asm: &mut Asm, name: &str) {
     asm.loop_call(format!("{name}_at"), -slot::SIZE);
     asm.load(Size::DW, R6, R10, slot::WORDS - slot::SIZE);
-}
-
-/// `find(text, part, length of part, length of text, words)`: returns the position plus one, or 0.
-fn find_sub(name: &str) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &["text", "part", "length", "size", "words"]);
-    let (none, all) = (asm.label(), asm.label());
-    fill_slots(&mut asm, R5);
-    asm.store(Size::DW, R5, find::LENGTH, R3);
-    asm.store(Size::DW, R5, find::FOUND, 0);
-    asm.jump_if(Cond::Sle, R3, 0, all);
-    asm.jump_if(Cond::Sgt, R3, R4, none);
-    asm.alu(AluOp::Sub, R4, R3);
-    asm.mov(R1, R4);
-    asm.add(R1, 1);
-    loop_callback(&mut asm, name);
-    asm.load(Size::DW, R0, R6, find::FOUND);
-    asm.exit();
-    asm.bind(all);
-    asm.mov(R0, 1);
-    asm.exit();
-    asm.bind(none);
-    asm.mov(R0, 0);
-    asm.exit();
-    finish(asm)
-}
-
-/// The callback that tests one position.
-fn find_at(name: &str, wide: u32, part_wide: u32) -> Result<Function, String> {
-    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
-    let (go_on, stop, found) = (asm.label(), asm.label(), asm.label());
-    asm.jump_if(Cond::Ge, R1, wide as i32, stop);
-    asm.store(Size::DW, R10, -8, R1);
-    asm.load(Size::DW, R6, R2, slot::WORDS);
-    asm.load(Size::DW, R7, R2, slot::TEXT);
-    asm.add(R7, R1);
-    asm.load(Size::DW, R8, R2, slot::OTHER);
-    asm.load(Size::DW, R9, R6, find::LENGTH);
-    compare_equal(&mut asm, part_wide, found, go_on);
-    asm.bind(found);
-    asm.load(Size::DW, R1, R10, -8);
-    asm.add(R1, 1);
-    asm.store(Size::DW, R6, find::FOUND, R1);
-    asm.jump(stop);
-    ends(&mut asm, go_on, stop);
-    finish(asm)
 }
 
 /// `escape(text, to, words)`. Most texts need no escape and are copied.

@@ -164,44 +164,55 @@ impl HandlerCodegen<'_> {
         let (words, chunks) = self.words_in_place(a, b, words);
         let early = words > 4 || chunks > 0;
         for i in 0..words {
-            let x = match self.text_word(R1, a, i) {
-                Src::Imm(n) => {
-                    self.asm.mov(R1, n);
-                    R1
-                }
-                Src::Reg(r) => r,
-            };
-            let y = self.text_word(R2, b, i);
-            let y = match (y, op) {
-                (y, CmpOp::Eq | CmpOp::Ne) => y,
-                (Src::Imm(n), _) => {
-                    self.asm.mov(R2, n);
-                    Src::Reg(R2)
-                }
-                (y, _) => y,
-            };
-            self.asm.jump_if(Cond::Ne, x, y, differ);
+            self.compare_word(op, (a, b), (i, differ));
             if early && (i + 1 < words || chunks > 0) {
-                self.asm.jump_if(Cond::Eq, x, 0, equal);
+                // r1 is the word of both.
+                self.asm.jump_if(Cond::Eq, R1, 0, equal);
             }
         }
         if chunks > 0 {
-            self.compare_rest((a, b), (words, chunks), (equal, differ))?;
+            self.compare_rest((a, b), (words, chunks))?;
+            self.asm.jump_if(Cond::Eq, R0, 0, equal);
+            match signed_order(op) {
+                None => self.asm.jump(differ),
+                Some(cond) => {
+                    self.asm.jump_if(cond, R0, 0, yes);
+                    self.asm.jump(no);
+                }
+            }
         } else {
             self.asm.jump(equal);
         }
-        let cond = match op {
-            CmpOp::Eq | CmpOp::Ne => return Ok(()),
-            CmpOp::Lt | CmpOp::Le => Cond::Lt,
-            CmpOp::Gt | CmpOp::Ge => Cond::Gt,
-        };
-        // A byte-wise order is that of big-endian words.
-        self.asm.bind(differ);
-        self.asm.swap(Swap::Be, Size::DW, R1);
-        self.asm.swap(Swap::Be, Size::DW, R2);
-        self.asm.jump_if(cond, R1, R2, yes);
-        self.asm.jump(no);
+        if let Some(cond) = order(op) {
+            // A byte-wise order is that of big-endian words.
+            self.asm.bind(differ);
+            self.asm.swap(Swap::Be, Size::DW, R1);
+            self.asm.swap(Swap::Be, Size::DW, R2);
+            self.asm.jump_if(cond, R1, R2, yes);
+            self.asm.jump(no);
+        }
         Ok(())
+    }
+
+    /// `r1` = word `i` of both strings; goes to a label with the words in r1 and r2 if they differ.
+    fn compare_word(
+        &mut self,
+        op: CmpOp,
+        (a, b): (&StrOperand, &StrOperand),
+        (i, differ): (u32, Label),
+    ) {
+        if let Src::Imm(n) = self.text_word(R1, a, i) {
+            self.asm.mov(R1, n);
+        }
+        let y = match (self.text_word(R2, b, i), order(op)) {
+            (y, None) => y,
+            (Src::Imm(n), _) => {
+                self.asm.mov(R2, n);
+                Src::Reg(R2)
+            }
+            (y, _) => y,
+        };
+        self.asm.jump_if(Cond::Ne, R1, y, differ);
     }
 
     /// `r0` = length of a string. Clobbers r0 to r5.
@@ -332,6 +343,23 @@ impl HandlerCodegen<'_> {
         self.asm.bind(end);
         self.def_int(dst, R0)
     }
+}
+
+/// The condition of words that differ; `None` for a test of equality.
+fn order(op: CmpOp) -> Option<Cond> {
+    match op {
+        CmpOp::Eq | CmpOp::Ne => None,
+        CmpOp::Lt | CmpOp::Le => Some(Cond::Lt),
+        CmpOp::Gt | CmpOp::Ge => Some(Cond::Gt),
+    }
+}
+
+/// The same for an order that is -1 or 1.
+fn signed_order(op: CmpOp) -> Option<Cond> {
+    order(op).map(|cond| match cond {
+        Cond::Lt => Cond::Slt,
+        _ => Cond::Sgt,
+    })
 }
 
 /// The comparison for exchanged operands.

@@ -1,0 +1,414 @@
+//! Decimal text to a floating-point number, correctly rounded.
+//!
+//! The method needs no tables, and hard cases need no special treatment. The digits become a
+//! fixed-point number in limbs of nine digits, with the decimal point between two limbs. Repeatedly
+//! dividing the integer part by 2^32 gives its binary words, lowest first. Repeatedly multiplying
+//! the fraction by 2^32 gives the words behind the point, highest first. The three highest words,
+//! and one sticky bit for everything below, decide the rounding. A short number takes a few
+//! iterations, the longest some thousands.
+
+use crate::builder::{Builder, Test, Val, Var, build};
+use crate::func::Func;
+use crate::op::{AluOp, ExtOp, Size, Width};
+
+/// Digits of a limb, and the radix of limbs.
+const LIMB: i32 = 9;
+const BASE: i32 = 1_000_000_000;
+/// Index of the units' limb: 309 digits can precede the point.
+const UNITS: i32 = 34;
+/// Number of limbs, which leaves 1,100 digits for the fraction. The smallest number's first digit
+/// is the 324th, and a midpoint between two numbers has at most 767 digits.
+const LIMBS: i32 = 158;
+/// Place of the first digit from which a number is infinite, or 0.
+const TOO_LARGE: i32 = 310;
+const TOO_SMALL: i32 = -326;
+/// Bound on exponents: no string has this number of digits.
+const MAX_EXPONENT: i32 = 99_999;
+/// Bound on iterations over the limbs: each integer word takes a pass over the integer part, each
+/// fraction word a pass over all limbs.
+const ROUNDS: u32 = 34 * LIMBS as u32;
+
+/// Offsets in the work area: the three highest words, a word that is nonzero if anything below is
+/// not zero, then the limbs of 4 bytes.
+const WORDS: i16 = 0;
+const REST: i16 = 24;
+const FIRST_LIMB: i16 = 32;
+/// Size of the work area in bytes.
+pub const ROOM: u32 = FIRST_LIMB as u32 + 4 * LIMBS as u32;
+
+const INFINITY: u64 = 0x7ff0_0000_0000_0000;
+const NAN: u64 = 0xfff8_0000_0000_0000;
+
+/// `string_to_fp`, for a text in a slot of `most` bytes.
+pub fn string_to_fp(most: u32) -> Func {
+    let contract = "\
+The floating-point number at the beginning of a text, as the C library's strtod finds it, without
+hexadecimal forms: blanks, a sign, digits with a point, an exponent; `inf`, `nan`; 0 for no number.
+text: a slot with 4 more readable bytes. room: the work area.
+Cost: an iteration for each byte, for each digit, and for each limb and word of the number.";
+    build("string_to_fp", contract, &["text", "room"], |f, p| {
+        let [text, room] = *p else { return };
+        let scan = Text { f, text, most };
+        let at = f.var("at", 0);
+        f.when(is_blank(f, scan.byte(at.get())).ne(0), || {
+            f.repeat(most, || {
+                at.set(at + 1);
+                f.break_if(is_blank(f, scan.byte(at.get())).eq(0));
+            });
+        });
+        let sign = f.var("sign", 0);
+        scan.sign(at, sign);
+        let sign = (sign << 63).opaque();
+        f.when(scan.byte(at.get()).gt(i32::from(b'9')), || {
+            scan.names(at.get(), sign);
+        });
+        let digits = scan.digits(at);
+        f.ret_if(digits.count.eq(0), 0);
+        let end = at.get().opaque();
+        let place = digits.place + scan.exponent(at);
+        f.ret_if(digits.first.eq(0), sign);
+        f.ret_if(place.sge(TOO_LARGE), sign | f.constant(INFINITY));
+        f.ret_if(place.sle(TOO_SMALL), sign);
+        for word in [WORDS, WORDS + 8, WORDS + 16, REST] {
+            room.store_u64(word, 0);
+        }
+        let number = Number {
+            place,
+            first: digits.first - 1,
+            end,
+        };
+        let limbs = scan.fill(room, number);
+        let scale = to_words(f, room, limbs);
+        round(f, room, scale, sign);
+    })
+}
+
+/// 1 for a space and the bytes 9 to 13, else 0.
+fn is_blank<'b>(f: &'b Builder, byte: Val<'b>) -> Val<'b> {
+    let blank = f.var("blank", 0);
+    f.when(byte.eq(i32::from(b' ')), || blank.set(1));
+    f.when((byte - 9).lt(5), || blank.set(1));
+    blank.get().opaque()
+}
+
+/// The text.
+#[derive(Clone, Copy)]
+struct Text<'b> {
+    f: &'b Builder,
+    text: Val<'b>,
+    most: u32,
+}
+
+/// The digits of a number.
+struct Digits<'b> {
+    /// How many there are.
+    count: Val<'b>,
+    /// Position of the first one that is not zero, plus 1; 0 for none.
+    first: Val<'b>,
+    /// Its decimal place: 0 for units, -1 for tenths.
+    place: Val<'b>,
+}
+
+/// A number to store in limbs.
+struct Number<'b> {
+    /// Decimal place of the first digit, with the exponent.
+    place: Val<'b>,
+    /// Its position, and the one behind the last digit.
+    first: Val<'b>,
+    end: Val<'b>,
+}
+
+/// The number in limbs: the first one, and the one behind the last.
+struct Limbs<'b> {
+    top: Val<'b>,
+    end: Val<'b>,
+}
+
+impl<'b> Text<'b> {
+    /// A byte of the text; 0 behind its end.
+    fn byte(&self, at: Val<'b>) -> Val<'b> {
+        let byte = self.f.var("byte", 0);
+        self.f.when(at.lt(self.most as i32), || {
+            byte.set((self.text + at).load_u8(0));
+        });
+        byte.get()
+    }
+
+    /// Steps over a sign; `negative` = 1 for a minus.
+    fn sign(&self, at: Var<'b>, negative: Var<'b>) {
+        let f = self.f;
+        let byte = self.byte(at.get());
+        f.when(byte.eq(i32::from(b'+')), || at.set(at + 1));
+        f.when(byte.eq(i32::from(b'-')), || {
+            negative.set(1);
+            at.set(at + 1);
+        });
+        at.set(at.get().opaque());
+    }
+
+    /// Returns what `inf` or `nan` stands for, or 0.
+    fn names(&self, at: Val<'b>, sign: Val<'b>) {
+        let f = self.f;
+        let word = |bytes: [u8; 4]| f.constant(u32::from_ne_bytes(bytes).into());
+        f.ret_if(at.ge(self.most as i32), 0);
+        let name = (self.text + at).load_bytes(Size::U32, 0);
+        let name = (name & word([0xff, 0xff, 0xff, 0])) | word([0x20, 0x20, 0x20, 0]);
+        f.ret_if(name.eq(word(*b"inf\0")), sign | f.constant(INFINITY));
+        f.ret_if(name.eq(word(*b"nan\0")), f.constant(NAN));
+        f.ret(0);
+    }
+
+    /// Scans the digits, with a point among them.
+    fn digits(&self, at: Var<'b>) -> Digits<'b> {
+        let f = self.f;
+        let start = at.get();
+        // Positions plus 1; 0 for none.
+        let [first, point] = ["first", "point"].map(|n| f.var(n, 0));
+        f.repeat(self.most, || {
+            f.break_if(at.ge(self.most as i32));
+            let byte = (self.text + at).load_u8(0);
+            let digit = byte - i32::from(b'0');
+            f.when(digit.gt(9), || {
+                f.break_if(byte.ne(i32::from(b'.')));
+                f.break_if(point.ne(0));
+                point.set(at + 1);
+                at.set(at + 1);
+                f.continue_();
+            });
+            f.when(first.eq(0), || {
+                f.when(digit.ne(0), || first.set(at + 1));
+            });
+            at.set(at + 1);
+        });
+        let count = f.var("count", at - start);
+        // The position of the point, or where it would be.
+        let units = f.var("units", at);
+        f.when(point.ne(0), || {
+            count.set(count - 1);
+            units.set(point - 1);
+        });
+        let place = f.var("place", units - first);
+        f.when(first.gt(units), || place.set(place + 1));
+        Digits {
+            count: count.get().opaque(),
+            first: first.get().opaque(),
+            place: place.get().opaque(),
+        }
+    }
+
+    /// The exponent behind the digits; 0 if there is none.
+    fn exponent(&self, at: Var<'b>) -> Val<'b> {
+        let f = self.f;
+        let [exponent, negative] = ["exponent", "negative"].map(|n| f.var(n, 0));
+        f.when((self.byte(at.get()) | 0x20).eq(i32::from(b'e')), || {
+            at.set(at + 1);
+            self.sign(at, negative);
+            f.repeat(self.most, || {
+                let digit = self.byte(at.get()) - i32::from(b'0');
+                f.break_if(digit.gt(9));
+                let next = exponent * 10 + digit;
+                f.when(next.le(MAX_EXPONENT), || exponent.set(next));
+                at.set(at + 1);
+            });
+            f.when(negative.ne(0), || {
+                exponent.set(f.constant(0) - exponent);
+            });
+        });
+        exponent.get().opaque()
+    }
+
+    /// Stores the digits in limbs.
+    fn fill(&self, room: Val<'b>, number: Number<'b>) -> Limbs<'b> {
+        let Number { place, first, end } = number;
+        let f = self.f;
+        // A number without an integer part starts at the first digit of its fraction.
+        let at = f.var("digit", place | place.alu(Width::W64, AluOp::Arsh, 63));
+        let top = (f.constant(UNITS as u64 + 1) - (at + LIMB) / LIMB).opaque();
+        let (next, index) = (f.var("next", first), f.var("index", top));
+        let limb = f.var("limb", 0);
+        f.repeat(3 * self.most + 1000, || {
+            let digit = f.var("value", 0);
+            f.when(place.sge(at), || {
+                f.when(next.lt(end), || {
+                    f.break_if(next.ge(self.most as i32));
+                    let byte = (self.text + next).load_u8(0);
+                    next.set(next + 1);
+                    f.when(byte.eq(i32::from(b'.')), || f.continue_());
+                    digit.set(byte & 15);
+                });
+            });
+            let value = limb * 10 + digit;
+            limb.set(value);
+            // A limb ends at each ninth place; the added thousands make the place positive.
+            f.when(((at + 1000 * LIMB) % LIMB).eq(0), || {
+                f.when_else(
+                    index.lt(LIMBS),
+                    || {
+                        limb_at(room, index.get()).store_bytes(Size::U32, FIRST_LIMB, value);
+                        index.set(index + 1);
+                    },
+                    || add_rest(room, value),
+                );
+                limb.set(0);
+                f.when(at.sle(0), || f.break_if(next.ge(end)));
+            });
+            at.set(at - 1);
+        });
+        Limbs {
+            top,
+            end: index.get(),
+        }
+    }
+}
+
+/// Adds to what is below the words.
+fn add_rest<'b>(room: Val<'b>, value: Val<'b>) {
+    room.store_u64(REST, room.load_u64(REST) | value);
+}
+
+/// The address at which [`FIRST_LIMB`] is a limb.
+fn limb_at<'b>(room: Val<'b>, index: Val<'b>) -> Val<'b> {
+    room + (index << 2)
+}
+
+/// Converts limbs to binary words; returns the scale: the value is below 2^32 to the power of it, and
+/// at least 2^32 to the power of it minus 1.
+fn to_words<'b>(f: &'b Builder, room: Val<'b>, limbs: Limbs<'b>) -> Val<'b> {
+    let words = f.var("words", 0);
+    whole_words(f, room, limbs.top, words);
+    let scale = f.var("scale", words);
+    f.when_else(
+        words.ge(3),
+        || {
+            let index = f.var("index", UNITS + 1);
+            f.repeat(LIMBS as u32, || {
+                f.break_if(index.ge(limbs.end));
+                f.break_if(index.ge(LIMBS));
+                add_rest(
+                    room,
+                    limb_at(room, index.get()).load_bytes(Size::U32, FIRST_LIMB),
+                );
+                index.set(index + 1);
+            });
+        },
+        || fraction_words(f, room, limbs.end, (words, scale)),
+    );
+    scale.get().opaque()
+}
+
+/// Divides the integer part by 2^32 again and again; each remainder is the next word.
+fn whole_words<'b>(f: &'b Builder, room: Val<'b>, top: Val<'b>, words: Var<'b>) {
+    let (index, carry, top) = (f.var("index", top), f.var("carry", 0), f.var("top", top));
+    f.repeat(ROUNDS, || {
+        f.break_if(top.gt(UNITS));
+        f.break_if(index.gt(UNITS));
+        let at = limb_at(room, index.get());
+        let value = carry * BASE + at.load_bytes(Size::U32, FIRST_LIMB);
+        let quotient = value >> 32;
+        at.store_bytes(Size::U32, FIRST_LIMB, quotient);
+        let remainder = value.ext(ExtOp::Zext, Size::U32);
+        f.when(quotient.eq(0), || {
+            f.when(index.eq(top), || top.set(top + 1));
+        });
+        f.when(index.ne(UNITS), || {
+            carry.set(remainder);
+            index.set(index + 1);
+            f.continue_();
+        });
+        add_rest(room, room.load_u64(WORDS + 16));
+        room.store_u64(WORDS + 16, room.load_u64(WORDS + 8));
+        room.store_u64(WORDS + 8, room.load_u64(WORDS));
+        room.store_u64(WORDS, remainder);
+        carry.set(0);
+        index.set(top);
+        words.set(words + 1);
+    });
+}
+
+/// Multiplies the fraction by 2^32 again and again; each carry is the next word, up to the third.
+fn fraction_words<'b>(
+    f: &'b Builder,
+    room: Val<'b>,
+    end: Val<'b>,
+    (words, scale): (Var<'b>, Var<'b>),
+) {
+    let (index, carry, end) = (
+        f.var("index", end - 1),
+        f.var("carry", 0),
+        f.var("end", end),
+    );
+    f.repeat(ROUNDS, || {
+        f.break_if(end.le(UNITS + 1));
+        f.break_if(words.ge(3));
+        f.break_if(index.ge(LIMBS));
+        let at = limb_at(room, index.get());
+        let value = (at.load_bytes(Size::U32, FIRST_LIMB) << 32) + carry;
+        let remainder = value % BASE;
+        let quotient = value / BASE;
+        at.store_bytes(Size::U32, FIRST_LIMB, remainder);
+        f.when(remainder.eq(0), || {
+            f.when((index + 1).eq(end), || end.set(index));
+        });
+        f.when(index.gt(UNITS + 1), || {
+            carry.set(quotient);
+            index.set(index - 1);
+            f.continue_();
+        });
+        f.when_else(
+            (words | quotient).eq(0),
+            || scale.set(scale - 1),
+            || {
+                (room + (words << 3)).store_u64(WORDS, quotient);
+                words.set(words + 1);
+            },
+        );
+        carry.set(0);
+        index.set(end - 1);
+    });
+    f.when(end.gt(UNITS + 1), || room.store_u64(REST, 1));
+}
+
+/// Returns the number that the three words and the sticky word represent.
+fn round<'b>(f: &'b Builder, room: Val<'b>, scale: Val<'b>, sign: Val<'b>) {
+    let [high, middle, low] = [0, 8, 16].map(|at| room.load_u64(WORDS + at));
+    // Leading zeros of 32 bits, without branches.
+    let (mut zeros, mut rest) = (f.constant(0), high);
+    for n in [16, 8, 4, 2, 1] {
+        let some = (((rest >> (32 - n)) - 1) >> 63) * n;
+        zeros = zeros + some;
+        rest = rest << some;
+    }
+    let below = low << zeros;
+    let bits = (((high << 32) | middle) << zeros) | (below >> 32);
+    // The lowest bit becomes the sticky bit.
+    let below = below.ext(ExtOp::Zext, Size::U32) | room.load_u64(REST) | (bits & 1);
+    let bits = f.var("bits", bits >> 1);
+    sticky(f, below.ne(0), bits);
+    let exponent = f.var("exponent", (scale << 5) - zeros + 1022);
+    f.ret_if(exponent.sgt(2046), sign | f.constant(INFINITY));
+    // A subnormal number has fewer bits.
+    f.when(exponent.slt(1), || {
+        let shift = f.constant(1) - exponent;
+        exponent.set(1);
+        f.when_else(
+            shift.gt(62),
+            || bits.set(1),
+            || {
+                let lost = bits & ((f.constant(1) << shift) - 1);
+                bits.set(bits >> shift);
+                sticky(f, lost.ne(0), bits);
+            },
+        );
+    });
+    let bits = bits.get();
+    // Up if the bits behind are more than half, or half behind an odd number.
+    let (behind, kept) = (bits & 0x3ff, bits >> 10);
+    let up = (f.constant(0x200) - (behind + (kept & 1))) >> 63;
+    f.ret(sign | (kept + up + ((exponent - 1) << 52)));
+}
+
+/// Sets the lowest bit if a test holds.
+fn sticky<'b>(f: &'b Builder, test: Test<'b>, bits: Var<'b>) {
+    f.when(test, || bits.set(bits | 1));
+    bits.set(bits.get().opaque());
+}

@@ -1,0 +1,255 @@
+//! Texts: find, replace, the next token. Each function is made for the widths of its slots, which
+//! bound its accesses.
+
+use super::every;
+use crate::builder::{Builder, Val, Var, build};
+use crate::func::Func;
+use crate::helpers::Helper;
+
+/// Words of a part, or of delimiters, that are compared without a loop.
+const IN_PLACE: u32 = 4;
+
+/// Offsets of the words through which `token` gets and gives positions.
+pub mod token {
+    /// Where the search starts.
+    pub const FROM: i16 = 0;
+    /// The token's first byte; -1 if there is no token.
+    pub const START: i16 = 8;
+    /// The byte behind the token.
+    pub const END: i16 = 16;
+    /// Where the next search starts.
+    pub const NEXT: i16 = 24;
+}
+
+/// `find_WIDE_PART`, for a text in a slot of `wide` bytes and a part in one of `part_wide` bytes.
+pub fn find(wide: u32, part_wide: u32) -> Func {
+    let contract = "\
+The first place of a text in another one, plus 1; 0 if there is none. The empty text is at 0.
+text: a slot, with as many readable bytes behind it as the part has; length: of that text, not known
+to the verifier. part, part_length: the same for the text to find.
+Cost: an iteration for each place, and one for each further word of the part that is equal there.";
+    let params = ["text", "length", "part", "part_length"];
+    let name = format!("find_{wide}_{part_wide}");
+    build(&name, contract, &params, |f, p| {
+        let [text, length, part, part_length] = *p else {
+            return;
+        };
+        f.ret_if(part_length.eq(0), 1);
+        f.ret_if(part_length.gt(length), 0);
+        let last = length - part_length;
+        let part = Part {
+            at: part,
+            length: part_length,
+            wide: part_wide,
+        };
+        let place = f.var("place", 0);
+        f.repeat(wide, || {
+            f.break_if(place.gt(last));
+            f.break_if(place.ge(wide as i32));
+            let same = begins(f, text + place, part);
+            f.break_if(same.ne(0));
+            place.set(place + 1);
+        });
+        f.ret_if(place.gt(last), 0);
+        f.ret(place + 1);
+    })
+}
+
+/// A text in a slot, at its address: its length, which is not 0, and the slot's bytes.
+#[derive(Clone, Copy)]
+struct Part<'b> {
+    at: Val<'b>,
+    length: Val<'b>,
+    wide: u32,
+}
+
+/// Whether the text at `here` begins with a part. The first words are compared without a loop.
+fn begins<'b>(f: &'b Builder, here: Val<'b>, part: Part<'b>) -> Var<'b> {
+    let same = f.var("same", 0);
+    begins_from(f, here, part, (0, same));
+    same
+}
+
+/// Compares from a word on.
+fn begins_from<'b>(f: &'b Builder, here: Val<'b>, part: Part<'b>, (word, same): (u32, Var<'b>)) {
+    // The bytes of the last word behind the part do not count.
+    let last = |differ: Val<'b>, left: Val<'b>| {
+        let unused = ((f.constant(8) - left) << 3) & 63;
+        f.when((differ << unused).eq(0), || same.set(1));
+    };
+    let at = 8 * word as i32;
+    if word == IN_PLACE {
+        let at = f.var("at", at);
+        f.repeat(part.wide / 8, || {
+            f.break_if(at.gt(part.wide as i32 - 8));
+            let differ = (here + at).load_u64(0) ^ (part.at + at).load_u64(0);
+            let left = part.length - at;
+            f.when(left.gt(8), || {
+                f.break_if(differ.ne(0));
+                at.set(at + 8);
+                f.continue_();
+            });
+            last(differ, left);
+            f.break_();
+        });
+        return;
+    }
+    let differ = here.load_u64(at as i16) ^ part.at.load_u64(at as i16);
+    if 8 * (word + 1) == part.wide {
+        last(differ, part.length - at);
+        return;
+    }
+    f.when_else(
+        part.length.gt(at + 8),
+        || {
+            f.when(differ.eq(0), || {
+                begins_from(f, here, part, (word + 1, same));
+            });
+        },
+        || last(differ, part.length - at),
+    );
+}
+
+/// The widths of the slots of `replace`.
+#[derive(Debug, Clone, Copy)]
+pub struct Replace {
+    /// The text.
+    pub text: u32,
+    /// The part to search for.
+    pub part: u32,
+    /// What replaces it.
+    pub new: u32,
+    /// The length of the result from which nothing more is appended.
+    pub room: u32,
+}
+
+/// `replace_TEXT_PART_NEW`.
+pub fn replace(widths: Replace) -> Func {
+    let contract = "\
+Writes a text with each occurrence of a part replaced; returns the length of the result.
+text: a slot, with as many readable bytes behind it as the part has. part, part_length: the part, of
+a length that the verifier does not know; the empty part does not occur. new: the replacement.
+out: zeros; room and the width of the replacement behind it.
+Cost: an iteration for each byte that stays and each occurrence.";
+    let params = ["text", "part", "part_length", "new", "out"];
+    let Replace {
+        text: wide,
+        part: part_wide,
+        new: new_wide,
+        room,
+    } = widths;
+    let name = format!("replace_{wide}_{part_wide}_{new_wide}");
+    build(&name, contract, &params, |f, p| {
+        let [text, part, part_length, new, out] = *p else {
+            return;
+        };
+        let (at, length) = (f.var("at", 0), f.var("length", 0));
+        f.repeat(wide, || {
+            f.break_if(at.ge(wide as i32));
+            f.break_if(length.ge(room as i32));
+            let (here, to) = (text + at, out + length);
+            let byte = here.load_u8(0);
+            f.break_if(byte.eq(0));
+            f.when(part_length.ne(0), || {
+                let same = begins(
+                    f,
+                    here,
+                    Part {
+                        at: part,
+                        length: part_length,
+                        wide: part_wide,
+                    },
+                );
+                f.when(same.ne(0), || {
+                    let size = f.constant(new_wide.into());
+                    let copied = f.helper(Helper::ReadText, &[to, size, new]);
+                    f.when(copied.sgt(0), || length.set(length + copied - 1));
+                    at.set(at + part_length);
+                    f.continue_();
+                });
+            });
+            to.store_u8(0, byte);
+            at.set(at + 1);
+            length.set(length + 1);
+        });
+        f.ret(length);
+    })
+}
+
+/// `token_DELIMITERS`, for delimiters in a slot of `wide` bytes and a text in one of `most` bytes.
+pub fn next_token(wide: u32, most: u32) -> Func {
+    let contract = "\
+Finds the next token of a text: bytes that are no delimiters.
+text, delimiters: slots. words: the position from which to search, and the positions that are found.
+Cost: an iteration for each byte, and one for each further word of delimiters that does not have it.";
+    let params = ["text", "delimiters", "words"];
+    build(&format!("token_{wide}"), contract, &params, |f, p| {
+        let [text, delimiters, words] = *p else {
+            return;
+        };
+        let at = f.var("at", words.load_u64(token::FROM));
+        let start = f.var("start", -1);
+        f.repeat(most, || {
+            f.break_if(at.ge(most as i32));
+            let byte = (text + at).load_u8(0);
+            f.break_if(byte.eq(0));
+            let among = among(f, byte, (delimiters, wide));
+            f.when_else(
+                among.ne(0),
+                || f.break_if(start.sge(0)),
+                || f.when(start.slt(0), || start.set(at)),
+            );
+            at.set(at + 1);
+        });
+        words.store_u64(token::START, start);
+        words.store_u64(token::END, at);
+        words.store_u64(token::NEXT, at);
+        // The delimiter behind the token is skipped.
+        f.ret_if(at.ge(most as i32), 0);
+        f.ret_if((text + at).load_u8(0).eq(0), 0);
+        words.store_u64(token::NEXT, at + 1);
+        f.ret(0);
+    })
+}
+
+/// Nonzero if a text in a slot of `wide` bytes has this byte, which is not zero.
+fn among<'b>(f: &'b Builder, byte: Val<'b>, text: (Val<'b>, u32)) -> Var<'b> {
+    let found = f.var("among", 0);
+    among_from(f, byte * f.constant(every(1)), text, (0, found));
+    found
+}
+
+/// Compares with the bytes from a word on.
+fn among_from<'b>(
+    f: &'b Builder,
+    each: Val<'b>,
+    (text, wide): (Val<'b>, u32),
+    (n, found): (u32, Var<'b>),
+) {
+    if n == IN_PLACE {
+        let at = f.var("next", 8 * n as i32);
+        f.repeat(wide / 8, || {
+            f.break_if(at.gt(wide as i32 - 8));
+            let word = (text + at).load_u64(0);
+            found.set(zero_bytes(f, word ^ each));
+            f.break_if(found.ne(0));
+            f.break_if((word >> 56).eq(0));
+            at.set(at + 8);
+        });
+        return;
+    }
+    let word = text.load_u64(8 * n as i16);
+    found.set(zero_bytes(f, word ^ each));
+    if 8 * (n + 1) < wide {
+        f.when(found.eq(0), || {
+            f.when((word >> 56).ne(0), || {
+                among_from(f, each, (text, wide), (n + 1, found));
+            });
+        });
+    }
+}
+
+/// Nonzero if a byte of the word is zero; its lowest bit is then the top bit of the first one.
+fn zero_bytes<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+    (word - f.constant(every(1))) & (word ^ -1) & f.constant(every(0x80))
+}

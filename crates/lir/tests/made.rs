@@ -1,0 +1,219 @@
+//! The functions of the library that are made for the widths of their slots, against Rust.
+
+#[path = "common/library.rs"]
+mod common;
+
+use common::{Arg, Forms, number, slot, text};
+use proptest::prelude::*;
+use spile_lir::library::decimal;
+use spile_lir::library::of;
+use spile_lir::library::search::{self, Replace, token};
+
+/// Bytes of the slot of a text.
+fn wide(text: &[u8]) -> u32 {
+    (text.len() / 8 * 8 + 8) as u32
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn find_gives_the_first_place(text in text(80), part in text(30), from in any::<u16>(), len in 0..30usize) {
+        // Half of the parts come from the text.
+        let from = usize::from(from) % (text.len() + 1);
+        let some = text[from..(from + len).min(text.len())].to_vec();
+        for part in [part, some] {
+            let place = match part.len() {
+                0 => Some(0),
+                n => text.windows(n).position(|w| w == part),
+            };
+            let func = search::find(wide(&text), wide(&part));
+            let args = [
+                Arg::Memory(slot(&text, text.len() + 64)),
+                number(text.len()),
+                Arg::Memory(slot(&part, 0)),
+                number(part.len()),
+            ];
+            let found = Forms::new(&of(func.clone())).run(&func.name, &args).0;
+            prop_assert_eq!(found, place.map_or(0, |p| p as u64 + 1));
+        }
+    }
+
+    #[test]
+    fn replace_takes_each_occurrence(text in text(80), part in text(20), new in text(20), from in any::<u16>(), len in 0..4usize) {
+        let from = usize::from(from) % (text.len() + 1);
+        let some = text[from..(from + len).min(text.len())].to_vec();
+        for part in [part, some] {
+            for room in [4096, 24] {
+                let widths = Replace { text: wide(&text), part: wide(&part), new: wide(&new), room };
+                let func = search::replace(widths);
+                let args = [
+                    Arg::Memory(slot(&text, text.len() + 64)),
+                    Arg::Memory(slot(&part, 0)),
+                    number(part.len()),
+                    Arg::Memory(slot(&new, 0)),
+                    Arg::Memory(vec![0; 4096 + 64]),
+                ];
+                let (length, memory) = Forms::new(&of(func.clone())).run(&func.name, &args);
+                let expected = replaced(&text, &part, &new, room as usize);
+                prop_assert_eq!(&memory[3][..expected.len()], &expected);
+                prop_assert_eq!(length, expected.len() as u64);
+            }
+        }
+    }
+
+    #[test]
+    fn tokens_are_what_split_gives(text in "[ab,; ]{0,60}", delimiters in "[,; b]{0,4}", more in 0..40usize) {
+        // Other delimiters in front, which the text does not have.
+        let delimiters = format!("{}{delimiters}", "xyz!".repeat(more / 4));
+        let most = wide(text.as_bytes());
+        let func = search::next_token(wide(delimiters.as_bytes()), most);
+        let forms = Forms::new(&of(func.clone()));
+        let is = |c: char| delimiters.contains(c);
+        let expected: Vec<&str> = text.split(is).filter(|t| !t.is_empty()).collect();
+        let mut found = Vec::new();
+        let mut from = 0u64;
+        loop {
+            let mut words = vec![0xee; 32];
+            words[token::FROM as usize..][..8].copy_from_slice(&from.to_le_bytes());
+            let args = [
+                Arg::Memory(slot(text.as_bytes(), 0)),
+                Arg::Memory(slot(delimiters.as_bytes(), 0)),
+                Arg::Memory(words),
+            ];
+            let (_, memory) = forms.run(&func.name, &args);
+            let word = |at: i16| {
+                let bytes = &memory[2][at as usize..at as usize + 8];
+                i64::from_le_bytes(bytes.try_into().expect("8 bytes"))
+            };
+            let (start, end, next) = (word(token::START), word(token::END), word(token::NEXT));
+            from = next as u64;
+            if start < 0 {
+                break;
+            }
+            found.push(&text[start as usize..end as usize]);
+            // The delimiter behind a token is skipped, the NUL is not.
+            prop_assert_eq!(next, end + i64::from((end as usize) < text.len()));
+        }
+        prop_assert_eq!(found, expected);
+        prop_assert_eq!(from, text.len() as u64);
+    }
+}
+
+/// The floating-point number of a text.
+fn to_fp(text: &str) -> f64 {
+    use std::sync::LazyLock;
+    static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&of(decimal::string_to_fp(2048))));
+    let args = [
+        Arg::Memory(slot(text.as_bytes(), 2056)),
+        Arg::Memory(vec![0xee; decimal::ROOM as usize]),
+    ];
+    f64::from_bits(FORMS.run("string_to_fp", &args).0)
+}
+
+/// Rust rounds as the C library does; a number ends where no more fits its grammar.
+fn assert_fp(number: &str, behind: &str) {
+    let expected: f64 = number.trim_start().parse().expect("a number");
+    let found = to_fp(&format!("{number}{behind}"));
+    assert_eq!(
+        found.to_bits(),
+        expected.to_bits(),
+        "{number}{behind}: {found} {expected}"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn numbers_are_read_back(bits in any::<u64>(), behind in "(x|e|\\.|)") {
+        let n = f64::from_bits(bits);
+        if n.is_finite() {
+            assert_fp(&format!("{n:e}"), if behind == "." { "" } else { &behind });
+        }
+    }
+
+    #[test]
+    fn digits_are_rounded_as_by_rust(text in "[ \t]{0,2}[+-]?[0-9]{1,25}(\\.[0-9]{0,25})?(e[+-]?[0-9]{1,3})?") {
+        assert_fp(&text, "");
+    }
+}
+
+/// Midpoints between two numbers, the limits, and what is no number.
+#[test]
+fn midpoints_and_limits_are_rounded_as_by_rust() {
+    for n in [
+        f64::MAX,
+        f64::MIN_POSITIVE,
+        f64::from_bits(1),
+        1.0 / 3.0,
+        9_007_199_254_740_993.0,
+        -0.0,
+    ] {
+        let long = format!("{n:.1100}");
+        assert_fp(&long, "");
+        assert_fp(&format!("{long}1"), "");
+    }
+    let half = format!("{:.1080}", f64::from_bits(1));
+    for text in [
+        "9007199254740993",
+        "9007199254740992.99999",
+        "9007199254740993.0000000000000000000000001",
+        "1e309",
+        "1e-400",
+        "179769313486231580793728971405303415e273",
+        "2.4703282292062327208e-324",
+        "2.4703282292062328e-324",
+        ".5",
+        "5.",
+        "0.000e99999999",
+        "-0",
+        "1e99999999",
+        "1e-99999999",
+        &half,
+    ] {
+        assert_fp(text, "");
+    }
+    for text in ["", "x", "-", "+.", "e5", ".", "--1"] {
+        assert_eq!(to_fp(text).to_bits(), 0, "{text}");
+    }
+    assert_eq!(to_fp("1..5"), 1.0);
+    assert_eq!(to_fp("\n\u{b} -InFinite"), f64::NEG_INFINITY);
+    assert!(to_fp("NaN").is_nan());
+}
+
+/// A text with each part replaced, up to the length from which nothing is appended.
+fn replaced(text: &[u8], part: &[u8], new: &[u8], room: usize) -> Vec<u8> {
+    let (mut out, mut at) = (Vec::new(), 0);
+    while at < text.len() && out.len() < room {
+        if !part.is_empty() && text[at..].starts_with(part) {
+            out.extend(new);
+            at += part.len();
+        } else {
+            out.push(text[at]);
+            at += 1;
+        }
+    }
+    out
+}
+
+/// The longest text: the bounds of the loops are large enough.
+#[test]
+fn the_longest_text_is_within_loop_bounds() {
+    let mut text = vec![b'x'; 4095];
+    text[4094] = b'y';
+    let run = |part: &[u8]| {
+        let func = search::find(4096, 8);
+        let args = [
+            Arg::Memory(slot(&text, 4112)),
+            number(4095),
+            Arg::Memory(slot(part, 0)),
+            number(part.len()),
+        ];
+        Forms::new(&of(func)).run("find_4096_8", &args).0
+    };
+    assert_eq!(
+        (run(b"xx"), run(b"xy"), run(b"y"), run(b"yy")),
+        (1, 4094, 4095, 0)
+    );
+}
