@@ -1,11 +1,16 @@
 /* What the kernel does often and briefly: `profile-calls bytes N` reads and writes a byte, N times each,
-   `profile-calls forks N` makes children that end at once, `profile-calls faults N` touches pages. Prints the time of
-   main(). */
+   `profile-calls calls N` makes calls that do nothing, `profile-calls switches N` sends a byte to another process and
+   back, N times on one processor, `profile-calls forks N` makes children that end at once, `profile-calls faults N`
+   touches pages. Prints the time of main(), and the processor time of the program and its children. */
+#define _GNU_SOURCE
 #include <fcntl.h>
+#include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -36,10 +41,49 @@ static int faults(long n) {
   return 0;
 }
 
+static int calls(long n) {
+  for (long i = 0; i < n; i++) syscall(SYS_getppid);
+  return 0;
+}
+
+static int switches(long n) {
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  CPU_SET(sched_getcpu(), &one);
+  int there[2], back[2];
+  char byte = 0;
+  if (sched_setaffinity(0, sizeof one, &one) || pipe(there) || pipe(back)) return 1;
+  pid_t child = fork();
+  if (child == 0) {
+    for (long i = 0; i < n; i++)
+      if (read(there[0], &byte, 1) != 1 || write(back[1], &byte, 1) != 1) _exit(1);
+    _exit(0);
+  }
+  for (long i = 0; i < n; i++)
+    if (write(there[1], &byte, 1) != 1 || read(back[0], &byte, 1) != 1) return 1;
+  return waitpid(child, NULL, 0) != child;
+}
+
+static const struct {
+  const char *name;
+  int (*run)(long);
+} kinds[] = {{"bytes", bytes}, {"calls", calls}, {"switches", switches}, {"forks", forks}, {"faults", faults}};
+
+/* In seconds. */
+static double processor_time(int who) {
+  struct rusage use;
+  getrusage(who, &use);
+  return use.ru_utime.tv_sec + use.ru_stime.tv_sec + (use.ru_utime.tv_usec + use.ru_stime.tv_usec) / 1e6;
+}
+
 int main(int argc, char **argv) {
   long begin = now(), n = argc == 3 ? atol(argv[2]) : 0;
   if (n < 1) return 2;
-  int failed = !strcmp(argv[1], "bytes") ? bytes(n) : !strcmp(argv[1], "forks") ? forks(n) : faults(n);
+  unsigned kind = 0;
+  while (kind < sizeof kinds / sizeof *kinds && strcmp(argv[1], kinds[kind].name)) kind++;
+  if (kind == sizeof kinds / sizeof *kinds) return 2;
+  int failed = kinds[kind].run(n);
   printf("main %.6f\n", (now() - begin) / 1e9);
+  printf("cpu %.6f\n", processor_time(RUSAGE_SELF) + processor_time(RUSAGE_CHILDREN));
   return failed;
 }

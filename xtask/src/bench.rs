@@ -51,6 +51,9 @@ pub fn run(parts: &[String]) {
     if parts.iter().any(|p| p == "profile") {
         crate::profile::run();
     }
+    if parts.iter().any(|p| p == "floor") {
+        crate::floor::run();
+    }
     if parts.iter().any(|p| p == "system") {
         crate::system::run();
     }

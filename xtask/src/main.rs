@@ -6,6 +6,7 @@ use std::process::ExitCode;
 mod bench;
 mod counts;
 mod dist;
+mod floor;
 mod fuzz;
 mod keys;
 mod markers;
@@ -20,7 +21,7 @@ mod system;
 mod vm;
 
 const USAGE: &str = "\
-usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [keys] [nginx] [profile] [system]
+usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [keys] [nginx] [profile] [floor] [system]
        cargo xtask dist [--no-packages] [--vm] [--in FOLDER]...
        cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]
        cargo xtask performance

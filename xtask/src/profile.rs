@@ -1,5 +1,6 @@
 //! The cost of `spile profile` for parallel programs, and its losses: workloads plain and under
-//! each tool in turns, the cost of its start and end, and known numbers of calls and threads.
+//! each tool in turns, the cost of its start and end, and known numbers of calls and threads. One
+//! of the tools has handlers that do nothing: what the kernel takes, however short handlers are.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -9,6 +10,7 @@ use spile_profile::file::read_path;
 use spile_profile::model::Profile;
 
 use crate::bench::{bpftrace_tool, median, millis, report};
+use crate::floor::empty_handlers;
 use crate::peers::{Tool, built, output};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it. With 0, calls and threads are only
@@ -32,6 +34,9 @@ const FEWER: u64 = 100;
 
 /// It counts as without `--trace`.
 const TRACE: &str = "spile profile --trace";
+
+/// It records nothing: the events of `spile profile` with handlers that do nothing.
+const EMPTY: &str = "empty handlers";
 
 /// A program with its arguments.
 struct Workload {
@@ -98,6 +103,7 @@ pub fn run() {
     if rounds > 0 {
         programs(&ways, [pi, ray, short], rounds);
     }
+    crate::floor::run();
     memory();
     calls(&ways, &lives);
     threads(&lives);
@@ -248,6 +254,12 @@ fn ways() -> Vec<Way> {
             TRACE,
             &[&spile, "profile", "--trace", "-o", &recording, "--"],
         ),
+        Way {
+            name: EMPTY,
+            tool: empty_handlers(),
+            one_word: true,
+            stops: false,
+        },
         stopping("strace -f -c", &["strace", "-f", "-c"]),
         stopping("perf trace -s", &["perf", "trace", "-s", "--"]),
         Way {
@@ -489,7 +501,7 @@ fn account(profile: &Profile) {
 fn calls(ways: &[Way], lives: &Path) {
     println!("counted calls of getppid in one thread");
     for way in &ways[1..] {
-        if way.name == TRACE {
+        if [TRACE, EMPTY].contains(&way.name) {
             continue;
         }
         let made = if way.stops { CALLS / FEWER } else { CALLS };
