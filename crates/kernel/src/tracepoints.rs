@@ -279,15 +279,18 @@ impl Tracefs {
 pub(crate) fn debugfs(path: &str) -> Option<String> {
     let root = detached_mount("debugfs").or_else(|_| open_dir(CWD, "/sys/kernel/debug"));
     let debugfs = Tracefs { root: root.ok()? };
-    debugfs.read_large(path).ok()
+    let text = debugfs.read_large(path).ok();
+    debugfs.close();
+    text
 }
 
 /// The active security modules in their order (`/sys/kernel/security/lsm`); `None` where unknown.
 pub fn security_modules() -> Option<Vec<String>> {
     let root = detached_mount("securityfs").or_else(|_| open_dir(CWD, "/sys/kernel/security"));
     let securityfs = Tracefs { root: root.ok()? };
-    let list = securityfs.read("lsm").ok()?;
-    Some(list.trim().split(',').map(str::to_owned).collect())
+    let list = securityfs.read("lsm").ok();
+    securityfs.close();
+    Some(list?.trim().split(',').map(str::to_owned).collect())
 }
 
 /// Makes a detached mount of a file system of that type, and returns its root directory.
