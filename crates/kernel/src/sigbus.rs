@@ -55,7 +55,10 @@ mod tests {
         let path = std::env::temp_dir().join(format!("spile-short-{}", std::process::id()));
         std::fs::write(&path, [1; 4096]).expect("written");
         let out = Command::new(std::env::current_exe().expect("this"))
-            .args(["--nocapture", "a_mapped_file_that_becomes_shorter_reads_as_zeros"])
+            .args([
+                "--nocapture",
+                "a_mapped_file_that_becomes_shorter_reads_as_zeros",
+            ])
             .env(VICTIM, &path)
             .output();
         let _ = std::fs::remove_file(&path);
