@@ -131,7 +131,10 @@ impl EventNeed {
     /// Whether an event of the controller has the property.
     pub fn in_controller(self, event: &Event) -> bool {
         match self {
-            EventNeed::UserMemory | EventNeed::TaskStruct => matches!(event, Event::Present { .. }),
+            EventNeed::UserMemory => matches!(event, Event::Present { .. }),
+            // Stacks of existing processes are not read. Other handlers of the controller stand at
+            // no place in code, and their stacks are empty.
+            EventNeed::Stack => !matches!(event, Event::Present { .. }),
             _ => true,
         }
     }
@@ -441,7 +444,7 @@ intrinsics! {
     Task TaskOp "The current task and its processor." {
         Execname "execname" () -> Str[15], KC, pure, task; "Name of the current task (comm)."
         Cmdline "cmdline" () -> Str, KC; "Command line of the current process, arguments separated by spaces. Kernel handlers read only resident pages: \"\" if the first page is not resident."
-        TaskCurrent "task_current" () -> Long, KC, pure, early of TaskStruct; "Address of the current task_struct. In the controller only if a live process is current, as for reads of user memory."
+        TaskCurrent "task_current" () -> Long, KC, pure, early of TaskStruct; "Address of the current task_struct; in the controller that of the process that the handler runs for, or its own."
         TaskHere "task_here" () -> Long, KC, pure, early; "Address of the current task_struct; the controller's own if no other process is current."
         InCall "in_call" () -> Long, K, pure, early of CallInProgress; "Number of the current thread's system call; negative if an interrupt or a fault entered the kernel. For kernel threads 0."
         CgroupId "cgroup_id" () -> Long, K, pure, early of ControlGroup; "Id of the current task's control group (v2), which is the inode number of its directory."
@@ -498,16 +501,16 @@ intrinsics! {
     Symbol SymbolOp "Symbols of addresses, and stacks." {
         SymName "sym_name" (Long) -> Str, KC, pure; "Kernel symbol of an address, or the address in hex."
         SymData "sym_data" (Long) -> Str, KC, pure; "`name+0xoff/0xsize [module]` of a kernel address, `[kernel]` for the kernel image; or the address in hex."
-        KernelStack "kernel_stack" (Long) -> Str, K, pure, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
-        KernelFrame "kernel_frame" (Long) -> Long, K, pure, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
-        UserStack "user_stack" (Long) -> Str, K, pure, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
-        UserFrame "user_frame" (Long) -> Long, K, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
-        StackWords "stack_words" (Str) -> Str, K, pure, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
-        StackMark "stack_mark" (Str) -> Long, K, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
-        StackRest "stack_rest" (Str, Str) -> Str, K, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
-        UserSymbolic "user_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
-        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, K, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
-        KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, K, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        KernelStack "kernel_stack" (Long) -> Str, KC, pure, registers of Stack; "Addresses of the kernel stack at the event, in hex with `0x`, separated by spaces: at most n; all if -1; all, each followed by a space, if -2. Frames of the probe's own machinery are left out."
+        KernelFrame "kernel_frame" (Long) -> Long, KC, pure, registers of Stack; "Address n of the kernel stack at the event, from 0; 0 past its end."
+        UserStack "user_stack" (Long) -> Str, KC, pure, symbolic, registers of Stack; "Addresses of the current program's stack, in the forms of `kernel_stack`. Empty if there is no program. A part that only the controller can unwind is a mark."
+        UserFrame "user_frame" (Long) -> Long, KC, pure, registers of Stack; "Address n of the current program's stack, from 0; 0 past its end."
+        StackWords "stack_words" (Str) -> Str, KC, pure, stack_marks; "A text of addresses, for uses that accept a mark for the rest of the stack as its last word."
+        StackMark "stack_mark" (Str) -> Long, KC, pure, stack_marks; "Whether a word of a text of addresses is a mark for the rest of the stack."
+        StackRest "stack_rest" (Str, Str) -> Str, KC, pure, stack_marks; "For such a mark, the first argument, in the text given second: the mark for one line for each further address, with its symbol."
+        UserSymbolic "user_symbolic" (Long, Long) -> Str, KC, pure, symbolic, registers of Stack; "Symbolic text of the current program's stack: from frame n, at most 16 frames, in a form that lists frames; or of frame n alone (the form is a constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
+        UserSymbolicFrom "user_symbolic_from" (Long, Long, Long, Long, Long) -> Str, KC, pure, symbolic, registers of Stack; "As `user_symbolic`, for forms that list frames, with the program counter, stack pointer and frame pointer given as third to fifth argument."
+        KernelSymbolic "kernel_symbolic" (Long, Long) -> Str, KC, pure, symbolic, registers of Stack; "Symbolic text of the kernel stack from frame n, at most 16 frames, in a form (constant, see `spile_bpf::layout::SymbolicForm`). A mark, as `symbolic` makes it."
         SymbolicForm "symbolic" (Long, Str) -> Str, KC, pure, symbolic, registers; "Text of a stack that only the controller can produce: a form (constant, see `spile_bpf::layout::SymbolicForm`) and the addresses. In kernel handlers it is a mark; equal stacks have equal marks."
         Interrupted "interrupted" () -> Str, K, pure, symbolic; "Name of the function that a perf event or a watched memory access interrupted: a kernel function as text, a program's function as a mark. The address in hex if there is no symbol."
     }

@@ -104,16 +104,12 @@ impl Host {
                 Some(task) => Value::from(&task.command_line()[..]),
                 None => Value::from(&command_line("self")[..]),
             },
-            TaskOp::TaskHere => match &self.task {
+            TaskOp::TaskHere | TaskOp::TaskCurrent => match &self.task {
                 Some(task) => Value::Long(task.address() as i64),
                 None => {
                     let task = self.kernel_memory()?.current_task();
                     Value::Long(task.map_err(|e| Fault::from(e.to_string()))? as i64)
                 }
-            },
-            TaskOp::TaskCurrent => match &self.task {
-                Some(task) => Value::Long(task.address() as i64),
-                None => return Err(elsewhere(op)),
             },
             TaskOp::Cpu => Value::Long(rustix::thread::sched_getcpu() as i64),
             TaskOp::InCall | TaskOp::CgroupId | TaskOp::CgroupAncestor => {
@@ -315,19 +311,17 @@ fn symbol(op: SymbolOp, args: &[Value]) -> Result<Value, Fault> {
     match op {
         SymbolOp::SymName => Ok(Value::from(&*symbol_name(address))),
         SymbolOp::SymData => Ok(Value::from(&*symbol_data(address))),
-        // The environment makes the texts of stacks.
-        SymbolOp::SymbolicForm
-        | SymbolOp::KernelStack
-        | SymbolOp::KernelFrame
+        // A handler of the controller stands at no place in code: its stacks are empty.
+        SymbolOp::KernelStack
         | SymbolOp::KernelSymbolic
         | SymbolOp::UserStack
-        | SymbolOp::UserFrame
         | SymbolOp::UserSymbolic
         | SymbolOp::UserSymbolicFrom
-        | SymbolOp::StackWords
-        | SymbolOp::StackMark
-        | SymbolOp::StackRest
-        | SymbolOp::Interrupted => Err(elsewhere(op)),
+        | SymbolOp::StackRest => Ok(Value::from(&b""[..])),
+        SymbolOp::KernelFrame | SymbolOp::UserFrame | SymbolOp::StackMark => Ok(Value::Long(0)),
+        SymbolOp::StackWords => Ok(args.first().cloned().unwrap_or(Value::from(&b""[..]))),
+        // The environment makes texts of stacks from addresses.
+        SymbolOp::SymbolicForm | SymbolOp::Interrupted => Err(elsewhere(op)),
     }
 }
 
