@@ -1,13 +1,14 @@
 //! Facts about a body, computed once for each handler before its code is generated.
 
 use std::cell::OnceCell;
-use std::collections::HashSet;
+use std::ops::Deref;
 
 use spile_ir::{BlockId, Body, BodyFacts, GlobalId, HandlerId, Inst, Program, Space, Val};
 
 use super::data::thread_record_facts::{FieldRef, RecordFacts};
 use super::event::deferred_modes;
 use super::event::task_fields::TaskFields;
+use super::handler::errors;
 use super::operand::Res;
 use crate::layout::{ErrorKind, GlobalPlace, Quote};
 use crate::plan::StateLayout;
@@ -22,15 +23,15 @@ pub(crate) struct ObjectContext<'a> {
     pub plan: &'a StateLayout,
 }
 
-/// A body, with the facts that the generators of its functions ask for.
+/// A body, with the facts that the generators of its functions ask for. It has the fields of its
+/// [`ObjectContext`].
 pub(crate) struct BodyContext<'a> {
-    pub program: &'a Program,
-    pub options: &'a Options,
-    pub plan: &'a StateLayout,
+    pub object: ObjectContext<'a>,
     pub handler: HandlerId,
     pub body: &'a Body,
     /// Summary of what the body contains.
     pub facts: &'a BodyFacts,
+    /// The location of each register.
     pub alloc: &'a Allocation,
     /// The number of reads of each register.
     pub uses: Vec<u32>,
@@ -75,6 +76,14 @@ pub(in crate::lower) struct PrefilterTest {
     pub end: BlockId,
 }
 
+impl<'a> Deref for BodyContext<'a> {
+    type Target = ObjectContext<'a>;
+
+    fn deref(&self) -> &ObjectContext<'a> {
+        &self.object
+    }
+}
+
 impl<'a> BodyContext<'a> {
     /// The body of a handler.
     pub(crate) fn new(
@@ -100,15 +109,8 @@ impl<'a> BodyContext<'a> {
         facts: &'a BodyFacts,
         alloc: &'a Allocation,
     ) -> BodyContext<'a> {
-        let ObjectContext {
-            program,
-            options,
-            plan,
-        } = object;
         BodyContext {
-            program,
-            options,
-            plan,
+            object,
             handler,
             body,
             facts,
@@ -116,22 +118,13 @@ impl<'a> BodyContext<'a> {
             uses: uses(body, alloc),
             several: several(body),
             ticking: !alloc.resume.is_empty()
-                || longest_path(body, alloc) > program.limits.maxaction,
+                || longest_path(body, alloc) > object.program.limits.maxaction,
             deferred: OnceCell::new(),
             records: OnceCell::new(),
             task_fields: OnceCell::new(),
             error_kinds: OnceCell::new(),
             leading_tests: OnceCell::new(),
             split: OnceCell::new(),
-        }
-    }
-
-    /// What all bodies of the object share.
-    pub(crate) fn object(&self) -> ObjectContext<'a> {
-        ObjectContext {
-            program: self.program,
-            options: self.options,
-            plan: self.plan,
         }
     }
 
@@ -188,36 +181,23 @@ impl<'a> BodyContext<'a> {
                 .is_some_and(|dst| self.task_fields().folded.get(dst.index()) == Some(&true))
     }
 
-    /// The error kinds that can reach a catch block, in a fixed order.
+    /// The error kinds that can reach a catch block, in the order of their first instructions.
     pub(in crate::lower) fn error_kinds(&self) -> &[ErrorKind] {
-        self.error_kinds.get_or_init(|| self.find_kinds())
-    }
-
-    fn find_kinds(&self) -> Vec<ErrorKind> {
-        let mut kinds = vec![
-            ErrorKind::DivisionByZero,
-            ErrorKind::EmptyAggregate,
-            ErrorKind::HistIndex,
-            ErrorKind::ReadFault,
-            ErrorKind::KernelStrFault,
-            ErrorKind::UserStrFault,
-            ErrorKind::Raised,
-            ErrorKind::MaxAction,
-            ErrorKind::MaxNesting,
-            ErrorKind::Counter,
-        ];
-        let mut grow = HashSet::new();
-        for inst in self.body.insts() {
-            if let Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } = inst
-                && grow.insert(*g)
-            {
-                kinds.push(ErrorKind::Overflow(*g));
+        self.error_kinds.get_or_init(|| {
+            let mut kinds = Vec::new();
+            let guarded = self.body.blocks.iter().filter(|b| b.catch.is_some());
+            if self.ticking {
+                kinds.push(ErrorKind::MaxAction);
             }
-        }
-        if self.facts.decides() {
-            kinds.push(ErrorKind::Verdict);
-        }
-        kinds
+            for (inst, _) in guarded.flat_map(|b| &b.insts) {
+                for kind in errors::kinds(inst, self.program) {
+                    if !kinds.contains(&kind) {
+                        kinds.push(kind);
+                    }
+                }
+            }
+            kinds
+        })
     }
 }
 

@@ -1,6 +1,8 @@
 //! The code generator of a function, and its operands.
 
-use spile_ir::{BlockId, Body, BodyFacts, HandlerId, Program, SiteId, Ty, Val};
+use std::ops::Deref;
+
+use spile_ir::{BlockId, SiteId, Ty, Val};
 
 use super::body_context::BodyContext;
 use super::data::thread_record_facts::RecordState;
@@ -11,24 +13,16 @@ use super::slots::REACH;
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Reg, Size, Src};
-use crate::plan::StateLayout;
 use crate::regalloc::{Allocation, Location};
-use crate::target::Options;
 
-/// The code generator of one function: a program, or a subprogram of a handler.
+/// The code generator of one function: a program, or a subprogram of a handler. It has the fields of
+/// its [`BodyContext`].
 pub(crate) struct HandlerCodegen<'a> {
     pub asm: &'a mut Asm,
     pub pool: &'a mut Pool,
     /// Facts about the body.
     pub ctx: &'a BodyContext<'a>,
-    pub program: &'a Program,
-    pub options: &'a Options,
-    pub plan: &'a StateLayout,
-    pub handler: HandlerId,
-    pub body: &'a Body,
-    /// Summary of what the body contains.
-    pub facts: &'a BodyFacts,
-    /// The location of each register in this function.
+    /// The location of each register in this function: those of the body, except in a prefilter.
     pub alloc: &'a Allocation,
     /// The label of each block.
     pub labels: Vec<Label>,
@@ -55,6 +49,14 @@ pub(crate) struct HandlerCodegen<'a> {
     pub(in crate::lower) record_state: Option<RecordState>,
 }
 
+impl<'a> Deref for HandlerCodegen<'a> {
+    type Target = BodyContext<'a>;
+
+    fn deref(&self) -> &BodyContext<'a> {
+        self.ctx
+    }
+}
+
 impl<'a> HandlerCodegen<'a> {
     /// A generator that emits into `asm`.
     pub(crate) fn new(
@@ -68,12 +70,6 @@ impl<'a> HandlerCodegen<'a> {
             asm,
             pool,
             ctx,
-            program: ctx.program,
-            options: ctx.options,
-            plan: ctx.plan,
-            handler: ctx.handler,
-            body: ctx.body,
-            facts: ctx.facts,
             alloc: ctx.alloc,
             labels,
             done,

@@ -1,6 +1,7 @@
 //! Raising and catching errors, and the messages of caught errors.
 
-use spile_ir::{Reg as IrReg, Ty, Val};
+use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{Inst, Program, Reg as IrReg, Ty, Val};
 
 use crate::isa::asm::Label;
 use crate::isa::insn::Reg::*;
@@ -18,6 +19,36 @@ fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
         }
         ErrorKind::Raised => Some(Ty::Str(max_string as u16)),
         _ => None,
+    }
+}
+
+/// The kinds of errors that an instruction can raise itself; a call of a function has those of the
+/// function's own instructions. `MaxAction` is that of the body
+/// ([`crate::lower::BodyContext::ticking`]).
+pub(in crate::lower) fn kinds(inst: &Inst, program: &Program) -> Vec<ErrorKind> {
+    use ErrorKind::*;
+    if !inst.fallible(program) {
+        return Vec::new();
+    }
+    match inst {
+        Inst::Bin { .. } => vec![DivisionByZero],
+        Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => vec![Overflow(*g)],
+        // `%m` and `%M`: the address, and the number of bytes.
+        Inst::Sprint { .. } | Inst::Print { .. } => vec![ReadFault, Raised],
+        Inst::StatGet { .. } | Inst::PrintHist { .. } => vec![EmptyAggregate],
+        Inst::HistGet { .. } => vec![HistIndex],
+        Inst::Load { .. } => vec![ReadFault],
+        Inst::Raise { .. } => vec![Raised],
+        Inst::Enter => vec![MaxNesting],
+        Inst::Intr { f, .. } => match f {
+            Intrinsic::PerfCount => vec![Counter],
+            Intrinsic::VerdictSet => vec![Verdict],
+            // The text itself can be invalid.
+            Intrinsic::KernelUtf => vec![KernelStrFault, Raised],
+            Intrinsic::UserUtf => vec![UserStrFault, Raised],
+            _ => vec![KernelStrFault, UserStrFault],
+        },
+        _ => Vec::new(),
     }
 }
 
@@ -134,7 +165,7 @@ impl HandlerCodegen<'_> {
         self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
     }
 
-    /// The number that identifies an error in catch blocks: its index in [`HandlerCodegen::kinds`],
+    /// The number that identifies an error in catch blocks: its index in the body's `error_kinds`,
     /// plus one.
     fn error_id(&self, kind: ErrorKind) -> Res<i32> {
         let at = self.ctx.error_kinds().iter().position(|k| *k == kind);

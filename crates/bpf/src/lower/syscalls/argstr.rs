@@ -282,6 +282,7 @@ impl HandlerCodegen<'_> {
     /// Defines all subprograms for arguments as text.
     fn put_subs(&mut self, lists: u32, size: i32) -> Res {
         let plan = self.plan;
+        let options = self.options;
         let pool = &mut *self.pool;
         pool.sub("append_text", |pool| append_text(plan, pool))?;
         for base in [8, 10, 16] {
@@ -297,11 +298,10 @@ impl HandlerCodegen<'_> {
             })
             .collect();
         let texts = pool.constant(&texts);
-        use_user_text(pool, plan, self.options)?;
-        let defer = deferred::use_user_defer(pool, plan, self.options)?;
+        use_user_text(pool, plan, options)?;
+        let defer = deferred::use_user_defer(pool, plan, options)?;
         let escape = search::use_escape_steps(pool, plan, plan.max_string)?;
-        let may_goto = self.options.features.may_goto;
-        let pool = &mut *self.pool;
+        let may_goto = options.features.may_goto;
         let put = |name: &str, params: &[&'static str]| ArgAppender::new(name, params, plan);
         pool.sub("put_literal", |_| {
             put_literal(put("put_literal", &["which"]), texts)
