@@ -239,8 +239,9 @@ pub struct Object {
     pub lir: spile_lir::Module,
 }
 
-/// The contract between object, loader and controller.
-#[derive(Debug, Clone)]
+/// The contract between object, loader and controller. The default has no globals, handlers or
+/// programs.
+#[derive(Debug, Clone, Default)]
 pub struct Layout {
     /// Bytes of the shared block.
     pub shared_size: u32,

@@ -668,12 +668,8 @@ mod tests {
                 },
             })],
             handlers: vec![None],
-            programs: vec![],
             records: vec![shape(print), shape(error), shape(bad)],
-            stacks: None,
-            tree: None,
-            pages: false,
-            critical: None,
+            ..Layout::default()
         };
         let kernel = KernelState::in_memory(&layout, vec![vec![]]);
         let out = Output::open(crate::io::output::OutputTarget::Memory, None).unwrap();

@@ -592,19 +592,13 @@ mod tests {
             shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 128,
             cpus: 1,
-            globals: vec![],
-            handlers: vec![],
             programs: vec![ProgramInfo {
                 name: "tp_0".into(),
                 attach: Attach::RawTracepoint(vec!["x".into()]),
                 handlers: vec![HandlerId(0)],
                 idle: false,
             }],
-            records: vec![],
-            stacks: None,
-            tree: None,
-            pages: false,
-            critical: None,
+            ..Layout::default()
         };
         let program = Program {
             sites: vec![Site::default(), Site::at("keyword at a.stp:1:1")],

@@ -141,13 +141,7 @@ mod tests {
             cpu_stride: 128,
             cpus: 1,
             globals: vec![place(Some(136)), place(Some(144)), place(None), place(None)],
-            handlers: vec![],
-            programs: vec![],
-            records: vec![],
-            stacks: None,
-            tree: None,
-            pages: false,
-            critical: None,
+            ..Layout::default()
         };
         let needs = of_program(&program, Some(&layout));
         assert_eq!(needs[0].locks, [(GlobalId(0), 136), (GlobalId(1), 144)]);

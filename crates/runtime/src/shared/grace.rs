@@ -106,14 +106,7 @@ mod tests {
             shared_size: spile_bpf::layout::shared::END,
             cpu_stride: 128,
             cpus: 2,
-            globals: vec![],
-            handlers: vec![],
-            programs: vec![],
-            records: vec![],
-            stacks: None,
-            tree: None,
-            pages: false,
-            critical: None,
+            ..spile_bpf::layout::Layout::default()
         };
         let state = StateMemory::in_memory(&layout).unwrap();
         assert!(GracePeriod::Visit.wait(&state) && GracePeriod::Barrier.wait(&state));

@@ -305,13 +305,7 @@ mod tests {
             cpu_stride: 1024,
             cpus: 2,
             globals: vec![Some(GlobalLayout { lock: None, place })],
-            handlers: vec![],
-            programs: vec![],
-            records: vec![],
-            stacks: None,
-            tree: None,
-            pages: false,
-            critical: None,
+            ..Layout::default()
         })
         .expect("a layout that fits")
     }

@@ -478,12 +478,7 @@ mod tests {
                 place,
             })],
             handlers: vec![None],
-            programs: vec![],
-            records: vec![],
-            stacks: None,
-            tree: None,
-            pages: false,
-            critical: None,
+            ..Layout::default()
         }
     }
 

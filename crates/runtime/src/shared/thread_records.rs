@@ -149,14 +149,7 @@ mod tests {
             shared_size: shared::END + 256,
             cpu_stride: 2048,
             cpus: 2,
-            globals: vec![],
-            handlers: vec![],
-            programs: vec![],
-            records: vec![],
-            stacks: None,
-            tree: None,
-            pages: false,
-            critical: None,
+            ..Layout::default()
         };
         let map = Box::new(PlainMap {
             max: 2,

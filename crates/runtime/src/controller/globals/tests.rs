@@ -142,13 +142,7 @@ fn kernel() -> KernelState {
         cpu_stride: 2048,
         cpus: 2,
         globals,
-        handlers: vec![],
-        programs: vec![],
-        records: vec![],
-        stacks: None,
-        tree: None,
-        pages: false,
-        critical: None,
+        ..Layout::default()
     };
     let table = || -> BoxedTable {
         RefCell::new(Box::new(PlainMap {

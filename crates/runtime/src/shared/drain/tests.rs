@@ -20,13 +20,7 @@ fn layout(places: &[GlobalPlace]) -> Layout {
             .cloned()
             .map(|place| Some(GlobalLayout { lock: None, place }))
             .collect(),
-        handlers: vec![],
-        programs: vec![],
-        records: vec![],
-        stacks: None,
-        tree: None,
-        pages: false,
-        critical: None,
+        ..Layout::default()
     }
 }
 
