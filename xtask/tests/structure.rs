@@ -303,6 +303,27 @@ fn headers_name_the_modules() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The header of a folder draws its stage: what comes in and what goes out.
+#[test]
+fn headers_of_folders_draw_their_stage() {
+    let crates = crates();
+    let folders = crates.iter().flat_map(|krate| sources(krate));
+    let folders = folders.filter(|file| file.path.ends_with("mod.rs"));
+    let wrong: Vec<String> = folders
+        .filter(|file| {
+            let header = file.text.lines().take_while(|l| l.starts_with("//!"));
+            let header: String = header.map(|l| format!("{} ", l[3..].trim())).collect();
+            !["In: ", "Out: "].iter().all(|word| header.contains(word))
+        })
+        .map(|file| place(&file.path))
+        .collect();
+    assert!(
+        wrong.is_empty(),
+        "no `In:` and `Out:`: {}",
+        wrong.join(", ")
+    );
+}
+
 /// Functions and their lengths, and tuples among their parameters.
 #[derive(Default)]
 struct Functions {

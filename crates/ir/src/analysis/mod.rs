@@ -1,5 +1,7 @@
-//! Analyses that passes use. Input: a well-formed [`crate::Body`] (its blocks and registers exist).
-//! Output: facts as values. Nothing here changes a body.
+//! Analyses that passes use.
+//!
+//! In: a well-formed [`crate::Body`] (its blocks and registers exist). Out: facts as values. Nothing
+//! here changes a body.
 //!
 //! | module | what |
 //! |---|---|

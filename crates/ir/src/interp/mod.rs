@@ -1,6 +1,10 @@
 //! The reference interpreter: it defines the results for every other executor, and executes
 //! controller handlers.
 //!
+//! In: a program and an [`Env`], which has the globals, the machine and the output. Out: the
+//! effects on that environment, or the error that ended the handler. Which handler runs when, and
+//! with which locks, is decided by the caller.
+//!
 //! It keeps its own call stack (bounded by MAXNESTING), so no script can overflow the host's.
 //! It never panics: a program that the verifier refuses ends in an error. Runs are
 //! deterministic given the [`Env`].

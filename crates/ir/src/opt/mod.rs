@@ -1,5 +1,9 @@
 //! The optimiser: passes over the IR that keep what a program does.
 //!
+//! In: a program that [`crate::verify`] accepts. Out: one that does the same and that it accepts,
+//! too; between passes this is checked in debug builds. Storage is not decided here
+//! ([`crate::storage`]), and nothing depends on a kernel.
+//!
 //! | pass | what |
 //! |---|---|
 //! | [`inline`](mod@inline) | calls become the function's code |

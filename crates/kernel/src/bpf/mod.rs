@@ -1,5 +1,9 @@
 //! The only path to `bpf(2)`.
 //!
+//! In: values, and the bytes of programs. Out: descriptors, which close when they are dropped, and
+//! the verifier's log with a refusal. No decision is made here: callers say what to load, and what
+//! to do if the kernel refuses.
+//!
 //! All requests to the kernel's BPF go through here: maps, programs and their types, links, ring
 //! buffers, lists of loaded objects, test runs, statistics, and the small programs that probe for
 //! features.

@@ -1,5 +1,8 @@
 //! An index over a BTF blob, such as `/sys/kernel/btf/vmlinux`.
 //!
+//! In: the bytes of a blob. Out: answers to questions about its types. Types that programs define
+//! (DWARF) are not read here, and no type is changed.
+//!
 //! The kernel's blob holds some 120,000 types in 5 MB. Turning it into heap
 //! objects costs more than the whole start-up budget, so nothing of it is
 //! copied: one pass over the type records notes where each record starts, and

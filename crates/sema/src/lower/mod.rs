@@ -1,5 +1,9 @@
 //! The resolved tree to IR.
 //!
+//! In: the resolved tree, which has no errors. Out: an [`spile_ir::Program`] that keeps the
+//! invariants of [`spile_ir::verify`]. Nothing fails here, and nothing is optimised, except that
+//! handlers of the same code become one.
+//!
 //! | file | what |
 //! |---|---|
 //! | `builder` | blocks, registers, instructions of one body |

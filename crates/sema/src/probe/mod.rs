@@ -1,5 +1,10 @@
 //! Probe points: from the points in a script to handlers with their events.
 //!
+//! In: probe points as written, the library's aliases, [`crate::facts::Facts`]. Out:
+//! [`ProbeHandler`]s: an event, the bodies that run at it, and the meaning of names there.
+//! Invariant: a point that matches nothing is an error, unless `?` or `!` allow it. Bodies are only
+//! searched for names; their types are the work of [`crate::types`].
+//!
 //! | file | what |
 //! |---|---|
 //! | `handler` | the outcome: event, bodies, context |

@@ -1,5 +1,9 @@
 //! From syntax trees to the resolved tree: names, types, string widths.
 //!
+//! In: the handlers of [`crate::probe`] and the library's functions. Out: [`hir`], without names to
+//! resolve and with a type at every expression. Invariant: no pass after `resolve` asks about the
+//! machine. What may run where is checked in [`crate::check`]; no IR is made here.
+//!
 //! | file | what |
 //! |---|---|
 //! | `codes` | diagnostic codes of this half |

@@ -1,5 +1,8 @@
 //! `spile fmt`: formats scripts in one style, keeping their tokens and comments.
 //!
+//! In: a script's text. Out: the same tokens and comments with other space, or an error and no
+//! text. Names and types are not looked at, and no macro is expanded.
+//!
 //! ```text
 //! lexer ─► gaps (comments, line breaks) ─► machine (where statements are) ─► lines ─► checks
 //! ```

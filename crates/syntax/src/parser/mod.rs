@@ -1,6 +1,9 @@
 //! Tokens to syntax tree: recursive descent for items and statements, precedence climbing for
 //! expressions.
 //!
+//! In: tokens from [`crate::preproc`]. Out: an [`crate::ast::File`], always: what could not be
+//! parsed is missing in it, and is in the diagnostics. Names and types are not looked at.
+//!
 //! Each grammar function is a production. One that fails has reported its error and returns
 //! `Failed`; the nearest list (statements of a block, items of a file) then skips at least one
 //! token, up to one that can begin the next element, and goes on.
@@ -45,9 +48,7 @@ pub fn parse_file(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    let output = preproc::preprocess(sources, file, env, macros, diags);
-    let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.file()
+    parse(sources, file, env, macros, diags, true)
 }
 
 /// As [`parse_file`] of the user's script, which can contain embedded C and `@kderef` with `-g`
@@ -59,9 +60,20 @@ pub fn parse_script(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
+    parse(sources, file, env, macros, diags, env.guru)
+}
+
+fn parse(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+    privileged: bool,
+) -> File {
     let output = preproc::preprocess(sources, file, env, macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.privileged = env.guru;
+    p.privileged = privileged;
     p.file()
 }
 

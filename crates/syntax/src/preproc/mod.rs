@@ -1,5 +1,9 @@
 //! The preprocessor: arguments, macros and conditionals; tokens in, tokens out.
 //!
+//! In: tokens of the lexer, arguments, the macros of the library, [`PreprocEnv`]. Out: tokens
+//! without `@macro` calls, `$1` and `%( %)`, each with its place in the text. Errors are in the
+//! diagnostics; the stream goes on after them.
+//!
 //! SystemTap describes two passes, macros first and conditionals second. Here both are one lazy
 //! stream: conditionals pull from macro expansion, macro expansion pulls from a stack of frames
 //! (the file, macro bodies, macro arguments, command line arguments). The result is the same,

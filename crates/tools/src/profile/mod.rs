@@ -1,4 +1,8 @@
 //! `spile profile`: where the time of an application goes.
+//!
+//! In: options, and the rows that `tools/profile.stp` prints. Out: a model of [`spile_profile`] in
+//! a file, and its report. The script counts; what is not in its rows is not known here. Reports
+//! and other formats are made by [`spile_profile`].
 
 mod changes;
 mod ranks;

@@ -1,4 +1,7 @@
 //! `spile syscount`: counts and times system calls.
+//!
+//! In: options, and the rows that `tools/syscount.stp` prints. Out: tables, JSON, or a live view of
+//! the terminal. Nothing is counted here.
 
 mod filter;
 mod live;

@@ -1,5 +1,8 @@
 //! `spile profile --system`: what the whole machine does. `spile profile --noise`: what interrupts a
 //! program that only computes.
+//!
+//! In: options, and the rows of a script of `tools/`. Out: a model of [`spile_profile`] as text or
+//! JSON. Nothing is counted here, except by the thread of `--noise` that only reads the clock.
 
 mod marks;
 mod noise;

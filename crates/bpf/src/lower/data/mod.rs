@@ -1,5 +1,9 @@
 //! Globals, arrays, aggregates and `foreach`.
 //!
+//! In: operations on globals, whose places the plan has chosen. Out: code that reads and changes
+//! these places. Invariant: a lost update is counted. Locks are taken at the handler's entry, not
+//! here; deltas are collected by the controller.
+//!
 //! | file | what it lowers |
 //! |---|---|
 //! | `globals` | scalars, and arrays in hash maps |

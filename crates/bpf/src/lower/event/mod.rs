@@ -1,5 +1,9 @@
 //! The event's context, the current task and the machine.
 //!
+//! In: intrinsics that ask about the event or the machine. Out: code that reads the context,
+//! registers or the kernel's memory. A handler that may not ask has been refused by analysis.
+//! Arguments of system calls as text are in [`crate::lower::syscalls`].
+//!
 //! | file | what it lowers |
 //! |---|---|
 //! | `intrinsics` | the dispatch of intrinsics; time |

@@ -1,6 +1,11 @@
 //! The parts that every handler has: numbers, jumps, calls, errors, entry and exit, and subprograms
 //! that several handlers share.
 //!
+//! In: a body and its [`BodyContext`](crate::lower::BodyContext). Out: its code from the first test
+//! to the exit, and the shared subprograms. Invariant: every way out goes through the label `done`,
+//! where locks and the busy word are released. Programs around handlers are made in
+//! [`crate::programs`] and `compile`.
+//!
 //! | file | what it lowers |
 //! |---|---|
 //! | `entry` | the code around a handler's body |

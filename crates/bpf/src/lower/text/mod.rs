@@ -1,5 +1,9 @@
 //! Strings, formats and output.
 //!
+//! In: operands that are slots of the processor's block or constants. Out: code that fills slots,
+//! or appends to the processor's output. Invariant: a slot has zeros behind its text. The formats
+//! of numbers are those of [`spile_ir::fmt`], which renders the controller's.
+//!
 //! | file | what it lowers |
 //! |---|---|
 //! | `strings`, `compare` | copies, comparisons, substrings |

@@ -1,6 +1,10 @@
 //! Operations on globals by storage class. Globals of the controller are in ordinary memory, with
 //! the per-CPU deltas already drained into it. Globals that it shares with the kernel are words of
 //! the state memory, or need system calls on a hash map.
+//!
+//! In: operations of the interpreter, on values. Out: the same values, in whichever memory the
+//! layout gives the global. Invariant: the caller holds the locks that the handler needs, and has
+//! drained the deltas. No lock is taken here.
 
 mod hash;
 

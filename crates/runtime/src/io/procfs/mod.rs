@@ -1,5 +1,8 @@
 //! The files of `procfs` probes, in a directory of the session.
 //!
+//! In: the paths of a script's files, and their readers and writers. Out: events for the session's
+//! loop, and texts for readers. Handlers run elsewhere, between the two.
+//!
 //! A read-only file is a regular file, empty and leased (`lease.rs`). The kernel blocks an opener
 //! until the session has put a new file in its place, run the handler, written the text and
 //! released the lease. Each reader therefore gets a whole text that was made after it came, at any

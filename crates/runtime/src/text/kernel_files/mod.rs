@@ -1,5 +1,8 @@
 //! The files of the kernel and its modules with debugging information: their load addresses, and
 //! the source lines of addresses.
+//!
+//! In: the names of modules and addresses in the kernel. Out: lines of source. A file that is
+//! missing or damaged gives no lines, and no error. Names of addresses come from the kernel itself.
 
 pub(crate) mod places;
 

@@ -1,6 +1,10 @@
 //! The files in user stacks, by the number that kernel handlers use: their symbols, and their
 //! unwind rows, which are loaded into a map that kernel handlers search.
 //!
+//! In: announcements of files, and addresses in them. Out: names and lines for the controller,
+//! tables for the kernel's handlers. A file that cannot be read has no names and no rows. Stacks
+//! are walked in the kernel, not here.
+//!
 //! A file is opened as soon as its first frame is announced: through the process that has it
 //! mapped, or, if that is gone, through the names of its path and the mount points of its device.
 //! It stays open, so that a replacement of the file does no harm.

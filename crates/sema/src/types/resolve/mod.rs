@@ -1,6 +1,12 @@
 //! Name resolution and type inference in one walk: the syntax tree of handlers and functions
 //! becomes the resolved [`Tree`]. Functions and globals of the library come in when they are first
 //! named, and with them the probes of their file, until nothing new comes.
+//!
+//! In: probe handlers with their contexts, the library, [`crate::facts::Facts`]. Out: a tree in
+//! which every name is a local, a global or a function, every `$variable` is loads of memory, and
+//! every type is known. It never fails: after an error, which is in the diagnostics, it goes on
+//! with values of any type. String widths, unused stores and refusals by place are the work of
+//! later passes.
 
 mod call;
 mod embedded;

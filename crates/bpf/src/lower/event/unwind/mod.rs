@@ -1,5 +1,9 @@
 //! User stacks: `user_walk` calls `user_frame` for one frame after the other.
 //!
+//! In: the registers of the interrupted program, and the tables that the controller has loaded.
+//! Out: addresses with the numbers of their files. Names are given by the controller, or by
+//! `names.rs` where a handler looks into the text.
+//!
 //! `user_map` looks each address up in the tree of the process's mappings, which gives the file and
 //! the offset (see `crates/bpf/src/lower/event/unwind/mappings.rs`). It takes no lock: RCU keeps
 //! the tree alive while a tracing program runs, and every value is checked. The map `FILES_MAP`
