@@ -33,10 +33,10 @@ pub enum Absent {
 impl fmt::Display for Absent {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Absent::Processor => f.write_str("regions are not told apart on this processor"),
-            Absent::NoCache => f.write_str(
-                "neither XDG_CACHE_HOME nor HOME says where the library that tells regions can be",
-            ),
+            Absent::Processor => f.write_str("regions are not supported on this processor"),
+            Absent::NoCache => {
+                f.write_str("neither XDG_CACHE_HOME nor HOME gives a folder for the region library")
+            }
             Absent::Name(path) => write!(
                 f,
                 "{}: a library whose path has a space or a colon cannot be loaded into programs",

@@ -36,8 +36,8 @@ pub(crate) fn fetch(
         let url = format!("{}/buildid/{id}/debuginfo", base.trim_end_matches('/'));
         if !url.starts_with("http://") {
             notes.push(format!(
-                "{base}: only http:// servers can be asked; run `debuginfod-find debuginfo {id}`, \
-                 whose files are found, or a `debuginfod` of your own, which asks others"
+                "{base}: only http:// servers can be asked; run `debuginfod-find debuginfo {id}` \
+                 (spile finds its files), or a local `debuginfod`, which asks others"
             ));
             continue;
         }

@@ -142,7 +142,7 @@ impl FunctionDecoder<'_> {
             ) && i.mnemonic() != Mnemonic::Hlt
         });
         match on {
-            true => Err("it runs on into what is behind it".into()),
+            true => Err("it runs on into the code behind it".into()),
             false => Ok(()),
         }
     }
@@ -183,7 +183,7 @@ impl FunctionDecoder<'_> {
             match i.flow_control() {
                 FlowControl::Return if i.mnemonic() == Mnemonic::Ret => {
                     if self.replaces_return(*at) {
-                        return Err(format!("at {at:#x} it returns to where it likes"));
+                        return Err(format!("at {at:#x} it returns to a computed address"));
                     }
                     exits.returns.push(*at);
                 }

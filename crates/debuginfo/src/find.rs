@@ -170,7 +170,7 @@ struct LimitedBuffer(Vec<u8>);
 impl std::io::Write for LimitedBuffer {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         if self.0.len() + bytes.len() > MAX_MINI {
-            return Err(std::io::Error::other("unpacks to too much"));
+            return Err(std::io::Error::other("unpacks to too many bytes"));
         }
         self.0.extend_from_slice(bytes);
         Ok(bytes.len())

@@ -98,7 +98,7 @@ fn open(path: &Path, build_id: Option<&[u8]>) -> Result<Image, Option<String>> {
             ));
         }
         (Some(_), None) => {
-            return wrong("has no build-id, so nobody knows whether it belongs here");
+            return wrong("has no build-id, so it cannot be matched with the kernel");
         }
         _ => {}
     }

@@ -517,7 +517,7 @@ impl Evaluator<'_, '_> {
                 size_in_bits,
                 bit_offset,
             } => self.piece(size_in_bits, bit_offset)?,
-            Operation::TLS => return Err(Unavailable::new("it is a variable of each thread")),
+            Operation::TLS => return Err(Unavailable::new("it is a thread-local variable")),
             Operation::ParameterRef { .. } => {
                 return Err(Unavailable::new("only the caller knows it"));
             }
@@ -525,7 +525,7 @@ impl Evaluator<'_, '_> {
             | Operation::VariableValue { .. }
             | Operation::PushObjectAddress => {
                 return Err(Unavailable::new(
-                    "its location calls for another variable's",
+                    "its location depends on another variable's",
                 ));
             }
             op => return self.arithmetic(op),

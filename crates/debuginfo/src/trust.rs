@@ -72,7 +72,7 @@ fn check_ancestors(path: &Path) -> io::Result<()> {
     for part in parts {
         let folder = part.symlink_metadata()?;
         if !folder.is_dir() {
-            return Err(refusal(part, "is no folder"));
+            return Err(refusal(part, "is not a folder"));
         }
         if folder.uid() != user && folder.uid() != 0 {
             return Err(refusal(part, "belongs to another user"));
@@ -103,7 +103,7 @@ fn user() -> u32 {
 
 fn refusal(path: &Path, why: &str) -> io::Error {
     let text = format!(
-        "{} {why}, so nothing in it is believed (XDG_CACHE_HOME names another folder)",
+        "{} {why}, so its files are not used (XDG_CACHE_HOME can name another folder)",
         path.display()
     );
     io::Error::new(io::ErrorKind::PermissionDenied, text)

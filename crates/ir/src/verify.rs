@@ -163,7 +163,7 @@ fn global(g: &Global) -> CheckResult {
     }
     ensure(
         g.init.is_none(),
-        "initial value of something else than a scalar",
+        "initial value of something other than a scalar",
     )
 }
 
@@ -484,7 +484,7 @@ impl Checker<'_> {
     }
 
     fn on_global(&self, inst: &Inst, iters: &[Option<Vec<Ty>>]) -> CheckResult {
-        let number = |ty: Ty| ensure(ty == Ty::Long, "adding to something else than a number");
+        let number = |ty: Ty| ensure(ty == Ty::Long, "adding to something other than a number");
         match inst {
             Inst::GLoad { dst, g } => self.dst(*dst, is_str(self.scalar(*g)?)),
             Inst::GStore { g, val } => self.expect_type(*val, self.scalar(*g)?),

@@ -462,7 +462,7 @@ fn uses(func: &Func, cfg: &Cfg, defs: &[Def]) -> Res {
                 false => cfg.dominates(node, at.0),
             };
             if !holds {
-                let message = format!("%{name} is not defined on all ways to its use");
+                let message = format!("%{name} is not defined on all paths to its use");
                 return at_block(func, block).fail(Invariant::Dominance, message);
             }
         }

@@ -20,7 +20,7 @@ words! {
     "probe" "probe POINT, ... { ... }" "runs the handler each time a point is reached";
     "global" "global a, b[100], c%[100] = 3" "variables that all handlers see";
     "function" "function f:string(a:long) { ... }" "a function; types can be left out";
-    "private" "private global, private function" "seen in this file only";
+    "private" "private global, private function" "visible in this file only";
     // Words of statements.
     STATEMENTS:
     "if" "if (c) a else b" "runs one of two statements";
@@ -29,19 +29,19 @@ words! {
     "while" "while (c) a" "a loop, bounded by MAXACTION";
     "foreach" "foreach (v = [k-, l] in array limit 10) a" "walks an array; + and - sort by a column";
     "in" "[k, l] in array" "whether the array has the element";
-    "limit" "foreach (k in array limit 10)" "walks so many elements at most";
+    "limit" "foreach (k in array limit 10)" "walks at most that number of elements";
     "return" "return e" "leaves the function";
     "delete" "delete x" "removes an element, a slice or all of an array, or clears a variable";
     "break" "break" "leaves the loop";
-    "continue" "continue" "goes on with the loop's next turn";
+    "continue" "continue" "continues with the next iteration";
     "next" "next" "leaves the handler; in a function: goes on with its next body";
     "try" "try { ... } catch (text) { ... }" "catches errors of its block";
     "catch" "try { ... } catch (text) { ... }" "runs after an error in the block";
-    "string" "function f:string()" "the type of texts";
+    "string" "function f:string()" "the type of strings";
     "long" "function f:long()" "the type of 64-bit numbers";
     // Operators that begin with `@`.
     OPERATORS:
-    "@count" "@count(s)" "how many values a statistic has";
+    "@count" "@count(s)" "the number of values of a statistic";
     "@sum" "@sum(s)" "the sum of a statistic";
     "@min" "@min(s)" "the least value of a statistic";
     "@max" "@max(s)" "the greatest value of a statistic";
@@ -51,7 +51,7 @@ words! {
     "@hist_linear" "@hist_linear(s, low, high, width)" "a histogram with buckets of one width";
     "@var" "@var(\"name\"[, \"module\"])" "a variable of the kernel";
     "@cast" "@cast(address, \"type\"[, \"module\"])" "an address as a pointer to a type";
-    "@defined" "@defined(e)" "whether what e names is there, decided before the run";
+    "@defined" "@defined(e)" "whether e can be resolved, decided before the run";
     "@probewrite" "@probewrite(v)" "whether the handler writes the variable";
     "@entry" "@entry(e)" "in a return probe: the value of e at entry";
     "@perf" "@perf(\"name\")" "a perf counter";

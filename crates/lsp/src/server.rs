@@ -290,7 +290,7 @@ impl Server<'_> {
             }
             _ => Err(RequestError(
                 ErrorCode::MethodNotFound,
-                format!("{method} is not there"),
+                format!("{method} is not supported"),
             )),
         }
     }

@@ -180,7 +180,7 @@ fn hovers_show_signatures_and_documentation() {
     );
     has(
         "probe begin { println(@co§unt(x)) }",
-        &["how many values a statistic has"],
+        &["the number of values of a statistic"],
     );
     has(
         "probe begin { println(@choose_de§fined($x, 1)) }",

@@ -240,8 +240,8 @@ fn tell_what_is_left_out(cli: &Cli, analysis: &Analysis, front: &Frontend) {
     let verbose = cli.tells(2);
     if verbose && front.facts.left_out() > 0 {
         tell(format_args!(
-            "{} functions that match are left out: the kernel forbids to probe them, or ftrace \
-             does not trace them\n",
+            "{} functions that match are left out: the kernel forbids probing them, or \
+             ftrace does not trace them\n",
             front.facts.left_out()
         ));
     }
@@ -259,8 +259,8 @@ fn tell_what_is_left_out(cli: &Cli, analysis: &Analysis, front: &Frontend) {
     let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
     if verbose && analysis.program.handlers.iter().any(limited) {
         tell(
-            ".maxactive(N) has no effect: the kernel itself decides for how many calls at a time it \
-             waits for returns; those that it let pass are in the account\n",
+            ".maxactive(N) has no effect: the kernel decides how many calls can wait for their return at \
+             a time; the account counts the returns that it missed\n",
         );
     }
     if verbose {

@@ -187,7 +187,7 @@ fn regions_without_debugging_information_have_names_of_functions() {
     }
 }
 
-/// A process that ran already has not loaded the library that reports regions: text, JSON, file and
+/// A process that was already running has not loaded the library that reports regions: text, JSON, file and
 /// page say so, and name the libraries that suggest that it has regions.
 #[test]
 fn a_process_that_ran_already_has_no_regions() {
@@ -211,7 +211,7 @@ fn a_process_that_ran_already_has_no_regions() {
         "regions of OpenMP (the process has {}), calls of MPI, named regions: ",
         library.expect("the library")
     );
-    let why = format!("(`spile profile -- CMD`), and process {pid} ran already");
+    let why = format!("(`spile profile -- CMD`), and process {pid} was already running");
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
     let spile = |args: &[&str]| {
@@ -226,7 +226,7 @@ fn a_process_that_ran_already_has_no_regions() {
     let attach = ["profile", "-d", "0.1", "-p", &pid];
     let said = spile(&[&attach[..], &["-o", path]].concat());
     assert!(
-        said.contains(&format!("\nNot told: {has}")) && said.contains(&why),
+        said.contains(&format!("\nNot reported: {has}")) && said.contains(&why),
         "{said}"
     );
     let json: serde_json::Value =

@@ -275,7 +275,7 @@ impl Parser<'_> {
             b'b' | b'B' | b'<' | b'>' | b'`' | b'\'' => {
                 let text = format!("`\\{}` is not available", char::from(b));
                 return Err(Error::new(at, text).help(
-                    "the tests that there are: `^` for the start of the string, `$` for its end",
+                    "the available tests are `^` for the start of the string, `$` for its end",
                 ));
             }
             b'w' => ByteSet::of(word),

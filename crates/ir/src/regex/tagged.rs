@@ -221,7 +221,7 @@ impl Closure<'_> {
         while let Some((path, flags)) = todo.pop() {
             *work += 1;
             if *work > MAX_WORK {
-                return Err(Error::large("too many ways through it are alike"));
+                return Err(Error::large("too many paths through it are equivalent"));
             }
             let Step { node, depth, .. } = self.steps[path as usize];
             let key = (node, flags);

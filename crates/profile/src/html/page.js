@@ -255,7 +255,7 @@ function flame() {
 
 document.getElementById("head").textContent = data.head;
 if (data.failed) make("p", main, data.failed);
-for (const why of data.missing) make("p", main, `Not told: ${why}`);
+for (const why of data.missing) make("p", main, `Not reported: ${why}`);
 for (const [what, n] of Object.entries(data.lost)) make("p", main, `Lost: ${n} ${what}`);
 bars("Where the time of each rank went", data.ranks);
 bars("Where the time of each thread went", data.threads);

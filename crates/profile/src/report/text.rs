@@ -92,7 +92,7 @@ pub fn failed(run: &Run) -> Option<String> {
 /// Missing information, with the reason.
 fn missing(run: &Run, width: usize) -> String {
     let whys = run.regions_missing().into_iter();
-    let whys = whys.map(|why| paragraph(&format!("Not told: {why}"), "  ", width));
+    let whys = whys.map(|why| paragraph(&format!("Not reported: {why}"), "  ", width));
     whys.fold(String::new(), |out, why| format!("{out}\n{why}"))
 }
 

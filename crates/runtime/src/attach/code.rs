@@ -395,7 +395,7 @@ fn no_kprobe(space: Space, why: io::Error) -> io::Error {
         };
         return io::Error::other(format!(
             "this kernel has no probes in {what}: it would have to be built with {options} \
-             (`spile --check` says what works here)"
+             (`spile --check` shows which probes work here)"
         ));
     }
     let text = match (space, why.raw_os_error()) {

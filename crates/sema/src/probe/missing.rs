@@ -67,7 +67,7 @@ fn report(lib: &Library, layer: &AliasLayer, alias: &str, m: &Mentions, diags: &
                     at,
                     "SystemTap sets it, and here it would always be 0 or \"\"",
                 )
-                .help(format!("`-L '{alias}'` shows the variables that there are")),
+                .help(format!("`-L '{alias}'` shows the available variables")),
         );
     }
 }

@@ -184,7 +184,7 @@ impl<'a> PointSearch<'a> {
     fn alias(&mut self, ix: AliasId, comps: &[Component], layer: &AliasLayer) -> Errors {
         let entry = self.lib.alias_entry(ix);
         if layer.stack.contains(&ix) || layer.stack.len() >= MAX_DEPTH {
-            let text = format!("the alias `{}` stands for itself", entry.name);
+            let text = format!("the alias `{}` is defined by itself", entry.name);
             let d = Diagnostic::error(codes::ALIAS_LOOP, text)
                 .at(layer.span)
                 .also(entry.body.span, "defined here");

@@ -174,7 +174,7 @@ impl Parser<'_> {
         if syntax.op == AtOp::KDeref && !self.privileged {
             let message = "`@kderef` is not permitted in an unprivileged script; need `-g`";
             let d = Diagnostic::error(codes::NEEDS_GURU, message).at(t.span);
-            self.report(d.help("`kernel_long(address)` and its kin need no `-g`"));
+            self.report(d.help("`kernel_long(address)` and similar functions need no `-g`"));
         }
         let args = self.args()?;
         let mut below = self.height;

@@ -103,7 +103,7 @@ impl Parser<'_> {
         let t = self.bump();
         if !self.privileged {
             let message = "embedded code in an unprivileged script; need `-g`";
-            let help = "spile runs no C, with `-g` neither: functions of the library, `@cast` and `@kderef` do the same";
+            let help = "spile runs no C, even with `-g`: use functions of the library, `@cast` and `@kderef`";
             self.report(
                 Diagnostic::error(codes::NEEDS_GURU, message)
                     .at(t.span)

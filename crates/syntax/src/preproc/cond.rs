@@ -239,7 +239,7 @@ impl CompareRefusal {
                 "this has no order",
                 op,
                 "`==` or `!=` expected",
-                "only versions, texts, numbers and numeric CONFIG_... options are less or greater",
+                "only versions, strings, numbers and numeric CONFIG_... options have an order",
             ),
             CompareRefusal::PatternOrder => (
                 "a pattern has no order",

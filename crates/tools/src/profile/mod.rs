@@ -207,7 +207,7 @@ fn prepare(cli: &Profile, header: &mut Header) -> Result<(ToolRun, Option<CountF
             let name = cli.command.first().and_then(|c| Path::new(c).file_name());
             if name.is_some_and(|name| name == "srun") {
                 tell(
-                    "WARNING: what srun runs is started by Slurm and not seen: \
+                    "WARNING: Slurm's daemon starts the programs of srun, so they are not recorded: \
                      srun -n 2 spile profile ./app\n",
                 );
             }
@@ -338,7 +338,7 @@ fn running_on(profile: &Account) -> String {
         0 => String::new(),
         _ => text::paragraph(
             &format!(
-                "The command has ended and is recorded no longer, but these run on: {} \
+                "The command has ended, and with it the recording; these processes still run: {} \
                  (spile profile -p PID)",
                 left.join(", ")
             ),

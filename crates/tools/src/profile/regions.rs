@@ -48,7 +48,7 @@ pub fn load(trace: bool) -> Result<(Option<CountFolder>, String), String> {
     Ok((folder.ok(), library.unwrap_or_default()))
 }
 
-/// The message about the parts that are missing for a process that ran already.
+/// The message about the parts that are missing for a process that was already running.
 pub fn missing(pid: u32) -> String {
     let mut libraries = BTreeMap::new();
     for mapping in process::mappings(pid).unwrap_or_default() {
@@ -63,8 +63,8 @@ pub fn missing(pid: u32) -> String {
         libraries.entry(*what).or_insert_with(|| file.to_owned());
     }
     format!(
-        "{}: the library that tells them is loaded when a command starts (`spile profile -- CMD`), and process {pid} \
-         ran already",
+        "{}: the region library is loaded when a command starts (`spile profile -- CMD`), and process {pid} was \
+         already running",
         what(&libraries)
     )
 }

@@ -242,7 +242,7 @@ impl HandlerCodegen<'_> {
     /// `r0` = a number of the next task at `sched_switch`.
     fn next_task_number(&mut self, offset: Option<u32>) -> Res {
         let offset = offset.and_then(|o| i32::try_from(o).ok());
-        let offset = offset.ok_or("this kernel does not tell how its tasks look")?;
+        let offset = offset.ok_or("this kernel has no type information about tasks")?;
         self.asm.load(Size::DW, R3, R10, CTX);
         self.asm.load(Size::DW, R3, R3, NEXT);
         self.asm.add(R3, offset);

@@ -63,7 +63,7 @@ impl Resolver<'_> {
             None => Intrinsic::ValueSet,
             Some(ast::BinOp::Concat) => Intrinsic::ValueAppend,
             Some(_) => {
-                let text = "`$value` is a string: it can be set, and be added to with `.=`";
+                let text = "`$value` is a string: it can be set, and extended with `.=`";
                 self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
                 return Some(self.bad(span));
             }
