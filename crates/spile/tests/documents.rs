@@ -147,6 +147,7 @@ const NOT_RUN: &[(&str, &str)] = &[
     ("perf ", "a program for comparison"),
     ("readelf -n", "lacks its program"),
     ("stap -p4", "SystemTap, for comparison"),
+    ("stap fmt", "a script called fmt, which does not exist"),
     ("strace -f -c", "a program for comparison"),
     ("ulimit -v", "lacks its limit"),
 ];
