@@ -48,7 +48,7 @@ const ERRORS_BYTES: u32 = 64 << 10;
 /// An operation that kernel handlers do not have, or a limit that is exceeded; never a property of
 /// the machine.
 pub fn compile(program: &Program, options: &Options) -> Result<Object, CompileError> {
-    let facts = Rc::new(ProgramFacts::of(program));
+    let facts = Rc::new(ProgramFacts::new(program));
     compile_planned(program, &facts, options, |_, _| {})
 }
 
@@ -66,10 +66,10 @@ pub fn compile_planned(
     let (program, idle) = attach::fexit_fusion::rewrite(program, options);
     let facts = match &program {
         Cow::Borrowed(_) => facts.clone(),
-        Cow::Owned(program) => Rc::new(ProgramFacts::of(program)),
+        Cow::Owned(program) => Rc::new(ProgramFacts::new(program)),
     };
     let program = &*program;
-    let marks = Marks::of(program, &facts, &SymbolicForm::made_in_kernel);
+    let marks = Marks::new(program, &facts, &SymbolicForm::made_in_kernel);
     let allocs = allocate(program, &marks)?;
     let attach = AttachPlan::new(program, options, &idle);
     let needs = needs::needs(program, &facts, &allocs, marks, attach);

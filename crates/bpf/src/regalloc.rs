@@ -84,7 +84,7 @@ pub(crate) fn allocate(body: &Body) -> Option<Allocation> {
         return None;
     }
     let order = reverse_post_order(body);
-    let live = Liveness::of(body);
+    let live = Liveness::new(body);
     let mut layout_index = vec![usize::MAX; body.blocks.len()];
     for (i, b) in order.iter().enumerate() {
         layout_index[b.index()] = i;

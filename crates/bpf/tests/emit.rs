@@ -315,7 +315,7 @@ fn text_functions_of_the_library_run_as_interpreted() {
                 && part_length.is_some_and(|n| n < part as usize)
             {
                 function(
-                    &library::of(find),
+                    &library::module_with(find),
                     &name,
                     &args,
                     std::slice::from_ref(&memory),

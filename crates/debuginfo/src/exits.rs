@@ -41,7 +41,7 @@ pub struct TailJump {
 ///
 /// # Errors
 /// Why the exits cannot be determined.
-pub fn of(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, String> {
+pub fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, String> {
     if module.image().machine() != EM_X86_64 {
         return Err("its instructions are not of x86-64".into());
     }

@@ -80,7 +80,7 @@ impl Image {
         let elf =
             Elf::parse(bytes).map_err(|e| Error::new(path, format!("damaged ELF file: {e}")))?;
         let unlinked = elf.elf_header().e_type(LittleEndian) == elf::ET_REL;
-        let layout = unlinked.then(|| SectionLayout::of(&elf));
+        let layout = unlinked.then(|| SectionLayout::new(&elf));
         let segments = match &layout {
             Some(layout) => layout.segments(),
             None => segments(&elf),

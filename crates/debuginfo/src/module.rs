@@ -128,7 +128,7 @@ impl Module {
                     images.push(mini);
                 }
             }
-            let symbols = Symbols::of(&images);
+            let symbols = Symbols::new(&images);
             // SAFETY: the names lie in images that self holds, set once and never replaced,
             // and dropped after this field; given out bound to `&self` only.
             unsafe { std::mem::transmute::<Symbols<'_>, Symbols<'static>>(symbols) }

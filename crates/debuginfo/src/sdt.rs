@@ -55,7 +55,7 @@ impl std::error::Error for Malformed {}
 /// When the bytes are not an ELF file.
 pub fn markers(data: &[u8]) -> Result<Vec<Marker>, Malformed> {
     let file = object::File::parse(data).map_err(|e| Malformed(e.to_string()))?;
-    let machine = Assembler::of(file.architecture());
+    let machine = Assembler::for_architecture(file.architecture());
     let reader = Reader {
         wide: file.is_64(),
         little: file.is_little_endian(),

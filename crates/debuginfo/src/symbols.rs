@@ -61,7 +61,7 @@ pub struct Symbols<'a> {
 impl<'a> Symbols<'a> {
     /// The symbols of all these files together, without duplicates.
     #[must_use]
-    pub fn of(images: &[&'a Image]) -> Symbols<'a> {
+    pub fn new(images: &[&'a Image]) -> Symbols<'a> {
         let mut all = Vec::new();
         for image in images {
             read(image, true, &mut all);

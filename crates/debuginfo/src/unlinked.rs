@@ -39,7 +39,7 @@ pub(crate) struct SectionLayout {
 }
 
 impl SectionLayout {
-    pub(crate) fn of(elf: &Elf) -> SectionLayout {
+    pub(crate) fn new(elf: &Elf) -> SectionLayout {
         let mut next = FIRST;
         let mut sections = Vec::new();
         for section in elf.sections() {

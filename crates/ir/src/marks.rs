@@ -46,8 +46,8 @@ pub struct Marks {
 impl Marks {
     /// Analyses a program; `fit` accepts the instructions whose text a kernel handler can make
     /// itself.
-    pub fn of(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> Marks {
-        let flows = FlowGraph::of(program, facts, fit);
+    pub fn new(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> Marks {
+        let flows = FlowGraph::new(program, facts, fit);
         if flows.sources.is_empty() {
             return Marks::default();
         }
@@ -113,7 +113,7 @@ struct FlowGraph {
 }
 
 impl FlowGraph {
-    fn of(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> FlowGraph {
+    fn new(program: &Program, facts: &ProgramFacts, fit: &dyn Fn(&Inst) -> bool) -> FlowGraph {
         let mut flows = FlowGraph::default();
         if !facts.makes_marks() {
             return flows;

@@ -261,7 +261,7 @@ impl Dice {
         (self.0 >> 11) % n
     }
 
-    fn of<'t>(&mut self, list: &[&'t str]) -> &'t str {
+    fn pick<'t>(&mut self, list: &[&'t str]) -> &'t str {
         list[self.roll(list.len() as u64) as usize]
     }
 
@@ -283,17 +283,17 @@ impl Dice {
                     let inner = self.pattern(depth - 1);
                     out.push_str(&format!("({inner})"));
                 }
-                0 => out.push_str(self.of(&["()", "(^)", "($)", "(|a)"])),
+                0 => out.push_str(self.pick(&["()", "(^)", "($)", "(|a)"])),
                 1 => {
-                    out.push_str(self.of(&["^", "$"]));
+                    out.push_str(self.pick(&["^", "$"]));
                     continue;
                 }
-                2..=6 => out.push_str(self.of(&["[ab]", "[^a]", ".", "[b-c]", "[[:alpha:]]"])),
-                _ => out.push_str(self.of(&["a", "b", "c", "a", "b"])),
+                2..=6 => out.push_str(self.pick(&["[ab]", "[^a]", ".", "[b-c]", "[[:alpha:]]"])),
+                _ => out.push_str(self.pick(&["a", "b", "c", "a", "b"])),
             }
             if self.roll(3) == 0 {
                 let times = ["*", "+", "?", "*", "{2}", "{1,2}", "{0,2}", "{2,}", "{,2}"];
-                out.push_str(self.of(&times));
+                out.push_str(self.pick(&times));
             }
         }
         out
@@ -524,7 +524,7 @@ fn patterns_that_glibc_refuses_are_errors() {
     let (mut good, mut bad) = (0, 0);
     for _ in 0..20_000 {
         let len = 1 + dice.roll(8);
-        let pattern: String = (0..len).map(|_| dice.of(&parts)).collect();
+        let pattern: String = (0..len).map(|_| dice.pick(&parts)).collect();
         let theirs = glibc(pattern.as_bytes(), b"", 0);
         match Regex::new(pattern.as_bytes(), false) {
             Ok(_) => {

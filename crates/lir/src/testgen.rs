@@ -24,7 +24,7 @@ impl Dice<'_> {
         *first as usize % n.max(1)
     }
 
-    fn of<T: Copy>(&mut self, all: &[T]) -> T {
+    fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }
 
@@ -43,7 +43,7 @@ impl Dice<'_> {
             u64::MAX >> 1,
         ];
         match self.below(3) {
-            0 => self.of(&edges),
+            0 => self.pick(&edges),
             1 => self.below(100) as u64,
             _ => (self.below(usize::MAX) as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15),
         }
@@ -77,13 +77,13 @@ impl<'b> Gen<'b, '_, '_> {
 
     fn arithmetic(&mut self) {
         let (to, a, b) = (self.var(), self.val(), self.val());
-        let op = self.dice.of(AluOp::ALL);
+        let op = self.dice.pick(AluOp::ALL);
         let op = match op {
             AluOp::Sdiv if !self.newer => AluOp::Div,
             AluOp::Smod if !self.newer => AluOp::Mod,
             op => op,
         };
-        let width = self.dice.of(Width::ALL);
+        let width = self.dice.pick(Width::ALL);
         let small = self.dice.below(200) as i32 - 100;
         to.set(match self.dice.below(2) {
             // Constant amounts beyond the width, and constant zero divisors, are errors in the kernel.
@@ -94,8 +94,8 @@ impl<'b> Gen<'b, '_, '_> {
 
     fn extension(&mut self) {
         let (to, a) = (self.var(), self.val());
-        let op = self.dice.of(ExtOp::ALL);
-        let size = self.dice.of(Size::ALL);
+        let op = self.dice.pick(ExtOp::ALL);
+        let size = self.dice.pick(Size::ALL);
         let size = match (op, size) {
             (ExtOp::Swap, Size::U8) => Size::U16,
             (_, size) => size,

@@ -73,7 +73,9 @@ pub fn asleep(profile: &Profile) -> HashSet<u32> {
 /// Processor time of a thread.
 pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
     let on = TimePart::ALL.iter().filter(|part| part.on_a_cpu());
-    on.fold(0, |sum, part| sum.saturating_add(part.of(&thread.parts)))
+    on.fold(0, |sum, part| {
+        sum.saturating_add(part.time_in(&thread.parts))
+    })
 }
 
 #[cfg(test)]

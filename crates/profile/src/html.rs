@@ -168,7 +168,7 @@ fn trees(run: &Run) -> Value {
             if run.profiles.len() > 1 {
                 title = format!("{}: {title}", profile.title());
             }
-            let tree = Node::of(PathPlace::default(), &thread.samples);
+            let tree = Node::from_samples(PathPlace::default(), &thread.samples);
             out.push(json!({ "title": title, "tree": node(&tree) }));
         }
     }

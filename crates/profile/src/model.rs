@@ -279,7 +279,7 @@ pub struct Parts {
 impl Parts {
     /// The time of each part, in the order of [`TimePart::ALL`].
     pub fn times(&self) -> [Ns; 8] {
-        TimePart::ALL.map(|part| part.of(self))
+        TimePart::ALL.map(|part| part.time_in(self))
     }
 
     /// All parts together.
@@ -328,7 +328,7 @@ impl TimePart {
     }
 
     /// The time of this part.
-    pub fn of(self, parts: &Parts) -> Ns {
+    pub fn time_in(self, parts: &Parts) -> Ns {
         match self {
             TimePart::User => parts.user,
             TimePart::SyscallCpu => parts.syscall_cpu,
@@ -509,7 +509,7 @@ impl Call {
             runnable: self.runnable,
             taken: 0,
         };
-        let mut sum = ended.of(self.total);
+        let mut sum = ended.limited_to(self.total);
         sum.add(&self.open_parts());
         sum
     }
@@ -576,7 +576,7 @@ impl CallParts {
     /// The parts of calls of this duration: time in no other part counts as taken, and no part
     /// exceeds the rest that earlier parts leave.
     #[must_use]
-    pub fn of(self, time: Ns) -> CallParts {
+    pub fn limited_to(self, time: Ns) -> CallParts {
         let cpu = self.cpu.min(time);
         let blocked = self.blocked.min(time - cpu);
         let runnable = self.runnable.min(time - cpu - blocked);

@@ -130,7 +130,7 @@ pub fn account(gaps: &[(Ns, Ns)], mut events: Vec<Event>, sources: &[Source]) ->
         {
             first += 1;
         }
-        let shares = GapShares::of((*start, *end), &events[first..]);
+        let shares = GapShares::new((*start, *end), &events[first..]);
         let rest = unaccounted(shares.events.is_empty());
         shares.add_to(&mut causes, sources, &rest);
         let length = end.saturating_sub(*start);
@@ -163,7 +163,7 @@ struct GapShares {
 
 impl GapShares {
     /// Divides the gap from `start` to `end`. The events are in the order of [`account`].
-    fn of((start, end): (Ns, Ns), events: &[Event]) -> GapShares {
+    fn new((start, end): (Ns, Ns), events: &[Event]) -> GapShares {
         let mut shares = GapShares {
             events: Vec::new(),
             outside: 0,

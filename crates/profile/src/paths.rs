@@ -232,7 +232,7 @@ pub struct Node {
 
 impl Node {
     /// A tree of the samples of a thread, under a root of its own.
-    pub fn of(root: PathPlace, samples: &[Sample]) -> Node {
+    pub fn from_samples(root: PathPlace, samples: &[Sample]) -> Node {
         let mut node = Node {
             place: root,
             ..Node::default()
@@ -286,7 +286,8 @@ pub fn trees(run: &Run) -> Vec<Node> {
             ..Node::default()
         };
         for thread in threads(profile) {
-            let mut node = Node::of(place(thread.title(), PlaceKind::Thread), &thread.samples);
+            let mut node =
+                Node::from_samples(place(thread.title(), PlaceKind::Thread), &thread.samples);
             node.fill(thread.wall(profile.data.at_ns));
             node.count = 1;
             root.inclusive = root.inclusive.saturating_add(node.inclusive);

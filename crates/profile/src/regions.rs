@@ -204,7 +204,7 @@ impl Waits {
     pub fn work(&self, thread: &Thread, wall: Ns) -> Ns {
         match self.waits.get(&thread.tid) {
             Some((mpi, openmp)) => wall.saturating_sub(*mpi).saturating_sub(*openmp),
-            None => wall.saturating_sub(TimePart::Blocked.of(&thread.parts)),
+            None => wall.saturating_sub(TimePart::Blocked.time_in(&thread.parts)),
         }
     }
 

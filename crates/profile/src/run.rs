@@ -34,7 +34,7 @@ impl TimeSum {
         self.threads += 1;
         add(&mut self.wall, thread.wall(at_ns));
         for (sum, part) in self.parts.iter_mut().zip(TimePart::ALL) {
-            add(sum, part.of(&thread.parts));
+            add(sum, part.time_in(&thread.parts));
         }
         self.residual = self.residual.saturating_add(thread.residual(at_ns));
     }

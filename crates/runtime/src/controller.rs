@@ -104,7 +104,7 @@ impl Controller {
             .into();
         let mut texts = MarkTexts::of_strings(program.limits.maxstringlen as usize);
         if kernel.is_some() {
-            let marks = Marks::of(&program, facts, &SymbolicForm::made_in_kernel);
+            let marks = Marks::new(&program, facts, &SymbolicForm::made_in_kernel);
             texts.register(&program, &marks);
         }
         let mut needs =
@@ -673,7 +673,7 @@ mod tests {
         };
         let kernel = KernelState::in_memory(&layout, vec![vec![]]);
         let out = Output::open(crate::io::output::OutputTarget::Memory, None).unwrap();
-        let facts = ProgramFacts::of(&program);
+        let facts = ProgramFacts::new(&program);
         Controller::new(Rc::new(program), &facts, Some(kernel), out, 0, true)
     }
 

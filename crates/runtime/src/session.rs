@@ -158,7 +158,7 @@ impl Session {
         let number = |w: &WatchedProcess| PidMap::now().to_machine(w.pid().unsigned_abs());
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let facts = options.facts.take();
-        let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::of(&program)));
+        let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::new(&program)));
         let deferred = deferred_texts(object.is_some(), &facts);
         let probed = Staleness::new(&program, &options.looked_at);
         let kernel = match object {

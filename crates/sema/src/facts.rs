@@ -44,11 +44,11 @@ impl CTypeId {
 
     /// A type of the kernel.
     pub const fn kernel(number: u32) -> CTypeId {
-        CTypeId::of(TypeHome::Kernel, number)
+        CTypeId::new(TypeHome::Kernel, number)
     }
 
     /// A type by its number in a home.
-    pub const fn of(home: TypeHome, number: u32) -> CTypeId {
+    pub const fn new(home: TypeHome, number: u32) -> CTypeId {
         match number {
             0 => CTypeId::VOID,
             _ => CTypeId { home, number },

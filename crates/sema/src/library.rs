@@ -146,7 +146,7 @@ impl Library {
     /// counts before any of the library. Files that are read on demand come last.
     pub fn add(&mut self, id: FileId, file: ast::File, user: bool) {
         let at = self.files.len();
-        let contents = FileContents::of(id, file, user);
+        let contents = FileContents::new(id, file, user);
         let mut note = |kind: NameKind, name: &str| {
             let files = self.names[kind as usize].entry(name.into()).or_default();
             if files.last() != Some(&at) {
@@ -219,7 +219,7 @@ impl Library {
             let (tree, diags) = reader.read(at - first);
             FileContents {
                 diags,
-                ..FileContents::of(file.id, tree, file.user)
+                ..FileContents::new(file.id, tree, file.user)
             }
         })
     }
@@ -446,7 +446,7 @@ impl Library {
 }
 
 impl FileContents {
-    fn of(id: FileId, file: ast::File, user: bool) -> FileContents {
+    fn new(id: FileId, file: ast::File, user: bool) -> FileContents {
         let mut contents = FileContents::default();
         for item in file.items {
             match item {

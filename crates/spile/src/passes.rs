@@ -141,7 +141,7 @@ pub fn drive(
     if last == 3 {
         return shown(&program);
     }
-    let facts = Rc::new(ProgramFacts::of(&program));
+    let facts = Rc::new(ProgramFacts::new(&program));
     let mut ahead = None;
     let planned = |maps: &[MapSpec], state| {
         ahead = (last == 5).then(|| PremadeMaps::begin(maps, state));

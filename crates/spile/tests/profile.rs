@@ -295,7 +295,7 @@ fn parts_of_time_add_up() {
         TimePart::ALL
             .into_iter()
             .filter(|p| *p != TimePart::Runnable)
-            .max_by_key(|p| p.of(&t.parts))
+            .max_by_key(|p| p.time_in(&t.parts))
             .unwrap()
     };
     // A sleep of 100 ms begins before the thread leaves its processor.

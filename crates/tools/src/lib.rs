@@ -66,7 +66,7 @@ pub struct ToolRun {
 
 impl ToolRun {
     /// A run of a tool's script.
-    fn of(tool: &'static str) -> ToolRun {
+    fn new(tool: &'static str) -> ToolRun {
         ToolRun {
             tool,
             ..ToolRun::default()

@@ -12,7 +12,7 @@ pub struct Fields<'a>(std::slice::Iter<'a, FieldValue<'a>>);
 
 impl<'a> Fields<'a> {
     /// The values of a row.
-    pub fn of(row: &Row<'a>) -> Fields<'a> {
+    pub fn new(row: &Row<'a>) -> Fields<'a> {
         Fields(row.values.iter())
     }
 
@@ -83,7 +83,7 @@ mod tests {
     #[test]
     fn values_have_types() {
         with_row("row -5 300 1 \"a b\" 7", |row| {
-            let mut f = Fields::of(row);
+            let mut f = Fields::new(row);
             assert_eq!(row.name, "row");
             assert_eq!(
                 (f.ns(), f.number::<u8>(), f.flag()),

@@ -72,7 +72,7 @@ static AARCH64: Registers = Registers {
 
 impl Registers {
     /// The registers of an architecture.
-    pub fn of(arch: Arch) -> &'static Registers {
+    pub fn for_arch(arch: Arch) -> &'static Registers {
         match arch {
             Arch::Aarch64 => &AARCH64,
             Arch::X86_64 => &X86_64,

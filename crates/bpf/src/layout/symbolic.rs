@@ -127,7 +127,7 @@ impl SymbolicForm {
     }
 
     /// The form of the text that an instruction produces, if it produces one.
-    pub fn of(inst: &Inst) -> Option<SymbolicForm> {
+    pub fn for_inst(inst: &Inst) -> Option<SymbolicForm> {
         use spile_ir::Intrinsic::{Interrupted, UserStack};
         match inst {
             Inst::Intr { f: Interrupted, .. } => Some(SymbolicForm::UserName),
@@ -142,7 +142,7 @@ impl SymbolicForm {
 
     /// Whether kernel handlers can make the text that this instruction produces.
     pub fn made_in_kernel(inst: &Inst) -> bool {
-        Self::of(inst).is_some_and(SymbolicForm::in_kernel)
+        Self::for_inst(inst).is_some_and(SymbolicForm::in_kernel)
     }
 
     /// Whether the data are addresses of the kernel.

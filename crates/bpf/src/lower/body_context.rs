@@ -92,7 +92,7 @@ impl<'a> BodyContext<'a> {
         alloc: &'a Allocation,
     ) -> BodyContext<'a> {
         let body = &object.program.handlers[handler.index()].body;
-        BodyContext::of(
+        BodyContext::for_body(
             object,
             handler,
             body,
@@ -102,7 +102,7 @@ impl<'a> BodyContext<'a> {
     }
 
     /// Any body.
-    pub(crate) fn of(
+    pub(crate) fn for_body(
         object: ObjectContext<'a>,
         handler: HandlerId,
         body: &'a Body,
@@ -138,13 +138,13 @@ impl<'a> BodyContext<'a> {
 
     /// The array's field in the thread record, if it has one.
     pub(in crate::lower) fn field(&self, g: GlobalId) -> Res<Option<FieldRef>> {
-        FieldRef::of(g, self.place(g)?)
+        FieldRef::for_global(g, self.place(g)?)
     }
 
     /// The body's accesses to thread records.
     pub(in crate::lower) fn records(&self) -> &RecordFacts {
         let is = |g: GlobalId| matches!(self.field(g), Ok(Some(_)));
-        self.records.get_or_init(|| RecordFacts::of(self.body, is))
+        self.records.get_or_init(|| RecordFacts::new(self.body, is))
     }
 
     /// How the controller writes the text of a register, if it may read the text later.
@@ -157,7 +157,7 @@ impl<'a> BodyContext<'a> {
     fn task_fields(&self) -> &TaskFields {
         self.task_fields.get_or_init(|| {
             let known = &self.options.offsets.task_numbers;
-            TaskFields::of(self.body, &self.several, known)
+            TaskFields::new(self.body, &self.several, known)
         })
     }
 

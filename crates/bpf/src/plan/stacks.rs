@@ -64,7 +64,7 @@ pub(super) fn forms_made(program: &Program, marks: &Marks) -> Vec<SymbolicForm> 
         let insts = handler.body.insts();
         all.extend(insts.filter_map(|inst| match inst {
             Inst::Intr { dst: Some(dst), .. } if marks.made_in_kernel(BodyId::Handler(i), *dst) => {
-                SymbolicForm::of(inst)
+                SymbolicForm::for_inst(inst)
             }
             _ => None,
         }));

@@ -46,7 +46,7 @@ fn disjoint(mut pieces: Pieces, end: u32) {
 
 fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
     let options = options(cpus);
-    let facts = Rc::new(ProgramFacts::of(program));
+    let facts = Rc::new(ProgramFacts::new(program));
     let plan = StateLayout::new(program, facts, &options, needs.clone()).expect("a plan");
     let (mut block, mut common): (Pieces, Pieces) = Default::default();
     block.push((0, percpu::END, "header".into()));

@@ -35,7 +35,7 @@ fn check_alloc(body: &Body) {
             Location::None => {}
         }
     }
-    let live = Liveness::of(body);
+    let live = Liveness::new(body);
     for id in &alloc.order {
         let block = &body.blocks[id.index()];
         let mut set = live.live_out(block);

@@ -22,14 +22,14 @@ impl Dice {
         (self.0 >> 11) % n
     }
 
-    fn of<'t>(&mut self, list: &[&'t str]) -> &'t str {
+    fn pick<'t>(&mut self, list: &[&'t str]) -> &'t str {
         list[self.roll(list.len() as u64) as usize]
     }
 
     fn text(&mut self) -> String {
         let len = self.roll(14);
         (0..len)
-            .map(|_| self.of(&["a", "a", "a", "b", "b", "c", "/"]))
+            .map(|_| self.pick(&["a", "a", "a", "b", "b", "c", "/"]))
             .collect()
     }
 
@@ -43,10 +43,12 @@ impl Dice {
                 let inner = self.pattern(depth - 1);
                 let _ = write!(out, "({inner})");
             } else {
-                out.push_str(self.of(&["a", "b", "c", "a", "[ab]", ".", "^a", "b$", "()", "[^/]"]));
+                out.push_str(
+                    self.pick(&["a", "b", "c", "a", "[ab]", ".", "^a", "b$", "()", "[^/]"]),
+                );
             }
             if !out.ends_with('$') {
-                out.push_str(self.of(&["", "", "", "*", "+", "?", "{1,2}", "{2}"]));
+                out.push_str(self.pick(&["", "", "", "*", "+", "?", "{1,2}", "{2}"]));
             }
         }
         out

@@ -20,7 +20,7 @@ pub enum Assembler {
 impl Assembler {
     /// The machine of an ELF file.
     #[must_use]
-    pub fn of(architecture: Architecture) -> Assembler {
+    pub fn for_architecture(architecture: Architecture) -> Assembler {
         match architecture {
             Architecture::X86_64 | Architecture::X86_64_X32 | Architecture::I386 => Assembler::X86,
             Architecture::Aarch64 => Assembler::Aarch64,

@@ -65,7 +65,7 @@ fn open(path: &Path) -> Module {
 
 fn of(module: &Module, name: &str) -> Result<Exits, String> {
     let symbol = module.symbols().named(name).next().expect("a symbol");
-    exits::of(module, symbol.address, &[])
+    exits::find(module, symbol.address, &[])
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn returns_of_whole_files_are_found() {
             functions.insert(s.address, s);
         }
         for (address, s) in functions.iter().step_by(7) {
-            let Ok(exits) = exits::of(&module, *address, &[]) else {
+            let Ok(exits) = exits::find(&module, *address, &[]) else {
                 continue;
             };
             known += 1;

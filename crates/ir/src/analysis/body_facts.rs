@@ -32,7 +32,7 @@ pub struct BodyFacts {
 
 impl BodyFacts {
     /// The facts of a body of that program.
-    pub fn of(program: &Program, body: &Body) -> BodyFacts {
+    pub fn new(program: &Program, body: &Body) -> BodyFacts {
         let mut facts = BodyFacts::default();
         body.insts().for_each(|inst| facts.add(program, inst));
         facts
@@ -111,8 +111,8 @@ pub struct ProgramFacts {
 
 impl ProgramFacts {
     /// Walks over all bodies of a program.
-    pub fn of(program: &Program) -> ProgramFacts {
-        let facts = |body: &Body| BodyFacts::of(program, body);
+    pub fn new(program: &Program) -> ProgramFacts {
+        let facts = |body: &Body| BodyFacts::new(program, body);
         let handlers = program.handlers.iter();
         ProgramFacts {
             handlers: handlers
@@ -224,7 +224,7 @@ mod tests {
             f: Intrinsic::Exit,
             args: vec![],
         };
-        let exits = |event, insts| ProgramFacts::of(&program(event, insts)).kernel_exits();
+        let exits = |event, insts| ProgramFacts::new(&program(event, insts)).kernel_exits();
         let kernel = || Event::SysEnter(NrSet::All);
         assert!(!exits(kernel(), vec![]));
         assert!(!exits(Event::Begin(0), vec![exit()]));

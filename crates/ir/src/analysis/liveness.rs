@@ -76,8 +76,11 @@ pub struct Liveness(Vec<RegSet>);
 
 impl Liveness {
     /// Computes the liveness of a body.
-    pub fn of(body: &Body) -> Liveness {
-        let effects = body.blocks.iter().map(|block| BlockEffect::of(body, block));
+    pub fn new(body: &Body) -> Liveness {
+        let effects = body
+            .blocks
+            .iter()
+            .map(|block| BlockEffect::new(body, block));
         let analysis = LiveAnalysis {
             body,
             effects: effects.collect(),
@@ -148,7 +151,7 @@ struct BlockEffect {
 }
 
 impl BlockEffect {
-    fn of(body: &Body, block: &Block) -> BlockEffect {
+    fn new(body: &Body, block: &Block) -> BlockEffect {
         let mut read = RegSet::new(body.regs.len());
         let mut written = read.clone();
         block.term.for_each_use(|v| insert(&mut read, v));

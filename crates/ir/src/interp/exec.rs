@@ -24,7 +24,7 @@ pub struct Limit {
 impl Limit {
     /// The program's limits for a handler of this event. Handlers that SystemTap runs on behalf of
     /// a process may execute ten times as many statements (MAXACTION_INTERRUPTIBLE).
-    pub fn of(limits: &Limits, event: &Event) -> Limit {
+    pub fn for_event(limits: &Limits, event: &Event) -> Limit {
         let actions = match event {
             Event::Begin(_)
             | Event::End(_)
@@ -52,7 +52,12 @@ pub fn run<E: Env + ?Sized>(
     env: &mut E,
 ) -> Result<(), ScriptError> {
     match program.handlers.get(handler.index()) {
-        Some(h) => run_body(program, &h.body, Limit::of(&program.limits, &h.event), env),
+        Some(h) => run_body(
+            program,
+            &h.body,
+            Limit::for_event(&program.limits, &h.event),
+            env,
+        ),
         None => Ok(()),
     }
 }

@@ -90,7 +90,7 @@ pub fn run(program: &mut Program, body: &mut Body, handler: bool) {
 /// The facts about registers when a handler starts.
 fn at_start(program: &mut Program, body: &Body) -> AvailableExprs {
     let mut known = AvailableExprs::default();
-    let live = Liveness::of(body);
+    let live = Liveness::new(body);
     for r in live.live_in(BlockId(0)) {
         let value = match body.regs.get(r.index()) {
             Some(Ty::Long) => Val::Imm(0),

@@ -6,7 +6,7 @@ use crate::*;
 
 /// Runs the pass.
 pub fn run(program: &Program, body: &mut Body) {
-    let live = Liveness::of(body);
+    let live = Liveness::new(body);
     for i in 0..body.blocks.len() {
         let mut set = live.live_out(&body.blocks[i]);
         let mut insts = std::mem::take(&mut body.blocks[i].insts);

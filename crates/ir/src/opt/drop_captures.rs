@@ -8,7 +8,7 @@ pub fn run(program: &mut Program) {
     if program.regexes.is_empty() {
         return;
     }
-    let facts = ProgramFacts::of(program);
+    let facts = ProgramFacts::new(program);
     // A function's match may be for any of its callers.
     let functions_ask = facts.funcs().any(BodyFacts::asks_of_match);
     let anyone = functions_ask || facts.handlers().any(BodyFacts::asks_of_match);

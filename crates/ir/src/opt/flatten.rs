@@ -103,13 +103,13 @@ impl<'a> FlatBody<'a> {
             }
         }
         // The liveness is that of the bodies before any call is replaced.
-        let live = Liveness::of(&flat.body);
+        let live = Liveness::new(&flat.body);
         flat.replace_calls(0..own, None, &live);
         for r in 0..flat.regions.len() {
             let region = &flat.regions[r];
             let first = region.entry.index();
             let blocks = first..first + program.funcs[region.func].body.blocks.len();
-            let live = Liveness::of(&program.funcs[region.func].body);
+            let live = Liveness::new(&program.funcs[region.func].body);
             flat.replace_calls(blocks, Some(r), &live);
         }
         flat

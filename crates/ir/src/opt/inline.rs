@@ -288,7 +288,7 @@ fn splice(
 /// Copies that clear the registers that a function reads before it writes them, as a fresh
 /// activation finds them. Register numbers are shifted by `reg0`.
 pub(super) fn clear_registers(func: &Func, reg0: u32, empty: StrId, mut push: impl FnMut(Inst)) {
-    for r in Liveness::of(&func.body).live_in(BlockId(0)) {
+    for r in Liveness::new(&func.body).live_in(BlockId(0)) {
         let src = match func.body.regs.get(r.index()) {
             Some(Ty::Long) => Val::Imm(0),
             Some(Ty::Str(_)) => Val::Str(empty),

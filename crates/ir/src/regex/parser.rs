@@ -24,7 +24,7 @@ impl ByteSet {
         self.0[usize::from(b >> 6)] >> (b & 63) & 1 == 1
     }
 
-    fn of(mut f: impl FnMut(u8) -> bool) -> ByteSet {
+    fn from_fn(mut f: impl FnMut(u8) -> bool) -> ByteSet {
         let mut set = ByteSet::default();
         (0..=255).filter(|b| f(*b)).for_each(|b| set.insert(b));
         set
@@ -233,7 +233,7 @@ impl Parser<'_> {
         Ok(match b {
             b'^' => Ast::Begin,
             b'$' => Ast::End,
-            b'.' => Ast::Set(ByteSet::of(|b| b != 0)),
+            b'.' => Ast::Set(ByteSet::from_fn(|b| b != 0)),
             b'[' => Ast::Set(self.bracket(at)?),
             b'(' => {
                 if self.depth >= MAX_DEPTH {
@@ -256,7 +256,7 @@ impl Parser<'_> {
                     .help(format!("for the character itself write `\\\\{c}`")));
             }
             b'\\' => self.escape(at)?,
-            b => Ast::Set(ByteSet::of(|x| x == b)),
+            b => Ast::Set(ByteSet::from_fn(|x| x == b)),
         })
     }
 
@@ -278,11 +278,11 @@ impl Parser<'_> {
                     "the available tests are `^` for the start of the string, `$` for its end",
                 ));
             }
-            b'w' => ByteSet::of(word),
-            b'W' => ByteSet::of(|b| b != 0 && !word(b)),
-            b's' => ByteSet::of(space),
-            b'S' => ByteSet::of(|b| b != 0 && !space(b)),
-            b => ByteSet::of(|x| x == b),
+            b'w' => ByteSet::from_fn(word),
+            b'W' => ByteSet::from_fn(|b| b != 0 && !word(b)),
+            b's' => ByteSet::from_fn(space),
+            b'S' => ByteSet::from_fn(|b| b != 0 && !space(b)),
+            b => ByteSet::from_fn(|x| x == b),
         }))
     }
 
@@ -327,7 +327,7 @@ impl Parser<'_> {
         }
         self.pos += 1;
         Ok(match negated {
-            true => ByteSet::of(|b| b != 0 && !set.contains(b)),
+            true => ByteSet::from_fn(|b| b != 0 && !set.contains(b)),
             false => set,
         })
     }
@@ -356,11 +356,11 @@ impl Parser<'_> {
                     "alnum alpha blank cntrl digit graph lower print punct space upper xdigit",
                 ));
             };
-            return Ok(Element::Class(ByteSet::of(f)));
+            return Ok(Element::Class(ByteSet::from_fn(f)));
         }
         match name {
             [b] => Ok(match kind {
-                b'=' => Element::Class(ByteSet::of(|x| x == *b)),
+                b'=' => Element::Class(ByteSet::from_fn(|x| x == *b)),
                 _ => Element::Byte(*b),
             }),
             _ => Err(Error::new(here, "a collating element is one byte here")),

@@ -60,7 +60,7 @@ impl HandlerUse<'_> {
         )
     }
 
-    fn of(&self, g: GlobalId) -> impl Iterator<Item = &Access<'_>> {
+    fn accesses_to(&self, g: GlobalId) -> impl Iterator<Item = &Access<'_>> {
         self.accesses.iter().filter(move |a| a.g == g)
     }
 }
@@ -119,7 +119,7 @@ pub fn thread_records(program: &Program) -> Vec<GlobalId> {
         let free = global.storage == (Storage::Shared { lock: false });
         if free && **keys == [Ty::Long] && !walked[g] {
             let id = GlobalId(g as u32);
-            let facts = GlobalUse::of(program, &running, id);
+            let facts = GlobalUse::new(program, &running, id);
             if facts.written && facts.owner == Some(Owner::Thread) {
                 by_room.entry(*max).or_default().push(id);
             }
@@ -194,7 +194,7 @@ fn body_accesses<'p>(
 ) -> Vec<FuncId> {
     let repeated = event.is_none();
     let looping = looping_blocks(body);
-    let owned = event.map(|event| Ownership::of(event, body));
+    let owned = event.map(|event| Ownership::new(event, body));
     let mut called = Vec::new();
     for (i, block) in body.blocks.iter().enumerate() {
         for (inst, _) in &block.insts {
@@ -273,7 +273,7 @@ fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
     let mut kernel = uses
         .iter()
         .filter(|u| u.kernel())
-        .flat_map(|u| u.of(g))
+        .flat_map(|u| u.accesses_to(g))
         .peekable();
     if kernel.peek().is_none() {
         return (Storage::Controller, "no kernel handler touches it".into());
@@ -281,7 +281,7 @@ fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
     if kernel.all(|a| a.inst.add_only()) {
         let reader = uses
             .iter()
-            .find(|u| u.running() && !u.kernel() && u.of(g).next().is_some());
+            .find(|u| u.running() && !u.kernel() && u.accesses_to(g).next().is_some());
         let why = match reader {
             Some(u) => format!(
                 "kernel handlers only add to it, `{}` reads it",
@@ -304,7 +304,7 @@ fn class_of(uses: &[HandlerUse<'_>], g: GlobalId) -> (Storage, String) {
 /// handler in between would be visible in one and not in the other.
 fn torn_with(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<usize> {
     let is = |g: usize, class: Storage| classes[g].0 == class;
-    let touches = |u: &HandlerUse<'_>, g: usize| u.of(GlobalId(g as u32)).next().is_some();
+    let touches = |u: &HandlerUse<'_>, g: usize| u.accesses_to(GlobalId(g as u32)).next().is_some();
     let meet = |g: usize, locked: usize| {
         let both = |u: &&HandlerUse<'_>| u.running() && touches(u, g) && touches(u, locked);
         uses.iter().filter(both).any(HandlerUse::kernel)
@@ -322,7 +322,7 @@ fn torn_with(uses: &[HandlerUse<'_>], classes: &[(Storage, String)]) -> Option<u
 fn locks(program: &Program, uses: &[HandlerUse<'_>], classes: &mut [(Storage, String)]) {
     let running: Vec<&HandlerUse<'_>> = uses.iter().filter(|u| u.running()).collect();
     let facts: Vec<GlobalUse> = (0..classes.len())
-        .map(|g| GlobalUse::of(program, &running, GlobalId(g as u32)))
+        .map(|g| GlobalUse::new(program, &running, GlobalId(g as u32)))
         .collect();
     let contended: Vec<bool> = classes
         .iter_mut()
@@ -389,7 +389,7 @@ struct GlobalUse {
 }
 
 impl GlobalUse {
-    fn of(program: &Program, running: &[&HandlerUse<'_>], g: GlobalId) -> GlobalUse {
+    fn new(program: &Program, running: &[&HandlerUse<'_>], g: GlobalId) -> GlobalUse {
         let wraps = matches!(
             program.globals[g.index()].kind,
             GlobalKind::Array { wrap: true, .. }
@@ -397,7 +397,7 @@ impl GlobalUse {
         let all = || {
             running
                 .iter()
-                .flat_map(|u| u.of(g).map(|a| (u.kernel(), a)))
+                .flat_map(|u| u.accesses_to(g).map(|a| (u.kernel(), a)))
         };
         let store = |a: &Access<'_>| matches!(a.inst, Inst::ASet { .. });
         GlobalUse {

@@ -37,7 +37,7 @@ pub(super) struct Ownership {
 
 impl Ownership {
     /// Analyses the body of a handler of that event.
-    pub(super) fn of(event: &Event, body: &Body) -> Ownership {
+    pub(super) fn new(event: &Event, body: &Body) -> Ownership {
         let undefined = OnceCell::new();
         let holds = OWNERS.map(|(f, _)| registers(body, f, &undefined));
         // System calls and programs never run in an idle thread.
@@ -64,7 +64,7 @@ impl ThreadIdRegs {
     pub const COUNT: usize = 2;
 
     /// Analyses a body.
-    pub fn of(body: &Body) -> ThreadIdRegs {
+    pub fn new(body: &Body) -> ThreadIdRegs {
         let undefined = OnceCell::new();
         ThreadIdRegs([Intrinsic::Tid, Intrinsic::NextTid].map(|f| registers(body, f, &undefined)))
     }
@@ -104,7 +104,7 @@ fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<
     }
     let mut start = vec![RegWriters::Unwritten; body.regs.len()];
     // These read as 0.
-    for r in undefined.get_or_init(|| Liveness::of(body).live_in(BlockId(0)).collect()) {
+    for r in undefined.get_or_init(|| Liveness::new(body).live_in(BlockId(0)).collect()) {
         start[r.index()] = RegWriters::Other;
     }
     let holds = dataflow::registers(body, Direction::Forwards, start, |step, known| match step {

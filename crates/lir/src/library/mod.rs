@@ -62,7 +62,7 @@ const FUNCTIONS: &[(&str, Make)] = &[
 ];
 
 /// A module with one function that is made for its caller.
-pub fn of(func: Func) -> Module {
+pub fn module_with(func: Func) -> Module {
     Module {
         data: Vec::new(),
         funcs: vec![func],
@@ -81,5 +81,5 @@ pub fn module() -> &'static Module {
 /// A module with one function of the library. Only this function is built.
 pub fn only(name: &str) -> Option<Module> {
     let (_, make) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
-    Some(of(make()))
+    Some(module_with(make()))
 }

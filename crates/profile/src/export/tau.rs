@@ -41,7 +41,7 @@ pub fn export(run: &Run) -> ExportFiles {
             rank
         };
         for (index, thread) in threads(profile).iter().enumerate() {
-            let root = Node::of(PathPlace::default(), &thread.samples);
+            let root = Node::from_samples(PathPlace::default(), &thread.samples);
             let wall = thread.wall(profile.data.at_ns);
             let metadata = [
                 // Hatchet takes the first value as the metric's name.

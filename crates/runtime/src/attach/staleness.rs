@@ -21,7 +21,7 @@ pub struct FileState {
 
 impl FileState {
     /// The state of the file that a path refers to now; `None` if there is none.
-    pub fn of(path: &Path) -> Option<FileState> {
+    pub fn read(path: &Path) -> Option<FileState> {
         let meta = std::fs::metadata(path).ok()?;
         Some(FileState {
             identity: (meta.dev(), meta.ino()),
@@ -65,7 +65,7 @@ impl Staleness {
     /// [`Error::Changed`] if a file differs from the one that was inspected.
     pub fn unchanged(&self) -> Result<(), Error> {
         for (path, then) in &self.files {
-            let what = match FileState::of(path) {
+            let what = match FileState::read(path) {
                 None => "removed",
                 Some(now) if now.identity != then.identity => "replaced",
                 Some(now) if now != *then => "changed",
@@ -85,7 +85,7 @@ impl Staleness {
         if path.starts_with("/proc") {
             return None;
         }
-        let what = match FileState::of(path) {
+        let what = match FileState::read(path) {
             None => "removed",
             Some(now) if now.identity != then.identity => "replaced",
             Some(_) => return None,
@@ -115,7 +115,7 @@ mod tests {
         let path = std::env::temp_dir().join(format!("spile-probed-{}", std::process::id()));
         let other = path.with_extension("new");
         let watch = || Staleness {
-            files: vec![(path.clone(), FileState::of(&path).expect("a file"))],
+            files: vec![(path.clone(), FileState::read(&path).expect("a file"))],
             next: 0,
         };
         std::fs::write(&path, "abc").expect("written");

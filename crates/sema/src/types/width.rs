@@ -36,7 +36,7 @@ struct EvalContext<'a> {
 }
 
 impl EvalContext<'_> {
-    fn of(unit: usize) -> Self {
+    fn for_unit(unit: usize) -> Self {
         EvalContext {
             unit,
             call: None,
@@ -325,7 +325,7 @@ impl Widths {
 
     /// The maximum length of a string expression in bytes.
     fn len(&self, env: &WidthInputs, unit: usize, e: &Expr) -> usize {
-        self.len_in(env, &EvalContext::of(unit), e)
+        self.len_in(env, &EvalContext::for_unit(unit), e)
     }
 
     fn len_in(&self, env: &WidthInputs, f: &EvalContext, e: &Expr) -> usize {

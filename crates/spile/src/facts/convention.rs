@@ -62,7 +62,7 @@ pub(super) struct Arguments {
 
 impl Arguments {
     /// The parameters of a function. A result in memory takes one for its address.
-    pub(super) fn of(dwarf: &Dwarf, function: Die) -> Arguments {
+    pub(super) fn for_function(dwarf: &Dwarf, function: Die) -> Arguments {
         let result = dwarf.type_of(function);
         let returned = match dwarf.ctype(result) {
             Type::Struct { .. } => dwarf.return_convention(function, result),

@@ -389,7 +389,7 @@ impl QueriedFile<'_> {
 
     /// The number of one of the file's types for analysis.
     fn ctype_id(&self, ty: u32) -> CTypeId {
-        CTypeId::of(self.table.home(self.file, self.home.space()), ty)
+        CTypeId::new(self.table.home(self.file, self.home.space()), ty)
     }
 
     /// The variables at a place.
@@ -405,7 +405,7 @@ impl QueriedFile<'_> {
             ));
         };
         let mut found = Vec::new();
-        let mut arguments = Arguments::of(dwarf, place.die);
+        let mut arguments = Arguments::for_function(dwarf, place.die);
         for v in dwarf.variables(place.address, Some(place.die)) {
             let ty = dwarf.ctype(v.ty);
             let passed = v.parameter.then(|| arguments.next(&ty)).flatten();
@@ -677,7 +677,7 @@ impl FileTable {
     /// A type without typedefs and qualifiers.
     pub fn ctype(&self, id: CTypeId) -> Option<CType> {
         let found = self.file_of(id)?.dwarf()?.ctype(id.number);
-        Some(found.map(|ty| CTypeId::of(id.home, ty)))
+        Some(found.map(|ty| CTypeId::new(id.home, ty)))
     }
 
     /// The type's name in C.
@@ -688,7 +688,7 @@ impl FileTable {
     /// All members.
     pub fn members(&self, id: CTypeId) -> Option<Vec<Member>> {
         let members = self.file_of(id)?.dwarf()?.members(id.number).into_iter();
-        let member = |m: spile_debuginfo::Member| m.map(|ty| CTypeId::of(id.home, ty));
+        let member = |m: spile_debuginfo::Member| m.map(|ty| CTypeId::new(id.home, ty));
         Some(members.map(member).collect())
     }
 
@@ -714,7 +714,7 @@ mod tests {
         let files: Vec<_> = (0..300).map(|_| Arc::new(open().expect("it"))).collect();
         let ids: Vec<CTypeId> = files
             .iter()
-            .map(|file| CTypeId::of(known.home(file, Space::User), 1 << 30))
+            .map(|file| CTypeId::new(known.home(file, Space::User), 1 << 30))
             .collect();
         for (file, id) in files.iter().zip(&ids) {
             let found = known.file_of(*id).expect("a file");
@@ -722,7 +722,7 @@ mod tests {
         }
         assert_eq!(known.file_of(CTypeId::kernel(1)).map(|_| ()), None);
         assert_eq!(
-            CTypeId::of(known.home(&files[0], Space::User), 0),
+            CTypeId::new(known.home(&files[0], Space::User), 0),
             CTypeId::VOID
         );
     }

@@ -149,7 +149,7 @@ fn instructions(
     if goroutines && !hands_over_goroutine(file) {
         return Err("it was built by Go before 1.18".into());
     }
-    let exits = exits::of(file, place.address, code)?;
+    let exits = exits::find(file, place.address, code)?;
     if let [jump, ..] = *exits.jumps {
         return Err(tail_jump_message(file, jump));
     }

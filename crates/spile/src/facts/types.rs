@@ -26,7 +26,7 @@ impl Types {
     pub fn common_id(&self, id: u32) -> CTypeId {
         match id < self.btf.first() {
             true => CTypeId::kernel(id),
-            false => CTypeId::of(self.home, id),
+            false => CTypeId::new(self.home, id),
         }
     }
 

@@ -69,7 +69,7 @@ impl Programs {
         if let Some((file, _)) = files.get(path) {
             return Ok(file.clone());
         }
-        let state = FileState::of(Path::new(&**path));
+        let state = FileState::read(Path::new(&**path));
         let file = File::open(Path::new(&**path), &self.search).map_err(|e| e.to_string())?;
         let file = Arc::new(file);
         files.insert(path.clone(), (file.clone(), state));

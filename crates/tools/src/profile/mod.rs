@@ -168,7 +168,7 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
 /// The run of the script that the options ask for, and the folder in which programs count their
 /// times in regions. Why there is no region library goes to the header.
 fn prepare(cli: &Profile, header: &mut Header) -> Result<(ToolRun, Option<CountFolder>), Failure> {
-    let mut tool = ToolRun::of("profile");
+    let mut tool = ToolRun::new("profile");
     tool.verbose = cli.verbose;
     tool.quiet = true;
     // The libraries' words, and the names that they announce.

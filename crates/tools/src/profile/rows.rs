@@ -147,7 +147,7 @@ impl ProfileBuilder {
         if self.complete && !LIVES.contains(&row.name) {
             self.clear();
         }
-        if self.take(row.name, &mut Fields::of(row)).is_none() {
+        if self.take(row.name, &mut Fields::new(row)).is_none() {
             self.malformed += 1;
         }
         self.complete && row.name == "account"

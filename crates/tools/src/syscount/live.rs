@@ -174,7 +174,7 @@ impl ViewState {
         // One line is the head's.
         let fit = usize::from(area.height).saturating_sub(1);
         let rows = &rows[above..(above + fit).min(rows.len())];
-        let scale = HistogramScale::of(rows.iter().map(|r| r.1), self.ascii);
+        let scale = HistogramScale::for_rows(rows.iter().map(|r| r.1), self.ascii);
         let seconds = self.shown.seconds();
         let titles: Vec<String> = columns.iter().map(|c| self.title(*c, scale)).collect();
         let texts: Vec<Vec<String>> = rows

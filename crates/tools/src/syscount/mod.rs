@@ -165,7 +165,7 @@ pub fn run(cli: &Syscount, passes: Passes<'_>) -> Result<u8, Failure> {
 
 /// The run that the options ask for.
 fn prepare(cli: &Syscount) -> Result<ToolRun, Failure> {
-    let mut run = ToolRun::of("syscount");
+    let mut run = ToolRun::new("syscount");
     run.verbose = cli.verbose;
     for (name, on) in [
         ("by_name", cli.by(Key::Name)),

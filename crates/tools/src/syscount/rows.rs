@@ -117,7 +117,7 @@ impl Reader {
             self.open.last = row.name == "last";
             return Ok(Some(std::mem::take(&mut self.open)));
         }
-        let taken = self.take(row.name, &mut Fields::of(row));
+        let taken = self.take(row.name, &mut Fields::new(row));
         let wrong = || format!("the script printed {row:?}, which is not a row");
         taken.map(|()| None).ok_or_else(wrong)
     }

@@ -220,7 +220,7 @@ const BARS: [[char; 9]; 2] = [
 
 impl HistogramScale {
     /// A scale for all rows. `ascii`: without block characters.
-    pub fn of<'a>(rows: impl Iterator<Item = &'a Calls>, ascii: bool) -> HistogramScale {
+    pub fn for_rows<'a>(rows: impl Iterator<Item = &'a Calls>, ascii: bool) -> HistogramScale {
         let (mut first, mut end) = (usize::MAX, 0);
         for calls in rows {
             if let Some(at) = calls.buckets.iter().position(|n| *n > 0) {
@@ -320,7 +320,7 @@ pub fn headline(shape: &ReportShape, report: &Report, sum: &Calls) -> Vec<String
 fn text(shape: &ReportShape, report: &Report, rows: &[Row<'_>], left: &[Row<'_>]) -> String {
     let sum = report.sum();
     let seconds = report.seconds();
-    let scale = HistogramScale::of(rows.iter().map(|r| r.1), ascii_only());
+    let scale = HistogramScale::for_rows(rows.iter().map(|r| r.1), ascii_only());
     let mut lines = vec![headline(shape, report, &sum).concat()];
     let columns = shape.columns();
     let title = |c: &Column| match c {
@@ -672,14 +672,14 @@ mod tests {
             ..Calls::default()
         };
         let (a, b) = (calls(&[0, 0, 8, 1]), calls(&[0, 0, 0, 0, 2]));
-        let scale = HistogramScale::of([&a, &b].into_iter(), true);
+        let scale = HistogramScale::for_rows([&a, &b].into_iter(), true);
         assert_eq!(
             (scale.draw(&a.buckets), scale.draw(&b.buckets)),
             ("@. ".into(), "  @".into())
         );
         assert_eq!(scale.title(), "2ns..16ns");
         assert_eq!(
-            HistogramScale::of([].into_iter(), true).title(),
+            HistogramScale::for_rows([].into_iter(), true).title(),
             "HISTOGRAM"
         );
     }

@@ -64,7 +64,7 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if !cli.command.is_empty() {
         profile::command(&cli.command)?;
     }
-    let mut tool = ToolRun::of("system");
+    let mut tool = ToolRun::new("system");
     tool.verbose = cli.verbose;
     tool.quiet = true;
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];

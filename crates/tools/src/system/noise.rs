@@ -72,7 +72,7 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     cpus.dedup();
     let duration = cli.duration.unwrap_or(USUAL);
     let threshold = cli.machine.threshold;
-    let mut tool = ToolRun::of("noise");
+    let mut tool = ToolRun::new("noise");
     tool.verbose = cli.verbose;
     tool.quiet = true;
     tool.limits = vec!["MAXSKIPPED=1000000000".into(), "MAXERRORS=1000000".into()];
@@ -250,7 +250,7 @@ struct NoiseBuilder {
 
 impl NoiseBuilder {
     fn row(&mut self, row: &Row<'_>) {
-        if self.take(row.name, &mut Fields::of(row)).is_none() {
+        if self.take(row.name, &mut Fields::new(row)).is_none() {
             self.malformed += 1;
         }
     }

@@ -81,7 +81,7 @@ struct CpuBounds {
 impl MachineBuilder {
     /// Takes a row. Malformed rows are counted.
     pub fn row(&mut self, row: &Row<'_>) {
-        if self.take(row.name, &mut Fields::of(row)).is_none() {
+        if self.take(row.name, &mut Fields::new(row)).is_none() {
             self.malformed += 1;
         }
     }

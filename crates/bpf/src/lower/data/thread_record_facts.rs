@@ -21,7 +21,7 @@ pub(in crate::lower) struct FieldRef {
 
 impl FieldRef {
     /// The field in which a global is, if it has one.
-    pub(crate) fn of(g: GlobalId, place: GlobalPlace) -> Res<Option<FieldRef>> {
+    pub(crate) fn for_global(g: GlobalId, place: GlobalPlace) -> Res<Option<FieldRef>> {
         let GlobalPlace::Hash {
             map,
             field: Some(field),
@@ -103,10 +103,10 @@ pub(in crate::lower) struct RecordFacts {
 
 impl RecordFacts {
     /// Computes the facts; `fields` tests whether a global is a field.
-    pub(crate) fn of(body: &Body, fields: impl Fn(GlobalId) -> bool) -> RecordFacts {
+    pub(crate) fn new(body: &Body, fields: impl Fn(GlobalId) -> bool) -> RecordFacts {
         let mut accesses = Accesses {
             body,
-            threads: ThreadIdRegs::of(body),
+            threads: ThreadIdRegs::new(body),
             fields,
             tests: Vec::new(),
         };

@@ -105,7 +105,7 @@ impl HandlerCodegen<'_> {
 
     /// Where the processor that the object is for has its registers.
     fn registers(&self) -> &'static Registers {
-        Registers::of(self.options.arch)
+        Registers::for_arch(self.options.arch)
     }
 
     /// Whether the context contains the registers of the interrupted code. In a perf event's

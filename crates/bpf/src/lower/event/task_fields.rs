@@ -20,7 +20,7 @@ pub(in crate::lower) struct TaskFields {
 impl TaskFields {
     /// Analyses a body. `several` tells for each register whether it has several definitions;
     /// `known` lists the readable fields by offset and size.
-    pub(in crate::lower) fn of(body: &Body, several: &[bool], known: &[(u32, u32)]) -> TaskFields {
+    pub(in crate::lower) fn new(body: &Body, several: &[bool], known: &[(u32, u32)]) -> TaskFields {
         let mut fields = TaskFields {
             offsets: BTreeMap::new(),
             folded: vec![false; body.regs.len()],

@@ -58,7 +58,7 @@ impl HandlerCodegen<'_> {
         };
         let facts = BodyFacts::default();
         let plan = self.plan;
-        let ctx = BodyContext::of(self.ctx.object, self.handler, &body, &facts, &alloc);
+        let ctx = BodyContext::for_body(self.ctx.object, self.handler, &body, &facts, &alloc);
         let mut sub = HandlerCodegen::new(&mut asm, self.pool, &ctx);
         sub.in_subprogram = true;
         sub.current = self.current;

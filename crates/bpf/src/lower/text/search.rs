@@ -52,7 +52,7 @@ impl HandlerCodegen<'_> {
     /// Defines a function that is made for this call, and returns its name.
     pub(in crate::lower) fn made(&mut self, func: Func) -> Res<String> {
         let name = func.name.clone();
-        self.pool.lir(&name, || Ok(library::of(func)))?;
+        self.pool.lir(&name, || Ok(library::module_with(func)))?;
         Ok(name)
     }
 

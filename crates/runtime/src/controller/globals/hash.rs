@@ -61,7 +61,7 @@ impl MarkTexts {
     }
 
     /// The texts for the keys of one array.
-    pub(super) fn of(&self, g: GlobalId) -> Option<ArrayTexts<'_>> {
+    pub(super) fn for_array(&self, g: GlobalId) -> Option<ArrayTexts<'_>> {
         let adds = *self.arrays.get(&g)?;
         Some(ArrayTexts { all: self, g, adds })
     }

@@ -161,7 +161,7 @@ impl<'a> Globals<'a> {
             seq: *seq,
             wrap: *wrap,
             value,
-            texts: self.texts.of(g),
+            texts: self.texts.for_array(g),
         })
     }
 

@@ -109,7 +109,7 @@ impl NameTables {
 
 impl FileTables {
     /// The tables of a file with that path; with its lines if `lines` is set.
-    pub fn of(path: &str, module: Option<&Module>, lines: bool) -> FileTables {
+    pub fn new(path: &str, module: Option<&Module>, lines: bool) -> FileTables {
         let mut tables = FileTables::default();
         let base = path.rfind('/').map_or(0, |at| at as u64 + 1);
         push(&mut tables.words, base, module.map_or(0, loaded_size), path);
@@ -391,7 +391,7 @@ mod tests {
     fn rows_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
         let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
-        let tables = FileTables::of("/a/b", Some(&module), false);
+        let tables = FileTables::new("/a/b", Some(&module), false);
         let rows = &tables.rows;
         assert_eq!(named(&tables, 0), (3, loaded_size(&module), "/a/b".into()));
         assert!(rows.len() > 1000 && rows.is_sorted_by_key(|r| *r as u32));
@@ -425,7 +425,7 @@ mod tests {
     fn lines_say_what_a_look_up_says() {
         let path = Path::new("/proc/self/exe");
         let module = Module::open(path, &SearchPaths::from_env()).expect("own program");
-        let tables = FileTables::of("/a/b", Some(&module), true);
+        let tables = FileTables::new("/a/b", Some(&module), true);
         let lines = &tables.lines;
         assert!(lines.len() > 1000 && lines.is_sorted_by_key(|r| r[0]));
         let (image, dwarf) = (module.image(), module.dwarf().expect("built with it"));

@@ -68,7 +68,7 @@ impl ReadJob {
             number: self.number,
             key: self.key,
             rows: None,
-            tables: Some(FileTables::of(&self.path, self.module.as_deref(), lines)),
+            tables: Some(FileTables::new(&self.path, self.module.as_deref(), lines)),
         })
     }
 

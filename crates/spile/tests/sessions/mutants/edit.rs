@@ -118,7 +118,7 @@ pub fn mutate(file: &mut File, rng: &mut Rng, library: &HashMap<Name, Signature>
     let wanted = rng.pick(&[1, 2, 3, 4, 6, 10]);
     let mut made = 0;
     for _ in 0..40 {
-        let types = Types::of(file, library);
+        let types = Types::new(file, library);
         let spares = spares(file, &types);
         let fresh = rng.below(1000) * 100;
         let mut m = Mutator {

@@ -53,7 +53,7 @@ pub fn signatures(file: &File) -> impl Iterator<Item = (Name, Signature)> {
 
 impl Types {
     /// Of a script, which may call the library's functions.
-    pub fn of(file: &File, library: &HashMap<Name, Signature>) -> Types {
+    pub fn new(file: &File, library: &HashMap<Name, Signature>) -> Types {
         let mut types = Types {
             functions: library.clone(),
             ..Types::default()
