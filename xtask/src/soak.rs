@@ -21,8 +21,8 @@ pub fn run(args: &[String]) {
     };
     let mut wanted = KINDS.map(|(option, ..)| value(option));
     let seed = value("--seed");
-    let known = 2 * (wanted.iter().flatten().count() + seed.iter().count());
-    if args.len() != known {
+    let used = 2 * (wanted.iter().flatten().count() + seed.iter().count());
+    if args.len() != used {
         eprintln!("usage: cargo xtask soak [--cases N] [--timers N] [--mutants N] [--seed S]");
         std::process::exit(2);
     }

@@ -118,7 +118,7 @@ fn keywords_options_and_limits_are_in_the_table() {
         "    keywords {\n",
         "    }",
     );
-    let limits = quoted(&read("crates/sema/src/analyse.rs"), "let known = [", "]");
+    let limits = quoted(&read("crates/sema/src/analyse.rs"), "let limits = [", "]");
     let cli = read("crates/spile/src/cli.rs");
     let mut options = Vec::new();
     for line in cli

@@ -403,12 +403,12 @@ fn llvm_agrees() {
     let text = String::from_utf8_lossy(&output.stdout);
     let slots: Vec<&str> = text.lines().filter_map(instruction).collect();
     assert_eq!(slots.len(), forms.len(), "{text}");
-    let known = slots
+    let recognised = slots
         .iter()
         .zip(&forms)
         .filter(|(theirs, _)| **theirs != "<unknown>");
     let mut compared = 0;
-    for (theirs, insn) in known {
+    for (theirs, insn) in recognised {
         assert_eq!(normal(theirs), normal(&insn.to_string()));
         compared += 1;
     }

@@ -236,8 +236,8 @@ pub fn with_entries(mut rows: Vec<UnwindRow>, mut entries: Vec<u64>) -> Vec<Unwi
 /// Number of bytes that the rows describe.
 #[must_use]
 pub fn described_bytes(rows: &[UnwindRow]) -> u64 {
-    let known = rows.windows(2).filter(|w| w[0].cfa != Cfa::Unknown);
-    known.fold(0, |sum, w| {
+    let described = rows.windows(2).filter(|w| w[0].cfa != Cfa::Unknown);
+    described.fold(0, |sum, w| {
         sum.saturating_add(w[1].start.saturating_sub(w[0].start))
     })
 }

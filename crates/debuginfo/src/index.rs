@@ -278,8 +278,8 @@ impl Index {
                 offset: self.word(word),
             };
             let unnamed = name.section == u32::from(u8::MAX);
-            let known = (!unnamed).then(|| string(dwarf, (meta >> 16) as u8, name));
-            names.push(known.flatten().unwrap_or(ANONYMOUS));
+            let text = (!unnamed).then(|| string(dwarf, (meta >> 16) as u8, name));
+            names.push(text.flatten().unwrap_or(ANONYMOUS));
             at = self.word(word + 2);
         }
         names

@@ -56,9 +56,16 @@ impl Dwarf {
     ) -> Statements {
         let mut answer = Statements::default();
         // Lines with code of the files in the query.
-        let mut known = BTreeSet::new();
+        let mut lines_with_code = BTreeSet::new();
         for unit in self.units_of(function, file) {
-            self.statements_in(unit, function, file, lines, &mut answer, &mut known);
+            self.statements_in(
+                unit,
+                function,
+                file,
+                lines,
+                &mut answer,
+                &mut lines_with_code,
+            );
         }
         answer.places.sort_by_key(|p| (p.address, p.die));
         answer.places.dedup_by_key(|p| (p.address, p.die));
@@ -66,8 +73,8 @@ impl Dwarf {
             && let LineQuery::At(line) = lines
         {
             answer.nearest = (
-                known.range(..line).next_back().copied(),
-                known.range(line + 1..).next().copied(),
+                lines_with_code.range(..line).next_back().copied(),
+                lines_with_code.range(line + 1..).next().copied(),
             );
         }
         answer

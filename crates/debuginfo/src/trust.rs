@@ -54,12 +54,12 @@ pub fn is_own(path: &Path) -> bool {
 /// [`is_own`], cached for each path: only this user and root can change the answer.
 pub(crate) fn is_own_once(path: &Path) -> bool {
     static KNOWN: Mutex<BTreeMap<PathBuf, bool>> = Mutex::new(BTreeMap::new());
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(own) = known.get(path) {
+    let mut checked = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(own) = checked.get(path) {
         return *own;
     }
     let own = is_own(path);
-    known.insert(path.to_owned(), own);
+    checked.insert(path.to_owned(), own);
     own
 }
 

@@ -573,8 +573,8 @@ fn kind_of(tag: DwTag) -> Option<NameKind> {
 fn basic_spellings(name: &str) -> Vec<String> {
     let words: Vec<&str> = name.split_whitespace().collect();
     let count = |w| words.iter().filter(|x| **x == w).count();
-    let known = ["long", "short", "int", "char", "unsigned", "signed"];
-    if words.is_empty() || !words.iter().all(|w| known.contains(w)) {
+    let type_words = ["long", "short", "int", "char", "unsigned", "signed"];
+    if words.is_empty() || !words.iter().all(|w| type_words.contains(w)) {
         return Vec::new();
     }
     let sign = if count("unsigned") > 0 {

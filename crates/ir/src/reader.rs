@@ -298,14 +298,14 @@ impl Reader {
         while let Some(name) = self.opt_word() {
             self.punct('=')?;
             let n: u64 = self.number()?;
-            let mut known = false;
+            let mut found = false;
             each_limit(limits, &mut |field, _, set| {
                 if field == name {
                     set(n);
-                    known = true;
+                    found = true;
                 }
             });
-            if !known {
+            if !found {
                 return self.error("a limit's name");
             }
             if !matches!(self.tokens.get(self.pos + 1), Some((Token::Punct('='), _))) {

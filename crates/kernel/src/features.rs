@@ -654,15 +654,15 @@ mod tests {
             spile_testing::skip!("no BTF");
         };
         for (number, name) in HELPERS {
-            let known = btf.enum_value(&format!("BPF_FUNC_{name}"));
-            assert_eq!(known, Some(i64::from(number)), "{name}");
+            let in_btf = btf.enum_value(&format!("BPF_FUNC_{name}"));
+            assert_eq!(in_btf, Some(i64::from(number)), "{name}");
         }
         for (number, name) in [
             (prog_type::TRACING, "TRACING"),
             (prog_type::SYSCALL, "SYSCALL"),
         ] {
-            let known = btf.enum_value(&format!("BPF_PROG_TYPE_{name}"));
-            assert_eq!(known, Some(i64::from(number)), "{name}");
+            let in_btf = btf.enum_value(&format!("BPF_PROG_TYPE_{name}"));
+            assert_eq!(in_btf, Some(i64::from(number)), "{name}");
         }
     }
 

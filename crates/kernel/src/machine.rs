@@ -152,8 +152,8 @@ fn preemption_at_boot(cmdline: &str, set: impl Fn(&str) -> bool) -> Option<&'sta
     ];
     let words = cmdline.split_whitespace();
     let asked = words.filter_map(|w| w.strip_prefix("preempt=")).rev();
-    let known = |word: &str| MODELS.iter().find(|m| m.0 == word);
-    let mut asked = asked.filter_map(known);
+    let model = |word: &str| MODELS.iter().find(|m| m.0 == word);
+    let mut asked = asked.filter_map(model);
     asked
         .next()
         .or_else(|| MODELS.iter().find(|m| set(m.1)))

@@ -83,20 +83,20 @@ impl Cfg {
         let Some(first) = self.order.first().copied() else {
             return;
         };
-        let mut known = vec![false; self.preds.len()];
-        known[first.0] = true;
+        let mut reached = vec![false; self.preds.len()];
+        reached[first.0] = true;
         let mut changed = true;
         while changed {
             changed = false;
             for i in 1..self.order.len() {
                 let node = self.order[i];
-                let preds = self.preds[node.0].iter().filter(|p| known[p.0]);
+                let preds = self.preds[node.0].iter().filter(|p| reached[p.0]);
                 let new = preds.copied().reduce(|a, b| self.common(a, b));
                 if let Some(new) = new
-                    && (!known[node.0] || self.idom[node.0] != new)
+                    && (!reached[node.0] || self.idom[node.0] != new)
                 {
                     self.idom[node.0] = new;
-                    known[node.0] = true;
+                    reached[node.0] = true;
                     changed = true;
                 }
             }

@@ -6,7 +6,7 @@ mod common;
 use common::{Arg, Forms, number, slot, text};
 use proptest::prelude::*;
 use spile_lir::library::decimal;
-use spile_lir::library::of;
+use spile_lir::library::module_with;
 use spile_lir::library::search::{self, Replace, token};
 
 /// Bytes of the slot of a text.
@@ -34,7 +34,7 @@ proptest! {
                 Arg::Memory(slot(&part, 0)),
                 number(part.len()),
             ];
-            let found = Forms::new(&of(func.clone())).run(&func.name, &args).0;
+            let found = Forms::new(&module_with(func.clone())).run(&func.name, &args).0;
             prop_assert_eq!(found, place.map_or(0, |p| p as u64 + 1));
         }
     }
@@ -54,7 +54,7 @@ proptest! {
                     Arg::Memory(slot(&new, 0)),
                     Arg::Memory(vec![0; 4096 + 64]),
                 ];
-                let (length, memory) = Forms::new(&of(func.clone())).run(&func.name, &args);
+                let (length, memory) = Forms::new(&module_with(func.clone())).run(&func.name, &args);
                 let expected = replaced(&text, &part, &new, room as usize);
                 prop_assert_eq!(&memory[3][..expected.len()], &expected);
                 prop_assert_eq!(length, expected.len() as u64);
@@ -68,7 +68,7 @@ proptest! {
         let delimiters = format!("{}{delimiters}", "xyz!".repeat(more / 4));
         let most = wide(text.as_bytes());
         let func = search::next_token(wide(delimiters.as_bytes()), most);
-        let forms = Forms::new(&of(func.clone()));
+        let forms = Forms::new(&module_with(func.clone()));
         let is = |c: char| delimiters.contains(c);
         let expected: Vec<&str> = text.split(is).filter(|t| !t.is_empty()).collect();
         let mut found = Vec::new();
@@ -103,7 +103,8 @@ proptest! {
 /// The floating-point number of a text.
 fn to_fp(text: &str) -> f64 {
     use std::sync::LazyLock;
-    static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&of(decimal::string_to_fp(2048))));
+    static FORMS: LazyLock<Forms> =
+        LazyLock::new(|| Forms::new(&module_with(decimal::string_to_fp(2048))));
     let args = [
         Arg::Memory(slot(text.as_bytes(), 2056)),
         Arg::Memory(vec![0xee; decimal::ROOM as usize]),
@@ -210,7 +211,7 @@ fn the_longest_text_is_within_loop_bounds() {
             Arg::Memory(slot(part, 0)),
             number(part.len()),
         ];
-        Forms::new(&of(func)).run("find_4096_8", &args).0
+        Forms::new(&module_with(func)).run("find_4096_8", &args).0
     };
     assert_eq!(
         (run(b"xx"), run(b"xy"), run(b"y"), run(b"yy")),

@@ -128,9 +128,9 @@ impl Analysis {
         };
         let _ = analyse_seen(&inputs, &mut diags, &mut seen);
         if !self.diags.has_errors() && workspace.blind.is_none() {
-            let known = |d: &&Diagnostic| !self.is_about_argument(d);
-            let known: Vec<Diagnostic> = diags.into_iter().filter(known).cloned().collect();
-            known.into_iter().for_each(|d| self.diags.push(d));
+            let certain = |d: &&Diagnostic| !self.is_about_argument(d);
+            let certain: Vec<Diagnostic> = diags.into_iter().filter(certain).cloned().collect();
+            certain.into_iter().for_each(|d| self.diags.push(d));
         }
         (self.globals, self.units) = (globals, units);
     }
@@ -182,9 +182,8 @@ impl Analysis {
 
     /// A function for hovers and completions, with inferred types if it is used.
     pub fn signature(&self, f: &ast::Function) -> String {
-        let known = self.units.iter().find(|u| u.span == f.name.span);
-        known
-            .and_then(|u| u.signature.clone())
+        let unit = self.units.iter().find(|u| u.span == f.name.span);
+        unit.and_then(|u| u.signature.clone())
             .unwrap_or_else(|| list::signature(f))
     }
 

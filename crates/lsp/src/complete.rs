@@ -211,8 +211,8 @@ fn points(
         };
         let name = rest.split('.').next().unwrap_or("");
         let whole = !rest.contains('.');
-        let known = found.contains_key(name);
-        if name.is_empty() || name.contains("NAME") || known && !whole {
+        let already = found.contains_key(name);
+        if name.is_empty() || name.contains("NAME") || already && !whole {
             return;
         }
         let mut p = Proposal::new(

@@ -498,7 +498,7 @@ impl Call {
             blocked: time,
             ..CallParts::default()
         };
-        self.unfinished_parts.unwrap_or(waits).of(time)
+        self.unfinished_parts.unwrap_or(waits).limited_to(time)
     }
 
     /// The parts of [`Call::time`]. They add up to it, whatever the file says.
@@ -519,7 +519,11 @@ impl Call {
         let Some(time) = self.unfinished.take() else {
             return;
         };
-        let parts = self.unfinished_parts.take().unwrap_or_default().of(time);
+        let parts = self
+            .unfinished_parts
+            .take()
+            .unwrap_or_default()
+            .limited_to(time);
         self.min = if self.count == 0 {
             time
         } else {

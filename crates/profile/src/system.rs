@@ -75,8 +75,8 @@ impl Cpu {
     /// Wall time less all parts.
     #[must_use]
     pub fn residual(&self) -> i64 {
-        let known: Ns = self.parts().iter().map(|(_, ns)| ns).sum();
-        self.wall.wrapping_sub(known) as i64
+        let accounted: Ns = self.parts().iter().map(|(_, ns)| ns).sum();
+        self.wall.wrapping_sub(accounted) as i64
     }
 
     /// Adds another processor's account.

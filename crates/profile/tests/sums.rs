@@ -22,7 +22,7 @@ fn modest(mut profile: Profile) -> Profile {
             .into_iter()
             .for_each(small);
     }
-    let known = data.threads.len() as u32;
+    let threads = data.threads.len() as u32;
     for call in &mut data.calls {
         [&mut call.count, &mut call.total]
             .into_iter()
@@ -37,7 +37,7 @@ fn modest(mut profile: Profile) -> Profile {
             blocked: 7,
             ..CallParts::default()
         });
-        call.tid %= known.max(1);
+        call.tid %= threads.max(1);
     }
     profile
 }

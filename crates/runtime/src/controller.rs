@@ -408,8 +408,8 @@ impl Controller {
             return;
         }
         if self.shapes[piece.shape].what == RecordKind::Copy {
-            let known = self.env.texts.symbolic.learn_copy(&piece);
-            self.account.malformed += u64::from(known.is_none());
+            let learnt = self.env.texts.symbolic.learn_copy(&piece);
+            self.account.malformed += u64::from(learnt.is_none());
             return;
         }
         let host = &mut self.env.host;

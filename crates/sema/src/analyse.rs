@@ -316,7 +316,7 @@ fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
             "MAXBACKTRACE" => l.maxbacktrace = short(1, MAX_BACKTRACE),
             // Limits of SystemTap that have no counterpart here.
             _ => {
-                let known = [
+                let limits = [
                     "MAXACTION",
                     "MAXACTION_INTERRUPTIBLE",
                     "MAXSTRINGLEN",
@@ -329,7 +329,7 @@ fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
                 ];
                 let text = format!("-D {name} has no effect");
                 let d = Diagnostic::warning(codes::OPTION_WITHOUT_EFFECT, text);
-                diags.push(d.did_you_mean(name, known));
+                diags.push(d.did_you_mean(name, limits));
             }
         }
     }

@@ -185,8 +185,8 @@ impl BodyCheck<'_> {
         for e in exprs {
             match &e.kind {
                 ExprKind::Call { func, args } => {
-                    let known = args.iter().map(|a| self.constant(a, &assigned)).collect();
-                    self.call(*func, known, e.span);
+                    let constants = args.iter().map(|a| self.constant(a, &assigned)).collect();
+                    self.call(*func, constants, e.span);
                 }
                 ExprKind::Intr { f, args } => {
                     self.intrinsic(*f, e.span);

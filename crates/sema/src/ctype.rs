@@ -220,8 +220,8 @@ pub fn parse_type_with(text: &str, named: impl FnOnce(&str) -> Option<CTypeId>) 
 /// A basic type such as `unsigned long int`, its words in any order.
 fn basic_type(words: &[&str]) -> Option<CBase> {
     let count = |w: &str| words.iter().filter(|x| **x == w).count();
-    let known = ["unsigned", "signed", "long", "short", "int", "char"];
-    if words.is_empty() || !words.iter().all(|w| known.contains(w)) {
+    let type_words = ["unsigned", "signed", "long", "short", "int", "char"];
+    if words.is_empty() || !words.iter().all(|w| type_words.contains(w)) {
         return None;
     }
     let size = match (count("char"), count("short"), count("long")) {

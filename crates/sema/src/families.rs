@@ -682,13 +682,13 @@ fn known_tracepoints(
     };
     let query = ModuleQuery::KernelModule(String::from_utf8_lossy(pattern).into());
     let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
-    let mut known = Vec::new();
+    let mut tracepoints = Vec::new();
     for found in facts.modules(&query).map_err(fail)? {
         if let Module::KernelModule(module) = found.module {
-            known.extend(facts.module_tracepoints(&module, name));
+            tracepoints.extend(facts.module_tracepoints(&module, name));
         }
     }
-    Ok(known)
+    Ok(tracepoints)
 }
 
 fn tracepoints(
@@ -704,10 +704,10 @@ fn tracepoints(
         Some((s, n)) => (Some(s), n),
         None => (None, &*text),
     };
-    let known = known_tracepoints(facts, comps, name)?;
+    let tracepoints = known_tracepoints(facts, comps, name)?;
     // Some tracepoints have no subsystem. Their own name finds them in any subsystem.
     let any = system == Some("*") || !is_pattern(name) || !facts.knows_systems();
-    let hits: Vec<PointMatch> = known
+    let hits: Vec<PointMatch> = tracepoints
         .into_iter()
         .map(|name| PointMatch::Trace {
             // Subsystems are expensive to look up; where the script gives none, a later use looks

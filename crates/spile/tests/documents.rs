@@ -260,8 +260,8 @@ fn in_prose(name: &str, text: &str) -> Vec<Block> {
         let mut words = text
             .split(' ')
             .skip_while(|word| *word == "sudo" || word.contains('='));
-        let known = words.next().is_some_and(|word| PROGRAMS.contains(&word));
-        if number % 2 == 1 && known && words.next().is_some() {
+        let is_program = words.next().is_some_and(|word| PROGRAMS.contains(&word));
+        if number % 2 == 1 && is_program && words.next().is_some() {
             found.push(Block {
                 place: format!("{name}:{line}"),
                 text,

@@ -57,9 +57,9 @@ fn disturbing_processes_are_named() {
     let number = |value: &Value, key: &str| value[key].as_u64().unwrap();
     let causes = cpus[0]["causes"].as_array().unwrap();
     // All noise has a cause.
-    let known: u64 = causes.iter().map(|c| number(c, "ns")).sum();
-    assert_eq!(known, number(&cpus[0], "ns"), "{out}");
-    assert!(known <= number(&cpus[0], "wall"), "{out}");
+    let explained: u64 = causes.iter().map(|c| number(c, "ns")).sum();
+    assert_eq!(explained, number(&cpus[0], "ns"), "{out}");
+    assert!(explained <= number(&cpus[0], "wall"), "{out}");
     let found = causes.iter().find(|c| c["name"] == "disturber");
     let found = found.unwrap_or_else(|| panic!("{times} times: {out}"));
     assert_eq!(found["kind"], "thread");

@@ -63,9 +63,9 @@ fn a_machine_adds_up() {
         "user", "system", "faults", "irq", "softirq", "idle", "unseen",
     ];
     for cpu in cpus {
-        let known: u64 = parts.iter().map(|p| cpu[p].as_u64().unwrap()).sum();
+        let accounted: u64 = parts.iter().map(|p| cpu[p].as_u64().unwrap()).sum();
         let wall = cpu["wall"].as_u64().unwrap();
-        assert!(known.abs_diff(wall) <= wall / 100, "{cpu}");
+        assert!(accounted.abs_diff(wall) <= wall / 100, "{cpu}");
     }
     // And in one process, if one ran.
     let processes = &system["processes"];

@@ -75,8 +75,8 @@ fn cache() -> Result<PathBuf, String> {
 /// The kernel of a name; from the cache if it is recent or there is no network.
 pub fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
     let Some((_, suite)) = KERNELS.iter().find(|(known, _)| *known == name) else {
-        let known = KERNELS.map(|(known, _)| known).join(", ");
-        return Err(format!("no kernel {name}; there are {known}"));
+        let names = KERNELS.map(|(name, _)| name).join(", ");
+        return Err(format!("no kernel {name}; there are {names}"));
     };
     let dir = cache()?.join(suite);
     let said = |e: io::Error| format!("{}: {e}", dir.display());
@@ -175,8 +175,8 @@ fn output(command: &mut Command) -> Result<String, String> {
 /// Adds the debugging information of a kernel and of its modules, from a package of some hundred
 /// megabytes, without the parts that only linkers need.
 pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<(), String> {
-    let known = KERNELS.iter().find(|(known, _)| *known == name);
-    let suite = known.map_or("", |k| k.1);
+    let entry = KERNELS.iter().find(|(kernel, _)| *kernel == name);
+    let suite = entry.map_or("", |k| k.1);
     let dir = cache()?.join(suite);
     let release = kernel.release.clone();
     let ready = dir.join(format!("debug-{release}"));
@@ -268,10 +268,10 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
         .to_owned();
     // From 7.0 on the image package is empty, and depends on these.
     let parts = ["linux-binary-", "linux-modules-"].map(|part| format!("{part}{release}"));
-    let known = output(apt(&work, "apt-cache").arg("pkgnames"))?;
+    let available = output(apt(&work, "apt-cache").arg("pkgnames"))?;
     let mut packages: Vec<String> = parts
         .into_iter()
-        .filter(|package| known.lines().any(|l| l == package))
+        .filter(|package| available.lines().any(|l| l == package))
         .collect();
     if packages.is_empty() {
         packages.push(format!("linux-image-{release}"));

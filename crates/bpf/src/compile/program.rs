@@ -61,7 +61,7 @@ impl<'a> ProgramCodegen<'a> {
         {
             process_tree::only_within(&mut asm, at, out);
         }
-        let known = self.entry_state(&mut asm, attach, handlers, pool)?;
+        let entry_state = self.entry_state(&mut asm, attach, handlers, pool)?;
         let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));
         let decided = facts.any(BodyFacts::decides);
         let session = self.options.features.kprobe_session;
@@ -74,12 +74,12 @@ impl<'a> ProgramCodegen<'a> {
             // next.
             for id in handlers {
                 asm.store(Size::DW, R10, VERDICT, 1);
-                self.emit_inline(&mut asm, *id, known, pool)?;
+                self.emit_inline(&mut asm, *id, entry_state, pool)?;
                 asm.load(Size::DW, R1, R10, VERDICT);
                 asm.jump_if(Cond::Eq, R1, 0, out);
             }
         } else {
-            self.emit_handlers(&mut asm, handlers, known, pool)?;
+            self.emit_handlers(&mut asm, handlers, entry_state, pool)?;
         }
         asm.bind(out);
         // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
@@ -284,10 +284,10 @@ impl<'a> ProgramCodegen<'a> {
         if number {
             asm.store(Size::DW, R10, NR, R2);
         }
-        let known = part.handlers.len() == 1;
+        let single = part.handlers.len() == 1;
         for id in &part.handlers {
             let out = asm.label();
-            self.with_codegen(&mut asm, self.body(*id)?, pool, |g| g.handler(out, known))?;
+            self.with_codegen(&mut asm, self.body(*id)?, pool, |g| g.handler(out, single))?;
             asm.bind(out);
         }
         asm.mov(R0, 0);

@@ -156,8 +156,8 @@ impl<'a> BodyContext<'a> {
 
     fn task_fields(&self) -> &TaskFields {
         self.task_fields.get_or_init(|| {
-            let known = &self.options.offsets.task_numbers;
-            TaskFields::new(self.body, &self.several, known)
+            let numbers = &self.options.offsets.task_numbers;
+            TaskFields::new(self.body, &self.several, numbers)
         })
     }
 

@@ -37,7 +37,7 @@ pub(super) fn plan(
         ..CriticalLayout::default()
     };
     // In another processor's interrupt the walk is the smallest part of the cost.
-    let known = options.features.interrupts.is_some() && options.features.bpf_loop;
+    let usable = options.features.interrupts.is_some() && options.features.bpf_loop;
     for g in copied_globals(program, places) {
         let Some(Some(layout)) = places.get(g.index()) else {
             continue;
@@ -50,7 +50,7 @@ pub(super) fn plan(
             GlobalPlace::Stats { offset, agg } => {
                 copy_words(*offset, ValueLayout::Stats(agg.clone()), areas)
             }
-            GlobalPlace::Hash { field: None, .. } => elements(g, &layout.place, known, areas),
+            GlobalPlace::Hash { field: None, .. } => elements(g, &layout.place, usable, areas),
             _ => None,
         };
         let Some(copy) = copy else { continue };

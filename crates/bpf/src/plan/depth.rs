@@ -12,14 +12,14 @@ pub(crate) const MOST: usize = 8;
 /// The longest chain of calls in an object, starting with a program.
 pub(crate) fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     let subs = spec.subprograms.iter().map(|f| (f.name.as_str(), f));
-    let mut known = CallChains {
+    let mut call_chains = CallChains {
         subs: subs.collect(),
         chains: HashMap::new(),
     };
     let chains = spec
         .programs
         .iter()
-        .map(|p| known.longest_chain(&p.function));
+        .map(|p| call_chains.longest_chain(&p.function));
     chains.max_by_key(Vec::len).unwrap_or_default()
 }
 

@@ -70,7 +70,7 @@ fn exports_only_what_has_to_be_interposed() {
             .expect("nm, of binutils as gcc's assembler");
         String::from_utf8_lossy(&out.stdout).into_owned()
     };
-    let known = [
+    let prefixes = [
         "GOMP_",
         "MPI_",
         "PMPI_",
@@ -81,7 +81,7 @@ fn exports_only_what_has_to_be_interposed() {
     let mut count = 0;
     for line in symbols("--defined-only").lines() {
         let name = line.rsplit(' ').next().expect(line);
-        assert!(known.iter().any(|k| name.starts_with(k)), "{line}");
+        assert!(prefixes.iter().any(|k| name.starts_with(k)), "{line}");
         count += 1;
     }
     assert!(count > 1000, "{count}");

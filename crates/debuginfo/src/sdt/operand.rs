@@ -97,15 +97,15 @@ impl Operand {
             None => (size, false),
         };
         let width = number.parse::<i8>().unwrap_or(0);
-        let known = matches!(width.unsigned_abs(), 1 | 2 | 4 | 8);
+        let valid_width = matches!(width.unsigned_abs(), 1 | 2 | 4 | 8);
         let place = match machine {
-            _ if !known => None,
+            _ if !valid_width => None,
             Assembler::X86 => x86(body, symbols),
             Assembler::Aarch64 => aarch64(body, symbols),
             Assembler::Other => None,
         };
         Operand {
-            size: if known { width.unsigned_abs() } else { 8 },
+            size: if valid_width { width.unsigned_abs() } else { 8 },
             signed: width < 0,
             float,
             place: place.unwrap_or_else(|| ArgPlace::Unreadable(text.to_owned())),

@@ -184,29 +184,29 @@ pub fn registers<F: Lattice>(
     start: Vec<F>,
     mut visit: impl FnMut(Step<'_>, &mut RegisterFacts<F>),
 ) -> Vec<F> {
-    let mut known = RegisterFacts {
+    let mut at_entry = RegisterFacts {
         facts: start,
         changed: true,
     };
-    while std::mem::take(&mut known.changed) {
+    while std::mem::take(&mut at_entry.changed) {
         match direction {
             Direction::Forwards => {
                 for block in &body.blocks {
                     let insts = block.insts.iter();
-                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut known));
-                    visit(Step::Term(&block.term), &mut known);
+                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut at_entry));
+                    visit(Step::Term(&block.term), &mut at_entry);
                 }
             }
             Direction::Backwards => {
                 for block in body.blocks.iter().rev() {
-                    visit(Step::Term(&block.term), &mut known);
+                    visit(Step::Term(&block.term), &mut at_entry);
                     let insts = block.insts.iter().rev();
-                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut known));
+                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut at_entry));
                 }
             }
         }
     }
-    known.facts
+    at_entry.facts
 }
 
 #[cfg(test)]

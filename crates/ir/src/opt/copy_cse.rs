@@ -78,18 +78,18 @@ pub fn run(program: &mut Program, body: &mut Body, handler: bool) {
     let mut ends: Vec<Option<AvailableExprs>> = vec![None; body.blocks.len()];
     for b in reverse_post_order(body) {
         let from = &preds[b.index()];
-        let mut known = match from.is_empty() && handler {
+        let mut available = match from.is_empty() && handler {
             true => at_start(program, body),
             false => meet_predecessors(body, b, from, &ends),
         };
-        block(program, body, b, &mut known);
-        ends[b.index()] = Some(known);
+        block(program, body, b, &mut available);
+        ends[b.index()] = Some(available);
     }
 }
 
 /// The facts about registers when a handler starts.
 fn at_start(program: &mut Program, body: &Body) -> AvailableExprs {
-    let mut known = AvailableExprs::default();
+    let mut available = AvailableExprs::default();
     let live = Liveness::new(body);
     for r in live.live_in(BlockId(0)) {
         let value = match body.regs.get(r.index()) {
@@ -97,9 +97,9 @@ fn at_start(program: &mut Program, body: &Body) -> AvailableExprs {
             Some(Ty::Str(_)) => Val::Str(program.intern(b"")),
             None => continue,
         };
-        known.note_value(r, value);
+        available.note_value(r, value);
     }
-    known
+    available
 }
 
 /// The facts that hold at the ends of all predecessors.

@@ -292,10 +292,10 @@ pub(super) fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
             key.clear();
             key.push(block[i] as u32);
             key.extend(row.iter().map(|to| block[*to] as u32));
-            let known = index.len();
+            let next = index.len();
             new.push(match index.get(&key) {
                 Some(block) => *block,
-                None => *index.entry(key.clone()).or_insert(known),
+                None => *index.entry(key.clone()).or_insert(next),
             });
         }
         let found = index.len();

@@ -425,9 +425,9 @@ impl<'a> Builder<'a> {
         if self.lists.len() > MAX_ENTRIES || self.ops.len() > MAX_ENTRIES {
             return Err(Error::large("its table would have too many states"));
         }
-        let known = self.states.len();
-        let to = *self.index.entry(state.clone()).or_insert(known);
-        if to == known {
+        let next = self.states.len();
+        let to = *self.index.entry(state.clone()).or_insert(next);
+        if to == next {
             self.states.push(state);
         }
         Ok((to, list))
@@ -453,8 +453,8 @@ impl<'a> Builder<'a> {
                 row.iter()
                     .map(|(to, list)| if *to == 0 { 0 } else { *list }),
             );
-            let known = kinds.len() as u32;
-            *kinds.entry(key).or_insert(known)
+            let next = kinds.len() as u32;
+            *kinds.entry(key).or_insert(next)
         };
         let kinds: Vec<u32> = self.states.iter().zip(&self.rows).map(kind_of).collect();
         let targets: Vec<Vec<usize>> = self

@@ -42,7 +42,7 @@ fn word(name: &str) -> String {
 /// One profile for each thread, with its paths and their nanoseconds.
 pub fn speedscope(run: &Run) -> ExportFiles {
     let mut frames: Vec<Value> = Vec::new();
-    let mut known: HashMap<PathPlace, usize> = HashMap::new();
+    let mut frame_indexes: HashMap<PathPlace, usize> = HashMap::new();
     let mut profiles = Vec::new();
     for profile in &run.profiles {
         for thread in threads(profile) {
@@ -52,7 +52,7 @@ pub fn speedscope(run: &Run) -> ExportFiles {
             for sample in &thread.samples {
                 let mut path = Vec::new();
                 for place in &sample.path {
-                    let number = *known.entry(place.clone()).or_insert_with(|| {
+                    let number = *frame_indexes.entry(place.clone()).or_insert_with(|| {
                         frames.push(frame(place));
                         frames.len() - 1
                     });

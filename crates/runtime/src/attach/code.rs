@@ -177,9 +177,9 @@ impl AttachSummary {
     /// Lines of text, with the programs of each probe joined.
     pub fn lines(all: Vec<AttachSummary>) -> Vec<String> {
         let mut lines: Vec<AttachSummary> = Vec::new();
-        let mut known: HashMap<_, usize> = HashMap::new();
+        let mut line_of: HashMap<_, usize> = HashMap::new();
         for one in all {
-            let at = *known.entry((one.probe, one.how)).or_insert(lines.len());
+            let at = *line_of.entry((one.probe, one.how)).or_insert(lines.len());
             match lines.get_mut(at).filter(|_| one.probe.is_some()) {
                 Some(line) => {
                     line.others += usize::from(line.name != one.name);

@@ -223,8 +223,8 @@ fn respond(head: &[u8], scrape: &mut dyn FnMut() -> Option<Vec<u8>>) -> Vec<u8> 
     const TEXT: &str = "text/plain; charset=utf-8";
     let (status, kind, body, bodiless) = match parsed(head) {
         RequestHead::Request { method, path } => {
-            let known = matches!(path.as_str(), "/" | "/metrics");
-            match (method.as_str(), known) {
+            let served = matches!(path.as_str(), "/" | "/metrics");
+            match (method.as_str(), served) {
                 ("GET" | "HEAD", true) => match scrape() {
                     Some(body) => (
                         "200 OK",

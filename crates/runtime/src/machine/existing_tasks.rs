@@ -110,14 +110,14 @@ pub fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
         o: &offsets,
         memory: &memory,
     };
-    let mut known: HashSet<u32> = process::all().into_iter().collect();
+    let mut processes: HashSet<u32> = process::all().into_iter().collect();
     let mut found = None;
     for _ in 0..ROUNDS {
         found = walk.processes().or(found);
-        known.retain(|pid| process::exists(*pid));
+        processes.retain(|pid| process::exists(*pid));
         // A task that exits in the meantime can lead out of the list.
         let seen: HashSet<u32> = found.iter().flatten().map(|t| t.1).collect();
-        if known
+        if processes
             .iter()
             .all(|pid| seen.contains(&numbers.to_machine(*pid)))
         {

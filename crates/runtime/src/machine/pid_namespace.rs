@@ -30,8 +30,8 @@ impl PidMap {
 
     /// The machine-wide number of a process; the same number if there is no other.
     pub fn to_machine(&self, pid: u32) -> u32 {
-        let known = self.0.as_ref().and_then(|all| all.get(&pid));
-        known.copied().unwrap_or(pid)
+        let machine_wide = self.0.as_ref().and_then(|all| all.get(&pid));
+        machine_wide.copied().unwrap_or(pid)
     }
 
     /// The number in spile's namespace of a process with a machine-wide number; the same number if

@@ -17,11 +17,11 @@ impl Session {
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(true);
         }
-        let known = self.attach_kinds().len();
+        let attached_before = self.attach_kinds().len();
         self.raise_semaphores()?;
         self.run_for_existing_tasks(since.unsigned_abs());
         if let Some(armed) = self.options.armed.take() {
-            armed(&self.attach_kinds()[known..]);
+            armed(&self.attach_kinds()[attached_before..]);
         }
         for (timer, _) in &self.timers {
             timer
@@ -77,10 +77,10 @@ impl Session {
         let Some(loaded) = kernel.loaded().filter(|l| l.raises_semaphores()) else {
             return Ok(());
         };
-        let known = links.refused().len();
+        let refused_before = links.refused().len();
         loaded.attach_raising(&self.program, links)?;
         self.probed.unchanged()?;
-        if let Some(text) = code::refusal_warning(&links.refused()[known..]) {
+        if let Some(text) = code::refusal_warning(&links.refused()[refused_before..]) {
             self.warn_of(&text);
         }
         Ok(())

@@ -34,9 +34,9 @@ pub fn files(program: &Program) -> Vec<FileSpec> {
         let Event::Procfs(file) = &handler.event else {
             continue;
         };
-        let known = specs.iter().position(|s| s.path == file.path);
-        let at = known.unwrap_or(specs.len());
-        if known.is_none() {
+        let position = specs.iter().position(|s| s.path == file.path);
+        let at = position.unwrap_or(specs.len());
+        if position.is_none() {
             specs.push(FileSpec {
                 path: file.path.clone(),
                 read: false,

@@ -414,16 +414,16 @@ impl DeltaMerge<'_> {
     /// Adds the delta of an element.
     fn add(&mut self, g: GlobalId, types: &[Ty], key: &[u8], delta: &Cell) -> AddResult {
         let mut keys = read_keys(types, key);
-        let mut known = true;
+        let mut all_resolved = true;
         for (key, ty) in keys.iter_mut().zip(types) {
             if let Value::Str(_) = key
                 && let Some((text, all_known)) = self.symbolic.key(key, *ty)
             {
                 *key = text;
-                known &= all_known;
+                all_resolved &= all_known;
             }
         }
-        if !known && !self.all {
+        if !all_resolved && !self.all {
             return AddResult::Unknown;
         }
         let added = match delta {

@@ -31,19 +31,19 @@ fn place(at: u32, pid: u32) -> Option<(u32, u64)> {
 /// process that is forked in the meantime gets its bit there, or in the next round. The search ends
 /// with a round that finds nothing.
 pub fn mark_descendants(state: &StateMemory, at: u32, target: u32) {
-    let mut known = HashSet::from([target]);
+    let mut descendants = HashSet::from([target]);
     loop {
-        let before = known.len();
+        let before = descendants.len();
         let found = process::all();
         let numbers = PidMap::now();
         for pid in found {
             let parent = || process::stat(pid).map(|s| s.ppid);
-            if !known.contains(&pid) && parent().is_some_and(|p| known.contains(&p)) {
+            if !descendants.contains(&pid) && parent().is_some_and(|p| descendants.contains(&p)) {
                 insert(state, at, numbers.to_machine(pid));
-                known.insert(pid);
+                descendants.insert(pid);
             }
         }
-        if known.len() == before {
+        if descendants.len() == before {
             return;
         }
     }

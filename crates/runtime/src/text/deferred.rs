@@ -307,8 +307,8 @@ mod tests {
             let fields = fields.map(FieldValue::Long);
             let at = offsets()?;
             let good = d.read(&fields, &constants, &mut |addr| {
-                let known = [(at.pid, kernel_tid), (at.start, 7), (at.exec, exec)];
-                known.iter().find(|k| k.0 == addr).map(|k| k.1)
+                let memory = [(at.pid, kernel_tid), (at.start, 7), (at.exec, exec)];
+                memory.iter().find(|k| k.0 == addr).map(|k| k.1)
             });
             good.map(|good| {
                 (

@@ -58,9 +58,9 @@ impl KeyTexts {
             self.full_keys.clear();
         }
         let first = || Some((mark.clone(), hash));
-        let known = self.full_keys.entry(cut.clone()).or_insert_with(first);
-        if known.as_ref().is_some_and(|k| k.1 != hash) {
-            *known = None;
+        let full_key = self.full_keys.entry(cut.clone()).or_insert_with(first);
+        if full_key.as_ref().is_some_and(|k| k.1 != hash) {
+            *full_key = None;
             self.cut += 1;
         }
     }

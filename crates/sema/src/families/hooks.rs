@@ -82,8 +82,8 @@ pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Ve
 
 fn family(c: &Component) -> DiagResult<u32> {
     let text = literal(c);
-    let known = FAMILIES.iter().find(|(name, ..)| *name == text);
-    match known {
+    let family = FAMILIES.iter().find(|(name, ..)| *name == text);
+    match family {
         Some((_, number, true)) => Ok(*number),
         Some(_) => {
             let text = format!("programs cannot be attached to hooks of {text}");
@@ -190,8 +190,8 @@ fn packet(facts: &dyn Facts) -> Vec<TargetVar> {
 /// Hooks of security modules.
 pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<PointMatch>> {
     let pattern = literal(c);
-    let known = facts.lsm_hooks(&pattern);
-    if known.is_empty() {
+    let hooks = facts.lsm_hooks(&pattern);
+    if hooks.is_empty() {
         let text = format!("the kernel has no LSM hook `{pattern}` that programs can attach to");
         let d = Diagnostic::error(codes::NO_PLACE, text).at(c.span);
         if is_pattern(&pattern) {
@@ -218,5 +218,5 @@ pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<PointMatch
             name,
         }
     };
-    Ok(known.into_iter().map(hit).collect())
+    Ok(hooks.into_iter().map(hit).collect())
 }

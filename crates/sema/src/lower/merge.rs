@@ -29,7 +29,7 @@ pub(super) fn run(program: &mut Program, patterns: &[Arc<str>]) {
 /// Of identical functions with one name the first is called; the others lose their callers.
 fn functions(program: &mut Program) {
     loop {
-        let mut known: HashMap<u64, Vec<usize>> = HashMap::new();
+        let mut by_hash: HashMap<u64, Vec<usize>> = HashMap::new();
         let mut instead: HashMap<FuncId, FuncId> = HashMap::new();
         let mut names: HashMap<&str, u32> = HashMap::new();
         for f in &program.funcs {
@@ -37,7 +37,7 @@ fn functions(program: &mut Program) {
         }
         let several = |f: &&Func| names.get(&*f.name) > Some(&1);
         for (at, f) in program.funcs.iter().enumerate().filter(|(_, f)| several(f)) {
-            let same_digest = known.entry(digest(&f.body)).or_default();
+            let same_digest = by_hash.entry(digest(&f.body)).or_default();
             match same_digest.iter().find(|i| program.funcs[**i] == *f) {
                 Some(first) => {
                     instead.insert(FuncId(at as u32), FuncId(*first as u32));

@@ -76,11 +76,11 @@ pub(crate) fn groups<'h>(
     });
     for (number, found) in (0..).zip(&hit.places) {
         let module = &found.module.module;
-        let known = match wanted {
+        let in_scope = match wanted {
             true => facts.place_variables(module, found.place.id, hit.ret),
             false => Ok(Vec::new()),
         };
-        let (mut variables, mut missing): (_, Option<Arc<str>>) = match known {
+        let (mut variables, mut missing): (_, Option<Arc<str>>) = match in_scope {
             Ok(variables) => (variables, None),
             Err(why) => (Vec::new(), Some(why.into())),
         };
@@ -96,8 +96,8 @@ pub(crate) fn groups<'h>(
             }
         }
         // A message about one place names the variables that exist.
-        let known = |t: &str| variables.iter().any(|v| *v.name == *t);
-        let strange = hit.places.len() == 1 && m.targets.iter().any(|t| !known(t));
+        let exists = |t: &str| variables.iter().any(|v| *v.name == *t);
+        let strange = hit.places.len() == 1 && m.targets.iter().any(|t| !exists(t));
         let all = m.all_targets || strange;
         let mentioned = |v: &Variable| all || m.targets.contains(&*v.name);
         let variables: Vec<_> = variables

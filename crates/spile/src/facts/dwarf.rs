@@ -709,20 +709,20 @@ mod tests {
     /// Numbers of types were 32 bits for file and type together: the 128th file had none.
     #[test]
     fn types_of_many_files_are_told_apart() {
-        let known = FileTable::default();
+        let table = FileTable::default();
         let open = || File::open(Path::new("/proc/self/exe"), &SearchPaths::from_env());
         let files: Vec<_> = (0..300).map(|_| Arc::new(open().expect("it"))).collect();
         let ids: Vec<CTypeId> = files
             .iter()
-            .map(|file| CTypeId::new(known.home(file, Space::User), 1 << 30))
+            .map(|file| CTypeId::new(table.home(file, Space::User), 1 << 30))
             .collect();
         for (file, id) in files.iter().zip(&ids) {
-            let found = known.file_of(*id).expect("a file");
+            let found = table.file_of(*id).expect("a file");
             assert!(Arc::ptr_eq(&found, file) && id.number == 1 << 30);
         }
-        assert_eq!(known.file_of(CTypeId::kernel(1)).map(|_| ()), None);
+        assert_eq!(table.file_of(CTypeId::kernel(1)).map(|_| ()), None);
         assert_eq!(
-            CTypeId::new(known.home(&files[0], Space::User), 0),
+            CTypeId::new(table.home(&files[0], Space::User), 0),
             CTypeId::VOID
         );
     }

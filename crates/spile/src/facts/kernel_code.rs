@@ -161,15 +161,15 @@ impl KernelCode {
 
     /// The BTF number of one of many functions.
     fn btf_number(&self, own: Types, name: &str) -> Option<u32> {
-        let mut known = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ids = self.ids.lock().unwrap_or_else(PoisonError::into_inner);
         // Queries go through one module after the other, so one table is enough.
-        let current = known
+        let current = ids
             .as_ref()
             .is_some_and(|(btf, _)| std::ptr::eq(*btf, own.btf));
         if !current {
-            *known = Some((own.btf, functions::ids(own.btf)));
+            *ids = Some((own.btf, functions::ids(own.btf)));
         }
-        known.as_ref()?.1.get(name).copied()
+        ids.as_ref()?.1.get(name).copied()
     }
 
     /// The variables at the entry or the return of a function.

@@ -253,11 +253,11 @@ fn add_aliases(
             && !["_Z", "_R"].iter().any(|m| s.name.starts_with(m))
             && glob::matches(pattern, s.name)
     };
-    let mut known: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
+    let mut addresses: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
     for s in exported.all().iter().filter(plain) {
         // At its start or after its prologue.
         let end = s.address.saturating_add(s.size.max(1));
-        if known.range(s.address..end).next().is_some() {
+        if addresses.range(s.address..end).next().is_some() {
             continue;
         }
         let Some(offset) = file.image().file_offset(s.address) else {
@@ -265,7 +265,7 @@ fn add_aliases(
         };
         let found_there = alias(place(path, s.name, s.address, offset));
         // A pattern does not match code without debugging information.
-        if found_there.id != s.address && known.insert(found_there.address) {
+        if found_there.id != s.address && addresses.insert(found_there.address) {
             found.push(found_there);
         }
     }

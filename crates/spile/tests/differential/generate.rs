@@ -372,9 +372,9 @@ impl Gen<'_> {
                 out += &self.function(f, priority.as_deref().unwrap_or(""), *next, recursive);
             }
             for (mut f, _) in others {
-                let known = |k: &Func| k.name == f.name && k.params == f.params;
+                let same_signature = |k: &Func| k.name == f.name && k.params == f.params;
                 f.text = out[start..].to_owned();
-                if !self.funcs.iter().any(known) {
+                if !self.funcs.iter().any(same_signature) {
                     self.funcs.push(f);
                 }
             }

@@ -101,12 +101,12 @@ impl Parser<'_> {
         let hists = ["hist_log", "hist_linear"];
         let stats = STATS.iter().map(|s| &s.0[1..]);
         let ops = AT_OPS.iter().map(|a| &a.name[1..]);
-        let known = hists
+        let names = hists
             .into_iter()
             .chain(stats)
             .chain(ops)
             .chain(self.macros.names());
-        let near = crate::diag::suggest(&text[1..], known);
+        let near = crate::diag::suggest(&text[1..], names);
         let d = match near {
             Some(n) => d.help(format!("did you mean `@{n}`?")),
             None => d,

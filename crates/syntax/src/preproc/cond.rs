@@ -200,9 +200,9 @@ fn unknown(span: Span, text: &str) -> BoxedDiagnostic {
     let message = format!("a condition cannot test `{text}`");
     let d = Diagnostic::error(codes::UNKNOWN_CONDITION, message).at(span);
     let d = d.did_you_mean(text, NAMES.iter().copied());
-    let known = NAMES.join(", ");
+    let names = NAMES.join(", ");
     Box::new(d.help(format!(
-        "known: {known}, CONFIG_..., {} and numbers",
+        "known: {names}, CONFIG_..., {} and numbers",
         quoted("text")
     )))
 }

@@ -177,9 +177,9 @@ impl MachineBuilder {
             *time += ns;
         }
         // One row for each process that it hit.
-        let known = self.interrupts.iter_mut();
+        let rows = self.interrupts.iter_mut();
         let same = |i: &&mut Interrupt| i.cpu == cpu && i.kind == kind && i.name == name;
-        match known.rev().find(same) {
+        match rows.rev().find(same) {
             Some(interrupt) => {
                 interrupt.count += count;
                 interrupt.ns += ns;

@@ -81,14 +81,14 @@ impl RecordState {
     /// The transfer function of an access; `which` is `None` if the record's address is not saved.
     fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
         let bit = which.map_or(0, |which| 1 << which);
-        let known = self.found & self.there & bit != 0;
+        let present = self.found & self.there & bit != 0;
         self.found |= bit;
         match inst {
             Inst::ASet { .. } | Inst::AAdd { .. } => self.note(bit, true),
             Inst::ADel { .. } if bit == 0 => self.note(u8::MAX, false),
             Inst::ADel { .. } => self.note(bit, false),
             // The access tests the slot: see `record_or_jump`.
-            _ if known => self.tested |= bit,
+            _ if present => self.tested |= bit,
             _ => {}
         }
     }

@@ -265,7 +265,7 @@ impl HandlerCodegen<'_> {
         let plan = self.plan;
         self.pool
             .sub("append_bytes", |pool| append_bytes(plan, pool))?;
-        let known = self.asm.label();
+        let size_known = self.asm.label();
         let mut otherwise = 8;
         for amount in [field.precision, field.width] {
             match amount {
@@ -282,13 +282,13 @@ impl HandlerCodegen<'_> {
                     self.asm.neg(R3);
                     self.asm.bind(positive);
                     for n in [1, 2, 4, 8] {
-                        self.asm.jump_if(Cond::Eq, R3, n, known);
+                        self.asm.jump_if(Cond::Eq, R3, n, size_known);
                     }
                 }
             }
         }
         self.asm.mov(R3, otherwise);
-        self.asm.bind(known);
+        self.asm.bind(size_known);
         self.forget_bounds(R3);
         self.width_into(field, R4)?;
         self.use_in(value, R2)?;

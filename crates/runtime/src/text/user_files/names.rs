@@ -129,10 +129,10 @@ impl FileTables {
         mangled.dedup();
         let names: HashMap<&str, String> =
             mangled.iter().copied().zip(readable(&mangled)).collect();
-        let mut known: HashMap<SymbolRow<'_>, u64> = HashMap::with_capacity(rows.len());
+        let mut offsets: HashMap<SymbolRow<'_>, u64> = HashMap::with_capacity(rows.len());
         self.rows.reserve(rows.len());
         for (start, row) in rows {
-            let at = *known.entry(row).or_insert_with_key(|row| {
+            let at = *offsets.entry(row).or_insert_with_key(|row| {
                 let at = self.words.len() as u64;
                 let name = row.name.and_then(|n| names.get(n));
                 push(&mut self.words, row.base, row.size, name.map_or("", |n| n));

@@ -57,8 +57,8 @@ impl Resolver<'_> {
             );
             return (self.bad(span), None);
         };
-        let known = self.cur.entries.saved_exprs.iter().find(|k| k.0 == *e);
-        if let Some((_, ix, cty)) = known {
+        let saved = self.cur.entries.saved_exprs.iter().find(|k| k.0 == *e);
+        if let Some((_, ix, cty)) = saved {
             let (ix, cty) = (*ix, *cty);
             return (self.saved_value(ix, span), cty);
         }

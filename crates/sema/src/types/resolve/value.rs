@@ -124,10 +124,10 @@ impl Resolver<'_> {
             return self.bad(span);
         };
         let Some((ty, config)) = self.counters.get(&name).copied() else {
-            let known: Vec<String> = self.counters.keys().cloned().collect();
+            let counters: Vec<String> = self.counters.keys().cloned().collect();
             let text = format!("no probe defines the counter `{name}`");
             let d = Diagnostic::error(probe_codes::NO_COUNTER, text).at(span);
-            let d = d.did_you_mean(&name, known.iter().map(String::as_str));
+            let d = d.did_you_mean(&name, counters.iter().map(String::as_str));
             let example = format!("`probe perf.sw.page_faults.counter(\"{name}\") {{ }}` does");
             self.report(d.help(example));
             return self.bad(span);

@@ -172,7 +172,7 @@ impl ProfileBuilder {
         let (program, contexts, until) = (place.program, &self.contexts, place.until);
         // Contexts by region number; 0 where not looked up yet.
         let mut ids: Vec<u32> = Vec::new();
-        let known = |n: u32| {
+        let id_of = |n: u32| {
             let n = n as usize;
             if ids.len() <= n {
                 ids.resize(n + 1, ROOT);
@@ -183,7 +183,7 @@ impl ProfileBuilder {
             }
             ids[n] != ROOT || all || until.is_some()
         };
-        let changes = place.ring.changes(folder, known);
+        let changes = place.ring.changes(folder, id_of);
         let mut inside = std::mem::take(&mut place.inside);
         let mut out = Vec::new();
         for mut change in changes {

@@ -65,8 +65,8 @@ impl WalkGen<'_> {
         self.asm().store(Size::W, R7, 4, COPY_BYTES as i32);
         self.asm().store(Size::DW, R7, 8, shape as i32);
         self.asm().store(Size::DW, R7, field(0), R9);
-        let known = [at::TGID, at::IP, at::ADDR, at::SP, at::BP];
-        for (i, from) in known.into_iter().enumerate() {
+        let fields = [at::TGID, at::IP, at::ADDR, at::SP, at::BP];
+        for (i, from) in fields.into_iter().enumerate() {
             self.load_field(R1, from);
             self.asm().store(Size::DW, R7, field(i as i16 + 1), R1);
         }

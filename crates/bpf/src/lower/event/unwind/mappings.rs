@@ -249,8 +249,8 @@ impl WalkGen<'_> {
         self.asm()
             .store(Size::W, R6, header + 4, at::RECORD_SIZE as i32);
         self.store_field(at::RECORD + 8, shape as i32);
-        let known = [at::FILE, at::TGID, at::START, at::END, at::KEY, at::KEY + 8];
-        for (i, from) in known.into_iter().enumerate() {
+        let fields = [at::FILE, at::TGID, at::START, at::END, at::KEY, at::KEY + 8];
+        for (i, from) in fields.into_iter().enumerate() {
             self.load_field(R1, from);
             self.store_field(field(i as u32), R1);
         }

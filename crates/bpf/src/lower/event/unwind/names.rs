@@ -400,11 +400,11 @@ impl WalkGen<'_> {
 
     /// Appends the position in the source as r1 specifies, or address r9.
     fn place_or_address(&mut self) {
-        let known = self.asm().label();
+        let done = self.asm().label();
         self.asm().call_sub("append_place");
-        self.asm().jump_if(Cond::Eq, R0, 0, known);
+        self.asm().jump_if(Cond::Eq, R0, 0, done);
         self.append_hex(R9);
-        self.asm().bind(known);
+        self.asm().bind(done);
     }
 
     /// Appends the position in the source if it is wanted here.
