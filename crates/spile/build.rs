@@ -16,7 +16,7 @@ fn main() {
 /// The tables: the library's files, and for each name the files that define a function, a global or
 /// an alias of that name.
 fn indexed(files: &[(String, String, String)]) -> String {
-    let mut table = String::from("/// The files.\npub static FILES: &[TapsetFile] = &[\n");
+    let mut table = String::from("/// The files.\npub(crate) static FILES: &[TapsetFile] = &[\n");
     for (name, path, _) in files {
         let row = format!("    TapsetFile {{ name: {name:?}, text: include_str!({path:?}) }},");
         writeln!(table, "{row}").expect("a string");
@@ -28,7 +28,7 @@ fn indexed(files: &[(String, String, String)]) -> String {
                 names.entry(name).or_default().insert(at);
             }
         }
-        let head = format!("];\n\n/// {what}, in order.\npub static {kind}: Index = &[");
+        let head = format!("];\n\n/// {what}, in order.\npub(crate) static {kind}: Index = &[");
         writeln!(table, "{head}").expect("a string");
         for (name, files) in names {
             let files: Vec<usize> = files.into_iter().collect();

@@ -20,7 +20,7 @@ const EXACT_LIMIT: Duration = Duration::from_secs(60);
 pub(crate) const EXAMPLES: &str = "/usr/share/systemtap/examples";
 
 /// Runs the named parts, or all of them.
-pub fn run(parts: &[String]) {
+pub(crate) fn run(parts: &[String]) {
     let wants = |name: &str| parts.is_empty() || parts.iter().any(|p| p == name);
     if !built("spile").exists() {
         eprintln!("build first: cargo build --release -p spile --bins --examples");

@@ -60,7 +60,7 @@ impl fmt::Display for Counts {
 }
 
 /// Runs the tests, prints their output, and counts; the status is zero if all passed.
-pub fn run(args: &[String]) {
+pub(crate) fn run(args: &[String]) {
     let (guests, args) = match args {
         [first, rest @ ..] if first == "--guests" => (true, rest),
         _ => (false, args),

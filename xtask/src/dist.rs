@@ -92,7 +92,7 @@ fn parse(args: &[String]) -> Option<Options> {
 }
 
 /// Builds, checks and packages; fails at the first failed check.
-pub fn run(args: &[String]) -> ExitCode {
+pub(crate) fn run(args: &[String]) -> ExitCode {
     let Some(options) = parse(args) else {
         eprintln!("{USAGE}");
         return ExitCode::from(2);

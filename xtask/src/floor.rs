@@ -64,7 +64,7 @@ fn event_ns(before: &[String], command: &[&str], events: f64) -> Result<f64, Str
 }
 
 /// Measures each event plain, with empty handlers and under `spile profile`, in turns.
-pub fn run() {
+pub(crate) fn run() {
     match compiled("profile-calls", "-pthread") {
         Some(program) => table(&program),
         None => eprintln!("floor: no C compiler"),

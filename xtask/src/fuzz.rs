@@ -8,7 +8,7 @@ use std::process::Command;
 const MINUTES: u64 = 10;
 
 /// Runs the fuzz test; the status is that of the test.
-pub fn run(args: &[String]) {
+pub(crate) fn run(args: &[String]) {
     let value = |name: &str| {
         let at = args.iter().position(|a| a == name)?;
         args.get(at + 1)?.parse::<u64>().ok()

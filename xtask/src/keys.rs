@@ -31,7 +31,7 @@ struct Run {
 }
 
 /// Measures and prints a table for each size.
-pub fn run() {
+pub(crate) fn run() {
     println!(
         "\narrays of many keys: `a[fd] <<< 1` at close(fd), {ROUNDS} times through N numbers; medians"
     );

@@ -15,7 +15,7 @@ const DORMANT_CALLS: &str = "100000";
 const ACTIVE_CALLS: &str = "200";
 
 /// Builds the workload and measures.
-pub fn run() {
+pub(crate) fn run() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let program = crate::peers::built("bench-markers");
     let built = Command::new("cc")

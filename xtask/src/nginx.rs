@@ -31,7 +31,7 @@ impl Drop for Ended {
 }
 
 /// Measures.
-pub fn run() {
+pub(crate) fn run() {
     let dir = tempfile::tempdir().expect("a folder");
     let (_server, url) = match serve(dir.path()) {
         Ok(served) => served,

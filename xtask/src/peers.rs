@@ -16,7 +16,7 @@ const END_LIMIT: Duration = Duration::from_secs(5);
 const OUTPUT_LIMIT: usize = 1 << 20;
 
 /// A running tracer.
-pub struct Running {
+pub(crate) struct Running {
     child: Child,
     reader: JoinHandle<String>,
     /// Time from the start of the process until it is armed.
@@ -25,7 +25,7 @@ pub struct Running {
 
 /// The sign that a tool's probes are armed.
 #[derive(Clone)]
-pub enum Armed {
+pub(crate) enum Armed {
     /// It prints a line that contains this text.
     Line(&'static str),
     /// It gives no sign; wait for this long.
@@ -34,7 +34,7 @@ pub enum Armed {
 
 /// A tool with its arguments.
 #[derive(Clone)]
-pub struct Tool {
+pub(crate) struct Tool {
     /// Name in tables.
     pub name: String,
     /// Program and arguments.
@@ -45,7 +45,7 @@ pub struct Tool {
 
 impl Tool {
     /// A tool that prints a line with this text when it is armed.
-    pub fn new(name: &str, argv: &[&str], line: &'static str) -> Tool {
+    pub(crate) fn new(name: &str, argv: &[&str], line: &'static str) -> Tool {
         Tool {
             name: name.into(),
             argv: argv.iter().map(|s| (*s).into()).collect(),
@@ -54,7 +54,7 @@ impl Tool {
     }
 
     /// Whether its program is installed.
-    pub fn installed(&self) -> bool {
+    pub(crate) fn installed(&self) -> bool {
         let program = Path::new(&self.argv[0]);
         program.components().count() > 1 && program.exists()
             || std::env::var_os("PATH")
@@ -62,7 +62,7 @@ impl Tool {
     }
 
     /// Starts it and waits until it is armed.
-    pub fn start(&self) -> Result<Running, String> {
+    pub(crate) fn start(&self) -> Result<Running, String> {
         let begin = Instant::now();
         let mut child = Command::new(&self.argv[0])
             .args(&self.argv[1..])
@@ -135,7 +135,7 @@ fn watchdog(pid: u32, limit: Duration) -> Sender<()> {
 }
 
 /// The cost of a finished run.
-pub struct Cost {
+pub(crate) struct Cost {
     /// Time from the signal to the end of the process.
     pub tear_down: Duration,
     /// Peak resident memory, kilobytes.
@@ -146,17 +146,17 @@ pub struct Cost {
 
 impl Running {
     /// The process.
-    pub fn id(&self) -> u32 {
+    pub(crate) fn id(&self) -> u32 {
         self.child.id()
     }
 
     /// Ends it with SIGINT and waits; kills it if that does not help.
-    pub fn stop(self) -> Cost {
+    pub(crate) fn stop(self) -> Cost {
         self.stop_within(END_LIMIT)
     }
 
     /// Like [`Running::stop`], with a time limit for the end.
-    pub fn stop_within(self, limit: Duration) -> Cost {
+    pub(crate) fn stop_within(self, limit: Duration) -> Cost {
         let begin = Instant::now();
         let mut status = 0;
         let keep = watchdog(self.child.id(), limit);
@@ -179,14 +179,14 @@ impl Running {
 }
 
 /// The output of a command; `None` if it is not installed or fails. Its errors are shown.
-pub fn printed(command: &mut Command) -> Option<String> {
+pub(crate) fn printed(command: &mut Command) -> Option<String> {
     let out = command.stderr(Stdio::inherit()).output().ok()?;
     let text = || String::from_utf8_lossy(&out.stdout).into_owned();
     out.status.success().then(text)
 }
 
 /// The output of a program, which is killed after the time limit.
-pub fn output(mut command: Command, limit: Duration) -> String {
+pub(crate) fn output(mut command: Command, limit: Duration) -> String {
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -205,7 +205,7 @@ pub fn output(mut command: Command, limit: Duration) -> String {
 }
 
 /// A file next to this program in the target directory.
-pub fn built(name: &str) -> PathBuf {
+pub(crate) fn built(name: &str) -> PathBuf {
     let exe = std::env::current_exe().expect("own path");
     exe.parent().expect("target folder").join(name)
 }

@@ -43,7 +43,7 @@ machine disturbs single times, so compare ratios between tools of one run, and n
 ";
 
 /// Runs the benchmark and writes the document.
-pub fn run() -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     let mut text = HEAD.to_owned();
     let _ = writeln!(
         text,

@@ -88,7 +88,7 @@ struct Took {
 }
 
 /// Builds the workloads and measures.
-pub fn run() {
+pub(crate) fn run() {
     let (Some(pi), Some(ray), Some(short), Some(lives)) = (
         compiled("profile-pi", "-fopenmp"),
         compiled("profile-ray", "-pthread"),

@@ -30,7 +30,7 @@ const HEIGHT: usize = 18;
 const MARGIN: usize = 12;
 
 /// Runs the commands and writes the file.
-pub fn run() -> ExitCode {
+pub(crate) fn run() -> ExitCode {
     let mut screens = Vec::new();
     for (command, seconds) in SCREENS {
         let lines = match typed(command) {

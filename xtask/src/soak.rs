@@ -14,7 +14,7 @@ const KINDS: [(&str, &str, &str); 3] = [
 ];
 
 /// Runs the scripts; the status is that of the tests.
-pub fn run(args: &[String]) {
+pub(crate) fn run(args: &[String]) {
     let value = |name: &str| {
         let at = args.iter().position(|a| a == name)?;
         args.get(at + 1)?.parse::<u64>().ok()

@@ -16,7 +16,7 @@ const ROUNDS: usize = 5;
 const BUDGET: Duration = Duration::from_millis(100);
 
 /// Arms each script and prints its cost.
-pub fn run() {
+pub(crate) fn run() {
     println!("\nverifier stress, {ROUNDS} rounds: least and median until armed");
     println!(
         "{:<28} {:>6} {:>6} {:>9} {:>10} {:>9} {:>9}  within {} ms",

@@ -38,7 +38,7 @@ const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter { @s[tid] = nsecs; } \
      tracepoint:sched:sched_switch { @runs[cpu, args->prev_comm] = sum(nsecs - @r[cpu]); @r[cpu] = nsecs; }";
 
 /// Compiles the workload and measures.
-pub fn run() {
+pub(crate) fn run() {
     let Some(cost) = compiled("cost", "-pthread") else {
         return eprintln!("system: no C compiler");
     };

@@ -145,7 +145,7 @@ fn quoted(word: &str) -> String {
 }
 
 /// The programs that go into the image.
-pub struct Built {
+pub(crate) struct Built {
     e2e: PathBuf,
     differential: PathBuf,
     spile: PathBuf,
@@ -298,14 +298,14 @@ fn all(options: &Options) -> Result<bool, String> {
 }
 
 /// The short run on all kernels: their names, and whether all tests passed.
-pub fn short() -> Result<(String, bool), String> {
+pub(crate) fn short() -> Result<(String, bool), String> {
     let options = parse(&[])?;
     let passed = all(&options)?;
     Ok((options.kernels.join(", "), passed))
 }
 
 /// Runs the cases on all wanted kernels; the status is zero if all pass on all of them.
-pub fn run(args: &[String]) {
+pub(crate) fn run(args: &[String]) {
     let options = parse(args).unwrap_or_else(|why| {
         eprintln!("{why}\n{USAGE}");
         std::process::exit(2);

@@ -24,8 +24,6 @@
 //! | [`target`] | the target machine, as values |
 //! | [`layout`] | the contract with the loader and the controller |
 
-#![warn(unreachable_pub)]
-
 mod attach;
 mod compile;
 pub mod emit;

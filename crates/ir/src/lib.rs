@@ -20,8 +20,6 @@
 //! | [`event`] | the events that handlers run at |
 //! | `testgen` | random programs, for tests |
 
-#![warn(unreachable_pub)]
-
 pub mod analysis;
 pub mod arch;
 pub mod eval;

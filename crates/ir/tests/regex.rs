@@ -65,7 +65,7 @@ mod search {
 
     /// A way in which a part matched.
     #[derive(Debug, Clone)]
-    pub struct Tree {
+    pub(crate) struct Tree {
         span: (usize, usize),
         /// The alternative and its tree; the rounds of a repetition; the parts of a sequence.
         choice: usize,
@@ -77,7 +77,7 @@ mod search {
     /// Maximum number of ways that are examined.
     const MANY: usize = 1000;
 
-    pub struct Search<'t> {
+    pub(crate) struct Search<'t> {
         pub text: &'t [u8],
         pub made: usize,
     }
@@ -93,7 +93,7 @@ mod search {
         }
 
         /// Every way in which a part can match from a position on; `None` if there are too many.
-        pub fn all(&mut self, ast: &Ast, from: usize) -> Option<Vec<Rc<Tree>>> {
+        pub(crate) fn all(&mut self, ast: &Ast, from: usize) -> Option<Vec<Rc<Tree>>> {
             let n = self.text.len();
             let out = match ast {
                 Ast::Empty => self.leaf(from, from),
@@ -232,7 +232,7 @@ mod search {
     }
 
     /// The answer.
-    pub fn best(ast: &Ast, text: &[u8], count: usize) -> Option<Option<Vec<Span>>> {
+    pub(crate) fn best(ast: &Ast, text: &[u8], count: usize) -> Option<Option<Vec<Span>>> {
         for start in 0..=text.len() {
             let mut s = Search { text, made: 0 };
             let ways = s.all(ast, start)?;

@@ -68,7 +68,12 @@ pub(crate) struct Analysis {
 
 impl Analysis {
     /// Runs all passes.
-    pub fn new(workspace: &Workspace, name: &str, text: &str, kind: DocumentKind) -> Analysis {
+    pub(crate) fn new(
+        workspace: &Workspace,
+        name: &str,
+        text: &str,
+        kind: DocumentKind,
+    ) -> Analysis {
         let mut parsed = ParsedDocument::new(workspace, name, text, kind, 0);
         if parsed.diags.into_iter().any(|d| d.code == codes::ARG_RANGE) {
             // The script uses arguments, whose values are unknown.
@@ -149,26 +154,26 @@ impl Analysis {
     }
 
     /// The document's text.
-    pub fn text(&self) -> &str {
+    pub(crate) fn text(&self) -> &str {
         self.sources.text(self.file)
     }
 
     /// The text of a token.
-    pub fn slice(&self, t: &Token) -> &str {
+    pub(crate) fn slice(&self, t: &Token) -> &str {
         self.sources.slice(t.span)
     }
 
     /// The text of token `i`; empty past the end.
-    pub fn word(&self, i: usize) -> &str {
+    pub(crate) fn word(&self, i: usize) -> &str {
         self.tokens.get(i).map_or("", |t| self.slice(t))
     }
 
-    pub fn kind(&self, i: usize) -> Tok {
+    pub(crate) fn kind(&self, i: usize) -> Tok {
         self.tokens.get(i).map_or(Tok::Eof, |t| t.kind)
     }
 
     /// The units whose item begins in a range of the document.
-    pub fn units_in(&self, start: usize, end: usize) -> impl Iterator<Item = &Unit> {
+    pub(crate) fn units_in(&self, start: usize, end: usize) -> impl Iterator<Item = &Unit> {
         let inside = move |u: &&Unit| {
             u.span.file == self.file && (start..end).contains(&(u.span.start as usize))
         };
@@ -176,19 +181,19 @@ impl Analysis {
     }
 
     /// The functions of a name that the document sees, with their files.
-    pub fn functions(&self, name: &str) -> Vec<(FileId, std::sync::Arc<ast::Function>)> {
+    pub(crate) fn functions(&self, name: &str) -> Vec<(FileId, std::sync::Arc<ast::Function>)> {
         self.library.functions(name, self.scope)
     }
 
     /// A function for hovers and completions, with inferred types if it is used.
-    pub fn signature(&self, f: &ast::Function) -> String {
+    pub(crate) fn signature(&self, f: &ast::Function) -> String {
         let unit = self.units.iter().find(|u| u.span == f.name.span);
         unit.and_then(|u| u.signature.clone())
             .unwrap_or_else(|| list::signature(f))
     }
 
     /// The document's functions, including private ones.
-    pub fn own_functions(&self) -> impl Iterator<Item = &ast::Function> {
+    pub(crate) fn own_functions(&self) -> impl Iterator<Item = &ast::Function> {
         self.tree.items.iter().filter_map(|i| match i {
             Item::Function(f) => Some(f),
             _ => None,

@@ -31,7 +31,7 @@ pub(crate) struct ItemTokens {
 
 impl Analysis {
     /// The token at an offset; of two that touch there, the word.
-    pub fn token_at(&self, offset: usize) -> Option<usize> {
+    pub(crate) fn token_at(&self, offset: usize) -> Option<usize> {
         let after = self
             .tokens
             .partition_point(|t| (t.span.end as usize) < offset);
@@ -49,7 +49,7 @@ impl Analysis {
     }
 
     /// Number of tokens that begin before an offset.
-    pub fn tokens_before(&self, offset: usize) -> usize {
+    pub(crate) fn tokens_before(&self, offset: usize) -> usize {
         self.tokens
             .partition_point(|t| (t.span.start as usize) < offset)
     }
@@ -70,7 +70,7 @@ impl Analysis {
     }
 
     /// The probe or function around token number `i` (which may be one past the last).
-    pub fn item_around(&self, i: usize) -> Option<ItemTokens> {
+    pub(crate) fn item_around(&self, i: usize) -> Option<ItemTokens> {
         let last = i.min(self.tokens.len().checked_sub(1)?);
         let keyword = (0..=last).rev().find(|k| self.begins_item(*k))?;
         let is_probe = self.kind(keyword) == Tok::KwProbe;
@@ -114,7 +114,7 @@ impl Analysis {
     }
 
     /// The points of a probe with their variables; for an alias, the points it stands for.
-    pub fn points(&self, workspace: &Workspace, around: ItemTokens) -> Vec<ListedPoint> {
+    pub(crate) fn points(&self, workspace: &Workspace, around: ItemTokens) -> Vec<ListedPoint> {
         let Some(body) = around.body.filter(|_| around.is_probe) else {
             return Vec::new();
         };
@@ -136,7 +136,7 @@ impl Analysis {
     }
 
     /// The C type of a value that ends with token `i`, before a `->`.
-    pub fn ctype_before(&self, workspace: &Workspace, i: usize) -> Option<CTy> {
+    pub(crate) fn ctype_before(&self, workspace: &Workspace, i: usize) -> Option<CTy> {
         let (base, steps) = self.chain(i)?;
         let facts = &*workspace.facts;
         let mut ty = self.base_type(workspace, base)?;

@@ -20,7 +20,7 @@ pub(crate) struct DocText {
 }
 
 impl DocText {
-    pub fn new(text: String) -> DocText {
+    pub(crate) fn new(text: String) -> DocText {
         let newlines = text.bytes().enumerate().filter(|(_, b)| *b == b'\n');
         let starts = std::iter::once(0)
             .chain(newlines.map(|(i, _)| i + 1))
@@ -28,13 +28,13 @@ impl DocText {
         DocText { text, starts }
     }
 
-    pub fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.text
     }
 
     /// The byte offset of a position; a position outside the text is moved to the nearest one
     /// inside.
-    pub fn offset(&self, at: Position, encoding: Encoding) -> usize {
+    pub(crate) fn offset(&self, at: Position, encoding: Encoding) -> usize {
         let Some(start) = self.starts.get(at.line as usize).copied() else {
             return self.text.len();
         };
@@ -59,7 +59,7 @@ impl DocText {
     }
 
     /// The position of a byte offset.
-    pub fn position(&self, offset: usize, encoding: Encoding) -> Position {
+    pub(crate) fn position(&self, offset: usize, encoding: Encoding) -> Position {
         let mut offset = offset.min(self.text.len());
         while !self.text.is_char_boundary(offset) {
             offset -= 1;
@@ -73,17 +73,17 @@ impl DocText {
         Position::new(line as u32, character as u32)
     }
 
-    pub fn range(&self, start: usize, end: usize, encoding: Encoding) -> Range {
+    pub(crate) fn range(&self, start: usize, end: usize, encoding: Encoding) -> Range {
         Range::new(self.position(start, encoding), self.position(end, encoding))
     }
 
     /// The range of a span, in whichever file.
-    pub fn span(&self, span: Span, encoding: Encoding) -> Range {
+    pub(crate) fn span(&self, span: Span, encoding: Encoding) -> Range {
         self.range(span.start as usize, span.end as usize, encoding)
     }
 
     /// Applies an edit; one without a range replaces the whole text.
-    pub fn edit(&mut self, change: TextDocumentContentChangeEvent, encoding: Encoding) {
+    pub(crate) fn edit(&mut self, change: TextDocumentContentChangeEvent, encoding: Encoding) {
         let text = match change.range {
             None => change.text,
             Some(range) => {

@@ -10,7 +10,7 @@ use spile_kernel::symbols::Symbols;
 use spile_kernel::tracepoints::Tracefs;
 
 /// The machine to check.
-pub trait CheckedMachine {
+pub(crate) trait CheckedMachine {
     /// Kernel and processor.
     fn name(&self) -> String;
     /// Whether a feature is available.
@@ -22,7 +22,7 @@ pub trait CheckedMachine {
 
 /// The requirement of a row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Requirement {
+pub(crate) enum Requirement {
     /// Only spile itself.
     Nothing,
     /// A feature of the kernel.
@@ -189,7 +189,7 @@ const TABLE: [(&str, &[CheckRow]); 3] = [
 const WIDTH: usize = 56;
 
 /// The table for a machine.
-pub fn table(machine: &dyn CheckedMachine) -> String {
+pub(crate) fn table(machine: &dyn CheckedMachine) -> String {
     let mut out = format!("{}\n", machine.name());
     let base = machine.has(feature(Feature::Bpf));
     for (title, rows) in TABLE {
@@ -243,7 +243,7 @@ fn reason(machine: &dyn CheckedMachine, row: &CheckRow) -> String {
 }
 
 /// The running machine.
-pub struct RunningMachine;
+pub(crate) struct RunningMachine;
 
 impl CheckedMachine for RunningMachine {
     fn name(&self) -> String {

@@ -14,7 +14,7 @@ use clap::Parser;
     after_help = "FILE can be - for standard input. ARGS become $1, @1, ... in the script.\n\
                   Options can stand before or after FILE; -- ends them."
 )]
-pub struct Cli {
+pub(crate) struct Cli {
     /// Run this script instead of a file
     #[arg(short = 'e', value_name = "SCRIPT")]
     pub script: Option<String>,
@@ -167,7 +167,7 @@ fn digits(text: &str) -> Result<String, String> {
 
 impl Cli {
     /// Whether details of a pass are printed: by `-v` or `--vp`.
-    pub fn tells(&self, pass: usize) -> bool {
+    pub(crate) fn tells(&self, pass: usize) -> bool {
         let own = |digits: &String| digits.as_bytes().get(pass - 1).is_some_and(|d| *d > b'0');
         self.verbose > 0 || self.vp.iter().any(own)
     }
@@ -175,7 +175,7 @@ impl Cli {
 
 /// A form of the code that `--dump` prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
-pub enum Stage {
+pub(crate) enum Stage {
     // Not documentation, because clap would print the long form of `--help` then.
     // The functions that are made from LIR.
     Lir,
@@ -190,7 +190,7 @@ pub enum Stage {
     bin_name = "spile fmt",
     after_help = "Without FILE, or for -, standard input is formatted to standard output."
 )]
-pub struct Fmt {
+pub(crate) struct Fmt {
     /// Change nothing; print the names of files that would change, and exit with 1 if there are any
     #[arg(long)]
     pub check: bool,
@@ -205,7 +205,7 @@ pub struct Fmt {
 /// Runs a language server for editors over standard input and output.
 #[derive(Debug, Parser)]
 #[command(name = "spile lsp", bin_name = "spile lsp")]
-pub struct Lsp {
+pub(crate) struct Lsp {
     /// Also look for tapset files in DIR (repeatable)
     #[arg(short = 'I', value_name = "DIR")]
     pub include: Vec<PathBuf>,

@@ -29,7 +29,7 @@ fn command() -> Command {
 }
 
 /// The completion script for a shell.
-pub fn script(shell: Shell) -> String {
+pub(crate) fn script(shell: Shell) -> String {
     let mut out = Vec::new();
     generate(shell, &mut command(), "spile", &mut out);
     String::from_utf8_lossy(&out).into_owned()

@@ -10,7 +10,7 @@ use crate::report::{self, Failure};
 const PAGES: &str = include_str!("../../../docs/errors.md");
 
 /// Prints the page of a code, in upper or lower case.
-pub fn run(code: &str) -> Result<u8, Failure> {
+pub(crate) fn run(code: &str) -> Result<u8, Failure> {
     let wanted = code.trim().to_ascii_uppercase();
     match pages().find(|(code, _)| *code == wanted) {
         Some((code, text)) => report::say(format_args!("{code}: {text}\n")).map(|()| 0),

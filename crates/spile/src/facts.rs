@@ -24,20 +24,20 @@ mod code_owner;
 mod convention;
 mod data;
 mod dwarf;
-pub mod kernel_code;
-pub mod kernel_debug;
+pub(crate) mod kernel_code;
+pub(crate) mod kernel_debug;
 mod marks;
 mod paths;
 mod returns;
 mod types;
-pub mod user;
+pub(crate) mod user;
 
 use kernel_code::KernelCode;
 use kernel_debug::{KernelDebug, TargetKernel};
 use types::KernelTypes;
 
 /// The running kernel, for analysis.
-pub struct KernelFacts {
+pub(crate) struct KernelFacts {
     release: String,
     arch: &'static str,
     types: KernelTypes,
@@ -57,7 +57,7 @@ const SINGLE_QUESTIONS: usize = 8;
 
 impl KernelFacts {
     /// For the kernel of that release.
-    pub fn new(release: &str) -> KernelFacts {
+    pub(crate) fn new(release: &str) -> KernelFacts {
         let arch = std::env::consts::ARCH;
         KernelFacts {
             release: release.into(),
@@ -79,7 +79,7 @@ impl KernelFacts {
     /// Sets the meaning of `process` without a name, and the process in whose mount namespace paths
     /// of programs are looked up (`None`: this one's). With `unsafe_returns`, uretprobes are used
     /// even where they can kill programs.
-    pub fn with_target(
+    pub(crate) fn with_target(
         mut self,
         target: TargetProcess,
         seen_by: Option<u32>,
@@ -91,12 +91,12 @@ impl KernelFacts {
     }
 
     /// Functions that match but whose returns cannot be probed, with the reason.
-    pub fn without_returns(&self) -> Vec<String> {
+    pub(crate) fn without_returns(&self) -> Vec<String> {
         self.programs.returns.left_out()
     }
 
     /// The files of programs that were read, with their state at that time.
-    pub fn read_files(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
+    pub(crate) fn read_files(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
         self.programs.read_files()
     }
 
@@ -104,7 +104,7 @@ impl KernelFacts {
     ///
     /// # Errors
     /// When the named kernel's files are missing.
-    pub fn with_kernel(mut self, kernel: TargetKernel) -> Result<KernelFacts, String> {
+    pub(crate) fn with_kernel(mut self, kernel: TargetKernel) -> Result<KernelFacts, String> {
         let other = kernel.other;
         self.debug = KernelDebug::new(kernel);
         if other {
@@ -151,12 +151,12 @@ impl KernelFacts {
     }
 
     /// Number of kernel functions that were left out of answers because they cannot be probed.
-    pub fn left_out(&self) -> usize {
+    pub(crate) fn left_out(&self) -> usize {
         self.code.left_out()
     }
 
     /// Frees the data that only analysis needs.
-    pub fn analysed(&mut self) {
+    pub(crate) fn analysed(&mut self) {
         if let Some(Some(tracefs)) = self.tracefs.take() {
             tracefs.close();
         }

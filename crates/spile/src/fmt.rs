@@ -28,7 +28,7 @@ struct Formatter {
 }
 
 /// Runs the command; the result is the exit status.
-pub fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
+pub(crate) fn run(cli: &Fmt, color: bool) -> Result<u8, Failure> {
     let env = preproc_env(&host::release());
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();

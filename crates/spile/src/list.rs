@@ -8,7 +8,7 @@ use crate::passes::Frontend;
 use crate::report::{Failure, fail, say};
 
 /// Whether the command line asks for a listing.
-pub fn wanted(cli: &Cli) -> bool {
+pub(crate) fn wanted(cli: &Cli) -> bool {
     cli.list.is_some()
         || cli.list_vars.is_some()
         || cli.dump_functions
@@ -17,7 +17,7 @@ pub fn wanted(cli: &Cli) -> bool {
 }
 
 /// Prints the listing; fails when nothing matches.
-pub fn run(cli: &Cli, front: &mut Frontend, color: bool) -> Result<u8, Failure> {
+pub(crate) fn run(cli: &Cli, front: &mut Frontend, color: bool) -> Result<u8, Failure> {
     front.report(cli, color)?;
     let lines = if cli.dump_functions {
         list::functions(&front.library)

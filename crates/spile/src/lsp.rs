@@ -22,7 +22,7 @@ use crate::report::{Failure, fail, tell};
 use crate::tapset;
 
 /// Serves until the editor ends; the result is the exit status that the protocol requires.
-pub fn run(cli: &Lsp) -> Result<u8, Failure> {
+pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
     let release = host::release();
     let (guru, kernel) = (cli.guru, release.clone());
     let env = move |args: Vec<String>| {

@@ -22,14 +22,14 @@ use crate::facts::kernel_code::return_stack;
 
 /// Reads the files that scripts with kernel probes need, in the order in which the passes ask for
 /// them.
-pub fn preread() {
+pub(crate) fn preread() {
     let _ = Btf::vmlinux();
     syscall_descs();
     let _ = machine::preempts();
 }
 
 /// The named perf events.
-pub fn perf_events() -> Vec<PerfEvent> {
+pub(crate) fn perf_events() -> Vec<PerfEvent> {
     let groups = [("sw", perf::TYPE_SOFTWARE), ("hw", perf::TYPE_HARDWARE)];
     groups
         .into_iter()
@@ -47,12 +47,12 @@ pub fn perf_events() -> Vec<PerfEvent> {
 }
 
 /// Timer interrupts a second.
-pub fn hz() -> u64 {
+pub(crate) fn hz() -> u64 {
     machine::hz().into()
 }
 
 /// Number of CPU blocks that an object for this machine needs.
-pub fn cpus() -> u32 {
+pub(crate) fn cpus() -> u32 {
     machine::possible_cpus().last().map_or(1, |last| last + 1)
 }
 
@@ -71,7 +71,7 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
 /// The offsets of facts about the current task that generated code reads. The page cache and the
 /// mappings of programs are looked up only where the script needs them, because that takes
 /// milliseconds.
-pub fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
+pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
     let (user, stacks) = (facts.reads_user(), facts.takes_user_stacks());
     let numbers = || Some(btf.numbers(btf.find_struct("task_struct")?));
     let task_numbers = facts.takes_task().then(numbers).flatten();
@@ -112,7 +112,7 @@ pub fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
 }
 
 /// The processor of this machine.
-pub fn arch() -> Arch {
+pub(crate) fn arch() -> Arch {
     Arch::named(std::env::consts::ARCH).unwrap_or_default()
 }
 
@@ -191,7 +191,7 @@ fn since(major: u32, minor: u32, feature: Feature) -> bool {
 
 /// The BPF features of the running kernel. Features that every kernel of some version has follow
 /// from the version; a probe costs one or two system calls.
-pub fn bpf_features(btf: &Btf, program: &Program) -> Features {
+pub(crate) fn bpf_features(btf: &Btf, program: &Program) -> Features {
     let raw = prog_type::RAW_TRACEPOINT;
     Features {
         may_goto: since(6, 9, Feature::MayGoto),
@@ -266,7 +266,7 @@ fn cast(btf: &Btf) -> Option<CastKfunc> {
 /// Functions of the kernel that a program probes by name and that fentry and fexit may attach to.
 /// Empty where a thread may be preempted within such programs: the kernel rejects all other hits on
 /// the processor until the thread runs again. Kprobe programs run with preemption disabled.
-pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, TypedFunction> {
+pub(crate) fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, TypedFunction> {
     let names = program.handlers.iter().filter_map(|h| match &h.event {
         Event::Code(CodeProbe {
             space: Space::Kernel,
@@ -300,7 +300,7 @@ pub fn typed_functions(btf: &Btf, program: &Program) -> BTreeMap<String, TypedFu
 }
 
 /// The system calls in the form that the generator prints.
-pub fn syscall_descs() -> Arc<[SyscallDesc]> {
+pub(crate) fn syscall_descs() -> Arc<[SyscallDesc]> {
     static DESCS: OnceLock<Arc<[SyscallDesc]>> = OnceLock::new();
     DESCS.get_or_init(|| make_descs().into()).clone()
 }

@@ -40,7 +40,7 @@ const RING_BYTES: u32 = 4 << 20;
 
 /// The script's texts and arguments.
 #[derive(Clone)]
-pub struct ScriptInput {
+pub(crate) struct ScriptInput {
     /// Names for messages, each with its text.
     pub texts: Vec<(String, Vec<u8>)>,
     /// `$1`, `@1`, ...
@@ -48,7 +48,7 @@ pub struct ScriptInput {
 }
 
 /// The outcome of the passes.
-pub enum PassesOutcome {
+pub(crate) enum PassesOutcome {
     /// No session: a listing or the output of a pass was printed; with the exit status.
     Shown(u8),
     /// A session ran.
@@ -57,7 +57,7 @@ pub enum PassesOutcome {
 
 impl PassesOutcome {
     /// The exit status.
-    pub fn code(&self) -> u8 {
+    pub(crate) fn code(&self) -> u8 {
         match self {
             PassesOutcome::Shown(code) => *code,
             PassesOutcome::Ran(outcome) => outcome.exit_code.clamp(0, 255) as u8,
@@ -66,7 +66,7 @@ impl PassesOutcome {
 }
 
 /// The state that all passes share.
-pub struct Frontend {
+pub(crate) struct Frontend {
     /// All files.
     pub sources: Sources,
     /// The diagnostics so far.
@@ -82,7 +82,7 @@ pub struct Frontend {
 }
 
 /// Runs the command; the result is the exit status.
-pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
+pub(crate) fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     let script = if list::wanted(cli) {
         None
     } else {
@@ -93,7 +93,7 @@ pub fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
 
 /// Runs the passes over a script, or makes a listing without one. `change` can modify the session's
 /// options at the end.
-pub fn drive(
+pub(crate) fn drive(
     cli: &Cli,
     script: Option<ScriptInput>,
     color: bool,
@@ -281,7 +281,7 @@ fn target(cli: &Cli) -> Result<TargetProcess, Failure> {
 }
 
 /// Reads a script up to the maximum length.
-pub fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
+pub(crate) fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, Failure> {
     let mut text = Vec::new();
     from.by_ref()
         .take(MAX_SCRIPT + 1)
@@ -336,13 +336,13 @@ impl KernelConfig for HostConfig {
 }
 
 /// The last value that `-D` gives for NAME.
-pub fn define(defines: &[String], name: &str) -> Option<u32> {
+pub(crate) fn define(defines: &[String], name: &str) -> Option<u32> {
     let values = defines.iter().rev().filter_map(|d| d.split_once('='));
     values.into_iter().find(|(n, _)| *n == name)?.1.parse().ok()
 }
 
 /// The environment of the preprocessor on this machine.
-pub fn preproc_env(release: &str) -> PreprocEnv {
+pub(crate) fn preproc_env(release: &str) -> PreprocEnv {
     PreprocEnv::new(release, std::env::consts::ARCH).with_config(HostConfig)
 }
 
@@ -436,7 +436,7 @@ fn user_ids(process: Option<u32>) -> UserIds {
 
 impl Frontend {
     /// Prints the diagnostics so far; an error among them ends the run.
-    pub fn report(&mut self, cli: &Cli, color: bool) -> Result<(), Failure> {
+    pub(crate) fn report(&mut self, cli: &Cli, color: bool) -> Result<(), Failure> {
         if cli.no_warnings {
             self.diags.drop_warnings();
         }
@@ -455,7 +455,7 @@ impl Frontend {
 }
 
 /// `NAME=VALUE` options as pairs.
-pub fn pairs(options: &[String], letter: char) -> Result<Vec<(String, String)>, Failure> {
+pub(crate) fn pairs(options: &[String], letter: char) -> Result<Vec<(String, String)>, Failure> {
     options
         .iter()
         .map(|text| match text.split_once('=') {
@@ -516,7 +516,7 @@ fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis>, Failure>
 }
 
 /// The constant tables of tapset functions, except those of system calls: texts by number.
-pub fn table(name: &str) -> Option<Vec<Bytes>> {
+pub(crate) fn table(name: &str) -> Option<Vec<Bytes>> {
     let indexed = |pairs: &mut dyn Iterator<Item = (u32, String)>| {
         let mut table: Vec<Bytes> = Vec::new();
         for (i, text) in pairs {
@@ -604,7 +604,7 @@ const WANT_TYPES: [&str; 4] = [
 ];
 
 /// The running kernel's BTF.
-pub fn kernel_types() -> Result<&'static Btf, Failure> {
+pub(crate) fn kernel_types() -> Result<&'static Btf, Failure> {
     Btf::vmlinux().map_err(|e| {
         let there = |path: &str| Path::new(path).exists();
         let way_out = match (there(VMLINUX), there("/sys/kernel")) {

@@ -3,10 +3,10 @@
 use std::fmt;
 use std::time::Instant;
 
-pub use spile_plain::messages::{Failure, fail, say, tell, tell_lines, tell_raw};
+pub(crate) use spile_plain::messages::{Failure, fail, say, tell, tell_lines, tell_raw};
 
 /// Times of passes, as `-v` prints them.
-pub struct Stopwatch {
+pub(crate) struct Stopwatch {
     verbose: [bool; 5],
     wall: Instant,
     cpu: (f64, f64),
@@ -14,7 +14,7 @@ pub struct Stopwatch {
 
 impl Stopwatch {
     /// Starts; prints later only of the passes that `verbose` has.
-    pub fn start(verbose: [bool; 5]) -> Stopwatch {
+    pub(crate) fn start(verbose: [bool; 5]) -> Stopwatch {
         let cpu = if verbose.contains(&true) {
             spile_kernel::process::own_cpu_ms()
         } else {
@@ -28,7 +28,7 @@ impl Stopwatch {
     }
 
     /// Ends a pass: prints its summary and its time, and starts the next.
-    pub fn pass(&mut self, number: u8, what: impl fmt::Display) {
+    pub(crate) fn pass(&mut self, number: u8, what: impl fmt::Display) {
         if !self.verbose.contains(&true) {
             return;
         }

@@ -304,7 +304,7 @@ const ARCH: &str = match std::env::consts::ARCH.as_bytes() {
 
 /// A command line without the options that only `stap` has.
 #[derive(Debug, Default, PartialEq)]
-pub struct Rewritten {
+pub(crate) struct Rewritten {
     /// The arguments, the program's name first.
     pub args: Vec<OsString>,
     /// What `-v` says of options without effect.
@@ -317,7 +317,7 @@ pub struct Rewritten {
 ///
 /// # Errors
 /// An option that spile lacks, or a limit that cannot be set.
-pub fn rewrite(args: impl IntoIterator<Item = OsString>) -> Result<Rewritten, Failure> {
+pub(crate) fn rewrite(args: impl IntoIterator<Item = OsString>) -> Result<Rewritten, Failure> {
     let mut words = args.into_iter();
     let mut out = Rewritten {
         args: words.next().into_iter().collect(),
@@ -453,7 +453,7 @@ fn limit(name: &str, resource: Resource, value: Option<&str>) -> Result<(), Fail
 }
 
 /// Whether the program was called by the name `stap`.
-pub fn is_stap(program: Option<&OsStr>) -> bool {
+pub(crate) fn is_stap(program: Option<&OsStr>) -> bool {
     program.and_then(|p| Path::new(p).file_name()) == Some(OsStr::new("stap"))
 }
 
@@ -462,7 +462,7 @@ pub fn is_stap(program: Option<&OsStr>) -> bool {
 ///
 /// # Errors
 /// A file that cannot be read, or a line with an open quote.
-pub fn options_file() -> Result<Vec<OsString>, Failure> {
+pub(crate) fn options_file() -> Result<Vec<OsString>, Failure> {
     let named = std::env::var_os("SYSTEMTAP_DIR").map(PathBuf::from);
     let given = named.is_some();
     let own = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".systemtap"));
@@ -487,7 +487,7 @@ pub fn options_file() -> Result<Vec<OsString>, Failure> {
 
 /// Adds what SystemTap's variables say where no option does: `$SYSTEMTAP_RELEASE` is that of `-r`,
 /// and `$SYSTEMTAP_TAPSET` a folder of library files behind those of `-I`.
-pub fn variables(cli: &mut Cli) {
+pub(crate) fn variables(cli: &mut Cli) {
     let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     if cli.release.is_none() {
         cli.release = set("SYSTEMTAP_RELEASE");
@@ -497,7 +497,7 @@ pub fn variables(cli: &mut Cli) {
 }
 
 /// The text of `-V` for a program called `stap`, as scripts expect it.
-pub fn version() -> String {
+pub(crate) fn version() -> String {
     format!(
         "Systemtap translator/driver (version {}/{}, spile {})\n\
          This is spile, which compiles the language of SystemTap to eBPF.\n\

@@ -29,13 +29,13 @@ mod built_in {
 }
 
 /// Names of SystemTap's library that this tapset lacks.
-pub const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
+pub(crate) const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
 
 /// Limits (`-D`) that files can use as macros, with their defaults.
 const LIMITS: &[(&str, u32)] = &[("MAXSTRINGLEN", 512), ("MAXBACKTRACE", 20)];
 
 /// A tapset with its macros.
-pub struct Tapset {
+pub(crate) struct Tapset {
     /// The public macros of all `.stpm` files.
     pub macros: MacroLibrary,
     /// The scripts of `-I` folders.
@@ -46,7 +46,7 @@ pub struct Tapset {
 
 /// A folder of `-I`, or a file in it, cannot be read.
 #[derive(Debug)]
-pub struct Unreadable {
+pub(crate) struct Unreadable {
     /// The folder or file.
     pub path: PathBuf,
     /// The error.
@@ -80,7 +80,7 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
 /// Opens the tapset and parses the macros of `-I` folders, which every file may use. Built-in macros
 /// are parsed when they are used. Files of `-I` folders come before the built-in ones, and so replace
 /// them. `defines` are those of `-D`.
-pub fn open(
+pub(crate) fn open(
     sources: &mut Sources,
     env: &PreprocEnv,
     include: &[PathBuf],
@@ -142,7 +142,7 @@ impl Tapset {
     }
 
     /// Adds the scripts to a library: those of `-I` folders, and the built-in ones to be read on demand.
-    pub fn add_to(
+    pub(crate) fn add_to(
         self,
         library: &mut Library,
         sources: &mut Sources,

@@ -10,7 +10,7 @@ use crate::passes::{self, PassesOutcome, ScriptInput};
 use crate::report::{Failure, fail};
 
 /// Compiles a tool's script and runs it to the end. `rows` gets its prints.
-pub fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, Failure> {
+pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, Failure> {
     let name = run.tool;
     let mut cli = Cli {
         verbose: run.verbose,

@@ -8,16 +8,16 @@ use spile_runtime::shared::ring_record::FieldValue;
 
 /// The values of a row that were not taken yet.
 #[derive(Debug, Clone)]
-pub struct Fields<'a>(std::slice::Iter<'a, FieldValue<'a>>);
+pub(crate) struct Fields<'a>(std::slice::Iter<'a, FieldValue<'a>>);
 
 impl<'a> Fields<'a> {
     /// The values of a row.
-    pub fn new(row: &Row<'a>) -> Fields<'a> {
+    pub(crate) fn new(row: &Row<'a>) -> Fields<'a> {
         Fields(row.values.iter())
     }
 
     /// A number, if it fits.
-    pub fn number<T: TryFrom<i64>>(&mut self) -> Option<T> {
+    pub(crate) fn number<T: TryFrom<i64>>(&mut self) -> Option<T> {
         match self.0.next()? {
             FieldValue::Long(n) => T::try_from(*n).ok(),
             FieldValue::Str(_) => None,
@@ -25,18 +25,18 @@ impl<'a> Fields<'a> {
     }
 
     /// A number that stands for true or false.
-    pub fn flag(&mut self) -> Option<bool> {
+    pub(crate) fn flag(&mut self) -> Option<bool> {
         Some(self.number::<i64>()? != 0)
     }
 
     /// A duration in nanoseconds; negative differences between clocks of different processors count
     /// as 0.
-    pub fn ns(&mut self) -> Option<u64> {
+    pub(crate) fn ns(&mut self) -> Option<u64> {
         Some(self.number::<i64>()?.max(0).cast_unsigned())
     }
 
     /// A text; bytes that are not UTF-8 are replaced.
-    pub fn text(&mut self) -> Option<Cow<'a, str>> {
+    pub(crate) fn text(&mut self) -> Option<Cow<'a, str>> {
         match self.0.next()? {
             FieldValue::Str(text) => Some(String::from_utf8_lossy(text)),
             FieldValue::Long(_) => None,
@@ -47,7 +47,7 @@ impl<'a> Fields<'a> {
 /// Calls `take` with a row that is written as text: its name, then values after blanks, texts that
 /// are numbers or contain blanks in quotes.
 #[cfg(test)]
-pub fn with_row<R>(text: &str, take: impl FnOnce(&Row<'_>) -> R) -> R {
+pub(crate) fn with_row<R>(text: &str, take: impl FnOnce(&Row<'_>) -> R) -> R {
     let mut rest = text;
     let mut words = Vec::new();
     while !rest.is_empty() {

@@ -11,7 +11,7 @@ const DEVICE: u32 = 0o020_600;
 
 /// An archive under construction.
 #[derive(Default)]
-pub struct Archive {
+pub(super) struct Archive {
     bytes: Vec<u8>,
     folders: BTreeSet<String>,
     entries: u32,
@@ -73,7 +73,7 @@ impl Archive {
     }
 
     /// Adds a directory.
-    pub fn folder(&mut self, path: &Path) {
+    pub(super) fn folder(&mut self, path: &Path) {
         let name = self.placed(path);
         if self.folders.insert(name.clone()) {
             self.entry(&name, FOLDER, (0, 0), &[]);
@@ -81,25 +81,25 @@ impl Archive {
     }
 
     /// Adds an executable file.
-    pub fn file(&mut self, path: &Path, data: &[u8]) {
+    pub(super) fn file(&mut self, path: &Path, data: &[u8]) {
         let name = self.placed(path);
         self.entry(&name, PROGRAM, (0, 0), data);
     }
 
     /// Adds a symbolic link.
-    pub fn link(&mut self, path: &Path, target: &str) {
+    pub(super) fn link(&mut self, path: &Path, target: &str) {
         let name = self.placed(path);
         self.entry(&name, LINK, (0, 0), target.as_bytes());
     }
 
     /// Adds a character device by its numbers.
-    pub fn device(&mut self, path: &Path, major: u32, minor: u32) {
+    pub(super) fn device(&mut self, path: &Path, major: u32, minor: u32) {
         let name = self.placed(path);
         self.entry(&name, DEVICE, (major, minor), &[]);
     }
 
     /// The complete archive.
-    pub fn finish(mut self) -> Vec<u8> {
+    pub(super) fn finish(mut self) -> Vec<u8> {
         self.entry("TRAILER!!!", 0, (0, 0), &[]);
         self.bytes
     }

@@ -35,7 +35,7 @@ const KERNEL_LINE: &str =
 /// Boots a kernel with an image; returns the lines of its results. An error if a test fails, or the
 /// guest does not finish. Results are written as they come, or all at the end if other guests run
 /// at the same time.
-pub fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<String>, String> {
+pub(super) fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<String>, String> {
     let dir = tempfile::tempdir().map_err(|e| e.to_string())?;
     let initrd = dir.path().join("image");
     let console = dir.path().join("console");

@@ -61,7 +61,7 @@ const NEEDLESS: [&str; 6] = [
 ];
 
 /// The root directory of the repository.
-pub fn root() -> PathBuf {
+pub(super) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
 }
@@ -91,7 +91,7 @@ fn lines_of(command: &mut Command) -> Result<Vec<String>, String> {
 }
 
 /// Files of the packages that cases need, and of their dependencies.
-pub fn programs() -> Result<Vec<PathBuf>, String> {
+pub(super) fn programs() -> Result<Vec<PathBuf>, String> {
     let only = [
         "recommends",
         "suggests",
@@ -121,7 +121,7 @@ pub fn programs() -> Result<Vec<PathBuf>, String> {
 }
 
 /// The image of a kernel's guest that runs `job`, shell commands.
-pub fn build(
+pub(super) fn build(
     kernel: &Kernel,
     built: &Built,
     programs: &[PathBuf],

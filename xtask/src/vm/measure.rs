@@ -61,7 +61,7 @@ fn program<'b>(built: &'b Built, name: &str) -> Result<&'b Path, String> {
 }
 
 /// The job of a guest.
-pub fn job(built: &Built) -> Result<String, String> {
+pub(super) fn job(built: &Built) -> Result<String, String> {
     let load = program(built, "load")?;
     let line = |script| {
         let words = words(built, load, ROUNDS[1], script);
@@ -84,7 +84,7 @@ fn times(lines: &[String]) -> Vec<(&str, f64)> {
 }
 
 /// The same scripts on this machine, as far as its kernel allows; lines as in a guest.
-pub fn here(built: &Built) -> Result<Vec<String>, String> {
+pub(super) fn here(built: &Built) -> Result<Vec<String>, String> {
     let (arm, load) = (program(built, "arm")?, program(built, "load")?);
     let mut lines = Vec::new();
     for script in SCRIPTS.iter().filter(|s| !s.2) {
@@ -101,7 +101,7 @@ pub fn here(built: &Built) -> Result<Vec<String>, String> {
 }
 
 /// The comparison of this machine's lines with a guest's.
-pub fn compare(here: &[String], guest: &[String]) -> String {
+pub(super) fn compare(here: &[String], guest: &[String]) -> String {
     let (here, guest) = (times(here), times(guest));
     let both = || {
         here.iter().filter_map(|(name, own)| {

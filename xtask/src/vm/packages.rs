@@ -9,7 +9,8 @@ use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
 /// Kernels by name, with the Debian suite that has them.
-pub const KERNELS: [(&str, &str); 3] = [("6.1", "bookworm"), ("6.12", "trixie"), ("newest", "sid")];
+pub(super) const KERNELS: [(&str, &str); 3] =
+    [("6.1", "bookworm"), ("6.12", "trixie"), ("newest", "sid")];
 
 /// The package that always depends on a suite's newest cloud kernel.
 const META: &str = "linux-image-cloud-amd64";
@@ -25,7 +26,7 @@ const MODULES: [&str; 3] = ["dummy", "watchdog", "softdog"];
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
 /// A bootable kernel.
-pub struct Kernel {
+pub(super) struct Kernel {
     /// Its version in the package's name.
     pub release: String,
     pub image: PathBuf,
@@ -37,7 +38,7 @@ pub struct Kernel {
 }
 
 /// The mirror of Debian's packages on this machine, or the one that the user gave.
-pub fn mirror(given: Option<&str>) -> Result<String, String> {
+pub(super) fn mirror(given: Option<&str>) -> Result<String, String> {
     if let Some(uri) = given {
         return Ok(uri.to_owned());
     }
@@ -73,7 +74,7 @@ fn cache() -> Result<PathBuf, String> {
 }
 
 /// The kernel of a name; from the cache if it is recent or there is no network.
-pub fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
+pub(super) fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
     let Some((_, suite)) = KERNELS.iter().find(|(known, _)| *known == name) else {
         let names = KERNELS.map(|(name, _)| name).join(", ");
         return Err(format!("no kernel {name}; there are {names}"));
@@ -174,7 +175,7 @@ fn output(command: &mut Command) -> Result<String, String> {
 
 /// Adds the debugging information of a kernel and of its modules, from a package of some hundred
 /// megabytes, without the parts that only linkers need.
-pub fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<(), String> {
+pub(crate) fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<(), String> {
     let entry = KERNELS.iter().find(|(kernel, _)| *kernel == name);
     let suite = entry.map_or("", |k| k.1);
     let dir = cache()?.join(suite);

@@ -9,14 +9,14 @@ use spile_bpf::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use spile_bpf::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 
 /// Size of `.bss`: above the limit of small maps, to show that it adds nothing to the file.
-pub const BSS: u32 = 8 << 20;
+pub(crate) const BSS: u32 = 8 << 20;
 /// Offset of the counter in `.bss`.
-pub const COUNTER: u32 = BSS - 8;
+pub(crate) const COUNTER: u32 = BSS - 8;
 /// Offset of the results in `.bss`: that of `multiply`, then that of the walk over the map.
-pub const RESULTS: u32 = 4096;
+pub(crate) const RESULTS: u32 = 4096;
 
 /// A line of a pretended script.
-pub fn line(line: u32, text: &str) -> SourceLine {
+pub(crate) fn line(line: u32, text: &str) -> SourceLine {
     let (file, text): (Arc<str>, Arc<str>) = ("count.stp".into(), text.into());
     SourceLine {
         file,
@@ -121,7 +121,7 @@ fn add_value() -> Function {
 }
 
 /// A program that only returns.
-pub fn empty(name: &str) -> Function {
+pub(crate) fn empty(name: &str) -> Function {
     let mut asm = Asm::new(name, &["ctx"]);
     asm.mov(R0, 0);
     asm.exit();
@@ -129,7 +129,7 @@ pub fn empty(name: &str) -> Function {
 }
 
 /// A program in a section.
-pub fn program(section: &str, function: Function) -> ProgramSpec {
+pub(crate) fn program(section: &str, function: Function) -> ProgramSpec {
     ProgramSpec {
         section: section.into(),
         function,
@@ -137,7 +137,7 @@ pub fn program(section: &str, function: Function) -> ProgramSpec {
 }
 
 /// The object.
-pub fn spec() -> ObjectSpec {
+pub(crate) fn spec() -> ObjectSpec {
     ObjectSpec {
         maps: vec![
             map("counts", MapType::Hash, 8, 128),

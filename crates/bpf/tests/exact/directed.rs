@@ -13,7 +13,7 @@ use crate::random::{comparable, difference};
 use crate::world::World;
 
 /// Runs a script once for each argument pair, on the CPUs in turn.
-pub fn run(text: &str, args: &[[i64; 2]]) -> Outcome {
+pub(crate) fn run(text: &str, args: &[[i64; 2]]) -> Outcome {
     run_with(text, args, &options())
 }
 
@@ -34,16 +34,16 @@ fn run_with(text: &str, args: &[[i64; 2]], options: &Options) -> Outcome {
     got
 }
 
-pub fn load(program: &Program) -> Kernel<'_> {
+pub(crate) fn load(program: &Program) -> Kernel<'_> {
     load_with(program, &options())
 }
 
-pub fn load_with<'p>(program: &'p Program, options: &Options) -> Kernel<'p> {
+pub(crate) fn load_with<'p>(program: &'p Program, options: &Options) -> Kernel<'p> {
     Kernel::with(program, options).unwrap_or_else(|why| panic!("{why}"))
 }
 
 /// A script of one handler, with the event's arguments in r0 and r1.
-pub fn script(head: &str, regs: &str, code: &str) -> String {
+pub(crate) fn script(head: &str, regs: &str, code: &str) -> String {
     format!(
         "limits maxerrors=1000000\nsite @0 \"\"\nsite @1 \"x\"\n{head}\n\
          handler \"x\" points 1 tracepoint(\"x\") @0 {{\n  regs r0: long, r1: long{regs}\n  b0:\n    \
@@ -51,7 +51,7 @@ pub fn script(head: &str, regs: &str, code: &str) -> String {
     )
 }
 
-pub fn stat(outcome: &Outcome, g: usize) -> &Stat {
+pub(crate) fn stat(outcome: &Outcome, g: usize) -> &Stat {
     match &outcome.globals[g] {
         Some(Contents::One(Cell::Stats(stat))) => stat,
         other => panic!("{other:?}"),

@@ -21,7 +21,7 @@ use spile_runtime::shared::state::{StateMemory, cell_bytes, read_cell, read_keys
 
 /// The content of a global: one value, or elements by key.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Contents {
+pub(crate) enum Contents {
     /// Of a scalar.
     One(Cell),
     /// Of an array.
@@ -29,11 +29,11 @@ pub enum Contents {
 }
 
 /// An error that ended a handler.
-pub type Failure = (String, SiteId);
+pub(crate) type Failure = (String, SiteId);
 
 /// The results of a program.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub struct Outcome {
+pub(crate) struct Outcome {
     /// Printed text.
     pub out: String,
     /// Uncaught errors.
@@ -54,7 +54,7 @@ fn version() -> (u32, u32) {
 }
 
 /// Compiler options for the running kernel.
-pub fn options() -> Options {
+pub(crate) fn options() -> Options {
     Options {
         cpus: possible_cpus().last().map_or(1, |c| c + 1),
         ring_bytes: 1 << 20,
@@ -75,7 +75,7 @@ pub fn options() -> Options {
 }
 
 /// A loaded program.
-pub struct Kernel<'p> {
+pub(crate) struct Kernel<'p> {
     program: &'p Program,
     object: Object,
     pub loaded: LoadedObject,
@@ -87,12 +87,12 @@ pub struct Kernel<'p> {
 impl<'p> Kernel<'p> {
     /// Compiles and loads. An error is the refusal of the compiler or the verifier. The test is
     /// skipped if BPF is not allowed.
-    pub fn new(program: &'p Program) -> Result<Kernel<'p>, String> {
+    pub(crate) fn new(program: &'p Program) -> Result<Kernel<'p>, String> {
         Kernel::with(program, &options())
     }
 
     /// Compiles and loads with other options.
-    pub fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, String> {
+    pub(crate) fn with(program: &'p Program, options: &Options) -> Result<Kernel<'p>, String> {
         let object = spile_bpf::compile(program, options).map_err(|e| format!("compiler: {e}"))?;
         let (loaded, state) = match LoadedObject::new(&object, program) {
             Ok(loaded) => loaded,
@@ -129,7 +129,7 @@ impl<'p> Kernel<'p> {
     }
 
     /// Runs the first program once, on this CPU.
-    pub fn run(&self, args: &[u64]) {
+    pub(crate) fn run(&self, args: &[u64]) {
         let mut context = args.to_vec();
         let name = &self.object.layout.programs[0].name;
         self.loaded
@@ -139,28 +139,28 @@ impl<'p> Kernel<'p> {
     }
 
     /// The place of a global.
-    pub fn place(&self, g: usize) -> Option<&GlobalPlace> {
+    pub(crate) fn place(&self, g: usize) -> Option<&GlobalPlace> {
         self.object.layout.globals[g].as_ref().map(|g| &g.place)
     }
 
     /// Offsets of the lock words, in order.
-    pub fn locks(&self) -> Vec<u32> {
+    pub(crate) fn locks(&self) -> Vec<u32> {
         let globals = self.object.layout.globals.iter().flatten();
         globals.filter_map(|g| g.lock).collect()
     }
 
     /// Sum of a header word over all CPUs.
-    pub fn header(&self, at: u32) -> u64 {
+    pub(crate) fn header(&self, at: u32) -> u64 {
         self.state.sum(at)
     }
 
     /// Hits of a handler on all CPUs.
-    pub fn hits(&self, handler: usize) -> u64 {
+    pub(crate) fn hits(&self, handler: usize) -> u64 {
         self.state.sum(self.info(handler).counters + counters::HITS)
     }
 
     /// The counters of a handler.
-    pub fn info(&self, handler: usize) -> &HandlerInfo {
+    pub(crate) fn info(&self, handler: usize) -> &HandlerInfo {
         let info = self.object.layout.handlers[handler].as_ref();
         info.expect("in the kernel")
     }
@@ -175,7 +175,7 @@ impl<'p> Kernel<'p> {
     }
 
     /// Adds the deltas of one generation to the base.
-    pub fn drain(&mut self, generation: u32) {
+    pub(crate) fn drain(&mut self, generation: u32) {
         for (i, layout) in self.object.layout.globals.iter().enumerate() {
             let Some(layout) = layout else { continue };
             let (maps, double): (&[String], bool) = match &layout.place {
@@ -266,7 +266,7 @@ impl<'p> Kernel<'p> {
     }
 
     /// Everything so far; per-CPU deltas are drained.
-    pub fn outcome(&mut self) -> Outcome {
+    pub(crate) fn outcome(&mut self) -> Outcome {
         for generation in 0..2 {
             self.drain(generation);
         }
@@ -344,7 +344,7 @@ impl<'p> Kernel<'p> {
     }
 
     /// Number of errors that the shared block counts.
-    pub fn errors(&self) -> u64 {
+    pub(crate) fn errors(&self) -> u64 {
         self.state
             .shared(shared::ERRORS)
             .load(std::sync::atomic::Ordering::SeqCst)
@@ -353,7 +353,7 @@ impl<'p> Kernel<'p> {
 
 /// Moves to the `n`th CPU, modulo their number. A test run on another CPU would run in an
 /// interrupt, where the kernel cannot allocate memory.
-pub fn go_to(n: u64) {
+pub(crate) fn go_to(n: u64) {
     let cpus = online_cpus();
     let mut set = CpuSet::new();
     set.set(cpus[n as usize % cpus.len()] as usize);
@@ -361,7 +361,7 @@ pub fn go_to(n: u64) {
 }
 
 /// The message for a full array of this kind.
-pub fn overflow(program: &Program, g: spile_ir::GlobalId) -> String {
+pub(crate) fn overflow(program: &Program, g: spile_ir::GlobalId) -> String {
     let global = &program.globals[g.index()];
     spile_runtime::controller::message::overflow(&global.name, &global.kind)
 }
@@ -437,7 +437,7 @@ fn merge(base: &mut Contents, deltas: GlobalDeltas, place: &GlobalPlace) {
 }
 
 /// Reduces a statistic to the values that its specification keeps.
-pub fn kept(global: &Global, cell: &Cell) -> Cell {
+pub(crate) fn kept(global: &Global, cell: &Cell) -> Cell {
     let spec: &StatsSpec = match &global.kind {
         GlobalKind::Stats(spec) => spec,
         GlobalKind::Array {

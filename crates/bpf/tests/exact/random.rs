@@ -18,7 +18,7 @@ const RUNS: u64 = 6;
 const SHRINK: Duration = Duration::from_secs(60);
 
 /// A program of kernel handlers.
-pub fn generate(seed: u64, size: u32) -> Program {
+pub(crate) fn generate(seed: u64, size: u32) -> Program {
     testgen::program(seed, Config { kernel: true, size })
 }
 
@@ -37,7 +37,7 @@ fn args(n: u64) -> [u64; 2] {
 }
 
 /// Reduces an outcome to what the specification keeps.
-pub fn comparable(program: &Program, mut outcome: Outcome) -> Outcome {
+pub(crate) fn comparable(program: &Program, mut outcome: Outcome) -> Outcome {
     for (global, contents) in program.globals.iter().zip(&mut outcome.globals) {
         *contents = contents.take().map(|c| match c {
             Contents::One(cell) => Contents::One(kept(global, &cell)),
@@ -90,7 +90,7 @@ fn compare(program: &Program, share: Option<bool>) -> Verdict {
     Verdict::Wrong(format!("{why}no memory {no_memory}\n"))
 }
 
-pub fn difference(got: &Outcome, want: &Outcome, errors: u64) -> String {
+pub(crate) fn difference(got: &Outcome, want: &Outcome, errors: u64) -> String {
     let mut text = String::new();
     if got.out != want.out {
         text += &format!("output\n{}\n--- wanted\n{}\n", got.out, want.out);

@@ -8,7 +8,7 @@ use spile_ir::{GlobalId, GlobalKind, HandlerId, Program, Space, Stream};
 use crate::machine::{Contents, Outcome, overflow};
 
 /// The prefix of a stream's output in tests.
-pub fn mark(stream: Stream) -> &'static [u8] {
+pub(crate) fn mark(stream: Stream) -> &'static [u8] {
     match stream {
         Stream::Out => b"",
         Stream::Warn => b"<warn>",
@@ -17,7 +17,7 @@ pub fn mark(stream: Stream) -> &'static [u8] {
 }
 
 /// The test environment, with the names of globals in messages and the event's arguments.
-pub struct World<'p> {
+pub(crate) struct World<'p> {
     program: &'p Program,
     pub env: TestEnv,
     args: Vec<u64>,
@@ -27,7 +27,7 @@ pub struct World<'p> {
 }
 
 impl<'p> World<'p> {
-    pub fn new(program: &'p Program) -> World<'p> {
+    pub(crate) fn new(program: &'p Program) -> World<'p> {
         World {
             program,
             env: TestEnv::new(program),
@@ -38,7 +38,7 @@ impl<'p> World<'p> {
     }
 
     /// Runs all handlers in order, as one event does.
-    pub fn run(&mut self, args: &[u64]) {
+    pub(crate) fn run(&mut self, args: &[u64]) {
         self.args = args.to_vec();
         let program = self.program;
         for h in 0..program.handlers.len() {
@@ -53,7 +53,7 @@ impl<'p> World<'p> {
     }
 
     /// Everything so far.
-    pub fn outcome(mut self) -> Outcome {
+    pub(crate) fn outcome(mut self) -> Outcome {
         self.outcome.out = String::from_utf8_lossy(&self.env.out).into_owned();
         self.outcome.cuts = self.env.cuts;
         for (i, global) in self.program.globals.iter().enumerate() {

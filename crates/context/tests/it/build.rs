@@ -5,7 +5,7 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 /// Names that clang has in Debian.
-pub const CLANGS: [&str; 3] = ["clang", "clang-14", "clang-19"];
+pub(crate) const CLANGS: [&str; 3] = ["clang", "clang-14", "clang-19"];
 
 /// The directory that all tests of a run share, with the library and the watcher.
 static SHARED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
@@ -17,19 +17,19 @@ static SHARED: LazyLock<tempfile::TempDir> = LazyLock::new(|| {
 });
 
 /// A file in the shared directory: `context.so`, `watch`.
-pub fn shared(name: &str) -> PathBuf {
+pub(crate) fn shared(name: &str) -> PathBuf {
     SHARED.path().join(name)
 }
 
 /// A file in `tests/programs`.
-pub fn source(name: &str) -> PathBuf {
+pub(crate) fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/programs")
         .join(name)
 }
 
 /// Compiles a file of `tests/programs`; `None` if the compiler or a library is missing.
-pub fn compile(compiler: &str, args: &[&str], name: &str, to: &Path) -> Option<()> {
+pub(crate) fn compile(compiler: &str, args: &[&str], name: &str, to: &Path) -> Option<()> {
     let dir = to.parent().expect("a folder");
     let mut command = Command::new(compiler);
     command.current_dir(dir).arg(source(name)).args(args);
@@ -48,7 +48,7 @@ pub fn compile(compiler: &str, args: &[&str], name: &str, to: &Path) -> Option<(
 }
 
 /// The line with the comment `LINE name` in a file of `tests/programs`.
-pub fn line(file: &str, name: &str) -> u32 {
+pub(crate) fn line(file: &str, name: &str) -> u32 {
     let text = std::fs::read_to_string(source(file)).expect("a source");
     let mark = format!("LINE {name} ");
     let at = text.lines().position(|l| l.contains(&mark)).expect(name);

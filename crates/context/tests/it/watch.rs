@@ -8,7 +8,7 @@ use crate::build::shared;
 
 /// A region as announced.
 #[derive(Clone, Debug)]
-pub struct Region {
+pub(crate) struct Region {
     pub kind: u32,
     pub parent: u32,
     pub name: String,
@@ -18,7 +18,7 @@ pub struct Region {
 
 /// The announcements and queries of one process.
 #[derive(Default, Debug)]
-pub struct Process {
+pub(crate) struct Process {
     /// The threads that announced their word.
     pub places: Vec<u32>,
     pub regions: HashMap<u32, Region>,
@@ -29,7 +29,7 @@ pub struct Process {
 
 impl Process {
     /// The names from the outermost region to this one, separated by slashes.
-    pub fn path(&self, number: u32) -> String {
+    pub(crate) fn path(&self, number: u32) -> String {
         let mut names = Vec::new();
         let mut at = number;
         while at != 0 {
@@ -42,7 +42,7 @@ impl Process {
     }
 
     /// The paths of threads that queried with a label, without duplicates.
-    pub fn paths(&self, label: &str) -> Vec<String> {
+    pub(crate) fn paths(&self, label: &str) -> Vec<String> {
         let asked = self.words.iter().filter(|(l, ..)| l == label);
         let mut paths: Vec<String> = asked.map(|(_, number, _)| self.path(*number)).collect();
         paths.sort();
@@ -51,14 +51,14 @@ impl Process {
     }
 
     /// The only region with this path.
-    pub fn region(&self, path: &str) -> &Region {
+    pub(crate) fn region(&self, path: &str) -> &Region {
         let all: Vec<&Region> = self.all(path);
         assert_eq!(all.len(), 1, "{path}: {:?}", self.regions);
         all[0]
     }
 
     /// All regions with this path.
-    pub fn all(&self, path: &str) -> Vec<&Region> {
+    pub(crate) fn all(&self, path: &str) -> Vec<&Region> {
         let mut numbers: Vec<&u32> = self.regions.keys().collect();
         numbers.sort();
         let of_path = numbers.into_iter().filter(|n| self.path(**n) == path);
@@ -67,7 +67,7 @@ impl Process {
 }
 
 /// The source line of a region: that of the call before its return address.
-pub fn line(region: &Region) -> u32 {
+pub(crate) fn line(region: &Region) -> u32 {
     let (file, offset) = region.code.rsplit_once('+').expect("in a file");
     let offset = u64::from_str_radix(offset.trim_start_matches("0x"), 16).expect("a number");
     // Programs that are not position-independent are linked to 0x400000.
@@ -86,7 +86,7 @@ pub fn line(region: &Region) -> u32 {
 
 /// Runs a program with the library under the watcher. Returns the processes in the order of their
 /// first announcement, without those that only announced their word.
-pub fn watch(program: &[&str], variables: &[(&str, &Path)]) -> Vec<Process> {
+pub(crate) fn watch(program: &[&str], variables: &[(&str, &Path)]) -> Vec<Process> {
     let mut command = Command::new(shared("watch"));
     command.arg("env");
     let mut set = std::ffi::OsString::from("LD_PRELOAD=");
@@ -104,7 +104,7 @@ pub fn watch(program: &[&str], variables: &[(&str, &Path)]) -> Vec<Process> {
 }
 
 /// Parses the watcher's lines, of any number of processes.
-pub fn parse(text: &str) -> Vec<Process> {
+pub(crate) fn parse(text: &str) -> Vec<Process> {
     let mut seen: Vec<(u32, Process)> = Vec::new();
     for line in text.lines() {
         let mut words = line.split(' ');

@@ -7,7 +7,7 @@ use spile_debuginfo::{
 };
 
 /// Calls every query.
-pub fn ask(bytes: Vec<u8>) {
+pub(crate) fn ask(bytes: Vec<u8>) {
     let copy = bytes.clone();
     let Ok(image) = Image::from_bytes(bytes, Path::new("damaged")) else {
         return;

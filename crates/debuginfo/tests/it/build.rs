@@ -4,19 +4,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A temporary directory.
-pub struct Dir(tempfile::TempDir);
+pub(crate) struct Dir(tempfile::TempDir);
 
 impl Dir {
-    pub fn new() -> Dir {
+    pub(crate) fn new() -> Dir {
         Dir(tempfile::tempdir().expect("a directory"))
     }
 
-    pub fn path(&self) -> &Path {
+    pub(crate) fn path(&self) -> &Path {
         self.0.path()
     }
 
     /// Compiles a text with `gcc` (`.c`) or `g++` (`.cc`).
-    pub fn compile(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+    pub(crate) fn compile(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
         let source = self.path().join(name);
         std::fs::write(&source, text).expect("written");
         let out = source.with_extension("");
@@ -32,7 +32,7 @@ impl Dir {
 }
 
 /// Runs a command that must succeed; returns its output.
-pub fn run(command: &mut Command) -> String {
+pub(crate) fn run(command: &mut Command) -> String {
     let out = command.output().expect("started");
     let error = String::from_utf8_lossy(&out.stderr);
     assert!(out.status.success(), "{command:?}: {error}");

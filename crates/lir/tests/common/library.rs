@@ -15,20 +15,20 @@ use spile_lir::verify::verify;
 
 /// An argument: a number, or the address of these bytes.
 #[derive(Clone)]
-pub enum Arg {
+pub(crate) enum Arg {
     Number(u64),
     Memory(Vec<u8>),
 }
 
-pub fn number(n: usize) -> Arg {
+pub(crate) fn number(n: usize) -> Arg {
     Arg::Number(n as u64)
 }
 
 /// A module as it is written, and with its loops as callbacks.
-pub struct Forms([Module; 2]);
+pub(crate) struct Forms([Module; 2]);
 
 impl Forms {
-    pub fn new(module: &Module) -> Forms {
+    pub(crate) fn new(module: &Module) -> Forms {
         let mut outlined = module.clone();
         verify(module).unwrap_or_else(|e| panic!("{e}\n{module}"));
         outline(&mut outlined).unwrap_or_else(|e| panic!("{e}"));
@@ -37,7 +37,7 @@ impl Forms {
     }
 
     /// Runs a function in both forms, which must agree; gives the result and the memory afterwards.
-    pub fn run(&self, name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
+    pub(crate) fn run(&self, name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
         let [a, b] = self.0.each_ref().map(|module| run_in(module, name, args));
         assert_eq!(a, b, "{name}: loops and callbacks");
         a
@@ -45,7 +45,7 @@ impl Forms {
 }
 
 /// Runs a function; gives the result and the memory afterwards.
-pub fn run_in(module: &Module, name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
+pub(crate) fn run_in(module: &Module, name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
     let mut machine = Machine::new(module, 3_000_000);
     let mut numbers = Vec::new();
     for arg in args {
@@ -95,7 +95,7 @@ impl Host for Reads {
 }
 
 /// A text in a slot of at least that many bytes.
-pub fn slot(text: &[u8], least: usize) -> Vec<u8> {
+pub(crate) fn slot(text: &[u8], least: usize) -> Vec<u8> {
     let mut bytes = text.to_vec();
     bytes.resize((text.len() / 8 * 8 + 8).max(least), 0);
     bytes
@@ -103,7 +103,7 @@ pub fn slot(text: &[u8], least: usize) -> Vec<u8> {
 
 /// Texts of some letters only, so that many of them have common beginnings and parts; sometimes of
 /// all bytes but NUL.
-pub fn text(most: usize) -> impl Strategy<Value = Vec<u8>> {
+pub(crate) fn text(most: usize) -> impl Strategy<Value = Vec<u8>> {
     let few = vec(
         prop_oneof![4 => Just(b'a'), 1 => Just(b'b'), 1 => Just(0xff), 1 => Just(1)],
         0..most,

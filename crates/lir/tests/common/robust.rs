@@ -7,7 +7,7 @@ use spile_lir::simplify::simplify;
 use spile_lir::verify::verify;
 
 /// Panics if a stage does, or if what was accepted is not read back.
-pub fn all_stages(text: &[u8]) {
+pub(crate) fn all_stages(text: &[u8]) {
     let Ok(mut module) = read(&String::from_utf8_lossy(text)) else {
         return;
     };

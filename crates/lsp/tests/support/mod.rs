@@ -18,10 +18,10 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 /// The document of most tests.
-pub const URI: &str = "file:///x.stp";
+pub(crate) const URI: &str = "file:///x.stp";
 
 /// The scripts and macros of a folder of the repository.
-pub fn folder(name: &str) -> Vec<PathBuf> {
+pub(crate) fn folder(name: &str) -> Vec<PathBuf> {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../..")
         .join(name);
@@ -88,7 +88,7 @@ fn workspace() -> Workspace {
 }
 
 /// The client's end.
-pub struct Client {
+pub(crate) struct Client {
     connection: Connection,
     server: Option<JoinHandle<Result<bool, String>>>,
     count: i32,
@@ -98,7 +98,7 @@ pub struct Client {
 
 impl Client {
     /// Starts a server and initialises it; `first` is sent before the server reads anything.
-    pub fn start(encodings: &[&str], first: Vec<Message>) -> (Client, Value) {
+    pub(crate) fn start(encodings: &[&str], first: Vec<Message>) -> (Client, Value) {
         let (ours, theirs) = Connection::memory();
         let hello = json!({"capabilities": {"general": {"positionEncodings": encodings}}});
         let mut client = Client {
@@ -116,30 +116,30 @@ impl Client {
     }
 
     /// A server with one open document.
-    pub fn with(text: &str) -> Client {
+    pub(crate) fn with(text: &str) -> Client {
         let (mut client, _) = Client::start(&["utf-16"], Vec::new());
         client.open(URI, text);
         client
     }
 
-    pub fn send(&self, message: impl Into<Message>) {
+    pub(crate) fn send(&self, message: impl Into<Message>) {
         self.connection
             .sender
             .send(message.into())
             .expect("the server is there");
     }
 
-    pub fn notify(&self, method: &str, params: Value) {
+    pub(crate) fn notify(&self, method: &str, params: Value) {
         self.send(Notification::new(method.into(), params));
     }
 
-    pub fn open(&mut self, uri: &str, text: &str) {
+    pub(crate) fn open(&mut self, uri: &str, text: &str) {
         let item = json!({"uri": uri, "languageId": "systemtap", "version": 1, "text": text});
         self.notify("textDocument/didOpen", json!({"textDocument": item}));
     }
 
     /// A change of the whole text (`range` null) or a part.
-    pub fn change(&mut self, version: i32, range: Value, text: &str) {
+    pub(crate) fn change(&mut self, version: i32, range: Value, text: &str) {
         let mut change = json!({"text": text});
         if !range.is_null() {
             change["range"] = range;
@@ -151,14 +151,14 @@ impl Client {
         );
     }
 
-    pub fn receive(&mut self) -> Message {
+    pub(crate) fn receive(&mut self) -> Message {
         self.connection
             .receiver
             .recv_timeout(Duration::from_secs(120))
             .expect("an answer")
     }
 
-    pub fn answer(&mut self, id: i32) -> Response {
+    pub(crate) fn answer(&mut self, id: i32) -> Response {
         loop {
             match self.receive() {
                 Message::Response(r) if r.id == id.into() => return r,
@@ -168,21 +168,21 @@ impl Client {
         }
     }
 
-    pub fn ask(&mut self, method: &str, params: Value) -> Response {
+    pub(crate) fn ask(&mut self, method: &str, params: Value) -> Response {
         self.count += 1;
         self.send(Request::new(self.count.into(), method.into(), params));
         self.answer(self.count)
     }
 
     /// The result of a request that must succeed.
-    pub fn result(&mut self, method: &str, params: Value) -> Value {
+    pub(crate) fn result(&mut self, method: &str, params: Value) -> Value {
         let r = self.ask(method, params);
         assert!(r.error.is_none(), "{method}: {:?}", r.error);
         r.result.expect("a result")
     }
 
     /// The next diagnostics: version, and each as `line:from-to code message`.
-    pub fn diagnostics(&mut self) -> (Value, Vec<String>) {
+    pub(crate) fn diagnostics(&mut self) -> (Value, Vec<String>) {
         loop {
             let n = match self.heard.is_empty() {
                 false => self.heard.remove(0),
@@ -213,7 +213,7 @@ impl Client {
     }
 
     /// Ends the server as the protocol requires.
-    pub fn stop(mut self) {
+    pub(crate) fn stop(mut self) {
         assert!(self.ask("shutdown", Value::Null).error.is_none());
         assert!(self.ask("textDocument/hover", at(0, 0)).error.is_some());
         self.notify("exit", Value::Null);
@@ -228,12 +228,12 @@ impl Client {
 }
 
 /// The parameters of a request at a position of the document.
-pub fn at(line: usize, character: usize) -> Value {
+pub(crate) fn at(line: usize, character: usize) -> Value {
     json!({"textDocument": {"uri": URI}, "position": {"line": line, "character": character}})
 }
 
 /// A text with `§` for the cursor: the text without it, and the position (in UTF-16).
-pub fn cursor(marked: &str) -> (String, Value) {
+pub(crate) fn cursor(marked: &str) -> (String, Value) {
     let (before, after) = marked.split_once('§').expect("a cursor");
     let line = before.matches('\n').count();
     let last = before.rsplit('\n').next().unwrap_or("");

@@ -10,7 +10,7 @@ use crate::timeline::timelines;
 
 /// Each profile is a process and each thread a thread. Events of kind `X` are calls, times off a
 /// processor, and times in regions.
-pub fn export(run: &Run) -> ExportFiles {
+pub(super) fn export(run: &Run) -> ExportFiles {
     let origin = run.origin();
     let mut events = Vec::new();
     for (number, profile) in run.profiles.iter().enumerate() {

@@ -8,7 +8,7 @@ use crate::paths::{Node, PlaceKind, trees};
 use crate::run::Run;
 
 /// The input of `GraphFrame.from_literal`.
-pub fn literal(run: &Run) -> ExportFiles {
+pub(super) fn literal(run: &Run) -> ExportFiles {
     let trees: Vec<Value> = trees(run).iter().map(node).collect();
     super::json("profile.json", &Value::from(trees))
 }
@@ -54,7 +54,7 @@ fn metrics(node: &Node) -> Value {
 }
 
 /// The input of `GraphFrame.from_json`.
-pub fn json(run: &Run) -> ExportFiles {
+pub(super) fn json(run: &Run) -> ExportFiles {
     let mut out = FlatNode::default();
     for tree in trees(run) {
         out.add(&tree, None);

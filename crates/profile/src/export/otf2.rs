@@ -290,7 +290,7 @@ struct Region {
 }
 
 /// An archive.
-pub fn export(run: &Run) -> ExportFiles {
+pub(super) fn export(run: &Run) -> ExportFiles {
     let mut definitions = Definitions {
         out: Chunks::new(DEFINITIONS),
         strings: HashMap::new(),

@@ -13,7 +13,7 @@ use crate::run::Run;
 /// Messages as in `proto/profile.proto` there; unused fields are left out.
 mod proto {
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Profile {
+    pub(super) struct Profile {
         #[prost(message, repeated, tag = "1")]
         pub sample_type: Vec<ValueType>,
         #[prost(message, repeated, tag = "2")]
@@ -35,7 +35,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct ValueType {
+    pub(super) struct ValueType {
         #[prost(int64, tag = "1")]
         pub r#type: i64,
         #[prost(int64, tag = "2")]
@@ -43,7 +43,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Sample {
+    pub(super) struct Sample {
         #[prost(uint64, repeated, tag = "1")]
         pub location_id: Vec<u64>,
         #[prost(int64, repeated, tag = "2")]
@@ -53,7 +53,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Label {
+    pub(super) struct Label {
         #[prost(int64, tag = "1")]
         pub key: i64,
         #[prost(int64, tag = "2")]
@@ -63,7 +63,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Mapping {
+    pub(super) struct Mapping {
         #[prost(uint64, tag = "1")]
         pub id: u64,
         #[prost(int64, tag = "5")]
@@ -73,7 +73,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Location {
+    pub(super) struct Location {
         #[prost(uint64, tag = "1")]
         pub id: u64,
         #[prost(uint64, tag = "2")]
@@ -83,7 +83,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Line {
+    pub(super) struct Line {
         #[prost(uint64, tag = "1")]
         pub function_id: u64,
         #[prost(int64, tag = "2")]
@@ -91,7 +91,7 @@ mod proto {
     }
 
     #[derive(Clone, PartialEq, prost::Message)]
-    pub struct Function {
+    pub(super) struct Function {
         #[prost(uint64, tag = "1")]
         pub id: u64,
         #[prost(int64, tag = "2")]
@@ -194,7 +194,7 @@ fn program(run: &Run) -> Option<String> {
 }
 
 /// One compressed message.
-pub fn export(run: &Run) -> ExportFiles {
+pub(super) fn export(run: &Run) -> ExportFiles {
     let mut tables = ProfileTables::default();
     // The first string is the empty one.
     tables.string("");

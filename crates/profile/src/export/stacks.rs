@@ -9,7 +9,7 @@ use crate::paths::{PathPlace, threads};
 use crate::run::Run;
 
 /// A line for each path: `rank 0;4001 pi;main;futex NANOSECONDS`.
-pub fn folded(run: &Run) -> ExportFiles {
+pub(super) fn folded(run: &Run) -> ExportFiles {
     let mut out = String::new();
     for profile in &run.profiles {
         for thread in threads(profile) {
@@ -40,7 +40,7 @@ fn word(name: &str) -> String {
 }
 
 /// One profile for each thread, with its paths and their nanoseconds.
-pub fn speedscope(run: &Run) -> ExportFiles {
+pub(super) fn speedscope(run: &Run) -> ExportFiles {
     let mut frames: Vec<Value> = Vec::new();
     let mut frame_indexes: HashMap<PathPlace, usize> = HashMap::new();
     let mut profiles = Vec::new();

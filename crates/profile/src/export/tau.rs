@@ -22,7 +22,7 @@ struct Entry {
 }
 
 /// A folder with the profiles.
-pub fn export(run: &Run) -> ExportFiles {
+pub(super) fn export(run: &Run) -> ExportFiles {
     let mut files = Vec::new();
     for (number, profile) in run.profiles.iter().enumerate() {
         let rank = profile

@@ -125,7 +125,7 @@ fn lines(run: &Run) -> (Vec<ThreadLane<'_>>, usize) {
 }
 
 /// The time line; null without a trace.
-pub fn trace(run: &Run) -> Value {
+pub(super) fn trace(run: &Run) -> Value {
     let (lines, threads_left_out) = lines(run);
     let mut trace = Trace {
         begin: Ns::MAX,

@@ -28,7 +28,7 @@ struct PathSum {
 }
 
 /// The heaviest paths, where stacks were recorded.
-pub fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
+pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
     if run.profiles.iter().all(|p| p.data.stacks.is_empty()) {
         return String::new();
     }

@@ -52,7 +52,7 @@ fn percentile(group: &CallGroup, thousandths: u64) -> Ns {
 }
 
 /// The table, if histograms were recorded; calls in the order of their time.
-pub fn latency(groups: &[CallGroup], width: usize, top: usize) -> String {
+pub(super) fn latency(groups: &[CallGroup], width: usize, top: usize) -> String {
     let timed: Vec<&CallGroup> = groups.iter().filter(|g| !g.histogram.is_empty()).collect();
     let shown: Vec<CallGroup> = timed.iter().take(top).map(|g| (*g).clone()).collect();
     let range = range(&shown);

@@ -3,14 +3,14 @@
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 /// A column.
-pub struct Column {
+pub(super) struct Column {
     pub head: &'static str,
     /// Priority for dropping where the width is short: the highest goes first; 0 is never dropped.
     pub drop: u8,
 }
 
 /// A table: the first column is text, which is cut if necessary; the others are numbers.
-pub struct TextTable {
+pub(super) struct TextTable {
     pub columns: Vec<Column>,
     pub rows: Vec<Vec<String>>,
     /// Minimum width that the first column is cut to before columns are dropped.
@@ -18,7 +18,7 @@ pub struct TextTable {
 }
 
 impl TextTable {
-    pub fn new(columns: &[(&'static str, u8)]) -> TextTable {
+    pub(super) fn new(columns: &[(&'static str, u8)]) -> TextTable {
         let columns = columns.iter();
         TextTable {
             columns: columns.map(|&(head, drop)| Column { head, drop }).collect(),
@@ -48,7 +48,7 @@ impl TextTable {
     }
 
     /// Whether all columns fit except those with a priority above `least`.
-    pub fn fits(&self, width: usize, least: u8) -> bool {
+    pub(super) fn fits(&self, width: usize, least: u8) -> bool {
         let (_, widths, shown) = self.laid_out();
         let kept = shown.iter().filter(|c| self.columns[**c].drop <= least);
         let mut room = 0;
@@ -62,7 +62,7 @@ impl TextTable {
     }
 
     /// The table's text, ending in a newline.
-    pub fn render(&self, width: usize) -> String {
+    pub(super) fn render(&self, width: usize) -> String {
         let (rows, mut widths, mut shown) = self.laid_out();
         loop {
             let others: usize = shown[1..].iter().map(|c| widths[*c] + 2).sum();
@@ -106,7 +106,7 @@ fn has_content(cell: &str) -> bool {
 }
 
 /// Names come from programs: escapes characters that move a terminal's cursor.
-pub fn escape(text: &str) -> String {
+pub(super) fn escape(text: &str) -> String {
     let visible = |c: char| {
         c.width().is_some()
             && !matches!(c, '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
@@ -120,7 +120,7 @@ pub fn escape(text: &str) -> String {
 }
 
 /// The beginning of a text that fits, with a mark where it is cut.
-pub fn shorten(text: &str, width: usize) -> String {
+pub(super) fn shorten(text: &str, width: usize) -> String {
     if text.width() <= width {
         return text.to_owned();
     }
@@ -153,7 +153,7 @@ fn shortened(text: &str, width: usize) -> String {
 }
 
 /// One line with as many clauses as fit; the first one always.
-pub fn clauses(start: &str, clauses: &[String], width: usize) -> String {
+pub(super) fn clauses(start: &str, clauses: &[String], width: usize) -> String {
     let mut line = escape(start);
     for (i, clause) in clauses.iter().enumerate() {
         let clause = escape(clause);

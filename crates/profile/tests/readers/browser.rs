@@ -9,7 +9,7 @@ use super::tools::tools;
 const BROWSERS: [&str; 3] = ["chromium-headless-shell", "chromium", "chromium-browser"];
 
 /// Runs it on a page, with a folder for its output.
-pub fn browser(folder: &Path, options: &[&str], page: &str) -> Output {
+pub(crate) fn browser(folder: &Path, options: &[&str], page: &str) -> Output {
     let paths = std::env::var_os("PATH").unwrap_or_default();
     let there = |name: &&str| std::env::split_paths(&paths).any(|p| p.join(name).exists());
     let name = BROWSERS.into_iter().find(there);
@@ -35,7 +35,7 @@ pub fn browser(folder: &Path, options: &[&str], page: &str) -> Output {
 }
 
 /// The content of speedscope's table for a file: each name with its own time as text.
-pub fn speedscope(name: &str, content: &[u8]) -> Vec<(String, String)> {
+pub(crate) fn speedscope(name: &str, content: &[u8]) -> Vec<(String, String)> {
     let folder = tempfile::tempdir().expect("a folder");
     // Like its command line: a script that passes the file.
     let script = folder.path().join("file.js");

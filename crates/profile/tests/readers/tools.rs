@@ -12,7 +12,7 @@ const PYTHON: [&str; 3] = ["llnl-hatchet==2026.2.0", "otf2==3.2", "jsonschema==4
 const NPM: [&str; 1] = ["speedscope@1.25.0"];
 
 /// The paths of the readers.
-pub struct Tools {
+pub(crate) struct Tools {
     /// A Python with the packages.
     pub python: PathBuf,
     /// The folder of speedscope's page.
@@ -20,7 +20,7 @@ pub struct Tools {
 }
 
 /// The readers, which are installed if missing.
-pub fn tools() -> &'static Tools {
+pub(crate) fn tools() -> &'static Tools {
     static TOOLS: OnceLock<Tools> = OnceLock::new();
     TOOLS.get_or_init(|| {
         let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join("readers");
@@ -58,7 +58,7 @@ fn install(root: &Path) {
 }
 
 /// The output of a program that must succeed.
-pub fn output(command: &mut Command) -> String {
+pub(crate) fn output(command: &mut Command) -> String {
     let out = command.output();
     let out = out.unwrap_or_else(|e| panic!("{command:?}: {e} (`make deps` installs it)"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();

@@ -157,7 +157,7 @@ pub(crate) struct AttachSummary {
 
 impl AttachSummary {
     /// The attach kind of one program.
-    pub fn for_program(
+    pub(crate) fn for_program(
         (probe, name): (Option<SiteId>, String),
         code: &CodeProbe,
         by: CodeAttach,
@@ -175,7 +175,7 @@ impl AttachSummary {
     }
 
     /// Lines of text, with the programs of each probe joined.
-    pub fn lines(all: Vec<AttachSummary>) -> Vec<String> {
+    pub(crate) fn lines(all: Vec<AttachSummary>) -> Vec<String> {
         let mut lines: Vec<AttachSummary> = Vec::new();
         let mut line_of: HashMap<_, usize> = HashMap::new();
         for one in all {

@@ -17,7 +17,7 @@ use crate::attach::links::Links;
 use crate::error::Error;
 
 /// The process whose events count; `None` for all processes.
-pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
+pub(crate) fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
     match of {
         PerfOf::All => None,
         // Analysis ensures that there is a target.
@@ -29,7 +29,7 @@ pub fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
 /// Whether closing such an event makes the kernel wait for a grace period. It does for trace events
 /// and probes in code; events before tracepoints in `enum perf_type_id`, cache events and raw
 /// events are only taken off their processor.
-pub fn close_blocks(event: EventSpec) -> bool {
+pub(crate) fn close_blocks(event: EventSpec) -> bool {
     const HARDWARE: u32 = 0;
     const CACHE: u32 = 3;
     const RAW: u32 = 4;
@@ -37,7 +37,7 @@ pub fn close_blocks(event: EventSpec) -> bool {
 }
 
 /// Opens an event that calls a program.
-pub fn sample(
+pub(crate) fn sample(
     event: EventSpec,
     sample: Sample,
     process: Option<u32>,
@@ -57,7 +57,10 @@ pub fn sample(
 
 /// Attaches a program to a trace event by its number in tracefs: on all CPUs, whichever CPU the
 /// perf event is for, and even if it does not count.
-pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEvent, OwnedFd)> {
+pub(crate) fn trace_event(
+    id: u64,
+    program: BorrowedFd<'_>,
+) -> std::io::Result<(PerfEvent, OwnedFd)> {
     let event = EventSpec {
         ty: TYPE_TRACEPOINT,
         config: id,
@@ -70,7 +73,11 @@ pub fn trace_event(id: u64, program: BorrowedFd<'_>) -> std::io::Result<(PerfEve
 }
 
 /// Opens a counting event on every CPU, and stores it in a map for programs.
-pub fn count(event: EventSpec, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Result<(), Error> {
+pub(crate) fn count(
+    event: EventSpec,
+    map: OwnedFd,
+    links: &mut Vec<PerfEvent>,
+) -> Result<(), Error> {
     let wrong = |e| crate::load::attach_error(name(event), e);
     let map = Map::new(map).map_err(wrong)?;
     for cpu in online_cpus() {
@@ -97,7 +104,7 @@ pub fn count(event: EventSpec, map: OwnedFd, links: &mut Vec<PerfEvent>) -> Resu
 /// Watchpoints in processes that run a program, by process. They end with the process's program;
 /// its children inherit them.
 #[derive(Default)]
-pub struct ProcessWatchpoints(HashMap<u32, Watchpoints>);
+pub(crate) struct ProcessWatchpoints(HashMap<u32, Watchpoints>);
 
 /// With more processes than this, the watchpoints of ended processes are closed. Their surviving
 /// children are watched until then: there is no way to know whether any exist.
@@ -112,7 +119,7 @@ struct Watchpoints {
 
 impl ProcessWatchpoints {
     /// Whether to open watchpoints for a process that called `execve` at this time.
-    pub fn executed(&mut self, pid: u32, ns: u64) -> bool {
+    pub(crate) fn executed(&mut self, pid: u32, ns: u64) -> bool {
         if self.0.get(&pid).is_some_and(|w| w.since > ns) {
             return false;
         }
@@ -125,7 +132,7 @@ impl ProcessWatchpoints {
 }
 
 /// Watches memory of the kernel, of one process, or of all processes that run a program.
-pub fn watch(
+pub(crate) fn watch(
     watch: &spile_ir::Watch,
     program: BorrowedFd<'_>,
     links: &mut Links,
@@ -142,7 +149,7 @@ pub fn watch(
 }
 
 /// Watches memory of the processes that run a program, or of only one of them.
-pub fn watch_program(
+pub(crate) fn watch_program(
     watch: &spile_ir::Watch,
     path: &str,
     only: Option<u32>,

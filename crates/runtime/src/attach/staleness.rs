@@ -33,14 +33,14 @@ impl FileState {
 
 /// The probed files.
 #[derive(Debug, Default)]
-pub struct Staleness {
+pub(crate) struct Staleness {
     files: Vec<(PathBuf, FileState)>,
     next: usize,
 }
 
 impl Staleness {
     /// Keeps the inspected files that the program probes.
-    pub fn new(program: &Program, looked_at: &[(PathBuf, FileState)]) -> Staleness {
+    pub(crate) fn new(program: &Program, looked_at: &[(PathBuf, FileState)]) -> Staleness {
         let mut paths = std::collections::HashSet::new();
         for handler in &program.handlers {
             let Event::Code(probe) = &handler.event else {
@@ -63,7 +63,7 @@ impl Staleness {
     ///
     /// # Errors
     /// [`Error::Changed`] if a file differs from the one that was inspected.
-    pub fn unchanged(&self) -> Result<(), Error> {
+    pub(crate) fn unchanged(&self) -> Result<(), Error> {
         for (path, then) in &self.files {
             let what = match FileState::read(path) {
                 None => "removed",
@@ -77,7 +77,7 @@ impl Staleness {
     }
 
     /// Checks the next file; returns a warning if its path refers to another file now.
-    pub fn check_next(&mut self) -> Option<String> {
+    pub(crate) fn check_next(&mut self) -> Option<String> {
         let at = self.next.checked_rem(self.files.len())?;
         self.next = at + 1;
         let (path, then) = &self.files[at];
@@ -99,7 +99,7 @@ impl Staleness {
     }
 
     /// Checks all files.
-    pub fn check_all(&mut self) -> Vec<String> {
+    pub(crate) fn check_all(&mut self) -> Vec<String> {
         (0..self.files.len())
             .filter_map(|_| self.check_next())
             .collect()

@@ -44,7 +44,7 @@ pub(super) enum Printed {
 }
 
 impl ControllerEnv {
-    pub fn globals(&mut self) -> Globals<'_> {
+    pub(super) fn globals(&mut self) -> Globals<'_> {
         Globals {
             program: &self.program,
             kernel: self.kernel.as_ref(),
@@ -56,7 +56,10 @@ impl ControllerEnv {
 
     /// The values of the locked globals at one moment. Those that the handler takes are empty
     /// afterwards.
-    pub fn snapshot(&mut self, needs: &HandlerEffects) -> Result<Vec<(GlobalId, RawValue)>, Fault> {
+    pub(super) fn snapshot(
+        &mut self,
+        needs: &HandlerEffects,
+    ) -> Result<Vec<(GlobalId, RawValue)>, Fault> {
         let globals = self.globals();
         let mut all = Vec::new();
         for (g, _) in needs.locks.iter().filter(|(g, _)| !needs.taken.contains(g)) {
@@ -69,13 +72,13 @@ impl ControllerEnv {
     }
 
     /// Globals that the handler took but did not empty, because an error ended it.
-    pub fn unemptied(&self, needs: &HandlerEffects) -> Vec<GlobalId> {
+    pub(super) fn unemptied(&self, needs: &HandlerEffects) -> Vec<GlobalId> {
         let left = |g: &&GlobalId| self.copied.contains(g) && !self.emptied.contains(g);
         needs.taken.iter().filter(left).copied().collect()
     }
 
     /// Puts these globals back, merging them with newer values.
-    pub fn put_back(&mut self, left: &[GlobalId]) -> Result<(), Fault> {
+    pub(super) fn put_back(&mut self, left: &[GlobalId]) -> Result<(), Fault> {
         self.copied.retain(|g| !left.contains(g));
         left.iter().try_for_each(|g| {
             self.globals().put_back(*g)?;
@@ -84,7 +87,7 @@ impl ControllerEnv {
     }
 
     /// Gives the handler copies of globals. It reads the copies while the kernel changes the originals.
-    pub fn copy(&mut self, all: Vec<(GlobalId, RawValue)>) -> Result<(), Fault> {
+    pub(super) fn copy(&mut self, all: Vec<(GlobalId, RawValue)>) -> Result<(), Fault> {
         let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
         for (g, raw) in all {
             self.globals().copy(g, raw)?;
@@ -94,7 +97,7 @@ impl ControllerEnv {
     }
 
     /// Drops the copies.
-    pub fn drop_copies(&mut self) {
+    pub(super) fn drop_copies(&mut self) {
         self.emptied.clear();
         for g in std::mem::take(&mut self.copied) {
             // Cannot fail: the copied global exists.
@@ -103,7 +106,7 @@ impl ControllerEnv {
     }
 
     /// Moves per-CPU deltas into the controller's values.
-    pub fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
+    pub(super) fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
         match &mut self.kernel {
             Some(kernel) => kernel.drain(&self.program, &mut self.mem, &self.texts.symbolic),
             None => Ok(Vec::new()),

@@ -85,7 +85,7 @@ impl TaskOffsets {
 
 /// A process or thread, with machine-wide numbers.
 #[derive(Debug)]
-pub struct ExistingTask {
+pub(crate) struct ExistingTask {
     /// Address of its `task_struct`.
     pub address: u64,
     /// Number of its process.
@@ -102,7 +102,7 @@ pub struct ExistingTask {
 
 /// All tasks older than `before` (nanoseconds after boot), each process before its other threads,
 /// which are included with `threads`. `None` if kernel memory cannot be read.
-pub fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
+pub(crate) fn all(threads: bool, before: u64) -> Option<Vec<ExistingTask>> {
     let offsets = TaskOffsets::new()?;
     let memory = KernelMemory::open().ok()?;
     let numbers = PidMap::now();
@@ -208,28 +208,28 @@ impl TaskWalk<'_> {
 }
 
 /// Reads a word of kernel memory; `None` if it cannot be read.
-pub type ReadWord<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
+pub(crate) type ReadWord<'a> = &'a mut dyn FnMut(u64) -> Option<u64>;
 
 impl ExistingTask {
     /// Whether the task still exists.
-    pub fn still_exists(&self, word: ReadWord<'_>) -> bool {
+    pub(crate) fn still_exists(&self, word: ReadWord<'_>) -> bool {
         let o = &self.offsets;
         let tid = word(self.address + o.pid).map(|w| w as u32);
         tid == Some(self.tid) && word(self.address + o.start) == Some(self.started)
     }
 
     /// Address of the task's name.
-    pub fn comm(&self) -> u64 {
+    pub(crate) fn comm(&self) -> u64 {
         self.address + self.offsets.comm
     }
 
     /// The address of the task's structure.
-    pub fn address(&self) -> u64 {
+    pub(crate) fn address(&self) -> u64 {
         self.address
     }
 
     /// A number of the task; `None` if it cannot be read.
-    pub fn number(&self, which: TaskNumber, word: ReadWord<'_>) -> Option<i64> {
+    pub(crate) fn number(&self, which: TaskNumber, word: ReadWord<'_>) -> Option<i64> {
         let o = &self.offsets;
         let [uid, euid, gid, egid] = o.ids;
         // Pointers to follow, then the number.
@@ -256,12 +256,12 @@ impl ExistingTask {
     }
 
     /// The command line, with arguments joined by spaces.
-    pub fn command_line(&self) -> Vec<u8> {
+    pub(crate) fn command_line(&self) -> Vec<u8> {
         crate::controller::host::command_line(&self.inside.to_string())
     }
 
     /// Fills a buffer from the task's memory; false if that cannot be read.
-    pub fn read(&mut self, addr: u64, buf: &mut [u8]) -> bool {
+    pub(crate) fn read(&mut self, addr: u64, buf: &mut [u8]) -> bool {
         if self.memory.is_none() {
             self.memory = File::open(format!("/proc/{}/mem", self.inside)).ok();
         }

@@ -28,7 +28,7 @@ use crate::text::user_files::names::NameTables;
 
 /// The files of a program's `procfs` probes without duplicates, with the permissions that the
 /// probes grant.
-pub fn files(program: &Program) -> Vec<FileSpec> {
+pub(crate) fn files(program: &Program) -> Vec<FileSpec> {
     let mut specs: Vec<FileSpec> = Vec::new();
     for handler in &program.handlers {
         let Event::Procfs(file) = &handler.event else {
@@ -60,7 +60,7 @@ fn mode(file: &Procfs) -> u16 {
 
 /// Finds the process to follow, or starts the command unless it is already forked. With `traced`, a
 /// command stops at its `execve`.
-pub fn follow(
+pub(crate) fn follow(
     target: &TargetProcess,
     suspended_child: Option<WatchedProcess>,
     traced: bool,
@@ -99,7 +99,7 @@ pub(super) struct KernelPart {
 impl KernelPart {
     /// Loads and attaches an object; its handlers are still disabled. `target` is the number of the
     /// process to follow, or 0. Files that have changed since `probed` looked at them are an error.
-    pub fn load(
+    pub(super) fn load(
         object: &Object,
         program: &Program,
         options: &mut Options,

@@ -26,7 +26,7 @@ const LOOKS: u32 = 200;
 const REFUSALS: u32 = 64;
 
 /// The program, and the memory of its copies of arrays.
-pub struct CriticalSection {
+pub(crate) struct CriticalSection {
     layout: CriticalLayout,
     rooms: Vec<Option<WordMemory>>,
     program: OwnedFd,
@@ -43,7 +43,7 @@ pub enum CopyFailure {
 
 impl CriticalSection {
     /// The section of a loaded object; `None` if it has none, or if the kernel refused it.
-    pub fn open(
+    pub(crate) fn open(
         loaded: &LoadedObject,
         layout: Option<&CriticalLayout>,
     ) -> Result<Option<Self>, Error> {
@@ -91,7 +91,7 @@ impl CriticalSection {
 
     /// Consistent copies of the globals that a handler needs. Those that it takes are empty
     /// afterwards.
-    pub fn run<'a>(
+    pub(crate) fn run<'a>(
         &self,
         state: &StateMemory,
         needs: &HandlerEffects,

@@ -11,7 +11,7 @@ use crate::shared::state::StateMemory;
 use crate::text::deferred::DeferredTexts;
 
 /// Stores the word that marks deferred strings.
-pub fn set_mark(state: &StateMemory, deferred: Option<&DeferredTexts>) {
+pub(crate) fn set_mark(state: &StateMemory, deferred: Option<&DeferredTexts>) {
     let Some(deferred) = deferred else { return };
     for at in [0, 8] {
         let word = crate::shared::state::word_of(deferred.word(), at);
@@ -22,7 +22,7 @@ pub fn set_mark(state: &StateMemory, deferred: Option<&DeferredTexts>) {
 }
 
 /// Stores the addresses with which kernel handlers find pages of files, if they can be determined.
-pub fn set_page_words(state: &StateMemory) {
+pub(crate) fn set_page_words(state: &StateMemory) {
     let Some(places) = direct_map::find() else {
         return;
     };
@@ -35,7 +35,7 @@ pub fn set_page_words(state: &StateMemory) {
 }
 
 /// Stores the session's words: target, clocks, time zone.
-pub fn set_shared_words(state: &StateMemory, target: i64) {
+pub(crate) fn set_shared_words(state: &StateMemory, target: i64) {
     let zone = clock::zone();
     let mut name = [0u8; 16];
     let len = zone.name.len().min(15);

@@ -13,7 +13,7 @@ use crate::shared::maps::{ByteTable, Entries};
 const WORTH: usize = 64;
 
 /// A table that can be held.
-pub struct LockedTable {
+pub(crate) struct LockedTable {
     below: Box<dyn ByteTable>,
     holds: bool,
     /// Elements that were requested one by one while it is held.
@@ -31,7 +31,7 @@ struct ArrayCopy {
 
 impl LockedTable {
     /// Wraps another table.
-    pub fn new(below: Box<dyn ByteTable>) -> LockedTable {
+    pub(crate) fn new(below: Box<dyn ByteTable>) -> LockedTable {
         LockedTable {
             below,
             holds: false,

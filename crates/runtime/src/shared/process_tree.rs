@@ -11,14 +11,14 @@ use crate::machine::pid_namespace::PidMap;
 use crate::shared::state::StateMemory;
 
 /// Sets the bit of a process; the bits are at offset `at` of the shared block.
-pub fn insert(state: &StateMemory, at: u32, pid: u32) {
+pub(crate) fn insert(state: &StateMemory, at: u32, pid: u32) {
     if let Some((word, bit)) = place(at, pid) {
         state.shared(word).fetch_or(bit, Ordering::Relaxed);
     }
 }
 
 /// Whether the bit of a process is set.
-pub fn contains(state: &StateMemory, at: u32, pid: i64) -> bool {
+pub(crate) fn contains(state: &StateMemory, at: u32, pid: i64) -> bool {
     let place = u32::try_from(pid).ok().and_then(|pid| place(at, pid));
     place.is_some_and(|(word, bit)| state.shared(word).load(Ordering::Relaxed) & bit != 0)
 }
@@ -30,7 +30,7 @@ fn place(at: u32, pid: u32) -> Option<(u32, u64)> {
 /// Sets the bits of the existing descendants of a process. The kernel already follows forks: a
 /// process that is forked in the meantime gets its bit there, or in the next round. The search ends
 /// with a round that finds nothing.
-pub fn mark_descendants(state: &StateMemory, at: u32, target: u32) {
+pub(crate) fn mark_descendants(state: &StateMemory, at: u32, target: u32) {
     let mut descendants = HashSet::from([target]);
     loop {
         let before = descendants.len();

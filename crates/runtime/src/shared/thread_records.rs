@@ -11,7 +11,7 @@ use crate::shared::maps::{ByteTable, Entries};
 use crate::shared::state::{StateMemory, word_of};
 
 /// The table of thread records.
-pub struct ThreadRecords {
+pub(crate) struct ThreadRecords {
     front: ThreadSlots,
     state: Rc<StateMemory>,
     /// Records of threads whose slot another thread occupies.
@@ -20,7 +20,7 @@ pub struct ThreadRecords {
 
 impl ThreadRecords {
     /// The records in the shared block and in a map.
-    pub fn new(
+    pub(crate) fn new(
         front: ThreadSlots,
         state: Rc<StateMemory>,
         map: Box<dyn ByteTable>,

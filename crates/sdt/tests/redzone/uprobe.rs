@@ -11,7 +11,7 @@ use std::path::Path;
 const ATTR_SIZE: u32 = 112;
 
 /// An armed probe; dropping it ends it.
-pub struct Uprobe {
+pub(crate) struct Uprobe {
     /// A counter for each processor.
     counters: Vec<File>,
 }
@@ -19,7 +19,7 @@ pub struct Uprobe {
 impl Uprobe {
     /// Probes all processes at `offset` of the file at `path`; `semaphore` is the file offset
     /// of the marker's semaphore or 0.
-    pub fn open(path: &Path, offset: u64, semaphore: u64) -> io::Result<Uprobe> {
+    pub(crate) fn open(path: &Path, offset: u64, semaphore: u64) -> io::Result<Uprobe> {
         let kind = std::fs::read_to_string("/sys/bus/event_source/devices/uprobe/type")?;
         let kind: u32 = kind.trim().parse().map_err(io::Error::other)?;
         let path = CString::new(path.as_os_str().as_bytes())?;
@@ -51,7 +51,7 @@ impl Uprobe {
     }
 
     /// Number of hits so far.
-    pub fn hits(&self) -> u64 {
+    pub(crate) fn hits(&self) -> u64 {
         let read = |mut file: &File| {
             let mut word = [0; 8];
             file.read_exact(&mut word).expect("a counter");

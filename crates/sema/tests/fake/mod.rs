@@ -16,7 +16,7 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
-pub use spile_sema::fake::*;
+pub(crate) use spile_sema::fake::*;
 
 /// A small library.
 const TAPSET: &str = r#"
@@ -57,7 +57,7 @@ syscall.read.return\tbuf_text
 ";
 
 /// A script with its probes resolved.
-pub struct Script {
+pub(crate) struct Script {
     pub lib: Library,
     pub sources: Sources,
     pub diags: Diagnostics,
@@ -66,7 +66,7 @@ pub struct Script {
     pub tapset: FileId,
 }
 
-pub fn resolve(text: &str) -> Script {
+pub(crate) fn resolve(text: &str) -> Script {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let env = PreprocEnv::new("6.12.0", "x86_64");
@@ -93,17 +93,17 @@ pub fn resolve(text: &str) -> Script {
 
 impl Script {
     /// All diagnostics, rendered.
-    pub fn errors(&self) -> String {
+    pub(crate) fn errors(&self) -> String {
         self.diags.render(&self.sources, false)
     }
 
     /// The probe points of some text.
-    pub fn points(&mut self, text: &str) -> Vec<spile_syntax::ast::ProbePoint> {
+    pub(crate) fn points(&mut self, text: &str) -> Vec<spile_syntax::ast::ProbePoint> {
         parse_probe_points(&mut self.sources, "-l", text, &mut self.diags)
     }
 
     /// The handlers, one to a few lines each.
-    pub fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         let mut out = String::new();
         for d in &self.derived {
             let _ = writeln!(out, "{} pn={} points={}", d.point, d.name, d.points);

@@ -19,7 +19,7 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 /// A small library.
-pub const TAPSET: &str = r#"
+pub(crate) const TAPSET: &str = r#"
 global __hits
 probe begin(-5) { __hits["start"] = 1 }
 function execname:string() { return __execname() }
@@ -45,23 +45,23 @@ function substr:string(s:string, start:long, len:long) { return __substr(s, star
 "#;
 
 /// The result of a run.
-pub struct Run {
+pub(crate) struct Run {
     pub analysis: Option<Analysis>,
     pub diags: Diagnostics,
     pub sources: Sources,
 }
 
 /// Analyses a script.
-pub fn run(script: &str) -> Run {
+pub(crate) fn run(script: &str) -> Run {
     run_with(script, &Options::default())
 }
 
-pub fn run_with(script: &str, options: &Options) -> Run {
+pub(crate) fn run_with(script: &str, options: &Options) -> Run {
     run_lib(TAPSET, script, options)
 }
 
 /// Like [`run`], with another library.
-pub fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
+pub(crate) fn run_lib(tapset: &str, script: &str, options: &Options) -> Run {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let env = PreprocEnv::new("6.12.0", "x86_64");
@@ -189,7 +189,7 @@ fn event(p: &ast::ProbePoint) -> (Event, Context) {
 }
 
 /// A machine for the code generator.
-pub fn bpf_options() -> BpfOptions {
+pub(crate) fn bpf_options() -> BpfOptions {
     BpfOptions {
         cpus: 4,
         ring_bytes: 1 << 20,

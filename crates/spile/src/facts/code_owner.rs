@@ -12,7 +12,7 @@ use spile_runtime::text::kernel_files::{KernelImage, LoadAddress};
 use spile_sema::facts::{CTypeId, KernelVar, LocOp, VarLocation};
 
 /// The owner of a file's code.
-pub enum CodeOwner {
+pub(super) enum CodeOwner {
     /// A program or a library, by its path.
     Program(Arc<str>),
     /// The kernel or a module of it.
@@ -33,7 +33,7 @@ impl std::fmt::Display for CodeOwner {
 
 impl CodeOwner {
     /// The memory that its objects are in.
-    pub fn space(&self) -> Space {
+    pub(super) fn space(&self) -> Space {
         match self {
             CodeOwner::Program(_) => Space::User,
             CodeOwner::Kernel(_) => Space::Kernel,
@@ -41,7 +41,7 @@ impl CodeOwner {
     }
 
     /// The place of an address as linked.
-    pub fn place(&self, file: &File, address: u64) -> Option<CodePlace> {
+    pub(super) fn place(&self, file: &File, address: u64) -> Option<CodePlace> {
         match self {
             CodeOwner::Program(path) => Some(CodePlace::File {
                 path: path.clone(),
@@ -63,7 +63,7 @@ impl CodeOwner {
 
     /// A location with its addresses as they are in memory, where these are the same for as long as
     /// the system runs.
-    pub fn relocate(&self, location: Location) -> Result<Location, Unavailable> {
+    pub(super) fn relocate(&self, location: Location) -> Result<Location, Unavailable> {
         let CodeOwner::Kernel(loaded) = self else {
             return Ok(location);
         };
@@ -81,7 +81,7 @@ impl CodeOwner {
 
     /// The location of a variable of the kernel; for a per-CPU variable, that of the current
     /// processor.
-    pub fn of_processor(&self, loc: VarLocation) -> VarLocation {
+    pub(super) fn of_processor(&self, loc: VarLocation) -> VarLocation {
         match (self, &loc) {
             (CodeOwner::Kernel(_), VarLocation::Address(ops)) => match **ops {
                 [LocOp::Const(address)] => match kernel_variable(address as u64, CTypeId::VOID) {
@@ -120,7 +120,7 @@ fn relocate_ops(loaded: &KernelImage, ops: Vec<Op>) -> Result<Vec<Op>, Unavailab
 
 /// A variable of the kernel at an address of its symbols; `None` where the address alone is not
 /// enough.
-pub fn kernel_variable(address: u64, ty: CTypeId) -> Option<KernelVar> {
+pub(super) fn kernel_variable(address: u64, ty: CTypeId) -> Option<KernelVar> {
     let symbols = Symbols::kernel().ok()?;
     let edge = |name| symbols.address_of(name);
     let own = match (edge("__per_cpu_start"), edge("__per_cpu_end")) {

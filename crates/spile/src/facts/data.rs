@@ -9,13 +9,13 @@ use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{DataPlace, FileIdentity};
 
 /// See [`spile_sema::facts::Facts::file_identity`].
-pub fn file_identity(path: &str) -> Option<FileIdentity> {
+pub(super) fn file_identity(path: &str) -> Option<FileIdentity> {
     let (device, inode) = spile_kernel::process::file_identity(Path::new(path))?;
     Some(FileIdentity { device, inode })
 }
 
 /// See [`spile_sema::facts::Facts::data_place`].
-pub fn place(of: &WatchOf, name: &str) -> Result<DataPlace, String> {
+pub(super) fn place(of: &WatchOf, name: &str) -> Result<DataPlace, String> {
     match of {
         WatchOf::Kernel => kernel(name),
         WatchOf::Process(pid) => process(*pid, name),

@@ -25,7 +25,7 @@ const MAX_ANY_LINE: u32 = 100_000;
 
 /// The files and places that analysis has ids of.
 #[derive(Default)]
-pub struct FileTable {
+pub(crate) struct FileTable {
     table: Mutex<FileEntries>,
 }
 
@@ -70,17 +70,17 @@ impl FileTable {
     }
 
     /// The file of a type.
-    pub fn file_of(&self, id: CTypeId) -> Option<Arc<File>> {
+    pub(crate) fn file_of(&self, id: CTypeId) -> Option<Arc<File>> {
         Some(self.file(id)?.0)
     }
 
     /// The memory that objects of a type are in.
-    pub fn space_of(&self, id: CTypeId) -> Option<Space> {
+    pub(crate) fn space_of(&self, id: CTypeId) -> Option<Space> {
         Some(self.file(id)?.1)
     }
 
     /// Whether a place was found by debugging information.
-    pub fn has_place(&self, id: u64) -> bool {
+    pub(crate) fn has_place(&self, id: u64) -> bool {
         self.place(id).is_some()
     }
 
@@ -104,7 +104,7 @@ impl FileTable {
 
 /// A file for queries.
 #[derive(Clone, Copy)]
-pub struct QueriedFile<'a> {
+pub(super) struct QueriedFile<'a> {
     /// The owner of its code.
     pub home: &'a CodeOwner,
     /// The file itself.
@@ -152,7 +152,7 @@ impl QueriedFile<'_> {
     ///
     /// # Errors
     /// Those of [`QueriedFile::functions`], [`QueriedFile::callees`] and [`QueriedFile::statements`].
-    pub fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    pub(super) fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         match query {
             CodeQuery::Function {
                 name,
@@ -181,7 +181,7 @@ impl QueriedFile<'_> {
     ///
     /// # Errors
     /// When the file has no debugging information.
-    pub fn functions(
+    pub(super) fn functions(
         &self,
         name: &str,
         file: Option<&str>,
@@ -216,7 +216,7 @@ impl QueriedFile<'_> {
 
     /// A function found by a symbol, completed by the debugging information of the function of
     /// another name that begins there: aliases have no entries of their own.
-    pub fn by_alias(&self, place: FoundPlace, kind: &FunctionKind) -> FoundPlace {
+    pub(super) fn by_alias(&self, place: FoundPlace, kind: &FunctionKind) -> FoundPlace {
         let dwarf = self.file.dwarf();
         let Some(p) = dwarf.and_then(|d| d.function_starting_at(place.address)) else {
             return place;
@@ -239,7 +239,7 @@ impl QueriedFile<'_> {
     ///
     /// # Errors
     /// When there is no debugging information, or a function is called rather than inlined.
-    pub fn callees(
+    pub(super) fn callees(
         &self,
         name: &str,
         file: Option<&str>,
@@ -289,7 +289,7 @@ impl QueriedFile<'_> {
     ///
     /// # Errors
     /// When there is no debugging information, or no such line; then with the nearest lines.
-    pub fn statements(
+    pub(super) fn statements(
         &self,
         name: &str,
         file: Option<&str>,
@@ -338,7 +338,7 @@ impl QueriedFile<'_> {
     }
 
     /// Entries of the procedure linkage table.
-    pub fn stubs(&self, name: &str) -> Vec<FoundPlace> {
+    pub(super) fn stubs(&self, name: &str) -> Vec<FoundPlace> {
         let image = self.file.image();
         let entry = |p: &plt::PltEntry<'_>| {
             Some(FoundPlace {
@@ -360,7 +360,7 @@ impl QueriedFile<'_> {
     }
 
     /// A place at an address, completed by its function and line.
-    pub fn describe(&self, place: FoundPlace) -> FoundPlace {
+    pub(super) fn describe(&self, place: FoundPlace) -> FoundPlace {
         let Some(dwarf) = self.file.dwarf() else {
             return place;
         };
@@ -382,7 +382,7 @@ impl QueriedFile<'_> {
     }
 
     /// The address ranges of a function that was found, by debugging information.
-    pub fn code_of(&self, id: u64) -> Vec<(u64, u64)> {
+    pub(super) fn code_of(&self, id: u64) -> Vec<(u64, u64)> {
         let place = self.table.place(id).zip(self.file.dwarf());
         place.map_or_else(Vec::new, |(place, dwarf)| dwarf.code_of(place.die))
     }
@@ -396,7 +396,7 @@ impl QueriedFile<'_> {
     ///
     /// # Errors
     /// When there is no information about them.
-    pub fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
+    pub(super) fn variables(&self, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
         let dwarf = self.dwarf()?;
         let Some(place) = self.table.place(id) else {
             return Err(format!(
@@ -451,7 +451,7 @@ impl QueriedFile<'_> {
     }
 
     /// A global variable of the file.
-    pub fn global(&self, name: &str, unit: Option<&str>) -> Option<Variable> {
+    pub(super) fn global(&self, name: &str, unit: Option<&str>) -> Option<Variable> {
         let dwarf = self.file.dwarf()?;
         let v = dwarf.global(name, unit.map(pattern))?;
         let loc = self.loc(dwarf, &v, 0, None);
@@ -464,7 +464,7 @@ impl QueriedFile<'_> {
     }
 
     /// A type by name.
-    pub fn type_named(&self, name: &str) -> Option<CTypeId> {
+    pub(super) fn type_named(&self, name: &str) -> Option<CTypeId> {
         let ty = self.file.dwarf()?.type_named(name)?;
         Some(self.ctype_id(ty))
     }
@@ -675,25 +675,25 @@ fn join_pieces(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec
 
 impl FileTable {
     /// A type without typedefs and qualifiers.
-    pub fn ctype(&self, id: CTypeId) -> Option<CType> {
+    pub(crate) fn ctype(&self, id: CTypeId) -> Option<CType> {
         let found = self.file_of(id)?.dwarf()?.ctype(id.number);
         Some(found.map(|ty| CTypeId::new(id.home, ty)))
     }
 
     /// The type's name in C.
-    pub fn c_name(&self, id: CTypeId) -> Option<String> {
+    pub(crate) fn c_name(&self, id: CTypeId) -> Option<String> {
         Some(self.file_of(id)?.dwarf()?.c_name(id.number))
     }
 
     /// All members.
-    pub fn members(&self, id: CTypeId) -> Option<Vec<Member>> {
+    pub(crate) fn members(&self, id: CTypeId) -> Option<Vec<Member>> {
         let members = self.file_of(id)?.dwarf()?.members(id.number).into_iter();
         let member = |m: spile_debuginfo::Member| m.map(|ty| CTypeId::new(id.home, ty));
         Some(members.map(member).collect())
     }
 
     /// The constants of an enumeration.
-    pub fn enum_values(&self, id: CTypeId) -> Option<Vec<(Arc<str>, i64)>> {
+    pub(crate) fn enum_values(&self, id: CTypeId) -> Option<Vec<(Arc<str>, i64)>> {
         Some(self.file_of(id)?.dwarf()?.enum_values(id.number))
     }
 }

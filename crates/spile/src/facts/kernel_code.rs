@@ -51,7 +51,7 @@ const FEW: usize = 4;
 
 /// Caches of the kernel's code, and the number of functions left out.
 #[derive(Default)]
-pub struct KernelCode {
+pub(crate) struct KernelCode {
     left_out: AtomicUsize,
     /// The functions of the BTF that was used last.
     ids: Mutex<Option<(&'static Btf, HashMap<&'static str, u32>)>>,
@@ -61,12 +61,12 @@ type PlaceResult = Result<Vec<FoundPlace>, String>;
 
 impl KernelCode {
     /// Number of functions that were left out of answers because they cannot be probed.
-    pub fn left_out(&self) -> usize {
+    pub(crate) fn left_out(&self) -> usize {
         self.left_out.load(Ordering::Relaxed)
     }
 
     /// The loaded kernel modules that match.
-    pub fn modules(&self, pattern: &str) -> Result<Vec<FoundModule>, String> {
+    pub(crate) fn modules(&self, pattern: &str) -> Result<Vec<FoundModule>, String> {
         let loaded = std::fs::read_to_string("/proc/modules").unwrap_or_default();
         // The kernel's spelling of names.
         let pattern = pattern.replace('-', "_");
@@ -93,7 +93,7 @@ impl KernelCode {
 
     /// The places in the kernel, or in a module of it, that a query matches. The query is not one
     /// that [`needs_source`].
-    pub fn places(
+    pub(crate) fn places(
         &self,
         types: &KernelTypes,
         module: Option<&str>,
@@ -173,7 +173,7 @@ impl KernelCode {
     }
 
     /// The variables at the entry or the return of a function.
-    pub fn variables(
+    pub(crate) fn variables(
         &self,
         types: &KernelTypes,
         module: Option<&str>,
@@ -205,7 +205,7 @@ impl KernelCode {
 /// stack pointer below the saved registers, later ones show the right one, and nothing tells which
 /// it is. Older kernels, and single probes (`arch_rethook_trampoline_callback`), show the right
 /// one.
-pub fn return_stack() -> bool {
+pub(crate) fn return_stack() -> bool {
     KernelTypes::kernel().is_none_or(|types| {
         let fprobe = types.btf.find_struct("fprobe");
         fprobe.is_none_or(|s| types.btf.member(s, "hlist_array").is_none())
@@ -214,7 +214,7 @@ pub fn return_stack() -> bool {
 
 /// Whether a query is about source files, lines or inlined copies, which only debugging information
 /// has, or about an address from before the kernel was relocated.
-pub fn needs_source(query: &CodeQuery) -> bool {
+pub(crate) fn needs_source(query: &CodeQuery) -> bool {
     match query {
         CodeQuery::Function {
             file,

@@ -18,7 +18,7 @@ use super::dwarf::{FileTable, QueriedFile};
 
 /// The kernel that a script is compiled for (`-r`).
 #[derive(Debug, Clone, Default)]
-pub struct TargetKernel {
+pub(crate) struct TargetKernel {
     /// Its release.
     pub release: String,
     /// Its build directory.
@@ -28,7 +28,7 @@ pub struct TargetKernel {
 }
 
 /// The files that were opened or searched.
-pub struct KernelDebug {
+pub(crate) struct KernelDebug {
     kernel: TargetKernel,
     search: SearchPaths,
     files: Mutex<HashMap<Option<Arc<str>>, SearchOutcome>>,
@@ -57,7 +57,7 @@ const FEW: usize = 16;
 
 impl KernelDebug {
     /// Without any file opened yet.
-    pub fn new(kernel: TargetKernel) -> KernelDebug {
+    pub(crate) fn new(kernel: TargetKernel) -> KernelDebug {
         KernelDebug {
             kernel,
             search: SearchPaths::from_env(),
@@ -114,7 +114,7 @@ impl KernelDebug {
     ///
     /// # Errors
     /// Those of [`KernelDebug::places`].
-    pub fn image_of_other(&self) -> Result<Arc<File>, String> {
+    pub(crate) fn image_of_other(&self) -> Result<Arc<File>, String> {
         Ok(self.opened(None, true)?.file.clone())
     }
 
@@ -122,7 +122,7 @@ impl KernelDebug {
     ///
     /// # Errors
     /// When there is no debugging information, with the way out, or why there are no such places.
-    pub fn places(
+    pub(crate) fn places(
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
@@ -138,7 +138,7 @@ impl KernelDebug {
 
     /// The functions of that name with inlined copies and lines, which only debugging information
     /// has. `None` where it is not on this machine.
-    pub fn with_lines(
+    pub(crate) fn with_lines(
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
@@ -168,7 +168,7 @@ impl KernelDebug {
     ///
     /// # Errors
     /// Those of [`QueriedFile::variables`].
-    pub fn variables(
+    pub(crate) fn variables(
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
@@ -184,7 +184,7 @@ impl KernelDebug {
     ///
     /// # Errors
     /// When there is no debugging information, or it lacks this function.
-    pub fn locals(
+    pub(crate) fn locals(
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
@@ -205,7 +205,7 @@ impl KernelDebug {
     }
 
     /// A variable of the kernel or of a module.
-    pub fn global(
+    pub(crate) fn global(
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
@@ -217,7 +217,7 @@ impl KernelDebug {
     }
 
     /// A type by name, if its file is on this machine.
-    pub fn type_named(
+    pub(crate) fn type_named(
         &self,
         table: &FileTable,
         module: Option<&Arc<str>>,
@@ -228,7 +228,7 @@ impl KernelDebug {
     }
 
     /// Why there is no debugging information; `None` if there is.
-    pub fn why_not(&self, module: &Module) -> Option<String> {
+    pub(crate) fn why_not(&self, module: &Module) -> Option<String> {
         let module = match module {
             Module::Kernel => None,
             Module::KernelModule(name) => Some(name),
@@ -378,7 +378,7 @@ fn missing(wanted: &KernelQuery<'_>, notes: &[String]) -> String {
 
 /// Makes the image of another kernel the source of types and symbols, in place of the running
 /// kernel.
-pub fn stand_in(file: &File) {
+pub(crate) fn stand_in(file: &File) {
     let image: &Image = file.image();
     let mut text = String::new();
     for s in file.symbols().all() {

@@ -12,7 +12,7 @@ use crate::machine;
 
 /// Flag in the id of a place that is a marker; the rest is its index among the markers of the file.
 /// Addresses of programs have the bit clear.
-pub const MARK: u64 = 1 << 63;
+pub(super) const MARK: u64 = 1 << 63;
 
 /// DWARF's number of the program counter in location programs: the last register that is saved.
 fn pc() -> u16 {
@@ -20,7 +20,7 @@ fn pc() -> u16 {
 }
 
 /// Markers whose provider and name match. As in SystemTap, `-` in a name stands for `__`.
-pub fn places(
+pub(super) fn places(
     path: &Arc<str>,
     markers: &[Marker],
     provider: Option<&str>,
@@ -60,7 +60,7 @@ pub fn places(
 }
 
 /// The variables `$arg1` and on of a marker.
-pub fn variables(marker: &Marker) -> Vec<Variable> {
+pub(super) fn variables(marker: &Marker) -> Vec<Variable> {
     let numbered = marker.args.iter().enumerate();
     numbered
         .map(|(i, operand)| Variable {

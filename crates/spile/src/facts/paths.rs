@@ -15,7 +15,7 @@ const MAX_LIBRARIES: usize = 512;
 const MAX_LINKS: usize = 40;
 
 /// The program of a process.
-pub fn of_process(pid: u32) -> Result<PathBuf, String> {
+pub(super) fn of_process(pid: u32) -> Result<PathBuf, String> {
     if !process::exists(pid) {
         return Err(format!("cannot probe pid {pid}: there is no process {pid}"));
     }
@@ -111,7 +111,11 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
 
 /// The libraries of a program that a name or a pattern matches: those that a process has mapped, or
 /// those that the file needs by the rules of the dynamic linker.
-pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathBuf>, String> {
+pub(super) fn libraries(
+    of: &Path,
+    pid: Option<u32>,
+    pattern: &str,
+) -> Result<Vec<PathBuf>, String> {
     if pattern.contains('/') && !glob::is_pattern(pattern) {
         return match pid {
             Some(pid) => Ok(vec![seen_by(pid, Path::new(pattern))]),
@@ -156,7 +160,7 @@ pub fn libraries(of: &Path, pid: Option<u32>, pattern: &str) -> Result<Vec<PathB
 }
 
 /// Files with code that a process has mapped, except its own program.
-pub fn mapped_files(pid: u32) -> Vec<PathBuf> {
+pub(super) fn mapped_files(pid: u32) -> Vec<PathBuf> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
     let own = process::executable(pid);
     let line = |line: &str| {
@@ -171,7 +175,7 @@ pub fn mapped_files(pid: u32) -> Vec<PathBuf> {
 }
 
 /// All libraries that a file needs, directly or through others.
-pub fn needed(of: &Path) -> Vec<PathBuf> {
+pub(super) fn needed(of: &Path) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut todo = vec![of.to_owned()];
     let mut seen = BTreeSet::new();
@@ -232,7 +236,7 @@ fn library(name: &str) -> Option<PathBuf> {
 /// library's name.
 ///
 /// `root` is the root directory in which the name was written, if it is not this process's.
-pub fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
+pub(super) fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBuf>, String> {
     if let Some(root) = root {
         return named_below(root, name);
     }

@@ -17,7 +17,7 @@ use super::paths;
 
 /// The decisions about returns so far.
 #[derive(Default)]
-pub struct ReturnDecisions {
+pub(crate) struct ReturnDecisions {
     /// Leave all returns to the kernel.
     pub take_risks: bool,
     /// By file: what runs its code, as far as the script says.
@@ -29,7 +29,7 @@ pub struct ReturnDecisions {
 
 /// A user of a file's code.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub enum CodeUser {
+pub(crate) enum CodeUser {
     /// Processes of this program.
     Program(PathBuf),
     /// This process.
@@ -41,13 +41,13 @@ type Ranges = Vec<(u64, u64)>;
 
 impl ReturnDecisions {
     /// Notes that code of a file runs there.
-    pub fn runs_in(&self, file: &Path, user: CodeUser) {
+    pub(crate) fn runs_in(&self, file: &Path, user: CodeUser) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.entry(file.to_owned()).or_default().insert(user);
     }
 
     /// Functions that match and were left out, with the reason.
-    pub fn left_out(&self) -> Vec<String> {
+    pub(crate) fn left_out(&self) -> Vec<String> {
         let all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
         all.clone()
     }
@@ -57,7 +57,7 @@ impl ReturnDecisions {
     ///
     /// # Errors
     /// When none of the functions has such a way.
-    pub fn safe_returns(
+    pub(crate) fn safe_returns(
         &self,
         path: &Path,
         file: &File,

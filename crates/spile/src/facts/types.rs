@@ -8,14 +8,14 @@ use spile_sema::facts::{CType, CTypeId, Member, TypeHome};
 
 /// The types of the running kernel.
 #[derive(Default)]
-pub struct KernelTypes {
+pub(crate) struct KernelTypes {
     /// Modules that were queried; `None` where a module has no BTF.
     modules: Mutex<Vec<(Arc<str>, Option<&'static Btf>)>>,
 }
 
 /// The BTF of the kernel or of one module.
 #[derive(Clone, Copy)]
-pub struct Types {
+pub(crate) struct Types {
     /// The types.
     pub btf: &'static Btf,
     home: TypeHome,
@@ -23,7 +23,7 @@ pub struct Types {
 
 impl Types {
     /// A type number of this BTF in the common space.
-    pub fn common_id(&self, id: u32) -> CTypeId {
+    pub(crate) fn common_id(&self, id: u32) -> CTypeId {
         match id < self.btf.first() {
             true => CTypeId::kernel(id),
             false => CTypeId::new(self.home, id),
@@ -38,7 +38,7 @@ impl Types {
 
 impl KernelTypes {
     /// The kernel's own types; without BTF every look-up finds nothing.
-    pub fn kernel() -> Option<Types> {
+    pub(crate) fn kernel() -> Option<Types> {
         let btf = Btf::vmlinux().ok()?;
         Some(Types {
             btf,
@@ -47,7 +47,7 @@ impl KernelTypes {
     }
 
     /// The types of a module.
-    pub fn module(&self, name: &str) -> Option<Types> {
+    pub(crate) fn module(&self, name: &str) -> Option<Types> {
         let mut modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let at = match modules.iter().position(|m| *m.0 == *name) {
             Some(at) => at,
@@ -64,7 +64,7 @@ impl KernelTypes {
     }
 
     /// The types of the modules that were queried.
-    pub fn opened(&self) -> Vec<Types> {
+    pub(crate) fn opened(&self) -> Vec<Types> {
         let modules = self.modules.lock().unwrap_or_else(PoisonError::into_inner);
         let types = |(at, (_, btf)): (usize, &(Arc<str>, Option<&'static Btf>))| {
             Some(Types {
@@ -91,7 +91,7 @@ impl KernelTypes {
     }
 
     /// See `Facts::ctype`.
-    pub fn ctype(&self, id: CTypeId) -> CType {
+    pub(crate) fn ctype(&self, id: CTypeId) -> CType {
         let Some(types) = self.by_id(id) else {
             return match id {
                 CTypeId::VOID => CType::Void,
@@ -103,7 +103,7 @@ impl KernelTypes {
     }
 
     /// See `Facts::c_name`.
-    pub fn c_name(&self, id: CTypeId) -> String {
+    pub(crate) fn c_name(&self, id: CTypeId) -> String {
         if id == CTypeId::VOID {
             return "void".into();
         }
@@ -112,12 +112,12 @@ impl KernelTypes {
     }
 
     /// See `Facts::member`.
-    pub fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
+    pub(crate) fn member(&self, id: CTypeId, name: &str) -> Option<Member> {
         self.by_id(id)?.member(id.number, name)
     }
 
     /// See `Facts::members`.
-    pub fn members(&self, id: CTypeId) -> Vec<Member> {
+    pub(crate) fn members(&self, id: CTypeId) -> Vec<Member> {
         let Some(types) = self.by_id(id) else {
             return Vec::new();
         };
@@ -129,7 +129,7 @@ impl KernelTypes {
     }
 
     /// See `Facts::enum_values`.
-    pub fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
+    pub(crate) fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)> {
         let Some(types) = self.by_id(id) else {
             return Vec::new();
         };
@@ -140,7 +140,7 @@ impl KernelTypes {
     }
 
     /// A type by name, in the kernel or in a module.
-    pub fn by_name(types: Types, name: &str) -> Option<CTypeId> {
+    pub(crate) fn by_name(types: Types, name: &str) -> Option<CTypeId> {
         let btf = types.btf;
         btf.find_type(name)
             .or_else(|| btf.find_struct(name))

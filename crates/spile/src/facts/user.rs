@@ -25,7 +25,7 @@ use super::returns::{CodeUser, ReturnDecisions};
 type Opened = (Arc<File>, Option<FileState>);
 
 /// Files with code.
-pub struct Programs {
+pub(crate) struct Programs {
     target: TargetProcess,
     /// The root directory of paths, if it is not this process's.
     root: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub struct Programs {
 
 impl Programs {
     /// For a run with that target. Paths are resolved as process `seen_by` sees them.
-    pub fn new(target: TargetProcess, seen_by: Option<u32>) -> Programs {
+    pub(crate) fn new(target: TargetProcess, seen_by: Option<u32>) -> Programs {
         Programs {
             target,
             root: seen_by.map(|pid| PathBuf::from(format!("/proc/{pid}/root"))),
@@ -51,12 +51,12 @@ impl Programs {
     }
 
     /// See [`spile_sema::facts::Facts::has_target`].
-    pub fn has_target(&self) -> bool {
+    pub(crate) fn has_target(&self) -> bool {
         !matches!(self.target, TargetProcess::None)
     }
 
     /// The files that were read, with their state at that time.
-    pub fn read_files(&self) -> Vec<(PathBuf, FileState)> {
+    pub(crate) fn read_files(&self) -> Vec<(PathBuf, FileState)> {
         let files = self.files.lock().unwrap_or_else(PoisonError::into_inner);
         let state =
             |(path, (_, state)): (&Arc<str>, &Opened)| Some((PathBuf::from(&**path), (*state)?));
@@ -77,7 +77,7 @@ impl Programs {
     }
 
     /// See [`spile_sema::facts::Facts::modules`], for programs.
-    pub fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
+    pub(crate) fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         let found = self.find(query)?;
         for FoundModule { module, pid } in &found {
             let Module::File(path) = module else { continue };
@@ -145,7 +145,11 @@ impl Programs {
     }
 
     /// See [`spile_sema::facts::Facts::places`], for files.
-    pub fn places(&self, path: &Arc<str>, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
+    pub(crate) fn places(
+        &self,
+        path: &Arc<str>,
+        query: &CodeQuery,
+    ) -> Result<Vec<FoundPlace>, String> {
         let file = &self.file(path)?;
         let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
@@ -208,7 +212,12 @@ impl Programs {
     }
 
     /// See [`spile_sema::facts::Facts::place_variables`], for files.
-    pub fn variables(&self, path: &Arc<str>, id: u64, ret: bool) -> Result<Vec<Variable>, String> {
+    pub(crate) fn variables(
+        &self,
+        path: &Arc<str>,
+        id: u64,
+        ret: bool,
+    ) -> Result<Vec<Variable>, String> {
         let file = &self.file(path)?;
         if id & marks::MARK != 0 {
             let index = usize::try_from(id & !marks::MARK).unwrap_or(usize::MAX);
@@ -221,7 +230,12 @@ impl Programs {
     }
 
     /// See [`spile_sema::facts::Facts::module_variable`], for files.
-    pub fn global(&self, path: &Arc<str>, name: &str, unit: Option<&str>) -> Option<Variable> {
+    pub(crate) fn global(
+        &self,
+        path: &Arc<str>,
+        name: &str,
+        unit: Option<&str>,
+    ) -> Option<Variable> {
         let file = &self.file(path).ok()?;
         let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
@@ -229,7 +243,7 @@ impl Programs {
     }
 
     /// See [`spile_sema::facts::Facts::module_type`], for files.
-    pub fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
+    pub(crate) fn type_named(&self, path: &Arc<str>, name: &str) -> Option<CTypeId> {
         let file = &self.file(path).ok()?;
         let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());

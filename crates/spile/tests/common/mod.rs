@@ -4,13 +4,13 @@
 // Each test uses only a part of it.
 #![allow(dead_code)]
 
-pub mod regions;
+pub(crate) mod regions;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A program of `tests/programs`, compiled under that name.
-pub fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
+pub(crate) fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/programs")
         .join(format!("{program}.c"));
@@ -26,7 +26,7 @@ pub fn compiled(program: &str, name: &str, options: &[&str]) -> PathBuf {
 }
 
 /// Compiles a program of `tests/programs` to `binary` with a compiler that `make deps` installs.
-pub fn compiled_by(compiler: &str, program: &str, binary: &Path, options: &[&str]) {
+pub(crate) fn compiled_by(compiler: &str, program: &str, binary: &Path, options: &[&str]) {
     let source = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../tests/programs")
         .join(format!("{program}.c"));
@@ -40,7 +40,7 @@ pub fn compiled_by(compiler: &str, program: &str, binary: &Path, options: &[&str
 }
 
 /// Runs `spile profile MODE` with these arguments: its status, its output, and its messages.
-pub fn profile(mode: &str, args: &[&str]) -> (Option<i32>, String, String) {
+pub(crate) fn profile(mode: &str, args: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_spile"))
         .args(["profile", mode])
         .args(args)

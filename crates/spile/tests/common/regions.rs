@@ -6,12 +6,12 @@ use spile_profile::file::read_path;
 use spile_profile::model::{Ns, Profile};
 
 /// The directory of headers for programs.
-pub fn include() -> String {
+pub(crate) fn include() -> String {
     format!("-I{}/../../include", env!("CARGO_MANIFEST_DIR"))
 }
 
 /// Runs a command under `spile profile`; returns the profile and the output.
-pub fn record(command: &[&str], variables: &[(&str, &str)]) -> (Profile, String) {
+pub(crate) fn record(command: &[&str], variables: &[(&str, &str)]) -> (Profile, String) {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("p.spile");
     let output: Output = Command::new(env!("CARGO_BIN_EXE_spile"))
@@ -30,7 +30,7 @@ pub fn record(command: &[&str], variables: &[(&str, &str)]) -> (Profile, String)
 }
 
 /// Entries and wall time of the regions of that name, over all threads.
-pub fn of_name(profile: &Profile, name: &str) -> (u64, Ns) {
+pub(crate) fn of_name(profile: &Profile, name: &str) -> (u64, Ns) {
     let data = &profile.data;
     let named = |id: u32| data.contexts.iter().any(|c| c.id == id && c.name == name);
     let rows = data.context_times.iter().filter(|t| named(t.context));
@@ -39,7 +39,7 @@ pub fn of_name(profile: &Profile, name: &str) -> (u64, Ns) {
 
 /// Asserts that each thread's time in regions is a part of its time, and adds up to its parts.
 #[track_caller]
-pub fn adds_up(profile: &Profile) {
+pub(crate) fn adds_up(profile: &Profile) {
     for time in &profile.data.context_times {
         let parts = time.parts.sum();
         // (Clocks are read some nanoseconds apart at each end.)
@@ -57,7 +57,7 @@ pub fn adds_up(profile: &Profile) {
 /// The program's own measurement includes the work around the region's changes, and other processes
 /// can be scheduled there.
 #[track_caller]
-pub fn close(ours: Ns, own: Ns) {
+pub(crate) fn close(ours: Ns, own: Ns) {
     let most = own + own / 50 + 1_000_000;
     let least = (own - own / 4).saturating_sub(80_000_000);
     assert!(
@@ -68,7 +68,7 @@ pub fn close(ours: Ns, own: Ns) {
 
 /// Compares with lines of name, entries and nanoseconds.
 #[track_caller]
-pub fn as_printed(profile: &Profile, printed: &str) {
+pub(crate) fn as_printed(profile: &Profile, printed: &str) {
     assert!(!printed.is_empty());
     for line in printed.lines() {
         let words: Vec<&str> = line.split(' ').collect();

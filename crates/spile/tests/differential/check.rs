@@ -39,14 +39,14 @@ const LIBRARY: &[(&str, &str)] = &[
 
 /// The result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Verdict {
+pub(crate) enum Verdict {
     Same,
     Wrong(FailureKind, String),
 }
 
 /// The kind of a failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FailureKind {
+pub(crate) enum FailureKind {
     /// Analysis or the code generator refuse it.
     Refused,
     /// The verifier refuses it.
@@ -60,7 +60,7 @@ pub enum FailureKind {
 }
 
 /// A script in the pretty-printer's form.
-pub fn printed(text: &str) -> Result<String, String> {
+pub(crate) fn printed(text: &str) -> Result<String, String> {
     Ok(pretty::file(&parse(text)?))
 }
 
@@ -70,7 +70,7 @@ fn tables(name: &str) -> Option<Vec<Bytes>> {
 }
 
 /// The program of a script before optimisation.
-pub fn analyse(script: &Script) -> Result<Program, String> {
+pub(crate) fn analyse(script: &Script) -> Result<Program, String> {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let env = PreprocEnv::new("6.12.0", "x86_64");
     let len = script.defines.iter().find(|(n, _)| n == "MAXSTRINGLEN");
@@ -272,7 +272,7 @@ fn in_all(script: &Script) -> Result<(), Verdict> {
 }
 
 /// Compares a script in all executors.
-pub fn check(script: &Script) -> Verdict {
+pub(crate) fn check(script: &Script) -> Verdict {
     match catch_unwind(AssertUnwindSafe(|| in_all(script))) {
         Ok(Ok(())) => Verdict::Same,
         Ok(Err(verdict)) => verdict,

@@ -96,7 +96,7 @@ const STRS: &[Row] = &[
 
 impl Gen<'_> {
     /// Chooses rows by weight until one can be written.
-    pub fn choose(&mut self, rows: &[Row], d: u32) -> String {
+    pub(crate) fn choose(&mut self, rows: &[Row], d: u32) -> String {
         let on: Vec<&Row> = rows.iter().filter(|r| self.on.has(r.switch)).collect();
         let all: u32 = on.iter().map(|r| r.weight).sum();
         loop {
@@ -115,7 +115,7 @@ impl Gen<'_> {
     }
 
     /// An expression of height at most `d`, ready to be an operand.
-    pub fn expr(&mut self, ty: T, d: u32) -> String {
+    pub(crate) fn expr(&mut self, ty: T, d: u32) -> String {
         match (ty, d) {
             (T::Long, 0) => self.choose(LONG_LEAVES, 0),
             (T::Long, _) => self.choose(LONGS, d - 1),
@@ -135,7 +135,7 @@ impl Gen<'_> {
     }
 
     /// An element of an array, or the place of a statistic.
-    pub fn place(&mut self, g: &Global, d: u32) -> String {
+    pub(crate) fn place(&mut self, g: &Global, d: u32) -> String {
         if g.keys.is_empty() {
             return g.name.clone();
         }
@@ -144,7 +144,7 @@ impl Gen<'_> {
     }
 
     /// A place whose keys are literals.
-    pub fn exact(&mut self, g: &Global) -> String {
+    pub(crate) fn exact(&mut self, g: &Global) -> String {
         if g.keys.is_empty() {
             return g.name.clone();
         }
@@ -154,7 +154,7 @@ impl Gen<'_> {
     }
 
     /// A key, mostly one of a few values.
-    pub fn key(&mut self, ty: T, d: u32) -> String {
+    pub(crate) fn key(&mut self, ty: T, d: u32) -> String {
         let d = d.min(2);
         match (ty, self.rng.below(10)) {
             (T::Long, 0..4) => self.rng.pick(&["0", "1", "2", "3"]).into(),
@@ -169,7 +169,7 @@ impl Gen<'_> {
     }
 
     /// A number that is mostly small.
-    pub fn small(&mut self, d: u32) -> String {
+    pub(crate) fn small(&mut self, d: u32) -> String {
         let n = self.expr(T::Long, d);
         let by = self.rng.pick(&["& 3", "& 7", "% 3", "% 5", "& 1"]);
         format!("({n} {by})")
@@ -181,7 +181,7 @@ impl Gen<'_> {
     }
 
     /// A string literal, sometimes as long as strings can be.
-    pub fn text_literal(&mut self) -> String {
+    pub(crate) fn text_literal(&mut self) -> String {
         if self.rng.chance(80) {
             return self.rng.pick(TEXTS).into();
         }
@@ -209,7 +209,7 @@ impl Gen<'_> {
     }
 
     /// An assignable place.
-    pub fn target(&mut self, ty: T, d: u32) -> String {
+    pub(crate) fn target(&mut self, ty: T, d: u32) -> String {
         let name = if ty == T::Long { "l" } else { "s" };
         loop {
             let found = match self.rng.below(10) {
@@ -251,7 +251,7 @@ impl Gen<'_> {
     }
 
     /// A call of a function.
-    pub fn call(&mut self, f: &Func, d: u32) -> String {
+    pub(crate) fn call(&mut self, f: &Func, d: u32) -> String {
         let args: Vec<String> = f
             .params
             .iter()
@@ -269,7 +269,7 @@ impl Gen<'_> {
     }
 
     /// A function with this result type.
-    pub fn function_of(&mut self, ret: Option<T>) -> Option<Func> {
+    pub(crate) fn function_of(&mut self, ret: Option<T>) -> Option<Func> {
         // Calls in functions multiply.
         if self.unit.function.is_some() && self.rng.chance(60) {
             return None;
@@ -284,7 +284,7 @@ impl Gen<'_> {
     }
 
     /// A format and its arguments, each preceded by a comma.
-    pub fn format(&mut self, d: u32) -> (String, String) {
+    pub(crate) fn format(&mut self, d: u32) -> (String, String) {
         let (mut format, mut args) = (String::new(), String::new());
         for _ in 0..1 + self.rng.below(3) {
             format += self

@@ -9,7 +9,7 @@ use spile_ir::testgen::Rng;
 use crate::switches::{Switch, Switches};
 
 /// Boundary values.
-pub const NUMBERS: &[&str] = &[
+pub(crate) const NUMBERS: &[&str] = &[
     "0",
     "1",
     "2",
@@ -36,7 +36,7 @@ pub const NUMBERS: &[&str] = &[
 ];
 
 /// Short strings; some look like numbers, some are keys that collide.
-pub const TEXTS: &[&str] = &[
+pub(crate) const TEXTS: &[&str] = &[
     "\"\"",
     "\"a\"",
     "\"b\"",
@@ -59,14 +59,14 @@ pub const TEXTS: &[&str] = &[
 
 /// A type.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum T {
+pub(crate) enum T {
     Long,
     Str,
 }
 
 /// The content of a global.
 #[derive(Clone, PartialEq, Debug)]
-pub enum Holds {
+pub(crate) enum Holds {
     Scalar(T),
     /// With the histogram that the script may read, as `@hist_log(%)`.
     Stat(Option<String>),
@@ -74,7 +74,7 @@ pub enum Holds {
 
 /// A global variable.
 #[derive(Clone, Debug)]
-pub struct Global {
+pub(crate) struct Global {
     pub name: String,
     /// Its keys; empty for a scalar.
     pub keys: Vec<T>,
@@ -85,7 +85,7 @@ pub struct Global {
 
 /// A function that may be called.
 #[derive(Clone, Debug)]
-pub struct Func {
+pub(crate) struct Func {
     pub name: String,
     pub params: Vec<T>,
     pub ret: Option<T>,
@@ -95,7 +95,7 @@ pub struct Func {
 
 /// The generator's state of the handler or function being written.
 #[derive(Default)]
-pub struct Unit {
+pub(crate) struct Unit {
     /// Locals that have been assigned.
     pub longs: Vec<String>,
     pub strs: Vec<String>,
@@ -119,13 +119,13 @@ pub struct Unit {
 
 /// A script and its limits.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Script {
+pub(crate) struct Script {
     pub text: String,
     pub defines: Vec<(String, String)>,
 }
 
 /// The generator's state.
-pub struct Gen<'s> {
+pub(crate) struct Gen<'s> {
     pub rng: Rng,
     pub on: &'s Switches,
     pub globals: Vec<Global>,
@@ -137,14 +137,14 @@ pub struct Gen<'s> {
 
 /// A row of a table of constructs: its weight, its requirement, and its writer. `None`: not
 /// possible here, another row is chosen.
-pub struct Row {
+pub(crate) struct Row {
     pub weight: u32,
     pub switch: Switch,
     pub write: fn(&mut Gen<'_>, u32) -> Option<String>,
 }
 
 /// The script of a seed.
-pub fn script(seed: u64, on: &Switches) -> Script {
+pub(crate) fn script(seed: u64, on: &Switches) -> Script {
     let mut g = Gen {
         rng: Rng::new(seed),
         on,
@@ -198,7 +198,7 @@ impl Gen<'_> {
         text.collect()
     }
 
-    pub fn ty(&mut self) -> T {
+    pub(crate) fn ty(&mut self) -> T {
         self.rng.pick(&[T::Long, T::Long, T::Str])
     }
 
@@ -266,7 +266,7 @@ impl Gen<'_> {
     }
 
     /// A random global for which `fits` is true.
-    pub fn global(&mut self, fits: impl Fn(&Global) -> bool) -> Option<Global> {
+    pub(crate) fn global(&mut self, fits: impl Fn(&Global) -> bool) -> Option<Global> {
         let all: Vec<&Global> = self.globals.iter().filter(|g| fits(g)).collect();
         if all.is_empty() {
             return None;
@@ -275,7 +275,7 @@ impl Gen<'_> {
     }
 
     /// A random global for which `fits` is true and that may be modified here.
-    pub fn changing(&mut self, fits: impl Fn(&Global) -> bool) -> Option<Global> {
+    pub(crate) fn changing(&mut self, fits: impl Fn(&Global) -> bool) -> Option<Global> {
         let walked = self.unit.walked.clone();
         self.global(|g| fits(g) && !walked.contains(&g.name))
     }
@@ -445,7 +445,7 @@ impl Gen<'_> {
     }
 
     /// The locals of a type.
-    pub fn local_names(&mut self, ty: T) -> &mut Vec<String> {
+    pub(crate) fn local_names(&mut self, ty: T) -> &mut Vec<String> {
         match ty {
             T::Long => &mut self.unit.longs,
             T::Str => &mut self.unit.strs,

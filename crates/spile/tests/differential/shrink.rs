@@ -15,7 +15,7 @@ use spile_syntax::source::Sources;
 const LIMIT: Duration = Duration::from_secs(90);
 
 /// Parses a script; the error is the text of the diagnostics.
-pub fn parse(text: &str) -> Result<File, String> {
+pub(crate) fn parse(text: &str) -> Result<File, String> {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let env = PreprocEnv::new("6.12.0", "x86_64");
     let id = sources.add("script.stp", text.as_bytes().to_vec());
@@ -28,7 +28,10 @@ pub fn parse(text: &str) -> Result<File, String> {
 
 /// The smallest failing script found, and its failure. `wrong` returns the failure of a smaller
 /// script, if it fails in the same way.
-pub fn shrink(text: &str, wrong: &dyn Fn(&str) -> Option<String>) -> Option<(String, String)> {
+pub(crate) fn shrink(
+    text: &str,
+    wrong: &dyn Fn(&str) -> Option<String>,
+) -> Option<(String, String)> {
     let end = Instant::now() + LIMIT;
     let mut file = parse(text).ok()?;
     let mut best: Option<(String, String)> = None;

@@ -44,7 +44,7 @@ const STATEMENTS: &[Row] = &[
 
 impl Gen<'_> {
     /// Statements of a block, within the budget.
-    pub fn statements(&mut self) -> String {
+    pub(crate) fn statements(&mut self) -> String {
         let mut out = String::new();
         let most = 1 + self.rng.below(if self.unit.depth == 0 { 60 } else { 5 });
         for _ in 0..most {
@@ -67,7 +67,7 @@ impl Gen<'_> {
     }
 
     /// Keys of which some, but not all, are `*`.
-    pub fn pattern(&mut self, g: &Global, d: u32) -> String {
+    pub(crate) fn pattern(&mut self, g: &Global, d: u32) -> String {
         let stars = self.rng.chance(30);
         let mut keys: Vec<String> = g.keys.iter().map(|ty| self.key(*ty, d)).collect();
         if stars && keys.len() > 1 {

@@ -8,7 +8,7 @@ macro_rules! switches {
     ($($name:ident $sample:literal)*) => {
         /// A construct that can be left out.
         #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-        pub enum Switch { Always, $($name),* }
+        pub(crate) enum Switch { Always, $($name),* }
 
         const SAMPLES: &[(Switch, &str)] = &[$((Switch::$name, $sample)),*];
     };
@@ -29,14 +29,14 @@ switches! {
 }
 
 /// The enabled constructs, and the reasons for the others.
-pub struct Switches {
+pub(crate) struct Switches {
     on: Vec<Switch>,
     off: Vec<(Switch, String)>,
 }
 
 impl Switches {
     /// Asks analysis about each construct.
-    pub fn ask() -> Switches {
+    pub(crate) fn ask() -> Switches {
         let analyse = |sample: &str| {
             let text = format!(
                 "global a, st function f:long(n:long) {{ return n > 0 ? f(n - 1) : 0 }} \
@@ -60,12 +60,12 @@ impl Switches {
     }
 
     /// Whether a construct is enabled.
-    pub fn has(&self, s: Switch) -> bool {
+    pub(crate) fn has(&self, s: Switch) -> bool {
         self.on.contains(&s)
     }
 
     /// The disabled constructs, with analysis' reasons.
-    pub fn off(&self) -> &[(Switch, String)] {
+    pub(crate) fn off(&self) -> &[(Switch, String)] {
         &self.off
     }
 }

@@ -10,10 +10,10 @@ use spile_kernel::bpf::{ObjectKind, ids};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Ids of programs and maps.
-pub struct Loaded(BTreeSet<(&'static str, u32)>);
+pub(crate) struct Loaded(BTreeSet<(&'static str, u32)>);
 
 /// The loaded objects; empty without the privilege to list them.
-pub fn loaded() -> Loaded {
+pub(crate) fn loaded() -> Loaded {
     let kinds = [("program", ObjectKind::Prog), ("map", ObjectKind::Map)];
     let all = kinds.into_iter().flat_map(|(name, kind)| {
         ids(kind)
@@ -25,7 +25,7 @@ pub fn loaded() -> Loaded {
 }
 
 /// Fails when an object remains that did not exist before.
-pub fn none_left(before: &Loaded) -> Result<(), String> {
+pub(crate) fn none_left(before: &Loaded) -> Result<(), String> {
     let mut new: BTreeSet<_> = loaded().0.difference(&before.0).copied().collect();
     let until = Instant::now() + PATIENCE;
     while !new.is_empty() {

@@ -161,20 +161,20 @@ fn in_vm() -> Option<String> {
 }
 
 /// Whether a case belongs to this run: the short one of a virtual machine consists of marked cases.
-pub fn in_this_run(vm: bool) -> bool {
+pub(crate) fn in_this_run(vm: bool) -> bool {
     vm || in_vm().as_deref() != Some("short")
 }
 
 /// A requirement that is not met here.
 #[derive(Clone)]
-pub struct Missing {
+pub(crate) struct Missing {
     name: &'static str,
     of_kernel: bool,
 }
 
 impl Missing {
     /// Ends the running case.
-    pub fn skip(&self) -> ! {
+    pub(crate) fn skip(&self) -> ! {
         match in_vm().is_some() || self.of_kernel {
             true => spile_testing::skip_for_guest(self.name),
             false => spile_testing::skip!("needs {}", self.name),
@@ -183,7 +183,7 @@ impl Missing {
 }
 
 /// The first of these requirements that is not met here.
-pub fn missing(needs: &[String]) -> Result<Option<Missing>, String> {
+pub(crate) fn missing(needs: &[String]) -> Result<Option<Missing>, String> {
     let mut missing = None;
     for name in needs {
         let need = NEEDS.iter().find(|need| need.name == name);

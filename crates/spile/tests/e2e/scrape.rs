@@ -23,7 +23,7 @@ const PYTHONS: [&str; 2] = ["/usr/bin/python3", "python3"];
 
 /// Scrapes until all patterns match the samples. `stderr` has the address, and has to match `after`
 /// before the first scrape.
-pub fn until(
+pub(crate) fn until(
     patterns: &[String],
     after: Option<&str>,
     stderr: &dyn Fn() -> String,

@@ -11,14 +11,14 @@ use std::time::Duration;
 const READY: u32 = 120;
 
 /// The daemons; dropping it ends them.
-pub struct Cluster {
+pub(crate) struct Cluster {
     dir: tempfile::TempDir,
     daemons: Vec<Child>,
 }
 
 impl Cluster {
     /// Starts the daemons and waits until jobs can run.
-    pub fn start() -> Cluster {
+    pub(crate) fn start() -> Cluster {
         let mut cluster = Cluster {
             dir: tempfile::tempdir().unwrap(),
             daemons: Vec::new(),
@@ -91,7 +91,7 @@ impl Cluster {
     }
 
     /// One of Slurm's programs, for this cluster.
-    pub fn command(&self, program: &str) -> Command {
+    pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(program);
         command.env("SLURM_CONF", self.configuration());
         command

@@ -19,7 +19,7 @@ const KEPT: usize = 32 << 20;
 
 /// A script and the options of its session.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Run {
+pub(crate) struct Run {
     pub script: String,
     /// `LOAD` stands for the workload program.
     pub args: Vec<String>,
@@ -27,13 +27,13 @@ pub struct Run {
 
 impl Run {
     /// As a file of `cases`: the options in the first line.
-    pub fn as_case(&self) -> String {
+    pub(crate) fn as_case(&self) -> String {
         let args = shlex::try_join(self.args.iter().map(String::as_str));
         format!("// {}\n{}", args.unwrap_or_default(), self.script)
     }
 
     /// The inverse of `as_case`.
-    pub fn from_case(text: &str) -> Run {
+    pub(crate) fn from_case(text: &str) -> Run {
         let (first, script) = text.split_once('\n').unwrap_or((text, ""));
         let args = first.trim_start_matches('/').trim();
         Run {
@@ -44,7 +44,7 @@ impl Run {
 }
 
 /// The end of a session.
-pub struct Done {
+pub(crate) struct Done {
     pub status: Option<i32>,
     pub out: String,
     pub err: String,
@@ -54,12 +54,12 @@ pub struct Done {
 
 impl Done {
     /// A number of the account: the one before or after these words.
-    pub fn skipped(&self) -> u64 {
+    pub(crate) fn skipped(&self) -> u64 {
         self.number(|l| l.split_once("skipped probes: ").map(|(_, n)| n))
     }
 
     /// Number of output records that were lost.
-    pub fn lost(&self) -> u64 {
+    pub(crate) fn lost(&self) -> u64 {
         self.number(|l| {
             let at = l.find(" lost messages")?;
             l[..at].rsplit(' ').next()
@@ -75,14 +75,14 @@ impl Done {
     }
 
     /// Whether analysis refused the script or its options.
-    pub fn refused(&self) -> bool {
+    pub(crate) fn refused(&self) -> bool {
         let pass = |l: &str| l.starts_with("Pass ") && l.ends_with(" failed.");
         self.status == Some(1) && self.err.lines().any(pass)
     }
 }
 
 /// The workload program, which cargo builds next to the tests.
-pub fn load() -> PathBuf {
+pub(crate) fn load() -> PathBuf {
     let exe = std::env::current_exe().expect("own path");
     let target = exe.parent().and_then(Path::parent);
     target.expect("target folder").join("examples/load")
@@ -150,7 +150,7 @@ fn wrong(status: Option<ExitStatus>, err: &str) -> Option<String> {
 }
 
 /// Runs a script.
-pub fn run(run: &Run) -> Done {
+pub(crate) fn run(run: &Run) -> Done {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     let folder = format!("sessions-{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(folder);

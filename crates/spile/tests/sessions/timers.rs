@@ -79,7 +79,7 @@ const VALUES: &[&str] = &[
 ];
 
 /// A script and the checks for its session.
-pub struct Timed {
+pub(crate) struct Timed {
     pub run: Run,
     /// Number of getppid calls of the workload.
     made: Option<u64>,
@@ -88,7 +88,7 @@ pub struct Timed {
 }
 
 /// The script of a seed without these parts.
-pub fn script(seed: u64, without: &BTreeSet<usize>) -> Timed {
+pub(crate) fn script(seed: u64, without: &BTreeSet<usize>) -> Timed {
     let mut g = Gen {
         rng: Rng::new(seed ^ 0x7469_6d65),
         n: 0,
@@ -552,7 +552,7 @@ fn plain(keys: usize) -> String {
 
 impl Timed {
     /// Runs it; returns the number of skipped hits, or the failure.
-    pub fn check(&self) -> Result<u64, String> {
+    pub(crate) fn check(&self) -> Result<u64, String> {
         judge(&self.run, self.made)
     }
 }
@@ -565,12 +565,12 @@ fn tail(out: &str) -> String {
 }
 
 /// Whether a script is one of this generator.
-pub fn is_one(run: &Run) -> bool {
+pub(crate) fn is_one(run: &Run) -> bool {
     run.script.starts_with("global made")
 }
 
 /// Runs a script of this generator, or a part of one.
-pub fn judge(run: &Run, made: Option<u64>) -> Result<u64, String> {
+pub(crate) fn judge(run: &Run, made: Option<u64>) -> Result<u64, String> {
     let done = session::run(run);
     if let Some(why) = done.wrong {
         return Err(format!("{why}\n{}", done.err));

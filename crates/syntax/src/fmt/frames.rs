@@ -69,21 +69,21 @@ impl Default for Group {
 }
 
 impl Group {
-    pub fn head() -> Group {
+    pub(super) fn head() -> Group {
         Group {
             head: true,
             ..Group::default()
         }
     }
 
-    pub fn params() -> Group {
+    pub(super) fn params() -> Group {
         Group {
             params: true,
             ..Group::default()
         }
     }
 
-    pub fn braces() -> Group {
+    pub(super) fn braces() -> Group {
         Group {
             brace: true,
             ..Group::default()
@@ -91,7 +91,7 @@ impl Group {
     }
 
     /// Additional indentation of its lines, if nothing follows the bracket on its own line.
-    pub fn hang(&self) -> usize {
+    pub(super) fn hang(&self) -> usize {
         if self.head || self.params { 4 } else { 2 }
     }
 }
@@ -118,7 +118,7 @@ pub(super) enum ItemFrame {
 
 impl ItemFrame {
     /// Additional indentation of its further lines: after the keyword.
-    pub fn hang(self) -> usize {
+    pub(super) fn hang(self) -> usize {
         match self {
             ItemFrame::Probe => "probe ".len(),
             ItemFrame::Global => "global ".len(),
@@ -127,7 +127,7 @@ impl ItemFrame {
     }
 
     /// The position after its keyword.
-    pub fn pos(self) -> StmtPosition {
+    pub(super) fn pos(self) -> StmtPosition {
         match self {
             ItemFrame::Global => StmtPosition::Operand,
             _ => StmtPosition::After,

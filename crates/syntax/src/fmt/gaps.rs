@@ -34,12 +34,12 @@ pub(super) struct Element {
 
 impl Element {
     /// Whether it was first on its line.
-    pub fn is_first_on_line(&self) -> bool {
+    pub(super) fn is_first_on_line(&self) -> bool {
         self.newlines > 0
     }
 
     /// Whether the gap before it contains a line break.
-    pub fn broken(&self) -> bool {
+    pub(super) fn broken(&self) -> bool {
         self.is_first_on_line() || self.comments.iter().any(|c| c.newlines > 0 || c.line)
     }
 }

@@ -33,7 +33,7 @@ pub(super) fn columns(text: &str, from: usize) -> usize {
 
 impl Lines {
     /// Ends the line and begins one with this indentation, after an empty line if `blank`.
-    pub fn start(&mut self, indent: usize, blank: bool) {
+    pub(super) fn start(&mut self, indent: usize, blank: bool) {
         if blank && !self.lines.is_empty() {
             self.lines.push(Line::default());
         }
@@ -47,29 +47,29 @@ impl Lines {
     }
 
     /// Whether nothing was written on this line.
-    pub fn at_start(&self) -> bool {
+    pub(super) fn at_start(&self) -> bool {
         self.lines
             .last()
             .is_none_or(|l| l.text.len() == self.indent && l.trailing.is_none())
     }
 
     /// Whether the line is complete because a comment ended it.
-    pub fn ended(&self) -> bool {
+    pub(super) fn ended(&self) -> bool {
         self.lines.last().is_none_or(|l| l.trailing.is_some())
     }
 
     /// The column of the next text.
-    pub fn column(&self) -> usize {
+    pub(super) fn column(&self) -> usize {
         self.lines.last().map_or(0, |l| l.width)
     }
 
     /// The indentation of the current line.
-    pub fn indent(&self) -> usize {
+    pub(super) fn indent(&self) -> usize {
         self.indent
     }
 
     /// Writes a piece, which can span lines; `shown` is the same as text, for its width.
-    pub fn push(&mut self, bytes: &[u8], shown: &str) {
+    pub(super) fn push(&mut self, bytes: &[u8], shown: &str) {
         if self.lines.is_empty() {
             self.start(0, false);
         }
@@ -83,14 +83,14 @@ impl Lines {
     }
 
     /// Ends the line with a comment that the author had at column `col`.
-    pub fn trailing(&mut self, comment: &[u8], col: usize) {
+    pub(super) fn trailing(&mut self, comment: &[u8], col: usize) {
         if let Some(line) = self.lines.last_mut() {
             line.trailing = Some((comment.to_vec(), col));
         }
     }
 
     /// The text. Comments of adjacent lines that were aligned stay aligned.
-    pub fn finish(self) -> Vec<u8> {
+    pub(super) fn finish(self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut lines = &self.lines[..];
         while let Some(first) = lines.first() {

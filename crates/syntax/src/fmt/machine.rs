@@ -90,7 +90,7 @@ pub(super) struct FormatMachine<'a> {
 }
 
 impl<'a> FormatMachine<'a> {
-    pub fn new(all: &'a [Element], text: &str) -> Self {
+    pub(super) fn new(all: &'a [Element], text: &str) -> Self {
         let flat = flat_braces(all, text);
         FormatMachine {
             all,
@@ -160,7 +160,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// Decides about token `i`; called once for each, in order.
-    pub fn decide(&mut self, i: usize) -> Decision {
+    pub(super) fn decide(&mut self, i: usize) -> Decision {
         let kind = self.kind(i);
         let after_block = std::mem::take(&mut self.after_block);
         let opened = after_block && self.previous(i) == Tok::LBrace;
@@ -182,7 +182,7 @@ impl<'a> FormatMachine<'a> {
 
     /// Called when token `i` was written, with the end column of its text and the line's
     /// indentation.
-    pub fn written(&mut self, i: usize, column: usize, line_indent: usize) {
+    pub(super) fn written(&mut self, i: usize, column: usize, line_indent: usize) {
         let hangs = self.all.get(i + 1).is_none_or(Element::broken);
         let extra = self.extra;
         let is_open = matches!(self.kind(i), Tok::LParen | Tok::LBracket | Tok::LBrace);

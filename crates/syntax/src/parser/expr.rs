@@ -11,19 +11,19 @@ use crate::token::{Tok, Token};
 /// Precedence levels, low to high; the pretty-printer uses them too.
 pub(crate) mod level {
     /// `= <<< += ...`, right-associative.
-    pub const ASSIGN: u8 = 1;
+    pub(crate) const ASSIGN: u8 = 1;
     /// `?:`
-    pub const TERNARY: u8 = 2;
+    pub(crate) const TERNARY: u8 = 2;
     /// `in`
-    pub const IN: u8 = 8;
+    pub(crate) const IN: u8 = 8;
     /// Comparisons, `=~`, `!~`.
-    pub const COMPARE: u8 = 9;
+    pub(crate) const COMPARE: u8 = 9;
     /// `+ - ! ~` before an operand.
-    pub const UNARY: u8 = 14;
+    pub(crate) const UNARY: u8 = 14;
     /// `++`, `--`
-    pub const CREMENT: u8 = 15;
+    pub(crate) const CREMENT: u8 = 15;
     /// `&`, `->`, `[]` and closed expressions.
-    pub const VALUE: u8 = 16;
+    pub(crate) const VALUE: u8 = 16;
 }
 
 /// Left-associative binary operators and their levels.

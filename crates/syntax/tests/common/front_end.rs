@@ -3,7 +3,7 @@
 /// Runs the whole front end on arbitrary bytes and renders its diagnostics. Text that parses
 /// without errors must also parse after pretty-printing, and formatting is idempotent on it. Text
 /// that has tokens can be formatted; if brackets do not match, each formatting may change it.
-pub fn front_end(data: &[u8]) {
+pub(crate) fn front_end(data: &[u8]) {
     use spile_syntax::{diag, fmt, parser, preproc, pretty, source};
     let env = preproc::PreprocEnv::new("6.12.0-1-amd64", "x86_64").with_args(["7", "a b", "\"x\""]);
     let parse = |text: Vec<u8>| {

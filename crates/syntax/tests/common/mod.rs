@@ -13,7 +13,7 @@ use spile_syntax::source::Sources;
 const LIBRARY: &str = include_str!("library.stpm");
 
 /// Every installed example script; the test is skipped where there is none.
-pub fn example_scripts() -> Vec<PathBuf> {
+pub(crate) fn example_scripts() -> Vec<PathBuf> {
     let scripts = spile_testing::files::example_files(&["stp"]);
     if scripts.is_empty() {
         spile_testing::skip("the package systemtap-doc is not installed");
@@ -22,10 +22,10 @@ pub fn example_scripts() -> Vec<PathBuf> {
 }
 
 /// A template with gaps instead of a script: `probe X.Y.Z if(c) {...}`.
-pub const TEMPLATE: &str = "security-bandaid-template.stp";
+pub(crate) const TEMPLATE: &str = "security-bandaid-template.stp";
 
 /// Arguments for a script: numbers, except that one script calls its third as a function.
-pub fn dummy_args(path: &Path) -> Vec<String> {
+pub(crate) fn dummy_args(path: &Path) -> Vec<String> {
     let third = if path.ends_with("measureinterval.stp") {
         "@count"
     } else {
@@ -35,7 +35,7 @@ pub fn dummy_args(path: &Path) -> Vec<String> {
 }
 
 /// A fixed environment.
-pub fn env(args: Vec<String>) -> PreprocEnv {
+pub(crate) fn env(args: Vec<String>) -> PreprocEnv {
     let config = |name: &str| match name {
         "CONFIG_HZ" => Some("250".to_owned()),
         "CONFIG_NR_CPUS" => Some("0x40".to_owned()),
@@ -48,7 +48,7 @@ pub fn env(args: Vec<String>) -> PreprocEnv {
 }
 
 /// Parses; returns the errors and warnings rendered without colour.
-pub fn parse(name: &str, text: Vec<u8>, args: Vec<String>) -> (File, String) {
+pub(crate) fn parse(name: &str, text: Vec<u8>, args: Vec<String>) -> (File, String) {
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let env = env(args);
@@ -60,7 +60,7 @@ pub fn parse(name: &str, text: Vec<u8>, args: Vec<String>) -> (File, String) {
 }
 
 /// The tree as text without its spans.
-pub fn shape(ast: &File) -> String {
+pub(crate) fn shape(ast: &File) -> String {
     let text = format!("{ast:?}");
     let mut parts = text.split("Span { file");
     let mut out = parts.next().unwrap_or("").to_owned();
@@ -71,7 +71,7 @@ pub fn shape(ast: &File) -> String {
 }
 
 /// Asserts that pretty-printing and parsing again gives the same tree.
-pub fn assert_round_trip(ast: &File) {
+pub(crate) fn assert_round_trip(ast: &File) {
     let text = spile_syntax::pretty::file(ast);
     let (again, out) = parse("pretty", text.clone().into_bytes(), Vec::new());
     assert!(out.is_empty(), "{out}\n{text}");

@@ -22,7 +22,7 @@ const AFTER_LOST: u64 = 1 << 33;
 
 /// A change of region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Change {
+pub(super) struct Change {
     /// The region's number, 0 for none.
     pub number: u32,
     /// The region was entered; otherwise the thread came back to it.
@@ -35,7 +35,7 @@ pub struct Change {
 
 /// A thread's ring.
 #[derive(Debug, Default)]
-pub struct ChangeRing {
+pub(super) struct ChangeRing {
     /// Number of changes taken.
     taken: u64,
     /// Number of changes lost because the ring was full.
@@ -52,7 +52,11 @@ impl ChangeRing {
     ///
     /// # Errors
     /// When the file does not exist, or is not one of the library's.
-    pub fn take(&mut self, folder: &CountFolder, (file, place): (u64, u64)) -> io::Result<()> {
+    pub(super) fn take(
+        &mut self,
+        folder: &CountFolder,
+        (file, place): (u64, u64),
+    ) -> io::Result<()> {
         let wrong = || io::Error::from(io::ErrorKind::InvalidData);
         let file = folder.open(file, true)?;
         let head = place.checked_mul(CHUNK).ok_or_else(wrong)?;
@@ -90,12 +94,12 @@ impl ChangeRing {
     }
 
     /// Number of bytes taken and not yet interpreted.
-    pub fn bytes(&self) -> usize {
+    pub(super) fn bytes(&self) -> usize {
         self.raw.len()
     }
 
     /// The changes taken, up to the first whose region is not yet `known`.
-    pub fn changes(
+    pub(super) fn changes(
         &mut self,
         folder: &CountFolder,
         mut known: impl FnMut(u32) -> bool,
@@ -126,7 +130,7 @@ impl ChangeRing {
     }
 
     /// Frees the ring's memory after the thread has ended.
-    pub fn release(&self, folder: &CountFolder, file: u64) {
+    pub(super) fn release(&self, folder: &CountFolder, file: u64) {
         let Ok(file) = folder.open(file, true) else {
             return;
         };

@@ -71,7 +71,7 @@ const LAUNCHERS: [Variables; 5] = [
 ];
 
 /// The rank in an environment, if a launcher set one.
-pub fn rank(variable: impl Fn(&str) -> Option<String>) -> Option<Rank> {
+pub(super) fn rank(variable: impl Fn(&str) -> Option<String>) -> Option<Rank> {
     let number = |name: &str| variable(name)?.trim().parse::<u32>().ok();
     let first = |names: &[&str]| names.iter().find_map(|name| number(name));
     LAUNCHERS.iter().find_map(|l| {

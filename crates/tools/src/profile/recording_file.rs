@@ -12,7 +12,7 @@ use super::rows::ProfileBuilder;
 use spile_plain::messages::{Failure, fail};
 
 /// A profile file.
-pub struct RecordingFile {
+pub(super) struct RecordingFile {
     path: PathBuf,
     file: File,
     header: Header,
@@ -23,7 +23,7 @@ pub struct RecordingFile {
 
 impl RecordingFile {
     /// Creates the file: within `to` where that is a folder, or where ranks share it.
-    pub fn new(to: &Path, header: &Header) -> Result<RecordingFile, Failure> {
+    pub(super) fn new(to: &Path, header: &Header) -> Result<RecordingFile, Failure> {
         let wrong = |path: &Path, e: io::Error| fail(format_args!("{}: {e}", path.display()));
         let mut path = to.to_owned();
         if to.is_dir() || header.rank.is_some() {
@@ -56,7 +56,7 @@ impl RecordingFile {
     }
 
     /// Writes a part of the trace. An error is reported at the end.
-    pub fn events(&mut self, rows: &mut ProfileBuilder) {
+    pub(super) fn events(&mut self, rows: &mut ProfileBuilder) {
         self.begins(rows);
         let done = self.writer().and_then(|w| w.events(&rows.events));
         rows.events.clear();
@@ -72,14 +72,14 @@ impl RecordingFile {
     }
 
     /// Writes the account so far. An error is reported at the end.
-    pub fn account(&mut self, rows: &ProfileBuilder) {
+    pub(super) fn account(&mut self, rows: &ProfileBuilder) {
         self.begins(rows);
         let done = self.writer().and_then(|w| w.snapshot(&rows.snapshot()));
         self.wrong = self.wrong.take().or(done.err());
     }
 
     /// Writes the last account.
-    pub fn end(mut self, profile: &Profile) -> Result<(), Failure> {
+    pub(super) fn end(mut self, profile: &Profile) -> Result<(), Failure> {
         let path = self.path.clone();
         let mut last = || -> io::Result<()> {
             if let Some(wrong) = self.wrong.take() {

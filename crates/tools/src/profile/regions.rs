@@ -22,7 +22,7 @@ const ALL: [(&str, &[&str]); 2] = [
 ///
 /// # Errors
 /// Why there is no library; the user has been told.
-pub fn load(trace: bool) -> Result<(Option<CountFolder>, String), String> {
+pub(super) fn load(trace: bool) -> Result<(Option<CountFolder>, String), String> {
     let own = spile_debuginfo::trust::own_folder;
     let found = spile_context::environment(|name| std::env::var_os(name), own);
     let mut variables = found.map_err(|why| {
@@ -49,7 +49,7 @@ pub fn load(trace: bool) -> Result<(Option<CountFolder>, String), String> {
 }
 
 /// The message about the parts that are missing for a process that was already running.
-pub fn missing(pid: u32) -> String {
+pub(crate) fn missing(pid: u32) -> String {
     let mut libraries = BTreeMap::new();
     for mapping in process::mappings(pid).unwrap_or_default() {
         let file = mapping.path.rsplit('/').next().unwrap_or_default();

@@ -46,7 +46,7 @@ use spile_profile::model::{
 
 use spile_runtime::io::rows::Row;
 
-pub use self::lifetimes::ThreadIdentity;
+pub(super) use self::lifetimes::ThreadIdentity;
 use self::places::{ends_path, frame, in_file, variable};
 use super::times::CountFolder;
 use crate::rows::Fields;
@@ -72,7 +72,7 @@ const KINDS: [ContextKind; 5] = [
 
 /// The state that the rows so far built up.
 #[derive(Debug, Default)]
-pub struct ProfileBuilder {
+pub(super) struct ProfileBuilder {
     /// The monotonic clock at the beginning: the origin of all times.
     origin: i64,
     /// Processor time of this process at the beginning.
@@ -134,7 +134,10 @@ fn times(f: &mut Fields<'_>) -> Option<Times> {
 
 impl ProfileBuilder {
     /// Without rows. `who` identifies a thread without `start`; `trace`: events are kept.
-    pub fn new(identify: Option<fn(u32) -> Option<ThreadIdentity>>, trace: bool) -> ProfileBuilder {
+    pub(super) fn new(
+        identify: Option<fn(u32) -> Option<ThreadIdentity>>,
+        trace: bool,
+    ) -> ProfileBuilder {
         ProfileBuilder {
             identify,
             trace,
@@ -143,7 +146,7 @@ impl ProfileBuilder {
     }
 
     /// Processes a row and returns whether it ends an account. Malformed rows are counted.
-    pub fn row(&mut self, row: &Row<'_>) -> bool {
+    pub(super) fn row(&mut self, row: &Row<'_>) -> bool {
         if self.complete && !LIVES.contains(&row.name) {
             self.clear();
         }
@@ -582,7 +585,7 @@ impl ProfileBuilder {
 
     /// A process has ended with that wait status. Its last threads may still be exiting: their
     /// states end with the account.
-    pub fn ended_with(&mut self, pid: u32, status: i32) {
+    pub(super) fn ended_with(&mut self, pid: u32, status: i32) {
         self.ended_process = Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
             process.status = process.status.or(Some(status));
@@ -591,12 +594,12 @@ impl ProfileBuilder {
     }
 
     /// The process that ran a program first, which is the command's.
-    pub fn first_process(&self) -> Option<u32> {
+    pub(super) fn first_process(&self) -> Option<u32> {
         self.first
     }
 
     /// The account so far, between two rows. States in progress are not in it.
-    pub fn snapshot(&self) -> Snapshot {
+    pub(super) fn snapshot(&self) -> Snapshot {
         let mut snapshot = self.snapshot.clone();
         self.sort(&mut snapshot);
         snapshot

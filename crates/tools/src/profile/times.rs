@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use spile_profile::model::Ns;
 
 /// The environment variable that gives the library the folder.
-pub const VARIABLE: &str = "SPILE_REGIONS";
+pub(super) const VARIABLE: &str = "SPILE_REGIONS";
 
 /// Size of a chunk's header. After it a chunk has, for each region number, the thread's entries and
 /// its ticks in the region.
@@ -28,7 +28,7 @@ const NAME: &str = "spile-regions";
 
 /// The folder, which is removed on drop.
 #[derive(Debug)]
-pub struct CountFolder {
+pub(super) struct CountFolder {
     folder: tempfile::TempDir,
     /// Held locked for as long as the session lives.
     _lock: File,
@@ -39,7 +39,7 @@ pub struct CountFolder {
 
 /// The regions that a thread was in.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub struct CountedRegions {
+pub(super) struct CountedRegions {
     /// For each region: number, entries, time.
     pub regions: Vec<(u32, u64, Ns)>,
     /// The number of the region that the thread was in last; 0 for none.
@@ -52,7 +52,7 @@ impl CountFolder {
     ///
     /// # Errors
     /// Those of the file system.
-    pub fn new(trace: bool) -> io::Result<CountFolder> {
+    pub(super) fn new(trace: bool) -> io::Result<CountFolder> {
         let uid = rustix::process::geteuid().as_raw();
         let shared = Path::new("/dev/shm");
         let parent = match shared.is_dir() {
@@ -73,7 +73,7 @@ impl CountFolder {
 
     /// The value of [`VARIABLE`]: a plus in front of the path requests changes, a colon the
     /// kernel's clock.
-    pub fn value(&self) -> std::ffi::OsString {
+    pub(super) fn value(&self) -> std::ffi::OsString {
         let mut value = std::ffi::OsString::new();
         if self.trace {
             value.push("+");
@@ -86,7 +86,7 @@ impl CountFolder {
     }
 
     /// Whether times were taken from processor counters that the kernel no longer trusts.
-    pub fn is_distrusted(&self) -> bool {
+    pub(super) fn is_distrusted(&self) -> bool {
         self.clock.start.is_some() && !counter_is_trusted()
     }
 
@@ -96,7 +96,7 @@ impl CountFolder {
     ///
     /// # Errors
     /// When the file does not exist, or is not one of the library's.
-    pub fn read(
+    pub(super) fn read(
         &self,
         file: u64,
         place: u64,

@@ -14,7 +14,7 @@ use spile_plain::messages::{Failure, fail};
 const FIRST_NAMESPACE: u64 = 0xeffffffb;
 
 /// The process id as handlers see it.
-pub fn process(pid: u32) -> Result<u32, Failure> {
+pub(super) fn process(pid: u32) -> Result<u32, Failure> {
     match of_thread(pid) {
         Some(of) if of == pid => Ok(PidMap::now().to_machine(pid)),
         Some(of) => Err(fail(format_args!(
@@ -25,7 +25,7 @@ pub fn process(pid: u32) -> Result<u32, Failure> {
 }
 
 /// The id of a thread, and that of its process, as handlers see them.
-pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
+pub(super) fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
     let of =
         of_thread(tid).ok_or_else(|| fail(format_args!("-t {tid}: there is no such thread")))?;
     match pid {
@@ -41,7 +41,7 @@ pub fn thread(tid: u32, pid: Option<u32>) -> Result<(u32, u32), Failure> {
 }
 
 /// A thread's name as the kernel keeps it.
-pub fn comm(name: &str) -> Result<&str, Failure> {
+pub(super) fn comm(name: &str) -> Result<&str, Failure> {
     match name.len() {
         0 => Err(fail("--comm: the name is empty")),
         1..=15 => Ok(name),
@@ -54,7 +54,7 @@ pub fn comm(name: &str) -> Result<&str, Failure> {
 
 /// A control group by its directory, or by its path below the root of control groups: its id, and
 /// its depth below the root.
-pub fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
+pub(super) fn cgroup(path: &str) -> Result<(u64, u64), Failure> {
     let wrong = |why: &str| fail(format_args!("--cgroup {path}: {why}"));
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let root = mount_of(&mounts).ok_or_else(|| {

@@ -40,7 +40,7 @@ const KEYS_ASCII: [&str; 6] = [
 ];
 
 /// The content of the view, and its settings.
-pub struct ViewState {
+pub(super) struct ViewState {
     shape: ReportShape,
     ascii: bool,
     order: Column,
@@ -58,7 +58,7 @@ pub struct ViewState {
 
 impl ViewState {
     /// A view without a report.
-    pub fn new(shape: ReportShape, ascii: bool) -> ViewState {
+    pub(super) fn new(shape: ReportShape, ascii: bool) -> ViewState {
         ViewState {
             shape: ReportShape {
                 intervals: true,
@@ -77,7 +77,7 @@ impl ViewState {
     }
 
     /// Takes a report.
-    pub fn report(&mut self, report: Report) {
+    pub(super) fn report(&mut self, report: Report) {
         self.total.end = report.end;
         self.total.unfit = report.unfit;
         for (group, calls) in &report.rows {
@@ -95,7 +95,7 @@ impl ViewState {
     }
 
     /// Handles a key; `Break` ends the session.
-    pub fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
+    pub(super) fn key(&mut self, key: KeyEvent) -> ControlFlow<()> {
         let control = key.modifiers.contains(KeyModifiers::CONTROL);
         match key.code {
             KeyCode::Char('q') | KeyCode::Esc => return ControlFlow::Break(()),
@@ -134,7 +134,7 @@ impl ViewState {
     }
 
     /// Draws it.
-    pub fn draw(&self, frame: &mut Frame<'_>) {
+    pub(super) fn draw(&self, frame: &mut Frame<'_>) {
         let [head, middle, foot] = Layout::vertical([
             Constraint::Length(1),
             Constraint::Min(0),
@@ -234,7 +234,7 @@ impl ViewState {
 }
 
 /// A view on a terminal.
-pub struct LiveView {
+pub(super) struct LiveView {
     view: ViewState,
     reader: Reader,
     screen: Option<Screen>,
@@ -257,7 +257,7 @@ impl Drop for Screen {
 
 impl LiveView {
     /// A view without a terminal.
-    pub fn new(shape: ReportShape) -> Rc<RefCell<LiveView>> {
+    pub(super) fn new(shape: ReportShape) -> Rc<RefCell<LiveView>> {
         Rc::new(RefCell::new(LiveView {
             view: ViewState::new(shape, ascii_only()),
             reader: Reader::default(),
@@ -267,7 +267,7 @@ impl LiveView {
     }
 
     /// Takes the terminal.
-    pub fn open(&mut self) {
+    pub(super) fn open(&mut self) {
         match ratatui::try_init() {
             Ok(terminal) => {
                 self.screen = Some(Screen {
@@ -286,13 +286,13 @@ impl LiveView {
     }
 
     /// Restores the terminal; returns why it could not be used, if so.
-    pub fn close(&mut self) -> Option<Failure> {
+    pub(super) fn close(&mut self) -> Option<Failure> {
         self.screen = None;
         self.failed.take()
     }
 
     /// Takes a row of the script.
-    pub fn row(&mut self, row: &spile_runtime::io::rows::Row<'_>) -> ControlFlow<()> {
+    pub(super) fn row(&mut self, row: &spile_runtime::io::rows::Row<'_>) -> ControlFlow<()> {
         match self.reader.row(row) {
             Ok(Some(report)) => {
                 self.view.report(report);
@@ -321,7 +321,7 @@ impl LiveView {
     }
 
     /// Polls the keyboard and the terminal's size.
-    pub fn poll(&mut self) -> ControlFlow<()> {
+    pub(super) fn poll(&mut self) -> ControlFlow<()> {
         if self.failed.is_some() {
             return ControlFlow::Break(());
         }
@@ -366,7 +366,7 @@ fn hung_up() -> bool {
 /// The keyboard, as an additional source of events for the session. (The session also polls when
 /// the terminal's size has changed. SIGWINCH is blocked: `crossterm` forgets keys that arrive
 /// together with the signal until the next key.)
-pub fn keyboard_source(live: &Rc<RefCell<LiveView>>) -> io::Result<ExternalSource> {
+pub(super) fn keyboard_source(live: &Rc<RefCell<LiveView>>) -> io::Result<ExternalSource> {
     let live = Rc::clone(live);
     Ok(ExternalSource {
         fd: rustix::stdio::stdin().try_clone_to_owned()?,

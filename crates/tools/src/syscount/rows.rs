@@ -14,7 +14,7 @@ const COMPAT: u32 = spile_ir::NrSet::COMPAT;
 
 /// The key of a group; parts that are not used are empty.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct GroupKey {
+pub(super) struct GroupKey {
     /// Name of the call.
     pub call: String,
     /// Number of the error, 0 for none.
@@ -29,7 +29,7 @@ pub struct GroupKey {
 
 impl GroupKey {
     /// The error's name; "" for none.
-    pub fn error_name(&self) -> String {
+    pub(super) fn error_name(&self) -> String {
         match names::errno_name(self.error) {
             Some(name) => name.to_owned(),
             None if self.error == 0 => String::new(),
@@ -40,7 +40,7 @@ impl GroupKey {
 
 /// Number and duration of calls.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Calls {
+pub(super) struct Calls {
     /// Number of calls.
     pub count: u64,
     /// Total time in nanoseconds; 0 if calls are not timed.
@@ -53,7 +53,7 @@ pub struct Calls {
 
 impl Calls {
     /// Adds other calls.
-    pub fn add(&mut self, other: &Calls) {
+    pub(super) fn add(&mut self, other: &Calls) {
         self.count = self.count.saturating_add(other.count);
         self.total = self.total.saturating_add(other.total);
         self.max = self.max.max(other.max);
@@ -66,14 +66,14 @@ impl Calls {
     }
 
     /// Mean time of a call in nanoseconds.
-    pub fn mean(&self) -> u64 {
+    pub(super) fn mean(&self) -> u64 {
         self.total.checked_div(self.count).unwrap_or(0)
     }
 }
 
 /// The counts between two moments.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Report {
+pub(super) struct Report {
     /// Begin of the report, in nanoseconds since counting began.
     pub begin: u64,
     /// End of the report, in nanoseconds since counting began.
@@ -88,12 +88,12 @@ pub struct Report {
 
 impl Report {
     /// Its length in seconds.
-    pub fn seconds(&self) -> f64 {
+    pub(super) fn seconds(&self) -> f64 {
         (self.end.saturating_sub(self.begin)) as f64 / 1e9
     }
 
     /// The sum of all groups.
-    pub fn sum(&self) -> Calls {
+    pub(super) fn sum(&self) -> Calls {
         let mut sum = Calls::default();
         self.rows.values().for_each(|calls| sum.add(calls));
         sum
@@ -102,7 +102,7 @@ impl Report {
 
 /// Collects rows.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub(super) struct Reader {
     start: u64,
     before: u64,
     open: Report,
@@ -112,7 +112,7 @@ pub struct Reader {
 
 impl Reader {
     /// Takes a row; returns the report that it completes.
-    pub fn row(&mut self, row: &Row<'_>) -> Result<Option<Report>, String> {
+    pub(super) fn row(&mut self, row: &Row<'_>) -> Result<Option<Report>, String> {
         if let "done" | "last" = row.name {
             self.open.last = row.name == "last";
             return Ok(Some(std::mem::take(&mut self.open)));

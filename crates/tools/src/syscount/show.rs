@@ -11,7 +11,7 @@ use super::rows::{Calls, GroupKey, Report};
 
 /// The format of reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ReportFormat {
+pub(super) enum ReportFormat {
     /// A table.
     #[default]
     Text,
@@ -23,7 +23,7 @@ pub enum ReportFormat {
 
 /// The shape of reports.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct ReportShape {
+pub(super) struct ReportShape {
     /// The format.
     pub form: ReportFormat,
     /// Groups by the call's name.
@@ -44,7 +44,7 @@ pub struct ReportShape {
 
 /// Alignment of a column's text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Align {
+pub(super) enum Align {
     /// On the left.
     Left,
     /// On the right.
@@ -54,7 +54,7 @@ pub enum Align {
 /// A column of the table, of `--csv` and of the live view.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Column {
+pub(super) enum Column {
     Calls,
     Rate,
     Total,
@@ -69,11 +69,11 @@ pub enum Column {
 }
 
 /// A row that is shown.
-pub type Row<'a> = (&'a GroupKey, &'a Calls);
+pub(super) type Row<'a> = (&'a GroupKey, &'a Calls);
 
 impl ReportShape {
     /// The columns, from the left.
-    pub fn columns(&self) -> Vec<Column> {
+    pub(super) fn columns(&self) -> Vec<Column> {
         [
             (Column::Calls, true),
             (Column::Rate, true),
@@ -93,7 +93,7 @@ impl ReportShape {
     }
 
     /// The column that rows are sorted by at first: times before counts.
-    pub fn usual_order(&self) -> Column {
+    pub(super) fn usual_order(&self) -> Column {
         match self.timed {
             true => Column::Total,
             false => Column::Calls,
@@ -103,7 +103,7 @@ impl ReportShape {
 
 impl Column {
     /// The column's title.
-    pub fn title(self) -> &'static str {
+    pub(super) fn title(self) -> &'static str {
         match self {
             Column::Calls => "CALLS",
             Column::Rate => "CALLS/S",
@@ -120,7 +120,7 @@ impl Column {
     }
 
     /// The column's alignment.
-    pub fn align(self) -> Align {
+    pub(super) fn align(self) -> Align {
         match self {
             Column::Histogram | Column::Comm | Column::Error | Column::Call => Align::Left,
             _ => Align::Right,
@@ -128,7 +128,12 @@ impl Column {
     }
 
     /// The column's text in a row, for a report of `seconds` seconds and a scale of histograms.
-    pub fn text(self, (group, calls): Row<'_>, seconds: f64, scale: HistogramScale) -> String {
+    pub(super) fn text(
+        self,
+        (group, calls): Row<'_>,
+        seconds: f64,
+        scale: HistogramScale,
+    ) -> String {
         match self {
             Column::Calls => calls.count.to_string(),
             Column::Rate => rate(calls.count, seconds),
@@ -148,7 +153,7 @@ impl Column {
     }
 
     /// Sorts rows by the column, numbers descending and texts ascending, or in reverse.
-    pub fn sort(self, rows: &mut [Row<'_>], reverse: bool) {
+    pub(super) fn sort(self, rows: &mut [Row<'_>], reverse: bool) {
         rows.sort_unstable_by(|a, b| {
             let order = match self {
                 Column::Calls | Column::Rate => b.1.count.cmp(&a.1.count),
@@ -183,7 +188,7 @@ fn rate(count: u64, seconds: f64) -> String {
 }
 
 /// A time in nanoseconds as three significant digits and a unit.
-pub fn time(ns: u64) -> String {
+pub(super) fn time(ns: u64) -> String {
     let value = ns as f64;
     for (unit, size, next) in [
         ("us", 1e3, 1e6),
@@ -203,7 +208,7 @@ pub fn time(ns: u64) -> String {
 
 /// The range of times that the columns of small histograms cover.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct HistogramScale {
+pub(super) struct HistogramScale {
     /// First bucket.
     first: usize,
     /// One past the last bucket.
@@ -220,7 +225,10 @@ const BARS: [[char; 9]; 2] = [
 
 impl HistogramScale {
     /// A scale for all rows. `ascii`: without block characters.
-    pub fn for_rows<'a>(rows: impl Iterator<Item = &'a Calls>, ascii: bool) -> HistogramScale {
+    pub(crate) fn for_rows<'a>(
+        rows: impl Iterator<Item = &'a Calls>,
+        ascii: bool,
+    ) -> HistogramScale {
         let (mut first, mut end) = (usize::MAX, 0);
         for calls in rows {
             if let Some(at) = calls.buckets.iter().position(|n| *n > 0) {
@@ -247,7 +255,7 @@ impl HistogramScale {
     }
 
     /// The times at both ends of the scale, in the width of a histogram.
-    pub fn title(self) -> String {
+    pub(super) fn title(self) -> String {
         let bound = |bucket: usize| time(1u64.checked_shl(bucket as u32).unwrap_or(u64::MAX));
         let low = match self.first {
             0 | 1 => "0".into(),
@@ -263,7 +271,7 @@ impl HistogramScale {
 }
 
 /// Whether the terminal may lack block characters, by the locale.
-pub fn ascii_only() -> bool {
+pub(super) fn ascii_only() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .find_map(|name| std::env::var(name).ok().filter(|v| !v.is_empty()));
@@ -273,13 +281,13 @@ pub fn ascii_only() -> bool {
 
 /// The state of printing: the part that was printed already.
 #[derive(Debug, Default)]
-pub struct PrintState {
+pub(super) struct PrintState {
     any: bool,
 }
 
 impl PrintState {
     /// The text of a report; the last one comes with the outcome of the session.
-    pub fn report(
+    pub(super) fn report(
         &mut self,
         shape: &ReportShape,
         report: &Report,
@@ -304,7 +312,7 @@ impl PrintState {
 }
 
 /// The parts of the line above the table.
-pub fn headline(shape: &ReportShape, report: &Report, sum: &Calls) -> Vec<String> {
+pub(super) fn headline(shape: &ReportShape, report: &Report, sum: &Calls) -> Vec<String> {
     let mut parts = Vec::new();
     if shape.intervals {
         parts.push(format!("{:.3} s: ", report.end as f64 / 1e9));

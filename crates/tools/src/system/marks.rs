@@ -21,17 +21,17 @@ use spile_plain::messages::tell;
 const MARK: i32 = 0x5350_4c33;
 
 /// Marks the beginning, or the end, on the processor that this thread runs on.
-pub fn mark_here(begins: bool) {
+pub(super) fn mark_here(begins: bool) {
     mark(MARK, begins.into(), token());
 }
 
 /// A number that distinguishes a session's marks from others': its process id.
-pub fn token() -> u64 {
+pub(super) fn token() -> u64 {
     std::process::id().into()
 }
 
 /// The duration of the recording.
-pub struct Work {
+pub(super) struct Work {
     /// Record until it ends; empty: until the duration is over.
     pub command: Vec<String>,
     /// Maximum duration.
@@ -40,7 +40,7 @@ pub struct Work {
 
 /// The result of the work.
 #[derive(Default)]
-pub struct WorkOutcome {
+pub(super) struct WorkOutcome {
     /// The command's wait status.
     pub status: Option<i32>,
     /// Processors that could not be marked.
@@ -51,23 +51,23 @@ pub struct WorkOutcome {
 
 /// [`WorkOutcome`], shared with another thread.
 #[derive(Clone, Default)]
-pub struct SharedOutcome(Arc<Mutex<WorkOutcome>>);
+pub(super) struct SharedOutcome(Arc<Mutex<WorkOutcome>>);
 
 impl SharedOutcome {
     /// Changes the value.
-    pub fn with(&self, change: impl FnOnce(&mut WorkOutcome)) {
+    pub(super) fn with(&self, change: impl FnOnce(&mut WorkOutcome)) {
         change(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()));
     }
 
     /// The value so far.
-    pub fn take(&self) -> WorkOutcome {
+    pub(super) fn take(&self) -> WorkOutcome {
         std::mem::take(&mut self.0.lock().unwrap_or_else(|e| e.into_inner()))
     }
 }
 
 /// Prepares the work: the callback that begins it when the probes are armed, and the event source
 /// that ends the session when it is done.
-pub fn begin(
+pub(super) fn begin(
     cpus: Vec<u32>,
     work: Work,
 ) -> std::io::Result<(OnArmed, ExternalSource, SharedOutcome)> {
@@ -82,7 +82,7 @@ pub fn begin(
 }
 
 /// Runs a closure on a thread of its own once the probes are armed, and then ends the session.
-pub fn run_on_thread(
+pub(super) fn run_on_thread(
     run: impl FnOnce() + Send + 'static,
 ) -> std::io::Result<(OnArmed, ExternalSource)> {
     let (mut reader, writer): (PipeReader, PipeWriter) = std::io::pipe()?;
@@ -109,7 +109,7 @@ pub fn run_on_thread(
 }
 
 /// A set of one processor; `None` beyond the size of the kernel's sets.
-pub fn cpu_set(cpu: u32) -> Option<CpuSet> {
+pub(super) fn cpu_set(cpu: u32) -> Option<CpuSet> {
     let mut set = CpuSet::new();
     let cpu = usize::try_from(cpu).ok()?;
     (cpu < CpuSet::MAX_CPU).then(|| set.set(cpu))?;

@@ -27,7 +27,7 @@ use spile_plain::messages::{Failure, fail, say, tell};
 
 /// Options of `spile profile` about the machine.
 #[derive(Debug, Args, Default)]
-pub struct MachineOptions {
+pub(crate) struct MachineOptions {
     /// Profile the whole machine, by processor, interrupt and process, until CMD or -d SECS end, or Ctrl-C
     #[arg(long, conflicts_with_all = ["pid", "output", "threads"])]
     system: bool,
@@ -47,13 +47,13 @@ pub struct MachineOptions {
 
 impl MachineOptions {
     /// Whether one of the machine-wide modes is requested.
-    pub fn is_requested(&self) -> bool {
+    pub(crate) fn is_requested(&self) -> bool {
         self.system || self.noise
     }
 }
 
 /// Runs the command; the result is its exit status.
-pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
+pub(crate) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.machine.noise {
         return noise::run(cli, passes);
     }

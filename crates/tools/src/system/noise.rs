@@ -33,10 +33,10 @@ const THREAD: u64 = 1 << 40;
 
 /// A list of processors.
 #[derive(Debug, Clone, Default)]
-pub struct CpuList(Vec<u32>);
+pub(super) struct CpuList(Vec<u32>);
 
 /// Parses a list such as `0-3,8`.
-pub fn list(text: &str) -> Result<CpuList, String> {
+pub(super) fn list(text: &str) -> Result<CpuList, String> {
     let list = machine::parse_cpus(text).ok_or("not a list of processors, such as 0-3,8")?;
     let online = machine::online_cpus();
     match list.iter().find(|c| !online.contains(c)) {
@@ -58,7 +58,7 @@ struct ThreadMeasurement {
 }
 
 /// Runs the command; the result is the exit status.
-pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
+pub(super) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.print_script {
         say(script("noise"))?;
         return Ok(0);

@@ -28,7 +28,7 @@ const VECTOR: u64 = 100;
 const DEVICE: u64 = 1000;
 
 /// The kind and name of an interrupt by its number in the scripts.
-pub fn interrupt(number: u64) -> (InterruptKind, String) {
+pub(super) fn interrupt(number: u64) -> (InterruptKind, String) {
     let named = |names: &[&str], n: u64| {
         let name = usize::try_from(n).ok().and_then(|n| names.get(n));
         name.map_or_else(|| n.to_string(), |name| (*name).to_owned())
@@ -51,7 +51,7 @@ fn device(irq: u64) -> String {
 
 /// The state that the rows so far built up.
 #[derive(Default)]
-pub struct MachineBuilder {
+pub(super) struct MachineBuilder {
     cpus: BTreeMap<u32, CpuBounds>,
     /// By process and kind of time.
     times: Vec<(u32, i64, u64, u64)>,
@@ -80,7 +80,7 @@ struct CpuBounds {
 
 impl MachineBuilder {
     /// Takes a row. Malformed rows are counted.
-    pub fn row(&mut self, row: &Row<'_>) {
+    pub(crate) fn row(&mut self, row: &Row<'_>) {
         if self.take(row.name, &mut Fields::new(row)).is_none() {
             self.malformed += 1;
         }
@@ -197,7 +197,7 @@ impl MachineBuilder {
     }
 
     /// The final account.
-    pub fn finish(mut self) -> System {
+    pub(super) fn finish(mut self) -> System {
         for (cpu, pid, what, ns) in std::mem::take(&mut self.times) {
             self.time(cpu, pid, what, ns);
         }

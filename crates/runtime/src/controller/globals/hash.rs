@@ -155,7 +155,7 @@ impl HashArray<'_> {
     }
 
     /// Reads an element.
-    pub fn get(&mut self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
+    pub(super) fn get(&mut self, keys: &[Value]) -> Result<Option<Cell>, Fault> {
         let mut found: Option<Cell> = None;
         for key in self.raw(keys)? {
             let value = self.table.get(&key).map_err(system)?;
@@ -173,7 +173,7 @@ impl HashArray<'_> {
     }
 
     /// Sets an element.
-    pub fn set(&mut self, keys: &[Value], cell: &Cell) -> Result<(), Fault> {
+    pub(super) fn set(&mut self, keys: &[Value], cell: &Cell) -> Result<(), Fault> {
         let mut raw = self.raw(keys)?.into_iter();
         let Some(key) = raw.next() else {
             return Ok(());
@@ -212,7 +212,7 @@ impl HashArray<'_> {
     }
 
     /// Removes an element.
-    pub fn remove(&mut self, keys: &[Value]) -> Result<(), Fault> {
+    pub(super) fn remove(&mut self, keys: &[Value]) -> Result<(), Fault> {
         for key in self.raw(keys)? {
             self.table.remove(&key).map_err(system)?;
         }
@@ -231,13 +231,13 @@ impl HashArray<'_> {
 
     /// The matching elements, ordered by age if it is recorded, otherwise by key, so that the order
     /// is reproducible.
-    pub fn elements(&mut self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+    pub(super) fn elements(&mut self, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
         let entries = self.table.entries().map_err(system)?;
         Ok(self.decode(entries, slice))
     }
 
     /// The matching elements among these entries.
-    pub fn decode(
+    pub(super) fn decode(
         &self,
         entries: Vec<(Vec<u8>, Vec<u8>)>,
         slice: &[Option<Value>],

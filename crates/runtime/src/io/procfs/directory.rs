@@ -16,7 +16,7 @@ use rustix::io::Errno;
 /// Parent of the users' directories.
 const PARENT: &str = "/var/tmp";
 /// Name of a pipe before it is renamed into place.
-pub const NEW: &str = ".new";
+pub(super) const NEW: &str = ".new";
 /// Modification time of a session's empty files, their mark.
 const MARK: Timespec = Timespec {
     tv_sec: 0,
@@ -26,7 +26,7 @@ const MARK: Timespec = Timespec {
 const DEPTH: usize = 32;
 
 /// The place of a file.
-pub struct FilePlace {
+pub(super) struct FilePlace {
     /// Its directory.
     pub directory: OwnedFd,
     /// Its name in the directory.
@@ -34,7 +34,7 @@ pub struct FilePlace {
 }
 
 /// The directory.
-pub struct Directory {
+pub(super) struct Directory {
     path: String,
     name: String,
     user: OwnedFd,
@@ -50,7 +50,7 @@ impl Directory {
     ///
     /// # Errors
     /// The path, and the reason.
-    pub fn new(name: &str) -> PathResult<Directory> {
+    pub(super) fn new(name: &str) -> PathResult<Directory> {
         let uid = rustix::process::geteuid().as_raw();
         let users = format!("{PARENT}/spile-{}", user_name(uid));
         let path = format!("{users}/{name}");
@@ -88,7 +88,7 @@ impl Directory {
     }
 
     /// Its path.
-    pub fn path(&self) -> &str {
+    pub(super) fn path(&self) -> &str {
         &self.path
     }
 
@@ -96,7 +96,7 @@ impl Directory {
     ///
     /// # Errors
     /// A directory cannot be created.
-    pub fn place(&mut self, path: &str) -> io::Result<FilePlace> {
+    pub(super) fn place(&mut self, path: &str) -> io::Result<FilePlace> {
         let mut parts: Vec<&str> = path.split('/').collect();
         let name = parts.pop().unwrap_or_default().to_owned();
         if name == NEW {
@@ -114,7 +114,7 @@ impl Directory {
 
     /// Removes the files and all directories that are empty afterwards. Directories with other
     /// content stay.
-    pub fn remove(&self, places: &[FilePlace]) {
+    pub(super) fn remove(&self, places: &[FilePlace]) {
         for place in places {
             for name in [&*place.name, NEW] {
                 let _ = rustix::fs::unlinkat(&place.directory, name, AtFlags::empty());
@@ -227,7 +227,7 @@ fn remove_if_abandoned(user: &OwnedFd, name: &str) -> io::Result<()> {
 }
 
 /// Marks an empty file as a session's, by a modification time at the epoch.
-pub fn mark(file: &OwnedFd) -> Result<(), Errno> {
+pub(super) fn mark(file: &OwnedFd) -> Result<(), Errno> {
     let times = Timestamps {
         last_access: MARK,
         last_modification: MARK,

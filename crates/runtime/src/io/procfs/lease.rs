@@ -24,7 +24,7 @@ fn check(result: libc::c_int) -> io::Result<()> {
 
 /// A descriptor that becomes readable when somebody opens a file leased by this thread. The signal
 /// stays blocked in the thread: its default action would end the process.
-pub fn notifications() -> io::Result<OwnedFd> {
+pub(super) fn notifications() -> io::Result<OwnedFd> {
     // SAFETY: a signal set is plain data that the calls fill; the descriptor is new and nobody
     // else's.
     unsafe {
@@ -41,7 +41,7 @@ pub fn notifications() -> io::Result<OwnedFd> {
 }
 
 /// Acknowledges the notifications.
-pub fn acknowledge(news: &OwnedFd) {
+pub(super) fn acknowledge(news: &OwnedFd) {
     let mut info = [0u8; size_of::<libc::signalfd_siginfo>()];
     while rustix::io::read(news, &mut info).is_ok_and(|n| n > 0) {}
 }
@@ -50,7 +50,7 @@ pub fn acknowledge(news: &OwnedFd) {
 ///
 /// # Errors
 /// The file is open elsewhere, or the file system has no leases.
-pub fn take(file: &OwnedFd) -> io::Result<()> {
+pub(super) fn take(file: &OwnedFd) -> io::Result<()> {
     let owner = SignalReceiver {
         kind: F_OWNER_TID,
         id: rustix::thread::gettid().as_raw_nonzero().get(),
@@ -64,7 +64,7 @@ pub fn take(file: &OwnedFd) -> io::Result<()> {
 }
 
 /// Whether somebody waits for the file, or waited until the kernel broke the lease.
-pub fn is_wanted(file: &OwnedFd) -> bool {
+pub(super) fn is_wanted(file: &OwnedFd) -> bool {
     // SAFETY: the call takes numbers.
     let lease = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_GETLEASE) };
     lease != libc::F_WRLCK

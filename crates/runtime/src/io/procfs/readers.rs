@@ -11,7 +11,7 @@ const ACCESS: u32 = 3;
 const WRITE_ONLY: u32 = 1;
 
 /// Number of other processes' open descriptions for reading, as far as this process may see them.
-pub fn count(pipe: &OwnedFd) -> usize {
+pub(super) fn count(pipe: &OwnedFd) -> usize {
     let Ok(stat) = rustix::fs::fstat(pipe) else {
         return 0;
     };

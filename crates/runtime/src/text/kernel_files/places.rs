@@ -26,7 +26,7 @@ type LineRow = (u64, u32, u32);
 
 /// Rows in order, and names of source files.
 #[derive(Default)]
-pub struct KernelLineTable {
+pub(crate) struct KernelLineTable {
     rows: Vec<LineRow>,
     names: Vec<String>,
     name_ids: HashMap<Arc<str>, u32>,
@@ -35,7 +35,7 @@ pub struct KernelLineTable {
 impl KernelLineTable {
     /// The rows of the running kernel and its loaded modules, as far as their debugging information
     /// is on this machine.
-    pub fn of_machine() -> KernelLineTable {
+    pub(crate) fn of_machine() -> KernelLineTable {
         let mut places = KernelLineTable::default();
         let Ok(symbols) = Symbols::kernel() else {
             return places;
@@ -136,7 +136,7 @@ impl KernelLineTable {
     ///
     /// # Errors
     /// The kernel has no memory for it.
-    pub fn map(&self, flags: u32) -> io::Result<OwnedFd> {
+    pub(crate) fn map(&self, flags: u32) -> io::Result<OwnedFd> {
         let words = self.words();
         let map = map_create(&MapSpec {
             ty: MapType::Array as u32,

@@ -16,7 +16,7 @@ const PAGE: u64 = layout::PAGE as u64;
 
 /// The frames found in copies, by the number of the copy.
 #[derive(Default)]
-pub struct StackCopies {
+pub(super) struct StackCopies {
     frames: HashMap<u64, Vec<FramePlace>>,
     order: VecDeque<u64>,
 }

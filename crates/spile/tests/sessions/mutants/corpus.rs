@@ -16,7 +16,7 @@ use super::types::{Signature, signatures};
 use crate::session::{self, Run};
 
 /// A script, and the options of its session.
-pub struct Item {
+pub(crate) struct Item {
     pub name: String,
     pub file: File,
     pub args: Vec<String>,
@@ -24,7 +24,7 @@ pub struct Item {
 }
 
 /// All scripts, and the library's functions.
-pub struct Corpus {
+pub(crate) struct Corpus {
     pub items: Vec<Item>,
     pub library: HashMap<Name, Signature>,
 }
@@ -123,7 +123,7 @@ fn cases(path: &Path) -> Vec<(String, String, Vec<String>)> {
 
 impl Corpus {
     /// Reads all scripts, except those that do not parse without arguments.
-    pub fn read() -> Corpus {
+    pub(crate) fn read() -> Corpus {
         let text = |p: &PathBuf| std::fs::read_to_string(p).unwrap_or_default();
         let tapset = root().join("tapset");
         let macros: String = below(&tapset, &["stpm"]).iter().map(text).collect();
@@ -164,7 +164,7 @@ impl Corpus {
 
 impl Item {
     /// Whether it can run on this machine.
-    pub fn runs(&self) -> bool {
+    pub(crate) fn runs(&self) -> bool {
         *self.runs.get_or_init(|| {
             let mut args = self.args.clone();
             args.extend(["-T".into(), "2".into(), "-w".into()]);

@@ -11,7 +11,7 @@ use super::types::{Signature, Ty, Types};
 use super::walk::{self, Role};
 
 /// Boundary values.
-pub const NUMBERS: &[i64] = &[
+pub(super) const NUMBERS: &[i64] = &[
     0,
     0,
     1,
@@ -76,7 +76,7 @@ struct Spare {
     expr: Expr,
 }
 
-pub struct Mutator {
+pub(super) struct Mutator {
     pub rng: Rng,
     pub types: Types,
     spares: Vec<Spare>,
@@ -109,7 +109,7 @@ const CHANGES: &[(u32, Change)] = &[
 ];
 
 /// Changes a script, by one to ten changes.
-pub fn mutate(file: &mut File, rng: &mut Rng, library: &HashMap<Name, Signature>) {
+pub(super) fn mutate(file: &mut File, rng: &mut Rng, library: &HashMap<Name, Signature>) {
     for item in &mut file.items {
         if let Item::Probe(p) = item {
             p.points.iter_mut().for_each(|p| points::quicken(p, rng));
@@ -145,7 +145,7 @@ pub fn mutate(file: &mut File, rng: &mut Rng, library: &HashMap<Name, Signature>
 }
 
 /// Adds random limits and execution options to a session's options.
-pub fn limits(args: &mut Vec<String>, rng: &mut Rng) {
+pub(super) fn limits(args: &mut Vec<String>, rng: &mut Rng) {
     const LIMITS: &[(u32, &str, &[&str])] = &[
         (
             15,
@@ -241,7 +241,7 @@ impl Mutator {
     }
 
     /// Changes one of the blocks.
-    pub fn in_block(
+    pub(super) fn in_block(
         &mut self,
         file: &mut File,
         change: impl FnOnce(&mut Self, &mut Block, usize, bool),
@@ -270,17 +270,17 @@ impl Mutator {
         })
     }
 
-    pub fn name(&mut self, stem: &str) -> Name {
+    pub(super) fn name(&mut self, stem: &str) -> Name {
         self.fresh += 1;
         format!("{stem}_{}", self.fresh).into()
     }
 
-    pub fn number(&mut self) -> Expr {
+    pub(super) fn number(&mut self) -> Expr {
         let n = self.rng.pick(NUMBERS);
         expr(ExprKind::Num(n))
     }
 
-    pub fn text(&mut self) -> Expr {
+    pub(super) fn text(&mut self) -> Expr {
         let len = self.rng.pick(LENGTHS);
         let start = self.rng.below(26) as usize;
         let mut bytes: Vec<u8> = (0..len).map(|n| b'a' + ((start + n) % 26) as u8).collect();
@@ -292,7 +292,7 @@ impl Mutator {
     }
 
     /// A value of that type that is valid in that unit.
-    pub fn value(&mut self, ty: Ty, unit: Option<usize>) -> Expr {
+    pub(super) fn value(&mut self, ty: Ty, unit: Option<usize>) -> Expr {
         let fit = |s: &&Spare| s.ty == ty && (s.closed || Some(s.unit) == unit);
         let fit: Vec<&Spare> = self.spares.iter().filter(fit).collect();
         if !fit.is_empty() && self.rng.chance(65) {
@@ -481,7 +481,7 @@ impl Mutator {
         probes.collect()
     }
 
-    pub fn probe<'f>(&mut self, file: &'f mut File) -> Option<&'f mut Probe> {
+    pub(super) fn probe<'f>(&mut self, file: &'f mut File) -> Option<&'f mut Probe> {
         let mut probes = Self::probes(file);
         let at = self.rng.below(probes.len() as u32) as usize;
         (at < probes.len()).then(|| probes.swap_remove(at))

@@ -9,7 +9,7 @@ use super::types::Ty;
 
 impl Mutator {
     /// Wraps a statement in another one.
-    pub fn wrap_statement(&mut self, file: &mut File) -> bool {
+    pub(super) fn wrap_statement(&mut self, file: &mut File) -> bool {
         self.in_block(file, |m, b, unit, _| {
             let at = m.rng.below(b.stmts.len() as u32) as usize;
             let inner = b.stmts[at].clone();
@@ -61,7 +61,7 @@ impl Mutator {
     }
 
     /// Repeats a handler: enough of them share code.
-    pub fn more_handlers(&mut self, file: &mut File) -> bool {
+    pub(super) fn more_handlers(&mut self, file: &mut File) -> bool {
         let times = self.rng.pick(&[1, 5, 8]);
         let Some(probe) = self.probe(file).cloned() else {
             return false;
@@ -73,7 +73,7 @@ impl Mutator {
     }
 
     /// Duplicates, removes or moves a statement.
-    pub fn shuffle(&mut self, file: &mut File) -> bool {
+    pub(super) fn shuffle(&mut self, file: &mut File) -> bool {
         self.in_block(file, |m, b, _, _| {
             let len = b.stmts.len() as u32;
             let at = m.rng.below(len) as usize;
@@ -86,7 +86,7 @@ impl Mutator {
         })
     }
 
-    pub fn condition(&mut self, file: &mut File) -> bool {
+    pub(super) fn condition(&mut self, file: &mut File) -> bool {
         let value = self.value(Ty::Long, None);
         let Some(probe) = self.probe(file) else {
             return false;
@@ -100,7 +100,7 @@ impl Mutator {
         true
     }
 
-    pub fn declaration(&mut self, file: &mut File) -> bool {
+    pub(super) fn declaration(&mut self, file: &mut File) -> bool {
         let mut vars: Vec<&mut GlobalVar> = file
             .items
             .iter_mut()
@@ -127,7 +127,7 @@ impl Mutator {
         true
     }
 
-    pub fn leave(&mut self, file: &mut File) -> bool {
+    pub(super) fn leave(&mut self, file: &mut File) -> bool {
         let functions: Vec<bool> = file
             .items
             .iter()
@@ -159,7 +159,7 @@ impl Mutator {
     }
 
     /// Adds another `foreach` in any handler.
-    pub fn walk_again(&mut self, file: &mut File) -> bool {
+    pub(super) fn walk_again(&mut self, file: &mut File) -> bool {
         let Some((array, keys)) = self.array() else {
             return false;
         };

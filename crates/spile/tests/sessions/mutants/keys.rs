@@ -9,7 +9,7 @@ use super::walk;
 
 impl Mutator {
     /// A global that is an array, and its number of keys.
-    pub fn array(&mut self) -> Option<(Name, usize)> {
+    pub(super) fn array(&mut self) -> Option<(Name, usize)> {
         let mut arrays: Vec<(Name, usize)> = self
             .types
             .globals
@@ -22,7 +22,7 @@ impl Mutator {
         arrays.get(at).cloned()
     }
 
-    pub fn add_key(&mut self, file: &mut File) -> bool {
+    pub(super) fn add_key(&mut self, file: &mut File) -> bool {
         let Some((array, _)) = self.array() else {
             return false;
         };
@@ -58,7 +58,7 @@ impl Mutator {
     }
 
     /// Removes the last key of an array. `foreach` keys are handled separately.
-    pub fn remove_key(&mut self, file: &mut File) -> bool {
+    pub(super) fn remove_key(&mut self, file: &mut File) -> bool {
         let Some((array, count @ 2..)) = self.array() else {
             return false;
         };

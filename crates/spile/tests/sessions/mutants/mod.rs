@@ -21,7 +21,7 @@ use spile_syntax::pretty;
 use crate::session::{self, Done, Run};
 use crate::shrink::shrink;
 
-pub use corpus::Corpus;
+pub(crate) use corpus::Corpus;
 
 /// Number of mutants of a seed that are tried until analysis accepts one.
 const ATTEMPTS: u64 = 12;
@@ -29,7 +29,7 @@ const ATTEMPTS: u64 = 12;
 const SECONDS: &str = "3";
 
 /// The result for the mutant of a seed.
-pub enum Verdict {
+pub(crate) enum Verdict {
     Ran,
     /// All attempts were refused.
     Refused,
@@ -43,7 +43,7 @@ fn corpus() -> &'static Corpus {
 
 /// The mutant of a seed at this attempt, and the name of the original script; `None` if that one
 /// cannot run here.
-pub fn mutant(seed: u64, attempt: u64) -> Option<(Run, &'static str)> {
+pub(crate) fn mutant(seed: u64, attempt: u64) -> Option<(Run, &'static str)> {
     let corpus = corpus();
     let mut rng = Rng::new(seed.wrapping_mul(ATTEMPTS + 1).wrapping_add(attempt) ^ 0x6d75_7461);
     let item = &corpus.items[rng.below(corpus.items.len() as u32) as usize];
@@ -60,7 +60,7 @@ pub fn mutant(seed: u64, attempt: u64) -> Option<(Run, &'static str)> {
 }
 
 /// Runs the mutant of a seed.
-pub fn check(seed: u64) -> Verdict {
+pub(crate) fn check(seed: u64) -> Verdict {
     for attempt in 0..ATTEMPTS {
         let Some((run, name)) = mutant(seed, attempt) else {
             continue;

@@ -121,7 +121,7 @@ const FAMILIES: &[(&[&str], &[&str])] = &[
 ];
 
 /// The points of a text.
-pub fn points(text: &str) -> Vec<ProbePoint> {
+pub(super) fn points(text: &str) -> Vec<ProbePoint> {
     let file = parse(&format!("probe {text} {{ }}")).unwrap_or_default();
     match file.items.into_iter().next() {
         Some(Item::Probe(p)) => p.points,
@@ -130,7 +130,7 @@ pub fn points(text: &str) -> Vec<ProbePoint> {
 }
 
 /// Other points of the same family.
-pub fn others(point: &ProbePoint, rng: &mut Rng) -> Option<Vec<ProbePoint>> {
+pub(super) fn others(point: &ProbePoint, rng: &mut Rng) -> Option<Vec<ProbePoint>> {
     let first = &*point.components.first()?.name;
     let (_, all) = FAMILIES
         .iter()
@@ -139,13 +139,13 @@ pub fn others(point: &ProbePoint, rng: &mut Rng) -> Option<Vec<ProbePoint>> {
 }
 
 /// Any point at all.
-pub fn any(rng: &mut Rng) -> Vec<ProbePoint> {
+pub(super) fn any(rng: &mut Rng) -> Vec<ProbePoint> {
     let (_, all) = rng.pick(FAMILIES);
     points(rng.pick(all))
 }
 
 /// Makes slow timers fast, so that they run in a short session.
-pub fn quicken(point: &mut ProbePoint, rng: &mut Rng) {
+pub(super) fn quicken(point: &mut ProbePoint, rng: &mut Rng) {
     let slow = ["s", "sec", "ms", "msec"];
     let [timer, unit, ..] = &mut point.components[..] else {
         return;

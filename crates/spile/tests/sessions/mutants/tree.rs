@@ -2,45 +2,45 @@
 
 use spile_syntax::ast::*;
 
-pub fn expr(kind: ExprKind) -> Expr {
+pub(super) fn expr(kind: ExprKind) -> Expr {
     let span = Span::default();
     Expr { kind, span }
 }
 
-pub fn stmt(kind: StmtKind) -> Stmt {
+pub(super) fn stmt(kind: StmtKind) -> Stmt {
     let span = Span::default();
     Stmt { kind, span }
 }
 
-pub fn ident(name: &str) -> Ident {
+pub(super) fn ident(name: &str) -> Ident {
     Ident {
         name: name.into(),
         span: Span::default(),
     }
 }
 
-pub fn block(stmts: Vec<Stmt>) -> Block {
+pub(super) fn block(stmts: Vec<Stmt>) -> Block {
     Block {
         stmts,
         span: Span::default(),
     }
 }
 
-pub fn call(name: &str, args: Vec<Expr>) -> Expr {
+pub(super) fn call(name: &str, args: Vec<Expr>) -> Expr {
     let name = ident(name);
     expr(ExprKind::Call { name, args })
 }
 
-pub fn binary(op: BinOp, a: Expr, b: Expr) -> Expr {
+pub(super) fn binary(op: BinOp, a: Expr, b: Expr) -> Expr {
     expr(ExprKind::Binary(op, Box::new(a), Box::new(b)))
 }
 
-pub fn number(n: i64) -> Expr {
+pub(super) fn number(n: i64) -> Expr {
     expr(ExprKind::Num(n))
 }
 
 /// `sprintf` or `sprint` of these arguments.
-pub fn sprint(format: bool, args: Vec<Expr>) -> Expr {
+pub(super) fn sprint(format: bool, args: Vec<Expr>) -> Expr {
     let op = PrintOp {
         to_string: true,
         format,

@@ -9,21 +9,21 @@ use super::walk;
 
 /// A type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Ty {
+pub(crate) enum Ty {
     Long,
     Str,
 }
 
 /// The parameter and result types of a function.
 #[derive(Debug, Clone, Default)]
-pub struct Signature {
+pub(crate) struct Signature {
     pub params: Vec<Option<Ty>>,
     pub ret: Option<Ty>,
 }
 
 /// The types of a script's names, as far as known.
 #[derive(Debug, Clone, Default)]
-pub struct Types {
+pub(super) struct Types {
     /// For globals: the types of their keys, and of their values except statistics.
     pub globals: HashMap<Name, (Vec<Option<Ty>>, Option<Ty>)>,
     /// Globals that are statistics.
@@ -40,7 +40,7 @@ fn ty(name: Option<TypeName>) -> Option<Ty> {
 }
 
 /// The signatures of a file's functions.
-pub fn signatures(file: &File) -> impl Iterator<Item = (Name, Signature)> {
+pub(super) fn signatures(file: &File) -> impl Iterator<Item = (Name, Signature)> {
     file.items.iter().filter_map(|item| match item {
         Item::Function(f) => {
             let params = f.params.iter().map(|(_, t)| ty(*t)).collect();
@@ -53,7 +53,7 @@ pub fn signatures(file: &File) -> impl Iterator<Item = (Name, Signature)> {
 
 impl Types {
     /// Of a script, which may call the library's functions.
-    pub fn new(file: &File, library: &HashMap<Name, Signature>) -> Types {
+    pub(crate) fn new(file: &File, library: &HashMap<Name, Signature>) -> Types {
         let mut types = Types {
             functions: library.clone(),
             ..Types::default()
@@ -100,7 +100,7 @@ impl Types {
     }
 
     /// The type of a value.
-    pub fn of_expr(&self, e: &Expr, unit: usize) -> Option<Ty> {
+    pub(super) fn of_expr(&self, e: &Expr, unit: usize) -> Option<Ty> {
         use ExprKind::*;
         match &e.kind {
             Num(_) | Unary(..) | In { .. } | IncDec { .. } | Match { .. } | Stat { .. } => {
@@ -136,7 +136,7 @@ impl Types {
     }
 
     /// The type that an argument of a function has to have.
-    pub fn of_param(&self, name: &Name, n: usize) -> Option<Ty> {
+    pub(super) fn of_param(&self, name: &Name, n: usize) -> Option<Ty> {
         *self.functions.get(name)?.params.get(n)?
     }
 

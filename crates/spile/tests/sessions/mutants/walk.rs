@@ -4,7 +4,7 @@ use spile_syntax::ast::*;
 
 /// The role of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Role {
+pub(super) enum Role {
     /// Its value is used.
     Value,
     /// A statement: only its effect counts.
@@ -14,13 +14,13 @@ pub enum Role {
 }
 
 /// Called for each expression with its role and the item's index; true ends the walk.
-pub type OnExpr<'f> = dyn FnMut(&mut Expr, Role, usize) -> bool + 'f;
+pub(super) type OnExpr<'f> = dyn FnMut(&mut Expr, Role, usize) -> bool + 'f;
 /// Called for each block with the item's index and whether it is in a loop; true ends the walk.
-pub type OnBlock<'f> = dyn FnMut(&mut Block, usize, bool) -> bool + 'f;
+pub(super) type OnBlock<'f> = dyn FnMut(&mut Block, usize, bool) -> bool + 'f;
 
 /// All expressions of a script, parents first, except assigned places, formats and required
 /// literals.
-pub fn exprs(file: &mut File, f: &mut OnExpr<'_>) -> bool {
+pub(super) fn exprs(file: &mut File, f: &mut OnExpr<'_>) -> bool {
     file.items.iter_mut().enumerate().any(|(unit, item)| {
         let mut walk = Exprs { f, unit };
         match item {
@@ -135,7 +135,7 @@ impl Exprs<'_, '_> {
 }
 
 /// All blocks of probes and functions, outer ones first.
-pub fn blocks(file: &mut File, f: &mut OnBlock<'_>) -> bool {
+pub(super) fn blocks(file: &mut File, f: &mut OnBlock<'_>) -> bool {
     file.items
         .iter_mut()
         .enumerate()
@@ -169,7 +169,7 @@ fn stmt(s: &mut Stmt, f: &mut OnBlock<'_>, unit: usize, looped: bool) -> bool {
 }
 
 /// Calls `f` for each `foreach` of a script; true ends the walk.
-pub fn foreachs(file: &mut File, f: &mut dyn FnMut(&mut Foreach) -> bool) -> bool {
+pub(super) fn foreachs(file: &mut File, f: &mut dyn FnMut(&mut Foreach) -> bool) -> bool {
     fn within(s: &mut Stmt, f: &mut dyn FnMut(&mut Foreach) -> bool) -> bool {
         match &mut s.kind {
             // A block has its own list, which `blocks` visits.

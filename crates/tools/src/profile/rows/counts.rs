@@ -11,7 +11,7 @@ use crate::rows::Fields;
 
 /// The place where a thread counts.
 #[derive(Debug, Default)]
-pub struct CountPlace {
+pub(super) struct CountPlace {
     /// Its index among the threads.
     pub(super) thread: usize,
     /// The bits of its program in region numbers.

@@ -7,7 +7,7 @@ use crate::rows::Fields;
 
 /// A thread that was alive when the recording ended.
 #[derive(Debug)]
-pub struct LiveThread {
+pub(super) struct LiveThread {
     thread: usize,
     what: i64,
     call: String,
@@ -21,7 +21,7 @@ pub struct LiveThread {
 
 /// A call that its thread's end cut short.
 #[derive(Debug)]
-pub struct UnfinishedCall {
+pub(super) struct UnfinishedCall {
     thread: usize,
     region: u64,
     call: String,
@@ -113,7 +113,7 @@ impl ProfileBuilder {
     /// that a thread (process, thread) is in, where its entry was not recorded. `threads` are all
     /// threads of a process that existed before; a thread without any event was in one call, or
     /// ran, the whole time. The last events of a trace are in [`ProfileBuilder::events`] then.
-    pub fn finish(
+    pub(crate) fn finish(
         &mut self,
         threads: &[(u32, u32)],
         at_end: impl Fn(u32, u32) -> Option<String>,

@@ -12,7 +12,7 @@ const DEEPEST: usize = 256;
 
 /// The regions that a thread is in, the outermost first, each with its beginning.
 #[derive(Debug, Default)]
-pub struct OpenRegions {
+pub(super) struct OpenRegions {
     open: Vec<(u32, Ns)>,
     /// The time of the last change, and whether there was one.
     last: Ns,

@@ -7,7 +7,7 @@ use crate::rows::Fields;
 
 /// The identity of a thread, from another source than rows.
 #[derive(Debug)]
-pub struct ThreadIdentity {
+pub(crate) struct ThreadIdentity {
     /// Process id.
     pub pid: u32,
     /// Process id of the parent.

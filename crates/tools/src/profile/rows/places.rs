@@ -20,7 +20,7 @@ const BEGINNINGS: [&str; 6] = [
 ];
 
 /// Parses a line `NAME+0xOFFSET at FILE:LINE [MODULE]`; all parts but the first can be missing.
-pub fn frame(line: &str) -> StackFrame {
+pub(super) fn frame(line: &str) -> StackFrame {
     let (rest, module) = match line.rsplit_once(" [") {
         Some((rest, module)) => (rest, module.strip_suffix(']')),
         None => (line, None),
@@ -62,7 +62,7 @@ fn symbol(text: &str) -> Option<&str> {
 
 /// The file and the address in it of `FILE+0xADDRESS`, or the address in the process where there is
 /// no file. Both are `None` if no place was announced.
-pub fn in_file(text: &str) -> (Option<String>, Option<u64>) {
+pub(super) fn in_file(text: &str) -> (Option<String>, Option<u64>) {
     let number = |digits: &str| u64::from_str_radix(digits, 16).ok();
     let (module, address) = match text.rsplit_once("+0x") {
         Some((module, digits)) => (Some(module.to_owned()), number(digits)),
@@ -73,7 +73,7 @@ pub fn in_file(text: &str) -> (Option<String>, Option<u64>) {
 }
 
 /// Leaves out the callers of the program's or the thread's first function.
-pub fn ends_path(frames: &mut Vec<StackFrame>) {
+pub(super) fn ends_path(frames: &mut Vec<StackFrame>) {
     let of = |f: &StackFrame, names: &[&str]| names.contains(&&*f.function);
     if let Some(at) = frames.iter().position(|f| of(f, &BEFORE_MAIN)) {
         frames.truncate(at.max(1));
@@ -84,7 +84,7 @@ pub fn ends_path(frames: &mut Vec<StackFrame>) {
 }
 
 /// The variable in `NAME+0xOFFSET/0xSIZE [FILE]`, with the offset if it is not 0.
-pub fn variable(text: &str) -> Option<String> {
+pub(super) fn variable(text: &str) -> Option<String> {
     let place = text.split(" [").next()?;
     let (place, _size) = place.rsplit_once('/')?;
     symbol(place)?;

@@ -5,7 +5,7 @@ use ratatui::text::Line;
 use super::super::show::Column;
 
 /// Blanks between two columns.
-pub const SPACING: usize = 2;
+pub(super) const SPACING: usize = 2;
 
 /// Columns by importance, the most important first. The column that rows are sorted by comes before
 /// them.
@@ -34,7 +34,7 @@ fn min_width(column: Column, width: usize) -> usize {
 
 /// The columns that fit, each with its index among those given and its width. `widths` are the
 /// widths they need.
-pub fn columns(
+pub(super) fn columns(
     columns: &[Column],
     widths: &[usize],
     order: Column,
@@ -64,7 +64,7 @@ pub fn columns(
 }
 
 /// A text in `width` columns of a terminal, with a mark where it is cut.
-pub fn text(text: &str, width: usize, ascii: bool) -> String {
+pub(super) fn text(text: &str, width: usize, ascii: bool) -> String {
     if Line::raw(text).width() <= width {
         return text.to_owned();
     }
@@ -78,7 +78,7 @@ pub fn text(text: &str, width: usize, ascii: bool) -> String {
 }
 
 /// As many parts of a line as fit; earlier parts are more important.
-pub fn parts(parts: &[String], room: usize) -> String {
+pub(super) fn parts(parts: &[String], room: usize) -> String {
     let mut line = String::new();
     for part in parts {
         if Line::raw(&*line).width() + Line::raw(&**part).width() > room {
