@@ -409,15 +409,32 @@ impl<'f> Outline<'f> {
     fn caller(&mut self) {
         self.func.slots.push(8 * self.words.len() as u32);
         let slot = SlotId(self.func.slots.len() as u32 - 1);
-        let [context, times, count, exit] =
-            ["context", "times", "count", "exit"].map(|n| fresh(self.func, n));
+        let [context, times, count, exit, zero, unknown] =
+            ["context", "times", "count", "exit", "zero", "unknown"].map(|n| fresh(self.func, n));
         let of = Place::Slot(slot, 0);
-        let mut insts = vec![Inst::Addr { dst: context, of }];
+        let mut insts = vec![
+            Inst::Addr { dst: context, of },
+            Inst::Const { dst: zero, imm: 0 },
+            Inst::Opaque {
+                dst: unknown,
+                a: zero,
+            },
+        ];
+        // Zeros that the verifier knows are the only words that it does not forget. It would follow
+        // the step once with them, and again without.
         if !self.one_way() {
-            insts.extend(self.forget(context, Word::Exit, 0));
+            insts.extend(self.forget(context, Word::Exit, unknown));
         }
-        for v in &self.carried {
-            insts.extend(self.forget(context, Word::Value(*v), *v));
+        for v in self.carried.clone() {
+            let start = fresh(self.func, "start");
+            insts.push(Inst::Alu {
+                dst: start,
+                width: Width::W64,
+                op: AluOp::Add,
+                a: v,
+                b: Operand::Value(unknown),
+            });
+            insts.extend(self.forget(context, Word::Value(v), start));
         }
         for v in &self.read {
             insts.push(self.store(context, Word::Value(*v), Operand::Value(*v)));
@@ -428,7 +445,7 @@ impl<'f> Outline<'f> {
         let mut unset: Vec<Word> = params.copied().chain(found).collect();
         unset.sort_by_key(|w| self.at(*w));
         for word in unset {
-            insts.push(self.store(context, word, Operand::Imm(0)));
+            insts.extend(self.forget(context, word, unknown));
         }
         insts.push(Inst::Const {
             dst: times,
