@@ -46,18 +46,18 @@ const VIOLATIONS: &[(Invariant, &str, &str)] = {
         (Definition, "no definition", "func @f() {\na:\n ret %x\n}"),
         (
             Dominance,
-            "not defined on all ways",
+            "not defined on all paths",
             "func @f(%a) {\na:\n if eq %a, 0 then b else c\nb:\n %x = const 1\n jump c\nc:\n ret %x\n}",
         ),
         (
             Dominance,
-            "not defined on all ways",
+            "not defined on all paths",
             "func @f() {\na:\n %x = add %y, 1\n %y = const 1\n ret %x\n}",
         ),
         // The edge of a bound leaves the header in front of its instructions.
         (
             Dominance,
-            "not defined on all ways",
+            "not defined on all paths",
             "func @f() {\na:\n jump b\nb: loop 2 else c(%x)\n %x = const 1\n jump b\nc(%y):\n ret %y\n}",
         ),
         (
