@@ -5,6 +5,11 @@
 //! verifier. Rows, positions and slots go through words of the CPU's block, so that the verifier
 //! knows nothing about them and follows each callback once. Every index is compared with the
 //! table's size; for a correct table the comparison never fails.
+//!
+//! The walk is assembly and no function of the run-time library. As LIR the test for a match had 325
+//! verified instructions (321 here) and took the same time for a text of 16 bytes, but 12 % more for one of
+//! 100 bytes: a step keeps row and position in words that are stored twice, so that the verifier forgets
+//! them, and the next step waits for both stores.
 
 use spile_ir::regex::{Finder, MAX_GROUPS, NO_SLOT, Scanner};
 use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
