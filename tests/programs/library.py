@@ -350,8 +350,35 @@ def edges():
 
 def sockets():
     """format_ipaddr daddr_to_string sock_fam_num2str sock_fam_str2num sock_type_num2str sock_type_str2num
-    sock_state_num2str sock_state_str2num tcp_sockstate_str tcp_sockopt_str"""
+    sock_state_num2str sock_state_str2num tcp_sockstate_str tcp_sockopt_str sock_prot_num2str sock_prot_str2num
+    sock_flags_num2str msg_flags_num2str AF_INET AF_INET6 tcp_ipv6_sockopt_str describe_data_direction arch_bytes"""
     import socket
+    for name in ("tcp", "udp", "icmp", "igmp", "gre", "ospf", "ipv6-icmp", "sctp", "vrrp", "eigrp", "l2tp"):
+        try:
+            number = socket.getprotobyname(name)
+        except OSError:
+            number = int(getattr(socket, "IPPROTO_" + name.upper()))
+        name = {"eigrp": "EIGRP", "ospf": "OSPF"}.get(name, name.upper())
+        yield f"sock_prot_num2str({number})", name
+        yield f'sock_prot_str2num("{name}")', number
+    for number in (61, 138, 255, -1):
+        yield f"sock_prot_num2str({number})", "UNDEF"
+    yield 'sock_prot_str2num("")', -1
+    yield 'sock_prot_str2num("tcp")', -1
+    for names in ((), ("OOB",), ("PEEK", "TRUNC", "DONTWAIT"), ("CTRUNC", "EOR", "WAITALL", "CONFIRM", "ERRQUEUE", "NOSIGNAL", "MORE")):
+        yield f"msg_flags_num2str({sum(getattr(socket, 'MSG_' + n) for n in names)})", "|".join(names)
+    yield f"msg_flags_num2str({int(socket.MSG_DONTROUTE)})", "DONTROUTE|TRYHARD"
+    for flags, names in ((0, ""), (0x1F, "ASYNC_NOSPACE|ASYNC_WAITDATA|NOSPACE|PASSCRED|PASSSEC"), (12, "NOSPACE|PASSCRED"), (0xFE0, "")):
+        yield f"sock_flags_num2str({flags})", names
+    yield "AF_INET()", int(socket.AF_INET)
+    yield "AF_INET6()", int(socket.AF_INET6)
+    for name in ("V6ONLY", "MULTICAST_HOPS", "UNICAST_HOPS", "TCLASS", "RECVPKTINFO", "CHECKSUM"):
+        yield f'tcp_ipv6_sockopt_str({int(getattr(socket, "IPV6_" + name))})', "IPV6_" + name
+    yield "tcp_ipv6_sockopt_str(999)", "UNDEF_SOCKOPT(999)"
+    # enum dma_data_direction of linux/dma-direction.h
+    for number, name in enumerate(("BIDIRECTIONAL", "TO_DEVICE", "FROM_DEVICE", "NONE", "[INVALID]")):
+        yield f"describe_data_direction({number})", name
+    yield "arch_bytes()", struct.calcsize("P")
     for ip in ("127.0.0.1", "10.20.30.255"):
         number = struct.unpack("=I", socket.inet_aton(ip))[0]
         yield f"format_ipaddr({number}, 2)", ip

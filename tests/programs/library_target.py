@@ -19,6 +19,17 @@ for name, part in (("text", TEXT), ("long", LONG), ("numbers", NUMBERS), ("utf16
 BAD = 16
 
 
+def in_quotes(text):
+    """The text in quotes, with characters outside of ASCII by their numbers."""
+    def shown(c):
+        n = ord(c)
+        if n < 128:
+            return c if n >= 32 else f"\\{n:03o}"
+        return f"\\u{n:04X}" if n < 65536 else f"\\U{n:08X}"
+
+    return '"' + "".join(map(shown, text)) + '"'
+
+
 def memory():
     """user_string user_string_n user_string_nofault user_string_n_nofault user_string2 user_string_n2 user_string_warn
     user_string_n_warn user_string_quoted user_string_n_quoted user_string_utf16 user_string_utf32 user_string2_utf16
@@ -27,7 +38,8 @@ def memory():
     user_ushort_warn user_char_warn user_long_error user_ulong_error user_int_error user_short_error user_ushort_error
     user_char_error user_int8_error user_uint8_error user_int16_error user_uint16_error user_int32_error
     user_uint32_error user_int64_error user_uint64_error kernel_or_user_string_quoted user_buffer_quoted
-    user_buffer_quoted_error"""
+    user_buffer_quoted_error user_string_quoted_utf16 user_string_quoted_utf32 kernel_or_user_string_quoted_utf16
+    kernel_or_user_string_quoted_utf32 user_string2_warn user_string_n2_quoted"""
     at = {name: f"(pointer_arg(1) + {offset})" for name, offset in OFFSETS.items()}
     text, quoted = TEXT[:-1].decode(), '"he\\"llo\\tworld"'
     t = at["text"]
@@ -72,6 +84,12 @@ def memory():
         yield f'user_string_utf{bits}({a}, "no")', whole
         yield f'user_string2_utf{bits}({a}, "no")', whole
         yield f'user_string_utf{bits}({BAD}, "no")', "no"
+        yield f"user_string_quoted_utf{bits}({a})", in_quotes(whole)
+        yield f"user_string_quoted_utf{bits}({BAD})", "0x10"
+        yield f"kernel_or_user_string_quoted_utf{bits}({a})", in_quotes(whole)
+    yield f'user_string2_warn({t}, "w")', text
+    yield f'user_string2_warn({BAD}, "w")', "w"
+    yield f"user_string_n2_quoted({t}, 100, 10)", '"he\\"l"...'
     kinds = (("long", "q"), ("ulong", "q"), ("int", "i"), ("short", "h"), ("ushort", "H"), ("char", "b"), ("int8", "b"),
              ("uint8", "B"), ("int16", "h"), ("uint16", "H"), ("int32", "i"), ("uint32", "I"), ("int64", "q"), ("uint64", "q"))
     for name, code in kinds:
@@ -87,6 +105,7 @@ def memory():
 def kernel_memory():
     """kernel_string kernel_string2 kernel_string_n kernel_string_quoted kernel_string_utf16 kernel_string_utf32
     kernel_string2_utf16 kernel_string2_utf32 kernel_char kernel_short kernel_int kernel_long kernel_pointer
+    kernel_string_quoted_utf16 kernel_string_quoted_utf32 rcu_dereference
     kernel_buffer_quoted kernel_buffer_quoted_error atomic_read atomic_long_read d_name"""
     name = b"ab\x01"
     open("/proc/self/comm", "wb").write(name)
@@ -117,6 +136,10 @@ def kernel_memory():
     yield f"kernel_string_utf16({at})", two
     yield f'kernel_string_utf16({at}, "no")', two
     yield f'kernel_string2_utf16({BAD}, "no")', "no"
+    for bits, text in ((16, two), (32, wide)):
+        yield f"kernel_string_quoted_utf{bits}({at})", in_quotes(text.rstrip("\0"))
+        yield f"kernel_string_quoted_utf{bits}({BAD})", "0x10"
+    yield f"rcu_dereference({at})", int.from_bytes(memory[:8], "little")
     for kind, size in (("char", 1), ("short", 2), ("int", 4), ("long", 8), ("pointer", 8)):
         yield f"kernel_{kind}({at})", int.from_bytes(memory[:size], "little")
         yield f"(kernel_{kind}({BAD}) + 1)", "error: read fault at 0x10"
