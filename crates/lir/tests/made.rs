@@ -5,9 +5,12 @@ mod common;
 
 use common::{Arg, Forms, number, slot, text};
 use proptest::prelude::*;
+use spile_lir::helpers::Helper;
 use spile_lir::library::decimal;
 use spile_lir::library::module_with;
 use spile_lir::library::search::{self, Replace, token};
+use spile_lir::library::{quote, unicode};
+use spile_lir::op::Size;
 
 /// Bytes of the slot of a text.
 fn wide(text: &[u8]) -> u32 {
@@ -217,4 +220,178 @@ fn the_longest_text_is_within_loop_bounds() {
         (run(b"xx"), run(b"xy"), run(b"y"), run(b"yy")),
         (1, 4094, 4095, 0)
     );
+}
+
+/// A reference for escapes: the letters of C, octal otherwise, characters by their numbers.
+fn escapes(text: &[u8]) -> Vec<(usize, Vec<u8>)> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while at < text.len() {
+        let most = (text.len() - at).min(4);
+        let valid = (2..=most).find_map(|n| std::str::from_utf8(&text[at..at + n]).ok());
+        let character = valid
+            .and_then(|s| s.chars().next())
+            .filter(|c| !c.is_ascii());
+        let (bytes, escape) = match character {
+            Some(c) if c > '\u{ffff}' => (c.len_utf8(), format!("\\U{:08X}", c as u32)),
+            Some(c) => (c.len_utf8(), format!("\\u{:04X}", c as u32)),
+            None => (1, escaped_byte(text[at])),
+        };
+        out.push((bytes, escape.into_bytes()));
+        at += bytes;
+    }
+    out
+}
+
+fn escaped_byte(byte: u8) -> String {
+    match byte {
+        b'"' | b'\\' => format!("\\{}", byte as char),
+        b' '..=b'~' => (byte as char).to_string(),
+        7..=13 => format!("\\{}", b"abtnvfr"[byte as usize - 7] as char),
+        _ => format!("\\{byte:03o}"),
+    }
+}
+
+/// The table that the caller gives.
+fn table() -> Vec<u8> {
+    let row = |byte| {
+        let mut row = escaped_byte(byte).into_bytes();
+        let length = row.len() as u8;
+        row.resize(8, 0);
+        row[4] = length;
+        row
+    };
+    (0..=255u8).flat_map(row).collect()
+}
+
+/// Bytes, characters and texts of both.
+fn any_text(most: usize) -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        3 => "[ -~]{1,9}".prop_map(String::into_bytes),
+        2 => any::<char>().prop_map(|c| c.to_string().into_bytes()),
+        1 => prop::collection::vec(any::<u8>(), 1..4),
+        1 => any::<char>().prop_map(|c| c.to_string().into_bytes()[..1].to_vec()),
+        1 => Just(vec![0xed, 0xa0, 0x80]),
+        1 => Just(vec![0xf4, 0x90, 0x80, 0x80]),
+        1 => Just(vec![0xe0, 0x9f, 0x80]),
+    ];
+    prop::collection::vec(part, 0..8).prop_map(move |parts| {
+        let mut text = parts.concat();
+        text.truncate(most);
+        text
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn escapes_are_those_of_c(text in any_text(63), room in prop_oneof![Just(600u32), 1..100u32]) {
+        use std::sync::LazyLock;
+        let text: Vec<u8> = text.into_iter().filter(|b| *b != 0).collect();
+        static WHOLE: LazyLock<Forms> = LazyLock::new(|| Forms::new(&quote::escape(64, 600, &table())));
+        let small;
+        let forms = match room {
+            600 => &*WHOLE,
+            _ => {
+                small = Forms::new(&quote::escape(64, room, &table()));
+                &small
+            }
+        };
+        let args = [Arg::Memory(slot(&text, 72)), Arg::Memory(vec![0xee; 700])];
+        let memory = forms.run("escape_64", &args).1;
+        let mut expected = Vec::new();
+        let plain = escapes(&text).iter().all(|(bytes, e)| *bytes == 1 && e.len() == 1);
+        for (_, escape) in escapes(&text) {
+            if plain || expected.len() <= room as usize {
+                expected.extend(escape);
+            }
+        }
+        expected.push(0);
+        // The copy of the empty text has a NUL; otherwise the last escape has one behind it.
+        prop_assert_eq!(&memory[1][..expected.len()], &expected);
+    }
+
+    #[test]
+    fn a_quoted_text_keeps_its_limit(text in any_text(64), quoted in any::<bool>(), limit in prop_oneof![Just(600usize), 4..80usize]) {
+        use std::sync::LazyLock;
+        static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&quote::quote(64, 600, &table())));
+        let mut bytes = text.clone();
+        bytes.resize(72, 0);
+        let args = [
+            Arg::Memory(bytes),
+            Arg::Memory(vec![0; 700]),
+            number(text.len()),
+            number(limit),
+            number(quoted.into()),
+        ];
+        let memory = FORMS.run("quote_64", &args).1;
+        let mut expected = if quoted { vec![b'"'] } else { Vec::new() };
+        let (mut kept, mut cut) = (1, false);
+        for (_, escape) in escapes(&text) {
+            if expected.len() + escape.len() > limit {
+                cut = true;
+                break;
+            }
+            expected.extend(escape);
+            if expected.len() + 3 <= limit {
+                kept = expected.len();
+            }
+        }
+        if quoted && cut {
+            expected.truncate(kept);
+            expected.extend(b"\"...");
+        } else if quoted {
+            expected.push(b'"');
+        }
+        expected.resize(700, 0);
+        prop_assert_eq!(&memory[1], &expected);
+    }
+
+    #[test]
+    fn bytes_have_two_digits_each(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+        let func = spile_lir::library::hex_bytes(40);
+        let mut room = bytes.clone();
+        room.resize(44, 0xee);
+        let args = [Arg::Memory(room), Arg::Memory(vec![0; 88]), number(bytes.len())];
+        let memory = Forms::new(&module_with(func)).run("hex_bytes", &args).1;
+        let digits: String = bytes.iter().map(|b| format!("{b:02x}")).collect();
+        prop_assert_eq!(&memory[1][..digits.len()], digits.as_bytes());
+    }
+
+    #[test]
+    fn units_become_the_characters_that_rust_decodes(text in "\\PC{0,12}", broken in prop_oneof![4 => Just(0u32), 1 => 0xd800..0xe000u32], end in any::<bool>(), room in prop_oneof![Just(512usize), 8..40usize]) {
+        let utf16: Vec<u8> = text.encode_utf16().chain((broken > 0).then_some(broken as u16))
+            .flat_map(u16::to_le_bytes).collect();
+        let utf32: Vec<u8> = text.chars().map(|c| c as u32).chain((broken > 0).then_some(broken))
+            .flat_map(u32::to_le_bytes).collect();
+        for (unit, mut bytes) in [(Size::U16, utf16), (Size::U32, utf32)] {
+            if end {
+                bytes.resize(bytes.len() + unit.bytes() as usize, 0);
+            }
+            let func = unicode::utf("utf", Helper::Read, unit, room as u32);
+            let args = [Arg::Memory(bytes), Arg::Memory(vec![0; 600])];
+            let (status, memory) = Forms::new(&module_with(func)).run("utf", &args);
+            let mut expected = String::new();
+            let full = text.chars().any(|c| {
+                let fits = expected.len() + c.len_utf8() < room;
+                if fits {
+                    expected.push(c);
+                }
+                !fits
+            });
+            let high = unit == Size::U16 && (0xd800..0xdc00).contains(&broken);
+            let wanted = match (full, broken) {
+                (true, _) => unicode::status::READ,
+                // A high surrogate may be a character for which there is no room.
+                (_, 1..) if high && end => unicode::status::INVALID,
+                (_, 1..) if high => unicode::status::FAULT,
+                (_, 1..) => unicode::status::INVALID,
+                (_, 0) if end => unicode::status::READ,
+                (_, 0) => unicode::status::FAULT,
+            };
+            prop_assert_eq!(&memory[1][..=expected.len()], [expected.as_bytes(), &[0]].concat());
+            prop_assert_eq!(status as i32, wanted, "{:?} {:x} {}", text, broken, end);
+        }
+    }
 }

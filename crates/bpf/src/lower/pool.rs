@@ -85,21 +85,21 @@ impl Pool {
 
     /// Defines a function of the run-time library that is the same for all callers.
     pub(crate) fn library(&mut self, name: &str) -> Result<(), String> {
-        let missing = || format!("the library has no {name}");
-        self.lir(name, || library::only(name).ok_or_else(missing))
-    }
-
-    /// Defines the function `name` of a module of LIR, those of its loops, and its constants, unless
-    /// the object has it.
-    pub(crate) fn lir(
-        &mut self,
-        name: &str,
-        make: impl FnOnce() -> Result<Module, String>,
-    ) -> Result<(), String> {
         if self.subs.contains_key(name) {
             return Ok(());
         }
-        let module = make()?;
+        let module = library::only(name).ok_or_else(|| format!("the library has no {name}"))?;
+        self.made(module).map(drop)
+    }
+
+    /// Defines the only function of a module of LIR, those of its loops, and its constants, unless the
+    /// object has it; returns its name.
+    pub(crate) fn made(&mut self, module: Module) -> Result<String, String> {
+        let name = module.funcs.first().map(|f| f.name.clone());
+        let name = name.ok_or("a module without a function")?;
+        if self.subs.contains_key(&name) {
+            return Ok(name);
+        }
         let data = module.data.iter();
         let around = Surroundings {
             data: data
@@ -117,7 +117,7 @@ impl Pool {
         for function in functions {
             self.subs.insert(function.name.clone(), function);
         }
-        Ok(())
+        Ok(name)
     }
 
     /// Defines the subprogram `name` unless the object has it.

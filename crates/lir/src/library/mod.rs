@@ -11,6 +11,8 @@
 //! | `search` | find, replace, the next token: made for the widths of their slots |
 //! | `decimal` | decimal text to floating-point numbers |
 //! | `numbers` | digits of numbers, numbers of digits |
+//! | `quote` | escapes, with and without quotes |
+//! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
 //! | `statistics` | variance |
 //!
 //! # Why Rust and not text
@@ -32,14 +34,17 @@
 
 pub mod decimal;
 mod numbers;
+pub mod quote;
 pub mod search;
 mod statistics;
 mod strings;
+pub mod unicode;
 
 use std::sync::LazyLock;
 
 use crate::func::{Func, Module};
 
+pub use numbers::hex_bytes;
 pub use strings::{CHUNK, MAX_SLOT};
 
 /// A word with this byte in each place.

@@ -74,7 +74,7 @@ Cost: about 70 instructions, no loop.";
 }
 
 /// The eight digits of a number of 32 bits, the first one in the lowest byte.
-fn eight_hex<'b>(f: &'b Builder, n: Val<'b>, letters: Val<'b>) -> Val<'b> {
+pub(super) fn eight_hex<'b>(f: &'b Builder, n: Val<'b>, letters: Val<'b>) -> Val<'b> {
     let mut x = n;
     for (shift, mask) in [
         (16, 0x0000_ffff_0000_ffff),
@@ -85,6 +85,28 @@ fn eight_hex<'b>(f: &'b Builder, n: Val<'b>, letters: Val<'b>) -> Val<'b> {
     }
     let above_nine = ((x + every(6)) >> 4) & every(1);
     (x + above_nine * letters + every(b'0')).swap()
+}
+
+/// `hex_bytes`, for at most `most` bytes, a multiple of 4.
+pub fn hex_bytes(most: u32) -> Func {
+    let contract = "\
+Writes two hexadecimal digits for each byte.
+bytes, to: areas of `most` bytes and twice as many. count: of the bytes, not known to the verifier.
+Cost: an iteration for each four bytes.";
+    build("hex_bytes", contract, &["bytes", "to", "count"], |f, p| {
+        let [bytes, to, count] = *p else { return };
+        let at = f.var("at", 0);
+        f.repeat(most / 4, || {
+            f.break_if(at.ge(count));
+            f.break_if(at.gt(most as i32 - 4));
+            let four = (bytes + at).load_bytes(Size::U32, 0);
+            let letters = f.constant(u64::from(b'a' - b'0' - 10));
+            let digits = eight_hex(f, four.ext(ExtOp::Swap, Size::U32), letters);
+            (to + (at << 1)).store_u64(0, digits);
+            at.set(at + 4);
+        });
+        f.ret(0);
+    })
 }
 
 pub(super) fn strtol() -> Func {

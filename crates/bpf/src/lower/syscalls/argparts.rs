@@ -42,7 +42,7 @@ pub(in crate::lower) fn define_subs(
         put_time(put("put_time", &["descriptor", "address"]))
     })?;
     let max = put("put_buffer", &[]).plan.max_string;
-    let quote = quote::subs(pool, max)?;
+    let quote = quote::sub(pool, max)?;
     pool.sub("put_buffer", |_| {
         put_buffer(put("put_buffer", &["address", "length"]), &quote)
     })?;
@@ -168,8 +168,6 @@ fn put_time(mut p: ArgAppender<'_>) -> Result<Function, String> {
 fn put_buffer(mut p: ArgAppender<'_>, quote: &str) -> Result<Function, String> {
     let from = staging_area(p.plan) as i32;
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
-    // Reuses the digit buffer, which has no digits now.
-    let words = p.plan.scratch.digits as i32;
     let [short, bad, none] = std::array::from_fn(|_| p.asm.label());
     p.asm.jump_if(Cond::Eq, R7, 0, bad);
     p.asm.jump_if(Cond::Le, R8, READ, short);
@@ -178,26 +176,16 @@ fn put_buffer(mut p: ArgAppender<'_>, quote: &str) -> Result<Function, String> {
     p.asm.jump_if(Cond::Eq, R8, 0, none);
     read_into_staging(&mut p.asm, from, R8, R7, bad);
     p.asm.bind(none);
-    // The scratch words of `quote`: count, limit, position, cut, quoted, next, kept.
-    let words_of = [
-        R8.into(),
-        (SHOWN - 1).into(),
-        1.into(),
-        0.into(),
-        1.into(),
-        0.into(),
-        1.into(),
-    ];
-    for (i, value) in words_of.into_iter().enumerate() {
-        store(&mut p.asm, words + 8 * i as i32, value);
-    }
     for at in (0..64).step_by(8) {
         store(&mut p.asm, to + at, 0.into());
     }
-    for (reg, off) in [(R1, from), (R2, to), (R3, words)] {
+    for (reg, off) in [(R1, from), (R2, to)] {
         p.asm.mov(reg, R6);
         p.asm.add(reg, off);
     }
+    p.asm.mov(R3, R8);
+    p.asm.mov(R4, SHOWN - 1);
+    p.asm.mov(R5, 1);
     p.asm.call_sub(quote);
     p.asm.mov(R2, R6);
     p.asm.add(R2, to);

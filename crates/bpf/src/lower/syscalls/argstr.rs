@@ -300,7 +300,7 @@ impl HandlerCodegen<'_> {
         let texts = pool.constant(&texts);
         use_user_text(pool, plan, options)?;
         let defer = deferred::use_user_defer(pool, plan, options)?;
-        let escape = search::use_escape_steps(pool, plan, plan.max_string)?;
+        let escape = search::use_escape(pool, plan, plan.max_string)?;
         let may_goto = options.features.may_goto;
         let put = |name: &str, params: &[&'static str]| ArgAppender::new(name, params, plan);
         pool.sub("put_literal", |_| {
@@ -374,17 +374,13 @@ fn put_number(mut p: ArgAppender<'_>) -> Result<Function, String> {
 fn put_escaped(mut p: ArgAppender<'_>, escape: &str) -> Result<Function, String> {
     let to = (p.plan.scratch.text + 3 * p.plan.max_string) as i32;
     let from = staging_area(p.plan) as i32;
-    // Reuses the digit buffer, which has no digits now.
-    let words = p.plan.scratch.digits as i32;
     p.asm.jump_if(Cond::Gt, R7, 1, p.end);
-    p.asm.mov(R9, R6);
-    for (reg, off) in [(R1, from), (R2, to), (R3, words)] {
+    for (reg, off) in [(R1, from), (R2, to)] {
         p.asm.mov(reg, R6);
         p.asm.add(reg, off);
     }
     p.asm.add(R1, R7);
-    search::escape_code(&mut p.asm, escape, p.plan.max_string);
-    p.asm.mov(R6, R9);
+    p.asm.call_sub(escape);
     p.asm.mov(R2, R6);
     p.asm.add(R2, to);
     p.text(p.plan.max_string as i32);

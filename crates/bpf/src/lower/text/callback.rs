@@ -1,12 +1,7 @@
 //! The ends of callbacks of `bpf_loop`.
 
-use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::asm::{Asm, Label};
 use crate::isa::insn::Reg::*;
-
-/// The finished function.
-pub(in crate::lower) fn finish(asm: Asm) -> Result<Function, String> {
-    asm.finish().map_err(|e| e.to_string())
-}
 
 /// Ends a callback: 0 continues the loop, 1 stops it.
 pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {

@@ -1,16 +1,14 @@
-//! The table of escapes.
+//! The tables of escapes.
 
-use crate::lower::pool::Pool;
-
-/// Bytes of a row of the escape table: four bytes of text, then its length.
+/// Bytes of a row of a table of escapes: four bytes of text, then its length.
 pub(in crate::lower) const ESCAPE: i32 = 8;
 
-/// Offset in `.rodata` of the table of escapes.
-pub(in crate::lower) fn escapes(pool: &mut Pool) -> u32 {
-    table(pool, spile_ir::fmt::escape_byte)
+/// The table of the escapes in texts.
+pub(in crate::lower) fn escapes() -> Vec<u8> {
+    table(spile_ir::fmt::escape_byte)
 }
 
-pub(in crate::lower) fn table(pool: &mut Pool, escape: fn(u8) -> Vec<u8>) -> u32 {
+pub(in crate::lower) fn table(escape: fn(u8) -> Vec<u8>) -> Vec<u8> {
     let mut table = Vec::new();
     for byte in 0..=255 {
         let text = escape(byte);
@@ -19,5 +17,5 @@ pub(in crate::lower) fn table(pool: &mut Pool, escape: fn(u8) -> Vec<u8>) -> u32
         row[4] = text.len() as u8;
         table.extend(row);
     }
-    pool.constant(&table)
+    table
 }

@@ -3,10 +3,9 @@
 
 use spile_ir::fmt::{MAX_MEM, TOO_MANY};
 use spile_ir::{Space, Ty, Val};
+use spile_lir::library::hex_bytes;
 
-use super::callback::{ends, finish};
 use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
-use crate::isa::asm::{Asm, Function, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
@@ -20,13 +19,6 @@ const LEN: u32 = 16;
 const BEFORE: u32 = 24;
 /// Scratch word: columns, negative for padding on the right.
 const COLUMNS: u32 = 32;
-
-/// Stack slots that the callback of `hex` reads.
-mod slot {
-    pub(super) const FROM: i16 = 0;
-    pub(super) const TO: i16 = 8;
-    pub(super) const SIZE: i16 = 16;
-}
 
 impl HandlerCodegen<'_> {
     /// The record field of an argument.
@@ -150,12 +142,11 @@ impl HandlerCodegen<'_> {
         self.asm.mov(R3, room as i32);
         self.asm.bind(fits);
         if hex {
-            self.pool.sub("hex_at", |pool| hex_at(pool, room))?;
-            self.pool.sub("hex", |_| hex_sub())?;
+            let name = self.made(hex_bytes(room))?;
             self.store(tmp + LEN + 24, R3);
             self.block_addr(R1, bytes);
             self.block_addr(R2, from);
-            self.asm.call_sub("hex");
+            self.asm.call_sub(name);
             self.load(R3, tmp + LEN + 24);
             self.check_bound(R3, room as i32);
             self.asm.alu(AluOp::Lsh, R3, 1);
@@ -216,40 +207,4 @@ impl HandlerCodegen<'_> {
         self.asm.bind(enough);
         Ok(())
     }
-}
-
-/// `hex(bytes, to, count)`: writes two digits for each byte.
-fn hex_sub() -> Result<Function, String> {
-    let mut asm = Asm::new("hex", &["bytes", "to", "count"]);
-    asm.store(Size::DW, R10, slot::FROM - slot::SIZE, R1);
-    asm.store(Size::DW, R10, slot::TO - slot::SIZE, R2);
-    asm.mov(R1, R3);
-    asm.loop_call("hex_at", -slot::SIZE);
-    asm.mov(R0, 0);
-    asm.exit();
-    finish(asm)
-}
-
-/// The callback that writes the two digits of one byte.
-fn hex_at(pool: &mut crate::lower::Pool, most: u32) -> Result<Function, String> {
-    let digits: Vec<u8> = (0..=255u8)
-        .flat_map(|b| format!("{b:02x}").into_bytes())
-        .collect();
-    let table = pool.constant(&digits);
-    let mut asm = Asm::new("hex_at", &["index", "slots"]);
-    let (go_on, stop) = (asm.label(), asm.label());
-    asm.jump_if(Cond::Ge, R1, most as i32, stop);
-    asm.load(Size::DW, R3, R2, slot::FROM);
-    asm.add(R3, R1);
-    asm.load(Size::B, R4, R3, 0);
-    asm.alu(AluOp::Lsh, R4, 1);
-    asm.ld_data(R3, Section::Rodata, table);
-    asm.add(R3, R4);
-    asm.load(Size::H, R4, R3, 0);
-    asm.load(Size::DW, R3, R2, slot::TO);
-    asm.alu(AluOp::Lsh, R1, 1);
-    asm.add(R3, R1);
-    asm.store(Size::H, R3, 0, R4);
-    ends(&mut asm, go_on, stop);
-    finish(asm)
 }

@@ -1,0 +1,102 @@
+//! Strings of 16-bit and 32-bit units in memory, converted to UTF-8.
+
+use crate::builder::{Builder, Val, Var, build};
+use crate::func::Func;
+use crate::helpers::Helper;
+use crate::op::Size;
+
+/// Results of a conversion.
+pub mod status {
+    /// The text is whole, or cut where there was no more room.
+    pub const READ: i32 = 0;
+    /// A unit cannot be read.
+    pub const FAULT: i32 = 1;
+    /// A unit is no character.
+    pub const INVALID: i32 = 2;
+}
+
+/// The first high surrogate; the low ones follow 0x400 units later.
+const SURROGATES: i32 = 0xd800;
+
+/// `NAME`, with a helper that reads memory, for units of a size and a text of less than `room` bytes.
+pub fn utf(name: &str, helper: Helper, unit: Size, room: u32) -> Func {
+    let contract = "\
+Converts a string in memory up to a unit 0; returns a status. Each unit is read by itself, so that
+no memory behind the end is accessed.
+address: of the string. to: zeros, as many bytes as there is room.
+Cost: an iteration for each unit.";
+    build(name, contract, &["address", "to"], |f, p| {
+        let [address, to] = *p else { return };
+        let cell = f.slot(8);
+        let (from, length) = (f.var("from", address), f.var("length", 0));
+        // A high surrogate that waits for the low one, or 0.
+        let high = f.var("high", 0);
+        let result = f.var("result", status::READ);
+        f.repeat(room, || {
+            let fails = |test, status: i32| {
+                f.when(test, || {
+                    result.set(status);
+                    f.break_();
+                });
+            };
+            let bytes = unit.bytes() as i32;
+            cell.store_u64(0, 0);
+            let size = f.constant(unit.bytes().into());
+            let read = f.helper(helper, &[cell, size, from.get()]);
+            fails(read.ne(0), status::FAULT);
+            from.set(from + bytes);
+            let code = f.var("code", cell.load_bytes(unit, 0));
+            f.break_if(code.eq(0));
+            let surrogate = code - SURROGATES;
+            if unit == Size::U16 {
+                f.when_else(
+                    high.ne(0),
+                    || {
+                        let low = surrogate - 0x400;
+                        fails(low.gt(0x3ff), status::INVALID);
+                        code.set((high << 10) + low + (0x1_0000 - (SURROGATES << 10)));
+                        high.set(0);
+                    },
+                    || {
+                        f.when(surrogate.le(0x3ff), || {
+                            high.set(code);
+                            f.continue_();
+                        });
+                        fails(surrogate.le(0x7ff), status::INVALID);
+                    },
+                );
+            } else {
+                fails(code.gt(0x10_ffff), status::INVALID);
+                fails(surrogate.le(0x7ff), status::INVALID);
+            }
+            encode(f, to, code.get(), (length, room));
+        });
+        f.ret_if(result.ne(status::READ), result);
+        // A high surrogate alone at the end; a full text hides it.
+        f.ret_if(high.eq(0), status::READ);
+        f.ret_if(length.ge(room as i32 - 4), status::READ);
+        f.ret(status::INVALID);
+    })
+}
+
+/// Appends a character, or leaves the loop if there is no room.
+fn encode<'b>(f: &'b Builder, to: Val<'b>, code: Val<'b>, (length, room): (Var<'b>, u32)) {
+    // The limit of each form, and the mark of its first byte.
+    let forms = [(0x80, 0), (0x800, 0xc0), (0x1_0000, 0xe0), (i32::MAX, 0xf0)];
+    for ((above, mark), bytes) in forms.into_iter().zip(1i32..) {
+        f.when(code.lt(above), || {
+            f.break_if(length.sge(room as i32 - bytes));
+            f.break_if(length.ge(room as i32));
+            let to = to + length;
+            for at in 0..bytes {
+                let mut byte = code >> (6 * (bytes - 1 - at));
+                if at > 0 {
+                    byte = byte & 0x3f;
+                }
+                to.store_u8(at as i16, byte | if at > 0 { 0x80 } else { mark });
+            }
+            length.set(length + bytes);
+            f.continue_();
+        });
+    }
+}
