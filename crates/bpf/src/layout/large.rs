@@ -12,7 +12,7 @@
 /// rooms()  room after room of `room` bytes: the key, the element
 /// ```
 ///
-/// This is a hash table with open addressing: [`LargeLayout::looks`] gives the cells where a key may be.
+/// This is a hash table with open addressing: [`LargeLayout::probe_cells`] gives the cells where a key may be.
 /// A key is in the first of them that was free at its insertion; a cell never changes its room.
 /// Keys with consecutive last words have consecutive cells, and share a cache line.
 ///

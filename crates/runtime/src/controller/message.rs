@@ -45,9 +45,9 @@ pub struct RethrownError {
     pub callers: Vec<SiteId>,
 }
 
-/// Parses the fields of a [`RecordWhat::Rethrown`]; `None` if they do not match.
+/// Parses the fields of a [`RecordKind::Rethrown`]; `None` if they do not match.
 ///
-/// [`RecordWhat::Rethrown`]: spile_bpf::layout::RecordWhat::Rethrown
+/// [`RecordKind::Rethrown`]: spile_bpf::layout::RecordKind::Rethrown
 pub fn rethrown(
     kinds: &[ErrorKind],
     fields: &[FieldValue<'_>],

@@ -1,4 +1,4 @@
-//! The elements of large arrays (see [`Large`]), in memory that kernel handlers write and the
+//! The elements of large arrays (see [`LargeLayout`]), in memory that kernel handlers write and the
 //! controller maps. The caller of [`LargeElements::take`] ensures that no handler uses it any more.
 
 use std::cell::OnceCell;

@@ -1,4 +1,4 @@
-//! Parses records of the ring buffer: see [`spile_bpf::layout::Record`]. A record that does not
+//! Parses records of the ring buffer: see [`spile_bpf::layout::RingRecord`]. A record that does not
 //! match the layout is an error, never a panic. It would be a bug of the generated code; the
 //! session continues and reports it.
 

@@ -1,5 +1,5 @@
 //! Deferred strings: user memory that kernel handlers leave to the controller, because its pages
-//! are not in memory (see [`spile_bpf::layout::RecordWhat::Deferred`]). The controller is an
+//! are not in memory (see [`spile_bpf::layout::RecordKind::Deferred`]). The controller is an
 //! ordinary process: when it reads another process's memory, the kernel brings the page in.
 //!
 //! The memory belongs to the task that ran the handler, provided that it still runs the same

@@ -82,7 +82,7 @@ pub(in crate::lower) fn staging_area(plan: &StateLayout) -> u32 {
     plan.scratch.text + 2 * plan.max_string
 }
 
-/// Defines `user_text(room, address, raw)`, which reads up to `room` bytes into the [`staging`]
+/// Defines `user_text(room, address, raw)`, which reads up to `room` bytes into the [`staging_area`]
 /// area and terminates them with a NUL. Unless `raw` is set, it stops at a NUL.
 pub(in crate::lower) fn use_user_text(
     pool: &mut crate::lower::Pool,

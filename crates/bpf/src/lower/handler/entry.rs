@@ -32,7 +32,7 @@ pub(crate) struct EntryState {
     pub late: bool,
     /// The current task.
     pub task: bool,
-    /// The number is computed where it is used (see [`BodyContext::asks_late`]).
+    /// The number is computed where it is used (see [`BodyContext::reads_number_late`]).
     pub asked: bool,
 }
 
