@@ -40,6 +40,7 @@ use spile_ir::storage::Storage;
 use spile_ir::{BodyFacts, GlobalKind, HandlerId, Inst, Intrinsic, Program, ProgramFacts};
 
 use crate::attach::AttachPlan;
+use crate::emit::CpuBlocks;
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, Cond, Reg};
@@ -204,6 +205,15 @@ impl StateLayout {
             tree,
             critical,
         })
+    }
+
+    /// Where the processors' blocks lie.
+    pub(crate) fn cpu_blocks(&self) -> CpuBlocks {
+        CpuBlocks {
+            first: self.shared_size,
+            stride: self.stride,
+            count: self.cpus,
+        }
     }
 
     /// `to` = this CPU's block; goes to `out` where the plan has none for it. Clobbers r0 to r5.

@@ -494,6 +494,16 @@ impl<'b> Val<'b> {
         self.load(Size::U8, false, off)
     }
 
+    /// The half-word at this address.
+    pub fn load_u16(self, off: i16) -> Val<'b> {
+        self.load(Size::U16, false, off)
+    }
+
+    /// The number of 32 bits at this address, extended with its sign.
+    pub fn load_s32(self, off: i16) -> Val<'b> {
+        self.load(Size::U32, true, off)
+    }
+
     /// Stores a word at this address.
     pub fn store_u64(self, off: i16, v: impl Takes<'b>) {
         self.store(Size::U64, off, v);

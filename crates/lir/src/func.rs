@@ -136,7 +136,7 @@ pub enum Inst {
         helper: Helper,
         args: Vec<Value>,
     },
-    /// Calls a function of the module.
+    /// Calls a function of the module or of the host.
     Call {
         dst: Value,
         func: String,
@@ -232,9 +232,20 @@ pub struct Data {
     pub bytes: Vec<u8>,
 }
 
+/// A function of the host that functions of the module call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Extern {
+    /// Unique among all functions of the module.
+    pub name: String,
+    /// Number of parameters, at most 5.
+    pub params: usize,
+}
+
 /// Functions and constants that belong together.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Module {
+    /// Functions of the host.
+    pub externs: Vec<Extern>,
     /// Constants.
     pub data: Vec<Data>,
     /// Functions.
@@ -245,6 +256,12 @@ impl Module {
     /// The function with this name.
     pub fn func(&self, name: &str) -> Option<&Func> {
         self.funcs.iter().find(|f| f.name == name)
+    }
+
+    /// The number of parameters of a function of the module or of the host.
+    pub fn params(&self, name: &str) -> Option<usize> {
+        let own = self.func(name).map(|f| f.params().len());
+        own.or_else(|| Some(self.externs.iter().find(|e| e.name == name)?.params))
     }
 
     /// The constant with this name.

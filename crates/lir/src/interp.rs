@@ -182,6 +182,15 @@ pub trait Host {
 
     /// The address of a processor's block, of state or of a map.
     fn place(&mut self, of: &Place) -> Option<u64>;
+
+    /// Runs a function that the module declares.
+    ///
+    /// # Errors
+    /// Stops the run.
+    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Fault> {
+        let _ = (memory, args);
+        Err(Fault::Missing(format!("no function @{name} of the host")))
+    }
 }
 
 /// A host without helpers and places.
@@ -450,7 +459,10 @@ impl<'m> Activation<'_, 'm> {
             }
             Inst::Call { func, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
-                self.machine.call(func, &args, self.host, self.depth + 1)?
+                match self.machine.module.externs.iter().any(|e| e.name == *func) {
+                    true => self.host.call(&mut self.machine.memory, func, &args)?,
+                    false => self.machine.call(func, &args, self.host, self.depth + 1)?,
+                }
             }
             Inst::Repeat {
                 times,

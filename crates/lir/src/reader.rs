@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::func::{
-    Block, BlockId, Data, Func, Inst, LoopBound, Module, Operand, Place, SlotId, Target, Term,
-    Value,
+    Block, BlockId, Data, Extern, Func, Inst, LoopBound, Module, Operand, Place, SlotId, Target,
+    Term, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -201,11 +201,26 @@ impl Reader<'_> {
                 module.data.push(self.data()?);
             } else if self.take_word("func") {
                 module.funcs.push(self.func(contract.join("\n"))?);
+            } else if self.take_word("extern") {
+                module.externs.push(self.declared()?);
             } else {
-                return self.error("expected `data` or `func`");
+                return self.error("expected `data`, `extern` or `func`");
             }
         }
         Ok(module)
+    }
+
+    /// A function of the host: its name and number of parameters.
+    fn declared(&mut self) -> Res<Extern> {
+        self.expect(b'@')?;
+        let name = self.name("a name")?;
+        self.expect(b'(')?;
+        let params = self.number::<u8>("a number of parameters")?;
+        self.expect(b')')?;
+        Ok(Extern {
+            name,
+            params: params.into(),
+        })
     }
 
     fn data(&mut self) -> Res<Data> {

@@ -1,10 +1,11 @@
 //! Tidies a function: removes unreachable blocks, parameters that always get the same value, and
-//! values that nobody reads.
+//! values that nobody reads; constant parts of addresses become displacements.
 
 use std::collections::HashMap;
 
 use crate::cfg::Cfg;
-use crate::func::{Block, BlockId, Func, Inst, Term, Value};
+use crate::func::{Block, BlockId, Func, Inst, Operand, Term, Value};
+use crate::op::{AluOp, Width};
 
 /// Tidies a function. Its invariants hold afterwards if they hold before.
 pub fn simplify(func: &mut Func) {
@@ -12,6 +13,7 @@ pub fn simplify(func: &mut Func) {
     no_loop(func);
     while one_value(func) || empty_jump(func) {}
     same_targets(func);
+    displacements(func);
     unread(func);
     unreachable(func);
     compact(func);
@@ -137,6 +139,35 @@ fn same_targets(func: &mut Func) {
             && then == els
         {
             block.term = Term::Jump(then.clone());
+        }
+    }
+}
+
+/// Makes the constants that are added to addresses part of the loads and stores.
+fn displacements(func: &mut Func) {
+    let mut sums: HashMap<Value, (Value, i32)> = HashMap::new();
+    for inst in func.blocks.iter().flat_map(|b| &b.insts) {
+        if let Inst::Alu {
+            dst,
+            width: Width::W64,
+            op: AluOp::Add,
+            a,
+            b: Operand::Imm(n),
+        } = inst
+        {
+            sums.insert(*dst, (*a, *n));
+        }
+    }
+    for inst in func.blocks.iter_mut().flat_map(|b| &mut b.insts) {
+        if let Inst::Load { base, off, .. }
+        | Inst::Store { base, off, .. }
+        | Inst::Atomic { base, off, .. } = inst
+        {
+            while let Some((a, n)) = sums.get(base)
+                && let Ok(sum) = i16::try_from(n.saturating_add((*off).into()))
+            {
+                (*base, *off) = (*a, sum);
+            }
         }
     }
 }

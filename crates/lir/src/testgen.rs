@@ -228,5 +228,6 @@ pub fn module(numbers: &[u32], newer: bool) -> Module {
             bytes,
         }],
         funcs: vec![function(numbers, newer)],
+        ..Module::default()
     }
 }

@@ -1,6 +1,8 @@
 //! The text form of a module, which [`crate::reader`] reads back.
 //!
 //! ```text
+//! extern @append_text(4)
+//!
 //! data @digits "0123456789abcdef"
 //!
 //! ; The number of bytes in front of the first NUL. This comment is the contract.
@@ -29,11 +31,13 @@
 //! | calls | `%x = helper time_ns()`, `%x = call @f(%a, %b)`, `%n = repeat %times, @f, %context` |
 //! | ends of blocks | `jump b(%x)`, `if lt %a, 5 then b(%x) else c`, `if32 ...`, `ret %x` |
 //!
+//! `extern` declares a function of the host with its number of parameters.
+//!
 //! Names consist of letters, digits, `_` and `.`. A comment goes from `;` to the end of the line.
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use crate::func::{Block, Data, Func, Inst, Module, Operand, Place, Target, Term, Value};
+use crate::func::{Block, Data, Extern, Func, Inst, Module, Operand, Place, Target, Term, Value};
 use crate::op::{Size, Width};
 
 /// A part of a function, which is printed with the function's names.
@@ -274,14 +278,17 @@ impl Display for Data {
 
 impl Display for Module {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
+        for Extern { name, params } in &self.externs {
+            writeln!(f, "extern @{name}({params})")?;
+        }
         for (i, data) in self.data.iter().enumerate() {
-            if i > 0 {
+            if i > 0 || !self.externs.is_empty() {
                 f.write_char('\n')?;
             }
             data.fmt(f)?;
         }
         for (i, func) in self.funcs.iter().enumerate() {
-            if i > 0 || !self.data.is_empty() {
+            if i > 0 || !self.data.is_empty() || !self.externs.is_empty() {
                 f.write_char('\n')?;
             }
             func.fmt(f)?;

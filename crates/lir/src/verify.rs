@@ -5,9 +5,9 @@
 //!
 //! | invariant | what holds |
 //! |---|---|
-//! | `Names` | Names consist of letters, digits, `_` and `.`, and are unique: of functions, of data, of a function's blocks, of its values. |
+//! | `Names` | Names consist of letters, digits, `_` and `.`, and are unique: of functions with those of the host, of data, of a function's blocks, of its values. |
 //! | `Ids` | Blocks, values and stack slots exist. |
-//! | `Entry` | A function has a first block, no jump goes there, and it has at most 5 parameters. |
+//! | `Entry` | A function has a first block, no jump goes there, and it has at most 5 parameters, as has a function of the host. |
 //! | `Reachable` | Each block is reachable. |
 //! | `Definition` | Each value has one definition, and no name is without one. |
 //! | `Dominance` | All paths to the use of a value lead through its definition. |
@@ -16,7 +16,7 @@
 //! | `Slots` | A stack slot has a multiple of 8 bytes, all together at most 512, and an address lies in its slot. |
 //! | `Data` | Data exist, and an address lies in them. |
 //! | `Helpers` | A helper has its number of arguments, and a result only if its row says so. |
-//! | `Calls` | A called function is in the module and has that number of parameters; that of `repeat` has 2. |
+//! | `Calls` | A called function is in the module or declared, and has that number of parameters; that of `repeat` is in the module and has 2. |
 //! | `Recursion` | No function calls itself, not even through others. |
 //! | `Bounds` | A block has a bound if and only if it is the header of a loop; the bound is from 1 to [`MAX_REPEAT`], and `exhausted` leaves the loop. |
 //! | `Loops` | A loop is entered only through its header. |
@@ -90,6 +90,14 @@ pub fn verify(module: &Module) -> Result<(), Violation> {
         top(&data.name).name(&data.name, &mut names)?;
     }
     let mut names = HashSet::new();
+    for declared in &module.externs {
+        let at = top(&declared.name);
+        at.name(&declared.name, &mut names)?;
+        if declared.params > MAX_PARAMS {
+            let message = format!("more than {MAX_PARAMS} parameters");
+            return at.fail(Invariant::Entry, message);
+        }
+    }
     for func in &module.funcs {
         top(&func.name).name(&func.name, &mut names)?;
     }
@@ -299,7 +307,6 @@ fn address(module: &Module, func: &Func, inst: &Inst) -> Found {
 }
 
 fn calls(module: &Module, inst: &Inst) -> Found {
-    let params = |name: &str| module.func(name).map(|f| f.params().len());
     match inst {
         Inst::Helper { dst, helper, args } => {
             let info = helper.info();
@@ -309,15 +316,16 @@ fn calls(module: &Module, inst: &Inst) -> Found {
             let none = dst.is_some() && !info.result;
             none.then_some((Invariant::Helpers, "the helper has no result"))
         }
-        Inst::Call { func, args, .. } => match params(func) {
+        Inst::Call { func, args, .. } => match module.params(func) {
             None => Some((Invariant::Calls, "no such function")),
             Some(n) => {
                 (n != args.len()).then_some((Invariant::Calls, "another number of parameters"))
             }
         },
-        Inst::Repeat { func, .. } => match params(func) {
+        Inst::Repeat { func, .. } => match module.func(func) {
             None => Some((Invariant::Calls, "no such function")),
-            Some(n) => (n != 2).then_some((Invariant::Calls, "the function needs two parameters")),
+            Some(f) => (f.params().len() != 2)
+                .then_some((Invariant::Calls, "the function needs two parameters")),
         },
         _ => None,
     }

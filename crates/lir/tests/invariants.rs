@@ -17,6 +17,12 @@ const VIOLATIONS: &[(Invariant, &str, &str)] = {
             "a second `f`",
             "func @f() {\na:\n ret 0\n}\nfunc @f() {\na:\n ret 0\n}",
         ),
+        (
+            Names,
+            "a second `f`",
+            "extern @f(0)\nfunc @f() {\na:\n ret 0\n}",
+        ),
+        (Entry, "more than 5", "extern @f(6)"),
         (Names, "a second `d`", "data @d \"x\" data @d \"y\""),
         (
             Ids,
@@ -127,6 +133,16 @@ const VIOLATIONS: &[(Invariant, &str, &str)] = {
         ),
         (
             Calls,
+            "another number",
+            "extern @g(2)\nfunc @f(%a) {\na:\n %x = call @g(%a)\n ret 0\n}",
+        ),
+        (
+            Calls,
+            "no such function",
+            "extern @g(2)\nfunc @f(%a) {\na:\n %x = repeat %a, @g, %a\n ret 0\n}",
+        ),
+        (
+            Calls,
             "two parameters",
             "func @f(%a) {\na:\n %x = repeat %a, @g, %a\n ret 0\n}\nfunc @g(%a) {\na:\n ret 0\n}",
         ),
@@ -223,7 +239,8 @@ fn ids_that_do_not_exist_are_refused() {
 #[test]
 fn errors_of_the_reader_name_their_place() {
     let rows = [
-        ("fun", "1:1: expected `data` or `func`"),
+        ("fun", "1:1: expected `data`, `extern` or `func`"),
+        ("extern @g(x)", "1:11: not a number of parameters"),
         (
             "data @d \"a\\q\"",
             "1:11: expected a character, an escape or `\"`",
@@ -321,6 +338,8 @@ fn each_access_is_checked() {
     ));
     assert!(matches!(run("%x = cpu 8"), Fault::Missing(_)));
     assert!(matches!(run("%x = helper time_ns()"), Fault::Helper(_)));
+    let declared = "extern @g(1)\nfunc @f(%a) {\na:\n %x = call @g(%a)\n ret 0\n}";
+    assert!(matches!(fault(declared, 8), Fault::Missing(_)));
     let endless = "func @f(%a) {\na:\n jump b\nb: loop 1000 else c\n jump b\nc:\n ret 0\n}";
     assert_eq!(fault(endless, 8), Fault::Steps);
     let times = u64::from(MAX_REPEAT) + 1;

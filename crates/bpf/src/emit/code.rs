@@ -1,12 +1,13 @@
 //! The assembler's instructions, from machine instructions and the allocator's answer.
 
-use regalloc2::{Allocation, Block as BlockIndex, Edit, InstOrEdit, Output};
+use regalloc2::{Allocation, Output};
 use spile_lir::Func;
 use spile_lir::func::Place;
 use spile_lir::helpers::Helper as LirHelper;
 use spile_lir::op::{self, Width as LirWidth};
 use spile_lir::verify::MAX_STACK;
 
+use super::copies::{Item, propagate, reg};
 use super::select::{Code, Op};
 use super::{EmitError, Surroundings};
 use crate::isa::asm::{Asm, Function, Label, Section};
@@ -30,27 +31,27 @@ pub(super) fn code(
     let params = &PARAMS[..func.params().len().min(PARAMS.len())];
     let mut asm = Asm::new(symbol(&func.name), params);
     let labels = selected.blocks.iter().map(|_| asm.label()).collect();
+    let blocks = propagate(selected, output);
     let mut writer = Writer {
         func,
         selected,
         around,
         asm,
         labels,
-        lead: lead(selected, output),
+        lead: lead(selected, &blocks),
     };
-    for b in 0..selected.blocks.len() {
+    for (b, items) in blocks.iter().enumerate() {
         if writer.lead[b] != b {
             continue;
         }
         let label = writer.labels[b];
         writer.asm.bind(label);
-        for item in output.block_insts_and_edits(selected, BlockIndex::new(b)) {
+        for item in items {
             match item {
-                InstOrEdit::Edit(Edit::Move { from, to }) => writer.move_(*from, *to),
-                InstOrEdit::Inst(inst) => {
-                    let allocs = output.inst_allocs(inst);
-                    let regs = allocs.iter().map(|a| reg(*a)).collect::<Vec<_>>();
-                    writer.inst(&selected.insts[inst.index()].op, &regs, b)?;
+                Item::Copy(from, to) => writer.move_(*from, *to),
+                Item::Inst(inst, allocations) => {
+                    let regs = allocations.iter().map(|a| reg(*a)).collect::<Vec<_>>();
+                    writer.inst(&selected.insts[*inst].op, &regs, b)?;
                 }
             }
         }
@@ -61,16 +62,15 @@ pub(super) fn code(
 /// For each block, the block that a jump to it reaches: another one if the block only jumps on. An
 /// edge's
 /// block has no instructions if its values need no moves.
-fn lead(selected: &Code, output: &Output) -> Vec<usize> {
+fn lead(selected: &Code, blocks: &[Vec<Item>]) -> Vec<usize> {
     let mut lead: Vec<usize> = (0..selected.blocks.len()).collect();
     // Blocks lie in front of their successors.
     for b in (1..selected.blocks.len()).rev() {
-        let moves = |item: &InstOrEdit<'_>| match item {
-            InstOrEdit::Edit(Edit::Move { from, to }) => from != to,
-            InstOrEdit::Inst(inst) => selected.insts[inst.index()].op != Op::Jump,
+        let stays = |item: &Item| match item {
+            Item::Copy(from, to) => from != to,
+            Item::Inst(inst, _) => selected.insts[*inst].op != Op::Jump,
         };
-        let mut items = output.block_insts_and_edits(selected, BlockIndex::new(b));
-        if !items.any(|i| moves(&i)) {
+        if !blocks[b].iter().any(stays) {
             lead[b] = lead[selected.blocks[b].succs[0].index()];
         }
     }
@@ -80,12 +80,6 @@ fn lead(selected: &Code, output: &Output) -> Vec<usize> {
 /// The function's symbol: a C identifier.
 pub(super) fn symbol(name: &str) -> String {
     name.replace('.', "_")
-}
-
-fn reg(allocation: Allocation) -> Reg {
-    // All operands demand registers of the environment.
-    let number = allocation.as_reg().map_or(0, |p| p.hw_enc());
-    Reg::new(number as u8).unwrap_or(Reg::R0)
 }
 
 fn width(w: LirWidth) -> Width {

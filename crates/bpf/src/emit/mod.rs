@@ -23,9 +23,11 @@
 //! |---|---|
 //! | `prepare` | expands the processor's block, makes constants at their uses |
 //! | `select` | machine instructions, with the registers that they demand |
+//! | `copies` | no copies without use, after allocation |
 //! | `code` | the assembler's instructions, after allocation |
 
 mod code;
+mod copies;
 mod prepare;
 mod select;
 

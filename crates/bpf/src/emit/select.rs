@@ -71,8 +71,8 @@ pub(super) enum Op {
 #[derive(Debug)]
 pub(super) struct Selected {
     pub op: Op,
-    operands: Vec<Reg>,
-    clobbers: PRegSet,
+    pub operands: Vec<Reg>,
+    pub clobbers: PRegSet,
 }
 
 /// A block.

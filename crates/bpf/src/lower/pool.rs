@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, HashMap};
 
 use spile_lir::{Module, library};
 
-use crate::emit::{Surroundings, emit};
+use crate::emit::{CpuBlocks, Surroundings, emit};
 use crate::isa::asm::Function;
 use crate::layout::RecordShape;
+use crate::plan::StateLayout;
 
 /// Length in bytes of the runs of zeros and of spaces: the largest width of a string.
 pub(crate) const RUN: u32 = 4104;
@@ -100,12 +101,17 @@ impl Pool {
         if self.subs.contains_key(&name) {
             return Ok(name);
         }
+        self.define(module, None)?;
+        Ok(name)
+    }
+
+    fn define(&mut self, module: Module, cpu_blocks: Option<CpuBlocks>) -> Result<(), String> {
         let data = module.data.iter();
         let around = Surroundings {
             data: data
                 .map(|d| (d.name.clone(), self.constant(&d.bytes)))
                 .collect(),
-            cpu_blocks: None,
+            cpu_blocks,
         };
         let functions = emit(&module, &around).map_err(|e| e.to_string())?;
         for data in module.data {
@@ -113,11 +119,33 @@ impl Pool {
                 self.lir.data.push(data);
             }
         }
+        for declared in module.externs {
+            if !self.lir.externs.contains(&declared) {
+                self.lir.externs.push(declared);
+            }
+        }
         self.lir.funcs.extend(module.funcs);
         for function in functions {
             self.subs.insert(function.name.clone(), function);
         }
-        Ok(name)
+        Ok(())
+    }
+
+    /// Defines the functions of a module as global subprograms, which find the processor's block
+    /// themselves, and the steps of their loops.
+    pub(crate) fn global_functions(
+        &mut self,
+        module: Module,
+        plan: &StateLayout,
+    ) -> Result<(), String> {
+        let names: Vec<String> = module.funcs.iter().map(|f| f.name.clone()).collect();
+        self.define(module, Some(plan.cpu_blocks()))?;
+        for name in names {
+            if let Some(function) = self.subs.get_mut(&name) {
+                function.separate = true;
+            }
+        }
+        Ok(())
     }
 
     /// Defines the subprogram `name` unless the object has it.

@@ -2,13 +2,11 @@
 //!
 //! | file | what it lowers |
 //! |---|---|
-//! | `argstr`, `argparts`, `vector` | arguments as text: numbers and flags, structures and buffers, vectors of strings |
+//! | `argstr` | arguments as text, by functions of the run-time library |
 //! | `retstr` | results as text |
 
-pub(crate) mod argparts;
 pub(crate) mod argstr;
 pub(crate) mod retstr;
-pub(crate) mod vector;
 
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, SyscallOp};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};

@@ -14,6 +14,7 @@
 //! | `quote` | escapes, with and without quotes |
 //! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
 //! | `statistics` | variance |
+//! | `arguments` | arguments of system calls as text, a module of its own that knows the host's layout |
 //!
 //! # Why Rust and not text
 //! `strings` was written in both forms first. The builder won:
@@ -32,6 +33,7 @@
 //! A text fills its *slot*, a multiple of 8 bytes: zeros follow its bytes up to the end of the slot,
 //! at least one. So code works on whole words and needs no length.
 
+pub mod arguments;
 pub mod decimal;
 mod numbers;
 pub mod quote;
@@ -69,16 +71,16 @@ const FUNCTIONS: &[(&str, Make)] = &[
 /// A module with one function that is made for its caller.
 pub fn module_with(func: Func) -> Module {
     Module {
-        data: Vec::new(),
         funcs: vec![func],
+        ..Module::default()
     }
 }
 
 /// The functions that are the same for all callers.
 pub fn module() -> &'static Module {
     static MODULE: LazyLock<Module> = LazyLock::new(|| Module {
-        data: Vec::new(),
         funcs: FUNCTIONS.iter().map(|(_, make)| make()).collect(),
+        ..Module::default()
     });
     &MODULE
 }

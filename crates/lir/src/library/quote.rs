@@ -22,6 +22,7 @@ fn with_table(func: Func, table: &[u8]) -> Module {
             bytes: table.to_vec(),
         }],
         funcs: vec![func],
+        ..Module::default()
     }
 }
 

@@ -1,0 +1,506 @@
+//! The texts of system calls' arguments against Rust, on random arguments, as the functions are
+//! written and with their loops as callbacks. The host appends to a string, and has a program with
+//! memory that is mapped, and memory that only `user_text` gets at.
+
+use std::sync::LazyLock;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use spile_lir::Module;
+use spile_lir::func::Place;
+use spile_lir::helpers::Helper;
+use spile_lir::interp::{Fault, Host, Kind, Machine, Memory};
+use spile_lir::library::arguments::{
+    BUFFER, Defer, ENTRY, FOLLOWS, Layout, MAX_ARGV, kind, module, time,
+};
+use spile_lir::repeat::outline;
+use spile_lir::verify::verify;
+
+const LENGTH: usize = 0;
+const ALLOWED: usize = 8;
+const ARGUMENTS: usize = 16;
+const STAGING: usize = 64;
+const MOST: usize = 128;
+const QUOTED: usize = STAGING + MOST + 8;
+const BLOCK: usize = QUOTED + MOST + 16;
+
+const SIGNED: u64 = 1;
+const MARK: u64 = 32;
+/// A result of `user_text`: the controller can read the memory.
+const ABSENT: u64 = 1;
+
+/// The lists of names: flags at 0, values behind them.
+const FLAGS: &[(u64, u64, &str)] = &[
+    (3, 0, "RDONLY"),
+    (3, 1, "WRONLY"),
+    (0x1010, 0x1010, "SYNC"),
+    (0x1000, 0x1000, "DSYNC"),
+    (0x40, 0x40, "CREAT"),
+];
+const VALUES: &[(u64, u64, &str)] = &[
+    (u64::MAX, 0, "ZERO"),
+    (u64::MAX, 7, "SEVEN"),
+    (u64::MAX, u64::MAX, "MINUS"),
+];
+
+fn layout() -> Layout {
+    Layout {
+        length: LENGTH as i32,
+        most: MOST as i32,
+        arguments: ARGUMENTS as i32,
+        staging: STAGING as i32,
+        quoted: QUOTED as i32,
+        escape: "escape".into(),
+        quote: "quote".into(),
+        signed: SIGNED as i32,
+        mark: MARK as i32,
+        defer: Some(Defer {
+            allowed: ALLOWED as i32,
+            absent: ABSENT as i32,
+            quoted: 2,
+        }),
+    }
+}
+
+fn names() -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for list in [FLAGS, VALUES] {
+        for (mask, bits, name) in list.iter().chain(&[(0, 0, "")]) {
+            bytes.extend(mask.to_le_bytes());
+            bytes.extend(bits.to_le_bytes());
+            bytes.extend(name.as_bytes());
+            bytes.resize(bytes.len().next_multiple_of(ENTRY as usize), 0);
+        }
+    }
+    bytes
+}
+
+/// The functions as they are written, and with their loops as callbacks.
+static MODULES: LazyLock<[Module; 2]> = LazyLock::new(|| {
+    let written = module(&layout(), names());
+    let mut outlined = written.clone();
+    outline(&mut outlined).unwrap_or_else(|e| panic!("{e}"));
+    let both = [written, outlined];
+    both.iter()
+        .for_each(|m| verify(m).unwrap_or_else(|e| panic!("{e}")));
+    both
+});
+
+/// Memory of the program.
+#[derive(Debug, Clone)]
+struct Mapping {
+    at: u64,
+    bytes: Vec<u8>,
+    /// Whether a helper can read it; `user_text` can otherwise.
+    mapped: bool,
+}
+
+/// The host.
+#[derive(Debug, Default)]
+struct Recorder {
+    block: u64,
+    program: Vec<Mapping>,
+    text: Vec<u8>,
+    deferred: Vec<u64>,
+}
+
+impl Recorder {
+    /// As many of the bytes at an address as there are, if they are `mapped`.
+    fn bytes(&self, at: u64, size: u64, mapped: bool) -> Option<&[u8]> {
+        let of = |m: &Mapping| {
+            let offset = at.checked_sub(m.at)? as usize;
+            (m.mapped == mapped && offset < m.bytes.len()).then_some(offset)
+        };
+        let (mapping, offset) = self.program.iter().find_map(|m| Some((m, of(m)?)))?;
+        let end = mapping.bytes.len().min(offset + size as usize);
+        Some(&mapping.bytes[offset..end])
+    }
+}
+
+/// The bytes in front of the first NUL.
+fn until_nul(bytes: &[u8]) -> &[u8] {
+    bytes.split(|b| *b == 0).next().unwrap_or_default()
+}
+
+impl Host for Recorder {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+        let [to, size, from] = *args else {
+            return Err(Fault::Helper(format!("{helper:?}")));
+        };
+        let efault = (-14i64).cast_unsigned();
+        let Some(bytes) = self.bytes(from, size, true) else {
+            return Ok(efault);
+        };
+        match helper {
+            Helper::ReadUser if bytes.len() < size as usize => Ok(efault),
+            Helper::ReadUser => memory.write(to, bytes).map(|()| 0),
+            Helper::ReadUserText => {
+                let mut text = until_nul(bytes).to_vec();
+                text.truncate(size as usize - 1);
+                text.push(0);
+                memory.write(to, &text)?;
+                Ok(text.len() as u64)
+            }
+            other => Err(Fault::Helper(format!("{other:?}"))),
+        }
+    }
+
+    fn place(&mut self, of: &Place) -> Option<u64> {
+        match of {
+            Place::Cpu(off) => Some(self.block + u64::from(*off)),
+            _ => None,
+        }
+    }
+
+    fn call(&mut self, memory: &mut Memory, name: &str, args: &[u64]) -> Result<u64, Fault> {
+        match (name, args) {
+            ("append_text", [block, text, size, 0]) if *block == self.block => {
+                let bytes = memory.read(*text, *size as usize)?.to_vec();
+                self.text.extend(until_nul(&bytes));
+            }
+            ("escape", [from, to]) => {
+                let end = self.block + STAGING as u64 + MOST as u64;
+                let bytes = memory.read(*from, (end - from) as usize)?.to_vec();
+                memory.write(*to, &[until_nul(&bytes), &[0]].concat())?;
+            }
+            ("user_text", [size, address, raw]) => {
+                let absent = self.deferred.contains(address);
+                let Some(bytes) = self.bytes(*address, *size, false) else {
+                    return Ok(if absent { ABSENT } else { 2 });
+                };
+                if *raw == 1 && bytes.len() < *size as usize {
+                    return Ok(2);
+                }
+                let bytes = if *raw == 1 { bytes } else { until_nul(bytes) };
+                let bytes = [bytes, &[0]].concat();
+                memory.write(self.block + STAGING as u64, &bytes)?;
+            }
+            ("user_defer", [address, _, 2]) => {
+                self.text.extend(format!("<{address:x}>").bytes());
+            }
+            ("quote", [from, to, count, limit, 1]) => {
+                let bytes = memory.read(*from, *count as usize)?.to_vec();
+                let text = [b"\"", &*bytes, b"\""].concat();
+                let most = text.len().min(*limit as usize + 1);
+                memory.write(*to, &text[..most])?;
+            }
+            (number, [precision, value, flags, 0]) => {
+                let digits = (*precision as i64).max(0) as usize;
+                let mark = flags & MARK != 0;
+                let text = match (number, flags & SIGNED != 0) {
+                    ("append_number_10", true) => match value.cast_signed() {
+                        n if n < 0 => format!("-{:0digits$}", n.unsigned_abs()),
+                        n => format!("{n:0digits$}"),
+                    },
+                    ("append_number_10", false) => format!("{value}"),
+                    ("append_number_8", _) if mark => format!("0{value:o}"),
+                    ("append_number_16", _) if mark => format!("{value:#x}"),
+                    ("append_number_16", _) => format!("{value:0digits$x}"),
+                    other => return Err(Fault::Missing(format!("{other:?}"))),
+                };
+                self.text.extend(text.bytes());
+            }
+            other => return Err(Fault::Missing(format!("{other:?}"))),
+        }
+        Ok(0)
+    }
+}
+
+/// What surrounds an argument.
+#[derive(Default)]
+struct Given {
+    program: Vec<Mapping>,
+    deferred: Vec<u64>,
+    allowed: bool,
+    /// The six arguments.
+    words: [u64; 6],
+}
+
+/// The text of an argument.
+fn text(descriptor: u64, value: u64, given: &Given) -> String {
+    let texts = MODULES.each_ref().map(|module| {
+        let mut machine = Machine::new(module, 100_000);
+        let mut bytes = vec![0xa5; BLOCK];
+        let mut word = |at: usize, n: u64| bytes[at..at + 8].copy_from_slice(&n.to_le_bytes());
+        word(LENGTH, 0);
+        word(ALLOWED, given.allowed.into());
+        for (i, n) in given.words.into_iter().enumerate() {
+            word(ARGUMENTS + 8 * i, n);
+        }
+        let mut host = Recorder {
+            block: machine.memory.add(bytes, Kind::Memory),
+            program: given.program.clone(),
+            deferred: given.deferred.clone(),
+            ..Recorder::default()
+        };
+        let result = machine.run("put_arg", &[descriptor, value], &mut host);
+        assert_eq!(result, Ok(0), "{descriptor:#x} {value:#x}");
+        String::from_utf8(host.text).expect("text")
+    });
+    assert_eq!(texts[0], texts[1], "loops and callbacks");
+    texts[0].clone()
+}
+
+/// A descriptor of a value of so many bytes.
+fn sized(kind: i32, bytes: u64) -> u64 {
+    kind as u64 | (64 - 8 * bytes) << 8
+}
+
+/// A descriptor with more from bit 16 on.
+fn with(kind: i32, bytes: u64, more: usize) -> u64 {
+    sized(kind, bytes) | (more as u64) << 16
+}
+
+/// A number as the value of so many bytes, with its sign.
+fn signed(value: u64, bytes: u64) -> i64 {
+    let unused = 64 - 8 * bytes;
+    (value << unused).cast_signed() >> unused
+}
+
+fn unsigned(value: u64, bytes: u64) -> u64 {
+    let unused = 64 - 8 * bytes;
+    value << unused >> unused
+}
+
+fn mapping(at: u64, bytes: Vec<u8>, mapped: bool) -> Given {
+    Given {
+        program: vec![Mapping { at, bytes, mapped }],
+        ..Given::default()
+    }
+}
+
+const AT: u64 = 0x7f00_0000_1000;
+
+fn bytes_of_value() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(1u64), Just(2), Just(4), Just(8)]
+}
+
+/// Numbers, small ones often.
+fn any_number() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0..300u64,
+        (0..300u64).prop_map(|n| n.wrapping_neg())
+    ]
+}
+
+fn letters(most: usize) -> impl Strategy<Value = String> {
+    vec(b'a'..=b'z', 0..most).prop_map(|b| String::from_utf8(b).expect("letters"))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn numbers(value in any_number(), bytes in bytes_of_value(), follows in any::<bool>()) {
+        let comma = if follows { FOLLOWS } else { 0 };
+        let before = if follows { ", " } else { "" };
+        let short = unsigned(value, bytes);
+        let rows = [
+            (kind::SIGNED, signed(value, bytes).to_string()),
+            (kind::UNSIGNED, short.to_string()),
+            (kind::HEX, format!("{short:#x}")),
+            (kind::OCTAL, format!("0{short:o}")),
+        ];
+        for (kind, number) in rows {
+            let got = text(sized(kind, bytes) | comma, value, &Given::default());
+            prop_assert_eq!(got, format!("{before}{number}"));
+        }
+        prop_assert_eq!(text(kind::SHOWN as u64 | comma, value, &Given::default()), "");
+    }
+
+    #[test]
+    fn directories_and_pairs(value in prop_oneof![any_number(), Just(0xffff_ff9c)], high in any::<u32>()) {
+        let fd = signed(value, 4);
+        let name = if fd == -100 { "AT_FDCWD".to_owned() } else { fd.to_string() };
+        prop_assert_eq!(text(sized(kind::DIRFD, 4), value, &Given::default()), name);
+
+        let mut given = Given::default();
+        given.words[3] = high.into();
+        let pair = (u64::from(high) << 32 | unsigned(value, 4)).cast_signed();
+        prop_assert_eq!(text(with(kind::PAIR, 4, 3), value, &given), pair.to_string());
+    }
+
+    /// An open without O_CREAT has no mode, and no comma for it.
+    #[test]
+    fn modes(flags in any_number(), mode in 0..0o10000u64) {
+        let mut given = Given::default();
+        given.words[1] = flags;
+        let creates = flags & 0x40_0040 != 0;
+        let wanted = if creates { format!(", 0{mode:o}") } else { String::new() };
+        let descriptor = with(kind::OPEN_MODE, 4, 1) | FOLLOWS;
+        prop_assert_eq!(text(descriptor, mode, &given), wanted);
+    }
+
+    #[test]
+    fn names_of_flags(value in prop_oneof![0..0x2000u64, any::<u64>()], bytes in bytes_of_value()) {
+        let value_of_size = unsigned(value, bytes);
+        let (mut rest, mut found) = (value_of_size, Vec::new());
+        for (mask, bits, name) in FLAGS {
+            if value_of_size & mask == *bits && rest & bits == *bits {
+                rest &= !mask;
+                found.push((*name).to_owned());
+            }
+        }
+        if found.is_empty() || rest != 0 {
+            found.push(format!("{rest:#x}"));
+        }
+        let got = text(with(kind::FLAGS, bytes, 0), value, &Given::default());
+        prop_assert_eq!(got, found.join("|"));
+    }
+
+    #[test]
+    fn names_of_values(value in prop_oneof![0..10u64, Just(u64::MAX), any::<u64>()]) {
+        let list = (FLAGS.len() + 1) * ENTRY as usize;
+        let named = VALUES.iter().find(|v| v.1 == value).map(|v| v.2.to_owned());
+        let rows = [
+            (kind::ENUM, value.cast_signed().to_string()),
+            (kind::CHOICE, format!("{value:#x}")),
+        ];
+        for (kind, number) in rows {
+            let got = text(with(kind, 8, list), value, &Given::default());
+            prop_assert_eq!(got, named.clone().unwrap_or(number));
+        }
+        // Behind the last list there are no names.
+        let behind = text(with(kind::CHOICE, 8, 1 << 20), value, &Given::default());
+        prop_assert_eq!(behind, format!("{value:#x}"));
+    }
+
+    #[test]
+    fn texts_of_the_program(content in letters(100), mapped in any::<bool>()) {
+        let given = mapping(AT, format!("{content}\0xyz").into_bytes(), mapped);
+        let descriptor = sized(kind::USER_STR, 8);
+        prop_assert_eq!(text(descriptor, AT, &given), format!("\"{content}\""));
+        prop_assert_eq!(text(descriptor, 0, &given), "0x0");
+        prop_assert_eq!(text(descriptor, AT - 1, &given), format!("{:#x}", AT - 1));
+        // The controller reads what it may.
+        for allowed in [false, true] {
+            let given = Given { deferred: vec![AT - 1], allowed, ..mapping(AT, vec![0], mapped) };
+            let wanted = if allowed { format!("<{:x}>", AT - 1) } else { format!("{:#x}", AT - 1) };
+            prop_assert_eq!(text(descriptor, AT - 1, &given), wanted);
+        }
+    }
+
+    #[test]
+    fn vectors(texts in vec(letters(6), 0..20), narrow in any::<bool>(), mapped in any::<bool>(), ends in any::<bool>()) {
+        let at = 0x7f00_1000;
+        let (mut pointers, mut bytes) = (Vec::new(), Vec::new());
+        let size = if narrow { 4 } else { 8 };
+        let strings = at + 0x1000;
+        for t in &texts {
+            let pointer: u64 = strings + bytes.len() as u64;
+            pointers.extend(&pointer.to_le_bytes()[..size]);
+            bytes.extend(t.bytes().chain([0]));
+        }
+        // Without its end the vector runs into memory that does not exist.
+        let last = at + pointers.len() as u64;
+        if ends {
+            pointers.extend(&[0; 8][..size]);
+        }
+        let mut given = mapping(at, pointers, mapped);
+        given.program.push(Mapping { at: strings, bytes, mapped: true });
+        let most = MAX_ARGV as usize;
+        let mut wanted: Vec<String> = texts.iter().take(most).map(|t| format!("\"{t}\"")).collect();
+        match (texts.len() >= most, ends) {
+            (true, _) => wanted.push("...".into()),
+            (false, false) => wanted.push(format!("{last:#x}")),
+            (false, true) => {}
+        }
+        let kind = if narrow { kind::ARGV_4 } else { kind::ARGV };
+        prop_assert_eq!(text(sized(kind, 8), at, &given), format!("[{}]", wanted.join(", ")));
+        prop_assert_eq!(text(sized(kind, 8), 0, &given), "[]");
+    }
+
+    #[test]
+    fn times(numbers in [any::<i32>(); 4], narrow in any::<bool>(), micro in any::<bool>(), timer in any::<bool>(), mapped in any::<bool>()) {
+        let bits = [(narrow, time::NARROW), (micro, time::MICRO), (timer, time::TIMER)];
+        let bits: u8 = bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
+        let fields: Vec<u8> = numbers.iter().flat_map(|n| match narrow {
+            true => n.to_le_bytes().to_vec(),
+            false => i64::from(*n).to_le_bytes().to_vec(),
+        }).collect();
+        let digits = if micro || timer { 6 } else { 9 };
+        let fraction = |n: i32| match n < 0 {
+            true => format!("-{:0digits$}", n.unsigned_abs()),
+            false => format!("{n:0digits$}"),
+        };
+        let [a, b, c, d] = numbers;
+        let one = format!("{a}.{}", fraction(b));
+        let wanted = match timer {
+            true => format!("[{one},{c}.{}]", fraction(d)),
+            false => format!("[{one}]"),
+        };
+        let descriptor = with(kind::TIME, 8, bits.into());
+        let given = mapping(AT, fields, mapped);
+        prop_assert_eq!(text(descriptor, AT, &given), wanted);
+        prop_assert_eq!(text(descriptor, 0, &given), "NULL");
+        prop_assert_eq!(text(descriptor, 9, &given), "0x9");
+    }
+
+    #[test]
+    fn buffers(content in letters(80), mapped in any::<bool>()) {
+        let mut given = mapping(AT, content.clone().into_bytes(), mapped);
+        given.words[2] = content.len() as u64;
+        let quoted = format!("\"{content}\"");
+        let most = quoted.len().min(BUFFER as usize);
+        let descriptor = with(kind::BUFFER, 8, 2);
+        prop_assert_eq!(text(descriptor, AT, &given), &quoted[..most]);
+        prop_assert_eq!(text(descriptor, 0, &given), "0x0");
+        given.words[2] = content.len() as u64 + 1;
+        if content.len() < BUFFER as usize {
+            prop_assert_eq!(text(descriptor, AT, &given), format!("{AT:#x}"));
+        }
+    }
+
+    #[test]
+    fn addresses_of_sockets(ip in any::<[u8; 4]>(), ip6 in any::<[u8; 16]>(), port in any::<u16>(), family in 11..u16::MAX, mapped in any::<bool>()) {
+        let of = |bytes: Vec<u8>, length: usize| {
+            let mut given = mapping(AT, bytes, mapped);
+            // An int: the upper half does not count.
+            given.words[4] = length as u64 | 7 << 32;
+            text(with(kind::SOCKADDR, 8, 4), AT, &given)
+        };
+        let inet = [&2u16.to_le_bytes()[..], &port.to_be_bytes(), &ip, &[0; 8]].concat();
+        let [a, b, c, d] = ip;
+        prop_assert_eq!(of(inet.clone(), 16), format!("{{AF_INET, {a}.{b}.{c}.{d}, {port}}}"));
+        prop_assert_eq!(of(inet, 15), "{...}");
+
+        let inet6 = [&10u16.to_le_bytes()[..], &port.to_be_bytes(), &[0; 4], &ip6, &[0; 4]].concat();
+        let groups: Vec<String> = ip6.chunks(2).map(|g| format!("{:02x}{:02x}", g[0], g[1])).collect();
+        prop_assert_eq!(of(inet6, 28), format!("{{AF_INET6, {}, {port}}}", groups.join(":")));
+
+        let other = [family.to_le_bytes(), [0; 2]].concat();
+        prop_assert_eq!(of(other, 4), format!("{{unknown address family ({family})}}"));
+        prop_assert_eq!(of(vec![1], 1), "{...}");
+        prop_assert_eq!(of(vec![1], 2), "{...}");
+        prop_assert_eq!(text(with(kind::SOCKADDR, 8, 4), 0, &Given::default()), "NULL");
+    }
+
+    #[test]
+    fn paths_of_sockets(path in letters(110), hidden in any::<bool>()) {
+        let name = if hidden { format!("\0{path}") } else { path.clone() };
+        let bytes = [&1u16.to_le_bytes()[..], name.as_bytes()].concat();
+        let length = bytes.len();
+        let mut given = mapping(AT, [&*bytes, &[b'!'; 120]].concat(), true);
+        given.words[1] = length as u64;
+        let shown = &path[..path.len().min(if hidden { 107 } else { 108 })];
+        let wanted = match (length < 4, hidden) {
+            (true, _) => "{...}".to_owned(),
+            (false, true) => format!("{{AF_UNIX, \"\\000{shown}\"}}"),
+            (false, false) => format!("{{AF_UNIX, \"{shown}\"}}"),
+        };
+        prop_assert_eq!(text(with(kind::SOCKADDR, 8, 1), AT, &given), wanted);
+    }
+}
+
+/// Each function says what it does, what it takes and what it costs; the text form has them all.
+#[test]
+fn functions_have_contracts() {
+    let module = &MODULES[0];
+    for func in &module.funcs {
+        assert!(func.contract.contains("\nCost: "), "@{}", func.name);
+    }
+    let back = spile_lir::reader::read(&module.to_string()).unwrap_or_else(|e| panic!("{e}"));
+    assert_eq!(back.to_string(), module.to_string());
+    assert_eq!(back.externs, module.externs);
+}
