@@ -1,0 +1,207 @@
+//! Texts, vectors, times and bytes in the program's memory.
+
+use super::{BUFFER, Layout, MAX_ARGV, kind, texts, time};
+use crate::func::Func;
+use crate::helpers::Helper;
+
+pub(super) fn put_escaped(layout: &Layout) -> Func {
+    let contract = "\
+Appends the staged text with escapes.
+from: its first byte in the staging area, 0 or 1.
+Cost: those of the escapes and of append_text.";
+    texts(layout, ("put_escaped", contract), ["from"], |t, [from]| {
+        let to = t.block + layout.quoted;
+        let args = [t.staged(0) + from.bound(1), to];
+        t.f.call(&layout.escape, &args);
+        t.text(to, layout.most);
+    })
+}
+
+pub(super) fn put_user(layout: &Layout) -> Func {
+    let contract = "\
+Appends a text of the program in quotes, or its address if it cannot be read.
+address: of the text; 0 is written as 0x0.
+Cost: a read of up to the longest text, and put_escaped.";
+    texts(
+        layout,
+        ("put_user", contract),
+        ["address"],
+        |t, [address]| {
+            let f = t.f;
+            let bad = || {
+                t.put(kind::HEX, address);
+                f.ret(0);
+            };
+            f.when(address.eq(0), bad);
+            // A text that is full needs no read.
+            f.ret_if((t.block + layout.length).load_u64(0).gt(layout.most), 0);
+            let args = [t.staged(0), t.number(layout.most), address];
+            let length = f.helper(Helper::ReadUserText, &args);
+            f.when(length.slt(0), || {
+                let room = t.number(layout.most - 1);
+                let status = f.call("user_text", &[room, address, t.number(0)]);
+                f.when(status.ne(0), || {
+                    if let Some(defer) = &layout.defer {
+                        f.when(status.eq(defer.absent), || {
+                            let allowed = (t.block + defer.allowed).load_u64(0);
+                            f.when(allowed.ne(0), || {
+                                let args = [address, room, t.number(defer.quoted)];
+                                f.ret_if(f.call("user_defer", &args).eq(0), 0);
+                            });
+                        });
+                    }
+                    bad();
+                });
+            });
+            t.literal("\"");
+            f.call("put_escaped", &[t.number(0)]);
+            t.literal("\"");
+        },
+    )
+}
+
+pub(super) fn put_vector(layout: &Layout) -> Func {
+    let contract = "\
+Appends the texts of a vector of addresses that ends with 0, at most 16 of them. An element that cannot
+be read is written as its address and ends the list.
+address: of the vector. narrow: 1 for addresses of 32 bits, else 0.
+Cost: put_user for each text.";
+    let params = ["address", "narrow"];
+    texts(
+        layout,
+        ("put_vector", contract),
+        params,
+        |t, [address, narrow]| {
+            let f = t.f;
+            let narrow = narrow & 1;
+            // The kernel's verifier learns no range from a shift by a variable.
+            let bytes = t.number(8) - (narrow << 2);
+            t.literal("[");
+            t.f.when(address.eq(0), || {
+                t.literal("]");
+                f.ret(0);
+            });
+            let at = f.var("at", address);
+            let count = f.var("count", 0);
+            f.repeat(MAX_ARGV, || {
+                let bytes = bytes.bound(8);
+                let args = [t.staged(0), bytes, at.get()];
+                f.when(f.helper(Helper::ReadUser, &args).ne(0), || {
+                    let status = f.call("user_text", &[bytes, at.get(), t.number(1)]);
+                    f.when(status.ne(0), || {
+                        f.when(count.ne(0), || t.literal(", "));
+                        t.put(kind::HEX, at.get());
+                        f.break_();
+                    });
+                });
+                let unused = narrow << 5;
+                let text = (t.staged(0).load_u64(0) << unused) >> unused;
+                f.break_if(text.eq(0));
+                f.when(count.ne(0), || t.literal(", "));
+                f.call("put_user", &[text]);
+                at.set(at + bytes);
+                count.set(count + 1);
+            });
+            f.when(count.eq(MAX_ARGV as i32), || t.literal(", ..."));
+            t.literal("]");
+        },
+    )
+}
+
+pub(super) fn put_moment(layout: &Layout) -> Func {
+    let contract = "\
+Appends a staged time in seconds, with the digits of its fraction.
+from: byte of the staging area, at most 16. bits: those of the descriptor.
+Cost: two numbers.";
+    texts(
+        layout,
+        ("put_moment", contract),
+        ["from", "bits"],
+        |t, [from, bits]| {
+            let f = t.f;
+            let here = t.staged(0) + from.bound(31);
+            let [seconds, fraction] = ["seconds", "fraction"].map(|name| f.var(name, 0));
+            f.when_else(
+                (bits & i32::from(time::NARROW)).ne(0),
+                || {
+                    seconds.set(here.load_s32(0));
+                    fraction.set(here.load_s32(4));
+                },
+                || {
+                    seconds.set(here.load_u64(0));
+                    fraction.set(here.load_u64(8));
+                },
+            );
+            let fraction = fraction.get();
+            t.put(kind::SIGNED, seconds.get());
+            t.literal(".");
+            f.when_else(
+                (bits & i32::from(time::MICRO | time::TIMER)).ne(0),
+                || t.padded(10, fraction, 6),
+                || t.padded(10, fraction, 9),
+            );
+        },
+    )
+}
+
+pub(super) fn put_time(layout: &Layout) -> Func {
+    let contract = "\
+Appends `[1.000000002]`, or interval and value of a timer.
+descriptor: has the bits of `time` from bit 16 on. address: of the time.
+Cost: a read and two numbers, for a timer four.";
+    let params = ["descriptor", "address"];
+    texts(
+        layout,
+        ("put_time", contract),
+        params,
+        |t, [descriptor, address]| {
+            let f = t.f;
+            t.literal_if(address.eq(0), "NULL");
+            let bits = descriptor >> 16;
+            let moment = t.number(16) - ((bits & i32::from(time::NARROW)) << 3);
+            let timer = (bits >> 2) & 1;
+            let bad = || t.put(kind::HEX, address);
+            t.read((moment << timer).bound(63), address, bad);
+            t.literal("[");
+            f.call("put_moment", &[t.number(0), bits]);
+            f.when(timer.ne(0), || {
+                t.literal(",");
+                f.call("put_moment", &[moment, bits]);
+            });
+            t.literal("]");
+        },
+    )
+}
+
+pub(super) fn put_buffer(layout: &Layout) -> Func {
+    let contract = "\
+Appends bytes of the program in quotes, cut to 50 characters, or their address if they cannot be read.
+address, length: of the bytes.
+Cost: a read of up to 50 bytes and their quoting.";
+    let params = ["address", "length"];
+    texts(
+        layout,
+        ("put_buffer", contract),
+        params,
+        |t, [address, length]| {
+            let f = t.f;
+            let bad = || t.put(kind::HEX, address);
+            f.when(address.eq(0), || {
+                bad();
+                f.ret(0);
+            });
+            let count = f.var("count", length);
+            f.when(length.gt(BUFFER), || count.set(BUFFER));
+            let count = count.get().bound(63);
+            f.when(count.ne(0), || t.read(count, address, bad));
+            let quoted = t.block + layout.quoted;
+            for word in 0..8 {
+                quoted.store_u64(8 * word, 0);
+            }
+            let [limit, marks] = [BUFFER - 1, 1].map(|n| t.number(n));
+            let args = [t.staged(0), quoted, count, limit, marks];
+            f.call(&layout.quote, &args);
+            t.text(quoted, BUFFER + 8);
+        },
+    )
+}

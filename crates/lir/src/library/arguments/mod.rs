@@ -1,0 +1,400 @@
+//! Arguments of system calls as text.
+//!
+//! A *descriptor* says how a word is written ([`kind`], and what the kind needs); the functions append
+//! to the text that is being built in the processor's block. Each function finds the block itself, so
+//! that a host can make them global: the kernel's verifier then follows each one once, and not again
+//! for each argument. What cannot be read is written as its address, or as `{...}`. A text that does
+//! not fit is cut by the host's `append_text`.
+//!
+//! | module | its functions |
+//! |---|---|
+//! | `values` | numbers, names and the texts around them |
+//! | `memory` | texts, vectors, times and bytes in the program's memory |
+//! | `sockets` | addresses of sockets |
+//!
+//! Functions of the host:
+//!
+//! | function | what it does |
+//! |---|---|
+//! | `append_text(block, text, size, width)` | appends the text in a slot of `size` bytes |
+//! | `append_number_8`, `_10`, `_16` `(precision, value, flags, width)` | append a number |
+//! | `user_text(size, address, raw)` | reads memory of the program that is not mapped yet into the staging area; 0, or why not |
+//! | `user_defer(address, size, how)` | leaves the read to the controller; 0, or why not |
+//! | `escape_N(from, to)` | writes a text with escapes (`Layout::escape`) |
+//! | `quote_N(from, to, count, limit, quoted)` | quotes bytes (`Layout::quote`) |
+
+mod memory;
+mod sockets;
+mod values;
+
+use crate::builder::{Builder, Test, Val, build};
+use crate::func::{Data, Extern, Func, Module, Place};
+use crate::helpers::Helper;
+use crate::op::{AluOp, ExtOp, Size, Width};
+
+/// Kinds of descriptors, in the low byte.
+pub mod kind {
+    /// A decimal number with sign.
+    pub const SIGNED: i32 = 1;
+    /// A decimal number without sign.
+    pub const UNSIGNED: i32 = 2;
+    /// A hexadecimal number.
+    pub const HEX: i32 = 3;
+    /// An octal number.
+    pub const OCTAL: i32 = 4;
+    /// The address of a text of the program.
+    pub const USER_STR: i32 = 5;
+    /// A file descriptor, or `AT_FDCWD`.
+    pub const DIRFD: i32 = 6;
+    /// Flags: names for bits, in a list.
+    pub const FLAGS: i32 = 7;
+    /// A name for the value, in a list; a decimal number if there is none.
+    pub const ENUM: i32 = 8;
+    /// The address of a vector of texts.
+    pub const ARGV: i32 = 9;
+    /// The mode of `open`, which the flags in another argument may say is absent.
+    pub const OPEN_MODE: i32 = 10;
+    /// The second word of a pair, which is written with the first.
+    pub const SHOWN: i32 = 11;
+    /// The lower half of a number of 64 bits; another argument is the upper one.
+    pub const PAIR: i32 = 12;
+    /// As `ENUM`, but a hexadecimal number if there is no name.
+    pub const CHOICE: i32 = 13;
+    /// The address of a time.
+    pub const TIME: i32 = 14;
+    /// The address of bytes; another argument is their number.
+    pub const BUFFER: i32 = 15;
+    /// The address of a socket's address; another argument is its length.
+    pub const SOCKADDR: i32 = 16;
+    /// As `ARGV`, with pointers of 32 bits.
+    pub const ARGV_4: i32 = 17;
+}
+
+/// Bits of a descriptor from bit 16 on, for [`kind::TIME`].
+pub mod time {
+    /// Fields of 32 bits.
+    pub const NARROW: u8 = 1;
+    /// Microseconds, not nanoseconds.
+    pub const MICRO: u8 = 2;
+    /// Two times, interval and value, in microseconds.
+    pub const TIMER: u8 = 4;
+}
+
+/// Bit of a descriptor: a comma precedes the argument.
+pub const FOLLOWS: u64 = 1 << 15;
+/// Arguments of a system call.
+pub const ARGS: usize = 6;
+/// Bytes of an entry in a list of names: mask, bits, name. A list ends with a mask of 0.
+pub const ENTRY: u32 = 16 + NAME;
+/// Bytes of a name.
+pub const NAME: u32 = 32;
+/// The largest number of names in a list.
+pub const MAX_NAMES: u32 = 64;
+/// The largest number of texts of a vector that are written.
+pub const MAX_ARGV: u32 = 16;
+/// Length of a buffer's text with its quotes: `syscall_string_trunc` of SystemTap.
+pub const BUFFER: i32 = 50;
+
+/// Flags of `open` that make it use its mode: `O_CREAT`, and the bit that only `O_TMPFILE` has.
+const CREATES: i32 = 0x40_0040;
+const AT_FDCWD: i32 = -100;
+
+/// The texts around the values; a mask bounds the index.
+const LITERALS: [&str; 32] = [
+    ", ",
+    "|",
+    "\"",
+    "[",
+    "]",
+    ", ...",
+    "AT_FDCWD",
+    "NULL",
+    ".",
+    ":",
+    "}",
+    "{AF_INET, ",
+    "{AF_INET6, ",
+    "{AF_UNIX, ",
+    "{...}",
+    "\\000",
+    ",",
+    "{unknown address family (",
+    ")}",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+];
+/// Bytes of a literal with its NUL, padded.
+const LITERAL: i32 = 32;
+
+/// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// The word with the length of the text so far.
+    pub length: i32,
+    /// Bytes of the longest text with its NUL.
+    pub most: i32,
+    /// The six words of the arguments.
+    pub arguments: i32,
+    /// The staging area, where `user_text` writes too: `most` bytes, and a word behind.
+    pub staging: i32,
+    /// Memory for texts with escapes: `most` bytes, and 16 more.
+    pub quoted: i32,
+    /// The name of `escape_N`.
+    pub escape: String,
+    /// The name of `quote_N`.
+    pub quote: String,
+    /// Flags of `append_number_N`: with a sign.
+    pub signed: i32,
+    /// Flags of `append_number_N`: with the mark of its base.
+    pub mark: i32,
+    /// How reads of texts are deferred, if the host can do this.
+    pub defer: Option<Defer>,
+}
+
+/// Deferred reads.
+#[derive(Debug, Clone)]
+pub struct Defer {
+    /// The word that says whether this text's reads may be deferred.
+    pub allowed: i32,
+    /// The result of `user_text` for memory that the program has and the kernel must fetch first.
+    pub absent: i32,
+    /// The argument of `user_defer` for a text in quotes.
+    pub quoted: i32,
+}
+
+/// The functions, with the lists of names.
+pub fn module(layout: &Layout, names: Vec<u8>) -> Module {
+    let last = (names.len() as i32 - ENTRY as i32).max(0);
+    let padded = |text: &&str| {
+        let mut bytes = text.as_bytes().to_vec();
+        bytes.resize(LITERAL as usize, 0);
+        bytes
+    };
+    let literals = LITERALS.iter().flat_map(padded).collect();
+    let data = |name: &str, bytes| Data {
+        name: name.into(),
+        bytes,
+    };
+    let externs = [
+        ("append_text", 4),
+        ("append_number_8", 4),
+        ("append_number_10", 4),
+        ("append_number_16", 4),
+        ("user_text", 3),
+        ("user_defer", 3),
+        (&layout.escape, 2),
+        (&layout.quote, 5),
+    ];
+    Module {
+        externs: externs
+            .iter()
+            .map(|(name, params)| Extern {
+                name: (*name).into(),
+                params: *params,
+            })
+            .collect(),
+        data: vec![data("literals", literals), data("names", names)],
+        funcs: vec![
+            values::put_literal(layout),
+            values::put_number(layout),
+            memory::put_escaped(layout),
+            memory::put_user(layout),
+            values::put_name(layout, last),
+            values::put_names(layout, last),
+            memory::put_vector(layout),
+            memory::put_moment(layout),
+            memory::put_time(layout),
+            memory::put_buffer(layout),
+            sockets::put_inet6(layout),
+            sockets::put_unix(layout),
+            sockets::put_sockaddr(layout),
+            put_arg(layout),
+        ],
+    }
+}
+
+/// What the functions are written with.
+#[derive(Clone, Copy)]
+struct Texts<'a, 'b> {
+    f: &'b Builder,
+    at: &'a Layout,
+    block: Val<'b>,
+}
+
+/// Builds a function; `code` gets its parameters.
+fn texts<const N: usize>(
+    layout: &Layout,
+    (name, contract): (&str, &str),
+    params: [&str; N],
+    code: impl for<'b> FnOnce(Texts<'_, 'b>, [Val<'b>; N]),
+) -> Func {
+    build(name, contract, &params, |f, p| {
+        if let Ok(p) = <[Val<'_>; N]>::try_from(p) {
+            let block = f.addr(Place::Cpu(0));
+            let at = layout;
+            code(Texts { f, at, block }, p);
+        }
+    })
+}
+
+impl<'b> Texts<'_, 'b> {
+    /// Appends a literal.
+    fn literal(&self, text: &str) {
+        let which = LITERALS.iter().position(|l| *l == text);
+        debug_assert!(which.is_some(), "no literal {text}");
+        let which = self.number(which.unwrap_or(LITERALS.len() - 1) as i32);
+        self.f.call("put_literal", &[which]);
+    }
+
+    /// A constant.
+    fn number(&self, n: i32) -> Val<'b> {
+        self.f.constant(i64::from(n).cast_unsigned())
+    }
+
+    /// Appends a number in the format of a kind.
+    fn put(&self, kind: i32, value: Val<'b>) {
+        self.f.call("put_number", &[self.number(kind), value]);
+    }
+
+    /// Appends a number with leading zeros.
+    fn padded(&self, base: i32, value: Val<'b>, digits: i32) {
+        let flags = if base == 10 { self.at.signed } else { 0 };
+        let [digits, flags, width] = [digits, flags, 0].map(|n| self.number(n));
+        let args = [digits, value, flags, width];
+        self.f.call(&format!("append_number_{base}"), &args);
+    }
+
+    /// Appends the text in a slot.
+    fn text(&self, from: Val<'b>, size: i32) {
+        let [size, width] = [size, 0].map(|n| self.number(n));
+        self.f.call("append_text", &[self.block, from, size, width]);
+    }
+
+    /// The address of a byte of the staging area.
+    fn staged(&self, byte: i32) -> Val<'b> {
+        self.block + (self.at.staging + byte)
+    }
+
+    /// Reads bytes of the program into the staging area. Runs `bad`, and returns, if it cannot.
+    fn read(&self, size: Val<'b>, address: Val<'b>, bad: impl FnOnce()) {
+        let f = self.f;
+        let status = f.helper(Helper::ReadUser, &[self.staged(0), size, address]);
+        f.when(status.ne(0), || {
+            let status = f.call("user_text", &[size, address, self.number(1)]);
+            f.when(status.ne(0), || {
+                bad();
+                f.ret(0);
+            });
+        });
+    }
+
+    /// Appends a literal, and returns, if a comparison holds.
+    fn literal_if(&self, test: Test<'b>, text: &str) {
+        self.f.when(test, || {
+            self.literal(text);
+            self.f.ret(0);
+        });
+    }
+
+    /// The staged number of 16 bits in network byte order.
+    fn network_u16(&self, byte: i32) -> Val<'b> {
+        self.staged(byte).load_u16(0).ext(ExtOp::Swap, Size::U16)
+    }
+
+    /// The argument whose index is in a descriptor.
+    fn referenced(&self, descriptor: Val<'b>) -> Val<'b> {
+        let index = (descriptor >> 16) & 7;
+        self.f.ret_if(index.ge(ARGS as i32), 0);
+        (self.block + (index << 3) + self.at.arguments).load_u64(0)
+    }
+}
+
+/// The second parameter of a kind's function.
+enum Second {
+    None,
+    Number(i32),
+    /// The descriptor comes first.
+    Descriptor,
+    /// The argument that the descriptor refers to.
+    Referenced,
+}
+
+/// Kinds with a function of their own.
+const FUNCTIONS: [(i32, &str, Second); 9] = [
+    (kind::USER_STR, "put_user", Second::None),
+    (kind::ARGV, "put_vector", Second::Number(0)),
+    (kind::ARGV_4, "put_vector", Second::Number(1)),
+    (kind::FLAGS, "put_names", Second::Descriptor),
+    (kind::ENUM, "put_names", Second::Descriptor),
+    (kind::CHOICE, "put_names", Second::Descriptor),
+    (kind::TIME, "put_time", Second::Descriptor),
+    (kind::BUFFER, "put_buffer", Second::Referenced),
+    (kind::SOCKADDR, "put_sockaddr", Second::Referenced),
+];
+
+fn put_arg(layout: &Layout) -> Func {
+    let contract = "\
+Appends an argument, with a comma in front of it unless it is the first one.
+descriptor: how. value: the word.
+Cost: that of the kind's function.";
+    let params = ["descriptor", "value"];
+    texts(
+        layout,
+        ("put_arg", contract),
+        params,
+        |t, [descriptor, word]| {
+            let f = t.f;
+            let kind = f.var("kind", descriptor & 255);
+            f.ret_if(kind.eq(kind::SHOWN), 0);
+            // Without O_CREAT callers pass no mode, and its register holds anything.
+            f.when(kind.eq(kind::OPEN_MODE), || {
+                f.ret_if((t.referenced(descriptor) & CREATES).eq(0), 0);
+                kind.set(kind::OCTAL);
+            });
+            f.when(descriptor.has(FOLLOWS as i32), || t.literal(", "));
+            // The value in its size, with sign extension for some kinds. There is no branch, which
+            // the kernel's verifier would follow in front of all that comes below.
+            let unused = (descriptor >> 8) & 63;
+            let high = word << unused;
+            let kinds = [kind::SIGNED, kind::DIRFD, kind::ENUM];
+            let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
+            let all = t.number(0) - ((f.constant(kinds) >> kind) & 1);
+            let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
+            let value = f.var("value", (high >> unused) | sign);
+            for (code, function, second) in FUNCTIONS {
+                f.when(kind.eq(code), || {
+                    let value = value.get();
+                    match second {
+                        Second::None => f.call(function, &[value]),
+                        Second::Number(n) => f.call(function, &[value, t.number(n)]),
+                        Second::Descriptor => f.call(function, &[descriptor, value]),
+                        Second::Referenced => {
+                            let other = t.referenced(descriptor);
+                            f.call(function, &[value, other])
+                        }
+                    };
+                    f.ret(0);
+                });
+            }
+            f.when(kind.eq(kind::PAIR), || {
+                value.set(value | (t.referenced(descriptor) << 32));
+                kind.set(kind::SIGNED);
+            });
+            f.when(kind.eq(kind::DIRFD), || {
+                t.literal_if(value.eq(AT_FDCWD), "AT_FDCWD");
+            });
+            f.call("put_number", &[kind.get(), value.get()]);
+        },
+    )
+}

@@ -1,0 +1,109 @@
+//! Numbers, names and the texts around them.
+
+use super::{ENTRY, LITERAL, LITERALS, Layout, MAX_NAMES, NAME, kind, texts};
+use crate::func::Func;
+
+pub(super) fn put_literal(layout: &Layout) -> Func {
+    let contract = "\
+Appends a text that surrounds values.
+which: its index.
+Cost: that of append_text for 32 bytes.";
+    texts(
+        layout,
+        ("put_literal", contract),
+        ["which"],
+        |t, [which]| {
+            let index = which & (LITERALS.len() as i32 - 1);
+            t.text(t.f.data("literals") + (index * LITERAL), LITERAL);
+        },
+    )
+}
+
+pub(super) fn put_number(layout: &Layout) -> Func {
+    let contract = "\
+Appends a number.
+kind: how, as in a descriptor; decimal with sign for other kinds. value: the number.
+Cost: that of append_number.";
+    texts(
+        layout,
+        ("put_number", contract),
+        ["kind", "value"],
+        |t, [kind, value]| {
+            let append = |base: i32, flags: i32| {
+                let [precision, flags, width] = [-1, flags, 0].map(|n| t.number(n));
+                let args = [precision, value, flags, width];
+                t.f.call(&format!("append_number_{base}"), &args);
+            };
+            let kinds = [
+                (kind::UNSIGNED, 10, 0),
+                (kind::HEX, 16, layout.mark),
+                (kind::OCTAL, 8, layout.mark),
+            ];
+            for (code, base, flags) in kinds {
+                t.f.when(kind.eq(code), || {
+                    append(base, flags);
+                    t.f.ret(0);
+                });
+            }
+            append(10, layout.signed);
+        },
+    )
+}
+
+pub(super) fn put_name(layout: &Layout, last: i32) -> Func {
+    let contract = "\
+Appends the name of an entry.
+entry: its offset in the lists.
+Cost: that of append_text for 32 bytes.";
+    texts(layout, ("put_name", contract), ["entry"], |t, [entry]| {
+        t.f.ret_if(entry.gt(last), 0);
+        t.text(t.f.data("names") + entry + 16, NAME as i32);
+    })
+}
+
+pub(super) fn put_names(layout: &Layout, last: i32) -> Func {
+    let contract = "\
+Appends the names of a value, with what no name covers.
+descriptor: has the offset of the list from bit 16 on. value: the value.
+Cost: an iteration for each name of the list.";
+    let params = ["descriptor", "value"];
+    texts(
+        layout,
+        ("put_names", contract),
+        params,
+        |t, [descriptor, value]| {
+            let f = t.f;
+            let rest = f.var("rest", value);
+            let named = f.var("named", 0);
+            let entry = f.var("entry", descriptor >> 16);
+            f.repeat(MAX_NAMES + 1, || {
+                f.break_if(entry.gt(last));
+                let row = f.data("names") + entry;
+                let (mask, bits) = (row.load_u64(0), row.load_u64(8));
+                f.break_if(mask.eq(0));
+                // Bits that an earlier name covers are not named again.
+                f.when((value & mask).eq(bits), || {
+                    f.when((rest & bits).eq(bits), || {
+                        rest.set(rest & (mask ^ -1));
+                        f.when(named.ne(0), || t.literal("|"));
+                        named.set(1);
+                        f.call("put_name", &[entry.get()]);
+                    });
+                });
+                entry.set(entry + ENTRY as i32);
+            });
+            f.when(named.eq(0), || {
+                let decimal = (descriptor & 255).eq(kind::ENUM);
+                f.when_else(
+                    decimal,
+                    || t.put(kind::SIGNED, value),
+                    || t.put(kind::HEX, value),
+                );
+                f.ret(0);
+            });
+            f.ret_if(rest.eq(0), 0);
+            t.literal("|");
+            t.put(kind::HEX, rest.get());
+        },
+    )
+}
