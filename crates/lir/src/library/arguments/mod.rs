@@ -1,5 +1,9 @@
 //! Arguments of system calls as text.
 //!
+//! In: where the host has what the functions need ([`Layout`]), and its lists of names. Out: a module;
+//! its `put_arg` is what the host calls. Not done here: the descriptors of system calls, which the
+//! host's table has.
+//!
 //! A *descriptor* says how a word is written ([`kind`], and what the kind needs); the functions append
 //! to the text that is being built in the processor's block. Each function finds the block itself, so
 //! that a host can make them global: the kernel's verifier then follows each one once, and not again
