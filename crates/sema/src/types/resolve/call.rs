@@ -197,6 +197,10 @@ impl Resolver<'_> {
             _ => Vec::new(),
         };
         let text = format!("unresolved function `{}`", name.name);
+        if let Some(why) = super::absent::reason(&name.name) {
+            let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, text).at(name.span);
+            return self.report(d.help(why));
+        }
         self.report(
             Diagnostic::error(codes::UNKNOWN_FUNCTION, text)
                 .at(name.span)

@@ -8,6 +8,7 @@
 //! with values of any type. String widths, unused stores and refusals by place are the work of
 //! later passes.
 
+mod absent;
 mod call;
 mod embedded;
 mod entry;

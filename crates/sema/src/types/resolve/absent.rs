@@ -1,0 +1,74 @@
+//! Functions of SystemTap's library that need more than eBPF has, with the reason and the way out.
+
+/// Names, and what a message says of them.
+const ABSENT: &[(&[&str], &str)] = &[
+    (
+        &["mdelay", "udelay"],
+        "no BPF program can wait; save what you need in a global and continue in `probe timer.ms(N)`",
+    ),
+    (
+        &["panic"],
+        "no BPF program can stop the kernel; set a global, and call `system()` from a `probe timer`",
+    ),
+    (
+        &["printk"],
+        "no BPF program writes to the kernel's log; `printf` prints, and a command of `system()` can write to /dev/kmsg",
+    ),
+    (
+        &["dump_stack"],
+        "no BPF program writes to the kernel's log; `print_backtrace()` prints the same stack",
+    ),
+    (
+        &[
+            "set_kernel_char",
+            "set_kernel_int",
+            "set_kernel_long",
+            "set_kernel_pointer",
+            "set_kernel_short",
+            "set_kernel_string",
+            "set_kernel_string_n",
+        ],
+        "no BPF program can write to memory of the kernel",
+    ),
+    (
+        &[
+            "set_int_arg",
+            "set_long_arg",
+            "set_longlong_arg",
+            "set_pointer_arg",
+            "set_s32_arg",
+            "set_s64_arg",
+            "set_u32_arg",
+            "set_u64_arg",
+            "set_uint_arg",
+            "set_ulong_arg",
+            "set_ulonglong_arg",
+        ],
+        "no BPF program can change the arguments of a function",
+    ),
+    (
+        &["switch_file"],
+        "the output is one stream; pipe it into a program that splits it, as `split -b 10M -`",
+    ),
+    (&["module_size"], "there is no kernel module"),
+    (
+        &["remote_id", "remote_uri"],
+        "a session runs on one machine; give its name or number as an argument, which is $1",
+    ),
+    (
+        &["print_java_backtrace", "sprint_java_backtrace"],
+        "there are no probes in methods of Java",
+    ),
+    (
+        &["get_loadavg_index", "sprint_loadavg"],
+        "the kernel does not export its averages; `system(\"cat /proc/loadavg\")` prints them from a `probe timer`",
+    ),
+];
+
+/// Why a function of SystemTap's library is not there.
+pub(super) fn reason(function: &str) -> Option<&'static str> {
+    ABSENT
+        .iter()
+        .find(|(names, _)| names.contains(&function))
+        .map(|(_, why)| *why)
+}
