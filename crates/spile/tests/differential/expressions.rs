@@ -512,11 +512,13 @@ fn sprint(g: &mut Gen<'_>, d: u32) -> Option<String> {
         let ty = g.ty();
         args.push(g.expr(ty, d));
     }
+    // A delimiter needs two values.
+    let several = args.len() > 1;
     let args = args.join(", ");
     Some(match g.rng.below(4) {
         0 => format!("sprintln({args})"),
-        1 => format!("sprintd(\",\", {args})"),
-        2 => format!("sprintdln(\" - \", {args})"),
+        1 if several => format!("sprintd(\",\", {args})"),
+        2 if several => format!("sprintdln(\" - \", {args})"),
         _ => format!("sprint({args})"),
     })
 }

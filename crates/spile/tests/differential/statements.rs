@@ -149,11 +149,13 @@ fn print_plain(g: &mut Gen<'_>, d: u32) -> Option<String> {
         let ty = g.ty();
         args.push(g.expr(ty, d));
     }
+    // A delimiter needs two values.
+    let several = args.len() > 1;
     let args = args.join(", ");
     Some(match g.rng.below(5) {
         0 => format!("print({args})\n"),
-        1 => format!("printd(\"; \", {args})\n"),
-        2 => format!("printdln(\"\", {args})\n"),
+        1 if several => format!("printd(\"; \", {args})\n"),
+        2 if several => format!("printdln(\"\", {args})\n"),
         3 => "print_char(65)\n".into(),
         _ => format!("println({args})\n"),
     })
