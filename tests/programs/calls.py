@@ -613,6 +613,9 @@ def names(_):
     for line in open(f"{ROOT}/crates/kernel/data/flags.tsv"):
         if not line.startswith("#"):
             table, entries = line.rstrip("\n").split("\t")
+            # Its names are those of /etc/protocols, which are no constants of C.
+            if table == "protocol:d":
+                continue
             tables[table] = [entry.split("/")[0].split("=") for entry in entries.split()]
     real = of_c({name for entries in tables.values() for name, _ in entries})
     # The C library of a 64-bit system leaves out the flag, and takes the commands for the short ones.

@@ -646,7 +646,7 @@ fn a_daemon_does_not_delay_the_end() {
         .iter()
         .find(|p| p.pid.to_string() == pid);
     assert_eq!(daemon.unwrap().ended_ns, None);
-    assert!(said.contains("these run on: "), "{said}");
+    assert!(said.contains("these processes still run:"), "{said}");
     assert!(said.contains(&format!("{pid} sleep")), "{said}");
     closes(&profile);
 }

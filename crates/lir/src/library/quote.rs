@@ -14,13 +14,18 @@ const ESCAPES: &str = "escapes";
 const CUT: i32 = i32::from_ne_bytes(*b"\"...");
 const QUOTE: i32 = b'"' as i32;
 
+/// The table of escapes as the constant that the functions read.
+pub(super) fn escapes(table: &[u8]) -> Data {
+    Data {
+        name: ESCAPES.into(),
+        bytes: table.to_vec(),
+    }
+}
+
 /// A function with the table of escapes.
 fn with_table(func: Func, table: &[u8]) -> Module {
     Module {
-        data: vec![Data {
-            name: ESCAPES.into(),
-            bytes: table.to_vec(),
-        }],
+        data: vec![escapes(table)],
         funcs: vec![func],
         ..Module::default()
     }
@@ -32,51 +37,58 @@ pub fn escape(wide: u32, room: u32, table: &[u8]) -> Module {
 Writes a text with its bytes and multi-byte characters escaped; the last escape can pass the room.
 text: a slot, with 8 more readable bytes. to: room and 16 bytes, and no less than the slot.
 Cost: a text without escapes an iteration for each word, any other one for each byte as well.";
-    let func = build(
-        &format!("escape_{wide}"),
-        contract,
-        &["text", "to"],
-        |f, p| {
-            let [text, to] = *p else { return };
-            let (word_at, special) = (f.var("word", 0), f.var("special", 0));
-            f.repeat(wide / 8, || {
-                f.break_if(word_at.gt(wide as i32 - 8));
-                let word = (text + word_at).load_u64(0);
-                let zero = zero_marks(f, word);
-                // The marks in front of the first zero byte: all bits below its mark.
-                let in_front = (zero & (f.constant(0) - zero)) - 1;
-                special.set(special_marks(f, word) & in_front);
-                f.break_if(special.ne(0));
-                f.break_if(zero.ne(0));
-                word_at.set(word_at + 8);
-            });
-            f.when(special.eq(0), || {
-                f.helper(Helper::ReadText, &[to, f.constant(wide.into()), text]);
-                f.ret(0);
-            });
-            let (at, length) = (f.var("at", 0), f.var("length", 0));
-            f.repeat(wide, || {
-                f.break_if(at.ge(wide as i32));
-                f.break_if(length.gt(room as i32));
-                let (here, to) = (text + at, to + length);
-                let byte = here.load_u8(0);
-                f.break_if(byte.eq(0));
-                let left = f.constant(wide.into()) - at;
-                character(f, here, byte, left, |code, bytes| {
-                    at.set(at + bytes);
-                    length.set(length + escaped_length(f, code));
-                    put(f, to, code);
-                    f.continue_();
-                });
-                let row = f.data(ESCAPES) + (byte << 3);
-                to.store_u64(0, row.load_bytes(Size::U32, 0));
-                length.set(length + row.load_u8(4));
-                at.set(at + 1);
-            });
-            f.ret(0);
-        },
-    );
+    let name = format!("escape_{wide}");
+    let func = build(&name, contract, &["text", "to"], |f, p| {
+        if let [text, to] = *p {
+            write_escaped(f, (text, to), (wide, room));
+        }
+    });
     with_table(func, table)
+}
+
+/// What `escape_WIDE` does, for functions that have one frame less than a call needs. Their module
+/// has the table of escapes ([`escapes`]).
+pub(super) fn write_escaped<'b>(
+    f: &'b Builder,
+    (text, to): (Val<'b>, Val<'b>),
+    (wide, room): (u32, u32),
+) {
+    let (word_at, special) = (f.var("word", 0), f.var("special", 0));
+    f.repeat(wide / 8, || {
+        f.break_if(word_at.gt(wide as i32 - 8));
+        let word = (text + word_at).load_u64(0);
+        let zero = zero_marks(f, word);
+        // The marks in front of the first zero byte: all bits below its mark.
+        let in_front = (zero & (f.constant(0) - zero)) - 1;
+        special.set(special_marks(f, word) & in_front);
+        f.break_if(special.ne(0));
+        f.break_if(zero.ne(0));
+        word_at.set(word_at + 8);
+    });
+    let copy = || {
+        f.helper(Helper::ReadText, &[to, f.constant(wide.into()), text]);
+    };
+    f.when_else(special.eq(0), copy, || {
+        let (at, length) = (f.var("at", 0), f.var("length", 0));
+        f.repeat(wide, || {
+            f.break_if(at.ge(wide as i32));
+            f.break_if(length.gt(room as i32));
+            let (here, to) = (text + at, to + length);
+            let byte = here.load_u8(0);
+            f.break_if(byte.eq(0));
+            let left = f.constant(wide.into()) - at;
+            character(f, here, byte, left, |code, bytes| {
+                at.set(at + bytes);
+                length.set(length + escaped_length(f, code));
+                put(f, to, code);
+                f.continue_();
+            });
+            let row = f.data(ESCAPES) + (byte << 3);
+            to.store_u64(0, row.load_bytes(Size::U32, 0));
+            length.set(length + row.load_u8(4));
+            at.set(at + 1);
+        });
+    });
 }
 
 /// `quote_WIDE`, for bytes in slots of `wide` bytes.

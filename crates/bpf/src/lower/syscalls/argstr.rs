@@ -23,7 +23,8 @@ use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
 use crate::lower::syscalls::arch;
 use crate::lower::text::append::{append_number, append_text, flag};
-use crate::lower::text::{quote, search};
+use crate::lower::text::escapes::escapes;
+use crate::lower::text::quote;
 use crate::lower::{HandlerCodegen, Res};
 use crate::target::{ArgDesc, FlagTable, SyscallDesc};
 
@@ -295,7 +296,6 @@ impl HandlerCodegen<'_> {
             arguments: offset(scratch.tmp + WORDS),
             staging: offset(staging_area(plan)),
             quoted: offset(scratch.text + 3 * plan.max_string),
-            escape: search::use_escape(pool, plan, plan.max_string)?,
             quote: quote::sub(pool, plan.max_string)?,
             signed: flag::SIGNED,
             mark: flag::MARK,
@@ -305,6 +305,6 @@ impl HandlerCodegen<'_> {
                 quoted: Quote::Quoted as i32,
             }),
         };
-        pool.global_functions(arguments::module(&layout, names), plan)
+        pool.global_functions(arguments::module(&layout, names, &escapes()), plan)
     }
 }

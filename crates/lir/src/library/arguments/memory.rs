@@ -1,5 +1,6 @@
 //! Texts, vectors, times and bytes in the program's memory.
 
+use super::super::quote;
 use super::{BUFFER, Layout, MAX_ARGV, kind, texts, time};
 use crate::func::Func;
 use crate::helpers::Helper;
@@ -11,8 +12,9 @@ from: its first byte in the staging area, 0 or 1.
 Cost: those of the escapes and of append_text.";
     texts(layout, ("put_escaped", contract), ["from"], |t, [from]| {
         let to = t.block + layout.quoted;
-        let args = [t.staged(0) + from.bound(1), to];
-        t.f.call(&layout.escape, &args);
+        let most = layout.most.cast_unsigned();
+        // Not a call: the kernel allows eight frames, which a text of a vector needs.
+        quote::write_escaped(t.f, (t.staged(0) + from.bound(1), to), (most, most));
         t.text(to, layout.most);
     })
 }

@@ -24,13 +24,13 @@
 //! | `append_number_8`, `_10`, `_16` `(precision, value, flags, width)` | append a number |
 //! | `user_text(size, address, raw)` | reads memory of the program that is not mapped yet into the staging area; 0, or why not |
 //! | `user_defer(address, size, how)` | leaves the read to the controller; 0, or why not |
-//! | `escape_N(from, to)` | writes a text with escapes (`Layout::escape`) |
 //! | `quote_N(from, to, count, limit, quoted)` | quotes bytes (`Layout::quote`) |
 
 mod memory;
 mod sockets;
 mod values;
 
+use super::quote;
 use crate::builder::{Builder, Test, Val, build};
 use crate::func::{Data, Extern, Func, Module, Place};
 use crate::helpers::Helper;
@@ -154,8 +154,6 @@ pub struct Layout {
     pub staging: i32,
     /// Memory for texts with escapes: `most` bytes, and 16 more.
     pub quoted: i32,
-    /// The name of `escape_N`.
-    pub escape: String,
     /// The name of `quote_N`.
     pub quote: String,
     /// Flags of `append_number_N`: with a sign.
@@ -177,8 +175,8 @@ pub struct Defer {
     pub quoted: i32,
 }
 
-/// The functions, with the lists of names.
-pub fn module(layout: &Layout, names: Vec<u8>) -> Module {
+/// The functions, with the lists of names and the table of escapes ([`super::quote`]).
+pub fn module(layout: &Layout, names: Vec<u8>, escapes: &[u8]) -> Module {
     let last = (names.len() as i32 - ENTRY as i32).max(0);
     let padded = |text: &&str| {
         let mut bytes = text.as_bytes().to_vec();
@@ -197,7 +195,6 @@ pub fn module(layout: &Layout, names: Vec<u8>) -> Module {
         ("append_number_16", 4),
         ("user_text", 3),
         ("user_defer", 3),
-        (&layout.escape, 2),
         (&layout.quote, 5),
     ];
     Module {
@@ -208,7 +205,11 @@ pub fn module(layout: &Layout, names: Vec<u8>) -> Module {
                 params: *params,
             })
             .collect(),
-        data: vec![data("literals", literals), data("names", names)],
+        data: vec![
+            data("literals", literals),
+            data("names", names),
+            quote::escapes(escapes),
+        ],
         funcs: vec![
             values::put_literal(layout),
             values::put_number(layout),
