@@ -48,7 +48,7 @@ test: test-deps lint
 # packages: some hours.
 test-all: test
 	$(CARGO) run -p xtask -- vm --all
-	$(CARGO) test -p spile-lir --test library -- --ignored --nocapture
+	MUTANTS=1000 $(CARGO) test -p spile-lir --test library mutants -- --nocapture
 	$(CARGO) run -p xtask -- soak --cases 2000 --timers 100 --mutants 500
 	$(CARGO) run -p xtask -- dist --vm
 	@echo "all long tests passed"
