@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use crate::cfg::Cfg;
-use crate::func::{Block, BlockId, Func, Inst, Operand, Term, Value};
+use crate::func::{Block, BlockId, Func, Inst, Operand, Target, Term, Value};
 use crate::op::{AluOp, Width};
 
 /// Tidies a function. Its invariants hold afterwards if they hold before.
@@ -47,22 +47,72 @@ fn no_loop(func: &mut Func) {
     unreachable(func);
 }
 
-/// Replaces a value at all its uses.
-fn replace(func: &mut Func, from: Value, to: Value) {
+/// What the parameters of a block get, as far as it is known.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Gets {
+    Nothing,
+    One(Value),
+    Several,
+}
+
+/// For each value what it gets on the edges, if it is a parameter.
+fn gets(func: &Func) -> Vec<Gets> {
+    let mut gets = vec![Gets::Nothing; func.values.len()];
+    for target in func.blocks.iter().flat_map(Block::edges) {
+        let params = &func.blocks[target.block.index()].params;
+        for (param, arg) in params.iter().zip(&target.args) {
+            let known = &mut gets[param.index()];
+            *known = match *known {
+                known if arg == param => known,
+                Gets::Nothing => Gets::One(*arg),
+                Gets::One(one) if one == *arg => Gets::One(one),
+                _ => Gets::Several,
+            };
+        }
+    }
+    gets
+}
+
+/// Removes parameters that always get the same value. Returns whether there was one.
+fn one_value(func: &mut Func) -> bool {
+    let gets = gets(func);
+    if !gets.iter().any(|g| matches!(g, Gets::One(_))) {
+        return false;
+    }
+    let stays: Vec<Vec<bool>> = func
+        .blocks
+        .iter()
+        .map(|b| {
+            let params = b.params.iter();
+            params
+                .map(|p| !matches!(gets[p.index()], Gets::One(_)))
+                .collect()
+        })
+        .collect();
+    let retain = |values: &mut Vec<Value>, block: usize| {
+        let mut stays = stays[block].iter();
+        values.retain(|_| stays.next().copied().unwrap_or(true));
+    };
+    // A parameter's value can be a parameter that goes, too.
     let swap = |v: &mut Value| {
-        if *v == from {
-            *v = to;
+        for _ in 0..gets.len() {
+            let Gets::One(one) = gets[v.index()] else {
+                return;
+            };
+            *v = one;
         }
     };
-    for block in &mut func.blocks {
-        block
-            .insts
-            .iter_mut()
-            .for_each(|i| i.for_each_use_mut(swap));
+    for (i, block) in func.blocks.iter_mut().enumerate() {
+        retain(&mut block.params, i);
+        let insts = block.insts.iter_mut();
+        insts.for_each(|inst| inst.for_each_use_mut(swap));
         block.term.for_each_use_mut(swap);
-        let args = block.edges_mut().into_iter().flat_map(|t| &mut t.args);
-        args.for_each(swap);
+        for target in block.edges_mut() {
+            retain(&mut target.args, target.block.index());
+            target.args.iter_mut().for_each(swap);
+        }
     }
+    true
 }
 
 /// Removes a parameter of a block and its arguments.
@@ -75,55 +125,25 @@ fn remove_param(func: &mut Func, block: usize, at: usize) {
     }
 }
 
-/// The only value that a parameter gets, if there is just one.
-fn only_value(func: &Func, block: usize, at: usize) -> Option<Value> {
-    let param = func.blocks[block].params[at];
-    let edges = func.blocks.iter().flat_map(Block::edges);
-    let edges = edges.filter(|t| t.block.index() == block);
-    let mut only = None;
-    for arg in edges.filter_map(|t| t.args.get(at)) {
-        if *arg != param && only.replace(*arg).is_some_and(|o| o != *arg) {
-            return None;
-        }
-    }
-    only
-}
-
-/// Removes parameters that always get the same value. Returns whether there was one.
-fn one_value(func: &mut Func) -> bool {
-    let mut changed = false;
-    for block in 1..func.blocks.len() {
-        let mut at = 0;
-        while at < func.blocks[block].params.len() {
-            let Some(only) = only_value(func, block, at) else {
-                at += 1;
-                continue;
-            };
-            let param = func.blocks[block].params[at];
-            remove_param(func, block, at);
-            replace(func, param, only);
-            changed = true;
-        }
-    }
-    changed
-}
-
 /// Redirects jumps past blocks that only jump on. Returns whether there was one.
 fn empty_jump(func: &mut Func) -> bool {
-    let mut changed = false;
-    for block in 1..func.blocks.len() {
-        let b = &func.blocks[block];
+    let past = |(i, b): (usize, &Block)| {
         let empty = b.params.is_empty() && b.insts.is_empty() && b.bound.is_none();
-        let Term::Jump(to) = &b.term else { continue };
-        if !empty || to.block.index() == block {
-            continue;
+        match &b.term {
+            Term::Jump(to) if i > 0 && empty && to.block.index() != i => Some(to.clone()),
+            _ => None,
         }
-        let to = to.clone();
-        for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
-            if target.block.index() == block {
-                *target = to.clone();
-                changed = true;
-            }
+    };
+    let past: Vec<Option<Target>> = func.blocks.iter().enumerate().map(past).collect();
+    let mut changed = false;
+    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+        // Blocks that jump in a circle have no end.
+        for _ in 0..past.len() {
+            let Some(to) = &past[target.block.index()] else {
+                break;
+            };
+            *target = to.clone();
+            changed = true;
         }
     }
     if changed {

@@ -90,6 +90,9 @@ impl fmt::Display for EmitError {
 
 impl std::error::Error for EmitError {}
 
+/// Number of functions from which on two threads emit them.
+const PARALLEL: usize = 6;
+
 /// Emits the functions of a verified module, in its order, with those of loops behind.
 ///
 /// # Errors A place that the object lacks, a frame that is too large, or an error of an allocator
@@ -97,7 +100,21 @@ impl std::error::Error for EmitError {}
 pub fn emit(module: &Module, around: &Surroundings) -> Result<Vec<Function>, EmitError> {
     let mut module = module.clone();
     repeat::outline(&mut module).map_err(EmitError::Loop)?;
-    module.funcs.iter().map(|f| function(f, around)).collect()
+    let all = &*module.funcs;
+    if all.len() < PARALLEL {
+        return all.iter().map(|f| function(f, around)).collect();
+    }
+    // No function depends on the code of another one, so two processors share the work.
+    let (first, second) = all.split_at(all.len() / 2);
+    std::thread::scope(|scope| {
+        let emit = |funcs: &[Func]| funcs.iter().map(|f| function(f, around)).collect();
+        let other = scope.spawn(move || -> Result<Vec<Function>, EmitError> { emit(second) });
+        let first: Result<Vec<Function>, EmitError> = emit(first);
+        let second = other
+            .join()
+            .unwrap_or_else(|e| std::panic::resume_unwind(e));
+        Ok([first?, second?].concat())
+    })
 }
 
 fn function(func: &Func, around: &Surroundings) -> Result<Function, EmitError> {
