@@ -18,7 +18,7 @@
 //! changed; the builder makes block parameters of it. Code after a jump is dropped.
 
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::ops;
 
 use crate::func::{
@@ -41,7 +41,8 @@ struct Loop {
 
 struct State {
     func: Func,
-    names: HashSet<String>,
+    /// How often each name was used again. Values without a name have numbers.
+    names: HashMap<String, u32>,
     /// The block that receives instructions; none after a jump.
     here: Option<BlockId>,
     /// The content of each variable, and its name.
@@ -133,13 +134,12 @@ pub fn build(
 
 impl State {
     fn unique(&mut self, name: &str) -> String {
-        let mut unique = name.to_owned();
-        let mut n = 0;
-        while !self.names.insert(unique.clone()) {
-            n += 1;
-            unique = format!("{name}.{n}");
+        if let Some(uses) = self.names.get_mut(name) {
+            *uses += 1;
+            return format!("{name}.{uses}");
         }
-        unique
+        self.names.insert(name.to_owned(), 0);
+        name.to_owned()
     }
 
     fn value(&mut self, name: &str) -> Value {
@@ -149,8 +149,7 @@ impl State {
 
     fn temp(&mut self) -> Value {
         self.counter += 1;
-        let name = self.counter.to_string();
-        self.value(&name)
+        self.func.value(self.counter.to_string())
     }
 
     fn block(&mut self, name: &str, params: Vec<Value>) -> BlockId {
@@ -225,7 +224,7 @@ impl Builder {
                 values: Vec::new(),
                 blocks: Vec::new(),
             },
-            names: HashSet::new(),
+            names: HashMap::new(),
             here: None,
             vars: Vec::new(),
             loops: Vec::new(),

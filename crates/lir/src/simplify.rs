@@ -21,8 +21,17 @@ pub fn simplify(func: &mut Func) {
 
 /// Removes unreachable blocks.
 fn unreachable(func: &mut Func) {
-    let cfg = Cfg::new(func);
-    let keep: Vec<bool> = (0..func.blocks.len()).map(|i| cfg.reachable(i)).collect();
+    let mut keep = vec![false; func.blocks.len()];
+    let mut work: Vec<usize> = (0..keep.len().min(1)).collect();
+    while let Some(block) = work.pop() {
+        if !std::mem::replace(&mut keep[block], true) {
+            let edges = func.blocks[block].edges();
+            work.extend(edges.iter().map(|t| t.block.index()));
+        }
+    }
+    if keep.iter().all(|k| *k) {
+        return;
+    }
     let mut new = Vec::with_capacity(keep.len());
     let mut count = 0;
     for keep in &keep {
@@ -38,6 +47,9 @@ fn unreachable(func: &mut Func) {
 
 /// Removes the bounds of blocks to which no jump leads back.
 fn no_loop(func: &mut Func) {
+    if func.blocks.iter().all(|b| b.bound.is_none()) {
+        return;
+    }
     let cfg = Cfg::new(func);
     for (i, block) in func.blocks.iter_mut().enumerate() {
         if cfg.latches(i).next().is_none() {
@@ -253,7 +265,7 @@ fn compact(func: &mut Func) {
         let insts = block.insts.iter().filter_map(Inst::dst);
         for v in block.params.iter().copied().chain(insts) {
             new.insert(v, Value(names.len() as u32));
-            names.push(func.values[v.index()].clone());
+            names.push(std::mem::take(&mut func.values[v.index()]));
         }
     }
     func.values = names;
