@@ -74,6 +74,7 @@ const NOT_RUN: &[(&str, &str)] = &[
         "needs a nightly compiler, and does not end",
     ),
     ("cargo test", "the tests themselves"),
+    ("MUTANTS=200 cargo test", "the tests themselves"),
     (
         "cargo xtask",
         "takes minutes, or sessions that no other session may disturb",
