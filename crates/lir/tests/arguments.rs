@@ -250,7 +250,7 @@ fn text(descriptor: u64, value: u64, given: &Given) -> String {
     texts[0].clone()
 }
 
-/// A descriptor of a value of so many bytes.
+/// Describes a value of `bytes` bytes.
 fn sized(kind: i32, bytes: u64) -> u64 {
     kind as u64 | (64 - 8 * bytes) << 8
 }
@@ -260,7 +260,7 @@ fn with(kind: i32, bytes: u64, more: usize) -> u64 {
     sized(kind, bytes) | (more as u64) << 16
 }
 
-/// A number as the value of so many bytes, with its sign.
+/// The low `bytes` bytes of a number, extended with their sign.
 fn signed(value: u64, bytes: u64) -> i64 {
     let unused = 64 - 8 * bytes;
     (value << unused).cast_signed() >> unused

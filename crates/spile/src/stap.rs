@@ -59,6 +59,7 @@ const fn row(short: &'static str, long: &'static str, arg: Arg, meaning: Meaning
 
 const NO_SERVER: &str = "compiling takes milliseconds; there is no server";
 const NO_CACHE: &str = "nothing is cached, because compiling takes milliseconds";
+const LOCATIONS: &str = "locations of variables come from the debugging information";
 const NO_BUILD: &str = "there is no kernel module to build";
 const ELSEWHERE: &str =
     "it compiles for the running kernel, or with -r for a kernel of the same architecture";
@@ -77,18 +78,8 @@ const OPTIONS: &[StapOption] = {
         row("", "vp", Needed, Same),
         row("k", "", No, Same),
         row("g", "", No, Same),
-        row(
-            "P",
-            "",
-            No,
-            NoEffect("locations of variables come from the debugging information"),
-        ),
-        row(
-            "",
-            "prologue-searching",
-            Optional,
-            NoEffect("locations of variables come from the debugging information"),
-        ),
+        row("P", "", No, NoEffect(LOCATIONS)),
+        row("", "prologue-searching", Optional, NoEffect(LOCATIONS)),
         row("u", "", No, Same),
         row("w", "", No, Same),
         row("W", "", No, Same),

@@ -79,7 +79,7 @@ Cost: put_user for each text.";
             // The kernel's verifier learns no range from a shift by a variable.
             let bytes = t.number(8) - (narrow << 2);
             t.literal("[");
-            t.f.when(address.eq(0), || {
+            f.when(address.eq(0), || {
                 t.literal("]");
                 f.ret(0);
             });
@@ -192,9 +192,7 @@ Cost: a read of up to 50 bytes and their quoting.";
                 bad();
                 f.ret(0);
             });
-            let count = f.var("count", length);
-            f.when(length.gt(BUFFER), || count.set(BUFFER));
-            let count = count.get().bound(63);
+            let count = t.at_most(length, BUFFER);
             f.when(count.ne(0), || t.read(count, address, bad));
             let quoted = t.block + layout.quoted;
             for word in 0..8 {

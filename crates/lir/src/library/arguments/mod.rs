@@ -104,7 +104,7 @@ const CREATES: i32 = 0x40_0040;
 const AT_FDCWD: i32 = -100;
 
 /// The texts around the values; a mask bounds the index.
-const LITERALS: [&str; 32] = [
+const LITERALS: [&str; 19] = [
     ", ",
     "|",
     "\"",
@@ -124,20 +124,9 @@ const LITERALS: [&str; 32] = [
     ",",
     "{unknown address family (",
     ")}",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
-    "",
 ];
+/// Places for literals; those behind the last one are empty.
+const PLACES: i32 = 32;
 /// Bytes of a literal with its NUL, padded.
 const LITERAL: i32 = 32;
 
@@ -183,7 +172,8 @@ pub fn module(layout: &Layout, names: Vec<u8>, escapes: &[u8]) -> Module {
         bytes.resize(LITERAL as usize, 0);
         bytes
     };
-    let literals = LITERALS.iter().flat_map(padded).collect();
+    let mut literals: Vec<u8> = LITERALS.iter().flat_map(padded).collect();
+    literals.resize((PLACES * LITERAL) as usize, 0);
     let data = |name: &str, bytes| Data {
         name: name.into(),
         bytes,
@@ -258,7 +248,7 @@ impl<'b> Texts<'_, 'b> {
     fn literal(&self, text: &str) {
         let which = LITERALS.iter().position(|l| *l == text);
         debug_assert!(which.is_some(), "no literal {text}");
-        let which = self.number(which.unwrap_or(LITERALS.len() - 1) as i32);
+        let which = self.number(which.map_or(PLACES - 1, |n| n as i32));
         self.f.call("put_literal", &[which]);
     }
 
@@ -284,6 +274,14 @@ impl<'b> Texts<'_, 'b> {
     fn text(&self, from: Val<'b>, size: i32) {
         let [size, width] = [size, 0].map(|n| self.number(n));
         self.f.call("append_text", &[self.block, from, size, width]);
+    }
+
+    /// The value, or `most` if it is larger.
+    fn at_most(&self, value: Val<'b>, most: i32) -> Val<'b> {
+        let size = self.f.var("size", value);
+        self.f.when(value.gt(most), || size.set(most));
+        let bound = (most.cast_unsigned() + 1).next_power_of_two() - 1;
+        size.get().bound(bound)
     }
 
     /// The address of a byte of the staging area.

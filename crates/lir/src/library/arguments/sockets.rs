@@ -40,9 +40,7 @@ Cost: a read and put_escaped.";
             let f = t.f;
             // At least one byte and a following one.
             t.literal_if(length.lt(4), "{...}");
-            let size = f.var("size", length - 2);
-            f.when(size.gt(UNIX_PATH), || size.set(UNIX_PATH));
-            let size = size.get().bound(127);
+            let size = t.at_most(length - 2, UNIX_PATH);
             t.read(size, address + 2, || t.literal("{...}"));
             // The path need not end with a NUL.
             (t.staged(0) + size).store_u8(0, 0);

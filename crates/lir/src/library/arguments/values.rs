@@ -1,6 +1,6 @@
 //! Numbers, names and the texts around them.
 
-use super::{ENTRY, LITERAL, LITERALS, Layout, MAX_NAMES, NAME, kind, texts};
+use super::{ENTRY, LITERAL, Layout, MAX_NAMES, NAME, PLACES, kind, texts};
 use crate::func::Func;
 
 pub(super) fn put_literal(layout: &Layout) -> Func {
@@ -13,7 +13,7 @@ Cost: that of append_text for 32 bytes.";
         ("put_literal", contract),
         ["which"],
         |t, [which]| {
-            let index = which & (LITERALS.len() as i32 - 1);
+            let index = which & (PLACES - 1);
             t.text(t.f.data("literals") + (index * LITERAL), LITERAL);
         },
     )
