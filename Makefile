@@ -1,22 +1,22 @@
-# Two commands do everything on a fresh machine: `make demo` and `make test`.
-# Needs Rust (see rust-version in Cargo.toml); the rest is installed here on Debian and Ubuntu.
+# `make demo` and `make test` work on a fresh machine with Rust (rust-version in Cargo.toml). On Debian
+# and Ubuntu they install the packages that they need.
 
 CARGO ?= cargo
 SPILE ?= target/release/spile
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
-# Where `make install` puts it; DESTDIR is put in front, for packages.
+# The folders of `make install`. DESTDIR is a prefix of all of them, for packages.
 PREFIX  ?= /usr/local
 UNITDIR ?= $(PREFIX)/lib/systemd/system
 ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
 
-# Packages of Debian and Ubuntu. The build needs a C compiler; the demo SystemTap's example scripts,
-# and a program of several threads.
+# Packages of Debian and Ubuntu. The build needs a C compiler. The demo needs SystemTap's example scripts
+# and a program with several threads.
 BUILD_DEPS := gcc libc6-dev make
 DEMO_DEPS  := systemtap-doc xz-utils
-# The tests: libbpf to compare the loader with (pkg-config libelf-dev zlib1g-dev); what reads
-# objects, metrics and debugging information; other kernels under qemu; shells that completions are
-# for, and readers of units and packages; readers of profiles (python3-venv, the browser); compilers
-# and libraries of parallel programs; a batch system.
+# The tests need libbpf, with which they compare the loader (pkg-config libelf-dev zlib1g-dev); readers
+# of objects, metrics and debugging information; qemu for other kernels; the shells of the completions;
+# readers of units, packages and profiles (python3-venv, the browser); compilers and libraries of
+# parallel programs; a batch system.
 TEST_DEPS := pkg-config libelf-dev zlib1g-dev \
 	bpftool llvm python3-prometheus-client curl gdb \
 	qemu-system-x86 \
@@ -24,7 +24,7 @@ TEST_DEPS := pkg-config libelf-dev zlib1g-dev \
 	python3-venv chromium-headless-shell \
 	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
 	slurmctld slurmd slurm-client
-# Programs that many have from elsewhere, and the packages where there are none.
+# Programs that many machines have from other sources, each with the package to install if it is missing.
 TEST_PROGRAMS := go:golang-go npm:npm
 
 .PHONY: demo test test-all build install demo-deps test-deps lint bench clean
@@ -44,9 +44,10 @@ build:
 test: test-deps lint
 	$(CARGO) run -q -p xtask -- test --guests --workspace --no-fail-fast
 
-# All cases on the other kernels, mutants of the run-time library, random scripts and sessions, and the
-# packages: some hours.
+# Takes some hours: the long cases, all cases on the other kernels, mutants of the run-time library,
+# random scripts and sessions, and the packages.
 test-all: test
+	$(CARGO) test -p spile --test e2e -- examples
 	$(CARGO) run -p xtask -- vm --all
 	MUTANTS=1000 $(CARGO) test -p spile-lir --test library mutants -- --nocapture
 	$(CARGO) run -p xtask -- soak --cases 2000 --timers 100 --mutants 500
@@ -75,7 +76,7 @@ define install_missing
 			echo "installing for $(3):$$missing"; \
 			$(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq --no-install-recommends $$missing >/dev/null; \
 		else \
-			echo "not Debian: for $(3) please install $(4)"; \
+			echo "this is not Debian or Ubuntu: for $(3), install $(4)"; \
 		fi; \
 	fi
 endef
@@ -86,7 +87,7 @@ demo-deps:
 test-deps: demo-deps
 	$(call install_missing,$(TEST_DEPS),$(TEST_PROGRAMS),the tests,pkgconf elfutils-libelf-devel zlib-devel bpftool llvm curl)
 
-# As `cargo xtask dist` packs it. SPILE is the program.
+# Installs the files that the packages of `cargo xtask dist` have. SPILE is the program.
 install:
 	@test -x $(SPILE) || { echo "$(SPILE) is not there: make build"; exit 1; }
 	install -D -m 755 $(SPILE) $(DESTDIR)$(PREFIX)/bin/spile

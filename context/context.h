@@ -1,5 +1,5 @@
 /*
- * Declarations that the parts of the context library share: the word, numbers of regions, times in
+ * Declarations that the parts of the region library share: the word, numbers of regions, times in
  * them, and the functions behind interposed ones. docs/profile-context.md explains the library's
  * purpose.
  *
@@ -133,7 +133,7 @@ static inline long context_system(long number, long a, long b, long c, long d, l
                      : "memory");
     return x0;
 #else
-#error "the context library knows x86-64 and aarch64"
+#error "the region library supports x86-64 and aarch64"
 #endif
 }
 

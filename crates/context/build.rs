@@ -38,6 +38,11 @@ const FLAGS: &[&str] = &[
     "-Wl,-z,nodelete,-z,relro,-z,noexecstack,-z,noseparate-code,--hash-style=both,-soname,libspile-context.so",
 ];
 
+/// Puts the table in which symbols are looked up among the data that the dynamic linker has written. A
+/// fork copies the entries of pages of such a mapping, and not those of code. In a new child the first
+/// call of a function looks its symbol up here, which would be a page fault.
+const LOOKUPS: &str = "SECTIONS { .gnu.hash : { *(.gnu.hash) } } INSERT AFTER .dynamic;\n";
+
 fn main() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../context");
     for file in SOURCES.iter().chain(&HEADERS) {
@@ -51,12 +56,19 @@ fn main() {
         return;
     }
     let compiler = cc::Build::new().no_default_flags(true).get_compiler();
-    let mut command = compiler.to_command();
-    command.args(FLAGS).arg("-o").arg(&out);
-    command.args(SOURCES.map(|file| dir.join(file)));
-    let status = command.status();
-    assert!(
-        status.as_ref().is_ok_and(std::process::ExitStatus::success),
-        "{command:?}: {status:?}"
-    );
+    let script = out.with_extension("ld");
+    std::fs::write(&script, LOOKUPS).expect("writable");
+    let built = |more: &[String]| {
+        let mut command = compiler.to_command();
+        command.args(FLAGS).args(more).arg("-o").arg(&out);
+        command.args(SOURCES.map(|file| dir.join(file)));
+        let status = command.status();
+        match status.as_ref().is_ok_and(std::process::ExitStatus::success) {
+            true => Ok(()),
+            false => Err(format!("{command:?}: {status:?}")),
+        }
+    };
+    // Some linkers have no such scripts.
+    let done = built(&[format!("-Wl,-T,{}", script.display())]).or_else(|_| built(&[]));
+    done.unwrap_or_else(|why| panic!("{why}"));
 }

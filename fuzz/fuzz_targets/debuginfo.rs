@@ -2,7 +2,7 @@
 //! The same function runs over damaged files under `cargo test -p spile-debuginfo`.
 #![no_main]
 
-#[path = "../../crates/debuginfo/tests/it/ask.rs"]
-mod ask;
+#[path = "../../crates/debuginfo/tests/it/queries.rs"]
+mod queries;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| ask::ask(data.to_vec()));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| queries::run_all(data.to_vec()));

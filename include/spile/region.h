@@ -9,21 +9,20 @@
  *     ...
  *     SPILE_REGION_END();
  *
- * What a thread does between the two is told as "assembly" in the profile, below the region that
- * the thread was in. Regions nest; each beginning has its end in the same thread, in any function.
- * Names are string literals. Threads that are made inside begin outside of all regions.
+ * The profile reports the time of the thread between the two macros as "assembly", below the region
+ * that surrounds it. Regions nest. Each region ends in the thread in which it began, in any function.
+ * Names are string literals. Threads that start inside a region begin outside of all regions.
  *
  *     {
  *         SPILE_REGION("assembly");
  *         ...
  *     }
  *
- * SPILE_REGION() lasts to the end of the block that it is in, however the block is left: by return,
- * by a C++ exception. It also ends what began within and has no end because an exception or longjmp()
- * passed that by.
+ * A SPILE_REGION() lasts to the end of its block, also if a return or a C++ exception leaves the
+ * block. It also ends inner regions whose end an exception or longjmp() skipped.
  *
- * `spile profile` loads the library behind this by itself. Without it a region is two tests of a
- * pointer; nothing is linked.
+ * `spile profile` loads the library that implements regions. Without the library a region costs two
+ * tests of a pointer, and the program links nothing.
  */
 #ifndef SPILE_REGION_H
 #define SPILE_REGION_H 1
@@ -45,7 +44,7 @@ extern __attribute__((__weak__)) void spile_region_leave(unsigned before);
 
 /*
  * SPILE_REGION_ADDRESS(function, place) reads the address of a weak function from the table that
- * the dynamic linker fills. A compiler's own way may be a constant, which the linker makes zero in
+ * the dynamic linker fills. Compilers may use a constant instead, which the linker sets to zero in
  * programs that are not position-independent.
  */
 #if defined(__x86_64__) && defined(__LP64__)

@@ -8,21 +8,21 @@
  *     SPILE_PROBE(shop, sold)                     a marker without arguments
  *     SPILE_PROBE(shop, sold, item, price)        ... with up to 12
  *     SPILE_PROBE_SEM(shop, sold, item, price)    ... and with a semaphore, which
- *     if (SPILE_PROBE_ENABLED(shop, sold)) ...    tells whether somebody listens
+ *     if (SPILE_PROBE_ENABLED(shop, sold)) ...    tests whether a tracer is attached
  *
  * Arguments are integers, enumerators, booleans and pointers (arrays decay) of 1,
- * 2, 4 or 8 bytes. Each is evaluated once. STAP_PROBEn and DTRACE_PROBEn do the
- * same under the names that much existing code has.
+ * 2, 4 or 8 bytes. Each is evaluated once. STAP_PROBEn and DTRACE_PROBEn are other
+ * names for the same macros, which existing code uses.
  *
- * A marker is one no-operation in the code and a record in the section
- * .note.stapsdt, which says where it is and where its arguments are; that format
- * is the one which perf, bpftrace, gdb and SystemTap read. Nothing runs and nothing
- * is linked for it.
+ * A marker is one no-operation in the code and a note in the section
+ * .note.stapsdt, which gives the addresses of the marker and of its arguments.
+ * perf, bpftrace, gdb and SystemTap read this format. A marker runs no code and
+ * links nothing.
  *
- * On x86-64 the no-operation has five bytes, and Linux from 6.18 on replaces the
- * one of a probed marker by a call. A call writes below the stack pointer, where a
- * function that calls nobody may keep data (the "red zone"); so a function with a
- * marker must not do that. See SPILE_SDT_EMIT below for how it is told.
+ * On x86-64 the no-operation has five bytes. Linux 6.18 and later replaces it by a
+ * call while the marker is probed. A call writes below the stack pointer, where a
+ * leaf function may keep data (the "red zone"). A function with a marker must
+ * therefore have no red zone; SPILE_SDT_EMIT below ensures this.
  */
 #ifndef SPILE_SDT_H
 #define SPILE_SDT_H 1
@@ -33,7 +33,7 @@
 #error "spile/sdt.h needs gcc or clang"
 #endif
 
-/* ---- what depends on the processor ---- */
+/* ---- the processor ---- */
 
 #if defined(__LP64__) || defined(_LP64)
 #define SPILE_SDT_WORD ".8byte "
@@ -47,8 +47,8 @@
 #define SPILE_SDT_NOP "nop"
 #endif
 
-/* Where an argument may be. gcc takes what costs nothing: a constant, a place in
- * memory or a register. clang would copy everything to memory if it could. */
+/* Places for an argument. gcc chooses the cheapest one: a constant, memory or a
+ * register. clang would copy each argument to memory if it were allowed. */
 #if defined(__clang__) && !defined(__i386__)
 #define SPILE_SDT_WHERE "nr"
 #else
@@ -56,13 +56,12 @@
 #endif
 
 /*
- * SPILE_SDT_EMIT(text, inputs) places the assembler text such that the function
- * around it has no red zone: the text claims that it may jump to a place where a
- * function is called, and only a function that calls nobody may have one. Nothing
- * ever goes there; it costs two to five bytes behind the function's end. (Neither
- * gcc nor clang is impressed by a text that claims to change the stack pointer, and
- * the clobber "redzone" came with gcc 15.) A clang before 9 has no asm goto; it
- * gets a variable that needs an aligned stack instead.
+ * SPILE_SDT_EMIT(text, inputs) emits the assembler text such that the surrounding
+ * function has no red zone. Only leaf functions have one, and the text claims that
+ * it may jump to a call. The jump never happens; the call takes two to five bytes
+ * behind the function's end. (A clobber of the stack pointer changes nothing in gcc
+ * and clang, and the clobber "redzone" exists since gcc 15.) clang before version 9
+ * has no asm goto; there, a variable that needs an aligned stack has this effect.
  */
 #if !defined(__x86_64__) || defined(__ILP32__)
 #define SPILE_SDT_EMIT(text, ...) \
@@ -105,7 +104,7 @@ template <typename T> struct spile_sdt_size<T *> { enum { value = sizeof(T *) };
 #if __cplusplus >= 201103L
 template <> struct spile_sdt_size<decltype(nullptr)> { enum { value = sizeof(void *) }; };
 #endif
-/* By value, so that arrays decay and bit-fields and packed members are allowed. */
+/* Takes arguments by value: arrays decay, and bit-fields and packed members are allowed. */
 template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_value(T v)
 {
     return v;
@@ -114,8 +113,8 @@ template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_valu
 #define SPILE_SDT_VALUE(x) (spile_sdt_value(x))
 #define SPILE_SDT_SIZE(x) (int(spile_sdt_size<__typeof__(SPILE_SDT_VALUE(x))>::value))
 #else
-/* The comma makes an array a pointer and keeps the type of small integers; class 5
- * are pointers, which cannot be compared with each other in constants. */
+/* The comma turns an array into a pointer and keeps the type of small integers.
+ * Class 5 contains pointers, which constants cannot compare. */
 #define SPILE_SDT_VALUE(x) ((void)0, (x))
 #define SPILE_SDT_INTEGER(x) \
     __typeof__(__builtin_choose_expr( \
@@ -133,8 +132,8 @@ template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_valu
 #define SPILE_SDT_SEM_NAME(provider, name) \
     SPILE_SDT_STR(provider) "_" SPILE_SDT_STR(name) "_semaphore"
 
-/* The place after which consumers know how far the file was moved after linking
- * (prelink); one for all objects of a link. */
+/* Consumers compute from this address how far prelink moved the file. All objects of
+ * a link share it. */
 #define SPILE_SDT_BASE \
     ".ifndef _.stapsdt.base\n" \
     ".pushsection .stapsdt.base,\"aG\",\"progbits\",.stapsdt.base,comdat\n" \
@@ -145,7 +144,7 @@ template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_valu
     ".popsection\n" \
     ".endif\n"
 
-/* A semaphore that needs no definition elsewhere: all objects that name it share it. */
+/* A semaphore without a definition elsewhere: all objects that name it share it. */
 #define SPILE_SDT_SEM_DEFINE(sem) \
     ".ifndef " sem "\n" \
     ".pushsection .probes,\"awG\",\"progbits\"," sem ",comdat\n" \
@@ -210,7 +209,7 @@ template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_valu
 #define SPILE_SDT_I12(a, b, c, d, e, f, g, h, i, j, k, l) \
     SPILE_SDT_I11(a, b, c, d, e, f, g, h, i, j, k), SPILE_SDT_I(12, l)
 
-/* An input that takes no place, for the marker without arguments. */
+/* An empty input, for markers without arguments. */
 #define SPILE_SDT_NONE [s0] "n"(0)
 
 #define SPILE_SDT_0(def, sem, p, n) \
@@ -231,7 +230,7 @@ template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_valu
 #define SPILE_SDT_11(def, sem, p, ...) SPILE_SDT_N(11, def, sem, p, __VA_ARGS__)
 #define SPILE_SDT_12(def, sem, p, ...) SPILE_SDT_N(12, def, sem, p, __VA_ARGS__)
 
-/* Counts what comes after the marker's name. */
+/* Counts the arguments after the marker's name. */
 #define SPILE_SDT_COUNT(...) \
     SPILE_SDT_COUNT_(__VA_ARGS__, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0, 0)
 #define SPILE_SDT_COUNT_(n, a, b, c, d, e, f, g, h, i, j, k, l, count, ...) count
@@ -266,7 +265,7 @@ template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_valu
 #define SPILE_SDT_SEM_11(p, ...) SPILE_SDT_SEM_N(11, p, __VA_ARGS__)
 #define SPILE_SDT_SEM_12(p, ...) SPILE_SDT_SEM_N(12, p, __VA_ARGS__)
 
-/** Is a marker of SPILE_PROBE_SEM with this name being probed? 1 or 0. */
+/** Whether a marker of SPILE_PROBE_SEM with this name is probed: 1 or 0. */
 #define SPILE_PROBE_ENABLED(provider, name) \
     __extension__({ \
         extern volatile unsigned short SPILE_SDT_PASTE(spile_sdt_sem_, __LINE__) \
@@ -280,7 +279,8 @@ template <typename T> __attribute__((__always_inline__)) inline T spile_sdt_valu
 
 #if !defined(SPILE_SDT_NO_COMPAT) && !defined(STAP_PROBE) && !defined(DTRACE_PROBE)
 
-/* As there, semaphores are used in a whole file or not, and defined by the program. */
+/* As in those headers, a file uses semaphores for all of its markers or for none, and the program
+ * defines them. */
 #if defined(_SDT_HAS_SEMAPHORES)
 #define SPILE_SDT_STAP_SEM(p, n) SPILE_SDT_SEM_NAME(p, n)
 #else

@@ -20,7 +20,7 @@ import threading
 import time
 
 TESTS = {}
-# What a test's session is started by.
+# Starts a test's session.
 BEFORE = {}
 libc = ctypes.CDLL(None)
 # The port that workloads use; `$1` in scripts.
@@ -250,7 +250,7 @@ def signals(pid):
             f"handle {int(sig)} {name} 0 User Mode Signal 1",
         ]
     want.append(f"by 40 {pid}")
-    # The kernel's own: of a pipe that nobody reads, and with its code of an address that is not there.
+    # Signals of the kernel: for a pipe without a reader, and, with a code, for an address that is not mapped.
     signal.signal(signal.SIGPIPE, lambda *_: None)
     r, w = os.pipe()
     os.close(r)
@@ -443,7 +443,7 @@ def check_memory(lines):
 
 @test(
     """
-probe irq_handler.entry, irq_handler.exit { printf("irq|%s|%d|%s|%d|%s|%d\\n", name, irq, dev_name, flags, flags_str, name == "exit" ? ret : 0)
+probe irq_handler.entry, irq_handler.exit { printf("irq|%s|%d|%s|%d|%s|%d\\n", name, irq, kernel_string(dev_name), flags, flags_str, name == "exit" ? ret : 0)
   if (irqflags_str(flags) != flags_str || action != $action || handler != $action->handler || dev_id != $action->dev_id || next_irqaction != $action->next || thread_fn != $action->thread_fn || thread != $action->thread || thread_flags != $action->thread_flags || dir != $action->dir) println("differs") }
 probe softirq.entry, softirq.exit { count[name, vec_nr]++; if (h || vec || action) println("differs") }
 probe end { foreach ([n, v] in count) printf("soft|%s|%d|%d\\n", n, v, count[n, v]) }

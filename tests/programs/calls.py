@@ -463,7 +463,7 @@ TURNS = (0, 3)
 
 def every_work(some, values):
     want = []
-    # What a call returned, seen by its parent.
+    # The result of a call, as the parent sees it.
     told = mmap.mmap(-1, 4096)
     for turn in TURNS:
         for row in some:

@@ -1,5 +1,5 @@
 /*
- * Runs a command and prints what a context library announces in its processes, and the word of each
+ * Runs a command and prints what a region library announces in its processes, and the word of each
  * thread that asks by getppid(LABEL): what `spile profile` sees, by ptrace instead of BPF.
  *
  *     PID place OFFSET THREAD

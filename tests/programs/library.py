@@ -47,7 +47,7 @@ def devices():
         yield f"MAJOR({kernel})", major
         yield f"MINOR({kernel})", minor
         yield f"MKDEV({major}, {minor})", kernel
-        # What stat(2) gives, of which glibc's number keeps the lower 32 bits.
+        # The number of stat(2); glibc's number keeps its lower 32 bits.
         yield f"usrdev2kerndev({os.makedev(major, minor) & 0xFFFFFFFF})", kernel
     for rw in (0, 1, 2, 3, 9):
         yield f"bio_rw_num({rw})", rw & 1

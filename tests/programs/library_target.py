@@ -144,7 +144,7 @@ def kernel_memory():
         yield f"kernel_{kind}({at})", int.from_bytes(memory[:size], "little")
         yield f"(kernel_{kind}({BAD}) + 1)", "error: read fault at 0x10"
     for kind, size in (("char", 1), ("short", 2), ("int", 4)):
-        # The two numbers of 32 bits that say of which pid the parent is: above 0, and -1 nowhere.
+        # The lower bytes of the process's number, with sign.
         yield f"kernel_{kind}(&@task(task_current())->pid)", int.from_bytes(struct.pack("<i", os.getpid())[:size], "little", signed=True)
     yield "atomic_read(&@task(task_current())->mm->mm_users->counter)", 1
     for line in open("/proc/self/status"):
@@ -352,6 +352,8 @@ class Action(ctypes.Structure):
 def signals():
     """get_sa_flags get_sa_handler get_sigaction_mask get_sigset"""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, 40, 64})
+    # A program that nohup started ignores it.
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield "get_sigset(&@task(task_current())->blocked)", 1 << 9 | 1 << 39 | -1 << 63
     # The C library adds SA_RESTORER.
     restorer = 0x04000000

@@ -5,8 +5,11 @@ import fcntl
 import ipaddress
 import os
 import socket
+import struct
 import subprocess
 import sys
+import threading
+import time
 
 # No files beside the sources.
 sys.dont_write_bytecode = True
@@ -24,6 +27,7 @@ probe netfilter.ipv4.local_out, netfilter.ipv4.post_routing, netfilter.ipv4.pre_
   if (nf_drop != 0 || nf_accept != 1 || nf_stolen != 2 || nf_queue != 3 || nf_repeat != 4 || nf_stop != 5 || ipproto_tcp != 6 || ipproto_udp != 17 || udphdr != tcphdr) println("differs")
   printf("%s %s %d %d %s %s %d %d len %d flags %d%d%d%d%d%d in <%s> <%s> %d out <%s> <%s> %d devices %d%d\\n", pn(), pf, family, protocol, saddr, daddr, sport, dport, length, urg, ack, psh, rst, syn, fin, indev_name, in_mac, indev_mac_len, outdev_name, out_mac, outdev_mac_len, indev != 0, outdev != 0)
   printf("%s port %d version %d\\n", pn(), ntohs(@kderef(2, tcphdr)), @kderef(1, iphdr) >> 4)
+  if (protocol == ipproto_udp) printf("%s data %s %s\\n", pn(), data_hex, data_str)
 }
 probe netdev.transmit, netdev.receive { if (dev_name == "lo") printf("%s %s %d %d %d\\n", name, dev_name, length, protocol, truesize >= length) }
 """
@@ -58,6 +62,9 @@ def packets(pid):
             lines[hook] = rf"%s {pf} {int(family)} %d {text} {text} %s %s len %s flags %s in {of[0]} out {of[1]} devices {inside}{outside}"
             point = rf"netfilter\.{pf}\.{hook}"
             want.append(lines[hook] % (point, 17, own, PORT, size, "000000"))
+            # The header of UDP in hexadecimal: the ports, the length.
+            udp = struct.pack(">HHH", own, PORT, 8 + 33).hex()
+            want.append(rf'{point} data {pf[-1]}[0-9a-f]*{udp}....{"61" * 33} ".*{"a" * 33}"')
             want.append(rf"{point} port {own} version {pf[-1]}")
             want.append(f"netfilter.ip.{hook} {int(family)} {size}")
         ethernet = 0x0800 if family == socket.AF_INET else 0x86DD
@@ -125,12 +132,31 @@ def forwards(pid):
     servers, told = os.pipe(), os.pipe()
     places = ((socket.AF_INET, "10.77.2.2", "10.77.1.2"), (socket.AF_INET6, "fd77:2::2", "fd77:1::2"))
 
+    def answer(echo):
+        while True:
+            data, peer = echo.recvfrom(10)
+            echo.sendto(data, peer)
+
+    def reach(family, there):
+        """Returns when packets go to this place and back: links come up some time after they are told to."""
+        probe = socket.socket(family, socket.SOCK_DGRAM)
+        probe.settimeout(0.1)
+        while True:
+            try:
+                probe.sendto(b"there?", (there, PORT + 1))
+                return probe.recv(10)
+            except OSError:
+                time.sleep(0.01)
+
     def serve():
         udp, tcp = [], []
         for family, here, _ in places:
             udp.append(socket.socket(family, socket.SOCK_DGRAM))
             udp[-1].bind((here, PORT))
             tcp.append(socket.create_server((here, PORT), family=family))
+            echo = socket.socket(family, socket.SOCK_DGRAM)
+            echo.bind((here, PORT + 1))
+            threading.Thread(target=answer, args=(echo,), daemon=True).start()
         os.write(servers[1], b"x")
         for one in udp:
             one.recv(100)
@@ -141,6 +167,8 @@ def forwards(pid):
             peer.close()
 
     def ask():
+        for family, there, _ in places:
+            reach(family, there)
         for family, there, _ in places:
             by = socket.socket(family, socket.SOCK_DGRAM)
             by.connect((there, PORT))
@@ -191,6 +219,8 @@ def forwards(pid):
         line(True, 17, ports[n], PORT, header + 8 + 33, "000000")
         want.append(rf"netfilter\.{pf}\.forward port {ports[n]} version {pf[-1]}")
         want.append(f"netfilter.ip.forward {pf} {int(family)} {header + 8 + 33} r1 r2")
+        udp = struct.pack(">HHH", ports[n], PORT, 8 + 33).hex()
+        want.append(rf'netfilter\.{pf}\.forward data {pf[-1]}[0-9a-f]*{udp}[0-9a-f]{{70}} ".*"')
         own = ports[2 + n]
         line(True, 6, own, PORT, r"\d+", "000010")
         line(False, 6, PORT, own, r"\d+", "010010")

@@ -1,5 +1,5 @@
-/* pi by numerical integration: `profile-pi THREADS REGIONS`, the steps shared out over so many parallel
-   regions. Prints the time of main(). */
+/* `profile-pi THREADS REGIONS`: pi by numerical integration, with the steps divided among the given number
+   of parallel regions. Prints the time of main(). */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-/* Functions of which one begins with an instruction that the kernel does not probe: one with a lock prefix. */
+/* Functions. Two begin with an instruction with a lock prefix, which the kernel does not probe. */
 #include <stdio.h>
 
 long word;

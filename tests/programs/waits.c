@@ -78,7 +78,7 @@ static void *waits(void *unused) {
 }
 
 // A thread waits N times for `gate` and twice for `gates[3]`, and this one wakes it, each time after
-// 2 ms. Then this one waits for `gate` itself for 20 ms, and once more for what it is not.
+// 2 ms. Then this one waits for `gate` itself for 20 ms, and once more for a value that it does not have.
 static void wake(void) {
   pthread_t t;
   if (pthread_create(&t, 0, waits, 0)) exit(1);

@@ -32,6 +32,9 @@ pub(crate) fn run(parts: &[String]) {
     if wants("hits") {
         hits();
     }
+    if wants("calls") {
+        crate::calls::run();
+    }
     if wants("exact") {
         exact();
     }

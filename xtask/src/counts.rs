@@ -39,7 +39,7 @@ impl Counts {
     }
 
     /// Whether everything that ran passed.
-    fn well(&self) -> bool {
+    fn all_passed(&self) -> bool {
         self.failed + self.unfinished == 0 && self.passed > 0
     }
 }
@@ -74,7 +74,7 @@ pub(crate) fn run(args: &[String]) {
         false => (String::new(), true),
     };
     println!("{counts}{others}");
-    if !(counts.well() && well) {
+    if !(counts.all_passed() && well) {
         std::process::exit(1);
     }
 }
@@ -131,14 +131,14 @@ test result: ok. 1 passed; 0 failed; 2 ignored; 0 measured; 4 filtered out; fini
 test result: FAILED. 20 passed; 3 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.50s
 ";
         let counts = counts(text);
-        assert!(!counts.well());
+        assert!(!counts.all_passed());
         let line = "tests: 21 passed, 1 skipped, 1 left to guests, 3 failed";
         assert_eq!(counts.to_string(), line);
     }
 
     #[test]
     fn nothing_is_not_well() {
-        assert!(!counts("error: could not compile").well());
-        assert!(counts("test result: ok. 1 passed; 0 failed; 0 ignored").well());
+        assert!(!counts("error: could not compile").all_passed());
+        assert!(counts("test result: ok. 1 passed; 0 failed; 0 ignored").all_passed());
     }
 }

@@ -59,6 +59,24 @@ const INSTALLED: &str = r#"
         test ! -e /usr/bin/spile
         echo "  $PRETTY_NAME: installed, run and removed"'"#;
 
+/// FOLDER PACKAGE: installs an RPM package in an empty file system, which is mounted at the folder, runs
+/// the installed program there, and removes the package. The package must require nothing but features
+/// of RPM itself.
+const INSTALLED_RPM: &str = r#"
+    mount -t tmpfs none "$1" || exit 77
+    set -e
+    needed=$(rpm -qp --requires "$2" | grep -v "^rpmlib(" || true)
+    [ -z "$needed" ] || { echo "the package requires $needed"; exit 1; }
+    rpm --root "$1" --install "$2"
+    rpm --root "$1" --verify spile
+    mkdir "$1/proc" "$1/sys"
+    mount -o bind /proc "$1/proc"
+    mount -o bind /sys "$1/sys"
+    said=$(chroot "$1" /usr/bin/spile -e 'probe begin { println("installed") exit() }')
+    [ "$said" = installed ]
+    rpm --root "$1" --erase spile
+    [ ! -e "$1/usr/bin/spile" ]"#;
+
 const USAGE: &str = "\
 usage: cargo xtask dist [OPTION]...
 Makes target/packages/spile-VERSION-ARCH, a static executable, and a .deb and an .rpm beside it.
@@ -250,21 +268,26 @@ fn loaded_beside(elf: &[u8]) -> Option<Vec<&'static str>> {
 /// Runs it as root in a file system that contains only itself, `/proc` and `/sys`.
 fn runs_alone(spile: &Path) -> Result<(), String> {
     let folder = tempfile::tempdir().map_err(|e| format!("a folder: {e}"))?;
+    in_own_mounts("an empty file system", ALONE, [spile, folder.path()])
+}
+
+/// Runs a script in a mount namespace of its own, or says that this needs root.
+fn in_own_mounts(what: &str, script: &str, args: [&Path; 2]) -> Result<(), String> {
     let out = Command::new("unshare")
-        .args(["--mount", "sh", "-c", ALONE, "sh"])
-        .args([spile, folder.path()])
-        .stderr(Stdio::inherit())
+        .args(["--mount", "sh", "-c", script, "sh"])
+        .args(args)
         .output()
         .map_err(|e| format!("unshare: {e}"))?;
-    let text = String::from_utf8_lossy(&out.stdout);
-    if out.status.code() == Some(CANNOT) || !out.status.success() && !privileged() {
-        println!("an empty file system needs root; it was left out");
+    if out.status.success() {
         return Ok(());
     }
-    match out.status.success() {
-        true => Ok(()),
-        false => Err(format!("in an empty file system: {}, {text:?}", out.status)),
+    if out.status.code() == Some(CANNOT) || !privileged() {
+        println!("{what} needs root; it was left out");
+        return Ok(());
     }
+    let said = [out.stdout, out.stderr].concat();
+    let said = String::from_utf8_lossy(&said);
+    Err(format!("{what}: {}, {said}", out.status))
 }
 
 /// Runs it in guests with other kernels.
@@ -368,8 +391,18 @@ fn look_at_packages(out: &Path) -> Result<(), String> {
                 return Err(format!("{name} lacks {path}:\n{listing}"));
             }
         }
+        if name.ends_with(".rpm") {
+            installs_from_rpm(&file)?;
+        }
     }
     Ok(())
+}
+
+/// Installs the RPM package in an empty root file system, verifies it, and runs the program.
+fn installs_from_rpm(package: &Path) -> Result<(), String> {
+    let folder = tempfile::tempdir().map_err(|e| format!("a folder: {e}"))?;
+    let what = format!("installing {}", package.display());
+    in_own_mounts(&what, INSTALLED_RPM, [folder.path(), package])
 }
 
 /// The files of a tree, relative to it.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::bench::{median, report};
 use crate::peers::{Tool, built, output};
-use crate::profile::{asked, compiled};
+use crate::profile::{compiled, env_number};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 10;
@@ -72,7 +72,7 @@ pub(crate) fn run() {
 }
 
 fn table(program: &Path) {
-    let rounds = asked("SPILE_ROUNDS", ROUNDS);
+    let rounds = env_number("SPILE_ROUNDS", ROUNDS);
     let spile = built("spile").display().to_string();
     let ways: [Vec<String>; 3] = [
         vec!["/usr/bin/env".into()],

@@ -1,9 +1,11 @@
 //! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask dist`, `cargo xtask soak`, `cargo xtask fuzz`,
-//! `cargo xtask test`, `cargo xtask vm`, `cargo xtask recording`, `cargo xtask performance`.
+//! `cargo xtask test`, `cargo xtask vm`, `cargo xtask recording`, `cargo xtask performance`,
+//! `cargo xtask reference`.
 
 use std::process::ExitCode;
 
 mod bench;
+mod calls;
 mod counts;
 mod dist;
 mod floor;
@@ -21,11 +23,12 @@ mod system;
 mod vm;
 
 const USAGE: &str = "\
-usage: cargo xtask bench [start] [hits] [exact] [stress] [markers] [keys] [nginx] [profile] [floor] [system]
+usage: cargo xtask bench [start] [hits] [calls] [exact] [stress] [markers] [keys] [nginx] [profile] [floor] [system]
        cargo xtask dist [--no-packages] [--vm] [--in FOLDER]...
        cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]
        cargo xtask performance
        cargo xtask recording
+       cargo xtask reference
        cargo xtask soak [--cases N] [--timers N] [--mutants N] [--seed S]
        cargo xtask test [ARGUMENT OF CARGO TEST]...
        cargo xtask vm [--kernel 6.1,6.12,newest] [--all] [--bench] [--debuginfo] [--programs] [--scripts N]
@@ -40,6 +43,7 @@ fn main() -> ExitCode {
         Some("fuzz") => fuzz::run(rest),
         Some("performance") => return performance::run(),
         Some("recording") => return recording::run(),
+        Some("reference") => return reference(),
         Some("soak") => soak::run(rest),
         Some("test") => counts::run(rest),
         Some("vm") => vm::run(rest),
@@ -49,4 +53,29 @@ fn main() -> ExitCode {
         }
     }
     ExitCode::SUCCESS
+}
+
+/// Writes `docs/library`. The test that holds the reference against the library's comments makes it.
+fn reference() -> ExitCode {
+    let status = std::process::Command::new("cargo")
+        .args([
+            "test",
+            "-q",
+            "-p",
+            "spile-sema",
+            "--test",
+            "tapset",
+            "--",
+            "reference_is_current",
+        ])
+        .env("BLESS", "1")
+        .status();
+    match status {
+        Ok(status) if status.success() => ExitCode::SUCCESS,
+        Ok(_) => ExitCode::FAILURE,
+        Err(e) => {
+            eprintln!("reference: cargo: {e}");
+            ExitCode::FAILURE
+        }
+    }
 }

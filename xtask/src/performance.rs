@@ -8,7 +8,7 @@ use std::process::{Command, ExitCode};
 use crate::peers::printed;
 
 /// Parts of the benchmark: an introduction for the reader, and the name.
-const PARTS: [(&str, &str, &str); 4] = [
+const PARTS: [(&str, &str, &str); 5] = [
     (
         "Start-up, tear-down and memory",
         "start",
@@ -20,6 +20,12 @@ const PARTS: [(&str, &str, &str); 4] = [
         "hits",
         "What a system call takes more when a handler runs at its entry. An empty BPF program is the floor: the \
          kernel's own cost of calling one.",
+    ),
+    (
+        "Every system call as a line",
+        "calls",
+        "All system calls of a command with arguments and results, as strace prints them. The command's own time, \
+         and with the start and end of the tool.",
     ),
     (
         "Exact counts",
@@ -48,10 +54,10 @@ pub(crate) fn run() -> ExitCode {
     let _ = writeln!(
         text,
         "| version | machine | kernel | date |\n|---|---|---|---|\n| {} | {} | {} | {} |",
-        said("git", &["describe", "--always", "--tags"]),
+        first_line_of("git", &["describe", "--always", "--tags"]),
         machine(),
-        said("uname", &["-sr"]),
-        said("date", &["+%Y-%m-%d"]),
+        first_line_of("uname", &["-sr"]),
+        first_line_of("date", &["+%Y-%m-%d"]),
     );
     for (title, part, about) in PARTS {
         let Some(figures) = bench(part) else {
@@ -80,7 +86,7 @@ fn bench(part: &str) -> Option<String> {
 }
 
 /// The first line of a command's output, or "unknown".
-fn said(program: &str, args: &[&str]) -> String {
+fn first_line_of(program: &str, args: &[&str]) -> String {
     let text = printed(Command::new(program).args(args)).unwrap_or_default();
     text.lines().next().unwrap_or("unknown").to_owned()
 }

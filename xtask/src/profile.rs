@@ -70,7 +70,7 @@ const MPI: [(&str, &str, &[&str]); 2] = [
 ];
 
 /// A tool to run a command under.
-struct Way {
+struct MeasuredTool {
     name: &'static str,
     tool: Tool,
     /// Whether the command is passed as a single argument.
@@ -81,7 +81,7 @@ struct Way {
 
 /// The times of a run, in milliseconds.
 #[derive(Clone, Copy)]
-struct Took {
+struct RunTimes {
     /// Time of the main part, as the program reports it.
     main: f64,
     whole: f64,
@@ -98,20 +98,20 @@ pub(crate) fn run() {
         return eprintln!("profile: no C compiler with OpenMP");
     };
     trace_files();
-    let ways = ways();
-    let rounds = asked("SPILE_ROUNDS", ROUNDS);
+    let tools = measured_tools();
+    let rounds = env_number("SPILE_ROUNDS", ROUNDS);
     if rounds > 0 {
-        programs(&ways, [pi, ray, short], rounds);
+        programs(&tools, [pi, ray, short], rounds);
     }
     crate::floor::run();
     memory();
-    calls(&ways, &lives);
+    calls(&tools, &lives);
     threads(&lives);
     rate(&lives);
 }
 
 /// The workloads under all tools, and the tools' cost for a command that does nothing.
-fn programs(ways: &[Way], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
+fn programs(tools: &[MeasuredTool], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
     println!(
         "programs under tools, {rounds} rounds in turns: medians in ms, by the median of plain;"
     );
@@ -161,13 +161,13 @@ fn programs(ways: &[Way], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
         }
     }
     for workload in all {
-        compare(&workload, ways, rounds);
+        compare(&workload, tools, rounds);
     }
-    ends(ways, rounds);
+    ends(tools, rounds);
 }
 
 /// A number from an environment variable, or `otherwise`.
-pub(crate) fn asked(variable: &str, otherwise: usize) -> usize {
+pub(crate) fn env_number(variable: &str, otherwise: usize) -> usize {
     let text = std::env::var(variable).ok();
     text.and_then(|n| n.parse().ok()).unwrap_or(otherwise)
 }
@@ -230,16 +230,16 @@ pub(crate) fn trace_files() {
 }
 
 /// The plain run and the tools.
-fn ways() -> Vec<Way> {
-    let way = |name, argv: &[&str]| Way {
+fn measured_tools() -> Vec<MeasuredTool> {
+    let tool_of = |name, argv: &[&str]| MeasuredTool {
         name,
         tool: Tool::new(name, argv, ""),
         one_word: false,
         stops: false,
     };
-    let stopping = |name, argv: &[&str]| Way {
+    let stopping = |name, argv: &[&str]| MeasuredTool {
         stops: true,
-        ..way(name, argv)
+        ..tool_of(name, argv)
     };
     let spile = built("spile").display().to_string();
     // (A file of one process, a folder of ranks.)
@@ -248,13 +248,13 @@ fn ways() -> Vec<Way> {
     bpftrace.argv.pop();
     bpftrace.argv.extend([BPFTRACE, "-c"].map(String::from));
     vec![
-        way("plain", &["/usr/bin/env"]),
-        way("spile profile", &[&spile, "profile", "--"]),
-        way(
+        tool_of("plain", &["/usr/bin/env"]),
+        tool_of("spile profile", &[&spile, "profile", "--"]),
+        tool_of(
             TRACE,
             &[&spile, "profile", "--trace", "-o", &recording, "--"],
         ),
-        Way {
+        MeasuredTool {
             name: EMPTY,
             tool: empty_handlers(),
             one_word: true,
@@ -262,7 +262,7 @@ fn ways() -> Vec<Way> {
         },
         stopping("strace -f -c", &["strace", "-f", "-c"]),
         stopping("perf trace -s", &["perf", "trace", "-s", "--"]),
-        Way {
+        MeasuredTool {
             name: "bpftrace, thread and call",
             tool: bpftrace,
             one_word: true,
@@ -271,7 +271,7 @@ fn ways() -> Vec<Way> {
     ]
 }
 
-impl Way {
+impl MeasuredTool {
     /// The command that runs a program under this tool.
     fn command(&self, program: &Path, args: &[&str]) -> Command {
         let mut command = Command::new(&self.tool.argv[0]);
@@ -300,7 +300,7 @@ impl Way {
     }
 
     /// Runs a workload and measures it.
-    fn took(&self, workload: &Workload) -> Result<Took, String> {
+    fn measure(&self, workload: &Workload) -> Result<RunTimes, String> {
         let recording = built("bench-trace.spile");
         let _ = std::fs::remove_file(&recording);
         let _ = std::fs::remove_dir_all(&recording);
@@ -317,7 +317,7 @@ impl Way {
         let main: f64 = main.ok_or_else(|| format!("{} does not run here", self.name))?;
         let main = main * 1e3;
         let times = self.times(workload) as f64;
-        Ok(Took {
+        Ok(RunTimes {
             main: main * times,
             whole: whole + main * (times - 1.0),
         })
@@ -333,15 +333,15 @@ impl Way {
 }
 
 /// A workload under all tools.
-fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
-    let mut rows: Vec<Vec<Took>> = vec![Vec::new(); ways.len()];
+fn compare(workload: &Workload, tools: &[MeasuredTool], rounds: usize) {
+    let mut rows: Vec<Vec<RunTimes>> = vec![Vec::new(); tools.len()];
     let mut problems = Vec::new();
     // A first run reads the program from the disk.
-    let _ = ways[0].took(workload);
+    let _ = tools[0].measure(workload);
     for _ in 0..rounds {
-        for (way, row) in ways.iter().zip(&mut rows) {
-            if way.tool.installed() {
-                match way.took(workload) {
+        for (tool, row) in tools.iter().zip(&mut rows) {
+            if tool.tool.installed() {
+                match tool.measure(workload) {
                     Ok(took) => row.push(took),
                     Err(e) => problems.push(e),
                 }
@@ -353,11 +353,11 @@ fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
         "{:<28} {:>9} {:>7} {:>16} {:>9} {:>7}",
         workload.name, "main()", "ratio", "", "command", "ratio"
     );
-    let middle = |row: &[Took], of: fn(&Took) -> f64| median(row.iter().map(of).collect());
+    let middle = |row: &[RunTimes], of: fn(&RunTimes) -> f64| median(row.iter().map(of).collect());
     let plain = (middle(&rows[0], |t| t.main), middle(&rows[0], |t| t.whole));
-    for (way, row) in ways.iter().zip(&rows) {
+    for (tool, row) in tools.iter().zip(&rows) {
         if row.is_empty() {
-            println!("  {:<26} not installed, or does not run here", way.name);
+            println!("  {:<26} not installed, or does not run here", tool.name);
             continue;
         }
         let (main, whole) = (middle(row, |t| t.main), middle(row, |t| t.whole));
@@ -373,13 +373,13 @@ fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
             ratios[quarter],
             ratios[ratios.len() - 1 - quarter]
         );
-        let note = match way.times(workload) {
+        let note = match tool.times(workload) {
             1 => String::new(),
             n => format!("  (1 of {n} calls, main() multiplied)"),
         };
         println!(
             "  {:<26} {main:>9.1} {:>7.2} {range:>16} {whole:>9.1} {:>7.2}{note}",
-            way.name,
+            tool.name,
             main / plain.0,
             whole / plain.1
         );
@@ -388,14 +388,14 @@ fn compare(workload: &Workload, ways: &[Way], rounds: usize) {
 }
 
 /// The cost of start and end of each tool.
-fn ends(ways: &[Way], rounds: usize) {
-    let mut rows: Vec<Vec<f64>> = vec![Vec::new(); ways.len()];
+fn ends(tools: &[MeasuredTool], rounds: usize) {
+    let mut rows: Vec<Vec<f64>> = vec![Vec::new(); tools.len()];
     for _ in 0..2 * rounds {
-        for (way, row) in ways.iter().zip(&mut rows) {
-            if !way.tool.installed() {
+        for (tool, row) in tools.iter().zip(&mut rows) {
+            if !tool.tool.installed() {
                 continue;
             }
-            let mut command = way.command(Path::new("/bin/true"), &[]);
+            let mut command = tool.command(Path::new("/bin/true"), &[]);
             command
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
@@ -412,11 +412,11 @@ fn ends(ways: &[Way], rounds: usize) {
     );
     let least = |row: &[f64]| row.iter().copied().fold(f64::INFINITY, f64::min);
     let plain = (least(&rows[0]), median(rows[0].clone()));
-    for (way, row) in ways.iter().zip(&rows).filter(|(_, row)| !row.is_empty()) {
+    for (tool, row) in tools.iter().zip(&rows).filter(|(_, row)| !row.is_empty()) {
         let (low, middle) = (least(row), median(row.clone()));
         println!(
             "  {:<26} {low:>9.1} {middle:>9.1} {:>+9.1} {:>+9.1}",
-            way.name,
+            tool.name,
             low - plain.0,
             middle - plain.1
         );
@@ -498,39 +498,39 @@ fn account(profile: &Profile) {
 }
 
 /// A known number of calls under each tool.
-fn calls(ways: &[Way], lives: &Path) {
+fn calls(tools: &[MeasuredTool], lives: &Path) {
     println!("counted calls of getppid in one thread");
-    for way in &ways[1..] {
-        if [TRACE, EMPTY].contains(&way.name) {
+    for tool in &tools[1..] {
+        if [TRACE, EMPTY].contains(&tool.name) {
             continue;
         }
-        let made = if way.stops { CALLS / FEWER } else { CALLS };
+        let made = if tool.stops { CALLS / FEWER } else { CALLS };
         let count = made.to_string();
         let args = ["calls", &count];
-        if !way.tool.installed() {
-            println!("  {:<26} not installed", way.name);
+        if !tool.tool.installed() {
+            println!("  {:<26} not installed", tool.name);
             continue;
         }
-        if way.name == "spile profile" {
+        if tool.name == "spile profile" {
             match profile(lives, &args) {
                 Some((profile, _)) => {
-                    println!("  {:<26} {} of {made}", way.name, getppid(&profile));
+                    println!("  {:<26} {} of {made}", tool.name, getppid(&profile));
                     account(&profile);
                 }
-                None => println!("  {:<26} does not run here", way.name),
+                None => println!("  {:<26} does not run here", tool.name),
             }
             continue;
         }
         // Their tables go to standard error.
         let mut all = Command::new("sh");
-        let command = way.command(lives, &args);
+        let command = tool.command(lives, &args);
         all.args(["-c", "exec \"$@\" 2>&1", "sh"])
             .arg(command.get_program());
         all.args(command.get_args());
         let text = output(all, LIMIT);
         match counted(&text) {
-            Some(n) => println!("  {:<26} {n} of {made}", way.name),
-            None => println!("  {:<26} does not run here", way.name),
+            Some(n) => println!("  {:<26} {n} of {made}", tool.name),
+            None => println!("  {:<26} does not run here", tool.name),
         }
     }
     println!();
@@ -572,7 +572,7 @@ fn threads(lives: &Path) {
 
 /// Many threads at full rate.
 fn rate(lives: &Path) {
-    let seconds = asked("SPILE_SECONDS", SECONDS);
+    let seconds = env_number("SPILE_SECONDS", SECONDS);
     println!("32 threads at full rate for {seconds} s");
     match profile(lives, &["rate", &seconds.to_string()]) {
         Some((profile, said)) => {

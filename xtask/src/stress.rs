@@ -67,7 +67,7 @@ fn row(name: &str, lines: usize, args: &[&str]) {
         let before = bpf::ids(ObjectKind::Prog).unwrap_or_default();
         let running = match tool.start() {
             Ok(running) => running,
-            Err(e) => return println!("{name:<28} {e}: {}", why(&all)),
+            Err(e) => return println!("{name:<28} {e}: {}", compile_error(&all)),
         };
         times.push(millis(running.armed));
         if round == 0 {
@@ -95,7 +95,7 @@ fn row(name: &str, lines: usize, args: &[&str]) {
 }
 
 /// spile's error for a script that it cannot compile.
-fn why(args: &[&str]) -> String {
+fn compile_error(args: &[&str]) -> String {
     let output = Command::new(built("spile"))
         .args(["-p3"])
         .args(args)

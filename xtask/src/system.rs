@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::bench::{bpftrace_tool, median, named, report};
 use crate::peers::{Armed, Tool, built, output};
-use crate::profile::{asked, compiled, trace_files};
+use crate::profile::{compiled, env_number, trace_files};
 
 /// Default number of rounds; `SPILE_ROUNDS` overrides it.
 const ROUNDS: usize = 10;
@@ -63,7 +63,7 @@ pub(crate) fn run() {
             "bpftrace, the same sums",
         ),
     ];
-    let rounds = asked("SPILE_ROUNDS", ROUNDS);
+    let rounds = env_number("SPILE_ROUNDS", ROUNDS);
     // By tool and by kind of work.
     let mut plain = vec![Vec::new(); WORK.len()];
     let mut under = vec![vec![Vec::new(); WORK.len()]; tools.len()];

@@ -260,7 +260,7 @@ fn all(options: &Options) -> Result<bool, String> {
     };
     // Before the guests are busy.
     let here = match options.bench {
-        true => measure::here(&built)?,
+        true => measure::on_this_machine(&built)?,
         false => Vec::new(),
     };
     // Cases run one after the other, so a guest mostly uses one processor.

@@ -57,6 +57,21 @@ fn no_source_file_is_too_long() {
 }
 
 #[test]
+fn no_file_has_marks_of_a_conflict() {
+    let mut bad = Vec::new();
+    for ends in [".rs", ".md", ".toml", ".stp", ".tsv", ".c", ".py", ".1"] {
+        for (path, text) in files(ends) {
+            for (i, line) in text.lines().enumerate() {
+                if line.starts_with("<<<<<<< ") || line.starts_with(">>>>>>> ") {
+                    bad.push(format!("{}:{}", path.display(), i + 1));
+                }
+            }
+        }
+    }
+    report("left by a merge", &bad);
+}
+
+#[test]
 fn every_unsafe_has_its_reason() {
     let mut bad = Vec::new();
     for (path, text) in files(".rs") {

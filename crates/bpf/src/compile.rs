@@ -85,7 +85,7 @@ pub fn compile_planned(
     };
     let counted = counters::counters(program);
     code.handlers(&allocs, &counted)?;
-    code.own()?;
+    code.own_programs()?;
     let object = code.object(counted.len());
     let chain = depth::deepest(&object.spec);
     debug_assert!(chain.len() <= depth::MOST, "calls too deep: {chain:?}");
@@ -162,6 +162,7 @@ impl Programs<'_> {
                 }
                 _ => codegen.program(&name, &attach, &busy, &mut self.pool)?,
             };
+            self.pool.emit_pending().map_err(program_error)?;
             let (slots, subs) = depth::size(&function, &self.pool.subs);
             let much = slots > MOST_SLOTS || subs > MOST_SUBPROGRAMS;
             if much && handlers.len() > 1 && can_split(&attach) {
@@ -189,7 +190,7 @@ impl Programs<'_> {
     }
 
     /// The programs of spile's own.
-    fn own(&mut self) -> Result<(), CompileError> {
+    fn own_programs(&mut self) -> Result<(), CompileError> {
         if let Some(at) = self.plan.tree {
             let (spec, info) =
                 process_tree::fork_tracker(at, &self.options.offsets).map_err(program_error)?;
@@ -269,6 +270,7 @@ impl Programs<'_> {
                 lines: room.lines,
             }),
             tree: plan.tree,
+            acts: plan.acts,
             pages: pool.subs.contains_key(USER_TEXT),
             critical: plan.critical.clone(),
         };

@@ -33,10 +33,13 @@ pub use place::{
     AggLayout, Colocation, GlobalLayout, GlobalPlace, PerCpuArray, ThreadField, ThreadSlots,
     ValueLayout,
 };
-pub use rows::{kernel_row, symbol_row, unwind_row};
+pub use rows::{kernel_row, symbol_row};
 pub use symbolic::SymbolicForm;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
+pub use spile_lir::library::unwind::{
+    BEHIND, COPIED, EXACT, FILE_NAME, FILE_NAMES, VDSO, copy, row as unwind_row,
+};
 
 use crate::object::elf::ObjectSpec;
 use crate::target::TypedFunction;
@@ -116,11 +119,6 @@ pub struct StackWords {
     pub lines: bool,
 }
 
-/// The file number of the vDSO, the kernel's own code in programs.
-pub const VDSO: u32 = 0xffff;
-/// In place of a frame's file: the controller has all frames from there on, in the copy of the
-/// stack whose number is in place of the offset.
-pub const COPIED: u32 = 0xfffe;
 /// Bytes of the sequence number at the start of a value.
 pub const SEQUENCE: u32 = 8;
 /// The value that a handler writes into a lock. The controller's values have more than 32 bits.
@@ -130,35 +128,8 @@ pub(crate) const HELD: i32 = 1;
 pub const TREE_BYTES: u32 = (4 << 20) / 8;
 /// Map with rooms for copies of stacks, one for each CPU: a [`RecordKind::Copy`] each.
 pub(crate) const COPIES_MAP: &str = "stack_copies";
-/// Fields of a copy: number; process; of the frame that was found last, the address, the address to
-/// look up, the stack pointer and the frame pointer; the number of stack pages that follow,
-/// starting with the stack pointer's page; the number of executable mappings behind [`COPY_PAGES`].
-/// A mapping has four words: start, end, the difference between address and file offset, the file's
-/// number.
-pub const COPY_FIELDS: usize = 8;
-/// Limit on the mappings in a copy.
-pub(crate) const COPY_MAPPINGS: usize = 128;
-/// Limit on the pages of a copy.
-pub const COPY_PAGES: usize = 8;
-/// Bytes of a copy's header, shape and fields, in front of the pages.
-pub(crate) const COPY_HEAD: u32 = 16 + 8 * COPY_FIELDS as u32;
-/// Bytes of a mapping in a copy.
-pub(crate) const COPY_MAPPING: u32 = 32;
-/// Offset of the mappings in a copy.
-pub(crate) const COPY_MAPPED: u32 = COPY_HEAD + COPY_PAGES as u32 * PAGE;
-/// Size of a copy in bytes.
-pub(crate) const COPY_BYTES: u32 = COPY_MAPPED + COPY_MAPPINGS as u32 * COPY_MAPPING;
 /// In place of a file's first row: the file has no rows and will get none.
 pub const NO_ROWS: u64 = 1 << 32;
-/// In a file offset: the address is in memory right behind a mapping of the file.
-pub const BEHIND: u64 = 1 << 63;
-/// In a file offset: the frame was interrupted there by a signal, or is the return of a signal
-/// frame; it is not a return address.
-pub const EXACT: u64 = 1 << 62;
-/// Limit on the names of a file's path in a [`RecordKind::File`], and bytes of each.
-pub const FILE_NAMES: usize = 12;
-/// Bytes of a name, see [`FILE_NAMES`].
-pub const FILE_NAME: usize = 64;
 /// Map of files by device and inode (64 bits each). The value: number, first row, number of rows.
 pub const FILES_MAP: &str = "stack_files";
 /// Map of unwind rows, see [`unwind_row`].
@@ -262,6 +233,8 @@ pub struct Layout {
     /// Offset in the shared block of the bits of [`crate::programs::process_tree`], if descendants
     /// are followed.
     pub tree: Option<u32>,
+    /// Offset in each CPU's block of the number of changes to processes, if handlers make any.
+    pub acts: Option<u32>,
     /// Whether handlers look up pages of files, which needs the words [`shared::PAGES`] and
     /// [`shared::MEMORY`].
     pub pages: bool,
@@ -336,7 +309,7 @@ pub enum Attach {
         /// The sampling period or frequency.
         sample: spile_ir::Sample,
         /// The tasks whose events count.
-        of: spile_ir::PerfOf,
+        of: spile_ir::PerfScope,
     },
     /// Packets at a hook of the network.
     Netfilter(spile_ir::Netfilter),
@@ -500,6 +473,10 @@ pub enum ErrorKind {
     Counter,
     /// `a packet can be dropped (0) or accepted (1)`
     Verdict,
+    /// `write fault at 0x...`: one field, the address
+    WriteFault,
+    /// `the signal cannot be sent`
+    Signal,
 }
 
 /// # A record in the ring buffer

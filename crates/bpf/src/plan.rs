@@ -8,7 +8,7 @@
 //!
 //! | module | what it plans |
 //! |---|---|
-//! | `areas` | the memory that is laid out |
+//! | `allocator` | allocates offsets in the state memory and the blocks |
 //! | `needs` | the sizes that code generation passes to the plan |
 //! | `scratch` | scratch words and buffers |
 //! | `memory`, `values` | scalars and single statistics, layouts of values |
@@ -16,16 +16,18 @@
 //! | `iterators` | rooms of iterators, shared by those that are never open together |
 //! | `snapshots` | the memory of iterators |
 //! | `critical` | the copies of the controller's critical section |
+//! | `outlining` | which operations are functions that handlers share |
 //! | `stacks` | rooms for stacks, and the state of walks |
 //! | `depth` | the depth of calls, and the length of programs |
 
-mod areas;
+mod allocator;
 mod arrays;
 mod critical;
 pub(crate) mod depth;
 pub(crate) mod iterators;
 mod memory;
 mod needs;
+pub(crate) mod outlining;
 mod scratch;
 mod snapshots;
 mod stacks;
@@ -37,7 +39,7 @@ use std::rc::Rc;
 
 use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
-use spile_ir::{BodyFacts, GlobalKind, HandlerId, Inst, Intrinsic, Program, ProgramFacts};
+use spile_ir::{BodyFacts, GlobalKind, HandlerId, Intrinsic, Program, ProgramFacts};
 
 use crate::attach::AttachPlan;
 use crate::emit::CpuBlocks;
@@ -55,9 +57,10 @@ pub(crate) use scratch::ScratchOffsets;
 pub(crate) use snapshots::SnapshotMap;
 pub(crate) use stacks::{OWN_FRAMES, StackRoom};
 
-use areas::{Areas, BumpAllocator};
+use allocator::{Areas, BumpAllocator};
 use arrays::ThreadRecordFields;
 use memory::{is_large, per_cpu, place_in_memory};
+use outlining::Outlining;
 
 /// Displacements below this limit reach their target and the words of a small string behind it.
 const REACH: u32 = 32 << 10;
@@ -94,14 +97,10 @@ pub(crate) struct StateLayout {
     pub max_string: u32,
     /// Bytes of the saved data of all activations, or of their copies of histograms.
     saved_max: u32,
-    /// Whether handlers share global subprograms, because there are many handlers or much code.
-    pub outline: bool,
-    /// Whether there are enough handlers to share entry and exit code, too.
-    pub outline_entry: bool,
+    /// The operations that handlers share.
+    pub outlining: Outlining,
     /// Co-located arrays.
     pub colocations: Colocations,
-    /// For each global, whether a subprogram adds to it.
-    pub added: Vec<bool>,
     /// Rooms for stacks, if any are taken.
     pub stacks: Option<StackRoom>,
     /// Texts with symbols, and those that handlers make themselves.
@@ -110,22 +109,8 @@ pub(crate) struct StateLayout {
     pub critical: Option<crate::layout::critical::CriticalLayout>,
     /// Offset in the shared block of the bits of [`crate::programs::process_tree`].
     pub tree: Option<u32>,
-}
-
-/// A larger number of handlers shares subprograms.
-const MANY_HANDLERS: usize = 4;
-/// A larger number of handlers shares entry and exit code, which contains a helper call that the
-/// kernel rewrites (see `crates/bpf/src/lower/handler/outline.rs`).
-const CROWD: usize = 32;
-/// A larger number of instructions in kernel handlers shares subprograms.
-const MUCH_CODE: usize = 300;
-/// A global with this number of additions in the program has a subprogram for them.
-const MANY_PLACES: u32 = 4;
-
-/// Whether the program is large enough for shared subprograms.
-fn is_large_program(program: &Program) -> bool {
-    let insts = program.kernel_insts().count();
-    program.kernel_handlers().count() > MANY_HANDLERS || insts > MUCH_CODE
+    /// Offset in each CPU's block of the number of changes to processes, if handlers make any.
+    pub acts: Option<u32>,
 }
 
 impl StateLayout {
@@ -150,9 +135,10 @@ impl StateLayout {
         let made = stacks::forms_made(program, &needs.marks);
         let stacks = StackRoom::new(program, &made, needs.user_walk, &mut areas);
         let mut globals = near_globals(program, &mut areas);
-        if facts.kernel_handlers().any(BodyFacts::decides) {
+        if facts.kernel_handlers().any(BodyFacts::sets_verdict) {
             scratch.verdict = areas.cpu.alloc(8);
         }
+        let acts = facts.change_processes().then(|| areas.cpu.alloc(8));
         let colocations = Colocations::new(program, &mut areas.cpu);
         let records = ThreadRecordFields::new(program, options, &mut areas);
         let tokens = facts.kernel_handlers().any(|f| f.uses(Intrinsic::Tokenize));
@@ -194,15 +180,12 @@ impl StateLayout {
             scratch,
             max_string: scratch::longest_string(program),
             saved_max,
-            outline: options.share.unwrap_or_else(|| is_large_program(program)),
-            outline_entry: options
-                .share
-                .unwrap_or_else(|| program.kernel_handlers().count() > CROWD),
+            outlining: Outlining::new(program, options.share),
             colocations,
-            added: additions(program, options.share == Some(true)),
             stacks,
             marks: needs.marks,
             tree,
+            acts,
             critical,
         })
     }
@@ -244,20 +227,6 @@ impl StateLayout {
             (2 * (self.scratch.out_size + 1).next_power_of_two()).max(self.saved_max) + 3 * 8192;
         self.shared_size + self.stride * options.cpus + beyond
     }
-}
-
-/// For each global, whether kernel handlers add to it in many places, or anywhere if `all` is set.
-fn additions(program: &Program, all: bool) -> Vec<bool> {
-    let mut places = vec![0; program.globals.len()];
-    for inst in program.kernel_insts() {
-        if let Inst::StatAdd { g, .. } | Inst::AAdd { g, .. } = inst
-            && let Some(n) = places.get_mut(g.index())
-        {
-            *n += 1;
-        }
-    }
-    let many = if all { 1 } else { MANY_PLACES };
-    places.into_iter().map(|n| n >= many).collect()
 }
 
 /// Places the globals that should be near the start of a block; the others have no place yet.

@@ -164,7 +164,7 @@ impl Interval {
     }
 
     /// The benefit of a machine register for this interval: uses for its length, in fixed point.
-    fn worth(&self) -> u64 {
+    fn benefit(&self) -> u64 {
         (u64::from(self.uses) << 32) / u64::from(self.end - self.start + 1)
     }
 }
@@ -212,7 +212,7 @@ fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<Inte
 }
 
 /// End of the blocks that run in sequence from the entry, as a position of [`intervals`].
-fn leading(body: &Body, order: &[BlockId]) -> u32 {
+fn straight_line_end(body: &Body, order: &[BlockId]) -> u32 {
     let predecessors = body.predecessors();
     let alone = |i: &usize| *i == 0 || predecessors[order[*i].index()].len() == 1;
     let chain = (0..order.len()).take_while(alone);
@@ -231,7 +231,7 @@ struct FrameRange {
 /// first: a number that lives long between few uses leaves its register to many short ones.
 fn assign_registers(alloc: &mut Allocation, numbers: &[(usize, Interval)]) {
     let mut by_worth = numbers.to_vec();
-    by_worth.sort_by_key(|(r, i)| (std::cmp::Reverse(i.worth()), i.start, *r));
+    by_worth.sort_by_key(|(r, i)| (std::cmp::Reverse(i.benefit()), i.start, *r));
     let mut taken: [BTreeMap<u32, u32>; POOL.len()] = Default::default();
     for (r, Interval { start, end, .. }) in by_worth {
         let free =
@@ -260,7 +260,7 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
         false => STACK_END_STEPS,
     };
     let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - stack_end) / 8) as usize];
-    let early = leading(body, &alloc.order);
+    let early = straight_line_end(body, &alloc.order);
     let mut frame: Vec<FrameRange> = Vec::new();
     let numbers = by_start
         .iter()

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use spile_ir::Arch;
+pub use spile_lir::library::unwind::UnwindOffsets;
+pub use spile_lir::library::usermem::PageOffsets;
 
 /// Properties of the machine that the object is for, and compiler options.
 #[derive(Debug, Clone)]
@@ -77,32 +79,6 @@ pub struct KernelOffsets {
     pub unwind: Option<UnwindOffsets>,
 }
 
-/// Offsets on the path from a mapping of a process to the page of its file in memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct PageOffsets {
-    /// In `struct vm_area_struct`.
-    pub vma_start: u32,
-    pub vma_flags: u32,
-    pub vma_pgoff: u32,
-    pub vma_file: u32,
-    pub vma_anon: u32,
-    /// `f_mapping` in `struct file`.
-    pub file_mapping: u32,
-    /// `i_pages.xa_head` in `struct address_space`.
-    pub mapping_head: u32,
-    /// In `struct xa_node`.
-    pub node_shift: u32,
-    pub node_slots: u32,
-    /// In `struct folio`.
-    pub folio_flags: u32,
-    pub folio_index: u32,
-    /// Bit of the folio's flags: the content is up to date.
-    pub uptodate: u32,
-    /// Bytes of a `struct page`.
-    pub page_size: u32,
-}
-
 /// BPF features of the running kernel that generated code can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Features {
@@ -129,6 +105,8 @@ pub struct Features {
     pub interrupts: Option<InterruptKfuncs>,
     /// The kernel function that gives a pointer a type (6.2, see [`CastKfunc`]).
     pub cast: Option<CastKfunc>,
+    /// `bpf_probe_write_user`, which a locked down kernel denies.
+    pub write_user: bool,
     /// Numbers in tracefs of the events `raw_syscalls/sys_enter` and `sys_exit`. They are used if
     /// programs at raw tracepoints are preemptible and those of trace events are not (6.19).
     pub syscall_events: Option<[u64; 2]>,
@@ -148,6 +126,7 @@ impl Features {
         preemption: None,
         interrupts: None,
         cast: None,
+        write_user: true,
         syscall_events: None,
     };
 }
@@ -284,40 +263,4 @@ pub struct TypedFunction {
     pub params: u8,
     /// Whether it returns, so that fexit may attach.
     pub returns: bool,
-}
-
-/// Offsets for walks of user stacks, on the path from the task to the names of files.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[allow(missing_docs)]
-pub struct UnwindOffsets {
-    pub task_mm: u32,
-    pub task_tgid: u32,
-    /// Root of the tree of mappings in `struct mm_struct`, and the vDSO's address.
-    pub mm_root: u32,
-    pub mm_vdso: u32,
-    /// In `struct vm_area_struct`.
-    pub vma_start: u32,
-    pub vma_end: u32,
-    pub vma_pgoff: u32,
-    pub vma_file: u32,
-    pub vma_flags: u32,
-    /// In `struct file`: `f_inode`, `f_path.dentry`.
-    pub file_inode: u32,
-    pub file_dentry: u32,
-    pub inode_ino: u32,
-    pub inode_sb: u32,
-    /// `s_dev` in `struct super_block`.
-    pub sb_dev: u32,
-    /// In `struct dentry`: `d_parent`, `d_name.name`.
-    pub dentry_parent: u32,
-    pub dentry_name: u32,
-    /// Offsets for original return addresses, which return probes replace: `utask` in `struct
-    /// task_struct`; `return_instances` in `struct uprobe_task`; `stack`, `orig_ret_vaddr`, `next`
-    /// in `struct return_instance`.
-    pub returns: Option<[u32; 5]>,
-    /// In `struct pt_regs`.
-    pub regs_ip: u32,
-    pub regs_sp: u32,
-    pub regs_bp: u32,
-    pub regs_cs: u32,
 }

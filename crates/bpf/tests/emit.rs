@@ -10,7 +10,7 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use spile_bpf::emit::{CpuBlocks, EmitError, Surroundings, emit};
+use spile_bpf::emit::{CpuBlocks, EmitError, ObjectSymbols, emit};
 use spile_bpf::isa::asm::{Asm, Function, Section};
 use spile_bpf::isa::insn::Reg::*;
 use spile_bpf::isa::insn::Size;
@@ -20,7 +20,7 @@ use spile_kernel::bpf::{
     Map, MapSpec, ProgSpec, load, load_btf, map_create, map_flag, map_freeze, map_type, prog_type,
     test_run,
 };
-use spile_lir::interp::{Bare, Kind, Machine};
+use spile_lir::interp::{Kind, Machine, NoHost};
 use spile_lir::{Module, library, reader, testgen};
 
 /// The state memory: the result, the numbers of the arguments, then memory.
@@ -70,7 +70,7 @@ struct Loaded {
 
 impl Loaded {
     fn new(module: &Module, name: &str, args: &[Arg]) -> Result<Loaded, EmitError> {
-        let mut around = Surroundings::default();
+        let mut around = ObjectSymbols::default();
         let mut rodata = Vec::new();
         for data in &module.data {
             around.data.insert(data.name.clone(), rodata.len() as u32);
@@ -197,7 +197,7 @@ fn interpret(module: &Module, name: &str, args: &[Arg], memory: &[u8]) -> (u64, 
         Arg::Address(at) => base + u64::from(*at),
     };
     let args: Vec<u64> = args.iter().map(value).collect();
-    let result = machine.run(name, &args, &mut Bare);
+    let result = machine.run(name, &args, &mut NoHost);
     let result = result.unwrap_or_else(|e| panic!("{e}\n{module}"));
     let after = machine.memory.region(base).expect("stays");
     (result, after.to_vec())

@@ -19,7 +19,9 @@ use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec};
 use spile_bpf::object::link::{self, MapRef};
 use spile_bpf::target::{Features, KernelOffsets, Options, TypedFunction};
 use spile_ir::testgen::{self, Config};
-use spile_ir::{CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfOf, Sample, Space};
+use spile_ir::{
+    CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, Sample, Space,
+};
 
 /// Makes libbpf create the maps and relocate the code; the test is skipped if that is not
 /// permitted.
@@ -209,7 +211,7 @@ fn program_types_are_those_that_libbpf_derives() {
             ty: 1,
             configs: [0].into(),
             sample: Sample::Freq(100),
-            of: PerfOf::All,
+            of: PerfScope::All,
         },
         Attach::Netfilter(Netfilter {
             pf: 2,

@@ -81,7 +81,7 @@ fn load(compiled: &Compiled) -> Object {
     log().clear();
     match open.load() {
         Ok(object) => object,
-        Err(_) if !has(Feature::Bpf).is_yes() => {
+        Err(_) if !has(Feature::Bpf).is_available() => {
             spile_testing::skip("loading BPF programs is not permitted here")
         }
         Err(e) => {

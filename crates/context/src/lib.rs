@@ -1,4 +1,4 @@
-//! The context library (`context/`), which reports the region of a program that each thread is in:
+//! The region library (`context/`), which reports the region of a program that each thread is in:
 //! its bytes, its file in the user's cache, and the environment that loads it into a command.
 
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ pub const MAGIC: u64 = 0x5350_4c31;
 
 /// The reason why a command runs without the library.
 #[derive(Debug)]
-pub enum Absent {
+pub enum NoLibrary {
     /// The library does not support this processor.
     Processor,
     /// Neither `XDG_CACHE_HOME` nor `HOME` names the user's cache.
@@ -30,24 +30,24 @@ pub enum Absent {
     Unwritable(PathBuf, std::io::Error),
 }
 
-impl fmt::Display for Absent {
+impl fmt::Display for NoLibrary {
     fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
         match self {
-            Absent::Processor => f.write_str("regions are not supported on this processor"),
-            Absent::NoCache => {
+            NoLibrary::Processor => f.write_str("regions are not supported on this processor"),
+            NoLibrary::NoCache => {
                 f.write_str("neither XDG_CACHE_HOME nor HOME gives a folder for the region library")
             }
-            Absent::Name(path) => write!(
+            NoLibrary::Name(path) => write!(
                 f,
                 "{}: a library whose path has a space or a colon cannot be loaded into programs",
                 path.display()
             ),
-            Absent::Unwritable(path, error) => write!(f, "{}: {error}", path.display()),
+            NoLibrary::Unwritable(path, error) => write!(f, "{}: {error}", path.display()),
         }
     }
 }
 
-impl std::error::Error for Absent {}
+impl std::error::Error for NoLibrary {}
 
 /// The environment variables that load the library into a command and its descendants; `variable` returns their current values. Writes the library to the user's cache unless it is there. `own` creates a directory that nobody else can change, and whose path nobody else can redirect: dynamic linkers open the library by its path.
 ///
@@ -56,7 +56,7 @@ impl std::error::Error for Absent {}
 pub fn environment(
     variable: impl Fn(&str) -> Option<OsString>,
     own: impl FnOnce(&Path) -> std::io::Result<PathBuf>,
-) -> Result<Vec<(&'static str, OsString)>, Absent> {
+) -> Result<Vec<(&'static str, OsString)>, NoLibrary> {
     let library = install(&cache(&variable)?, own)?;
     let now = |name| variable(name).filter(|v| !v.is_empty());
     // First, so that tools that the user preloads are observed like the program.
@@ -79,14 +79,14 @@ fn join_values(first: Option<OsString>, between: &str, second: Option<OsString>)
 }
 
 /// The directory in the user's cache.
-fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, Absent> {
+fn cache(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, NoLibrary> {
     let folder = |name| {
         variable(name)
             .map(PathBuf::from)
             .filter(|p| p.is_absolute())
     };
     let cache = folder("XDG_CACHE_HOME").or_else(|| Some(folder("HOME")?.join(".cache")));
-    Ok(cache.ok_or(Absent::NoCache)?.join("spile/context"))
+    Ok(cache.ok_or(NoLibrary::NoCache)?.join("spile/context"))
 }
 
 /// Name of the library's file, by which stacks recognise functions outside of the program.
@@ -98,32 +98,32 @@ pub fn file_name() -> String {
 fn install(
     folder: &Path,
     own: impl FnOnce(&Path) -> std::io::Result<PathBuf>,
-) -> Result<PathBuf, Absent> {
+) -> Result<PathBuf, NoLibrary> {
     if LIBRARY.is_empty() {
-        return Err(Absent::Processor);
+        return Err(NoLibrary::Processor);
     }
     let path = readable(folder.join(file_name()))?;
-    let folder = own(folder).map_err(|error| Absent::Unwritable(path, error))?;
+    let folder = own(folder).map_err(|error| NoLibrary::Unwritable(path, error))?;
     let path = readable(folder.join(file_name()))?;
     // Compared completely: only our library may be loaded into programs.
-    if !is_there(&path).unwrap_or(false) {
-        write(&folder, &path).map_err(|error| Absent::Unwritable(path.clone(), error))?;
+    if !is_valid(&path).unwrap_or(false) {
+        write(&folder, &path).map_err(|error| NoLibrary::Unwritable(path.clone(), error))?;
     }
     Ok(path)
 }
 
 /// A path that dynamic linkers can parse in their variables.
-fn readable(path: PathBuf) -> Result<PathBuf, Absent> {
+fn readable(path: PathBuf) -> Result<PathBuf, NoLibrary> {
     let bytes = path.as_os_str().as_bytes();
     match bytes.iter().any(|b| b.is_ascii_whitespace() || *b == b':') {
-        true => Err(Absent::Name(path)),
+        true => Err(NoLibrary::Name(path)),
         false => Ok(path),
     }
 }
 
 /// Whether the file has the library's content, and nobody else can write to it. Compares piece by
 /// piece, because memory for the whole content would have to be paged in.
-fn is_there(path: &Path) -> std::io::Result<bool> {
+fn is_valid(path: &Path) -> std::io::Result<bool> {
     let named = path.symlink_metadata()?;
     let folder = path.parent().unwrap_or(Path::new("/")).metadata()?;
     if !named.is_file() || named.uid() != folder.uid() || named.mode() & 0o022 != 0 {
@@ -174,7 +174,7 @@ mod tests {
     /// Calls [`super::environment`] without checks of directories.
     fn environment(
         variable: impl Fn(&str) -> Option<OsString>,
-    ) -> Result<Vec<(&'static str, OsString)>, Absent> {
+    ) -> Result<Vec<(&'static str, OsString)>, NoLibrary> {
         super::environment(variable, |folder| {
             std::fs::create_dir_all(folder)?;
             Ok(folder.to_owned())
@@ -237,18 +237,21 @@ mod tests {
         let refused = super::environment(with(&[("HOME", home)]), |_| {
             Err(std::io::ErrorKind::PermissionDenied.into())
         });
-        assert!(matches!(refused, Err(Absent::Unwritable(..))));
+        assert!(matches!(refused, Err(NoLibrary::Unwritable(..))));
     }
 
     #[test]
     fn a_missing_or_odd_cache_folder_is_reported() {
         let absent = |pairs: &[(&str, &str)]| environment(with(pairs)).expect_err("no place");
-        assert!(matches!(absent(&[]), Absent::NoCache));
-        assert!(matches!(absent(&[("HOME", "relative")]), Absent::NoCache));
+        assert!(matches!(absent(&[]), NoLibrary::NoCache));
+        assert!(matches!(
+            absent(&[("HOME", "relative")]),
+            NoLibrary::NoCache
+        ));
         for odd in ["/a b", "/a:b"] {
             assert!(matches!(
                 absent(&[("XDG_CACHE_HOME", odd)]),
-                Absent::Name(_)
+                NoLibrary::Name(_)
             ));
         }
         let at_a_file = absent(&[("XDG_CACHE_HOME", "/dev/null")]);

@@ -159,13 +159,13 @@ struct RawScope {
 impl Index {
     /// The cached index of a file.
     pub(crate) fn cached(dwarf: &Dwarf) -> Option<Index> {
-        let (stamp, path) = stamp(dwarf);
+        let (stamp, path) = cache_stamp(dwarf);
         Index::read(Blob::Map(MappedFile::open(path?).ok()?), stamp)
     }
 
     /// Makes an index, and caches it where that pays.
     pub(crate) fn build(dwarf: &Dwarf) -> Index {
-        let (stamp, path) = stamp(dwarf);
+        let (stamp, path) = cache_stamp(dwarf);
         let tables = scan::scan(dwarf);
         if let Some(path) = path
             // A file that cannot be written only costs time at the next start.
@@ -337,7 +337,7 @@ fn first_index(count: usize, holds: impl Fn(usize) -> bool) -> usize {
 }
 
 /// The words that a valid cached index begins with, and its path.
-fn stamp(dwarf: &Dwarf) -> ([u32; 4], Option<&Path>) {
+fn cache_stamp(dwarf: &Dwarf) -> ([u32; 4], Option<&Path>) {
     let parts = dwarf.parts().iter();
     let size: usize = parts.map(|p| p.dwarf.debug_info.reader().len()).sum();
     let path = dwarf.index_path.as_deref().filter(|_| size >= CACHE_FROM);

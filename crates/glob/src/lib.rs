@@ -56,7 +56,7 @@ fn run(pattern: &[u8], name: &[u8], separator: Option<u8>) -> bool {
             } else {
                 star = Some((p, n));
             }
-        } else if let Some(used) = one(&pattern[p..], name[n], separator) {
+        } else if let Some(used) = match_byte(&pattern[p..], name[n], separator) {
             p += used;
             n += 1;
         } else if let Some((after, eaten)) = star.filter(|&(_, at)| Some(name[at]) != separator) {
@@ -73,7 +73,7 @@ fn run(pattern: &[u8], name: &[u8], separator: Option<u8>) -> bool {
 }
 
 /// Matches one byte against the head of the pattern; returns the number of pattern bytes used.
-fn one(pattern: &[u8], byte: u8, separator: Option<u8>) -> Option<usize> {
+fn match_byte(pattern: &[u8], byte: u8, separator: Option<u8>) -> Option<usize> {
     let free = Some(byte) != separator;
     match *pattern.first()? {
         b'?' => free.then_some(1),

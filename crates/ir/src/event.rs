@@ -62,7 +62,7 @@ pub enum Event {
         /// Sampling period or frequency.
         sample: Sample,
         /// The processes whose events count.
-        of: PerfOf,
+        of: PerfScope,
     },
     /// Places in code of the kernel or of programs.
     Code(CodeProbe),
@@ -123,7 +123,7 @@ pub struct Netfilter {
 
 /// The processes whose events a perf event counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum PerfOf {
+pub enum PerfScope {
     /// All processes, on every CPU.
     All,
     /// The session's target and its descendants.
@@ -134,7 +134,7 @@ pub enum PerfOf {
 
 /// The owner of watched memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum WatchOf {
+pub enum WatchOwner {
     /// The kernel.
     Kernel,
     /// This process and its later children.
@@ -154,7 +154,7 @@ pub struct Watch {
     /// Reads hit too, not only writes.
     pub reads: bool,
     /// The owner of the memory.
-    pub of: WatchOf,
+    pub of: WatchOwner,
 }
 
 /// Places in code that one handler serves. The intrinsic `ctx_site` gives the number of the place

@@ -54,6 +54,8 @@ pub enum EventNeed {
     CallReturn,
     /// Memory of the current process.
     UserMemory,
+    /// A current process that a program may change.
+    Process,
     /// A packet that can be dropped.
     Packet,
     /// The current task's structure in the kernel.
@@ -83,6 +85,7 @@ impl EventNeed {
             EventNeed::SystemCallReturn => "return from a system call",
             EventNeed::CallReturn => "return from a function or a system call",
             EventNeed::UserMemory => "memory of the current process",
+            EventNeed::Process => "current process that a handler can change",
             EventNeed::Packet => "verdict on a packet",
             EventNeed::TaskStruct => "current task of the kernel",
             EventNeed::CallInProgress => "system call of the current thread",
@@ -121,6 +124,7 @@ impl EventNeed {
             EventNeed::Packet => matches!(event, Event::Netfilter(_)),
             // The kernel does not allow these helpers in programs at packets.
             EventNeed::CallInProgress
+            | EventNeed::Process
             | EventNeed::Stack
             | EventNeed::ThreadCounter
             | EventNeed::ControlGroup => !matches!(event, Event::Netfilter(_)),
@@ -480,6 +484,11 @@ intrinsics! {
         UserQuoted "user_quoted" (Long, Long, Long) -> Str[quoted 2], KC, fails of UserMemory; "As `kernel_quoted`, at a user address of the current task."
         KernelUtf "kernel_utf" (Long, Long, Long) -> Str, KC, fails; "Text in units of n bytes (constant, 2 or 4) at a kernel address, up to a unit of 0, as UTF-8 of fewer bytes than the third argument (constant). Fails on a bad address and on invalid text."
         UserUtf "user_utf" (Long, Long, Long) -> Str, KC, fails of UserMemory; "As `kernel_utf`, at a user address of the current task."
+    }
+    Act ActOp "Changes of the current process, in guru mode." {
+        UserStore "user_store" (Long, Long, Long), K, fails, effect of Process const 1..=8; "Writes n bytes (constant: 1, 2, 4 or 8) at a user address of the current process; fails where the page is not writable and in memory."
+        UserStoreText "user_store_text" (Long, Str), K, fails, effect of Process; "Writes the bytes of a string, without a NUL, at a user address of the current process; fails as `user_store`."
+        SendSignal "send_signal" (Long), K, fails, effect of Process; "Sends a signal to the current thread; fails if there is no such signal, and for kernel threads."
     }
     Text TextOp "Operations on texts, which depend on the operands alone." {
         Strlen "strlen" (Str) -> Long, KC, pure; "Length in bytes."

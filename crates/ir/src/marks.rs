@@ -51,13 +51,13 @@ impl Marks {
         if flows.sources.is_empty() {
             return Marks::default();
         }
-        let needed = flows.against(flows.inspected.iter().map(|l| l.0).collect());
+        let needed = flows.sources_of(flows.inspected.iter().map(|l| l.0).collect());
         // Keys by which kernel handlers look elements up: two are equal where their texts are.
         let mut wanted = needed.clone();
-        wanted.extend(flows.against(flows.keys.iter().copied().collect()));
+        wanted.extend(flows.sources_of(flows.keys.iter().copied().collect()));
         let is_made = |(at, fit): &(TextNode, bool)| *fit && wanted.contains(at);
         let left = flows.sources.iter().filter(|s| !is_made(s));
-        let marked = flows.along(left.map(|s| s.0).collect());
+        let marked = flows.reachable_from(left.map(|s| s.0).collect());
         let made = flows.sources.iter().filter(|s| is_made(s));
         let unfit = flows.inspected.iter().filter_map(|(at, body, site)| {
             let (Some(body), true) = (body, marked.contains(at)) else {
@@ -169,7 +169,7 @@ impl FlowGraph {
             }
             if kernel {
                 let mut looked = Vec::new();
-                looks_into(program, inst, &mut |v| looked.extend(holder(&v)));
+                inspected_texts(program, inst, &mut |v| looked.extend(holder(&v)));
                 self.inspected
                     .extend(looked.into_iter().map(|h| (h, Some(at), *site)));
             }
@@ -305,18 +305,18 @@ impl FlowGraph {
     }
 
     /// The places that the texts in `start` flow to.
-    fn along(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
+    fn reachable_from(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
         Self::reachable(start, &self.to)
     }
 
     /// The places from which texts flow to `start`.
-    fn against(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
+    fn sources_of(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
         Self::reachable(start, &self.from)
     }
 }
 
 /// The operands whose text an instruction looks into; for other operands a mark is enough.
-fn looks_into(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
+fn inspected_texts(program: &Program, inst: &Inst, need: &mut dyn FnMut(Val)) {
     match inst {
         Inst::Copy { .. }
         | Inst::Concat { .. }

@@ -22,7 +22,7 @@ pub(crate) mod types;
 pub use ids::*;
 pub use types::*;
 
-use crate::event::{Event, Watch, WatchOf};
+use crate::event::{Event, Watch, WatchOwner};
 use crate::fmt::format::Format;
 use crate::intrinsics::Intrinsic;
 use crate::regex::Regex;
@@ -225,7 +225,7 @@ impl Program {
 
     /// Whether the program watches memory of all processes that run a program.
     pub fn watches_programs(&self) -> bool {
-        let of_program = |w: &Watch| matches!(w.of, WatchOf::Program(_));
+        let of_program = |w: &Watch| matches!(w.of, WatchOwner::Program(_));
         let mut events = self.handlers.iter().map(|h| &h.event);
         events.any(|e| matches!(e, Event::Watch(w) if of_program(w)))
     }

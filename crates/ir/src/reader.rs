@@ -469,11 +469,11 @@ impl Reader {
                     _ => return self.error("`period` or `freq` before here"),
                 };
                 let of = if self.opt("target") {
-                    PerfOf::Target
+                    PerfScope::Target
                 } else if self.opt("pid") {
-                    PerfOf::Process(self.number()?)
+                    PerfScope::Process(self.number()?)
                 } else {
-                    PerfOf::All
+                    PerfScope::All
                 };
                 Event::Perf {
                     ty,
@@ -536,9 +536,9 @@ impl Reader {
             address: self.number()?,
             length: self.number()?,
             of: match (self.opt("pid"), self.opt("of")) {
-                (true, _) => WatchOf::Process(self.number()?),
-                (_, true) => WatchOf::Program(self.text()?.into()),
-                _ => WatchOf::Kernel,
+                (true, _) => WatchOwner::Process(self.number()?),
+                (_, true) => WatchOwner::Program(self.text()?.into()),
+                _ => WatchOwner::Kernel,
             },
         })
     }

@@ -416,9 +416,9 @@ impl Display for Event {
                     Sample::Freq(n) => write!(f, "freq {n}")?,
                 }
                 match of {
-                    PerfOf::All => f.write_str(")"),
-                    PerfOf::Target => f.write_str(" target)"),
-                    PerfOf::Process(pid) => write!(f, " pid {pid})"),
+                    PerfScope::All => f.write_str(")"),
+                    PerfScope::Target => f.write_str(" target)"),
+                    PerfScope::Process(pid) => write!(f, " pid {pid})"),
                 }
             }
             Event::Code(probe) => probe.fmt(f),
@@ -428,9 +428,9 @@ impl Display for Event {
                 let access = if w.reads { "rw" } else { "write" };
                 write!(f, "watch({access} {} {}", w.address, w.length)?;
                 match &w.of {
-                    WatchOf::Kernel => {}
-                    WatchOf::Process(pid) => write!(f, " pid {pid}")?,
-                    WatchOf::Program(path) => write!(f, " of {}", Quoted(path.as_bytes()))?,
+                    WatchOwner::Kernel => {}
+                    WatchOwner::Process(pid) => write!(f, " pid {pid}")?,
+                    WatchOwner::Program(path) => write!(f, " of {}", Quoted(path.as_bytes()))?,
                 }
                 f.write_str(")")
             }

@@ -473,7 +473,7 @@ impl Checker<'_> {
             self.expect(*a, *k == ValueKind::Str)?;
         }
         if f.wants_constant() {
-            let ok = args.iter().all(|a| matches!(a, Val::Imm(_)));
+            let ok = matches!(args.first(), Some(Val::Imm(_)));
             ensure(ok || !self.places.0, "argument is not a constant")?;
         }
         match (dst, info.ret) {

@@ -33,13 +33,13 @@ pub enum Availability {
 impl Availability {
     /// Whether the answer is a certain yes.
     #[must_use]
-    pub fn is_yes(&self) -> bool {
+    pub fn is_available(&self) -> bool {
         *self == Availability::Yes
     }
 
     /// Whether the answer is a certain no.
     #[must_use]
-    pub fn is_no(&self) -> bool {
+    pub fn is_unavailable(&self) -> bool {
         *self == Availability::No
     }
 }
@@ -181,10 +181,11 @@ const MAPS: [(u32, &str); 8] = [
     (map_type::TASK_STORAGE, "task storage, Linux 5.11"),
 ];
 
-const HELPERS: [(u32, &str); 20] = [
+const HELPERS: [(u32, &str); 21] = [
     (helper::GET_CURRENT_TASK_BTF, "get_current_task_btf"),
     (helper::TASK_PT_REGS, "task_pt_regs"),
     (helper::LOOP, "loop"),
+    (helper::PROBE_WRITE_USER, "probe_write_user"),
     (helper::FOR_EACH_MAP_ELEM, "for_each_map_elem"),
     (helper::RINGBUF_OUTPUT, "ringbuf_output"),
     (helper::RINGBUF_RESERVE, "ringbuf_reserve"),
@@ -210,6 +211,7 @@ pub mod helper {
     pub const GET_CURRENT_TASK_BTF: u32 = 158;
     pub const TASK_PT_REGS: u32 = 175;
     pub const LOOP: u32 = 181;
+    pub const PROBE_WRITE_USER: u32 = 36;
     pub const FOR_EACH_MAP_ELEM: u32 = 164;
     pub const RINGBUF_OUTPUT: u32 = 130;
     pub const RINGBUF_RESERVE: u32 = 131;
@@ -619,8 +621,8 @@ mod tests {
             })
         };
         let refusals = &["unknown func"];
-        assert!(call_result(rejected("0: (85) call unknown func#999"), refusals).is_no());
-        assert!(call_result(rejected("R1 !read_ok"), refusals).is_yes());
+        assert!(call_result(rejected("0: (85) call unknown func#999"), refusals).is_unavailable());
+        assert!(call_result(rejected("R1 !read_ok"), refusals).is_available());
         let denied = BpfError::Call {
             command: bpf::Command::ProgLoad,
             errno: Errno::PERM,
@@ -630,7 +632,7 @@ mod tests {
             Availability::Unknown(_)
         ));
         assert!(matches!(accepted(Err(denied)), Availability::Unknown(_)));
-        assert!(accepted(rejected("unknown opcode e5")).is_no());
+        assert!(accepted(rejected("unknown opcode e5")).is_unavailable());
     }
 
     #[test]
@@ -669,7 +671,7 @@ mod tests {
     #[test]
     fn the_running_kernel_has_the_required_features() {
         let bpf = has(Feature::Bpf);
-        if !bpf.is_yes() {
+        if !bpf.is_available() {
             spile_testing::skip!("BPF: {bpf}");
         }
         // All supported kernels have these.

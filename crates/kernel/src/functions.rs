@@ -210,7 +210,7 @@ pub fn can_be_probed(name: &str) -> bool {
 /// Whether the running kernel has no probes at functions, so that the answer does not matter.
 fn unprobed() -> bool {
     !crate::foreign_kernel::is_active()
-        && features::has(Feature::Kprobes).is_no()
+        && features::has(Feature::Kprobes).is_unavailable()
         && features::has(Feature::Fentry) != Availability::Yes
 }
 
@@ -335,7 +335,7 @@ impl<'a> Functions<'a> {
 
     /// Whether ftrace's list could be read, so that the functions found can be attached.
     #[must_use]
-    pub fn knows_traced(&self) -> bool {
+    pub fn has_ftrace_list(&self) -> bool {
         self.traced.is_some()
     }
 }
@@ -632,7 +632,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         let all = Functions::new(&symbols, None);
         let vfs = all.matching(None, "vfs_*");
         assert_eq!(names(&vfs), ["vfs_read", "vfs_write", "vfs_untraced"]);
-        assert!(!all.knows_traced());
+        assert!(!all.has_ftrace_list());
     }
 
     #[test]

@@ -41,7 +41,7 @@ const TASK_CLOCK: u64 = 1;
 const NANOSECONDS: u64 = 1_000_000_000;
 
 /// Events by name, with the synonyms of perf's own list.
-const EVENTS: [(&str, EventSpec); 24] = [
+const EVENTS: [(&str, EventSpec); 25] = [
     ("cpu_clock", CPU_CLOCK),
     ("task_clock", sw(1)),
     ("page_faults", sw(2)),
@@ -66,6 +66,7 @@ const EVENTS: [(&str, EventSpec); 24] = [
     ("bus_cycles", hw(6)),
     ("stalled_cycles_frontend", hw(7)),
     ("stalled_cycles_backend", hw(8)),
+    ("ref_cpu_cycles", hw(9)),
 ];
 
 const fn sw(config: u64) -> EventSpec {
@@ -433,7 +434,9 @@ mod tests {
         assert_eq!(event("page_faults_maj"), Some(sw(6)));
         assert_eq!(event("instructions"), Some(hw(1)));
         assert_eq!(event("nosuch"), None);
-        assert_eq!(event_names(TYPE_HARDWARE).count(), 9);
+        assert_eq!(event("ref-cpu-cycles"), Some(hw(9)));
+        // PERF_COUNT_HW_CPU_CYCLES to PERF_COUNT_HW_REF_CPU_CYCLES.
+        assert_eq!(event_names(TYPE_HARDWARE).count(), 10);
     }
 
     #[test]

@@ -203,17 +203,17 @@ pub fn running(program: &std::path::Path) -> Vec<(u32, u64)> {
     let Some(wanted) = file_identity(program) else {
         return Vec::new();
     };
-    let start = |pid| Some((pid, start_where(pid, wanted)?));
+    let start = |pid| Some((pid, start_if_running(pid, wanted)?));
     all().into_iter().filter_map(start).collect()
 }
 
 /// The address of the first byte of the program's file in one process, if it runs the program.
 #[must_use]
 pub fn start_of(program: &std::path::Path, pid: u32) -> Option<u64> {
-    start_where(pid, file_identity(program)?)
+    start_if_running(pid, file_identity(program)?)
 }
 
-fn start_where(pid: u32, wanted: (u64, u64)) -> Option<u64> {
+fn start_if_running(pid: u32, wanted: (u64, u64)) -> Option<u64> {
     let path = format!("/proc/{pid}/exe");
     let path = std::path::Path::new(&path);
     if file_identity(path)? != wanted {

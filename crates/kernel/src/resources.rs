@@ -147,6 +147,19 @@ fn checked_allocation(at: *mut u8) -> *mut u8 {
     at
 }
 
+/// Makes a panic for lack of memory end the process as an exhausted heap does: the standard library
+/// panics when a new thread gets no signal stack.
+pub fn handle_memory_panics() {
+    let report = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        let lack = |text: &str| text.contains(&format!("(os error {})", libc::ENOMEM));
+        if info.payload_as_str().is_some_and(lack) {
+            out_of_memory();
+        }
+        report(info);
+    }));
+}
+
 #[cold]
 fn out_of_memory() -> ! {
     let limited = getrlimit(Resource::As).current.is_some();

@@ -66,6 +66,14 @@ pub struct Var<'b> {
     index: usize,
 }
 
+/// The end of a piece of code, to which the code can go.
+#[derive(Clone, Copy)]
+pub struct Exit<'b> {
+    f: &'b Builder,
+    block: BlockId,
+    vars: usize,
+}
+
 /// A comparison.
 #[derive(Clone, Copy)]
 pub struct Test<'b> {
@@ -76,24 +84,24 @@ pub struct Test<'b> {
 }
 
 /// A type that instructions accept as an operand.
-pub trait Takes<'b> {
+pub trait IntoOperand<'b> {
     /// The operand.
     fn val(self, f: &'b Builder) -> Val<'b>;
 }
 
-impl<'b> Takes<'b> for Val<'b> {
+impl<'b> IntoOperand<'b> for Val<'b> {
     fn val(self, _: &'b Builder) -> Val<'b> {
         self
     }
 }
 
-impl<'b> Takes<'b> for Var<'b> {
+impl<'b> IntoOperand<'b> for Var<'b> {
     fn val(self, _: &'b Builder) -> Val<'b> {
         self.get()
     }
 }
 
-impl<'b> Takes<'b> for i32 {
+impl<'b> IntoOperand<'b> for i32 {
     fn val(self, f: &'b Builder) -> Val<'b> {
         Val {
             f,
@@ -102,7 +110,7 @@ impl<'b> Takes<'b> for i32 {
     }
 }
 
-impl<'b> Takes<'b> for u64 {
+impl<'b> IntoOperand<'b> for u64 {
     fn val(self, f: &'b Builder) -> Val<'b> {
         f.constant(self)
     }
@@ -257,8 +265,20 @@ impl Builder {
         })
     }
 
+    /// A constant with a sign.
+    pub fn number(&self, n: i32) -> Val<'_> {
+        self.constant(i64::from(n).cast_unsigned())
+    }
+
+    /// The value, or `most` if it is larger (unsigned).
+    pub fn at_most<'b>(&'b self, value: impl IntoOperand<'b>, most: i32) -> Val<'b> {
+        let limited = self.var("limited", value);
+        self.when(limited.gt(most), || limited.set(most));
+        limited.get()
+    }
+
     /// A variable.
-    pub fn var<'b>(&'b self, name: &str, init: impl Takes<'b>) -> Var<'b> {
+    pub fn var<'b>(&'b self, name: &str, init: impl IntoOperand<'b>) -> Var<'b> {
         let init = init.val(self).v;
         let mut state = self.0.borrow_mut();
         state.vars.push((init, name.to_owned()));
@@ -309,7 +329,7 @@ impl Builder {
     }
 
     /// Returns.
-    pub fn ret<'b>(&'b self, v: impl Takes<'b>) {
+    pub fn ret<'b>(&'b self, v: impl IntoOperand<'b>) {
         let v = v.val(self).v;
         self.0.borrow_mut().end(Term::Ret(v));
     }
@@ -360,8 +380,39 @@ impl Builder {
         state.enter(join, &params);
     }
 
+    /// Runs code that can go to its end from anywhere inside.
+    pub fn block<'b>(&'b self, code: impl FnOnce(Exit<'b>)) {
+        let mut state = self.0.borrow_mut();
+        if state.here.is_none() {
+            return;
+        }
+        state.counter += 1;
+        let (n, vars) = (state.counter, state.vars.len());
+        let (block, params) = state.merge(&format!("after{n}"), vars);
+        drop(state);
+        code(Exit {
+            f: self,
+            block,
+            vars,
+        });
+        let mut state = self.0.borrow_mut();
+        state.jump(block, vars);
+        state.vars.resize(vars, (Operand::Imm(0), String::new()));
+        state.enter(block, &params);
+    }
+
     /// Runs code again and again, until it breaks, at most `max` times.
     pub fn repeat(&self, max: u32, code: impl FnOnce()) {
+        self.loop_((max, false), code);
+    }
+
+    /// The same without a callback: for loops with few and short iterations, and in functions that
+    /// have no frame left ([`LoopBound::inline`]).
+    pub fn repeat_inline(&self, max: u32, code: impl FnOnce()) {
+        self.loop_((max, true), code);
+    }
+
+    fn loop_(&self, (max, inline): (u32, bool), code: impl FnOnce()) {
         let mut state = self.0.borrow_mut();
         if state.here.is_none() {
             return;
@@ -373,6 +424,7 @@ impl Builder {
         state.jump(header, vars);
         state.func.blocks[header.index()].bound = Some(LoopBound {
             max,
+            inline,
             exhausted: Target {
                 block: exit,
                 args: params.clone(),
@@ -411,8 +463,20 @@ impl Builder {
     }
 
     /// Returns a value if a comparison holds.
-    pub fn ret_if<'b>(&'b self, test: Test<'b>, v: impl Takes<'b>) {
+    pub fn ret_if<'b>(&'b self, test: Test<'b>, v: impl IntoOperand<'b>) {
         self.when(test, || self.ret(v));
+    }
+}
+
+impl<'b> Exit<'b> {
+    /// Goes there.
+    pub fn leave(self) {
+        self.f.0.borrow_mut().jump(self.block, self.vars);
+    }
+
+    /// Goes there if a comparison holds.
+    pub fn leave_if(self, test: Test<'b>) {
+        self.f.when(test, || self.leave());
     }
 }
 
@@ -428,7 +492,7 @@ impl<'b> Var<'b> {
     }
 
     /// Changes the variable.
-    pub fn set(self, v: impl Takes<'b>) {
+    pub fn set(self, v: impl IntoOperand<'b>) {
         let v = v.val(self.f).v;
         if let Some(var) = self.f.0.borrow_mut().vars.get_mut(self.index) {
             var.0 = v;
@@ -442,7 +506,7 @@ impl<'b> Val<'b> {
     }
 
     /// Arithmetic.
-    pub fn alu(self, width: Width, op: AluOp, b: impl Takes<'b>) -> Val<'b> {
+    pub fn alu(self, width: Width, op: AluOp, b: impl IntoOperand<'b>) -> Val<'b> {
         let (a, b) = (self.value(), b.val(self.f).v);
         self.f.def(|dst| Inst::Alu {
             dst,
@@ -453,7 +517,7 @@ impl<'b> Val<'b> {
         })
     }
 
-    fn compare(self, cond: Cond, b: impl Takes<'b>) -> Test<'b> {
+    fn compare(self, cond: Cond, b: impl IntoOperand<'b>) -> Test<'b> {
         Test {
             cond,
             width: Width::W64,
@@ -473,7 +537,7 @@ impl<'b> Val<'b> {
         })
     }
 
-    fn store(self, size: Size, off: i16, v: impl Takes<'b>) {
+    fn store(self, size: Size, off: i16, v: impl IntoOperand<'b>) {
         let (base, src) = (self.value(), v.val(self.f).v);
         self.f.0.borrow_mut().emit(Inst::Store {
             size,
@@ -504,12 +568,12 @@ impl<'b> Val<'b> {
     }
 
     /// Stores a word at this address.
-    pub fn store_u64(self, off: i16, v: impl Takes<'b>) {
+    pub fn store_u64(self, off: i16, v: impl IntoOperand<'b>) {
         self.store(Size::U64, off, v);
     }
 
     /// Stores a byte at this address.
-    pub fn store_u8(self, off: i16, v: impl Takes<'b>) {
+    pub fn store_u8(self, off: i16, v: impl IntoOperand<'b>) {
         self.store(Size::U8, off, v);
     }
 
@@ -518,13 +582,18 @@ impl<'b> Val<'b> {
         self.load(size, false, off)
     }
 
+    /// The bytes at this address, extended with their sign.
+    pub fn load_signed(self, size: Size, off: i16) -> Val<'b> {
+        self.load(size, true, off)
+    }
+
     /// Stores the low bytes of a value at this address.
-    pub fn store_bytes(self, size: Size, off: i16, v: impl Takes<'b>) {
+    pub fn store_bytes(self, size: Size, off: i16, v: impl IntoOperand<'b>) {
         self.store(size, off, v);
     }
 
     /// Adds to the word at this address; gives the old one.
-    pub fn fetch_add(self, off: i16, v: impl Takes<'b>) -> Val<'b> {
+    pub fn fetch_add(self, off: i16, v: impl IntoOperand<'b>) -> Val<'b> {
         let (base, src) = (self.value(), v.val(self.f).value());
         self.f.def(|dst| Inst::Atomic {
             dst: Some(dst),
@@ -564,13 +633,13 @@ impl<'b> Val<'b> {
 macro_rules! comparisons {
     ($($(#[$m:meta])* $name:ident = $cond:ident;)*) => {
         impl<'b> Val<'b> {
-            $($(#[$m])* pub fn $name(self, b: impl Takes<'b>) -> Test<'b> {
+            $($(#[$m])* pub fn $name(self, b: impl IntoOperand<'b>) -> Test<'b> {
                 self.compare(Cond::$cond, b)
             })*
         }
 
         impl<'b> Var<'b> {
-            $($(#[$m])* pub fn $name(self, b: impl Takes<'b>) -> Test<'b> {
+            $($(#[$m])* pub fn $name(self, b: impl IntoOperand<'b>) -> Test<'b> {
                 self.get().compare(Cond::$cond, b)
             })*
         }
@@ -604,7 +673,7 @@ comparisons! {
 
 macro_rules! operators {
     ($($trait:ident $method:ident $op:ident;)*) => {$(
-        impl<'b, T: Takes<'b>> ops::$trait<T> for Val<'b> {
+        impl<'b, T: IntoOperand<'b>> ops::$trait<T> for Val<'b> {
             type Output = Val<'b>;
 
             fn $method(self, b: T) -> Val<'b> {
@@ -612,7 +681,7 @@ macro_rules! operators {
             }
         }
 
-        impl<'b, T: Takes<'b>> ops::$trait<T> for Var<'b> {
+        impl<'b, T: IntoOperand<'b>> ops::$trait<T> for Var<'b> {
             type Output = Val<'b>;
 
             fn $method(self, b: T) -> Val<'b> {

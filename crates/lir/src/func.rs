@@ -70,6 +70,8 @@ pub enum Place {
     State(u32),
     /// A map, by name. Only helpers use the address.
     Map(String),
+    /// A function of the module, by name. Only helpers that call it use the address.
+    Func(String),
     /// A byte of constant data, by name.
     Data(String, u32),
 }
@@ -188,6 +190,10 @@ pub enum Term {
 pub struct LoopBound {
     /// The largest number of runs of the header's instructions, from 1 to [`MAX_REPEAT`].
     pub max: u32,
+    /// Whether a host that has callbacks for loops jumps back nevertheless, because a callback needs
+    /// a frame too many or costs more than it saves. The kernel's verifier follows each iteration
+    /// then, and the loop may carry addresses.
+    pub inline: bool,
     /// The target that replaces a further run. The arguments may be parameters
     /// of the header.
     pub exhausted: Target,
@@ -262,6 +268,19 @@ impl Module {
     pub fn params(&self, name: &str) -> Option<usize> {
         let own = self.func(name).map(|f| f.params().len());
         own.or_else(|| Some(self.externs.iter().find(|e| e.name == name)?.params))
+    }
+
+    /// The names of functions whose address code takes.
+    pub fn callbacks(&self) -> impl Iterator<Item = &str> {
+        let insts = self.funcs.iter().flat_map(|f| &f.blocks);
+        let insts = insts.flat_map(|b| &b.insts);
+        insts.filter_map(|inst| match inst {
+            Inst::Addr {
+                of: Place::Func(name),
+                ..
+            } => Some(name.as_str()),
+            _ => None,
+        })
     }
 
     /// The constant with this name.

@@ -5,6 +5,9 @@
 //! that the
 //! interpreter of tests and each host agree.
 
+/// Result of [`Helper::FindMapping`] for an address without a mapping: a negative `ENOENT`.
+pub const NO_MAPPING: i32 = -2;
+
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct HelperInfo {
@@ -47,6 +50,14 @@ helpers! {
     UidGid = "uid_gid", 0, true;
     /// The address of the current task's description.
     Task = "task", 0, true;
+    /// The same as a number, from which code only reads by `read`.
+    TaskAddress = "task_address", 0, true;
+    /// `(task)`: the address of the registers with which a task's program entered the kernel.
+    Registers = "registers", 1, true;
+    /// `(task, address, function, context, 0)`: calls `function(task, mapping, context)` with the
+    /// description of the mapping that the address of the task's program lies in; 0, or a negative
+    /// errno: [`NO_MAPPING`] if there is no such mapping.
+    FindMapping = "find_mapping", 5, true;
     /// `(to, size, from)`: copies bytes of this host's memory; 0, or a negative errno if they cannot
     /// be read (the bytes at `to` are then zero).
     Read = "read", 3, true;
@@ -59,6 +70,8 @@ helpers! {
     ReadUserText = "read_user_text", 3, true;
     /// `(ring, data, size, flags)`: 0, or a negative errno if the record was lost.
     Output = "output", 4, true;
+    /// `(ring, 0)`: the number of bytes in the ring that were not consumed yet.
+    Waiting = "waiting", 2, true;
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use crate::cfg::{Cfg, Node};
 use crate::func::{
     Block, Func, Inst, MAX_REPEAT, Module, Operand, Place, SlotId, Target, Term, Value,
 };
-use crate::helpers::Helper;
+use crate::helpers::{Helper, NO_MAPPING};
 use crate::op::{AtomicOp, Size};
 
 /// The reason why a run stopped.
@@ -174,7 +174,8 @@ impl Memory {
 
 /// The environment of the code.
 pub trait Host {
-    /// Answers a helper.
+    /// Answers a helper. For [`Helper::FindMapping`] the answer is the address of the mapping's
+    /// description or 0, and the interpreter calls the function.
     ///
     /// # Errors
     /// Stops the run.
@@ -195,9 +196,9 @@ pub trait Host {
 
 /// A host without helpers and places.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct Bare;
+pub struct NoHost;
 
-impl Host for Bare {
+impl Host for NoHost {
     fn helper(&mut self, _: &mut Memory, helper: Helper, _: &[u64]) -> Result<u64, Fault> {
         let message = format!("no helper {}", helper.name());
         Err(Fault::Helper(message))
@@ -220,6 +221,9 @@ pub struct Machine<'m> {
     /// Steps that are left.
     pub steps: u64,
 }
+
+/// The address of a module's first function; no memory is there.
+const FUNCTIONS: u64 = 0xffff_0000_0000_0000;
 
 /// Depth of calls: more than the kernel's 8, for functions that a host inlines.
 const DEPTH: u32 = 64;
@@ -327,7 +331,7 @@ impl<'m> Activation<'_, 'm> {
             if let Some(bound) = &block.bound {
                 self.arrivals[at] += 1;
                 if self.arrivals[at] > bound.max {
-                    at = self.go(&bound.exhausted, Node::entry(at));
+                    at = self.enter_block(&bound.exhausted, Node::entry(at));
                     self.step()?;
                     continue;
                 }
@@ -339,7 +343,7 @@ impl<'m> Activation<'_, 'm> {
             self.step()?;
             let from = Node::body(at);
             at = match &block.term {
-                Term::Jump(to) => self.go(to, from),
+                Term::Jump(to) => self.enter_block(to, from),
                 Term::Branch {
                     cond,
                     width,
@@ -348,8 +352,8 @@ impl<'m> Activation<'_, 'm> {
                     then,
                     els,
                 } => match cond.holds(*width, self.get(*a), self.operand(*b)) {
-                    true => self.go(then, from),
-                    false => self.go(els, from),
+                    true => self.enter_block(then, from),
+                    false => self.enter_block(els, from),
                 },
                 Term::Ret(v) => return Ok(self.operand(*v)),
             };
@@ -379,7 +383,7 @@ impl<'m> Activation<'_, 'm> {
     }
 
     /// Hands over the arguments; returns the block.
-    fn go(&mut self, to: &Target, from: Node) -> usize {
+    fn enter_block(&mut self, to: &Target, from: Node) -> usize {
         let block = to.block.index();
         let args: Vec<u64> = to.args.iter().map(|v| self.get(*v)).collect();
         let params = self.func.blocks.get(block).map_or(&[][..], |b| &b.params);
@@ -410,6 +414,11 @@ impl<'m> Activation<'_, 'm> {
                 let data = &self.machine.module.data;
                 let found = data.iter().position(|d| d.name == *name);
                 Ok(self.machine.data[found.ok_or_else(missing)?] + u64::from(*off))
+            }
+            Place::Func(name) => {
+                let funcs = &self.machine.module.funcs;
+                let found = funcs.iter().position(|f| f.name == *name);
+                Ok(FUNCTIONS + found.ok_or_else(missing)? as u64)
             }
             _ => self.host.place(of).ok_or_else(missing),
         }
@@ -455,7 +464,13 @@ impl<'m> Activation<'_, 'm> {
             Inst::Addr { of, .. } => self.place(of)?,
             Inst::Helper { helper, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
-                self.host.helper(&mut self.machine.memory, *helper, &args)?
+                let result = self.host.helper(&mut self.machine.memory, *helper, &args)?;
+                match (helper, &*args) {
+                    (Helper::FindMapping, [task, _, function, context, _]) => {
+                        self.visit(*function, [*task, result, *context])?
+                    }
+                    _ => result,
+                }
             }
             Inst::Call { func, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
@@ -475,6 +490,20 @@ impl<'m> Activation<'_, 'm> {
             self.set(dst, result);
         }
         Ok(())
+    }
+
+    /// Calls a function by its address with a mapping, unless there is none.
+    fn visit(&mut self, function: u64, args: [u64; 3]) -> Result<u64, Fault> {
+        if args[1] == 0 {
+            return Ok(i64::from(NO_MAPPING).cast_unsigned());
+        }
+        let module = self.machine.module;
+        let index = function.wrapping_sub(FUNCTIONS) as usize;
+        let missing = || Fault::Missing(format!("no function at {function:#x}"));
+        let func = module.funcs.get(index).ok_or_else(missing)?;
+        self.machine
+            .call(&func.name, &args, self.host, self.depth + 1)?;
+        Ok(0)
     }
 
     fn repeat(&mut self, times: u64, func: &str, context: u64) -> Result<u64, Fault> {

@@ -21,6 +21,7 @@
 //! | [`builder`] | builds functions with expressions, variables and structured control flow |
 //! | [`library`] | the functions that handlers call |
 //! | [`repeat`] | turns loops into callbacks, as the kernel runs them |
+//! | [`counted`] | turns inline loops into jumps back with a counter |
 //! | [`simplify`] | removes code that a function does not need |
 //! | [`cfg`] | predecessors, dominators, loops |
 //! | [`text`] | writes the text form |
@@ -32,6 +33,7 @@
 
 pub mod builder;
 pub mod cfg;
+pub mod counted;
 pub mod func;
 pub mod helpers;
 pub mod interp;

@@ -388,9 +388,13 @@ impl Reader<'_> {
         let mut bound = None;
         if self.take_word("loop") {
             let max = self.number("a number of iterations")?;
+            let inline = self.take_word("inline");
             self.word("else")?;
-            let exhausted = self.target()?;
-            bound = Some(LoopBound { max, exhausted });
+            bound = Some(LoopBound {
+                max,
+                inline,
+                exhausted: self.target()?,
+            });
         }
         let mut insts = Vec::new();
         let term = loop {
@@ -570,7 +574,7 @@ impl Reader<'_> {
                 dst,
                 a: self.value()?,
             }),
-            "slot" | "cpu" | "state" | "map" | "data" => {
+            "slot" | "cpu" | "state" | "map" | "func" | "data" => {
                 let of = self.place(name)?;
                 Ok(Inst::Addr { dst, of })
             }
@@ -616,8 +620,10 @@ impl Reader<'_> {
             kind => {
                 self.expect(b'@')?;
                 let name = self.name("a name")?;
-                if kind == "map" {
-                    return Ok(Place::Map(name));
+                match kind {
+                    "map" => return Ok(Place::Map(name)),
+                    "func" => return Ok(Place::Func(name)),
+                    _ => {}
                 }
                 self.expect(b'+')?;
                 Place::Data(name, self.number("an offset")?)

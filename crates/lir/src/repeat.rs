@@ -26,7 +26,7 @@ use crate::op::{AluOp, Cond, Size, Width};
 use crate::simplify::simplify;
 use crate::verify::MAX_STACK;
 
-/// Turns all loops of a verified module into calls of `repeat`.
+/// Turns all loops of a verified module, without those that are inline, into calls of `repeat`.
 ///
 /// # Errors
 /// A loop that carries an address, or more values than a stack frame has room for.
@@ -71,9 +71,13 @@ fn slots_first(func: &mut Func) {
 
 /// The header of a loop that is in no other loop.
 fn outermost(func: &Func) -> Option<usize> {
+    let callback = |b: &Block| b.bound.as_ref().is_some_and(|b| !b.inline);
     let headers: Vec<usize> = (0..func.blocks.len())
-        .filter(|i| func.blocks[*i].bound.is_some())
+        .filter(|i| callback(&func.blocks[*i]))
         .collect();
+    if headers.len() < 2 {
+        return headers.first().copied();
+    }
     let cfg = Cfg::new(func);
     let inside = |a: usize, b: usize| a != b && cfg.body(b).contains(&Node::entry(a));
     let found = headers.iter().copied();

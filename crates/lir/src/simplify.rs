@@ -1,8 +1,6 @@
 //! Tidies a function: removes unreachable blocks, parameters that always get the same value, and
 //! values that nobody reads; constant parts of addresses become displacements.
 
-use std::collections::HashMap;
-
 use crate::cfg::Cfg;
 use crate::func::{Block, BlockId, Func, Inst, Operand, Target, Term, Value};
 use crate::op::{AluOp, Width};
@@ -11,10 +9,10 @@ use crate::op::{AluOp, Width};
 pub fn simplify(func: &mut Func) {
     unreachable(func);
     no_loop(func);
-    while one_value(func) || empty_jump(func) {}
+    while drop_constant_params(func) || empty_jump(func) {}
     same_targets(func);
     displacements(func);
-    unread(func);
+    remove_unused(func);
     unreachable(func);
     compact(func);
 }
@@ -61,34 +59,34 @@ fn no_loop(func: &mut Func) {
 
 /// What the parameters of a block get, as far as it is known.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Gets {
+enum Incoming {
     Nothing,
     One(Value),
     Several,
 }
 
-/// For each value what it gets on the edges, if it is a parameter.
-fn gets(func: &Func) -> Vec<Gets> {
-    let mut gets = vec![Gets::Nothing; func.values.len()];
+/// For each value, the values that it gets on the edges, if it is a parameter.
+fn incoming(func: &Func) -> Vec<Incoming> {
+    let mut incoming = vec![Incoming::Nothing; func.values.len()];
     for target in func.blocks.iter().flat_map(Block::edges) {
         let params = &func.blocks[target.block.index()].params;
         for (param, arg) in params.iter().zip(&target.args) {
-            let known = &mut gets[param.index()];
+            let known = &mut incoming[param.index()];
             *known = match *known {
                 known if arg == param => known,
-                Gets::Nothing => Gets::One(*arg),
-                Gets::One(one) if one == *arg => Gets::One(one),
-                _ => Gets::Several,
+                Incoming::Nothing => Incoming::One(*arg),
+                Incoming::One(one) if one == *arg => Incoming::One(one),
+                _ => Incoming::Several,
             };
         }
     }
-    gets
+    incoming
 }
 
 /// Removes parameters that always get the same value. Returns whether there was one.
-fn one_value(func: &mut Func) -> bool {
-    let gets = gets(func);
-    if !gets.iter().any(|g| matches!(g, Gets::One(_))) {
+fn drop_constant_params(func: &mut Func) -> bool {
+    let incoming = incoming(func);
+    if !incoming.iter().any(|g| matches!(g, Incoming::One(_))) {
         return false;
     }
     let stays: Vec<Vec<bool>> = func
@@ -97,7 +95,7 @@ fn one_value(func: &mut Func) -> bool {
         .map(|b| {
             let params = b.params.iter();
             params
-                .map(|p| !matches!(gets[p.index()], Gets::One(_)))
+                .map(|p| !matches!(incoming[p.index()], Incoming::One(_)))
                 .collect()
         })
         .collect();
@@ -107,8 +105,8 @@ fn one_value(func: &mut Func) -> bool {
     };
     // A parameter's value can be a parameter that goes, too.
     let swap = |v: &mut Value| {
-        for _ in 0..gets.len() {
-            let Gets::One(one) = gets[v.index()] else {
+        for _ in 0..incoming.len() {
+            let Incoming::One(one) = incoming[v.index()] else {
                 return;
             };
             *v = one;
@@ -177,7 +175,7 @@ fn same_targets(func: &mut Func) {
 
 /// Makes the constants that are added to addresses part of the loads and stores.
 fn displacements(func: &mut Func) {
-    let mut sums: HashMap<Value, (Value, i32)> = HashMap::new();
+    let mut sums: Vec<Option<(Value, i32)>> = vec![None; func.values.len()];
     for inst in func.blocks.iter().flat_map(|b| &b.insts) {
         if let Inst::Alu {
             dst,
@@ -187,7 +185,7 @@ fn displacements(func: &mut Func) {
             b: Operand::Imm(n),
         } = inst
         {
-            sums.insert(*dst, (*a, *n));
+            sums[dst.index()] = Some((*a, *n));
         }
     }
     for inst in func.blocks.iter_mut().flat_map(|b| &mut b.insts) {
@@ -195,10 +193,10 @@ fn displacements(func: &mut Func) {
         | Inst::Store { base, off, .. }
         | Inst::Atomic { base, off, .. } = inst
         {
-            while let Some((a, n)) = sums.get(base)
+            while let Some((a, n)) = sums[base.index()]
                 && let Ok(sum) = i16::try_from(n.saturating_add((*off).into()))
             {
-                (*base, *off) = (*a, sum);
+                (*base, *off) = (a, sum);
             }
         }
     }
@@ -216,32 +214,30 @@ fn has_effect(inst: &Inst) -> bool {
 }
 
 /// Removes instructions without effect, and parameters, that nobody reads.
-fn unread(func: &mut Func) {
-    // From each value to those that it is made of.
-    let mut made_of: HashMap<Value, Vec<Value>> = HashMap::new();
+fn remove_unused(func: &mut Func) {
     let mut work = Vec::new();
+    // Each value with one that it is made of, sorted below.
+    let mut made_of: Vec<(Value, Value)> = Vec::new();
     for block in &func.blocks {
         for inst in &block.insts {
             match inst.dst() {
-                Some(dst) if !has_effect(inst) => {
-                    let from = made_of.entry(dst).or_default();
-                    inst.for_each_use(|v| from.push(*v));
-                }
+                Some(dst) if !has_effect(inst) => inst.for_each_use(|v| made_of.push((dst, *v))),
                 _ => inst.for_each_use(|v| work.push(*v)),
             }
         }
         block.term.for_each_use(|v| work.push(*v));
         for target in block.edges() {
             let params = &func.blocks[target.block.index()].params;
-            for (param, arg) in params.iter().zip(&target.args) {
-                made_of.entry(*param).or_default().push(*arg);
-            }
+            made_of.extend(params.iter().copied().zip(target.args.iter().copied()));
         }
     }
+    made_of.sort_unstable_by_key(|(v, _)| v.index());
     let mut read = vec![false; func.values.len()];
     while let Some(v) = work.pop() {
         if !std::mem::replace(&mut read[v.index()], true) {
-            work.extend(made_of.remove(&v).unwrap_or_default());
+            let first = made_of.partition_point(|(of, _)| of.index() < v.index());
+            let from = made_of[first..].iter().take_while(|(of, _)| *of == v);
+            work.extend(from.map(|(_, from)| *from));
         }
     }
     for i in 0..func.blocks.len() {
@@ -259,19 +255,19 @@ fn unread(func: &mut Func) {
 
 /// Removes the names of values that are gone, and numbers the rest in their order of definition.
 fn compact(func: &mut Func) {
-    let mut new: HashMap<Value, Value> = HashMap::new();
+    let mut new: Vec<Option<Value>> = vec![None; func.values.len()];
     let mut names = Vec::new();
     for block in &func.blocks {
         let insts = block.insts.iter().filter_map(Inst::dst);
         for v in block.params.iter().copied().chain(insts) {
-            new.insert(v, Value(names.len() as u32));
+            new[v.index()] = Some(Value(names.len() as u32));
             names.push(std::mem::take(&mut func.values[v.index()]));
         }
     }
     func.values = names;
     let renumber = |v: &mut Value| {
-        if let Some(n) = new.get(v) {
-            *v = *n;
+        if let Some(n) = new[v.index()] {
+            *v = n;
         }
     };
     for block in &mut func.blocks {

@@ -163,11 +163,16 @@ impl<'b> Gen<'b, '_, '_> {
             }
             7 => {
                 let max = 1 + self.dice.below(6) as u32;
-                f.repeat(max, || {
+                let inline = self.dice.below(3) == 0;
+                let code = || {
                     self.statements(depth - 1);
                     let (a, b) = (self.val(), self.val());
                     f.break_if(a.sgt(b));
-                });
+                };
+                match inline {
+                    true => f.repeat_inline(max, code),
+                    false => f.repeat(max, code),
+                }
             }
             _ => {
                 let (a, b) = (self.val(), self.val());

@@ -117,6 +117,7 @@ impl Display for Place {
             Place::Cpu(off) => write!(f, "cpu {off}"),
             Place::State(off) => write!(f, "state {off}"),
             Place::Map(name) => write!(f, "map @{name}"),
+            Place::Func(name) => write!(f, "func @{name}"),
             Place::Data(name, off) => write!(f, "data @{name} + {off}"),
         }
     }
@@ -234,7 +235,9 @@ impl In<'_, &Block> {
         }
         f.write_char(':')?;
         if let Some(bound) = &block.bound {
-            write!(f, " loop {} else {}", bound.max, In(func, &bound.exhausted))?;
+            let inline = if bound.inline { " inline" } else { "" };
+            let exhausted = In(func, &bound.exhausted);
+            write!(f, " loop {}{inline} else {exhausted}", bound.max)?;
         }
         f.write_char('\n')?;
         for inst in &block.insts {

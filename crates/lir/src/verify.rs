@@ -302,6 +302,9 @@ fn address(module: &Module, func: &Func, inst: &Inst) -> Found {
         Place::Map(name) => {
             (!legal(name)).then_some((Invariant::Names, "the map has no legal name"))
         }
+        Place::Func(name) => {
+            (module.func(name).is_none()).then_some((Invariant::Calls, "no such function"))
+        }
         Place::Cpu(_) | Place::State(_) => None,
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use spile_lir::func::{BlockId, MAX_REPEAT, Target, Term, Value};
-use spile_lir::interp::{Bare, Fault, Kind, Machine};
+use spile_lir::interp::{Fault, Kind, Machine, NoHost};
 use spile_lir::reader::read;
 use spile_lir::verify::{Invariant, verify};
 
@@ -125,6 +125,11 @@ const VIOLATIONS: &[(Invariant, &str, &str)] = {
             Calls,
             "no such function",
             "func @f() {\na:\n %x = call @g()\n ret 0\n}",
+        ),
+        (
+            Calls,
+            "no such function",
+            "func @f() {\na:\n %x = func @g\n ret 0\n}",
         ),
         (
             Calls,
@@ -301,7 +306,7 @@ fn fault(text: &str, bytes: usize) -> Fault {
     verify(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut machine = Machine::new(&module, 100);
     let at = machine.memory.add(vec![0; bytes], Kind::Memory);
-    machine.run("f", &[at], &mut Bare).expect_err(text)
+    machine.run("f", &[at], &mut NoHost).expect_err(text)
 }
 
 #[test]
@@ -369,6 +374,6 @@ fn loops_count() {
         func @g(%i, %s) {\na:\n if eq %i, 6 then b else c\nb:\n ret 9\nc:\n ret 0\n}";
     let module = read(text).unwrap_or_else(|e| panic!("{e}"));
     verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    let result = Machine::new(&module, 10_000).run("f", &[0], &mut Bare);
+    let result = Machine::new(&module, 10_000).run("f", &[0], &mut NoHost);
     assert_eq!(result, Ok(3 * 5 * 100 + 7));
 }

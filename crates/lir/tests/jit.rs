@@ -18,7 +18,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::cfg::Cfg;
 use spile_lir::func::{Block, BlockId, Func, Inst, Module, Operand, Place, Target, Term, Value};
-use spile_lir::interp::{Bare, Kind, Machine};
+use spile_lir::interp::{Kind, Machine, NoHost};
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 use spile_lir::repeat::outline;
 use spile_lir::{library, testgen};
@@ -463,7 +463,7 @@ fn same(native: &Native, module: &Module, name: &str, args: &[Arg]) {
             }
         }
     }
-    let expected = machine.run(name, &args_of_interp, &mut Bare);
+    let expected = machine.run(name, &args_of_interp, &mut NoHost);
     let expected = expected.unwrap_or_else(|e| panic!("{name}: {e}\n{module}"));
     assert_eq!(native.run(name, &native_args), expected, "{name}\n{module}");
     let regions = args_of_interp

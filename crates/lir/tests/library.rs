@@ -152,6 +152,18 @@ proptest! {
     }
 
     #[test]
+    fn division_rounds_to_zero(a in any::<i64>(), b in any::<i64>(), shifts in [0..64u32, 0..64u32]) {
+        let (a, b) = (a >> shifts[0], b >> shifts[1]);
+        for a in [a, i64::MIN, i64::MAX] {
+            for b in [b, -1, 1, i64::MIN].into_iter().filter(|b| *b != 0) {
+                let args = [a, b].map(|n| Arg::Number(n.cast_unsigned()));
+                prop_assert_eq!(run("divide", &args).0, a.wrapping_div(b).cast_unsigned());
+                prop_assert_eq!(run("modulo", &args).0, a.wrapping_rem(b).cast_unsigned());
+            }
+        }
+    }
+
+    #[test]
     fn variance_is_exact(
         count in any::<u64>(),
         sum in any::<i64>(),
@@ -335,6 +347,8 @@ const TESTS: &[(&str, Tests)] = &[
             strtol_agrees_with_the_kernel_s,
         ],
     ),
+    ("divide", &[division_rounds_to_zero]),
+    ("modulo", &[division_rounds_to_zero]),
     ("variance", &[variance_is_exact]),
 ];
 

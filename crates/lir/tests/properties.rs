@@ -3,7 +3,8 @@
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_lir::interp::{Bare, Fault, Kind, Machine};
+use spile_lir::counted::count;
+use spile_lir::interp::{Fault, Kind, Machine, NoHost};
 use spile_lir::reader::read;
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
@@ -16,7 +17,7 @@ mod robust;
 fn run(module: &Module, region: &[u8], args: [u64; 2]) -> Result<(u64, Vec<u8>), Fault> {
     let mut machine = Machine::new(module, 1_000_000);
     let at = machine.memory.add(region.to_vec(), Kind::Memory);
-    let result = machine.run("random", &[at, args[0], args[1]], &mut Bare)?;
+    let result = machine.run("random", &[at, args[0], args[1]], &mut NoHost)?;
     let after = machine.memory.region(at).expect("the region stays");
     Ok((result, after.to_vec()))
 }
@@ -56,10 +57,14 @@ proptest! {
             return Ok(());
         }
         verify(&outlined).map_err(|e| TestCaseError::fail(format!("{e}\n{module}\n{outlined}")))?;
-        let loops = outlined.funcs.iter().flat_map(|f| &f.blocks).any(|b| b.bound.is_some());
-        prop_assert!(!loops);
+        let bounds = outlined.funcs.iter().flat_map(|f| &f.blocks).filter_map(|b| b.bound.as_ref());
+        prop_assert!(bounds.into_iter().all(|b| b.inline));
         let (a, b) = (run(&module, &region, args), run(&outlined, &region, args));
         prop_assert!(a.is_ok() && a == b, "{a:?} {b:?}\n{module}\n{outlined}");
+        outlined.funcs.iter_mut().for_each(count);
+        prop_assert!(outlined.funcs.iter().flat_map(|f| &f.blocks).all(|b| b.bound.is_none()));
+        let b = run(&outlined, &region, args);
+        prop_assert!(a == b, "{a:?} {b:?}\n{module}\n{outlined}");
     }
 
     #[test]

@@ -18,10 +18,10 @@ pub(crate) fn diagnostics(
     encoding: Encoding,
 ) -> Vec<Diagnostic> {
     let each = a.diags.into_iter();
-    each.map(|d| one(a, d, text, uri, encoding)).collect()
+    each.map(|d| to_lsp(a, d, text, uri, encoding)).collect()
 }
 
-fn one(
+fn to_lsp(
     a: &Analysis,
     d: &diag::Diagnostic,
     text: &DocText,
@@ -34,18 +34,18 @@ fn one(
     let shown = labels().find(here);
     let range = shown.map_or(Range::default(), |l| text.span(l.span, encoding));
     let mut message = d.message.clone();
-    let mut say = |lead: &str, more: &str| {
+    let mut append_line = |lead: &str, more: &str| {
         if !more.is_empty() {
             message.push_str(&format!("\n{lead}{more}"));
         }
     };
     match &d.primary {
-        Some(l) if l.span.file == a.file => say("", &l.text),
-        Some(l) => say("in ", &a.sources.location(l.span)),
+        Some(l) if l.span.file == a.file => append_line("", &l.text),
+        Some(l) => append_line("in ", &a.sources.location(l.span)),
         None => {}
     }
-    d.notes.iter().for_each(|n| say("note: ", n));
-    d.help.iter().for_each(|h| say("help: ", h));
+    d.notes.iter().for_each(|n| append_line("note: ", n));
+    d.help.iter().for_each(|h| append_line("help: ", h));
     let related = labels()
         .filter(here)
         .filter(|l| !shown.is_some_and(|s| std::ptr::eq(s, *l)));

@@ -173,7 +173,7 @@ fn hovers_show_signatures_and_documentation() {
     has(
         "probe scheduler.cpu§_on { }",
         &[
-            "scheduler.cpu_on = kernel.trace",
+            "scheduler.cpu_on = __cpu_on_function!",
             "goes onto a processor",
             "`idle`: long",
         ],

@@ -10,7 +10,7 @@ use std::fmt::Write;
 /// Whether a character has an effect on a terminal: controls of both sets, line separators, and
 /// characters that set the writing direction or are invisible.
 #[must_use]
-pub fn acts(c: char) -> bool {
+pub fn acts_on_terminal(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{61c}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'
             | '\u{2060}'..='\u{2069}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
@@ -19,13 +19,13 @@ pub fn acts(c: char) -> bool {
 /// Escapes a name that has to stay on one line.
 #[must_use]
 pub fn name(text: &str) -> Cow<'_, str> {
-    escaped(text, acts)
+    escaped(text, acts_on_terminal)
 }
 
 /// Escapes a text of several lines, which may contain tabs.
 #[must_use]
 pub fn lines(text: &str) -> Cow<'_, str> {
-    escaped(text, |c| acts(c) && !matches!(c, '\n' | '\t'))
+    escaped(text, |c| acts_on_terminal(c) && !matches!(c, '\n' | '\t'))
 }
 
 fn escaped(text: &str, acts: impl Fn(char) -> bool) -> Cow<'_, str> {
@@ -69,7 +69,7 @@ pub fn cell(text: &str) -> String {
 /// Escapes a JSON document with the escapes of JSON; such characters can only be inside strings.
 #[must_use]
 pub fn json(document: &str) -> Cow<'_, str> {
-    let acts = |c: char| acts(c) && c != '\n';
+    let acts = |c: char| acts_on_terminal(c) && c != '\n';
     if !document.contains(acts) {
         return document.into();
     }
@@ -110,9 +110,9 @@ mod tests {
     fn every_character_is_answered() {
         for c in (0..=0x10_ffff).filter_map(char::from_u32) {
             let text = c.to_string();
-            assert!(!name(&text).contains(acts), "{c:?}");
-            assert!(!lines(&text).contains(|c| acts(c) && c != '\n' && c != '\t'));
-            assert!(!json(&text).contains(|c| acts(c) && c != '\n'));
+            assert!(!name(&text).contains(acts_on_terminal), "{c:?}");
+            assert!(!lines(&text).contains(|c| acts_on_terminal(c) && c != '\n' && c != '\t'));
+            assert!(!json(&text).contains(|c| acts_on_terminal(c) && c != '\n'));
             assert!(
                 !cell(&text).starts_with(['=', '+', '-', '@', '\t', '\r']),
                 "{c:?}"

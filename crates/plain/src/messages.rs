@@ -19,9 +19,9 @@ impl Failure {
             Failure::Reported => {}
             Failure::Other(text) if color => {
                 let text = crate::lines(text);
-                tell_raw(&format!("\x1b[1;31mERROR:\x1b[0m {text}\n"));
+                print_stderr_raw(&format!("\x1b[1;31mERROR:\x1b[0m {text}\n"));
             }
-            Failure::Other(text) => tell(format_args!("ERROR: {text}\n")),
+            Failure::Other(text) => print_stderr(format_args!("ERROR: {text}\n")),
         }
     }
 }
@@ -36,25 +36,25 @@ impl fmt::Display for Failure {
 }
 
 /// Prints to standard error, in one write, with control characters escaped.
-pub fn tell(text: impl fmt::Display) {
-    tell_raw(&crate::lines(&text.to_string()));
+pub fn print_stderr(text: impl fmt::Display) {
+    print_stderr_raw(&crate::lines(&text.to_string()));
 }
 
 /// Prints to standard error unchanged. Where it is closed or full, the text is dropped.
-pub fn tell_raw(text: &str) {
+pub fn print_stderr_raw(text: &str) {
     let _ = std::io::stderr().lock().write_all(text.as_bytes());
 }
 
 /// Prints lines to standard error, with control characters escaped.
-pub fn tell_lines(lines: &[String]) {
+pub fn print_stderr_lines(lines: &[String]) {
     for line in lines {
-        tell(format_args!("{line}\n"));
+        print_stderr(format_args!("{line}\n"));
     }
 }
 
 /// Prints to standard output, with control characters escaped. A reader that has ended, such as
 /// `head`, is not a failure.
-pub fn say(text: impl fmt::Display) -> Result<(), Failure> {
+pub fn print_stdout(text: impl fmt::Display) -> Result<(), Failure> {
     let mut out = std::io::stdout().lock();
     let text = text.to_string();
     let text = crate::lines(&text);

@@ -12,7 +12,11 @@ const VERSION: u32 = 1;
 
 /// A run as one line.
 pub fn json(run: &Run) -> String {
-    let summary = run.summary();
+    report(run, &run.summary()).to_string() + "\n"
+}
+
+/// The report of a run, which the page for browsers shows too.
+pub(crate) fn report(run: &Run, summary: &Summary) -> Value {
     let critical = summary.critical().map(|unit| {
         json!({
             "title": unit.title, "host": unit.host, "work": unit.busiest.0, "thread": unit.busiest.1,
@@ -36,7 +40,7 @@ pub fn json(run: &Run) -> String {
         true => units(&summary.units, true),
         false => json!([]),
     };
-    let out = json!({
+    json!({
         "format": "spile-report",
         "version": VERSION,
         "run": run.profiles.first().map(|p| &p.header.run),
@@ -57,8 +61,7 @@ pub fn json(run: &Run) -> String {
         "asleep": sleepers.collect::<Vec<Value>>(),
         "recorder": { "cpu": recorder.cpu, "displaced": recorder.displaced },
         "lost": summary.lost,
-    });
-    out.to_string() + "\n"
+    })
 }
 
 /// The difference of two runs as one line.
@@ -114,18 +117,20 @@ fn recording(profile: &crate::Profile) -> Value {
     })
 }
 
+/// The fields of the parts of time, in the order of [`crate::model::TimePart::ALL`].
+pub(crate) const PARTS: [&str; 8] = [
+    "user",
+    "syscall_cpu",
+    "blocked",
+    "runnable",
+    "fault_minor",
+    "fault_major",
+    "irq",
+    "softirq",
+];
+
 fn parts(all: &[Ns; 8]) -> Value {
-    const NAMES: [&str; 8] = [
-        "user",
-        "syscall_cpu",
-        "blocked",
-        "runnable",
-        "fault_minor",
-        "fault_major",
-        "irq",
-        "softirq",
-    ];
-    let all = NAMES.iter().zip(all);
+    let all = PARTS.iter().zip(all);
     let all = all.map(|(name, ns)| ((*name).to_owned(), Value::from(*ns)));
     Value::Object(all.collect())
 }

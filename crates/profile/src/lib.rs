@@ -7,7 +7,7 @@
 //! | [`model`] | processes, threads, system calls, contexts, stacks, events |
 //! | [`file`] | JSON Lines with snapshots: the writer, and a reader for whatever it meets |
 //! | [`run`] | the profiles of a run as one: ranks, nodes, imbalance |
-//! | [`asleep`] | threads that only sleep |
+//! | [`sleeping_threads`] | threads that only sleep |
 //! | [`regions`] | times in regions, and who waits for whom |
 //! | [`paths`] | where in the program calls were made |
 //! | [`timeline`] | the trace: what each thread did, one thing within another |
@@ -19,7 +19,6 @@
 //! | [`system`] | what a machine did: processors, interrupts, processes |
 //! | `testgen` | made-up profiles, for tests |
 
-pub mod asleep;
 pub mod export;
 pub mod file;
 pub mod html;
@@ -30,6 +29,7 @@ pub mod paths;
 pub mod regions;
 pub mod report;
 pub mod run;
+pub mod sleeping_threads;
 pub mod system;
 #[cfg(any(test, feature = "testgen"))]
 pub mod testgen;

@@ -42,7 +42,7 @@ impl Region {
     }
 
     /// The system call with most of the time; "" for none.
-    pub fn mostly(&self) -> &str {
+    pub fn longest_call(&self) -> &str {
         let longest = self.calls.iter().max_by_key(|(_, ns)| **ns);
         longest.map_or("", |(name, _)| name)
     }

@@ -3,11 +3,11 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::asleep::{asleep, on_a_cpu};
 use crate::model::{
     Call, CallParts, Context, ContextKind, Ns, Profile, ROOT, Recorder, Thread, TimePart,
 };
 use crate::regions::{self, Region, Waits};
+use crate::sleeping_threads::{on_a_cpu, sleeping_threads};
 
 /// The profiles of one run. Those of ranks are in the order of ranks.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -120,7 +120,7 @@ impl CallGroup {
     }
 
     /// The call or region with most of its time.
-    pub fn mostly(&self) -> &str {
+    pub fn longest_call(&self) -> &str {
         let longest = self.within.iter().max_by_key(|(_, ns)| **ns);
         longest.map_or("", |(name, _)| name)
     }
@@ -196,7 +196,7 @@ pub struct Sleeper {
     pub mostly: String,
 }
 
-/// The content of reports about a run. Threads that only sleep ([`crate::asleep`]) are left out,
+/// The content of reports about a run. Threads that only sleep ([`crate::sleeping_threads`]) are left out,
 /// except in [`Summary::asleep`] and where noted.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
@@ -262,17 +262,17 @@ impl Run {
 
     /// Sums up the run; threads that only sleep are set apart.
     pub fn summary(&self) -> Summary {
-        let asleep: Vec<_> = self.profiles.iter().map(asleep).collect();
-        self.without(&asleep)
+        let asleep: Vec<_> = self.profiles.iter().map(sleeping_threads).collect();
+        self.without_threads(&asleep)
     }
 
     /// Sums up all threads alike.
     pub fn summary_of_all(&self) -> Summary {
-        self.without(&vec![HashSet::new(); self.profiles.len()])
+        self.without_threads(&vec![HashSet::new(); self.profiles.len()])
     }
 
     /// Sums up the run, with threads of these ids set apart in each profile.
-    fn without(&self, asleep: &[HashSet<u32>]) -> Summary {
+    fn without_threads(&self, asleep: &[HashSet<u32>]) -> Summary {
         let mut out = Summary {
             ranks: self.profiles.len() > 1,
             ..Summary::default()
@@ -422,8 +422,8 @@ impl Run {
     /// Processes by name, the longest time not blocked first; empty if each profile has only one.
     fn programs(&self, asleep: &[HashSet<u32>]) -> Vec<Program> {
         // The processes of a name, and the intervals in which they existed.
-        type Of = (Program, HashSet<(usize, u32)>, Vec<(u128, u128)>);
-        let mut programs: BTreeMap<&str, Of> = BTreeMap::new();
+        type ProgramParts = (Program, HashSet<(usize, u32)>, Vec<(u128, u128)>);
+        let mut programs: BTreeMap<&str, ProgramParts> = BTreeMap::new();
         let origin = self.origin();
         for (number, (profile, asleep)) in self.profiles.iter().zip(asleep).enumerate() {
             let processes = profile.data.processes.iter();

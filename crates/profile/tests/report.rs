@@ -1,7 +1,9 @@
 //! Reports: snapshots of the example's, and that they fit any width.
 
 use proptest::prelude::*;
+use serde_json::Value;
 use spile_profile::html::html;
+use spile_profile::json::json;
 use spile_profile::model::RecordingEnd;
 use spile_profile::report::{diff, text, threads, time};
 use spile_profile::{Profile, Run, testgen};
@@ -107,6 +109,28 @@ fn commands_are_those_of_a_shell() {
     run.profiles[0].header.command = ["sh", "-c", "sleep 1", ""].map(str::to_owned).to_vec();
     let text = text(&run, 100, 8);
     assert!(text.starts_with("sh -c 'sleep 1' '': 2.00 s, "), "{text}");
+}
+
+/// The page shows the report that `--json` prints.
+#[test]
+fn the_page_has_the_report_as_json() {
+    for run in [one(), four(), Run::new(Vec::new())] {
+        let page = html(&run);
+        let (_, data) = page.split_once("id=\"data\">").expect("data");
+        let (data, _) = data.split_once("</script>").expect("the end of the data");
+        let data: Value = serde_json::from_str(data).expect("JSON");
+        let report: Value = serde_json::from_str(&json(&run)).expect("JSON");
+        assert_eq!(data["report"], report);
+        let parts = data["parts"].as_array().expect("parts");
+        for part in parts {
+            let key = part["key"].as_str().expect("a key");
+            assert!(report["all"]["parts"][key].is_number(), "{key}");
+        }
+        assert_eq!(
+            report["all"]["parts"].as_object().map(|o| o.len()),
+            Some(parts.len())
+        );
+    }
 }
 
 #[test]

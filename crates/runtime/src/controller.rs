@@ -33,11 +33,11 @@ use std::rc::Rc;
 use std::time::Instant;
 
 use spile_bpf::layout::{RecordKind, RecordShape, SymbolicForm};
-use spile_ir::interp::{Env, MemGlobals, ScriptError, Value};
+use spile_ir::interp::{Env, ScriptError, Value};
 use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
 
-use crate::controller::globals::MarkTexts;
+use crate::controller::globals::{MarkTexts, SessionGlobals};
 use crate::controller::host::Host;
 use crate::io::commands::Commands;
 use crate::session::account::Account;
@@ -125,16 +125,12 @@ impl Controller {
             needs,
             hits: vec![HitStats::default(); program.handlers.len()],
             env: ControllerEnv {
-                mem: MemGlobals::new(&program.globals),
-                kernel,
-                program,
+                globals: SessionGlobals::new(program, kernel, texts),
                 host: Host::new(target),
                 printed: Vec::new(),
                 rows: out.takes_rows(),
+                scraping: false,
                 truncated: 0,
-                copied: Vec::new(),
-                emptied: Vec::new(),
-                texts,
             },
             out,
             account: Account::default(),
@@ -153,7 +149,7 @@ impl Controller {
 
     /// The kernel's half of the session.
     pub fn kernel(&self) -> Option<&KernelState> {
-        self.env.kernel.as_ref()
+        self.env.globals.kernel.as_ref()
     }
 
     /// A random number.
@@ -169,7 +165,7 @@ impl Controller {
     /// Sets `$value` before the handlers of a file run, and its largest length; 0 means the length
     /// of a string.
     pub fn set_value(&mut self, text: Vec<u8>, most: usize) {
-        let longest = self.env.program.limits.maxstringlen as usize;
+        let longest = self.env.globals.program.limits.maxstringlen as usize;
         self.env.host.value = (text, most.max(longest));
     }
 
@@ -211,26 +207,32 @@ impl Controller {
     /// Runs handlers and returns their output instead of printing it; `None` after an error,
     /// because partial output would be taken for the whole.
     pub fn capture(&mut self, ids: &[HandlerId]) -> Option<Vec<u8>> {
-        let mut body = Vec::new();
+        let rows = std::mem::take(&mut self.env.rows);
+        self.env.scraping = true;
+        let mut failed = None;
         for id in ids {
             if self.exit_wanted() {
                 break;
             }
-            let rows = std::mem::take(&mut self.env.rows);
-            let result = self.run_collecting(*id);
-            self.env.rows = rows;
-            self.env.printed.retain_mut(|printed| match printed {
-                Printed::Text(Stream::Out, text) => {
-                    body.append(text);
-                    false
-                }
-                _ => true,
-            });
-            self.deliver();
-            if let Err(error) = result {
-                self.script_error(&error, *id);
-                return None;
+            if let Err(error) = self.run_collecting(*id) {
+                failed = Some((error, *id));
+                break;
             }
+        }
+        self.env.scraping = false;
+        self.env.rows = rows;
+        let mut body = Vec::new();
+        self.env.printed.retain_mut(|printed| match printed {
+            Printed::Text(Stream::Out, text) => {
+                body.append(text);
+                false
+            }
+            _ => true,
+        });
+        self.deliver();
+        if let Some((error, id)) = failed {
+            self.script_error(&error, id);
+            return None;
         }
         Some(body)
     }
@@ -241,17 +243,17 @@ impl Controller {
             return Ok(());
         };
         if needs.drain {
-            let drained = self.env.drain();
+            let drained = self.env.globals.drain();
             self.report_unstored(drained);
         }
-        self.env.texts.begin();
+        self.env.globals.texts.begin();
         // A handler that works on copies does not block kernel handlers while it runs.
         let (mut urgent, mut copied) = (None, Ok(()));
         if needs.copies {
             let Some(all) = self.copies(&needs) else {
                 return Ok(());
             };
-            copied = all.and_then(|all| self.env.copy(all));
+            copied = all.and_then(|all| self.env.globals.copy(all));
         } else {
             let Some(held) = self.lock(&needs) else {
                 return Ok(());
@@ -259,7 +261,7 @@ impl Controller {
             urgent = held;
         }
         let since = Instant::now();
-        let program = Rc::clone(&self.env.program);
+        let program = Rc::clone(&self.env.globals.program);
         let failed = |message| ScriptError {
             message,
             site: program.handlers[id.index()].site,
@@ -270,14 +272,14 @@ impl Controller {
             Err(message) => Err(failed(message)),
         };
         let ns = since.elapsed().as_nanos() as u64;
-        let left = self.env.unemptied(&needs);
+        let left = self.env.globals.unemptied(&needs);
         let written = match needs.copies {
             false => self.unlock(&needs, urgent),
             true if left.is_empty() => Ok(()),
             true => self.put_back(&needs, &left),
         };
         result = result.and(written.map_err(failed));
-        self.env.drop_copies();
+        self.env.globals.drop_copies();
         if let Some(hits) = self.hits.get_mut(id.index()) {
             hits.add(ns);
         }
@@ -300,7 +302,7 @@ impl Controller {
             self.account.malformed += 1;
             return;
         };
-        let symbolic = &self.env.texts.symbolic;
+        let symbolic = &self.env.globals.texts.symbolic;
         let texts: Vec<Cow<'_, [u8]>> = values
             .iter()
             .map(|value| match (value, &self.deferred) {
@@ -326,13 +328,13 @@ impl Controller {
 
     /// Sets the word that marks symbolic texts, and the known user files.
     pub fn set_mark(&mut self, word: [u8; crate::text::deferred::WORD], files: Option<UserFiles>) {
-        let limits = &self.env.program.limits;
+        let limits = &self.env.globals.program.limits;
         let most = (limits.maxstringlen as usize, limits.maxbacktrace as usize);
-        self.env.texts.symbolic = Symbolizer::new(word, most, files);
+        self.env.globals.texts.symbolic = Symbolizer::new(word, most, files);
     }
 
     fn write(&mut self, stream: Stream, text: &[u8]) {
-        let text = &*self.env.texts.symbolic.render(text).into_owned();
+        let text = &*self.env.globals.texts.symbolic.render(text).into_owned();
         match stream {
             Stream::Out => self.out.push(text),
             Stream::Warn => {
@@ -348,7 +350,7 @@ impl Controller {
             // Both often go to the same terminal: keep the order.
             self.out.flush();
             // As in SystemTap, a script's text is printed unchanged.
-            self.out.complain_raw(&format!("WARNING: {text}\n"));
+            self.out.print_error_raw(&format!("WARNING: {text}\n"));
         }
     }
 
@@ -370,22 +372,22 @@ impl Controller {
 
     /// A descriptor that is readable when tables of files are ready for handlers.
     pub fn read_files(&self) -> Option<OwnedFd> {
-        self.env.texts.symbolic.ready()
+        self.env.globals.texts.symbolic.ready()
     }
 
     /// Installs those tables.
     pub fn take_read_files(&self) {
-        self.env.texts.symbolic.take_read();
+        self.env.globals.texts.symbolic.take_read();
     }
 
     /// Number of user stacks that could not be completed.
     pub fn unfinished_stacks(&self) -> u64 {
-        self.env.texts.symbolic.unfinished()
+        self.env.globals.texts.symbolic.unfinished()
     }
 
     /// Numbers of user files whose unwind rows, and whose symbols or lines, did not fit.
     pub fn files_without_room(&self) -> (u64, u64) {
-        self.env.texts.symbolic.files_without_room()
+        self.env.globals.texts.symbolic.files_without_room()
     }
 
     /// Reads the deferred string of a record, if it is such a record.
@@ -399,16 +401,16 @@ impl Controller {
         let Some(Ok(piece)) = pieces.next_if_early() else {
             return;
         };
-        let program = Rc::clone(&self.env.program);
+        let program = Rc::clone(&self.env.globals.program);
         if self.shapes[piece.shape].what == RecordKind::File {
-            match self.env.texts.symbolic.learn_file(&piece.fields) {
+            match self.env.globals.texts.symbolic.learn_file(&piece.fields) {
                 Some(good) => self.account.unnamed += u64::from(!good),
                 None => self.account.malformed += 1,
             }
             return;
         }
         if self.shapes[piece.shape].what == RecordKind::Copy {
-            let learnt = self.env.texts.symbolic.learn_copy(&piece);
+            let learnt = self.env.globals.texts.symbolic.learn_copy(&piece);
             self.account.malformed += u64::from(learnt.is_none());
             return;
         }
@@ -428,7 +430,7 @@ impl Controller {
     /// Prints one record of the kernel.
     pub fn record(&mut self, bytes: &[u8]) {
         self.records += 1;
-        let program = Rc::clone(&self.env.program);
+        let program = Rc::clone(&self.env.globals.program);
         let shapes = Rc::clone(&self.shapes);
         let Ok((_, pieces)) = ring_record::open(bytes, &shapes) else {
             self.account.malformed += 1;
@@ -453,7 +455,8 @@ impl Controller {
                         site,
                         handler,
                     } => {
-                        let text = message::kernel_error(*kind, &piece.fields, &self.env.program);
+                        let text =
+                            message::kernel_error(*kind, &piece.fields, &self.env.globals.program);
                         self.kernel_error(&text, *site, &[], *handler);
                     }
                     RecordKind::Rethrown { kinds, handler } => {
@@ -492,7 +495,7 @@ impl Controller {
                 FieldValue::Str(s) => match &self.deferred {
                     Some(deferred) => {
                         let text = deferred.render(s);
-                        Value::from(&*self.env.texts.symbolic.render(&text))
+                        Value::from(&*self.env.globals.texts.symbolic.render(&text))
                     }
                     None => Value::from(*s),
                 },
@@ -516,13 +519,13 @@ impl Controller {
     ) {
         let others = self.kernel().map(|k| k.layout().others(handler));
         let probe = (Some(handler), others.unwrap_or_default());
-        let line = message::error_line(message, site, callers, probe, &self.env.program);
+        let line = message::error_line(message, site, callers, probe, &self.env.globals.program);
         self.errors_seen = true;
         if self.silent_errors {
             return;
         }
         self.out.flush();
-        self.out.complain(&line);
+        self.out.print_error(&line);
     }
 
     /// Whether error records came since the last call.
@@ -540,9 +543,11 @@ impl Controller {
     /// Sums the counts of both halves; too many errors end the session.
     pub fn sum_up(&mut self) {
         self.account.errors = self.controller_errors + self.kernel_errors;
-        let cut = self.env.truncated + self.env.texts.symbolic.cut_keys();
+        let cut = self.env.truncated + self.env.globals.texts.symbolic.cut_keys();
         self.account.truncated = self.kernel_truncated + cut;
-        self.failed |= self.account.too_many_errors(&self.env.program.limits);
+        self.failed |= self
+            .account
+            .too_many_errors(&self.env.globals.program.limits);
     }
 
     fn script_error(&mut self, error: &ScriptError, handler: HandlerId) {
@@ -551,7 +556,7 @@ impl Controller {
             error.site,
             &error.callers,
             (Some(handler), &[]),
-            &self.env.program,
+            &self.env.globals.program,
         );
         if self.silent_errors {
             self.controller_errors += 1;
@@ -563,7 +568,7 @@ impl Controller {
 
     fn error_line(&mut self, line: &str) {
         self.out.flush();
-        self.out.complain(line);
+        self.out.print_error(line);
         self.controller_errors += 1;
         self.sum_up();
     }
@@ -576,7 +581,7 @@ impl Controller {
 
     /// Prints the globals that no handler reads.
     pub fn display_globals(&mut self) {
-        let text = crate::controller::display::text(&mut self.env.globals());
+        let text = crate::controller::display::text(&mut self.env.globals);
         self.out.push(&text);
     }
 }

@@ -20,7 +20,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
-use spile_ir::{CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, WatchOf};
+use spile_ir::{CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, WatchOwner};
 use spile_kernel::bpf::{BpfError, Errno, Ring, netfilter_link, prog_info, raw_tracepoint_open};
 use spile_kernel::perf::EventSpec;
 use spile_kernel::tracepoints::security_modules;
@@ -247,7 +247,7 @@ impl LoadedObject {
     pub fn watch_in(&self, process: u32, links: &mut Links) -> Result<(), Error> {
         for info in &self.layout.programs {
             if let Attach::Watch(watch) = &info.attach
-                && let WatchOf::Program(path) = &watch.of
+                && let WatchOwner::Program(path) = &watch.of
             {
                 let only = Some(process);
                 self.with_program(&info.name, |fd| {

@@ -332,7 +332,7 @@ impl Session {
                 break;
             }
             if now >= next_tick {
-                self.tick();
+                self.poll_words();
                 next_tick = now + TICK;
                 continue;
             }
@@ -416,7 +416,7 @@ impl Session {
     }
 
     /// Polls the words whose changes wake nobody.
-    fn tick(&mut self) {
+    fn poll_words(&mut self) {
         self.consume();
         if let Some(kernel) = self.controller.kernel() {
             let state = kernel.state();
@@ -428,12 +428,12 @@ impl Session {
         self.count_kernel();
         self.check_skipped();
         if let Some(text) = self.probed.check_next() {
-            self.warn_of(&text);
+            self.warn(&text);
         }
     }
 
     /// Prints a warning, unless warnings are suppressed.
-    fn warn_of(&mut self, text: &str) {
+    fn warn(&mut self, text: &str) {
         if !self.options.quiet {
             self.controller.out.warn(text);
         }
@@ -572,7 +572,9 @@ impl Session {
         let cut_stacks = state.sum(percpu::CUT_STACKS);
         let unknown_symbols = state.sum(percpu::UNNAMED);
         let (no_rows, no_tables) = self.controller.files_without_room();
+        let acts = kernel.layout().acts.map_or(0, |at| state.sum(at));
         let account = &mut self.controller.account;
+        account.acts = acts;
         account.skipped = skipped;
         account.lost_output = lost;
         account.guessed = guessed;
@@ -650,10 +652,10 @@ impl Session {
         let mut exit_code = i32::from(failed || self.controller.out.failed());
         if let Some(warning) = self.child_failed() {
             exit_code = 1;
-            self.warn_of(&warning);
+            self.warn(&warning);
         }
         for text in self.probed.check_all() {
-            self.warn_of(&text);
+            self.warn(&text);
         }
         self.close_account();
         let account = self.controller.account.clone();
@@ -699,7 +701,7 @@ impl Session {
         }
         if !self.options.quiet {
             let text = self.controller.account.text(self.options.timing);
-            self.controller.out.complain(&text);
+            self.controller.out.print_error(&text);
         }
         if self.options.timing {
             let hits = self.hits();
@@ -711,7 +713,7 @@ impl Session {
                 &self.controller.account,
                 layout,
             );
-            self.controller.out.complain(&text);
+            self.controller.out.print_error(&text);
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::{Space, WatchOf};
+use spile_ir::{Space, WatchOwner};
 
 pub use code::*;
 
@@ -202,7 +202,7 @@ pub trait Facts {
         self.tracepoint_system(name).as_deref() == Some(system)
     }
     /// Whether subsystems are known; then a tracepoint without one has none.
-    fn knows_systems(&self) -> bool {
+    fn has_subsystems(&self) -> bool {
         true
     }
     /// The arguments of a tracepoint; `None` if there is no such tracepoint or its arguments are
@@ -269,7 +269,7 @@ pub trait Facts {
     ///
     /// # Errors
     /// Why it is unavailable, for a message: `the kernel has no variable x`.
-    fn data_place(&self, of: &WatchOf, name: &str) -> Result<DataPlace, String> {
+    fn data_place(&self, of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
         let _ = of;
         Err(format!("nothing is known about `{name}`"))
     }

@@ -212,7 +212,7 @@ families! {
     [o("end")] &[], EventMaker::Ordered(Event::End), Controller, "at the end, in ascending order of N";
     [o("error")] &[], EventMaker::Ordered(Event::Error), Controller, "at the end, if an error ended the session";
     [w("never")] &[], EventMaker::Plain(|| Event::Never), Controller, "never: the handler is checked, but does not run";
-    [w("prometheus")] &[], EventMaker::Plain(|| Event::Prometheus), Controller, "at each request for metrics";
+    [w("prometheus")] &[], EventMaker::Plain(|| Event::Prometheus), Scrape, "at each request for metrics";
     [w("input"), w("char")] &[], EventMaker::Plain(|| Event::InputChar), Controller, "a character of standard input";
     [w("input"), w("line")] &[], EventMaker::Plain(|| Event::InputLine), Controller, "a line of standard input";
     [PROCFS, w("read")] MAXSIZE, EventMaker::Procfs, ProcfsRead, "a process reads a file in the session's directory";
@@ -320,27 +320,9 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
         "the netfilter probes are `.hook(\"NAME\").pf(\"NAME\")`, and aliases such as `netfilter.ipv4.local_in`",
     ),
     (&["lsm"], "name the hook, as in `lsm(\"file_open\")`"),
-    (&["vfs"], LATER),
-    (&["vm"], LATER),
-    (&["netdev"], LATER),
-    (&["socket"], LATER),
-    (&["tcp"], LATER),
-    (&["udp"], LATER),
-    (&["tcpmib"], LATER),
-    (&["ipmib"], LATER),
-    (&["linuxmib"], LATER),
     (&["nfs"], LATER),
     (&["nfsd"], LATER),
     (&["sunrpc"], LATER),
-    (&["ioblock_trace"], LATER),
-    (&["ioscheduler"], LATER),
-    (&["ioscheduler_trace"], LATER),
-    (&["irq_handler"], LATER),
-    (&["softirq"], LATER),
-    (&["workqueue"], LATER),
-    (&["scsi"], LATER),
-    (&["stap"], LATER),
-    (&["json_data"], LATER),
 ];
 
 const LATER: &str = "these aliases of SystemTap's library are not available yet; `kernel.trace` has the tracepoints";
@@ -706,7 +688,7 @@ fn tracepoints(
     };
     let tracepoints = known_tracepoints(facts, comps, name)?;
     // Some tracepoints have no subsystem. Their own name finds them in any subsystem.
-    let any = system == Some("*") || !is_pattern(name) || !facts.knows_systems();
+    let any = system == Some("*") || !is_pattern(name) || !facts.has_subsystems();
     let hits: Vec<PointMatch> = tracepoints
         .into_iter()
         .map(|name| PointMatch::Trace {

@@ -31,7 +31,7 @@ pub struct Library {
     on_demand: Option<OnDemand>,
     /// See [`Library::shows_point`].
     point_functions: OnceLock<HashSet<Name>>,
-    missing: Missing,
+    missing: Option<&'static Missing>,
 }
 
 /// The kind of a name.
@@ -252,13 +252,14 @@ impl Library {
     }
 
     /// Sets the names of SystemTap's library that this one lacks.
-    pub fn set_missing(&mut self, missing: Missing) {
-        self.missing = missing;
+    pub fn set_missing(&mut self, missing: &'static Missing) {
+        self.missing = Some(missing);
     }
 
     /// The names of SystemTap's library that this one lacks.
-    pub fn missing(&self) -> Missing {
-        self.missing
+    pub fn missing(&self) -> &'static Missing {
+        static NONE: Missing = Missing::new("");
+        self.missing.unwrap_or(&NONE)
     }
 
     /// The functions of that name that are visible in `from`, in the order of files. A private one

@@ -510,7 +510,7 @@ const MISUSE: &[(&str, &[&str])] = &[
         "probe begin { printf(\"%d %d\", 1) }",
         &["takes 2 arguments"],
     ),
-    ("probe begin { $x = 1 }", &["cannot be written"]),
+    ("probe begin { $x = 1 }", &["there is no `$x`"]),
     (
         "global s probe begin { s <<< 1; println(@variance(s, 63)) }",
         &["0 to 62"],

@@ -203,7 +203,9 @@ pub(crate) fn table(machine: &dyn CheckedMachine) -> String {
             };
             let (word, why) = match answer {
                 Availability::Yes => ("yes", String::new()),
-                Availability::No if row.bpf && base.is_no() => ("no", "needs BPF programs".into()),
+                Availability::No if row.bpf && base.is_unavailable() => {
+                    ("no", "needs BPF programs".into())
+                }
                 Availability::No => ("no", reason(machine, row)),
                 Availability::Unknown(why) if why.is_empty() => ("?", "needs BPF programs".into()),
                 // Every feature of the table is allowed to root, so this one is refused.

@@ -167,7 +167,7 @@ fn digits(text: &str) -> Result<String, String> {
 
 impl Cli {
     /// Whether details of a pass are printed: by `-v` or `--vp`.
-    pub(crate) fn tells(&self, pass: usize) -> bool {
+    pub(crate) fn is_verbose(&self, pass: usize) -> bool {
         let own = |digits: &String| digits.as_bytes().get(pass - 1).is_some_and(|d| *d > b'0');
         self.verbose > 0 || self.vp.iter().any(own)
     }

@@ -13,7 +13,7 @@ const PAGES: &str = include_str!("../../../docs/errors.md");
 pub(crate) fn run(code: &str) -> Result<u8, Failure> {
     let wanted = code.trim().to_ascii_uppercase();
     match pages().find(|(code, _)| *code == wanted) {
-        Some((code, text)) => report::say(format_args!("{code}: {text}\n")).map(|()| 0),
+        Some((code, text)) => report::print_stdout(format_args!("{code}: {text}\n")).map(|()| 0),
         None => Err(report::fail(unknown(&wanted))),
     }
 }

@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use spile_ir::{NrSet, Space, WatchOf};
+use spile_ir::{NrSet, Space, WatchOwner};
 use spile_kernel::btf::{Btf, Type};
 use spile_kernel::features::{self, Feature};
 use spile_kernel::functions;
@@ -272,7 +272,7 @@ impl Facts for KernelFacts {
         self.tracefs().is_some_and(|t| t.has(system, name))
     }
 
-    fn knows_systems(&self) -> bool {
+    fn has_subsystems(&self) -> bool {
         self.tracefs().is_some()
     }
 
@@ -363,7 +363,7 @@ impl Facts for KernelFacts {
     }
 
     fn probes_kernel(&self) -> bool {
-        !features::has(Feature::Kprobes).is_no()
+        !features::has(Feature::Kprobes).is_unavailable()
     }
 
     fn symbol_exists(&self, name: &str) -> bool {
@@ -389,7 +389,7 @@ impl Facts for KernelFacts {
         data::file_identity(path)
     }
 
-    fn data_place(&self, of: &WatchOf, name: &str) -> Result<DataPlace, String> {
+    fn data_place(&self, of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
         data::place(of, name)
     }
 
@@ -430,7 +430,7 @@ impl Facts for KernelFacts {
     }
 
     fn no_debuginfo(&self, module: &Module) -> Option<String> {
-        self.debug.why_not(module)
+        self.debug.missing_reason(module)
     }
 
     fn kernel_return_stack(&self) -> bool {

@@ -12,8 +12,9 @@ use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
 use crate::cli::Fmt;
-use crate::passes::{preproc_env, read_limited};
-use crate::report::{Failure, fail, say, tell};
+use crate::passes::parse::preproc_env;
+use crate::passes::script::read_limited;
+use crate::report::{Failure, fail, print_stderr, print_stdout};
 use crate::tapset;
 
 /// The name of standard input in messages.
@@ -89,7 +90,7 @@ impl Formatter {
 
     fn named(&self, name: &str, changed: bool) -> Result<bool, Failure> {
         if changed {
-            say(format_args!("{name}\n"))?;
+            print_stdout(format_args!("{name}\n"))?;
         }
         Ok(changed)
     }
@@ -106,7 +107,7 @@ impl Formatter {
             &mut diags,
         );
         if !diags.is_empty() {
-            tell(diags.render(&self.sources, self.color));
+            print_stderr(diags.render(&self.sources, self.color));
         }
         out.ok_or(Failure::Reported)
     }

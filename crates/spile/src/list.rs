@@ -4,11 +4,11 @@ use spile_sema::probe::list;
 use spile_syntax::parser::parse_probe_points;
 
 use crate::cli::Cli;
-use crate::passes::Frontend;
-use crate::report::{Failure, fail, say};
+use crate::passes::parse::Frontend;
+use crate::report::{Failure, fail, print_stdout};
 
 /// Whether the command line asks for a listing.
-pub(crate) fn wanted(cli: &Cli) -> bool {
+pub(crate) fn is_requested(cli: &Cli) -> bool {
     cli.list.is_some()
         || cli.list_vars.is_some()
         || cli.dump_functions
@@ -33,7 +33,7 @@ pub(crate) fn run(cli: &Cli, front: &mut Frontend, color: bool) -> Result<u8, Fa
     if !text.is_empty() {
         text.push('\n');
     }
-    say(text)?;
+    print_stdout(text)?;
     Ok(0)
 }
 

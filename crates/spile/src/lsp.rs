@@ -17,8 +17,10 @@ use spile_syntax::source::Sources;
 
 use crate::cli::Lsp;
 use crate::facts::KernelFacts;
-use crate::passes::{kernel_types, pairs, preproc_env, table};
-use crate::report::{Failure, fail, tell};
+use crate::passes::analyse::{kernel_types, table};
+use crate::passes::parse::preproc_env;
+use crate::passes::script::pairs;
+use crate::report::{Failure, fail, print_stderr};
 use crate::tapset;
 
 /// Serves until the editor ends; the result is the exit status that the protocol requires.
@@ -48,7 +50,7 @@ pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
     diags.append(library.read_errors());
     if diags.has_errors() {
         // Editors write a server's standard error to a log.
-        tell(diags.render(&sources, false));
+        print_stderr(diags.render(&sources, false));
     }
     let blind = match kernel_types() {
         Err(Failure::Other(why)) => Some(why),

@@ -10,7 +10,7 @@ use spile_bpf::target::{
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
 use spile_kernel::btf::Btf;
-use spile_kernel::features::{self, Feature, helper};
+use spile_kernel::features::{self, Availability, Feature, helper};
 use spile_kernel::functions;
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf;
@@ -186,12 +186,12 @@ fn page_offsets(btf: &Btf) -> Option<PageOffsets> {
 
 /// Whether the kernel is at least that version, or has the feature backported.
 fn since(major: u32, minor: u32, feature: Feature) -> bool {
-    machine::version() >= Version::new(major, minor) || features::has(feature).is_yes()
+    machine::version() >= Version::new(major, minor) || features::has(feature).is_available()
 }
 
 /// The BPF features of the running kernel. Features that every kernel of some version has follow
 /// from the version; a probe costs one or two system calls.
-pub(crate) fn bpf_features(btf: &Btf, program: &Program) -> Features {
+pub(crate) fn bpf_features(btf: &Btf, program: &Program, facts: &ProgramFacts) -> Features {
     let raw = prog_type::RAW_TRACEPOINT;
     Features {
         may_goto: since(6, 9, Feature::MayGoto),
@@ -205,6 +205,8 @@ pub(crate) fn bpf_features(btf: &Btf, program: &Program) -> Features {
         preemption: preemption(btf),
         interrupts: interrupts(btf),
         cast: cast(btf),
+        write_user: !facts.change_processes()
+            || features::has(Feature::Helper(raw, helper::PROBE_WRITE_USER)) != Availability::No,
         syscall_events: syscall_events(),
     }
 }

@@ -34,6 +34,7 @@ static HEAP: spile_kernel::resources::Heap = spile_kernel::resources::Heap;
 fn main() -> ExitCode {
     spile_kernel::sigbus::end_with_a_message();
     spile_kernel::process::file_limit_is_an_error();
+    spile_kernel::resources::handle_memory_panics();
     spile_kernel::resources::raise_open_files();
     let mut args = std::env::args_os();
     let passes = |run, rows| tools::run(run, rows, std::io::stderr().is_terminal());
@@ -100,7 +101,7 @@ fn options() -> Result<(Cli, Vec<String>, bool), ExitCode> {
     let line = stap::rewrite(args).map_err(failed)?;
     if let Some(text) = line.done {
         return Err(exit(
-            report::say(format_args!("{text}\n")).map(|()| 0),
+            report::print_stdout(format_args!("{text}\n")).map(|()| 0),
             false,
         ));
     }
@@ -113,17 +114,17 @@ fn run() -> ExitCode {
         Err(code) => return code,
     };
     if cli.version && stap {
-        let result = report::say(stap::version());
+        let result = report::print_stdout(stap::version());
         return exit(result.map(|()| 0), false);
     }
     stap::variables(&mut cli);
-    if cli.tells(1) {
+    if cli.is_verbose(1) {
         notes
             .iter()
-            .for_each(|n| report::tell(format_args!("{n}\n")));
+            .for_each(|n| report::print_stderr(format_args!("{n}\n")));
     }
     if cli.version {
-        let result = report::say(format_args!(
+        let result = report::print_stdout(format_args!(
             "spile {}, SystemTap language {}, {}\n",
             env!("CARGO_PKG_VERSION"),
             spile_syntax::preproc::SYSTEMTAP_VERSION,
@@ -132,7 +133,7 @@ fn run() -> ExitCode {
         return exit(result.map(|()| 0), false);
     }
     if cli.check {
-        let result = report::say(check::table(&check::RunningMachine));
+        let result = report::print_stdout(check::table(&check::RunningMachine));
         return exit(result.map(|()| 0), false);
     }
     if let Some(code) = &cli.explain {
@@ -144,12 +145,12 @@ fn run() -> ExitCode {
     ];
     for (asked, header) in headers {
         if asked {
-            let result = report::say(format_args!("{header}"));
+            let result = report::print_stdout(format_args!("{header}"));
             return exit(result.map(|()| 0), false);
         }
     }
     if let Some(shell) = cli.completions {
-        let result = report::say(completions::script(shell));
+        let result = report::print_stdout(completions::script(shell));
         return exit(result.map(|()| 0), false);
     }
     let color = match cli.color.as_str() {

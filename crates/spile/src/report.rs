@@ -3,7 +3,9 @@
 use std::fmt;
 use std::time::Instant;
 
-pub(crate) use spile_plain::messages::{Failure, fail, say, tell, tell_lines, tell_raw};
+pub(crate) use spile_plain::messages::{
+    Failure, fail, print_stderr, print_stderr_lines, print_stderr_raw, print_stdout,
+};
 
 /// Times of passes, as `-v` prints them.
 pub(crate) struct Stopwatch {
@@ -34,7 +36,7 @@ impl Stopwatch {
         }
         let (user, sys) = spile_kernel::process::own_cpu_ms();
         if self.verbose[usize::from(number) - 1] {
-            tell(format_args!(
+            print_stderr(format_args!(
                 "Pass {number}: {what} in {:.1}usr/{:.1}sys/{:.1}real ms.\n",
                 user - self.cpu.0,
                 sys - self.cpu.1,

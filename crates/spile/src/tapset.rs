@@ -12,7 +12,7 @@ use spile_syntax::parser::{parse_file, parse_library_file, parse_macros};
 use spile_syntax::preproc::{Arguments, MacroLibrary, PreprocEnv};
 use spile_syntax::source::Sources;
 
-use crate::passes::define;
+use crate::passes::script::define;
 
 /// A file of the tapset.
 struct TapsetFile {
@@ -29,7 +29,7 @@ mod built_in {
 }
 
 /// Names of SystemTap's library that this tapset lacks.
-pub(crate) const MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
+pub(crate) static MISSING: Missing = Missing::new(include_str!("../../../tapset/missing.tsv"));
 
 /// Limits (`-D`) that files can use as macros, with their defaults.
 const LIMITS: &[(&str, u32)] = &[("MAXSTRINGLEN", 512), ("MAXBACKTRACE", 20)];
@@ -153,7 +153,7 @@ impl Tapset {
             let tree = parse_file(sources, file, &env, &self.macros, diags);
             library.add(file, tree, false);
         }
-        library.set_missing(MISSING);
+        library.set_missing(&MISSING);
         let args = Arguments::quoted(sources, &env);
         let reader = BuiltIn {
             args,
@@ -208,7 +208,7 @@ mod tests {
 
     fn library() -> (Library, Sources) {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-        let env = crate::passes::preproc_env("6.18.0");
+        let env = crate::passes::parse::preproc_env("6.18.0");
         let tapset = open(&mut sources, &env, &[], &[], &mut diags).unwrap_or_else(|u| {
             panic!("{}: {}", u.path.display(), u.error);
         });
@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn the_index_has_all_macros() {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-        let env = crate::passes::preproc_env("6.18.0");
+        let env = crate::passes::parse::preproc_env("6.18.0");
         let mut names = Vec::new();
         for file in built_in::FILES {
             if file.name.ends_with(".stpm") {
@@ -269,7 +269,7 @@ mod tests {
     #[test]
     fn only_the_macros_that_are_used_are_read() {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-        let env = crate::passes::preproc_env("6.18.0");
+        let env = crate::passes::parse::preproc_env("6.18.0");
         let Ok(tapset) = open(&mut sources, &env, &[], &[], &mut diags) else {
             panic!("no folders are read");
         };
@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn variables_in_the_table_of_missing_names_are_missing() {
         let facts = crate::facts::KernelFacts::new("6.18.0");
-        let env = crate::passes::preproc_env("6.18.0");
+        let env = crate::passes::parse::preproc_env("6.18.0");
         let mut count = 0;
         for (call, vars) in MISSING.variables() {
             if !call.starts_with("syscall.") {
@@ -301,7 +301,7 @@ mod tests {
                 let file = sources.add("x.stp".to_owned(), script.clone().into_bytes());
                 let tree = parse_file(&mut sources, file, &env, &MacroLibrary::new(), &mut diags);
                 let mut library = spile_sema::library::Library::new();
-                library.set_missing(MISSING);
+                library.set_missing(&MISSING);
                 library.add(file, tree, true);
                 spile_sema::probe::resolve_script(&library, &facts, &mut diags);
                 let codes: Vec<_> = diags.iter().map(|d| d.code).collect();

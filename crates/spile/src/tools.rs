@@ -6,7 +6,8 @@ use spile_runtime::{Outcome, TargetProcess};
 use spile_tools::ToolRun;
 
 use crate::cli::Cli;
-use crate::passes::{self, PassesOutcome, ScriptInput};
+use crate::passes::script::ScriptInput;
+use crate::passes::{self, PassesOutcome};
 use crate::report::{Failure, fail};
 
 /// Compiles a tool's script and runs it to the end. `rows` gets its prints.
@@ -42,7 +43,7 @@ pub(crate) fn run(run: ToolRun, rows: RowSink, color: bool) -> Result<Outcome, F
         args: run.args,
     };
     let (outside, armed) = (run.outside, run.armed);
-    let ended = passes::drive(&cli, Some(script), color, |options| {
+    let ended = passes::run_script(&cli, Some(script), color, |options| {
         options.output = OutputTarget::Rows(rows);
         options.outside = outside;
         options.ends_with_process = true;

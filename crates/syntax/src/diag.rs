@@ -250,7 +250,7 @@ impl<'a> SourceWindow<'a> {
 
 /// Replaces control characters, which would corrupt a terminal, by `?`s of the same length.
 fn visible(text: &str) -> Cow<'_, str> {
-    let bad = |c: char| spile_plain::acts(c) && !matches!(c, '\n' | '\t' | '\r');
+    let bad = |c: char| spile_plain::acts_on_terminal(c) && !matches!(c, '\n' | '\t' | '\r');
     let lone_cr = text.replace("\r\n", "").contains('\r');
     if !lone_cr && !text.contains(|c| bad(c) || c == BAD_BYTE as char) {
         return Cow::Borrowed(text);

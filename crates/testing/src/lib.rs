@@ -85,7 +85,7 @@ pub const IN_A_GUEST: &str = "runs in a guest";
 /// it.
 ///
 /// A failure where no test may be skipped.
-pub fn leave_out(what: impl Display) {
+pub fn skip_variant(what: impl Display) {
     assert!(
         !skips_fail(),
         "left out, where SPILE_REQUIRE_KERNEL allows it not: {what}"

@@ -7,7 +7,7 @@ use spile_profile::export::{FORMATS, Format};
 use spile_profile::{Run, file, html, json, report as text};
 
 use clap::Parser;
-use spile_plain::messages::{Failure, fail, say, tell};
+use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 
 /// Reports where the time of a recorded command went.
 #[derive(Debug, Parser)]
@@ -66,7 +66,7 @@ pub struct Diff {
 fn read(paths: &[PathBuf], run: Option<&str>) -> Result<Run, Failure> {
     let found = file::find(paths, run);
     for line in &found.said {
-        tell(format_args!("WARNING: {line}\n"));
+        print_stderr(format_args!("WARNING: {line}\n"));
     }
     if found.profiles.is_empty() {
         return Err(fail("there is no profile to report"));
@@ -87,7 +87,7 @@ pub fn report(cli: &Report) -> Result<u8, Failure> {
     // Checked before files are read, which may take long.
     let format = match cli.export.as_deref() {
         Some("help") => {
-            say(formats())?;
+            print_stdout(formats())?;
             return Ok(0);
         }
         Some(name) => Some(Format::named(name).ok_or_else(|| {
@@ -104,11 +104,11 @@ pub fn report(cli: &Report) -> Result<u8, Failure> {
     } else if let Some(path) = &cli.html {
         put(path, html::html(&run).as_bytes())?;
     } else if cli.json {
-        say(json::json(&run))?;
+        print_stdout(json::json(&run))?;
     } else if cli.threads {
-        say(text::threads(&run))?;
+        print_stdout(text::threads(&run))?;
     } else {
-        say(text::text(&run, width(std::io::stdout()), cli.top))?;
+        print_stdout(text::text(&run, width(std::io::stdout()), cli.top))?;
     }
     Ok(0)
 }
@@ -167,9 +167,9 @@ pub fn diff(cli: &Diff) -> Result<u8, Failure> {
     let one = |path: &Path| read(&[path.to_owned()], None);
     let (a, b) = (one(&cli.a)?, one(&cli.b)?);
     if cli.json {
-        say(json::json_diff(&a, &b))?;
+        print_stdout(json::json_diff(&a, &b))?;
         return Ok(0);
     }
-    say(text::diff(&a, &b, width(std::io::stdout()), cli.top))?;
+    print_stdout(text::diff(&a, &b, width(std::io::stdout()), cli.top))?;
     Ok(0)
 }

@@ -84,7 +84,7 @@ fn times(lines: &[String]) -> Vec<(&str, f64)> {
 }
 
 /// The same scripts on this machine, as far as its kernel allows; lines as in a guest.
-pub(super) fn here(built: &Built) -> Result<Vec<String>, String> {
+pub(super) fn on_this_machine(built: &Built) -> Result<Vec<String>, String> {
     let (arm, load) = (program(built, "arm")?, program(built, "load")?);
     let mut lines = Vec::new();
     for script in SCRIPTS.iter().filter(|s| !s.2) {

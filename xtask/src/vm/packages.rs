@@ -86,7 +86,7 @@ pub(super) fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
     let lock = fs::File::create(dir.join("lock")).map_err(said)?;
     lock.lock().map_err(said)?;
     let ready = dir.join("ready");
-    let kept = kept(&ready);
+    let kept = cached(&ready);
     if let Some((kernel, age)) = kept {
         if age < FRESH {
             return Ok(kernel);
@@ -105,7 +105,7 @@ pub(super) fn kernel(name: &str, mirror: &str) -> Result<Kernel, String> {
 }
 
 /// An unpacked kernel in the cache, and its age.
-fn kept(ready: &Path) -> Option<(Kernel, Duration)> {
+fn cached(ready: &Path) -> Option<(Kernel, Duration)> {
     let mark = ready.join("release");
     let release = fs::read_to_string(&mark).ok()?;
     let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
@@ -295,7 +295,7 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
     let _ = fs::remove_dir_all(&ready);
     fs::rename(&new, &ready).map_err(said)?;
     fs::remove_dir_all(&work).map_err(said)?;
-    kept(&ready)
+    cached(&ready)
         .map(|(kernel, _)| kernel)
         .ok_or_else(|| format!("{}: not complete", ready.display()))
 }

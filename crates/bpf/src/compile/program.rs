@@ -63,7 +63,7 @@ impl<'a> ProgramCodegen<'a> {
         }
         let entry_state = self.entry_state(&mut asm, attach, handlers, pool)?;
         let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));
-        let decided = facts.any(BodyFacts::decides);
+        let decided = facts.any(BodyFacts::sets_verdict);
         let session = self.options.features.kprobe_session;
         if let (Attach::Code { by, .. }, Some(session)) = (attach, session)
             && *by == CodeAttach::Session

@@ -9,7 +9,7 @@ use spile_lir::verify::MAX_STACK;
 
 use super::copies::{Item, propagate, reg};
 use super::select::{Code, Op};
-use super::{EmitError, Surroundings};
+use super::{EmitError, ObjectSymbols};
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Src, Swap, Width};
@@ -22,7 +22,7 @@ pub(super) fn code(
     func: &Func,
     selected: &Code,
     output: &Output,
-    around: &Surroundings,
+    around: &ObjectSymbols,
 ) -> Result<Function, EmitError> {
     let frame = selected.frame + 8 * output.num_spillslots as u32;
     if frame > MAX_STACK {
@@ -38,7 +38,7 @@ pub(super) fn code(
         around,
         asm,
         labels,
-        lead: lead(selected, &blocks),
+        lead: jump_destinations(selected, &blocks),
     };
     for (b, items) in blocks.iter().enumerate() {
         if writer.lead[b] != b {
@@ -62,7 +62,7 @@ pub(super) fn code(
 /// For each block, the block that a jump to it reaches: another one if the block only jumps on. An
 /// edge's
 /// block has no instructions if its values need no moves.
-fn lead(selected: &Code, blocks: &[Vec<Item>]) -> Vec<usize> {
+fn jump_destinations(selected: &Code, blocks: &[Vec<Item>]) -> Vec<usize> {
     let mut lead: Vec<usize> = (0..selected.blocks.len()).collect();
     // Blocks lie in front of their successors.
     for b in (1..selected.blocks.len()).rev() {
@@ -78,7 +78,7 @@ fn lead(selected: &Code, blocks: &[Vec<Item>]) -> Vec<usize> {
 }
 
 /// The function's symbol: a C identifier.
-pub(super) fn symbol(name: &str) -> String {
+pub(crate) fn symbol(name: &str) -> String {
     name.replace('.', "_")
 }
 
@@ -159,18 +159,22 @@ fn helper(helper: LirHelper) -> (Helper, bool) {
         LirHelper::PidTgid => (Helper::GetCurrentPidTgid, false),
         LirHelper::UidGid => (Helper::GetCurrentUidGid, false),
         LirHelper::Task => (Helper::GetCurrentTaskBtf, false),
+        LirHelper::TaskAddress => (Helper::GetCurrentTask, false),
+        LirHelper::Registers => (Helper::TaskPtRegs, false),
+        LirHelper::FindMapping => (Helper::FindVma, true),
         LirHelper::Read => (Helper::ProbeReadKernel, false),
         LirHelper::ReadUser => (Helper::ProbeReadUser, false),
         LirHelper::ReadText => (Helper::ProbeReadKernelStr, false),
         LirHelper::ReadUserText => (Helper::ProbeReadUserStr, false),
         LirHelper::Output => (Helper::RingbufOutput, false),
+        LirHelper::Waiting => (Helper::RingbufQuery, false),
     }
 }
 
 struct Writer<'a> {
     func: &'a Func,
     selected: &'a Code,
-    around: &'a Surroundings,
+    around: &'a ObjectSymbols,
     asm: Asm,
     labels: Vec<Label>,
     /// See [`lead`].
@@ -200,7 +204,7 @@ impl Writer<'_> {
     }
 
     /// Jumps to a successor unless it is the next block.
-    fn go(&mut self, block: usize, succ: usize) {
+    fn jump_unless_next(&mut self, block: usize, succ: usize) {
         if let (to, false) = self.succ(block, succ) {
             self.asm.jump(self.labels[to]);
         }
@@ -215,7 +219,7 @@ impl Writer<'_> {
         let dst = regs.last().copied().unwrap_or(Reg::R0);
         match op {
             Op::Params => {}
-            Op::Jump => self.go(block, 0),
+            Op::Jump => self.jump_unless_next(block, 0),
             Op::Branch {
                 cond,
                 width,
@@ -332,7 +336,7 @@ impl Writer<'_> {
             LirWidth::W32 => self.asm.jump_if32(c, a, b, label),
             LirWidth::W64 => self.asm.jump_if(c, a, b, label),
         }
-        self.go(block, other);
+        self.jump_unless_next(block, other);
     }
 
     fn extend(&mut self, dst: Reg, s: op::Size, signed: bool) {
@@ -385,6 +389,7 @@ impl Writer<'_> {
                 self.asm.ld_data(dst, Section::Rodata, at + off);
             }
             Place::Map(name) => self.asm.ld_map(dst, &**name),
+            Place::Func(name) => self.asm.ld_func(dst, symbol(name)),
             Place::Cpu(_) => return Err(missing()),
         }
         Ok(())

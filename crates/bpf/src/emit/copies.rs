@@ -123,39 +123,63 @@ fn read_originals(selected: &Code, block: &mut [Item]) {
 /// Removes copies to registers that nothing reads afterwards.
 fn remove_unread(selected: &Code, blocks: &mut [Vec<Item>]) {
     let mut live_in = vec![PRegSet::empty(); blocks.len()];
-    let live_out = |live_in: &[PRegSet], b: usize| {
-        let mut live = PRegSet::empty();
-        for succ in &selected.blocks[b].succs {
-            live.union_from(live_in[succ.index()]);
+    // Blocks lie in front of their successors, so that without loops the first pass is right. A loop
+    // needs passes until its header learns nothing new.
+    loop {
+        let mut again = false;
+        for b in (0..blocks.len()).rev() {
+            let (live, _) = backwards(selected, &blocks[b], live_out(selected, &live_in, b));
+            if live != live_in[b] {
+                live_in[b] = live;
+                let succs = |b: usize| &selected.blocks[b].succs;
+                again |= (b..blocks.len()).any(|from| succs(from).iter().any(|s| s.index() == b));
+            }
         }
-        live
-    };
-    // Blocks lie in front of their successors, and there are no loops: one pass is enough.
-    for b in (0..blocks.len()).rev() {
-        let mut live = live_out(&live_in, b);
-        let mut rest = std::mem::take(&mut blocks[b]);
-        let mut items = Vec::with_capacity(rest.len());
-        while let Some(item) = rest.pop() {
-            match &item {
-                Item::Copy(from, to) => {
-                    if let Some(to) = to.as_reg() {
-                        if from.as_reg() == Some(to) || !live.contains(to) {
-                            continue;
-                        }
+        if !again {
+            break;
+        }
+    }
+    for (b, block) in blocks.iter_mut().enumerate() {
+        let (_, unread) = backwards(selected, block, live_out(selected, &live_in, b));
+        let mut unread = unread.into_iter().rev();
+        block.retain(|_| !unread.next().unwrap_or(false));
+    }
+}
+
+/// The registers that the successors of a block read.
+fn live_out(selected: &Code, live_in: &[PRegSet], block: usize) -> PRegSet {
+    let mut live = PRegSet::empty();
+    for succ in &selected.blocks[block].succs {
+        live.union_from(live_in[succ.index()]);
+    }
+    live
+}
+
+/// The registers that are read from the start of a block on, and for each of its items from the last
+/// one on whether it is a copy that nothing reads.
+fn backwards(selected: &Code, block: &[Item], mut live: PRegSet) -> (PRegSet, Vec<bool>) {
+    let mut unread = Vec::with_capacity(block.len());
+    for item in block.iter().rev() {
+        let mut dead = false;
+        match item {
+            Item::Copy(from, to) => {
+                if let Some(to) = to.as_reg() {
+                    dead = from.as_reg() == Some(to) || !live.contains(to);
+                    if !dead {
                         live.remove(to);
                     }
+                }
+                if !dead {
                     from.as_reg().into_iter().for_each(|r| live.add(r));
                 }
-                Item::Inst(index, allocations) => {
-                    let (reads, changes) = effects(&selected.insts[*index], allocations);
-                    changes.into_iter().for_each(|r| live.remove(r));
-                    live.union_from(reads);
-                }
             }
-            items.push(item);
+            Item::Inst(index, allocations) => {
+                let (reads, changes) = effects(&selected.insts[*index], allocations);
+                changes.into_iter().for_each(|r| live.remove(r));
+                live.union_from(reads);
+            }
         }
-        items.reverse();
-        blocks[b] = items;
-        live_in[b] = live;
+        unread.push(dead);
     }
+    (live, unread)
 }

@@ -1,7 +1,7 @@
 //! LIR to eBPF: the registers of each value, and the instructions.
 //!
 //! ```text
-//! lir::Module ──repeat──► no loops ──prepare──► constants at their uses ──select──► machine
+//! lir::Module ──repeat, counted──► no bounds ──prepare──► constants at their uses ──select──► machine
 //!   instructions over values ──allocate (regalloc2)──► registers, moves, spills ──code──► Function
 //! ```
 //! In: a verified module, and where its constants and the processors' blocks lie. Out: a function of
@@ -33,10 +33,16 @@ mod select;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::ScopedJoinHandle;
 
-use regalloc2::{Algorithm, MachineEnv, PReg, PRegSet, RegAllocError, RegClass, RegallocOptions};
-use spile_lir::{Func, Module, repeat};
+use regalloc2::{
+    Algorithm, Ctx, MachineEnv, PReg, PRegSet, RegAllocError, RegClass, RegallocOptions,
+};
+use spile_lir::library::module_with;
+use spile_lir::{Func, Module, counted, repeat};
 
+pub(crate) use self::code::symbol;
 use crate::isa::asm::{AsmError, Function};
 
 /// Where the processors' blocks lie.
@@ -52,7 +58,7 @@ pub struct CpuBlocks {
 
 /// The object around the code.
 #[derive(Debug, Clone, Default)]
-pub struct Surroundings {
+pub struct ObjectSymbols {
     /// Offsets of the module's data in `.rodata`.
     pub data: HashMap<String, u32>,
     /// The processors' blocks, if there are any.
@@ -91,54 +97,160 @@ impl fmt::Display for EmitError {
 impl std::error::Error for EmitError {}
 
 /// Number of functions from which on two threads emit them.
-const PARALLEL: usize = 6;
+const PARALLEL: usize = 4;
 
-/// Emits the functions of a verified module, in its order, with those of loops behind.
+/// Emits the functions of a verified module, in its order, each with those of its loops behind.
 ///
-/// # Errors A place that the object lacks, a frame that is too large, or an error of an allocator
-/// or assembler.
-pub fn emit(module: &Module, around: &Surroundings) -> Result<Vec<Function>, EmitError> {
-    let mut module = module.clone();
-    repeat::outline(&mut module).map_err(EmitError::Loop)?;
-    let all = &*module.funcs;
-    if all.len() < PARALLEL {
-        return all.iter().map(|f| function(f, around)).collect();
-    }
-    // No function depends on the code of another one, so two processors share the work.
-    let (first, second) = all.split_at(all.len() / 2);
-    std::thread::scope(|scope| {
-        let emit = |funcs: &[Func]| funcs.iter().map(|f| function(f, around)).collect();
-        let other = scope.spawn(move || -> Result<Vec<Function>, EmitError> { emit(second) });
-        let first: Result<Vec<Function>, EmitError> = emit(first);
-        let second = other
-            .join()
-            .unwrap_or_else(|e| std::panic::resume_unwind(e));
-        Ok([first?, second?].concat())
-    })
+/// # Errors
+/// A place that the object lacks, a frame that is too large, or an error of an allocator or assembler.
+pub fn emit(module: &Module, around: &ObjectSymbols) -> Result<Vec<Function>, EmitError> {
+    let jobs: Vec<_> = module.funcs.iter().map(|f| (f, around)).collect();
+    emit_all(&jobs)
 }
 
-fn function(func: &Func, around: &Surroundings) -> Result<Function, EmitError> {
+/// Emits functions as [`emit`] does, each with the object around it.
+///
+/// # Errors
+/// As [`emit`].
+pub(crate) fn emit_all(jobs: &[(&Func, &ObjectSymbols)]) -> Result<Vec<Function>, EmitError> {
+    // No function depends on the code of another one, so two processors share the work.
+    let taken = AtomicUsize::new(0);
+    let work = || {
+        let mut done: Vec<(usize, Vec<Function>)> = Vec::new();
+        let mut memory = Ctx::default();
+        loop {
+            let job = taken.fetch_add(1, Ordering::Relaxed);
+            let Some((func, around)) = jobs.get(job) else {
+                return Ok::<_, EmitError>(done);
+            };
+            done.push((job, with_loops(func, around, &mut memory)?));
+        }
+    };
+    let mut done = if jobs.len() < PARALLEL {
+        work()?
+    } else {
+        let (one, other) = std::thread::scope(|scope| {
+            // Without another thread, this one does all of the work.
+            let other = std::thread::Builder::new().spawn_scoped(scope, work).ok();
+            let one = work();
+            let join = |thread: ScopedJoinHandle<'_, _>| thread.join();
+            (one, other.map(join))
+        });
+        let mut done = one?;
+        if let Some(other) = other {
+            done.extend(other.unwrap_or_else(|e| std::panic::resume_unwind(e))?);
+        }
+        done
+    };
+    done.sort_unstable_by_key(|(job, _)| *job);
+    Ok(done.into_iter().flat_map(|(_, all)| all).collect())
+}
+
+/// Emits a function, and those of its loops, with memory that the allocator uses again.
+fn with_loops(
+    func: &Func,
+    around: &ObjectSymbols,
+    memory: &mut Ctx,
+) -> Result<Vec<Function>, EmitError> {
+    let mut module = module_with(func.clone());
+    repeat::outline(&mut module).map_err(EmitError::Loop)?;
+    module.funcs.iter_mut().for_each(counted::count);
+    let registers = environment(CLOBBERED..10);
+    let mut emit = |f| allocated(f, around, &registers, memory).map(|(code, _)| code);
+    module.funcs.into_iter().map(&mut emit).collect()
+}
+
+/// Emits a function whose code is inserted in place of calls ([`Asm::insert`]). It has no loop and no
+/// stack, and uses r0 to r5 only.
+///
+/// # Errors
+/// Those of [`emit`]; a function that needs more registers.
+///
+/// [`Asm::insert`]: crate::isa::asm::Asm::insert
+pub(crate) fn emit_inline(func: &Func) -> Result<Function, EmitError> {
+    let around = ObjectSymbols::default();
+    let registers = environment(CLOBBERED..CLOBBERED);
+    let (code, frame) = allocated(func.clone(), &around, &registers, &mut Ctx::default())?;
+    match frame {
+        0 => Ok(code),
+        bytes => Err(EmitError::Frame(func.name.clone(), bytes)),
+    }
+}
+
+/// The code of a function, and the bytes of its frame.
+fn allocated(
+    func: Func,
+    around: &ObjectSymbols,
+    registers: &MachineEnv,
+    memory: &mut Ctx,
+) -> Result<(Function, u32), EmitError> {
     let func = prepare::prepare(func, around)?;
     let selected = select::select(&func);
     let options = RegallocOptions {
         algorithm: Algorithm::Ion,
         ..RegallocOptions::default()
     };
-    let output = regalloc2::run(&selected, &environment(), &options)
+    let output = regalloc2::run_with_ctx(&selected, registers, &options, memory)
         .map_err(|e| EmitError::Registers(func.name.clone(), e))?;
-    code::code(&func, &selected, &output, around)
+    let frame = selected.frame + 8 * output.num_spillslots as u32;
+    Ok((code::code(&func, &selected, output, around)?, frame))
 }
 
-/// The registers. A callee preserves r6 to r9 by pushing them, so they come second.
-fn environment() -> MachineEnv {
+/// Number of registers that a call clobbers.
+const CLOBBERED: usize = 6;
+
+/// The registers. A callee preserves r6 to r9 by pushing them, so these come second, as far as a function
+/// may use them.
+fn environment(preserved: std::ops::Range<usize>) -> MachineEnv {
     let set = |range: std::ops::Range<usize>| -> PRegSet {
         range.map(|n| PReg::new(n, RegClass::Int)).collect()
     };
     let none = PRegSet::empty();
     MachineEnv {
-        preferred_regs_by_class: [set(0..6), none, none],
-        non_preferred_regs_by_class: [set(6..10), none, none],
+        preferred_regs_by_class: [set(0..CLOBBERED), none, none],
+        non_preferred_regs_by_class: [set(preserved), none, none],
         scratch_by_class: [None; 3],
         fixed_stack_slots: Vec::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use spile_lir::builder::build;
+
+    use super::*;
+    use crate::isa::asm::Asm;
+    use crate::isa::insn::Insn;
+
+    #[test]
+    fn inserted_code_goes_on_behind_itself() {
+        let pick = build("pick", "", &["a", "b"], |f, p| {
+            let [a, b] = *p else { return };
+            f.ret_if(a.eq(0), 1);
+            f.ret_if(a.eq(7), b);
+            f.ret(a + b);
+        });
+        let code = emit_inline(&pick).expect("it needs few registers");
+        let mut asm = Asm::new("program", &[]);
+        asm.insert(&code);
+        asm.insert(&code);
+        asm.exit();
+        let program = asm.finish().expect("all jumps have targets");
+        let exits = |f: &Function| f.insns.iter().filter(|i| **i == Insn::Exit {}).count();
+        assert_eq!((exits(&code), exits(&program)), (3, 1));
+        // The last return of each copy is no instruction.
+        assert_eq!(program.slots(), 2 * (code.slots() - 1) + 1);
+    }
+
+    #[test]
+    fn inserted_code_has_no_frame() {
+        let func = build("spills", "", &["a"], |f, p| {
+            let [a] = *p else { return };
+            let words = [0; 9].map(|_| a.load_u64(0));
+            words.iter().for_each(|w| a.store_u64(0, *w));
+            let sum = words.into_iter().reduce(|sum, w| sum + w);
+            f.ret(sum.unwrap_or(f.constant(0)));
+        });
+        assert!(matches!(emit_inline(&func), Err(EmitError::Frame(..))));
     }
 }

@@ -9,11 +9,10 @@ use spile_lir::op::{AluOp, Width};
 use spile_lir::simplify::simplify;
 use spile_lir::{Func, func::Block};
 
-use super::{CpuBlocks, EmitError, Surroundings};
+use super::{CpuBlocks, EmitError, ObjectSymbols};
 
-/// Prepares a copy of a function.
-pub(super) fn prepare(func: &Func, around: &Surroundings) -> Result<Func, EmitError> {
-    let mut func = func.clone();
+/// Prepares a function.
+pub(super) fn prepare(mut func: Func, around: &ObjectSymbols) -> Result<Func, EmitError> {
     for i in 0..func.blocks.len() {
         let insts = std::mem::take(&mut func.blocks[i].insts);
         let mut new = Vec::with_capacity(insts.len());
@@ -106,13 +105,13 @@ fn at_uses(func: &mut Func, block: usize, made: &HashMap<Value, Inst>) {
                 },
             ) = made.get(base)
         {
-            *base = again(func, &mut new, of);
+            *base = rematerialize(func, &mut new, of);
         }
         let mut copy = |v: &mut Value| {
             if let Some(of) = made.get(v) {
                 *v = *copies
                     .entry(*v)
-                    .or_insert_with(|| again(func, &mut new, of));
+                    .or_insert_with(|| rematerialize(func, &mut new, of));
             }
         };
         inst.for_each_use_mut(&mut copy);
@@ -135,7 +134,7 @@ fn at_uses(func: &mut Func, block: usize, made: &HashMap<Value, Inst>) {
         if let Some(of) = made.get(v) {
             *v = *copies
                 .entry(*v)
-                .or_insert_with(|| again(func, &mut new, of));
+                .or_insert_with(|| rematerialize(func, &mut new, of));
         }
     };
     end.for_each_use_mut(&mut copy);
@@ -151,7 +150,7 @@ fn end() -> spile_lir::func::Term {
 }
 
 /// Makes a constant or address once more.
-fn again(func: &mut Func, insts: &mut Vec<Inst>, of: &Inst) -> Value {
+fn rematerialize(func: &mut Func, insts: &mut Vec<Inst>, of: &Inst) -> Value {
     let value = fresh(func);
     let mut inst = of.clone();
     if let Some(dst) = inst.dst_mut() {

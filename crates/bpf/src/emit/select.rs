@@ -113,7 +113,7 @@ fn call_clobbers() -> PRegSet {
     (0..6).map(preg).collect()
 }
 
-/// Selects the instructions of a prepared function without loops.
+/// Selects the instructions of a prepared function whose loops are callbacks or jumps back.
 pub(super) fn select(func: &Func) -> Code {
     let mut frame = 0u32;
     let mut slots = Vec::new();

@@ -271,7 +271,7 @@ emitters! {
 /// A replacement for an instruction by itself: a shift for a multiplication by a power of two. An
 /// `and` with -1 stays: it detaches a number from the register that it was copied from, about which
 /// the verifier would otherwise learn facts that multiply paths.
-fn simpler(insn: &Insn) -> Option<Option<Insn>> {
+fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
     match *insn {
         Insn::Alu {
             width: Width::W64,
@@ -326,8 +326,8 @@ impl Asm {
     /// A replacement for an instruction. `Some(None)` omits it.
     fn peephole(&self, insn: &Insn) -> Option<Option<Insn>> {
         match self.bound == self.here {
-            true => simpler(insn),
-            false => self.after_last(insn).or_else(|| simpler(insn)),
+            true => strength_reduced(insn),
+            false => self.after_last(insn).or_else(|| strength_reduced(insn)),
         }
     }
 
@@ -562,6 +562,28 @@ impl Asm {
             target: -1,
         };
         self.reloc(RelocTarget::Call(name.into()), insn);
+    }
+
+    /// Inserts the code of a function in place of a call: its returns lead behind it. The function has no
+    /// references, and clobbers what a call clobbers.
+    pub(crate) fn insert(&mut self, function: &Function) {
+        debug_assert!(function.relocs.is_empty(), "{}", function.name);
+        let end = self.label();
+        // No label inside is bound here, so that no instruction may be merged with one in front of it.
+        self.bound = self.here;
+        let last = function.insns.len().saturating_sub(1);
+        for (i, insn) in function.insns.iter().enumerate() {
+            match insn {
+                Insn::Exit {} if i == last => {}
+                Insn::Exit {} => self.jump(end),
+                insn => {
+                    self.here += insn.slots();
+                    self.function.insns.push(*insn);
+                }
+            }
+        }
+        self.labels[end.0 as usize] = self.here;
+        self.bound = self.here;
     }
 
     /// Calls a kernel function by its id in the kernel's BTF.

@@ -6,8 +6,6 @@
 /// Results of helpers, which code compares as 32 bits. Before 6.4 the kernel's map functions, which
 /// compiled programs call directly, return an int with the upper half of r0 zero.
 pub(crate) mod errno {
-    /// Not found; for a process's memory: no mapping at the address.
-    pub(crate) const ENOENT: i32 = -2;
     /// The map is full.
     pub(crate) const E2BIG: i32 = -7;
     /// The key exists: another processor inserted it first.

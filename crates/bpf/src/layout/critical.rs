@@ -9,7 +9,7 @@ use super::ValueLayout;
 pub const PROGRAM: &str = "p_critical";
 
 /// Words of the program's context.
-pub mod asked {
+pub mod request {
     /// The globals to copy under their locks: a bit for each of [`super::CriticalLayout::globals`].
     pub const WANTED: usize = 0;
     /// The globals to empty after the copy.

@@ -60,37 +60,3 @@ pub mod kernel_row {
     /// Limit on the rows: a binary search takes 24 steps. A kernel has some millions.
     pub const MAX: u32 = 1 << 24;
 }
-
-/// An unwind row of 8 bytes, which describes how to find the caller's registers: offsets of its
-/// fields. The rows of a file are in order of their offsets in the file.
-pub mod unwind_row {
-    /// 32 bits: the row's first offset in the file.
-    pub const START: i16 = 0;
-    /// 16 bits, signed: the value in words to add to the register for the CFA; in PLT stubs the
-    /// byte of each 16 from which it is one word more.
-    pub const CFA: i16 = 4;
-    /// 8 bits: words from the saved rbp to the CFA, 0 if rbp is unchanged.
-    pub const RBP: i16 = 6;
-    /// 8 bits: [`kind`].
-    pub const KIND: i16 = 7;
-
-    /// The rule for the CFA. The return address is one word below it.
-    pub mod kind {
-        /// Unknown.
-        pub const NONE: u8 = 0;
-        /// rsp plus the offset.
-        pub const RSP: u8 = 1;
-        /// rbp plus the offset.
-        pub const RBP: u8 = 2;
-        /// The word at rsp plus the offset.
-        pub const AT_RSP: u8 = 3;
-        /// The word at rbp plus the offset.
-        pub const AT_RBP: u8 = 4;
-        /// Stubs of the procedure linkage table.
-        pub const PLT: u8 = 5;
-        /// The outermost frame.
-        pub const END: u8 = 6;
-        /// A signal frame.
-        pub const SIGNAL: u8 = 7;
-    }
-}

@@ -116,7 +116,7 @@ impl<'a> BodyContext<'a> {
             facts,
             alloc,
             uses: uses(body, alloc),
-            several: several(body),
+            several: has_several_definitions(body),
             ticking: !alloc.resume.is_empty()
                 || longest_path(body, alloc) > object.program.limits.maxaction,
             deferred: OnceCell::new(),
@@ -220,7 +220,7 @@ fn uses(body: &Body, alloc: &Allocation) -> Vec<u32> {
 }
 
 /// For each register, whether it has several definitions.
-fn several(body: &Body) -> Vec<bool> {
+fn has_several_definitions(body: &Body) -> Vec<bool> {
     let mut times = vec![0u32; body.regs.len()];
     let mut write = |r: spile_ir::Reg| times[r.index()] += 1;
     for block in &body.blocks {

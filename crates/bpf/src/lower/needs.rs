@@ -3,8 +3,8 @@
 use spile_ir::fmt::MAX_MEM;
 use spile_ir::marks::Marks;
 use spile_ir::{Inst, Program, ProgramFacts, Ty};
+use spile_lir::library::unwind;
 
-use super::event::unwind::walk_gen;
 use super::handler::calls::{fields as rethrown_fields, saved_max};
 use super::text::fields::{field_types, piece_size, reads_into_text};
 use super::text::{decimal, regex};
@@ -30,7 +30,7 @@ pub(crate) fn needs(
         decimal: decimal::room(program.kernel_insts()),
         memory: if reads { MAX_MEM as u32 + 8 } else { 0 },
         last_match: regex::room(program, facts, max_string),
-        user_walk: walk_gen::room(program.limits.maxbacktrace),
+        user_walk: unwind::room(program.limits.maxbacktrace),
         marks,
         attach,
     }

@@ -1,10 +1,11 @@
 //! The constants, subprograms and record shapes that all code of an object shares.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Range;
 
 use spile_lir::{Module, library};
 
-use crate::emit::{CpuBlocks, Surroundings, emit};
+use crate::emit::{CpuBlocks, ObjectSymbols, emit_all, emit_inline, symbol};
 use crate::isa::asm::Function;
 use crate::layout::RecordShape;
 use crate::plan::StateLayout;
@@ -24,8 +25,27 @@ pub(crate) struct Pool {
     /// Shapes of ring-buffer records; the index is the record's number.
     pub records: Vec<RecordShape>,
     record_index: HashMap<String, u32>,
+    /// Offset and number of the rows of system calls for their arguments' texts.
+    pub syscall_rows: Option<(u32, u32)>,
     /// The functions that are made from LIR.
     pub lir: Module,
+    /// Code of functions that is inserted in place of calls, by name.
+    inline: BTreeMap<String, Function>,
+    pending: Vec<Pending>,
+}
+
+/// Functions of a module that are not emitted yet: [`Pool::subs`] only has their names.
+struct Pending {
+    /// Their places in [`Pool::lir`].
+    funcs: Range<usize>,
+    around: ObjectSymbols,
+    /// Those that are global subprograms.
+    global: HashSet<String>,
+}
+
+/// A function of the run-time library that is the same for all callers, with its constants.
+pub(crate) fn library_module(name: &str) -> Result<Module, String> {
+    library::only(name).ok_or_else(|| format!("the library has no {name}"))
 }
 
 impl Pool {
@@ -89,31 +109,42 @@ impl Pool {
         if self.subs.contains_key(name) {
             return Ok(());
         }
-        let module = library::only(name).ok_or_else(|| format!("the library has no {name}"))?;
-        self.made(module).map(drop)
+        self.define_module(library_module(name)?).map(drop)
+    }
+
+    /// The code of a function of the run-time library, for [`Asm::insert`].
+    ///
+    /// [`Asm::insert`]: crate::isa::asm::Asm::insert
+    pub(crate) fn inline(&mut self, name: &str) -> Result<&Function, String> {
+        if !self.inline.contains_key(name) {
+            let module = library_module(name)?;
+            let func = module.funcs.first().ok_or("a module without a function")?;
+            let code = emit_inline(func).map_err(|e| e.to_string())?;
+            self.inline.insert(name.into(), code);
+        }
+        Ok(&self.inline[name])
     }
 
     /// Defines the only function of a module of LIR, those of its loops, and its constants, unless the
     /// object has it; returns its name.
-    pub(crate) fn made(&mut self, module: Module) -> Result<String, String> {
+    pub(crate) fn define_module(&mut self, module: Module) -> Result<String, String> {
         let name = module.funcs.first().map(|f| f.name.clone());
         let name = name.ok_or("a module without a function")?;
         if self.subs.contains_key(&name) {
             return Ok(name);
         }
-        self.define(module, None)?;
+        self.define(module, None, HashSet::new());
         Ok(name)
     }
 
-    fn define(&mut self, module: Module, cpu_blocks: Option<CpuBlocks>) -> Result<(), String> {
+    fn define(&mut self, module: Module, cpu_blocks: Option<CpuBlocks>, global: HashSet<String>) {
         let data = module.data.iter();
-        let around = Surroundings {
+        let around = ObjectSymbols {
             data: data
                 .map(|d| (d.name.clone(), self.constant(&d.bytes)))
                 .collect(),
             cpu_blocks,
         };
-        let functions = emit(&module, &around).map_err(|e| e.to_string())?;
         for data in module.data {
             if self.lir.data(&data.name).is_none() {
                 self.lir.data.push(data);
@@ -124,27 +155,59 @@ impl Pool {
                 self.lir.externs.push(declared);
             }
         }
+        for func in &module.funcs {
+            let name = symbol(&func.name);
+            let declared = Function {
+                name: name.clone(),
+                ..Function::default()
+            };
+            self.subs.insert(name, declared);
+        }
+        let first = self.lir.funcs.len();
         self.lir.funcs.extend(module.funcs);
-        for function in functions {
+        self.pending.push(Pending {
+            funcs: first..self.lir.funcs.len(),
+            around,
+            global,
+        });
+    }
+
+    /// Emits the functions that were defined since the last time: together, as processors share them.
+    pub(crate) fn emit_pending(&mut self) -> Result<(), String> {
+        let pending = std::mem::take(&mut self.pending);
+        let jobs: Vec<_> = pending
+            .iter()
+            .flat_map(|p| {
+                self.lir.funcs[p.funcs.clone()]
+                    .iter()
+                    .map(|f| (f, &p.around))
+            })
+            .collect();
+        for mut function in emit_all(&jobs).map_err(|e| e.to_string())? {
+            function.separate = pending.iter().any(|p| p.global.contains(&function.name));
             self.subs.insert(function.name.clone(), function);
         }
         Ok(())
     }
 
     /// Defines the functions of a module as global subprograms, which find the processor's block
-    /// themselves, and the steps of their loops.
+    /// themselves, and the steps of their loops, unless the object has the function `name` of them.
     pub(crate) fn global_functions(
         &mut self,
-        module: Module,
+        name: &str,
         plan: &StateLayout,
+        make: impl FnOnce(&mut Pool) -> Result<Module, String>,
     ) -> Result<(), String> {
-        let names: Vec<String> = module.funcs.iter().map(|f| f.name.clone()).collect();
-        self.define(module, Some(plan.cpu_blocks()))?;
-        for name in names {
-            if let Some(function) = self.subs.get_mut(&name) {
-                function.separate = true;
-            }
+        if self.subs.contains_key(name) {
+            return Ok(());
         }
+        let module = make(self)?;
+        // A callback of a helper cannot be global.
+        let callbacks: HashSet<&str> = module.callbacks().collect();
+        let globals = module.funcs.iter().map(|f| &f.name);
+        let globals = globals.filter(|name| !callbacks.contains(&***name));
+        let names = globals.cloned().collect();
+        self.define(module, Some(plan.cpu_blocks()), names);
         Ok(())
     }
 

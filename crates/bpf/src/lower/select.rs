@@ -36,7 +36,7 @@ impl HandlerCodegen<'_> {
         }
         match &block.term {
             Term::Jump(to) => {
-                self.go(*to, next);
+                self.branch_to(*to, next);
                 Ok(())
             }
             Term::Branch { cond, then, els } if fused => {
@@ -90,7 +90,7 @@ impl HandlerCodegen<'_> {
         });
     }
 
-    pub(super) fn go(&mut self, to: BlockId, next: Option<BlockId>) {
+    pub(super) fn branch_to(&mut self, to: BlockId, next: Option<BlockId>) {
         if Some(to) != next {
             let label = self.branch_target(to);
             self.asm.jump(label);
@@ -114,7 +114,7 @@ impl HandlerCodegen<'_> {
             _ => {
                 let label = self.branch_target(then);
                 self.asm.jump_if(cond, a, b, label);
-                self.go(els, next);
+                self.branch_to(els, next);
             }
         }
     }
@@ -242,7 +242,8 @@ impl HandlerCodegen<'_> {
     pub(super) fn copy(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
         if self.ty(src)? == Ty::Long {
             // Paths with different constants would stay separate for the verifier.
-            let several = self.plan.outline && self.ctx.several.get(dst.index()) == Some(&true);
+            let several =
+                self.plan.outlining.is_large() && self.ctx.several.get(dst.index()) == Some(&true);
             if let (Val::Imm(n), true) = (src, several && self.record_state.is_some()) {
                 let reg = match self.location(dst) {
                     Location::Reg(reg) => reg,

@@ -4,7 +4,7 @@
 use spile_ir::storage::{Storage, colocated};
 use spile_ir::{Global, GlobalId, GlobalKind, Program, Ty};
 
-use super::areas::{Areas, BumpAllocator, MMAPABLE};
+use super::allocator::{Areas, BumpAllocator, MMAPABLE};
 use super::values::element;
 use crate::layout::{
     Colocation, GlobalLayout, GlobalPlace, LargeLayout, PerCpuArray, SEQUENCE, ThreadField,

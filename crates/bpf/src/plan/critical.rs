@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use spile_ir::storage::{access_sets, takes};
 use spile_ir::{Event, GlobalId, Program};
 
-use super::areas::{Areas, MMAPABLE};
+use super::allocator::{Areas, MMAPABLE};
 use crate::layout::critical::{CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal};
 use crate::layout::{GlobalLayout, GlobalPlace, SEQUENCE, ValueLayout};
 use crate::object::elf::{MapSpec, MapType};

@@ -3,7 +3,7 @@
 use spile_ir::storage::Storage;
 use spile_ir::{Global, GlobalKind};
 
-use super::areas::Areas;
+use super::allocator::Areas;
 use super::values::agg_layout;
 use crate::layout::{GlobalLayout, GlobalPlace, ValueLayout};
 

@@ -2,8 +2,9 @@
 
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalKind, MAX_CALLERS, Program, Ty};
+use spile_lir::library::append::DIGITS;
 
-use super::areas::BumpAllocator;
+use super::allocator::BumpAllocator;
 use super::iterators::{IterSource, IteratorLayout, state};
 use super::needs::LayoutInputs;
 use super::snapshots::{activations, count_rooms, max_over_handlers};
@@ -47,7 +48,7 @@ pub(crate) struct ScratchOffsets {
     /// Ten words for any instruction. A value that went through them is an unknown number for the
     /// verifier, so that paths that differ in it merge again.
     pub tmp: u32,
-    /// Digits of a number: 128 bytes, the second half always zero.
+    /// Digits of a number: 24 bytes, and as many that are always zero.
     pub digits: u32,
     /// Words of iterators, see [`super::iterators::state`].
     pub iterators: u32,
@@ -105,7 +106,7 @@ impl ScratchOffsets {
             saved: 0,
             saved_size: needs.saved,
             tmp: cpu.alloc(80),
-            digits: cpu.alloc(128),
+            digits: cpu.alloc(DIGITS),
             iterators: cpu.alloc(max_over_handlers(iterators, |i| i.len() as u32) * state::BYTES),
             buckets: 0,
             bucket_room: largest_walk(iterators),

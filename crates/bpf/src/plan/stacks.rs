@@ -3,11 +3,11 @@
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Event, Inst, Program, Val};
 
-use super::areas::{Areas, MMAPABLE};
+use super::allocator::{Areas, MMAPABLE};
 use crate::layout::symbolic::takes_kernel_stack;
 use crate::layout::{
-    COPIES_MAP, COPY_BYTES, FILES_MAP, KERNEL_LINES_MAP, LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP,
-    ROWS_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, SymbolicForm, kernel_row, stack_words, symbol_row,
+    COPIES_MAP, FILES_MAP, KERNEL_LINES_MAP, LINE_ROWS_MAP, MAX_ROWS, NAMES_MAP, ROWS_MAP,
+    SYMBOL_ROWS_MAP, SYMBOLS_MAP, SymbolicForm, copy, kernel_row, stack_words, symbol_row,
 };
 use crate::object::elf::{MapSpec, MapType};
 
@@ -180,7 +180,7 @@ pub(super) fn maps(stacks: Option<&StackRoom>, made: &[SymbolicForm], cpus: u32)
             name: COPIES_MAP.into(),
             ty: MapType::Array,
             key_size: 4,
-            value_size: COPY_BYTES,
+            value_size: copy::BYTES,
             max_entries: if walks { cpus } else { 1 },
             flags: 0,
         });

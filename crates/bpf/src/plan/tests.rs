@@ -6,6 +6,7 @@ use std::rc::Rc;
 use spile_ir::storage::Storage;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{Arch, Hist, Program, ProgramFacts, StatsSpec, reader};
+use spile_lir::library::append::DIGITS;
 
 use super::values::agg_layout;
 use super::{LayoutInputs, StateLayout};
@@ -61,7 +62,7 @@ fn check_plan(program: &Program, needs: LayoutInputs, cpus: u32) {
         (s.ticks, 8, "ticks"),
         (s.start, 8, "start"),
         (s.tmp, 64, "tmp"),
-        (s.digits, 128, "digits"),
+        (s.digits, DIGITS, "digits"),
         (s.frame, needs.frame, "frame"),
         (s.err_text, max, "err_text"),
         (s.text, 3 * max, "text"),

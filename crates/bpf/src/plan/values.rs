@@ -2,7 +2,7 @@
 
 use spile_ir::{ElemTy, Hist, StatsSpec};
 
-use super::areas::BumpAllocator;
+use super::allocator::BumpAllocator;
 use crate::layout::{AggLayout, ValueLayout};
 
 /// The layout of an array's element.

@@ -19,7 +19,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::critical::{
-    BUSY, CopyPlace, CriticalLayout, ENTRY, LockedGlobal, PROGRAM, answer, asked,
+    BUSY, CopyPlace, CriticalLayout, ENTRY, LockedGlobal, PROGRAM, answer, request,
 };
 use crate::layout::{Attach, HELD, ProgramInfo, percpu};
 use crate::object::elf::ProgramSpec;
@@ -31,9 +31,9 @@ const TRIES: i32 = 64;
 /// Limit on the bytes that are copied word by word; a helper copies more.
 const FEW_BYTES: u32 = 64;
 
-/// Stack slot: bits of the globals to copy ([`asked::WANTED`]).
+/// Stack slot: bits of the globals to copy ([`request::WANTED`]).
 const WANTED: i16 = -8;
-/// Stack slot: bits of the globals to empty ([`asked::TAKEN`]).
+/// Stack slot: bits of the globals to empty ([`request::TAKEN`]).
 const TAKEN: i16 = -16;
 /// Stack slot: nonzero while the current array is emptied.
 const EMPTIED: i16 = -24;
@@ -101,7 +101,7 @@ fn section(
 ) -> Result<Function, String> {
     let mut asm = Asm::new(PROGRAM, &["ctx"]);
     let [known, interrupted, entered] = std::array::from_fn(|_| asm.label());
-    for (word, slot) in [(asked::WANTED, WANTED), (asked::TAKEN, TAKEN)] {
+    for (word, slot) in [(request::WANTED, WANTED), (request::TAKEN, TAKEN)] {
         asm.load(Size::DW, R2, R1, 8 * word as i16);
         asm.store(Size::DW, R10, slot, R2);
     }

@@ -119,6 +119,8 @@ const TABLE: &[(&str, &[Arg], &str)] = &[
         "ABCDEFG",
     ),
     ("%*.*b%.*b", &[N(2), N(2), N(0x4241), N(1), N(67)], "ABC"),
+    // A negative precision is none.
+    ("%*.*b%*b", &[N(2), N(-1), N(0x4241), N(1), N(67)], "ABC"),
     // Cases where C has other rules.
     (
         "%#o|%#.3o|%#6o|%#06o|%#-6o|",

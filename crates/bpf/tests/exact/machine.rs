@@ -374,6 +374,8 @@ fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {
         ErrorKind::Overflow(g) => overflow(program, g),
         ErrorKind::HistIndex => "histogram index out of range".into(),
         ErrorKind::ReadFault => format!("read fault at {}", address()),
+        ErrorKind::WriteFault => format!("write fault at {}", address()),
+        ErrorKind::Signal => "the signal cannot be sent".into(),
         ErrorKind::KernelStrFault => format!("kernel string copy fault at {}", address()),
         ErrorKind::UserStrFault => format!("user string copy fault at {}", address()),
         ErrorKind::Raised => String::from_utf8_lossy(fields[0].as_bytes()).into_owned(),

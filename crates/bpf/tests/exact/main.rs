@@ -5,6 +5,7 @@
 extern crate spile_testing;
 spile_testing::main!();
 
+mod controller_hits;
 mod decimals;
 mod directed;
 mod formats;
@@ -13,9 +14,8 @@ mod large;
 mod layouts;
 mod listings;
 mod machine;
-mod own;
-mod parts;
 mod races;
 mod random;
 mod regexes;
+mod substrings;
 mod world;

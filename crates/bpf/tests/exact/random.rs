@@ -64,7 +64,7 @@ fn compare(program: &Program, share: Option<bool>) -> Verdict {
         kernel.run(&args(n));
         world.run(&args(n));
     }
-    let failed = world.failed;
+    let failed = world.globals.failed;
     let got = comparable(program, kernel.outcome());
     let mut want = comparable(program, world.outcome());
     if (want.cuts.saturating_sub(failed)..want.cuts).contains(&got.cuts) {

@@ -1,6 +1,8 @@
 //! Runs the same program in the interpreter.
 
-use spile_ir::interp::{self, Cell, Element, Env, Fault, Value, testenv::TestEnv};
+use spile_ir::interp::{
+    self, Cell, Element, Env, Fault, Globals, MemGlobals, Value, testenv::TestEnv,
+};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::stats::Stat;
 use spile_ir::{GlobalId, GlobalKind, HandlerId, Program, Space, Stream};
@@ -22,8 +24,7 @@ pub(crate) struct World<'p> {
     pub env: TestEnv,
     args: Vec<u64>,
     outcome: Outcome,
-    /// Failed stores: they truncated the value here, but not in the kernel.
-    pub failed: u64,
+    pub globals: NamedGlobals<'p>,
 }
 
 impl<'p> World<'p> {
@@ -33,7 +34,11 @@ impl<'p> World<'p> {
             env: TestEnv::new(program),
             args: Vec::new(),
             outcome: Outcome::default(),
-            failed: 0,
+            globals: NamedGlobals {
+                program,
+                mem: MemGlobals::new(&program.globals),
+                failed: 0,
+            },
         }
     }
 
@@ -58,7 +63,7 @@ impl<'p> World<'p> {
         self.outcome.cuts = self.env.cuts;
         for (i, global) in self.program.globals.iter().enumerate() {
             let g = GlobalId(i as u32);
-            let globals = &mut self.env.globals;
+            let globals = &mut self.globals.mem;
             let contents = match &global.kind {
                 GlobalKind::Scalar(_) => {
                     Contents::One(Cell::Scalar(globals.gload(g).expect("scalar")))
@@ -82,46 +87,62 @@ impl<'p> World<'p> {
     }
 }
 
-impl Env for World<'_> {
+/// Globals in memory, with their names in messages.
+pub(crate) struct NamedGlobals<'p> {
+    program: &'p Program,
+    pub mem: MemGlobals,
+    /// Failed stores: they truncated the value here, but not in the kernel.
+    pub failed: u64,
+}
+
+impl Globals for NamedGlobals<'_> {
     fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
-        self.env.gload(g)
+        self.mem.gload(g)
     }
     fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
-        self.env.gstore(g, v)
+        self.mem.gstore(g, v)
     }
     fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
-        self.env.gadd(g, v)
+        self.mem.gadd(g, v)
     }
     fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
-        self.env.aget(g, keys)
+        self.mem.aget(g, keys)
     }
     fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
         self.failed += 1;
-        self.env.aset(g, keys, v)?;
+        self.mem.aset(g, keys, v)?;
         self.failed -= 1;
         Ok(())
     }
     fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
-        self.env.aadd(g, keys, v)
+        self.mem.aadd(g, keys, v)
     }
     fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
-        self.env.ahas(g, keys)
+        self.mem.ahas(g, keys)
     }
     fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
-        self.env.adel(g, keys)
+        self.mem.adel(g, keys)
     }
     fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
-        self.env.gclear(g)
+        self.mem.gclear(g)
     }
     fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
         let full = |_| overflow(self.program, g).into();
-        self.env.stat_add(g, keys, v).map_err(full)
+        self.mem.stat_add(g, keys, v).map_err(full)
     }
     fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
-        self.env.stat_get(g, keys)
+        self.mem.stat_get(g, keys)
     }
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
-        self.env.elements(g, slice)
+        self.mem.elements(g, slice)
+    }
+}
+
+impl<'p> Env for World<'p> {
+    type Globals = NamedGlobals<'p>;
+
+    fn globals(&mut self) -> &mut NamedGlobals<'p> {
+        &mut self.globals
     }
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {
         if f == Intrinsic::CtxArg {

@@ -37,7 +37,7 @@ fn calls_of_mpi_from_c_are_announced() {
         let program = dir.path().join("mpi");
         let compiler = format!("mpicc.{kind}");
         if compile(&compiler, &["-O2", "-g"], SOURCE, &program).is_none() {
-            spile_testing::leave_out(&compiler);
+            spile_testing::skip_variant(&compiler);
             continue;
         }
         let ranks = run(kind, dir.path(), &program);
@@ -77,7 +77,7 @@ fn calls_of_mpi_from_fortran_are_announced() {
         let program = dir.path().join("mpi");
         let compiler = format!("mpif90.{kind}");
         if compile(&compiler, &["-O2"], "context-mpi.f90", &program).is_none() {
-            spile_testing::leave_out(&compiler);
+            spile_testing::skip_variant(&compiler);
             continue;
         }
         let ranks = run(kind, dir.path(), &program);

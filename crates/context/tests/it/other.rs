@@ -60,6 +60,18 @@ fn forks_without_regions_announce_nothing() {
     assert!(!ours.iter().any(|l| l.contains(" rwx")), "{maps}");
 }
 
+/// A fork copies the entries of its pages there, so that look-ups in a child are no page faults.
+#[test]
+fn symbols_are_looked_up_among_the_data() {
+    let mut command = Command::new("readelf");
+    command.arg("-SW").arg(shared("context.so"));
+    let out = command.output().expect("readelf");
+    let out = String::from_utf8_lossy(&out.stdout).into_owned();
+    let at = |name| out.find(name).expect(&out);
+    assert!(at(" .dynamic ") < at(" .gnu.hash "), "{out}");
+    assert!(at(" .gnu.hash ") < at(" .bss "), "{out}");
+}
+
 #[test]
 fn exports_only_what_has_to_be_interposed() {
     let symbols = |option: &str| {

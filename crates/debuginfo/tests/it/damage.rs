@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use proptest::prelude::*;
 
-use crate::ask::ask;
 use crate::build::Dir;
+use crate::queries::run_all;
 
 const TEXT: &str = r#"
 #include <stdio.h>
@@ -114,7 +114,7 @@ fn a_long_run_of_damaged_files_does_not_panic() {
         }
         let copy = bytes.clone();
         let asked = Instant::now();
-        let fine = std::panic::catch_unwind(|| ask(copy)).is_ok() && asked.elapsed() < HANG;
+        let fine = std::panic::catch_unwind(|| run_all(copy)).is_ok() && asked.elapsed() < HANG;
         if !fine {
             let kept = Path::new(env!("CARGO_TARGET_TMPDIR")).join("damaged");
             std::fs::write(&kept, &bytes).expect("kept");
@@ -135,7 +135,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = to;
         }
-        ask(bytes);
+        run_all(bytes);
     }
 
     #[test]
@@ -145,7 +145,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = to;
         }
-        ask(bytes);
+        run_all(bytes);
     }
 
     /// Changes only within the debugging information.
@@ -156,7 +156,7 @@ proptest! {
         for (at, to_byte) in changes {
             bytes[from + at.index(to - from)] = to_byte;
         }
-        ask(bytes);
+        run_all(bytes);
     }
 
     /// Changes only within the unwind tables.
@@ -167,13 +167,13 @@ proptest! {
         for (at, to_byte) in changes {
             bytes[from + at.index(to - from)] = to_byte;
         }
-        ask(bytes);
+        run_all(bytes);
     }
 
     #[test]
     fn truncated_files_do_not_panic(len in any::<prop::sample::Index>()) {
         let len = len.index(program().len());
-        ask(program()[..len].to_vec());
+        run_all(program()[..len].to_vec());
     }
 
     /// Extreme numbers, at places of lengths and offsets.
@@ -182,6 +182,6 @@ proptest! {
         let mut bytes = program().to_vec();
         let at = at.index(bytes.len() - 8) & !3;
         bytes[at..at + 8].copy_from_slice(&word.to_le_bytes());
-        ask(bytes);
+        run_all(bytes);
     }
 }

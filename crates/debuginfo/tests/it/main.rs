@@ -1,8 +1,8 @@
 //! Tests on files that compilers and linkers make here, and on damaged ones.
 
-mod ask;
 mod build;
 mod damage;
 mod dwarf;
 mod exits;
 mod files;
+mod queries;

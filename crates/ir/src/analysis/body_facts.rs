@@ -2,7 +2,7 @@
 //! where state lies, and what a handler's entry and exit do. Facts that need data flow or control
 //! flow are not here.
 
-use crate::intrinsics::Intrinsic;
+use crate::intrinsics::{Intrinsic, IntrinsicClass};
 use crate::program::*;
 
 /// The facts of one body.
@@ -95,8 +95,14 @@ impl BodyFacts {
     }
 
     /// Whether the body sets the verdict on a packet or on a call that a security hook asks about.
-    pub fn decides(&self) -> bool {
+    pub fn sets_verdict(&self) -> bool {
         self.uses_any(&[Intrinsic::Verdict, Intrinsic::VerdictSet])
+    }
+
+    /// Whether the body writes to memory of processes or sends signals.
+    pub fn changes_processes(&self) -> bool {
+        self.intrinsics()
+            .any(|f| matches!(f.class(), IntrinsicClass::Act(_)))
     }
 }
 
@@ -135,6 +141,11 @@ impl ProgramFacts {
     /// The facts of all functions, in the program's order.
     pub fn funcs(&self) -> impl Iterator<Item = &BodyFacts> {
         self.funcs.iter()
+    }
+
+    /// Whether a kernel handler writes to memory of processes or sends signals.
+    pub fn change_processes(&self) -> bool {
+        self.kernel_handlers().any(BodyFacts::changes_processes)
     }
 
     /// The facts of the handlers that run in the kernel.

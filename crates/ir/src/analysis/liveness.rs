@@ -77,13 +77,9 @@ pub struct Liveness(Vec<RegSet>);
 impl Liveness {
     /// Computes the liveness of a body.
     pub fn new(body: &Body) -> Liveness {
-        let effects = body
-            .blocks
-            .iter()
-            .map(|block| BlockEffect::new(body, block));
         let analysis = LiveAnalysis {
             body,
-            effects: effects.collect(),
+            effects: effects(body),
         };
         Liveness(dataflow::backward(body, &analysis))
     }
@@ -142,18 +138,14 @@ impl Liveness {
     }
 }
 
-/// The effect of a block on the registers live after it.
-struct BlockEffect {
-    /// The registers that it reads before it writes them.
-    read: RegSet,
-    /// The registers that its instructions write.
-    written: RegSet,
-}
-
-impl BlockEffect {
-    fn new(body: &Body, block: &Block) -> BlockEffect {
-        let mut read = RegSet::new(body.regs.len());
-        let mut written = read.clone();
+/// The effects of all blocks on the registers live after them, one block behind the other: a word of the
+/// registers that it reads before it writes them, and a word of those that its instructions write.
+fn effects(body: &Body) -> Vec<(u64, u64)> {
+    let [mut read, mut written] = [(); 2].map(|()| RegSet::new(body.regs.len()));
+    let mut all = Vec::with_capacity(read.0.len() * body.blocks.len());
+    for block in &body.blocks {
+        read.0.fill(0);
+        written.0.fill(0);
         block.term.for_each_use(|v| insert(&mut read, v));
         for (inst, _) in block.insts.iter().rev() {
             if let Some(dst) = inst.dst() {
@@ -162,13 +154,15 @@ impl BlockEffect {
             }
             inst.for_each_use(|v| insert(&mut read, v));
         }
-        BlockEffect { read, written }
+        all.extend(read.0.iter().copied().zip(written.0.iter().copied()));
     }
+    all
 }
 
 struct LiveAnalysis<'a> {
     body: &'a Body,
-    effects: Vec<BlockEffect>,
+    /// See [`effects`].
+    effects: Vec<(u64, u64)>,
 }
 
 impl dataflow::Backward for LiveAnalysis<'_> {
@@ -191,9 +185,11 @@ impl dataflow::Backward for LiveAnalysis<'_> {
     }
 
     fn block(&self, id: BlockId, fact: &mut RegSet) {
-        let BlockEffect { read, written } = &self.effects[id.index()];
-        let words = fact.0.iter_mut().zip(read.0.iter().zip(&written.0));
-        words.for_each(|(live, (read, written))| *live = *live & !written | read);
+        let words = fact.0.len();
+        let effects = &self.effects[id.index() * words..][..words];
+        for (live, (read, written)) in fact.0.iter_mut().zip(effects) {
+            *live = *live & !written | read;
+        }
     }
 }
 

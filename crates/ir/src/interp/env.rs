@@ -8,11 +8,11 @@ use crate::intrinsics::Intrinsic;
 use crate::stats::Stat;
 use crate::{FormatId, GlobalId, SortKey, SortSpec, Space, Stream, Ty};
 
-/// Everything outside a handler's registers: globals, the machine, output. Implementations
-/// may rely on keys and values having the global's types and widths.
+/// The globals of a program. Implementations may rely on keys and values having the global's types
+/// and widths.
 ///
 /// Reads of missing array elements give the type's zero and add nothing.
-pub trait Env {
+pub trait Globals {
     /// The value of a scalar.
     ///
     /// # Errors
@@ -21,17 +21,17 @@ pub trait Env {
     /// Sets a scalar.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault>;
     /// Adds to a number; returns the value before.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault>;
     /// An element of an array of scalars.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault>;
     /// Sets an element.
     ///
@@ -46,17 +46,17 @@ pub trait Env {
     /// Whether an element matches; `None` is `*`.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault>;
     /// Deletes the elements that match; `None` is `*`.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault>;
     /// Empties an array or a statistic, sets a scalar to 0 or "".
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn gclear(&mut self, g: GlobalId) -> Result<(), Fault>;
     /// Adds a value to a statistic.
     ///
@@ -66,19 +66,19 @@ pub trait Env {
     /// A copy of a statistic; `None` when the statistic is missing or empty.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault>;
     /// A copy of the elements that match, in insertion order. `slice` is empty or has one entry for
     /// each key; `None` is `*`.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault>;
     /// The elements of a `foreach`: those that match, sorted, up to the limit. Marks are sorted by
     /// the texts that they stand for.
     ///
     /// # Errors
-    /// See [`Env::gload`].
+    /// See [`Globals::gload`].
     fn walk(
         &mut self,
         g: GlobalId,
@@ -86,8 +86,17 @@ pub trait Env {
         sort: Option<SortSpec>,
         limit: Option<usize>,
     ) -> Result<ForeachWalk, Fault> {
-        walk_elements(self, g, slice, (sort, limit))
+        let elements = self.elements(g, slice)?;
+        Ok(walk_elements(elements, sort, limit, |_| None))
     }
+}
+
+/// Everything outside a handler's registers: globals, the machine, output.
+pub trait Env {
+    /// The type of the globals.
+    type Globals: Globals;
+    /// The globals.
+    fn globals(&mut self) -> &mut Self::Globals;
     /// Runs an intrinsic that needs the world. Intrinsics on operands alone do not come here.
     ///
     /// # Errors
@@ -122,21 +131,17 @@ pub trait Env {
     fn truncated(&mut self);
 }
 
-/// [`Env::walk`] by [`Env::elements`].
-///
-/// # Errors
-/// See [`Env::gload`].
+/// [`Globals::walk`] over a copy of the elements. `text` returns the text of a string with marks.
 pub fn walk_elements(
-    env: &mut (impl Env + ?Sized),
-    g: GlobalId,
-    slice: &[Option<Value>],
-    (sort, limit): (Option<SortSpec>, Option<usize>),
-) -> Result<ForeachWalk, Fault> {
-    let mut elements = env.elements(g, slice)?;
+    mut elements: Vec<Element>,
+    sort: Option<SortSpec>,
+    limit: Option<usize>,
+    text: impl Fn(&Value) -> Option<Value>,
+) -> ForeachWalk {
     if let Some(spec) = sort {
         for element in elements.iter_mut().filter(|_| spec.by == SortKey::Value) {
             if let Cell::Scalar(value @ Value::Str(_)) = &mut element.cell
-                && let Some(text) = env.text(value)
+                && let Some(text) = text(value)
             {
                 *value = text;
             }
@@ -144,5 +149,5 @@ pub fn walk_elements(
         sort_elements(&mut elements, spec);
     }
     elements.truncate(limit.unwrap_or(usize::MAX));
-    Ok(elements.into())
+    elements.into()
 }

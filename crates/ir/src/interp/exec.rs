@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::element::{Cell, Element};
-use super::env::Env;
+use super::env::{Env, Globals};
 use super::last_match::LastMatch;
 use super::strings::{self, TokenizeState};
 use super::value::{Fault, ScriptError, Value};
@@ -557,6 +557,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             | IntrinsicClass::Clock(_)
             | IntrinsicClass::Session(_)
             | IntrinsicClass::Memory(_)
+            | IntrinsicClass::Act(_)
             | IntrinsicClass::Symbol(_) => self.env.intrinsic(f, &args)?,
         })
     }
@@ -593,15 +594,15 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
     /// An instruction on a global.
     fn global(&mut self, inst: &'p Inst) -> Result<Flow<'p>, Fault> {
         let (dst, value) = match inst {
-            Inst::GLoad { dst, g } => (*dst, self.env.gload(*g)?),
+            Inst::GLoad { dst, g } => (*dst, self.env.globals().gload(*g)?),
             Inst::GStore { g, val } => {
                 let v = self.fitted(*val, self.value_ty(*g))?;
-                self.env.gstore(*g, v)?;
+                self.env.globals().gstore(*g, v)?;
                 return Ok(Flow::Next);
             }
             Inst::GAdd { g, val, old } => {
                 let v = self.long(*val);
-                let before = self.env.gadd(*g, v)?;
+                let before = self.env.globals().gadd(*g, v)?;
                 let Some(dst) = old else {
                     return Ok(Flow::Next);
                 };
@@ -609,18 +610,18 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             }
             Inst::AGet { dst, g, keys } => {
                 let keys = self.keys(*g, keys)?;
-                (*dst, self.env.aget(*g, &keys)?)
+                (*dst, self.env.globals().aget(*g, &keys)?)
             }
             Inst::ASet { g, keys, val } => {
                 let keys = self.keys(*g, keys)?;
                 let v = self.fitted(*val, self.value_ty(*g))?;
-                self.env.aset(*g, &keys, v)?;
+                self.env.globals().aset(*g, &keys, v)?;
                 return Ok(Flow::Next);
             }
             Inst::AAdd { g, keys, val, old } => {
                 let keys = self.keys(*g, keys)?;
                 let v = self.long(*val);
-                let before = self.env.aadd(*g, &keys, v)?;
+                let before = self.env.globals().aadd(*g, &keys, v)?;
                 let Some(dst) = old else {
                     return Ok(Flow::Next);
                 };
@@ -628,7 +629,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             }
             Inst::AHas { dst, g, keys } => {
                 let keys = self.pattern(*g, keys)?;
-                (*dst, i64::from(self.env.ahas(*g, &keys)?).into())
+                (*dst, i64::from(self.env.globals().ahas(*g, &keys)?).into())
             }
             _ => return self.global_rest(inst),
         };
@@ -641,19 +642,19 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
         match inst {
             Inst::ADel { g, keys } => {
                 let keys = self.pattern(*g, keys)?;
-                self.env.adel(*g, &keys)?;
+                self.env.globals().adel(*g, &keys)?;
             }
-            Inst::GClear { g } => self.env.gclear(*g)?,
+            Inst::GClear { g } => self.env.globals().gclear(*g)?,
             Inst::StatAdd { g, keys, val } => {
                 let keys = self.keys(*g, keys)?;
                 let v = self.long(*val);
-                self.env.stat_add(*g, &keys, v)?;
+                self.env.globals().stat_add(*g, &keys, v)?;
             }
             Inst::StatGet {
                 dst, g, keys, what, ..
             } => {
                 let keys = self.keys(*g, keys)?;
-                let s = self.env.stat_get(*g, &keys)?.unwrap_or_default();
+                let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
                 let v = s
                     .extract(*what)
                     .map_err(|_| Fault::from("empty aggregate"))?;
@@ -665,14 +666,18 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 if !(0..i64::from(hist.buckets())).contains(&idx) {
                     return Err("histogram index out of range".into());
                 }
-                let s = self.env.stat_get(*g, &keys)?.unwrap_or_default();
+                let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
                 let count = s.buckets.get(idx as usize).copied().unwrap_or(0);
                 self.set(*dst, (count as i64).into());
             }
             Inst::PrintHist { g, keys } => {
                 let keys = self.keys(*g, keys)?;
                 let hist = self.hist(*g)?;
-                let s = self.env.stat_get(*g, &keys)?.ok_or("empty aggregate")?;
+                let s = self
+                    .env
+                    .globals()
+                    .stat_get(*g, &keys)?
+                    .ok_or("empty aggregate")?;
                 self.env
                     .print(Stream::Out, hist.draw(&s.buckets).as_bytes());
             }
@@ -685,12 +690,12 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             } => {
                 let slice = self.pattern(*g, slice)?;
                 let limit = limit.map(|l| self.long(l).max(0) as usize);
-                let walk = self.env.walk(*g, &slice, *sort, limit)?;
+                let walk = self.env.globals().walk(*g, &slice, *sort, limit)?;
                 self.start(*it, walk)?;
             }
             Inst::IterHist { it, g, keys } => {
                 let keys = self.keys(*g, keys)?;
-                let s = self.env.stat_get(*g, &keys)?.unwrap_or_default();
+                let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
                 let full = s.buckets.iter().enumerate().filter(|(_, n)| **n != 0);
                 let elements = full.map(|(i, n)| Element {
                     keys: [Value::Long(i as i64)].into(),

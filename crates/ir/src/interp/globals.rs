@@ -3,6 +3,7 @@
 
 use super::array::MemArray;
 use super::element::Element;
+use super::env::Globals;
 use super::value::{Fault, Value};
 use super::walk::ForeachWalk;
 use crate::stats::Stat;
@@ -67,22 +68,31 @@ impl MemGlobals {
         }
     }
 
-    /// [`super::Env::gload`].
+    /// Adds a whole statistic, as a drain of per-CPU deltas does.
     ///
     /// # Errors
-    /// Only for a global of another kind, as for all functions here that name no error.
-    pub fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
+    /// [`super::ARRAY_OVERFLOW`]; an error for a global of another kind.
+    pub fn stat_merge(&mut self, g: GlobalId, keys: &[Value], delta: &Stat) -> Result<(), Fault> {
+        match self.store(g)? {
+            GlobalStore::Stats(_, s) => s.merge(delta),
+            GlobalStore::Array(_, a) => {
+                return a.merge(keys, delta)?.then_some(()).ok_or_else(wrong_kind);
+            }
+            GlobalStore::Scalar(..) => return Err(wrong_kind()),
+        }
+        Ok(())
+    }
+}
+
+impl Globals for MemGlobals {
+    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
         match self.store(g)? {
             GlobalStore::Scalar(_, v) => Ok(v.clone()),
             _ => Err(wrong_kind()),
         }
     }
 
-    /// [`super::Env::gstore`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
+    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
         match self.store(g)? {
             GlobalStore::Scalar(ty, old) => *old = v.truncated_to(*ty).0,
             _ => return Err(wrong_kind()),
@@ -90,11 +100,7 @@ impl MemGlobals {
         Ok(())
     }
 
-    /// [`super::Env::gadd`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
+    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
         match self.store(g)? {
             GlobalStore::Scalar(Ty::Long, old) => {
                 let before = old.as_long();
@@ -105,11 +111,7 @@ impl MemGlobals {
         }
     }
 
-    /// [`super::Env::aget`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
+    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
         match self.store(g)? {
             GlobalStore::Array(ElemTy::Scalar(ty), a) => {
                 Ok(a.value(keys).cloned().unwrap_or_else(|| Value::zero(*ty)))
@@ -118,11 +120,7 @@ impl MemGlobals {
         }
     }
 
-    /// [`super::Env::aset`].
-    ///
-    /// # Errors
-    /// [`ARRAY_OVERFLOW`].
-    pub fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
+    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
         match self.store(g)? {
             GlobalStore::Array(ElemTy::Scalar(ty), a) => {
                 let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
@@ -133,11 +131,7 @@ impl MemGlobals {
         }
     }
 
-    /// [`super::Env::aadd`].
-    ///
-    /// # Errors
-    /// [`ARRAY_OVERFLOW`].
-    pub fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
+    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
         match self.store(g)? {
             GlobalStore::Array(ElemTy::Scalar(Ty::Long), a) => {
                 let place = a.value_mut(keys)?.ok_or_else(wrong_kind)?;
@@ -149,11 +143,7 @@ impl MemGlobals {
         }
     }
 
-    /// [`super::Env::ahas`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
+    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
         let GlobalStore::Array(_, a) = self.store(g)? else {
             return Err(wrong_kind());
         };
@@ -163,11 +153,7 @@ impl MemGlobals {
         })
     }
 
-    /// [`super::Env::adel`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
+    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
         let GlobalStore::Array(_, a) = self.store(g)? else {
             return Err(wrong_kind());
         };
@@ -178,11 +164,7 @@ impl MemGlobals {
         Ok(())
     }
 
-    /// [`super::Env::gclear`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
+    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
         match self.store(g)? {
             GlobalStore::Scalar(ty, v) => *v = Value::zero(*ty),
             GlobalStore::Stats(spec, s) => *s = Stat::new(spec),
@@ -191,11 +173,7 @@ impl MemGlobals {
         Ok(())
     }
 
-    /// [`super::Env::stat_add`].
-    ///
-    /// # Errors
-    /// [`ARRAY_OVERFLOW`].
-    pub fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
+    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
         match self.store(g)? {
             GlobalStore::Stats(spec, s) => s.add(spec.hist, v),
             GlobalStore::Array(_, a) => {
@@ -206,26 +184,7 @@ impl MemGlobals {
         Ok(())
     }
 
-    /// Adds a whole statistic, as a drain of per-CPU deltas does.
-    ///
-    /// # Errors
-    /// [`ARRAY_OVERFLOW`].
-    pub fn stat_merge(&mut self, g: GlobalId, keys: &[Value], delta: &Stat) -> Result<(), Fault> {
-        match self.store(g)? {
-            GlobalStore::Stats(_, s) => s.merge(delta),
-            GlobalStore::Array(_, a) => {
-                return a.merge(keys, delta)?.then_some(()).ok_or_else(wrong_kind);
-            }
-            GlobalStore::Scalar(..) => return Err(wrong_kind()),
-        }
-        Ok(())
-    }
-
-    /// [`super::Env::stat_get`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
+    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
         let s = match self.store(g)? {
             GlobalStore::Stats(_, s) => Some(s.clone()),
             GlobalStore::Array(ElemTy::Stats(_), a) => a.stat(keys),
@@ -234,26 +193,14 @@ impl MemGlobals {
         Ok(s.filter(|s| !s.is_empty()))
     }
 
-    /// [`super::Env::elements`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn elements(
-        &mut self,
-        g: GlobalId,
-        slice: &[Option<Value>],
-    ) -> Result<Vec<Element>, Fault> {
+    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
         let GlobalStore::Array(_, a) = self.store(g)? else {
             return Err(wrong_kind());
         };
         Ok(a.elements(slice))
     }
 
-    /// [`super::Env::walk`].
-    ///
-    /// # Errors
-    /// See [`MemGlobals::gload`].
-    pub fn walk(
+    fn walk(
         &mut self,
         g: GlobalId,
         slice: &[Option<Value>],

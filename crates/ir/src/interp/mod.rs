@@ -22,7 +22,7 @@ mod walk;
 
 pub use array::MemArray;
 pub use element::{ARRAY_OVERFLOW, Cell, Element, matches};
-pub use env::{Env, walk_elements};
+pub use env::{Env, Globals, walk_elements};
 pub use exec::{Limit, run};
 pub use globals::MemGlobals;
 pub use strings::{

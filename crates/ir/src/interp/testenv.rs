@@ -1,9 +1,8 @@
 //! An environment for tests: globals in memory, collected output, and numbers that depend only on
 //! the calls.
 
-use super::{Element, Env, Fault, ForeachWalk, MemGlobals, Value};
+use super::{Env, Fault, MemGlobals, Value};
 use crate::intrinsics::{Intrinsic, ValueKind};
-use crate::stats::Stat;
 use crate::*;
 
 /// The test environment.
@@ -35,50 +34,10 @@ impl TestEnv {
 }
 
 impl Env for TestEnv {
-    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
-        self.globals.gload(g)
-    }
-    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
-        self.globals.gstore(g, v)
-    }
-    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
-        self.globals.gadd(g, v)
-    }
-    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
-        self.globals.aget(g, keys)
-    }
-    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
-        self.globals.aset(g, keys, v)
-    }
-    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
-        self.globals.aadd(g, keys, v)
-    }
-    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
-        self.globals.ahas(g, keys)
-    }
-    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
-        self.globals.adel(g, keys)
-    }
-    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
-        self.globals.gclear(g)
-    }
-    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
-        self.globals.stat_add(g, keys, v)
-    }
-    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
-        self.globals.stat_get(g, keys)
-    }
-    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
-        self.globals.elements(g, slice)
-    }
-    fn walk(
-        &mut self,
-        g: GlobalId,
-        slice: &[Option<Value>],
-        sort: Option<SortSpec>,
-        limit: Option<usize>,
-    ) -> Result<ForeachWalk, Fault> {
-        self.globals.walk(g, slice, sort, limit)
+    type Globals = MemGlobals;
+
+    fn globals(&mut self) -> &mut MemGlobals {
+        &mut self.globals
     }
 
     fn intrinsic(&mut self, f: Intrinsic, args: &[Value]) -> Result<Value, Fault> {

@@ -72,15 +72,21 @@ impl AvailableExprs {
 /// Maximum number of expressions; the search is linear.
 const MAX_EXPRS: usize = 64;
 
-/// Runs the pass on a body, which is a handler's if `handler`.
-pub fn run(program: &mut Program, body: &mut Body, handler: bool) {
+/// Runs the pass on a body, whose registers are 0 or "" at the start if `zeroed`.
+pub fn run(program: &mut Program, body: &mut Body, zeroed: bool) {
     let preds = body.predecessors();
     let mut ends: Vec<Option<AvailableExprs>> = vec![None; body.blocks.len()];
+    // For each block, how many blocks still ask for the facts at its end.
+    let mut asked: Vec<u32> = body
+        .blocks
+        .iter()
+        .map(|b| b.successors().count() as u32)
+        .collect();
     for b in reverse_post_order(body) {
         let from = &preds[b.index()];
-        let mut available = match from.is_empty() && handler {
+        let mut available = match from.is_empty() && zeroed {
             true => at_start(program, body),
-            false => meet_predecessors(body, b, from, &ends),
+            false => meet_predecessors(body, b, from, &mut ends, &mut asked),
         };
         block(program, body, b, &mut available);
         ends[b.index()] = Some(available);
@@ -107,15 +113,19 @@ fn meet_predecessors(
     body: &Body,
     b: BlockId,
     from: &[BlockId],
-    ends: &[Option<AvailableExprs>],
+    ends: &mut [Option<AvailableExprs>],
+    asked: &mut [u32],
 ) -> AvailableExprs {
     let mut all = None::<AvailableExprs>;
     for p in from {
-        let end = ends[p.index()].as_ref();
-        let Some(end) = end.filter(|_| body.blocks[p.index()].catch != Some(b)) else {
+        let end = &mut ends[p.index()];
+        let asked = &mut asked[p.index()];
+        *asked = asked.saturating_sub(1);
+        let (Some(end), false) = (end, body.blocks[p.index()].catch == Some(b)) else {
             return AvailableExprs::default();
         };
         match &mut all {
+            None if *asked == 0 => all = Some(std::mem::take(end)),
             None => all = Some(end.clone()),
             Some(known) => {
                 known.copies.retain(|(r, v)| end.copy(*r) == Some(*v));

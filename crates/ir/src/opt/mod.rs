@@ -81,9 +81,12 @@ pub fn optimise(program: &mut Program, on: bool) {
 /// other.
 fn rounds(program: &mut Program, valid: bool) {
     let mut open: Vec<usize> = (0..program.handlers.len() + program.funcs.len()).collect();
-    for _ in 0..ROUNDS {
+    for round in 0..ROUNDS {
         let before: Vec<Body> = open.iter().map(|i| body(program, *i).clone()).collect();
-        each_body(program, &open, copy_cse::run);
+        // The first round has replaced reads of what registers hold at the start.
+        each_body(program, &open, |p, b, handler| {
+            copy_cse::run(p, b, handler && round == 0);
+        });
         check(program, valid, "local");
         each_body(program, &open, |p, b, _| simplify_cfg::run(p, b));
         check(program, valid, "cfg");

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::interp::testenv::TestEnv;
-use crate::interp::{Env, run};
+use crate::interp::{Globals, run};
 use crate::testgen::{self, Config};
 use crate::*;
 
@@ -27,9 +27,11 @@ fn outcome(p: &Program) -> String {
     for (i, g) in p.globals.iter().enumerate() {
         let id = GlobalId(i as u32);
         match g.kind {
-            GlobalKind::Scalar(_) => end.push_str(&format!("{:?}\n", env.gload(id))),
-            GlobalKind::Stats(_) => end.push_str(&format!("{:?}\n", env.stat_get(id, &[]))),
-            GlobalKind::Array { .. } => end.push_str(&format!("{:?}\n", env.elements(id, &[]))),
+            GlobalKind::Scalar(_) => end.push_str(&format!("{:?}\n", env.globals.gload(id))),
+            GlobalKind::Stats(_) => end.push_str(&format!("{:?}\n", env.globals.stat_get(id, &[]))),
+            GlobalKind::Array { .. } => {
+                end.push_str(&format!("{:?}\n", env.globals.elements(id, &[])))
+            }
         }
     }
     format!("{}\n{end}", String::from_utf8_lossy(&env.out))

@@ -42,7 +42,7 @@ impl Error {
     }
 
     /// The way out; "" if there is none.
-    pub fn way_out(&self) -> &str {
+    pub fn remedy(&self) -> &str {
         self.help_text.as_deref().unwrap_or(self.help)
     }
 }

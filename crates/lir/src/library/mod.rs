@@ -10,10 +10,14 @@
 //! | `strings` | compare, copy, length |
 //! | `search` | find, replace, the next token: made for the widths of their slots |
 //! | `decimal` | decimal text to floating-point numbers |
+//! | `arithmetic` | division of numbers with signs |
 //! | `numbers` | digits of numbers, numbers of digits |
 //! | `quote` | escapes, with and without quotes |
 //! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
+//! | `append` | strings, numbers and bytes at the end of a text, with C's widths, precisions and flags |
 //! | `statistics` | variance |
+//! | `usermem` | memory of the program that is not mapped, from the page cache |
+//! | `unwind` | walks of user stacks |
 //! | `arguments` | arguments of system calls as text, a module of its own that knows the host's layout |
 //!
 //! # Why Rust and not text
@@ -33,7 +37,9 @@
 //! A text fills its *slot*, a multiple of 8 bytes: zeros follow its bytes up to the end of the slot,
 //! at least one. So code works on whole words and needs no length.
 
+pub mod append;
 pub mod arguments;
+mod arithmetic;
 pub mod decimal;
 mod numbers;
 pub mod quote;
@@ -41,6 +47,8 @@ pub mod search;
 mod statistics;
 mod strings;
 pub mod unicode;
+pub mod unwind;
+pub mod usermem;
 
 use std::sync::LazyLock;
 
@@ -48,6 +56,9 @@ use crate::func::{Func, Module};
 
 pub use numbers::hex_bytes;
 pub use strings::{CHUNK, MAX_SLOT};
+
+/// Bytes of a page.
+const PAGE: i32 = 4096;
 
 /// A word with this byte in each place.
 fn every(byte: u8) -> u64 {
@@ -65,6 +76,8 @@ const FUNCTIONS: &[(&str, Make)] = &[
     ("decimal", numbers::decimal),
     ("hex", numbers::hex),
     ("strtol", numbers::strtol),
+    ("divide", arithmetic::divide),
+    ("modulo", arithmetic::modulo),
     ("variance", statistics::variance),
 ];
 

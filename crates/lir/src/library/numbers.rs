@@ -9,34 +9,68 @@ pub(super) fn decimal() -> Func {
     let contract = "\
 Writes the decimal digits of a number without sign; returns how many there are.
 room: 24 bytes. The digits are at its end, with digits 0 in front of them.
-Cost: about 120 instructions, no loop.";
+Cost: about 60 instructions, 120 for numbers from 10^8 on, no loop.";
     build("decimal", contract, &["room", "number"], |f, p| {
-        let [room, number] = *p else { return };
-        let high = f.constant(10_000_000_000_000_000);
-        let top = number / high;
-        let rest = number - top * high;
-        let middle = rest / 100_000_000;
-        let low = rest - middle * 100_000_000;
-        let words = [top, middle, low].map(|n| eight_decimal(f, n));
-        for (i, word) in words.iter().enumerate() {
-            room.store_u64(8 * i as i16, *word + every(b'0'));
+        if let [room, number] = *p {
+            f.ret(write_decimal(f, room, number));
         }
-        let (first, digits) = (f.var("first", words[2]), f.var("digits", 8));
-        for (i, word) in [(1, words[1]), (2, words[0])] {
-            f.when(word.ne(0), || {
-                first.set(word);
-                digits.set(8 * (i + 1));
-            });
-        }
-        // The first digit of a word is in its lowest byte; the last of all counts even if it is 0.
-        for (digits_of, mask) in [(4, u64::from(u32::MAX)), (2, 0xffff), (1, 0xff)] {
-            f.when((first & mask).eq(0), || {
-                first.set(first >> (8 * digits_of));
-                digits.set(digits - digits_of);
-            });
-        }
-        f.ret(digits.get().opaque());
     })
+}
+
+/// What `decimal` does.
+pub(super) fn write_decimal<'b>(f: &'b Builder, room: Val<'b>, number: Val<'b>) -> Val<'b> {
+    let [top, middle] = ["top", "middle"].map(|name| f.var(name, 0));
+    let low = f.var("low", number);
+    // Most numbers are small, and a division takes as long as ten other instructions.
+    f.when(number.ge(100_000_000), || {
+        let high = f.constant(10_000_000_000_000_000);
+        let first = number / high;
+        let rest = number - first * high;
+        let second = rest / 100_000_000;
+        low.set(rest - second * 100_000_000);
+        top.set(eight_decimal(f, first));
+        middle.set(eight_decimal(f, second));
+    });
+    let words = [top.get(), middle.get(), eight_decimal(f, low.get())];
+    write_words(f, room, words)
+}
+
+/// Writes the octal digits of a number to the end of 24 bytes, with digits 0 in front of them; gives how
+/// many there are.
+pub(super) fn write_octal<'b>(f: &'b Builder, room: Val<'b>, number: Val<'b>) -> Val<'b> {
+    let words = [number >> 48, (number >> 24) & 0xff_ffff, number & 0xff_ffff];
+    write_words(f, room, words.map(|n| eight_octal(f, n)))
+}
+
+/// Writes digits from 0 to 9 in three words as characters; gives the number of significant ones.
+fn write_words<'b>(f: &'b Builder, room: Val<'b>, words: [Val<'b>; 3]) -> Val<'b> {
+    for (i, word) in words.iter().enumerate() {
+        room.store_u64(8 * i as i16, *word + every(b'0'));
+    }
+    let (first, digits) = (f.var("first", words[2]), f.var("digits", 8));
+    for (i, word) in [(1, words[1]), (2, words[0])] {
+        f.when(word.ne(0), || {
+            first.set(word);
+            digits.set(8 * (i + 1));
+        });
+    }
+    // The first digit of a word is in its lowest byte; the last of all counts even if it is 0.
+    for (digits_of, mask) in [(4, u64::from(u32::MAX)), (2, 0xffff), (1, 0xff)] {
+        f.when((first & mask).eq(0), || {
+            first.set(first >> (8 * digits_of));
+            digits.set(digits - digits_of);
+        });
+    }
+    digits.get().opaque()
+}
+
+/// The eight digits of a number of 24 bits, as numbers from 0 to 7, the first one in the lowest byte.
+fn eight_octal<'b>(f: &'b Builder, n: Val<'b>) -> Val<'b> {
+    let x = (n >> 12) | ((n & 0xfff) << 32);
+    let low = f.constant(0x0000_003f_0000_003f);
+    let x = ((x >> 6) & low) | ((x & low) << 16);
+    let low = f.constant(0x0007_0007_0007_0007);
+    ((x >> 3) & low) | ((x & low) << 8)
 }
 
 /// The eight digits of a number below 10^8, as numbers from 0 to 9, the first one in the lowest
@@ -61,16 +95,21 @@ Cost: about 70 instructions, no loop.";
         for (half, at) in [(number >> 32, 0), (number.ext(ExtOp::Zext, Size::U32), 8)] {
             room.store_u64(at, eight_hex(f, half, letters));
         }
-        let (rest, digits) = (f.var("rest", number), f.var("digits", 1));
-        for more in [8, 4, 2, 1] {
-            let high = rest >> (4 * more);
-            f.when(high.ne(0), || {
-                rest.set(high);
-                digits.set(digits + more);
-            });
-        }
-        f.ret(digits.get().opaque());
+        f.ret(significant_hex(f, number));
     })
+}
+
+/// The number of hexadecimal digits of a number.
+pub(super) fn significant_hex<'b>(f: &'b Builder, number: Val<'b>) -> Val<'b> {
+    let (rest, digits) = (f.var("rest", number), f.var("digits", 1));
+    for more in [8, 4, 2, 1] {
+        let high = rest >> (4 * more);
+        f.when(high.ne(0), || {
+            rest.set(high);
+            digits.set(digits + more);
+        });
+    }
+    digits.get().opaque()
 }
 
 /// The eight digits of a number of 32 bits, the first one in the lowest byte.

@@ -177,6 +177,14 @@ fn zero_marks<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
     (not_zero(f, word) ^ -1) & f.constant(every(0x80))
 }
 
+/// The number of bytes of a word in front of its first zero.
+pub(super) fn in_front_of_zero<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+    let zero = zero_marks(f, word);
+    // All bits below the mark of the first one.
+    let in_front = (zero & (f.constant(0) - zero)) - 1;
+    (((in_front & f.constant(every(0x80))) >> 7) * f.constant(every(1))) >> 56
+}
+
 /// Top bits of the bytes that are not zero, and other bits below.
 fn not_zero<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
     let low = f.constant(every(0x7f));

@@ -61,7 +61,7 @@ pub(crate) fn run_in(module: &Module, name: &str, args: &[Arg]) -> (u64, Vec<Vec
 }
 
 /// A host whose helpers read the memory of the run.
-struct Reads;
+pub(crate) struct Reads;
 
 impl Host for Reads {
     fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {

@@ -1,7 +1,7 @@
 //! Arbitrary bytes through reader, verifier, printer and interpreter. Tests and the fuzz target use
 //! it.
 
-use spile_lir::interp::{Bare, Machine};
+use spile_lir::interp::{Machine, NoHost};
 use spile_lir::reader::read;
 use spile_lir::simplify::simplify;
 use spile_lir::verify::verify;
@@ -22,7 +22,7 @@ pub(crate) fn all_stages(text: &[u8]) {
         let mut machine = Machine::new(&module, 5_000);
         let args = vec![1; func.params().len()];
         // The result depends on the input; only a panic is a failure.
-        let _ = machine.run(&func.name, &args, &mut Bare);
+        let _ = machine.run(&func.name, &args, &mut NoHost);
     }
     module.funcs.iter_mut().for_each(simplify);
     verify(&module).expect("simplified code is valid");

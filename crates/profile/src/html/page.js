@@ -1,5 +1,7 @@
 // The page's program. Names come from programs that were recorded: they are put in as text only.
 const data = JSON.parse(document.getElementById("data").textContent);
+// The report, as --json prints it.
+const report = data.report;
 const main = document.getElementById("main");
 const tip = document.getElementById("tip");
 
@@ -30,6 +32,11 @@ function time(ns) {
   return Math.round(ns) + " ns";
 }
 const percent = x => x === null ? "" : (x * 100).toFixed(1) + "%";
+const ratio = (part, all) => all ? part / all : null;
+const sum = numbers => numbers.reduce((a, b) => a + b, 0);
+const partsOf = row => data.parts.map(p => row.parts[p.key]);
+// The name with the largest number.
+const longest = times => Object.entries(times).reduce((a, b) => b[1] >= a[1] ? b : a, ["", 0])[0];
 
 // What is said of a thing while the pointer is on it.
 function hint(node, text) {
@@ -66,21 +73,21 @@ function bars(title, units) {
     entry.append(name);
   });
   const LIMIT = 400;
-  const shown = [...units].sort((a, b) => units.length > LIMIT ? b.wall - a.wall : 0).slice(0, LIMIT);
+  const shown = [...units].sort((a, b) => units.length > LIMIT ? b.time - a.time : 0).slice(0, LIMIT);
   if (units.length > LIMIT) make("div", part, `the ${LIMIT} longest of ${units.length}`, { className: "note" });
   const grid = make("div", part, null, { className: "bars" });
-  const longest = Math.max(1, ...shown.map(u => Math.max(u.wall, u.parts.reduce((a, b) => a + b, 0))));
+  const longest = Math.max(1, ...shown.map(u => Math.max(u.time, sum(partsOf(u)))));
   for (const unit of shown) {
     make("div", grid, unit.title, { className: "name", title: unit.title });
     const bar = make("div", grid, null, { className: "bar" });
-    unit.parts.concat(Math.max(0, unit.residual)).forEach((ns, i) => {
+    partsOf(unit).concat(Math.max(0, unit.residual)).forEach((ns, i) => {
       if (ns <= 0) return;
       const piece = make("span", bar);
       piece.style.width = 100 * ns / longest + "%";
       piece.style.background = PARTS[i] || RESIDUAL;
-      hint(piece, () => `${unit.title}\n${names[i]}: ${time(ns)} (${percent(unit.wall ? ns / unit.wall : null)})`);
+      hint(piece, () => `${unit.title}\n${names[i]}: ${time(ns)} (${percent(ratio(ns, unit.time))})`);
     });
-    make("div", grid, time(unit.wall), { className: "total" });
+    make("div", grid, time(unit.time), { className: "total" });
   }
 }
 
@@ -150,7 +157,7 @@ function fit(part, box, grid) {
 }
 
 // A bar for each power of two of nanoseconds, from the first to the last of all calls.
-const histograms = data.calls.map(g => g.histogram).filter(h => h.some(n => n));
+const histograms = report.calls.map(g => g.histogram).filter(h => h.some(n => n));
 const first = Math.min(...histograms.map(h => h.findIndex(n => n)));
 const end = Math.max(...histograms.map(h => h.findLastIndex(n => n))) + 1;
 function histogram(cell, group) {
@@ -165,33 +172,34 @@ function histogram(cell, group) {
   }
 }
 
-const over = data.ranks.length ? "ranks" : "threads";
+const over = report.ranks.length ? "ranks" : "threads";
+const inCalls = sum(report.calls.map(g => g.time));
 const GROUP = [
   ["time", g => g.time, time],
-  ["share", g => g.share, percent],
+  ["share", g => ratio(g.time, inCalls), percent],
   ["calls", g => g.count],
-  ["failed", g => g.failed, (n, g) => n ? n + " " + Object.keys(g.errors).slice(0, 3).join(" ") : ""],
-  ["unfinished", g => g.unfinished, n => n || ""],
+  ["failed", g => sum(Object.values(g.errors)), (n, g) => n ? n + " " + Object.keys(g.errors).slice(0, 3).join(" ") : ""],
+  ["unfinished", g => g.unfinished.count, n => n || ""],
   ["on a CPU", g => g.cpu, time],
   ["blocked", g => g.blocked, time],
   ["runnable", g => g.runnable, time],
   ["faults, irqs", g => g.taken, time],
-  ["mean", g => g.mean, time],
+  ["mean", g => Math.floor(ratio(g.time - g.unfinished.time, g.count) ?? 0), time],
   ["max", g => g.max, time],
   ["bytes", g => g.bytes, n => n ? n.toLocaleString("en") : ""],
-  [`max/mean of ${over}`, g => g.imbalance, x => x === null ? "" : x.toFixed(2)],
+  [`max/mean of ${over}`, g => g.max_by_mean, x => x === null ? "" : x.toFixed(2)],
   ["latency", g => g.histogram.some(n => n) ? g.max : 0, () => "", histogram],
-  ["mostly", g => g.mostly],
+  ["mostly", g => longest(g.within)],
 ];
 
 // Of one thread wall time is the time of all its parts; of several it is not.
 function units(title, rows, single, more) {
-  const walls = [["wall", u => u.elapsed, time], ["threads' time", u => u.wall, time]];
+  const walls = [["wall", u => u.wall, time], ["threads' time", u => u.time, time]];
   table(title, rows, [
-    [title.toLowerCase(), u => u.title],
-    ...(single ? [["wall", u => u.wall, time]] : walls),
-    ...data.parts.map((p, i) => [p.short, u => u.parts[i], time]),
-    ["residual", u => u.residual, (ns, u) => u.wall ? percent(ns / u.wall) : time(ns)],
+    [title.toLowerCase(), u => u.title ?? u.name],
+    ...(single ? [["wall", u => u.time, time]] : walls),
+    ...data.parts.map(p => [p.short, u => u.parts[p.key], time]),
+    ["residual", u => u.residual, (ns, u) => u.time ? percent(ns / u.time) : time(ns)],
     ...(single ? [] : [["threads", u => u.threads]]),
     ...(more || [["node", u => u.host]]),
   ]);
@@ -256,37 +264,37 @@ function flame() {
 document.getElementById("head").textContent = data.head;
 if (data.failed) make("p", main, data.failed);
 for (const why of data.missing) make("p", main, `Not reported: ${why}`);
-for (const [what, n] of Object.entries(data.lost)) make("p", main, `Lost: ${n} ${what}`);
-bars("Where the time of each rank went", data.ranks);
-bars("Where the time of each thread went", data.threads);
+for (const [what, n] of Object.entries(report.lost)) make("p", main, `Lost: ${n} ${what}`);
+bars("Where the time of each rank went", report.ranks);
+bars("Where the time of each thread went", report.threads);
 timeline();
 flame();
-table("Calls", data.calls, [["call", g => g.name], ...GROUP]);
-table("Regions", data.times, [
+table("Calls", report.calls, [["call", g => g.name], ...GROUP]);
+table("Regions", report.regions, [
   ["region", r => r.name],
   ["entries", r => r.entries],
-  ["time", r => r.time, time],
-  ["own", r => r.own, time],
-  ["share", r => r.share, percent],
-  ...data.parts.map((p, i) => [p.short, r => r.parts[i], time]),
+  ["time", r => r.inclusive, time],
+  ["own", r => r.exclusive, time],
+  ["share", r => ratio(r.exclusive, report.all.time), percent],
+  ...data.parts.map(p => [p.short, r => r.parts[p.key], time]),
   ["residual", r => r.residual, time],
-  [`max/mean of ${over}`, r => r.imbalance, x => x === null ? "" : x.toFixed(2)],
-  ["mostly", r => r.mostly],
+  [`max/mean of ${over}`, r => r.max_by_mean, x => x === null ? "" : x.toFixed(2)],
+  ["mostly", r => longest(r.calls)],
 ]);
-if (data.regions.length > 1) table("Calls by region", data.regions, [["region", g => g.name], ...GROUP]);
-table("Futexes", data.futexes, [
-  ["futex", f => f.name],
-  ["process", f => f.process],
+if (report.calls_by_region.length > 1) table("Calls by region", report.calls_by_region, [["region", g => g.name], ...GROUP]);
+table("Futexes", [...report.futexes].sort((a, b) => b.time - a.time), [
+  ["futex", f => f.name ?? "0x" + f.address.toString(16)],
+  ["process", f => `${f.recording} ${f.pid}`],
   ["waits", f => f.waits],
   ["time", f => f.time, time],
-  ["mean", f => f.mean, time],
+  ["mean", f => ratio(f.time, f.waits), ns => ns === null ? "" : time(ns)],
   ["max", f => f.max, time],
-  ["woken by", f => f.wakes],
-  ["waits in", f => f.region],
+  ["woken by", f => f.wakes.map(w => `${w.waker} wakes ${w.woken}: ${w.count}`).join(", ")],
+  ["waits in", f => f.region.join(" > ")],
 ]);
-units("Nodes", data.nodes);
-units("Ranks", data.ranks);
-units("Programs", data.programs, false, [["processes", p => p.processes], ["asleep", p => p.asleep, time]]);
-units("Threads", data.threads, true);
-units("Threads that only sleep", data.asleep, true, [["calls", s => s.calls], ["mostly in", s => s.mostly]]);
+if (report.nodes.length > 1) units("Nodes", report.nodes);
+units("Ranks", report.ranks);
+units("Programs", report.programs, false, [["processes", p => p.processes], ["asleep", p => p.asleep, time]]);
+units("Threads", report.threads, true);
+units("Threads that only sleep", report.asleep, true, [["calls", s => s.calls], ["mostly in", s => s.mostly_in]]);
 document.body.dataset.ready = "yes";

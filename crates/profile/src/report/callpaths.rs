@@ -6,10 +6,10 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::table::{TextTable, escape, shorten};
 use super::units::{percent, time};
-use crate::asleep::asleep;
 use crate::model::Ns;
 use crate::paths::{PathPlace, PlaceKind, threads};
 use crate::run::{Run, Summary, WITHIN};
+use crate::sleeping_threads::sleeping_threads;
 
 /// Libraries whose functions are on the path of every system call; their lines carry no
 /// information.
@@ -34,7 +34,7 @@ pub(super) fn callpaths(run: &Run, summary: &Summary, width: usize, top: usize) 
     }
     let mut sums: HashMap<(String, String), PathSum> = HashMap::new();
     for profile in &run.profiles {
-        let asleep = asleep(profile);
+        let asleep = sleeping_threads(profile);
         for thread in threads(profile) {
             if asleep.contains(&thread.tid) {
                 continue;

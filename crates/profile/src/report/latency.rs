@@ -31,7 +31,7 @@ fn bars(histogram: &[u64], (first, end): (usize, usize)) -> String {
 }
 
 /// Lower bound of bucket `n`.
-fn begins(place: usize) -> Ns {
+fn bucket_start(place: usize) -> Ns {
     match place {
         0 => 0,
         _ => 1u64.checked_shl(place as u32).unwrap_or(u64::MAX),
@@ -45,7 +45,7 @@ fn percentile(group: &CallGroup, thousandths: u64) -> Ns {
     for (place, n) in group.histogram.iter().enumerate() {
         seen += u128::from(*n);
         if seen * 1000 >= all * u128::from(thousandths) {
-            return begins(place + 1).min(group.max);
+            return bucket_start(place + 1).min(group.max);
         }
     }
     group.max
@@ -80,7 +80,7 @@ pub(super) fn latency(groups: &[CallGroup], width: usize, top: usize) -> String 
             bars(&group.histogram, range),
         ]);
     }
-    let (from, to) = (time(begins(range.0)), time(begins(range.1)));
+    let (from, to) = (time(bucket_start(range.0)), time(bucket_start(range.1)));
     let title = format!("Latency (bars: {from} to {to}, each twice the last)");
     let mut out = format!("\n{}\n", shorten(&title, width));
     out += &table.render(width);
@@ -120,6 +120,6 @@ mod tests {
             ),
             (8, 12, 17)
         );
-        assert_eq!(begins(70), u64::MAX);
+        assert_eq!(bucket_start(70), u64::MAX);
     }
 }

@@ -172,7 +172,7 @@ pub(super) fn groups(
     table.narrow = if calls { 16 } else { 26 };
     let all = summary.in_calls() as f64;
     for group in groups.iter().take(top) {
-        let mostly = match group.mostly() {
+        let mostly = match group.longest_call() {
             OUTSIDE if calls => "-",
             mostly => mostly.rsplit(WITHIN).next().unwrap_or_default(),
         };
@@ -248,7 +248,7 @@ pub(super) fn times(summary: &Summary, width: usize, top: usize) -> String {
             region
                 .imbalance()
                 .map_or("-".to_owned(), |i| format!("{i:.2}")),
-            region.mostly().to_owned(),
+            region.longest_call().to_owned(),
         ],
     };
     let rows: Vec<Row> = summary.times.iter().take(top).map(row).collect();

@@ -7,9 +7,9 @@ use super::latency::latency;
 use super::table::{TextTable, clauses, escape, paragraph, section, shorten};
 use super::tables::{groups, programs, sleepers, threads, times, units};
 use super::units::{counted, percent, signed, time};
-use crate::asleep::asleep;
 use crate::model::{Header, Ns, Recorder, TimePart};
 use crate::run::{CallGroup, ContextIndex, Entity, OUTSIDE, Program, Run, Summary};
+use crate::sleeping_threads::sleeping_threads;
 
 /// The summary of a run, in lines of `width` columns at most. `top` limits the rows of tables.
 pub fn text(run: &Run, width: usize, top: usize) -> String {
@@ -400,7 +400,7 @@ fn futexes(run: &Run, width: usize, top: usize) -> String {
 fn unfinished(run: &Run, summary: &Summary, width: usize, top: usize) -> String {
     let mut longest: HashMap<&str, (Ns, String)> = HashMap::new();
     for profile in &run.profiles {
-        let asleep = asleep(profile);
+        let asleep = sleeping_threads(profile);
         let calls = profile.data.calls.iter();
         for call in calls.filter(|c| !asleep.contains(&c.tid)) {
             let Some(ns) = call.unfinished else { continue };

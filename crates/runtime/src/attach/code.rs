@@ -96,12 +96,12 @@ pub(crate) fn attach(
             for group in by_file(&sites) {
                 let mut link =
                     |part: &[AttachSite<'_>]| attach_multi(probe, session, part, program);
-                halves(&group, &mut link, links);
+                link_by_bisection(&group, &mut link, links);
             }
         }
         CodeAttach::Trampoline(_) => match (raw_tracepoint_open(None, program), &sites[..]) {
             (Ok(link), _) => links.fds.push(link),
-            (Err(why), [site, ..]) => links.refused.push(refused_place(site, into_io(why))),
+            (Err(why), [site, ..]) => links.refused.push(refused_place(site, to_io_error(why))),
             (Err(_), []) => {}
         },
     }
@@ -264,7 +264,7 @@ fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
 }
 
 /// Links all places; if the kernel refuses some, bisects and links the others.
-fn halves(
+fn link_by_bisection(
     sites: &[AttachSite<'_>],
     link: &mut impl FnMut(&[AttachSite<'_>]) -> Result<OwnedFd, BpfError>,
     links: &mut Links,
@@ -273,10 +273,10 @@ fn halves(
     while let Some(part) = todo.pop() {
         match (link(part), part) {
             (Ok(fd), _) => links.fds.push(fd),
-            (Err(why), [one]) => links.refused.push(refused_place(one, into_io(why))),
+            (Err(why), [one]) => links.refused.push(refused_place(one, to_io_error(why))),
             // No place of the file can be probed.
             (Err(why), [one, ..]) if is_fatal(&why, &one.site.place) => {
-                links.refused.push(refused_place(one, into_io(why)));
+                links.refused.push(refused_place(one, to_io_error(why)));
             }
             (Err(_), _) => {
                 let (low, high) = part.split_at(part.len() / 2);
@@ -377,7 +377,7 @@ fn attach_single(
     };
     let event = PerfEvent::open_at(&place, probe.ret && !probe.at_exits(), probe.pid)
         .map_err(|e| no_kprobe(probe.space, e.errno.into()))?;
-    let link = perf_link(program, event.as_fd(), site.cookie).map_err(into_io)?;
+    let link = perf_link(program, event.as_fd(), site.cookie).map_err(to_io_error)?;
     Ok((link, event))
 }
 
@@ -388,7 +388,7 @@ fn no_kprobe(space: Space, why: io::Error) -> io::Error {
         Space::Kernel => (Feature::Kprobes, "CONFIG_KPROBES and CONFIG_KPROBE_EVENTS"),
         Space::User => (Feature::Uprobes, "CONFIG_UPROBES and CONFIG_UPROBE_EVENTS"),
     };
-    if missing && !features::has(feature).is_yes() {
+    if missing && !features::has(feature).is_available() {
         let what = match space {
             Space::Kernel => "its own functions",
             Space::User => "programs",
@@ -425,7 +425,7 @@ fn refused_place(site: &AttachSite<'_>, why: io::Error) -> RefusedPlace {
     RefusedPlace { place, why }
 }
 
-pub(crate) fn into_io(why: BpfError) -> io::Error {
+pub(crate) fn to_io_error(why: BpfError) -> io::Error {
     /// The kernel's own `ENOTSUPP`, for which the C library has no text.
     const ENOTSUPP: i32 = 524;
     match why {
@@ -509,7 +509,7 @@ mod tests {
             Ok(std::fs::File::open("/dev/null").expect("a file").into())
         };
         let mut links = Links::default();
-        halves(&sites, &mut link, &mut links);
+        link_by_bisection(&sites, &mut link, &mut links);
         assert_eq!(links.refused().len(), bad.len());
         seen.sort_unstable();
         let good: Vec<u64> = (0..100).filter(|n| !bad.contains(n)).collect();

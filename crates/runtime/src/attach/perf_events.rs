@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
-use spile_ir::{PerfOf, Sample, WatchOf};
+use spile_ir::{PerfScope, Sample, WatchOwner};
 use spile_kernel::bpf::{Errno, Map, perf_link};
 use spile_kernel::machine::{monotonic_ns, online_cpus};
 use spile_kernel::perf::{
@@ -17,12 +17,12 @@ use crate::attach::links::Links;
 use crate::error::Error;
 
 /// The process whose events count; `None` for all processes.
-pub(crate) fn tasks(of: PerfOf, target: Option<u32>) -> Option<u32> {
+pub(crate) fn tasks(of: PerfScope, target: Option<u32>) -> Option<u32> {
     match of {
-        PerfOf::All => None,
+        PerfScope::All => None,
         // Analysis ensures that there is a target.
-        PerfOf::Target => target,
-        PerfOf::Process(pid) => Some(pid),
+        PerfScope::Target => target,
+        PerfScope::Process(pid) => Some(pid),
     }
 }
 
@@ -68,7 +68,7 @@ pub(crate) fn trace_event(
     let cpu = online_cpus().first().copied().unwrap_or(0);
     let event = PerfEvent::open(event, PerfTarget::Cpu(cpu), Sampling::Count)
         .map_err(|e| std::io::Error::from(e.errno))?;
-    let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::code::into_io)?;
+    let link = perf_link(program, event.as_fd(), 0).map_err(crate::attach::code::to_io_error)?;
     Ok((event, link))
 }
 
@@ -138,9 +138,9 @@ pub(crate) fn watch(
     links: &mut Links,
 ) -> Result<(), Error> {
     let process = match &watch.of {
-        WatchOf::Kernel => None,
-        WatchOf::Process(pid) => Some(*pid),
-        WatchOf::Program(path) => {
+        WatchOwner::Kernel => None,
+        WatchOwner::Process(pid) => Some(*pid),
+        WatchOwner::Program(path) => {
             return watch_program(watch, path, None, program, &mut links.processes);
         }
     };

@@ -12,7 +12,7 @@ use crate::shared::kernel_state::KernelState;
 impl Controller {
     /// Reports the elements that a drain could not store.
     pub(super) fn report_unstored(&mut self, result: Result<Vec<(GlobalId, u64)>, Fault>) {
-        let program = Rc::clone(&self.env.program);
+        let program = Rc::clone(&self.env.globals.program);
         match result {
             Ok(full) => {
                 for (g, missed) in full {
@@ -31,16 +31,17 @@ impl Controller {
 
     /// Takes the last deltas, after all kernel handlers were detached.
     pub fn final_drain(&mut self) {
-        let env = &mut self.env;
-        let Some(kernel) = &mut env.kernel else {
+        let globals = &mut self.env.globals;
+        let Some(kernel) = &mut globals.kernel else {
             return;
         };
-        let drained = kernel.final_drain(&env.program, &mut env.mem, &env.texts.symbolic);
+        let drained =
+            kernel.final_drain(&globals.program, &mut globals.mem, &globals.texts.symbolic);
         self.report_unstored(drained);
     }
 
     /// Drops the kernel's half of the session.
     pub fn take_kernel(&mut self) -> Option<KernelState> {
-        self.env.kernel.take()
+        self.env.globals.kernel.take()
     }
 }

@@ -2,24 +2,21 @@
 //! SystemTap's formats.
 
 use std::cmp::Reverse;
+use std::rc::Rc;
 
 use spile_ir::fmt::escape_text;
-use spile_ir::interp::{Cell, Element, Value};
+use spile_ir::interp::{Cell, Element, Globals, Value};
 use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, Extract, GlobalId, GlobalKind, StatsSpec};
 
-use crate::controller::globals::Globals;
+use crate::controller::globals::SessionGlobals;
 
 /// The text of all globals to display.
-pub fn text(globals: &mut Globals<'_>) -> Vec<u8> {
+pub fn text(globals: &mut SessionGlobals) -> Vec<u8> {
     let mut out = Vec::new();
-    for (i, global) in globals
-        .program
-        .globals
-        .iter()
-        .enumerate()
-        .filter(|(_, g)| g.display)
-    {
+    let program = Rc::clone(&globals.program);
+    let all = program.globals.iter().enumerate();
+    for (i, global) in all.filter(|(_, g)| g.display) {
         // A private global's name contains its file behind the `@`.
         let name = global.name.split('@').next().unwrap_or_default();
         // A read error was reported where it occurred.
@@ -29,7 +26,7 @@ pub fn text(globals: &mut Globals<'_>) -> Vec<u8> {
 }
 
 fn display(
-    globals: &mut Globals<'_>,
+    globals: &mut SessionGlobals,
     g: GlobalId,
     name: &str,
     kind: &GlobalKind,
@@ -65,7 +62,7 @@ fn display(
 }
 
 /// A value with its marks replaced by their texts.
-fn rendered(globals: &Globals<'_>, cell: Cell) -> Cell {
+fn rendered(globals: &SessionGlobals, cell: Cell) -> Cell {
     match cell {
         Cell::Scalar(Value::Str(s)) => {
             let text = globals.texts.symbolic.render(&s);

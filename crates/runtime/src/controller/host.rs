@@ -74,6 +74,7 @@ impl Host {
             IntrinsicClass::Event(op) => event(op),
             // The interpreter runs texts and the state of its run.
             IntrinsicClass::Context(_)
+            | IntrinsicClass::Act(_)
             | IntrinsicClass::Syscall(_)
             | IntrinsicClass::Text(_)
             | IntrinsicClass::Run(_) => Err(elsewhere(f)),

@@ -39,7 +39,7 @@ impl Controller {
             }
             Err(CopyFailure::Unable) => {
                 let urgent = self.lock(needs)?;
-                let all = self.env.snapshot(needs);
+                let all = self.env.globals.snapshot(needs);
                 Some(self.unlock(needs, urgent).and(all))
             }
         }
@@ -47,7 +47,7 @@ impl Controller {
 
     /// Counts a handler that did not run because a lock was not available.
     fn missed(&mut self, global: GlobalId) {
-        let global = self.env.program.globals.get(global.index());
+        let global = self.env.globals.program.globals.get(global.index());
         let name = global.map(|g| g.name.clone());
         self.account
             .controller_missed(name.as_deref().unwrap_or("?"));
@@ -62,7 +62,7 @@ impl Controller {
     ) -> Result<(), Fault> {
         let mut written = Ok(());
         if let Some(kernel) = self.kernel() {
-            written = kernel.give_back(needs);
+            written = kernel.write_back(needs);
             kernel.unlock(needs);
         }
         drop(urgent);
@@ -79,7 +79,7 @@ impl Controller {
         let Some(urgent) = self.lock(needs) else {
             return Ok(());
         };
-        let put = self.env.put_back(left);
+        let put = self.env.globals.put_back(left);
         self.unlock(needs, urgent).and(put)
     }
 }

@@ -22,6 +22,8 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
         },
         ErrorKind::HistIndex => "histogram index out of range".into(),
         ErrorKind::ReadFault => format!("read fault at {:#x}", address()),
+        ErrorKind::WriteFault => format!("write fault at {:#x}", address()),
+        ErrorKind::Signal => "the signal cannot be sent".into(),
         ErrorKind::KernelStrFault => format!("kernel string copy fault at {:#x}", address()),
         ErrorKind::UserStrFault => format!("user string copy fault at {:#x}", address()),
         ErrorKind::Raised => match fields.first() {

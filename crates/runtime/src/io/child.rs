@@ -154,7 +154,7 @@ impl WatchedProcess {
 
     /// Waits until a traced command stops at its program's first instruction. False if it cannot
     /// stop, or has ended.
-    pub fn stands(&self) -> bool {
+    pub fn wait_for_exec_stop(&self) -> bool {
         if !self.traced || !self.released() {
             return false;
         }
@@ -165,7 +165,7 @@ impl WatchedProcess {
     }
 
     /// Lets a stopped command run, and detaches from it.
-    pub fn go_on(&mut self) {
+    pub fn resume(&mut self) {
         if !std::mem::take(&mut self.traced) {
             return;
         }
@@ -317,11 +317,11 @@ mod tests {
         let mut child = WatchedProcess::start("sh -c 'exit 7'")
             .unwrap()
             .traced(true);
-        assert!(!child.stands());
+        assert!(!child.wait_for_exec_stop());
         child.release();
-        assert!(child.stands());
-        child.go_on();
-        assert!(!child.stands());
+        assert!(child.wait_for_exec_stop());
+        child.resume();
+        assert!(!child.wait_for_exec_stop());
         assert_eq!(wait(&child).code(), Some(7));
         child.stop();
         let mut child = WatchedProcess::start("/nonexistent/program")
@@ -329,8 +329,8 @@ mod tests {
             .traced(true);
         child.release();
         // The shell is the second attempt.
-        assert!(child.stands());
-        child.go_on();
+        assert!(child.wait_for_exec_stop());
+        child.resume();
         assert_eq!(wait(&child).code(), Some(127));
         child.stop();
     }

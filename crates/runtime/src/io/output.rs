@@ -128,18 +128,18 @@ impl Output {
                 e.kind(),
                 io::ErrorKind::BrokenPipe | io::ErrorKind::Interrupted
             ) {
-                self.complain(&format!("ERROR: cannot write the output: {e}\n"));
+                self.print_error(&format!("ERROR: cannot write the output: {e}\n"));
             }
         }
     }
 
     /// Prints a message on standard error, without terminal control characters.
-    pub fn complain(&mut self, text: &str) {
-        self.complain_raw(&spile_plain::lines(text));
+    pub fn print_error(&mut self, text: &str) {
+        self.print_error_raw(&spile_plain::lines(text));
     }
 
     /// Prints text on standard error unchanged; ignores a closed standard error.
-    pub fn complain_raw(&mut self, text: &str) {
+    pub fn print_error_raw(&mut self, text: &str) {
         if let Some(errors) = &mut self.errors {
             errors.pending.extend_from_slice(text.as_bytes());
             // A failure here cannot be reported anywhere.
@@ -149,7 +149,7 @@ impl Output {
 
     /// A `WARNING:` line on standard error.
     pub fn warn(&mut self, text: &str) {
-        self.complain(&format!("WARNING: {text}\n"));
+        self.print_error(&format!("WARNING: {text}\n"));
     }
 
     /// The conditions that interrupt a wait for a reader.
@@ -163,7 +163,7 @@ impl Output {
             reader_wait.interruptible = false;
         }
         self.flush();
-        self.complain("");
+        self.print_error("");
     }
 
     /// Whether the output has no reader any more.

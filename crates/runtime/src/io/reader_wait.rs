@@ -61,7 +61,7 @@ impl ReaderWait {
             fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
         }
         loop {
-            let insists = reader_wait.is_some_and(|p| p.signals.end_insisted());
+            let insists = reader_wait.is_some_and(|p| p.signals.end_requested_twice());
             let wants_end = interruptible.is_some_and(|p| p.signals.end_requested());
             let left = interruptible
                 .and_then(|p| p.deadline)

@@ -73,6 +73,8 @@ pub struct Account {
     pub unknown_symbols: u64,
     /// Stacks deeper than MAXBACKTRACE.
     pub cut_stacks: u64,
+    /// Changes of processes that handlers made in guru mode.
+    pub acts: u64,
     /// Records that do not match the layout.
     pub malformed: u64,
     /// Names of locks, with the timeouts of controller handlers.
@@ -198,6 +200,7 @@ impl Account {
                 self.cut_stacks,
                 "stacks cut to their limit; see -D MAXBACKTRACE=N",
             ),
+            (self.acts, "changes of processes by this script (guru mode)"),
             (
                 self.malformed,
                 "records that could not be read: a bug in spile, please report it",

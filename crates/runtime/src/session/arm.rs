@@ -40,13 +40,13 @@ impl Session {
         };
         watched.release();
         let mut done = Ok(());
-        if watched.stands()
+        if watched.wait_for_exec_stop()
             && let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel())
             && let Some(loaded) = kernel.loaded()
         {
             done = loaded.watch_in(watched.pid().unsigned_abs(), links);
         }
-        watched.go_on();
+        watched.resume();
         done
     }
 
@@ -64,7 +64,7 @@ impl Session {
             return;
         }
         if let Err(e) = loaded.watch_in(pid, links) {
-            self.warn_of(&format!("process {pid} is not watched: {e}"));
+            self.warn(&format!("process {pid} is not watched: {e}"));
         }
     }
 
@@ -81,7 +81,7 @@ impl Session {
         loaded.attach_raising(&self.program, links)?;
         self.probed.unchanged()?;
         if let Some(text) = code::refusal_warning(&links.refused()[refused_before..]) {
-            self.warn_of(&text);
+            self.warn(&text);
         }
         Ok(())
     }
@@ -96,7 +96,7 @@ impl Session {
         }
         let Some(tasks) = existing_tasks::all(threads, since) else {
             let text = "existing processes are unknown: kernel memory cannot be read";
-            return self.warn_of(text);
+            return self.warn(text);
         };
         // The command of `-c` has not called `execve` yet.
         let waits = self.watched.as_ref().is_some_and(|w| !w.released());

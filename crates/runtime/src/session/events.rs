@@ -158,7 +158,7 @@ impl Timer {
         let (first, interval) = if self.randomize.is_zero() {
             (self.period, self.period)
         } else {
-            (deviate(self.period, self.randomize, random), Duration::ZERO)
+            (jitter(self.period, self.randomize, random), Duration::ZERO)
         };
         let spec = Itimerspec {
             it_interval: timespec(interval),
@@ -191,7 +191,7 @@ impl AsFd for Timer {
 }
 
 /// The period with a deviation of at most `most` in both directions; never zero.
-fn deviate(period: Duration, most: Duration, random: u64) -> Duration {
+fn jitter(period: Duration, most: Duration, random: u64) -> Duration {
     let most = most.as_nanos() as u64;
     let span = most.saturating_mul(2).saturating_add(1);
     let period = period.as_nanos() as u64;
@@ -301,7 +301,7 @@ impl Signals {
     }
 
     /// Whether there was a second request to end the session.
-    pub fn end_insisted(&self) -> bool {
+    pub fn end_requested_twice(&self) -> bool {
         self.end.get().is_some_and(|(_, again)| again)
     }
 
@@ -380,10 +380,10 @@ mod tests {
     fn deviations_stay_in_range() {
         let (period, most) = (Duration::from_millis(10), Duration::from_millis(3));
         for random in [0, 1, u64::MAX, 12_345_678] {
-            let d = deviate(period, most, random);
+            let d = jitter(period, most, random);
             assert!(d >= period - most && d <= period + most);
         }
-        assert!(deviate(most, period, 0) > Duration::ZERO);
+        assert!(jitter(most, period, 0) > Duration::ZERO);
     }
 
     #[test]

@@ -6,7 +6,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use spile_bpf::layout::critical::{CopyPlace, CriticalLayout, ENTRY, LockedGlobal, answer, asked};
+use spile_bpf::layout::critical::{
+    CopyPlace, CriticalLayout, ENTRY, LockedGlobal, answer, request,
+};
 use spile_ir::GlobalId;
 use spile_kernel::bpf::{Errno, test_run};
 use spile_kernel::machine::online_cpus;
@@ -135,8 +137,8 @@ impl CriticalSection {
 
     /// Has the kernel run the program once, on another processor if necessary; returns its answer.
     fn try_once(&self, turn: usize, wanted: u64, taken: u64) -> Option<i32> {
-        let mut ctx = [0; asked::WORDS];
-        (ctx[asked::WANTED], ctx[asked::TAKEN]) = (wanted, taken);
+        let mut ctx = [0; request::WORDS];
+        (ctx[request::WANTED], ctx[request::TAKEN]) = (wanted, taken);
         let cpu = match self.layout.interrupts_off {
             true => None,
             false => self.other_processor(turn),

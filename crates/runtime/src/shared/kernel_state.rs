@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use spile_bpf::layout::{GlobalLayout, GlobalPlace, Layout, Object, PerCpuArray};
-use spile_ir::interp::{Cell, Fault, MemGlobals, Value};
+use spile_ir::interp::{Cell, Fault, Globals, MemGlobals, Value};
 use spile_ir::storage::Storage;
 use spile_ir::{GlobalId, Init, Program, Ty};
 use spile_kernel::resources::error_text;
@@ -221,7 +221,7 @@ impl KernelState {
     }
 
     /// Writes a handler's changes of arrays back, before their locks are released.
-    pub fn give_back(&self, needs: &HandlerEffects) -> Result<(), Fault> {
+    pub fn write_back(&self, needs: &HandlerEffects) -> Result<(), Fault> {
         let all = self.locked_tables(needs);
         // Writes each array back, even if another one fails.
         let done: Vec<_> = all.map(|t| t.borrow_mut().end_exclusive()).collect();

@@ -25,7 +25,13 @@ pub trait ByteTable {
     /// All current elements.
     fn entries(&mut self) -> io::Result<Entries>;
     /// Removes and returns all elements.
-    fn drain(&mut self) -> io::Result<Entries>;
+    fn drain(&mut self) -> io::Result<Entries> {
+        let entries = self.entries()?;
+        for (key, _) in &entries {
+            self.remove(key)?;
+        }
+        Ok(entries)
+    }
     /// Limit on the number of elements.
     fn capacity(&self) -> usize;
     /// Removes keys.
@@ -65,7 +71,7 @@ impl KernelMap {
     /// The map behind a descriptor.
     pub fn new(fd: OwnedFd) -> io::Result<KernelMap> {
         Ok(KernelMap {
-            map: Map::new(fd).map_err(into_io)?,
+            map: Map::new(fd).map_err(to_io_error)?,
             room: Default::default(),
         })
     }
@@ -96,7 +102,7 @@ impl KernelMap {
                     }
                 }
                 Err(e) if is_errno(&e, Errno::NOSPC) && room <= most.max(64) => room *= 2,
-                Err(e) => return Err(into_io(e)),
+                Err(e) => return Err(to_io_error(e)),
             }
         }
     }
@@ -107,7 +113,7 @@ fn is_errno(e: &BpfError, number: Errno) -> bool {
     matches!(e, BpfError::Call { errno, .. } if *errno == number)
 }
 
-fn into_io(e: BpfError) -> io::Error {
+fn to_io_error(e: BpfError) -> io::Error {
     match e {
         BpfError::Call { errno, .. } => errno.into(),
         e => io::Error::other(e),
@@ -117,7 +123,7 @@ fn into_io(e: BpfError) -> io::Error {
 impl ByteTable for KernelMap {
     fn get(&mut self, key: &[u8]) -> io::Result<Option<Vec<u8>>> {
         let mut value = vec![0u8; self.map.value_len()];
-        let found = self.map.lookup(key, &mut value).map_err(into_io)?;
+        let found = self.map.lookup(key, &mut value).map_err(to_io_error)?;
         Ok(found.then_some(value))
     }
 
@@ -125,12 +131,12 @@ impl ByteTable for KernelMap {
         match self.map.update(key, value, 0) {
             Ok(()) => Ok(true),
             Err(e) if is_errno(&e, Errno::TOOBIG) => Ok(false),
-            Err(e) => Err(into_io(e)),
+            Err(e) => Err(to_io_error(e)),
         }
     }
 
     fn remove(&mut self, key: &[u8]) -> io::Result<()> {
-        self.map.delete(key).map(drop).map_err(into_io)
+        self.map.delete(key).map(drop).map_err(to_io_error)
     }
 
     fn entries(&mut self) -> io::Result<Entries> {
@@ -147,7 +153,7 @@ impl ByteTable for KernelMap {
 
     fn remove_all(&mut self, mut keys: Vec<Vec<u8>>) -> io::Result<()> {
         while !keys.is_empty() {
-            let batch = self.map.delete_batch(&keys.concat()).map_err(into_io)?;
+            let batch = self.map.delete_batch(&keys.concat()).map_err(to_io_error)?;
             // An absent key ends the batch.
             let done = match batch.done {
                 true => keys.len(),
@@ -166,7 +172,7 @@ impl ByteTable for KernelMap {
         match self.map.update_batch(&keys.concat(), &values.concat()) {
             Ok(()) => Ok(true),
             Err(e) if is_errno(&e, Errno::TOOBIG) => Ok(false),
-            Err(e) => Err(into_io(e)),
+            Err(e) => Err(to_io_error(e)),
         }
     }
 }
@@ -242,14 +248,6 @@ impl ByteTable for FieldTable {
         Ok(records
             .filter_map(|(key, record)| Some((key, self.field_value(&record)?)))
             .collect())
-    }
-
-    fn drain(&mut self) -> io::Result<Entries> {
-        let entries = self.entries()?;
-        for (key, _) in &entries {
-            self.remove(key)?;
-        }
-        Ok(entries)
     }
 
     fn capacity(&self) -> usize {

@@ -118,14 +118,6 @@ impl ByteTable for ThreadRecords {
         Ok(entries)
     }
 
-    fn drain(&mut self) -> io::Result<Entries> {
-        let entries = self.entries()?;
-        for (key, _) in &entries {
-            self.remove(key)?;
-        }
-        Ok(entries)
-    }
-
     fn capacity(&self) -> usize {
         self.map.capacity()
     }

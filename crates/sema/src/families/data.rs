@@ -1,6 +1,6 @@
 //! `kernel.data` and `process.data`: memory that the processor's debug registers watch.
 
-use spile_ir::{Event, Watch, WatchOf};
+use spile_ir::{Event, Watch, WatchOwner};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
@@ -13,12 +13,12 @@ use crate::probe::handler::ContextKind;
 const MOST: u64 = 8;
 
 /// The owners of the memory that the first component names; for a pattern, all programs that match.
-fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOf>> {
+fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOwner>> {
     match (&*first.name, &first.arg) {
         ("process", Some(Literal::Num(n))) => {
             let pid =
                 u32::try_from(*n).map_err(|_| bad_argument(first, "the number of a process"))?;
-            Ok(vec![WatchOf::Process(pid)])
+            Ok(vec![WatchOwner::Process(pid)])
         }
         ("process", Some(Literal::Str(s))) => {
             let path = String::from_utf8_lossy(s).into();
@@ -26,13 +26,13 @@ fn owners(facts: &dyn Facts, first: &Component) -> DiagResult<Vec<WatchOf>> {
                 .modules(&ModuleQuery::Path(path))
                 .map_err(|why| Diagnostic::error(codes::NO_MODULE, why).at(first.span))?;
             let of = found.into_iter().filter_map(|m| match (m.pid, m.module) {
-                (Some(pid), _) => Some(WatchOf::Process(pid)),
-                (None, Module::File(path)) => Some(WatchOf::Program(path)),
+                (Some(pid), _) => Some(WatchOwner::Process(pid)),
+                (None, Module::File(path)) => Some(WatchOwner::Program(path)),
                 _ => None,
             });
             Ok(of.collect())
         }
-        _ => Ok(vec![WatchOf::Kernel]),
+        _ => Ok(vec![WatchOwner::Kernel]),
     }
 }
 
@@ -54,7 +54,7 @@ fn watch_match(
     facts: &dyn Facts,
     comps: &[Component],
     data: &Component,
-    of: WatchOf,
+    of: WatchOwner,
 ) -> DiagResult<PointMatch> {
     let named = |name: &str| comps.iter().find(|c| &*c.name == name);
     let place = match &data.arg {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use spile_ir::{Event, PerfOf, Sample};
+use spile_ir::{Event, PerfScope, Sample};
 use spile_syntax::ast::{Component, Literal};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
@@ -19,14 +19,14 @@ pub(super) fn cpu_clock(hz: u64) -> Event {
         ty: 1,
         config: 0,
         sample: Sample::Freq(hz),
-        of: PerfOf::All,
+        of: PerfScope::All,
     }
 }
 
 /// The components after the event's name.
 struct PerfOptions {
     sample: Sample,
-    of: PerfOf,
+    of: PerfScope,
     counter: Option<Arc<str>>,
 }
 
@@ -34,7 +34,7 @@ fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptio
     let mut rest = PerfOptions {
         // SystemTap's default is one hit a million events.
         sample: Sample::Period(1_000_000),
-        of: PerfOf::All,
+        of: PerfScope::All,
         counter: None,
     };
     for c in comps.get(3..).unwrap_or_default() {
@@ -58,15 +58,15 @@ fn text(c: &Component) -> DiagResult<Arc<str>> {
 
 /// The processes whose events count. For a program, started now or later, a test in front of the
 /// handler selects them.
-fn counted_processes(facts: &dyn Facts, c: &Component) -> DiagResult<PerfOf> {
+fn counted_processes(facts: &dyn Facts, c: &Component) -> DiagResult<PerfScope> {
     match &c.arg {
         None => {
             let fail = |why: String| Box::new(Diagnostic::error(codes::NO_MODULE, why).at(c.span));
             facts.modules(&ModuleQuery::Target).map_err(fail)?;
-            Ok(PerfOf::Target)
+            Ok(PerfScope::Target)
         }
-        Some(Literal::Num(_)) => Ok(PerfOf::Process(in_u32(c)?)),
-        Some(Literal::Str(_)) => Ok(PerfOf::All),
+        Some(Literal::Num(_)) => Ok(PerfScope::Process(in_u32(c)?)),
+        Some(Literal::Str(_)) => Ok(PerfScope::All),
     }
 }
 

@@ -133,7 +133,7 @@ impl<'l, 'a> Builder<'l, 'a> {
     }
 
     /// Makes `b` the current block.
-    pub(super) fn go(&mut self, b: BlockId) {
+    pub(super) fn switch_to_block(&mut self, b: BlockId) {
         self.at = b;
     }
 
@@ -145,14 +145,14 @@ impl<'l, 'a> Builder<'l, 'a> {
     /// Ends the current block with a jump to `to`, which becomes the current one.
     pub(super) fn jump(&mut self, to: BlockId) {
         self.end(Term::Jump(to));
-        self.go(to);
+        self.switch_to_block(to);
     }
 
     /// Ends the current block; code that follows is unreachable and goes into a new block.
     pub(super) fn terminate(&mut self, term: Term) {
         self.end(term);
         let dead = self.block();
-        self.go(dead);
+        self.switch_to_block(dead);
     }
 
     pub(super) fn emit(&mut self, inst: Inst, span: Span) {
@@ -188,7 +188,7 @@ impl<'l, 'a> Builder<'l, 'a> {
         self.jump(inner);
         self.push(inst, site);
         self.end(Term::Jump(join));
-        self.go(failed);
+        self.switch_to_block(failed);
         self.push(Inst::Copy { dst, src }, site);
         self.jump(join);
     }

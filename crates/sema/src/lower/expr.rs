@@ -52,7 +52,7 @@ impl Builder<'_, '_> {
                 } else {
                     self.branch(a, join, more)
                 }
-                self.go(more);
+                self.switch_to_block(more);
                 self.effect(b);
                 self.jump(join);
             }
@@ -60,11 +60,11 @@ impl Builder<'_, '_> {
                 let (yes, no, join) = (self.block(), self.block(), self.block());
                 self.branch(c, yes, no);
                 for (block, e) in [(yes, a), (no, b)] {
-                    self.go(block);
+                    self.switch_to_block(block);
                     self.effect(e);
                     self.end(Term::Jump(join));
                 }
-                self.go(join);
+                self.switch_to_block(join);
             }
             _ => {
                 self.value(e);
@@ -138,7 +138,7 @@ impl Builder<'_, '_> {
                 } else {
                     self.branch(a, then, more)
                 }
-                self.go(more);
+                self.switch_to_block(more);
                 self.branch(b, then, els);
             }
             ExprKind::Un(UnOp::Not, a) => self.branch(a, els, then),
@@ -404,7 +404,7 @@ impl Builder<'_, '_> {
                 let (yes, no, join) = (self.block(), self.block(), self.block());
                 self.branch(e, yes, no);
                 for (b, n) in [(yes, 1), (no, 0)] {
-                    self.go(b);
+                    self.switch_to_block(b);
                     self.emit(
                         Inst::Copy {
                             dst,
@@ -414,17 +414,17 @@ impl Builder<'_, '_> {
                     );
                     self.end(Term::Jump(join));
                 }
-                self.go(join);
+                self.switch_to_block(join);
             }
             ExprKind::Ternary(c, x, y) => {
                 let (yes, no, join) = (self.block(), self.block(), self.block());
                 self.branch(c, yes, no);
                 for (b, v) in [(yes, x), (no, y)] {
-                    self.go(b);
+                    self.switch_to_block(b);
                     self.value_to(dst, v);
                     self.end(Term::Jump(join));
                 }
-                self.go(join);
+                self.switch_to_block(join);
             }
             _ => {}
         }

@@ -1,6 +1,6 @@
 //! Statements.
 
-use spile_ir::{BlockId, CmpOp, Inst, IterId, Term, Ty, Val};
+use spile_ir::{BinOp, BlockId, CmpOp, Inst, IterId, Reg, Term, Ty, Val};
 use spile_syntax::ast::Span;
 
 use super::builder::Builder;
@@ -84,15 +84,15 @@ impl Builder<'_, '_> {
         };
         let join = self.block();
         self.branch(cond, then_b, els_b.unwrap_or(join));
-        self.go(then_b);
+        self.switch_to_block(then_b);
         self.stmts(then);
         self.end(Term::Jump(join));
         if let Some(b) = els_b {
-            self.go(b);
+            self.switch_to_block(b);
             self.stmts(els);
             self.end(Term::Jump(join));
         }
-        self.go(join);
+        self.switch_to_block(join);
     }
 
     fn loop_stmt(&mut self, cond: Option<&Expr>, step: Option<&Expr>, body: &[Stmt], span: Span) {
@@ -109,17 +109,17 @@ impl Builder<'_, '_> {
             Some(c) => self.branch(c, body_b, done),
             None => self.end(Term::Jump(body_b)),
         }
-        self.go(body_b);
+        self.switch_to_block(body_b);
         self.loops.push((done, next));
         self.stmts(body);
         self.loops.pop();
         self.end(Term::Jump(next));
         if let Some(e) = step {
-            self.go(next);
+            self.switch_to_block(next);
             self.effect(e);
             self.end(Term::Jump(head));
         }
-        self.go(done);
+        self.switch_to_block(done);
     }
 
     fn foreach(&mut self, f: &Foreach, span: Span) {
@@ -128,10 +128,18 @@ impl Builder<'_, '_> {
         };
         let it = IterId(self.body.iters);
         self.body.iters += 1;
+        // The number of rounds left in a walk over buckets with a limit.
+        let mut left = None;
         match &f.hist {
             Some(keys) => {
                 let keys = self.operands(keys);
                 self.emit(Inst::IterHist { it, g, keys }, span);
+                if let Some(e) = &f.limit {
+                    let a = self.value(e);
+                    let dst = self.long();
+                    self.emit(Inst::Copy { dst, src: a }, span);
+                    left = Some(dst);
+                }
             }
             None => {
                 let slice = self.optional_operands(&f.slice);
@@ -152,6 +160,9 @@ impl Builder<'_, '_> {
         let body = self.block();
         let done = self.block();
         self.jump(head);
+        if let Some(left) = left {
+            self.count_down(left, done, span);
+        }
         let keys = f.keys.iter().map(|k| self.local(*k)).collect();
         let value = f.value.map(|v| self.local(v));
         self.end(Term::IterNext {
@@ -161,13 +172,33 @@ impl Builder<'_, '_> {
             body,
             done,
         });
-        self.go(body);
+        self.switch_to_block(body);
         self.tick(span);
         self.loops.push((done, head));
         self.stmts(&f.body);
         self.loops.pop();
         self.end(Term::Jump(head));
-        self.go(done);
+        self.switch_to_block(done);
+    }
+
+    /// Goes on with one round less, or to `done` if none is left.
+    fn count_down(&mut self, left: Reg, done: BlockId, span: Span) {
+        let more = self.block();
+        let some = self.long();
+        let bin = |dst, op, b| Inst::Bin {
+            dst,
+            op,
+            a: Val::Reg(left),
+            b: Val::Imm(b),
+        };
+        self.emit(bin(some, BinOp::Gt, 0), span);
+        self.end(Term::Branch {
+            cond: Val::Reg(some),
+            then: more,
+            els: done,
+        });
+        self.switch_to_block(more);
+        self.emit(bin(left, BinOp::Sub, 1), span);
     }
 
     fn try_stmt(&mut self, body: &[Stmt], var: Option<LocalIx>, handler: &[Stmt], span: Span) {
@@ -179,14 +210,14 @@ impl Builder<'_, '_> {
         self.stmts(body);
         self.end(Term::Jump(join));
         self.catch = outer;
-        self.go(catch);
+        self.switch_to_block(catch);
         if self.l.tree.aborts {
             let (aborted, caught) = self.split_abort(span);
-            self.go(aborted);
+            self.switch_to_block(aborted);
             let msg = self.l.string(ABORT);
             self.emit(Inst::Raise { msg }, span);
             self.end(Term::Jump(join));
-            self.go(caught);
+            self.switch_to_block(caught);
         }
         if let Some(v) = var {
             let dst = self.local(v);
@@ -194,7 +225,7 @@ impl Builder<'_, '_> {
         }
         self.stmts(handler);
         self.end(Term::Jump(join));
-        self.go(join);
+        self.switch_to_block(join);
     }
 
     /// The statements of a handler; `abort()` leaves it without an error.
@@ -210,11 +241,11 @@ impl Builder<'_, '_> {
         self.stmts(body);
         self.end(Term::Ret(None));
         self.catch = None;
-        self.go(catch);
+        self.switch_to_block(catch);
         let (aborted, failed) = self.split_abort(span);
-        self.go(aborted);
+        self.switch_to_block(aborted);
         self.end(Term::Ret(None));
-        self.go(failed);
+        self.switch_to_block(failed);
         // A hidden call has no site, so no message names it as a caller.
         let nowhere = self.l.sites.unnamed_site();
         self.emit_at(Inst::Rethrow, nowhere);

@@ -63,6 +63,8 @@ pub enum ContextKind {
     ProcfsRead,
     /// In the controller: `$value` can be read.
     ProcfsWrite,
+    /// In the controller: `$value` is the answer so far, which printing extends, too.
+    Scrape,
     /// Code of the kernel.
     KernelCode,
     /// Code of a program.
@@ -163,7 +165,8 @@ pub enum TargetSource {
 impl ContextKind {
     /// Whether it has a `$value`, a string.
     pub fn has_value(self) -> bool {
-        matches!(self, ContextKind::ProcfsRead | ContextKind::ProcfsWrite)
+        use ContextKind::{ProcfsRead, ProcfsWrite, Scrape};
+        matches!(self, ProcfsRead | ProcfsWrite | Scrape)
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use spile_syntax::ast::{
-    Expr, ExprKind, FileId, Function, ProbePoint, Span, Stmt, StmtKind, TypeName,
+    AtOp, Expr, ExprKind, FileId, Function, ProbePoint, Span, Stmt, StmtKind, TypeName,
 };
 use spile_syntax::diag::Diagnostics;
 use spile_syntax::pretty;
@@ -244,6 +244,12 @@ impl AssignedLocals<'_> {
             ExprKind::Binary(op, ..) => *op == spile_syntax::ast::BinOp::Concat,
             ExprKind::Print { op, .. } => op.to_string,
             ExprKind::Ternary(_, a, _) => return self.ty(a),
+            // The value of an expression at the entry.
+            ExprKind::At {
+                op: AtOp::Entry,
+                args,
+                ..
+            } => return args.first().map_or("long", |e| self.ty(e)),
             ExprKind::Target { name, .. } => name.starts_with("$$"),
             ExprKind::Call { name, args } => {
                 let intrinsic = name.name.strip_prefix("__");

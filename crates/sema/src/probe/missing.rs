@@ -31,7 +31,11 @@ pub(crate) fn calls(
     diags: &mut Diagnostics,
 ) {
     // Usually there are none, and a point may match all calls.
-    if !m.reads.iter().any(|name| lib.missing().lacks_of_call(name)) {
+    if !m
+        .reads
+        .iter()
+        .any(|name| lib.missing().lacks_call_variable(name))
+    {
         return;
     }
     let end = if ret { ".return" } else { "" };

@@ -163,12 +163,24 @@ impl<'a> PointSearch<'a> {
             Ok(false) => None,
             Err(d) => Some(*d),
         };
+        if let Some(d) = self.gone(comps, layer) {
+            return vec![d];
+        }
         for len in (1..comps.len()).rev() {
             if let Some(ix) = self.exact_alias(comps, len) {
                 return self.alias(ix, comps, layer);
             }
         }
         vec![error.unwrap_or_else(|| self.unknown(comps, layer))]
+    }
+
+    /// The error for an alias of SystemTap over what no kernel has any more.
+    fn gone(&self, comps: &[Component], layer: &AliasLayer) -> Option<Diagnostic> {
+        let name = point_text(comps);
+        let why = self.lib.missing().gone(&name)?;
+        let text = format!("the probe point `{name}` is not available");
+        let d = Diagnostic::error(codes::FAMILY_NOT_THERE, text).at(layer.span);
+        Some(d.help(why))
     }
 
     /// The alias whose name is exactly the first `len` components, none of which has an argument.
@@ -459,10 +471,10 @@ impl<'a> PointSearch<'a> {
 
     /// The error for an unknown point.
     fn unknown(&self, comps: &[Component], layer: &AliasLayer) -> Diagnostic {
+        let text = point_text(comps);
         if let Some(d) = absent(comps, layer) {
             return d;
         }
-        let text = point_text(comps);
         let span = layer.span;
         let d = Diagnostic::error(
             codes::NO_SUCH_POINT,

@@ -44,7 +44,7 @@ fn message(re: &Regex, e: &regex::Error) -> Diagnostic {
         false => codes::BAD_REGEX,
     };
     let d = Diagnostic::error(code, e.message.clone()).at(place(re, e.at));
-    match e.way_out() {
+    match e.remedy() {
         "" => d,
         help => d.help(help),
     }

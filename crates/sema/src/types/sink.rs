@@ -38,7 +38,7 @@ pub fn sink(tree: &mut Tree) {
         .units
         .iter()
         .zip(&effects)
-        .map(|(u, effect)| !effect && steady(u))
+        .map(|(u, effect)| !effect && is_deterministic(u))
         .collect();
     loop {
         let next: Vec<bool> = (0..quiet.len())
@@ -65,7 +65,7 @@ fn calls_only(u: &Unit, quiet: &[bool]) -> bool {
 }
 
 /// Whether a function returns the same for the same arguments within one run of a handler.
-fn steady(u: &Unit) -> bool {
+fn is_deterministic(u: &Unit) -> bool {
     let mut ok = true;
     walk_exprs(&u.body, &mut |e| ok &= steady_node(e, true));
     ok

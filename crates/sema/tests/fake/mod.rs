@@ -46,7 +46,8 @@ probe begin(-7) { hidden = 2 }
 "#;
 
 /// Names of SystemTap's library that it lacks.
-const MISSING: &str = "\
+static MISSING: Missing = Missing::new(
+    "\
 # A comment.
 scheduler.cpu_off\ttask_next idle
 scheduler.balance\t-\tt:sched_switch f:idle_balance
@@ -54,7 +55,8 @@ scheduler.gone_too\t-\tt:never_was
 scheduler.two\t-\tt:sched_switch
 syscall.read\tbuf_text
 syscall.read.return\tbuf_text
-";
+",
+);
 
 /// A script with its probes resolved.
 pub(crate) struct Script {
@@ -72,7 +74,7 @@ pub(crate) fn resolve(text: &str) -> Script {
     let env = PreprocEnv::new("6.12.0", "x86_64");
     let macros = MacroLibrary::new();
     let mut lib = Library::new();
-    lib.set_missing(Missing::new(MISSING));
+    lib.set_missing(&MISSING);
     let user = sources.add("script.stp", text.as_bytes().to_vec());
     let file = parse_file(&mut sources, user, &env, &macros, &mut diags);
     lib.add(user, file, true);

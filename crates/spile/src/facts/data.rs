@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use spile_debuginfo::{Module, SearchPaths, SymbolKind};
-use spile_ir::WatchOf;
+use spile_ir::WatchOwner;
 use spile_kernel::process::mappings;
 use spile_kernel::symbols::Symbols;
 use spile_sema::facts::{DataPlace, FileIdentity};
@@ -15,11 +15,11 @@ pub(super) fn file_identity(path: &str) -> Option<FileIdentity> {
 }
 
 /// See [`spile_sema::facts::Facts::data_place`].
-pub(super) fn place(of: &WatchOf, name: &str) -> Result<DataPlace, String> {
+pub(super) fn place(of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
     match of {
-        WatchOf::Kernel => kernel(name),
-        WatchOf::Process(pid) => process(*pid, name),
-        WatchOf::Program(path) => in_file(path, 0, name, &SearchPaths::from_env())
+        WatchOwner::Kernel => kernel(name),
+        WatchOwner::Process(pid) => process(*pid, name),
+        WatchOwner::Program(path) => in_file(path, 0, name, &SearchPaths::from_env())
             .ok_or_else(|| format!("{path} has no variable `{name}`")),
     }
 }

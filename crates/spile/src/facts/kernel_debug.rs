@@ -228,7 +228,7 @@ impl KernelDebug {
     }
 
     /// Why there is no debugging information; `None` if there is.
-    pub(crate) fn why_not(&self, module: &Module) -> Option<String> {
+    pub(crate) fn missing_reason(&self, module: &Module) -> Option<String> {
         let module = match module {
             Module::Kernel => None,
             Module::KernelModule(name) => Some(name),

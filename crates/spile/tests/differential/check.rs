@@ -126,7 +126,7 @@ fn interpret(program: &Program) -> (Outcome, u64) {
     for n in 0..RUNS {
         world.run(&args(n));
     }
-    let failed = world.failed;
+    let failed = world.globals.failed;
     (world.outcome(), failed)
 }
 

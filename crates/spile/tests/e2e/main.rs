@@ -16,6 +16,7 @@
 //! kernel = true                           # needs BPF; false: runs anywhere
 //! needs = ["kprobes"]                     # what not every machine has, see needs.rs
 //! vm = true                               # in the short run on other kernels, `cargo xtask vm`
+//! long = true                             # runs by its name, in guests, and with SPILE_LONG=1 (`make test-all`)
 //! signal_after = "regex"                  # send `signal` once stdout has it
 //! signal = "INT"
 //! lines = 3                               # number of lines on stdout
@@ -75,6 +76,8 @@ struct Case {
     needs: Vec<String>,
     #[serde(default)]
     vm: bool,
+    #[serde(default)]
+    long: bool,
     signal_after: Option<String>,
     #[serde(default = "sigint")]
     signal: String,
@@ -323,6 +326,7 @@ fn main() {
         .collect();
     files.sort();
     let no_kernel = no_kernel();
+    let every = args.filter.is_some() || needs::all_cases();
     let mut trials = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file).expect("readable");
@@ -334,7 +338,7 @@ fn main() {
             .to_string_lossy()
             .into_owned();
         for case in cases.case {
-            if !needs::in_this_run(case.vm) {
+            if !needs::in_this_run(case.vm) || (case.long && !every) {
                 continue;
             }
             let missing = needs::missing(&case.needs)

@@ -13,7 +13,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 17] = [
+const NEEDS: [Need; 19] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -24,6 +24,18 @@ const NEEDS: [Need; 17] = [
         name: "no kprobes",
         of_kernel: true,
         have: || !Path::new("/sys/bus/event_source/devices/kprobe").exists(),
+    },
+    // Programs may write to memory of processes, which lockdown forbids. No file of this machine
+    // says whether it is locked down.
+    Need {
+        name: "user writes",
+        of_kernel: true,
+        have: || in_vm().is_some(),
+    },
+    Need {
+        name: "no user writes",
+        of_kernel: true,
+        have: || in_vm().is_none() && !Path::new("/sys/bus/event_source/devices/kprobe").exists(),
     },
     // The kernel's debugging information (`cargo xtask vm --debuginfo`).
     Need {
@@ -158,6 +170,11 @@ fn symbol(name: &str) -> bool {
 /// In a virtual machine of `cargo xtask vm`: the cases to run, `short` or `all`.
 fn in_vm() -> Option<String> {
     std::env::var("SPILE_VM").ok()
+}
+
+/// Whether this run has the long cases.
+pub(crate) fn all_cases() -> bool {
+    in_vm().is_some() || std::env::var_os("SPILE_LONG").is_some()
 }
 
 /// Whether a case belongs to this run: the short one of a virtual machine consists of marked cases.

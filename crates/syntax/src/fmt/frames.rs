@@ -91,7 +91,7 @@ impl Group {
     }
 
     /// Additional indentation of its lines, if nothing follows the bracket on its own line.
-    pub(super) fn hang(&self) -> usize {
+    pub(super) fn hanging_indent(&self) -> usize {
         if self.head || self.params { 4 } else { 2 }
     }
 }
@@ -118,7 +118,7 @@ pub(super) enum ItemFrame {
 
 impl ItemFrame {
     /// Additional indentation of its further lines: after the keyword.
-    pub(super) fn hang(self) -> usize {
+    pub(super) fn hanging_indent(self) -> usize {
         match self {
             ItemFrame::Probe => "probe ".len(),
             ItemFrame::Global => "global ".len(),

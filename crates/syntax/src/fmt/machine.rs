@@ -137,7 +137,7 @@ impl<'a> FormatMachine<'a> {
     /// Indentation of a line that continues an open construct.
     fn cont_indent(&self) -> usize {
         match self.stack.last() {
-            Some(OpenFrame::Group(g)) => g.align.unwrap_or(g.base + g.hang()),
+            Some(OpenFrame::Group(g)) => g.align.unwrap_or(g.base + g.hanging_indent()),
             Some(OpenFrame::Stmt {
                 indent,
                 kind: StmtFrame::Simple,
@@ -242,7 +242,7 @@ impl<'a> FormatMachine<'a> {
     fn statement(&mut self, i: usize, kind: Tok) -> Decision {
         match self.pos {
             StmtPosition::Done => {
-                if let Some(d) = self.settle(i, kind) {
+                if let Some(d) = self.end_statements(i, kind) {
                     return d;
                 }
                 self.pos = StmtPosition::Start;
@@ -317,7 +317,7 @@ impl<'a> FormatMachine<'a> {
 
     /// After a statement: ends the enclosing statements that end with it. `Some` if the token
     /// continues one of them.
-    fn settle(&mut self, i: usize, kind: Tok) -> Option<Decision> {
+    fn end_statements(&mut self, i: usize, kind: Tok) -> Option<Decision> {
         loop {
             match (self.stack.last().copied(), kind) {
                 (
@@ -389,7 +389,7 @@ impl<'a> FormatMachine<'a> {
             let fresh = OpenFrame::Item {
                 head,
                 indent,
-                cont: head.hang(),
+                cont: head.hanging_indent(),
             };
             self.push(fresh);
             self.pos = head.pos();

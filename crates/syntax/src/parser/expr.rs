@@ -300,15 +300,22 @@ impl Parser<'_> {
         let operator = self.bump();
         self.precedence(&first, operator, None);
         self.top = Some(operator);
-        let array = self.ident("the name of an array")?;
-        self.new_expr(
-            ExprKind::In {
-                keys: vec![Key::Expr(left)],
-                array,
-            },
-            start,
-            below,
-        )
+        self.members(vec![Key::Expr(left)], start, below)
+    }
+
+    /// What `keys in` is followed by. `i in @hist_log(a)` means `@hist_log(a)[i]`: its bucket is not empty.
+    fn members(&mut self, keys: Vec<Key>, start: Span, below: u32) -> Parse<Box<Expr>> {
+        if !self.at(Tok::AtIdent) {
+            let array = self.ident("the name of an array or a histogram")?;
+            return self.new_expr(ExprKind::In { keys, array }, start, below);
+        }
+        let base = self.nested(Self::value)?;
+        let ExprKind::Hist { .. } = base.kind else {
+            let d = Diagnostic::error(codes::UNEXPECTED, "`in` needs an array or a histogram");
+            return self.fail(d.at(base.span));
+        };
+        let below = below.max(self.height);
+        self.new_expr(ExprKind::Index { base, keys }, start, below)
     }
 
     fn ternary_rest(&mut self, cond: Box<Expr>, start: Span) -> Parse<Box<Expr>> {
@@ -402,7 +409,7 @@ impl Parser<'_> {
             self.bump();
             let target = self.nested(Self::value)?;
             self.top = None;
-            return self.crement(true, t, target, t.span);
+            return self.inc_or_dec(true, t, target, t.span);
         }
         let target = self.value()?;
         self.top = None;
@@ -410,12 +417,12 @@ impl Parser<'_> {
         if matches!(op.kind, Tok::Inc | Tok::Dec) && is_assignable(&target) {
             self.bump();
             let start = target.span;
-            return self.crement(false, op, target, start);
+            return self.inc_or_dec(false, op, target, start);
         }
         Ok(target)
     }
 
-    fn crement(
+    fn inc_or_dec(
         &mut self,
         prefix: bool,
         op: Token,
@@ -589,8 +596,7 @@ impl Parser<'_> {
             return self.unexpected("`in`");
         }
         self.bump();
-        let array = self.ident("the name of an array")?;
-        self.new_expr(ExprKind::In { keys, array }, open.span, below)
+        self.members(keys, open.span, below)
     }
 
     /// The keys up to `]`; the height is that of the highest.

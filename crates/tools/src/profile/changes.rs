@@ -114,7 +114,7 @@ impl ChangeRing {
                 number: u32::from(what as u16),
                 entered: what & ENTERED != 0,
                 after_lost: what & AFTER_LOST != 0,
-                at: line.when(ticks),
+                at: line.monotonic_ns(ticks),
             }
         };
         let cells = self.raw.chunks_exact(CELL as usize).map(change);

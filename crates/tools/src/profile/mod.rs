@@ -32,7 +32,7 @@ use self::rows::{ProfileBuilder, ThreadIdentity};
 use self::times::CountFolder;
 use super::{Passes, ToolRun, script};
 use crate::profiles::width;
-use spile_plain::messages::{Failure, fail, say, tell};
+use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 
 /// Frames of a stack at most: what a string of the usual width holds of files below 16 MB.
 const FRAMES: u32 = 48;
@@ -105,8 +105,8 @@ pub struct Profile {
 /// Number of events of a trace that are written at once.
 const EVENTS: usize = 1000;
 /// Size of the row buffer in megabytes, for rows while spile does not run: enough for 10,000
-/// threads that begin or end. A larger buffer takes a millisecond more to make, map and free.
-const ROWS_MB: u32 = 1;
+/// threads that begin or end. One of 4 MB takes a millisecond more to make, map and free.
+const ROWS_MB: u32 = 2;
 /// Size of the trace buffer in megabytes, for events while spile does not run.
 const TRACE_MB: u32 = 64;
 /// How long spile sleeps between two reads of the trace. Each read takes a processor from a program
@@ -120,7 +120,7 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
         return super::system::run(cli, passes);
     }
     if cli.print_script {
-        say(script("profile"))?;
+        print_stdout(script("profile"))?;
         return Ok(0);
     }
     let mut header = header(cli)?;
@@ -206,7 +206,7 @@ fn prepare(cli: &Profile, header: &mut Header) -> Result<(ToolRun, Option<CountF
             tool.target = TargetProcess::Command(command(&cli.command)?);
             let name = cli.command.first().and_then(|c| Path::new(c).file_name());
             if name.is_some_and(|name| name == "srun") {
-                tell(
+                print_stderr(
                     "WARNING: Slurm's daemon starts the programs of srun, so they are not recorded: \
                      srun -n 2 spile profile ./app\n",
                 );
@@ -273,7 +273,7 @@ fn account(
         threads.into_iter().map(|tid| (pid, tid)).collect()
     });
     if let (Some(pid), Some(status)) = (header.pid, outcome.status) {
-        rows.ended_with(pid, status);
+        rows.process_ended(pid, status);
     }
     let mut data = rows.finish(&threads, in_call);
     losses(outcome, &mut data);
@@ -315,15 +315,15 @@ fn show(cli: &Profile, profile: Account) {
     };
     let run = Ranks::new(vec![profile]);
     if cli.machine.json {
-        tell(json::json(&run));
+        print_stderr(json::json(&run));
         return;
     }
-    tell(if cli.threads {
+    print_stderr(if cli.threads {
         text::threads(&run)
     } else {
         text::text(&run, width(std::io::stderr()), cli.top)
     });
-    tell(left);
+    print_stderr(left);
 }
 
 /// The message about processes that outlive their command, as daemons do.

@@ -57,14 +57,14 @@ impl RecordingFile {
 
     /// Writes a part of the trace. An error is reported at the end.
     pub(super) fn events(&mut self, rows: &mut ProfileBuilder) {
-        self.begins(rows);
+        self.complete_header(rows);
         let done = self.writer().and_then(|w| w.events(&rows.events));
         rows.events.clear();
         self.wrong = self.wrong.take().or(done.err());
     }
 
     /// Completes the header from the first rows.
-    fn begins(&mut self, rows: &ProfileBuilder) {
+    fn complete_header(&mut self, rows: &ProfileBuilder) {
         if self.writer.is_none() {
             self.header.started_unix_ns = rows.started_unix_ns;
             self.header.pid = self.header.pid.or_else(|| rows.first_process());
@@ -73,7 +73,7 @@ impl RecordingFile {
 
     /// Writes the account so far. An error is reported at the end.
     pub(super) fn account(&mut self, rows: &ProfileBuilder) {
-        self.begins(rows);
+        self.complete_header(rows);
         let done = self.writer().and_then(|w| w.snapshot(&rows.snapshot()));
         self.wrong = self.wrong.take().or(done.err());
     }

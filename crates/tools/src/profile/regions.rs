@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use spile_kernel::process;
 
 use super::times::{self, CountFolder};
-use spile_plain::messages::tell;
+use spile_plain::messages::print_stderr;
 
 /// The parts that are missing without the library.
 const ALL: [(&str, &[&str]); 2] = [
@@ -26,10 +26,10 @@ pub(super) fn load(trace: bool) -> Result<(Option<CountFolder>, String), String>
     let own = spile_debuginfo::trust::own_folder;
     let found = spile_context::environment(|name| std::env::var_os(name), own);
     let mut variables = found.map_err(|why| {
-        tell(format_args!(
+        print_stderr(format_args!(
             "WARNING: regions of the program are not reported: {why}\n"
         ));
-        format!("{}: {why}", what(&BTreeMap::new()))
+        format!("{}: {why}", missing_parts(&BTreeMap::new()))
     })?;
     // `environment` puts our library in front of the others.
     let loaded = variables.iter().find(|(name, _)| *name == "LD_PRELOAD");
@@ -37,7 +37,7 @@ pub(super) fn load(trace: bool) -> Result<(Option<CountFolder>, String), String>
     let folder = CountFolder::new(trace);
     match &folder {
         Ok(folder) => variables.push((times::VARIABLE, folder.value())),
-        Err(why) => tell(format_args!(
+        Err(why) => print_stderr(format_args!(
             "WARNING: times in regions are not counted, only their system calls: {why}\n"
         )),
     }
@@ -65,12 +65,12 @@ pub(crate) fn missing(pid: u32) -> String {
     format!(
         "{}: the region library is loaded when a command starts (`spile profile -- CMD`), and process {pid} was \
          already running",
-        what(&libraries)
+        missing_parts(&libraries)
     )
 }
 
 /// The missing parts, each with the library that shows that the program has them.
-fn what(libraries: &BTreeMap<&str, String>) -> String {
+fn missing_parts(libraries: &BTreeMap<&str, String>) -> String {
     let each = ALL.iter().map(|(what, _)| match libraries.get(what) {
         Some(library) => format!("{what} (the process has {library})"),
         None => (*what).to_owned(),

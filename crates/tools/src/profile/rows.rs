@@ -5,7 +5,8 @@
 //! | `begin` | monotonic clock, clock of the day |
 //! | `start` | thread, process, parent, name |
 //! | `exec` | thread, whether its times begin here, when, process, parent, thread number before, 1 if linked statically, name |
-//! | `exit` | thread, when, process, parent, exit code, name |
+//! | `started` | thread, region; its time until it was in the program: sum, off its processor or taken, ready, taken |
+//! | `exit` | thread, when, process, parent, exit code, name; the call that ended it, or `-`: call, region, sum, off its processor or taken, ready, taken |
 //! | `cut` | thread, region, call that the thread's end cut short, when; sum, off its processor or taken, ready, taken |
 //! | `event` | thread, region, call, beginning, end, result |
 //! | `off` | thread, region, 1 if it could run, when it left its processor, for how long it was ready at last, when it came back |
@@ -32,16 +33,16 @@
 //! the beginning, or whose start was not seen, has no `start`.
 
 mod counts;
-mod ends;
 mod intervals;
 mod lifetimes;
 mod places;
+mod unfinished;
 
 use std::collections::{BTreeMap, HashMap};
 
 use spile_profile::model::{
-    BLOCKED, Call, Context, ContextKind, ContextTime, Event, Futex, Ns, PREEMPTED, Parts, Process,
-    READY, ROOT, Snapshot, Stack, Thread, Times, Wake,
+    BLOCKED, Call, CallParts, Context, ContextKind, ContextTime, Event, Futex, Ns, PREEMPTED,
+    Parts, Process, READY, ROOT, Snapshot, Stack, Thread, Times, Wake,
 };
 
 use spile_runtime::io::rows::Row;
@@ -57,8 +58,8 @@ const TID_BITS: u32 = 22;
 const REUSED: u32 = 10_000_000;
 
 /// Rows that report single events, and belong to no account.
-const LIVES: [&str; 9] = [
-    "start", "exec", "exit", "cut", "region", "counts", "changes", "event", "off",
+const LIVES: [&str; 10] = [
+    "start", "exec", "started", "exit", "cut", "region", "counts", "changes", "event", "off",
 ];
 
 /// Kinds of regions, by number (docs/profile-context.md).
@@ -99,9 +100,11 @@ pub(super) struct ProfileBuilder {
     earlier_threads: HashMap<u32, u32>,
     /// By former thread id: when a thread took its leader's id.
     renamed: HashMap<u32, Ns>,
-    open: Vec<ends::LiveThread>,
+    open: Vec<unfinished::LiveThread>,
     /// Calls that the end of their thread cut short.
-    cuts: Vec<ends::UnfinishedCall>,
+    cuts: Vec<unfinished::UnfinishedCall>,
+    /// Calls that a thread makes once, each in a row of its own.
+    single_calls: Vec<SingleCall>,
     /// The file name of the library that reports regions.
     library: Option<String>,
     /// Indexes into `snapshot.futexes` by process, address and region.
@@ -129,6 +132,28 @@ fn times(f: &mut Fields<'_>) -> Option<Times> {
     Some(Times {
         count: f.number()?,
         ns: f.ns()?,
+    })
+}
+
+/// A call that its thread makes once.
+#[derive(Debug)]
+struct SingleCall {
+    thread: usize,
+    region: u64,
+    name: String,
+    total: Ns,
+    parts: CallParts,
+}
+
+/// The parts of calls that took `total` together: the next fields are the time off a processor or
+/// taken, ready, and taken.
+fn call_parts(total: Ns, f: &mut Fields<'_>) -> Option<CallParts> {
+    let [off, runnable, taken] = [f.ns()?, f.ns()?, f.ns()?];
+    Some(CallParts {
+        cpu: total.saturating_sub(off),
+        blocked: off.saturating_sub(runnable).saturating_sub(taken),
+        runnable,
+        taken,
     })
 }
 
@@ -187,6 +212,10 @@ impl ProfileBuilder {
             }
             "start" => self.starts(f)?,
             "exec" => self.executes(f)?,
+            "started" => {
+                let thread = self.place(f.number()?);
+                self.single_call(thread, "(start)", f)?;
+            }
             "exit" => self.exits(f)?,
             "open" => self.is_open(f)?,
             "cut" => self.is_cut(f)?,
@@ -227,6 +256,7 @@ impl ProfileBuilder {
             "end" => self.ended = true,
             "account" => {
                 self.add_cuts();
+                self.add_single_calls();
                 self.take_changes();
                 self.snapshot.at_ns = self.since(f.number()?);
                 let unseen: u64 = f.number()?;
@@ -385,37 +415,73 @@ impl ProfileBuilder {
         let place = self.place(f.number()?);
         let (region, name) = (f.number()?, f.text()?);
         let count = f.number()?;
-        let [total, min, max, off, runnable, taken] =
-            [f.ns()?, f.ns()?, f.ns()?, f.ns()?, f.ns()?, f.ns()?];
+        let [total, min, max] = [f.ns()?, f.ns()?, f.ns()?];
+        let parts = call_parts(total, f)?;
         let bytes = f.number()?;
-        let (cpu, blocked) = (
-            total.saturating_sub(off),
-            off.saturating_sub(runnable).saturating_sub(taken),
-        );
+        if let Some(call) = self.add_calls(place, region, &name, parts)? {
+            (call.count, call.total, call.min, call.max) = (count, total, min, max);
+            call.bytes = bytes;
+        }
+        Some(())
+    }
+
+    /// Adds the time of calls to their thread, to their region, and to the row of calls, which is
+    /// returned; `None` in place of it for the library's.
+    fn add_calls(
+        &mut self,
+        place: usize,
+        region: u64,
+        name: &str,
+        parts: CallParts,
+    ) -> Option<Option<&mut Call>> {
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
         // Calls of the library that reports regions are not the program's: they count as its user
         // code.
         let own = is_own(region);
-        let add = |parts: &mut Parts| {
+        let add = |sums: &mut Parts| {
             *(if own {
-                &mut parts.user
+                &mut sums.user
             } else {
-                &mut parts.syscall_cpu
-            }) += cpu;
-            parts.blocked += blocked;
-            parts.runnable += runnable;
+                &mut sums.syscall_cpu
+            }) += parts.cpu;
+            sums.blocked += parts.blocked;
+            sums.runnable += parts.runnable;
         };
         add(&mut self.snapshot.threads.get_mut(place)?.parts);
         if own {
-            return Some(());
+            return Some(None);
         }
         self.in_context(place, region, add)?;
         let context = self.context(pid, region);
-        let call = self.of_calls(tid, context, &name);
-        (call.count, call.total, call.min, call.max) = (count, total, min, max);
-        (call.cpu, call.blocked, call.runnable, call.bytes) = (cpu, blocked, runnable, bytes);
+        let call = self.of_calls(tid, context, name);
+        (call.cpu, call.blocked, call.runnable) = (parts.cpu, parts.blocked, parts.runnable);
+        Some(Some(call))
+    }
+
+    /// Notes a call that its thread makes once.
+    fn single_call(&mut self, thread: usize, name: &str, f: &mut Fields<'_>) -> Option<()> {
+        let (region, total) = (f.number()?, f.ns()?);
+        self.single_calls.push(SingleCall {
+            thread,
+            region,
+            name: name.to_owned(),
+            total,
+            parts: call_parts(total, f)?,
+        });
         Some(())
+    }
+
+    /// Adds these calls to an account.
+    fn add_single_calls(&mut self) {
+        let calls = std::mem::take(&mut self.single_calls);
+        for c in &calls {
+            if let Some(Some(call)) = self.add_calls(c.thread, c.region, &c.name, c.parts) {
+                call.count = 1;
+                (call.total, call.min, call.max) = (c.total, c.total, c.total);
+            }
+        }
+        self.single_calls = calls;
     }
 
     fn histogram(&mut self, f: &mut Fields<'_>) -> Option<()> {
@@ -585,7 +651,7 @@ impl ProfileBuilder {
 
     /// A process has ended with that wait status. Its last threads may still be exiting: their
     /// states end with the account.
-    pub(super) fn ended_with(&mut self, pid: u32, status: i32) {
+    pub(super) fn process_ended(&mut self, pid: u32, status: i32) {
         self.ended_process = Some(pid);
         if let Some(process) = self.processes.get_mut(&pid) {
             process.status = process.status.or(Some(status));

@@ -129,7 +129,7 @@ impl CountFolder {
             }
         }
         // The thread has been in the last region since then.
-        let more = until.saturating_sub(rate.when(since));
+        let more = until.saturating_sub(rate.monotonic_ns(since));
         match out.regions.iter_mut().find(|r| r.0 == out.last) {
             Some(region) => region.2 += more,
             None => out.regions.push((out.last, 0, more)),
@@ -238,13 +238,13 @@ pub(super) struct ClockReadings(Vec<(u64, Ns)>);
 
 impl ClockReadings {
     /// The monotonic clock at a reading of the counter.
-    pub(super) fn when(&self, ticks: u64) -> Ns {
+    pub(super) fn monotonic_ns(&self, ticks: u64) -> Ns {
         let next = self.0.partition_point(|(at, _)| *at < ticks);
         let next = next.clamp(1, self.0.len().max(2) - 1);
         let (Some(&from), Some(&to)) = (self.0.get(next - 1), self.0.get(next)) else {
             return ticks;
         };
-        ClockRate::between(from, to).when(ticks)
+        ClockRate::between(from, to).monotonic_ns(ticks)
     }
 
     /// The first reading.
@@ -315,7 +315,7 @@ impl ClockRate {
     }
 
     /// The monotonic clock at a reading of the counter.
-    fn when(self, ticks: u64) -> Ns {
+    fn monotonic_ns(self, ticks: u64) -> Ns {
         let (start, ns) = self.start;
         match ticks.checked_sub(start) {
             Some(after) => ns.saturating_add(self.span(after)),

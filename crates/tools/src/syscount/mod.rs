@@ -23,7 +23,7 @@ use self::live::LiveView;
 use self::rows::{Reader, Report};
 use self::show::{PrintState, ReportFormat, ReportShape};
 use super::{Passes, ToolRun};
-use spile_plain::messages::{Failure, fail, say, tell};
+use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 
 /// Counts and times system calls.
 #[derive(Debug, Parser, Default)]
@@ -150,7 +150,7 @@ impl Syscount {
 /// Runs the command; the result is the exit status.
 pub fn run(cli: &Syscount, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.print_script {
-        say(super::script("syscount"))?;
+        print_stdout(super::script("syscount"))?;
         return Ok(0);
     }
     if cli.by(Key::All) && cli.by.len() > 1 {
@@ -266,7 +266,7 @@ fn watch(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result<u8, Fai
     if let Some(failed) = failed {
         return Err(failed);
     }
-    tell(outcome.account.text(false));
+    print_stderr(outcome.account.text(false));
     Ok(outcome.exit_code.clamp(0, 255) as u8)
 }
 
@@ -281,7 +281,7 @@ fn print_reports(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result
     }));
     if cli.duration.is_none() && cli.command.is_none() && std::io::stderr().is_terminal() {
         run.armed = Some(Box::new(|_| {
-            tell("Counting system calls; Ctrl-C ends it.\n")
+            print_stderr("Counting system calls; Ctrl-C ends it.\n")
         }));
     }
     let rows = Rc::clone(&printer);
@@ -291,7 +291,7 @@ fn print_reports(cli: &Syscount, mut run: ToolRun, passes: Passes<'_>) -> Result
         return Err(failed);
     }
     if let Some(last) = printer.last.take() {
-        say(printer.text(&last, Some(&outcome)))?;
+        print_stdout(printer.text(&last, Some(&outcome)))?;
     }
     Ok(outcome.exit_code.clamp(0, 255) as u8)
 }

@@ -640,7 +640,7 @@ mod tests {
         for form in [ReportFormat::Text, ReportFormat::Csv, ReportFormat::Json] {
             let text = PrintState::default().report(&all(form), &report, None);
             assert!(
-                !text.contains(|c| spile_plain::acts(c) && c != '\n'),
+                !text.contains(|c| spile_plain::acts_on_terminal(c) && c != '\n'),
                 "{text}"
             );
             match form {

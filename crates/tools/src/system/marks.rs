@@ -15,7 +15,7 @@ use spile_kernel::process::{mark, with_all_signals};
 use spile_kernel::resources::error_text;
 use spile_runtime::{ExternalSource, session::OnArmed};
 
-use spile_plain::messages::tell;
+use spile_plain::messages::print_stderr;
 
 /// The option of `prctl` that the scripts recognise as a mark.
 const MARK: i32 = 0x5350_4c33;
@@ -94,7 +94,7 @@ pub(super) fn run_on_thread(
         };
         if let Err(e) = std::thread::Builder::new().spawn(work) {
             // Closing the pipe ends the session.
-            tell(format_args!(
+            print_stderr(format_args!(
                 "ERROR: no thread can be created: {}\n",
                 error_text(&e)
             ));

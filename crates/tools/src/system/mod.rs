@@ -23,7 +23,7 @@ use self::rows::MachineBuilder;
 use super::profile::{self, Profile};
 use super::{Passes, ToolRun, script};
 use crate::profiles::width;
-use spile_plain::messages::{Failure, fail, say, tell};
+use spile_plain::messages::{Failure, fail, print_stderr, print_stdout};
 
 /// Options of `spile profile` about the machine.
 #[derive(Debug, Args, Default)]
@@ -58,7 +58,7 @@ pub(crate) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
         return noise::run(cli, passes);
     }
     if cli.print_script {
-        say(script("system"))?;
+        print_stdout(script("system"))?;
         return Ok(0);
     }
     if !cli.command.is_empty() {
@@ -91,7 +91,7 @@ pub(crate) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
         return Err(fail(wrong));
     }
     for cpu in work.unreached {
-        tell(format_args!(
+        print_stderr(format_args!(
             "WARNING: processor {cpu} is left out: spile may not run there\n"
         ));
     }
@@ -109,13 +109,13 @@ pub(crate) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     match cli.machine.json {
         true => {
             let text = serde_json::to_string(&system);
-            say(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
+            print_stdout(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
         }
         false if cli.command.is_empty() => {
-            say(report::system(&system, width(std::io::stdout()), cli.top))?;
+            print_stdout(report::system(&system, width(std::io::stdout()), cli.top))?;
         }
         // Standard output belongs to the command.
-        false => tell(report::system(&system, width(std::io::stderr()), cli.top)),
+        false => print_stderr(report::system(&system, width(std::io::stderr()), cli.top)),
     }
     Ok(profile::exit_code(work.status))
 }

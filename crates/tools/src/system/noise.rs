@@ -22,7 +22,7 @@ use super::profile::{self, Profile};
 use super::{marks, rows};
 use crate::profiles::width;
 use crate::{Passes, ToolRun, rows::Fields, script};
-use spile_plain::messages::{Failure, fail, say};
+use spile_plain::messages::{Failure, fail, print_stdout};
 
 /// The default duration.
 const USUAL: Duration = Duration::from_secs(10);
@@ -60,7 +60,7 @@ struct ThreadMeasurement {
 /// Runs the command; the result is the exit status.
 pub(super) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.print_script {
-        say(script("noise"))?;
+        print_stdout(script("noise"))?;
         return Ok(0);
     }
     let mut cpus = cli
@@ -107,9 +107,9 @@ pub(super) fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     add_up(&mut noise, &measurements, &rows, &outcome)?;
     if cli.machine.json {
         let text = serde_json::to_string(&noise);
-        say(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
+        print_stdout(format_args!("{}\n", text.map_err(|e| fail(e.to_string()))?))?;
     } else {
-        say(report::noise(&noise, width(std::io::stdout()), cli.top))?;
+        print_stdout(report::noise(&noise, width(std::io::stdout()), cli.top))?;
     }
     Ok(0)
 }

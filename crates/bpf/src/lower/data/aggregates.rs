@@ -16,6 +16,7 @@ use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};
 use crate::lower::{GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
 use crate::plan::lanes;
+use crate::plan::outlining::Op;
 
 /// Value of the word for the last updated slot when the element is in the map instead.
 const NO_SLOT: i32 = -1;
@@ -122,16 +123,11 @@ impl HandlerCodegen<'_> {
             GlobalPlace::Hash {
                 keys: types, value, ..
             } => {
-                let skip = self.asm.label();
                 self.build_key(&types, keys)?;
-                if self.uses_subprograms() {
-                    return self.stat_global(g, val, &value);
-                }
-                let full = self.full_label(g);
-                self.hash_element(g, full, skip)?;
-                self.update(&value, val)?;
-                self.asm.bind(skip);
-                Ok(())
+                self.with_element("add", g, val, |c, val, (full, skip)| {
+                    c.hash_element(g, full, skip)?;
+                    c.update(&value, val)
+                })
             }
             GlobalPlace::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
         }
@@ -226,7 +222,7 @@ impl HandlerCodegen<'_> {
         if slots == 0 {
             let (element, skip) = (self.asm.label(), self.asm.label());
             self.store_key(&words)?;
-            match self.uses_subprograms() {
+            match self.outlined(Op::Element) {
                 true => self.element_outlined(&array, full, (element, skip))?,
                 false => self.element_in_map(&array, full, (element, skip))?,
             }
@@ -311,7 +307,7 @@ impl HandlerCodegen<'_> {
         }
         self.product(words)?;
         self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
-        if self.plan.outline && words.iter().any(|w| !matches!(w, KeyWord::Text(..))) {
+        if self.plan.outlining.is_large() && words.iter().any(|w| !matches!(w, KeyWord::Text(..))) {
             // Hides the value from the verifier, which would otherwise follow one path for each way
             // to compute the key's numbers.
             self.forget_bounds(R1);
@@ -386,7 +382,7 @@ impl HandlerCodegen<'_> {
         if let Some(large) = array.large {
             return self.large_miss(&miss, &array, large);
         }
-        if self.uses_subprograms() {
+        if self.outlined(Op::Miss) {
             // The global subprogram repeats the whole addition.
             self.asm.bind(miss.entry);
             self.current = Some(miss.g);

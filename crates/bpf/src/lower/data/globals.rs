@@ -15,6 +15,7 @@ use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
 use crate::lower::{GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
 use crate::plan::EVICT;
+use crate::plan::outlining::Op;
 
 /// Insertion attempts when other processors take the room that eviction made.
 const TRIES: i32 = 16;
@@ -183,7 +184,7 @@ impl HandlerCodegen<'_> {
 
     /// `r0` = the element's value (with its sequence number) or null.
     pub(in crate::lower) fn look_up(&mut self, map: &str) -> Res {
-        if self.uses_subprograms() {
+        if self.outlined(Op::LookUp) {
             return self.look_up_outlined(map);
         }
         self.asm.ld_map(R1, map);
@@ -209,28 +210,26 @@ impl HandlerCodegen<'_> {
         let skip = if seq { 8 } else { 0 };
         let (none, end) = (self.asm.label(), self.asm.label());
         self.build_key(&types, keys)?;
-        if self.uses_subprograms() {
-            if ty == Ty::Long {
-                self.get_global(g, &map, skip, false)?;
-                return self.def_int(dst, R0);
-            }
-            let done = match self.slot(dst)? {
-                Some((off, width)) if ty.size() == width => {
-                    self.get_text_global(g, &map, skip, (off, width))?
-                }
-                _ => false,
-            };
-            if done {
-                return Ok(());
-            }
+        if ty == Ty::Long {
+            self.read_element("get", g, |c| {
+                let none = c.asm.label();
+                c.look_up(&map)?;
+                c.asm.jump_if(Cond::Eq, R0, 0, none);
+                c.asm.load(Size::DW, R0, R0, skip);
+                c.asm.bind(none);
+                Ok(())
+            })?;
+            return self.def_int(dst, R0);
+        }
+        if self.outlined(Op::Read)
+            && let Some((off, width)) = self.slot(dst)?
+            && ty.size() == width
+            && self.get_text_global(g, &map, skip, (off, width))?
+        {
+            return Ok(());
         }
         self.look_up(&map)?;
         self.asm.jump_if(Cond::Eq, R0, 0, none);
-        if ty == Ty::Long {
-            self.asm.load(Size::DW, R0, R0, skip);
-            self.asm.bind(none);
-            return self.def_int(dst, R0);
-        }
         self.asm.mov(R3, R0);
         self.asm.add(R3, i32::from(skip));
         self.text_from_r3(dst, ty.size())?;
@@ -255,32 +254,31 @@ impl HandlerCodegen<'_> {
         else {
             return Err("setting an array that only the controller can set".into());
         };
-        let skip = self.asm.label();
         self.build_key(&types, keys)?;
         match ty {
-            Ty::Long if self.uses_subprograms() => self.set_global(g, val)?,
+            Ty::Long => self.with_element("set", g, val, |c, val, (full, skip)| {
+                c.hash_element(g, full, skip)?;
+                let v = c.use_int(val, R2)?;
+                c.asm.store(Size::DW, R1, 0, v);
+                Ok(())
+            }),
             Ty::Str(width)
-                if self.uses_subprograms() && u32::from(width) <= self.plan.max_string =>
+                if self.outlined(Op::Write) && u32::from(width) <= self.plan.max_string =>
             {
-                self.set_text_global(g, val, width.into())?;
-            }
-            Ty::Long => {
-                let full = self.full_label(g);
-                self.hash_element(g, full, skip)?;
-                let v = self.use_int(val, R2)?;
-                self.asm.store(Size::DW, R1, 0, v);
+                self.set_text_global(g, val, width.into())
             }
             Ty::Str(width) => {
+                let skip = self.asm.label();
                 let full = self.full_label(g);
                 self.hash_element(g, full, skip)?;
                 self.asm.store(Size::DW, R10, TMP[2], R1);
                 let text = self.truncated_to(val, width.into())?;
                 self.asm.load(Size::DW, R4, R10, TMP[2]);
                 self.text_to_r4(&text, width.into())?;
+                self.asm.bind(skip);
+                Ok(())
             }
         }
-        self.asm.bind(skip);
-        Ok(())
     }
 
     pub(in crate::lower) fn array_add(
@@ -300,22 +298,28 @@ impl HandlerCodegen<'_> {
                 value: ValueLayout::Scalar(Ty::Long),
                 ..
             } => {
-                let (skip, end) = (self.asm.label(), self.asm.label());
                 self.build_key(&types, keys)?;
-                if self.uses_subprograms() {
-                    return self.add_global(g, val, old);
-                }
-                let full = self.full_label(g);
-                self.hash_element(g, full, skip)?;
-                self.use_in(val, R2)?;
-                self.atomic_add(old)?;
-                self.asm.jump(end);
-                self.asm.bind(skip);
-                if let Some(old) = old {
-                    self.def_int(old, 0)?;
-                }
-                self.asm.bind(end);
-                Ok(())
+                let Some(old) = old else {
+                    return self.with_element("add", g, val, |c, val, (full, skip)| {
+                        c.hash_element(g, full, skip)?;
+                        let val = c.use_in_reg(val, R2)?;
+                        c.asm.atomic(AtomicOp::Add, R1, 0, val);
+                        Ok(())
+                    });
+                };
+                // The old value leaves the subprogram in memory, since the result says whether the array
+                // is full.
+                let tmp = self.plan.scratch.tmp;
+                self.with_element("exchange", g, val, |c, val, (full, skip)| {
+                    c.store(tmp, 0);
+                    c.hash_element(g, full, skip)?;
+                    c.use_in(val, R2)?;
+                    c.asm.atomic(AtomicOp::FetchAdd, R1, 0, R2);
+                    c.store(tmp, R2);
+                    Ok(())
+                })?;
+                self.load(R1, tmp);
+                self.def_int(old, R1)
             }
             _ => Err("adding to an array that cannot be added to here".into()),
         }
@@ -521,16 +525,15 @@ impl HandlerCodegen<'_> {
             return Err("asking an array that only the controller can ask".into());
         };
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
-            let end = self.asm.label();
             self.build_key(&types, &exact)?;
-            if self.uses_subprograms() {
-                self.get_global(g, &map, 0, true)?;
-                return self.def_int(dst, R0);
-            }
-            self.look_up(&map)?;
-            self.asm.jump_if(Cond::Eq, R0, 0, end);
-            self.asm.mov(R0, 1);
-            self.asm.bind(end);
+            self.read_element("has", g, |c| {
+                let none = c.asm.label();
+                c.look_up(&map)?;
+                c.asm.jump_if(Cond::Eq, R0, 0, none);
+                c.asm.mov(R0, 1);
+                c.asm.bind(none);
+                Ok(())
+            })?;
             return self.def_int(dst, R0);
         }
         self.walk_slice(g, &map, &types, keys, false)?;

@@ -69,7 +69,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Clears iterators that may be used before they start: they have no elements.
-    pub(in crate::lower) fn close_unstarted(&mut self) {
+    pub(in crate::lower) fn clear_unstarted_iterators(&mut self) {
         for it in maybe_unstarted(self.body) {
             let words = [state::SIZE, state::LEFT];
             for word in words {
@@ -365,7 +365,7 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let out = self.branch_target(done);
         self.iter_next(it, keys, value, out)?;
-        self.go(body, next);
+        self.branch_to(body, next);
         Ok(())
     }
 }

@@ -15,6 +15,7 @@ use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::percpu;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
 use crate::lower::{HandlerCodegen, Res, THREAD_RECORDS};
+use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {
     /// Sets the facts for the start of a block. Resumable loops have none, because no stack
@@ -141,7 +142,7 @@ impl HandlerCodegen<'_> {
         }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
         let full = self.full_label(field.g);
-        if self.uses_subprograms() {
+        if self.outlined(Op::ThreadRecord) {
             let name = format!("make_{}", field.map);
             self.call_global_or_full(full, &name, &[], |sub, full| {
                 sub.create_record(field, sub.done, full)

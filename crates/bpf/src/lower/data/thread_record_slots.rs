@@ -61,17 +61,17 @@ impl HandlerCodegen<'_> {
     }
 
     /// At the handler's end, writes back the records that it changed as copies.
-    pub(in crate::lower) fn give_back_records(&mut self) -> Res {
+    pub(in crate::lower) fn write_back_records(&mut self) -> Res {
         for (which, (field, front)) in self.rooms_used()? {
             let end = self.asm.label();
             self.load(R1, front.lent + 8 * which);
             self.asm.jump_if(Cond::Eq, R1, 0, end);
-            self.define_global("give_back", &["room"], |sub| {
-                sub.give_back(&field, front);
+            self.define_global("write_back_record", &["room"], |sub| {
+                sub.write_back(&field, front);
                 Ok(())
             })?;
             self.asm.mov(R1, which as i32);
-            self.asm.call_sub("give_back");
+            self.asm.call_sub("write_back_record");
             self.asm.bind(end);
         }
         Ok(())
@@ -242,7 +242,7 @@ impl HandlerCodegen<'_> {
 
     /// The subprogram that copies the record in room r6 back to the map, or deletes it from the map
     /// if no field is present.
-    fn give_back(&mut self, field: &FieldRef, front: ThreadSlots) {
+    fn write_back(&mut self, field: &FieldRef, front: ThreadSlots) {
         let (done, empty) = (self.done, self.asm.label());
         self.asm.mov(R8, R6);
         self.own_room(front);

@@ -18,7 +18,6 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
-use crate::lower::text::append::append_text;
 use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res};
 use crate::plan::StateLayout;
@@ -93,7 +92,7 @@ pub(in crate::lower) fn use_user_defer(
     else {
         return Ok(false);
     };
-    pool.sub("append_text", |pool| append_text(plan, pool))?;
+    pool.use_append_text(plan)?;
     let shape = pool.record(RecordShape {
         what: RecordKind::Deferred,
         fields: vec![Ty::Long; FIELDS],

@@ -8,9 +8,10 @@ use spile_ir::{Event, Reg as IrReg, Space, Ty, Val};
 
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size, Src};
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, Quote, shared};
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
+use crate::plan::outlining::Op;
 
 /// The largest number of arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;
@@ -50,6 +51,7 @@ impl HandlerCodegen<'_> {
             IntrinsicClass::Event(op) => self.event_op(dst, op, args),
             IntrinsicClass::Session(op) => self.session_op(dst, op, args),
             IntrinsicClass::Run(op) => self.run_op(dst, op, args),
+            IntrinsicClass::Act(op) => self.act(op, args),
             IntrinsicClass::Context(op) => {
                 self.of_code(op, args)?;
                 self.def_int(result()?, R0)
@@ -395,39 +397,32 @@ impl HandlerCodegen<'_> {
             self.short_execname(off, width, comm);
             return Ok(());
         }
-        if self.uses_subprograms() && self.execname_global(off, width)? {
+        if self.outlined(Op::TaskName) && self.execname_global(off, width)? {
             return Ok(());
         }
-        let Some(comm) = comm else {
-            self.fill_zero(off, width);
-            self.block_addr(R1, off);
-            self.asm.mov(R2, 16);
-            self.asm.call(Helper::GetCurrentComm);
-            return Ok(());
-        };
-        self.name_words(comm);
-        let (base, disp) = self.block_operand(R3, off, 16);
-        self.asm.store(Size::DW, base, disp, R1);
-        self.asm.store(Size::DW, base, disp + 8, R2);
+        self.execname_to(|c| c.block_operand(R3, off, 16));
         if width > 16 {
             self.fill_zero(off + 16, width - 16);
         }
         Ok(())
     }
 
-    /// The 16 bytes at r6 = the task's name.
-    pub(in crate::lower) fn execname_to_r6(&mut self) {
+    /// 16 bytes = the task's name. `to` gives their base and displacement, and may use r3.
+    pub(in crate::lower) fn execname_to(&mut self, to: impl Fn(&mut Self) -> (Reg, i16)) {
         let Some(comm) = self.comm() else {
-            self.asm.store(Size::DW, R6, 0, 0);
-            self.asm.store(Size::DW, R6, 8, 0);
-            self.asm.mov(R1, R6);
+            let (base, disp) = to(self);
+            self.asm.store(Size::DW, base, disp, 0);
+            self.asm.store(Size::DW, base, disp + 8, 0);
+            self.asm.mov(R1, base);
+            self.asm.add(R1, i32::from(disp));
             self.asm.mov(R2, 16);
             self.asm.call(Helper::GetCurrentComm);
             return;
         };
         self.name_words(comm);
-        self.asm.store(Size::DW, R6, 0, R1);
-        self.asm.store(Size::DW, R6, 8, R2);
+        let (base, disp) = to(self);
+        self.asm.store(Size::DW, base, disp, R1);
+        self.asm.store(Size::DW, base, disp + 8, R2);
     }
 
     /// Offset of the name in the task's structure.

@@ -13,6 +13,7 @@
 //! | `stacks`, `unwind` | stacks of the kernel and of programs |
 //! | `usermem`, `deferred`, `deferred_modes` | user memory that is not resident |
 
+mod acts;
 pub(crate) mod code;
 pub(crate) mod context;
 pub(crate) mod counters;

@@ -2,12 +2,12 @@
 
 use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
 
-use crate::isa::asm::Asm;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Src};
 use crate::layout::ErrorKind;
 use crate::lower::operand::condition;
 use crate::lower::{HandlerCodegen, Res};
+use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 
 /// Maps an operation to its ALU instruction; `None` where no single instruction computes it.
@@ -91,21 +91,14 @@ impl HandlerCodegen<'_> {
         {
             return Ok(());
         }
-        self.use_in(a, R0)?;
-        self.use_in(b, R1)?;
+        self.use_in(a, R1)?;
+        self.use_in(b, R2)?;
         if !matches!(b, Val::Imm(_)) {
             let fail = self.fail_label(ErrorKind::DivisionByZero);
-            self.asm.jump_if(Cond::Eq, R1, 0, fail);
+            self.asm.jump_if(Cond::Eq, R2, 0, fail);
         }
-        let alu = if op == BinOp::Div {
-            AluOp::Div
-        } else {
-            AluOp::Mod
-        };
-        match self.uses_subprograms() {
-            true => self.divide_global(alu)?,
-            false => signed(self.asm, alu),
-        }
+        let name = if op == BinOp::Div { "divide" } else { "modulo" };
+        self.run_library(Op::Divide, name)?;
         self.def_int(dst, R0)
     }
 
@@ -133,24 +126,4 @@ impl HandlerCodegen<'_> {
         self.def_int(dst, R0)?;
         Ok(true)
     }
-}
-
-/// `r0` = signed quotient or remainder of `r0 / r1`; r1 is not 0. Clobbers r2 and r3.
-pub(in crate::lower) fn signed(asm: &mut Asm, op: AluOp) {
-    // r2: its sign bit is set if the result is negative.
-    asm.mov(R2, R0);
-    if op == AluOp::Div {
-        asm.alu(AluOp::Xor, R2, R1);
-    }
-    for reg in [R0, R1] {
-        // |x| = (x ^ s) - s with s = x >> 63; for MIN this is 2^63, which unsigned division treats correctly.
-        asm.mov(R3, reg);
-        asm.alu(AluOp::Arsh, R3, 63);
-        asm.alu(AluOp::Xor, reg, R3);
-        asm.alu(AluOp::Sub, reg, R3);
-    }
-    asm.alu(op, R0, R1);
-    asm.alu(AluOp::Arsh, R2, 63);
-    asm.alu(AluOp::Xor, R0, R2);
-    asm.alu(AluOp::Sub, R0, R2);
 }

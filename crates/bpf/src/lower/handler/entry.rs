@@ -9,6 +9,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
 use crate::lower::{GEN, HandlerCodegen, Res, VERDICT};
+use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;
 
@@ -132,7 +133,7 @@ impl HandlerCodegen<'_> {
     fn enter(&mut self, out: Label) -> Res {
         let plan = self.plan;
         let locks = self.locks();
-        if plan.outline_entry {
+        if plan.outlining.shares(Op::Entry, None) {
             self.enter_outlined(&locks, out)?;
         } else {
             self.enter_inline(out);
@@ -160,7 +161,7 @@ impl HandlerCodegen<'_> {
         if self.facts.enters {
             self.store(plan.scratch.depth, 0);
         }
-        if self.facts.decides() {
+        if self.facts.sets_verdict() {
             self.store(plan.scratch.verdict, 1);
         }
         self.forget_match();
@@ -269,7 +270,7 @@ impl HandlerCodegen<'_> {
 
     /// Zeroes frame registers that may be read before they are written.
     fn clear_undefined(&mut self) -> Res {
-        self.close_unstarted();
+        self.clear_unstarted_iterators();
         for r in self.alloc.undefined.clone() {
             if let Location::Frame(off) = self.location(r) {
                 let bytes = self.body.regs[r.index()].size();
@@ -281,18 +282,21 @@ impl HandlerCodegen<'_> {
 
     /// Releases the locks, sends the output and records the time.
     fn exit(&mut self) -> Res {
-        if self.facts.decides() {
+        if self.facts.sets_verdict() {
             // Once this handler has left the CPU's block, an interrupt's handler can reuse it.
             self.load(R1, self.plan.scratch.verdict);
             self.asm.store(Size::DW, R10, VERDICT, R1);
         }
-        self.give_back_records()?;
+        self.write_back_records()?;
         let locks = self.locks();
         let sends = self.facts.prints || self.facts.fails || self.facts.ticks && self.ctx.ticking;
-        if self.plan.outline_entry && !self.options.timing && (sends || !locks.is_empty()) {
+        if self.plan.outlining.shares(Op::Entry, None)
+            && !self.options.timing
+            && (sends || !locks.is_empty())
+        {
             return self.leave_outlined(&locks);
         }
-        if sends && self.plan.outline && !locks.is_empty() {
+        if sends && self.plan.outlining.shares(Op::Flush, None) && !locks.is_empty() {
             self.unlock_and_flush(&locks);
         } else {
             self.unlock_all(&locks);

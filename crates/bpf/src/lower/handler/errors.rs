@@ -10,13 +10,15 @@ use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
 use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::plan::outlining::Op;
 
 /// The type of the value that an error of this kind carries, if any.
 fn field(kind: ErrorKind, max_string: u32) -> Option<Ty> {
     match kind {
-        ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
-            Some(Ty::Long)
-        }
+        ErrorKind::ReadFault
+        | ErrorKind::WriteFault
+        | ErrorKind::KernelStrFault
+        | ErrorKind::UserStrFault => Some(Ty::Long),
         ErrorKind::Raised => Some(Ty::Str(max_string as u16)),
         _ => None,
     }
@@ -43,6 +45,8 @@ pub(in crate::lower) fn kinds(inst: &Inst, program: &Program) -> Vec<ErrorKind> 
         Inst::Intr { f, .. } => match f {
             Intrinsic::PerfCount => vec![Counter],
             Intrinsic::VerdictSet => vec![Verdict],
+            Intrinsic::UserStore | Intrinsic::UserStoreText => vec![WriteFault],
+            Intrinsic::SendSignal => vec![Signal],
             // The text itself can be invalid.
             Intrinsic::KernelUtf => vec![KernelStrFault, Raised],
             Intrinsic::UserUtf => vec![UserStrFault, Raised],
@@ -117,7 +121,7 @@ impl HandlerCodegen<'_> {
             fields: fields.clone(),
             words: 0,
         };
-        if self.uses_subprograms() {
+        if self.outlined(Op::Error) {
             let record = self.pool.record(shape);
             return self.error_global(record, fields.first().copied());
         }
@@ -186,6 +190,8 @@ impl HandlerCodegen<'_> {
             ErrorKind::EmptyAggregate => "empty aggregate".into(),
             ErrorKind::HistIndex => "histogram index out of range".into(),
             ErrorKind::ReadFault => "read fault at 0x".into(),
+            ErrorKind::WriteFault => "write fault at 0x".into(),
+            ErrorKind::Signal => "the signal cannot be sent".into(),
             ErrorKind::KernelStrFault => "kernel string copy fault at 0x".into(),
             ErrorKind::UserStrFault => "user string copy fault at 0x".into(),
             ErrorKind::MaxAction => "MAXACTION exceeded".into(),
@@ -213,19 +219,19 @@ impl HandlerCodegen<'_> {
             let next = self.asm.label();
             self.load(R1, self.plan.scratch.err_id);
             self.asm.jump_if(Cond::Ne, R1, i as i32 + 1, next);
-            match kind {
-                ErrorKind::Raised => {
+            match field(kind, self.plan.max_string) {
+                Some(Ty::Str(_)) => {
                     let text = StrOperand::Slot {
                         off: self.plan.scratch.err_text,
                         width: self.plan.max_string,
                     };
                     self.copy_text(off, width, &text)?;
                 }
-                ErrorKind::ReadFault | ErrorKind::KernelStrFault | ErrorKind::UserStrFault => {
+                Some(Ty::Long) => {
                     let bytes = self.message(kind).into_bytes();
                     self.build_message(off, width, &bytes)?;
                 }
-                _ => {
+                None => {
                     let bytes: spile_ir::Bytes = self.message(kind).into_bytes().into();
                     self.copy_text(off, width, &StrOperand::Const { bytes })?;
                 }

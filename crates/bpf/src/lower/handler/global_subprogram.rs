@@ -12,9 +12,12 @@ use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
-use crate::layout::{ErrorKind, ValueLayout, percpu};
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use crate::layout::{ErrorKind, percpu};
+use crate::lower::pool::library_module;
+use crate::lower::text::append::APPEND_TEXT;
 use crate::lower::{BodyContext, GEN, HandlerCodegen, Res, StrOperand};
+use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
 
 /// The registers that hold a subprogram's arguments while it runs; r7 is the CPU's block.
@@ -27,9 +30,9 @@ pub(in crate::lower) const FULL: i32 = 1;
 const CONSTANT: i32 = 1 << 30;
 
 impl HandlerCodegen<'_> {
-    /// Whether this code calls global subprograms. Subprograms themselves do not.
-    pub(in crate::lower) fn uses_subprograms(&self) -> bool {
-        self.plan.outline && !self.in_subprogram
+    /// Whether this code calls a function for an operation. Global subprograms themselves do not.
+    pub(in crate::lower) fn outlined(&self, op: Op) -> bool {
+        self.plan.outlining.shares(op, None) && !self.in_subprogram
     }
 
     /// Defines the subprogram `name` unless the object has it. It returns 0 unless `code` sets a
@@ -271,27 +274,74 @@ impl HandlerCodegen<'_> {
 
     /// Appends string r1 of r2 bytes and width r3 to the text being built.
     pub(in crate::lower) fn append_global(&mut self) -> Res {
-        if !self.pool.subs.contains_key("text_append") {
-            let plan = self.plan;
-            let append = crate::lower::text::append::append_text_global(plan, self.pool, CONSTANT)?;
-            self.pool.subs.insert("text_append".into(), append);
-        }
+        self.use_append_text()?;
+        self.define_global("text_append", &["text", "size", "width"], |g| {
+            let (found, slot) = (g.asm.label(), g.asm.label());
+            g.bound_argument(R8, g.plan.max_string);
+            g.asm.jump_if(Cond::Lt, R6, CONSTANT, slot);
+            g.asm.alu(AluOp::And, R6, (1 << 28) - 1);
+            g.asm.ld_data(R2, Section::Rodata, 0);
+            g.asm.jump(found);
+            g.asm.bind(slot);
+            g.bound_argument(R6, g.plan.scratch.out);
+            g.asm.mov(R2, R7);
+            g.asm.bind(found);
+            g.asm.add(R2, R6);
+            g.asm.mov(R1, R7);
+            g.asm.mov(R3, R8);
+            g.asm.mov(R4, R9);
+            g.asm.call_sub(APPEND_TEXT);
+            Ok(())
+        })?;
         self.asm.call_sub("text_append");
         Ok(())
     }
 
     // Arrays.
 
-    /// Runs `code` on the element of the key in the key buffer, with a number as its argument.
-    /// Raises the overflow error if the array is full.
-    fn element_global(
+    /// Does something to the element of the key in the key buffer, with a number: here, or in a function
+    /// if handlers share this. `code` gets the number, and the places to go to if the array is full and
+    /// if there is no memory. Raises the overflow error if the array is full.
+    pub(in crate::lower) fn with_element(
         &mut self,
         name: &str,
         g: GlobalId,
-        code: impl FnOnce(&mut HandlerCodegen<'_>, Option<Label>) -> Res,
+        val: Val,
+        code: impl Fn(&mut HandlerCodegen<'_>, Val, (Option<Label>, Label)) -> Res,
     ) -> Res {
         let full = self.full_label(g);
-        self.call_global_or_full(full, name, &["value", "generation"], code)
+        if !self.outlined(Op::Write) {
+            let skip = self.asm.label();
+            code(self, val, (full, skip))?;
+            self.asm.bind(skip);
+            return Ok(());
+        }
+        self.use_in(val, R1)?;
+        let name = format!("{name}_{}", g.0);
+        self.call_global_or_full(full, &name, &["value"], |sub, full| {
+            code(sub, FIRST, (full, sub.done))
+        })
+    }
+
+    /// `r0` = what `code` finds out about the element of the key in the key buffer: here, or in a function
+    /// if handlers share this.
+    pub(in crate::lower) fn read_element(
+        &mut self,
+        name: &str,
+        g: GlobalId,
+        code: impl Fn(&mut HandlerCodegen<'_>) -> Res,
+    ) -> Res {
+        if !self.outlined(Op::Read) {
+            return code(self);
+        }
+        let name = format!("{name}_{}", g.0);
+        self.define_global(&name, &[], |sub| {
+            code(sub)?;
+            sub.asm.exit();
+            Ok(())
+        })?;
+        self.asm.call_sub(name);
+        Ok(())
     }
 
     /// Defines and calls a subprogram that can find an array full; goes to `full` in this case.
@@ -329,54 +379,6 @@ impl HandlerCodegen<'_> {
         (!wraps).then(|| self.fail_label(ErrorKind::Overflow(g)))
     }
 
-    /// `a[key] = number`, for an array in a hash map.
-    pub(in crate::lower) fn set_global(&mut self, g: GlobalId, val: Val) -> Res {
-        self.use_in(val, R1)?;
-        self.asm.mov(R2, 0);
-        self.element_global(&format!("set_{}", g.0), g, |sub, full| {
-            let skip = sub.done;
-            sub.hash_element(g, full, skip)?;
-            sub.asm.store(Size::DW, R1, 0, R6);
-            Ok(())
-        })
-    }
-
-    /// `a[key] += number`, for an array in a hash map. `old` receives the element's old value.
-    pub(in crate::lower) fn add_global(
-        &mut self,
-        g: GlobalId,
-        val: Val,
-        old: Option<IrReg>,
-    ) -> Res {
-        let tmp = self.plan.scratch.tmp;
-        self.use_in(val, R1)?;
-        self.asm.mov(R2, 0);
-        let name = match old {
-            None => format!("add_{}", g.0),
-            Some(_) => format!("exchange_{}", g.0),
-        };
-        self.element_global(&name, g, |sub, full| {
-            let skip = sub.done;
-            if old.is_some() {
-                sub.store(tmp, 0);
-            }
-            sub.hash_element(g, full, skip)?;
-            match old {
-                None => sub.asm.atomic(AtomicOp::Add, R1, 0, R6),
-                Some(_) => {
-                    sub.asm.atomic(AtomicOp::FetchAdd, R1, 0, R6);
-                    sub.store(tmp, R6);
-                }
-            }
-            Ok(())
-        })?;
-        if let Some(old) = old {
-            self.load(R1, tmp);
-            self.def_int(old, R1)?;
-        }
-        Ok(())
-    }
-
     /// `a[key] = string`, for a string of the element's width.
     pub(in crate::lower) fn set_text_global(&mut self, g: GlobalId, val: Val, width: u32) -> Res {
         let text = self.text(val)?;
@@ -389,8 +391,9 @@ impl HandlerCodegen<'_> {
             }
         };
         self.asm.mov(R1, off as i32);
-        self.asm.mov(R2, 0);
-        self.element_global(&format!("set_{}", g.0), g, |sub, full| {
+        let full = self.full_label(g);
+        let name = format!("set_{}", g.0);
+        self.call_global_or_full(full, &name, &["text"], |sub, full| {
             let skip = sub.done;
             sub.bound_argument(R6, sub.plan.scratch.out);
             sub.hash_element(g, full, skip)?;
@@ -400,30 +403,6 @@ impl HandlerCodegen<'_> {
             sub.asm.call(Helper::ProbeReadKernel);
             Ok(())
         })
-    }
-
-    /// `r0` = the number at the key, or whether the element exists.
-    pub(in crate::lower) fn get_global(
-        &mut self,
-        g: GlobalId,
-        map: &str,
-        skip: i16,
-        has: bool,
-    ) -> Res {
-        let name = format!("{}_{}", if has { "has" } else { "get" }, g.0);
-        self.define_global(&name, &[], |sub| {
-            let done = sub.done;
-            sub.look_up(map)?;
-            sub.asm.jump_if(Cond::Eq, R0, 0, done);
-            match has {
-                true => sub.asm.mov(R0, 1),
-                false => sub.asm.load(Size::DW, R0, R0, skip),
-            }
-            sub.asm.exit();
-            Ok(())
-        })?;
-        self.asm.call_sub(name);
-        Ok(())
     }
 
     /// The slot at `off` = the string at the key, of the same width.
@@ -465,7 +444,7 @@ impl HandlerCodegen<'_> {
 
     /// Whether a subprogram adds to this statistic or per-CPU array.
     pub(in crate::lower) fn adds_global(&self, g: GlobalId) -> bool {
-        self.uses_subprograms() && self.plan.added.get(g.index()) == Some(&true)
+        self.plan.outlining.shares(Op::Add, Some(g)) && !self.in_subprogram
     }
 
     /// `a[key] <<< number` or `a[key] += number`, for a per-CPU array.
@@ -503,38 +482,19 @@ impl HandlerCodegen<'_> {
         })
     }
 
-    /// `a[key] <<< number`, for statistics in a hash map.
-    pub(in crate::lower) fn stat_global(
-        &mut self,
-        g: GlobalId,
-        val: Val,
-        value: &ValueLayout,
-    ) -> Res {
-        self.use_in(val, R1)?;
-        self.asm.mov(R2, 0);
-        self.element_global(&format!("add_{}", g.0), g, |sub, full| {
-            let skip = sub.done;
-            sub.hash_element(g, full, skip)?;
-            sub.update(value, FIRST)
-        })
-    }
-
     // Numbers, the task.
 
-    /// `r0` = signed quotient or remainder of `r0 / r1`; r1 is not 0.
-    pub(in crate::lower) fn divide_global(&mut self, op: AluOp) -> Res {
-        let name = if op == AluOp::Div { "divide" } else { "modulo" };
-        self.pool.sub(name, |_| {
-            let mut asm = Asm::new(name, &["a", "b"]);
-            asm.mark_separate();
-            asm.mov(R0, R1);
-            asm.mov(R1, R2);
-            super::arith::signed(&mut asm, op);
-            asm.exit();
-            asm.finish().map_err(|e| e.to_string())
-        })?;
-        self.asm.mov(R2, R1);
-        self.asm.mov(R1, R0);
+    /// `r0` = the result of a function of the run-time library that gets numbers only, in r1 and the
+    /// registers behind it. It is called if handlers share the operation, else its code stands here.
+    /// Clobbers r1 to r5 in both cases.
+    pub(in crate::lower) fn run_library(&mut self, op: Op, name: &str) -> Res {
+        if !self.outlined(op) {
+            let code = self.pool.inline(name)?;
+            self.asm.insert(code);
+            return Ok(());
+        }
+        self.pool
+            .global_functions(name, self.plan, |_| library_module(name))?;
         self.asm.call_sub(name);
         Ok(())
     }
@@ -547,7 +507,7 @@ impl HandlerCodegen<'_> {
         self.define_global("execname", &["to"], |g| {
             g.bound_argument(R6, g.plan.scratch.out);
             g.asm.add(R6, R7);
-            g.execname_to_r6();
+            g.execname_to(|_| (R6, 0));
             Ok(())
         })?;
         self.asm.mov(R1, off as i32);

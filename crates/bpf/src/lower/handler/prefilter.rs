@@ -60,7 +60,7 @@ impl BodyContext<'_> {
     }
 
     fn find_split(&self) -> Option<PrefilterSplit> {
-        if self.facts.decides() {
+        if self.facts.sets_verdict() {
             return None;
         }
         let path = self.leading_tests();

@@ -22,7 +22,7 @@ use crate::layout::Quote;
 use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
 use crate::lower::syscalls::arch;
-use crate::lower::text::append::{append_number, append_text, flag};
+use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escapes;
 use crate::lower::text::quote;
 use crate::lower::{HandlerCodegen, Res};
@@ -216,9 +216,7 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         let single = words.len() == 1;
-        let (rows, count, lists) = tables(&self.options.syscalls);
-        let rows = self.pool.constant(&rows);
-        self.use_put_arg(lists.bytes)?;
+        let (rows, count) = self.syscall_rows()?;
         self.all_args()?;
         let may = self.may_defer(dst);
         self.store(self.plan.scratch.tmp + DEFER, may);
@@ -273,18 +271,26 @@ impl HandlerCodegen<'_> {
 }
 
 impl HandlerCodegen<'_> {
-    /// Defines `put_arg` and what it calls, unless the object has it.
-    fn use_put_arg(&mut self, names: Vec<u8>) -> Res {
-        if self.pool.subs.contains_key("put_arg") {
-            return Ok(());
+    /// Offset and number of the rows of system calls, with which the object gets `put_arg`.
+    fn syscall_rows(&mut self) -> Res<(u32, u32)> {
+        if let Some(made) = self.pool.syscall_rows {
+            return Ok(made);
         }
+        let (rows, count, lists) = tables(&self.options.syscalls);
+        let made = (self.pool.constant(&rows), count);
+        self.pool.syscall_rows = Some(made);
+        self.use_put_arg(lists.bytes)?;
+        Ok(made)
+    }
+
+    /// Defines `put_arg` and what it calls.
+    fn use_put_arg(&mut self, names: Vec<u8>) -> Res {
         let plan = self.plan;
         let options = self.options;
         let pool = &mut *self.pool;
-        pool.sub("append_text", |pool| append_text(plan, pool))?;
+        pool.use_append_text(plan)?;
         for base in [8, 10, 16] {
-            let name = format!("append_number_{base}");
-            pool.sub(&name, |pool| append_number(plan, pool, base))?;
+            pool.use_append_number(plan, base)?;
         }
         use_user_text(pool, plan, options)?;
         let defer = deferred::use_user_defer(pool, plan, options)?;
@@ -305,6 +311,8 @@ impl HandlerCodegen<'_> {
                 quoted: Quote::Quoted as i32,
             }),
         };
-        pool.global_functions(arguments::module(&layout, names, &escapes()), plan)
+        pool.global_functions("put_arg", plan, |_| {
+            Ok(arguments::module(&layout, names, &escapes()))
+        })
     }
 }

@@ -4,8 +4,8 @@ use spile_ir::{NrSet, Reg as IrReg};
 
 use crate::isa::asm::Section;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Reg};
-use crate::lower::text::append::{append_number, flag};
+use crate::isa::insn::{AluOp, Cond};
+use crate::lower::text::append::{APPEND_TEXT, flag};
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Bytes of a name.
@@ -50,11 +50,6 @@ impl HandlerCodegen<'_> {
             let calls = calls.filter(|s| s.ret_base == base);
             (base, calls.map(|s| s.nr).collect::<Vec<u32>>())
         });
-        let plan = self.plan;
-        for n in [8, 10, 16] {
-            let name = format!("append_number_{n}");
-            self.pool.sub(&name, |pool| append_number(plan, pool, n))?;
-        }
         // Needed here even if other texts are appended by a global subprogram.
         self.use_append_text()?;
         let (number, end) = (self.asm.label(), self.asm.label());
@@ -63,7 +58,8 @@ impl HandlerCodegen<'_> {
         self.sys_ret()?;
         self.asm.jump_if(Cond::Slt, R0, -MAX_ERRNO, number);
         self.asm.jump_if(Cond::Sge, R0, 0, number);
-        self.number_of(R0, "append_number_10", flag::SIGNED);
+        self.asm.mov(R2, R0);
+        self.append_r2(10, flag::SIGNED)?;
         self.sys_ret()?;
         self.asm.neg(R0);
         self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
@@ -83,7 +79,7 @@ impl HandlerCodegen<'_> {
         self.asm.mov(R1, R7);
         self.asm.mov(R3, NAME as i32);
         self.asm.mov(R4, 0);
-        self.asm.call_sub("append_text");
+        self.asm.call_sub(APPEND_TEXT);
         self.append_text(
             &StrOperand::Const {
                 bytes: (*b")").into(),
@@ -98,22 +94,16 @@ impl HandlerCodegen<'_> {
             let other = self.asm.label();
             self.dispatch(&NrSet::List(calls), other);
             self.sys_ret()?;
-            self.number_of(R0, &format!("append_number_{base}"), flag::MARK);
+            self.asm.mov(R2, R0);
+            self.append_r2(base.into(), flag::MARK)?;
             self.asm.jump(end);
             self.asm.bind(other);
         }
         self.sys_ret()?;
-        self.number_of(R0, "append_number_10", flag::SIGNED);
+        self.asm.mov(R2, R0);
+        self.append_r2(10, flag::SIGNED)?;
         self.asm.bind(end);
         self.end_text(off, width);
         Ok(())
-    }
-
-    fn number_of(&mut self, value: Reg, name: &str, flags: i32) {
-        self.asm.mov(R2, value);
-        self.asm.mov(R1, -1);
-        self.asm.mov(R3, flags);
-        self.asm.mov(R4, 0);
-        self.asm.call_sub(name);
     }
 }

@@ -8,14 +8,12 @@
 use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
 use spile_ir::{FormatId, Reg as IrReg, Val};
 
-use super::append::{append_bytes, append_number, append_text, flag};
+use super::append::{APPEND_BYTES, APPEND_TEXT, MAX_COUNT, append_number, flag};
 use super::fields::{FieldSpec, MemoryArg, SizeOperand};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::{HandlerCodegen, NR, Res, StrOperand};
-
-/// Bound on widths and precisions; all strings are shorter.
-const MAX_COUNT: i32 = 65_536;
+use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn concat(&mut self, dst: IrReg, a: Val, b: Val) -> Res {
@@ -152,7 +150,7 @@ impl HandlerCodegen<'_> {
             }
         }
         self.width_into(field, R4)?;
-        if self.uses_subprograms() && self.text_number(text) {
+        if self.outlined(Op::Append) && self.text_number(text) {
             self.asm.mov(R2, R3);
             self.asm.mov(R3, R4);
             return self.append_global();
@@ -160,13 +158,13 @@ impl HandlerCodegen<'_> {
         self.use_append_text()?;
         self.text_addr(R2, text);
         self.asm.mov(R1, R7);
-        self.asm.call_sub("append_text");
+        self.asm.call_sub(APPEND_TEXT);
         Ok(())
     }
 
     /// Starts a text for a slot of that width.
     pub(in crate::lower) fn begin_text(&mut self, width: u32) {
-        if self.uses_subprograms() && width <= self.plan.max_string {
+        if self.outlined(Op::Text) && width <= self.plan.max_string {
             // The subprogram is constant and always assembles.
             let made = self.begin_text_global(width);
             debug_assert!(made.is_ok(), "{made:?}");
@@ -182,7 +180,7 @@ impl HandlerCodegen<'_> {
             off: self.plan.scratch.text,
             width,
         };
-        if self.uses_subprograms() {
+        if self.outlined(Op::Text) {
             let made = self.end_text_global(off, width);
             debug_assert!(made.is_ok(), "{made:?}");
             if made == Ok(true) {
@@ -195,8 +193,7 @@ impl HandlerCodegen<'_> {
     }
 
     pub(in crate::lower) fn use_append_text(&mut self) -> Res {
-        let plan = self.plan;
-        self.pool.sub("append_text", |pool| append_text(plan, pool))
+        self.pool.use_append_text(self.plan)
     }
 
     /// Appends a string; a negative width pads on the right.
@@ -207,7 +204,7 @@ impl HandlerCodegen<'_> {
         precision: Option<u32>,
     ) -> Res {
         let size = precision.map_or(text.width(), |p| text.width().min(p.saturating_add(1)));
-        if self.uses_subprograms() && self.text_number(text) {
+        if self.outlined(Op::Append) && self.text_number(text) {
             self.asm.mov(R2, size as i32);
             self.asm.mov(R3, width);
             return self.append_global();
@@ -217,7 +214,7 @@ impl HandlerCodegen<'_> {
         self.asm.mov(R1, R7);
         self.asm.mov(R3, size as i32);
         self.asm.mov(R4, width);
-        self.asm.call_sub("append_text");
+        self.asm.call_sub(APPEND_TEXT);
         Ok(())
     }
 
@@ -249,7 +246,7 @@ impl HandlerCodegen<'_> {
             self.text_addr(R2, &byte);
             self.asm.mov(R3, 8);
             self.asm.mov(R1, R7);
-            self.asm.call_sub("append_text");
+            self.asm.call_sub(APPEND_TEXT);
             self.asm.bind(narrow);
         }
         self.store(self.plan.scratch.text_pos, self.plan.max_string as i32 + 1);
@@ -260,41 +257,13 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// `%b`: raw bytes. A NUL ends the text, and so do zero bytes that fill up to the width.
+    /// `%b`: raw bytes.
     fn append_bytes(&mut self, value: Val, field: FieldSpec) -> Res {
-        let plan = self.plan;
-        self.pool
-            .sub("append_bytes", |pool| append_bytes(plan, pool))?;
-        let size_known = self.asm.label();
-        let mut otherwise = 8;
-        for amount in [field.precision, field.width] {
-            match amount {
-                SizeOperand::Known(n @ (1 | 2 | 4 | 8)) => {
-                    otherwise = n;
-                    break;
-                }
-                SizeOperand::Known(_) => {}
-                SizeOperand::At(v) => {
-                    let positive = self.asm.label();
-                    self.use_in(v, R3)?;
-                    self.forget_bounds(R3);
-                    self.asm.jump_if(Cond::Sge, R3, 0, positive);
-                    self.asm.neg(R3);
-                    self.asm.bind(positive);
-                    for n in [1, 2, 4, 8] {
-                        self.asm.jump_if(Cond::Eq, R3, n, size_known);
-                    }
-                }
-            }
-        }
-        self.asm.mov(R3, otherwise);
-        self.asm.bind(size_known);
-        self.forget_bounds(R3);
-        self.width_into(field, R4)?;
-        self.use_in(value, R2)?;
-        self.forget_bounds(R2);
-        self.asm.mov(R1, R7);
-        self.asm.call_sub("append_bytes");
+        self.pool.use_append_bytes(self.plan)?;
+        self.width_into(field, R3)?;
+        self.precision_into(field, R2)?;
+        self.use_in(value, R1)?;
+        self.asm.call_sub(APPEND_BYTES);
         Ok(())
     }
 
@@ -305,10 +274,11 @@ impl HandlerCodegen<'_> {
             _ => 10,
         };
         let signed = c.kind == ConvKind::Dec;
+        let sign = |sign: u8| i32::from(sign) << flag::SIGN_SHIFT;
         let flags = [
             (signed, flag::SIGNED),
-            (signed && c.plus, flag::PLUS),
-            (signed && c.space && !c.plus, flag::SPACE),
+            (signed && c.plus, sign(b'+')),
+            (signed && c.space && !c.plus, sign(b' ')),
             (c.zero && !c.left, flag::ZERO),
             (
                 base != 10 && (c.alt || c.kind == ConvKind::Pointer),
@@ -317,41 +287,21 @@ impl HandlerCodegen<'_> {
             (c.kind == ConvKind::HexUpper, flag::UPPER),
         ];
         let flags: i32 = flags.iter().filter(|f| f.0).map(|f| f.1).sum();
-        let plan = self.plan;
-        let name = format!("append_number_{base}");
-        self.pool
-            .sub(&name, |pool| append_number(plan, pool, base))?;
+        self.pool.use_append_number(self.plan, base)?;
+        self.width_into(field, R4)?;
+        self.precision_into(field, R1)?;
         self.use_in(value, R2)?;
         self.asm.mov(R3, flags);
-        if let (SizeOperand::Known(precision), SizeOperand::Known(_)) =
-            (field.precision, field.width)
-        {
-            self.width_into(field, R4)?;
-            self.asm.mov(R1, precision);
-            self.asm.call_sub(name);
-            return Ok(());
-        }
-        self.forget_bounds(R2);
+        self.asm.call_sub(append_number(base));
+        Ok(())
+    }
+
+    /// `reg` = a precision; negative for none.
+    fn precision_into(&mut self, field: FieldSpec, reg: Reg) -> Res {
         match field.precision {
-            SizeOperand::Known(n) => self.asm.mov(R5, n),
-            SizeOperand::At(v) => {
-                let (none, inside, end) = (self.asm.label(), self.asm.label(), self.asm.label());
-                self.use_in(v, R5)?;
-                self.forget_bounds(R5);
-                self.asm.jump_if(Cond::Slt, R5, 0, none);
-                self.asm.jump_if(Cond::Sle, R5, MAX_COUNT, inside);
-                self.asm.mov(R5, MAX_COUNT);
-                self.asm.bind(inside);
-                self.asm.jump(end);
-                self.asm.bind(none);
-                self.asm.mov(R5, -1);
-                self.asm.bind(end);
-                self.forget_bounds(R5);
-            }
+            SizeOperand::Known(n) => self.asm.mov(reg, n),
+            SizeOperand::At(v) => self.use_in(v, reg)?,
         }
-        self.width_into(field, R4)?;
-        self.asm.mov(R1, R5);
-        self.asm.call_sub(name);
         Ok(())
     }
 
@@ -360,11 +310,8 @@ impl HandlerCodegen<'_> {
         let text = StrOperand::Const { bytes: text.into() };
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
-        let plan = self.plan;
-        self.pool
-            .sub("append_number_16", |pool| append_number(plan, pool, 16))?;
-        self.load(R2, plan.scratch.err_aux);
-        self.number_in_r2("append_number_16", 0);
+        self.load(R2, self.plan.scratch.err_aux);
+        self.append_r2(16, 0)?;
         self.end_text(off, width);
         Ok(())
     }
@@ -372,36 +319,33 @@ impl HandlerCodegen<'_> {
     /// Builds a message that starts with the number in `err_aux`.
     pub(in crate::lower) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
         let text = StrOperand::Const { bytes: text.into() };
-        let plan = self.plan;
         self.begin_text(width);
-        self.pool
-            .sub("append_number_10", |pool| append_number(plan, pool, 10))?;
-        self.load(R2, plan.scratch.err_aux);
-        self.number_in_r2("append_number_10", flag::SIGNED);
+        self.load(R2, self.plan.scratch.err_aux);
+        self.append_r2(10, flag::SIGNED)?;
         self.append_text(&text, 0, None)?;
         self.end_text(off, width);
         Ok(())
     }
 
-    fn number_in_r2(&mut self, name: &str, flags: i32) {
+    /// Appends the number in r2.
+    pub(in crate::lower) fn append_r2(&mut self, base: u32, flags: i32) -> Res {
+        self.pool.use_append_number(self.plan, base)?;
         self.asm.mov(R1, -1);
         self.asm.mov(R3, flags);
         self.asm.mov(R4, 0);
-        self.asm.call_sub(name);
+        self.asm.call_sub(append_number(base));
+        Ok(())
     }
 
     /// Builds `syscall_N` for a number without a name.
     pub(in crate::lower) fn unnamed(&mut self, off: u32, width: u32) -> Res {
-        let plan = self.plan;
         let text = StrOperand::Const {
             bytes: (*b"syscall_").into(),
         };
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
-        self.pool
-            .sub("append_number_10", |pool| append_number(plan, pool, 10))?;
         self.asm.load(Size::DW, R2, R10, NR);
-        self.number_in_r2("append_number_10", flag::SIGNED);
+        self.append_r2(10, flag::SIGNED)?;
         self.end_text(off, width);
         Ok(())
     }

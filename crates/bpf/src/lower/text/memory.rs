@@ -5,6 +5,7 @@ use spile_ir::fmt::{MAX_MEM, TOO_MANY};
 use spile_ir::{Space, Ty, Val};
 use spile_lir::library::hex_bytes;
 
+use super::append::APPEND_TEXT;
 use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -159,7 +160,7 @@ impl HandlerCodegen<'_> {
         self.use_append_text()?;
         self.asm.mov(R4, 0);
         self.asm.mov(R1, R7);
-        self.asm.call_sub("append_text");
+        self.asm.call_sub(APPEND_TEXT);
         if !hex {
             self.end_at_nul(room * times);
         }
@@ -203,7 +204,7 @@ impl HandlerCodegen<'_> {
         self.text_addr(R2, &none);
         self.asm.mov(R3, 8);
         self.asm.mov(R1, R7);
-        self.asm.call_sub("append_text");
+        self.asm.call_sub(APPEND_TEXT);
         self.asm.bind(enough);
         Ok(())
     }

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | `strings`, `compare` | copies, comparisons, substrings |
 //! | `search`, `replace`, `quote`, `unicode` | string functions that work byte by byte |
-//! | `format`, `append`, `hex` | text built from formats |
+//! | `format`, `append` | text built from formats |
 //! | `decimal` | text to floating-point numbers |
 //! | `regex` | regular expressions |
 //! | `fields` | arguments of formats, fields of records |
@@ -24,7 +24,6 @@ pub(crate) mod decimal;
 pub(crate) mod escapes;
 pub(crate) mod fields;
 pub(crate) mod format;
-pub(crate) mod hex;
 pub(crate) mod memory;
 pub(crate) mod output;
 pub(crate) mod put;

@@ -9,6 +9,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Src};
 use crate::layout::{RING, RecordKind, RecordShape, percpu, shared};
 use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::plan::outlining::Op;
 
 /// Bytes of the header of a buffer in the ring.
 const HEADER: i32 = 8;
@@ -95,7 +96,7 @@ impl HandlerCodegen<'_> {
         if room + HEADER > size {
             return Err("a piece of output that is larger than the buffer".into());
         }
-        if let (Src::Imm(record), true) = (record, self.uses_subprograms()) {
+        if let (Src::Imm(record), true) = (record, self.outlined(Op::Record)) {
             self.begin_global(record as u32, room)?;
             return Ok(0);
         }
@@ -168,7 +169,7 @@ impl HandlerCodegen<'_> {
                 return Ok(());
             }
         }
-        if self.uses_subprograms() && self.put_global(text)? {
+        if self.outlined(Op::Field) && self.put_global(text)? {
             return Ok(());
         }
         let (base, disp) = self.block_operand(R5, tmp, 8);
@@ -202,7 +203,7 @@ impl HandlerCodegen<'_> {
 
     /// Sends the output buffer. Clobbers r0 to r5.
     pub(in crate::lower) fn flush(&mut self) {
-        if self.plan.outline {
+        if self.plan.outlining.shares(Op::Flush, None) {
             return self.flush_outlined();
         }
         let end = self.asm.label();

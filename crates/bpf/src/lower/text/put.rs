@@ -2,6 +2,7 @@
 
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
+use crate::lower::text::append::APPEND_TEXT;
 use crate::plan::StateLayout;
 
 /// The generator of a subprogram that appends: r6 is the CPU's block, r7 to r9 its parameters.
@@ -42,6 +43,6 @@ impl<'a> ArgAppender<'a> {
         self.asm.mov(R1, R6);
         self.asm.mov(R3, size);
         self.asm.mov(R4, 0);
-        self.asm.call_sub("append_text");
+        self.asm.call_sub(APPEND_TEXT);
     }
 }

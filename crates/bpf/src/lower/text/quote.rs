@@ -150,5 +150,5 @@ pub(in crate::lower) fn sub(pool: &mut Pool, max: u32) -> Result<String, String>
 }
 
 fn define_sub(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
-    pool.made(quote::quote(wide, max, &escapes()))
+    pool.define_module(quote::quote(wide, max, &escapes()))
 }

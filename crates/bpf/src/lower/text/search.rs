@@ -27,7 +27,7 @@ impl HandlerCodegen<'_> {
 
     /// Defines a function that is made for this call, and returns its name.
     pub(in crate::lower) fn made(&mut self, func: Func) -> Res<String> {
-        self.pool.made(library::module_with(func))
+        self.pool.define_module(library::module_with(func))
     }
 
     /// A string in the CPU's block with readable memory behind it: constants are copied to the copy
@@ -145,5 +145,5 @@ pub(in crate::lower) fn use_escape(
     plan: &StateLayout,
     wide: u32,
 ) -> Result<String, String> {
-    pool.made(quote::escape(wide, plan.max_string, &escapes()))
+    pool.define_module(quote::escape(wide, plan.max_string, &escapes()))
 }

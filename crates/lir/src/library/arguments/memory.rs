@@ -37,17 +37,17 @@ Cost: a read of up to the longest text, and put_escaped.";
             f.when(address.eq(0), bad);
             // A text that is full needs no read.
             f.ret_if((t.block + layout.length).load_u64(0).gt(layout.most), 0);
-            let args = [t.staged(0), t.number(layout.most), address];
+            let args = [t.staged(0), t.f.number(layout.most), address];
             let length = f.helper(Helper::ReadUserText, &args);
             f.when(length.slt(0), || {
-                let room = t.number(layout.most - 1);
-                let status = f.call("user_text", &[room, address, t.number(0)]);
+                let room = t.f.number(layout.most - 1);
+                let status = f.call("user_text", &[room, address, t.f.number(0)]);
                 f.when(status.ne(0), || {
                     if let Some(defer) = &layout.defer {
                         f.when(status.eq(defer.absent), || {
                             let allowed = (t.block + defer.allowed).load_u64(0);
                             f.when(allowed.ne(0), || {
-                                let args = [address, room, t.number(defer.quoted)];
+                                let args = [address, room, t.f.number(defer.quoted)];
                                 f.ret_if(f.call("user_defer", &args).eq(0), 0);
                             });
                         });
@@ -56,7 +56,7 @@ Cost: a read of up to the longest text, and put_escaped.";
                 });
             });
             t.literal("\"");
-            f.call("put_escaped", &[t.number(0)]);
+            f.call("put_escaped", &[t.f.number(0)]);
             t.literal("\"");
         },
     )
@@ -77,7 +77,7 @@ Cost: put_user for each text.";
             let f = t.f;
             let narrow = narrow & 1;
             // The kernel's verifier learns no range from a shift by a variable.
-            let bytes = t.number(8) - (narrow << 2);
+            let bytes = t.f.number(8) - (narrow << 2);
             t.literal("[");
             f.when(address.eq(0), || {
                 t.literal("]");
@@ -89,7 +89,7 @@ Cost: put_user for each text.";
                 let bytes = bytes.bound(8);
                 let args = [t.staged(0), bytes, at.get()];
                 f.when(f.helper(Helper::ReadUser, &args).ne(0), || {
-                    let status = f.call("user_text", &[bytes, at.get(), t.number(1)]);
+                    let status = f.call("user_text", &[bytes, at.get(), t.f.number(1)]);
                     f.when(status.ne(0), || {
                         f.when(count.ne(0), || t.literal(", "));
                         t.put(kind::HEX, at.get());
@@ -160,12 +160,12 @@ Cost: a read and two numbers, for a timer four.";
             let f = t.f;
             t.literal_if(address.eq(0), "NULL");
             let bits = descriptor >> 16;
-            let moment = t.number(16) - ((bits & i32::from(time::NARROW)) << 3);
+            let moment = t.f.number(16) - ((bits & i32::from(time::NARROW)) << 3);
             let timer = (bits >> 2) & 1;
             let bad = || t.put(kind::HEX, address);
             t.read((moment << timer).bound(63), address, bad);
             t.literal("[");
-            f.call("put_moment", &[t.number(0), bits]);
+            f.call("put_moment", &[t.f.number(0), bits]);
             f.when(timer.ne(0), || {
                 t.literal(",");
                 f.call("put_moment", &[moment, bits]);
@@ -198,7 +198,7 @@ Cost: a read of up to 50 bytes and their quoting.";
             for word in 0..8 {
                 quoted.store_u64(8 * word, 0);
             }
-            let [limit, marks] = [BUFFER - 1, 1].map(|n| t.number(n));
+            let [limit, marks] = [BUFFER - 1, 1].map(|n| t.f.number(n));
             let args = [t.staged(0), quoted, count, limit, marks];
             f.call(&layout.quote, &args);
             t.text(quoted, BUFFER + 8);

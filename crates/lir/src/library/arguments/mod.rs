@@ -248,40 +248,33 @@ impl<'b> Texts<'_, 'b> {
     fn literal(&self, text: &str) {
         let which = LITERALS.iter().position(|l| *l == text);
         debug_assert!(which.is_some(), "no literal {text}");
-        let which = self.number(which.map_or(PLACES - 1, |n| n as i32));
+        let which = self.f.number(which.map_or(PLACES - 1, |n| n as i32));
         self.f.call("put_literal", &[which]);
-    }
-
-    /// A constant.
-    fn number(&self, n: i32) -> Val<'b> {
-        self.f.constant(i64::from(n).cast_unsigned())
     }
 
     /// Appends a number in the format of a kind.
     fn put(&self, kind: i32, value: Val<'b>) {
-        self.f.call("put_number", &[self.number(kind), value]);
+        self.f.call("put_number", &[self.f.number(kind), value]);
     }
 
     /// Appends a number with leading zeros.
     fn padded(&self, base: i32, value: Val<'b>, digits: i32) {
         let flags = if base == 10 { self.at.signed } else { 0 };
-        let [digits, flags, width] = [digits, flags, 0].map(|n| self.number(n));
+        let [digits, flags, width] = [digits, flags, 0].map(|n| self.f.number(n));
         let args = [digits, value, flags, width];
         self.f.call(&format!("append_number_{base}"), &args);
     }
 
     /// Appends the text in a slot.
     fn text(&self, from: Val<'b>, size: i32) {
-        let [size, width] = [size, 0].map(|n| self.number(n));
+        let [size, width] = [size, 0].map(|n| self.f.number(n));
         self.f.call("append_text", &[self.block, from, size, width]);
     }
 
-    /// The value, or `most` if it is larger.
+    /// The value, or `most` if it is larger, with a bound.
     fn at_most(&self, value: Val<'b>, most: i32) -> Val<'b> {
-        let size = self.f.var("size", value);
-        self.f.when(value.gt(most), || size.set(most));
         let bound = (most.cast_unsigned() + 1).next_power_of_two() - 1;
-        size.get().bound(bound)
+        self.f.at_most(value, most).bound(bound)
     }
 
     /// The address of a byte of the staging area.
@@ -294,7 +287,7 @@ impl<'b> Texts<'_, 'b> {
         let f = self.f;
         let status = f.helper(Helper::ReadUser, &[self.staged(0), size, address]);
         f.when(status.ne(0), || {
-            let status = f.call("user_text", &[size, address, self.number(1)]);
+            let status = f.call("user_text", &[size, address, self.f.number(1)]);
             f.when(status.ne(0), || {
                 bad();
                 f.ret(0);
@@ -324,7 +317,7 @@ impl<'b> Texts<'_, 'b> {
 }
 
 /// The second parameter of a kind's function.
-enum Second {
+enum SecondParam {
     None,
     Number(i32),
     /// The descriptor comes first.
@@ -334,16 +327,16 @@ enum Second {
 }
 
 /// Kinds with a function of their own.
-const FUNCTIONS: [(i32, &str, Second); 9] = [
-    (kind::USER_STR, "put_user", Second::None),
-    (kind::ARGV, "put_vector", Second::Number(0)),
-    (kind::ARGV_4, "put_vector", Second::Number(1)),
-    (kind::FLAGS, "put_names", Second::Descriptor),
-    (kind::ENUM, "put_names", Second::Descriptor),
-    (kind::CHOICE, "put_names", Second::Descriptor),
-    (kind::TIME, "put_time", Second::Descriptor),
-    (kind::BUFFER, "put_buffer", Second::Referenced),
-    (kind::SOCKADDR, "put_sockaddr", Second::Referenced),
+const FUNCTIONS: [(i32, &str, SecondParam); 9] = [
+    (kind::USER_STR, "put_user", SecondParam::None),
+    (kind::ARGV, "put_vector", SecondParam::Number(0)),
+    (kind::ARGV_4, "put_vector", SecondParam::Number(1)),
+    (kind::FLAGS, "put_names", SecondParam::Descriptor),
+    (kind::ENUM, "put_names", SecondParam::Descriptor),
+    (kind::CHOICE, "put_names", SecondParam::Descriptor),
+    (kind::TIME, "put_time", SecondParam::Descriptor),
+    (kind::BUFFER, "put_buffer", SecondParam::Referenced),
+    (kind::SOCKADDR, "put_sockaddr", SecondParam::Referenced),
 ];
 
 fn put_arg(layout: &Layout) -> Func {
@@ -372,17 +365,17 @@ Cost: that of the kind's function.";
             let high = word << unused;
             let kinds = [kind::SIGNED, kind::DIRFD, kind::ENUM];
             let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
-            let all = t.number(0) - ((f.constant(kinds) >> kind) & 1);
+            let all = t.f.number(0) - ((f.constant(kinds) >> kind) & 1);
             let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
             let value = f.var("value", (high >> unused) | sign);
             for (code, function, second) in FUNCTIONS {
                 f.when(kind.eq(code), || {
                     let value = value.get();
                     match second {
-                        Second::None => f.call(function, &[value]),
-                        Second::Number(n) => f.call(function, &[value, t.number(n)]),
-                        Second::Descriptor => f.call(function, &[descriptor, value]),
-                        Second::Referenced => {
+                        SecondParam::None => f.call(function, &[value]),
+                        SecondParam::Number(n) => f.call(function, &[value, t.f.number(n)]),
+                        SecondParam::Descriptor => f.call(function, &[descriptor, value]),
+                        SecondParam::Referenced => {
                             let other = t.referenced(descriptor);
                             f.call(function, &[value, other])
                         }

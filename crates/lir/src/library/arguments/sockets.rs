@@ -74,7 +74,7 @@ Cost: two reads and up to nine numbers.";
             t.literal_if(address.eq(0), "NULL");
             let length = length.ext(ExtOp::Zext, Size::U32);
             t.literal_if(length.lt(2), "{...}");
-            t.read(t.number(2), address, bad);
+            t.read(t.f.number(2), address, bad);
             let family = t.staged(0).load_u16(0);
             let port = || {
                 t.literal(", ");
@@ -84,7 +84,7 @@ Cost: two reads and up to nine numbers.";
             };
             f.when(family.eq(AF_INET), || {
                 t.literal_if(length.ne(SOCKADDR_IN), "{...}");
-                t.read(t.number(SOCKADDR_IN), address, bad);
+                t.read(t.f.number(SOCKADDR_IN), address, bad);
                 t.literal("{AF_INET, ");
                 for byte in 0..4 {
                     if byte > 0 {
@@ -96,7 +96,7 @@ Cost: two reads and up to nine numbers.";
             });
             f.when(family.eq(AF_INET6), || {
                 t.literal_if(length.ne(SOCKADDR_IN6), "{...}");
-                t.read(t.number(SOCKADDR_IN6), address, bad);
+                t.read(t.f.number(SOCKADDR_IN6), address, bad);
                 t.literal("{AF_INET6, ");
                 f.call("put_inet6", &[]);
                 port();

@@ -30,7 +30,7 @@ Cost: that of append_number.";
         ["kind", "value"],
         |t, [kind, value]| {
             let append = |base: i32, flags: i32| {
-                let [precision, flags, width] = [-1, flags, 0].map(|n| t.number(n));
+                let [precision, flags, width] = [-1, flags, 0].map(|n| t.f.number(n));
                 let args = [precision, value, flags, width];
                 t.f.call(&format!("append_number_{base}"), &args);
             };

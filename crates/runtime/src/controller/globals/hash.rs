@@ -1,6 +1,7 @@
 //! Arrays that the controller shares with kernel handlers. If keys contain marks, elements whose
 //! keys have the same text are one element here.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -64,6 +65,14 @@ impl MarkTexts {
     pub(super) fn for_array(&self, g: GlobalId) -> Option<ArrayTexts<'_>> {
         let adds = *self.arrays.get(&g)?;
         Some(ArrayTexts { all: self, g, adds })
+    }
+
+    /// The text of a string that contains a mark; `None` for any other value.
+    pub fn text(&self, v: &Value) -> Option<Value> {
+        match self.symbolic.render(v.as_bytes()) {
+            Cow::Borrowed(_) => None,
+            Cow::Owned(text) => Some(Value::from(&text[..])),
+        }
     }
 
     /// Starts a handler: the maps may have changed.

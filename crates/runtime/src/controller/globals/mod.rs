@@ -8,29 +8,35 @@
 
 mod hash;
 
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{GlobalPlace, ValueLayout};
-use spile_ir::interp::{Cell, Element, Fault, MemGlobals, Value};
+use spile_ir::interp::{
+    Cell, Element, Fault, ForeachWalk, Globals, MemGlobals, Value, walk_elements,
+};
 use spile_ir::stats::Stat;
-use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, StatsSpec, Ty};
+use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty};
 
+use crate::controller::handler_effects::HandlerEffects;
 use crate::shared::kernel_state::KernelState;
 pub use hash::MarkTexts;
 use hash::{HashArray, system};
 
 /// All globals of a program.
-pub struct Globals<'a> {
+pub struct SessionGlobals {
     /// The program.
-    pub program: &'a Program,
+    pub program: Rc<Program>,
     /// The kernel's half of the session, if there is one.
-    pub kernel: Option<&'a KernelState>,
+    pub kernel: Option<KernelState>,
     /// The values of the controller's globals.
-    pub mem: &'a mut MemGlobals,
-    /// Globals that are read from a copy in `mem`, see [`Globals::copy`].
-    pub copied: &'a [GlobalId],
-    /// The texts that marks in keys stand for.
-    pub texts: &'a MarkTexts,
+    pub mem: MemGlobals,
+    /// The texts that marks in keys stand for, and texts of stacks and symbols.
+    pub texts: MarkTexts,
+    /// Globals that the current handler reads from a copy in `mem`.
+    copied: Vec<GlobalId>,
+    /// Those copied globals that the handler has emptied.
+    emptied: Vec<GlobalId>,
 }
 
 /// The value of a global at one moment, in the kernel's form.
@@ -41,16 +47,87 @@ pub enum RawValue {
     Entries(Vec<(Vec<u8>, Vec<u8>)>),
 }
 
-impl<'a> Globals<'a> {
+impl SessionGlobals {
+    /// The globals with their initial values.
+    pub fn new(
+        program: Rc<Program>,
+        kernel: Option<KernelState>,
+        texts: MarkTexts,
+    ) -> SessionGlobals {
+        SessionGlobals {
+            mem: MemGlobals::new(&program.globals),
+            program,
+            kernel,
+            texts,
+            copied: Vec::new(),
+            emptied: Vec::new(),
+        }
+    }
+
     /// The place of a global that is shared with the kernel.
-    fn shared(&self, g: GlobalId) -> Option<(&'a KernelState, &'a GlobalPlace)> {
-        let kernel = self.kernel.filter(|_| !self.copied.contains(&g))?;
+    fn shared(&self, g: GlobalId) -> Option<(&KernelState, &GlobalPlace)> {
+        let kernel = self.kernel.as_ref().filter(|_| !self.copied.contains(&g))?;
         Some((kernel, &kernel.shared(g)?.place))
+    }
+
+    /// The values of the locked globals at one moment. Those that the handler takes are empty
+    /// afterwards.
+    pub fn snapshot(&mut self, needs: &HandlerEffects) -> Result<Vec<(GlobalId, RawValue)>, Fault> {
+        let mut all = Vec::new();
+        for (g, _) in needs.locks.iter().filter(|(g, _)| !needs.taken.contains(g)) {
+            all.extend(self.raw(*g)?.map(|raw| (*g, raw)));
+        }
+        for g in &needs.taken {
+            all.extend(self.take(*g)?.map(|raw| (*g, raw)));
+        }
+        Ok(all)
+    }
+
+    /// Globals that the handler took but did not empty, because an error ended it.
+    pub fn unemptied(&self, needs: &HandlerEffects) -> Vec<GlobalId> {
+        let left = |g: &&GlobalId| self.copied.contains(g) && !self.emptied.contains(g);
+        needs.taken.iter().filter(left).copied().collect()
+    }
+
+    /// Puts these globals back, merging them with newer values.
+    pub fn put_back(&mut self, left: &[GlobalId]) -> Result<(), Fault> {
+        self.copied.retain(|g| !left.contains(g));
+        left.iter().try_for_each(|g| {
+            self.merge_back(*g)?;
+            self.mem.gclear(*g)
+        })
+    }
+
+    /// Gives the handler copies of globals. It reads the copies while the kernel changes the originals.
+    pub fn copy(&mut self, all: Vec<(GlobalId, RawValue)>) -> Result<(), Fault> {
+        let ids: Vec<GlobalId> = all.iter().map(|(g, _)| *g).collect();
+        for (g, raw) in all {
+            self.copy_one(g, raw)?;
+        }
+        self.copied = ids;
+        Ok(())
+    }
+
+    /// Drops the copies.
+    pub fn drop_copies(&mut self) {
+        self.emptied.clear();
+        for g in std::mem::take(&mut self.copied) {
+            // Cannot fail: the copied global exists.
+            let _ = self.mem.gclear(g);
+        }
+    }
+
+    /// Moves per-CPU deltas into the controller's values.
+    pub fn drain(&mut self) -> Result<Vec<(GlobalId, u64)>, Fault> {
+        match &mut self.kernel {
+            Some(kernel) => kernel.drain(&self.program, &mut self.mem, &self.texts.symbolic),
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The current value of a shared global. The global's lock is held, so decoding is left for
     /// later.
-    pub fn raw(&self, g: GlobalId) -> Result<Option<RawValue>, Fault> {
+    fn raw(&self, g: GlobalId) -> Result<Option<RawValue>, Fault> {
         if let Some(mut hash) = self.hash(g) {
             return Ok(Some(RawValue::Entries(
                 hash.table.entries().map_err(system)?,
@@ -63,12 +140,15 @@ impl<'a> Globals<'a> {
             }
             _ => return Ok(None),
         };
-        let kernel = self.kernel.map(|k| k.state().get(layout.0, &layout.1));
+        let kernel = self
+            .kernel
+            .as_ref()
+            .map(|k| k.state().get(layout.0, &layout.1));
         Ok(kernel.map(RawValue::Cell))
     }
 
-    /// Reads the value like [`Globals::raw`], and empties the global.
-    pub fn take(&self, g: GlobalId) -> Result<Option<RawValue>, Fault> {
+    /// Reads the value like [`SessionGlobals::raw`], and empties the global.
+    fn take(&self, g: GlobalId) -> Result<Option<RawValue>, Fault> {
         if let Some(mut hash) = self.hash(g) {
             return Ok(Some(RawValue::Entries(hash.table.drain().map_err(system)?)));
         }
@@ -80,7 +160,7 @@ impl<'a> Globals<'a> {
     }
 
     /// Adds the value in `mem` to the kernel's current value; of strings the newer one is kept.
-    pub fn put_back(&mut self, g: GlobalId) -> Result<(), Fault> {
+    fn merge_back(&mut self, g: GlobalId) -> Result<(), Fault> {
         match self.program.globals.get(g.index()).map(|g| &g.kind) {
             Some(GlobalKind::Scalar(Ty::Long)) => {
                 let n = self.mem.gload(g)?.as_long();
@@ -116,7 +196,7 @@ impl<'a> Globals<'a> {
     }
 
     /// Replaces the value in `mem` by the kernel's.
-    pub fn copy(&mut self, g: GlobalId, raw: RawValue) -> Result<(), Fault> {
+    fn copy_one(&mut self, g: GlobalId, raw: RawValue) -> Result<(), Fault> {
         let elements = match raw {
             RawValue::Cell(cell) => vec![(Vec::new(), cell)],
             RawValue::Entries(entries) => {
@@ -141,7 +221,7 @@ impl<'a> Globals<'a> {
         Ok(())
     }
 
-    fn hash(&self, g: GlobalId) -> Option<HashArray<'a>> {
+    fn hash(&self, g: GlobalId) -> Option<HashArray<'_>> {
         let (kernel, place) = self.shared(g)?;
         let GlobalPlace::Hash {
             keys,
@@ -198,113 +278,6 @@ impl<'a> Globals<'a> {
         spec.hist
     }
 
-    /// Reads a scalar.
-    pub fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
-        match self.shared(g) {
-            Some((kernel, GlobalPlace::Scalar { offset, ty })) => Ok(kernel
-                .state()
-                .get(*offset, &ValueLayout::Scalar(*ty))
-                .value()),
-            _ => self.mem.gload(g),
-        }
-    }
-
-    /// Sets a scalar.
-    pub fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
-        match self.shared(g) {
-            Some((kernel, GlobalPlace::Scalar { offset, ty })) => {
-                let cell = Cell::Scalar(v.truncated_to(*ty).0);
-                kernel
-                    .state()
-                    .set(*offset, &ValueLayout::Scalar(*ty), &cell);
-                Ok(())
-            }
-            _ => self.mem.gstore(g, v),
-        }
-    }
-
-    /// Adds to a number atomically; returns the old value.
-    pub fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
-        match self.shared(g) {
-            Some((
-                kernel,
-                GlobalPlace::Scalar {
-                    offset,
-                    ty: Ty::Long,
-                },
-            )) => Ok(kernel
-                .state()
-                .shared(*offset)
-                .fetch_add(v as u64, Ordering::AcqRel) as i64),
-            _ => self.mem.gadd(g, v),
-        }
-    }
-
-    /// Reads an element.
-    pub fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
-        match self.hash(g) {
-            Some(mut hash) => Ok(hash.get(keys)?.unwrap_or_else(|| self.zero(g)).value()),
-            None => self.mem.aget(g, keys),
-        }
-    }
-
-    /// Sets an element.
-    pub fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
-        match self.hash(g) {
-            Some(mut hash) => hash.set(keys, &Cell::Scalar(v)),
-            None => self.mem.aset(g, keys, v),
-        }
-    }
-
-    /// Adds to an element.
-    pub fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
-        match self.hash(g) {
-            Some(mut hash) => {
-                let before = hash.get(keys)?.map_or(0, |c| c.value().as_long());
-                hash.set(keys, &Cell::Scalar(Value::Long(before.wrapping_add(v))))?;
-                Ok(before)
-            }
-            None => self.mem.aadd(g, keys, v),
-        }
-    }
-
-    /// Whether an element matches.
-    pub fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
-        match self.hash(g) {
-            Some(mut hash) => match exact(keys) {
-                Some(keys) => Ok(hash.get(&keys)?.is_some()),
-                None => Ok(!hash.elements(keys)?.is_empty()),
-            },
-            None => self.mem.ahas(g, keys),
-        }
-    }
-
-    /// Deletes the elements that match.
-    pub fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
-        let Some(mut hash) = self.hash(g) else {
-            return self.mem.adel(g, keys);
-        };
-        let gone = match exact(keys) {
-            Some(keys) => vec![keys],
-            None => {
-                let found = hash.elements(keys)?;
-                found.iter().map(|e| e.keys.to_vec()).collect()
-            }
-        };
-        gone.iter().try_for_each(|keys| hash.remove(keys))
-    }
-
-    /// Empties an array or a statistic, sets a scalar to 0 or "".
-    pub fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
-        if let Some(mut hash) = self.hash(g) {
-            return hash.table.drain().map(drop).map_err(system);
-        }
-        match self.clear_shared(g) {
-            true => Ok(()),
-            false => self.mem.gclear(g),
-        }
-    }
-
     /// Clears a scalar or a statistic in the shared block; false for other globals.
     fn clear_shared(&self, g: GlobalId) -> bool {
         let (kernel, offset, layout) = match self.shared(g) {
@@ -318,15 +291,6 @@ impl<'a> Globals<'a> {
         };
         kernel.state().set(offset, &layout, &self.zero(g));
         true
-    }
-
-    /// Adds a value to a statistic.
-    pub fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
-        let hist = self.hist(g);
-        match self.stat_change(g, keys, &mut |s| s.add(hist, v))? {
-            true => Ok(()),
-            false => self.mem.stat_add(g, keys, v),
-        }
     }
 
     /// Merges a statistic into an element.
@@ -365,17 +329,124 @@ impl<'a> Globals<'a> {
             _ => Ok(false),
         }
     }
+}
 
-    /// A copy of a statistic; `None` if it is missing or empty.
-    pub fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
-        let cell = match (self.hash(g), self.shared(g)) {
-            (Some(mut hash), _) => hash.get(keys)?,
-            (None, Some((kernel, GlobalPlace::Stats { offset, agg }))) => Some(
+impl Globals for SessionGlobals {
+    fn gload(&mut self, g: GlobalId) -> Result<Value, Fault> {
+        match self.shared(g) {
+            Some((kernel, GlobalPlace::Scalar { offset, ty })) => Ok(kernel
+                .state()
+                .get(*offset, &ValueLayout::Scalar(*ty))
+                .value()),
+            _ => self.mem.gload(g),
+        }
+    }
+
+    fn gstore(&mut self, g: GlobalId, v: Value) -> Result<(), Fault> {
+        // A copy is changed in no other way.
+        self.emptied.extend(self.copied.contains(&g).then_some(g));
+        match self.shared(g) {
+            Some((kernel, GlobalPlace::Scalar { offset, ty })) => {
+                let cell = Cell::Scalar(v.truncated_to(*ty).0);
                 kernel
                     .state()
-                    .get(*offset, &ValueLayout::Stats(agg.clone())),
-            ),
-            _ => return self.mem.stat_get(g, keys),
+                    .set(*offset, &ValueLayout::Scalar(*ty), &cell);
+                Ok(())
+            }
+            _ => self.mem.gstore(g, v),
+        }
+    }
+
+    fn gadd(&mut self, g: GlobalId, v: i64) -> Result<i64, Fault> {
+        match self.shared(g) {
+            Some((
+                kernel,
+                GlobalPlace::Scalar {
+                    offset,
+                    ty: Ty::Long,
+                },
+            )) => Ok(kernel
+                .state()
+                .shared(*offset)
+                .fetch_add(v as u64, Ordering::AcqRel) as i64),
+            _ => self.mem.gadd(g, v),
+        }
+    }
+
+    fn aget(&mut self, g: GlobalId, keys: &[Value]) -> Result<Value, Fault> {
+        if let Some(mut hash) = self.hash(g) {
+            return Ok(hash.get(keys)?.unwrap_or_else(|| self.zero(g)).value());
+        }
+        self.mem.aget(g, keys)
+    }
+
+    fn aset(&mut self, g: GlobalId, keys: &[Value], v: Value) -> Result<(), Fault> {
+        if let Some(mut hash) = self.hash(g) {
+            return hash.set(keys, &Cell::Scalar(v));
+        }
+        self.mem.aset(g, keys, v)
+    }
+
+    fn aadd(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<i64, Fault> {
+        if let Some(mut hash) = self.hash(g) {
+            let before = hash.get(keys)?.map_or(0, |c| c.value().as_long());
+            hash.set(keys, &Cell::Scalar(Value::Long(before.wrapping_add(v))))?;
+            return Ok(before);
+        }
+        self.mem.aadd(g, keys, v)
+    }
+
+    fn ahas(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<bool, Fault> {
+        if let Some(mut hash) = self.hash(g) {
+            return Ok(match exact(keys) {
+                Some(keys) => hash.get(&keys)?.is_some(),
+                None => !hash.elements(keys)?.is_empty(),
+            });
+        }
+        self.mem.ahas(g, keys)
+    }
+
+    fn adel(&mut self, g: GlobalId, keys: &[Option<Value>]) -> Result<(), Fault> {
+        let Some(mut hash) = self.hash(g) else {
+            return self.mem.adel(g, keys);
+        };
+        let gone = match exact(keys) {
+            Some(keys) => vec![keys],
+            None => {
+                let found = hash.elements(keys)?;
+                found.iter().map(|e| e.keys.to_vec()).collect()
+            }
+        };
+        gone.iter().try_for_each(|keys| hash.remove(keys))
+    }
+
+    fn gclear(&mut self, g: GlobalId) -> Result<(), Fault> {
+        self.emptied.extend(self.copied.contains(&g).then_some(g));
+        if let Some(mut hash) = self.hash(g) {
+            return hash.table.drain().map(drop).map_err(system);
+        }
+        match self.clear_shared(g) {
+            true => Ok(()),
+            false => self.mem.gclear(g),
+        }
+    }
+
+    fn stat_add(&mut self, g: GlobalId, keys: &[Value], v: i64) -> Result<(), Fault> {
+        let hist = self.hist(g);
+        match self.stat_change(g, keys, &mut |s| s.add(hist, v))? {
+            true => Ok(()),
+            false => self.mem.stat_add(g, keys, v),
+        }
+    }
+
+    fn stat_get(&mut self, g: GlobalId, keys: &[Value]) -> Result<Option<Stat>, Fault> {
+        let cell = if let Some(mut hash) = self.hash(g) {
+            hash.get(keys)?
+        } else if let Some((kernel, GlobalPlace::Stats { offset, agg })) = self.shared(g) {
+            let layout = ValueLayout::Stats(agg.clone());
+            Some(kernel.state().get(*offset, &layout))
+        } else {
+            return self.mem.stat_get(g, keys);
         };
         Ok(match cell {
             Some(Cell::Stats(s)) if !s.is_empty() => Some(s),
@@ -383,21 +454,34 @@ impl<'a> Globals<'a> {
         })
     }
 
-    /// Whether an array's elements are in a map of the kernel, rather than in a copy.
-    pub fn in_kernel(&self, g: GlobalId) -> bool {
-        self.hash(g).is_some()
+    fn elements(&mut self, g: GlobalId, slice: &[Option<Value>]) -> Result<Vec<Element>, Fault> {
+        if let Some(mut hash) = self.hash(g) {
+            return hash.elements(slice);
+        }
+        self.mem.elements(g, slice)
     }
 
-    /// A copy of the matching elements.
-    pub fn elements(
+    fn walk(
         &mut self,
         g: GlobalId,
         slice: &[Option<Value>],
-    ) -> Result<Vec<Element>, Fault> {
-        match self.hash(g) {
-            Some(mut hash) => hash.elements(slice),
-            None => self.mem.elements(g, slice),
+        sort: Option<SortSpec>,
+        limit: Option<usize>,
+    ) -> Result<ForeachWalk, Fault> {
+        // Values with marks are sorted by their texts.
+        let by_text = sort.is_some_and(|s| s.by == SortKey::Value)
+            && matches!(
+                self.program.globals.get(g.index()).map(|g| &g.kind),
+                Some(GlobalKind::Array {
+                    value: ElemTy::Scalar(Ty::Str(_)),
+                    ..
+                })
+            );
+        if by_text || self.hash(g).is_some() {
+            let elements = self.elements(g, slice)?;
+            return Ok(walk_elements(elements, sort, limit, |v| self.texts.text(v)));
         }
+        self.mem.walk(g, slice, sort, limit)
     }
 }
 

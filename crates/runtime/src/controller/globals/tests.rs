@@ -167,17 +167,14 @@ fn some(keys: &[Value]) -> Vec<Option<Value>> {
 }
 
 /// Runs with the globals of [`program`] and [`kernel`].
-fn with(f: impl FnOnce(&mut Globals<'_>)) {
-    let (program, kernel) = (program(), kernel());
+fn with(f: impl FnOnce(&mut SessionGlobals)) {
+    let (program, kernel) = (Rc::new(program()), kernel());
     kernel.initialise(&program);
-    let mut mem = MemGlobals::new(&program.globals);
-    f(&mut Globals {
-        program: &program,
-        kernel: Some(&kernel),
-        mem: &mut mem,
-        copied: &[],
-        texts: &MarkTexts::default(),
-    });
+    f(&mut SessionGlobals::new(
+        program,
+        Some(kernel),
+        MarkTexts::default(),
+    ));
 }
 
 #[test]
@@ -187,6 +184,7 @@ fn shared_scalars_are_words() {
         assert_eq!(g.gadd(NUMBER, 2).unwrap(), 40);
         assert_eq!(
             g.kernel
+                .as_ref()
                 .unwrap()
                 .state()
                 .shared(128)

@@ -170,7 +170,7 @@ fn create_locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
     for wait in [1, 10, 100, 0] {
         let own = open_or_create(user, name)?;
         match rustix::fs::flock(&own, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) if is_there(user, name, &own) => return Ok(own),
+            Ok(()) if still_names(user, name, &own) => return Ok(own),
             // Another session that tests the lock may have just removed the directory, or be about
             // to.
             Ok(()) | Err(Errno::WOULDBLOCK) => {}
@@ -184,7 +184,7 @@ fn create_locked(user: &OwnedFd, name: &str) -> io::Result<OwnedFd> {
 }
 
 /// Whether that name still refers to this directory.
-fn is_there(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
+fn still_names(user: &OwnedFd, name: &str, own: &OwnedFd) -> bool {
     let named = rustix::fs::statat(user, name, AtFlags::SYMLINK_NOFOLLOW);
     match (named, rustix::fs::fstat(own)) {
         (Ok(a), Ok(b)) => (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino),

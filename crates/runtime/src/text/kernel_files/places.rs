@@ -14,7 +14,7 @@ use spile_kernel::bpf::{MapSpec, map_create};
 use spile_kernel::symbols::Symbols;
 
 use super::open;
-use crate::attach::code::into_io;
+use crate::attach::code::to_io_error;
 use crate::text::user_files::names::write;
 
 /// Size of an element in bytes.
@@ -147,7 +147,7 @@ impl KernelLineTable {
             name: KERNEL_LINES_MAP,
             types: None,
         });
-        let map = map.map_err(into_io)?;
+        let map = map.map_err(to_io_error)?;
         write(&map, 0, words.into_iter())?;
         Ok(map)
     }

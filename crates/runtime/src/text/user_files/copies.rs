@@ -4,7 +4,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::rc::Rc;
 
-use spile_bpf::layout::{self, COPY_FIELDS, COPY_PAGES, EXACT, unwind_row::kind};
+use spile_bpf::layout::{self, EXACT, copy, unwind_row::kind};
 use spile_debuginfo::cfi;
 
 use super::{FramePlace, UserFiles, packed, packed_rule};
@@ -119,7 +119,7 @@ fn place_of(maps: &[Mapping], address: u64, process: u64) -> FramePlace {
 impl UserFiles {
     /// Continues the walk in a copy of a stack; `None` for a malformed record.
     pub fn learn_copy(&mut self, piece: &OutputRecord<'_>, most: usize) -> Option<()> {
-        let mut numbers = [0; COPY_FIELDS];
+        let mut numbers = [0; copy::FIELDS];
         for (to, field) in numbers.iter_mut().zip(&piece.fields) {
             let FieldValue::Long(n) = field else {
                 return None;
@@ -127,7 +127,7 @@ impl UserFiles {
             *to = *n as u64;
         }
         let [id, process, ip, at, sp, bp, pages, mapped] = numbers;
-        let room = COPY_PAGES * PAGE as usize / 8;
+        let room = copy::PAGES * PAGE as usize / 8;
         let words = usize::try_from(pages)
             .ok()?
             .checked_mul(PAGE as usize / 8)?;

@@ -37,6 +37,8 @@ impl Resolver<'_> {
             }
             return self.bad(span);
         }
+        let tapset = found.iter().all(|(file, _)| !self.is_user(*file));
+        self.check_guru(name, tapset);
         let mut fits: Vec<&FunctionDef> = found
             .iter()
             .filter(|(_, f)| f.params.len() == args.len())
@@ -180,6 +182,7 @@ impl Resolver<'_> {
                 file,
                 tapset,
                 unit,
+                results: Vec::new(),
             },
         );
         self.queue.push_back(key);
@@ -197,7 +200,7 @@ impl Resolver<'_> {
             _ => Vec::new(),
         };
         let text = format!("unresolved function `{}`", name.name);
-        if let Some(why) = super::absent::reason(&name.name) {
+        if let Some(why) = super::unavailable::reason(&name.name) {
             let d = Diagnostic::error(codes::UNKNOWN_FUNCTION, text).at(name.span);
             return self.report(d.help(why));
         }

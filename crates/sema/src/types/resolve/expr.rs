@@ -4,6 +4,7 @@ use spile_ir::{BinOp, CmpOp, Extract, Hist, UnOp};
 use spile_syntax::ast::{self, Key, Span, StatOp};
 use spile_syntax::diag::Diagnostic;
 
+use super::autocast::known;
 use super::{Resolver, VarMeaning};
 use crate::ctype::CTy;
 use crate::types::codes;
@@ -11,7 +12,7 @@ use crate::types::hir::*;
 use crate::types::unify::Base;
 
 /// Arithmetic operators.
-fn num_op(op: ast::BinOp) -> Option<BinOp> {
+pub(super) fn num_op(op: ast::BinOp) -> Option<BinOp> {
     Some(match op {
         ast::BinOp::Add => BinOp::Add,
         ast::BinOp::Sub => BinOp::Sub,
@@ -129,20 +130,7 @@ impl Resolver<'_> {
                 prefix,
                 inc,
                 target,
-            } => {
-                let Some((place, ty)) = self.place(target, true, used) else {
-                    return (self.bad(span), None);
-                };
-                self.set_type(ty, Base::Long, target.span);
-                self.num(
-                    ExprKind::IncDec {
-                        place,
-                        prefix: *prefix,
-                        inc: *inc,
-                    },
-                    span,
-                )
-            }
+            } => return (self.inc_dec(target, (*prefix, *inc), span, used), None),
             ast::ExprKind::In { keys, array } => self.membership(keys, array, span),
             ast::ExprKind::Match {
                 negated,
@@ -188,6 +176,32 @@ impl Resolver<'_> {
         (plain, None)
     }
 
+    /// `x++` and its kin.
+    fn inc_dec(
+        &mut self,
+        target: &ast::Expr,
+        (prefix, inc): (bool, bool),
+        span: Span,
+        used: bool,
+    ) -> Expr {
+        let one = ast::Expr {
+            kind: ast::ExprKind::Num(1),
+            span: target.span,
+        };
+        let op = match inc {
+            true => ast::BinOp::Add,
+            false => ast::BinOp::Sub,
+        };
+        if let Some(set) = self.set_memory(Some(op), target, &one, (span, used)) {
+            return set;
+        }
+        let Some((place, ty)) = self.place(target, true, used) else {
+            return self.bad(span);
+        };
+        self.set_type(ty, Base::Long, target.span);
+        self.num(ExprKind::IncDec { place, prefix, inc }, span)
+    }
+
     fn read_var(&mut self, name: &ast::Name, span: Span) -> (Expr, Option<CTy>) {
         match self.var(name, span) {
             VarMeaning::Local(ix) => {
@@ -198,7 +212,8 @@ impl Resolver<'_> {
                     ty: l.ty,
                     span,
                 };
-                (e, self.cur.ctypes.get(&ix).copied())
+                let cty = self.cur.ctypes.get(&ix).and_then(|o| known(o));
+                (e, cty)
             }
             VarMeaning::Global(g) => {
                 if self.global_keys(g, 0, span).is_none() {
@@ -302,7 +317,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn report_unwritable(&mut self, e: &ast::Expr) {
+    pub(super) fn report_unwritable(&mut self, e: &ast::Expr) {
         let d = match e.kind {
             ast::ExprKind::Target { .. }
             | ast::ExprKind::At { .. }
@@ -432,6 +447,9 @@ impl Resolver<'_> {
         if let Some(set) = self.set_verdict(op, lhs, rhs, (span, used)) {
             return (set, None);
         }
+        if let Some(set) = self.set_memory(op, lhs, rhs, (span, used)) {
+            return (set, None);
+        }
         let Some((place, ty)) = self.place(lhs, true, op.is_some() && used) else {
             self.expr(rhs);
             return (self.bad(span), None);
@@ -449,8 +467,8 @@ impl Resolver<'_> {
                 num_op(op).map(AssignOp::Num)
             }
         };
-        if let (LValue::Local(ix), Some(c), None) = (&place, cty, op) {
-            self.cur.ctypes.entry(*ix).or_insert(c);
+        if op.is_none() {
+            self.note_origins(&place, &rhs, cty);
         }
         (
             Expr {

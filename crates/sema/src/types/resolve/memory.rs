@@ -39,7 +39,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn in_user_code(&self) -> bool {
+    pub(super) fn in_user_code(&self) -> bool {
         let ctx = self.cur.ctx.as_ref();
         ctx.is_some_and(|c| c.kind == ContextKind::UserCode)
     }

@@ -8,20 +8,22 @@
 //! with values of any type. String widths, unused stores and refusals by place are the work of
 //! later passes.
 
-mod absent;
+mod autocast;
 mod call;
 mod embedded;
 mod entry;
 mod expr;
 mod finish;
 mod memory;
-mod pieces;
 mod pretty;
 mod print;
+mod register_members;
 mod rules;
 mod stmt;
 mod target;
+mod unavailable;
 mod value;
+mod write;
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
@@ -30,11 +32,11 @@ use spile_ir::Event;
 use spile_syntax::ast::{self, FileId, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
+use self::autocast::Origin;
 use super::codes;
 use super::hir::*;
 use super::unify::{Base, TyVar, Types};
 use crate::analyse::UserIds;
-use crate::ctype::CTy;
 use crate::facts::{CTypeId, Facts};
 use crate::library::Library;
 use crate::probe::{Context, ProbeHandler};
@@ -83,6 +85,8 @@ struct FnDecl {
     file: FileId,
     tapset: bool,
     unit: UnitIx,
+    /// What may give its result a C type, once the body is resolved.
+    results: Vec<Origin>,
 }
 
 /// State of the unit that is being resolved.
@@ -90,8 +94,10 @@ struct FnDecl {
 struct UnitState {
     locals: Vec<Local>,
     by_name: HashMap<Name, LocalIx>,
-    /// C types of locals that hold kernel pointers.
-    ctypes: HashMap<LocalIx, CTy>,
+    /// C types of locals that hold pointers.
+    ctypes: HashMap<LocalIx, Vec<Origin>>,
+    /// What may give the function's result its C type.
+    results: Vec<Origin>,
     file: FileId,
     tapset: bool,
     /// Type of the result, in functions.
@@ -120,6 +126,8 @@ pub struct Resolver<'a> {
     names: HashSet<Name>,
     /// Globals by the file of the declaration and the name.
     globals: HashMap<(FileId, Name), GlobalIx>,
+    /// C types of globals and of the elements of arrays.
+    global_ctypes: HashMap<GlobalIx, Vec<Origin>>,
     /// Functions by the address of the syntax tree's node, which the Arc keeps alive.
     functions: HashMap<usize, FnDecl>,
     queue: VecDeque<usize>,
@@ -173,6 +181,7 @@ impl<'a> Resolver<'a> {
             tree: Tree::default(),
             names: HashSet::new(),
             globals: HashMap::new(),
+            global_ctypes: HashMap::new(),
             functions: HashMap::new(),
             queue: VecDeque::new(),
             pulled: HashSet::new(),
@@ -657,6 +666,9 @@ impl<'a> Resolver<'a> {
             }
         };
         let cur = std::mem::take(&mut self.cur);
+        if let Some(decl) = self.functions.get_mut(&key) {
+            decl.results = cur.results;
+        }
         let u = &mut self.tree.units[unit.0];
         u.locals = cur.locals;
         u.body = body;

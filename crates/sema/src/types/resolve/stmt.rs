@@ -147,9 +147,12 @@ impl Resolver<'_> {
             return None;
         };
         Some(StmtKind::Return(e.map(|e| {
-            let v = self.expr(e);
+            let (v, cty) = self.typed_expr(e);
             self.unify(v.ty, ret, v.span);
             self.cur.has_value = true;
+            let mut found = std::mem::take(&mut self.cur.results);
+            self.origins(&v, cty, &mut found);
+            self.cur.results = found;
             v
         })))
     }
@@ -279,10 +282,14 @@ impl Resolver<'_> {
             ix
         });
         self.tree.globals[global.0].read = true;
-        let sort = f
-            .sort
-            .as_ref()
-            .and_then(|s| self.sort(s, global, key_types.len()));
+        let sort = match (&f.sort, &hist) {
+            (Some(s), Some(_)) => {
+                self.bucket_order(s);
+                None
+            }
+            (Some(s), None) => self.sort(s, global, key_types.len()),
+            (None, _) => None,
+        };
         let limit = f.limit.as_ref().map(|e| self.number(e));
         pre.extend(self.in_loop(&f.body));
         Some(StmtKind::Foreach(Box::new(Foreach {
@@ -295,6 +302,18 @@ impl Resolver<'_> {
             limit,
             body: pre,
         })))
+    }
+
+    /// Buckets come in the order of their numbers, so only `b+` says something true.
+    fn bucket_order(&mut self, s: &ast::Sort) {
+        if s.by == ast::SortBy::Key(0) && !s.descending {
+            return;
+        }
+        let text = "the buckets of a histogram come in ascending order, and cannot be sorted";
+        let d = Diagnostic::error(codes::BAD_OPERAND, text).at(s.span);
+        self.report(d.help(
+            "store the counts in an array, `a[b] = @hist_log(s)[b]`, and sort that: `foreach (b in a-)`",
+        ));
     }
 
     fn sort(&mut self, s: &ast::Sort, g: GlobalIx, keys: usize) -> Option<SortSpec> {

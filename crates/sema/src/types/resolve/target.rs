@@ -70,7 +70,7 @@ impl Resolver<'_> {
                 pretty,
             } => {
                 let (base, cty) = self.typed_expr(base);
-                let Some(cty) = cty else {
+                let Some(cty) = self.type_of_value(&base, cty) else {
                     self.report(
                         Diagnostic::error(
                             codes::TYPED_OPERAND,

@@ -8,6 +8,7 @@ use spile_syntax::ast::{self, Pretty, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
+use super::write::WRITE;
 use crate::codes as probe_codes;
 use crate::probe::{ContextKind, ProbeHandler, TargetSource};
 use crate::types::codes;
@@ -96,11 +97,7 @@ impl Resolver<'_> {
         if plain_target(lhs) != Some("$verdict") || !of_packet {
             return None;
         }
-        if !self.input.guru {
-            let text = "write to target variable not permitted; need `-g`";
-            let d = Diagnostic::error(codes::NEEDS_GURU, text).at(lhs.span);
-            self.report(d.help("guru mode lets a script decide about packets: `spile -g`"));
-        }
+        self.needs_guru(WRITE, "decide about packets", lhs.span);
         let rhs = self.number(rhs);
         let wrong = match op {
             Some(_) => Some("`$verdict` can be set with `=` only"),

@@ -28,7 +28,7 @@ impl FormatMachine<'_> {
             self.stack.pop();
             self.pos = StmtPosition::Done;
         }
-        if self.pos == StmtPosition::Done && self.settle(i, Tok::PpOpen).is_none() {
+        if self.pos == StmtPosition::Done && self.end_statements(i, Tok::PpOpen).is_none() {
             self.pos = StmtPosition::Start;
         }
         let indent = match self.pos {

@@ -109,9 +109,13 @@ impl ProfileBuilder {
         let (pid, ppid): (u32, u32) = (f.number()?, f.number()?);
         let status: i32 = f.number()?;
         let name = f.text()?.into_owned();
+        let call = f.text()?;
         let at = self.since(when);
         let (place, _) = self.thread_index(key);
         self.set_identity(place, pid, ppid, name);
+        if call != "-" {
+            self.single_call(place, &call, f)?;
+        }
         self.changes_end(place, at);
         let thread = self.snapshot.threads.get_mut(place)?;
         thread.ended_ns = Some(at);

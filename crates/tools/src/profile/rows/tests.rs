@@ -25,7 +25,7 @@ fn closes() {
     let account = account(&[
         "begin 1000 99000".into(),
         format!("exec {t} 1 1100 70 1 70 0 \"app\""),
-        format!("exit {t} 2100 70 1 256 \"app\""),
+        format!("exit {t} 2100 70 1 256 \"app\" \"-\""),
         format!("user {t} 300 100 0"),
         format!("call {t} 0 read 3 500 10 400 250 50 20 77"),
         format!("error {t} 0 read EAGAIN 2"),
@@ -89,9 +89,9 @@ fn a_thread_that_executes_takes_its_leaders_number() {
         "begin 0 0".into(),
         format!("start {leader} 80 1 \"a\""),
         format!("start {other} 80 1 \"a\""),
-        format!("exit {leader} 50 80 1 0 \"a\""),
+        format!("exit {leader} 50 80 1 0 \"a\" \"-\""),
         format!("exec {leader} 1 60 80 1 81 0 \"b\""),
-        format!("exit {leader} 90 80 1 0 \"b\""),
+        format!("exit {leader} 90 80 1 0 \"b\" \"-\""),
         // Its end was not seen: it was in the call that executes since 30.
         format!("open {other} 1 execve 70 0 0 0 0 0"),
         "end".into(),
@@ -114,9 +114,9 @@ fn numbers_that_are_used_again_are_other_threads() {
     let account = account(&[
         "begin 0 0".into(),
         format!("start {first} 90 1 \"a\""),
-        format!("exit {first} {one} 90 1 0 \"a\""),
+        format!("exit {first} {one} 90 1 0 \"a\" \"-\""),
         format!("start {second} 90 1 \"b\""),
-        format!("exit {second} {other} 90 1 0 \"b\""),
+        format!("exit {second} {other} 90 1 0 \"b\" \"-\""),
         format!("call {first} 0 close 1 5 5 5 0 0 0 0"),
         format!("call {second} 0 close 1 7 7 7 0 0 0 0"),
         "end".into(),
@@ -223,7 +223,7 @@ fn each_account_stands_for_itself() {
     );
     assert_eq!(account.processes.len(), 1);
     // Rows in the meantime leave the account unchanged.
-    take(&mut rows, &[format!("exit {t} 2500 70 1 0 \"app\"")]);
+    take(&mut rows, &[format!("exit {t} 2500 70 1 0 \"app\" \"-\"")]);
     assert_eq!(rows.snapshot().calls.len(), 1);
     let second = [
         "end".into(),
@@ -239,6 +239,54 @@ fn each_account_stands_for_itself() {
         (400, 600, "app")
     );
     assert_eq!((account.calls.len(), account.calls[0].bytes), (1, 78));
+}
+
+/// They come in rows of their own, before an account and not within it.
+#[test]
+fn a_thread_s_start_and_the_call_that_ends_it_are_in_each_account() {
+    let t = key(64, 2);
+    let mut rows = ProfileBuilder::default();
+    let take = |rows: &mut ProfileBuilder, more: &[String]| {
+        for row in more {
+            with_row(row, |row| rows.row(row));
+        }
+    };
+    take(
+        &mut rows,
+        &[
+            "begin 0 0".into(),
+            format!("start {t} 64 1 \"app\""),
+            format!("started {t} 0 50 30 20 4"),
+            format!("exit {t} 95 64 1 0 \"app\" \"exit_group\" 0 40 10 0 3"),
+            format!("call {t} 0 read 2 30 10 20 0 0 0 7"),
+            "account 100 0 0".into(),
+        ],
+    );
+    let first = rows.snapshot();
+    take(
+        &mut rows,
+        &[
+            format!("call {t} 0 read 2 30 10 20 0 0 0 7"),
+            "end".into(),
+            "account 200 0 0".into(),
+        ],
+    );
+    for account in [first, rows.finish(&[], |_, _| None)] {
+        let call = |name| account.calls.iter().find(|c| c.call == name).unwrap();
+        let (start, end) = (call("(start)"), call("exit_group"));
+        assert_eq!((start.count, start.total, start.min), (1, 50, 50));
+        assert_eq!((start.cpu, start.blocked, start.runnable), (20, 6, 20));
+        assert_eq!((end.count, end.total, end.max), (1, 40, 40));
+        assert_eq!((end.cpu, end.blocked, end.runnable), (30, 7, 0));
+        let thread = thread(&account, 64);
+        let sums = &thread.parts;
+        assert_eq!(
+            (sums.syscall_cpu, sums.blocked, sums.runnable),
+            (80, 13, 20)
+        );
+        assert_eq!(account.calls.len(), 3);
+        assert!(account.lost.is_empty());
+    }
 }
 
 #[test]
@@ -257,7 +305,7 @@ fn a_process_whose_end_was_seen_before_its_threads_had_gone() {
     ] {
         with_row(&row, |row| rows.row(row));
     }
-    rows.ended_with(60, 9);
+    rows.process_ended(60, 9);
     let account = rows.finish(&[], |_, _| None);
     assert!(account.threads.iter().all(|t| t.ended_ns == Some(100)));
     assert_eq!(account.processes[0].status, Some(9));
@@ -293,7 +341,7 @@ fn a_call_that_a_threads_end_cut_short_is_in_each_account() {
             "begin 0 0".into(),
             format!("start {t} 62 1 \"app\""),
             format!("cut {t} 0 read 90 60 50 20 5"),
-            format!("exit {t} 95 62 1 0 \"app\""),
+            format!("exit {t} 95 62 1 0 \"app\" \"-\""),
             format!("call {t} 0 read 2 30 10 20 0 0 0 7"),
             "account 100 0 0".into(),
             format!("call {t} 0 read 2 30 10 20 0 0 0 7"),

@@ -10,7 +10,6 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{SymbolicForm, percpu};
 use crate::lower::text::append::flag;
-use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 use crate::plan::StackRoom;
@@ -90,14 +89,9 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    pub(super) fn use_append_hex(&mut self) -> Res {
-        let plan = self.plan;
-        self.pool.sub(APPEND_HEX, |_| append_hex(plan))
-    }
-
     fn use_kernel_line(&mut self) -> Res {
         let plan = self.plan;
-        self.use_append_hex()?;
+        self.pool.use_append_hex(plan)?;
         self.pool.sub("kernel_line", |pool| {
             let format = pool.constant(b"%pS");
             let p = ArgAppender::new("kernel_line", &["address", "how"], plan);

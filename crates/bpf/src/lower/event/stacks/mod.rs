@@ -25,8 +25,8 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{SymbolicForm, percpu, shared, stack_words};
+use crate::lower::text::append::APPEND_HEX;
 use crate::lower::text::append::flag;
-use crate::lower::text::hex::{APPEND_HEX, append_hex};
 use crate::lower::text::put::ArgAppender;
 use crate::lower::{CTX, HandlerCodegen, Res, StrOperand, TMP};
 use crate::plan::{OWN_FRAMES, StackRoom};
@@ -106,7 +106,7 @@ impl HandlerCodegen<'_> {
     fn use_append_stack(&mut self) -> Res {
         let room = self.room()?.clone();
         let plan = self.plan;
-        self.pool.sub(APPEND_HEX, |_| append_hex(plan))?;
+        self.pool.use_append_hex(plan)?;
         self.pool.sub("append_address", |_| {
             let p = ArgAppender::new("append_address", &["index", "how"], plan);
             append_address(p, &room)

@@ -8,8 +8,8 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{KERNEL_LINES_MAP, SymbolicForm, kernel_row};
-use crate::lower::event::unwind::names::{NUMBER, append_kernel_text, put_decimal};
-use crate::lower::text::append::{append_number, flag};
+use crate::lower::event::unwind::names::{append_kernel_text, put_decimal};
+use crate::lower::text::append::flag;
 use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
@@ -41,9 +41,8 @@ impl HandlerCodegen<'_> {
             _ => how::FILE | how::NUMBER,
         };
         let plan = self.plan;
-        self.use_append_hex()?;
-        self.pool
-            .sub(NUMBER, |pool| append_number(plan, pool, 10))?;
+        self.pool.use_append_hex(plan)?;
+        self.pool.use_append_number(plan, 10)?;
         self.pool.sub("kernel_place", |_| {
             kernel_place(ArgAppender::new("kernel_place", &["address", "how"], plan))
         })?;

@@ -1,6 +1,7 @@
 //! Frames in marks for user stacks: the file and offset of each frame.
 
-use super::walk_gen::at;
+use spile_lir::library::unwind::at;
+
 use crate::isa::asm::Function;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
@@ -9,15 +10,6 @@ use crate::lower::Res;
 use crate::lower::event::stacks::{put_byte, put_hex};
 use crate::lower::text::put::ArgAppender;
 use crate::plan::StackRoom;
-
-/// First instructions of functions: `push %rbp`, `endbr64`, `ret`, and `mov %rsp,%rbp` behind the
-/// push. Each has a mask, the code, and whether the frame pointer is pushed.
-pub(super) const CODE: [(u32, u32, bool); 4] = [
-    (0xff, 0x55, false),
-    (0xffff_ffff, 0xfa1e_0ff3, false),
-    (0xff, 0xc3, false),
-    (0xff_ffff, 0xe5_8948, true),
-];
 
 /// How frames are appended.
 pub(super) mod how {

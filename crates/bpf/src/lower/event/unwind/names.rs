@@ -4,9 +4,10 @@
 
 use spile_ir::marks::BodyId;
 use spile_ir::{Reg as IrReg, Val};
+use spile_lir::library::unwind::at;
 
 use super::frames::append_each;
-use super::walk_gen::{WalkGen, at, walks};
+use super::walk_gen::{WalkGen, walks};
 use crate::isa::asm::{Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -16,8 +17,7 @@ use crate::layout::{
     symbol_row,
 };
 use crate::lower::event::stacks::put_byte;
-use crate::lower::text::append::{append_number, flag};
-use crate::lower::text::hex::{APPEND_HEX, append_hex};
+use crate::lower::text::append::{APPEND_HEX, flag};
 use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Res};
 
@@ -110,14 +110,13 @@ impl HandlerCodegen<'_> {
 
     fn use_append_symbol(&mut self) -> Res {
         let (plan, options) = (self.plan, self.options);
-        let (room, base, o) = walks(plan, options)?;
+        let (room, base, _) = walks(plan, options)?;
         let walk = |name, params| WalkGen {
             p: ArgAppender::new(name, params, plan),
             base,
             room,
-            o,
         };
-        self.pool.sub(APPEND_HEX, |_| append_hex(plan))?;
+        self.pool.use_append_hex(plan)?;
         self.pool.sub("find_symbol", |_| {
             walk("find_symbol", &["index", "how"]).find_symbol()
         })?;
@@ -125,8 +124,7 @@ impl HandlerCodegen<'_> {
             walk("append_file", &["how"]).append_file()
         })?;
         if room.lines {
-            self.pool
-                .sub(NUMBER, |pool| append_number(plan, pool, 10))?;
+            self.pool.use_append_number(plan, 10)?;
             self.pool.sub("append_place", |_| {
                 walk("append_place", &["how"]).append_place()
             })?;

@@ -1,0 +1,62 @@
+//! Allocates offsets in the state memory and in the processors' blocks, one after the other.
+
+use crate::layout::{percpu, shared};
+use crate::object::elf::MapSpec;
+
+/// `BPF_F_MMAPABLE` of `linux/bpf.h`: the loader writes to the map's memory.
+pub(crate) const MMAPABLE: u32 = 1 << 10;
+
+/// Allocates offsets in a block.
+#[derive(Debug)]
+pub(crate) struct BumpAllocator(u32);
+
+impl BumpAllocator {
+    /// Allocates from this offset on.
+    pub(crate) fn from(at: u32) -> BumpAllocator {
+        BumpAllocator(at)
+    }
+
+    /// The next offset.
+    pub(crate) fn at(&self) -> u32 {
+        self.0
+    }
+
+    /// Allocates bytes, rounded up to a multiple of 8.
+    pub(crate) fn alloc(&mut self, bytes: u32) -> u32 {
+        let at = self.0;
+        self.0 += bytes.next_multiple_of(8);
+        at
+    }
+}
+
+/// All memory of an object.
+#[derive(Debug)]
+pub(crate) struct Areas {
+    /// The shared block.
+    pub(crate) shared: BumpAllocator,
+    /// Each CPU's block.
+    pub(crate) cpu: BumpAllocator,
+    pub(crate) maps: Vec<MapSpec>,
+}
+
+impl Areas {
+    /// The memory behind the headers of the blocks.
+    pub(crate) fn new() -> Areas {
+        Areas {
+            shared: BumpAllocator::from(shared::END),
+            cpu: BumpAllocator::from(percpu::END),
+            maps: Vec::new(),
+        }
+    }
+
+    /// Bytes of the shared block and of a CPU's block, in whole cache lines.
+    pub(crate) fn sizes(&self, cpus: u32) -> Result<(u32, u32), String> {
+        let shared = self.shared.at().next_multiple_of(64);
+        let stride = self.cpu.at().next_multiple_of(64);
+        let total = u64::from(stride) * u64::from(cpus) + u64::from(shared);
+        match total > 1 << 28 {
+            true => Err(format!("the state memory would take {} MB", total >> 20)),
+            false => Ok((shared, stride)),
+        }
+    }
+}

@@ -1,0 +1,343 @@
+//! Texts that grow: strings, numbers and bytes with C's widths, precisions and flags.
+//!
+//! In: where the host has the text ([`Layout`]). Out: functions, each made by itself, since a host takes
+//! those that it calls. They append to the text in the processor's block; a text that is longer than the
+//! longest one is full, and takes nothing more.
+//!
+//! A width is a number of columns, negative for padding on the right. Padding is copied from runs of
+//! spaces and zeros, so no function has a loop.
+
+use super::MAX_SLOT;
+use super::numbers::{eight_hex, significant_hex, write_decimal, write_octal};
+use super::quote::in_front_of_zero;
+use crate::builder::{Builder, Val, Var, build};
+use crate::func::{Data, Func, Module, Place};
+use crate::helpers::Helper;
+use crate::op::{AluOp, ExtOp, Size, Width};
+
+/// Flags of `append_number_BASE`. The byte above them is the sign of numbers that are not negative:
+/// 0, a plus or a space.
+pub mod flag {
+    /// The number has a sign.
+    pub const SIGNED: i32 = 1;
+    /// Zeros fill up to the width.
+    pub const ZERO: i32 = 8;
+    /// The alternate form (`#`): `0x`, or `0` in octal.
+    pub const MARK: i32 = 32;
+    /// Capital letters.
+    pub const UPPER: i32 = 64;
+    /// Bit of the lowest bit of the sign.
+    pub const SIGN_SHIFT: i32 = 8;
+}
+
+/// Bound on widths and precisions; all strings are shorter.
+pub const MAX_COUNT: i32 = 65_536;
+
+/// Bytes of the memory for digits.
+pub const DIGITS: u32 = 48;
+/// Bytes of the longest number's digits. Zeros follow, so that whole words can be copied.
+const NUMBER: i32 = 24;
+
+/// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
+#[derive(Debug, Clone, Copy)]
+pub struct Layout {
+    /// The word with the length of the text so far.
+    pub length: i32,
+    /// The text, with memory behind it: three times the longest one.
+    pub text: i32,
+    /// Bytes of the longest text with its NUL.
+    pub most: i32,
+    /// Memory for digits, [`DIGITS`] bytes. The second half stays zero.
+    pub digits: i32,
+}
+
+/// What the functions are written with.
+#[derive(Clone, Copy)]
+struct Text<'b> {
+    f: &'b Builder,
+    at: Layout,
+    block: Val<'b>,
+    /// The length.
+    length: Var<'b>,
+}
+
+impl<'b> Text<'b> {
+    /// Loads the length; returns if the text is full.
+    fn new(f: &'b Builder, at: Layout, block: Val<'b>) -> Text<'b> {
+        let length = (block + at.length).load_u64(0);
+        f.ret_if(length.gt(at.most), 0);
+        let length = f.var("length", length);
+        Text {
+            f,
+            at,
+            block,
+            length,
+        }
+    }
+
+    /// The address behind the text.
+    fn end(&self) -> Val<'b> {
+        self.block + self.at.text + self.length.get()
+    }
+
+    /// Stores the length.
+    fn store_length(&self) {
+        (self.block + self.at.length).store_u64(0, self.length);
+    }
+
+    /// Adds to the length; returns if the text is full.
+    fn grow(&self, bytes: Val<'b>) {
+        self.length.set(self.length + bytes);
+        self.f.when(self.length.gt(self.at.most), || {
+            self.store_length();
+            self.f.ret(0);
+        });
+    }
+
+    /// Appends this number of bytes of a run, none if the number is negative.
+    fn run(&self, run: &str, count: Val<'b>) {
+        let f = self.f;
+        f.when(count.sgt(0), || {
+            let bytes = f.at_most(count, self.at.most);
+            f.helper(Helper::Read, &[self.end(), bytes, f.data(run)]);
+            self.grow(bytes);
+        });
+    }
+
+    /// Copies a text of less than `size` bytes to the end; gives its length. Returns if it cannot be
+    /// read.
+    fn copy(&self, from: Val<'b>, size: Val<'b>) -> Val<'b> {
+        let with_nul = self.f.helper(Helper::ReadText, &[self.end(), size, from]);
+        self.f.ret_if(with_nul.sle(0), 0);
+        with_nul - 1
+    }
+}
+
+/// The runs that functions copy from.
+fn runs(names: &[(&str, u8)], func: Func) -> Module {
+    let run = |(name, byte): &(&str, u8)| Data {
+        name: (*name).into(),
+        bytes: vec![*byte; MAX_SLOT as usize],
+    };
+    Module {
+        data: names.iter().map(run).collect(),
+        funcs: vec![func],
+        ..Module::default()
+    }
+}
+
+/// `append_text`.
+pub fn append_text(at: Layout) -> Module {
+    let contract = "\
+Appends a text, padded with spaces to a width.
+block: the processor's. text: a slot of `size` bytes, of which the last one counts as NUL. width: columns.
+Cost: a copy; with a width at most three.";
+    let params = ["block", "text", "size", "width"];
+    let func = build("append_text", contract, &params, |f, p| {
+        let [block, text, size, width] = *p else {
+            return;
+        };
+        let t = Text::new(f, at, block);
+        f.when(width.sgt(0), || {
+            // The text is copied first to measure it; padding then overwrites the copy.
+            let length = t.copy(text, size);
+            t.run("spaces", width - length);
+        });
+        let length = t.copy(text, size);
+        t.length.set(t.length + length);
+        t.store_length();
+        f.when(width.slt(0), || {
+            let width = f.at_most(f.constant(0) - width, MAX_COUNT);
+            f.when(width.gt(length), || {
+                f.ret_if(t.length.gt(at.most), 0);
+                t.run("spaces", width - length);
+                t.store_length();
+            });
+        });
+        f.ret(0);
+    });
+    runs(&[("spaces", b' ')], func)
+}
+
+/// `append_bytes`.
+pub fn append_bytes(at: Layout) -> Module {
+    let contract = "\
+Appends the lowest bytes of a word, first the lowest one. A zero among them ends the text, and so do the
+zeros that fill up to the width.
+value: the word. precision, width: the first of them that is 1, 2, 4 or 8 is the number of bytes, else it
+is 8. A negative width fills on the right.
+Cost: about 60 instructions.";
+    let params = ["value", "precision", "width"];
+    let func = build("append_bytes", contract, &params, |f, p| {
+        let [value, precision, width] = *p else {
+            return;
+        };
+        let block = f.addr(Place::Cpu(0));
+        let t = Text::new(f, at, block);
+        let size = f.var("size", 8);
+        let sign = width.alu(Width::W64, AluOp::Arsh, 63);
+        for amount in [(width ^ sign) - sign, precision] {
+            for bytes in [1, 2, 4, 8] {
+                f.when(amount.eq(bytes), || size.set(bytes));
+            }
+        }
+        let size = size.get().opaque();
+        let unused = f.constant(64) - (size << 3);
+        let word = (value << unused) >> unused;
+        let fill = (f.constant(0) - width).alu(Width::W64, AluOp::Sub, size);
+        let full = f.var("full", 1);
+        f.when(width.sle(size), || {
+            t.end().store_u64(0, word);
+            let count = in_front_of_zero(f, word).bound(15);
+            f.when_else(
+                count.lt(size),
+                || t.length.set(t.length + count),
+                || {
+                    t.length.set(t.length + size.bound(15));
+                    f.when(fill.sle(0), || full.set(0));
+                },
+            );
+        });
+        f.when(full.ne(0), || t.length.set(at.most + 1));
+        t.store_length();
+        f.ret(0);
+    });
+    runs(&[], func)
+}
+
+/// `append_number_BASE`.
+pub fn append_number(at: Layout, base: u32) -> Module {
+    let contract = "\
+Appends a number.
+precision: the smallest number of digits; value: the number; flags: those of `flag`; width: columns. A
+sign belongs to decimal numbers, a mark and capital letters to others.
+Cost: about 160 instructions, 240 for large decimal numbers; a copy for each side that is padded.";
+    let params = ["precision", "value", "flags", "width"];
+    let func = build(
+        &format!("append_number_{base}"),
+        contract,
+        &params,
+        |f, p| {
+            let [precision, value, flags, width] = *p else {
+                return;
+            };
+            let block = f.addr(Place::Cpu(0));
+            let t = Text::new(f, at, block);
+            let room = block + at.digits;
+            let (digits, prefix) = match base {
+                8 => {
+                    let mark = (flags >> flag::MARK.trailing_zeros() as i32) & 1;
+                    let prefix = (mark * i32::from(b'0'), mark);
+                    (write_octal(f, room, value), prefix)
+                }
+                16 => hexadecimal(f, (room, value), flags),
+                _ => decimal(f, (room, value), flags),
+            };
+            let digits = digits.bound(31);
+            let (zeros, behind) = (f.var("zeros", 0), f.var("behind", 0));
+            f.when(precision.sgt(digits), || {
+                zeros.set(f.at_most(precision, MAX_COUNT) - digits);
+            });
+            f.when(width.ne(0), || {
+                let columns = digits + zeros.get() + prefix.1;
+                f.when_else(
+                    width.slt(0),
+                    || {
+                        let opposite = f.constant(0) - width;
+                        behind.set(f.at_most(opposite, MAX_COUNT) - columns);
+                    },
+                    || {
+                        let missing = f.at_most(width, MAX_COUNT) - columns;
+                        f.when(missing.sgt(0), || {
+                            f.when_else(
+                                flags.has(flag::ZERO),
+                                || zeros.set(zeros + missing),
+                                || t.run("spaces", missing),
+                            );
+                        });
+                    },
+                );
+            });
+            // The verifier would follow the rest once for each way to get here.
+            let (zeros, behind) = (zeros.get().opaque(), behind.get().opaque());
+            t.end().store_bytes(Size::U32, 0, prefix.0);
+            t.length.set(t.length + prefix.1.bound(3));
+            t.run("zeros", zeros);
+            let end = t.end();
+            let from = first(f, room, digits);
+            for i in 0..3 {
+                end.store_u64(8 * i, from.load_u64(8 * i));
+            }
+            t.grow(digits);
+            t.run("spaces", behind);
+            t.store_length();
+            f.ret(0);
+        },
+    );
+    runs(&[("spaces", b' '), ("zeros", b'0')], func)
+}
+
+/// The address of the first of the digits. The verifier knows of at most 31.
+fn first<'b>(f: &'b Builder, room: Val<'b>, digits: Val<'b>) -> Val<'b> {
+    room + (f.constant(31) - digits) + (NUMBER - 31)
+}
+
+/// Writes decimal digits of a number that may have a sign; gives their number, and the sign with its
+/// number of characters.
+fn decimal<'b>(
+    f: &'b Builder,
+    (room, value): (Val<'b>, Val<'b>),
+    flags: Val<'b>,
+) -> (Val<'b>, (Val<'b>, Val<'b>)) {
+    let negative = (value >> 63) & flags & flag::SIGNED;
+    let all = f.constant(0) - negative;
+    let digits = write_decimal(f, room, (value ^ all) + negative);
+    let positive = (flags >> flag::SIGN_SHIFT) & 0xff;
+    let sign = positive ^ ((positive ^ i32::from(b'-')) & all);
+    (digits, (sign, (f.constant(0) - sign) >> 63))
+}
+
+/// Writes hexadecimal digits; gives their number, and the mark with its number of characters.
+fn hexadecimal<'b>(
+    f: &'b Builder,
+    (room, value): (Val<'b>, Val<'b>),
+    flags: Val<'b>,
+) -> (Val<'b>, (Val<'b>, Val<'b>)) {
+    // Letters and the mark's x are this much below the small ones.
+    let case = (flags & flag::UPPER) >> 1;
+    let letters = f.constant(u64::from(b'a' - b'0' - 10)) - case;
+    let last = room + (NUMBER - 16);
+    for (half, at) in [(value >> 32, 0), (value.ext(ExtOp::Zext, Size::U32), 8)] {
+        last.store_u64(at, eight_hex(f, half, letters));
+    }
+    let mark = (flags >> flag::MARK.trailing_zeros() as i32) & 1;
+    let text = f.constant(u64::from(u16::from_le_bytes(*b"0x"))) - (case << 8);
+    (significant_hex(f, value), (mark * text, mark << 1))
+}
+
+/// `append_hex`.
+pub fn append_hex(at: Layout) -> Module {
+    let contract = "\
+Appends a number in hexadecimal.
+number: the number. mark: `0x` comes first if it has `flag::MARK`.
+Cost: about 90 instructions.";
+    let func = build("append_hex", contract, &["number", "mark"], |f, p| {
+        let [number, mark] = *p else { return };
+        let block = f.addr(Place::Cpu(0));
+        let t = Text::new(f, at, block);
+        let room = block + at.digits;
+        let (digits, (text, bytes)) = hexadecimal(f, (room, number), mark & flag::MARK);
+        t.end().store_bytes(Size::U16, 0, text);
+        t.length.set(t.length + bytes.bound(3));
+        let digits = digits.bound(31);
+        let from = first(f, room, digits);
+        let end = t.end();
+        for i in 0..2 {
+            end.store_u64(8 * i, from.load_u64(8 * i));
+        }
+        t.length.set(t.length + digits);
+        t.store_length();
+        f.ret(0);
+    });
+    runs(&[], func)
+}

@@ -1,0 +1,41 @@
+//! Arithmetic that is no single operation of all hosts.
+
+use crate::builder::{Val, build};
+use crate::func::Func;
+use crate::op::{AluOp, Width};
+
+/// -1 if a number is negative, else 0.
+fn sign(x: Val<'_>) -> Val<'_> {
+    x.alu(Width::W64, AluOp::Arsh, 63)
+}
+
+/// The number without its sign. For the smallest one this is 2^63, which unsigned operations treat
+/// correctly.
+fn magnitude(x: Val<'_>) -> Val<'_> {
+    let sign = sign(x);
+    (x ^ sign) - sign
+}
+
+pub(super) fn divide() -> Func {
+    let contract = "\
+The quotient of numbers with signs, rounded to zero, modulo 2^64.
+a, b: the numbers; b is not 0.
+Cost: 13 instructions. Signed division itself needs Linux 6.6.";
+    build("divide", contract, &["a", "b"], |f, p| {
+        let [a, b] = *p else { return };
+        let sign = sign(a ^ b);
+        f.ret(((magnitude(a) / magnitude(b)) ^ sign) - sign);
+    })
+}
+
+pub(super) fn modulo() -> Func {
+    let contract = "\
+The remainder of numbers with signs, with the sign of the dividend.
+a, b: the numbers; b is not 0.
+Cost: 12 instructions.";
+    build("modulo", contract, &["a", "b"], |f, p| {
+        let [a, b] = *p else { return };
+        let sign = sign(a);
+        f.ret(((magnitude(a) % magnitude(b)) ^ sign) - sign);
+    })
+}

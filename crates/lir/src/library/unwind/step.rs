@@ -1,0 +1,165 @@
+//! A step of a walk: the caller's registers, by unwind rows or frame pointers.
+//!
+//! Source: the signal frame from `arch/x86/include/uapi/asm/ucontext.h`.
+
+use super::row::{self, kind};
+use super::{EXACT, Layout, VDSO, Walk, at, walk};
+use crate::builder::{Exit, Val};
+use crate::func::Func;
+use crate::op::{AluOp, Size, Width};
+
+/// Steps of a binary search among the rows of a file, at most 2^20.
+const HALVINGS: u32 = 22;
+
+/// Result of `user_step` if the file's rows are still being loaded.
+pub(super) const WANTS_COPY: i32 = 2;
+
+/// First instructions of functions: `push %rbp`, `endbr64`, `ret`, and `mov %rsp,%rbp` behind the
+/// push. Each has a mask, the code, and whether the frame pointer is pushed.
+const CODE: [(u32, u32, bool); 4] = [
+    (0xff, 0x55, false),
+    (0xffff_ffff, 0xfa1e_0ff3, false),
+    (0xff, 0xc3, false),
+    (0xff_ffff, 0xe5_8948, true),
+];
+
+/// The registers in a signal frame, as offsets from the stack pointer. The last one replaces it.
+const SIGNAL: [(i32, u32); 3] = [(120, at::BP), (168, at::IP), (160, at::SP)];
+
+pub(super) fn user_step(layout: &Layout) -> Func {
+    let contract = "\
+Computes the caller's registers; 1 at the end of the stack, 2 if the rows are still being loaded.
+Cost: up to 23 look-ups and two reads.";
+    walk(layout, ("user_step", contract), [], |w, []| {
+        let f = w.f;
+        f.block(|stop| {
+            f.block(|chain| {
+                let rows = w.get(at::ROWS);
+                f.when(rows.ne(0), || {
+                    let first = w.get(at::FIRST);
+                    let key = w.get(at::ADDR) + w.get(at::OFF);
+                    let table = (layout.rows, HALVINGS);
+                    let row = w.search(table, (first, first + rows), (key, chain));
+                    follow(&w, row, [chain, stop]);
+                });
+                // The rows may still arrive.
+                let file = w.get(at::FILE);
+                chain.leave_if(file.eq(0));
+                chain.leave_if(file.eq(VDSO.cast_signed()));
+                f.when(w.get(at::COPY).ne(0), || {
+                    f.ret_if(w.get(at::FIRST).eq(0), WANTS_COPY);
+                });
+                w.count(layout.guessed);
+            });
+            frame_pointers(&w, stop);
+            w.set(at::EXACT, 0);
+            f.ret(0);
+        });
+        f.ret(1);
+    })
+}
+
+/// Follows a row, and returns. Goes to `chain` if it gives no rule, to `stop` at the end of the stack.
+fn follow<'b>(w: &Walk<'_, 'b>, row: Val<'b>, [chain, stop]: [Exit<'b>; 2]) {
+    let f = w.f;
+    let rule = row.load_u8(row::KIND);
+    let saved = row.load_u8(row::RBP);
+    let distance = row.load_signed(Size::U16, row::CFA);
+    let is = |kind: u8| rule.eq(i32::from(kind));
+    chain.leave_if(is(kind::NONE));
+    stop.leave_if(is(kind::END));
+    f.when(is(kind::SIGNAL), || {
+        signal_frame(w, stop);
+        f.ret(0);
+    });
+    let frame = f.var("frame", w.get(at::SP));
+    f.block(|plain| {
+        f.when(is(kind::PLT), || {
+            // The length of its frame depends on the position in the entry.
+            let position = w.get(at::IP) & 15;
+            f.when(position.ge(distance), || frame.set(frame + 8));
+            frame.set(frame + 8);
+            plain.leave();
+        });
+        f.block(|stack| {
+            f.block(|rbp| {
+                rbp.leave_if(is(kind::RBP));
+                rbp.leave_if(is(kind::AT_RBP));
+                stack.leave();
+            });
+            frame.set(w.get(at::BP));
+        });
+        frame.set((distance << 3) + frame);
+        f.block(|deref| {
+            deref.leave_if(is(kind::AT_RBP));
+            deref.leave_if(is(kind::AT_RSP));
+            plain.leave();
+        });
+        frame.set(w.user(8, frame.get(), stop));
+    });
+    let frame = frame.get();
+    // Callers have higher stack pointers.
+    stop.leave_if(frame.le(w.get(at::SP)));
+    f.when(saved.ne(0), || {
+        w.set(at::BP, w.user(8, frame - (saved << 3), stop));
+    });
+    let ip = w.user(8, frame - 8, stop);
+    w.set(at::SP, frame);
+    w.set(at::IP, ip);
+    w.set(at::EXACT, 0);
+    f.ret(0);
+}
+
+/// Follows a signal frame, which no call has made: it contains the interrupted registers.
+fn signal_frame<'b>(w: &Walk<'_, 'b>, stop: Exit<'b>) {
+    let f = w.f;
+    let n = w.get(at::N);
+    f.block(|noted| {
+        noted.leave_if(n.eq(0));
+        noted.leave_if(n.gt(w.cap()));
+        let (frame, [_, offset]) = (w.frame(n), w.file_and_offset());
+        let exact = frame.load_u64(offset - 8) | f.constant(EXACT);
+        frame.store_u64(offset - 8, exact);
+    });
+    for (off, field) in SIGNAL {
+        w.set(field, w.user(8, w.get(at::SP) + off, stop));
+    }
+    w.set(at::EXACT, 1);
+}
+
+/// Follows frame pointers. The first function may not have set up its frame yet.
+fn frame_pointers<'b>(w: &Walk<'_, 'b>, stop: Exit<'b>) {
+    let f = w.f;
+    let frame = f.var("frame", w.get(at::SP));
+    f.block(|end| {
+        f.block(|follow| {
+            f.block(|entry| {
+                f.block(|made| {
+                    f.block(|innermost| {
+                        innermost.leave_if(w.get(at::N).eq(1));
+                        made.leave_if(w.get(at::EXACT).eq(0));
+                    });
+                    let code = w.user(5, w.get(at::IP), made);
+                    for (mask, bytes, pushed) in CODE {
+                        let first = code.alu(Width::W32, AluOp::And, mask.cast_signed());
+                        let to = if pushed { follow } else { entry };
+                        to.leave_if(first.eq(f.constant(bytes.into())));
+                    }
+                });
+                let bp = w.get(at::BP);
+                stop.leave_if(bp.lt(frame));
+                stop.leave_if((bp & 7).ne(0));
+                frame.set(bp);
+                follow.leave();
+            });
+            let ip = w.user(8, frame.get(), stop);
+            w.set(at::SP, frame + 8);
+            w.set(at::IP, ip);
+            end.leave();
+        });
+        let bp = w.user(16, frame.get(), stop);
+        w.set(at::SP, frame + 16);
+        w.set(at::BP, bp);
+        w.set(at::IP, w.get(at::READ + 8));
+    });
+}

@@ -1,0 +1,183 @@
+//! The walk: frame after frame, and single addresses.
+
+use super::step::WANTS_COPY;
+use super::{BEHIND, EXACT, GIVEN, Layout, at, displacement, walk};
+use crate::func::Func;
+use crate::helpers::Helper;
+use crate::op::Size;
+
+/// The largest number of return-probed calls to search for a frame's return address.
+const RETURNS: u32 = 64;
+/// The selector of 32-bit code, whose frames are not followed.
+const COMPAT: i32 = 0x23;
+/// The privilege level in a selector; programs have all bits.
+const LEVEL: i32 = 3;
+
+pub(super) fn user_walk(layout: &Layout) -> Func {
+    let contract = "\
+Fills the room with frames of the current program's stack.
+most: the largest number of frames, or `GIVEN`: all, from the registers that the words have.
+Cost: user_frame and user_return for each frame.";
+    walk(layout, ("user_walk", contract), ["most"], |w, [most]| {
+        let (f, o) = (w.f, &layout.offsets);
+        for word in [layout.count, layout.first] {
+            w.block.store_u64(displacement(word), 0);
+        }
+        w.set(at::MOST, w.cap());
+        f.when(most.lt(w.cap()), || w.set(at::MOST, most));
+        for field in [at::N, at::START, at::END, at::EXACT, at::RETURN] {
+            w.set(field, 0);
+        }
+        let task = f.helper(Helper::Task, &[]);
+        let mm = task.load_u64(displacement(o.task_mm));
+        f.ret_if(mm.eq(0), 0);
+        let tgid = task.load_bytes(Size::U32, displacement(o.task_tgid));
+        w.set(at::TGID, tgid);
+        let registers = f.helper(Helper::Registers, &[task]);
+        let selector = registers.load_u64(displacement(o.regs_cs)) & 0xffff;
+        f.ret_if((selector & LEVEL).ne(LEVEL), 0);
+        f.when(most.ne(GIVEN), || {
+            let fields = [
+                (o.regs_ip, at::IP),
+                (o.regs_sp, at::SP),
+                (o.regs_bp, at::BP),
+            ];
+            for (from, field) in fields {
+                w.set(field, registers.load_u64(displacement(from)));
+            }
+        });
+        f.when(selector.eq(COMPAT), || w.set(at::SP, -1));
+        // One more call, which reports the end.
+        f.repeat_inline(layout.most + 1, || {
+            let stepped = f.call("user_frame", &[]);
+            f.when(stepped.ne(0), || {
+                f.break_if(stepped.ne(WANTS_COPY));
+                f.break_if(f.call("user_copy", &[]).ne(0));
+                // Guesses from here on, without the facts about the previous mapping.
+                for field in [at::COPY, at::ROWS, at::START, at::END] {
+                    w.set(field, 0);
+                }
+                w.set(at::FILE, 1);
+                f.break_if(f.call("user_step", &[]).ne(0));
+            });
+            if o.returns.is_some() {
+                f.call("user_return", &[]);
+            }
+        });
+    })
+}
+
+pub(super) fn user_frame(layout: &Layout) -> Func {
+    let contract = "\
+Notes a frame and finds the next one; gives what user_step gives.
+Cost: user_map for each new mapping, user_step.";
+    walk(layout, ("user_frame", contract), [], |w, []| {
+        let f = w.f;
+        f.block(|stop| {
+            let ip = w.get(at::IP);
+            stop.leave_if(ip.eq(0));
+            let (n, most) = (w.get(at::N), w.get(at::MOST));
+            f.when(n.ge(most), || {
+                f.when(most.eq(w.cap()), || w.count(layout.cut_stacks));
+                stop.leave();
+            });
+            let address = f.var("address", ip);
+            f.block(|exact| {
+                exact.leave_if(n.eq(0));
+                exact.leave_if(w.get(at::EXACT).ne(0));
+                address.set(ip - 1);
+            });
+            let address = address.get();
+            w.set(at::ADDR, address);
+            f.block(|known| {
+                f.block(|look| {
+                    look.leave_if(w.get(at::START).gt(address));
+                    known.leave_if(w.get(at::END).gt(address));
+                });
+                f.call("user_map", &[]);
+            });
+            let n = w.get(at::N);
+            stop.leave_if(n.ge(w.cap()));
+            let (frame, [file, offset]) = (w.frame(n), w.file_and_offset());
+            frame.store_u64(displacement(layout.frames), ip);
+            frame.store_u64(file, w.get(at::FILE));
+            let exact = w.get(at::EXACT) << EXACT.trailing_zeros().cast_signed();
+            frame.store_u64(offset, (w.get(at::OFF) + ip) | exact);
+            w.set(at::N, n + 1);
+            w.block.store_u64(displacement(layout.count), (n + 1) << 3);
+            f.ret(f.call("user_step", &[]));
+        });
+        f.ret(1);
+    })
+}
+
+pub(super) fn user_return(layout: &Layout, offsets: [u32; 5]) -> Func {
+    let contract = "\
+Replaces the last return address by the original one if a return probe has exchanged it. The kernel
+identifies it by its position on the stack. Its list is ordered, so the search starts where the previous
+one ended.
+Cost: two reads for each element.";
+    let [utask, first, stack, original, next] = offsets;
+    walk(layout, ("user_return", contract), [], |w, []| {
+        let f = w.f;
+        f.block(|end| {
+            let place = w.get(at::SP) - 8;
+            let element = f.var("element", w.get(at::RETURN));
+            f.when(element.eq(0), || {
+                let task = f.helper(Helper::Task, &[]);
+                let utask = task.load_u64(displacement(utask));
+                end.leave_if(utask.eq(0));
+                element.set(w.word(utask, first, end));
+            });
+            f.block(|found| {
+                f.repeat(RETURNS, || {
+                    end.leave_if(element.eq(0));
+                    found.leave_if(w.word(element.get(), stack, end).eq(place));
+                    element.set(w.word(element.get(), next, end));
+                });
+                end.leave();
+            });
+            w.set(at::RETURN, element);
+            w.set(at::IP, w.word(element.get(), original, end));
+        });
+    })
+}
+
+pub(super) fn user_address(layout: &Layout) -> Func {
+    let contract = "\
+Stores an address with its file as the frame behind all others.
+address: of the current program.
+Cost: user_map, outside of files twice.";
+    let params = ["address"];
+    walk(
+        layout,
+        ("user_address", contract),
+        params,
+        |w, [address]| {
+            let f = w.f;
+            let task = f.helper(Helper::Task, &[]);
+            let tgid = displacement(layout.offsets.task_tgid);
+            w.set(at::TGID, task.load_bytes(Size::U32, tgid));
+            w.set(at::ADDR, address);
+            let place = 8 * layout.most;
+            w.block
+                .store_u64(displacement(layout.frames + place), address);
+            f.call("user_map", &[]);
+            let behind = f.var("behind", 0);
+            f.block(|known| {
+                known.leave_if(w.get(at::FILE).ne(0));
+                // Zero-initialised variables lie behind the mapping of their file.
+                let start = w.get(at::START);
+                known.leave_if(start.eq(0));
+                w.set(at::ADDR, start - 1);
+                f.call("user_map", &[]);
+                behind.set(f.constant(BEHIND));
+            });
+            let file = w.get(at::FILE);
+            w.set(at::FILES + place, file);
+            f.ret_if(file.eq(0), 0);
+            let offset = (w.get(at::OFF) + address) | behind;
+            w.set(at::offsets(layout.most) + place, offset);
+        },
+    )
+}

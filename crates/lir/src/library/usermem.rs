@@ -1,0 +1,324 @@
+//! Memory of the program that is not mapped: read from the page cache.
+//!
+//! The kernel lets a tracing program read only pages that are in the process's page table. A string
+//! constant of a new program, or a file that was just mapped, causes a fault. Most such pages are
+//! nevertheless in memory, in the page cache of the file. If a read faults, `user_text` therefore
+//! looks for the mapping, with the callback `user_vma`. `user_page` then finds the page in the
+//! file's page cache (an xarray), and reads it through the kernel's direct map. Afterwards it checks
+//! that the page still belongs to the file.
+//!
+//! Only pages without a possible private copy are read this way: nothing was ever written to the
+//! mapping (`anon_vma` is null), or the mapping is shared. Two words of the state have the start of
+//! the direct map, or 0 if it is not known. Without it, and for all other pages, the read fails.
+//!
+//! In: where the host has what the functions need ([`Layout`]). Out: a module; its `user_text` is
+//! what the host calls.
+
+use super::PAGE;
+use crate::builder::{Builder, Exit, Val, Var, build};
+use crate::func::{Func, Module, Place};
+use crate::helpers::{Helper, NO_MAPPING};
+
+/// Results of `user_text`.
+pub mod status {
+    /// The bytes were read.
+    pub const READ: i32 = 0;
+    /// The address may be valid, but the memory is not resident.
+    pub const ABSENT: i32 = 1;
+    /// The address is invalid.
+    pub const BAD: i32 = 2;
+}
+
+/// Results of the callback, in words of the processor's block. On the stack each value would be
+/// another path for the kernel's verifier.
+mod found {
+    /// The [`super::status`].
+    pub(super) const STATUS: i16 = 0;
+    /// Address of the head of the file's xarray.
+    pub(super) const HEAD: i16 = 8;
+    /// The page's index in the file.
+    pub(super) const INDEX: i16 = 16;
+}
+
+const PAGE_BITS: i32 = PAGE.trailing_zeros() as i32;
+/// Bits of `vm_flags`: the mapping is readable; its pages do not come from a page cache
+/// (`VM_PFNMAP`, `VM_IO`, `VM_HUGETLB`).
+const VM_READ: i32 = 1;
+const VM_SPECIAL: i32 = 0x40_4400;
+/// The largest number of xarray levels to descend, of 64 entries each.
+const LEVELS: u32 = 5;
+/// Internal entries of an xarray below `NODES` are not nodes; those below `SIBLINGS` refer to
+/// another slot.
+const NODES: i32 = 4096;
+const SIBLINGS: i32 = 256;
+/// The largest number of pages in a folio.
+const MOST_PAGES: i32 = 1 << 20;
+/// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
+#[derive(Debug, Clone)]
+pub struct Layout {
+    /// The largest number of bytes to read, with the NUL.
+    pub most: i32,
+    /// The staging area, where the bytes go: `most` bytes, and a word behind.
+    pub staging: i32,
+    /// Memory for a copy of the bytes of one page: `most` bytes, and 16 more.
+    pub copy: i32,
+    /// Three words for the result of the callback.
+    pub found: i32,
+    /// How the page cache is found, if the host can look into it.
+    pub pages: Option<PageOffsets>,
+    /// Words of the state: the address of the first `struct page`, and of the direct map; both are
+    /// zero if they are not known.
+    pub first_page: u32,
+    /// See `first_page`.
+    pub direct_map: u32,
+}
+
+/// Offsets on the path from a mapping of a process to the page of its file in memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct PageOffsets {
+    /// In `struct vm_area_struct`.
+    pub vma_start: u32,
+    pub vma_flags: u32,
+    pub vma_pgoff: u32,
+    pub vma_file: u32,
+    pub vma_anon: u32,
+    /// `f_mapping` in `struct file`.
+    pub file_mapping: u32,
+    /// `i_pages.xa_head` in `struct address_space`.
+    pub mapping_head: u32,
+    /// In `struct xa_node`.
+    pub node_shift: u32,
+    pub node_slots: u32,
+    /// In `struct folio`.
+    pub folio_flags: u32,
+    pub folio_index: u32,
+    /// Bit of the folio's flags: the content is up to date.
+    pub uptodate: u32,
+    /// Bytes of a `struct page`.
+    pub page_size: u32,
+}
+
+/// The functions.
+pub fn module(layout: &Layout) -> Module {
+    let mut funcs = vec![user_text(layout)];
+    if let Some(pages) = &layout.pages {
+        funcs.extend([user_vma(layout, pages), user_page(layout, pages)]);
+    }
+    Module {
+        funcs,
+        ..Module::default()
+    }
+}
+
+/// Parts of a function.
+struct Reader<'a, 'b> {
+    f: &'b Builder,
+    at: &'a Layout,
+    /// A word of the stack for what is read of the kernel's memory.
+    word: Val<'b>,
+}
+
+impl<'b> Reader<'_, 'b> {
+    /// The word at an address of the kernel; returns `bad` if it cannot be read.
+    fn word(&self, at: Val<'b>, bad: i32) -> Val<'b> {
+        let f = self.f;
+        let read = f.helper(Helper::Read, &[self.word, f.constant(8), at]);
+        f.ret_if(read.ne(0), bad);
+        self.word.load_u64(0)
+    }
+
+    /// The entry of a slot, and its address.
+    fn take(&self, slots: Val<'b>, slot: Val<'b>, (entry, place): (Var<'b>, Var<'b>)) {
+        place.set(slots + (slot << 3));
+        entry.set(self.word(place.get(), 1));
+    }
+
+    /// A number of bytes that is at most [`Layout::most`].
+    fn bounded(&self, n: Val<'b>) -> Val<'b> {
+        let most = self.at.most.cast_unsigned();
+        n.bound((most + 1).next_power_of_two() - 1)
+    }
+
+    /// The address of a byte of the staging area.
+    fn staged(&self, block: Val<'b>, byte: Val<'b>) -> Val<'b> {
+        block + self.bounded(byte) + self.at.staging
+    }
+}
+
+fn offset(n: u32) -> i32 {
+    n.cast_signed()
+}
+
+fn user_text(at: &Layout) -> Func {
+    let contract = "\
+Reads bytes of the program into the staging area, with a NUL behind; returns a status.
+room: the largest number of bytes, below `most`; 0 is an invalid address. address: of the first one.
+raw: 0 stops at a NUL.
+Cost: two reads for each page, and those of user_page for each page that is not mapped.";
+    let params = ["room", "address", "raw"];
+    build("user_text", contract, &params, |f, p| {
+        let [room, address, raw] = *p else { return };
+        let r = Reader {
+            f,
+            at,
+            word: f.slot(16),
+        };
+        let block = f.addr(Place::Cpu(0));
+        f.ret_if((room - 1).ge(at.most - 1), status::BAD);
+        let done = f.var("done", 0);
+        // A text of up to a page touches two.
+        let pages = (at.most - 1).cast_unsigned().div_ceil(PAGE as u32) + 1;
+        f.block(|full| {
+            for _ in 0..pages {
+                let (here, left) = (address + done, room - done);
+                full.leave_if(left.eq(0));
+                let len = f.var("len", f.number(PAGE) - (here & (PAGE - 1)));
+                f.when(left.lt(len), || len.set(left));
+                let len = r.bounded(len.get());
+                let to = r.staged(block, done.get());
+                let read = f.helper(Helper::ReadUser, &[to, len, here]);
+                f.when(read.ne(0), || {
+                    absent_page(&r, [block, here, len, done.get()])
+                });
+                // Continues behind the page only if these bytes contain no NUL.
+                f.when(raw.opaque().eq(0), || {
+                    let (copy, from) = (block + at.copy, r.staged(block, done.get()));
+                    let text = f.helper(Helper::ReadText, &[copy, len + 1, from]);
+                    f.ret_if(text.le(len), status::READ);
+                });
+                done.set(done + len);
+            }
+        });
+        r.staged(block, done.get()).store_u8(0, 0);
+        f.ret(status::READ);
+    })
+}
+
+/// Reads bytes of a page that is not mapped, from the page cache. Returns if it cannot.
+fn absent_page<'b>(r: &Reader<'_, 'b>, [block, address, len, done]: [Val<'b>; 4]) {
+    let f = r.f;
+    if r.at.pages.is_none() {
+        f.ret(status::ABSENT);
+        return;
+    }
+    let found = block + r.at.found;
+    found.store_u64(found::STATUS, status::ABSENT);
+    r.word.store_u64(0, address);
+    r.word.store_u64(8, block);
+    let task = f.helper(Helper::Task, &[]);
+    let function = f.addr(Place::Func("user_vma".into()));
+    let args = [task, address, function, r.word, f.constant(0)];
+    let result = f.helper(Helper::FindMapping, &args);
+    f.ret_if(result.eq(NO_MAPPING), status::BAD);
+    f.ret_if(result.ne(0), status::ABSENT);
+    let status = found.load_u64(found::STATUS);
+    f.ret_if(status.ne(status::READ), status);
+    let [head, index] = [found::HEAD, found::INDEX].map(|word| found.load_u64(word));
+    let failed = f.call("user_page", &[head, index, address, len, done]);
+    f.ret_if(failed.ne(0), status::ABSENT);
+}
+
+fn user_vma(at: &Layout, pages: &PageOffsets) -> Func {
+    let contract = "\
+Finds the head of the mapped file's page cache and the page's index in it, and the status, which stays as
+it is for memory that the page cache does not have.
+task: the program's. vma: the mapping. context: two words, the address and the processor's block.
+Cost: seven reads.";
+    let params = ["task", "vma", "context"];
+    build("user_vma", contract, &params, |f, p| {
+        let [_, vma, context] = *p else { return };
+        let r = Reader {
+            f,
+            at,
+            word: f.slot(8),
+        };
+        let found = || context.load_u64(8) + at.found;
+        let flags = r.word(vma + offset(pages.vma_flags), 0);
+        f.when((flags & VM_READ).eq(0), || {
+            found().store_u64(found::STATUS, status::BAD);
+            f.ret(0);
+        });
+        f.ret_if((flags & VM_SPECIAL).ne(0), 0);
+        // A private mapping with pages of its own, which the page cache does not have.
+        f.ret_if(r.word(vma + offset(pages.vma_anon), 0).ne(0), 0);
+        let into = (context.load_u64(0) - r.word(vma + offset(pages.vma_start), 0)) >> PAGE_BITS;
+        let index = into + r.word(vma + offset(pages.vma_pgoff), 0);
+        let file = r.word(vma + offset(pages.vma_file), 0);
+        f.ret_if(file.eq(0), 0);
+        let mapping = r.word(file + offset(pages.file_mapping), 0);
+        f.ret_if(mapping.eq(0), 0);
+        let found = found();
+        found.store_u64(found::HEAD, mapping + offset(pages.mapping_head));
+        found.store_u64(found::INDEX, index);
+        found.store_u64(found::STATUS, status::READ);
+    })
+}
+
+fn user_page(at: &Layout, pages: &PageOffsets) -> Func {
+    let contract = "\
+Reads bytes of a page in the page cache, and stores them behind those that were staged before; nonzero
+if it cannot.
+head: address of the xarray's head. index: of the page. address: of the first byte. bytes: how many, all
+in one page. done: how many were staged before.
+Cost: two or three reads for each level of the xarray, and five.";
+    // A function of its own with numbers as parameters, so that the kernel's verifier follows it
+    // once. RCU, under which handlers run, frees the structures that it reads.
+    let params = ["head", "index", "address", "bytes", "done"];
+    build("user_page", contract, &params, |f, p| {
+        let [head, index, address, bytes, done] = *p else {
+            return;
+        };
+        let r = Reader {
+            f,
+            at,
+            word: f.slot(8),
+        };
+        let (entry, place) = (f.var("entry", r.word(head, 1)), f.var("place", head));
+        f.block(|folio| {
+            for level in 0..LEVELS {
+                f.when((entry & 3).ne(2), || {
+                    // For a file of one page the head itself is the entry.
+                    if level == 0 {
+                        f.ret_if(index.ne(0), 1);
+                    }
+                    folio.leave();
+                });
+                f.ret_if(entry.le(NODES), 1);
+                let node = entry - 2;
+                let slot = index >> (r.word(node + offset(pages.node_shift), 1) & 63);
+                if level == 0 {
+                    f.ret_if(slot.gt(63), 1);
+                }
+                let slots = node + offset(pages.node_slots);
+                r.take(slots, slot & 63, (entry, place));
+                // A large folio has its entry in another slot.
+                f.block(|single: Exit<'_>| {
+                    single.leave_if((entry & 3).ne(2));
+                    single.leave_if(entry.ge(SIBLINGS));
+                    r.take(slots, entry >> 2, (entry, place));
+                });
+            }
+            f.ret_if((entry & 3).eq(2), 1);
+        });
+        // The entry is neither empty nor a shadow entry.
+        let folio = entry.get();
+        f.ret_if((folio & 3).ne(0), 1);
+        f.ret_if(folio.eq(0), 1);
+        let flags = r.word(folio + offset(pages.folio_flags), 1);
+        f.ret_if(((flags >> offset(pages.uptodate)) & 1).eq(0), 1);
+        let nth = index - r.word(folio + offset(pages.folio_index), 1);
+        f.ret_if(nth.gt(MOST_PAGES), 1);
+        let first_page = f.addr(Place::State(at.first_page)).load_u64(0);
+        f.ret_if(first_page.eq(0), 1);
+        let direct_map = f.addr(Place::State(at.direct_map)).load_u64(0);
+        let page = (folio - first_page) / offset(pages.page_size) + nth;
+        let from = page * PAGE + direct_map + (address & (PAGE - 1));
+        let to = r.staged(f.addr(Place::Cpu(0)), done);
+        let read = f.helper(Helper::Read, &[to, r.bounded(bytes), from]);
+        f.ret_if(read.ne(0), 1);
+        // Checks that the page still belongs to the file.
+        f.ret_if(r.word(place.get(), 1).ne(folio), 1);
+        f.ret(0);
+    })
+}

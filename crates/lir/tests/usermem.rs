@@ -1,0 +1,450 @@
+//! Reads of a program's memory against Rust, on random processes: pages that are in the page table or
+//! not, mappings of all kinds, and page caches with folios of all sizes.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use spile_lir::func::Place;
+use spile_lir::helpers::Helper;
+use spile_lir::interp::{Fault, Host, Kind, Machine, Memory};
+use spile_lir::library::usermem::{Layout, PageOffsets, module, status};
+use spile_lir::verify::verify;
+
+const PAGE: u64 = 4096;
+const MOST: usize = 5000;
+const STAGING: usize = 64;
+const COPY: usize = STAGING + MOST + 8;
+const BLOCK: usize = COPY + MOST + 16;
+/// Words of the state.
+const FIRST_PAGE: u32 = 8;
+const DIRECT_MAP: u32 = 16;
+/// Bytes of a `struct page`, and the largest number of pages in the cache.
+const STRUCT_PAGE: u64 = 64;
+const MACHINE: u64 = 700;
+/// The program's memory begins here.
+const START: u64 = 0x7000_0000_0000;
+
+const OFFSETS: PageOffsets = PageOffsets {
+    vma_start: 0,
+    vma_flags: 8,
+    vma_pgoff: 16,
+    vma_file: 24,
+    vma_anon: 32,
+    file_mapping: 8,
+    mapping_head: 16,
+    node_shift: 0,
+    node_slots: 40,
+    folio_flags: 0,
+    folio_index: 32,
+    uptodate: 3,
+    page_size: STRUCT_PAGE as u32,
+};
+
+/// A mapping of four pages.
+#[derive(Debug, Clone)]
+struct Mapping {
+    flags: u64,
+    /// Its first page in the file.
+    pgoff: u64,
+    file: bool,
+    anon: bool,
+    /// Its pages that are in the page table.
+    present: [bool; 4],
+}
+
+/// A piece of the page cache: `1 << order` pages.
+#[derive(Debug, Clone)]
+struct Folio {
+    index: u64,
+    order: u32,
+    uptodate: bool,
+}
+
+/// What there is.
+#[derive(Debug, Clone)]
+struct World {
+    /// Mappings, one behind the other; there is none where it is `None`.
+    mappings: Vec<Option<Mapping>>,
+    folios: Vec<Folio>,
+    /// Whether the host knows the direct map.
+    known: bool,
+    /// Whether the page leaves the file while it is read.
+    leaves: bool,
+    /// One byte of this many is a NUL.
+    nuls: u64,
+}
+
+impl World {
+    /// The content of the file, or of other memory.
+    fn byte(&self, at: u64) -> u8 {
+        let n = (at + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        match n.is_multiple_of(self.nuls) {
+            true => 0,
+            false => n as u8 | 1,
+        }
+    }
+
+    fn mapping(&self, address: u64) -> Option<(usize, &Mapping)> {
+        let n = address.checked_sub(START)? / (4 * PAGE);
+        let mapping = self.mappings.get(n as usize)?.as_ref()?;
+        Some((n as usize, mapping))
+    }
+
+    /// The place in the file of a byte of the program.
+    fn in_file(&self, address: u64) -> Option<u64> {
+        let (n, mapping) = self.mapping(address)?;
+        let from = START + n as u64 * 4 * PAGE;
+        Some(mapping.pgoff * PAGE + (address - from))
+    }
+
+    fn is_present(&self, address: u64) -> bool {
+        self.mapping(address).is_some_and(|(_, mapping)| {
+            let page = (address - START) / PAGE % 4;
+            mapping.present[page as usize]
+        })
+    }
+
+    fn cached(&self, index: u64) -> bool {
+        let folio = self.folios.iter();
+        let mut folio = folio.filter(|f| f.index <= index && index < f.index + (1 << f.order));
+        folio.next().is_some_and(|f| f.uptodate)
+    }
+
+    /// The status of a read from one page.
+    fn status(&self, address: u64) -> i32 {
+        let Some((_, mapping)) = self.mapping(address) else {
+            return status::BAD;
+        };
+        let index = self.in_file(address).unwrap_or(0) / PAGE;
+        let special = mapping.flags & 0x40_4400 != 0;
+        let in_cache = mapping.file && !mapping.anon && !special && self.cached(index);
+        match () {
+            () if self.is_present(address) => status::READ,
+            () if mapping.flags & 1 == 0 => status::BAD,
+            () if in_cache && self.known && !self.leaves => status::READ,
+            () => status::ABSENT,
+        }
+    }
+
+    /// The expected status, and the bytes.
+    fn expected(&self, (room, address, raw): (u64, u64, bool)) -> (i32, Vec<u8>) {
+        let mut bytes = Vec::new();
+        if room == 0 || room >= MOST as u64 {
+            return (status::BAD, bytes);
+        }
+        for at in address..address + room {
+            if at == address || at.is_multiple_of(PAGE) {
+                match self.status(at) {
+                    status::READ => {}
+                    other => return (other, bytes),
+                }
+            }
+            bytes.push(self.byte(self.in_file(at).unwrap_or(0)));
+            if !raw && bytes.last() == Some(&0) {
+                return (status::READ, bytes);
+            }
+        }
+        bytes.push(0);
+        (status::READ, bytes)
+    }
+}
+
+/// The host, whose kernel has the world's structures.
+struct Kernel {
+    world: World,
+    block: u64,
+    state: u64,
+    direct_map: u64,
+    mappings: Vec<u64>,
+    /// The slots of the xarray that have folios.
+    slots: Vec<u64>,
+}
+
+fn word(memory: &mut Memory, at: u64, value: u64) {
+    memory.write(at, &value.to_le_bytes()).expect("a word");
+}
+
+/// Writes the node of the xarray at `shift` whose first index is `first`; returns its entry. `folios`
+/// are those inside, with the addresses of their structures.
+fn node(
+    memory: &mut Memory,
+    (shift, first): (u32, u64),
+    folios: &[(Folio, u64)],
+    slots: &mut Vec<u64>,
+) -> u64 {
+    let at = memory.add(vec![0; 40 + 64 * 8], Kind::Memory);
+    // Other fields of the node follow the byte.
+    word(memory, at, 0xa5a5_a500 | u64::from(shift));
+    let slot = |n: u64| at + 40 + 8 * n;
+    let mut below: BTreeSet<u64> = BTreeSet::new();
+    for (folio, page) in folios {
+        let n = (folio.index - first) >> shift;
+        if folio.order < shift {
+            below.insert(n);
+            continue;
+        }
+        word(memory, slot(n), *page);
+        slots.push(slot(n));
+        for sibling in 1..1 << (folio.order - shift) {
+            word(memory, slot(n + sibling), n << 2 | 2);
+        }
+    }
+    for n in below {
+        let start = first + (n << shift);
+        let inside = |f: &Folio| f.index >= start && f.index < start + (1 << shift);
+        let folios = folios.iter().filter(|(f, _)| inside(f));
+        let folios: Vec<(Folio, u64)> = folios.cloned().collect();
+        let entry = node(memory, (shift - 6, start), &folios, slots);
+        word(memory, slot(n), entry);
+    }
+    at | 2
+}
+
+impl Kernel {
+    fn new(memory: &mut Memory, world: &World) -> Kernel {
+        let block = memory.add(vec![0xa5; BLOCK], Kind::Memory);
+        let state = memory.add(vec![0; 64], Kind::Memory);
+        let used = 1 + world.folios.iter().map(|f| 1 << f.order).sum::<u64>();
+        let pages = memory.add(vec![0; (used * STRUCT_PAGE) as usize], Kind::Memory);
+        let direct_map = memory.add(vec![0; (used * PAGE) as usize], Kind::Memory);
+        if world.known {
+            word(memory, state + u64::from(FIRST_PAGE), pages);
+            word(memory, state + u64::from(DIRECT_MAP), direct_map);
+        }
+        let mut next = 1;
+        let mut folios = Vec::new();
+        for folio in &world.folios {
+            let page = pages + next * STRUCT_PAGE;
+            word(memory, page, u64::from(folio.uptodate) << 3 | 0x5501);
+            word(memory, page + 32, folio.index);
+            let mapped = |index: u64| {
+                let mut mappings = world.mappings.iter().flatten();
+                mappings.any(|m| (m.pgoff..m.pgoff + 4).contains(&index))
+            };
+            for n in (0..1 << folio.order).filter(|n| mapped(folio.index + n)) {
+                let from = (folio.index + n) * PAGE;
+                let bytes: Vec<u8> = (from..from + PAGE).map(|at| world.byte(at)).collect();
+                let to = direct_map + (next + n) * PAGE;
+                memory.write(to, &bytes).expect("a page");
+            }
+            next += 1 << folio.order;
+            folios.push((folio.clone(), page));
+        }
+        let mut slots = Vec::new();
+        let mapping = memory.add(vec![0; 24], Kind::Memory);
+        let last = |f: &Folio| f.index + (1 << f.order) - 1;
+        let last = world.folios.iter().map(last).max();
+        let head = match (last, &*folios) {
+            (None, _) => 0,
+            (Some(0), [(_, page)]) => {
+                slots.push(mapping + 16);
+                *page
+            }
+            (Some(last), all) => {
+                let mut shift = 0;
+                while last >> shift > 63 {
+                    shift += 6;
+                }
+                node(memory, (shift, 0), all, &mut slots)
+            }
+        };
+        word(memory, mapping + 16, head);
+        let file = memory.add(vec![0; 16], Kind::Memory);
+        word(memory, file + 8, mapping);
+        let vma = |(n, m): (usize, &Option<Mapping>)| {
+            let Some(m) = m else { return 0 };
+            let at = memory.add(vec![0; 40], Kind::Memory);
+            let file = if m.file { file } else { 0 };
+            let start = START + n as u64 * 4 * PAGE;
+            let words = [start, m.flags, m.pgoff, file, u64::from(m.anon)];
+            for (i, value) in words.into_iter().enumerate() {
+                word(memory, at + 8 * i as u64, value);
+            }
+            at
+        };
+        let mappings = world.mappings.iter().enumerate().map(vma).collect();
+        Kernel {
+            world: world.clone(),
+            block,
+            state,
+            direct_map,
+            mappings,
+            slots,
+        }
+    }
+
+    fn read(&mut self, memory: &mut Memory, to: u64, size: u64, from: u64) -> Result<u64, Fault> {
+        let bytes = memory.read(from, size as usize).map(<[u8]>::to_vec);
+        let ok = bytes.is_ok();
+        let range = self.direct_map..self.direct_map + MACHINE * PAGE;
+        if self.world.leaves && range.contains(&from) {
+            for slot in &self.slots {
+                word(memory, *slot, 0);
+            }
+        }
+        memory.write(to, &bytes.unwrap_or_else(|_| vec![0; size as usize]))?;
+        Ok(if ok { 0 } else { (-14i64).cast_unsigned() })
+    }
+}
+
+impl Host for Kernel {
+    fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+        match (helper, args) {
+            (Helper::Task, []) => Ok(77),
+            (Helper::FindMapping, [77, address, _, _, 0]) => {
+                let n = self.world.mapping(*address).map(|(n, _)| n);
+                Ok(n.map_or(0, |n| self.mappings[n]))
+            }
+            (Helper::Read, [to, size, from]) => self.read(memory, *to, *size, *from),
+            (Helper::ReadUser, [to, size, from]) => {
+                let range = *from..from + size;
+                if !range.clone().all(|at| self.world.is_present(at)) {
+                    memory.write(*to, &vec![0; *size as usize])?;
+                    return Ok((-14i64).cast_unsigned());
+                }
+                let byte = |at| self.world.byte(self.world.in_file(at).unwrap_or(0));
+                memory.write(*to, &range.map(byte).collect::<Vec<u8>>())?;
+                Ok(0)
+            }
+            (Helper::ReadText, [to, size, from]) => {
+                let bytes = memory.read(*from, *size as usize - 1)?;
+                let text = bytes.split(|b| *b == 0).next().unwrap_or_default();
+                let text = [text, &[0]].concat();
+                memory.write(*to, &text)?;
+                Ok(text.len() as u64)
+            }
+            other => Err(Fault::Helper(format!("{other:?}"))),
+        }
+    }
+
+    fn place(&mut self, of: &Place) -> Option<u64> {
+        match of {
+            Place::Cpu(off) => Some(self.block + u64::from(*off)),
+            Place::State(off) => Some(self.state + u64::from(*off)),
+            _ => None,
+        }
+    }
+}
+
+fn layout(pages: bool) -> Layout {
+    Layout {
+        most: MOST as i32,
+        staging: STAGING as i32,
+        copy: COPY as i32,
+        found: 0,
+        pages: pages.then_some(OFFSETS),
+        first_page: FIRST_PAGE,
+        direct_map: DIRECT_MAP,
+    }
+}
+
+fn mapping() -> impl Strategy<Value = Option<Mapping>> {
+    let flags =
+        prop_oneof![12 => Just(0x75u64), 1 => Just(0x74), 1 => Just(0x475), 1 => Just(0x40_0075)];
+    let pgoff = prop_oneof![
+        Just(0u64),
+        Just(1),
+        Just(61),
+        Just(64),
+        0..300u64,
+        Just(4094),
+        Just(262_143)
+    ];
+    let file = prop_oneof![12 => Just(true), 1 => Just(false)];
+    let anon = prop_oneof![12 => Just(false), 1 => Just(true)];
+    let some = (flags, pgoff, file, anon, any::<[bool; 4]>());
+    let some = some.prop_map(|(flags, pgoff, file, anon, present)| Mapping {
+        flags,
+        pgoff,
+        file,
+        anon,
+        present,
+    });
+    prop_oneof![6 => some.prop_map(Some), 1 => Just(None)]
+}
+
+/// Folios near the mappings' pages that do not overlap.
+fn folios(mappings: &[Option<Mapping>], wanted: &[(u64, u32, bool)]) -> Vec<Folio> {
+    let starts: Vec<u64> = mappings.iter().flatten().map(|m| m.pgoff).collect();
+    let mut taken: BTreeMap<u64, u64> = BTreeMap::new();
+    let mut folios = Vec::new();
+    let mut room = MACHINE - 1;
+    for (i, (page, order, uptodate)) in wanted.iter().enumerate() {
+        let near = starts.get(i % starts.len().max(1)).copied().unwrap_or(0);
+        let index = (near + page) >> order << order;
+        let end = index + (1 << order);
+        let free = taken.iter().all(|(from, to)| end <= *from || *to <= index);
+        if !free || room < 1 << order {
+            continue;
+        }
+        room -= 1 << order;
+        taken.insert(index, end);
+        folios.push(Folio {
+            index,
+            order: *order,
+            uptodate: *uptodate,
+        });
+    }
+    folios
+}
+
+fn world() -> impl Strategy<Value = World> {
+    let order = prop_oneof![6 => Just(0u32), 2 => 1..6u32, 1 => 6..8u32];
+    let uptodate = prop_oneof![9 => Just(true), 1 => Just(false)];
+    let wanted = vec((0..6u64, order, uptodate), 0..12);
+    let nuls = prop_oneof![Just(50u64), Just(3000), Just(u64::MAX)];
+    let known = prop_oneof![9 => Just(true), 1 => Just(false)];
+    let leaves = prop_oneof![9 => Just(false), 1 => Just(true)];
+    (vec(mapping(), 1..4), wanted, known, leaves, nuls).prop_map(
+        |(mappings, wanted, known, leaves, nuls)| World {
+            folios: folios(&mappings, &wanted),
+            mappings,
+            known,
+            leaves,
+            nuls,
+        },
+    )
+}
+
+/// Where a read begins, its length, and whether it stops at a NUL.
+fn read() -> impl Strategy<Value = (u64, u64, bool)> {
+    let address = prop_oneof![9 => 0..12 * PAGE, 1 => (0..12u64).prop_map(|page| page * PAGE), 1 => Just(20 * PAGE)];
+    let room = prop_oneof![4 => 1..300u64, 4 => 1..MOST as u64, 1 => Just(0), 1 => MOST as u64 - 2..MOST as u64 + 3];
+    (room, address, any::<bool>()).prop_map(|(room, address, raw)| (room, START + address, raw))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reads_find_pages_in_the_page_cache(world in world(), reads in vec(read(), 1..6)) {
+        let module = module(&layout(true));
+        verify(&module).unwrap_or_else(|e| panic!("{e}\n{module}"));
+        for (room, address, raw) in reads {
+            let mut machine = Machine::new(&module, 100_000);
+            let mut kernel = Kernel::new(&mut machine.memory, &world);
+            let args = [room, address, u64::from(raw)];
+            let result = machine.run("user_text", &args, &mut kernel);
+            let (status, bytes) = world.expected((room, address, raw));
+            prop_assert_eq!(result, Ok(status as u64), "{:?}", args);
+            let block = machine.memory.region(kernel.block).expect("the block");
+            prop_assert_eq!(&block[STAGING..STAGING + bytes.len()], &bytes);
+        }
+    }
+
+    #[test]
+    fn without_offsets_only_present_pages_are_read(world in world(), (room, address, raw) in read()) {
+        let module = module(&layout(false));
+        verify(&module).unwrap_or_else(|e| panic!("{e}\n{module}"));
+        let mut machine = Machine::new(&module, 100_000);
+        let mut kernel = Kernel::new(&mut machine.memory, &world);
+        let result = machine.run("user_text", &[room, address, u64::from(raw)], &mut kernel);
+        let unknown = World { known: false, ..world };
+        let expected = match unknown.expected((room, address, raw)).0 {
+            status::BAD if room != 0 && room < MOST as u64 => status::ABSENT,
+            other => other,
+        };
+        prop_assert_eq!(result, Ok(expected as u64));
+    }
+}

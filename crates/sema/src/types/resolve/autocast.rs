@@ -1,0 +1,113 @@
+//! C types of plain values: a variable or a call has the type of what was stored or returned, so that
+//! `task_current()->pid` needs no `@cast`.
+
+use super::{FnDecl, Resolver};
+use crate::ctype::CTy;
+use crate::types::hir::*;
+
+/// Where the C type of a value comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Origin {
+    /// The type itself.
+    Type(CTy),
+    /// The result of a function, whose body is resolved when the type is needed.
+    Call(UnitIx),
+}
+
+/// The type among these origins.
+pub(super) fn known(origins: &[Origin]) -> Option<CTy> {
+    origins.iter().find_map(|o| match o {
+        Origin::Type(cty) => Some(*cty),
+        Origin::Call(_) => None,
+    })
+}
+
+impl Resolver<'_> {
+    /// Notes what may give a variable's value its C type.
+    pub(super) fn note_origins(&mut self, place: &LValue, rhs: &Expr, cty: Option<CTy>) {
+        let mut found = Vec::new();
+        self.origins(rhs, cty, &mut found);
+        if found.is_empty() {
+            return;
+        }
+        let noted = match place {
+            LValue::Local(ix) => self.cur.ctypes.entry(*ix).or_default(),
+            LValue::Scalar(g) | LValue::Elem(g, _) => self.global_ctypes.entry(*g).or_default(),
+        };
+        for origin in found {
+            if !noted.contains(&origin) {
+                noted.push(origin);
+            }
+        }
+    }
+
+    /// Adds the origins of a value's type; those of a variable are what was stored there.
+    pub(super) fn origins(&self, value: &Expr, cty: Option<CTy>, out: &mut Vec<Origin>) {
+        if let Some(cty) = cty {
+            out.push(Origin::Type(cty));
+            return;
+        }
+        match &value.kind {
+            ExprKind::Call { func, .. } => out.push(Origin::Call(*func)),
+            ExprKind::Read(LValue::Local(ix)) => {
+                out.extend(self.cur.ctypes.get(ix).into_iter().flatten());
+            }
+            ExprKind::Read(LValue::Scalar(g) | LValue::Elem(g, _)) => {
+                out.extend(self.global_ctypes.get(g).into_iter().flatten());
+            }
+            ExprKind::Ternary(_, a, b) => {
+                self.origins(a, None, out);
+                self.origins(b, None, out);
+            }
+            ExprKind::Assign { rhs, op: None, .. } => self.origins(rhs, None, out),
+            _ => {}
+        }
+    }
+
+    /// The C type that `->` after this value follows: the first one in source order.
+    pub(super) fn type_of_value(&mut self, value: &Expr, cty: Option<CTy>) -> Option<CTy> {
+        let mut open = Vec::new();
+        self.origins(value, cty, &mut open);
+        open.reverse();
+        let mut seen = Vec::new();
+        while let Some(origin) = open.pop() {
+            match origin {
+                Origin::Type(cty) => return Some(cty),
+                Origin::Call(unit) if !seen.contains(&unit) => {
+                    seen.push(unit);
+                    open.extend(self.results_of(unit).into_iter().rev());
+                }
+                Origin::Call(_) => {}
+            }
+        }
+        None
+    }
+
+    /// The origins of a function's result. A body that still waits is resolved now.
+    fn results_of(&mut self, unit: UnitIx) -> Vec<Origin> {
+        let of_unit = |(key, d): (&usize, &FnDecl)| (d.unit == unit).then_some(*key);
+        let Some(key) = self.functions.iter().find_map(of_unit) else {
+            return Vec::new();
+        };
+        if let Some(at) = self.queue.iter().position(|k| *k == key) {
+            self.queue.remove(at);
+            let outer = std::mem::take(&mut self.cur);
+            let trial = std::mem::take(&mut self.trial);
+            let failed = std::mem::take(&mut self.trial_failed);
+            self.function(key);
+            (self.trial, self.trial_failed) = (trial, failed);
+            self.cur = outer;
+        }
+        let decl = self.functions.get(&key);
+        let mut found = decl.map(|d| d.results.clone()).unwrap_or_default();
+        // The next body of the same signature.
+        if let UnitKind::Func {
+            next_alt: Some(next),
+            ..
+        } = &self.tree.units[unit.0].kind
+        {
+            found.push(Origin::Call(*next));
+        }
+        found
+    }
+}

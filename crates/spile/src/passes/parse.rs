@@ -1,0 +1,141 @@
+//! Pass 1: the script's files as trees, with the library and the facts about the machine.
+
+use std::path::{Path, PathBuf};
+
+use spile_kernel::machine as host;
+use spile_sema::library::Library;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::parse_script;
+use spile_syntax::preproc::{KernelConfig, PreprocEnv};
+use spile_syntax::pretty;
+use spile_syntax::source::Sources;
+
+use super::script::{ScriptInput, target};
+use crate::cli::Cli;
+use crate::facts::KernelFacts;
+use crate::facts::kernel_debug::TargetKernel;
+use crate::report::{Failure, fail, print_stderr_raw};
+use crate::tapset;
+
+/// The state that all passes share.
+pub(crate) struct Frontend {
+    /// All files.
+    pub sources: Sources,
+    /// The diagnostics so far.
+    pub diags: Diagnostics,
+    /// The parsed files.
+    pub library: Library,
+    /// Facts about the machine.
+    pub facts: KernelFacts,
+    /// The user's files in the form that `-p1` prints.
+    pub pretty: String,
+    /// The run is for a kernel other than the running one.
+    pub other: bool,
+}
+
+impl Frontend {
+    /// Prints the diagnostics so far; an error among them ends the run.
+    pub(crate) fn report(&mut self, cli: &Cli, color: bool) -> Result<(), Failure> {
+        if cli.no_warnings {
+            self.diags.drop_warnings();
+        }
+        let diags = std::mem::take(&mut self.diags);
+        if !diags.is_empty() {
+            print_stderr_raw(&diags.render(&self.sources, color));
+        }
+        if diags.has_errors() {
+            return Err(Failure::Reported);
+        }
+        if cli.warnings_are_errors && diags.warning_count() > 0 {
+            return Err(fail("warnings are errors (-W)"));
+        }
+        Ok(())
+    }
+}
+
+/// The running kernel's configuration, read when a script first asks.
+struct HostConfig;
+
+impl KernelConfig for HostConfig {
+    fn get(&self, name: &str) -> Option<String> {
+        host::config(name).map(|v| v.trim_matches('"').to_owned())
+    }
+
+    fn is_available(&self) -> bool {
+        host::has_config()
+    }
+}
+
+/// The environment of the preprocessor on this machine.
+pub(crate) fn preproc_env(release: &str) -> PreprocEnv {
+    PreprocEnv::new(release, std::env::consts::ARCH).with_config(HostConfig)
+}
+
+/// The kernel that `-r` names: a release, or a build directory.
+fn kernel(cli: &Cli) -> Result<TargetKernel, Failure> {
+    let running = host::release();
+    let Some(named) = &cli.release else {
+        return Ok(TargetKernel {
+            release: running,
+            ..TargetKernel::default()
+        });
+    };
+    let build = match named.contains('/') {
+        true => PathBuf::from(named),
+        false => Path::new("/lib/modules").join(named).join("build"),
+    };
+    let file = build.join("include/config/kernel.release");
+    let release = match (std::fs::read_to_string(&file), named.contains('/')) {
+        (Ok(text), _) => text.trim().to_owned(),
+        (Err(_), false) => named.clone(),
+        (Err(e), true) => return Err(fail(format_args!("-r {named}: {}: {e}", file.display()))),
+    };
+    Ok(TargetKernel {
+        other: release != running,
+        build: Some(build),
+        release,
+    })
+}
+
+/// Parses the script, and makes the tapset ready.
+pub(super) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, Failure> {
+    let kernel = kernel(cli)?;
+    let (release, other) = (kernel.release.clone(), kernel.other);
+    let script = script.unwrap_or(ScriptInput {
+        texts: Vec::new(),
+        args: Vec::new(),
+    });
+    let mut env = preproc_env(&release).with_args(script.args.clone());
+    env.guru = cli.guru;
+    if let Some(version) = &cli.compatible {
+        env.systemtap_version = version.clone();
+    }
+    let mut sources = Sources::new();
+    let mut diags = Diagnostics::new();
+    let mut library = Library::new();
+    // The script's files come first, so that its messages do.
+    let add = |(name, text): &(String, Vec<u8>)| sources.add(name.clone(), text.clone());
+    let user: Vec<_> = script.texts.iter().map(add).collect();
+    let lib = tapset::open(&mut sources, &env, &cli.include, &cli.defines, &mut diags)
+        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    let mut pretty = String::new();
+    for file in user {
+        let tree = parse_script(&mut sources, file, &env, &lib.macros, &mut diags);
+        if cli.pass == Some(1) {
+            pretty.push_str(&pretty::file(&tree));
+        }
+        library.add(file, tree, true);
+    }
+    lib.add_to(&mut library, &mut sources, env, &mut diags);
+    Ok(Frontend {
+        sources,
+        diags,
+        library,
+        facts: KernelFacts::new(&release)
+            .with_target(target(cli)?, cli.target_namespaces, cli.unsafe_returns)
+            .with_kernel(kernel)
+            .map_err(fail)?,
+        pretty,
+        other,
+    })
+}

@@ -1,0 +1,232 @@
+//! States that had not ended when their thread ended, or when the recording did.
+
+use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
+
+use super::{ProfileBuilder, REUSED, call_parts};
+use crate::rows::Fields;
+
+/// A thread that was alive when the recording ended.
+#[derive(Debug)]
+pub(super) struct LiveThread {
+    thread: usize,
+    what: i64,
+    call: String,
+    total: Ns,
+    waited: Ns,
+    off: Ns,
+    taken: Ns,
+    region: u64,
+    ready: bool,
+}
+
+/// A call that its thread's end cut short.
+#[derive(Debug)]
+pub(super) struct UnfinishedCall {
+    thread: usize,
+    region: u64,
+    call: String,
+    total: Ns,
+    parts: CallParts,
+}
+
+/// Whether a call ends its thread by design.
+fn ends_a_thread(call: &str) -> bool {
+    matches!(call, "exit" | "exit_group")
+}
+
+impl ProfileBuilder {
+    pub(super) fn is_open(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let thread = self.place(f.number()?);
+        let open = LiveThread {
+            thread,
+            what: f.number()?,
+            call: f.text()?.into_owned(),
+            total: f.ns()?,
+            waited: f.ns()?,
+            off: f.ns()?,
+            taken: f.ns()?,
+            region: f.number()?,
+            ready: f.flag()?,
+        };
+        self.open.push(open);
+        Some(())
+    }
+
+    pub(super) fn is_cut(&mut self, f: &mut Fields<'_>) -> Option<()> {
+        let thread = self.place(f.number()?);
+        let (region, call) = (f.number()?, f.text()?.into_owned());
+        let at = f.number().map(|when| self.since(when))?;
+        let total = f.ns()?;
+        let parts = call_parts(total, f)?;
+        if self.trace {
+            let span = (at.saturating_sub(total), at);
+            self.add_event(thread, region, &call, span)?.open = true;
+        }
+        self.cuts.push(UnfinishedCall {
+            thread,
+            region,
+            call,
+            total,
+            parts,
+        });
+        Some(())
+    }
+
+    /// Adds the calls that were cut short so far to an account.
+    pub(super) fn add_cuts(&mut self) {
+        let cuts = std::mem::take(&mut self.cuts);
+        for cut in &cuts {
+            self.add_unfinished(cut.thread, cut.region, &cut.call, cut.total, cut.parts);
+        }
+        self.cuts = cuts;
+    }
+
+    /// Adds an unfinished call: to its thread, to its region, and to the calls.
+    fn add_unfinished(
+        &mut self,
+        place: usize,
+        region: u64,
+        name: &str,
+        total: Ns,
+        parts: CallParts,
+    ) {
+        let Some(thread) = self.snapshot.threads.get_mut(place) else {
+            return;
+        };
+        parts.add_to(&mut thread.parts);
+        let (tid, pid) = (thread.tid, thread.pid);
+        let context = self.context(pid, region);
+        if context != ROOT {
+            parts.add_to(&mut self.of_context(tid, context).parts);
+        }
+        let call = self.of_calls(tid, context, name);
+        call.unfinished = Some(total);
+        call.unfinished_parts = Some(parts);
+    }
+
+    /// The final account, completed by the states that were open. `at_end` gives the system call
+    /// that a thread (process, thread) is in, where its entry was not recorded. `threads` are all
+    /// threads of a process that existed before; a thread without any event was in one call, or
+    /// ran, the whole time. The last events of a trace are in [`ProfileBuilder::events`] then.
+    pub(crate) fn finish(
+        &mut self,
+        threads: &[(u32, u32)],
+        at_end: impl Fn(u32, u32) -> Option<String>,
+    ) -> Snapshot {
+        for open in std::mem::take(&mut self.open) {
+            self.close(&open, &at_end);
+        }
+        for (pid, tid) in threads {
+            if !self.earlier_threads.contains_key(tid) {
+                self.add_unobserved(*pid, *tid, at_end(*pid, *tid));
+            }
+        }
+        self.intervals_stay_open();
+        if self.malformed > 0 {
+            let what = "rows of the recording: they were malformed";
+            self.snapshot.lost.insert(what.into(), self.malformed);
+        }
+        let mut snapshot = std::mem::take(&mut self.snapshot);
+        self.sort(&mut snapshot);
+        snapshot
+    }
+
+    /// Adds a thread without any event.
+    fn add_unobserved(&mut self, pid: u32, tid: u32, call: Option<String>) {
+        let at = self.snapshot.at_ns;
+        self.snapshot.threads.push(Thread {
+            tid,
+            pid,
+            ..Thread::default()
+        });
+        let place = self.snapshot.threads.len() - 1;
+        match call {
+            Some(call) => {
+                let parts = CallParts {
+                    blocked: at,
+                    ..CallParts::default()
+                };
+                self.add_unfinished(place, 0, &call, at, parts);
+                if self.trace {
+                    self.events.push(Event {
+                        tid,
+                        call,
+                        end_ns: at,
+                        open: true,
+                        ..Event::default()
+                    });
+                }
+            }
+            None => self.snapshot.threads[place].parts.user = at,
+        }
+    }
+
+    /// Adds the state of a thread at the end of the recording.
+    fn close(&mut self, open: &LiveThread, at_end: &impl Fn(u32, u32) -> Option<String>) {
+        let at = self.snapshot.at_ns;
+        let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
+            return;
+        };
+        let (mut total, mut off) = (open.total, open.off);
+        if let Some(renamed) = self.renamed.get(&thread.tid).copied()
+            && thread.ended_ns.is_none()
+        {
+            // It goes on as its leader.
+            thread.ended_ns = Some(renamed);
+            total = total.saturating_sub(at.saturating_sub(renamed));
+            off = 0;
+        }
+        let over = thread.ended_ns.is_none() && self.ended_process == Some(thread.pid);
+        if over {
+            thread.ended_ns = Some(at);
+        }
+        let away = (open.waited + off).min(total);
+        let own = total.saturating_sub(away).saturating_sub(open.taken);
+        let (tid, pid, call) = (
+            thread.tid,
+            thread.pid,
+            match open.what {
+                0 => None,
+                1 => Some(open.call.clone()),
+                -1 => Some("(start)".to_owned()),
+                _ => at_end(thread.pid, thread.tid % REUSED),
+            },
+        );
+        let end = thread.ended_ns.unwrap_or(at);
+        let ended = over && call.as_deref().is_some_and(ends_a_thread);
+        if self.trace {
+            let off = (off > 0).then_some((if open.ready { PREEMPTED } else { BLOCKED }, off));
+            let call = call.as_deref().map(|call| (call, total));
+            for (what, length) in call.into_iter().chain(off) {
+                let span = (end.saturating_sub(length), end);
+                if let Some(event) = self.add_event(open.thread, open.region, what, span) {
+                    event.open = !ended;
+                }
+            }
+        }
+        let Some(call) = call else {
+            let Some(thread) = self.snapshot.threads.get_mut(open.thread) else {
+                return;
+            };
+            thread.parts.user += own;
+            thread.parts.runnable += away;
+            let context = self.context(pid, open.region);
+            if context != ROOT {
+                // (If the thread was off its processor for part of it, the rest is the program's.)
+                self.of_context(tid, context).parts.runnable += off.min(away);
+            }
+            return;
+        };
+        let parts = CallParts {
+            cpu: own,
+            blocked: away,
+            runnable: 0,
+            taken: total - own - away,
+        };
+        self.add_unfinished(open.thread, open.region, &call, total, parts);
+        if ended {
+            let context = self.context(pid, open.region);
+            self.of_calls(tid, context, &call).end();
+        }
+    }
+}
