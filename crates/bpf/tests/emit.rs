@@ -20,7 +20,7 @@ use spile_kernel::bpf::{
     Map, MapSpec, ProgSpec, load, load_btf, map_create, map_flag, map_freeze, map_type, prog_type,
     test_run,
 };
-use spile_lir::interp::{Kind, Machine, NoHost};
+use spile_lir::interp::{Machine, NoHost, RegionKind};
 use spile_lir::{Module, library, reader, testgen};
 
 /// The state memory: the result, the numbers of the arguments, then memory.
@@ -190,7 +190,7 @@ fn need_privileges() {
 /// The same in the interpreter.
 fn interpret(module: &Module, name: &str, args: &[Arg], memory: &[u8]) -> (u64, Vec<u8>) {
     let mut machine = Machine::new(module, 10_000_000);
-    let base = machine.memory.add(memory.to_vec(), Kind::Memory);
+    let base = machine.memory.add(memory.to_vec(), RegionKind::Memory);
     let value = |arg: &Arg| match arg {
         Arg::Number(n) => *n,
         Arg::Constant(n) => i64::from(*n).cast_unsigned(),

@@ -22,24 +22,24 @@ use std::collections::HashMap;
 use std::ops;
 
 use crate::func::{
-    Block, BlockId, Func, Inst, LoopBound, Operand, Place, SlotId, Target, Term, Value,
+    Block, BlockId, Func, Inst, JumpTarget, LoopBound, MemoryPlace, Operand, SlotId, Term, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 use crate::simplify::simplify;
 
 /// A function under construction.
-pub struct Builder(RefCell<State>);
+pub struct Builder(RefCell<BuilderState>);
 
 /// A loop around the present place.
-struct Loop {
+struct OpenLoop {
     header: BlockId,
     exit: BlockId,
     /// Number of variables that existed in front of it.
     vars: usize,
 }
 
-struct State {
+struct BuilderState {
     func: Func,
     /// How often each name was used again. Values without a name have numbers.
     names: HashMap<String, u32>,
@@ -47,7 +47,7 @@ struct State {
     here: Option<BlockId>,
     /// The content of each variable, and its name.
     vars: Vec<(Operand, String)>,
-    loops: Vec<Loop>,
+    loops: Vec<OpenLoop>,
     loops_made: u32,
     counter: u32,
 }
@@ -68,7 +68,7 @@ pub struct Var<'b> {
 
 /// The end of a piece of code, to which the code can go.
 #[derive(Clone, Copy)]
-pub struct Exit<'b> {
+pub struct BlockExit<'b> {
     f: &'b Builder,
     block: BlockId,
     vars: usize,
@@ -76,7 +76,7 @@ pub struct Exit<'b> {
 
 /// A comparison.
 #[derive(Clone, Copy)]
-pub struct Test<'b> {
+pub struct Comparison<'b> {
     cond: Cond,
     width: Width,
     a: Val<'b>,
@@ -140,7 +140,7 @@ pub fn build(
     func
 }
 
-impl State {
+impl BuilderState {
     fn unique(&mut self, name: &str) -> String {
         if let Some(uses) = self.names.get_mut(name) {
             *uses += 1;
@@ -209,7 +209,7 @@ impl State {
         }
         let vars: Vec<Operand> = self.vars[..vars].iter().map(|v| v.0).collect();
         let args = vars.into_iter().map(|v| self.materialize(v)).collect();
-        self.end(Term::Jump(Target { block, args }));
+        self.end(Term::Jump(JumpTarget { block, args }));
     }
 
     /// Goes on in a block, with the variables as its parameters.
@@ -224,7 +224,7 @@ impl State {
 
 impl Builder {
     fn new(name: &str, contract: &str) -> Builder {
-        Builder(RefCell::new(State {
+        Builder(RefCell::new(BuilderState {
             func: Func {
                 name: name.to_owned(),
                 contract: contract.to_owned(),
@@ -273,7 +273,7 @@ impl Builder {
     /// The value, or `most` if it is larger (unsigned).
     pub fn at_most<'b>(&'b self, value: impl IntoOperand<'b>, most: i32) -> Val<'b> {
         let limited = self.var("limited", value);
-        self.when(limited.gt(most), || limited.set(most));
+        self.if_(limited.gt(most), || limited.set(most));
         limited.get()
     }
 
@@ -295,17 +295,17 @@ impl Builder {
             slots.push(bytes.next_multiple_of(8));
             SlotId(slots.len() as u32 - 1)
         };
-        self.addr(Place::Slot(slot, 0))
+        self.addr(MemoryPlace::Slot(slot, 0))
     }
 
     /// The address of a place.
-    pub fn addr(&self, of: Place) -> Val<'_> {
+    pub fn addr(&self, of: MemoryPlace) -> Val<'_> {
         self.def(|dst| Inst::Addr { dst, of })
     }
 
     /// The address of constant data.
     pub fn data(&self, name: &str) -> Val<'_> {
-        self.addr(Place::Data(name.to_owned(), 0))
+        self.addr(MemoryPlace::Data(name.to_owned(), 0))
     }
 
     /// Calls a helper that has a result.
@@ -335,12 +335,12 @@ impl Builder {
     }
 
     /// Runs code if a comparison holds.
-    pub fn when<'b>(&'b self, test: Test<'b>, then: impl FnOnce()) {
-        self.when_else(test, then, || {});
+    pub fn if_<'b>(&'b self, test: Comparison<'b>, then: impl FnOnce()) {
+        self.if_else(test, then, || {});
     }
 
     /// Runs one of two pieces of code.
-    pub fn when_else<'b>(&'b self, test: Test<'b>, then: impl FnOnce(), els: impl FnOnce()) {
+    pub fn if_else<'b>(&'b self, test: Comparison<'b>, then: impl FnOnce(), els: impl FnOnce()) {
         let a = test.a.value();
         let mut state = self.0.borrow_mut();
         if state.here.is_none() {
@@ -351,7 +351,7 @@ impl Builder {
         let before = state.vars.clone();
         let [yes, no] = ["then", "else"].map(|name| state.block(&format!("{name}{n}"), vec![]));
         let (join, params) = state.merge(&format!("join{n}"), before.len());
-        let target = |block| Target {
+        let target = |block| JumpTarget {
             block,
             args: Vec::new(),
         };
@@ -381,7 +381,7 @@ impl Builder {
     }
 
     /// Runs code that can go to its end from anywhere inside.
-    pub fn block<'b>(&'b self, code: impl FnOnce(Exit<'b>)) {
+    pub fn block<'b>(&'b self, code: impl FnOnce(BlockExit<'b>)) {
         let mut state = self.0.borrow_mut();
         if state.here.is_none() {
             return;
@@ -390,7 +390,7 @@ impl Builder {
         let (n, vars) = (state.counter, state.vars.len());
         let (block, params) = state.merge(&format!("after{n}"), vars);
         drop(state);
-        code(Exit {
+        code(BlockExit {
             f: self,
             block,
             vars,
@@ -425,13 +425,13 @@ impl Builder {
         state.func.blocks[header.index()].bound = Some(LoopBound {
             max,
             inline,
-            exhausted: Target {
+            exhausted: JumpTarget {
                 block: exit,
                 args: params.clone(),
             },
         });
         state.enter(header, &params);
-        state.loops.push(Loop { header, exit, vars });
+        state.loops.push(OpenLoop { header, exit, vars });
         drop(state);
         code();
         let mut state = self.0.borrow_mut();
@@ -458,25 +458,25 @@ impl Builder {
     }
 
     /// Leaves the innermost loop if a comparison holds.
-    pub fn break_if<'b>(&'b self, test: Test<'b>) {
-        self.when(test, || self.break_());
+    pub fn break_if<'b>(&'b self, test: Comparison<'b>) {
+        self.if_(test, || self.break_());
     }
 
     /// Returns a value if a comparison holds.
-    pub fn ret_if<'b>(&'b self, test: Test<'b>, v: impl IntoOperand<'b>) {
-        self.when(test, || self.ret(v));
+    pub fn ret_if<'b>(&'b self, test: Comparison<'b>, v: impl IntoOperand<'b>) {
+        self.if_(test, || self.ret(v));
     }
 }
 
-impl<'b> Exit<'b> {
+impl<'b> BlockExit<'b> {
     /// Goes there.
     pub fn leave(self) {
         self.f.0.borrow_mut().jump(self.block, self.vars);
     }
 
     /// Goes there if a comparison holds.
-    pub fn leave_if(self, test: Test<'b>) {
-        self.f.when(test, || self.leave());
+    pub fn leave_if(self, test: Comparison<'b>) {
+        self.f.if_(test, || self.leave());
     }
 }
 
@@ -517,8 +517,8 @@ impl<'b> Val<'b> {
         })
     }
 
-    fn compare(self, cond: Cond, b: impl IntoOperand<'b>) -> Test<'b> {
-        Test {
+    fn compare(self, cond: Cond, b: impl IntoOperand<'b>) -> Comparison<'b> {
+        Comparison {
             cond,
             width: Width::W64,
             a: self,
@@ -633,13 +633,13 @@ impl<'b> Val<'b> {
 macro_rules! comparisons {
     ($($(#[$m:meta])* $name:ident = $cond:ident;)*) => {
         impl<'b> Val<'b> {
-            $($(#[$m])* pub fn $name(self, b: impl IntoOperand<'b>) -> Test<'b> {
+            $($(#[$m])* pub fn $name(self, b: impl IntoOperand<'b>) -> Comparison<'b> {
                 self.compare(Cond::$cond, b)
             })*
         }
 
         impl<'b> Var<'b> {
-            $($(#[$m])* pub fn $name(self, b: impl IntoOperand<'b>) -> Test<'b> {
+            $($(#[$m])* pub fn $name(self, b: impl IntoOperand<'b>) -> Comparison<'b> {
                 self.get().compare(Cond::$cond, b)
             })*
         }

@@ -9,17 +9,17 @@ use crate::func::{BlockId, Func, Value};
 
 /// A block's entry or body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Node(usize);
+pub struct CfgNode(usize);
 
-impl Node {
+impl CfgNode {
     /// The node of the parameters.
-    pub fn entry(block: usize) -> Node {
-        Node(2 * block)
+    pub fn entry(block: usize) -> CfgNode {
+        CfgNode(2 * block)
     }
 
     /// The node of the instructions.
-    pub fn body(block: usize) -> Node {
-        Node(2 * block + 1)
+    pub fn body(block: usize) -> CfgNode {
+        CfgNode(2 * block + 1)
     }
 
     /// The block.
@@ -31,24 +31,24 @@ impl Node {
 /// The control flow of a function whose targets exist.
 #[derive(Debug)]
 pub struct Cfg {
-    preds: Vec<Vec<Node>>,
+    preds: Vec<Vec<CfgNode>>,
     /// The place of each node in reverse post-order; none if it is unreachable.
     place: Vec<Option<usize>>,
-    order: Vec<Node>,
+    order: Vec<CfgNode>,
     /// The immediate dominator of each reachable node; of the first one itself.
-    idom: Vec<Node>,
+    idom: Vec<CfgNode>,
 }
 
-fn successors(func: &Func, node: Node) -> Vec<Node> {
+fn successors(func: &Func, node: CfgNode) -> Vec<CfgNode> {
     let Some(block) = func.blocks.get(node.block()) else {
         return Vec::new();
     };
-    let entries = |b: &BlockId| Node::entry(b.index());
-    if node != Node::entry(node.block()) {
+    let entries = |b: &BlockId| CfgNode::entry(b.index());
+    if node != CfgNode::entry(node.block()) {
         let targets = block.term.targets();
         return targets.iter().map(|t| entries(&t.block)).collect();
     }
-    let mut to = vec![Node::body(node.block())];
+    let mut to = vec![CfgNode::body(node.block())];
     to.extend(block.bound.iter().map(|b| entries(&b.exhausted.block)));
     to
 }
@@ -57,18 +57,18 @@ impl Cfg {
     /// Analyses a function.
     pub fn new(func: &Func) -> Cfg {
         let count = 2 * func.blocks.len();
-        let succs: Vec<_> = (0..count).map(|n| successors(func, Node(n))).collect();
+        let succs: Vec<_> = (0..count).map(|n| successors(func, CfgNode(n))).collect();
         let mut preds = vec![Vec::new(); count];
         for (from, to) in succs.iter().enumerate() {
             for to in to.iter().filter(|t| t.0 < count) {
-                preds[to.0].push(Node(from));
+                preds[to.0].push(CfgNode(from));
             }
         }
         let mut cfg = Cfg {
             preds,
             place: vec![None; count],
             order: post_order(&succs),
-            idom: (0..count).map(Node).collect(),
+            idom: (0..count).map(CfgNode).collect(),
         };
         cfg.order.reverse();
         for (i, node) in cfg.order.iter().enumerate() {
@@ -103,7 +103,7 @@ impl Cfg {
         }
     }
 
-    fn common(&self, mut a: Node, mut b: Node) -> Node {
+    fn common(&self, mut a: CfgNode, mut b: CfgNode) -> CfgNode {
         while a != b {
             match self.place[a.0] > self.place[b.0] {
                 true => a = self.idom[a.0],
@@ -125,7 +125,7 @@ impl Cfg {
     }
 
     /// Whether all paths to `b` lead through `a`.
-    pub fn dominates(&self, a: Node, mut b: Node) -> bool {
+    pub fn dominates(&self, a: CfgNode, mut b: CfgNode) -> bool {
         if self.place[a.0].is_none() || self.place[b.0].is_none() {
             return false;
         }
@@ -142,25 +142,25 @@ impl Cfg {
     }
 
     /// The nodes with an edge to a block's entry.
-    pub fn preds(&self, block: usize) -> &[Node] {
+    pub fn preds(&self, block: usize) -> &[CfgNode] {
         &self.preds[2 * block]
     }
 
     /// The nodes with a jump back to a header.
-    pub fn latches(&self, header: usize) -> impl Iterator<Item = Node> {
-        let entry = Node::entry(header);
+    pub fn latches(&self, header: usize) -> impl Iterator<Item = CfgNode> {
+        let entry = CfgNode::entry(header);
         let preds = self.preds[entry.0].iter().copied();
         preds.filter(move |from| self.dominates(entry, *from))
     }
 
     /// The nodes of a header's loop; empty if the block is no header. Only for reducible graphs.
-    pub fn body(&self, header: usize) -> BTreeSet<Node> {
-        let mut work: Vec<Node> = self.latches(header).collect();
+    pub fn body(&self, header: usize) -> BTreeSet<CfgNode> {
+        let mut work: Vec<CfgNode> = self.latches(header).collect();
         let mut found = BTreeSet::new();
         if work.is_empty() {
             return found;
         }
-        found.insert(Node::entry(header));
+        found.insert(CfgNode::entry(header));
         while let Some(node) = work.pop() {
             if found.insert(node) {
                 work.extend(
@@ -215,13 +215,13 @@ pub fn live_in(func: &Func) -> Vec<BTreeSet<Value>> {
     live
 }
 
-fn post_order(succs: &[Vec<Node>]) -> Vec<Node> {
+fn post_order(succs: &[Vec<CfgNode>]) -> Vec<CfgNode> {
     let mut order = Vec::new();
     let mut seen = vec![false; succs.len()];
     let mut stack = Vec::new();
     if let Some(first) = seen.first_mut() {
         *first = true;
-        stack.push((Node(0), 0));
+        stack.push((CfgNode(0), 0));
     }
     while let Some((node, next)) = stack.last_mut() {
         match succs[node.0].get(*next) {

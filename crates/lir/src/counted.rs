@@ -8,8 +8,8 @@
 //!   jump loop(%j)                            jump loop(%j, %next)
 //! ```
 
-use crate::cfg::{Cfg, Node};
-use crate::func::{Block, BlockId, Func, Inst, Operand, Target, Term};
+use crate::cfg::{Cfg, CfgNode};
+use crate::func::{Block, BlockId, Func, Inst, JumpTarget, Operand, Term};
 use crate::op::{AluOp, Cond, Width};
 
 /// Turns all loops of a function that still have a bound into jumps back with a counter.
@@ -20,7 +20,7 @@ pub fn count(func: &mut Func) {
 }
 
 fn counted(func: &mut Func, header: usize) {
-    let latches: Vec<Node> = Cfg::new(func).latches(header).collect();
+    let latches: Vec<CfgNode> = Cfg::new(func).latches(header).collect();
     let Some(bound) = func.blocks[header].bound.take() else {
         return;
     };
@@ -30,13 +30,13 @@ fn counted(func: &mut Func, header: usize) {
         let count = |from| if latches.contains(&from) { next } else { zero };
         let targets = block.term.targets_mut().into_iter();
         let exhausted = block.bound.iter_mut().map(|b| &mut b.exhausted);
-        let edges = targets.map(|t| (t, Node::body(i)));
-        let edges = edges.chain(exhausted.map(|t| (t, Node::entry(i))));
+        let edges = targets.map(|t| (t, CfgNode::body(i)));
+        let edges = edges.chain(exhausted.map(|t| (t, CfgNode::entry(i))));
         for (target, from) in edges.filter(|(t, _)| t.block.index() == header) {
             target.args.push(count(from));
         }
     }
-    let body = Target {
+    let body = JumpTarget {
         block: BlockId(func.blocks.len() as u32),
         args: Vec::new(),
     };

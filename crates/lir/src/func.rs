@@ -61,7 +61,7 @@ impl From<i32> for Operand {
 
 /// Something whose address code takes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Place {
+pub enum MemoryPlace {
     /// A byte of a stack slot.
     Slot(SlotId, u32),
     /// A byte of this processor's block.
@@ -131,7 +131,7 @@ pub enum Inst {
     /// constants become one. Not for addresses.
     Opaque { dst: Value, a: Value },
     /// `dst` = the address of a place.
-    Addr { dst: Value, of: Place },
+    Addr { dst: Value, of: MemoryPlace },
     /// Calls a helper of the host.
     Helper {
         dst: Option<Value>,
@@ -159,7 +159,7 @@ pub const MAX_REPEAT: u32 = 1 << 23;
 
 /// The target of a jump, with the values for its parameters.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Target {
+pub struct JumpTarget {
     /// The block.
     pub block: BlockId,
     /// A value for each parameter.
@@ -171,15 +171,15 @@ pub struct Target {
 #[allow(missing_docs)]
 pub enum Term {
     /// Goes on in another block.
-    Jump(Target),
+    Jump(JumpTarget),
     /// Goes to `then` if `a cond b`, else to `els`.
     Branch {
         cond: Cond,
         width: Width,
         a: Value,
         b: Operand,
-        then: Target,
-        els: Target,
+        then: JumpTarget,
+        els: JumpTarget,
     },
     /// Returns.
     Ret(Operand),
@@ -196,7 +196,7 @@ pub struct LoopBound {
     pub inline: bool,
     /// The target that replaces a further run. The arguments may be parameters
     /// of the header.
-    pub exhausted: Target,
+    pub exhausted: JumpTarget,
 }
 
 /// A basic block.
@@ -231,7 +231,7 @@ pub struct Func {
 
 /// Constant bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Data {
+pub struct ConstantData {
     /// Unique in the module.
     pub name: String,
     /// The bytes.
@@ -253,7 +253,7 @@ pub struct Module {
     /// Functions of the host.
     pub externs: Vec<Extern>,
     /// Constants.
-    pub data: Vec<Data>,
+    pub data: Vec<ConstantData>,
     /// Functions.
     pub funcs: Vec<Func>,
 }
@@ -276,7 +276,7 @@ impl Module {
         let insts = insts.flat_map(|b| &b.insts);
         insts.filter_map(|inst| match inst {
             Inst::Addr {
-                of: Place::Func(name),
+                of: MemoryPlace::Func(name),
                 ..
             } => Some(name.as_str()),
             _ => None,
@@ -284,7 +284,7 @@ impl Module {
     }
 
     /// The constant with this name.
-    pub fn data(&self, name: &str) -> Option<&Data> {
+    pub fn data(&self, name: &str) -> Option<&ConstantData> {
         self.data.iter().find(|d| d.name == name)
     }
 }
@@ -397,7 +397,7 @@ impl Operand {
 
 impl Term {
     /// The targets.
-    pub fn targets(&self) -> Vec<&Target> {
+    pub fn targets(&self) -> Vec<&JumpTarget> {
         match self {
             Term::Jump(to) => vec![to],
             Term::Branch { then, els, .. } => vec![then, els],
@@ -406,7 +406,7 @@ impl Term {
     }
 
     /// The targets, to change them.
-    pub fn targets_mut(&mut self) -> Vec<&mut Target> {
+    pub fn targets_mut(&mut self) -> Vec<&mut JumpTarget> {
         match self {
             Term::Jump(to) => vec![to],
             Term::Branch { then, els, .. } => vec![then, els],
@@ -441,14 +441,14 @@ impl Term {
 
 impl Block {
     /// All edges out of the block: those of its end, and the one of its bound.
-    pub fn edges(&self) -> Vec<&Target> {
+    pub fn edges(&self) -> Vec<&JumpTarget> {
         let mut edges = self.term.targets();
         edges.extend(self.bound.iter().map(|b| &b.exhausted));
         edges
     }
 
     /// All edges out of the block, to change them.
-    pub fn edges_mut(&mut self) -> Vec<&mut Target> {
+    pub fn edges_mut(&mut self) -> Vec<&mut JumpTarget> {
         let mut edges = self.term.targets_mut();
         edges.extend(self.bound.iter_mut().map(|b| &mut b.exhausted));
         edges

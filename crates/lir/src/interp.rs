@@ -7,9 +7,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
-use crate::cfg::{Cfg, Node};
+use crate::cfg::{Cfg, CfgNode};
 use crate::func::{
-    Block, Func, Inst, MAX_REPEAT, Module, Operand, Place, SlotId, Target, Term, Value,
+    Block, Func, Inst, JumpTarget, MAX_REPEAT, MemoryPlace, Module, Operand, SlotId, Term, Value,
 };
 use crate::helpers::{Helper, NO_MAPPING};
 use crate::op::{AtomicOp, Size};
@@ -59,7 +59,7 @@ impl std::error::Error for Fault {}
 
 /// The use of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum RegionKind {
     /// Memory of the caller.
     Memory,
     /// Constant data.
@@ -71,7 +71,7 @@ pub enum Kind {
 #[derive(Debug)]
 struct Region {
     bytes: Vec<u8>,
-    kind: Kind,
+    kind: RegionKind,
     written: Vec<bool>,
 }
 
@@ -87,10 +87,10 @@ const GAP: u64 = 1 << 32;
 
 impl Memory {
     /// Adds a region; returns its address.
-    pub fn add(&mut self, bytes: Vec<u8>, kind: Kind) -> u64 {
+    pub fn add(&mut self, bytes: Vec<u8>, kind: RegionKind) -> u64 {
         self.made += 1;
         let base = self.made * GAP;
-        let written = vec![kind != Kind::Stack; bytes.len()];
+        let written = vec![kind != RegionKind::Stack; bytes.len()];
         let region = Region {
             bytes,
             kind,
@@ -140,7 +140,7 @@ impl Memory {
     /// Those of an access.
     pub fn write(&mut self, at: u64, bytes: &[u8]) -> Result<(), Fault> {
         let (region, offset) = self.find(at, bytes.len())?;
-        if region.kind == Kind::Constant {
+        if region.kind == RegionKind::Constant {
             return Err(Fault::ReadOnly(at));
         }
         let range = offset..offset + bytes.len();
@@ -151,7 +151,7 @@ impl Memory {
 
     fn aligned(&mut self, at: u64, size: Size, atomic: bool) -> Result<(), Fault> {
         let (region, offset) = self.find(at, size.bytes() as usize)?;
-        let must = atomic || region.kind == Kind::Stack;
+        let must = atomic || region.kind == RegionKind::Stack;
         match must && offset % size.bytes() as usize != 0 {
             true => Err(Fault::Unaligned(at)),
             false => Ok(()),
@@ -182,7 +182,7 @@ pub trait Host {
     fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault>;
 
     /// The address of a processor's block, of state or of a map.
-    fn place(&mut self, of: &Place) -> Option<u64>;
+    fn place(&mut self, of: &MemoryPlace) -> Option<u64>;
 
     /// Runs a function that the module declares.
     ///
@@ -204,7 +204,7 @@ impl Host for NoHost {
         Err(Fault::Helper(message))
     }
 
-    fn place(&mut self, _: &Place) -> Option<u64> {
+    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
         None
     }
 }
@@ -214,7 +214,7 @@ impl Host for NoHost {
 pub struct Machine<'m> {
     module: &'m Module,
     /// For each called function, the jumps back to headers.
-    back: Vec<Option<HashSet<(Node, usize)>>>,
+    back: Vec<Option<HashSet<(CfgNode, usize)>>>,
     data: Vec<u64>,
     /// The memory.
     pub memory: Memory,
@@ -232,7 +232,8 @@ impl<'m> Machine<'m> {
     /// Makes a machine for a verified module that runs at most that number of instructions.
     pub fn new(module: &'m Module, steps: u64) -> Machine<'m> {
         let mut memory = Memory::default();
-        let constant = |d: &crate::func::Data| memory.add(d.bytes.clone(), Kind::Constant);
+        let constant =
+            |d: &crate::func::ConstantData| memory.add(d.bytes.clone(), RegionKind::Constant);
         let data = module.data.iter().map(constant).collect();
         Machine {
             module,
@@ -271,7 +272,9 @@ impl<'m> Machine<'m> {
         }
         self.back[index].get_or_insert_with(|| back_edges(func));
         let slots = func.slots.iter().map(|s| vec![0; *s as usize]);
-        let slots: Vec<u64> = slots.map(|s| self.memory.add(s, Kind::Stack)).collect();
+        let slots: Vec<u64> = slots
+            .map(|s| self.memory.add(s, RegionKind::Stack))
+            .collect();
         let mut values = vec![0; func.values.len()];
         for (v, arg) in func.params().iter().zip(args) {
             values[v.index()] = *arg;
@@ -295,7 +298,7 @@ impl<'m> Machine<'m> {
     }
 }
 
-fn back_edges(func: &Func) -> HashSet<(Node, usize)> {
+fn back_edges(func: &Func) -> HashSet<(CfgNode, usize)> {
     let cfg = Cfg::new(func);
     let headers = 0..func.blocks.len();
     let edges = headers.flat_map(|h| {
@@ -331,7 +334,7 @@ impl<'m> Activation<'_, 'm> {
             if let Some(bound) = &block.bound {
                 self.arrivals[at] += 1;
                 if self.arrivals[at] > bound.max {
-                    at = self.enter_block(&bound.exhausted, Node::entry(at));
+                    at = self.enter_block(&bound.exhausted, CfgNode::entry(at));
                     self.step()?;
                     continue;
                 }
@@ -341,7 +344,7 @@ impl<'m> Activation<'_, 'm> {
                 self.inst(inst)?;
             }
             self.step()?;
-            let from = Node::body(at);
+            let from = CfgNode::body(at);
             at = match &block.term {
                 Term::Jump(to) => self.enter_block(to, from),
                 Term::Branch {
@@ -383,7 +386,7 @@ impl<'m> Activation<'_, 'm> {
     }
 
     /// Hands over the arguments; returns the block.
-    fn enter_block(&mut self, to: &Target, from: Node) -> usize {
+    fn enter_block(&mut self, to: &JumpTarget, from: CfgNode) -> usize {
         let block = to.block.index();
         let args: Vec<u64> = to.args.iter().map(|v| self.get(*v)).collect();
         let params = self.func.blocks.get(block).map_or(&[][..], |b| &b.params);
@@ -403,19 +406,19 @@ impl<'m> Activation<'_, 'm> {
         self.get(base).wrapping_add(i64::from(off).cast_unsigned())
     }
 
-    fn place(&mut self, of: &Place) -> Result<u64, Fault> {
+    fn place(&mut self, of: &MemoryPlace) -> Result<u64, Fault> {
         let missing = || Fault::Missing(format!("no {of}"));
         match of {
-            Place::Slot(SlotId(slot), off) => {
+            MemoryPlace::Slot(SlotId(slot), off) => {
                 let base = self.slots.get(*slot as usize).ok_or_else(missing)?;
                 Ok(base + u64::from(*off))
             }
-            Place::Data(name, off) => {
+            MemoryPlace::Data(name, off) => {
                 let data = &self.machine.module.data;
                 let found = data.iter().position(|d| d.name == *name);
                 Ok(self.machine.data[found.ok_or_else(missing)?] + u64::from(*off))
             }
-            Place::Func(name) => {
+            MemoryPlace::Func(name) => {
                 let funcs = &self.machine.module.funcs;
                 let found = funcs.iter().position(|f| f.name == *name);
                 Ok(FUNCTIONS + found.ok_or_else(missing)? as u64)

@@ -14,7 +14,7 @@ pub struct Mutant {
 }
 
 /// An instruction, none where it is left out, or the end of a block.
-enum Changed {
+enum MutatedPart {
     Inst(Option<Inst>),
     Term(Term),
 }
@@ -24,11 +24,11 @@ enum Changed {
 pub fn mutants(func: &Func) -> Vec<Mutant> {
     let mut all = Vec::new();
     for (b, block) in func.blocks.iter().enumerate() {
-        let mut add = |at: usize, changed: Changed| {
+        let mut add = |at: usize, changed: MutatedPart| {
             let mut mutant = func.clone();
             let block = &mut mutant.blocks[b];
             let (old, new) = match changed {
-                Changed::Inst(new) => {
+                MutatedPart::Inst(new) => {
                     let old = func.show(&block.insts[at]);
                     let text = new.as_ref().map_or("nothing".into(), |i| func.show(i));
                     match new {
@@ -37,7 +37,7 @@ pub fn mutants(func: &Func) -> Vec<Mutant> {
                     }
                     (old, text)
                 }
-                Changed::Term(new) => {
+                MutatedPart::Term(new) => {
                     let old = func.show_term(&block.term);
                     block.term = new;
                     (old, func.show_term(&block.term))
@@ -51,11 +51,11 @@ pub fn mutants(func: &Func) -> Vec<Mutant> {
         };
         for (at, inst) in block.insts.iter().enumerate() {
             for new in insts(inst) {
-                add(at, Changed::Inst(new));
+                add(at, MutatedPart::Inst(new));
             }
         }
         for new in terms(&block.term) {
-            add(0, Changed::Term(new));
+            add(0, MutatedPart::Term(new));
         }
         if let Some(bound) = block.bound.as_ref().filter(|b| b.max > 1) {
             let mut mutant = func.clone();

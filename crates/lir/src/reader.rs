@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::func::{
-    Block, BlockId, Data, Extern, Func, Inst, LoopBound, Module, Operand, Place, SlotId, Target,
-    Term, Value,
+    Block, BlockId, ConstantData, Extern, Func, Inst, JumpTarget, LoopBound, MemoryPlace, Module,
+    Operand, SlotId, Term, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -223,7 +223,7 @@ impl Reader<'_> {
         })
     }
 
-    fn data(&mut self) -> Res<Data> {
+    fn data(&mut self) -> Res<ConstantData> {
         self.expect(b'@')?;
         let name = self.name("a name")?;
         self.expect(b'"')?;
@@ -247,7 +247,7 @@ impl Reader<'_> {
             self.at += len;
         }
         self.at += 1;
-        Ok(Data { name, bytes })
+        Ok(ConstantData { name, bytes })
     }
 
     fn func(&mut self, contract: String) -> Res<Func> {
@@ -353,13 +353,13 @@ impl Reader<'_> {
         Ok(id)
     }
 
-    fn target(&mut self) -> Res<Target> {
+    fn target(&mut self) -> Res<JumpTarget> {
         let block = self.block_name()?;
         let args = match self.take(b'(') {
             true => self.values()?,
             false => Vec::new(),
         };
-        Ok(Target { block, args })
+        Ok(JumpTarget { block, args })
     }
 
     fn operand(&mut self) -> Res<Operand> {
@@ -608,25 +608,25 @@ impl Reader<'_> {
         })
     }
 
-    fn place(&mut self, kind: &str) -> Res<Place> {
+    fn place(&mut self, kind: &str) -> Res<MemoryPlace> {
         Ok(match kind {
             "slot" => {
                 let slot = SlotId(self.number("a slot's number")?);
                 self.expect(b'+')?;
-                Place::Slot(slot, self.number("an offset")?)
+                MemoryPlace::Slot(slot, self.number("an offset")?)
             }
-            "cpu" => Place::Cpu(self.number("an offset")?),
-            "state" => Place::State(self.number("an offset")?),
+            "cpu" => MemoryPlace::Cpu(self.number("an offset")?),
+            "state" => MemoryPlace::State(self.number("an offset")?),
             kind => {
                 self.expect(b'@')?;
                 let name = self.name("a name")?;
                 match kind {
-                    "map" => return Ok(Place::Map(name)),
-                    "func" => return Ok(Place::Func(name)),
+                    "map" => return Ok(MemoryPlace::Map(name)),
+                    "func" => return Ok(MemoryPlace::Func(name)),
                     _ => {}
                 }
                 self.expect(b'+')?;
-                Place::Data(name, self.number("an offset")?)
+                MemoryPlace::Data(name, self.number("an offset")?)
             }
         })
     }

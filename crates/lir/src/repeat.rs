@@ -18,9 +18,10 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
-use crate::cfg::{Cfg, Node, live_in};
+use crate::cfg::{Cfg, CfgNode, live_in};
 use crate::func::{
-    Block, BlockId, Func, Inst, LoopBound, Module, Operand, Place, SlotId, Target, Term, Value,
+    Block, BlockId, Func, Inst, JumpTarget, LoopBound, MemoryPlace, Module, Operand, SlotId, Term,
+    Value,
 };
 use crate::op::{AluOp, Cond, Size, Width};
 use crate::simplify::simplify;
@@ -52,7 +53,7 @@ pub fn outline(module: &mut Module) -> Result<(), String> {
 /// function.
 fn slots_first(func: &mut Func) {
     let is_slot = |inst: &Inst| {
-        let of = Place::Slot(SlotId(0), 0);
+        let of = MemoryPlace::Slot(SlotId(0), 0);
         matches!(inst, Inst::Addr { of: place, .. }
             if std::mem::discriminant(place) == std::mem::discriminant(&of))
     };
@@ -79,7 +80,7 @@ fn outermost(func: &Func) -> Option<usize> {
         return headers.first().copied();
     }
     let cfg = Cfg::new(func);
-    let inside = |a: usize, b: usize| a != b && cfg.body(b).contains(&Node::entry(a));
+    let inside = |a: usize, b: usize| a != b && cfg.body(b).contains(&CfgNode::entry(a));
     let found = headers.iter().copied();
     found
         .clone()
@@ -132,7 +133,7 @@ fn addresses(func: &Func) -> HashSet<Value> {
 
 /// A word of the context.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Word {
+enum ContextWord {
     /// The number of the block to which the loop was left, from 1; 0 for its bound.
     Exit,
     /// A value: carried, read or found.
@@ -161,7 +162,7 @@ struct Outline<'f> {
     exits: Vec<usize>,
     defs: HashMap<Value, usize>,
     live: Vec<BTreeSet<Value>>,
-    words: HashMap<Word, usize>,
+    words: HashMap<ContextWord, usize>,
 }
 
 impl<'f> Outline<'f> {
@@ -228,7 +229,7 @@ impl<'f> Outline<'f> {
         let insts = self.func.blocks.iter().flat_map(|b| &b.insts);
         let constant = |inst: &&Inst| match inst {
             Inst::Const { .. } => true,
-            Inst::Addr { of, .. } => !matches!(of, Place::Slot(..)),
+            Inst::Addr { of, .. } => !matches!(of, MemoryPlace::Slot(..)),
             _ => false,
         };
         let made = insts.filter(constant);
@@ -240,11 +241,11 @@ impl<'f> Outline<'f> {
     /// Gives each word its place.
     fn place(&mut self) -> Result<(), String> {
         let addresses = addresses(self.func);
-        let mut words = vec![Word::Exit];
+        let mut words = vec![ContextWord::Exit];
         let mut changing: Vec<Value> = self.carried.iter().chain(&self.found).copied().collect();
         for exit in &self.exits {
             let params = &self.func.blocks[*exit].params;
-            words.extend((0..params.len()).map(|n| Word::Param(*exit, n)));
+            words.extend((0..params.len()).map(|n| ContextWord::Param(*exit, n)));
             changing.extend(params);
         }
         let name = &self.func.blocks[self.header].name;
@@ -256,7 +257,7 @@ impl<'f> Outline<'f> {
             ));
         }
         let values = self.carried.iter().chain(&self.read).chain(&self.found);
-        words.extend(values.map(|v| Word::Value(*v)));
+        words.extend(values.map(|v| ContextWord::Value(*v)));
         let used: u32 = self.func.slots.iter().sum();
         if used as usize + 8 * words.len() > MAX_STACK as usize {
             let count = words.len();
@@ -274,11 +275,11 @@ impl<'f> Outline<'f> {
     }
 
     /// The displacement of a word, which the limit on stacks keeps small.
-    fn at(&self, word: Word) -> i16 {
+    fn at(&self, word: ContextWord) -> i16 {
         self.words.get(&word).map_or(0, |w| 8 * *w as i16)
     }
 
-    fn load(&self, dst: Value, base: Value, word: Word) -> Inst {
+    fn load(&self, dst: Value, base: Value, word: ContextWord) -> Inst {
         Inst::Load {
             dst,
             size: Size::U64,
@@ -288,7 +289,7 @@ impl<'f> Outline<'f> {
         }
     }
 
-    fn store(&self, base: Value, word: Word, src: Operand) -> Inst {
+    fn store(&self, base: Value, word: ContextWord, src: Operand) -> Inst {
         Inst::Store {
             size: Size::U64,
             base,
@@ -299,7 +300,7 @@ impl<'f> Outline<'f> {
 
     /// Stores a word so that the kernel's verifier forgets it: it tracks words of the stack that are
     /// written and read as a whole. The second store writes the lowest byte once more.
-    fn forget(&self, base: Value, word: Word, src: impl Into<Operand>) -> [Inst; 2] {
+    fn forget(&self, base: Value, word: ContextWord, src: impl Into<Operand>) -> [Inst; 2] {
         let src = src.into();
         let byte = Inst::Store {
             size: Size::U8,
@@ -334,10 +335,10 @@ impl<'f> Outline<'f> {
             .map(|_| fresh(&mut step, "at"))
             .collect();
         for (v, dst) in self.carried.iter().zip(&starts) {
-            insts.push(self.load(*dst, context, Word::Value(*v)));
+            insts.push(self.load(*dst, context, ContextWord::Value(*v)));
         }
         let read = self.read.iter();
-        insts.extend(read.map(|v| self.load(*v, context, Word::Value(*v))));
+        insts.extend(read.map(|v| self.load(*v, context, ContextWord::Value(*v))));
         let ids: HashMap<usize, BlockId> = std::iter::once(self.header)
             .chain(self.blocks.iter().copied().filter(|b| *b != self.header))
             .enumerate()
@@ -348,7 +349,7 @@ impl<'f> Outline<'f> {
             params: vec![index, context],
             bound: None,
             insts,
-            term: Term::Jump(Target {
+            term: Term::Jump(JumpTarget {
                 block: BlockId(1),
                 args: starts,
             }),
@@ -372,7 +373,7 @@ impl<'f> Outline<'f> {
             .map(|_| fresh(&mut step, "next"))
             .collect();
         let insts = self.carried.iter().zip(&next);
-        let insts = insts.flat_map(|(v, next)| self.forget(context, Word::Value(*v), *next));
+        let insts = insts.flat_map(|(v, next)| self.forget(context, ContextWord::Value(*v), *next));
         let mut end = plain("next".into(), insts.collect(), Term::Ret(Operand::Imm(0)));
         end.params = next;
         step.blocks.push(end);
@@ -381,14 +382,14 @@ impl<'f> Outline<'f> {
             let params: Vec<Value> = params.map(|_| fresh(&mut step, "result")).collect();
             let mut insts = Vec::new();
             for (n, param) in params.iter().enumerate() {
-                insts.extend(self.forget(context, Word::Param(*to, n), *param));
+                insts.extend(self.forget(context, ContextWord::Param(*to, n), *param));
             }
             for v in self.found.iter().filter(|v| self.live[*to].contains(v)) {
-                insts.extend(self.forget(context, Word::Value(*v), *v));
+                insts.extend(self.forget(context, ContextWord::Value(*v), *v));
             }
             // The verifier follows another iteration behind an exit, too.
             if !self.one_way() {
-                insts.extend(self.forget(context, Word::Exit, k as i32 + 1));
+                insts.extend(self.forget(context, ContextWord::Exit, k as i32 + 1));
             }
             let mut end = plain(format!("leave{k}"), insts, Term::Ret(Operand::Imm(1)));
             end.params = params;
@@ -415,7 +416,7 @@ impl<'f> Outline<'f> {
         let slot = SlotId(self.func.slots.len() as u32 - 1);
         let [context, times, count, exit, zero, unknown] =
             ["context", "times", "count", "exit", "zero", "unknown"].map(|n| fresh(self.func, n));
-        let of = Place::Slot(slot, 0);
+        let of = MemoryPlace::Slot(slot, 0);
         let mut insts = vec![
             Inst::Addr { dst: context, of },
             Inst::Const { dst: zero, imm: 0 },
@@ -427,7 +428,7 @@ impl<'f> Outline<'f> {
         // Zeros that the verifier knows are the only words that it does not forget. It would follow
         // the step once with them, and again without.
         if !self.one_way() {
-            insts.extend(self.forget(context, Word::Exit, unknown));
+            insts.extend(self.forget(context, ContextWord::Exit, unknown));
         }
         for v in self.carried.clone() {
             let start = fresh(self.func, "start");
@@ -438,15 +439,18 @@ impl<'f> Outline<'f> {
                 a: v,
                 b: Operand::Value(unknown),
             });
-            insts.extend(self.forget(context, Word::Value(v), start));
+            insts.extend(self.forget(context, ContextWord::Value(v), start));
         }
         for v in &self.read {
-            insts.push(self.store(context, Word::Value(*v), Operand::Value(*v)));
+            insts.push(self.store(context, ContextWord::Value(*v), Operand::Value(*v)));
         }
         // Kernels before 6.3 refuse to read words that were never written.
-        let params = self.words.keys().filter(|w| matches!(w, Word::Param(..)));
-        let found = self.found.iter().map(|v| Word::Value(*v));
-        let mut unset: Vec<Word> = params.copied().chain(found).collect();
+        let params = self
+            .words
+            .keys()
+            .filter(|w| matches!(w, ContextWord::Param(..)));
+        let found = self.found.iter().map(|v| ContextWord::Value(*v));
+        let mut unset: Vec<ContextWord> = params.copied().chain(found).collect();
         unset.sort_by_key(|w| self.at(*w));
         for word in unset {
             insts.extend(self.forget(context, word, unknown));
@@ -462,12 +466,12 @@ impl<'f> Outline<'f> {
             context,
         });
         if !self.one_way() {
-            insts.push(self.load(exit, context, Word::Exit));
+            insts.push(self.load(exit, context, ContextWord::Exit));
         }
         let mut after = HashMap::new();
         for v in self.carried.iter().chain(&self.found) {
             let dst = fresh(self.func, "after");
-            insts.push(self.load(dst, context, Word::Value(*v)));
+            insts.push(self.load(dst, context, ContextWord::Value(*v)));
             after.insert(*v, dst);
         }
         self.read_afterwards(&after);
@@ -509,14 +513,14 @@ impl<'f> Outline<'f> {
             let mut args = Vec::new();
             for n in 0..self.func.blocks[to].params.len() {
                 let arg = fresh(self.func, "result");
-                insts.push(self.load(arg, context, Word::Param(to, n)));
+                insts.push(self.load(arg, context, ContextWord::Param(to, n)));
                 args.push(arg);
             }
             let block = BlockId(to as u32);
             let leave = plain(
                 format!("{}_to{k}", self.name),
                 insts,
-                Term::Jump(Target { block, args }),
+                Term::Jump(JumpTarget { block, args }),
             );
             let then = self.add(leave);
             let els = match term {
@@ -535,9 +539,9 @@ impl<'f> Outline<'f> {
         term
     }
 
-    fn add(&mut self, block: Block) -> Target {
+    fn add(&mut self, block: Block) -> JumpTarget {
         self.func.blocks.push(block);
-        Target {
+        JumpTarget {
             block: BlockId(self.func.blocks.len() as u32 - 1),
             args: Vec::new(),
         }

@@ -2,7 +2,7 @@
 //! values that nobody reads; constant parts of addresses become displacements.
 
 use crate::cfg::Cfg;
-use crate::func::{Block, BlockId, Func, Inst, Operand, Target, Term, Value};
+use crate::func::{Block, BlockId, Func, Inst, JumpTarget, Operand, Term, Value};
 use crate::op::{AluOp, Width};
 
 /// Tidies a function. Its invariants hold afterwards if they hold before.
@@ -144,7 +144,7 @@ fn empty_jump(func: &mut Func) -> bool {
             _ => None,
         }
     };
-    let past: Vec<Option<Target>> = func.blocks.iter().enumerate().map(past).collect();
+    let past: Vec<Option<JumpTarget>> = func.blocks.iter().enumerate().map(past).collect();
     let mut changed = false;
     for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
         // Blocks that jump in a circle have no end.

@@ -6,7 +6,7 @@
 //! so that accesses stay inside.
 
 use crate::builder::{Builder, Val, Var, build};
-use crate::func::{Data, Func, Module};
+use crate::func::{ConstantData, Func, Module};
 use crate::op::{AluOp, ExtOp, Size, Width};
 
 /// Size in bytes of the region whose address is the first parameter of each function, and of the
@@ -155,7 +155,7 @@ impl<'b> Gen<'b, '_, '_> {
                     _ => a.eq(self.dice.below(3) as i32),
                 };
                 let this = std::cell::RefCell::new(self);
-                f.when_else(
+                f.if_else(
                     test,
                     || this.borrow_mut().statements(depth - 1),
                     || this.borrow_mut().statements(depth - 1),
@@ -176,7 +176,7 @@ impl<'b> Gen<'b, '_, '_> {
             }
             _ => {
                 let (a, b) = (self.val(), self.val());
-                f.when(a.eq(b), || match self.dice.below(3) {
+                f.if_(a.eq(b), || match self.dice.below(3) {
                     0 => f.ret(a),
                     1 => f.continue_(),
                     _ => f.break_(),
@@ -228,7 +228,7 @@ pub fn function(numbers: &[u32], newer: bool) -> Func {
 pub fn module(numbers: &[u32], newer: bool) -> Module {
     let bytes = (0..REGION).map(|i| (i * 37 + 11) as u8).collect();
     Module {
-        data: vec![Data {
+        data: vec![ConstantData {
             name: "table".into(),
             bytes,
         }],

@@ -37,13 +37,15 @@
 
 use std::fmt::{self, Display, Formatter, Write as _};
 
-use crate::func::{Block, Data, Extern, Func, Inst, Module, Operand, Place, Target, Term, Value};
+use crate::func::{
+    Block, ConstantData, Extern, Func, Inst, JumpTarget, MemoryPlace, Module, Operand, Term, Value,
+};
 use crate::op::{Size, Width};
 
 /// A part of a function, which is printed with the function's names.
-struct In<'a, T>(&'a Func, T);
+struct InFunc<'a, T>(&'a Func, T);
 
-impl Display for In<'_, Value> {
+impl Display for InFunc<'_, Value> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0.values.get(self.1.index()) {
             Some(name) => write!(f, "%{name}"),
@@ -52,26 +54,26 @@ impl Display for In<'_, Value> {
     }
 }
 
-impl Display for In<'_, Operand> {
+impl Display for InFunc<'_, Operand> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.1 {
-            Operand::Value(v) => In(self.0, v).fmt(f),
+            Operand::Value(v) => InFunc(self.0, v).fmt(f),
             Operand::Imm(n) => n.fmt(f),
         }
     }
 }
 
-impl Display for In<'_, &[Value]> {
+impl Display for InFunc<'_, &[Value]> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         for (i, v) in self.1.iter().enumerate() {
             let comma = if i > 0 { ", " } else { "" };
-            write!(f, "{comma}{}", In(self.0, *v))?;
+            write!(f, "{comma}{}", InFunc(self.0, *v))?;
         }
         Ok(())
     }
 }
 
-impl Display for In<'_, &Target> {
+impl Display for InFunc<'_, &JumpTarget> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self.0.blocks.get(self.1.block.index()) {
             Some(block) => f.write_str(&block.name)?,
@@ -80,16 +82,16 @@ impl Display for In<'_, &Target> {
         if self.1.args.is_empty() {
             return Ok(());
         }
-        write!(f, "({})", In(self.0, &*self.1.args))
+        write!(f, "({})", InFunc(self.0, &*self.1.args))
     }
 }
 
 /// A base and a displacement.
-impl Display for In<'_, (Value, i16)> {
+impl Display for InFunc<'_, (Value, i16)> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let (base, off) = self.1;
         let sign = if off < 0 { '-' } else { '+' };
-        write!(f, "{} {sign} {}", In(self.0, base), off.unsigned_abs())
+        write!(f, "{} {sign} {}", InFunc(self.0, base), off.unsigned_abs())
     }
 }
 
@@ -110,24 +112,24 @@ pub(crate) fn signed_name(size: Size) -> &'static str {
     }
 }
 
-impl Display for Place {
+impl Display for MemoryPlace {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         match self {
-            Place::Slot(slot, off) => write!(f, "slot {} + {off}", slot.0),
-            Place::Cpu(off) => write!(f, "cpu {off}"),
-            Place::State(off) => write!(f, "state {off}"),
-            Place::Map(name) => write!(f, "map @{name}"),
-            Place::Func(name) => write!(f, "func @{name}"),
-            Place::Data(name, off) => write!(f, "data @{name} + {off}"),
+            MemoryPlace::Slot(slot, off) => write!(f, "slot {} + {off}", slot.0),
+            MemoryPlace::Cpu(off) => write!(f, "cpu {off}"),
+            MemoryPlace::State(off) => write!(f, "state {off}"),
+            MemoryPlace::Map(name) => write!(f, "map @{name}"),
+            MemoryPlace::Func(name) => write!(f, "func @{name}"),
+            MemoryPlace::Data(name, off) => write!(f, "data @{name} + {off}"),
         }
     }
 }
 
-impl Display for In<'_, &Inst> {
+impl Display for InFunc<'_, &Inst> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let func = self.0;
         if let Some(dst) = self.1.dst() {
-            write!(f, "{} = ", In(func, dst))?;
+            write!(f, "{} = ", InFunc(func, dst))?;
         }
         match self.1 {
             Inst::Const { imm, .. } => write!(f, "const {imm}"),
@@ -135,10 +137,15 @@ impl Display for In<'_, &Inst> {
                 width, op, a, b, ..
             } => {
                 let (name, width) = (op.name(), suffix(*width));
-                write!(f, "{name}{width} {}, {}", In(func, *a), In(func, *b))
+                write!(
+                    f,
+                    "{name}{width} {}, {}",
+                    InFunc(func, *a),
+                    InFunc(func, *b)
+                )
             }
             Inst::Ext { op, size, a, .. } => {
-                write!(f, "{} {} {}", op.name(), size.name(), In(func, *a))
+                write!(f, "{} {} {}", op.name(), size.name(), InFunc(func, *a))
             }
             Inst::Load {
                 size,
@@ -152,7 +159,7 @@ impl Display for In<'_, &Inst> {
                 } else {
                     size.name()
                 };
-                write!(f, "load {name} {}", In(func, (*base, *off)))
+                write!(f, "load {name} {}", InFunc(func, (*base, *off)))
             }
             Inst::Store {
                 size,
@@ -160,7 +167,7 @@ impl Display for In<'_, &Inst> {
                 off,
                 src,
             } => {
-                let (at, src) = (In(func, (*base, *off)), In(func, *src));
+                let (at, src) = (InFunc(func, (*base, *off)), InFunc(func, *src));
                 write!(f, "store {} {at}, {src}", size.name())
             }
             Inst::Atomic {
@@ -172,23 +179,23 @@ impl Display for In<'_, &Inst> {
                 src,
                 ..
             } => {
-                let at = In(func, (*base, *off));
+                let at = InFunc(func, (*base, *off));
                 write!(f, "{} {} {at}, ", op.name(), width.name())?;
                 if let Some(expected) = expected {
-                    write!(f, "{}, ", In(func, *expected))?;
+                    write!(f, "{}, ", InFunc(func, *expected))?;
                 }
-                In(func, *src).fmt(f)
+                InFunc(func, *src).fmt(f)
             }
-            Inst::Bound { a, max, .. } => write!(f, "bound {}, {max}", In(func, *a)),
-            Inst::Opaque { a, .. } => write!(f, "opaque {}", In(func, *a)),
+            Inst::Bound { a, max, .. } => write!(f, "bound {}, {max}", InFunc(func, *a)),
+            Inst::Opaque { a, .. } => write!(f, "opaque {}", InFunc(func, *a)),
             Inst::Addr { of, .. } => of.fmt(f),
             Inst::Helper { helper, args, .. } => {
-                write!(f, "helper {}({})", helper.name(), In(func, &**args))
+                write!(f, "helper {}({})", helper.name(), InFunc(func, &**args))
             }
             Inst::Call {
                 func: name, args, ..
             } => {
-                write!(f, "call @{name}({})", In(func, &**args))
+                write!(f, "call @{name}({})", InFunc(func, &**args))
             }
             Inst::Repeat {
                 times,
@@ -196,18 +203,18 @@ impl Display for In<'_, &Inst> {
                 context,
                 ..
             } => {
-                let (times, context) = (In(func, *times), In(func, *context));
+                let (times, context) = (InFunc(func, *times), InFunc(func, *context));
                 write!(f, "repeat {times}, @{name}, {context}")
             }
         }
     }
 }
 
-impl Display for In<'_, &Term> {
+impl Display for InFunc<'_, &Term> {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let func = self.0;
         match self.1 {
-            Term::Jump(to) => write!(f, "jump {}", In(func, to)),
+            Term::Jump(to) => write!(f, "jump {}", InFunc(func, to)),
             Term::Branch {
                 cond,
                 width,
@@ -216,34 +223,34 @@ impl Display for In<'_, &Term> {
                 then,
                 els,
             } => {
-                let (a, b) = (In(func, *a), In(func, *b));
-                let (then, els) = (In(func, then), In(func, els));
+                let (a, b) = (InFunc(func, *a), InFunc(func, *b));
+                let (then, els) = (InFunc(func, then), InFunc(func, els));
                 let (cond, width) = (cond.name(), suffix(*width));
                 write!(f, "if{width} {cond} {a}, {b} then {then} else {els}")
             }
-            Term::Ret(v) => write!(f, "ret {}", In(func, *v)),
+            Term::Ret(v) => write!(f, "ret {}", InFunc(func, *v)),
         }
     }
 }
 
-impl In<'_, &Block> {
+impl InFunc<'_, &Block> {
     fn write(&self, f: &mut Formatter<'_>, first: bool) -> fmt::Result {
-        let In(func, block) = self;
+        let InFunc(func, block) = self;
         f.write_str(&block.name)?;
         if !block.params.is_empty() && !first {
-            write!(f, "({})", In(func, &*block.params))?;
+            write!(f, "({})", InFunc(func, &*block.params))?;
         }
         f.write_char(':')?;
         if let Some(bound) = &block.bound {
             let inline = if bound.inline { " inline" } else { "" };
-            let exhausted = In(func, &bound.exhausted);
+            let exhausted = InFunc(func, &bound.exhausted);
             write!(f, " loop {}{inline} else {exhausted}", bound.max)?;
         }
         f.write_char('\n')?;
         for inst in &block.insts {
-            writeln!(f, "  {}", In(func, inst))?;
+            writeln!(f, "  {}", InFunc(func, inst))?;
         }
-        writeln!(f, "  {}", In(func, &block.term))
+        writeln!(f, "  {}", InFunc(func, &block.term))
     }
 }
 
@@ -252,19 +259,19 @@ impl Display for Func {
         for line in self.contract.lines() {
             writeln!(f, "{}", format!("; {line}").trim_end())?;
         }
-        write!(f, "func @{}({})", self.name, In(self, self.params()))?;
+        write!(f, "func @{}({})", self.name, InFunc(self, self.params()))?;
         for (i, size) in self.slots.iter().enumerate() {
             write!(f, "{} {size}", if i == 0 { " stack" } else { "," })?;
         }
         writeln!(f, " {{")?;
         for (i, block) in self.blocks.iter().enumerate() {
-            In(self, block).write(f, i == 0)?;
+            InFunc(self, block).write(f, i == 0)?;
         }
         writeln!(f, "}}")
     }
 }
 
-impl Display for Data {
+impl Display for ConstantData {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
         write!(f, "data @{} \"", self.name)?;
         for b in &self.bytes {
@@ -303,11 +310,11 @@ impl Display for Module {
 impl Func {
     /// An instruction as text, for messages.
     pub fn show(&self, inst: &Inst) -> String {
-        In(self, inst).to_string()
+        InFunc(self, inst).to_string()
     }
 
     /// The end of a block as text, for messages.
     pub fn show_term(&self, term: &Term) -> String {
-        In(self, term).to_string()
+        InFunc(self, term).to_string()
     }
 }

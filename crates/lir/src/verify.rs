@@ -24,8 +24,8 @@
 use std::collections::{HashMap, HashSet};
 use std::fmt;
 
-use crate::cfg::{Cfg, Node};
-use crate::func::{Func, Inst, MAX_REPEAT, Module, Place, Value};
+use crate::cfg::{Cfg, CfgNode};
+use crate::func::{Func, Inst, MAX_REPEAT, MemoryPlace, Module, Value};
 use crate::op::{AtomicOp, ExtOp, Size};
 
 /// The invariants, which the module's documentation describes.
@@ -81,7 +81,7 @@ type Res = Result<(), Violation>;
 /// # Errors
 /// The first violated invariant.
 pub fn verify(module: &Module) -> Result<(), Violation> {
-    let top = |name: &str| At {
+    let top = |name: &str| ErrorPlace {
         func: None,
         place: format!("@{name}"),
     };
@@ -113,12 +113,12 @@ fn legal(name: &str) -> bool {
 }
 
 /// A place for messages.
-struct At<'a> {
+struct ErrorPlace<'a> {
     func: Option<&'a Func>,
     place: String,
 }
 
-impl At<'_> {
+impl ErrorPlace<'_> {
     fn fail(&self, invariant: Invariant, message: impl Into<String>) -> Res {
         Err(Violation {
             invariant,
@@ -145,15 +145,15 @@ impl At<'_> {
     }
 }
 
-fn at_block(func: &Func, block: usize) -> At<'_> {
+fn at_block(func: &Func, block: usize) -> ErrorPlace<'_> {
     let name = func.blocks.get(block).map_or("?", |b| &b.name);
-    At {
+    ErrorPlace {
         func: Some(func),
         place: format!("@{}: {name}", func.name),
     }
 }
 
-fn at_inst<'a>(func: &'a Func, block: usize, inst: &Inst) -> At<'a> {
+fn at_inst<'a>(func: &'a Func, block: usize, inst: &Inst) -> ErrorPlace<'a> {
     let mut at = at_block(func, block);
     at.place = format!("{}: {}", at.place, func.show(inst));
     at
@@ -179,7 +179,7 @@ fn function(module: &Module, func: &Func) -> Res {
 }
 
 fn names_and_ids(func: &Func) -> Res {
-    let at = At {
+    let at = ErrorPlace {
         func: Some(func),
         place: format!("@{}", func.name),
     };
@@ -288,24 +288,24 @@ fn address(module: &Module, func: &Func, inst: &Inst) -> Found {
         return None;
     };
     match of {
-        Place::Slot(slot, off) => match func.slots.get(slot.index()) {
+        MemoryPlace::Slot(slot, off) => match func.slots.get(slot.index()) {
             None => Some((Invariant::Ids, "no such slot")),
             Some(size) => (off >= size).then_some((Invariant::Slots, "behind the slot's end")),
         },
-        Place::Data(name, off) => match module.data(name) {
+        MemoryPlace::Data(name, off) => match module.data(name) {
             None => Some((Invariant::Data, "no such data")),
             Some(data) => {
                 let behind = *off as usize >= data.bytes.len();
                 behind.then_some((Invariant::Data, "behind the end of the data"))
             }
         },
-        Place::Map(name) => {
+        MemoryPlace::Map(name) => {
             (!legal(name)).then_some((Invariant::Names, "the map has no legal name"))
         }
-        Place::Func(name) => {
+        MemoryPlace::Func(name) => {
             (module.func(name).is_none()).then_some((Invariant::Calls, "no such function"))
         }
-        Place::Cpu(_) | Place::State(_) => None,
+        MemoryPlace::Cpu(_) | MemoryPlace::State(_) => None,
     }
 }
 
@@ -362,7 +362,7 @@ fn recursion(module: &Module) -> Res {
     }
     match left.keys().min() {
         None => Ok(()),
-        Some(name) => At {
+        Some(name) => ErrorPlace {
             func: None,
             place: format!("@{name}"),
         }
@@ -385,7 +385,7 @@ fn loops(func: &Func, cfg: &Cfg) -> Res {
             if bound.max == 0 || bound.max > MAX_REPEAT {
                 return at.fail(Invariant::Bounds, "not from 1 to 2^23");
             }
-            if body.contains(&Node::entry(bound.exhausted.block.index())) {
+            if body.contains(&CfgNode::entry(bound.exhausted.block.index())) {
                 return at.fail(Invariant::Bounds, "the bound does not leave the loop");
             }
         }
@@ -398,7 +398,7 @@ fn loops(func: &Func, cfg: &Cfg) -> Res {
     for i in 0..func.blocks.len() {
         for from in cfg.preds(i) {
             let back = place[from.block()] >= place[i];
-            if back && !cfg.dominates(Node::entry(i), *from) {
+            if back && !cfg.dominates(CfgNode::entry(i), *from) {
                 let message = "a jump into the middle of a loop";
                 return at_block(func, i).fail(Invariant::Loops, message);
             }
@@ -409,14 +409,14 @@ fn loops(func: &Func, cfg: &Cfg) -> Res {
 
 /// Where a value is defined: its node, and the number of instructions in front of its definition
 /// there.
-type Def = (Node, usize);
+type ProgramPoint = (CfgNode, usize);
 
-fn definitions(func: &Func) -> Result<Vec<Def>, Violation> {
-    let mut defs: Vec<Option<Def>> = vec![None; func.values.len()];
+fn definitions(func: &Func) -> Result<Vec<ProgramPoint>, Violation> {
+    let mut defs: Vec<Option<ProgramPoint>> = vec![None; func.values.len()];
     for (i, block) in func.blocks.iter().enumerate() {
-        let params = block.params.iter().map(|v| (*v, (Node::entry(i), 0)));
+        let params = block.params.iter().map(|v| (*v, (CfgNode::entry(i), 0)));
         let insts = block.insts.iter().enumerate();
-        let insts = insts.filter_map(|(n, inst)| Some((inst.dst()?, (Node::body(i), n + 1))));
+        let insts = insts.filter_map(|(n, inst)| Some((inst.dst()?, (CfgNode::body(i), n + 1))));
         for (v, def) in params.chain(insts) {
             if defs[v.index()].replace(def).is_some() {
                 let message = format!("a second definition of %{}", func.values[v.index()]);
@@ -438,19 +438,19 @@ fn definitions(func: &Func) -> Result<Vec<Def>, Violation> {
 }
 
 /// A use of a value.
-struct Use {
+struct ValueUse {
     value: Value,
     /// Its node, and the number of instructions in front of it there. An argument of an edge is used
     /// where the edge begins.
-    at: Def,
+    at: ProgramPoint,
 }
 
 /// All uses in a block.
-fn uses_in(func: &Func, block: usize) -> Vec<Use> {
-    let body = Node::body(block);
+fn uses_in(func: &Func, block: usize) -> Vec<ValueUse> {
+    let body = CfgNode::body(block);
     let mut found = Vec::new();
     let b = &func.blocks[block];
-    let mut add = |value: &Value, at| found.push(Use { value: *value, at });
+    let mut add = |value: &Value, at| found.push(ValueUse { value: *value, at });
     for (n, inst) in b.insts.iter().enumerate() {
         inst.for_each_use(|v| add(v, (body, n)));
     }
@@ -459,13 +459,13 @@ fn uses_in(func: &Func, block: usize) -> Vec<Use> {
     let args = b.term.targets().into_iter().flat_map(|t| &t.args);
     args.for_each(|v| add(v, end));
     let args = b.bound.iter().flat_map(|b| &b.exhausted.args);
-    args.for_each(|v| add(v, (Node::entry(block), 0)));
+    args.for_each(|v| add(v, (CfgNode::entry(block), 0)));
     found
 }
 
-fn uses(func: &Func, cfg: &Cfg, defs: &[Def]) -> Res {
+fn uses(func: &Func, cfg: &Cfg, defs: &[ProgramPoint]) -> Res {
     for block in 0..func.blocks.len() {
-        for Use { value, at } in uses_in(func, block) {
+        for ValueUse { value, at } in uses_in(func, block) {
             let (node, before) = defs[value.index()];
             let name = &func.values[value.index()];
             let holds = match node == at.0 {

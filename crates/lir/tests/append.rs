@@ -9,10 +9,10 @@ use std::sync::LazyLock;
 use common::{Reads, text};
 use proptest::prelude::*;
 use spile_lir::Module;
-use spile_lir::func::Place;
+use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Kind, Machine, Memory};
-use spile_lir::library::append::{self, DIGITS, Layout, MAX_COUNT, flag};
+use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::library::append::{self, AppendLayout, DIGITS, MAX_COUNT, flag};
 use spile_lir::verify::verify;
 
 const LENGTH: usize = 0;
@@ -22,8 +22,8 @@ const MOST: usize = 100;
 const TEXT: usize = DIGITS_AT + DIGITS as usize;
 const BLOCK: usize = TEXT + 3 * MOST + 64;
 
-fn layout() -> Layout {
-    Layout {
+fn layout() -> AppendLayout {
+    AppendLayout {
         length: LENGTH as i32,
         text: TEXT as i32,
         most: MOST as i32,
@@ -56,9 +56,9 @@ impl Host for Block {
         Reads.helper(memory, helper, args)
     }
 
-    fn place(&mut self, of: &Place) -> Option<u64> {
+    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
         match of {
-            Place::Cpu(off) => Some(self.0 + u64::from(*off)),
+            MemoryPlace::Cpu(off) => Some(self.0 + u64::from(*off)),
             _ => None,
         }
     }
@@ -75,10 +75,10 @@ fn appended(name: &str, before: &str, text: Option<&[u8]>, args: &[u64]) -> (Vec
     // What earlier numbers left there.
     bytes[DIGITS_AT..][..24].fill(b'7');
     bytes[TEXT..][..before.len()].copy_from_slice(before.as_bytes());
-    let block = machine.memory.add(bytes, Kind::Memory);
+    let block = machine.memory.add(bytes, RegionKind::Memory);
     let mut all = Vec::new();
     if let Some(text) = text {
-        all.extend([block, machine.memory.add(text.to_vec(), Kind::Memory)]);
+        all.extend([block, machine.memory.add(text.to_vec(), RegionKind::Memory)]);
     }
     all.extend(args);
     let result = machine.run(name, &all, &mut Block(block));

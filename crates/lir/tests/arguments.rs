@@ -7,11 +7,11 @@ use std::sync::LazyLock;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::Module;
-use spile_lir::func::Place;
+use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Kind, Machine, Memory};
+use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
 use spile_lir::library::arguments::{
-    BUFFER, Defer, ENTRY, FOLLOWS, Layout, MAX_ARGV, kind, module, time,
+    ArgumentLayout, BUFFER, DeferredReads, ENTRY, FOLLOWS, MAX_ARGV, kind, module, time,
 };
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
@@ -43,8 +43,8 @@ const VALUES: &[(u64, u64, &str)] = &[
     (u64::MAX, u64::MAX, "MINUS"),
 ];
 
-fn layout() -> Layout {
-    Layout {
+fn layout() -> ArgumentLayout {
+    ArgumentLayout {
         length: LENGTH as i32,
         most: MOST as i32,
         arguments: ARGUMENTS as i32,
@@ -53,7 +53,7 @@ fn layout() -> Layout {
         quote: "quote".into(),
         signed: SIGNED as i32,
         mark: MARK as i32,
-        defer: Some(Defer {
+        defer: Some(DeferredReads {
             allowed: ALLOWED as i32,
             absent: ABSENT as i32,
             quoted: 2,
@@ -159,9 +159,9 @@ impl Host for Recorder {
         }
     }
 
-    fn place(&mut self, of: &Place) -> Option<u64> {
+    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
         match of {
-            Place::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
             _ => None,
         }
     }
@@ -237,7 +237,7 @@ fn text(descriptor: u64, value: u64, given: &Given) -> String {
             word(ARGUMENTS + 8 * i, n);
         }
         let mut host = Recorder {
-            block: machine.memory.add(bytes, Kind::Memory),
+            block: machine.memory.add(bytes, RegionKind::Memory),
             program: given.program.clone(),
             deferred: given.deferred.clone(),
             ..Recorder::default()

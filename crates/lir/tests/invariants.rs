@@ -3,8 +3,8 @@
 
 use std::collections::BTreeSet;
 
-use spile_lir::func::{BlockId, MAX_REPEAT, Target, Term, Value};
-use spile_lir::interp::{Fault, Kind, Machine, NoHost};
+use spile_lir::func::{BlockId, JumpTarget, MAX_REPEAT, Term, Value};
+use spile_lir::interp::{Fault, Machine, NoHost, RegionKind};
 use spile_lir::reader::read;
 use spile_lir::verify::{Invariant, verify};
 
@@ -220,7 +220,7 @@ fn ids_that_do_not_exist_are_refused() {
     let mut values = good.clone();
     values.funcs[0].blocks[0].term = Term::Ret(Value(7).into());
     let mut blocks = good.clone();
-    blocks.funcs[0].blocks[0].term = Term::Jump(Target {
+    blocks.funcs[0].blocks[0].term = Term::Jump(JumpTarget {
         block: BlockId(3),
         args: Vec::new(),
     });
@@ -305,7 +305,7 @@ fn fault(text: &str, bytes: usize) -> Fault {
     let module = read(text).unwrap_or_else(|e| panic!("{e}\n{text}"));
     verify(&module).unwrap_or_else(|e| panic!("{e}\n{text}"));
     let mut machine = Machine::new(&module, 100);
-    let at = machine.memory.add(vec![0; bytes], Kind::Memory);
+    let at = machine.memory.add(vec![0; bytes], RegionKind::Memory);
     machine.run("f", &[at], &mut NoHost).expect_err(text)
 }
 

@@ -17,8 +17,10 @@ use cranelift_module::{FuncId, Linkage, Module as _, default_libcall_names};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::cfg::Cfg;
-use spile_lir::func::{Block, BlockId, Func, Inst, Module, Operand, Place, Target, Term, Value};
-use spile_lir::interp::{Kind, Machine, NoHost};
+use spile_lir::func::{
+    Block, BlockId, Func, Inst, JumpTarget, MemoryPlace, Module, Operand, Term, Value,
+};
+use spile_lir::interp::{Machine, NoHost, RegionKind};
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 use spile_lir::repeat::outline;
 use spile_lir::{library, testgen};
@@ -161,7 +163,7 @@ impl Translator<'_, '_> {
     }
 
     /// The block of a target, and its arguments with the count of a loop.
-    fn target(&mut self, from: usize, to: &Target) -> (ClifBlock, Vec<BlockArg>) {
+    fn target(&mut self, from: usize, to: &JumpTarget) -> (ClifBlock, Vec<BlockArg>) {
         let BlockId(index) = to.block;
         let index = index as usize;
         let mut args: Vec<BlockArg> = to.args.iter().map(|v| self.values[v].into()).collect();
@@ -290,11 +292,11 @@ impl Translator<'_, '_> {
             }
             Inst::Opaque { a, .. } => self.values[a],
             Inst::Addr { of, .. } => match of {
-                Place::Slot(slot, off) => {
+                MemoryPlace::Slot(slot, off) => {
                     let slot = self.slots[slot.index()];
                     self.b.ins().stack_addr(I64, slot, off.cast_signed())
                 }
-                Place::Data(name, off) => {
+                MemoryPlace::Data(name, off) => {
                     let at = self.data[&**name].as_ptr() as i64 + i64::from(*off);
                     self.b.ins().iconst(I64, at)
                 }
@@ -457,7 +459,7 @@ fn same(native: &Native, module: &Module, name: &str, args: &[Arg]) {
             Arg::Memory(bytes) => {
                 // The allocator's addresses are multiples of 16; atomic operations need 8.
                 let mut bytes = bytes.clone();
-                args_of_interp.push(machine.memory.add(bytes.clone(), Kind::Memory));
+                args_of_interp.push(machine.memory.add(bytes.clone(), RegionKind::Memory));
                 native_args.push(bytes.as_mut_ptr() as u64);
                 memory.push(bytes);
             }

@@ -13,12 +13,13 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::Module;
 use spile_lir::counted::count;
-use spile_lir::func::Place;
+use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Kind, Machine, Memory};
+use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
 use spile_lir::library::unwind::row::{self, kind};
 use spile_lir::library::unwind::{
-    BEHIND, COPIED, EXACT, FILE_NAME, GIVEN, Layout, UnwindOffsets, VDSO, at, copy, module, room,
+    BEHIND, COPIED, EXACT, FILE_NAME, GIVEN, UnwindLayout, UnwindOffsets, VDSO, at, copy, module,
+    room,
 };
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
@@ -61,8 +62,8 @@ const OFFSETS: UnwindOffsets = UnwindOffsets {
     regs_cs: 24,
 };
 
-fn layout() -> Layout {
-    Layout {
+fn layout() -> UnwindLayout {
+    UnwindLayout {
         base: BASE as u32,
         most: MOST,
         frames: FRAMES as u32,
@@ -441,7 +442,7 @@ fn row_word((start, rule, distance, saved): Row) -> u64 {
 
 impl<'a> Kernel<'a> {
     fn new(memory: &mut Memory, world: &'a World) -> Kernel<'a> {
-        let block = memory.add(vec![0; BASE + room(MOST) as usize + 64], Kind::Memory);
+        let block = memory.add(vec![0; BASE + room(MOST) as usize + 64], RegionKind::Memory);
         let mut kernel = Kernel {
             world,
             block,
@@ -450,11 +451,11 @@ impl<'a> Kernel<'a> {
             registers: 0,
             files: BTreeMap::new(),
             rows: vec![0],
-            copy: memory.add(vec![0; copy::BYTES as usize + 64], Kind::Memory),
+            copy: memory.add(vec![0; copy::BYTES as usize + 64], RegionKind::Memory),
             records: Vec::new(),
         };
         let superblock = words(memory, &[0xffff_0000_0000_0007]);
-        let name = memory.add(b"name\0".to_vec(), Kind::Memory);
+        let name = memory.add(b"name\0".to_vec(), RegionKind::Memory);
         let root = words(memory, &[0, name]);
         let at_root = root.to_le_bytes();
         memory.write(root, &at_root).expect("the root");
@@ -551,7 +552,8 @@ impl Host for Kernel<'_> {
                 if self.files.contains_key(&key) {
                     return Ok((-17i64).cast_unsigned());
                 }
-                self.files.insert(key, memory.add(value, Kind::Memory));
+                self.files
+                    .insert(key, memory.add(value, RegionKind::Memory));
                 0
             }
             (Helper::Output, [_, record, size, 2]) => {
@@ -563,11 +565,11 @@ impl Host for Kernel<'_> {
         })
     }
 
-    fn place(&mut self, of: &Place) -> Option<u64> {
+    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
         Some(match of {
-            Place::Cpu(off) => self.block + u64::from(*off),
-            Place::State(off) => self.state + u64::from(*off),
-            Place::Map(name) => match &**name {
+            MemoryPlace::Cpu(off) => self.block + u64::from(*off),
+            MemoryPlace::State(off) => self.state + u64::from(*off),
+            MemoryPlace::Map(name) => match &**name {
                 "files" => TASK + 1,
                 "rows" => TASK + 2,
                 "copies" => TASK + 3,

@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_lir::func::Place;
+use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Kind, Machine, Memory};
-use spile_lir::library::usermem::{Layout, PageOffsets, module, status};
+use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::library::usermem::{PageOffsets, UsermemLayout, module, status};
 use spile_lir::verify::verify;
 
 const PAGE: u64 = 4096;
@@ -173,7 +173,7 @@ fn node(
     folios: &[(Folio, u64)],
     slots: &mut Vec<u64>,
 ) -> u64 {
-    let at = memory.add(vec![0; 40 + 64 * 8], Kind::Memory);
+    let at = memory.add(vec![0; 40 + 64 * 8], RegionKind::Memory);
     // Other fields of the node follow the byte.
     word(memory, at, 0xa5a5_a500 | u64::from(shift));
     let slot = |n: u64| at + 40 + 8 * n;
@@ -203,11 +203,11 @@ fn node(
 
 impl Kernel {
     fn new(memory: &mut Memory, world: &World) -> Kernel {
-        let block = memory.add(vec![0xa5; BLOCK], Kind::Memory);
-        let state = memory.add(vec![0; 64], Kind::Memory);
+        let block = memory.add(vec![0xa5; BLOCK], RegionKind::Memory);
+        let state = memory.add(vec![0; 64], RegionKind::Memory);
         let used = 1 + world.folios.iter().map(|f| 1 << f.order).sum::<u64>();
-        let pages = memory.add(vec![0; (used * STRUCT_PAGE) as usize], Kind::Memory);
-        let direct_map = memory.add(vec![0; (used * PAGE) as usize], Kind::Memory);
+        let pages = memory.add(vec![0; (used * STRUCT_PAGE) as usize], RegionKind::Memory);
+        let direct_map = memory.add(vec![0; (used * PAGE) as usize], RegionKind::Memory);
         if world.known {
             word(memory, state + u64::from(FIRST_PAGE), pages);
             word(memory, state + u64::from(DIRECT_MAP), direct_map);
@@ -232,7 +232,7 @@ impl Kernel {
             folios.push((folio.clone(), page));
         }
         let mut slots = Vec::new();
-        let mapping = memory.add(vec![0; 24], Kind::Memory);
+        let mapping = memory.add(vec![0; 24], RegionKind::Memory);
         let last = |f: &Folio| f.index + (1 << f.order) - 1;
         let last = world.folios.iter().map(last).max();
         let head = match (last, &*folios) {
@@ -250,11 +250,11 @@ impl Kernel {
             }
         };
         word(memory, mapping + 16, head);
-        let file = memory.add(vec![0; 16], Kind::Memory);
+        let file = memory.add(vec![0; 16], RegionKind::Memory);
         word(memory, file + 8, mapping);
         let vma = |(n, m): (usize, &Option<Mapping>)| {
             let Some(m) = m else { return 0 };
-            let at = memory.add(vec![0; 40], Kind::Memory);
+            let at = memory.add(vec![0; 40], RegionKind::Memory);
             let file = if m.file { file } else { 0 };
             let start = START + n as u64 * 4 * PAGE;
             let words = [start, m.flags, m.pgoff, file, u64::from(m.anon)];
@@ -318,17 +318,17 @@ impl Host for Kernel {
         }
     }
 
-    fn place(&mut self, of: &Place) -> Option<u64> {
+    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
         match of {
-            Place::Cpu(off) => Some(self.block + u64::from(*off)),
-            Place::State(off) => Some(self.state + u64::from(*off)),
+            MemoryPlace::Cpu(off) => Some(self.block + u64::from(*off)),
+            MemoryPlace::State(off) => Some(self.state + u64::from(*off)),
             _ => None,
         }
     }
 }
 
-fn layout(pages: bool) -> Layout {
-    Layout {
+fn layout(pages: bool) -> UsermemLayout {
+    UsermemLayout {
         most: MOST as i32,
         staging: STAGING as i32,
         copy: COPY as i32,

@@ -2,13 +2,13 @@
 
 use regalloc2::{Allocation, Output};
 use spile_lir::Func;
-use spile_lir::func::Place;
+use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper as LirHelper;
 use spile_lir::op::{self, Width as LirWidth};
 use spile_lir::verify::MAX_STACK;
 
-use super::copies::{Item, propagate, reg};
-use super::select::{Code, Op};
+use super::copies::{InstOrCopy, propagate, reg};
+use super::select::{MachineOp, SelectedFunc};
 use super::{EmitError, ObjectSymbols};
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
@@ -20,7 +20,7 @@ const PARAMS: [&str; 5] = ["a", "b", "c", "d", "e"];
 /// Writes a function.
 pub(super) fn code(
     func: &Func,
-    selected: &Code,
+    selected: &SelectedFunc,
     output: &Output,
     around: &ObjectSymbols,
 ) -> Result<Function, EmitError> {
@@ -32,7 +32,7 @@ pub(super) fn code(
     let mut asm = Asm::new(symbol(&func.name), params);
     let labels = selected.blocks.iter().map(|_| asm.label()).collect();
     let blocks = propagate(selected, output);
-    let mut writer = Writer {
+    let mut writer = CodeWriter {
         func,
         selected,
         around,
@@ -48,8 +48,8 @@ pub(super) fn code(
         writer.asm.bind(label);
         for item in items {
             match item {
-                Item::Copy(from, to) => writer.move_(*from, *to),
-                Item::Inst(inst, allocations) => {
+                InstOrCopy::Copy(from, to) => writer.move_(*from, *to),
+                InstOrCopy::Inst(inst, allocations) => {
                     let regs = allocations.iter().map(|a| reg(*a)).collect::<Vec<_>>();
                     writer.inst(&selected.insts[*inst].op, &regs, b)?;
                 }
@@ -62,13 +62,13 @@ pub(super) fn code(
 /// For each block, the block that a jump to it reaches: another one if the block only jumps on. An
 /// edge's
 /// block has no instructions if its values need no moves.
-fn jump_destinations(selected: &Code, blocks: &[Vec<Item>]) -> Vec<usize> {
+fn jump_destinations(selected: &SelectedFunc, blocks: &[Vec<InstOrCopy>]) -> Vec<usize> {
     let mut lead: Vec<usize> = (0..selected.blocks.len()).collect();
     // Blocks lie in front of their successors.
     for b in (1..selected.blocks.len()).rev() {
-        let stays = |item: &Item| match item {
-            Item::Copy(from, to) => from != to,
-            Item::Inst(inst, _) => selected.insts[*inst].op != Op::Jump,
+        let stays = |item: &InstOrCopy| match item {
+            InstOrCopy::Copy(from, to) => from != to,
+            InstOrCopy::Inst(inst, _) => selected.insts[*inst].op != MachineOp::Jump,
         };
         if !blocks[b].iter().any(stays) {
             lead[b] = lead[selected.blocks[b].succs[0].index()];
@@ -171,9 +171,9 @@ fn helper(helper: LirHelper) -> (Helper, bool) {
     }
 }
 
-struct Writer<'a> {
+struct CodeWriter<'a> {
     func: &'a Func,
-    selected: &'a Code,
+    selected: &'a SelectedFunc,
     around: &'a ObjectSymbols,
     asm: Asm,
     labels: Vec<Label>,
@@ -181,7 +181,7 @@ struct Writer<'a> {
     lead: Vec<usize>,
 }
 
-impl Writer<'_> {
+impl CodeWriter<'_> {
     fn spill(&self, allocation: Allocation) -> Option<i16> {
         let slot = allocation.as_stack()?;
         Some(-(self.selected.frame as i16) - 8 * (slot.index() as i16 + 1))
@@ -210,7 +210,7 @@ impl Writer<'_> {
         }
     }
 
-    fn inst(&mut self, op: &Op, regs: &[Reg], block: usize) -> Result<(), EmitError> {
+    fn inst(&mut self, op: &MachineOp, regs: &[Reg], block: usize) -> Result<(), EmitError> {
         // The first operands are read, the last one is defined.
         let (a, b) = (
             regs.first().copied().unwrap_or(Reg::R0),
@@ -218,34 +218,34 @@ impl Writer<'_> {
         );
         let dst = regs.last().copied().unwrap_or(Reg::R0);
         match op {
-            Op::Params => {}
-            Op::Jump => self.jump_unless_next(block, 0),
-            Op::Branch {
+            MachineOp::Params => {}
+            MachineOp::Jump => self.jump_unless_next(block, 0),
+            MachineOp::Branch {
                 cond,
                 width,
                 b: imm,
             } => self.branch(block, (*cond, *width), a, imm.map_or(b.into(), Src::Imm)),
-            Op::Ret(imm) => {
+            MachineOp::Ret(imm) => {
                 if let Some(imm) = imm {
                     self.asm.mov(Reg::R0, *imm);
                 }
                 self.asm.exit();
             }
-            Op::Const(imm) => self.asm.imm(dst, *imm),
-            Op::Addr(of) => self.addr(dst, of)?,
-            Op::Move(LirWidth::W32) => self.asm.mov32(dst, a),
-            Op::Move(LirWidth::W64) => {
+            MachineOp::Const(imm) => self.asm.imm(dst, *imm),
+            MachineOp::Addr(of) => self.addr(dst, of)?,
+            MachineOp::Move(LirWidth::W32) => self.asm.mov32(dst, a),
+            MachineOp::Move(LirWidth::W64) => {
                 if dst != a {
                     self.asm.mov(dst, a);
                 }
             }
-            Op::Alu { width, op, b: imm } => match imm {
+            MachineOp::Alu { width, op, b: imm } => match imm {
                 Some(imm) => self.alu_imm((*op, *width), dst, *imm),
                 None => self.alu(*width, alu(*op), dst, b),
             },
-            Op::Extend { size, signed } => self.extend(dst, *size, *signed),
-            Op::Swap(s) => self.asm.swap(Swap::Be, size(*s), dst),
-            Op::Load {
+            MachineOp::Extend { size, signed } => self.extend(dst, *size, *signed),
+            MachineOp::Swap(s) => self.asm.swap(Swap::Be, size(*s), dst),
+            MachineOp::Load {
                 size: s,
                 signed,
                 frame,
@@ -257,7 +257,7 @@ impl Writer<'_> {
                     self.extend(dst, *s, true);
                 }
             }
-            Op::Store {
+            MachineOp::Store {
                 size: s,
                 frame,
                 off,
@@ -267,30 +267,30 @@ impl Writer<'_> {
                 let src = src.map_or(Src::Reg(dst), Src::Imm);
                 self.asm.store(size(*s), base, off, src);
             }
-            Op::Atomic { op, width: w, off } => self.asm.emit(Insn::Atomic {
+            MachineOp::Atomic { op, width: w, off } => self.asm.emit(Insn::Atomic {
                 width: width(*w),
                 op: atomic(*op),
                 base: a,
                 off: *off,
                 src: b,
             }),
-            Op::Bound(max) => self.bound(dst, *max),
-            Op::Opaque => {
+            MachineOp::Bound(max) => self.bound(dst, *max),
+            MachineOp::Opaque => {
                 let off = self.selected.scratch.unwrap_or(0);
                 self.asm.store(Size::DW, Reg::R10, off, a);
                 // A byte of its own makes the word one that the verifier does not track.
                 self.asm.store(Size::B, Reg::R10, off, a);
                 self.asm.load(Size::DW, dst, Reg::R10, off);
             }
-            Op::Helper(h) => {
+            MachineOp::Helper(h) => {
                 let (helper, narrow) = helper(*h);
                 self.asm.call(helper);
                 if narrow {
                     self.extend(Reg::R0, op::Size::U32, true);
                 }
             }
-            Op::Call(name) => self.asm.call_sub(symbol(name)),
-            Op::Repeat(name) => {
+            MachineOp::Call(name) => self.asm.call_sub(symbol(name)),
+            MachineOp::Repeat(name) => {
                 self.asm.ld_func(Reg::R2, symbol(name));
                 self.asm.mov(Reg::R4, 0);
                 self.asm.call(Helper::Loop);
@@ -374,23 +374,23 @@ impl Writer<'_> {
         self.asm.bind(inside);
     }
 
-    fn addr(&mut self, dst: Reg, of: &Place) -> Result<(), EmitError> {
+    fn addr(&mut self, dst: Reg, of: &MemoryPlace) -> Result<(), EmitError> {
         let missing = || EmitError::Missing(self.func.name.clone(), of.to_string());
         match of {
-            Place::Slot(slot, off) => {
+            MemoryPlace::Slot(slot, off) => {
                 let at = self.selected.slots.get(slot.index()).ok_or_else(missing)?;
                 let at = i32::from(*at) + off.cast_signed();
                 self.asm.mov(dst, Reg::R10);
                 self.asm.add(dst, at);
             }
-            Place::State(off) => self.asm.ld_data(dst, Section::Bss, *off),
-            Place::Data(name, off) => {
+            MemoryPlace::State(off) => self.asm.ld_data(dst, Section::Bss, *off),
+            MemoryPlace::Data(name, off) => {
                 let at = self.around.data.get(name).ok_or_else(missing)?;
                 self.asm.ld_data(dst, Section::Rodata, at + off);
             }
-            Place::Map(name) => self.asm.ld_map(dst, &**name),
-            Place::Func(name) => self.asm.ld_func(dst, symbol(name)),
-            Place::Cpu(_) => return Err(missing()),
+            MemoryPlace::Map(name) => self.asm.ld_map(dst, &**name),
+            MemoryPlace::Func(name) => self.asm.ld_func(dst, symbol(name)),
+            MemoryPlace::Cpu(_) => return Err(missing()),
         }
         Ok(())
     }

@@ -10,12 +10,12 @@ use regalloc2::{
     PReg, PRegSet,
 };
 
-use super::select::{Code, Selected};
+use super::select::{SelectedFunc, SelectedInst};
 use crate::isa::insn::Reg;
 
 /// An instruction or a copy.
 #[derive(Debug, Clone)]
-pub(super) enum Item {
+pub(super) enum InstOrCopy {
     /// A copy between registers and spill slots.
     Copy(Allocation, Allocation),
     /// The instruction of this index, with the registers of its operands.
@@ -26,8 +26,8 @@ pub(super) enum Item {
 const REGS: usize = 10;
 
 /// The items of each block.
-pub(super) fn propagate(selected: &Code, output: &Output) -> Vec<Vec<Item>> {
-    let mut blocks: Vec<Vec<Item>> = (0..selected.blocks.len())
+pub(super) fn propagate(selected: &SelectedFunc, output: &Output) -> Vec<Vec<InstOrCopy>> {
+    let mut blocks: Vec<Vec<InstOrCopy>> = (0..selected.blocks.len())
         .map(|b| {
             let items = output.block_insts_and_edits(selected, BlockIndex::new(b));
             items.map(|item| self::item(output, &item)).collect()
@@ -40,10 +40,12 @@ pub(super) fn propagate(selected: &Code, output: &Output) -> Vec<Vec<Item>> {
     blocks
 }
 
-fn item(output: &Output, item: &InstOrEdit<'_>) -> Item {
+fn item(output: &Output, item: &InstOrEdit<'_>) -> InstOrCopy {
     match item {
-        InstOrEdit::Edit(Edit::Move { from, to }) => Item::Copy(*from, *to),
-        InstOrEdit::Inst(inst) => Item::Inst(inst.index(), output.inst_allocs(*inst).to_vec()),
+        InstOrEdit::Edit(Edit::Move { from, to }) => InstOrCopy::Copy(*from, *to),
+        InstOrEdit::Inst(inst) => {
+            InstOrCopy::Inst(inst.index(), output.inst_allocs(*inst).to_vec())
+        }
     }
 }
 
@@ -60,7 +62,7 @@ pub(super) fn reg(allocation: Allocation) -> Reg {
 }
 
 /// The registers that an instruction reads, and those that it changes.
-fn effects(inst: &Selected, allocations: &[Allocation]) -> (PRegSet, PRegSet) {
+fn effects(inst: &SelectedInst, allocations: &[Allocation]) -> (PRegSet, PRegSet) {
     let (mut reads, mut changes) = (PRegSet::empty(), inst.clobbers);
     for (operand, allocation) in inst.operands.iter().zip(allocations) {
         let set = match operand.kind() {
@@ -73,7 +75,7 @@ fn effects(inst: &Selected, allocations: &[Allocation]) -> (PRegSet, PRegSet) {
 }
 
 /// Operands in any register read the original of a copy within the block.
-fn read_originals(selected: &Code, block: &mut [Item]) {
+fn read_originals(selected: &SelectedFunc, block: &mut [InstOrCopy]) {
     // For each register the one that has the same content and was written before it.
     let mut originals = [None::<PReg>; REGS];
     let forget = |originals: &mut [Option<PReg>; REGS], changed: PReg| {
@@ -85,7 +87,7 @@ fn read_originals(selected: &Code, block: &mut [Item]) {
     };
     for item in block {
         match item {
-            Item::Copy(from, to) => {
+            InstOrCopy::Copy(from, to) => {
                 let original = number(*from).and_then(|n| originals[n]).or(from.as_reg());
                 if let (Some(original), true) = (original, to.as_reg().is_some()) {
                     *from = Allocation::reg(original);
@@ -96,7 +98,7 @@ fn read_originals(selected: &Code, block: &mut [Item]) {
                     originals[to.hw_enc()] = original;
                 }
             }
-            Item::Inst(index, allocations) => {
+            InstOrCopy::Inst(index, allocations) => {
                 let inst = &selected.insts[*index];
                 let reused = inst.operands.iter().find_map(|o| match o.constraint() {
                     OperandConstraint::Reuse(n) => Some(n),
@@ -121,7 +123,7 @@ fn read_originals(selected: &Code, block: &mut [Item]) {
 }
 
 /// Removes copies to registers that nothing reads afterwards.
-fn remove_unread(selected: &Code, blocks: &mut [Vec<Item>]) {
+fn remove_unread(selected: &SelectedFunc, blocks: &mut [Vec<InstOrCopy>]) {
     let mut live_in = vec![PRegSet::empty(); blocks.len()];
     // Blocks lie in front of their successors, so that without loops the first pass is right. A loop
     // needs passes until its header learns nothing new.
@@ -147,7 +149,7 @@ fn remove_unread(selected: &Code, blocks: &mut [Vec<Item>]) {
 }
 
 /// The registers that the successors of a block read.
-fn live_out(selected: &Code, live_in: &[PRegSet], block: usize) -> PRegSet {
+fn live_out(selected: &SelectedFunc, live_in: &[PRegSet], block: usize) -> PRegSet {
     let mut live = PRegSet::empty();
     for succ in &selected.blocks[block].succs {
         live.union_from(live_in[succ.index()]);
@@ -157,12 +159,16 @@ fn live_out(selected: &Code, live_in: &[PRegSet], block: usize) -> PRegSet {
 
 /// The registers that are read from the start of a block on, and for each of its items from the last
 /// one on whether it is a copy that nothing reads.
-fn backwards(selected: &Code, block: &[Item], mut live: PRegSet) -> (PRegSet, Vec<bool>) {
+fn backwards(
+    selected: &SelectedFunc,
+    block: &[InstOrCopy],
+    mut live: PRegSet,
+) -> (PRegSet, Vec<bool>) {
     let mut unread = Vec::with_capacity(block.len());
     for item in block.iter().rev() {
         let mut dead = false;
         match item {
-            Item::Copy(from, to) => {
+            InstOrCopy::Copy(from, to) => {
                 if let Some(to) = to.as_reg() {
                     dead = from.as_reg() == Some(to) || !live.contains(to);
                     if !dead {
@@ -173,7 +179,7 @@ fn backwards(selected: &Code, block: &[Item], mut live: PRegSet) -> (PRegSet, Ve
                     from.as_reg().into_iter().for_each(|r| live.add(r));
                 }
             }
-            Item::Inst(index, allocations) => {
+            InstOrCopy::Inst(index, allocations) => {
                 let (reads, changes) = effects(&selected.insts[*index], allocations);
                 changes.into_iter().for_each(|r| live.remove(r));
                 live.union_from(reads);

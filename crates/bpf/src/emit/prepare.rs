@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use spile_lir::func::{Inst, Operand, Place, Value};
+use spile_lir::func::{Inst, MemoryPlace, Operand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, Width};
 use spile_lir::simplify::simplify;
@@ -20,7 +20,7 @@ pub(super) fn prepare(mut func: Func, around: &ObjectSymbols) -> Result<Func, Em
             match inst {
                 Inst::Addr {
                     dst,
-                    of: Place::Cpu(off),
+                    of: MemoryPlace::Cpu(off),
                 } => {
                     let missing = || EmitError::Missing(func.name.clone(), format!("cpu {off}"));
                     let blocks = around.cpu_blocks.ok_or_else(missing)?;
@@ -68,7 +68,7 @@ fn cpu_block(func: &mut Func, insts: &mut Vec<Inst>, blocks: CpuBlocks, (dst, of
         },
         Inst::Addr {
             dst: first,
-            of: Place::State(blocks.first + off),
+            of: MemoryPlace::State(blocks.first + off),
         },
         Inst::Alu {
             dst,
@@ -100,7 +100,7 @@ fn at_uses(func: &mut Func, block: usize, made: &HashMap<Value, Inst>) {
         if let Inst::Load { base, .. } | Inst::Store { base, .. } = &mut inst
             && let Some(
                 of @ Inst::Addr {
-                    of: Place::Slot(..),
+                    of: MemoryPlace::Slot(..),
                     ..
                 },
             ) = made.get(base)

@@ -13,13 +13,13 @@ use regalloc2::{
 };
 use spile_lir::Func;
 use spile_lir::cfg::Cfg;
-use spile_lir::func::{Inst, Operand, Place, Target, Term, Value};
+use spile_lir::func::{Inst, JumpTarget, MemoryPlace, Operand, Term, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 
 /// A machine instruction. `None` for an operand means that it is a value in a register.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Op {
+pub(super) enum MachineOp {
     /// The parameters, in r1 and up.
     Params,
     Jump,
@@ -30,7 +30,7 @@ pub(super) enum Op {
     },
     Ret(Option<i32>),
     Const(i64),
-    Addr(Place),
+    Addr(MemoryPlace),
     Move(Width),
     Alu {
         width: Width,
@@ -69,15 +69,15 @@ pub(super) enum Op {
 
 /// An instruction with its operands and clobbers.
 #[derive(Debug)]
-pub(super) struct Selected {
-    pub op: Op,
+pub(super) struct SelectedInst {
+    pub op: MachineOp,
     pub operands: Vec<Reg>,
     pub clobbers: PRegSet,
 }
 
 /// A block.
 #[derive(Debug, Default)]
-pub(super) struct Section {
+pub(super) struct SelectedBlock {
     insts: std::ops::Range<usize>,
     pub succs: Vec<BlockIndex>,
     preds: Vec<BlockIndex>,
@@ -88,9 +88,9 @@ pub(super) struct Section {
 
 /// A function for the register allocator.
 #[derive(Debug)]
-pub(super) struct Code {
-    pub insts: Vec<Selected>,
-    pub blocks: Vec<Section>,
+pub(super) struct SelectedFunc {
+    pub insts: Vec<SelectedInst>,
+    pub blocks: Vec<SelectedBlock>,
     values: usize,
     /// Displacements of stack slots from the frame's end.
     pub slots: Vec<i16>,
@@ -114,7 +114,7 @@ fn call_clobbers() -> PRegSet {
 }
 
 /// Selects the instructions of a prepared function whose loops are callbacks or jumps back.
-pub(super) fn select(func: &Func) -> Code {
+pub(super) fn select(func: &Func) -> SelectedFunc {
     let mut frame = 0u32;
     let mut slots = Vec::new();
     for size in &func.slots {
@@ -127,10 +127,10 @@ pub(super) fn select(func: &Func) -> Code {
         -(frame as i16)
     });
     let in_frame = in_frame(func, &slots);
-    let mut select = Select {
+    let mut select = Selector {
         func,
         in_frame,
-        code: Code {
+        code: SelectedFunc {
             insts: Vec::new(),
             blocks: Vec::new(),
             values: func.values.len(),
@@ -152,7 +152,7 @@ fn in_frame(func: &Func, slots: &[i16]) -> HashMap<Value, i16> {
             match inst {
                 Inst::Addr {
                     dst,
-                    of: Place::Slot(slot, off),
+                    of: MemoryPlace::Slot(slot, off),
                 } => {
                     let at = slots.get(slot.index()).map(|at| at + *off as i16);
                     found.extend(at.map(|at| (*dst, at)));
@@ -169,14 +169,14 @@ fn in_frame(func: &Func, slots: &[i16]) -> HashMap<Value, i16> {
     found
 }
 
-struct Select<'f> {
+struct Selector<'f> {
     func: &'f Func,
     /// See [`in_frame`].
     in_frame: HashMap<Value, i16>,
-    code: Code,
+    code: SelectedFunc,
 }
 
-impl Select<'_> {
+impl Selector<'_> {
     fn blocks(&mut self) {
         let func = self.func;
         let order: Vec<usize> = Cfg::new(func).blocks().collect();
@@ -188,7 +188,8 @@ impl Select<'_> {
         let split = |term: &Term| -> Vec<bool> {
             let several = matches!(term, Term::Branch { .. });
             let edges = term.targets().into_iter();
-            let edge = |t: &Target| several && (preds[t.block.index()] > 1 || !t.args.is_empty());
+            let edge =
+                |t: &JumpTarget| several && (preds[t.block.index()] > 1 || !t.args.is_empty());
             edges.map(edge).collect()
         };
         let mut number = vec![0; func.blocks.len()];
@@ -197,11 +198,11 @@ impl Select<'_> {
             number[*b] = next;
             next += 1 + split(&func.blocks[*b].term).iter().filter(|s| **s).count();
         }
-        let index = |t: &Target| BlockIndex::new(number[t.block.index()]);
+        let index = |t: &JumpTarget| BlockIndex::new(number[t.block.index()]);
         for b in &order {
             let block = &func.blocks[*b];
             let start = self.code.insts.len();
-            let mut section = Section::default();
+            let mut section = SelectedBlock::default();
             match number[*b] {
                 0 => self.params(),
                 _ => section.params = block.params.iter().map(|v| vreg(*v)).collect(),
@@ -225,12 +226,12 @@ impl Select<'_> {
             self.code.blocks.push(section);
             for (to, args) in edges {
                 let start = self.code.insts.len();
-                self.add(Op::Jump, Vec::new());
-                self.code.blocks.push(Section {
+                self.add(MachineOp::Jump, Vec::new());
+                self.code.blocks.push(SelectedBlock {
                     insts: start..start + 1,
                     succs: vec![to],
                     args: vec![args],
-                    ..Section::default()
+                    ..SelectedBlock::default()
                 });
             }
         }
@@ -241,8 +242,8 @@ impl Select<'_> {
         }
     }
 
-    fn add(&mut self, op: Op, operands: Vec<Reg>) {
-        self.code.insts.push(Selected {
+    fn add(&mut self, op: MachineOp, operands: Vec<Reg>) {
+        self.code.insts.push(SelectedInst {
             op,
             operands,
             clobbers: PRegSet::empty(),
@@ -252,12 +253,12 @@ impl Select<'_> {
     fn params(&mut self) {
         let params = self.func.params().iter().zip(1..);
         let defs = params.map(|(v, n)| Reg::reg_fixed_def(vreg(*v), preg(n)));
-        self.add(Op::Params, defs.collect());
+        self.add(MachineOp::Params, defs.collect());
     }
 
     fn term(&mut self, term: &Term) {
         match term {
-            Term::Jump(_) => self.add(Op::Jump, Vec::new()),
+            Term::Jump(_) => self.add(MachineOp::Jump, Vec::new()),
             Term::Branch {
                 cond, width, a, b, ..
             } => {
@@ -265,7 +266,7 @@ impl Select<'_> {
                 operands.extend(b.value().map(|v| Reg::reg_use(vreg(*v))));
                 let (cond, width) = (*cond, *width);
                 self.add(
-                    Op::Branch {
+                    MachineOp::Branch {
                         cond,
                         width,
                         b: imm,
@@ -275,19 +276,19 @@ impl Select<'_> {
             }
             Term::Ret(v) => {
                 let value = v.value().map(|v| Reg::reg_fixed_use(vreg(*v), preg(0)));
-                self.add(Op::Ret(imm(v)), value.into_iter().collect());
+                self.add(MachineOp::Ret(imm(v)), value.into_iter().collect());
             }
         }
     }
 
     /// An instruction that changes its first operand into its result.
-    fn in_place(&mut self, op: Op, read: impl IntoIterator<Item = Value>, dst: Value) {
+    fn in_place(&mut self, op: MachineOp, read: impl IntoIterator<Item = Value>, dst: Value) {
         let mut operands = uses(read);
         operands.push(Reg::reg_reuse_def(vreg(dst), 0));
         self.add(op, operands);
     }
 
-    fn plain(&mut self, op: Op, read: impl IntoIterator<Item = Value>, dst: Value) {
+    fn plain(&mut self, op: MachineOp, read: impl IntoIterator<Item = Value>, dst: Value) {
         let mut operands = uses(read);
         operands.push(Reg::reg_def(vreg(dst)));
         self.add(op, operands);
@@ -295,7 +296,7 @@ impl Select<'_> {
 
     fn inst(&mut self, inst: &Inst) {
         match inst {
-            Inst::Const { dst, imm } => self.plain(Op::Const(*imm), [], *dst),
+            Inst::Const { dst, imm } => self.plain(MachineOp::Const(*imm), [], *dst),
             Inst::Alu {
                 dst,
                 width,
@@ -305,7 +306,7 @@ impl Select<'_> {
             } => {
                 let (width, op, imm) = (*width, *op, imm(b));
                 let read = [*a].into_iter().chain(b.value().copied());
-                self.in_place(Op::Alu { width, op, b: imm }, read, *dst);
+                self.in_place(MachineOp::Alu { width, op, b: imm }, read, *dst);
             }
             Inst::Ext { dst, op, size, a } => self.extension(*dst, (*op, *size), *a),
             Inst::Load {
@@ -316,7 +317,7 @@ impl Select<'_> {
                 off,
             } => {
                 let (size, signed, frame) = (*size, *signed, self.in_frame.get(base).copied());
-                let op = Op::Load {
+                let op = MachineOp::Load {
                     size,
                     signed,
                     frame,
@@ -331,7 +332,7 @@ impl Select<'_> {
                 src,
             } => {
                 let frame = self.in_frame.get(base).copied();
-                let op = Op::Store {
+                let op = MachineOp::Store {
                     size: *size,
                     frame,
                     off: *off,
@@ -341,13 +342,13 @@ impl Select<'_> {
                 self.add(op, uses(base.into_iter().chain(src.value().copied())));
             }
             Inst::Atomic { .. } => self.atomic(inst),
-            Inst::Bound { dst, a, max } => self.in_place(Op::Bound(*max), [*a], *dst),
-            Inst::Opaque { dst, a } => self.plain(Op::Opaque, [*a], *dst),
+            Inst::Bound { dst, a, max } => self.in_place(MachineOp::Bound(*max), [*a], *dst),
+            Inst::Opaque { dst, a } => self.plain(MachineOp::Opaque, [*a], *dst),
             Inst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
-            Inst::Addr { dst, of } => self.plain(Op::Addr(of.clone()), [], *dst),
-            Inst::Helper { dst, helper, args } => self.call(Op::Helper(*helper), args, *dst),
+            Inst::Addr { dst, of } => self.plain(MachineOp::Addr(of.clone()), [], *dst),
+            Inst::Helper { dst, helper, args } => self.call(MachineOp::Helper(*helper), args, *dst),
             Inst::Call { dst, func, args } => {
-                self.call(Op::Call(func.clone()), args, Some(*dst));
+                self.call(MachineOp::Call(func.clone()), args, Some(*dst));
             }
             Inst::Repeat {
                 dst,
@@ -357,7 +358,7 @@ impl Select<'_> {
             } => {
                 // r2 and r4 are the step's address and flags.
                 self.add_call(
-                    Op::Repeat(func.clone()),
+                    MachineOp::Repeat(func.clone()),
                     vec![
                         Reg::reg_fixed_use(vreg(*times), preg(1)),
                         Reg::reg_fixed_use(vreg(*context), preg(3)),
@@ -368,19 +369,19 @@ impl Select<'_> {
         }
     }
 
-    fn call(&mut self, op: Op, args: &[Value], dst: Option<Value>) {
+    fn call(&mut self, op: MachineOp, args: &[Value], dst: Option<Value>) {
         let fixed = args.iter().zip(1..);
         let operands = fixed.map(|(v, n)| Reg::reg_fixed_use(vreg(*v), preg(n)));
         self.add_call(op, operands.collect(), dst);
     }
 
-    fn add_call(&mut self, op: Op, mut operands: Vec<Reg>, dst: Option<Value>) {
+    fn add_call(&mut self, op: MachineOp, mut operands: Vec<Reg>, dst: Option<Value>) {
         let mut clobbers = call_clobbers();
         if let Some(dst) = dst {
             operands.push(Reg::reg_fixed_def(vreg(dst), preg(0)));
             clobbers.remove(preg(0));
         }
-        self.code.insts.push(Selected {
+        self.code.insts.push(SelectedInst {
             op,
             operands,
             clobbers,
@@ -390,10 +391,10 @@ impl Select<'_> {
     fn extension(&mut self, dst: Value, (op, size): (ExtOp, Size), a: Value) {
         let signed = op == ExtOp::Sext;
         match (op, size) {
-            (ExtOp::Swap, _) => self.in_place(Op::Swap(size), [a], dst),
-            (_, Size::U64) => self.plain(Op::Move(Width::W64), [a], dst),
-            (ExtOp::Zext, Size::U32) => self.plain(Op::Move(Width::W32), [a], dst),
-            _ => self.in_place(Op::Extend { size, signed }, [a], dst),
+            (ExtOp::Swap, _) => self.in_place(MachineOp::Swap(size), [a], dst),
+            (_, Size::U64) => self.plain(MachineOp::Move(Width::W64), [a], dst),
+            (ExtOp::Zext, Size::U32) => self.plain(MachineOp::Move(Width::W32), [a], dst),
+            _ => self.in_place(MachineOp::Extend { size, signed }, [a], dst),
         }
     }
 
@@ -420,7 +421,7 @@ impl Select<'_> {
             (None, _) => {}
         }
         let (op, width, off) = (*op, *width, *off);
-        self.add(Op::Atomic { op, width, off }, operands);
+        self.add(MachineOp::Atomic { op, width, off }, operands);
     }
 }
 
@@ -435,7 +436,7 @@ fn uses(values: impl IntoIterator<Item = Value>) -> Vec<Reg> {
     values.into_iter().map(|v| Reg::reg_use(vreg(v))).collect()
 }
 
-impl regalloc2::Function for Code {
+impl regalloc2::Function for SelectedFunc {
     fn num_insts(&self) -> usize {
         self.insts.len()
     }
@@ -466,11 +467,14 @@ impl regalloc2::Function for Code {
     }
 
     fn is_ret(&self, inst: InstIndex) -> bool {
-        matches!(self.insts[inst.index()].op, Op::Ret(_))
+        matches!(self.insts[inst.index()].op, MachineOp::Ret(_))
     }
 
     fn is_branch(&self, inst: InstIndex) -> bool {
-        matches!(self.insts[inst.index()].op, Op::Jump | Op::Branch { .. })
+        matches!(
+            self.insts[inst.index()].op,
+            MachineOp::Jump | MachineOp::Branch { .. }
+        )
     }
 
     fn branch_blockparams(&self, block: BlockIndex, _: InstIndex, succ: usize) -> &[VReg] {

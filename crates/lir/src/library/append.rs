@@ -1,6 +1,6 @@
 //! Texts that grow: strings, numbers and bytes with C's widths, precisions and flags.
 //!
-//! In: where the host has the text ([`Layout`]). Out: functions, each made by itself, since a host takes
+//! In: where the host has the text ([`AppendLayout`]). Out: functions, each made by itself, since a host takes
 //! those that it calls. They append to the text in the processor's block; a text that is longer than the
 //! longest one is full, and takes nothing more.
 //!
@@ -11,7 +11,7 @@ use super::MAX_SLOT;
 use super::numbers::{eight_hex, significant_hex, write_decimal, write_octal};
 use super::quote::in_front_of_zero;
 use crate::builder::{Builder, Val, Var, build};
-use crate::func::{Data, Func, Module, Place};
+use crate::func::{ConstantData, Func, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -40,7 +40,7 @@ const NUMBER: i32 = 24;
 
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
 #[derive(Debug, Clone, Copy)]
-pub struct Layout {
+pub struct AppendLayout {
     /// The word with the length of the text so far.
     pub length: i32,
     /// The text, with memory behind it: three times the longest one.
@@ -53,21 +53,21 @@ pub struct Layout {
 
 /// What the functions are written with.
 #[derive(Clone, Copy)]
-struct Text<'b> {
+struct TextAppender<'b> {
     f: &'b Builder,
-    at: Layout,
+    at: AppendLayout,
     block: Val<'b>,
     /// The length.
     length: Var<'b>,
 }
 
-impl<'b> Text<'b> {
+impl<'b> TextAppender<'b> {
     /// Loads the length; returns if the text is full.
-    fn new(f: &'b Builder, at: Layout, block: Val<'b>) -> Text<'b> {
+    fn new(f: &'b Builder, at: AppendLayout, block: Val<'b>) -> TextAppender<'b> {
         let length = (block + at.length).load_u64(0);
         f.ret_if(length.gt(at.most), 0);
         let length = f.var("length", length);
-        Text {
+        TextAppender {
             f,
             at,
             block,
@@ -88,7 +88,7 @@ impl<'b> Text<'b> {
     /// Adds to the length; returns if the text is full.
     fn grow(&self, bytes: Val<'b>) {
         self.length.set(self.length + bytes);
-        self.f.when(self.length.gt(self.at.most), || {
+        self.f.if_(self.length.gt(self.at.most), || {
             self.store_length();
             self.f.ret(0);
         });
@@ -97,7 +97,7 @@ impl<'b> Text<'b> {
     /// Appends this number of bytes of a run, none if the number is negative.
     fn run(&self, run: &str, count: Val<'b>) {
         let f = self.f;
-        f.when(count.sgt(0), || {
+        f.if_(count.sgt(0), || {
             let bytes = f.at_most(count, self.at.most);
             f.helper(Helper::Read, &[self.end(), bytes, f.data(run)]);
             self.grow(bytes);
@@ -115,7 +115,7 @@ impl<'b> Text<'b> {
 
 /// The runs that functions copy from.
 fn runs(names: &[(&str, u8)], func: Func) -> Module {
-    let run = |(name, byte): &(&str, u8)| Data {
+    let run = |(name, byte): &(&str, u8)| ConstantData {
         name: (*name).into(),
         bytes: vec![*byte; MAX_SLOT as usize],
     };
@@ -127,7 +127,7 @@ fn runs(names: &[(&str, u8)], func: Func) -> Module {
 }
 
 /// `append_text`.
-pub fn append_text(at: Layout) -> Module {
+pub fn append_text(at: AppendLayout) -> Module {
     let contract = "\
 Appends a text, padded with spaces to a width.
 block: the processor's. text: a slot of `size` bytes, of which the last one counts as NUL. width: columns.
@@ -137,8 +137,8 @@ Cost: a copy; with a width at most three.";
         let [block, text, size, width] = *p else {
             return;
         };
-        let t = Text::new(f, at, block);
-        f.when(width.sgt(0), || {
+        let t = TextAppender::new(f, at, block);
+        f.if_(width.sgt(0), || {
             // The text is copied first to measure it; padding then overwrites the copy.
             let length = t.copy(text, size);
             t.run("spaces", width - length);
@@ -146,9 +146,9 @@ Cost: a copy; with a width at most three.";
         let length = t.copy(text, size);
         t.length.set(t.length + length);
         t.store_length();
-        f.when(width.slt(0), || {
+        f.if_(width.slt(0), || {
             let width = f.at_most(f.constant(0) - width, MAX_COUNT);
-            f.when(width.gt(length), || {
+            f.if_(width.gt(length), || {
                 f.ret_if(t.length.gt(at.most), 0);
                 t.run("spaces", width - length);
                 t.store_length();
@@ -160,7 +160,7 @@ Cost: a copy; with a width at most three.";
 }
 
 /// `append_bytes`.
-pub fn append_bytes(at: Layout) -> Module {
+pub fn append_bytes(at: AppendLayout) -> Module {
     let contract = "\
 Appends the lowest bytes of a word, first the lowest one. A zero among them ends the text, and so do the
 zeros that fill up to the width.
@@ -172,13 +172,13 @@ Cost: about 60 instructions.";
         let [value, precision, width] = *p else {
             return;
         };
-        let block = f.addr(Place::Cpu(0));
-        let t = Text::new(f, at, block);
+        let block = f.addr(MemoryPlace::Cpu(0));
+        let t = TextAppender::new(f, at, block);
         let size = f.var("size", 8);
         let sign = width.alu(Width::W64, AluOp::Arsh, 63);
         for amount in [(width ^ sign) - sign, precision] {
             for bytes in [1, 2, 4, 8] {
-                f.when(amount.eq(bytes), || size.set(bytes));
+                f.if_(amount.eq(bytes), || size.set(bytes));
             }
         }
         let size = size.get().opaque();
@@ -186,19 +186,19 @@ Cost: about 60 instructions.";
         let word = (value << unused) >> unused;
         let fill = (f.constant(0) - width).alu(Width::W64, AluOp::Sub, size);
         let full = f.var("full", 1);
-        f.when(width.sle(size), || {
+        f.if_(width.sle(size), || {
             t.end().store_u64(0, word);
             let count = in_front_of_zero(f, word).bound(15);
-            f.when_else(
+            f.if_else(
                 count.lt(size),
                 || t.length.set(t.length + count),
                 || {
                     t.length.set(t.length + size.bound(15));
-                    f.when(fill.sle(0), || full.set(0));
+                    f.if_(fill.sle(0), || full.set(0));
                 },
             );
         });
-        f.when(full.ne(0), || t.length.set(at.most + 1));
+        f.if_(full.ne(0), || t.length.set(at.most + 1));
         t.store_length();
         f.ret(0);
     });
@@ -206,7 +206,7 @@ Cost: about 60 instructions.";
 }
 
 /// `append_number_BASE`.
-pub fn append_number(at: Layout, base: u32) -> Module {
+pub fn append_number(at: AppendLayout, base: u32) -> Module {
     let contract = "\
 Appends a number.
 precision: the smallest number of digits; value: the number; flags: those of `flag`; width: columns. A
@@ -221,8 +221,8 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
             let [precision, value, flags, width] = *p else {
                 return;
             };
-            let block = f.addr(Place::Cpu(0));
-            let t = Text::new(f, at, block);
+            let block = f.addr(MemoryPlace::Cpu(0));
+            let t = TextAppender::new(f, at, block);
             let room = block + at.digits;
             let (digits, prefix) = match base {
                 8 => {
@@ -235,12 +235,12 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
             };
             let digits = digits.bound(31);
             let (zeros, behind) = (f.var("zeros", 0), f.var("behind", 0));
-            f.when(precision.sgt(digits), || {
+            f.if_(precision.sgt(digits), || {
                 zeros.set(f.at_most(precision, MAX_COUNT) - digits);
             });
-            f.when(width.ne(0), || {
+            f.if_(width.ne(0), || {
                 let columns = digits + zeros.get() + prefix.1;
-                f.when_else(
+                f.if_else(
                     width.slt(0),
                     || {
                         let opposite = f.constant(0) - width;
@@ -248,8 +248,8 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
                     },
                     || {
                         let missing = f.at_most(width, MAX_COUNT) - columns;
-                        f.when(missing.sgt(0), || {
-                            f.when_else(
+                        f.if_(missing.sgt(0), || {
+                            f.if_else(
                                 flags.has(flag::ZERO),
                                 || zeros.set(zeros + missing),
                                 || t.run("spaces", missing),
@@ -316,15 +316,15 @@ fn hexadecimal<'b>(
 }
 
 /// `append_hex`.
-pub fn append_hex(at: Layout) -> Module {
+pub fn append_hex(at: AppendLayout) -> Module {
     let contract = "\
 Appends a number in hexadecimal.
 number: the number. mark: `0x` comes first if it has `flag::MARK`.
 Cost: about 90 instructions.";
     let func = build("append_hex", contract, &["number", "mark"], |f, p| {
         let [number, mark] = *p else { return };
-        let block = f.addr(Place::Cpu(0));
-        let t = Text::new(f, at, block);
+        let block = f.addr(MemoryPlace::Cpu(0));
+        let t = TextAppender::new(f, at, block);
         let room = block + at.digits;
         let (digits, (text, bytes)) = hexadecimal(f, (room, number), mark & flag::MARK);
         t.end().store_bytes(Size::U16, 0, text);

@@ -7,7 +7,7 @@
 //! and one sticky bit for everything below, decide the rounding. A short number takes a few
 //! iterations, the longest some thousands.
 
-use crate::builder::{Builder, Test, Val, Var, build};
+use crate::builder::{Builder, Comparison, Val, Var, build};
 use crate::func::Func;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -48,9 +48,9 @@ text: a slot with 4 more readable bytes. room: the work area.
 Cost: an iteration for each byte, for each digit, and for each limb and word of the number.";
     build("string_to_fp", contract, &["text", "room"], |f, p| {
         let [text, room] = *p else { return };
-        let scan = Text { f, text, most };
+        let scan = DecimalText { f, text, most };
         let at = f.var("at", 0);
-        f.when(is_blank(f, scan.byte(at.get())).ne(0), || {
+        f.if_(is_blank(f, scan.byte(at.get())).ne(0), || {
             f.repeat(most, || {
                 at.set(at + 1);
                 f.break_if(is_blank(f, scan.byte(at.get())).eq(0));
@@ -59,7 +59,7 @@ Cost: an iteration for each byte, for each digit, and for each limb and word of 
         let sign = f.var("sign", 0);
         scan.sign(at, sign);
         let sign = (sign << 63).opaque();
-        f.when(scan.byte(at.get()).gt(i32::from(b'9')), || {
+        f.if_(scan.byte(at.get()).gt(i32::from(b'9')), || {
             scan.names(at.get(), sign);
         });
         let digits = scan.digits(at);
@@ -72,7 +72,7 @@ Cost: an iteration for each byte, for each digit, and for each limb and word of 
         for word in [WORDS, WORDS + 8, WORDS + 16, REST] {
             room.store_u64(word, 0);
         }
-        let number = Number {
+        let number = DecimalNumber {
             place,
             first: digits.first - 1,
             end,
@@ -86,21 +86,21 @@ Cost: an iteration for each byte, for each digit, and for each limb and word of 
 /// 1 for a space and the bytes 9 to 13, else 0.
 fn is_blank<'b>(f: &'b Builder, byte: Val<'b>) -> Val<'b> {
     let blank = f.var("blank", 0);
-    f.when(byte.eq(i32::from(b' ')), || blank.set(1));
-    f.when((byte - 9).lt(5), || blank.set(1));
+    f.if_(byte.eq(i32::from(b' ')), || blank.set(1));
+    f.if_((byte - 9).lt(5), || blank.set(1));
     blank.get().opaque()
 }
 
 /// The text.
 #[derive(Clone, Copy)]
-struct Text<'b> {
+struct DecimalText<'b> {
     f: &'b Builder,
     text: Val<'b>,
     most: u32,
 }
 
 /// The digits of a number.
-struct Digits<'b> {
+struct DecimalDigits<'b> {
     /// How many there are.
     count: Val<'b>,
     /// Position of the first one that is not zero, plus 1; 0 for none.
@@ -110,7 +110,7 @@ struct Digits<'b> {
 }
 
 /// A number to store in limbs.
-struct Number<'b> {
+struct DecimalNumber<'b> {
     /// Decimal place of the first digit, with the exponent.
     place: Val<'b>,
     /// Its position, and the one behind the last digit.
@@ -119,16 +119,16 @@ struct Number<'b> {
 }
 
 /// The number in limbs: the first one, and the one behind the last.
-struct Limbs<'b> {
+struct LimbArray<'b> {
     top: Val<'b>,
     end: Val<'b>,
 }
 
-impl<'b> Text<'b> {
+impl<'b> DecimalText<'b> {
     /// A byte of the text; 0 behind its end.
     fn byte(&self, at: Val<'b>) -> Val<'b> {
         let byte = self.f.var("byte", 0);
-        self.f.when(at.lt(self.most as i32), || {
+        self.f.if_(at.lt(self.most as i32), || {
             byte.set((self.text + at).load_u8(0));
         });
         byte.get()
@@ -138,8 +138,8 @@ impl<'b> Text<'b> {
     fn sign(&self, at: Var<'b>, negative: Var<'b>) {
         let f = self.f;
         let byte = self.byte(at.get());
-        f.when(byte.eq(i32::from(b'+')), || at.set(at + 1));
-        f.when(byte.eq(i32::from(b'-')), || {
+        f.if_(byte.eq(i32::from(b'+')), || at.set(at + 1));
+        f.if_(byte.eq(i32::from(b'-')), || {
             negative.set(1);
             at.set(at + 1);
         });
@@ -159,7 +159,7 @@ impl<'b> Text<'b> {
     }
 
     /// Scans the digits, with a point among them.
-    fn digits(&self, at: Var<'b>) -> Digits<'b> {
+    fn digits(&self, at: Var<'b>) -> DecimalDigits<'b> {
         let f = self.f;
         let start = at.get();
         // Positions plus 1; 0 for none.
@@ -168,28 +168,28 @@ impl<'b> Text<'b> {
             f.break_if(at.ge(self.most as i32));
             let byte = (self.text + at).load_u8(0);
             let digit = byte - i32::from(b'0');
-            f.when(digit.gt(9), || {
+            f.if_(digit.gt(9), || {
                 f.break_if(byte.ne(i32::from(b'.')));
                 f.break_if(point.ne(0));
                 point.set(at + 1);
                 at.set(at + 1);
                 f.continue_();
             });
-            f.when(first.eq(0), || {
-                f.when(digit.ne(0), || first.set(at + 1));
+            f.if_(first.eq(0), || {
+                f.if_(digit.ne(0), || first.set(at + 1));
             });
             at.set(at + 1);
         });
         let count = f.var("count", at - start);
         // The position of the point, or where it would be.
         let units = f.var("units", at);
-        f.when(point.ne(0), || {
+        f.if_(point.ne(0), || {
             count.set(count - 1);
             units.set(point - 1);
         });
         let place = f.var("place", units - first);
-        f.when(first.gt(units), || place.set(place + 1));
-        Digits {
+        f.if_(first.gt(units), || place.set(place + 1));
+        DecimalDigits {
             count: count.get().opaque(),
             first: first.get().opaque(),
             place: place.get().opaque(),
@@ -200,17 +200,17 @@ impl<'b> Text<'b> {
     fn exponent(&self, at: Var<'b>) -> Val<'b> {
         let f = self.f;
         let [exponent, negative] = ["exponent", "negative"].map(|n| f.var(n, 0));
-        f.when((self.byte(at.get()) | 0x20).eq(i32::from(b'e')), || {
+        f.if_((self.byte(at.get()) | 0x20).eq(i32::from(b'e')), || {
             at.set(at + 1);
             self.sign(at, negative);
             f.repeat(self.most, || {
                 let digit = self.byte(at.get()) - i32::from(b'0');
                 f.break_if(digit.gt(9));
                 let next = exponent * 10 + digit;
-                f.when(next.le(MAX_EXPONENT), || exponent.set(next));
+                f.if_(next.le(MAX_EXPONENT), || exponent.set(next));
                 at.set(at + 1);
             });
-            f.when(negative.ne(0), || {
+            f.if_(negative.ne(0), || {
                 exponent.set(f.constant(0) - exponent);
             });
         });
@@ -218,8 +218,8 @@ impl<'b> Text<'b> {
     }
 
     /// Stores the digits in limbs.
-    fn fill(&self, room: Val<'b>, number: Number<'b>) -> Limbs<'b> {
-        let Number { place, first, end } = number;
+    fn fill(&self, room: Val<'b>, number: DecimalNumber<'b>) -> LimbArray<'b> {
+        let DecimalNumber { place, first, end } = number;
         let f = self.f;
         // A number without an integer part starts at the first digit of its fraction.
         let at = f.var("digit", place | place.alu(Width::W64, AluOp::Arsh, 63));
@@ -228,20 +228,20 @@ impl<'b> Text<'b> {
         let limb = f.var("limb", 0);
         f.repeat(3 * self.most + 1000, || {
             let digit = f.var("value", 0);
-            f.when(place.sge(at), || {
-                f.when(next.lt(end), || {
+            f.if_(place.sge(at), || {
+                f.if_(next.lt(end), || {
                     f.break_if(next.ge(self.most as i32));
                     let byte = (self.text + next).load_u8(0);
                     next.set(next + 1);
-                    f.when(byte.eq(i32::from(b'.')), || f.continue_());
+                    f.if_(byte.eq(i32::from(b'.')), || f.continue_());
                     digit.set(byte & 15);
                 });
             });
             let value = limb * 10 + digit;
             limb.set(value);
             // A limb ends at each ninth place; the added thousands make the place positive.
-            f.when(((at + 1000 * LIMB) % LIMB).eq(0), || {
-                f.when_else(
+            f.if_(((at + 1000 * LIMB) % LIMB).eq(0), || {
+                f.if_else(
                     index.lt(LIMBS),
                     || {
                         limb_at(room, index.get()).store_bytes(Size::U32, FIRST_LIMB, value);
@@ -250,11 +250,11 @@ impl<'b> Text<'b> {
                     || add_rest(room, value),
                 );
                 limb.set(0);
-                f.when(at.sle(0), || f.break_if(next.ge(end)));
+                f.if_(at.sle(0), || f.break_if(next.ge(end)));
             });
             at.set(at - 1);
         });
-        Limbs {
+        LimbArray {
             top,
             end: index.get(),
         }
@@ -273,11 +273,11 @@ fn limb_at<'b>(room: Val<'b>, index: Val<'b>) -> Val<'b> {
 
 /// Converts limbs to binary words; returns the scale: the value is below 2^32 to the power of it, and
 /// at least 2^32 to the power of it minus 1.
-fn to_words<'b>(f: &'b Builder, room: Val<'b>, limbs: Limbs<'b>) -> Val<'b> {
+fn to_words<'b>(f: &'b Builder, room: Val<'b>, limbs: LimbArray<'b>) -> Val<'b> {
     let words = f.var("words", 0);
     whole_words(f, room, limbs.top, words);
     let scale = f.var("scale", words);
-    f.when_else(
+    f.if_else(
         words.ge(3),
         || {
             let index = f.var("index", UNITS + 1);
@@ -307,10 +307,10 @@ fn whole_words<'b>(f: &'b Builder, room: Val<'b>, top: Val<'b>, words: Var<'b>) 
         let quotient = value >> 32;
         at.store_bytes(Size::U32, FIRST_LIMB, quotient);
         let remainder = value.ext(ExtOp::Zext, Size::U32);
-        f.when(quotient.eq(0), || {
-            f.when(index.eq(top), || top.set(top + 1));
+        f.if_(quotient.eq(0), || {
+            f.if_(index.eq(top), || top.set(top + 1));
         });
-        f.when(index.ne(UNITS), || {
+        f.if_(index.ne(UNITS), || {
             carry.set(remainder);
             index.set(index + 1);
             f.continue_();
@@ -346,15 +346,15 @@ fn fraction_words<'b>(
         let remainder = value % BASE;
         let quotient = value / BASE;
         at.store_bytes(Size::U32, FIRST_LIMB, remainder);
-        f.when(remainder.eq(0), || {
-            f.when((index + 1).eq(end), || end.set(index));
+        f.if_(remainder.eq(0), || {
+            f.if_((index + 1).eq(end), || end.set(index));
         });
-        f.when(index.gt(UNITS + 1), || {
+        f.if_(index.gt(UNITS + 1), || {
             carry.set(quotient);
             index.set(index - 1);
             f.continue_();
         });
-        f.when_else(
+        f.if_else(
             (words | quotient).eq(0),
             || scale.set(scale - 1),
             || {
@@ -365,7 +365,7 @@ fn fraction_words<'b>(
         carry.set(0);
         index.set(end - 1);
     });
-    f.when(end.gt(UNITS + 1), || room.store_u64(REST, 1));
+    f.if_(end.gt(UNITS + 1), || room.store_u64(REST, 1));
 }
 
 /// Returns the number that the three words and the sticky word represent.
@@ -387,10 +387,10 @@ fn round<'b>(f: &'b Builder, room: Val<'b>, scale: Val<'b>, sign: Val<'b>) {
     let exponent = f.var("exponent", (scale << 5) - zeros + 1022);
     f.ret_if(exponent.sgt(2046), sign | f.constant(INFINITY));
     // A subnormal number has fewer bits.
-    f.when(exponent.slt(1), || {
+    f.if_(exponent.slt(1), || {
         let shift = f.constant(1) - exponent;
         exponent.set(1);
-        f.when_else(
+        f.if_else(
             shift.gt(62),
             || bits.set(1),
             || {
@@ -408,7 +408,7 @@ fn round<'b>(f: &'b Builder, room: Val<'b>, scale: Val<'b>, sign: Val<'b>) {
 }
 
 /// Sets the lowest bit if a test holds.
-fn sticky<'b>(f: &'b Builder, test: Test<'b>, bits: Var<'b>) {
-    f.when(test, || bits.set(bits | 1));
+fn sticky<'b>(f: &'b Builder, test: Comparison<'b>, bits: Var<'b>) {
+    f.if_(test, || bits.set(bits | 1));
     bits.set(bits.get().opaque());
 }

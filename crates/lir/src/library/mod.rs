@@ -66,10 +66,10 @@ fn every(byte: u8) -> u64 {
 }
 
 /// Builds a function.
-type Make = fn() -> Func;
+type BuildFunction = fn() -> Func;
 
 /// The functions that are the same for all callers, by name. None of them calls another one.
-const FUNCTIONS: &[(&str, Make)] = &[
+const FUNCTIONS: &[(&str, BuildFunction)] = &[
     ("compare", strings::compare),
     ("copy", strings::copy),
     ("length", strings::length),

@@ -22,7 +22,7 @@ pub(super) fn write_decimal<'b>(f: &'b Builder, room: Val<'b>, number: Val<'b>) 
     let [top, middle] = ["top", "middle"].map(|name| f.var(name, 0));
     let low = f.var("low", number);
     // Most numbers are small, and a division takes as long as ten other instructions.
-    f.when(number.ge(100_000_000), || {
+    f.if_(number.ge(100_000_000), || {
         let high = f.constant(10_000_000_000_000_000);
         let first = number / high;
         let rest = number - first * high;
@@ -49,14 +49,14 @@ fn write_words<'b>(f: &'b Builder, room: Val<'b>, words: [Val<'b>; 3]) -> Val<'b
     }
     let (first, digits) = (f.var("first", words[2]), f.var("digits", 8));
     for (i, word) in [(1, words[1]), (2, words[0])] {
-        f.when(word.ne(0), || {
+        f.if_(word.ne(0), || {
             first.set(word);
             digits.set(8 * (i + 1));
         });
     }
     // The first digit of a word is in its lowest byte; the last of all counts even if it is 0.
     for (digits_of, mask) in [(4, u64::from(u32::MAX)), (2, 0xffff), (1, 0xff)] {
-        f.when((first & mask).eq(0), || {
+        f.if_((first & mask).eq(0), || {
             first.set(first >> (8 * digits_of));
             digits.set(digits - digits_of);
         });
@@ -104,7 +104,7 @@ pub(super) fn significant_hex<'b>(f: &'b Builder, number: Val<'b>) -> Val<'b> {
     let (rest, digits) = (f.var("rest", number), f.var("digits", 1));
     for more in [8, 4, 2, 1] {
         let high = rest >> (4 * more);
-        f.when(high.ne(0), || {
+        f.if_(high.ne(0), || {
             rest.set(high);
             digits.set(digits + more);
         });

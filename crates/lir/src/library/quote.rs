@@ -3,7 +3,7 @@
 use super::every;
 use super::numbers::eight_hex;
 use crate::builder::{Builder, Val, build};
-use crate::func::{Data, Func, Module};
+use crate::func::{ConstantData, Func, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -15,8 +15,8 @@ const CUT: i32 = i32::from_ne_bytes(*b"\"...");
 const QUOTE: i32 = b'"' as i32;
 
 /// The table of escapes as the constant that the functions read.
-pub(super) fn escapes(table: &[u8]) -> Data {
-    Data {
+pub(super) fn escapes(table: &[u8]) -> ConstantData {
+    ConstantData {
         name: ESCAPES.into(),
         bytes: table.to_vec(),
     }
@@ -68,7 +68,7 @@ pub(super) fn write_escaped<'b>(
     let copy = || {
         f.helper(Helper::ReadText, &[to, f.constant(wide.into()), text]);
     };
-    f.when_else(special.eq(0), copy, || {
+    f.if_else(special.eq(0), copy, || {
         let (at, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
             f.break_if(at.ge(wide as i32));
@@ -120,7 +120,7 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
             // Eight bytes at once, if none needs an escape and all fit: one test, because the verifier
             // would follow the rest for each.
             let eight = special_marks(f, word) | less(count, at + 8) | less(shorter, length + 8);
-            f.when(eight.eq(0), || {
+            f.if_(eight.eq(0), || {
                 to.store_u64(0, word);
                 length.set(length + 8);
                 kept.set(length);
@@ -146,13 +146,13 @@ Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
         });
         f.ret_if(quoted.eq(0), 0);
         let cut = f.var("cut", 0);
-        f.when(at.lt(count), || {
+        f.if_(at.lt(count), || {
             cut.set(1);
             length.set(kept);
         });
         f.ret_if(length.gt(most as i32), 0);
         let end = out + length;
-        f.when_else(
+        f.if_else(
             cut.ne(0),
             || {
                 end.store_bytes(Size::U32, 0, CUT);
@@ -212,9 +212,9 @@ fn character<'b>(
     left: Val<'b>,
     code: impl FnOnce(Val<'b>, Val<'b>),
 ) {
-    f.when(first.ge(0xc2), || {
+    f.if_(first.ge(0xc2), || {
         let (value, bytes) = decode(f, here, first, left);
-        f.when(bytes.ne(0), || code(value, bytes));
+        f.if_(bytes.ne(0), || code(value, bytes));
     });
 }
 

@@ -37,7 +37,7 @@ Cost: an iteration for each place, and one for each further word of the part tha
         f.ret_if(part_length.eq(0), 1);
         f.ret_if(part_length.gt(length), 0);
         let last = length - part_length;
-        let part = Part {
+        let part = SlotText {
             at: part,
             length: part_length,
             wide: part_wide,
@@ -57,25 +57,30 @@ Cost: an iteration for each place, and one for each further word of the part tha
 
 /// A text in a slot, at its address: its length, which is not 0, and the slot's bytes.
 #[derive(Clone, Copy)]
-struct Part<'b> {
+struct SlotText<'b> {
     at: Val<'b>,
     length: Val<'b>,
     wide: u32,
 }
 
 /// Whether the text at `here` begins with a part. The first words are compared without a loop.
-fn begins<'b>(f: &'b Builder, here: Val<'b>, part: Part<'b>) -> Var<'b> {
+fn begins<'b>(f: &'b Builder, here: Val<'b>, part: SlotText<'b>) -> Var<'b> {
     let same = f.var("same", 0);
     begins_from(f, here, part, (0, same));
     same
 }
 
 /// Compares from a word on.
-fn begins_from<'b>(f: &'b Builder, here: Val<'b>, part: Part<'b>, (word, same): (u32, Var<'b>)) {
+fn begins_from<'b>(
+    f: &'b Builder,
+    here: Val<'b>,
+    part: SlotText<'b>,
+    (word, same): (u32, Var<'b>),
+) {
     // The bytes of the last word behind the part do not count.
     let last = |differ: Val<'b>, left: Val<'b>| {
         let unused = ((f.constant(8) - left) << 3) & 63;
-        f.when((differ << unused).eq(0), || same.set(1));
+        f.if_((differ << unused).eq(0), || same.set(1));
     };
     let at = 8 * word as i32;
     if word == IN_PLACE {
@@ -84,7 +89,7 @@ fn begins_from<'b>(f: &'b Builder, here: Val<'b>, part: Part<'b>, (word, same): 
             f.break_if(at.gt(part.wide as i32 - 8));
             let differ = (here + at).load_u64(0) ^ (part.at + at).load_u64(0);
             let left = part.length - at;
-            f.when(left.gt(8), || {
+            f.if_(left.gt(8), || {
                 f.break_if(differ.ne(0));
                 at.set(at + 8);
                 f.continue_();
@@ -99,10 +104,10 @@ fn begins_from<'b>(f: &'b Builder, here: Val<'b>, part: Part<'b>, (word, same): 
         last(differ, part.length - at);
         return;
     }
-    f.when_else(
+    f.if_else(
         part.length.gt(at + 8),
         || {
-            f.when(differ.eq(0), || {
+            f.if_(differ.eq(0), || {
                 begins_from(f, here, part, (word + 1, same));
             });
         },
@@ -150,20 +155,20 @@ Cost: an iteration for each byte that stays and each occurrence.";
             let (here, to) = (text + at, out + length);
             let byte = here.load_u8(0);
             f.break_if(byte.eq(0));
-            f.when(part_length.ne(0), || {
+            f.if_(part_length.ne(0), || {
                 let same = begins(
                     f,
                     here,
-                    Part {
+                    SlotText {
                         at: part,
                         length: part_length,
                         wide: part_wide,
                     },
                 );
-                f.when(same.ne(0), || {
+                f.if_(same.ne(0), || {
                     let size = f.constant(new_wide.into());
                     let copied = f.helper(Helper::ReadText, &[to, size, new]);
-                    f.when(copied.sgt(0), || length.set(length + copied - 1));
+                    f.if_(copied.sgt(0), || length.set(length + copied - 1));
                     at.set(at + part_length);
                     f.continue_();
                 });
@@ -194,10 +199,10 @@ Cost: an iteration for each byte, and one for each further word of delimiters th
             let byte = (text + at).load_u8(0);
             f.break_if(byte.eq(0));
             let among = among(f, byte, (delimiters, wide));
-            f.when_else(
+            f.if_else(
                 among.ne(0),
                 || f.break_if(start.sge(0)),
-                || f.when(start.slt(0), || start.set(at)),
+                || f.if_(start.slt(0), || start.set(at)),
             );
             at.set(at + 1);
         });
@@ -241,8 +246,8 @@ fn among_from<'b>(
     let word = text.load_u64(8 * n as i16);
     found.set(zero_bytes(f, word ^ each));
     if 8 * (n + 1) < wide {
-        f.when(found.eq(0), || {
-            f.when((word >> 56).ne(0), || {
+        f.if_(found.eq(0), || {
+            f.if_((word >> 56).ne(0), || {
                 among_from(f, each, (text, wide), (n + 1, found));
             });
         });

@@ -31,7 +31,7 @@ Cost: 130 instructions; if a word is not enough for the numerator, 63 iterations
         f.ret_if(n2.lt(taken), 0);
         let n2 = n2 - taken;
         let by = multiply(n, halves(count - 1));
-        f.when((n1 | n2 | by[1]).eq(0), || {
+        f.if_((n1 | n2 | by[1]).eq(0), || {
             let quotient = n0 / by[0];
             f.ret_if(quotient.gt(largest), largest);
             f.ret(quotient);
@@ -50,7 +50,7 @@ Cost: 130 instructions; if a word is not enough for the numerator, 63 iterations
             bits.set(bits << 1);
             quotient.set(quotient << 1);
             let (rest, taken) = subtract([low.get(), high.get()], by);
-            f.when(above.ge(taken), || {
+            f.if_(above.ge(taken), || {
                 low.set(rest[0]);
                 high.set(rest[1]);
                 quotient.set(quotient + 1);

@@ -26,7 +26,7 @@ Cost: an iteration for each 32 bytes up to the first difference or the end of th
             for n in 0..CHUNK as i16 {
                 last = a.load_u64(8 * n);
                 let other = b.load_u64(8 * n);
-                f.when(last.ne(other), || {
+                f.if_(last.ne(other), || {
                     x.set(last);
                     y.set(other);
                     f.break_();
@@ -54,7 +54,7 @@ Cost: an iteration for each word of the slot.";
         f.repeat(MAX_SLOT / 8, || {
             f.break_if(at.ge(size));
             let word = f.var("word", 0);
-            f.when(at.lt(have), || word.set((from + at).load_u64(0)));
+            f.if_(at.lt(have), || word.set((from + at).load_u64(0)));
             (to + at).store_u64(0, word);
             at.set(at + 8);
         });
@@ -79,7 +79,7 @@ Cost: an iteration for each word of the text.";
             let word = (text + at).load_u64(0);
             at.set(at + 8);
             // The top byte of a word is its last one.
-            f.when((word >> 56).eq(0), || {
+            f.if_((word >> 56).eq(0), || {
                 at.set(at - 8 + bytes(f, word));
                 f.break_();
             });
@@ -93,11 +93,11 @@ fn bytes<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
     let (rest, count) = (f.var("rest", word), f.var("count", 0));
     for half in [4, 2, 1] {
         let high = rest >> (8 * half);
-        f.when(high.ne(0), || {
+        f.if_(high.ne(0), || {
             rest.set(high);
             count.set(count + half);
         });
     }
-    f.when(rest.ne(0), || count.set(count + 1));
+    f.if_(rest.ne(0), || count.set(count + 1));
     count.get()
 }

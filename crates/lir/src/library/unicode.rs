@@ -34,7 +34,7 @@ Cost: an iteration for each unit.";
         let result = f.var("result", status::READ);
         f.repeat(room, || {
             let fails = |test, status: i32| {
-                f.when(test, || {
+                f.if_(test, || {
                     result.set(status);
                     f.break_();
                 });
@@ -49,7 +49,7 @@ Cost: an iteration for each unit.";
             f.break_if(code.eq(0));
             let surrogate = code - SURROGATES;
             if unit == Size::U16 {
-                f.when_else(
+                f.if_else(
                     high.ne(0),
                     || {
                         let low = surrogate - 0x400;
@@ -58,7 +58,7 @@ Cost: an iteration for each unit.";
                         high.set(0);
                     },
                     || {
-                        f.when(surrogate.le(0x3ff), || {
+                        f.if_(surrogate.le(0x3ff), || {
                             high.set(code);
                             f.continue_();
                         });
@@ -84,7 +84,7 @@ fn encode<'b>(f: &'b Builder, to: Val<'b>, code: Val<'b>, (length, room): (Var<'
     // The limit of each form, and the mark of its first byte.
     let forms = [(0x80, 0), (0x800, 0xc0), (0x1_0000, 0xe0), (i32::MAX, 0xf0)];
     for ((above, mark), bytes) in forms.into_iter().zip(1i32..) {
-        f.when(code.lt(above), || {
+        f.if_(code.lt(above), || {
             f.break_if(length.sge(room as i32 - bytes));
             f.break_if(length.ge(room as i32));
             let to = to + length;

@@ -11,12 +11,12 @@
 //! mapping (`anon_vma` is null), or the mapping is shared. Two words of the state have the start of
 //! the direct map, or 0 if it is not known. Without it, and for all other pages, the read fails.
 //!
-//! In: where the host has what the functions need ([`Layout`]). Out: a module; its `user_text` is
+//! In: where the host has what the functions need ([`UsermemLayout`]). Out: a module; its `user_text` is
 //! what the host calls.
 
 use super::PAGE;
-use crate::builder::{Builder, Exit, Val, Var, build};
-use crate::func::{Func, Module, Place};
+use crate::builder::{BlockExit, Builder, Val, Var, build};
+use crate::func::{Func, MemoryPlace, Module};
 use crate::helpers::{Helper, NO_MAPPING};
 
 /// Results of `user_text`.
@@ -55,7 +55,7 @@ const SIBLINGS: i32 = 256;
 const MOST_PAGES: i32 = 1 << 20;
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub struct UsermemLayout {
     /// The largest number of bytes to read, with the NUL.
     pub most: i32,
     /// The staging area, where the bytes go: `most` bytes, and a word behind.
@@ -100,7 +100,7 @@ pub struct PageOffsets {
 }
 
 /// The functions.
-pub fn module(layout: &Layout) -> Module {
+pub fn module(layout: &UsermemLayout) -> Module {
     let mut funcs = vec![user_text(layout)];
     if let Some(pages) = &layout.pages {
         funcs.extend([user_vma(layout, pages), user_page(layout, pages)]);
@@ -112,14 +112,14 @@ pub fn module(layout: &Layout) -> Module {
 }
 
 /// Parts of a function.
-struct Reader<'a, 'b> {
+struct PageCacheReader<'a, 'b> {
     f: &'b Builder,
-    at: &'a Layout,
+    at: &'a UsermemLayout,
     /// A word of the stack for what is read of the kernel's memory.
     word: Val<'b>,
 }
 
-impl<'b> Reader<'_, 'b> {
+impl<'b> PageCacheReader<'_, 'b> {
     /// The word at an address of the kernel; returns `bad` if it cannot be read.
     fn word(&self, at: Val<'b>, bad: i32) -> Val<'b> {
         let f = self.f;
@@ -134,7 +134,7 @@ impl<'b> Reader<'_, 'b> {
         entry.set(self.word(place.get(), 1));
     }
 
-    /// A number of bytes that is at most [`Layout::most`].
+    /// A number of bytes that is at most [`UsermemLayout::most`].
     fn bounded(&self, n: Val<'b>) -> Val<'b> {
         let most = self.at.most.cast_unsigned();
         n.bound((most + 1).next_power_of_two() - 1)
@@ -150,7 +150,7 @@ fn offset(n: u32) -> i32 {
     n.cast_signed()
 }
 
-fn user_text(at: &Layout) -> Func {
+fn user_text(at: &UsermemLayout) -> Func {
     let contract = "\
 Reads bytes of the program into the staging area, with a NUL behind; returns a status.
 room: the largest number of bytes, below `most`; 0 is an invalid address. address: of the first one.
@@ -159,12 +159,12 @@ Cost: two reads for each page, and those of user_page for each page that is not 
     let params = ["room", "address", "raw"];
     build("user_text", contract, &params, |f, p| {
         let [room, address, raw] = *p else { return };
-        let r = Reader {
+        let r = PageCacheReader {
             f,
             at,
             word: f.slot(16),
         };
-        let block = f.addr(Place::Cpu(0));
+        let block = f.addr(MemoryPlace::Cpu(0));
         f.ret_if((room - 1).ge(at.most - 1), status::BAD);
         let done = f.var("done", 0);
         // A text of up to a page touches two.
@@ -174,15 +174,15 @@ Cost: two reads for each page, and those of user_page for each page that is not 
                 let (here, left) = (address + done, room - done);
                 full.leave_if(left.eq(0));
                 let len = f.var("len", f.number(PAGE) - (here & (PAGE - 1)));
-                f.when(left.lt(len), || len.set(left));
+                f.if_(left.lt(len), || len.set(left));
                 let len = r.bounded(len.get());
                 let to = r.staged(block, done.get());
                 let read = f.helper(Helper::ReadUser, &[to, len, here]);
-                f.when(read.ne(0), || {
+                f.if_(read.ne(0), || {
                     absent_page(&r, [block, here, len, done.get()])
                 });
                 // Continues behind the page only if these bytes contain no NUL.
-                f.when(raw.opaque().eq(0), || {
+                f.if_(raw.opaque().eq(0), || {
                     let (copy, from) = (block + at.copy, r.staged(block, done.get()));
                     let text = f.helper(Helper::ReadText, &[copy, len + 1, from]);
                     f.ret_if(text.le(len), status::READ);
@@ -196,7 +196,7 @@ Cost: two reads for each page, and those of user_page for each page that is not 
 }
 
 /// Reads bytes of a page that is not mapped, from the page cache. Returns if it cannot.
-fn absent_page<'b>(r: &Reader<'_, 'b>, [block, address, len, done]: [Val<'b>; 4]) {
+fn absent_page<'b>(r: &PageCacheReader<'_, 'b>, [block, address, len, done]: [Val<'b>; 4]) {
     let f = r.f;
     if r.at.pages.is_none() {
         f.ret(status::ABSENT);
@@ -207,7 +207,7 @@ fn absent_page<'b>(r: &Reader<'_, 'b>, [block, address, len, done]: [Val<'b>; 4]
     r.word.store_u64(0, address);
     r.word.store_u64(8, block);
     let task = f.helper(Helper::Task, &[]);
-    let function = f.addr(Place::Func("user_vma".into()));
+    let function = f.addr(MemoryPlace::Func("user_vma".into()));
     let args = [task, address, function, r.word, f.constant(0)];
     let result = f.helper(Helper::FindMapping, &args);
     f.ret_if(result.eq(NO_MAPPING), status::BAD);
@@ -219,7 +219,7 @@ fn absent_page<'b>(r: &Reader<'_, 'b>, [block, address, len, done]: [Val<'b>; 4]
     f.ret_if(failed.ne(0), status::ABSENT);
 }
 
-fn user_vma(at: &Layout, pages: &PageOffsets) -> Func {
+fn user_vma(at: &UsermemLayout, pages: &PageOffsets) -> Func {
     let contract = "\
 Finds the head of the mapped file's page cache and the page's index in it, and the status, which stays as
 it is for memory that the page cache does not have.
@@ -228,14 +228,14 @@ Cost: seven reads.";
     let params = ["task", "vma", "context"];
     build("user_vma", contract, &params, |f, p| {
         let [_, vma, context] = *p else { return };
-        let r = Reader {
+        let r = PageCacheReader {
             f,
             at,
             word: f.slot(8),
         };
         let found = || context.load_u64(8) + at.found;
         let flags = r.word(vma + offset(pages.vma_flags), 0);
-        f.when((flags & VM_READ).eq(0), || {
+        f.if_((flags & VM_READ).eq(0), || {
             found().store_u64(found::STATUS, status::BAD);
             f.ret(0);
         });
@@ -255,7 +255,7 @@ Cost: seven reads.";
     })
 }
 
-fn user_page(at: &Layout, pages: &PageOffsets) -> Func {
+fn user_page(at: &UsermemLayout, pages: &PageOffsets) -> Func {
     let contract = "\
 Reads bytes of a page in the page cache, and stores them behind those that were staged before; nonzero
 if it cannot.
@@ -269,7 +269,7 @@ Cost: two or three reads for each level of the xarray, and five.";
         let [head, index, address, bytes, done] = *p else {
             return;
         };
-        let r = Reader {
+        let r = PageCacheReader {
             f,
             at,
             word: f.slot(8),
@@ -277,7 +277,7 @@ Cost: two or three reads for each level of the xarray, and five.";
         let (entry, place) = (f.var("entry", r.word(head, 1)), f.var("place", head));
         f.block(|folio| {
             for level in 0..LEVELS {
-                f.when((entry & 3).ne(2), || {
+                f.if_((entry & 3).ne(2), || {
                     // For a file of one page the head itself is the entry.
                     if level == 0 {
                         f.ret_if(index.ne(0), 1);
@@ -293,7 +293,7 @@ Cost: two or three reads for each level of the xarray, and five.";
                 let slots = node + offset(pages.node_slots);
                 r.take(slots, slot & 63, (entry, place));
                 // A large folio has its entry in another slot.
-                f.block(|single: Exit<'_>| {
+                f.block(|single: BlockExit<'_>| {
                     single.leave_if((entry & 3).ne(2));
                     single.leave_if(entry.ge(SIBLINGS));
                     r.take(slots, entry >> 2, (entry, place));
@@ -309,12 +309,12 @@ Cost: two or three reads for each level of the xarray, and five.";
         f.ret_if(((flags >> offset(pages.uptodate)) & 1).eq(0), 1);
         let nth = index - r.word(folio + offset(pages.folio_index), 1);
         f.ret_if(nth.gt(MOST_PAGES), 1);
-        let first_page = f.addr(Place::State(at.first_page)).load_u64(0);
+        let first_page = f.addr(MemoryPlace::State(at.first_page)).load_u64(0);
         f.ret_if(first_page.eq(0), 1);
-        let direct_map = f.addr(Place::State(at.direct_map)).load_u64(0);
+        let direct_map = f.addr(MemoryPlace::State(at.direct_map)).load_u64(0);
         let page = (folio - first_page) / offset(pages.page_size) + nth;
         let from = page * PAGE + direct_map + (address & (PAGE - 1));
-        let to = r.staged(f.addr(Place::Cpu(0)), done);
+        let to = r.staged(f.addr(MemoryPlace::Cpu(0)), done);
         let read = f.helper(Helper::Read, &[to, r.bounded(bytes), from]);
         f.ret_if(read.ne(0), 1);
         // Checks that the page still belongs to the file.

@@ -1,11 +1,11 @@
 //! Structures of the kernel in the memory of a run.
 
-use spile_lir::interp::{Kind, Memory};
+use spile_lir::interp::{Memory, RegionKind};
 
 /// Writes words; returns their address.
 pub(crate) fn words(memory: &mut Memory, words: &[u64]) -> u64 {
     let bytes = words.iter().flat_map(|w| w.to_le_bytes()).collect();
-    memory.add(bytes, Kind::Memory)
+    memory.add(bytes, RegionKind::Memory)
 }
 
 /// Writes the tree of mappings above these entries, which are descriptions with the last address of

@@ -7,9 +7,9 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::Module;
-use spile_lir::func::Place;
+use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Kind, Machine, Memory};
+use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
 
@@ -51,7 +51,7 @@ pub(crate) fn run_in(module: &Module, name: &str, args: &[Arg]) -> (u64, Vec<Vec
     for arg in args {
         numbers.push(match arg {
             Arg::Number(n) => *n,
-            Arg::Memory(bytes) => machine.memory.add(bytes.clone(), Kind::Memory),
+            Arg::Memory(bytes) => machine.memory.add(bytes.clone(), RegionKind::Memory),
         });
     }
     let result = machine.run(name, &numbers, &mut Reads);
@@ -89,7 +89,7 @@ impl Host for Reads {
         Ok(bytes.len() as u64)
     }
 
-    fn place(&mut self, _: &Place) -> Option<u64> {
+    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
         None
     }
 }

@@ -16,7 +16,7 @@ pub(super) enum OpenFrame {
         indent: usize,
     },
     /// Brackets.
-    Group(Group),
+    Group(OpenBrackets),
     /// A statement.
     Stmt {
         /// Its kind.
@@ -37,7 +37,7 @@ pub(super) enum OpenFrame {
 
 /// Brackets of any kind.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Group {
+pub(super) struct OpenBrackets {
     /// Whether it was opened by the token that is being written.
     pub fresh: bool,
     /// Column after the bracket, if another token follows it on its line.
@@ -54,9 +54,9 @@ pub(super) struct Group {
     pub before: StmtPosition,
 }
 
-impl Default for Group {
+impl Default for OpenBrackets {
     fn default() -> Self {
-        Group {
+        OpenBrackets {
             fresh: true,
             align: None,
             base: 0,
@@ -68,25 +68,25 @@ impl Default for Group {
     }
 }
 
-impl Group {
-    pub(super) fn head() -> Group {
-        Group {
+impl OpenBrackets {
+    pub(super) fn head() -> OpenBrackets {
+        OpenBrackets {
             head: true,
-            ..Group::default()
+            ..OpenBrackets::default()
         }
     }
 
-    pub(super) fn params() -> Group {
-        Group {
+    pub(super) fn params() -> OpenBrackets {
+        OpenBrackets {
             params: true,
-            ..Group::default()
+            ..OpenBrackets::default()
         }
     }
 
-    pub(super) fn braces() -> Group {
-        Group {
+    pub(super) fn braces() -> OpenBrackets {
+        OpenBrackets {
             brace: true,
-            ..Group::default()
+            ..OpenBrackets::default()
         }
     }
 
@@ -168,7 +168,7 @@ pub(super) enum CondPhase {
 
 /// `%( ...`
 #[derive(Debug, Clone)]
-pub(super) struct Cond {
+pub(super) struct OpenConditional {
     pub phase: CondPhase,
     /// The state before it.
     pub saved: (Vec<OpenFrame>, StmtPosition),

@@ -17,7 +17,7 @@ pub(super) struct Comment {
 
 /// A token and the gap before it.
 #[derive(Debug, Clone)]
-pub(super) struct Element {
+pub(super) struct SpacedToken {
     /// Its kind; [`Tok::Eof`] for the last.
     pub kind: Tok,
     /// Its text.
@@ -32,7 +32,7 @@ pub(super) struct Element {
     pub wide: bool,
 }
 
-impl Element {
+impl SpacedToken {
     /// Whether it was first on its line.
     pub(super) fn is_first_on_line(&self) -> bool {
         self.newlines > 0
@@ -45,7 +45,7 @@ impl Element {
 }
 
 /// The tokens of a text with their gaps, and an end-of-file element.
-pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Element> {
+pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<SpacedToken> {
     let mut out = Vec::with_capacity(tokens.len() + 1);
     let mut end = 0;
     let spans = tokens
@@ -57,7 +57,7 @@ pub(super) fn elements(text: &str, tokens: &[Token]) -> Vec<Element> {
         let wide = at.start > end + 1;
         let (comments, newlines) = gap(text, end..at.start);
         end = at.end;
-        out.push(Element {
+        out.push(SpacedToken {
             kind,
             at,
             comments,

@@ -7,7 +7,7 @@ const TAB: usize = 8;
 
 /// One line of output.
 #[derive(Debug, Default)]
-struct Line {
+struct OutputLine {
     text: Vec<u8>,
     /// Columns of `text`.
     width: usize,
@@ -17,8 +17,8 @@ struct Line {
 
 /// All lines so far; the last one is being written.
 #[derive(Debug, Default)]
-pub(super) struct Lines {
-    lines: Vec<Line>,
+pub(super) struct OutputLines {
+    lines: Vec<OutputLine>,
     /// Indentation of the last line in columns.
     indent: usize,
 }
@@ -31,14 +31,14 @@ pub(super) fn columns(text: &str, from: usize) -> usize {
     })
 }
 
-impl Lines {
+impl OutputLines {
     /// Ends the line and begins one with this indentation, after an empty line if `blank`.
     pub(super) fn start(&mut self, indent: usize, blank: bool) {
         if blank && !self.lines.is_empty() {
-            self.lines.push(Line::default());
+            self.lines.push(OutputLine::default());
         }
         let text = vec![b' '; indent];
-        self.lines.push(Line {
+        self.lines.push(OutputLine {
             text,
             width: indent,
             trailing: None,
@@ -94,7 +94,7 @@ impl Lines {
         let mut out = Vec::new();
         let mut lines = &self.lines[..];
         while let Some(first) = lines.first() {
-            let column = |l: &Line| l.trailing.as_ref().map(|t| t.1);
+            let column = |l: &OutputLine| l.trailing.as_ref().map(|t| t.1);
             let run = match column(first) {
                 None => 1,
                 col => lines.iter().take_while(|l| column(l) == col).count(),

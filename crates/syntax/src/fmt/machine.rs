@@ -9,8 +9,10 @@
 mod conds;
 mod heads;
 
-use super::frames::{Cond, CondPhase, Group, ItemFrame, OpenFrame, StmtFrame, StmtPosition};
-use super::gaps::Element;
+use super::frames::{
+    CondPhase, ItemFrame, OpenBrackets, OpenConditional, OpenFrame, StmtFrame, StmtPosition,
+};
+use super::gaps::SpacedToken;
 use crate::token::Tok;
 
 /// Indentation of a level.
@@ -60,7 +62,7 @@ pub(super) enum LineBreak {
 
 /// The decision about a token before it is written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Decision {
+pub(super) struct TokenLayout {
     pub class: TokenClass,
     pub line: LineBreak,
     /// Indentation if it begins a line.
@@ -75,11 +77,11 @@ pub(super) struct Decision {
 
 /// See the module's documentation.
 pub(super) struct FormatMachine<'a> {
-    all: &'a [Element],
+    all: &'a [SpacedToken],
     /// For each `{`: its `}` is on the same line.
     flat: Vec<bool>,
     stack: Vec<OpenFrame>,
-    conds: Vec<Cond>,
+    conds: Vec<OpenConditional>,
     pos: StmtPosition,
     /// Indentation that open conditionals add.
     extra: usize,
@@ -90,7 +92,7 @@ pub(super) struct FormatMachine<'a> {
 }
 
 impl<'a> FormatMachine<'a> {
-    pub(super) fn new(all: &'a [Element], text: &str) -> Self {
+    pub(super) fn new(all: &'a [SpacedToken], text: &str) -> Self {
         let flat = flat_braces(all, text);
         FormatMachine {
             all,
@@ -160,7 +162,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// Decides about token `i`; called once for each, in order.
-    pub(super) fn decide(&mut self, i: usize) -> Decision {
+    pub(super) fn decide(&mut self, i: usize) -> TokenLayout {
         let kind = self.kind(i);
         let after_block = std::mem::take(&mut self.after_block);
         let opened = after_block && self.previous(i) == Tok::LBrace;
@@ -183,7 +185,7 @@ impl<'a> FormatMachine<'a> {
     /// Called when token `i` was written, with the end column of its text and the line's
     /// indentation.
     pub(super) fn written(&mut self, i: usize, column: usize, line_indent: usize) {
-        let hangs = self.all.get(i + 1).is_none_or(Element::broken);
+        let hangs = self.all.get(i + 1).is_none_or(SpacedToken::broken);
         let extra = self.extra;
         let is_open = matches!(self.kind(i), Tok::LParen | Tok::LBracket | Tok::LBrace);
         match self.stack.last_mut() {
@@ -201,7 +203,7 @@ impl<'a> FormatMachine<'a> {
         }
     }
 
-    fn place(&mut self, i: usize, kind: Tok) -> Decision {
+    fn place(&mut self, i: usize, kind: Tok) -> TokenLayout {
         match kind {
             Tok::PpOpen => return self.pp_open(i),
             Tok::PpThen | Tok::PpElse | Tok::PpClose => return self.pp_mark(kind),
@@ -230,7 +232,7 @@ impl<'a> FormatMachine<'a> {
         if self.statement_ends(i, kind) {
             self.stack.pop();
             self.pos = StmtPosition::Done;
-            return Decision {
+            return TokenLayout {
                 apart: true,
                 ..self.statement(i, kind)
             };
@@ -239,7 +241,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// A token outside brackets and heads of items.
-    fn statement(&mut self, i: usize, kind: Tok) -> Decision {
+    fn statement(&mut self, i: usize, kind: Tok) -> TokenLayout {
         match self.pos {
             StmtPosition::Done => {
                 if let Some(d) = self.end_statements(i, kind) {
@@ -251,7 +253,7 @@ impl<'a> FormatMachine<'a> {
             StmtPosition::Start => self.begin(i, kind),
             StmtPosition::Body => self.body(i, kind),
             StmtPosition::HeadParen if kind == Tok::LParen => {
-                self.open_group(Group::head());
+                self.open_group(OpenBrackets::head());
                 self.decision(TokenClass::Open, self.cont_outer())
             }
             StmtPosition::HeadParen => {
@@ -270,8 +272,8 @@ impl<'a> FormatMachine<'a> {
         }
     }
 
-    fn decision(&self, class: TokenClass, indent: usize) -> Decision {
-        Decision {
+    fn decision(&self, class: TokenClass, indent: usize) -> TokenLayout {
+        TokenLayout {
             class,
             line: LineBreak::Free,
             indent,
@@ -317,7 +319,7 @@ impl<'a> FormatMachine<'a> {
 
     /// After a statement: ends the enclosing statements that end with it. `Some` if the token
     /// continues one of them.
-    fn end_statements(&mut self, i: usize, kind: Tok) -> Option<Decision> {
+    fn end_statements(&mut self, i: usize, kind: Tok) -> Option<TokenLayout> {
         loop {
             match (self.stack.last().copied(), kind) {
                 (
@@ -371,7 +373,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// `else` or `catch`: on the line of the `}` before it.
-    fn after_brace(&self, i: usize, indent: usize) -> Decision {
+    fn after_brace(&self, i: usize, indent: usize) -> TokenLayout {
         let mut d = self.decision(TokenClass::Word, indent);
         if self.previous(i) == Tok::RBrace {
             d.line = LineBreak::Never;
@@ -380,7 +382,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// The first token of a statement or an item.
-    fn begin(&mut self, i: usize, kind: Tok) -> Decision {
+    fn begin(&mut self, i: usize, kind: Tok) -> TokenLayout {
         let indent = self.stmt_indent();
         if kind == Tok::Eof {
             return self.decision(TokenClass::Word, indent);
@@ -452,7 +454,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// The body of an `if` or a loop.
-    fn body(&mut self, i: usize, kind: Tok) -> Decision {
+    fn body(&mut self, i: usize, kind: Tok) -> TokenLayout {
         let parent = match self.stack.last() {
             Some(OpenFrame::Stmt { indent, .. }) => *indent,
             _ => self.stmt_indent(),
@@ -476,18 +478,18 @@ impl<'a> FormatMachine<'a> {
         }
     }
 
-    fn open_block(&mut self, i: usize, indent: usize, line: LineBreak) -> Decision {
+    fn open_block(&mut self, i: usize, indent: usize, line: LineBreak) -> TokenLayout {
         let flat = self.flat[i];
         self.push(OpenFrame::Block { indent, flat });
         self.pos = StmtPosition::Start;
         self.after_block = !flat;
-        Decision {
+        TokenLayout {
             line,
             ..self.decision(TokenClass::Brace, indent)
         }
     }
 
-    fn close_brace(&mut self, i: usize) -> Decision {
+    fn close_brace(&mut self, i: usize) -> TokenLayout {
         if matches!(self.stack.last(), Some(OpenFrame::Group(g)) if g.brace) {
             return self.close_group();
         }
@@ -510,7 +512,7 @@ impl<'a> FormatMachine<'a> {
             (false, true) => (TokenClass::Brace, LineBreak::Free),
             (false, false) => (TokenClass::Brace, LineBreak::Must),
         };
-        Decision {
+        TokenLayout {
             class,
             line,
             indent,
@@ -527,8 +529,8 @@ impl<'a> FormatMachine<'a> {
         }
     }
 
-    fn open_group(&mut self, group: Group) {
-        self.push(OpenFrame::Group(Group {
+    fn open_group(&mut self, group: OpenBrackets) {
+        self.push(OpenFrame::Group(OpenBrackets {
             fresh: true,
             before: self.pos,
             ..group
@@ -536,11 +538,11 @@ impl<'a> FormatMachine<'a> {
         self.pos = StmtPosition::Operand;
     }
 
-    fn close_group(&mut self) -> Decision {
+    fn close_group(&mut self) -> TokenLayout {
         let indent = match self.stack.pop() {
             Some(OpenFrame::Group(g)) => {
                 self.pos = match g {
-                    Group { head: true, .. } => StmtPosition::Body,
+                    OpenBrackets { head: true, .. } => StmtPosition::Body,
                     // In heads of items the position has a different meaning.
                     _ if self.in_head().is_some() => match g.before {
                         StmtPosition::Operand => StmtPosition::After,
@@ -556,7 +558,7 @@ impl<'a> FormatMachine<'a> {
     }
 
     /// A token of an expression.
-    fn expression(&mut self, i: usize, kind: Tok, indent: usize) -> Decision {
+    fn expression(&mut self, i: usize, kind: Tok, indent: usize) -> TokenLayout {
         let value = matches!(self.pos, StmtPosition::After);
         let member = self.pos == StmtPosition::Member;
         let next = self.kind(i + 1);
@@ -576,7 +578,7 @@ impl<'a> FormatMachine<'a> {
             Tok::LParen | Tok::LBracket => {
                 let tight = value && (kind == Tok::LBracket || self.previous(i) != Tok::RParen)
                     || in_points;
-                self.open_group(Group::default());
+                self.open_group(OpenBrackets::default());
                 return self.decision(
                     if tight {
                         TokenClass::OpenTight
@@ -587,7 +589,7 @@ impl<'a> FormatMachine<'a> {
                 );
             }
             Tok::LBrace => {
-                self.open_group(Group::braces());
+                self.open_group(OpenBrackets::braces());
                 return self.decision(TokenClass::OpenTight, indent);
             }
             Tok::Semi => {
@@ -639,7 +641,7 @@ impl<'a> FormatMachine<'a> {
 }
 
 /// For each token, whether it is a `{` with its `}` on the same line.
-fn flat_braces(all: &[Element], text: &str) -> Vec<bool> {
+fn flat_braces(all: &[SpacedToken], text: &str) -> Vec<bool> {
     let mut flat = vec![false; all.len()];
     let (mut open, mut marks): (Vec<(usize, usize)>, Vec<usize>) = (Vec::new(), Vec::new());
     let mut line = 0;

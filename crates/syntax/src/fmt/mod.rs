@@ -30,9 +30,9 @@ use crate::pretty;
 use crate::source::Sources;
 use crate::token::{Tok, Token};
 
-use gaps::{Comment, Element, elements};
-use lines::{Lines, columns};
-use machine::{Decision, FormatMachine, LineBreak, TokenClass};
+use gaps::{Comment, SpacedToken, elements};
+use lines::{OutputLines, columns};
+use machine::{FormatMachine, LineBreak, TokenClass, TokenLayout};
 
 /// The reason why a text was not formatted. Errors of the lexer are already in the diagnostics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,7 +59,7 @@ pub fn format(bytes: &[u8]) -> Result<Vec<u8>, FormatRefusal> {
         bytes,
         text,
         all: &all,
-        lines: Lines::default(),
+        lines: OutputLines::default(),
         cursor: (0, 0),
     }
     .run()?;
@@ -154,7 +154,7 @@ fn same_tokens(a: (&str, &[Token]), b: (&str, &[Token])) -> bool {
 }
 
 /// The comments without the blanks at both ends of their lines.
-fn comments<'a>(text: &'a str, all: &'a [Element]) -> impl Iterator<Item = String> + use<'a> {
+fn comments<'a>(text: &'a str, all: &'a [SpacedToken]) -> impl Iterator<Item = String> + use<'a> {
     let each = all.iter().flat_map(|e| &e.comments);
     each.map(|c| {
         text[c.at.clone()]
@@ -169,8 +169,8 @@ fn comments<'a>(text: &'a str, all: &'a [Element]) -> impl Iterator<Item = Strin
 struct OutputState<'a> {
     bytes: &'a [u8],
     text: &'a str,
-    all: &'a [Element],
-    lines: Lines,
+    all: &'a [SpacedToken],
+    lines: OutputLines,
     /// The last offset whose column was computed, and its column.
     cursor: (usize, usize),
 }
@@ -200,7 +200,7 @@ impl OutputState<'_> {
     }
 
     /// Writes the comments before token `i`; returns whether there are any.
-    fn comments(&mut self, i: usize, d: Decision) -> bool {
+    fn comments(&mut self, i: usize, d: TokenLayout) -> bool {
         let all = self.all;
         for (n, c) in all[i].comments.iter().enumerate() {
             let own_line = c.newlines > 0 || self.lines.ended();
@@ -259,7 +259,7 @@ impl OutputState<'_> {
         col
     }
 
-    fn token(&mut self, i: usize, d: Decision, before: TokenClass, commented: bool) {
+    fn token(&mut self, i: usize, d: TokenLayout, before: TokenClass, commented: bool) {
         let e = &self.all[i];
         let breaks = match d.line {
             LineBreak::Free => e.is_first_on_line(),

@@ -1,7 +1,7 @@
 //! User memory that is not mapped: the run-time library reads it from the page cache
 //! ([`spile_lir::library::usermem`]).
 
-use spile_lir::library::usermem::{self, Layout};
+use spile_lir::library::usermem::{self, UsermemLayout};
 
 use crate::isa::insn::Reg::*;
 use crate::layout::shared;
@@ -28,7 +28,7 @@ pub(in crate::lower) fn use_user_text(
     options: &Options,
 ) -> Res {
     let offset = |offset: u32| offset.cast_signed();
-    let layout = Layout {
+    let layout = UsermemLayout {
         most: offset(plan.max_string),
         staging: offset(staging_area(plan)),
         copy: offset(plan.scratch.text + 3 * plan.max_string),

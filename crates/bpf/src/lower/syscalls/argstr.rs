@@ -12,7 +12,7 @@ use std::ops::Range;
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use spile_lir::library::arguments::{
-    self, ARGS, Defer, ENTRY, FOLLOWS, Layout, MAX_NAMES, NAME, kind, time,
+    self, ARGS, ArgumentLayout, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, kind, time,
 };
 
 use crate::isa::asm::{Label, Section};
@@ -296,7 +296,7 @@ impl HandlerCodegen<'_> {
         let defer = deferred::use_user_defer(pool, plan, options)?;
         let scratch = &plan.scratch;
         let offset = |offset: u32| offset.cast_signed();
-        let layout = Layout {
+        let layout = ArgumentLayout {
             length: offset(scratch.text_pos),
             most: offset(plan.max_string),
             arguments: offset(scratch.tmp + WORDS),
@@ -305,7 +305,7 @@ impl HandlerCodegen<'_> {
             quote: quote::sub(pool, plan.max_string)?,
             signed: flag::SIGNED,
             mark: flag::MARK,
-            defer: defer.then_some(Defer {
+            defer: defer.then_some(DeferredReads {
                 allowed: offset(scratch.tmp + DEFER),
                 absent: usermem::ABSENT,
                 quoted: Quote::Quoted as i32,

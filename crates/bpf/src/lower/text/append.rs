@@ -1,7 +1,7 @@
 //! Functions of the run-time library that append to the text being built. An object has those that its
 //! code calls.
 
-use spile_lir::library::append::{self, Layout};
+use spile_lir::library::append::{self, AppendLayout};
 
 pub(in crate::lower) use spile_lir::library::append::{MAX_COUNT, flag};
 
@@ -21,9 +21,9 @@ pub(in crate::lower) fn append_number(base: u32) -> String {
     format!("append_number_{base}")
 }
 
-fn layout(plan: &StateLayout) -> Layout {
+fn layout(plan: &StateLayout) -> AppendLayout {
     let offset = |offset: u32| offset.cast_signed();
-    Layout {
+    AppendLayout {
         length: offset(plan.scratch.text_pos),
         text: offset(plan.scratch.text),
         most: offset(plan.max_string),

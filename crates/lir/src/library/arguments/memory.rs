@@ -1,11 +1,11 @@
 //! Texts, vectors, times and bytes in the program's memory.
 
 use super::super::quote;
-use super::{BUFFER, Layout, MAX_ARGV, kind, texts, time};
+use super::{ArgumentLayout, BUFFER, MAX_ARGV, kind, texts, time};
 use crate::func::Func;
 use crate::helpers::Helper;
 
-pub(super) fn put_escaped(layout: &Layout) -> Func {
+pub(super) fn put_escaped(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends the staged text with escapes.
 from: its first byte in the staging area, 0 or 1.
@@ -19,7 +19,7 @@ Cost: those of the escapes and of append_text.";
     })
 }
 
-pub(super) fn put_user(layout: &Layout) -> Func {
+pub(super) fn put_user(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends a text of the program in quotes, or its address if it cannot be read.
 address: of the text; 0 is written as 0x0.
@@ -34,19 +34,19 @@ Cost: a read of up to the longest text, and put_escaped.";
                 t.put(kind::HEX, address);
                 f.ret(0);
             };
-            f.when(address.eq(0), bad);
+            f.if_(address.eq(0), bad);
             // A text that is full needs no read.
             f.ret_if((t.block + layout.length).load_u64(0).gt(layout.most), 0);
             let args = [t.staged(0), t.f.number(layout.most), address];
             let length = f.helper(Helper::ReadUserText, &args);
-            f.when(length.slt(0), || {
+            f.if_(length.slt(0), || {
                 let room = t.f.number(layout.most - 1);
                 let status = f.call("user_text", &[room, address, t.f.number(0)]);
-                f.when(status.ne(0), || {
+                f.if_(status.ne(0), || {
                     if let Some(defer) = &layout.defer {
-                        f.when(status.eq(defer.absent), || {
+                        f.if_(status.eq(defer.absent), || {
                             let allowed = (t.block + defer.allowed).load_u64(0);
-                            f.when(allowed.ne(0), || {
+                            f.if_(allowed.ne(0), || {
                                 let args = [address, room, t.f.number(defer.quoted)];
                                 f.ret_if(f.call("user_defer", &args).eq(0), 0);
                             });
@@ -62,7 +62,7 @@ Cost: a read of up to the longest text, and put_escaped.";
     )
 }
 
-pub(super) fn put_vector(layout: &Layout) -> Func {
+pub(super) fn put_vector(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends the texts of a vector of addresses that ends with 0, at most 16 of them. An element that cannot
 be read is written as its address and ends the list.
@@ -79,7 +79,7 @@ Cost: put_user for each text.";
             // The kernel's verifier learns no range from a shift by a variable.
             let bytes = t.f.number(8) - (narrow << 2);
             t.literal("[");
-            f.when(address.eq(0), || {
+            f.if_(address.eq(0), || {
                 t.literal("]");
                 f.ret(0);
             });
@@ -88,10 +88,10 @@ Cost: put_user for each text.";
             f.repeat(MAX_ARGV, || {
                 let bytes = bytes.bound(8);
                 let args = [t.staged(0), bytes, at.get()];
-                f.when(f.helper(Helper::ReadUser, &args).ne(0), || {
+                f.if_(f.helper(Helper::ReadUser, &args).ne(0), || {
                     let status = f.call("user_text", &[bytes, at.get(), t.f.number(1)]);
-                    f.when(status.ne(0), || {
-                        f.when(count.ne(0), || t.literal(", "));
+                    f.if_(status.ne(0), || {
+                        f.if_(count.ne(0), || t.literal(", "));
                         t.put(kind::HEX, at.get());
                         f.break_();
                     });
@@ -99,18 +99,18 @@ Cost: put_user for each text.";
                 let unused = narrow << 5;
                 let text = (t.staged(0).load_u64(0) << unused) >> unused;
                 f.break_if(text.eq(0));
-                f.when(count.ne(0), || t.literal(", "));
+                f.if_(count.ne(0), || t.literal(", "));
                 f.call("put_user", &[text]);
                 at.set(at + bytes);
                 count.set(count + 1);
             });
-            f.when(count.eq(MAX_ARGV as i32), || t.literal(", ..."));
+            f.if_(count.eq(MAX_ARGV as i32), || t.literal(", ..."));
             t.literal("]");
         },
     )
 }
 
-pub(super) fn put_moment(layout: &Layout) -> Func {
+pub(super) fn put_moment(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends a staged time in seconds, with the digits of its fraction.
 from: byte of the staging area, at most 16. bits: those of the descriptor.
@@ -123,7 +123,7 @@ Cost: two numbers.";
             let f = t.f;
             let here = t.staged(0) + from.bound(31);
             let [seconds, fraction] = ["seconds", "fraction"].map(|name| f.var(name, 0));
-            f.when_else(
+            f.if_else(
                 (bits & i32::from(time::NARROW)).ne(0),
                 || {
                     seconds.set(here.load_s32(0));
@@ -137,7 +137,7 @@ Cost: two numbers.";
             let fraction = fraction.get();
             t.put(kind::SIGNED, seconds.get());
             t.literal(".");
-            f.when_else(
+            f.if_else(
                 (bits & i32::from(time::MICRO | time::TIMER)).ne(0),
                 || t.padded(10, fraction, 6),
                 || t.padded(10, fraction, 9),
@@ -146,7 +146,7 @@ Cost: two numbers.";
     )
 }
 
-pub(super) fn put_time(layout: &Layout) -> Func {
+pub(super) fn put_time(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends `[1.000000002]`, or interval and value of a timer.
 descriptor: has the bits of `time` from bit 16 on. address: of the time.
@@ -166,7 +166,7 @@ Cost: a read and two numbers, for a timer four.";
             t.read((moment << timer).bound(63), address, bad);
             t.literal("[");
             f.call("put_moment", &[t.f.number(0), bits]);
-            f.when(timer.ne(0), || {
+            f.if_(timer.ne(0), || {
                 t.literal(",");
                 f.call("put_moment", &[moment, bits]);
             });
@@ -175,7 +175,7 @@ Cost: a read and two numbers, for a timer four.";
     )
 }
 
-pub(super) fn put_buffer(layout: &Layout) -> Func {
+pub(super) fn put_buffer(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends bytes of the program in quotes, cut to 50 characters, or their address if they cannot be read.
 address, length: of the bytes.
@@ -188,12 +188,12 @@ Cost: a read of up to 50 bytes and their quoting.";
         |t, [address, length]| {
             let f = t.f;
             let bad = || t.put(kind::HEX, address);
-            f.when(address.eq(0), || {
+            f.if_(address.eq(0), || {
                 bad();
                 f.ret(0);
             });
             let count = t.at_most(length, BUFFER);
-            f.when(count.ne(0), || t.read(count, address, bad));
+            f.if_(count.ne(0), || t.read(count, address, bad));
             let quoted = t.block + layout.quoted;
             for word in 0..8 {
                 quoted.store_u64(8 * word, 0);

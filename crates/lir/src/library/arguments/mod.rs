@@ -1,6 +1,6 @@
 //! Arguments of system calls as text.
 //!
-//! In: where the host has what the functions need ([`Layout`]), and its lists of names. Out: a module;
+//! In: where the host has what the functions need ([`ArgumentLayout`]), and its lists of names. Out: a module;
 //! its `put_arg` is what the host calls. Not done here: the descriptors of system calls, which the
 //! host's table has.
 //!
@@ -31,8 +31,8 @@ mod sockets;
 mod values;
 
 use super::quote;
-use crate::builder::{Builder, Test, Val, build};
-use crate::func::{Data, Extern, Func, Module, Place};
+use crate::builder::{Builder, Comparison, Val, build};
+use crate::func::{ConstantData, Extern, Func, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::{AluOp, ExtOp, Size, Width};
 
@@ -132,7 +132,7 @@ const LITERAL: i32 = 32;
 
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub struct ArgumentLayout {
     /// The word with the length of the text so far.
     pub length: i32,
     /// Bytes of the longest text with its NUL.
@@ -150,12 +150,12 @@ pub struct Layout {
     /// Flags of `append_number_N`: with the mark of its base.
     pub mark: i32,
     /// How reads of texts are deferred, if the host can do this.
-    pub defer: Option<Defer>,
+    pub defer: Option<DeferredReads>,
 }
 
 /// Deferred reads.
 #[derive(Debug, Clone)]
-pub struct Defer {
+pub struct DeferredReads {
     /// The word that says whether this text's reads may be deferred.
     pub allowed: i32,
     /// The result of `user_text` for memory that the program has and the kernel must fetch first.
@@ -165,7 +165,7 @@ pub struct Defer {
 }
 
 /// The functions, with the lists of names and the table of escapes ([`super::quote`]).
-pub fn module(layout: &Layout, names: Vec<u8>, escapes: &[u8]) -> Module {
+pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module {
     let last = (names.len() as i32 - ENTRY as i32).max(0);
     let padded = |text: &&str| {
         let mut bytes = text.as_bytes().to_vec();
@@ -174,7 +174,7 @@ pub fn module(layout: &Layout, names: Vec<u8>, escapes: &[u8]) -> Module {
     };
     let mut literals: Vec<u8> = LITERALS.iter().flat_map(padded).collect();
     literals.resize((PLACES * LITERAL) as usize, 0);
-    let data = |name: &str, bytes| Data {
+    let data = |name: &str, bytes| ConstantData {
         name: name.into(),
         bytes,
     };
@@ -221,29 +221,29 @@ pub fn module(layout: &Layout, names: Vec<u8>, escapes: &[u8]) -> Module {
 
 /// What the functions are written with.
 #[derive(Clone, Copy)]
-struct Texts<'a, 'b> {
+struct ArgumentAppender<'a, 'b> {
     f: &'b Builder,
-    at: &'a Layout,
+    at: &'a ArgumentLayout,
     block: Val<'b>,
 }
 
 /// Builds a function; `code` gets its parameters.
 fn texts<const N: usize>(
-    layout: &Layout,
+    layout: &ArgumentLayout,
     (name, contract): (&str, &str),
     params: [&str; N],
-    code: impl for<'b> FnOnce(Texts<'_, 'b>, [Val<'b>; N]),
+    code: impl for<'b> FnOnce(ArgumentAppender<'_, 'b>, [Val<'b>; N]),
 ) -> Func {
     build(name, contract, &params, |f, p| {
         if let Ok(p) = <[Val<'_>; N]>::try_from(p) {
-            let block = f.addr(Place::Cpu(0));
+            let block = f.addr(MemoryPlace::Cpu(0));
             let at = layout;
-            code(Texts { f, at, block }, p);
+            code(ArgumentAppender { f, at, block }, p);
         }
     })
 }
 
-impl<'b> Texts<'_, 'b> {
+impl<'b> ArgumentAppender<'_, 'b> {
     /// Appends a literal.
     fn literal(&self, text: &str) {
         let which = LITERALS.iter().position(|l| *l == text);
@@ -286,9 +286,9 @@ impl<'b> Texts<'_, 'b> {
     fn read(&self, size: Val<'b>, address: Val<'b>, bad: impl FnOnce()) {
         let f = self.f;
         let status = f.helper(Helper::ReadUser, &[self.staged(0), size, address]);
-        f.when(status.ne(0), || {
+        f.if_(status.ne(0), || {
             let status = f.call("user_text", &[size, address, self.f.number(1)]);
-            f.when(status.ne(0), || {
+            f.if_(status.ne(0), || {
                 bad();
                 f.ret(0);
             });
@@ -296,8 +296,8 @@ impl<'b> Texts<'_, 'b> {
     }
 
     /// Appends a literal, and returns, if a comparison holds.
-    fn literal_if(&self, test: Test<'b>, text: &str) {
-        self.f.when(test, || {
+    fn literal_if(&self, test: Comparison<'b>, text: &str) {
+        self.f.if_(test, || {
             self.literal(text);
             self.f.ret(0);
         });
@@ -339,7 +339,7 @@ const FUNCTIONS: [(i32, &str, SecondParam); 9] = [
     (kind::SOCKADDR, "put_sockaddr", SecondParam::Referenced),
 ];
 
-fn put_arg(layout: &Layout) -> Func {
+fn put_arg(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends an argument, with a comma in front of it unless it is the first one.
 descriptor: how. value: the word.
@@ -354,11 +354,11 @@ Cost: that of the kind's function.";
             let kind = f.var("kind", descriptor & 255);
             f.ret_if(kind.eq(kind::SHOWN), 0);
             // Without O_CREAT callers pass no mode, and its register holds anything.
-            f.when(kind.eq(kind::OPEN_MODE), || {
+            f.if_(kind.eq(kind::OPEN_MODE), || {
                 f.ret_if((t.referenced(descriptor) & CREATES).eq(0), 0);
                 kind.set(kind::OCTAL);
             });
-            f.when(descriptor.has(FOLLOWS as i32), || t.literal(", "));
+            f.if_(descriptor.has(FOLLOWS as i32), || t.literal(", "));
             // The value in its size, with sign extension for some kinds. There is no branch, which
             // the kernel's verifier would follow in front of all that comes below.
             let unused = (descriptor >> 8) & 63;
@@ -369,7 +369,7 @@ Cost: that of the kind's function.";
             let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
             let value = f.var("value", (high >> unused) | sign);
             for (code, function, second) in FUNCTIONS {
-                f.when(kind.eq(code), || {
+                f.if_(kind.eq(code), || {
                     let value = value.get();
                     match second {
                         SecondParam::None => f.call(function, &[value]),
@@ -383,11 +383,11 @@ Cost: that of the kind's function.";
                     f.ret(0);
                 });
             }
-            f.when(kind.eq(kind::PAIR), || {
+            f.if_(kind.eq(kind::PAIR), || {
                 value.set(value | (t.referenced(descriptor) << 32));
                 kind.set(kind::SIGNED);
             });
-            f.when(kind.eq(kind::DIRFD), || {
+            f.if_(kind.eq(kind::DIRFD), || {
                 t.literal_if(value.eq(AT_FDCWD), "AT_FDCWD");
             });
             f.call("put_number", &[kind.get(), value.get()]);

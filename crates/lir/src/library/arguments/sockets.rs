@@ -1,6 +1,6 @@
 //! Addresses of sockets.
 
-use super::{Layout, kind, texts};
+use super::{ArgumentLayout, kind, texts};
 use crate::func::Func;
 use crate::op::{ExtOp, Size};
 
@@ -12,7 +12,7 @@ const SOCKADDR_IN: i32 = 16;
 const SOCKADDR_IN6: i32 = 28;
 const UNIX_PATH: i32 = 108;
 
-pub(super) fn put_inet6(layout: &Layout) -> Func {
+pub(super) fn put_inet6(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends the eight groups of the address in the staged `struct sockaddr_in6`.
 Cost: eight numbers.";
@@ -26,7 +26,7 @@ Cost: eight numbers.";
     })
 }
 
-pub(super) fn put_unix(layout: &Layout) -> Func {
+pub(super) fn put_unix(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends the path of a `struct sockaddr_un`, or the name of an abstract socket.
 address, length: of the structure.
@@ -47,7 +47,7 @@ Cost: a read and put_escaped.";
             t.literal("{AF_UNIX, ");
             t.literal("\"");
             let from = f.var("from", 0);
-            f.when(t.staged(0).load_u8(0).eq(0), || {
+            f.if_(t.staged(0).load_u8(0).eq(0), || {
                 t.literal("\\000");
                 from.set(1);
             });
@@ -58,7 +58,7 @@ Cost: a read and put_escaped.";
     )
 }
 
-pub(super) fn put_sockaddr(layout: &Layout) -> Func {
+pub(super) fn put_sockaddr(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends `{AF_INET, 127.0.0.1, 80}`, or `{...}` if it cannot be read.
 address, length: of the structure; of the length the low 32 bits count.
@@ -82,7 +82,7 @@ Cost: two reads and up to nine numbers.";
                 t.literal("}");
                 f.ret(0);
             };
-            f.when(family.eq(AF_INET), || {
+            f.if_(family.eq(AF_INET), || {
                 t.literal_if(length.ne(SOCKADDR_IN), "{...}");
                 t.read(t.f.number(SOCKADDR_IN), address, bad);
                 t.literal("{AF_INET, ");
@@ -94,14 +94,14 @@ Cost: two reads and up to nine numbers.";
                 }
                 port();
             });
-            f.when(family.eq(AF_INET6), || {
+            f.if_(family.eq(AF_INET6), || {
                 t.literal_if(length.ne(SOCKADDR_IN6), "{...}");
                 t.read(t.f.number(SOCKADDR_IN6), address, bad);
                 t.literal("{AF_INET6, ");
                 f.call("put_inet6", &[]);
                 port();
             });
-            f.when(family.eq(AF_UNIX), || {
+            f.if_(family.eq(AF_UNIX), || {
                 f.call("put_unix", &[address, length]);
                 f.ret(0);
             });

@@ -1,9 +1,9 @@
 //! Numbers, names and the texts around them.
 
-use super::{ENTRY, LITERAL, Layout, MAX_NAMES, NAME, PLACES, kind, texts};
+use super::{ArgumentLayout, ENTRY, LITERAL, MAX_NAMES, NAME, PLACES, kind, texts};
 use crate::func::Func;
 
-pub(super) fn put_literal(layout: &Layout) -> Func {
+pub(super) fn put_literal(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends a text that surrounds values.
 which: its index.
@@ -19,7 +19,7 @@ Cost: that of append_text for 32 bytes.";
     )
 }
 
-pub(super) fn put_number(layout: &Layout) -> Func {
+pub(super) fn put_number(layout: &ArgumentLayout) -> Func {
     let contract = "\
 Appends a number.
 kind: how, as in a descriptor; decimal with sign for other kinds. value: the number.
@@ -40,7 +40,7 @@ Cost: that of append_number.";
                 (kind::OCTAL, 8, layout.mark),
             ];
             for (code, base, flags) in kinds {
-                t.f.when(kind.eq(code), || {
+                t.f.if_(kind.eq(code), || {
                     append(base, flags);
                     t.f.ret(0);
                 });
@@ -50,7 +50,7 @@ Cost: that of append_number.";
     )
 }
 
-pub(super) fn put_name(layout: &Layout, last: i32) -> Func {
+pub(super) fn put_name(layout: &ArgumentLayout, last: i32) -> Func {
     let contract = "\
 Appends the name of an entry.
 entry: its offset in the lists.
@@ -61,7 +61,7 @@ Cost: that of append_text for 32 bytes.";
     })
 }
 
-pub(super) fn put_names(layout: &Layout, last: i32) -> Func {
+pub(super) fn put_names(layout: &ArgumentLayout, last: i32) -> Func {
     let contract = "\
 Appends the names of a value, with what no name covers.
 descriptor: has the offset of the list from bit 16 on. value: the value.
@@ -82,19 +82,19 @@ Cost: an iteration for each name of the list.";
                 let (mask, bits) = (row.load_u64(0), row.load_u64(8));
                 f.break_if(mask.eq(0));
                 // Bits that an earlier name covers are not named again.
-                f.when((value & mask).eq(bits), || {
-                    f.when((rest & bits).eq(bits), || {
+                f.if_((value & mask).eq(bits), || {
+                    f.if_((rest & bits).eq(bits), || {
                         rest.set(rest & (mask ^ -1));
-                        f.when(named.ne(0), || t.literal("|"));
+                        f.if_(named.ne(0), || t.literal("|"));
                         named.set(1);
                         f.call("put_name", &[entry.get()]);
                     });
                 });
                 entry.set(entry + ENTRY as i32);
             });
-            f.when(named.eq(0), || {
+            f.if_(named.eq(0), || {
                 let decimal = (descriptor & 255).eq(kind::ENUM);
-                f.when_else(
+                f.if_else(
                     decimal,
                     || t.put(kind::SIGNED, value),
                     || t.put(kind::HEX, value),

@@ -4,7 +4,7 @@
 //! tables, and continues the walk in the copy.
 
 use super::copy::{BYTES, HEAD, MAPPED, MAPPING, MAPPINGS, PAGES};
-use super::{COPIED, Layout, PAGE, Walk, at, displacement, walk};
+use super::{COPIED, PAGE, StackWalker, UnwindLayout, at, displacement, walk};
 use crate::builder::Val;
 use crate::func::Func;
 use crate::helpers::Helper;
@@ -24,7 +24,7 @@ fn field(n: i16) -> i16 {
     16 + 8 * n
 }
 
-pub(super) fn user_copy(layout: &Layout) -> Func {
+pub(super) fn user_copy(layout: &UnwindLayout) -> Func {
     let contract = "\
 Sends the rest of the stack, and notes the copy as the next frame; 1 on success.
 Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes.";
@@ -61,7 +61,7 @@ Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes."
             copy.store_u64(field(7), w.get(at::MAPPINGS));
             let [bytes, flags] = [BYTES.cast_signed(), layout.wakeup].map(|n| w.f.number(n));
             let sent = f.helper(Helper::Output, &[ring(), copy, bytes, flags]);
-            f.when(sent.ne(0), || {
+            f.if_(sent.ne(0), || {
                 w.count(layout.lost_output);
                 none.leave();
             });
@@ -78,7 +78,7 @@ Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes."
 }
 
 /// Appends the executable mappings to a copy. Overwrites the walk's facts about the frame's mapping.
-fn code_mappings<'b>(w: &Walk<'_, 'b>, copy: Val<'b>) {
+fn code_mappings<'b>(w: &StackWalker<'_, 'b>, copy: Val<'b>) {
     let f = w.f;
     for field in [at::MAPPINGS, at::NEXT] {
         w.set(field, 0);

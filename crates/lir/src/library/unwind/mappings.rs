@@ -4,9 +4,11 @@
 //! Sources: `struct maple_range_64`, `struct maple_arange_64` and the tags in node pointers from
 //! `include/linux/maple_tree.h` (6.1 and later, 64 bits).
 
-use super::{FILE_FIELDS, FILE_NAME, FILE_NAMES, Layout, VDSO, Walk, at, displacement, walk};
-use crate::builder::{Exit, Val};
-use crate::func::{Func, Place};
+use super::{
+    FILE_FIELDS, FILE_NAME, FILE_NAMES, StackWalker, UnwindLayout, VDSO, at, displacement, walk,
+};
+use crate::builder::{BlockExit, Val};
+use crate::func::{Func, MemoryPlace};
 use crate::helpers::Helper;
 use crate::op::{ExtOp, Size};
 
@@ -22,7 +24,7 @@ const NODE: i32 = 256;
 /// The largest number of tree levels to descend.
 const LEVELS: u32 = 8;
 
-pub(super) fn maple_down(layout: &Layout) -> Func {
+pub(super) fn maple_down(layout: &UnwindLayout) -> Func {
     let contract = "\
 Descends from a node of the tree to the entry for the address; 1 if the entry is not a node. The type in
 a node's pointer marks leaves.
@@ -39,7 +41,7 @@ Cost: a read and some 120 instructions.";
             let few = pivots_before(&w, 0..ARANGE_PIVOTS);
             let slot = f.var("slot", few);
             let pivots = f.var("pivots", ARANGE_PIVOTS.cast_signed());
-            f.when(kind.ne(ARANGE), || {
+            f.if_(kind.ne(ARANGE), || {
                 slot.set(slot + pivots_before(&w, ARANGE_PIVOTS..RANGE_PIVOTS));
                 pivots.set(RANGE_PIVOTS.cast_signed());
             });
@@ -48,8 +50,8 @@ Cost: a read and some 120 instructions.";
             let pivot = (w.block + ((slot & 15) << 3)).load_u64(first);
             let below = (w.block + (((slot + pivots) & 31) << 3)).load_u64(first);
             // The last slot has no pivot: it ends where its parent's slot ends.
-            f.when(slot.lt(pivots), || {
-                f.when(pivot.ne(0), || w.set(at::LAST, pivot));
+            f.if_(slot.lt(pivots), || {
+                f.if_(pivot.ne(0), || w.set(at::LAST, pivot));
             });
             w.set(at::ENTRY, below);
             f.ret_if(kind.eq(LEAF), 1);
@@ -62,7 +64,7 @@ Cost: a read and some 120 instructions.";
 
 /// The number of these pivots that precede the address. Pivots are the last addresses of whole pages,
 /// and 0 behind the last pivot. Page numbers start at -1, so that 0 becomes the largest.
-fn pivots_before<'b>(w: &Walk<'_, 'b>, pivots: std::ops::Range<u32>) -> Val<'b> {
+fn pivots_before<'b>(w: &StackWalker<'_, 'b>, pivots: std::ops::Range<u32>) -> Val<'b> {
     let page = (w.get(at::ADDR) >> 12) - 1;
     let mask = w.f.constant((1 << 52) - 1);
     // No comparison: the kernel's verifier would follow the rest once for each outcome.
@@ -73,7 +75,7 @@ fn pivots_before<'b>(w: &Walk<'_, 'b>, pivots: std::ops::Range<u32>) -> Val<'b> 
     pivots.map(before).fold(w.f.number(0), |sum, one| sum + one)
 }
 
-pub(super) fn user_map(layout: &Layout) -> Func {
+pub(super) fn user_map(layout: &UnwindLayout) -> Func {
     let contract = "\
 Finds the mapping and the file of the address, and announces a new file; leaves zeros if there is none.
 Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
@@ -110,14 +112,14 @@ Cost: 14 reads, a look-up, and maple_down for each level of the tree.";
             w.set(at::FLAGS, w.word(vma, o.vma_flags, end));
             w.set(at::OFF, (w.word(vma, o.vma_pgoff, end) << 12) - from);
             let file = w.word(vma, o.vma_file, end);
-            f.when(file.eq(0), || vdso(&w, from, end));
+            f.if_(file.eq(0), || vdso(&w, from, end));
             file_of(&w, file, end);
         });
     })
 }
 
 /// Looks up the vDSO, the only mapping without a file, which begins at `from`.
-fn vdso<'b>(w: &Walk<'_, 'b>, from: Val<'b>, end: Exit<'b>) {
+fn vdso<'b>(w: &StackWalker<'_, 'b>, from: Val<'b>, end: BlockExit<'b>) {
     end.leave_if(w.get(at::VDSO).ne(from));
     w.set(at::FILE, VDSO.cast_signed());
     w.set(at::KEY, 0);
@@ -128,7 +130,7 @@ fn vdso<'b>(w: &Walk<'_, 'b>, from: Val<'b>, end: Exit<'b>) {
 }
 
 /// Finds the number and the rows of a file, or announces it.
-fn file_of<'b>(w: &Walk<'_, 'b>, file: Val<'b>, end: Exit<'b>) {
+fn file_of<'b>(w: &StackWalker<'_, 'b>, file: Val<'b>, end: BlockExit<'b>) {
     let (f, o) = (w.f, &w.at.offsets);
     let inode = w.word(file, o.file_inode, end);
     w.set(at::KEY + 8, w.word(inode, o.inode_ino, end));
@@ -136,7 +138,7 @@ fn file_of<'b>(w: &Walk<'_, 'b>, file: Val<'b>, end: Exit<'b>) {
     let device = w.word(superblock, o.sb_dev, end);
     w.set(at::KEY, device.ext(ExtOp::Zext, Size::U32));
     known_file(w, end);
-    let last = f.addr(Place::State(w.at.next_file));
+    let last = f.addr(MemoryPlace::State(w.at.next_file));
     let number = last.fetch_add(0, 1) + 1;
     w.set(at::VALUE, number);
     w.set(at::VALUE + 8, 0);
@@ -144,7 +146,7 @@ fn file_of<'b>(w: &Walk<'_, 'b>, file: Val<'b>, end: Exit<'b>) {
     let [key, value] = [at::KEY, at::VALUE].map(|field| w.addr(field));
     // Only if the map has no such file yet.
     let args = [w.map(w.at.files), key, value, w.f.number(1)];
-    f.when(f.helper(Helper::MapUpdate, &args).eq(0), || {
+    f.if_(f.helper(Helper::MapUpdate, &args).eq(0), || {
         w.set(at::FILE, number);
         f.call("user_file", &[file]);
         end.leave();
@@ -155,10 +157,10 @@ fn file_of<'b>(w: &Walk<'_, 'b>, file: Val<'b>, end: Exit<'b>) {
 }
 
 /// Notes number and rows of the file with the key, if it is known, and goes to `end`.
-fn known_file<'b>(w: &Walk<'_, 'b>, end: Exit<'b>) {
+fn known_file<'b>(w: &StackWalker<'_, 'b>, end: BlockExit<'b>) {
     let args = [w.map(w.at.files), w.addr(at::KEY)];
     let value = w.f.helper(Helper::MapLookup, &args);
-    w.f.when(value.ne(0), || {
+    w.f.if_(value.ne(0), || {
         for (from, field) in [(0, at::FILE), (8, at::FIRST), (16, at::ROWS)] {
             w.set(field, value.load_u64(from));
         }
@@ -166,7 +168,7 @@ fn known_file<'b>(w: &Walk<'_, 'b>, end: Exit<'b>) {
     });
 }
 
-pub(super) fn user_file(layout: &Layout) -> Func {
+pub(super) fn user_file(layout: &UnwindLayout) -> Func {
     let contract = "\
 Announces a file to the controller, with the names of its path.
 file: its `struct file`.
@@ -206,7 +208,7 @@ Cost: a record, and three reads for each name.";
         ];
         let [record, size, flags] = args;
         let args = [w.map(layout.ring), record, size, flags];
-        f.when(f.helper(Helper::Output, &args).ne(0), || {
+        f.if_(f.helper(Helper::Output, &args).ne(0), || {
             w.count(layout.lost_output);
         });
     })

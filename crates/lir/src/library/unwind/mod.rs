@@ -26,8 +26,8 @@ mod step;
 mod walk;
 
 use super::PAGE;
-use crate::builder::{Builder, Exit, IntoOperand, Val, build};
-use crate::func::{Func, Module, Place};
+use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
+use crate::func::{Func, MemoryPlace, Module};
 use crate::helpers::Helper;
 use crate::op::Size;
 
@@ -107,7 +107,7 @@ pub mod row {
     }
 }
 
-/// Words of a walk in a CPU's block, as offsets from [`Layout::base`].
+/// Words of a walk in a CPU's block, as offsets from [`UnwindLayout::base`].
 pub mod at {
     use super::{FILE_FIELDS, FILE_NAME, FILE_NAMES};
     /// The registers of the frame.
@@ -224,7 +224,7 @@ pub struct UnwindOffsets {
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block,
 /// unless something else is said.
 #[derive(Debug, Clone)]
-pub struct Layout {
+pub struct UnwindLayout {
     /// The words of walks ([`at`]).
     pub base: u32,
     /// Limit on the frames of a stack.
@@ -264,7 +264,7 @@ pub struct Layout {
 }
 
 /// The functions that look addresses up: `user_address` is what the host calls.
-pub fn addresses(layout: &Layout) -> Module {
+pub fn addresses(layout: &UnwindLayout) -> Module {
     functions(vec![
         walk::user_address(layout),
         mappings::user_map(layout),
@@ -274,7 +274,7 @@ pub fn addresses(layout: &Layout) -> Module {
 }
 
 /// All functions: `user_walk` and `user_address` are what the host calls.
-pub fn module(layout: &Layout) -> Module {
+pub fn module(layout: &UnwindLayout) -> Module {
     let mut module = addresses(layout);
     module.funcs.extend([
         walk::user_walk(layout),
@@ -295,24 +295,24 @@ fn functions(funcs: Vec<Func>) -> Module {
 }
 
 /// Parts of a function.
-struct Walk<'a, 'b> {
+struct StackWalker<'a, 'b> {
     f: &'b Builder,
-    at: &'a Layout,
+    at: &'a UnwindLayout,
     block: Val<'b>,
 }
 
 /// Builds a function; `code` gets its parameters.
 fn walk<const N: usize>(
-    layout: &Layout,
+    layout: &UnwindLayout,
     (name, contract): (&str, &str),
     params: [&str; N],
-    code: impl for<'b> FnOnce(Walk<'_, 'b>, [Val<'b>; N]),
+    code: impl for<'b> FnOnce(StackWalker<'_, 'b>, [Val<'b>; N]),
 ) -> Func {
     build(name, contract, &params, |f, p| {
         if let Ok(p) = <[Val<'_>; N]>::try_from(p) {
-            let block = f.addr(Place::Cpu(0));
+            let block = f.addr(MemoryPlace::Cpu(0));
             let at = layout;
-            code(Walk { f, at, block }, p);
+            code(StackWalker { f, at, block }, p);
         }
     })
 }
@@ -322,7 +322,7 @@ fn displacement(off: u32) -> i16 {
     off as i16
 }
 
-impl<'b> Walk<'_, 'b> {
+impl<'b> StackWalker<'_, 'b> {
     /// The content of a word.
     fn get(&self, field: u32) -> Val<'b> {
         self.block.load_u64(displacement(self.at.base + field))
@@ -344,11 +344,11 @@ impl<'b> Walk<'_, 'b> {
     }
 
     fn map(&self, name: &str) -> Val<'b> {
-        self.f.addr(Place::Map(name.to_owned()))
+        self.f.addr(MemoryPlace::Map(name.to_owned()))
     }
 
     /// The word at `base + off` in the kernel's memory.
-    fn word(&self, base: Val<'b>, off: u32, fail: Exit<'b>) -> Val<'b> {
+    fn word(&self, base: Val<'b>, off: u32, fail: BlockExit<'b>) -> Val<'b> {
         let from = base + off.cast_signed();
         let args = [self.addr(at::READ), self.f.number(8), from];
         fail.leave_if(self.f.helper(Helper::Read, &args).ne(0));
@@ -356,14 +356,14 @@ impl<'b> Walk<'_, 'b> {
     }
 
     /// Reads bytes of the program's memory; gives the first word of them.
-    fn user(&self, bytes: i32, from: Val<'b>, fail: Exit<'b>) -> Val<'b> {
+    fn user(&self, bytes: i32, from: Val<'b>, fail: BlockExit<'b>) -> Val<'b> {
         let args = [self.addr(at::READ), self.f.number(bytes), from];
         fail.leave_if(self.f.helper(Helper::ReadUser, &args).ne(0));
         self.get(at::READ)
     }
 
     /// The element of a map with the key in that word.
-    fn element(&self, map: &str, key: u32, none: Exit<'b>) -> Val<'b> {
+    fn element(&self, map: &str, key: u32, none: BlockExit<'b>) -> Val<'b> {
         let args = [self.map(map), self.addr(key)];
         let element = self.f.helper(Helper::MapLookup, &args);
         none.leave_if(element.eq(0));
@@ -376,7 +376,7 @@ impl<'b> Walk<'_, 'b> {
         &self,
         (map, halvings): (&str, u32),
         (low, high): (Val<'b>, Val<'b>),
-        (key, none): (Val<'b>, Exit<'b>),
+        (key, none): (Val<'b>, BlockExit<'b>),
     ) -> Val<'b> {
         let f = self.f;
         let start = |row: Val<'b>| row.load_bytes(Size::U32, row::START);
@@ -386,7 +386,7 @@ impl<'b> Walk<'_, 'b> {
             let middle = (low + high) >> 1;
             self.set(at::MID, middle);
             let row = self.element(map, at::MID, none);
-            f.when_else(start(row).gt(key), || high.set(middle), || low.set(middle));
+            f.if_else(start(row).gt(key), || high.set(middle), || low.set(middle));
         });
         self.set(at::LO, low);
         let row = self.element(map, at::LO, none);

@@ -3,8 +3,8 @@
 //! Source: the signal frame from `arch/x86/include/uapi/asm/ucontext.h`.
 
 use super::row::{self, kind};
-use super::{EXACT, Layout, VDSO, Walk, at, walk};
-use crate::builder::{Exit, Val};
+use super::{EXACT, StackWalker, UnwindLayout, VDSO, at, walk};
+use crate::builder::{BlockExit, Val};
 use crate::func::Func;
 use crate::op::{AluOp, Size, Width};
 
@@ -26,7 +26,7 @@ const CODE: [(u32, u32, bool); 4] = [
 /// The registers in a signal frame, as offsets from the stack pointer. The last one replaces it.
 const SIGNAL: [(i32, u32); 3] = [(120, at::BP), (168, at::IP), (160, at::SP)];
 
-pub(super) fn user_step(layout: &Layout) -> Func {
+pub(super) fn user_step(layout: &UnwindLayout) -> Func {
     let contract = "\
 Computes the caller's registers; 1 at the end of the stack, 2 if the rows are still being loaded.
 Cost: up to 23 look-ups and two reads.";
@@ -35,7 +35,7 @@ Cost: up to 23 look-ups and two reads.";
         f.block(|stop| {
             f.block(|chain| {
                 let rows = w.get(at::ROWS);
-                f.when(rows.ne(0), || {
+                f.if_(rows.ne(0), || {
                     let first = w.get(at::FIRST);
                     let key = w.get(at::ADDR) + w.get(at::OFF);
                     let table = (layout.rows, HALVINGS);
@@ -46,7 +46,7 @@ Cost: up to 23 look-ups and two reads.";
                 let file = w.get(at::FILE);
                 chain.leave_if(file.eq(0));
                 chain.leave_if(file.eq(VDSO.cast_signed()));
-                f.when(w.get(at::COPY).ne(0), || {
+                f.if_(w.get(at::COPY).ne(0), || {
                     f.ret_if(w.get(at::FIRST).eq(0), WANTS_COPY);
                 });
                 w.count(layout.guessed);
@@ -60,7 +60,7 @@ Cost: up to 23 look-ups and two reads.";
 }
 
 /// Follows a row, and returns. Goes to `chain` if it gives no rule, to `stop` at the end of the stack.
-fn follow<'b>(w: &Walk<'_, 'b>, row: Val<'b>, [chain, stop]: [Exit<'b>; 2]) {
+fn follow<'b>(w: &StackWalker<'_, 'b>, row: Val<'b>, [chain, stop]: [BlockExit<'b>; 2]) {
     let f = w.f;
     let rule = row.load_u8(row::KIND);
     let saved = row.load_u8(row::RBP);
@@ -68,16 +68,16 @@ fn follow<'b>(w: &Walk<'_, 'b>, row: Val<'b>, [chain, stop]: [Exit<'b>; 2]) {
     let is = |kind: u8| rule.eq(i32::from(kind));
     chain.leave_if(is(kind::NONE));
     stop.leave_if(is(kind::END));
-    f.when(is(kind::SIGNAL), || {
+    f.if_(is(kind::SIGNAL), || {
         signal_frame(w, stop);
         f.ret(0);
     });
     let frame = f.var("frame", w.get(at::SP));
     f.block(|plain| {
-        f.when(is(kind::PLT), || {
+        f.if_(is(kind::PLT), || {
             // The length of its frame depends on the position in the entry.
             let position = w.get(at::IP) & 15;
-            f.when(position.ge(distance), || frame.set(frame + 8));
+            f.if_(position.ge(distance), || frame.set(frame + 8));
             frame.set(frame + 8);
             plain.leave();
         });
@@ -100,7 +100,7 @@ fn follow<'b>(w: &Walk<'_, 'b>, row: Val<'b>, [chain, stop]: [Exit<'b>; 2]) {
     let frame = frame.get();
     // Callers have higher stack pointers.
     stop.leave_if(frame.le(w.get(at::SP)));
-    f.when(saved.ne(0), || {
+    f.if_(saved.ne(0), || {
         w.set(at::BP, w.user(8, frame - (saved << 3), stop));
     });
     let ip = w.user(8, frame - 8, stop);
@@ -111,7 +111,7 @@ fn follow<'b>(w: &Walk<'_, 'b>, row: Val<'b>, [chain, stop]: [Exit<'b>; 2]) {
 }
 
 /// Follows a signal frame, which no call has made: it contains the interrupted registers.
-fn signal_frame<'b>(w: &Walk<'_, 'b>, stop: Exit<'b>) {
+fn signal_frame<'b>(w: &StackWalker<'_, 'b>, stop: BlockExit<'b>) {
     let f = w.f;
     let n = w.get(at::N);
     f.block(|noted| {
@@ -128,7 +128,7 @@ fn signal_frame<'b>(w: &Walk<'_, 'b>, stop: Exit<'b>) {
 }
 
 /// Follows frame pointers. The first function may not have set up its frame yet.
-fn frame_pointers<'b>(w: &Walk<'_, 'b>, stop: Exit<'b>) {
+fn frame_pointers<'b>(w: &StackWalker<'_, 'b>, stop: BlockExit<'b>) {
     let f = w.f;
     let frame = f.var("frame", w.get(at::SP));
     f.block(|end| {

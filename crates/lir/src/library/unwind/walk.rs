@@ -1,7 +1,7 @@
 //! The walk: frame after frame, and single addresses.
 
 use super::step::WANTS_COPY;
-use super::{BEHIND, EXACT, GIVEN, Layout, at, displacement, walk};
+use super::{BEHIND, EXACT, GIVEN, UnwindLayout, at, displacement, walk};
 use crate::func::Func;
 use crate::helpers::Helper;
 use crate::op::Size;
@@ -13,7 +13,7 @@ const COMPAT: i32 = 0x23;
 /// The privilege level in a selector; programs have all bits.
 const LEVEL: i32 = 3;
 
-pub(super) fn user_walk(layout: &Layout) -> Func {
+pub(super) fn user_walk(layout: &UnwindLayout) -> Func {
     let contract = "\
 Fills the room with frames of the current program's stack.
 most: the largest number of frames, or `GIVEN`: all, from the registers that the words have.
@@ -24,7 +24,7 @@ Cost: user_frame and user_return for each frame.";
             w.block.store_u64(displacement(word), 0);
         }
         w.set(at::MOST, w.cap());
-        f.when(most.lt(w.cap()), || w.set(at::MOST, most));
+        f.if_(most.lt(w.cap()), || w.set(at::MOST, most));
         for field in [at::N, at::START, at::END, at::EXACT, at::RETURN] {
             w.set(field, 0);
         }
@@ -36,7 +36,7 @@ Cost: user_frame and user_return for each frame.";
         let registers = f.helper(Helper::Registers, &[task]);
         let selector = registers.load_u64(displacement(o.regs_cs)) & 0xffff;
         f.ret_if((selector & LEVEL).ne(LEVEL), 0);
-        f.when(most.ne(GIVEN), || {
+        f.if_(most.ne(GIVEN), || {
             let fields = [
                 (o.regs_ip, at::IP),
                 (o.regs_sp, at::SP),
@@ -46,11 +46,11 @@ Cost: user_frame and user_return for each frame.";
                 w.set(field, registers.load_u64(displacement(from)));
             }
         });
-        f.when(selector.eq(COMPAT), || w.set(at::SP, -1));
+        f.if_(selector.eq(COMPAT), || w.set(at::SP, -1));
         // One more call, which reports the end.
         f.repeat_inline(layout.most + 1, || {
             let stepped = f.call("user_frame", &[]);
-            f.when(stepped.ne(0), || {
+            f.if_(stepped.ne(0), || {
                 f.break_if(stepped.ne(WANTS_COPY));
                 f.break_if(f.call("user_copy", &[]).ne(0));
                 // Guesses from here on, without the facts about the previous mapping.
@@ -67,7 +67,7 @@ Cost: user_frame and user_return for each frame.";
     })
 }
 
-pub(super) fn user_frame(layout: &Layout) -> Func {
+pub(super) fn user_frame(layout: &UnwindLayout) -> Func {
     let contract = "\
 Notes a frame and finds the next one; gives what user_step gives.
 Cost: user_map for each new mapping, user_step.";
@@ -77,8 +77,8 @@ Cost: user_map for each new mapping, user_step.";
             let ip = w.get(at::IP);
             stop.leave_if(ip.eq(0));
             let (n, most) = (w.get(at::N), w.get(at::MOST));
-            f.when(n.ge(most), || {
-                f.when(most.eq(w.cap()), || w.count(layout.cut_stacks));
+            f.if_(n.ge(most), || {
+                f.if_(most.eq(w.cap()), || w.count(layout.cut_stacks));
                 stop.leave();
             });
             let address = f.var("address", ip);
@@ -111,7 +111,7 @@ Cost: user_map for each new mapping, user_step.";
     })
 }
 
-pub(super) fn user_return(layout: &Layout, offsets: [u32; 5]) -> Func {
+pub(super) fn user_return(layout: &UnwindLayout, offsets: [u32; 5]) -> Func {
     let contract = "\
 Replaces the last return address by the original one if a return probe has exchanged it. The kernel
 identifies it by its position on the stack. Its list is ordered, so the search starts where the previous
@@ -123,7 +123,7 @@ Cost: two reads for each element.";
         f.block(|end| {
             let place = w.get(at::SP) - 8;
             let element = f.var("element", w.get(at::RETURN));
-            f.when(element.eq(0), || {
+            f.if_(element.eq(0), || {
                 let task = f.helper(Helper::Task, &[]);
                 let utask = task.load_u64(displacement(utask));
                 end.leave_if(utask.eq(0));
@@ -143,7 +143,7 @@ Cost: two reads for each element.";
     })
 }
 
-pub(super) fn user_address(layout: &Layout) -> Func {
+pub(super) fn user_address(layout: &UnwindLayout) -> Func {
     let contract = "\
 Stores an address with its file as the frame behind all others.
 address: of the current program.

@@ -1,12 +1,14 @@
 //! Conditionals of the preprocessor, and the bodies of macros.
 
-use super::super::frames::{Cond, CondPhase, ItemFrame, OpenFrame, StmtFrame, StmtPosition};
-use super::{Decision, FormatMachine, LEVEL, LineBreak, MAX_FRAMES, TokenClass};
+use super::super::frames::{
+    CondPhase, ItemFrame, OpenConditional, OpenFrame, StmtFrame, StmtPosition,
+};
+use super::{FormatMachine, LEVEL, LineBreak, MAX_FRAMES, TokenClass, TokenLayout};
 use crate::token::Tok;
 
 impl FormatMachine<'_> {
     /// `%(`: a conditional, or the body of a macro.
-    pub(super) fn pp_open(&mut self, i: usize) -> Decision {
+    pub(super) fn pp_open(&mut self, i: usize) -> TokenLayout {
         let define = self.in_head() == Some(ItemFrame::Macro) && self.pos != StmtPosition::Done;
         let simple = matches!(
             self.stack.last(),
@@ -44,7 +46,7 @@ impl FormatMachine<'_> {
             self.overflow = true;
             return self.decision(TokenClass::Binary, indent);
         }
-        self.conds.push(Cond {
+        self.conds.push(OpenConditional {
             phase: if define {
                 CondPhase::Define
             } else {
@@ -79,7 +81,7 @@ impl FormatMachine<'_> {
     }
 
     /// `%?`, `%:`, `%)`
-    pub(super) fn pp_mark(&mut self, kind: Tok) -> Decision {
+    pub(super) fn pp_mark(&mut self, kind: Tok) -> TokenLayout {
         let comments = self.stmt_indent();
         let Some(mut c) = self.conds.pop() else {
             return self.decision(TokenClass::Binary, comments);

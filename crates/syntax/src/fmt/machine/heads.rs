@@ -1,12 +1,17 @@
 //! The heads of items: probe points, parameters, names of globals and macros.
 
-use super::super::frames::{Group, ItemFrame, OpenFrame, StmtPosition};
-use super::{Decision, FormatMachine, LineBreak, TokenClass, begins_statement};
+use super::super::frames::{ItemFrame, OpenBrackets, OpenFrame, StmtPosition};
+use super::{FormatMachine, LineBreak, TokenClass, TokenLayout, begins_statement};
 use crate::token::Tok;
 
 impl FormatMachine<'_> {
     /// A token of the head of an item. `None`: the item ended before it.
-    pub(super) fn head_token(&mut self, i: usize, kind: Tok, head: ItemFrame) -> Option<Decision> {
+    pub(super) fn head_token(
+        &mut self,
+        i: usize,
+        kind: Tok,
+        head: ItemFrame,
+    ) -> Option<TokenLayout> {
         let indent = self.cont_indent();
         let item = match self.stack.last() {
             Some(OpenFrame::Item { indent, .. }) => *indent,
@@ -18,13 +23,13 @@ impl FormatMachine<'_> {
                 Tok::LBrace => Some(self.open_block(i, item, LineBreak::Never)),
                 Tok::Embedded => {
                     self.pos = StmtPosition::Done;
-                    Some(Decision {
+                    Some(TokenLayout {
                         line: LineBreak::Never,
                         ..self.decision(TokenClass::Word, item)
                     })
                 }
                 Tok::LParen => {
-                    self.open_group(Group::params());
+                    self.open_group(OpenBrackets::params());
                     Some(self.decision(TokenClass::OpenTight, indent))
                 }
                 Tok::Colon if self.previous(i) == Tok::RParen => {
@@ -36,7 +41,7 @@ impl FormatMachine<'_> {
             },
             ItemFrame::Macro => match kind {
                 Tok::LParen => {
-                    self.open_group(Group::params());
+                    self.open_group(OpenBrackets::params());
                     Some(self.decision(TokenClass::OpenTight, indent))
                 }
                 Tok::Ident => Some(self.decision(TokenClass::Word, indent)),
@@ -47,7 +52,7 @@ impl FormatMachine<'_> {
         }
     }
 
-    fn global_token(&mut self, i: usize, kind: Tok, indent: usize) -> Option<Decision> {
+    fn global_token(&mut self, i: usize, kind: Tok, indent: usize) -> Option<TokenLayout> {
         if kind == Tok::KwGlobal && self.previous(i) == Tok::KwPrivate {
             return Some(self.decision(TokenClass::Word, indent));
         }
@@ -62,7 +67,7 @@ impl FormatMachine<'_> {
                 TokenClass::Suffix
             }
             Tok::LBracket => {
-                self.open_group(Group::default());
+                self.open_group(OpenBrackets::default());
                 TokenClass::OpenTight
             }
             Tok::Assign => {
@@ -82,7 +87,7 @@ impl FormatMachine<'_> {
         Some(self.decision(class, indent))
     }
 
-    fn probe_token(&mut self, i: usize, kind: Tok, indent: usize, item: usize) -> Decision {
+    fn probe_token(&mut self, i: usize, kind: Tok, indent: usize, item: usize) -> TokenLayout {
         let before = self.previous(i);
         let second = self.pos == StmtPosition::Operand;
         self.pos = StmtPosition::After;
@@ -95,7 +100,7 @@ impl FormatMachine<'_> {
                 if !starts {
                     return self.open_block(i, item, LineBreak::Never);
                 }
-                self.open_group(Group::braces());
+                self.open_group(OpenBrackets::braces());
                 if before == Tok::Dot {
                     TokenClass::OpenTight
                 } else {
@@ -103,11 +108,11 @@ impl FormatMachine<'_> {
                 }
             }
             Tok::LParen if before == Tok::KwIf => {
-                self.open_group(Group::default());
+                self.open_group(OpenBrackets::default());
                 TokenClass::Open
             }
             Tok::LParen => {
-                self.open_group(Group::default());
+                self.open_group(OpenBrackets::default());
                 TokenClass::OpenTight
             }
             Tok::Comma | Tok::Question | Tok::Bang => TokenClass::Suffix,

@@ -12,7 +12,7 @@ pub(in crate::lower) mod walk_gen;
 
 use frames::{append_each, append_frame, how};
 use spile_ir::{Reg as IrReg, Ty, Val};
-use spile_lir::library::unwind::{self, FILE_FIELDS, GIVEN, Layout, at};
+use spile_lir::library::unwind::{self, FILE_FIELDS, GIVEN, UnwindLayout, at};
 use walk_gen::walks;
 
 use crate::isa::insn::Cond;
@@ -40,7 +40,7 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
             fields: vec![Ty::Long; copy::FIELDS],
             words: (copy::BYTES - copy::HEAD) / 8,
         });
-        let layout = Layout {
+        let layout = UnwindLayout {
             base: u32::from(base.cast_unsigned()),
             most: room.most,
             frames: room.frames,
