@@ -1,4 +1,4 @@
-"""Opens a path that lies in a page that is not in memory, below the descriptor 77: `absent.py FILE`."""
+"""Calls openat with descriptor 77 and a path in a page that is not in memory: `absent.py FILE`, a file for the path."""
 
 import ctypes
 import mmap

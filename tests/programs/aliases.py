@@ -1,7 +1,7 @@
-"""Values of the library's aliases against what a workload does: `aliases.py SPILE TEST`.
+"""Compares the values of the library's aliases with what a workload does: `aliases.py SPILE TEST`.
 
-Each test is a script, the work that is done under it, and what the script must have printed by what
-the work knows of itself: its numbers, /proc, its packets. Prints `ok`, or what differs.
+Each test has a script and a workload that runs under it. The workload knows what the script must print: from
+its process numbers, from /proc, and from the packets that it sent. Prints `ok`, or the differences.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ import threading
 import time
 
 TESTS = {}
-# Starts a test's session.
+# Starts the session of a test.
 BEFORE = {}
 libc = ctypes.CDLL(None)
 # The port that workloads use; `$1` in scripts.
@@ -28,8 +28,8 @@ PORT = 47113
 
 
 def test(script):
-    """The function makes the work, in the process that the script has for target(). It gives back
-    the lines that must be there, some as regular expressions, or what checks them."""
+    """Declares a test. The function is the workload, and runs in the process that target() returns. It
+    returns the expected lines, some of them regular expressions, or a function that checks the output."""
 
     def add(work):
         TESTS[work.__name__] = (script, work)
@@ -39,7 +39,7 @@ def test(script):
 
 
 def fields(pid, name):
-    """The numbers of /proc/PID/stat, from 1 on as in proc(5)."""
+    """The fields of /proc/PID/NAME, which has the format of stat, numbered from 1 as in proc(5)."""
     text = open(f"/proc/{pid}/{name}").read()
     before, after = text.rsplit(")", 1)
     return [None, *before.split(" (", 1), *after.split()]
@@ -71,7 +71,7 @@ probe scheduler.wakeup {
 
 
 def priorities(pid):
-    # proc(5): 39 to 0 for nice values, below 0 for real-time tasks; the kernel's own is 100 more.
+    # proc(5): 0 to 39 for nice values, negative for real-time tasks. The kernel's own value is larger by 100.
     return int(fields(pid, "stat")[18]) + 100
 
 
@@ -132,7 +132,7 @@ def processes(pid):
     killed = child(lambda: time.sleep(100))
     os.kill(killed, signal.SIGKILL)
     os.waitpid(killed, 0)
-    # The kernel frees a task some time after it is gone.
+    # The kernel frees a task some time after its end.
     time.sleep(0.5)
     want = [
         f"fork process_fork {pid} {kid} {kid} {pid} {kid}",
@@ -177,7 +177,7 @@ probe scheduler.wait_task { if (pid() == target()) printf("%s %d %d %d\\n", name
 """
 )
 def waits(_):
-    # Who traces a task that stopped waits until it is off its processor.
+    # The tracer of a stopped task waits until the task has left its processor.
     os.sched_setaffinity(0, {0})
 
     def run():
@@ -202,7 +202,7 @@ probe scheduler.kthread_stop.return { if (pid() == target()) printf("%s returned
 """
 )
 def threads(_):
-    # A network device whose packets are taken by a thread of its own, which ends with it.
+    # A network device with a kernel thread for its packets. The thread ends with the device.
     tun = os.open("/dev/net/tun", os.O_RDWR)
     napi, frames, bare = 0x10, 2, 0x1000
     request = struct.pack("16sH14x", b"spile0", frames | napi | bare)
@@ -250,7 +250,7 @@ def signals(pid):
             f"handle {int(sig)} {name} 0 User Mode Signal 1",
         ]
     want.append(f"by 40 {pid}")
-    # Signals of the kernel: for a pipe without a reader, and, with a code, for an address that is not mapped.
+    # Signals that the kernel sends: for a pipe without a reader, and, with a code, for an unmapped address.
     signal.signal(signal.SIGPIPE, lambda *_: None)
     r, w = os.pipe()
     os.close(r)
@@ -297,7 +297,7 @@ def blocks(_):
         ):
             subprocess.run(command.split(), check=True)
         rdev = os.stat(device).st_rdev
-        # A partition: the second page of what begins at 1 MiB. A killed test can have left one.
+        # Reads the second page of a partition at 1 MiB. A killed test may have left its partition behind.
         subprocess.run(["delpart", device, "1"], stderr=subprocess.DEVNULL)
         subprocess.run(["addpart", device, "1", "2048", "4096"], check=True)
         part = open(f"/sys/class/block/{os.path.basename(device)}p1/dev").read().strip().split(":")
@@ -306,7 +306,7 @@ def blocks(_):
         subprocess.run(["delpart", device, "1"], check=True)
     finally:
         subprocess.run(["losetup", "-d", device], check=True)
-    # The inode of a block device's pages is numbered by the device.
+    # The inode that has a block device's pages has the device's number.
     node = os.major(rdev) << 20 | os.minor(rdev)
     name = os.path.basename(device)
     want = ["queue 1"]
@@ -322,7 +322,7 @@ def blocks(_):
         line = f"%s {name} rw {rw} sector {at // 512} size {size} ino {ino} start 0 segments 1 idx 0 op {rw} done %d own 1"
         want.append(rf"ends of {name} {rw} {ino}: (\d+) of \1")
         want += [line % ("ioblock.request", 0), line % ("ioblock_trace.request", size)]
-        # Pages of a program are pinned for direct input and output; a page of zeros is the kernel's.
+        # The kernel pins a program's pages for direct input and output. Its own page of zeros is not pinned.
         pinned = int(rw < 2 and ino == -1)
         want.append(f"ioblock.end {name} dev {node} rw {rw} sector {at // 512} size {size} done {size} pinned {pinned} traced 1")
         if rw < 2:
@@ -331,7 +331,7 @@ def blocks(_):
 
 
 def bits_of_requests():
-    """Numbers of two flags of requests, as bpftool reads them in the kernel's types."""
+    """The numbers of two request flags, which bpftool reads from the kernel's types."""
     text = subprocess.check_output(["bpftool", "btf", "dump", "file", "/sys/kernel/btf/vmlinux"], text=True)
     return [re.search(rf"'{name}' val=(\d+)", text)[1] for name in ("BIO_PAGE_PINNED", "BIO_TRACE_COMPLETION")]
 
@@ -433,7 +433,7 @@ def check_memory(lines):
             seen.add(part[0])
         else:
             continue
-        # The function that asked is the last symbol before the place.
+        # The caller is the function of the last symbol before the address.
         site += 1 << 64 if site < 0 else 0
         if caller in symbols:
             assert any(0 <= site - at < 65536 for at in symbols[caller]), line
@@ -451,7 +451,7 @@ global count
 """
 )
 def interrupts(_):
-    # A disk's or a network's interrupts.
+    # Interrupts of a disk or of a network device.
     for _ in range(20):
         with open("data", "wb") as f:
             f.write(b"x" * 65536)
@@ -517,7 +517,7 @@ def files(pid):
     dev = os.major(st.st_dev) << 20 | os.minor(st.st_dev)
     os.read(fd, 21)
     os.write(fd, b"x" * 23)
-    # At a place that the call says, and into a buffer of a known address.
+    # The call gives the position in the file. The address of the buffer is known.
     data = ctypes.create_string_buffer(64)
     at = ctypes.addressof(data)
     node = f"{st.st_ino} {dev}"
@@ -532,7 +532,7 @@ def files(pid):
     libc.setfsuid(0)
     flags = f"{os.O_WRONLY | os.O_APPEND:o}"
     want += [f"vfs.open of there with {flags}", f"vfs.open.return of there with {flags} by 1234, inode {st.st_ino}"]
-    # Devices whose major number is 0 are no block devices.
+    # A device with major number 0 is not a block device.
     if os.major(st.st_dev) == 0:
         want.append("N/A")
     folder = os.open(".", os.O_RDONLY)
@@ -570,7 +570,7 @@ def faults(_):
     for at, write in ((start + 3 * 4096 + 7, 1), (start + 10 * 4096 + 9, 0)):
         want.append(f"pagefault {at} to write {write}")
         want.append(f"pagefault {at} done, fault 0 minor 1 bus 0 error 0")
-    # Behind the end of a file.
+    # Beyond the end of a file.
     with open("short", "wb+") as f:
         f.write(b"x")
         f.truncate(8192)

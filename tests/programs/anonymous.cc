@@ -1,4 +1,4 @@
-// Functions in namespaces without a name, and an object whose symbol has a version.
+// Functions in unnamed namespaces, and an object whose symbol has a version.
 #include <typeinfo>
 namespace {
 struct S { int v; __attribute__((noinline)) int go(int x) { __asm__ volatile("" ::: "memory"); return x + v; } };

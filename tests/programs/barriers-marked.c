@@ -1,4 +1,4 @@
-// As barriers.c, another program: `barriers-marked WORK...` computes in a region.
+// The program of barriers.c, but it computes in a region: `barriers-marked WORK...`.
 #include "../../include/spile/region.h"
 #include <mpi.h>
 #include <stdlib.h>

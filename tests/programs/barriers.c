@@ -1,6 +1,6 @@
-// Ranks that reach barriers at different times: `barriers WORK...`, for each rank the milliseconds before each of
-// three barriers, in which it computes, or with an `s` in front sleeps. Each rank prints how long it was in
-// MPI_Barrier, by its own clock: `RANK NANOSECONDS`.
+// Ranks that reach three barriers at different times: `barriers WORK...`. WORK is the number of milliseconds for
+// which a rank computes before each barrier, or sleeps if the number follows an `s`. Each rank prints its time in
+// MPI_Barrier, measured by itself: `RANK NANOSECONDS`.
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

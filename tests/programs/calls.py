@@ -1,9 +1,8 @@
-"""Values of system calls' variables against what is passed: `calls.py SPILE values|texts|every|short|names`.
+"""Compares the variables of system calls with the arguments: `calls.py SPILE values|texts|every|short|names`.
 
-Arguments are passed with all 64 bits of their registers set to something. What a variable has to be
-follows from the C type that the call declares (the manual's, `man 2 NAME`), by ctypes. Texts are
-written out. No call here does anything: files and sockets are not open, processes do not exist.
-Prints `ok`, or what differs.
+All 64 bits of each argument's register are set. ctypes computes the expected value of a variable from the
+C type that the manual declares (`man 2 NAME`). Expected texts are literals. No call has an effect: its files
+and sockets are not open, its processes do not exist. Prints `ok`, or the differences.
 """
 
 import ctypes
@@ -25,13 +24,13 @@ TYPES = {
     "int": ctypes.c_int,
     "uint": ctypes.c_uint,
     "long": ctypes.c_long,
-    # Numbers of the language are signed, and of 64 bits.
+    # Numbers of the script language are signed, with 64 bits.
     "ulong": ctypes.c_long,
     "ptr": ctypes.c_long,
 }
 
-# Number, name, and type and name of each argument. `!` in front: a value that fails for sure,
-# `.`: a null pointer.
+# Number and name of the call, then type and name of each argument. `!` between them stands for a value with
+# which the call certainly fails, `.` for a null pointer.
 CALLS = """
 0 read int!fd ptr buf_uaddr ulong count
 1 write int!fd ptr buf_uaddr ulong count
@@ -96,9 +95,9 @@ CALLS = """
 326 copy_file_range int!fd_in ptr off_in int!fd_out ptr off_out ulong len uint flags
 """
 
-# For `int!`: a descriptor or a process that there is not, whatever the upper half says.
+# For `int!`: no descriptor and no process has the number in the lower half. The kernel ignores the upper half.
 BAD = 0xDEADBEEF7FFFFF63
-# For all others: negative as an int, and as a long.
+# For all others: some are negative as an int, some as a long.
 DIRTY = [0x9876543280000001, 0xFFFFFFFFFFFFFFFF, 0x80000000FFFFFFFE, 0x00000001FFFFFFFF, 7]
 
 
@@ -123,7 +122,7 @@ def passed(args, turn):
         elif mark == ".":
             yield 0
         else:
-            # Pointers that are not mapped.
+            # Unmapped pointers.
             yield (0xDEAD000000000000 if kind == "ptr" else 0) | DIRTY[(turn + i) % len(DIRTY)]
 
 
@@ -136,7 +135,7 @@ def values_script():
         names = [n for _, _, n in args]
         text = " ".join(["%s"] + ["%d"] * len(names))
         yield f'probe syscall.{name} {{ if (pid() == target()) printf("{text}\\n", name, {", ".join(names)}) }}'
-        # The arguments are there on return, too.
+        # The arguments are also available at the return.
         text = " ".join(["%s.return"] + ["%d"] * (len(names) + 1))
         yield f'probe syscall.{name}.return {{ if (pid() == target()) printf("{text} %s\\n", name, {", ".join(names)}, retval, retstr) }}'
 
@@ -206,7 +205,7 @@ def texts_work():
 
     fd = BAD
     n = ctypes.c_int(BAD).value
-    # A buffer is quoted, with octal numbers for what cannot be printed, in 50 bytes.
+    # Buffers: in quotes, with octal escapes for unprintable bytes, in at most 50 bytes.
     data = buffer(b'hi "x"\t\n\0\x01' + b"z" * 80)
     call(1, fd, data, 6, text=f'write({n}, "hi \\"x\\"", 6)')
     call(1, fd, data, 10, text=f'write({n}, "hi \\"x\\"\\t\\n\\000\\001", 10)')
@@ -223,7 +222,7 @@ def texts_work():
     call(35, 4096, 0, text="nanosleep(0x1000, 0x0)")
     four = (ctypes.c_long * 4)(1, 5, 0, 7)
     call(38, 0xFF, ctypes.addressof(four), 0, text="setitimer(0xff, [1.000005,0.000007], 0x0)")
-    # Addresses of sockets, as the socket module packs them.
+    # Socket addresses, packed by the socket module.
     def inet(host, port):
         return bytes([2, 0]) + port.to_bytes(2, "big") + socket.inet_aton(host) + bytes(8)
 
@@ -240,7 +239,7 @@ def texts_work():
     call(42, fd, buffer(b"\1\0/tmp/socket"), 9, text=f'connect({n}, {{AF_UNIX, "/tmp/so"}}, 9)')
     call(42, fd, buffer(b"\1\0\0abc"), 6, text=f'connect({n}, {{AF_UNIX, "\\000abc"}}, 6)')
     call(42, fd, 0, 16, text=f"connect({n}, NULL, 16)")
-    # Flags and choices count as many bits as the kernel takes.
+    # For flags and choices, only those bits count that the kernel reads.
     call(41, 0xDEAD0000FFFFFFFF, 1, 0, text="socket(0xffffffff, SOCK_STREAM, IPPROTO_IP)")
     call(2, b"/nothing/there", 0xDEAD000000000000, 0, text='open("/nothing/there", O_RDONLY)')
     call(2, b"/nothing/there", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640, text='open("/nothing/there", O_WRONLY|O_CREAT|O_APPEND, 0640)')
@@ -263,18 +262,18 @@ def texts_work():
     # Signals.
     for sig in (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD):
         call(62, fd, int(sig), text=f"kill({n}, {sig.name})", also=[f"sig {int(sig)} {sig.name}"])
-    # One without a name, none, and one with two.
+    # A signal without a name, no signal, and a signal with two names.
     call(62, fd, 40, text=f"kill({n}, 0x28)", also=["sig 40 0x28"])
     call(62, fd, 0, text=f"kill({n}, SIG_0)", also=["sig 0 SIG_0"])
     call(62, fd, 29, text=f"kill({n}, SIGIO/SIGPOLL)", also=["sig 29 SIGIO/SIGPOLL"])
-    # Values without a name, by what the library shows them in; no flags; the signal of a child.
+    # Values without a name, in the library's base for them; no flags; the signal of a child.
     call(48, fd, 77, text=f"shutdown({n}, 0x4d)")
     call(41, 1, 1, 77, text="socket(AF_LOCAL, SOCK_STREAM, 77)")
     call(26, fd, 0, 4, text="msync(0xdeadbeef7fffff63, 0, MS_SYNC)")
     call(46, fd, 0, 0, text=f"sendmsg({n}, 0x0, 0x0)")
-    # A thread needs its creator's memory: this makes none.
+    # CLONE_THREAD needs CLONE_VM, so this call fails.
     call(56, 0x10000 | 17, 0, 0, 0, 0, text="clone(CLONE_THREAD|SIGCHLD, 0x0, 0x0, 0x0, 0x0)")
-    # Results in the base that fits.
+    # Results in the base that suits them.
     old = os.umask(0o27)
     call(95, old, text=f"umask(0{old:o})" if old else "umask(0)", also=["umask = 027 23"])
     here = libc_call(12, [0])
@@ -286,7 +285,7 @@ def texts_work():
     line = '["a", "b \\"c\\""]', '["X=1"]'
     call(59, b"/nothing/y", *both, text=f'execve("/nothing/y", {line[0]}, {line[1]})', also=[f"args {line[0]} env {line[1]}"])
     call(59, b"/nothing/y", 1, 0, text='execve("/nothing/y", [0x1], [])')
-    # Calls that are hits of another's point, under their own names.
+    # Calls that share the probe point of another call but have their own names.
     for number, args, name in (
         (293, (0, 0), "pipe2"), (290, (0, 0xFFFFFFFF), "eventfd2"), (291, (0xFFFFFFFF,), "epoll_create1"),
         (294, (0xFFFFFFFF,), "inotify_init1"), (289, (BAD, 0, 8, 0), "signalfd4"), (213, (0,), "epoll_create"),
@@ -304,7 +303,7 @@ PATH = "/nothing/there"
 STRINGS = ["a", 'b "c"']
 BUFFER = b'hi "x"\n\0'
 BETWEEN = " ~ "
-# Kinds that are numbers: C's type, and how they are shown.
+# Numeric kinds: the C type and the format.
 NUMBERS = {
     "int": (ctypes.c_int, "{}"), "uint": (ctypes.c_uint, "{}"),
     "long": (ctypes.c_long, "{}"), "ulong": (ctypes.c_ulong, "{}"),
@@ -312,10 +311,10 @@ NUMBERS = {
     "mode": (ctypes.c_uint, "0{:o}"), "long-": (ctypes.c_long, ""), "int-": (ctypes.c_int, ""),
     "int16": (ctypes.c_short, "{}"), "pair": (ctypes.c_longlong, "{}"),
 }  # fmt: skip
-# What words are to 32-bit programs.
+# The types of words in 32-bit programs.
 SHORT = {ctypes.c_long: ctypes.c_int, ctypes.c_ulong: ctypes.c_uint}
 CONSTANTS = {"i": ctypes.c_int, "u": ctypes.c_uint, "l": ctypes.c_ulong}
-# Structures of times that no call takes, so that nothing happens.
+# Invalid times, with which every call fails.
 TIMES = {
     "ts": ((-3, 1234567890), "[-3.1234567890]"), "tv": ((-3, 1234567890), "[-3.1234567890]"),
     "its": ((1, 5, -3, 1234567890), "[1.000005,-3.1234567890]"),
@@ -324,7 +323,7 @@ TIMES = {
 
 
 class Argument:
-    """An argument of a row: its kind, what is passed, and what its variables are."""
+    """An argument in a row: its kind, the value that is passed, and the values of its variables."""
 
     def __init__(self, spec, turn, constants, short):
         self.short = short
@@ -340,7 +339,7 @@ class Argument:
             value = int(number, 0) if number else 0
             for name in (names or "").split("|"):
                 value |= constants[name] if name else 0
-            # A set is as wide as C says, whatever the rest of the register has.
+            # A signal set has the width of its C type. The other bits of the register do not count.
             self.word = value & 0xFFFFFFFF | (0 if of == "l" else 0xDEAD0000 << 32)
             of = "u" if short and of == "l" else of
             self.ctype, self.text = CONSTANTS[of], names or number
@@ -348,7 +347,7 @@ class Argument:
             self.ctype, form = NUMBERS[bare]
             self.word = int(given) & (1 << 64) - 1 if given else BAD if "!" in self.kind else dirty
             if bare == "ptr":
-                # Not mapped.
+                # Unmapped.
                 self.word = (0xDEAD0000 if short else 0xDEAD000000000000) | dirty
             if short and bare != "pair":
                 self.ctype = SHORT.get(self.ctype, self.ctype)
@@ -387,20 +386,20 @@ class Argument:
         return place(bytes([2, 0, 0, 80, 127, 0, 0, 1]) + bytes(8))
 
     def words(self):
-        """What registers get; the rest of them counts for nothing."""
+        """The values of the registers. Bits outside the argument do not count."""
         if self.kind == "pair":
             return [self.word & 0xFFFFFFFF | 0xDEAD << 48, self.word >> 32 | 0xDEAD << 48]
         return [self.word & 0xFFFFFFFF | 0xDEAD << 48 if self.short else self.word]
 
     def value(self, variable):
-        """What the variable has to be."""
+        """The expected value of the variable."""
         if self.kind in ("str", "strings"):
             if variable.endswith("_unquoted"):
                 return self.raw
             return str(self.word) if variable.endswith("_uaddr") else self.text
         if variable != self.variables[0]:
             return self.text
-        # Numbers of the language are signed.
+        # Numbers of the script language are signed.
         return str(ctypes.c_long(self.ctype(self.word).value).value)
 
     def is_text(self, variable):
@@ -409,12 +408,12 @@ class Argument:
         return variable != self.variables[0]
 
     def at_return(self, variable):
-        """Texts of arguments are made at the entry, but for strings."""
+        """Whether return handlers have the variable: texts of arguments other than strings exist at the entry only."""
         return self.kind == "str" or not self.is_text(variable)
 
 
 def rows(short):
-    """Rows of calls that are made: the name of the point, that in the library, number, result, arguments."""
+    """The calls to make: name of the probe point, name in the library, number, result, arguments."""
     for line in open(f"{ROOT}/tests/syscalls{'-32' if short else ''}.tsv"):
         if not line.startswith("#"):
             own, *more, number, how, result, args = line.rstrip("\n").split("\t")
@@ -423,7 +422,7 @@ def rows(short):
 
 
 def constants(all):
-    """The constants that rows name, as C's headers have them."""
+    """The constants in rows, with their values in C headers."""
     kinds = [spec.split(":")[0] for *_, args in all for spec in args]
     sets = [re.fullmatch(r"[iul]\((.*)\)", kind) for kind in kinds]
     return of_c({name for found in sets if found for name in found[1].split("|")})
@@ -434,7 +433,7 @@ def arguments(row, turn, values):
     short = point.startswith("compat_")
     args = [Argument(spec, turn + i, values, short) for i, spec in enumerate(specs)]
     for i, arg in enumerate(args[:-1]):
-        # The length of a buffer, or address, is behind it.
+        # The next argument is the length of the buffer or address.
         if arg.kind in ("buf", "sockaddr"):
             length = len(BUFFER) if arg.kind == "buf" else 16
             args[i + 1].word = length
@@ -463,7 +462,7 @@ TURNS = (0, 3)
 
 def every_work(some, values):
     want = []
-    # The result of a call, as the parent sees it.
+    # Shared memory, in which the parent reads the result of a call.
     told = mmap.mmap(-1, 4096)
     for turn in TURNS:
         for row in some:
@@ -500,9 +499,9 @@ def every_work(some, values):
 
 
 def prepare(name):
-    """A process that nothing of the session depends on."""
+    """Prepares the child so that its call cannot affect the session."""
     libc.setsid()
-    # An end that is wanted leaves no message of the interpreter, and no file.
+    # An intended end leaves no message of the interpreter, and no core file.
     signal.signal(signal.SIGALRM, lambda *_: None)
     if name == "pause":
         signal.setitimer(signal.ITIMER_REAL, 0.2, 0.2)
@@ -510,7 +509,7 @@ def prepare(name):
 
 def make(point, number, words):
     if point == "vfork":
-        # The C library's own: a process that shares its parent's stack must not return.
+        # Made by the C library: a process that shares its parent's stack must not return.
         child = subprocess.Popen(["/bin/true"])
         child.wait()
         return child.pid
@@ -522,7 +521,7 @@ def make(point, number, words):
     return ret
 
 
-# Callee-saved registers to the stack; number and six arguments from memory; int $0x80; all back.
+# Saves the callee-saved registers, loads number and six arguments from memory, executes int $0x80, restores.
 CODE = bytes.fromhex(
     "53 55 41 54 41 55 41 56 41 57 48 89 f8 48 8b 58 08 48 8b 48 10 48 8b 50 18 48 8b 70 20"
     "48 8b 78 28 48 8b 68 30 48 8b 00 cd 80 41 5f 41 5e 41 5d 41 5c 5d 5b c3"
@@ -531,7 +530,7 @@ ARENA = []
 
 
 def low(data):
-    """Memory that 32 bits are enough for."""
+    """Copies bytes to memory with a 32-bit address."""
     if not ARENA:
         libc.mmap.restype = ctypes.c_void_p
         readable, of_nobody = 3, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | 0x40
@@ -543,7 +542,7 @@ def low(data):
 
 
 def short_call(number, words):
-    """A call as 32-bit programs make it."""
+    """Makes a system call the way 32-bit programs do."""
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(CODE)
     given = (ctypes.c_ulong * 7)(number, *words)
@@ -556,7 +555,7 @@ def short(spile):
 
 
 def every(spile, short=False):
-    """As many sessions as one can reasonably have programs for."""
+    """Tests all rows, in several sessions: one session cannot have programs for all calls."""
     all, wrong = list(rows(short)), []
     values = constants(all)
     for at in range(0, len(all), 64):
@@ -567,9 +566,10 @@ def every(spile, short=False):
     return wrong
 
 
-# ---- names of values
+# ---- names of constants
 
-# Headers of the C library together; those of the kernel, which define some of the same, one by one.
+# Headers of the C library are included together. Those of the kernel partly define the same names, so each is
+# compiled by itself.
 LIBRARY = """
 fcntl.h poll.h sched.h signal.h time.h unistd.h asm/prctl.h netinet/in.h sys/epoll.h sys/eventfd.h sys/fanotify.h
 sys/file.h sys/inotify.h sys/ipc.h sys/mman.h sys/mount.h sys/msg.h sys/prctl.h sys/ptrace.h sys/random.h
@@ -584,7 +584,7 @@ time timerfd types wait xattr
 
 
 def of_c(names):
-    """Values of constants by a C compiler, those that headers have."""
+    """The values of constants that C headers define, by name, found with a C compiler."""
     found = {}
     for headers in [LIBRARY, *([f"linux/{name}.h"] for name in KERNEL)]:
         rest = sorted(n for n in names if n not in found)
@@ -608,17 +608,17 @@ def of_c(names):
 
 
 def names(_):
-    """The tables of names that the texts of flags and choices are made of, as C has them."""
+    """Compares the tables of names for flags and choices with C headers."""
     wrong, tables = [], {}
     for line in open(f"{ROOT}/crates/kernel/data/flags.tsv"):
         if not line.startswith("#"):
             table, entries = line.rstrip("\n").split("\t")
-            # Its names are those of /etc/protocols, which are no constants of C.
+            # Its names come from /etc/protocols, and are not constants of C.
             if table == "protocol:d":
                 continue
             tables[table] = [entry.split("/")[0].split("=") for entry in entries.split()]
     real = of_c({name for entries in tables.values() for name, _ in entries})
-    # The C library of a 64-bit system leaves out the flag, and takes the commands for the short ones.
+    # On 64-bit systems the C library defines this flag as 0, and these commands as those without 64.
     for name in ("O_LARGEFILE", "F_GETLK64", "F_SETLK64", "F_SETLKW64"):
         real.pop(name, None)
     for table, entries in tables.items():
@@ -633,7 +633,7 @@ def names(_):
 def run(spile, name, script=None):
     script = script or "\n".join(globals()[f"{name}_script"]())
     command = f"{sys.executable} {os.path.abspath(__file__)} work {name}"
-    # 32-bit calls of the same name can have other arguments, which is a warning.
+    # A 32-bit call of the same name may have other arguments, for which spile prints a warning.
     args = [spile, "-w" if name == "every" else "-W", "-D", "MAXSKIPPED=1000000", "-e", script, "-o", "saw", "-c", command]
     done = subprocess.run(args, text=True, capture_output=True, timeout=300)
     if done.returncode != 0:

@@ -31,7 +31,7 @@ __attribute__((noinline)) int add(volatile int amount, struct pair *pair, char *
 int main(void) {
     struct pair first = {1, 1, 1, 1, 1, &last};
     signal(SIGUSR1, on_signal);
-    // The pages are the process's own once it has written to them.
+    // Written first, so that the process has its own copies of these pages.
     shared = 1;
     last.number = 1;
     text[6] = 0;

@@ -1,4 +1,4 @@
-/* What programs measure themselves by: the kernel's monotonic clock. */
+/* The clock of programs that measure themselves: the kernel's monotonic one. */
 #include <time.h>
 
 static inline long now(void) {
@@ -7,7 +7,7 @@ static inline long now(void) {
   return t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* Computes for that many milliseconds of time, on whatever part of a processor it gets. */
+/* Computes until that number of milliseconds has passed, however little processor time it gets. */
 static inline void compute(long ms) {
   long end = now() + ms * 1000000;
   while (now() < end) {

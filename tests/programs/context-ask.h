@@ -1,4 +1,4 @@
-/* Shows the watcher of context-watch.c, or a probe of syscall.getppid, where a thread is. */
+/* Tells the watcher of context-watch.c, or a probe of syscall.getppid, where the thread is. */
 #include <sys/syscall.h>
 #include <unistd.h>
 

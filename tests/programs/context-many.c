@@ -1,4 +1,4 @@
-/* More regions than there are numbers, recursion, depth, and ends without beginnings. */
+/* More regions than numbers, recursion, deep nesting, and ends without beginnings. */
 #include <stdio.h>
 
 #include "../../include/spile/region.h"

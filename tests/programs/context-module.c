@@ -1,4 +1,4 @@
-/* A module with OpenMP, which a program opens by dlopen: its libgomp is in no global scope. */
+/* A module with OpenMP, which a program opens with dlopen, so that its libgomp is outside the global scope. */
 #include "context-ask.h"
 
 int work(void)

@@ -7,7 +7,7 @@
 #include "../../include/spile/region.h"
 #include "context-ask.h"
 
-/* An operation of ours runs inside MPI_Allreduce. */
+/* An operation of the program, which runs inside MPI_Allreduce. */
 static void add(void *in, void *inout, int *count, MPI_Datatype *type)
 {
     (void)type;

@@ -1,4 +1,4 @@
-/* OpenMP regions, waits and tasks that say where they are, in threads and in a child of fork. */
+/* OpenMP regions, waits and tasks that report their region, in threads and in a forked child. */
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/wait.h>

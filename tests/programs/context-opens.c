@@ -1,4 +1,4 @@
-/* Opens the modules that it is given, each with its own scope, and works with each twice. */
+/* Opens the modules that its arguments name, each in its own scope, and works with each twice. */
 #include <dlfcn.h>
 #include <stdio.h>
 

@@ -1,6 +1,6 @@
 /*
- * Runs a command and prints what a region library announces in its processes, and the word of each
- * thread that asks by getppid(LABEL): what `spile profile` sees, by ptrace instead of BPF.
+ * Runs a command under ptrace. Prints the announcements of the region library in its processes, and the
+ * word of each thread that calls getppid(LABEL): the facts that `spile profile` gets through BPF.
  *
  *     PID place OFFSET THREAD
  *     PID region NUMBER KIND PARENT NAME CODE      CODE is FILE+OFFSET, or 0
@@ -105,7 +105,7 @@ static void call(pid_t tid)
         uint32_t word = 0;
         char label[32] = "";
         int64_t place = *place_of(pid);
-        /* Before a process says where the words are its threads are in no region. */
+        /* Until a process announces where the words are, its threads are in no region. */
         if (peek(tid, r.rdi, label, sizeof label - 1) &&
             (place == 0 || peek(tid, r.fs_base + place, &word, sizeof word)))
             printf("%d word %u %s %d\n", pid, word, label, tid);

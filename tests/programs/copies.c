@@ -1,5 +1,5 @@
-/* A unit with a structure and a function of its own, which is called NAME. With MAIN it is where the
-   program begins: it calls those of two other units as well. */
+/* A compilation unit with its own structure, and its own function NAME. With MAIN it has main(), which also
+   calls the functions of two other units. */
 struct pair {
   int first, second;
 };

@@ -1,4 +1,4 @@
-/* What calls, switches and interrupts take: `cost MODE N` prints nanoseconds for each of N. */
+/* The cost of calls, switches and interrupts: `cost MODE N` prints the nanoseconds of each of N. */
 #define _GNU_SOURCE
 #include <linux/membarrier.h>
 #include <pthread.h>
@@ -20,12 +20,12 @@ static void on(int cpu) {
   sched_setaffinity(0, sizeof one, &one);
 }
 
-/* A call that does next to nothing. */
+/* A call that does almost nothing. */
 static void calls(void) {
   for (long i = 0; i < number; i++) syscall(SYS_getppid);
 }
 
-/* Two processes on one processor hand it to each other, a read and a write for each switch. */
+/* Two processes alternate on one processor, with a read and a write for each switch. */
 static void switches(void) {
   int there[2], back[2];
   char c = 'x';
@@ -41,7 +41,7 @@ static void switches(void) {
   wait(0);
 }
 
-/* A thread computes on one processor, and a call on another one interrupts it. */
+/* A thread computes on one processor, and a system call on another processor interrupts it. */
 static volatile int over;
 static void *computes(void *unused) {
   on(1);

@@ -1,5 +1,5 @@
-# So many threads that live at once, each with five calls of getsid and then, when all are through, three of
-# getpriority; none ends before all have made theirs.
+# `crowd.py COUNT`: threads that live at the same time. Each calls getsid five times, waits for the others, and calls
+# getpriority three times. None ends before all have made their calls.
 import os
 import sys
 import threading

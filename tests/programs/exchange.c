@@ -1,6 +1,6 @@
-// Ranks with different work that wait for each other in every way: `exchange MS...`, for each rank the milliseconds
-// that it computes before a barrier, before a sum of all, and before it takes what its left neighbour sends. Three
-// rounds. (Where `pmpi.c` is linked with it, that measures and prints.)
+// Ranks with different work that wait for each other in every way: `exchange MS...`. A rank computes for MS
+// milliseconds before a barrier, before a sum over all ranks, and before it receives from its left neighbour, in each
+// of three rounds. If the program is linked with `pmpi.c`, that file measures and prints.
 #include <mpi.h>
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
-"""Values of the library's aliases of whole families: `families.py SPILE TEST`, as aliases.py.
+"""Compares the values of whole families of aliases with workloads, like aliases.py: `families.py SPILE TEST`.
 
-A script prints the variables of each alias, in one line for each hit. The work says which of them it knows; the
-others only have the right type.
+A script prints all variables of an alias in one line for each hit. The workload gives the expected values of those
+that it knows. The others must only have the right type.
 """
 
 import ctypes
@@ -18,18 +18,18 @@ import sys
 import termios
 import time
 
-# No files beside the sources.
+# Writes no bytecode files next to the sources.
 sys.dont_write_bytecode = True
 
 from aliases import PORT, child, libc, main, test
 
-# Variables of each alias that a script shows; `:s` marks texts.
+# The variables that scripts print, by alias; `:s` marks texts.
 SHOWN = {}
 SIGUSR1, SIGSEGV = int(signal.SIGUSR1), int(signal.SIGSEGV)
 
 
 def show(alias, variables, when="pid() == target()"):
-    """A probe that prints these variables."""
+    """A probe of the alias that prints these variables."""
     names = [v.removesuffix(":s") for v in variables.split()]
     SHOWN[alias] = variables.split()
     marks = [f"{n}=%{'s' if v.endswith(':s') else 'd'}" for n, v in zip(names, variables.split())]
@@ -38,11 +38,11 @@ def show(alias, variables, when="pid() == target()"):
 
 
 class Pattern(str):
-    """A regular expression for a value."""
+    """A regular expression that the value must match."""
 
 
 def line(alias, **known):
-    """The line of an alias as a regular expression."""
+    """A regular expression for the line of an alias, with the known values."""
     parts = []
     for variable in SHOWN[alias]:
         name = variable.removesuffix(":s")
@@ -203,7 +203,7 @@ def sent_signals(pid):
     assert libc.syscall(127, data, 8) == 0
 
     def no_stack():
-        # The handler's stack cannot be written.
+        # The kernel cannot write to the handler's stack.
         signal.signal(SIGUSR1, lambda *_: None)
         memory = mmap.mmap(-1, 1 << 16, prot=mmap.PROT_READ)
         address = libc.mmap(0, 1 << 16, 0, 0x22, -1, 0)
@@ -328,7 +328,7 @@ def counters(_):
     peer.close()
     server.close()
     by = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    # Greater than the device's packets.
+    # The datagram is larger than the packets of the device.
     mtu = int(open("/sys/class/net/lo/mtu").read())
     fcntl.ioctl(by, 0x8922, b"lo".ljust(16, b"\0") + struct.pack("i20x", 1500))
     to = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
@@ -343,7 +343,7 @@ def counters(_):
     sk = Pattern(r"-\d+")
     some = Pattern("[1-9][0-9]*")
     counts = {name: Pattern(r"-?\d+") for name in TCP + IP + LINUX}
-    # The other program of this machine may send too.
+    # Other programs on this machine may send packets, too.
     counts |= {name: some for name in ("ActiveOpens", "AttemptFails", "EstabResets", "InSegs", "OutRsts", "OutSegs", "PassiveOpens", "InReceives", "OutRequests", "FragOKs")}
     counts |= {"ReasmReqds": 0, "InDiscards": 0, "TCPMemoryPressures": 0, "FragFails": 0, "ForwDatagrams": 0, "ListenOverflows": 0}
     packet = dict(skb=sk, op=1, key=1)

@@ -1,5 +1,5 @@
-"""A process with a child that ended and a thread, and a child that has a child: calls getpriority and says who
-begat whom, by the parents' numbers. The argument is a folder."""
+"""A process with an ended child, an ended thread, and a child that has a child. Calls getpriority, then prints each
+parent and child by their numbers: `family.py FOLDER`."""
 import os, sys, threading, time
 
 said = os.path.join(sys.argv[1], "grandchild")

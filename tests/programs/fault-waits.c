@@ -1,5 +1,5 @@
-/* Page faults that wait: the main thread touches five pages, and another thread provides each of them 50 ms after it
-   was asked. Exits with 77 if the kernel refuses userfaultfd. */
+/* Page faults that wait: the main thread touches five pages, and another thread provides each page 50 ms after the
+   fault. Exits with status 77 if the kernel refuses userfaultfd. */
 #include <fcntl.h>
 #include <linux/userfaultfd.h>
 #include <pthread.h>

@@ -1,5 +1,5 @@
-/* Functions for probes by name: parameters and variables of many kinds. Without an argument it
-   runs once; with one it waits for a line of standard input first. */
+/* Functions for probes by name, with parameters and variables of many kinds. With an argument it waits
+   for a line of standard input before it calls them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +76,7 @@ int main(int argc, char **argv) {
   struct item second = {"second", NULL, {3, 4, 5}, RED, {1, 2, 3, 4}, "two"};
   struct item first = {"first", &second, {-1, 9, 300}, GREEN, {5, 6, 7, 8}, "one"};
   add(1, 20, -3);
-  /* Compilers leave out what list() does not read. */
+  /* Compilers remove variables that list() does not read. */
   __asm__ volatile("" : : "r"(&first), "r"(&second) : "memory");
   list(&first, argc);
   down(3);

@@ -1,5 +1,5 @@
-/* Stands for the kernel's file with debugging information: each function is linked to where one of the
- * running kernel is. */
+/* Stands in for the kernel's file with debugging information: each function is linked at the address of a
+ * function of the running kernel. */
 __attribute__((section("code_a"))) int first(int *p)
 {
     *p += 1;

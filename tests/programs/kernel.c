@@ -1,4 +1,4 @@
-/* A kernel that is only looked at: places and variables in its debugging information. */
+/* A kernel that never runs: tests read the places and variables in its debugging information. */
 struct list {
 	struct list *next;
 	int value;

@@ -1,8 +1,8 @@
-"""Values of library functions against Python's: `library.py SPILE LOAD GROUP`.
+"""Compares the results of library functions with those of Python: `library.py SPILE LOAD GROUP`.
 
-Each expression of a group is printed by `begin`, which the interpreter runs, and by a kernel handler,
-optimised and not (where constants are not folded beforehand). All have to print what Python expects.
-A result that is an error is expected as `error: ` and its text. The text below a group's name lists what it calls.
+A `begin` handler, which the interpreter runs, and a kernel handler print each expression of a group. The kernel
+handler runs optimised and, so that no constant is folded, unoptimised. All must print the value that Python
+computes, or `error: ` and the message. The docstring of a group lists the functions that it must call.
 """
 import errno, math, os, re, signal, struct, subprocess, sys, time
 
@@ -47,7 +47,7 @@ def devices():
         yield f"MAJOR({kernel})", major
         yield f"MINOR({kernel})", minor
         yield f"MKDEV({major}, {minor})", kernel
-        # The number of stat(2); glibc's number keeps its lower 32 bits.
+        # The device number of stat(2). The lower 32 bits of glibc's number are the same.
         yield f"usrdev2kerndev({os.makedev(major, minor) & 0xFFFFFFFF})", kernel
     for rw in (0, 1, 2, 3, 9):
         yield f"bio_rw_num({rw})", rw & 1
@@ -90,14 +90,14 @@ def octal(c):
 
 
 def character(c):
-    """Of UTF-8 by its number; of bytes that are none each by itself."""
+    """A character as spile escapes it: by its number, or in octal if it is a byte outside of UTF-8."""
     if c < 128 or 0xDC80 <= c <= 0xDCFF:
         return octal(c & 0xFF)
     return "\\u%04X" % c if c < 0x10000 else "\\U%08X" % c
 
 
 def escaped(s, room=511, quoted=False):
-    """Units that cannot be cut, as many as have room; in quotes with ... where something is missing."""
+    """The text, escaped: as many whole characters as fit; if `quoted`, in quotes, with ... after an incomplete text."""
     units = [character(ord(c)) for c in s]
     room = room if 0 < room <= 511 else 511
     if not quoted:
@@ -114,7 +114,7 @@ def escaped(s, room=511, quoted=False):
     out, room = "", room - 3
     for u in units:
         if len(out + u) > room:
-            # A plain character stands alone.
+            # No later character is taken, not even a shorter one.
             break
         out += u
     return f'"{out}"...'
@@ -269,7 +269,7 @@ def edges():
     """substr strlen isinstr strpos str_replace tokenize strtol text_strn errno_str errno_p signal_str syscall_name
     return_str msecs_to_string cputime_to_msecs stringat ctime kernel_string kernel_string_n kernel_string_quoted
     kernel_buffer_quoted target_set_pid symname"""
-    # C's numbers of 64 bits.
+    # The limits of signed numbers of 64 bits.
     least, most = -(1 << 63), (1 << 63) - 1
     low, high = f"({least + 1} - 1)", str(most)
     for a, b in ((least, -1), (least, 1), (least, least), (most, least), (least, most), (7, -2), (-7, 2), (-7, -2)):
@@ -284,7 +284,7 @@ def edges():
         for a in ("1", "0", low):
             yield f"({a} {op} strlen(\"\"))", "error: division by 0"
     yield f"(-{low})", least
-    # The processor takes six bits of a shift.
+    # The processor uses six bits of a shift count.
     for n in (0, 1, 63, 64, 65, -1, 127):
         yield f"(3 << {n})", signed(3 << (n & 63))
         yield f"({low} >> {n})", least >> (n & 63)
@@ -310,7 +310,7 @@ def edges():
         room = int(eval(n))
         yield f'text_strn("abcdefgh", {n}, 0)', escaped("abcdefgh", room)
         yield f'text_strn("abcdefgh", {n}, 1)', escaped("abcdefgh", room, True)
-    # 511 bytes are the most.
+    # Strings have at most 511 bytes.
     full = "x" * 511
     yield f"strlen({text(full)})", 511
     yield f'strlen({text(full)} . "y")', 511
@@ -401,7 +401,7 @@ def sockets():
         yield f"tcp_sockopt_str({number + 90})", f"UNDEF_SOCKOPT({number + 90})"
     yield "sock_fam_num2str(900)", "UNDEF"
     yield 'sock_type_str2num("")', -1
-    # The kernel's header <linux/net.h>, and net/tcp_states.h in the order of RFC 9293's states.
+    # The states are those of the kernel's <linux/net.h>, and of net/tcp_states.h in the order of RFC 9293.
     for number, name in enumerate(("FREE", "UNCONNECTED", "CONNECTING", "CONNECTED", "DISCONNECTING")):
         yield f"sock_state_num2str({number})", name
         yield f'sock_state_str2num("{name}")', number
@@ -421,7 +421,7 @@ def masks():
         yield f"sa_flags_str({flags})", names
     for handler, name in ((0, "default"), (1, "ignored"), (-1, "error"), (0x401000, "0x401000")):
         yield f"sa_handler_str({handler})", name
-    # Exits by 0, 1, 255; SIGKILL; SIGSEGV with a core file; stopped by SIGTSTP; continued.
+    # Exits with 0, 1 and 255; killed by SIGKILL; by SIGSEGV with a core file; stopped by SIGTSTP; continued.
     for status in (0, 0x100, 0xFF00, 9, 11 | 0x80, 0x147F, 0xFFFF):
         yield f"WIFEXITED({status})", int(os.WIFEXITED(status))
         yield f"WEXITSTATUS({status})", os.WEXITSTATUS(status)

@@ -1,7 +1,7 @@
-"""What kernel handlers say of a process, against what the process says: `library_target.py SPILE GROUP`.
+"""Compares what kernel handlers and a process itself say about the process: `library_target.py SPILE GROUP`.
 
-The process (`library_target.py --target GROUP`) calls getppid with the addresses of two blocks of memory, and writes
-what each expression has to give as it knows it: from its memory, its own calls, and /proc.
+The process (`library_target.py --target GROUP`) calls getppid with the addresses of two blocks of memory. It writes
+the expected value of each expression, which it knows from its memory, its own calls, and /proc.
 """
 import ctypes, os, resource, select, signal, socket, struct, subprocess, sys, threading, time
 
@@ -20,7 +20,7 @@ BAD = 16
 
 
 def in_quotes(text):
-    """The text in quotes, with characters outside of ASCII by their numbers."""
+    """The text in quotes, with escapes for characters outside of ASCII."""
     def shown(c):
         n = ord(c)
         if n < 128:
@@ -144,7 +144,7 @@ def kernel_memory():
         yield f"kernel_{kind}({at})", int.from_bytes(memory[:size], "little")
         yield f"(kernel_{kind}({BAD}) + 1)", "error: read fault at 0x10"
     for kind, size in (("char", 1), ("short", 2), ("int", 4)):
-        # The lower bytes of the process's number, with sign.
+        # The lower bytes of the process number, sign-extended.
         yield f"kernel_{kind}(&@task(task_current())->pid)", int.from_bytes(struct.pack("<i", os.getpid())[:size], "little", signed=True)
     yield "atomic_read(&@task(task_current())->mm->mm_users->counter)", 1
     for line in open("/proc/self/status"):
@@ -154,7 +154,7 @@ def kernel_memory():
 
 
 def stat(field):
-    """Field n of /proc/self/stat, counted as in proc(5)."""
+    """Field n of /proc/self/stat, numbered as in proc(5)."""
     return int(open("/proc/self/stat").read().rsplit(")", 1)[1].split()[field - 3])
 
 
@@ -206,7 +206,7 @@ def context():
     yield "task_prio(task_current())", stat(18)
     yield "task_state(task_current())", 0
     yield "task_exit_code(task_current())", 0
-    # Ticks of a hundredth of a second.
+    # In hundredths of a second.
     yield "(task_start_time(tid()) / 10000000)", stat(22)
     yield "(task_start_time(1 << 23))", 0
     yield "probe_type()", "kernel_tracepoint"
@@ -227,7 +227,7 @@ def context():
     if os.path.isdir("/sys/fs/cgroup" + path) and os.path.exists("/sys/fs/cgroup/cgroup.procs"):
         yield "cgroup_id()", os.stat("/sys/fs/cgroup" + path).st_ino
     now, mono = time.time_ns(), time.monotonic_ns()
-    # The call comes within a minute from now.
+    # The call follows within a minute.
     for unit, ns in (("ns", 1), ("us", 1000), ("ms", 10 ** 6), ("s", 10 ** 9)):
         yield f"(gettimeofday_{unit}() >= {now // ns} && gettimeofday_{unit}() < {(now + 60 * 10 ** 9) // ns})", 1
         yield f"(local_clock_{unit}() >= {mono // ns} && local_clock_{unit}() < {(mono + 60 * 10 ** 9) // ns})", 1
@@ -237,7 +237,7 @@ def context():
 
 
 def numbered(first, kept):
-    """Open files under numbers that are the same in both processes."""
+    """Duplicates files to fixed descriptors, which are the same in both processes."""
     for number, file in enumerate(kept, first):
         os.dup2(file if isinstance(file, int) else file.fileno(), number)
     return range(first, first + len(kept))
@@ -252,7 +252,7 @@ def files():
     kept = [open("/etc/hostname"), open("/proc/self/status"), *os.pipe(), open("/proc/self/ns/mnt"), select.epoll(), os.memfd_create("kept")]
     files.kept = kept
     numbers = numbered(100, kept)
-    # Whatever else is open; the listing has one more.
+    # All open files, less the descriptor that lists the folder.
     yield f"task_open_file_handles({task})", len(os.listdir("/proc/self/fd")) - 1
     for line in open("/proc/self/status"):
         if line.startswith("FDSize"):
@@ -316,7 +316,7 @@ def processes():
         chain.append((words[words.index("(") + 1:words.rindex(")")], pid))
         pid = int(words.rpartition(")")[2].split()[1])
     yield f"pstrace({task})", "".join(f" {name}({pid})" for name, pid in chain if pid > 1)
-    # A parent can be a thread with a name of its own.
+    # The parent may be a thread that has another name than its process.
     yield f'strpos(task_ancestry({task}, 0), "swapper/0=>")', 0
     yield f'isinstr(task_ancestry({task}, 0) . "$", "=>" . pexecname() . "=>" . execname() . "$")', 1
     yield f'isinstr(task_ancestry({task}, 1), sprintf("=>%s(%s)", execname(), nsecs_to_string(task_start_time(tid()))))', 1
@@ -328,7 +328,7 @@ def processes():
         yield f"task_ns_{name}({task})", getattr(os, "get" + name)()
     for number in (signal.SIGUSR1, signal.SIGUSR2, 40, 41, 0, 65):
         yield f"is_sig_blocked({task}, {int(number)})", int(number in (signal.SIGUSR1, 40))
-    # The environment that the process began with.
+    # The environment at the start of the process.
     began = dict(v.split("=", 1) for v in open("/proc/self/environ").read().split("\0") if "=" in v)
     for name in ("PATH", "LC_SAID"):
         yield f'env_var("{name}")', began.get(name)
@@ -352,7 +352,7 @@ class Action(ctypes.Structure):
 def signals():
     """get_sa_flags get_sa_handler get_sigaction_mask get_sigset"""
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGUSR1, 40, 64})
-    # A program that nohup started ignores it.
+    # A program that nohup started ignores this signal.
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     yield "get_sigset(&@task(task_current())->blocked)", 1 << 9 | 1 << 39 | -1 << 63
     # The C library adds SA_RESTORER.
@@ -400,7 +400,7 @@ def connections():
 
 
 def hz():
-    """Ticks a second, from the kernel's configuration."""
+    """Ticks per second, from the kernel's configuration."""
     import gzip
     for path in ("/proc/config.gz", f"/boot/config-{os.uname().release}"):
         if os.path.exists(path):
@@ -421,7 +421,7 @@ def memory_use():
         yield f"proc_mem_{name}(pid())", value
         yield f"proc_mem_{name}_pid(pid())", value
         yield f"proc_mem_{name}(1 << 23)", 0
-    # Each processor adds its pages to the kernel's count now and then.
+    # A processor adds its page counts to the kernel's total only from time to time.
     slack = 64 * os.cpu_count()
     for name, value in (("rss", resident), ("shr", shared)):
         for call in (f"proc_mem_{name}()", f"proc_mem_{name}(pid())", f"proc_mem_{name}_pid(pid())"):
@@ -440,7 +440,7 @@ HANDLER = 8
 def main():
     if sys.argv[1] == "--target":
         block = ctypes.create_string_buffer(BLOCK)
-        bytes(block)  # All of it is in memory.
+        bytes(block)  # Reads all pages, so that they are in memory.
         checks = list(GROUPS[sys.argv[2]]())
         for expression, want in checks:
             os.write(2, f"{expression}\037{want}\036".encode())
@@ -449,7 +449,7 @@ def main():
     spile, group = sys.argv[1:]
     options = [[]]
     wrong = 0
-    # Expressions do not depend on the process; only numbers of times do, which stand in them.
+    # Both processes make the same expressions.
     for option in options:
         expressions = [e for e, _ in GROUPS[group]()]
         lines = []

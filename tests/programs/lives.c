@@ -1,4 +1,4 @@
-// What threads and processes do in their lives, for `spile profile`: `lives MODE [N]`.
+// The lives of threads and processes, for `spile profile`: `lives MODE [N]`.
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>
@@ -39,10 +39,10 @@ static void *wait_forever(void *unused) {
 
 static void interrupt(int s) { (void)s; }
 
-// getppid N times.
+// Calls getppid N times.
 static void calls(void) { call((void *)number); }
 
-// N threads, one after the other, with one getppid each.
+// Starts N threads, one after the other, which call getppid once each.
 static void threads(void) {
   for (long i = 0; i < number; i++) {
     pthread_t t;
@@ -51,7 +51,7 @@ static void threads(void) {
   }
 }
 
-// A thread that is not the leader executes a program, while the leader and another one wait.
+// A thread that is not the leader executes a program, while the leader and another thread wait.
 static void exec_thread(void) {
   pthread_t a, b;
   pthread_create(&a, 0, wait_forever, 0);
@@ -59,7 +59,7 @@ static void exec_thread(void) {
   wait_forever(0);
 }
 
-// A child by vfork that executes, one by fork that does not, one by clone3.
+// Children of vfork, which executes a program, of fork, which does not, and of clone3.
 static void children(void) {
   pid_t child = vfork();
   if (child == 0) {
@@ -82,7 +82,7 @@ static void children(void) {
   waitpid(child, 0, 0);
 }
 
-// A sleep that a signal ends, and a read that it only interrupts.
+// A signal ends a sleep, and another one interrupts a read, which continues.
 static void signals(void) {
   struct sigaction action = {.sa_handler = interrupt};
   sigaction(SIGALRM, &action, 0);
@@ -104,7 +104,7 @@ static void signals(void) {
   wait(0);
 }
 
-// Killed within a call.
+// The process is killed while a thread is in a system call.
 static void killed(void) {
   pthread_t a;
   pthread_create(&a, 0, wait_forever, 0);
@@ -112,14 +112,14 @@ static void killed(void) {
   kill(getpid(), SIGKILL);
 }
 
-// Two threads that wait, until somebody ends the process.
+// Two threads wait until another process ends this one.
 static void wait_both(void) {
   pthread_t a;
   pthread_create(&a, 0, wait_forever, 0);
   wait_forever(0);
 }
 
-// Ends of threads: N that return, N that are in a call when the leader ends the process.
+// N threads return, and N are in a system call when the leader ends the process.
 static void ends(void) {
   for (long i = 0; i < number; i++) {
     pthread_t t;
@@ -147,7 +147,7 @@ static void spin(void) {
   } while ((now.tv_sec - start.tv_sec) * 1000 + (now.tv_nsec - start.tv_nsec) / 1000000 < number);
 }
 
-// A thread that sleeps for N ms, the leader that waits for it, one that naps, and one that computes.
+// Threads that sleep once for N ms, nap repeatedly, and compute; the leader waits for them.
 static void *sleeps(void *unused) {
   nap(number);
   return unused;
@@ -168,7 +168,7 @@ static void mixed(void) {
   for (int i = 0; i < 3; i++) pthread_join(t[i], 0);
 }
 
-// Writes 1,000 bytes N times, reads them, and fails to close nothing N times.
+// Writes and reads 1,000 bytes, and fails to close an invalid descriptor, N times each.
 static void bytes(void) {
   int ends[2];
   char buffer[1000] = "";
@@ -177,7 +177,7 @@ static void bytes(void) {
     if (write(ends[1], buffer, 1000) != 1000 || read(ends[0], buffer, 1000) != 1000 || close(-1) != -1) exit(1);
 }
 
-// 32 threads that make calls as fast as they can for N seconds; prints how many.
+// 32 threads make calls as fast as they can for N seconds. Prints the number of calls.
 static long made[32];
 static void *hurry(void *which) {
   struct timespec start, now;
@@ -203,7 +203,7 @@ static void rate(void) {
   printf("%ld calls\n", sum);
 }
 
-// A line when it is ready, then waits for one: for a recording that begins in between.
+// Prints a line, then waits for one: a recording can begin in between.
 static void ready(void) {
   pthread_t a;
   pthread_create(&a, 0, wait_forever, 0);

@@ -1,4 +1,4 @@
-/* A library that is loaded while its program runs: calls back from below frames of its own. */
+/* A library that is loaded while its program runs. It calls back from several of its own frames. */
 __attribute__((noinline)) int within(int (*back)(int), int n) {
   volatile char room[72];
   room[n & 63] = 1;

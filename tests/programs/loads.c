@@ -1,4 +1,4 @@
-/* Loads `loaded.so` beside it deep in its stack, and calls through it at once. */
+/* Loads `loaded.so` from its own folder, deep in the stack, and immediately calls through it. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Calls `hit` through a library of the given name until a file of the given name is there. */
+/* `many LIBRARY FILE`: calls `hit` through the library until the file exists. */
 #include <dlfcn.h>
 #include <unistd.h>
 __attribute__((noinline)) void hit(void) { __asm__ volatile("" ::: "memory"); }

@@ -1,10 +1,10 @@
 /* Markers with known values, for tests/cases/markers.toml.
  *
  * markers types COUNT   markers with arguments of all types
- * markers places COUNT  one marker at three places, whose arguments are elsewhere at each
- * markers enabled       says whether somebody listens
- * markers told          waits until somebody listens, and says so
- * markers wait          waits until somebody does, and passes the marker as long as that is so
+ * markers places COUNT  one marker at three places, each with its arguments elsewhere
+ * markers enabled       prints whether a tracer is attached
+ * markers told          waits until a tracer is attached, and prints that
+ * markers wait          waits until a tracer is attached, and hits the marker until it detaches
  */
 #include <spile/sdt.h>
 #include <stdio.h>

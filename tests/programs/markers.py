@@ -1,8 +1,8 @@
-"""Values of the library's aliases over markers, and the numbers of events of caches: `markers.py SPILE [caches]`.
+"""Tests the library's aliases for markers, and the numbers of cache events: `markers.py SPILE [caches]`.
 
 Aliases of passes: stap.pass0 stap.pass1a stap.pass1b stap.pass2 stap.pass3 stap.pass4 stap.pass5 stap.pass6
 stap.pass0.end stap.pass1.end stap.pass2.end stap.pass3.end stap.pass4.end stap.pass5.end stap.pass6.end.
-The markers are those of programs of the same names, which this makes. The numbers are those of linux/perf_event.h.
+The test compiles programs with these markers. The numbers of events are those of linux/perf_event.h.
 """
 
 import os
@@ -10,12 +10,12 @@ import re
 import subprocess
 import sys
 
-# No files beside the sources.
+# Writes no bytecode files next to the sources.
 sys.dont_write_bytecode = True
 
 from families import show
 
-# Marker, its arguments, and for each alias the variables in the order of the arguments; texts end in `:s`.
+# Marker, arguments, alias, and the alias's variables in the order of the arguments. Texts end in `:s`.
 STAP = [
     *[(f"{p}__start", [7001], f"stap.{p}", "session") for p in ("pass0", "pass1a", "pass1b", "pass2", "pass3", "pass4", "pass5", "pass6")],
     *[(f"{p}__end", [7002], f"stap.{p}.end", "session") for p in ("pass0", "pass1", "pass2", "pass3", "pass4", "pass5", "pass6")],

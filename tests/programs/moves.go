@@ -1,5 +1,5 @@
-// Goroutines that change threads, and whose stacks grow, within functions that return later. Prints
-// how often `main.outer` returned and the sum of what, and how often `main.grow` did.
+// Goroutines that change threads, and whose stacks grow, before their functions return. Prints how often
+// `main.outer` returned, the sum of its results, and how often `main.grow` returned.
 package main
 
 import (

@@ -1,4 +1,4 @@
-// Names of C++: namespaces, overloads, methods.
+// Names in C++: namespaces, overloads, methods.
 namespace shop {
 struct Basket {
   int sum = 0;

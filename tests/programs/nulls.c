@@ -1,4 +1,4 @@
-/* Texts that are not there, in a structure and as parameters. */
+/* Null pointers for texts, in a structure and as parameters. */
 #include <stddef.h>
 struct inner { char *s; unsigned char *u; };
 struct node { int n; char *name; char *none; struct inner in; char *list[2]; };

@@ -1,4 +1,4 @@
-"""Values of the library's aliases of networks: `packets.py SPILE TEST`, as aliases.py."""
+"""Compares the values of network aliases with workloads, like aliases.py: `packets.py SPILE TEST`."""
 
 import ctypes
 import fcntl
@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 
-# No files beside the sources.
+# Writes no bytecode files next to the sources.
 sys.dont_write_bytecode = True
 
 from aliases import BEFORE, PORT, child, libc, main, test
@@ -62,7 +62,7 @@ def packets(pid):
             lines[hook] = rf"%s {pf} {int(family)} %d {text} {text} %s %s len %s flags %s in {of[0]} out {of[1]} devices {inside}{outside}"
             point = rf"netfilter\.{pf}\.{hook}"
             want.append(lines[hook] % (point, 17, own, PORT, size, "000000"))
-            # The header of UDP in hexadecimal: the ports, the length.
+            # The UDP header in hexadecimal: ports and length.
             udp = struct.pack(">HHH", own, PORT, 8 + 33).hex()
             want.append(rf'{point} data {pf[-1]}[0-9a-f]*{udp}....{"61" * 33} ".*{"a" * 33}"')
             want.append(rf"{point} port {own} version {pf[-1]}")
@@ -70,7 +70,7 @@ def packets(pid):
         ethernet = 0x0800 if family == socket.AF_INET else 0x86DD
         want.append(rf"netdev\.transmit lo {size + 14} {socket.htons(ethernet)} 1")
         want.append(rf"netdev\.receive lo {size} {socket.htons(ethernet)} 1")
-        # The flags of a connection: its first packet, the answer, what is sent, and the end.
+        # The flags of the first packet of a connection, of the answer, of the data, and of the end.
         server = socket.socket(family)
         server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         server.bind((host, PORT))
@@ -101,13 +101,13 @@ probe netfilter.ipv4.forward, netfilter.ipv6.forward {
 """ + PACKETS.split("next\n", 1)[1].split("probe netdev")[0]
 
 
-# The session has a network of its own, as the router.
+# The session has its own network namespace, and so has the router.
 BEFORE["forwards"] = ["unshare", "-n"]
 
 
 @test(FORWARDS)
 def forwards(pid):
-    """This process is a router between two others; all three have a network of their own."""
+    """This process routes packets between two others. Each of the three has its own network namespace."""
     kids = []
 
     def run(*words, of=None):
@@ -138,7 +138,7 @@ def forwards(pid):
             echo.sendto(data, peer)
 
     def reach(family, there):
-        """Returns when packets go to this place and back: links come up some time after they are told to."""
+        """Waits until packets reach an address and come back: a link takes some time to come up."""
         probe = socket.socket(family, socket.SOCK_DGRAM)
         probe.settimeout(0.1)
         while True:
@@ -275,13 +275,13 @@ def connections(_):
             f"tcp.{of}.receive {int(family)} 6 {text} {text} {own} {PORT} flags 000010 window 1 {of[-1]}",
             f"tcp.{of}.receive {int(family)} 6 {text} {text} {PORT} {own} flags 010010 window 1 {of[-1]}",
             f"tcp.{of}.receive {int(family)} 6 {text} {text} {own} {PORT} flags 011000 window 1 {of[-1]}",
-            # The first byte comes after the number that opened the connection.
+            # The first byte has the sequence number after the one that opened the connection.
             "from 1 ack 1",
             f"tcp.{of}.receive opens {text}",
             f"tcp.sendmsg of {os.fstat(client.fileno()).st_ino}",
             f"tcp.recvmsg of {os.fstat(peer.fileno()).st_ino}",
         ]
-        # A connection that the other side cut has its local port still in `inet_sport`.
+        # The other side resets the connection, which still has its local port in `inet_sport`.
         peer.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")
         peer.close()
         try:
@@ -290,7 +290,7 @@ def connections(_):
             pass
         want.append(f"tcp.recvmsg tcp.recvmsg {int(family)} 19 {text} {text} {own} {PORT}")
         client.close()
-        # To connect to nothing is to cut.
+        # Connecting to AF_UNSPEC disconnects.
         cut = socket.create_connection((host, PORT))
         own = cut.getsockname()[1]
         cut.setblocking(False)

@@ -1,6 +1,6 @@
-// A profiling tool of MPI's own kind: its MPI_* functions take the time and call PMPI_*. At MPI_Finalize each rank
-// prints a line for each function that was called: `RANK NAME CALLS NANOSECONDS`. It is part of a program, or a
-// library that a program is linked with.
+// A profiler that uses MPI's profiling interface: its MPI_* functions measure the time and call PMPI_*. At
+// MPI_Finalize each rank prints a line for each called function: `RANK NAME CALLS NANOSECONDS`. Programs contain this
+// file, or are linked with it as a library.
 #include <mpi.h>
 #include <stdio.h>
 

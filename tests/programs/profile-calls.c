@@ -1,7 +1,7 @@
-/* What the kernel does often and briefly: `profile-calls bytes N` reads and writes a byte, N times each,
-   `profile-calls calls N` makes calls that do nothing, `profile-calls switches N` sends a byte to another process and
-   back, N times on one processor, `profile-calls forks N` makes children that end at once, `profile-calls faults N`
-   touches pages. Prints the time of main(), and the processor time of the program and its children. */
+/* Short operations of the kernel, N times each: `profile-calls bytes N` reads and writes a byte, `profile-calls
+   calls N` makes system calls without effect, `profile-calls switches N` sends a byte to another process on the same
+   processor and back, `profile-calls forks N` creates children that end immediately, `profile-calls faults N` touches
+   pages. Prints the time of main(), and the processor time of the program and its children. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>

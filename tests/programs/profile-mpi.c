@@ -1,6 +1,6 @@
-/* Ranks that wait for each other: `profile-mpi MS N`: the first computes MS milliseconds before each of three
-   barriers, the next twice as long, and so on; then each sends its neighbour N messages, and waits for each. The first
-   prints the time of main(). */
+/* Ranks that wait for each other: `profile-mpi MS N`. Before each of three barriers, the first rank computes for MS
+   milliseconds, the second for twice as long, and so on. Then each rank sends N messages to its neighbour, and waits
+   for each. The first rank prints the time of main(). */
 #include <mpi.h>
 #include <stdio.h>
 #include <stdlib.h>

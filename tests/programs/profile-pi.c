@@ -1,5 +1,5 @@
-/* `profile-pi THREADS REGIONS`: pi by numerical integration, with the steps divided among the given number
-   of parallel regions. Prints the time of main(). */
+/* Computes pi by numerical integration, in the given number of parallel regions: `profile-pi THREADS REGIONS`.
+   Prints the time of main(). */
 #include <omp.h>
 #include <stdio.h>
 #include <stdlib.h>

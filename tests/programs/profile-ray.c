@@ -1,5 +1,5 @@
-/* A ray tracer: `profile-ray ROWS THREADS`. Spheres over a chequered plane, with shadows and mirrors, four
-   rays a point. Threads take rows in turns and write each to /dev/null. Prints the time of main(). */
+/* A ray tracer: `profile-ray ROWS THREADS`. Draws spheres over a chequered plane, with shadows and reflections, and
+   four rays for each point. Threads take rows in turn and write each to /dev/null. Prints the time of main(). */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <math.h>
@@ -22,7 +22,7 @@ static Vec times(Vec a, double f) { return (Vec){a.x * f, a.y * f, a.z * f}; }
 static double dot(Vec a, Vec b) { return a.x * b.x + a.y * b.y + a.z * b.z; }
 static Vec unit(Vec a) { return times(a, 1 / sqrt(dot(a, a))); }
 
-/* The nearest sphere that a ray hits, -1 if none; how far it is. */
+/* Returns the nearest sphere that a ray hits, or -1, and its distance. */
 static int nearest(Vec from, Vec to, double *far) {
   int hit = -1;
   *far = 1e30;

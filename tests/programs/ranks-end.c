@@ -1,5 +1,5 @@
-// A rank that ends in MPI_Init, or before it: `ranks-end HOW RANK`, where HOW is kill (by SIGKILL), abort (by
-// SIGABRT), exit (with status 3), or before (with status 3, before MPI_Init). The others meet at a barrier.
+// A rank that ends in or before MPI_Init, while the others wait at a barrier: `ranks-end HOW RANK`. HOW is kill (by
+// SIGKILL), abort (by SIGABRT), exit (with status 3), or before (with status 3, before MPI_Init).
 #include <mpi.h>
 #include <pthread.h>
 #include <signal.h>
@@ -28,7 +28,7 @@ int main(int argc, char **argv) {
     pthread_t thread;
     pthread_create(&thread, 0, ends, argv[1]);
   } else {
-    // So that the other one is in MPI_Init for long enough.
+    // Gives the other rank enough time in MPI_Init.
     usleep(200000);
   }
   begun = 1;

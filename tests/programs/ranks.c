@@ -1,5 +1,5 @@
-// Two ranks of unequal work: `ranks MS`. Rank r makes (r + 1) * 1000 calls of getppid; rank 1 then
-// computes for MS ms of processor time, while rank 0 waits for it in MPI_Allreduce.
+// Two ranks with unequal work: `ranks MS`. Rank r calls getppid (r + 1) * 1000 times. Rank 1 then uses
+// MS ms of processor time, while rank 0 waits for it in MPI_Allreduce.
 #define _GNU_SOURCE
 #include <mpi.h>
 #include <stdio.h>

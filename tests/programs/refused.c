@@ -1,4 +1,4 @@
-/* Functions. Two begin with an instruction with a lock prefix, which the kernel does not probe. */
+/* Two of these functions begin with a lock prefix. The kernel refuses to probe such instructions. */
 #include <stdio.h>
 
 long word;

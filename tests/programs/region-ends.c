@@ -1,13 +1,13 @@
-// Regions that do not end as they should. It prints a line a region: its name, how often a thread entered it,
-// and nanoseconds of wall time in it alone.
-//   region-ends thread     a thread ends in a region, others go on
+// Regions that do not end in the regular way. Prints a line for each region: its name, how often a thread entered
+// it, and its exclusive wall time in nanoseconds.
+//   region-ends thread     a thread ends in a region, others continue
 //   region-ends exit       the process ends in a region
-//   region-ends exec       another program begins in a region, and computes outside of all
-//   region-ends others     the same, in a thread that is not the first
+//   region-ends exec       executes another program in a region; that program computes outside all regions
+//   region-ends others     the same, by a thread that is not the first
 //   region-ends spawn      children of vfork and posix_spawn in a region
-//   region-ends fork       a child in a region, made without what libraries do at forks
+//   region-ends fork       a forked child in a region, without the fork handlers of libraries
 //   region-ends unpaired   ends without beginnings
-//   region-ends jump       longjmp out of regions into one that is a block
+//   region-ends jump       longjmp out of regions, into a block region
 //   region-ends many N     eight threads enter N regions each
 #define _GNU_SOURCE
 #include <pthread.h>

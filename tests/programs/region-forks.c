@@ -1,7 +1,7 @@
 /*
- * Regions within the handlers of pthread_atfork(), in forks of several threads. The first region of
- * the program is in a handler. Compiled with -DLOCKED, it brings a C library's part of its own that
- * holds a lock while handlers run, as glibc does before 2.36 and musl.
+ * Regions within the handlers of pthread_atfork(), in forks by several threads. The first region of
+ * the program is in a handler. With -DLOCKED the program has its own fork(), which holds a lock while
+ * handlers run, as glibc before 2.36 and musl do.
  *
  * Prints how often each region was entered.
  */

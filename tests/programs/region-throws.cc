@@ -1,4 +1,4 @@
-// Exceptions leave regions: those that are blocks end, and what began in them. It prints how long it was in all.
+// Exceptions leave regions: block regions end, and so do the regions inside. Prints the time in all regions.
 #include <spile/region.h>
 #include <cstdio>
 #include <ctime>

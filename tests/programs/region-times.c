@@ -1,9 +1,9 @@
-// Times in marked regions, which the program itself measures, too. It prints a line a region: its name, how
-// often a thread entered it, and nanoseconds of wall time in it alone.
-//   region-times plain        a region that computes, one within it that sleeps
+// Times in marked regions, which the program also measures itself. Prints a line for each region: its name,
+// how often a thread entered it, and its exclusive wall time in nanoseconds.
+//   region-times plain        a region computes, and a region within it sleeps
 //   region-times fast N [T]   eight threads (or T) enter and leave a region N times
-//   region-times killed       as plain, but the process kills itself in a region
-//   region-times fork         a child of fork, in the region of its parent and in its own
+//   region-times killed       like plain, but the process kills itself in a region
+//   region-times fork         a forked child, in a region of its parent and in its own
 #define _GNU_SOURCE
 #include <pthread.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-// Two parallel regions, for `spile profile`: one in a function, one in which a thread sleeps.
+// Two parallel regions, for `spile profile`: one is in a function, a thread sleeps in the other.
 #include <omp.h>
 #include <sys/syscall.h>
 #include <time.h>

@@ -1,4 +1,4 @@
-/* Structures that are passed in registers, and a variable of a program that may be loaded anywhere. */
+/* Structures that are passed in registers, and a variable of a position-independent program. */
 struct pair {
   int x;
   short y : 5;

@@ -1,4 +1,4 @@
-/* A handler of a signal that an instruction causes, the first one of a function: a stack through it. */
+/* The first instruction of a function causes a signal. The stack goes through the signal's handler. */
 #include <signal.h>
 #include <unistd.h>
 __attribute__((noinline)) int target(int n) { __asm__ volatile("" ::: "memory"); return n + 1; }

@@ -1,4 +1,4 @@
-/* Functions whose names are longer than a string of stacks can hold, called from two places, and data. */
+/* Functions whose names are too long for the string of a stack, called from two places, and data. */
 #define NAME(n) a_function_with_a_long_name_that_takes_room_in_texts_number_##n
 #define CALLS(n, next) \
   __attribute__((noinline)) int NAME(n)(int x) { volatile int r = next(x + 1); return r + 1; }

@@ -1,4 +1,4 @@
-/* A 32-bit program without a C library: system call 64 (getppid) with the address of two numbers, then exit. */
+/* A 32-bit program without a C library: calls getppid (64) with the address of two numbers, then exits. */
 static const struct { int a, b; } numbers = {-7, 0x12345678};
 
 void _start(void)

@@ -1,4 +1,4 @@
-// Throws and catches COUNT exceptions: what the markers of libstdc++ are for.
+// `throws COUNT`: throws and catches exceptions, at which libstdc++ has markers.
 #include <cstdlib>
 #include <stdexcept>
 

@@ -1,5 +1,5 @@
-// A parallel region of OpenMP whose second thread computes thirty times as long as its first before a barrier, four
-// times. It prints how long each thread was in the barrier, by its own clock.
+// An OpenMP region with four barriers. Before each, the second thread computes thirty times as long as the first.
+// Prints the time of each thread in the barriers, measured by itself.
 #include <omp.h>
 #include <stdio.h>
 

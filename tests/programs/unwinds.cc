@@ -1,5 +1,5 @@
-// Exceptions pass through functions that return at other times. Prints how often `deep` returned,
-// and the sum of what it returned.
+// Functions that an exception leaves in some calls, and that return in others. Prints how often `deep`
+// returned, and the sum of its results.
 #include <cstdio>
 #include <cstdlib>
 #include <string>
@@ -17,17 +17,17 @@ __attribute__((noipa)) long twice(int n) {
     return 2L * n;
 }
 
-// Calls itself; an exception of the innermost call passes through all.
+// Recursive: an exception of the innermost call passes through all calls.
 __attribute__((noipa)) long deep(int n, int left) {
     long sum = left == 0 ? twice(n) : deep(n, left - 1);
     asm volatile("");
     return sum + 1;
 }
 
-// Nothing can pass through it.
+// No exception can pass through this function.
 __attribute__((noipa)) int leaf(int n) { return n / 3; }
 
-// Returns where another does.
+// Returns where another function returns: a tail call.
 __attribute__((noipa)) long jumps(int n) { return twice(n + 1); }
 }
 
@@ -36,7 +36,7 @@ static void work(int rounds, long *returned, long *sum, int deepest) {
         try {
             int left = i % 60 == 0 ? deepest : leaf(i) % 5;
             long value = deep(i, left);
-            // The calls within have returned one less each.
+            // Each inner call returned one less.
             *sum += (left + 1) * value - left * (left + 1) / 2;
             *returned += left + 1;
         } catch (const std::string &) {

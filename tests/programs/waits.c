@@ -1,4 +1,4 @@
-// Calls by known ways, and waits for known words, for `spile profile`: `waits MODE [N]`.
+// Calls through known call paths, and waits at known futexes, for `spile profile`: `waits MODE [N]`.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <linux/futex.h>
@@ -17,7 +17,7 @@
 
 static long number = 1;
 
-// Its value never changes: who waits for it sleeps until woken.
+// Its value never changes, so a thread that waits for it sleeps until another wakes it.
 static int gate;
 static int gates[64] = {1};
 
@@ -27,7 +27,7 @@ static void nap(long ms) {
   }
 }
 
-// Not inlined, and with something to do behind the calls, so that they are no jumps.
+// Not inlined. Code after each call prevents tail calls.
 #define FRAME __attribute__((noinline, noclone))
 static volatile long done;
 
@@ -59,7 +59,7 @@ FRAME static void deep(long n) {
   done++;
 }
 
-// getppid 3 N times by `left`, 5 N times by `right`, once below `deep` in 11 frames; 20 ms of sleep.
+// Calls getppid 3 N times in `left`, 5 N times in `right`, once below 11 frames of `deep`; sleeps 20 ms.
 static void paths(void) {
   left(3 * number);
   right(5 * number);
@@ -77,8 +77,8 @@ static void *waits(void *unused) {
   return unused;
 }
 
-// A thread waits N times for `gate` and twice for `gates[3]`, and this one wakes it, each time after
-// 2 ms. Then this one waits for `gate` itself for 20 ms, and once more for a value that it does not have.
+// A thread waits N times for `gate` and twice for `gates[3]`, and the main thread wakes it after 2 ms each
+// time. Then the main thread waits for `gate` for 20 ms, and once for a value that `gate` does not have.
 static void wake(void) {
   pthread_t t;
   if (pthread_create(&t, 0, waits, 0)) exit(1);
@@ -92,7 +92,7 @@ static void wake(void) {
   futex(&gate, FUTEX_WAIT, 1, NULL);
 }
 
-// The calls of Linux 6.7 and 5.16 (by number: headers can be older).
+// System calls of Linux 6.7 and 5.16, by number because headers may be older.
 static long futex_wait(int *word) { return syscall(455, word, 0L, 0xffffffffUL, FUTEX2_SIZE_U32 | FUTEX_PRIVATE_FLAG, NULL, 0); }
 static long futex_waitv(int *first, int *second) {
   struct {
@@ -109,8 +109,8 @@ static void *waits2(void *unused) {
   return unused;
 }
 
-// As `wake`, by those: N times for `gate`, then N times for `gate` or `gates[3]`, which is woken. 3 if the
-// kernel has them not.
+// Like `wake`, with those calls: waits N times for `gate`, then N times for `gate` or `gates[3]`; the latter is
+// woken. Exits with status 3 if the kernel lacks the calls.
 static void wake2(void) {
   if (syscall(454, &gate, 0xffffffffUL, 1, FUTEX2_SIZE_U32 | FUTEX_PRIVATE_FLAG) < 0) exit(errno == ENOSYS ? 3 : 1);
   pthread_t t;
@@ -123,7 +123,7 @@ static void wake2(void) {
   pthread_join(t, 0);
 }
 
-// N times getppid, and 8 sleeps of 2 ms.
+// Calls getppid N times, and sleeps 8 times for 2 ms.
 static void times(void) {
   for (long i = 0; i < number; i++) syscall(SYS_getppid);
   for (int i = 0; i < 8; i++) nap(2);
