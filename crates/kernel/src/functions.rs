@@ -285,13 +285,13 @@ impl<'a> Functions<'a> {
                 None => found.left_out += 1,
             }
         };
+        let prefix = glob::literal_prefix(pattern);
         if one {
-            // Copies have a suffix.
-            self.symbols
-                .find_with(pattern, b"\n\t .")
-                .for_each(&mut take);
-        } else {
+            self.symbols.find_with_copies(pattern).for_each(&mut take);
+        } else if prefix.is_empty() {
             self.symbols.all().for_each(&mut take);
+        } else {
+            self.symbols.starting_with(prefix).for_each(&mut take);
         }
         found.sort_and_mark();
         found

@@ -1,11 +1,12 @@
 //! Symbols of the running kernel, from `/proc/kallsyms`.
 //!
-//! The text is read once and cached; a sorted index of addresses points into it. Names are searched
-//! in the text itself. The kernel formats the list line by line: reading some 120,000 symbols takes
+//! The text is read once and cached; a sorted index of addresses points into it. The first few names
+//! are searched in the text itself, later ones in an index. The kernel formats the list line by line: reading some 120,000 symbols takes
 //! about as long as the rest of the start-up, so nothing is read before the first query.
 
 use std::fmt;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use spile_glob as glob;
 
@@ -17,6 +18,9 @@ pub const KALLSYMS: &str = "/proc/kallsyms";
 const LAST: u64 = 4096;
 /// Assumed maximum size of a BPF program.
 const PROGRAM: u64 = 1 << 20;
+/// Number of names that are searched in the text before they are sorted, which takes as long as some
+/// twenty searches.
+const SCANS: u32 = 16;
 
 /// The reason why symbols can't be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,6 +80,10 @@ pub struct Symbols {
     text: Vec<u8>,
     /// (address, offset of the line), sorted by address; lines of one address in order.
     by_address: Vec<(u64, u32)>,
+    /// Offsets of the names, sorted by name; made when names have been searched [`SCANS`] times.
+    by_name: OnceLock<Vec<u32>>,
+    /// Number of searches in the text.
+    scans: AtomicU32,
 }
 
 impl fmt::Debug for Symbols {
@@ -130,7 +138,12 @@ impl Symbols {
         if !sorted {
             by_address.sort_unstable();
         }
-        Ok(Symbols { text, by_address })
+        Ok(Symbols {
+            text,
+            by_address,
+            by_name: OnceLock::new(),
+            scans: AtomicU32::new(0),
+        })
     }
 
     /// Number of symbols.
@@ -195,9 +208,8 @@ impl Symbols {
     /// The name that begins at `offset`, see [`Symbols::offset_of`].
     #[must_use]
     pub fn name_at(&self, offset: u32) -> Option<&str> {
-        let rest = self.text.get(offset as usize..)?;
-        let end = memchr::memchr3(b'\n', b'\t', b' ', rest).unwrap_or(rest.len());
-        std::str::from_utf8(&rest[..end]).ok()
+        self.text.get(offset as usize)?;
+        std::str::from_utf8(self.bytes_at(offset)).ok()
     }
 
     /// The end of the symbol that contains an address: the start of the next one, or by [`LAST`].
@@ -226,45 +238,77 @@ impl Symbols {
     /// All symbols of that name: static functions may share one.
     pub fn find<'a>(&'a self, name: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
         let name_only = name.to_owned();
-        self.find_with(name, b"\n\t ")
+        self.starting_with(name)
             .filter(move |symbol| symbol.name == name_only)
     }
 
-    /// All symbols whose names begin with `name`, followed by one of `next` or by the end of the
-    /// text.
-    pub fn find_with<'a>(
+    /// All symbols whose names are `name`, or `name` followed by a dot and more.
+    pub fn find_with_copies<'a>(
         &'a self,
         name: &str,
-        next: &[u8],
     ) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
-        let needle = format!(" {name}");
-        let ends: Vec<usize> = if name.is_empty() {
-            Vec::new()
-        } else {
-            memchr::memmem::find_iter(&self.text, needle.as_bytes())
-                .filter(|at| {
-                    self.text
-                        .get(at + needle.len())
-                        .is_none_or(|c| next.contains(c))
-                })
-                .collect()
+        let length = name.len();
+        self.starting_with(name)
+            .filter(move |symbol| matches!(symbol.name.as_bytes().get(length), None | Some(b'.')))
+    }
+
+    /// All symbols whose names have this prefix, in the order of the text; none for an empty one.
+    pub fn starting_with<'a>(&'a self, prefix: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
+        let names = match self.by_name.get() {
+            _ if prefix.is_empty() => Vec::new(),
+            None if self.scans.fetch_add(1, Ordering::Relaxed) < SCANS => self.scan(prefix),
+            _ => self.look_up(prefix),
         };
-        let name = name.to_owned();
-        ends.into_iter().filter_map(move |at| {
-            let start = memchr::memrchr(b'\n', &self.text[..at]).map_or(0, |nl| nl + 1);
-            self.line(start as u32)
-                .filter(|symbol| symbol.name.starts_with(&name))
+        names.into_iter().filter_map(|at| {
+            let before = self.text.get(..at as usize)?;
+            let start = memchr::memrchr(b'\n', before).map_or(0, |nl| nl + 1);
+            let symbol = self.line(start as u32)?;
+            (self.offset_of(&symbol) == at).then_some(symbol)
         })
     }
 
-    /// All symbols whose names have this prefix, in the order of the text.
-    pub fn starting_with<'a>(&'a self, prefix: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
+    /// The offsets where a prefix follows a blank, ascending. Not all are names.
+    fn scan(&self, prefix: &str) -> Vec<u32> {
         let needle = format!(" {prefix}");
-        let found: Vec<usize> = memchr::memmem::find_iter(&self.text, needle.as_bytes()).collect();
-        let starts = found
-            .into_iter()
-            .map(|at| memchr::memrchr(b'\n', &self.text[..at]).map_or(0, |nl| nl + 1));
-        starts.filter_map(|start| self.line(start as u32))
+        let found = memchr::memmem::find_iter(&self.text, needle.as_bytes());
+        found.map(|at| at as u32 + 1).collect()
+    }
+
+    /// The offsets of the names with a prefix, ascending.
+    fn look_up(&self, prefix: &str) -> Vec<u32> {
+        let by_name = self.by_name.get_or_init(|| self.sorted_names());
+        let bytes = prefix.as_bytes();
+        let first = by_name.partition_point(|at| self.bytes_at(*at) < bytes);
+        let rest = by_name.get(first..).unwrap_or_default();
+        let end = rest.partition_point(|at| self.bytes_at(*at).starts_with(bytes));
+        let mut found = rest.get(..end).unwrap_or_default().to_vec();
+        found.sort_unstable();
+        found
+    }
+
+    /// The offsets of all names, by name.
+    fn sorted_names(&self) -> Vec<u32> {
+        // The first bytes decide most comparisons without a look at the text.
+        let mut keys: Vec<(u128, u32)> = self
+            .all()
+            .map(|symbol| {
+                let mut key = [0; 16];
+                let length = symbol.name.len().min(key.len());
+                key[..length].copy_from_slice(&symbol.name.as_bytes()[..length]);
+                (u128::from_be_bytes(key), self.offset_of(&symbol))
+            })
+            .collect();
+        keys.sort_unstable_by(|a, b| {
+            let names = || self.bytes_at(a.1).cmp(self.bytes_at(b.1));
+            a.0.cmp(&b.0).then_with(names)
+        });
+        keys.into_iter().map(|(_, at)| at).collect()
+    }
+
+    /// The bytes of the name that begins at `offset`.
+    fn bytes_at(&self, offset: u32) -> &[u8] {
+        let rest = self.text.get(offset as usize..).unwrap_or_default();
+        &rest[..memchr::memchr3(b'\n', b'\t', b' ', rest).unwrap_or(rest.len())]
     }
 
     /// The address of a symbol, the first if several have the name.
@@ -379,6 +423,42 @@ ffffffffc0000000 T xfs_init\t[xfs]
         assert_eq!(s.at(0xffff_ffff_8100_0001).count(), 0);
         let names: Vec<&str> = s.functions("*helper").map(|f| f.name).collect();
         assert_eq!(names, ["helper", "helper"]);
+    }
+
+    #[test]
+    fn the_index_of_names_finds_what_a_search_finds() {
+        let text = "ffffffff81000000 t a_name_of_sixteen_and_more\n\
+                    ffffffff81000000 T a_name_of_sixteen\n\
+                    ffffffff81000100 t a_name_of_sixteen.part.0\n\
+                    ffffffff81000200 T a\n\
+                    ffffffffc0001000 t a_name_of_sixteen\t[xfs]\n\
+                    ffffffffc0001100 t T\t[a]\n";
+        let ask = |s: &Symbols, query| {
+            let order: Vec<u64> = s.starting_with(query).map(|f| f.address).collect();
+            (
+                order,
+                s.find(query).count(),
+                s.find_with_copies(query).count(),
+            )
+        };
+        let indexed = Symbols::parse(text).expect("addresses");
+        (0..=SCANS).for_each(|_| assert_eq!(indexed.find("a").count(), 1));
+        assert!(indexed.by_name.get().is_some());
+        for (query, counts) in [
+            ("a", [5, 1, 1]),
+            ("a_name_of_sixteen", [4, 2, 3]),
+            ("a_name_of_sixteen_", [1, 0, 0]),
+            ("T", [1, 1, 1]),
+            ("[a]", [0; 3]),
+            ("b", [0; 3]),
+            ("", [0; 3]),
+        ] {
+            let fresh = Symbols::parse(text).expect("addresses");
+            let found = ask(&fresh, query);
+            assert!(fresh.by_name.get().is_none());
+            assert_eq!([found.0.len(), found.1, found.2], counts, "{query}");
+            assert_eq!(ask(&indexed, query), found, "{query}");
+        }
     }
 
     #[test]
