@@ -1,5 +1,5 @@
-//! `cargo xtask bench calls`: every system call of a command as a line of text, by spile, `strace -f` and
-//! `perf trace`, in turns. The figure is the command's own time from start to end, over its time alone.
+//! `cargo xtask bench calls`: the cost of a line of text for every system call of a command, with spile,
+//! `strace -f` and `perf trace` in turns. The figure is the command's own time, divided by its time untraced.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -14,12 +14,12 @@ const SCRIPT: &str = r#"global args
 probe syscall.* { if (pid() == target()) args[tid()] = argstr }
 probe syscall.*.return { if (pid() == target()) printf("%s(%s) = %s\n", name, args[tid()], retstr) }"#;
 
-/// The command that is watched. It says how long it took, so that the tracer's start and end do not count.
+/// The traced command. It reports its own time, which excludes the start and end of the tracer.
 fn workload() -> String {
     format!("dd if=/dev/zero of=/dev/null bs=1 count={COUNT}")
 }
 
-/// The seconds that dd says, of the tracer's whole output.
+/// The seconds that dd reports, found in the whole output of the tracer.
 fn seconds(text: &str) -> Option<f64> {
     let line = text.lines().find(|l| l.contains(" copied, "))?;
     let words: Vec<&str> = line.split_whitespace().collect();
@@ -27,7 +27,7 @@ fn seconds(text: &str) -> Option<f64> {
     words.get(at.checked_sub(1)?)?.parse().ok()
 }
 
-/// One run: milliseconds by dd's clock, and by that of the whole.
+/// Runs a tool once; returns the milliseconds that dd reports, and those of the whole run.
 fn once(argv: &[String]) -> Option<(f64, f64)> {
     let start = Instant::now();
     let out = Command::new(&argv[0])

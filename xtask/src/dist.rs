@@ -49,7 +49,7 @@ const INSTALLED: &str = r#"
     chroot "$2/root" sh -ec '
         . /etc/os-release
         dpkg -i /spile.deb >/dev/null
-        for path in $(dpkg -L spile); do [ -e "$path" ] || echo "$path was left out"; done
+        for path in $(dpkg -L spile); do [ -e "$path" ] || echo "$path is not installed"; done
         opened=$(spile -e "global opens
             probe syscall.openat { if (pid() == target()) opens++ }
             probe end { printf(\"%d\", opens > 0) }" -c "cat /etc/os-release" | tail -n 1)
@@ -82,7 +82,7 @@ usage: cargo xtask dist [OPTION]...
 Makes target/packages/spile-VERSION-ARCH, a static executable, and a .deb and an .rpm beside it.
   --no-packages  the executable alone
   --vm           run it in guests with other kernels as well, see cargo xtask vm
-  --in FOLDER    install the .deb in this root file system of Debian's and run it; not changed by that";
+  --in FOLDER    install the .deb on top of this Debian root file system, which stays unchanged, and run it";
 
 /// The options of the command line.
 struct Options {
@@ -130,7 +130,7 @@ fn all(options: &Options) -> Result<(), String> {
         .ok_or("no workspace")?;
     let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let out = root.join("target/packages");
-    // Files of an earlier run must not stay.
+    // Removes the files of an earlier run.
     let _ = fs::remove_dir_all(&out);
     let tree = out.join("root");
     fs::create_dir_all(&tree).map_err(|e| format!("{}: {e}", out.display()))?;
@@ -221,11 +221,9 @@ fn examine(spile: &Path) -> Result<(), String> {
     let bytes = fs::read(spile).map_err(|e| format!("{}: {e}", spile.display()))?;
     let size = bytes.len() as u64;
     if size >= MOST {
-        return Err(format!(
-            "{size} bytes are more than the {MOST} that it may have"
-        ));
+        return Err(format!("it has {size} bytes; the limit is {MOST}"));
     }
-    let loaded = loaded_beside(&bytes).ok_or("it is no 64-bit ELF file")?;
+    let loaded = load_time_needs(&bytes).ok_or("it is not a 64-bit ELF file")?;
     match loaded.is_empty() {
         true => Ok(()),
         false => Err(format!("it needs {}", loaded.join(", "))),
@@ -233,7 +231,7 @@ fn examine(spile: &Path) -> Result<(), String> {
 }
 
 /// The parts of an executable that make the kernel or a dynamic linker load other files.
-fn loaded_beside(elf: &[u8]) -> Option<Vec<&'static str>> {
+fn load_time_needs(elf: &[u8]) -> Option<Vec<&'static str>> {
     const INTERPRETER: u64 = 3;
     const DYNAMIC: u64 = 2;
     const NEEDED: u64 = 1;
@@ -271,7 +269,7 @@ fn runs_alone(spile: &Path) -> Result<(), String> {
     in_own_mounts("an empty file system", ALONE, [spile, folder.path()])
 }
 
-/// Runs a script in a mount namespace of its own, or says that this needs root.
+/// Runs a script in a new mount namespace; without root, prints that it was skipped.
 fn in_own_mounts(what: &str, script: &str, args: [&Path; 2]) -> Result<(), String> {
     let out = Command::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
@@ -282,7 +280,7 @@ fn in_own_mounts(what: &str, script: &str, args: [&Path; 2]) -> Result<(), Strin
         return Ok(());
     }
     if out.status.code() == Some(CANNOT) || !privileged() {
-        println!("{what} needs root; it was left out");
+        println!("{what}: skipped, needs root");
         return Ok(());
     }
     let said = [out.stdout, out.stderr].concat();
@@ -381,11 +379,11 @@ fn look_at_packages(out: &Path) -> Result<(), String> {
             _ => continue,
         };
         let Some(listing) = listing else {
-            println!("there is no program to look into {name}");
+            println!("{name}: not checked, dpkg-deb or rpm is missing");
             continue;
         };
         for path in installed_files(&tree)? {
-            // Some folders have other names, and manual pages are compressed.
+            // Names of folders differ, and manual pages are compressed.
             let file = path.rsplit('/').next().unwrap_or_default();
             if !listing.contains(&format!("/{file}")) {
                 return Err(format!("{name} lacks {path}:\n{listing}"));
@@ -431,10 +429,10 @@ mod tests {
     fn libraries_of_an_executable_are_found() {
         let own = std::env::current_exe().expect("path");
         let elf = fs::read(own).expect("the test itself");
-        let loaded = loaded_beside(&elf).expect("ELF");
+        let loaded = load_time_needs(&elf).expect("ELF");
         let is_static = cfg!(target_feature = "crt-static");
         assert_eq!(loaded.is_empty(), is_static, "{loaded:?}");
-        assert_eq!(loaded_beside(&elf[..40]), None);
-        assert_eq!(loaded_beside(b"#!/bin/sh\n"), None);
+        assert_eq!(load_time_needs(&elf[..40]), None);
+        assert_eq!(load_time_needs(b"#!/bin/sh\n"), None);
     }
 }

@@ -1,5 +1,5 @@
-//! What the kernel itself takes for the events that `spile profile` records: handlers that do nothing
-//! at the same events, and the recorder, over the plain program.
+//! The kernel's own cost of the events that `spile profile` records: a program runs plain, with empty
+//! handlers at these events, and with the recorder.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -15,7 +15,7 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The recorder's script.
 const SCRIPT: &str = include_str!("../../tools/profile.stp");
 
-/// The events, the arguments of the program that has them, and their number.
+/// The events: name, arguments of the program that causes them, and their number.
 const EVENTS: [(&str, [&str; 2], f64); 4] = [
     ("a system call (`getppid`)", ["calls", "1000000"], 1e6),
     (
@@ -27,7 +27,7 @@ const EVENTS: [(&str, [&str; 2], f64); 4] = [
     ("`fork`, `_exit` and `waitpid`", ["forks", "2000"], 2000.0),
 ];
 
-/// A script with all probes of the recorder that are always on, and nothing in them.
+/// A script with empty handlers at the probe points that the recorder always uses.
 pub(crate) fn empty_script() -> String {
     let mut script = String::new();
     for probe in format!("\n{SCRIPT}").split("\nprobe ").skip(1) {
@@ -47,7 +47,7 @@ pub(crate) fn empty_handlers() -> Tool {
     Tool::new("empty handlers", &[&spile, "-e", &empty_script(), "-c"], "")
 }
 
-/// The processor time of the program and its children in a run, in nanoseconds for each event.
+/// Runs the program; returns its processor time with its children, in nanoseconds for each event.
 fn event_ns(before: &[String], command: &[&str], events: f64) -> Result<f64, String> {
     let mut argv: Vec<String> = before.to_vec();
     match before.last().map(String::as_str) {

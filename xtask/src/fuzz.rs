@@ -1,6 +1,6 @@
-//! The long runs of damaged scripts through the front end (`crates/sema/tests/fuzz.rs`), and of
-//! damaged programs through the readers of debugging information
-//! (`crates/debuginfo/tests/it/damage.rs`).
+//! `cargo xtask fuzz`: the long runs of two tests. One takes damaged scripts through the front end
+//! (`crates/sema/tests/fuzz.rs`), the other takes damaged programs through the readers of debugging
+//! information (`crates/debuginfo/tests/it/damage.rs`).
 
 use std::process::Command;
 

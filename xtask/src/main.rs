@@ -55,7 +55,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// Writes `docs/library`. The test that holds the reference against the library's comments makes it.
+/// Writes `docs/library`, by the test that otherwise compares it with the comments in the library.
 fn reference() -> ExitCode {
     let status = std::process::Command::new("cargo")
         .args([

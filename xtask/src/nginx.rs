@@ -93,7 +93,8 @@ fn tools(other: &str) -> Vec<Tool> {
     ]
 }
 
-/// A tool with tracefs mounted, only for itself, if it is not mounted: the other tools need it.
+/// Wraps a tool so that it finds tracefs, which the peers need. If the machine has not mounted it, it is
+/// mounted for the tool only.
 fn with_tracefs(tool: &Tool) -> Tool {
     if Path::new("/sys/kernel/tracing/events").exists() {
         return tool.clone();
@@ -204,6 +205,6 @@ fn table(tools: &[Tool], rates: &[Vec<f64>]) {
             continue;
         }
         let gone = 100.0 * (1.0 - loss(&rates[ours]) / loss(&rates[theirs]));
-        println!("{what}: {gone:.0}% of the loss under libbpf-tools' syscount is gone");
+        println!("{what}: {gone:.0}% less loss than under libbpf-tools' syscount");
     }
 }

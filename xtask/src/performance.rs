@@ -1,6 +1,6 @@
 //! `cargo xtask performance`: runs parts of the benchmark with the release build, as root, and
-//! writes their output to `docs/performance.md`, with the version, the machine and the date. So all
-//! figures of the document are of one run.
+//! writes their output to `docs/performance.md`, with the version, the machine and the date. All
+//! figures of the document thus come from one run.
 
 use std::fmt::Write as _;
 use std::process::{Command, ExitCode};
@@ -35,7 +35,7 @@ const PARTS: [(&str, &str, &str); 5] = [
     (
         "Large scripts",
         "stress",
-        "Scripts that the kernel's verifier takes long to read.",
+        "Scripts that take the kernel's verifier a long time.",
     ),
 ];
 

@@ -1,6 +1,6 @@
 //! The cost of `spile profile` for parallel programs, and its losses: workloads plain and under
 //! each tool in turns, the cost of its start and end, and known numbers of calls and threads. One
-//! of the tools has handlers that do nothing: what the kernel takes, however short handlers are.
+//! of the tools has empty handlers: its cost is the kernel's own.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -28,14 +28,14 @@ const BPFTRACE: &str = "tracepoint:raw_syscalls:sys_enter /pid == cpid/ { @since
      tracepoint:raw_syscalls:sys_exit /@since[tid]/ { @time[tid, @nr[tid]] = sum(nsecs - @since[tid]); \
      @calls[@nr[tid]] = count(); delete(@since[tid]); } END { clear(@since); clear(@nr); }";
 
-/// Divides the calls for tools that stop the program at each one. Their time is multiplied by it.
-/// With all calls, strace takes two minutes for a round.
+/// Tools that stop the program at each call run one of this number of calls, and their time is
+/// multiplied by it. With all calls, strace takes two minutes for a round.
 const FEWER: u64 = 100;
 
-/// It counts as without `--trace`.
+/// The recorder with `--trace`, which counts the same calls as without.
 const TRACE: &str = "spile profile --trace";
 
-/// It records nothing: the events of `spile profile` with handlers that do nothing.
+/// Empty handlers at the events of `spile profile`, which record nothing.
 const EMPTY: &str = "empty handlers";
 
 /// A program with its arguments.
@@ -45,11 +45,11 @@ struct Workload {
     args: &'static [&'static str],
     /// The arguments for one of [`FEWER`] calls, for tools that stop the program at each.
     fewer: Option<&'static [&'static str]>,
-    /// What starts it, and the tool, as ranks.
+    /// The launcher of ranks, with its arguments; empty without ranks.
     launcher: &'static [&'static str],
 }
 
-/// Ranks, by the compiler and the launcher of an implementation of MPI.
+/// Implementations of MPI: name, compiler, and launcher with its arguments.
 const MPI: [(&str, &str, &[&str]); 2] = [
     (
         "OpenMPI, 2 ranks",
@@ -113,9 +113,9 @@ pub(crate) fn run() {
 /// The workloads under all tools, and the tools' cost for a command that does nothing.
 fn programs(tools: &[MeasuredTool], [pi, ray, short]: [PathBuf; 3], rounds: usize) {
     println!(
-        "programs under tools, {rounds} rounds in turns: medians in ms, by the median of plain;"
+        "programs under tools, {rounds} rounds in turns: medians in ms, and over the median of plain;"
     );
-    println!("in brackets the middle half of each round's ratio of main() to plain's\n");
+    println!("in brackets the middle half of the ratios of main() to plain, round by round\n");
     let pi = |name, args| Workload {
         name,
         program: pi.clone(),
@@ -242,7 +242,7 @@ fn measured_tools() -> Vec<MeasuredTool> {
         ..tool_of(name, argv)
     };
     let spile = built("spile").display().to_string();
-    // (A file of one process, a folder of ranks.)
+    // A file for one process, a folder for ranks.
     let recording = built("bench-trace.spile").display().to_string();
     let mut bpftrace = bpftrace_tool("bpftrace", "");
     bpftrace.argv.pop();
@@ -286,7 +286,7 @@ impl MeasuredTool {
         command
     }
 
-    /// The same under a launcher.
+    /// The command that runs a workload under this tool, as ranks if it has a launcher.
     fn launched(&self, workload: &Workload) -> Command {
         let fewer = workload.fewer.filter(|_| self.stops);
         let command = self.command(&workload.program, fewer.unwrap_or(workload.args));
@@ -304,7 +304,7 @@ impl MeasuredTool {
         let recording = built("bench-trace.spile");
         let _ = std::fs::remove_file(&recording);
         let _ = std::fs::remove_dir_all(&recording);
-        // Ranks write a folder where they run.
+        // Ranks write their profiles below the current folder.
         let folder = tempfile::tempdir().map_err(|e| e.to_string())?;
         let mut command = self.launched(workload);
         command.current_dir(&folder);
@@ -323,7 +323,7 @@ impl MeasuredTool {
         })
     }
 
-    /// What the time of main() is multiplied by, because the tool ran fewer calls.
+    /// The factor for the time of main(), because the tool ran fewer calls.
     fn times(&self, workload: &Workload) -> u64 {
         match workload.fewer {
             Some(_) if self.stops => FEWER,
@@ -424,7 +424,7 @@ fn ends(tools: &[MeasuredTool], rounds: usize) {
     println!();
 }
 
-/// What the recorder and the tables in the kernel take, while a command sleeps.
+/// Prints the memory of the recorder and of its maps in the kernel, while a command sleeps.
 fn memory() {
     let mut command = Command::new(built("spile"));
     command.args(["profile", "--", "sleep", "3"]);
@@ -440,7 +440,7 @@ fn memory() {
     };
     let status = std::fs::read_to_string(of.join("status")).unwrap_or_default();
     let peak = number(&status, "VmHWM:").unwrap_or_default();
-    // Maps by their number: several descriptors can be of one.
+    // By number, because several descriptors may refer to one map.
     let mut maps = std::collections::BTreeMap::new();
     for entry in std::fs::read_dir(of.join("fdinfo")).into_iter().flatten() {
         let Ok(entry) = entry else { continue };
@@ -450,7 +450,7 @@ fn memory() {
         }
     }
     println!(
-        "memory: {} KB of the recorder at most, {} KB of {} tables in the kernel\n",
+        "memory: the recorder {} KB at most, its maps in the kernel {} KB ({} maps)\n",
         peak,
         maps.values().sum::<u64>() / 1024,
         maps.len()
@@ -553,7 +553,7 @@ fn counted(text: &str) -> Option<u64> {
 
 /// Threads that start and end.
 fn threads(lives: &Path) {
-    println!("{THREADS} threads that come and go, and the one that makes them");
+    println!("{THREADS} short-lived threads, and the thread that creates them");
     match profile(lives, &["threads", &THREADS.to_string()]) {
         Some((profile, _)) => {
             let all = profile.data.threads.len();

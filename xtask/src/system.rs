@@ -97,7 +97,7 @@ pub(crate) fn run() {
     }
     report(problems);
     println!("a machine that is recorded as a whole, {rounds} rounds in turns: medians in ns,");
-    println!("and what recording adds\n");
+    println!("and the overhead of recording\n");
     for (at, (_, _, what)) in WORK.iter().enumerate() {
         let base = median(plain[at].clone());
         println!("{what:<42} {base:>9.0}");

@@ -87,7 +87,7 @@ fn parse(args: &[String]) -> Result<Options, String> {
         }
     }
     if options.spile.is_some() && options.sh.is_none() {
-        return Err("--spile is for --sh".into());
+        return Err("--spile needs --sh".into());
     }
     if options.bench && !named {
         options.kernels.drain(..options.kernels.len() - 1);
@@ -154,7 +154,7 @@ pub(crate) struct Built {
 }
 
 impl Built {
-    /// Nothing but an executable that is there already.
+    /// Only this executable, which exists already.
     fn only(spile: &Path) -> Result<Built, String> {
         let path = spile.canonicalize();
         let path = path.map_err(|e| format!("{}: {e}", spile.display()))?;
@@ -291,7 +291,7 @@ fn all(options: &Options) -> Result<bool, String> {
             });
         }
     });
-    // After the results of all guests, where a reader of only the end finds it.
+    // Printed last, so that failures are at the end of the output.
     let failed = failed.into_inner().unwrap_or_default();
     failed.iter().for_each(|why| eprintln!("{why}"));
     Ok(failed.is_empty())

@@ -426,7 +426,11 @@ fn functions_are_short() {
 #[test]
 fn parameters_have_names() {
     let found = of_functions(|f| &f.tuples);
-    bounded("functions with a parameter of three and more", &found, 0);
+    bounded(
+        "functions with a tuple of three or more as a parameter",
+        &found,
+        0,
+    );
 }
 
 /// Counts blocks, implementations and functions that are `unsafe`.

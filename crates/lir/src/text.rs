@@ -137,12 +137,8 @@ impl Display for InFunc<'_, &Inst> {
                 width, op, a, b, ..
             } => {
                 let (name, width) = (op.name(), suffix(*width));
-                write!(
-                    f,
-                    "{name}{width} {}, {}",
-                    InFunc(func, *a),
-                    InFunc(func, *b)
-                )
+                let (a, b) = (InFunc(func, *a), InFunc(func, *b));
+                write!(f, "{name}{width} {a}, {b}")
             }
             Inst::Ext { op, size, a, .. } => {
                 write!(f, "{} {} {}", op.name(), size.name(), InFunc(func, *a))

@@ -1,11 +1,11 @@
 #!/bin/busybox sh
 # The first process of a guest: mounts what a running system has, runs /job, and powers off.
 # Its console is the first serial line; results go to the second, and end with a line of status.
-# Programs that the image has itself stay.
+# busybox replaces no program that the image contains.
 /bin/busybox --install -s /bin 2>/dev/null
 export PATH=/usr/bin:/usr/sbin:/bin:/sbin HOME=/root TERM=dumb
 
-# TYPE PLACE: what cannot be mounted is told, and the tests that need it fail.
+# TYPE PLACE: mounts a file system. If that fails, it says so, and the tests that need it fail.
 attach() {
 	mkdir -p "$2" && mount -t "$1" "$1" "$2" || echo "spile-vm: no $1 on $2"
 }
@@ -21,8 +21,8 @@ attach cgroup2 /sys/fs/cgroup
 ln -s /proc/self/fd /dev/fd
 mkdir -p /var/tmp
 ip link set lo up || echo "spile-vm: no loopback interface"
-# From 7.0 on a thread whose slice is over is switched out inside BPF programs as well, and hits of
-# others are skipped until it runs again (docs/concurrency.md): a loaded host would fail tests.
+# Since Linux 7.0 a thread whose time slice ends is switched out even inside BPF programs, and hits of
+# other threads are skipped until it continues (docs/concurrency.md): tests would fail on a loaded host.
 features=/sys/kernel/debug/sched/features
 ! grep -qw HRTICK $features || echo NO_HRTICK > $features
 hostname -F /etc/hostname
@@ -31,7 +31,7 @@ for module in /modules/*.ko; do
 done
 
 status=0
-# COMMAND...: runs a test; one that fails lets the whole fail.
+# COMMAND...: runs a test. Its failure is the failure of the whole run.
 run() {
 	"$@" || status=$?
 }
