@@ -442,7 +442,7 @@ impl Family {
     }
 
     /// The meanings of a point of this family; the components are as [`Family::shown`] returns
-    /// them.
+    /// them. An error names a similar object only if `suggest` is set, because the search takes long.
     ///
     /// # Errors
     /// A diagnostic when a named object does not exist or a number is out of range.
@@ -451,6 +451,7 @@ impl Family {
         facts: &dyn Facts,
         comps: &[Component],
         option: Option<&Component>,
+        suggest: bool,
     ) -> DiagResult<Vec<PointMatch>> {
         let Some(last) = comps.get(self.comps.len() - 1) else {
             return Ok(Vec::new());
@@ -488,7 +489,7 @@ impl Family {
             EventMaker::Netfilter => hooks::netfilter(facts, comps),
             EventMaker::Lsm => hooks::lsm(facts, last),
             EventMaker::Trace => tracepoints(facts, comps, last),
-            EventMaker::Code => code::resolve(facts, comps),
+            EventMaker::Code => code::resolve(facts, comps, suggest),
             EventMaker::Data => data::resolve(facts, comps),
             // Resolution takes the alias instead.
             EventMaker::Process(_) => Ok(Vec::new()),

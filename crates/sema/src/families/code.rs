@@ -75,7 +75,11 @@ impl CodeMatch {
 }
 
 /// The matches of a point of such a family.
-pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn resolve(
+    facts: &dyn Facts,
+    comps: &[Component],
+    suggest: bool,
+) -> DiagResult<Vec<PointMatch>> {
     let named = |name: &str| comps.iter().position(|c| &*c.name == name);
     let has = |name: &str| named(name).is_some();
     let mut modules = modules(facts, comps)?;
@@ -107,7 +111,12 @@ pub(super) fn resolve(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Vec<
     }
     let ret = has("return");
     if places.is_empty() {
-        return Err(no_places(facts, &modules, what, why));
+        let unknown = why.is_none();
+        let error = no_places(&modules, what, why);
+        return Err(Box::new(match suggest && unknown {
+            true => with_similar_name(facts, &modules, what, error),
+            false => error,
+        }));
     }
     let tail = match point_text(&comps[at + 1..]) {
         tail if tail.is_empty() => tail,
@@ -265,29 +274,38 @@ fn place(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, L
 }
 
 /// The error for places that do not exist.
-fn no_places(
-    facts: &dyn Facts,
-    modules: &[FoundModule],
-    what: &Component,
-    why: Option<String>,
-) -> Box<Diagnostic> {
+fn no_places(modules: &[FoundModule], what: &Component, why: Option<String>) -> Diagnostic {
     let of = match modules {
         [one] => one.module.to_string(),
         _ => "these modules".to_owned(),
     };
-    let text = match &what.arg {
+    let text = place_text(what);
+    let message = match why {
+        Some(why) => format!("cannot probe the {} `{text}` of {of}: {why}", &*what.name),
+        None => format!("no match: {of} has no {} `{text}`", &*what.name),
+    };
+    Diagnostic::error(codes::NO_PLACE, message).at(what.span)
+}
+
+/// The place that a component names.
+fn place_text(what: &Component) -> Arc<str> {
+    match &what.arg {
         Some(Literal::Str(s)) => to_text(s),
         _ => "*".into(),
-    };
-    if let Some(why) = why {
-        let message = format!("cannot probe the {} `{text}` of {of}: {why}", &*what.name);
-        return Box::new(Diagnostic::error(codes::NO_PLACE, message).at(what.span));
     }
-    let message = format!("no match: {of} has no {} `{text}`", &*what.name);
-    let d = Diagnostic::error(codes::NO_PLACE, message).at(what.span);
+}
+
+/// Adds the most similar name to the error for a name that does not exist. This may read all symbols.
+fn with_similar_name(
+    facts: &dyn Facts,
+    modules: &[FoundModule],
+    what: &Component,
+    error: Diagnostic,
+) -> Diagnostic {
+    let text = place_text(what);
     let name = text.split('@').next().unwrap_or("");
     if is_pattern(name) {
-        return Box::new(d);
+        return error;
     }
     // The start of a misspelt name is usually right; of markers there are only a few.
     let start: String = name.chars().take(3).collect();
@@ -303,14 +321,14 @@ fn no_places(
             provider: None,
             name: "*".into(),
         },
-        _ => return Box::new(d),
+        _ => return error,
     };
     let near: Vec<FoundPlace> = modules
         .iter()
         .filter_map(|m| facts.places(&m.module, &query).ok())
         .flatten()
         .collect();
-    Box::new(d.did_you_mean(name, near.iter().map(|p| &*p.name)))
+    error.did_you_mean(name, near.iter().map(|p| &*p.name))
 }
 
 #[cfg(test)]

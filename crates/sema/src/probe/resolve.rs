@@ -49,6 +49,9 @@ pub(crate) struct AliasLayer {
     pub stack: Vec<AliasId>,
     /// The point is optional: no error if it does not exist.
     pub lenient: bool,
+    /// The errors of the point are not shown, or stand for many: it is optional, or a pattern
+    /// matches it.
+    pub quiet: bool,
 }
 
 /// An event that a point resolves to.
@@ -116,6 +119,7 @@ impl<'a> PointSearch<'a> {
             comps.extend_from_slice(suffix);
             let lenient = p.point.optional || p.point.sufficient;
             layer.lenient |= lenient;
+            layer.quiet |= lenient;
             let before = self.found.len();
             let failed = self.point(&comps, &layer);
             if failed.is_empty() {
@@ -264,7 +268,7 @@ impl<'a> PointSearch<'a> {
         if let EventMaker::Process(alias) = family.make {
             return self.process((family, alias), &shown, layer);
         }
-        let hits = family.resolve(self.facts, &shown, option)?;
+        let hits = family.resolve(self.facts, &shown, option, !layer.quiet)?;
         let (EventMaker::PerfRaw | EventMaker::PerfNamed) = family.make else {
             self.add_match(family, hits, &shown, layer);
             return Ok(());
@@ -336,9 +340,13 @@ impl<'a> PointSearch<'a> {
     fn pattern(&mut self, comps: &[Component], layer: &AliasLayer) -> Errors {
         let before = self.found.len();
         let mut failed = Vec::new();
+        let quiet = AliasLayer {
+            quiet: true,
+            ..layer.clone()
+        };
         for (ix, named) in self.matching_aliases(comps) {
             let start = self.found.len();
-            let errors = self.alias(ix, &named, layer);
+            let errors = self.alias(ix, &named, &quiet);
             if !errors.is_empty() {
                 self.found.truncate(start);
                 failed.extend(errors);
