@@ -289,8 +289,8 @@ fn parsed(files: &[(String, String)]) -> Parsed {
     }
 }
 
-/// Analyses a script with the real library.
-/// Analyses a script in guru mode, so that functions that change processes are analysed as well.
+/// Analyses a script with the real library, in guru mode, so that functions that change processes are
+/// analysed as well.
 fn run(parsed: &Parsed, facts: &Everything, script: &str) -> Result<Analysis, String> {
     run_in_mode(parsed, facts, script, true)
 }
@@ -311,7 +311,7 @@ fn run_in_mode(
         library: &library,
         sources: &sources,
         facts,
-        // What is in the tables, and which there are, is the caller's matter.
+        // The caller of the analysis knows the tables; here each has the same content.
         tables: &|_| Some(vec![b"".as_slice().into(), b"ONE".as_slice().into()]),
         options: &Options {
             guru,

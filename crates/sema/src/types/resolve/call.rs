@@ -37,8 +37,6 @@ impl Resolver<'_> {
             }
             return self.bad(span);
         }
-        let tapset = found.iter().all(|(file, _)| !self.is_user(*file));
-        self.check_guru(name, tapset);
         let mut fits: Vec<&FunctionDef> = found
             .iter()
             .filter(|(_, f)| f.params.len() == args.len())

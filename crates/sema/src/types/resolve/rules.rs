@@ -1,13 +1,15 @@
-//! Rules on whole programs about changes during iteration: a `foreach` neither modifies its array
-//! nor calls a function that does; the condition of a probe point modifies nothing.
+//! Rules on whole programs about changes: a `foreach` neither modifies its array nor calls a function
+//! that does; the condition of a probe point modifies nothing; only guru mode changes processes.
 
 use std::collections::HashSet;
 
+use spile_ir::intrinsics::EventNeed;
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 use spile_syntax::visit::each_expr_in as each_expr;
 
 use super::Resolver;
+use super::write::CHANGES;
 use crate::types::codes;
 use crate::types::hir::*;
 
@@ -43,6 +45,29 @@ impl Resolver<'_> {
     pub(super) fn rules(&mut self) {
         let found = check(&self.tree, &std::mem::take(&mut self.conditions));
         found.into_iter().for_each(|d| self.report(d));
+        if !self.input.guru {
+            self.changes_of_processes();
+        }
+    }
+
+    /// Reports the script's calls of library functions that change a process.
+    fn changes_of_processes(&mut self) {
+        let changing = reaching(&self.tree, changes_process);
+        let mut found = Vec::new();
+        for unit in &self.tree.units {
+            walk_exprs(&unit.body, &mut |e| {
+                if let ExprKind::Call { func, .. } = &e.kind
+                    && changing[func.0]
+                    && !self.tree.units[func.0].user
+                    && self.is_user(e.span.file)
+                {
+                    found.push((self.tree.units[func.0].name.clone(), e.span));
+                }
+            });
+        }
+        for (name, span) in found {
+            self.needs_guru(&format!("`{name}` changes a process"), CHANGES, span);
+        }
     }
 }
 
@@ -56,7 +81,7 @@ fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
             }
         });
     }
-    let writes = writers(tree);
+    let writes = reaching(tree, modifies_global);
     for c in conditions {
         walk_expr(c, &mut |e| {
             let (code, text) = match &e.kind {
@@ -152,29 +177,45 @@ fn next_body(tree: &Tree, unit: UnitIx) -> Option<UnitIx> {
     }
 }
 
-/// For each unit, whether it or a function that it calls modifies a global variable.
-fn writers(tree: &Tree) -> Vec<bool> {
-    let mut out = vec![false; tree.units.len()];
+/// For each unit, whether a condition holds for it or for a function that it calls.
+fn reaching(tree: &Tree, own: impl Fn(&Unit) -> bool) -> Vec<bool> {
+    let mut out: Vec<bool> = tree.units.iter().map(own).collect();
     loop {
         let mut grown = false;
         for i in 0..out.len() {
             if out[i] {
                 continue;
             }
-            let unit = &tree.units[i];
-            let mut writes = next_body(tree, UnitIx(i)).is_some_and(|n| out[n.0]);
-            changes(&unit.body, &mut |_, _, _| writes = true);
-            walk_stmts(&unit.body, &mut |s| {
-                writes |= matches!(s.kind, StmtKind::DeleteAll(_));
+            let mut reaches = next_body(tree, UnitIx(i)).is_some_and(|n| out[n.0]);
+            walk_exprs(&tree.units[i].body, &mut |e| {
+                reaches |= matches!(&e.kind, ExprKind::Call { func, .. } if out[func.0]);
             });
-            walk_exprs(&unit.body, &mut |e| {
-                writes |= matches!(&e.kind, ExprKind::Call { func, .. } if out[func.0]);
-            });
-            out[i] = writes;
-            grown |= writes;
+            out[i] = reaches;
+            grown |= reaches;
         }
         if !grown {
             return out;
         }
     }
+}
+
+/// Whether a unit itself modifies a global variable.
+fn modifies_global(unit: &Unit) -> bool {
+    let mut found = false;
+    changes(&unit.body, &mut |_, _, _| found = true);
+    walk_stmts(&unit.body, &mut |s| {
+        found |= matches!(s.kind, StmtKind::DeleteAll(_));
+    });
+    found
+}
+
+/// Whether a unit itself changes the current process.
+fn changes_process(unit: &Unit) -> bool {
+    let mut found = false;
+    walk_exprs(&unit.body, &mut |e| {
+        if let ExprKind::Intr { f, .. } = &e.kind {
+            found |= f.info().need == Some(EventNeed::Process);
+        }
+    });
+    found
 }

@@ -10,23 +10,10 @@ use super::expr::num_op;
 use crate::types::codes;
 use crate::types::hir::*;
 
-/// Functions of the library that change processes.
-const CHANGERS: &[&str] = &[
-    "raise",
-    "set_user_char",
-    "set_user_int",
-    "set_user_long",
-    "set_user_pointer",
-    "set_user_short",
-    "set_user_string",
-    "set_user_string_arg",
-    "set_user_string_n",
-];
-
 /// The message about an assignment to a variable that only guru mode permits.
 pub(super) const WRITE: &str = "write to target variable not permitted";
-/// What guru mode is for.
-const CHANGES: &str = "change the programs that it probes";
+/// The purpose of guru mode for processes, in messages.
+pub(super) const CHANGES: &str = "change the programs that it probes";
 
 impl Resolver<'_> {
     /// An assignment to a `$variable` or to memory behind one; `None` for any other.
@@ -113,14 +100,6 @@ impl Resolver<'_> {
     fn kernel_is_read(&mut self, lhs: &ast::Expr) -> Expr {
         self.report_unwritable(lhs);
         self.bad(lhs.span)
-    }
-
-    /// Reports a call of a function that changes a process, outside guru mode.
-    pub(super) fn check_guru(&mut self, name: &ast::Ident, tapset: bool) {
-        if tapset && !self.cur.tapset && CHANGERS.contains(&&*name.name) {
-            let text = format!("`{}` changes a process", name.name);
-            self.needs_guru(&text, CHANGES, name.span);
-        }
     }
 
     /// Reports an operation outside guru mode, which lets a script do `what_for`.
