@@ -292,5 +292,5 @@ impl Programs<'_> {
 
 /// Whether several programs can share this attachment, each with some of the handlers.
 fn can_split(attach: &Attach) -> bool {
-    matches!(attach, Attach::RawTracepoint(_) | Attach::TraceEvent { .. })
+    matches!(attach, Attach::RawTracepoint(_) | Attach::TraceEvent(_))
 }

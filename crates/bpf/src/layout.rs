@@ -293,13 +293,8 @@ pub enum Attach {
     /// Raw tracepoints: usually one, or several with the same handlers' code. The program's
     /// handlers are those of the first tracepoint, and count the hits of all.
     RawTracepoint(Vec<String>),
-    /// A trace event of the system `raw_syscalls`.
-    TraceEvent {
-        /// Its name.
-        name: &'static str,
-        /// Its number in tracefs.
-        id: u64,
-    },
+    /// A trace event.
+    TraceEvent(spile_ir::TraceEvent),
     /// Perf events: one, or several that hit the same program.
     Perf {
         /// `perf_event_attr.type`

@@ -20,7 +20,7 @@ use spile_bpf::object::link::{self, MapRef};
 use spile_bpf::target::{Features, KernelOffsets, Options, TypedFunction};
 use spile_ir::testgen::{self, Config};
 use spile_ir::{
-    CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, Sample, Space,
+    CodePlace, CodeProbe, CodeSite, Netfilter, OptionalSites, PerfScope, Sample, Space, TraceEvent,
 };
 
 /// Makes libbpf create the maps and relocate the code; the test is skipped if that is not
@@ -203,10 +203,11 @@ fn program_types_are_those_that_libbpf_derives() {
     let (kernel, user) = (Space::Kernel, Space::User);
     let all = [
         Attach::RawTracepoint(vec!["sys_enter".into()]),
-        Attach::TraceEvent {
-            name: "sys_enter",
+        Attach::TraceEvent(TraceEvent {
+            system: "raw_syscalls".into(),
+            name: "sys_enter".into(),
             id: 1,
-        },
+        }),
         Attach::Perf {
             ty: 1,
             configs: [0].into(),

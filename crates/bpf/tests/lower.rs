@@ -18,7 +18,7 @@ use spile_bpf::target::{
     SessionKfuncs, SyscallDesc,
 };
 use spile_ir::interp::Value;
-use spile_ir::{Program, Ty, reader};
+use spile_ir::{Program, TraceEvent, Ty, reader};
 use spile_kernel::btf::Btf;
 use spile_kernel::features::{Feature, has};
 
@@ -274,10 +274,11 @@ fn system_calls_beside_samples() {
         let c = compile(&p, &options).unwrap_or_else(|e| panic!("{e}"));
         c.layout.programs[0].attach.clone()
     };
-    let event = Attach::TraceEvent {
-        name: "sys_enter",
+    let event = Attach::TraceEvent(TraceEvent {
+        system: "raw_syscalls".into(),
+        name: "sys_enter".into(),
         id: 348,
-    };
+    });
     // Minor faults; a clock; a counter of the processor.
     assert_eq!(attach("perf(1, 5, period 1)"), event);
     for clock in ["perf(1, 0, freq 97)", "perf(0, 0, period 1000000)"] {

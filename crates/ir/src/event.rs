@@ -49,6 +49,8 @@ pub enum Event {
 
     /// A raw tracepoint, by the kernel's name without the subsystem.
     Tracepoint(Arc<str>),
+    /// A tracepoint, as the trace event whose record the kernel has written.
+    TraceEvent(TraceEvent),
     /// Entry to a system call.
     SysEnter(NrSet),
     /// Return from a system call.
@@ -80,6 +82,7 @@ impl Event {
         matches!(
             self,
             Event::Tracepoint(_)
+                | Event::TraceEvent(_)
                 | Event::SysEnter(_)
                 | Event::SysExit(_)
                 | Event::Perf { .. }
@@ -108,6 +111,17 @@ pub struct Procfs {
     pub maxsize: u32,
     /// Permission bits that the file's mode lacks. With `None` only the owner has access.
     pub umask: Option<u16>,
+}
+
+/// A trace event of tracefs.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TraceEvent {
+    /// Its subsystem.
+    pub system: Arc<str>,
+    /// Its name, which is that of the tracepoint.
+    pub name: Arc<str>,
+    /// Its number: `perf_event_attr.config`.
+    pub id: u64,
 }
 
 /// A netfilter hook in the session's network namespace.

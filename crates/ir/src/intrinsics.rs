@@ -36,6 +36,8 @@ pub enum EventNeed {
     Argument,
     /// The registers of the interrupted code.
     Registers,
+    /// The record of a trace event.
+    Record,
     /// A place in code.
     CodePlace,
     /// The thread that the processor switches to.
@@ -75,6 +77,7 @@ impl EventNeed {
     pub fn name(self) -> &'static str {
         match self {
             EventNeed::Argument => "argument of a tracepoint",
+            EventNeed::Record => "record of a trace event",
             EventNeed::Registers => "register",
             EventNeed::CodePlace => "place in code",
             EventNeed::NextTask => "thread that the processor goes on with",
@@ -102,6 +105,7 @@ impl EventNeed {
                 event,
                 Event::Tracepoint(_) | Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_)
             ),
+            EventNeed::Record => matches!(event, Event::TraceEvent(_)),
             EventNeed::Registers => {
                 matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
             }
@@ -414,6 +418,7 @@ intrinsics! {
         CtxActivation "ctx_activation" () -> Long, K, pure, registers of CodePlace; "A number that identifies one call of a kernel function: it is equal at the call's entry and return, and differs between concurrent calls of a thread. If the kernel has no such number, the same as `ctx_site`. Only for a probe with handlers at both."
         CtxAddr "ctx_addr" () -> Long, KC, pure, registers; "Address of the interrupted instruction, from the event's registers. At probes in code it is the probed instruction or the one after it. 0 in events without registers."
         CtxEntry "ctx_entry" (Long) -> Long, KC, pure, registers; "Address of the function whose return is probed, if it belongs to the kernel (0, a constant) or to a program (1). 0 in all other events, and if the kernel does not provide it."
+        CtxRecord "ctx_record" () -> Long, K, pure of Record; "Address of the record that the kernel has written for a trace event. Its first eight bytes are not those of the record."
         CtxPlace "ctx_place" () -> Long, K, pure, registers of Stack; "An address on the kernel's stack, close to the current stack pointer."
         NextTid "next_tid" () -> Long, K, pure, early of NextTask; "Thread id of the task that is switched to. `Tracepoint` `sched_switch` only."
         NextPid "next_pid" () -> Long, K, pure, early of NextTask; "Process id of the task that is switched to. `Tracepoint` `sched_switch` only."

@@ -429,6 +429,15 @@ impl Reader {
         })
     }
 
+    fn trace_event(&mut self) -> Res<TraceEvent> {
+        let system = self.text()?.into();
+        self.punct(',')?;
+        let name = self.text()?.into();
+        self.punct(',')?;
+        let id = self.number()?;
+        Ok(TraceEvent { system, name, id })
+    }
+
     fn event(&mut self) -> Res<Event> {
         let word = self.word()?;
         if let Some(plain) = match word.as_str() {
@@ -456,6 +465,7 @@ impl Reader {
                 }
             }
             "tracepoint" => Event::Tracepoint(self.text()?.into()),
+            "trace_event" => Event::TraceEvent(self.trace_event()?),
             "sys_enter" => Event::SysEnter(self.nrs()?),
             "sys_exit" => Event::SysExit(self.nrs()?),
             "perf" => {

@@ -390,6 +390,10 @@ impl Display for Event {
             Event::Present { threads: false } => f.write_str("present_processes"),
             Event::Present { threads: true } => f.write_str("present_threads"),
             Event::Tracepoint(name) => write!(f, "tracepoint({})", Quoted(name.as_bytes())),
+            Event::TraceEvent(event) => {
+                let [system, name] = [&event.system, &event.name].map(|s| Quoted(s.as_bytes()));
+                write!(f, "trace_event({system}, {name}, {})", event.id)
+            }
             Event::SysEnter(nrs) => write!(f, "sys_enter({nrs})"),
             Event::SysExit(nrs) => write!(f, "sys_exit({nrs})"),
             Event::Procfs(file) => {

@@ -37,4 +37,5 @@ pub mod sigbus;
 pub mod symbols;
 pub mod syscalls;
 mod sysfile;
+pub mod trace_format;
 pub mod tracepoints;

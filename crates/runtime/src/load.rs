@@ -20,7 +20,9 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
-use spile_ir::{CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, WatchOwner};
+use spile_ir::{
+    CodeProbe, Handler, HandlerId, OptionalSites, Program, SiteId, Space, TraceEvent, WatchOwner,
+};
 use spile_kernel::bpf::{BpfError, Errno, Ring, netfilter_link, prog_info, raw_tracepoint_open};
 use spile_kernel::perf::EventSpec;
 use spile_kernel::tracepoints::security_modules;
@@ -384,9 +386,9 @@ fn attach(
                 opened.map_err(|(name, e)| attach_error(format!("tracepoint {name}"), e))?;
             links.points.extend(opened);
         }
-        Attach::TraceEvent { name, id } => {
+        Attach::TraceEvent(TraceEvent { system, name, id }) => {
             let (event, link) = perf_events::trace_event(*id, fd)
-                .map_err(|e| Error::Attach(format!("trace event raw_syscalls/{name}"), e))?;
+                .map_err(|e| Error::Attach(format!("trace event {system}:{name}"), e))?;
             links.fds.push(link);
             links.events.push(event);
         }

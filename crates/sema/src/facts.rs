@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use spile_ir::{Space, WatchOwner};
 
+use crate::ctype::CTy;
+
 pub use code::*;
 
 mod code;
@@ -76,6 +78,26 @@ pub struct TracepointArg {
     pub name: Arc<str>,
     /// Its type.
     pub ty: CTypeId,
+}
+
+/// A trace event, and the fields of the record that the kernel writes for it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TraceRecord {
+    /// The event.
+    pub event: spile_ir::TraceEvent,
+    /// The fields in order.
+    pub fields: Vec<RecordField>,
+}
+
+/// A field of a trace event's record.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RecordField {
+    /// Its name.
+    pub name: Arc<str>,
+    /// Its type. An array is the address of its first element.
+    pub ty: CTy,
+    /// Its location.
+    pub loc: VarLocation,
 }
 
 /// A system call of one table (native or 32-bit).
@@ -208,6 +230,12 @@ pub trait Facts {
     /// The arguments of a tracepoint; `None` if there is no such tracepoint or its arguments are
     /// unknown.
     fn tracepoint_args(&self, name: &str) -> Option<Vec<TracepointArg>>;
+
+    /// The record of a tracepoint; `None` where tracefs has none.
+    fn trace_record(&self, name: &str, system: Option<&str>) -> Option<TraceRecord> {
+        let _ = (name, system);
+        None
+    }
 
     /// LSM hooks that programs can attach to and that match a glob, sorted.
     fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {

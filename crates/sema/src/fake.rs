@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use spile_ir::NrSet;
 
+use crate::ctype::CTy;
 use crate::facts::*;
 
 /// `long`
@@ -166,6 +167,33 @@ impl Facts for FakeMachine {
             "sched_process_exit" => Some(vec![arg("p", TASK_PTR)]),
             _ => None,
         }
+    }
+    fn trace_record(&self, name: &str, _: Option<&str>) -> Option<TraceRecord> {
+        if name != "sched_switch" {
+            return None;
+        }
+        let at = |offset| {
+            let add = LocOp::Bin(spile_ir::BinOp::Add);
+            vec![LocOp::Record, LocOp::Const(offset), add]
+        };
+        let field = |name: &str, ty, loc| RecordField {
+            name: name.into(),
+            ty,
+            loc,
+        };
+        let char = CTy::id(CHAR);
+        Some(TraceRecord {
+            event: spile_ir::TraceEvent {
+                system: "sched".into(),
+                name: name.into(),
+                id: 313,
+            },
+            fields: vec![
+                field("prev_state", CTy::LONG, VarLocation::Address(at(8))),
+                field("next_comm", char.pointer(), VarLocation::Value(at(16))),
+                field("next_pid", CTy::int(4, true), VarLocation::Address(at(32))),
+            ],
+        })
     }
     fn ctype(&self, id: CTypeId) -> CType {
         match id {

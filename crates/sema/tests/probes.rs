@@ -285,3 +285,27 @@ fn points_are_listed_as_blessed() {
     insta::assert_snapshot!("listings_functions", list::functions(&s.lib).join("\n"));
     insta::assert_snapshot!("listings_types", list::probe_types().join("\n"));
 }
+
+/// A handler reads the arguments of a tracepoint, or the fields of its record.
+#[test]
+fn fields_of_records_are_variables_of_tracepoints() {
+    let record = "on TraceEvent(";
+    for (body, of_record) in [
+        ("println($next_pid)", true),
+        ("println(kernel_string($next_comm), $prev_state)", true),
+        ("if (@defined($next_comm)) println(1)", true),
+        ("println($prev_state, $arg1)", false),
+        ("println($next->pid)", false),
+        ("println($$vars)", false),
+        // The argument is there, so the field is not.
+        (
+            "println(@defined($next_pid) ? $next_pid : $next->pid)",
+            false,
+        ),
+    ] {
+        let text = handlers(&format!(
+            "probe kernel.trace(\"sched_switch\") {{ {body} }}"
+        ));
+        assert_eq!(text.contains(record), of_record, "{body}: {text}");
+    }
+}

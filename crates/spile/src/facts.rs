@@ -17,7 +17,8 @@ use spile_kernel::tracepoints::{self, Tracefs};
 use spile_runtime::TargetProcess;
 use spile_sema::facts::{
     CType, CTypeId, CodeQuery, DataPlace, Facts, FileIdentity, FoundModule, FoundPlace, KernelVar,
-    Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TracepointArg, Variable,
+    Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TraceRecord,
+    TracepointArg, Variable,
 };
 
 mod code_owner;
@@ -28,6 +29,7 @@ pub(crate) mod kernel_code;
 pub(crate) mod kernel_debug;
 mod marks;
 mod paths;
+mod records;
 mod returns;
 mod types;
 pub(crate) mod user;
@@ -286,6 +288,13 @@ impl Facts for KernelFacts {
             ty: types.common_id(a.ty),
         };
         Some(found.args.into_iter().map(arg).collect())
+    }
+
+    fn trace_record(&self, name: &str, system: Option<&str>) -> Option<TraceRecord> {
+        let tracefs = self.tracefs()?;
+        let named = system.map(str::to_owned);
+        let system = named.or_else(|| tracefs.system_of(name).ok()?)?;
+        records::record(tracefs, &system, name, |ty| self.type_by_name(ty))
     }
 
     fn lsm_hooks(&self, glob: &str) -> Vec<Arc<str>> {

@@ -11,7 +11,7 @@
 //! each kernel handler with an effect is in one group, and the program as `fexit_fusion` changed
 //! it. Not done here: attaching (the loader), and the code of programs.
 
-use spile_ir::{CodeProbe, Event, HandlerId, Program, Space};
+use spile_ir::{CodeProbe, Event, HandlerId, Program, Space, TraceEvent};
 
 use crate::layout::{Attach, CodeAttach};
 use crate::target::{Options, SessionKfuncs};
@@ -93,6 +93,7 @@ fn groups(
         }
         let attach = match &handler.event {
             Event::Tracepoint(name) => Attach::RawTracepoint(vec![name.to_string()]),
+            Event::TraceEvent(event) => Attach::TraceEvent(event.clone()),
             Event::SysEnter(_) => syscalls(false, syscall_events),
             Event::SysExit(_) => syscalls(true, syscall_events),
             Event::Perf {
@@ -199,14 +200,18 @@ fn interrupts(event: &Event) -> bool {
     }
 }
 
+/// The subsystem of the trace events that all system calls pass.
+pub(crate) const RAW_SYSCALLS: &str = "raw_syscalls";
+
 /// The attachment that all system calls pass, at their entry or exit.
 fn syscalls(exit: bool, events: Option<[u64; 2]>) -> Attach {
     let name = ["sys_enter", "sys_exit"][usize::from(exit)];
     match events {
-        Some(ids) => Attach::TraceEvent {
-            name,
+        Some(ids) => Attach::TraceEvent(TraceEvent {
+            system: RAW_SYSCALLS.into(),
+            name: name.into(),
             id: ids[usize::from(exit)],
-        },
+        }),
         None => Attach::RawTracepoint(vec![name.into()]),
     }
 }
@@ -214,7 +219,7 @@ fn syscalls(exit: bool, events: Option<[u64; 2]>) -> Attach {
 /// The part of the names of program and section that identifies an attachment.
 pub(crate) fn identifier(attach: &Attach) -> String {
     match attach {
-        Attach::TraceEvent { name, .. } => (*name).into(),
+        Attach::TraceEvent(event) => (*event.name).into(),
         Attach::RawTracepoint(names) => names
             .iter()
             .take(1)

@@ -3,7 +3,7 @@
 use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
 
 use super::error::{CompileError, program_error};
-use crate::attach;
+use crate::attach::{self, RAW_SYSCALLS};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
@@ -301,7 +301,8 @@ impl<'a> ProgramCodegen<'a> {
             Attach::RawTracepoint(names) => {
                 names.iter().any(|p| p == "sys_enter" || p == "sys_exit")
             }
-            attach => matches!(attach, Attach::TraceEvent { .. }),
+            Attach::TraceEvent(event) => *event.system == *RAW_SYSCALLS,
+            _ => false,
         };
         if !calls {
             return false;

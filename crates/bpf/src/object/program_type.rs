@@ -48,8 +48,9 @@ impl Attach {
             }
             Attach::OnDemand => (ty::RAW_TRACEPOINT, 0, "raw_tp".into()),
             Attach::Switch(_) => (ty::RAW_TRACEPOINT, 0, "raw_tp/sched_switch".into()),
-            Attach::TraceEvent { name, .. } => {
-                (ty::TRACEPOINT, 0, format!("tp/raw_syscalls/{name}"))
+            Attach::TraceEvent(event) => {
+                let section = format!("tp/{}/{}", event.system, event.name);
+                (ty::TRACEPOINT, 0, section)
             }
             Attach::Perf { .. } | Attach::Watch(_) => (ty::PERF_EVENT, 0, "perf_event".into()),
             Attach::Netfilter(_) => (ty::NETFILTER, attach::NETFILTER, "netfilter".into()),

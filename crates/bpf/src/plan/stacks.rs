@@ -115,6 +115,7 @@ impl StackRoom {
             any = true;
             let point = match &handler.event {
                 Event::Tracepoint(name) => name.to_string(),
+                Event::TraceEvent(event) => event.name.to_string(),
                 Event::SysEnter(_) => "sys_enter".into(),
                 Event::SysExit(_) => "sys_exit".into(),
                 _ => continue,

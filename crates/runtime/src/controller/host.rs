@@ -298,6 +298,7 @@ fn event(op: EventOp) -> Result<Value, Fault> {
     match op {
         EventOp::UserMode | EventOp::CtxAddr | EventOp::CtxEntry => Ok(Value::Long(0)),
         EventOp::CtxActivation
+        | EventOp::CtxRecord
         | EventOp::CtxPlace
         | EventOp::NextTid
         | EventOp::NextPid

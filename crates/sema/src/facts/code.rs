@@ -233,6 +233,8 @@ pub enum LocOp {
     Arg(u8),
     /// Pushes the return value of the function, at returns.
     Ret,
+    /// Pushes the address of the trace event's record.
+    Record,
     /// Pushes the number of the current processor.
     Cpu,
     /// Pushes a constant.

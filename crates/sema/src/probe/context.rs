@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use spile_ir::Event;
 use spile_syntax::ast::{BinOp, Expr, ExprKind, Ident, Name, Span};
 
 use super::handler::{Context, ContextKind, PlainVar, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::{CBase, CTy};
-use crate::facts::{Facts, SysArg, SysArgKind, SysCall, VarKind};
+use crate::facts::{Facts, RecordField, SysArg, SysArgKind, SysCall, TraceRecord, VarKind};
 
 /// The meaning of a plain variable at one system call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -211,17 +212,10 @@ pub(crate) fn call_targets(
     targets
 }
 
-/// The context of a tracepoint; its arguments only if `wanted`.
-pub(crate) fn tracepoint(
-    facts: &dyn Facts,
-    name: &Arc<str>,
-    system: Option<Arc<str>>,
-    wanted: bool,
-) -> Context {
-    let args = wanted.then(|| facts.tracepoint_args(name)).flatten();
-    let args = args.unwrap_or_default();
-    let targets = args
-        .into_iter()
+/// The arguments of a tracepoint as `$` variables.
+pub(crate) fn tracepoint_arguments(facts: &dyn Facts, name: &str) -> Vec<TargetVar> {
+    let args = facts.tracepoint_args(name).unwrap_or_default();
+    args.into_iter()
         .enumerate()
         .filter_map(|(i, a)| {
             let n = u8::try_from(i).ok()?;
@@ -232,13 +226,74 @@ pub(crate) fn tracepoint(
                 kind: VarKind::Parameter,
             })
         })
-        .collect();
-    Context {
-        targets,
+        .collect()
+}
+
+/// The fields of a record as `$` variables.
+pub(crate) fn record_fields(record: &TraceRecord) -> Vec<TargetVar> {
+    let field = |f: &RecordField| TargetVar {
+        name: f.name.clone(),
+        source: TargetSource::Loc(Arc::new(f.loc.clone())),
+        ty: f.ty,
+        kind: VarKind::Parameter,
+    };
+    record.fields.iter().map(field).collect()
+}
+
+/// The event and the context of a handler at a tracepoint. `$` variables are the tracepoint's arguments.
+/// They are the fields of its record if the handler mentions a field, and no argument that is not a field:
+/// a program sees either the arguments or the record.
+pub(crate) fn tracepoint(
+    facts: &dyn Facts,
+    name: &Arc<str>,
+    system: Option<Arc<str>>,
+    m: &Mentions,
+) -> (Event, Context) {
+    let mut event = Event::Tracepoint(name.clone());
+    let mut ctx = Context {
         name: Some(name.clone()),
-        system,
         ..Context::empty(ContextKind::Tracepoint)
+    };
+    // Arguments are expensive to look up, and most handlers of many tracepoints use none.
+    if m.all_targets || !m.targets.is_empty() {
+        ctx.targets = tracepoint_arguments(facts, name);
     }
+    let argument = |t: &str| ctx.target(t).is_some() || ctx.numbered_argument(t).is_some();
+    let (arguments, others): (Vec<&str>, Vec<&str>) =
+        m.targets.iter().map(|t| &**t).partition(|t| argument(t));
+    let record = match others.is_empty() {
+        true => None,
+        false => facts.trace_record(name, system.as_deref()),
+    };
+    if let Some(record) = record {
+        let fields = record_fields(&record);
+        let field = |t: &str| fields.iter().any(|f| &*f.name == t);
+        let mut mentioned: Vec<&str> = others.into_iter().filter(|t| field(t)).collect();
+        mentioned.sort_unstable();
+        match arguments.iter().filter(|t| !field(t)).min() {
+            None if !mentioned.is_empty() => {
+                event = Event::TraceEvent(record.event);
+                ctx.targets = fields;
+            }
+            Some(argument) if !mentioned.is_empty() => {
+                let one = mentioned[0];
+                let why = format!(
+                    "`${one}` is a field of the trace event's record, and `${argument}` an argument of the \
+                     tracepoint; a handler reads either of them, so write a probe for each"
+                );
+                ctx.missing = Some(why.into());
+            }
+            _ => ctx.missing = Some(listed_fields(&fields)),
+        }
+    }
+    ctx.system = system;
+    (event, ctx)
+}
+
+/// The fields of a record, for a message.
+fn listed_fields(fields: &[TargetVar]) -> Arc<str> {
+    let names: Vec<String> = fields.iter().map(|f| format!("${}", f.name)).collect();
+    format!("the fields of its record are {}", names.join(", ")).into()
 }
 
 /// The context of all system calls. With `process`, that of `process.syscall`, where the plain

@@ -174,10 +174,8 @@ impl Derivation<'_> {
             Some(s) => format!("kernel.trace(\"{s}:{name}\")"),
             None => format!("kernel.trace(\"{name}\")"),
         };
-        // Arguments are expensive to look up, and most handlers of many tracepoints use none.
-        let wanted = m.all_targets || !m.targets.is_empty();
-        let ctx = context::tracepoint(self.facts, name, system, wanted);
-        self.push(Event::Tracepoint(name.clone()), shown, ctx, 1);
+        let (event, ctx) = context::tracepoint(self.facts, name, system, m);
+        self.push(event, shown, ctx, 1);
     }
 
     fn any_syscall(&mut self, ret: bool) {

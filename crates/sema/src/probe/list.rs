@@ -113,10 +113,16 @@ fn listed(
         }
         PointMatch::Trace { name, system } => {
             let system = system.clone().or_else(|| facts.tracepoint_system(name));
-            let ctx = context::tracepoint(facts, name, system.clone(), true);
+            let mut targets = context::tracepoint_arguments(facts, name);
+            let record = variables.then(|| facts.trace_record(name, system.as_deref()));
+            let fields = record.flatten().map(|r| context::record_fields(&r));
+            let fields = fields.into_iter().flatten();
+            let new = |f: &TargetVar| !targets.iter().any(|t| t.name == f.name);
+            let fields: Vec<TargetVar> = fields.filter(new).collect();
+            targets.extend(fields);
             let system = system.as_deref().map_or(String::new(), |s| format!("{s}:"));
             let point = format!("kernel.trace(\"{system}{name}\")");
-            vec![lister.line(point, Vec::new(), lister.spelled(&ctx.targets))]
+            vec![lister.line(point, Vec::new(), lister.spelled(&targets))]
         }
         PointMatch::Code(hit) => (hit.places.iter())
             .map(|place| lister.place(hit, place, variables))

@@ -173,9 +173,11 @@ pub fn event_kind(event: &Event, point: &str) -> &'static str {
     match event {
         Event::Begin(_) | Event::End(_) | Event::Error(_) | Event::Never => "begin_end",
         Event::Timer { .. } => "hrtimer",
-        Event::Tracepoint(_) if of_process => "utrace",
+        Event::Tracepoint(_) | Event::TraceEvent(_) if of_process => "utrace",
         Event::SysEnter(_) | Event::SysExit(_) if of_process => "utrace_syscall",
-        Event::Tracepoint(_) | Event::SysEnter(_) | Event::SysExit(_) => "kernel_tracepoint",
+        Event::Tracepoint(_) | Event::TraceEvent(_) | Event::SysEnter(_) | Event::SysExit(_) => {
+            "kernel_tracepoint"
+        }
         Event::Perf { .. } if point.starts_with("timer.profile") => "profile_timer",
         Event::Perf { .. } => "perf_event",
         Event::Watch(_) => "hardware_data_breakpoint",

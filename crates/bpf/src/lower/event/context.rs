@@ -53,6 +53,15 @@ impl HandlerCodegen<'_> {
         }
     }
 
+    /// `r0` = the address of a trace event's record: the context. It goes through memory, which turns it
+    /// into a number. Clobbers r5.
+    pub(in crate::lower) fn event_record(&mut self) {
+        let word = self.plan.scratch.tmp;
+        self.asm.load(Size::DW, R0, R10, CTX);
+        self.store(word, R0);
+        self.load(R0, word);
+    }
+
     /// `dst` = the current process's arguments, joined by spaces, with empty ones as `""`; "" for
     /// kernel threads. Memory that is not resident cannot be read here: the command line then ends
     /// at its page's end, or is empty.

@@ -95,6 +95,7 @@ impl HandlerCodegen<'_> {
             EventOp::CtxActivation => self.call_of_function()?,
             EventOp::CtxAddr => self.interrupted_at()?,
             EventOp::CtxEntry => self.returning_from(args[0]),
+            EventOp::CtxRecord => self.event_record(),
             EventOp::CtxPlace => self.place_on_stack(),
             EventOp::NextTid => self.next_task_number(self.options.offsets.task_pid)?,
             EventOp::NextPid => self.next_task_number(self.options.offsets.task_tgid)?,

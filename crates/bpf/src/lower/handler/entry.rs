@@ -255,6 +255,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn own_hits(&self) -> u32 {
         match &self.program.handlers[self.handler.index()].event {
             Event::Tracepoint(name) if !name.starts_with("page_fault") => percpu::SKIP_HELD,
+            Event::TraceEvent(event) if !event.name.starts_with("page_fault") => percpu::SKIP_HELD,
             Event::Code(probe) if probe.space == Space::Kernel => percpu::SKIP_HELD,
             Event::Netfilter(_) => percpu::SKIP_HELD,
             _ => percpu::SKIP_OWN,

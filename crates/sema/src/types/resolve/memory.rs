@@ -283,6 +283,7 @@ impl Resolver<'_> {
                     self.intrinsic_of(Intrinsic::CtxArg, Some(n.into()), span),
                     1,
                 ),
+                LocOp::Record => (self.intrinsic_of(Intrinsic::CtxRecord, None, span), 1),
                 LocOp::Cpu => (self.intrinsic_of(Intrinsic::Cpu, None, span), 1),
                 LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
                 LocOp::Bias(pc) => self.bias(pc, span)?,

@@ -59,6 +59,7 @@ impl HandlerCodegen<'_> {
         self.store(room.count, R0);
         let point = match self.event() {
             Event::Tracepoint(name) => Some(&**name),
+            Event::TraceEvent(event) => Some(&*event.name),
             Event::SysEnter(_) => Some("sys_enter"),
             Event::SysExit(_) => Some("sys_exit"),
             _ => None,
@@ -295,7 +296,6 @@ fn stack_first(mut p: ArgAppender<'_>, room: &StackRoom) -> Res<Function> {
     asm.add(R8, R7);
     for _ in 0..BETWEEN {
         asm.load(Size::DW, R1, R6, first);
-        asm.jump_if(Cond::Eq, R1, 0, p.end);
         asm.jump_if(Cond::Gt, R1, room.bytes() as i32 - 8, p.end);
         asm.load(Size::DW, R2, R6, room.count as i16);
         asm.jump_if(Cond::Ge, R1, R2, p.end);
