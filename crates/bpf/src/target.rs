@@ -144,7 +144,7 @@ pub struct SessionKfuncs {
     pub all_entries: bool,
 }
 
-/// `bpf_rdonly_cast`, which makes a number a pointer to a structure for loads that cannot fail; both
+/// `bpf_rdonly_cast`, which makes a number a pointer to a structure for loads that cannot fail; all
 /// are ids in the kernel's BTF. The verifier does not trust what is loaded through such a pointer. If
 /// it does trust, it looks up each loaded pointer by name among all types, twice or more: 0.5 ms each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,6 +153,9 @@ pub struct CastKfunc {
     pub function: u32,
     /// `task_struct`.
     pub task: u32,
+    /// `timespec64`, which begins with 64 bits of a number: the type of memory whose type does not
+    /// matter, for loads of at most 8 bytes.
+    pub word: u32,
 }
 
 /// Kernel functions that disable and enable preemption, by their ids in the kernel's BTF. They

@@ -216,22 +216,110 @@ fn preemption_is_off_within() {
     load(&c);
 }
 
+/// What casts pointers in programs of this kernel.
+fn cast(btf: &Btf) -> CastKfunc {
+    let (Some(function), Some(task), Some(word)) = (
+        btf.find_func("bpf_rdonly_cast"),
+        btf.find_struct("task_struct"),
+        btf.find_struct("timespec64"),
+    ) else {
+        spile_testing::skip("programs of this kernel cannot cast")
+    };
+    CastKfunc {
+        function,
+        task,
+        word,
+    }
+}
+
+/// Loads through a cast pointer give the same numbers and errors as the kernel's helper, of all sizes and
+/// from all kinds of addresses.
+#[test]
+fn loads_through_a_cast_are_those_of_the_helper() {
+    let btf = Btf::vmlinux().unwrap_or_else(|why| spile_testing::skip(why));
+    let mut casting = options();
+    casting.features.cast = Some(cast(btf));
+    let member = |name| {
+        Some(
+            btf.member(btf.find_struct("task_struct")?, name)?
+                .bit_offset
+                / 8,
+        )
+    };
+    let offset = |name| u64::from(member(name).expect("a member of all kernels"));
+    // In the task: a pointer, numbers, a text, and words that are 0 as a rule.
+    let names = ["stack", "pid", "tgid", "comm", "prio", "exit_state"];
+    let mut cases: Vec<[u64; 2]> = names.map(|name| [1, offset(name)]).into();
+    let own = Box::new([1u64; 2]);
+    cases.extend([
+        [0, 0],
+        [0, 0x10],
+        [0, own.as_ptr() as u64],
+        [0, 0x7fff_ffff_f000],
+        [0, 0x7fff_ffff_fffc],
+        [0, 0x8000_0000_0000],
+        [0, 0x8000_0000_0000_0000],
+        [0, 0xffff_8000_0000_0000],
+        [0, 0xffff_ffff_ff60_0000],
+        [0, u64::MAX - 0xfff],
+        [0, u64::MAX - 7],
+        [0, u64::MAX],
+    ]);
+    for access in ["u8", "s8", "u16", "s16", "u32", "s32", "s64"] {
+        let p = program(&format!(
+            "site @0 \"\"\n\
+             site @1 \"inner\"\n\
+             fmt f0 \"%d\"\n\
+             fmt f1 \"%s\"\n\
+             handler \"t\" points 1 tracepoint(\"sched_switch\") @0 {{\n\
+               regs r0: long, r1: long, r2: str64\n\
+               b0: catch b3\n\
+                 r0 = intr ctx_arg(0)\n\
+                 r1 = intr ctx_arg(1)\n\
+                 branch r0, b1, b2\n\
+               b1: catch b3\n\
+                 r0 = intr task_current()\n\
+                 r1 = add r0, r1\n\
+                 jump b2\n\
+               b2: catch b3\n\
+                 r1 = load kernel {access} r1 @1\n\
+                 print out f0(r1)\n\
+                 ret\n\
+               b3:\n\
+                 r2 = catch_msg\n\
+                 print out f1(r2)\n\
+                 ret\n\
+             }}\n"
+        ));
+        let results = [&options(), &casting].map(|options| {
+            let c = compile(&p, options).unwrap_or_else(|e| panic!("{e}"));
+            let listing = c.spec.programs[0].function.listing();
+            let casts = options.features.cast.is_some();
+            assert_eq!(listing.contains("kfunc#"), casts, "{listing}");
+            let mut object = load(&c);
+            let name = c.layout.programs[0].name.clone();
+            let of = |args: &[u64; 2]| run(&mut object, &name, *args, 1, |_| ()).0;
+            cases.iter().map(of).collect::<Vec<_>>()
+        });
+        for (i, case) in cases.iter().enumerate() {
+            assert_eq!(results[0][i], results[1][i], "{access} {case:x?}");
+            assert!(!results[0][i].is_empty(), "{access} {case:x?}");
+        }
+    }
+}
+
 /// Pointers are followed from a cast task, and numbers of the task itself are loaded without it.
 #[test]
 fn pointers_of_a_task_are_followed_from_a_cast() {
     let btf = Btf::vmlinux().unwrap_or_else(|why| spile_testing::skip(why));
-    let (Some(function), Some(task)) = (
-        btf.find_func("bpf_rdonly_cast"),
-        btf.find_struct("task_struct"),
-    ) else {
-        spile_testing::skip("programs of this kernel cannot cast")
-    };
+    let cast = cast(btf);
+    let function = cast.function;
     let mut options = options();
     let member = |of, name| Some(btf.member(btf.find_struct(of)?, name)?.bit_offset / 8);
     options.offsets.task_pid = member("task_struct", "pid");
     options.offsets.task_tgid = member("task_struct", "tgid");
     options.offsets.task_real_parent = member("task_struct", "real_parent");
-    options.features.cast = Some(CastKfunc { function, task });
+    options.features.cast = Some(cast);
     for (number, casts) in [("ppid", 1), ("tid", 0)] {
         let p = program(&format!(
             "site @0 \"\"\n\

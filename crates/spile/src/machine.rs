@@ -262,6 +262,7 @@ fn cast(btf: &Btf) -> Option<CastKfunc> {
     Some(CastKfunc {
         function: btf.find_func("bpf_rdonly_cast")?,
         task: btf.find_struct("task_struct")?,
+        word: btf.find_struct("timespec64")?,
     })
 }
 

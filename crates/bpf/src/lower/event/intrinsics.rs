@@ -4,7 +4,7 @@ use spile_ir::intrinsics::{
     ClockOp, ContextOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, RunOp, SessionOp, SymbolOp,
     SyscallOp, TaskNumber, TaskOp, TextOp,
 };
-use spile_ir::{Event, Reg as IrReg, Space, Ty, Val};
+use spile_ir::{Arch, Event, Reg as IrReg, Space, Ty, Val};
 
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
@@ -12,6 +12,7 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, Quote, shared};
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 use crate::plan::outlining::Op;
+use crate::target::CastKfunc;
 
 /// The largest number of arguments of a raw tracepoint.
 const CTX_ARGS: i64 = 12;
@@ -248,6 +249,12 @@ impl HandlerCodegen<'_> {
         let offset = offset.ok_or("this kernel has no type information about tasks")?;
         self.asm.load(Size::DW, R3, R10, CTX);
         self.asm.load(Size::DW, R3, R3, NEXT);
+        if let (Ok(offset), true) = (i16::try_from(offset), self.loads_kernel_memory()) {
+            self.asm.mov(R1, R3);
+            self.cast(|cast| cast.task);
+            self.asm.load(Size::W, R0, R0, offset);
+            return Ok(());
+        }
         self.asm.add(R3, offset);
         self.asm.mov(R1, R10);
         self.asm.add(R1, i32::from(crate::lower::TMP[0]));
@@ -336,10 +343,9 @@ impl HandlerCodegen<'_> {
             return self.task_number_by_helper(which);
         };
         self.task();
-        if let (Some(cast), [_, _, ..]) = (self.options.features.cast, &*offsets) {
+        if let [_, _, ..] = &*offsets {
             self.asm.mov(R1, R0);
-            self.asm.mov(R2, cast.task.cast_signed());
-            self.asm.call_kfunc(cast.function);
+            self.cast(|cast| cast.task);
         }
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
@@ -605,6 +611,14 @@ impl HandlerCodegen<'_> {
         signed: bool,
     ) -> Res {
         let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
+        let done = self.asm.label();
+        if space == Space::Kernel && self.loads_kernel_memory() {
+            self.use_in(addr, R1)?;
+            self.cast(|cast| cast.word);
+            self.asm.load(access, R0, R0, 0);
+            // A load from an address that cannot be read gives 0, too. The helper tells which it was.
+            self.asm.jump_if(Cond::Ne, R0, 0, done);
+        }
         self.use_in(addr, R3)?;
         self.set_aux(R3);
         self.asm.mov(R1, R10);
@@ -629,7 +643,22 @@ impl HandlerCodegen<'_> {
             self.asm.jump_if(Cond::Ne, R0, 0, fail);
         }
         self.asm.load(access, R0, R10, TMP[0]);
+        self.asm.bind(done);
         self.extend_into(dst, (size, signed))
+    }
+
+    /// Whether loads through a cast pointer cannot reach memory of programs. On x86 they compare each
+    /// address with the limits of the kernel's.
+    fn loads_kernel_memory(&self) -> bool {
+        self.options.arch == Arch::X86_64 && self.options.features.cast.is_some()
+    }
+
+    /// `r0` = the address in r1 as a pointer to a structure of the kernel. Without casts `r0` stays.
+    fn cast(&mut self, to: fn(CastKfunc) -> u32) {
+        if let Some(cast) = self.options.features.cast {
+            self.asm.mov(R2, to(cast).cast_signed());
+            self.asm.call_kfunc(cast.function);
+        }
     }
 
     /// `dst` = sign or zero extension of the `size`-byte number in r0, whose upper bits are zero.
