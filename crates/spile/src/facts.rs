@@ -25,6 +25,7 @@ mod code_owner;
 mod convention;
 mod data;
 mod dwarf;
+mod headers;
 pub(crate) mod kernel_code;
 pub(crate) mod kernel_debug;
 mod marks;
@@ -382,6 +383,7 @@ impl Facts for KernelFacts {
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::KernelModule(pattern) => self.code.modules(pattern),
+            ModuleQuery::Header(header) => Ok(vec![headers::module(header)?]),
             _ => self.programs.modules(query),
         }
     }

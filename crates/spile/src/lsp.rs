@@ -68,22 +68,22 @@ pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
             guru,
             ..Options::default()
         },
-        places: Box::new(TapsetFiles(cache_dir())),
+        places: Box::new(TapsetFiles(cache_dir("tapset"))),
         blind,
     };
     let clean = spile_lsp::server::stdio(&workspace).map_err(fail)?;
     Ok(u8::from(!clean))
 }
 
-/// The user's cache directory, if the environment names it.
-fn cache_dir() -> Option<PathBuf> {
+/// A directory of the user's cache, if the environment names the cache.
+pub(crate) fn cache_dir(name: &str) -> Option<PathBuf> {
     let var = |name| {
         std::env::var_os(name)
             .map(PathBuf::from)
             .filter(|p| p.is_absolute())
     };
     let cache = var("XDG_CACHE_HOME").or_else(|| Some(var("HOME")?.join(".cache")))?;
-    Some(cache.join("spile/tapset"))
+    Some(cache.join("spile").join(name))
 }
 
 /// The places of tapset files: those of `-I` directories where they are, the built-in ones in the

@@ -32,6 +32,8 @@ impl std::fmt::Display for Module {
 pub enum ModuleQuery {
     /// `module("PATTERN")`
     KernelModule(Arc<str>),
+    /// The types of a C header, by its name without the brackets.
+    Header(Arc<str>),
     /// `process("PATTERN")`: a path, or a name that is searched in `$PATH`.
     Path(Arc<str>),
     /// `process(PID)`

@@ -140,6 +140,7 @@ impl Programs {
                 Ok(found.iter().map(|p| of(p, *pid)).collect())
             }
             ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),
+            ModuleQuery::Header(name) => Err(format!("<{name}> is a header")),
             ModuleQuery::KernelModule(name) => Err(format!("{name} is a module of the kernel")),
         }
     }

@@ -54,12 +54,14 @@ impl Resolver<'_> {
         if name == "kernel" || name.starts_with("kernel<") {
             return Some(Module::Kernel);
         }
-        let query = match name.contains('/') {
-            true => ModuleQuery::Path(name.into()),
-            false => ModuleQuery::KernelModule(name.into()),
+        let header = name.strip_prefix('<').and_then(|n| n.strip_suffix('>'));
+        let query = match header {
+            Some(header) => ModuleQuery::Header(header.into()),
+            None if name.contains('/') => ModuleQuery::Path(name.into()),
+            None => ModuleQuery::KernelModule(name.into()),
         };
         let found = self.facts.modules(&query).or_else(|why| match query {
-            ModuleQuery::Path(_) => Err(why),
+            ModuleQuery::Path(_) | ModuleQuery::Header(_) => Err(why),
             _ => self.facts.modules(&ModuleQuery::Path(name.into())),
         });
         match found {
@@ -104,14 +106,23 @@ impl Resolver<'_> {
                 own.chain([Module::Kernel]).collect()
             }
         };
+        // The reason was reported.
+        if modules.is_empty() {
+            return failed(self);
+        }
         let found = modules.iter().find_map(|module| {
             let ty = ctype::parse_type_with(&name, |n| self.facts.module_type(module, n))?;
             Some((module, ty))
         });
         let Some((module, ty)) = found else {
-            let of = modules
-                .first()
-                .map_or("the kernel".into(), Module::to_string);
+            // A file of the cache means nothing to the reader.
+            let named = args.get(2).and_then(|a| match &a.kind {
+                ast::ExprKind::Str(s) if s.starts_with(b"<") => {
+                    Some(String::from_utf8_lossy(s).into_owned())
+                }
+                _ => None,
+            });
+            let of = named.unwrap_or_else(|| modules[0].to_string());
             let text = format!("type definition `{name}` not found in {of}");
             self.report(Diagnostic::error(codes::NO_TYPE, text).at(at));
             return failed(self);
