@@ -28,10 +28,22 @@ use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
 use crate::simplify::simplify;
 
-/// A function under construction.
+/// A function under construction. Methods that take code as closures are thin, since each use of one is
+/// compiled by itself.
 pub struct Builder(RefCell<BuilderState>);
 
-/// A loop around the present place.
+/// An `if` whose code is being written.
+struct OpenIf {
+    /// The variables in front of it.
+    before: Vec<(Operand, String)>,
+    /// The block for a comparison that does not hold.
+    no: BlockId,
+    /// The block behind it, and its parameters.
+    join: BlockId,
+    params: Vec<Value>,
+}
+
+/// A loop whose code is being written.
 struct OpenLoop {
     header: BlockId,
     exit: BlockId,
@@ -125,19 +137,9 @@ pub fn build(
     code: impl for<'b> FnOnce(&'b Builder, &[Val<'b>]),
 ) -> Func {
     let builder = Builder::new(name, contract);
-    let params: Vec<Value> = {
-        let mut state = builder.0.borrow_mut();
-        let params: Vec<Value> = params.iter().map(|p| state.value(p)).collect();
-        let entry = state.block("entry", params.clone());
-        state.here = Some(entry);
-        params
-    };
-    let vals: Vec<Val<'_>> = params.iter().map(|v| builder.val(*v)).collect();
-    code(&builder, &vals);
-    builder.ret(0);
-    let mut func = builder.0.into_inner().func;
-    simplify(&mut func);
-    func
+    let params = builder.begin(params);
+    code(&builder, &params);
+    builder.finish()
 }
 
 impl BuilderState {
@@ -212,6 +214,12 @@ impl BuilderState {
         self.end(Term::Jump(JumpTarget { block, args }));
     }
 
+    /// Ends a piece of code by a jump, and forgets the variables that it declared.
+    fn close(&mut self, to: BlockId, vars: usize) {
+        self.jump(to, vars);
+        self.vars.resize(vars, (Operand::Imm(0), String::new()));
+    }
+
     /// Goes on in a block, with the variables as its parameters.
     fn enter(&mut self, block: BlockId, params: &[Value]) {
         self.here = Some(block);
@@ -239,6 +247,22 @@ impl Builder {
             loops_made: 0,
             counter: 0,
         }))
+    }
+
+    /// Begins the function's first block, with the parameters.
+    fn begin(&self, params: &[&str]) -> Vec<Val<'_>> {
+        let mut state = self.0.borrow_mut();
+        let params: Vec<Value> = params.iter().map(|p| state.value(p)).collect();
+        let entry = state.block("entry", params.clone());
+        state.here = Some(entry);
+        params.iter().map(|v| self.val(*v)).collect()
+    }
+
+    fn finish(self) -> Func {
+        self.ret(0);
+        let mut func = self.0.into_inner().func;
+        simplify(&mut func);
+        func
     }
 
     fn val(&self, v: Value) -> Val<'_> {
@@ -341,11 +365,19 @@ impl Builder {
 
     /// Runs one of two pieces of code.
     pub fn if_else<'b>(&'b self, test: Comparison<'b>, then: impl FnOnce(), els: impl FnOnce()) {
+        if let Some(open) = self.begin_then(test) {
+            then();
+            self.begin_else(&open);
+            els();
+            self.end_if(&open);
+        }
+    }
+
+    /// Branches, and begins the code for a comparison that holds. `None` if the place is never reached.
+    fn begin_then(&self, test: Comparison<'_>) -> Option<OpenIf> {
         let a = test.a.value();
         let mut state = self.0.borrow_mut();
-        if state.here.is_none() {
-            return;
-        }
+        state.here?;
         state.counter += 1;
         let n = state.counter;
         let before = state.vars.clone();
@@ -364,59 +396,73 @@ impl Builder {
             els: target(no),
         });
         state.here = Some(yes);
-        drop(state);
-        then();
+        Some(OpenIf {
+            before,
+            no,
+            join,
+            params,
+        })
+    }
+
+    fn begin_else(&self, open: &OpenIf) {
         let mut state = self.0.borrow_mut();
-        state.jump(join, before.len());
-        state.vars.clone_from(&before);
-        state.here = Some(no);
-        drop(state);
-        els();
+        state.jump(open.join, open.before.len());
+        state.vars.clone_from(&open.before);
+        state.here = Some(open.no);
+    }
+
+    fn end_if(&self, open: &OpenIf) {
         let mut state = self.0.borrow_mut();
-        state.jump(join, before.len());
-        state
-            .vars
-            .resize(before.len(), (Operand::Imm(0), String::new()));
-        state.enter(join, &params);
+        state.close(open.join, open.before.len());
+        state.enter(open.join, &open.params);
     }
 
     /// Runs code that can go to its end from anywhere inside.
     pub fn block<'b>(&'b self, code: impl FnOnce(BlockExit<'b>)) {
-        let mut state = self.0.borrow_mut();
-        if state.here.is_none() {
-            return;
+        if let Some((exit, params)) = self.begin_block() {
+            code(exit);
+            let mut state = self.0.borrow_mut();
+            state.close(exit.block, exit.vars);
+            state.enter(exit.block, &params);
         }
+    }
+
+    fn begin_block(&self) -> Option<(BlockExit<'_>, Vec<Value>)> {
+        let mut state = self.0.borrow_mut();
+        state.here?;
         state.counter += 1;
         let (n, vars) = (state.counter, state.vars.len());
         let (block, params) = state.merge(&format!("after{n}"), vars);
-        drop(state);
-        code(BlockExit {
+        let exit = BlockExit {
             f: self,
             block,
             vars,
-        });
-        let mut state = self.0.borrow_mut();
-        state.jump(block, vars);
-        state.vars.resize(vars, (Operand::Imm(0), String::new()));
-        state.enter(block, &params);
+        };
+        Some((exit, params))
     }
 
     /// Runs code again and again, until it breaks, at most `max` times.
     pub fn repeat(&self, max: u32, code: impl FnOnce()) {
-        self.loop_((max, false), code);
+        self.loop_(max, false, code);
     }
 
     /// The same without a callback: for loops with few and short iterations, and in functions that
     /// have no frame left ([`LoopBound::inline`]).
     pub fn repeat_inline(&self, max: u32, code: impl FnOnce()) {
-        self.loop_((max, true), code);
+        self.loop_(max, true, code);
     }
 
-    fn loop_(&self, (max, inline): (u32, bool), code: impl FnOnce()) {
-        let mut state = self.0.borrow_mut();
-        if state.here.is_none() {
-            return;
+    fn loop_(&self, max: u32, inline: bool, code: impl FnOnce()) {
+        if let Some(exit_params) = self.begin_loop(max, inline) {
+            code();
+            self.end_loop(&exit_params);
         }
+    }
+
+    /// Begins a loop; returns the parameters of the block behind it.
+    fn begin_loop(&self, max: u32, inline: bool) -> Option<Vec<Value>> {
+        let mut state = self.0.borrow_mut();
+        state.here?;
         state.loops_made += 1;
         let (n, vars) = (state.loops_made, state.vars.len());
         let (header, params) = state.merge(&format!("loop{n}"), vars);
@@ -432,13 +478,15 @@ impl Builder {
         });
         state.enter(header, &params);
         state.loops.push(OpenLoop { header, exit, vars });
-        drop(state);
-        code();
+        Some(exit_params)
+    }
+
+    fn end_loop(&self, exit_params: &[Value]) {
         let mut state = self.0.borrow_mut();
-        state.jump(header, vars);
-        state.loops.pop();
-        state.vars.resize(vars, (Operand::Imm(0), String::new()));
-        state.enter(exit, &exit_params);
+        if let Some(OpenLoop { header, exit, vars }) = state.loops.pop() {
+            state.close(header, vars);
+            state.enter(exit, exit_params);
+        }
     }
 
     /// Leaves the innermost loop. Outside of loops it does nothing.
