@@ -230,7 +230,7 @@ pub struct Thread {
     pub ended_ns: Option<Ns>,
     /// The parts of its time.
     #[serde(flatten)]
-    pub parts: Parts,
+    pub parts: TimeParts,
 }
 
 impl Thread {
@@ -256,7 +256,7 @@ impl Thread {
 /// The parts of time on and off a processor; each nanosecond is in one part.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Parts {
+pub struct TimeParts {
     /// On a processor in user mode, without interrupts.
     pub user: Ns,
     /// On a processor inside system calls, without faults and interrupts.
@@ -276,7 +276,7 @@ pub struct Parts {
     pub softirq: Times,
 }
 
-impl Parts {
+impl TimeParts {
     /// The time of each part, in the order of [`TimePart::ALL`].
     pub fn times(&self) -> [Ns; 8] {
         TimePart::ALL.map(|part| part.time_in(self))
@@ -291,21 +291,21 @@ impl Parts {
 /// A part of a thread's time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TimePart {
-    /// [`Parts::user`].
+    /// [`TimeParts::user`].
     User,
-    /// [`Parts::syscall_cpu`].
+    /// [`TimeParts::syscall_cpu`].
     SyscallCpu,
-    /// [`Parts::blocked`].
+    /// [`TimeParts::blocked`].
     Blocked,
-    /// [`Parts::runnable`].
+    /// [`TimeParts::runnable`].
     Runnable,
-    /// [`Parts::fault_minor`].
+    /// [`TimeParts::fault_minor`].
     FaultMinor,
-    /// [`Parts::fault_major`].
+    /// [`TimeParts::fault_major`].
     FaultMajor,
-    /// [`Parts::irq`].
+    /// [`TimeParts::irq`].
     Irq,
-    /// [`Parts::softirq`].
+    /// [`TimeParts::softirq`].
     Softirq,
 }
 
@@ -328,7 +328,7 @@ impl TimePart {
     }
 
     /// The time of this part.
-    pub fn time_in(self, parts: &Parts) -> Ns {
+    pub fn time_in(self, parts: &TimeParts) -> Ns {
         match self {
             TimePart::User => parts.user,
             TimePart::SyscallCpu => parts.syscall_cpu,
@@ -414,7 +414,7 @@ pub struct ContextTime {
     pub wall: Ns,
     /// The parts of that time. `user` is the time in no other part.
     #[serde(flatten)]
-    pub parts: Parts,
+    pub parts: TimeParts,
 }
 
 /// The kind of a [`Context`].
@@ -594,7 +594,7 @@ impl CallParts {
 
     /// Adds the parts to those of a thread's or a region's time, except faults and interrupts,
     /// which have counters of their own there.
-    pub fn add_to(&self, parts: &mut Parts) {
+    pub fn add_to(&self, parts: &mut TimeParts) {
         for (sum, ns) in [
             (&mut parts.syscall_cpu, self.cpu),
             (&mut parts.blocked, self.blocked),

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
-use crate::model::{ContextKind, Ns, Parts, Profile, ROOT, Thread, TimePart};
+use crate::model::{ContextKind, Ns, Profile, ROOT, Thread, TimePart, TimeParts};
 use crate::run::{ContextIndex, Run, WITHIN, imbalance, places};
 
 /// A region with its path: the time of all threads in it.
@@ -17,7 +17,7 @@ pub struct Region {
     /// Wall time in it, excluding inner regions.
     pub exclusive: Ns,
     /// The parts of its exclusive time.
-    pub parts: Parts,
+    pub parts: TimeParts,
     /// Its exclusive time in each of [`crate::run::Summary::units`].
     pub per_unit: Vec<Ns>,
     /// Its time in system calls, by name.
@@ -65,7 +65,7 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
             true => Some(number),
             false => places.get(&tid).copied(),
         };
-        let mut add = |tid: u32, context: u32, entries: u64, wall: Ns, parts: &Parts| {
+        let mut add = |tid: u32, context: u32, entries: u64, wall: Ns, parts: &TimeParts| {
             let name = names
                 .entry(context)
                 .or_insert_with(|| contexts.path(context).join(WITHIN));
@@ -81,7 +81,7 @@ pub fn regions(run: &Run, units: usize, asleep: &[HashSet<u32>]) -> Vec<Region> 
                 *sum = sum.saturating_add(wall);
             }
         };
-        let mut rest: HashMap<u32, (Ns, Parts)> = HashMap::new();
+        let mut rest: HashMap<u32, (Ns, TimeParts)> = HashMap::new();
         let threads = profile.data.threads.iter();
         for thread in threads.filter(|t| !asleep[number].contains(&t.tid)) {
             let wall = thread.wall(profile.data.at_ns);
@@ -127,8 +127,8 @@ fn include(all: &mut [Region]) {
     }
 }
 
-impl Parts {
-    fn change_each(&mut self, other: &Parts, change: impl Fn(u64, u64) -> u64) {
+impl TimeParts {
+    fn change_each(&mut self, other: &TimeParts, change: impl Fn(u64, u64) -> u64) {
         for (to, from) in [
             (&mut self.user, other.user),
             (&mut self.syscall_cpu, other.syscall_cpu),
@@ -148,12 +148,12 @@ impl Parts {
     }
 
     /// Adds other parts.
-    pub fn add(&mut self, other: &Parts) {
+    pub fn add(&mut self, other: &TimeParts) {
         self.change_each(other, u64::saturating_add);
     }
 
     /// Subtracts other parts.
-    pub fn subtract(&mut self, other: &Parts) {
+    pub fn subtract(&mut self, other: &TimeParts) {
         self.change_each(other, u64::saturating_sub);
     }
 }

@@ -81,7 +81,7 @@ pub(crate) fn on_a_cpu(thread: &Thread) -> Ns {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Call, CallParts, Parts};
+    use crate::model::{Call, CallParts, TimeParts};
 
     /// A thread that was in the program for `user` ns, and for the rest of 1,000,000 ns in calls.
     fn thread(profile: &mut Profile, tid: u32, user: Ns, call: Call) {
@@ -90,9 +90,9 @@ mod tests {
         let mut row = Thread {
             tid,
             pid: 1,
-            parts: Parts {
+            parts: TimeParts {
                 user,
-                ..Parts::default()
+                ..TimeParts::default()
             },
             ..Thread::default()
         };

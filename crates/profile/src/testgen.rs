@@ -224,8 +224,8 @@ fn calls_of_thread(number: u32, uneven: u64) -> Vec<(u32, CallSample, &'static [
 }
 
 /// The parts of a thread's time that do not follow from its calls.
-fn faults_and_interrupts(random: &mut Random, number: u32) -> Parts {
-    Parts {
+fn faults_and_interrupts(random: &mut Random, number: u32) -> TimeParts {
+    TimeParts {
         fault_minor: Times {
             count: 140,
             ns: random.between(90_000, 140_000),
@@ -242,18 +242,18 @@ fn faults_and_interrupts(random: &mut Random, number: u32) -> Parts {
             count: 60,
             ns: 240_000 + random.below(9_000),
         },
-        ..Parts::default()
+        ..TimeParts::default()
     }
 }
 
 /// The time of a call's context: the calls, and the program in between.
 fn time_of_context(call: &Call) -> ContextTime {
-    let parts = Parts {
+    let parts = TimeParts {
         user: 40_000 * call.count,
         syscall_cpu: call.cpu,
         blocked: call.blocked,
         runnable: call.runnable,
-        ..Parts::default()
+        ..TimeParts::default()
     };
     ContextTime {
         tid: call.tid,
@@ -474,10 +474,10 @@ fn random_thread(random: &mut Random, tid: u32) -> Thread {
         name: text(random),
         started_ns: number(random),
         ended_ns: (random.below(2) == 0).then(|| number(random)),
-        parts: Parts {
+        parts: TimeParts {
             user: number(random),
             blocked: number(random),
-            ..Parts::default()
+            ..TimeParts::default()
         },
     }
 }
@@ -488,10 +488,10 @@ fn random_context_time(random: &mut Random, size: u64) -> ContextTime {
         context: random.below(size) as u32,
         entries: number(random),
         wall: number(random),
-        parts: Parts {
+        parts: TimeParts {
             user: number(random),
             runnable: number(random),
-            ..Parts::default()
+            ..TimeParts::default()
         },
     }
 }

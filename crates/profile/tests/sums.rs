@@ -1,7 +1,7 @@
 //! Tables add up: the parts of each row to its time, and rows to their totals.
 
 use proptest::prelude::*;
-use spile_profile::model::{Call, CallParts, Parts, Process, Profile, ROOT, Thread, TimePart};
+use spile_profile::model::{Call, CallParts, Process, Profile, ROOT, Thread, TimePart, TimeParts};
 use spile_profile::run::{OUTSIDE, Summary};
 use spile_profile::{Run, testgen};
 
@@ -53,10 +53,10 @@ fn sleepers(profile: &mut Profile, n: u32) {
             pid: tid,
             started_ns: 5,
             ended_ns: Some(5 + wall),
-            parts: Parts {
+            parts: TimeParts {
                 user: if works { wall / 2 } else { 0 },
                 blocked: if works { wall - wall / 2 } else { wall },
-                ..Parts::default()
+                ..TimeParts::default()
             },
             ..Thread::default()
         });
@@ -189,10 +189,10 @@ fn processes_of_one_name_are_one_row() {
             pid,
             started_ns: start,
             ended_ns: Some(end),
-            parts: Parts {
+            parts: TimeParts {
                 user: if pid == 4 { 10 } else { end - start },
                 blocked: if pid == 4 { 990 } else { 0 },
-                ..Parts::default()
+                ..TimeParts::default()
             },
             ..Thread::default()
         });

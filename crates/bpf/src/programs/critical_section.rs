@@ -22,6 +22,7 @@ use crate::layout::critical::{
     BUSY, CopyPlace, CriticalLayout, ENTRY, LockedGlobal, PROGRAM, answer, request,
 };
 use crate::layout::{Attach, HELD, ProgramInfo, percpu};
+use crate::lower::handler::entry::attempts;
 use crate::object::elf::ProgramSpec;
 use crate::plan::StateLayout;
 use crate::target::InterruptKfuncs;
@@ -218,19 +219,9 @@ const LOCK: &str = "critical_lock";
 /// `critical_lock(word, tries)`: returns 1 if the lock was taken, else 0.
 fn try_lock() -> Result<Function, String> {
     let mut asm = Asm::new(LOCK, &["word", "tries"]);
-    let (again, got) = (asm.label(), asm.label());
-    asm.bind(again);
-    asm.mov(R0, 0);
+    let got = asm.label();
     asm.mov(R3, HELD);
-    asm.atomic(AtomicOp::CmpXchg, R1, 0, R3);
-    asm.jump_if(Cond::Eq, R0, 0, got);
-    asm.add(R2, -1);
-    asm.jump_if(Cond::Ne, R2, 0, again);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(got);
-    asm.mov(R0, 1);
-    asm.exit();
+    attempts(&mut asm, [R1, R3, R2], got);
     asm.finish().map_err(|e| e.to_string())
 }
 

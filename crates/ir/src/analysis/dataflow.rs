@@ -169,7 +169,7 @@ impl<F: Lattice> RegisterFacts<F> {
 
 /// An instruction, or the end of a block.
 #[derive(Debug, Clone, Copy)]
-pub enum Step<'a> {
+pub enum InstOrTerm<'a> {
     /// An instruction.
     Inst(&'a Inst),
     /// A terminator.
@@ -177,12 +177,12 @@ pub enum Step<'a> {
 }
 
 /// Facts that hold for each register whatever the order of instructions: `visit` joins the facts of
-/// each step, until nothing changes. `start` has the initial fact of each register.
+/// each instruction and terminator, until nothing changes. `start` has the initial fact of each register.
 pub fn registers<F: Lattice>(
     body: &Body,
     direction: Direction,
     start: Vec<F>,
-    mut visit: impl FnMut(Step<'_>, &mut RegisterFacts<F>),
+    mut visit: impl FnMut(InstOrTerm<'_>, &mut RegisterFacts<F>),
 ) -> Vec<F> {
     let mut at_entry = RegisterFacts {
         facts: start,
@@ -193,15 +193,15 @@ pub fn registers<F: Lattice>(
             Direction::Forwards => {
                 for block in &body.blocks {
                     let insts = block.insts.iter();
-                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut at_entry));
-                    visit(Step::Term(&block.term), &mut at_entry);
+                    insts.for_each(|(inst, _)| visit(InstOrTerm::Inst(inst), &mut at_entry));
+                    visit(InstOrTerm::Term(&block.term), &mut at_entry);
                 }
             }
             Direction::Backwards => {
                 for block in body.blocks.iter().rev() {
-                    visit(Step::Term(&block.term), &mut at_entry);
+                    visit(InstOrTerm::Term(&block.term), &mut at_entry);
                     let insts = block.insts.iter().rev();
-                    insts.for_each(|(inst, _)| visit(Step::Inst(inst), &mut at_entry));
+                    insts.for_each(|(inst, _)| visit(InstOrTerm::Inst(inst), &mut at_entry));
                 }
             }
         }

@@ -1,7 +1,7 @@
 //! Narrows string registers to the widest value ever written to them, so that frames and keys are
 //! small. Values do not change.
 
-use crate::analysis::dataflow::{self, Direction, Lattice, RegisterFacts, Step};
+use crate::analysis::dataflow::{self, Direction, InstOrTerm, Lattice, RegisterFacts};
 use crate::fmt::{Conv, ConvKind, Count, Piece};
 use crate::*;
 
@@ -29,14 +29,16 @@ pub fn run(program: &Program, body: &mut Body) {
         let bounded = |r: Reg, len: usize| MaxLen(len.min(caps[r.index()]));
         match step {
             // The restored value was in the register before.
-            Step::Inst(Inst::Restore { .. }) => {}
-            Step::Inst(inst) => {
+            InstOrTerm::Inst(Inst::Restore { .. }) => {}
+            InstOrTerm::Inst(inst) => {
                 if let Some(dst) = inst.dst().filter(|dst| caps[dst.index()] > 0) {
                     let len = length(program, inst, longest);
                     longest.join(dst, &bounded(dst, len.unwrap_or(usize::MAX)));
                 }
             }
-            Step::Term(term) => term.for_each_dst(|r| longest.join(r, &bounded(r, usize::MAX))),
+            InstOrTerm::Term(term) => {
+                term.for_each_dst(|r| longest.join(r, &bounded(r, usize::MAX)))
+            }
         }
     });
     for (ty, MaxLen(len)) in body.regs.iter_mut().zip(longest) {

@@ -79,7 +79,7 @@ pub(super) fn finder(nfa: &Nfa, groups: u32) -> Result<Finder, Error> {
 type Slot = (NodeId, bool);
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-struct State {
+struct TaggedState {
     slots: Vec<Slot>,
     /// For slot `i` against slot `j` at `i * slots + j`.
     better: Vec<i8>,
@@ -88,7 +88,7 @@ struct State {
 
 /// A step of a path within one position.
 #[derive(Debug, Clone, Copy)]
-struct Step {
+struct PathStep {
     parent: u32,
     /// Number of steps before it.
     level: u32,
@@ -108,8 +108,8 @@ const PASSED_END: u64 = 1 << 63;
 
 struct Builder<'a> {
     nfa: &'a Nfa,
-    states: Vec<State>,
-    index: HashMap<State, usize>,
+    states: Vec<TaggedState>,
+    index: HashMap<TaggedState, usize>,
     /// By state and class: the next state and its list.
     rows: Vec<Vec<(usize, u32)>>,
     lists: Vec<u32>,
@@ -123,8 +123,8 @@ struct Builder<'a> {
 /// The paths of one position.
 struct Closure<'a> {
     nfa: &'a Nfa,
-    from: Option<&'a State>,
-    steps: Vec<Step>,
+    from: Option<&'a TaggedState>,
+    steps: Vec<PathStep>,
     /// The best path to a node with this set of begun repetitions.
     best: HashMap<(NodeId, u64), u32>,
     /// The best path to a slot.
@@ -133,7 +133,7 @@ struct Closure<'a> {
 
 impl Closure<'_> {
     fn root(&mut self, origin: u16, depth: u16, node: NodeId) -> u32 {
-        self.steps.push(Step {
+        self.steps.push(PathStep {
             parent: u32::MAX,
             level: 0,
             depth,
@@ -147,7 +147,7 @@ impl Closure<'_> {
 
     fn step(&mut self, parent: u32, rank: u8, depth: u16, node: NodeId) -> u32 {
         let p = self.steps[parent as usize];
-        self.steps.push(Step {
+        self.steps.push(PathStep {
             parent,
             level: p.level + 1,
             depth,
@@ -223,7 +223,7 @@ impl Closure<'_> {
             if *work > MAX_WORK {
                 return Err(Error::large("too many paths through it are equivalent"));
             }
-            let Step { node, depth, .. } = self.steps[path as usize];
+            let PathStep { node, depth, .. } = self.steps[path as usize];
             let key = (node, flags);
             if !self.keep_better(&self.best, &key, path) {
                 continue;
@@ -309,7 +309,7 @@ impl Closure<'_> {
 
 impl<'a> Builder<'a> {
     fn new(nfa: &'a Nfa) -> Builder<'a> {
-        let dead = State {
+        let dead = TaggedState {
             slots: Vec::new(),
             better: Vec::new(),
             out: Vec::new(),
@@ -328,7 +328,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn closure<'s>(nfa: &'s Nfa, from: Option<&'s State>) -> Closure<'s> {
+    fn closure<'s>(nfa: &'s Nfa, from: Option<&'s TaggedState>) -> Closure<'s> {
         Closure {
             nfa,
             from,
@@ -370,7 +370,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The state that a closure reaches, and the operations of its paths.
-    fn successor(c: &Closure<'_>) -> (State, Vec<(u16, Vec<Op>)>) {
+    fn successor(c: &Closure<'_>) -> (TaggedState, Vec<(u16, Vec<Op>)>) {
         let mut slots: Vec<Slot> = c.found.keys().copied().collect();
         slots.sort_unstable();
         let n = slots.len();
@@ -390,11 +390,14 @@ impl<'a> Builder<'a> {
         }
         let from = |p: &u32| (c.steps[*p as usize].origin, c.ops(*p));
         let did = paths.iter().map(from).collect();
-        let state = State { slots, better, out };
+        let state = TaggedState { slots, better, out };
         (state, did)
     }
 
-    fn state(&mut self, (state, did): (State, Vec<(u16, Vec<Op>)>)) -> Result<(usize, u32), Error> {
+    fn state(
+        &mut self,
+        (state, did): (TaggedState, Vec<(u16, Vec<Op>)>),
+    ) -> Result<(usize, u32), Error> {
         self.work += state.out.len();
         if self.states.len() > MAX_STATES || self.work > MAX_WORK {
             return Err(Error::large("its table would have too many states"));
@@ -440,13 +443,13 @@ impl<'a> Builder<'a> {
         reverse: Scanner,
         starts: [(usize, u32); 2],
     ) -> Result<Finder, Error> {
-        let slot = |s: &State, end: bool| {
+        let slot = |s: &TaggedState, end: bool| {
             let at = s.slots.iter().position(|s| *s == (0, end));
             at.map_or(NO_SLOT, |i| i as u16)
         };
-        let accepts = |s: &State| u32::from(slot(s, false)) | u32::from(slot(s, true)) << 16;
+        let accepts = |s: &TaggedState| u32::from(slot(s, false)) | u32::from(slot(s, true)) << 16;
         let mut kinds: HashMap<Vec<u32>, u32> = HashMap::new();
-        let kind_of = |(s, row): (&State, &Vec<(usize, u32)>)| {
+        let kind_of = |(s, row): (&TaggedState, &Vec<(usize, u32)>)| {
             let mut key = vec![accepts(s)];
             // A list of a dead transition is irrelevant.
             key.extend(

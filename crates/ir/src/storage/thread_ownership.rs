@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 
-use crate::analysis::dataflow::{self, Direction, ExitFacts, Forward, Lattice, Step};
+use crate::analysis::dataflow::{self, Direction, ExitFacts, Forward, InstOrTerm, Lattice};
 use crate::analysis::liveness::Liveness;
 use crate::*;
 
@@ -108,21 +108,21 @@ fn registers(body: &Body, of: Intrinsic, undefined: &OnceCell<Vec<Reg>>) -> Vec<
         start[r.index()] = RegWriters::Other;
     }
     let holds = dataflow::registers(body, Direction::Forwards, start, |step, known| match step {
-        Step::Inst(Inst::Intr {
+        InstOrTerm::Inst(Inst::Intr {
             dst: Some(dst), f, ..
         }) if *f == of => known.join(*dst, &RegWriters::Number),
-        Step::Inst(Inst::Copy {
+        InstOrTerm::Inst(Inst::Copy {
             dst,
             src: Val::Reg(src),
         }) => {
             let src = known.get(*src).copied();
             known.join(*dst, &src.unwrap_or(RegWriters::Other));
         }
-        Step::Inst(inst) => {
+        InstOrTerm::Inst(inst) => {
             let dst = inst.dst().into_iter();
             dst.for_each(|r| known.join(r, &RegWriters::Other));
         }
-        Step::Term(term) => term.for_each_dst(|r| known.join(r, &RegWriters::Other)),
+        InstOrTerm::Term(term) => term.for_each_dst(|r| known.join(r, &RegWriters::Other)),
     });
     holds.into_iter().map(|h| h == RegWriters::Number).collect()
 }

@@ -42,7 +42,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use spile_profile::model::{
     BLOCKED, Call, CallParts, Context, ContextKind, ContextTime, Event, Futex, Ns, PREEMPTED,
-    Parts, Process, READY, ROOT, Snapshot, Stack, Thread, Times, Wake,
+    Process, READY, ROOT, Snapshot, Stack, Thread, TimeParts, Times, Wake,
 };
 
 use spile_runtime::io::rows::Row;
@@ -285,7 +285,7 @@ impl ProfileBuilder {
 
     fn fault(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let (thread, region) = (f.number()?, f.number()?);
-        let of: fn(&mut Parts) -> &mut Times = match f.flag()? {
+        let of: fn(&mut TimeParts) -> &mut Times = match f.flag()? {
             true => |parts| &mut parts.fault_major,
             false => |parts| &mut parts.fault_minor,
         };
@@ -293,14 +293,22 @@ impl ProfileBuilder {
     }
 
     /// Time off a processor within page faults.
-    fn off_in_faults(&mut self, f: &mut Fields<'_>, of: fn(&mut Parts) -> &mut Ns) -> Option<()> {
+    fn off_in_faults(
+        &mut self,
+        f: &mut Fields<'_>,
+        of: fn(&mut TimeParts) -> &mut Ns,
+    ) -> Option<()> {
         let place = self.place(f.number()?);
         let (region, ns) = (f.number()?, f.ns()?);
         *of(&mut self.snapshot.threads.get_mut(place)?.parts) += ns;
         self.in_context(place, region, |parts| *of(parts) += ns)
     }
 
-    fn interrupts(&mut self, f: &mut Fields<'_>, of: fn(&mut Parts) -> &mut Times) -> Option<()> {
+    fn interrupts(
+        &mut self,
+        f: &mut Fields<'_>,
+        of: fn(&mut TimeParts) -> &mut Times,
+    ) -> Option<()> {
         self.times(f.number()?, f.number()?, times(f)?, of)
     }
 
@@ -309,10 +317,10 @@ impl ProfileBuilder {
         thread: i64,
         region: u64,
         times: Times,
-        of: fn(&mut Parts) -> &mut Times,
+        of: fn(&mut TimeParts) -> &mut Times,
     ) -> Option<()> {
         let place = self.place(thread);
-        let add = |parts: &mut Parts| {
+        let add = |parts: &mut TimeParts| {
             of(parts).count += times.count;
             of(parts).ns += times.ns;
         };
@@ -321,7 +329,12 @@ impl ProfileBuilder {
     }
 
     /// Adds to the parts of a thread's time in a region; does nothing if it is in none.
-    fn in_context(&mut self, place: usize, region: u64, add: impl Fn(&mut Parts)) -> Option<()> {
+    fn in_context(
+        &mut self,
+        place: usize,
+        region: u64,
+        add: impl Fn(&mut TimeParts),
+    ) -> Option<()> {
         let thread = self.snapshot.threads.get(place)?;
         let (tid, pid) = (thread.tid, thread.pid);
         let context = self.context(pid, region);
@@ -439,7 +452,7 @@ impl ProfileBuilder {
         // Calls of the library that reports regions are not the program's: they count as its user
         // code.
         let own = is_own(region);
-        let add = |sums: &mut Parts| {
+        let add = |sums: &mut TimeParts| {
             *(if own {
                 &mut sums.user
             } else {

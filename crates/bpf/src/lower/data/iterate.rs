@@ -13,6 +13,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Swap};
 use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
+use crate::lower::text::callback;
 use crate::lower::{HandlerCodegen, Res, TMP, UNROLL};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{
@@ -563,10 +564,6 @@ fn bucket_at(name: &str, buckets: u32) -> Result<Function, String> {
     asm.load(Size::DW, R1, R6, 0);
     asm.store(Size::DW, R7, bucket::COUNT, R1);
     asm.jump_if(Cond::Ne, R1, 0, stop);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(stop);
-    asm.mov(R0, 1);
-    asm.exit();
+    callback::end(&mut asm, stop);
     asm.finish().map_err(|e| e.to_string())
 }

@@ -7,7 +7,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{self, percpu};
-use crate::lower::text::callback::ends;
+use crate::lower::text::callback;
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 
 /// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
@@ -227,7 +227,8 @@ fn args_at(name: &str, wide: u32) -> Result<Function, String> {
     asm.bind(cut);
     asm.store(Size::DW, R6, args::CUT, 1);
     asm.jump(stop);
-    ends(&mut asm, go_on, stop);
+    asm.bind(go_on);
+    callback::end(&mut asm, stop);
     asm.finish().map_err(|e| e.to_string())
 }
 
@@ -334,10 +335,6 @@ fn join_args_at(most: u32) -> Result<Function, String> {
     asm.store(Size::DW, R4, 0, R0);
     asm.alu(AluOp::Lsh, R3, 56);
     asm.store(Size::DW, R2, 0, R3);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(stop);
-    asm.mov(R0, 1);
-    asm.exit();
+    callback::end(&mut asm, stop);
     asm.finish().map_err(|e| e.to_string())
 }

@@ -1,7 +1,7 @@
 //! The strings that a handler only prints, so that their reads can be deferred (see
 //! [`super::deferred`]).
 
-use spile_ir::analysis::dataflow::{self, Direction, Lattice, RegisterFacts, Step};
+use spile_ir::analysis::dataflow::{self, Direction, InstOrTerm, Lattice, RegisterFacts};
 use spile_ir::fmt::{ConvKind, Piece};
 use spile_ir::{Body, Inst, Program, Reg as IrReg, Stream, Val};
 
@@ -39,8 +39,10 @@ pub(crate) fn output_uses(program: &Program, body: &Body) -> Vec<Option<Quote>> 
         Direction::Backwards,
         start,
         |step, output_uses| match step {
-            Step::Inst(inst) => visit(program, inst, output_uses),
-            Step::Term(term) => term.for_each_use(|v| note_use(v, OutputUse::Used, output_uses)),
+            InstOrTerm::Inst(inst) => visit(program, inst, output_uses),
+            InstOrTerm::Term(term) => {
+                term.for_each_use(|v| note_use(v, OutputUse::Used, output_uses))
+            }
         },
     );
     let mode = |m| match m {

@@ -6,7 +6,7 @@ use spile_ir::{BlockId, Event, GlobalId, Space};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Size};
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
 use crate::lower::{GEN, HandlerCodegen, Res, VERDICT};
 use crate::plan::outlining::Op;
@@ -388,11 +388,7 @@ fn wait_lock(tries: u32) -> Result<Function, String> {
     asm.may_goto(late);
     asm.jump(again);
     asm.bind(late);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(got);
-    asm.mov(R0, GOT);
-    asm.exit();
+    lock_result(&mut asm, got);
     asm.finish().map_err(|e| e.to_string())
 }
 
@@ -416,7 +412,7 @@ fn jump_unless_own(asm: &mut Asm) {
 /// [`GOT`], [`OWN`] or 0.
 fn try_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
-    let (again, got) = (asm.label(), asm.label());
+    let got = asm.label();
     asm.mov(R0, 0);
     asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
     asm.jump_if(Cond::Eq, R0, 0, got);
@@ -424,16 +420,28 @@ fn try_lock(tries: u32) -> Result<Function, String> {
     asm.mov(R7, R2);
     jump_unless_own(&mut asm);
     asm.mov(R8, tries as i32);
+    attempts(&mut asm, [R6, R7, R8], got);
+    asm.finish().map_err(|e| e.to_string())
+}
+
+/// The end of a subprogram that takes the lock at `word` for `holder`, in at most `tries` attempts
+/// without a pause.
+pub(crate) fn attempts(asm: &mut Asm, [word, holder, tries]: [Reg; 3], got: Label) {
+    let again = asm.label();
     asm.bind(again);
     asm.mov(R0, 0);
-    asm.atomic(AtomicOp::CmpXchg, R6, 0, R7);
+    asm.atomic(AtomicOp::CmpXchg, word, 0, holder);
     asm.jump_if(Cond::Eq, R0, 0, got);
-    asm.add(R8, -1);
-    asm.jump_if(Cond::Ne, R8, 0, again);
+    asm.add(tries, -1);
+    asm.jump_if(Cond::Ne, tries, 0, again);
+    lock_result(asm, got);
+}
+
+/// The end of a subprogram that takes a lock: returns 0, or at `got` [`GOT`].
+fn lock_result(asm: &mut Asm, got: Label) {
     asm.mov(R0, 0);
     asm.exit();
     asm.bind(got);
     asm.mov(R0, GOT);
     asm.exit();
-    asm.finish().map_err(|e| e.to_string())
 }

@@ -1,11 +1,10 @@
-//! The ends of callbacks of `bpf_loop`.
+//! The end of callbacks of `bpf_loop`.
 
 use crate::isa::asm::{Asm, Label};
 use crate::isa::insn::Reg::*;
 
-/// Ends a callback: 0 continues the loop, 1 stops it.
-pub(in crate::lower) fn ends(asm: &mut Asm, go_on: Label, stop: Label) {
-    asm.bind(go_on);
+/// Ends a callback: returns 0, which continues the loop, or at `stop` 1, which ends it.
+pub(in crate::lower) fn end(asm: &mut Asm, stop: Label) {
     asm.mov(R0, 0);
     asm.exit();
     asm.bind(stop);
