@@ -33,11 +33,6 @@ const KINDS: [(&str, &str); 4] = [
 ];
 
 #[derive(Deserialize)]
-struct CaseFile {
-    case: Vec<Case>,
-}
-
-#[derive(Deserialize)]
 struct Case {
     shell: Option<String>,
     file: Option<String>,
@@ -68,20 +63,12 @@ fn rows() -> BTreeMap<String, Row> {
 /// The examples that cases run.
 fn in_cases() -> BTreeSet<String> {
     let mut found = BTreeSet::new();
-    for file in below(&root().join("tests/cases"), &["toml"]) {
-        let text = std::fs::read_to_string(&file).expect("readable");
-        let cases: CaseFile =
-            toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        for text in cases
-            .case
-            .iter()
-            .flat_map(|c| [&c.shell, &c.file])
-            .flatten()
-        {
-            for named in text.split("EXAMPLES/").skip(1) {
-                if let Some(end) = named.find(".stp") {
-                    found.insert(named[..end + 4].to_owned());
-                }
+    let cases = spile_testing::files::cases::<Case>();
+    let cases = cases.iter().flat_map(|(_, cases)| cases);
+    for text in cases.flat_map(|c| [&c.shell, &c.file]).flatten() {
+        for named in text.split("EXAMPLES/").skip(1) {
+            if let Some(end) = named.find(".stp") {
+                found.insert(named[..end + 4].to_owned());
             }
         }
     }

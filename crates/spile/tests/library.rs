@@ -211,11 +211,6 @@ fn rows() -> Vec<Row> {
 }
 
 #[derive(Deserialize)]
-struct CaseFile {
-    case: Vec<Case>,
-}
-
-#[derive(Deserialize)]
 struct Case {
     name: String,
     shell: Option<String>,
@@ -226,10 +221,8 @@ struct Case {
 /// The text of every end-to-end case, with the files that it names.
 fn cases() -> BTreeMap<String, String> {
     let mut all = BTreeMap::new();
-    for (file, text) in files("tests/cases", ".toml") {
-        let parsed: CaseFile = toml::from_str(&text).unwrap_or_else(|e| panic!("{file}: {e}"));
-        let stem = file.trim_end_matches(".toml");
-        for case in parsed.case {
+    for (stem, cases) in spile_testing::files::cases::<Case>() {
+        for case in cases {
             let mut text = [case.shell, case.script].concat_texts();
             if let Some(path) = case.file
                 && let Ok(script) = std::fs::read_to_string(root().join(path))

@@ -2,15 +2,19 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+
 /// The folders in which Debian and Fedora install SystemTap's examples.
 const EXAMPLES: [&str; 2] = [
     "/usr/share/systemtap/examples",
     "/usr/share/doc/systemtap-client/examples",
 ];
 
-/// The root folder of the repository.
+/// The root folder of the repository. Guests with other kernels have it, but not all folders in it.
 pub fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+    let own = Path::new(env!("CARGO_MANIFEST_DIR"));
+    own.ancestors().nth(2).unwrap_or(own).to_path_buf()
 }
 
 /// The folder of SystemTap's examples; `None` where they are not installed.
@@ -35,6 +39,29 @@ pub fn below(dir: &Path, extensions: &[&str]) -> Vec<PathBuf> {
     }
     found.sort();
     found
+}
+
+/// The end-to-end cases in `tests/cases`: the name of each file without its ending, and its cases. `T`
+/// has the members of a case that the caller needs.
+///
+/// # Panics
+///
+/// Panics if a file cannot be read as `T`.
+pub fn cases<T: DeserializeOwned>() -> Vec<(String, Vec<T>)> {
+    #[derive(Deserialize)]
+    struct CaseFile<T> {
+        case: Vec<T>,
+    }
+    let read = |file: PathBuf| {
+        let text = std::fs::read_to_string(&file);
+        let text = text.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let cases: Result<CaseFile<T>, _> = toml::from_str(&text);
+        let cases = cases.unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let stem = file.file_stem().unwrap_or_default();
+        (stem.to_string_lossy().into_owned(), cases.case)
+    };
+    let files = below(&root().join("tests/cases"), &["toml"]);
+    files.into_iter().map(read).collect()
 }
 
 /// SystemTap's example files with one of these extensions. Empty where they are not installed.

@@ -39,11 +39,6 @@ struct Page {
 }
 
 #[derive(Deserialize)]
-struct CaseFile {
-    case: Vec<Case>,
-}
-
-#[derive(Deserialize)]
 struct Case {
     name: String,
     script: Option<String>,
@@ -276,16 +271,14 @@ fn entries(parsed: &Parsed, facts: &Everything, name: &str, text: &str) -> Vec<E
 
 /// The cases with scripts, by file and name.
 fn cases() -> BTreeMap<String, Case> {
-    let mut all = BTreeMap::new();
-    for entry in std::fs::read_dir(root().join("tests/cases")).unwrap() {
-        let path = entry.unwrap().path();
-        let text = std::fs::read_to_string(&path).unwrap();
-        let file: CaseFile = toml::from_str(&text).unwrap_or_else(|e| panic!("{path:?}: {e}"));
-        let stem = path.file_stem().unwrap().to_string_lossy().into_owned();
-        let scripts = file.case.into_iter().filter(|c| c.script.is_some());
-        all.extend(scripts.map(|c| (format!("{stem}::{}", c.name), c)));
-    }
-    all
+    let named = |(stem, cases): (String, Vec<Case>)| {
+        let scripts = cases.into_iter().filter(|c| c.script.is_some());
+        scripts.map(move |c| (format!("{stem}::{}", c.name), c))
+    };
+    spile_testing::files::cases()
+        .into_iter()
+        .flat_map(named)
+        .collect()
 }
 
 /// The example of a page.

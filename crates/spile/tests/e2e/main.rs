@@ -44,11 +44,6 @@ use std::time::{Duration, Instant};
 use libtest_mimic::{Arguments, Failed};
 use serde::Deserialize;
 
-#[derive(Deserialize)]
-struct CaseFile {
-    case: Vec<Case>,
-}
-
 #[derive(Deserialize, Clone)]
 #[serde(deny_unknown_fields)]
 struct Case {
@@ -319,30 +314,16 @@ fn main() {
     let mut args = Arguments::from_args();
     // Cases count events of the whole machine and measure times, so they run one after the other.
     args.test_threads = Some(1);
-    let mut files: Vec<_> = std::fs::read_dir(root().join("tests/cases"))
-        .expect("tests/cases")
-        .filter_map(|e| e.ok().map(|e| e.path()))
-        .filter(|p| p.extension().is_some_and(|e| e == "toml"))
-        .collect();
-    files.sort();
     let no_kernel = no_kernel();
     let every = args.filter.is_some() || needs::all_cases();
     let mut trials = Vec::new();
-    for file in files {
-        let text = std::fs::read_to_string(&file).expect("readable");
-        let cases: CaseFile =
-            toml::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
-        let stem = file
-            .file_stem()
-            .expect("a name")
-            .to_string_lossy()
-            .into_owned();
-        for case in cases.case {
+    for (stem, cases) in spile_testing::files::cases::<Case>() {
+        for case in cases {
             if !needs::in_this_run(case.vm) || (case.long && !every) {
                 continue;
             }
             let missing = needs::missing(&case.needs)
-                .unwrap_or_else(|why| panic!("{}, {}: {why}", file.display(), case.name));
+                .unwrap_or_else(|why| panic!("{stem}, {}: {why}", case.name));
             let why = no_kernel.clone().filter(|_| case.kernel);
             let trial = |name: String, case: Case| {
                 let (missing, why) = (missing.clone(), why.clone());
