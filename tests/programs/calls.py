@@ -268,7 +268,7 @@ def texts_work():
     call(62, fd, 29, text=f"kill({n}, SIGIO/SIGPOLL)", also=["sig 29 SIGIO/SIGPOLL"])
     # Values without a name, in the library's base for them; no flags; the signal of a child.
     call(48, fd, 77, text=f"shutdown({n}, 0x4d)")
-    call(41, 1, 1, 77, text="socket(AF_LOCAL, SOCK_STREAM, 77)")
+    call(41, 1, 1, 77, text="socket(PF_LOCAL, SOCK_STREAM, 77)")
     call(26, fd, 0, 4, text="msync(0xdeadbeef7fffff63, 0, MS_SYNC)")
     call(46, fd, 0, 0, text=f"sendmsg({n}, 0x0, 0x0)")
     # CLONE_THREAD needs CLONE_VM, so this call fails.
@@ -333,16 +333,17 @@ class Argument:
         self.kind, _, given = kind.partition("=")
         dirty = DIRTY[turn % len(DIRTY)]
         bare = self.kind.rstrip("!")
-        constant = re.fullmatch(r"([iul])(?:\((.*)\)|#(.*))", self.kind)
+        constant = re.fullmatch(r"([iul])(?:\((.*)\)(?:\+(0\d+))?|#(.*))", self.kind)
         if constant:
-            of, names, number = constant.groups()
-            value = int(number, 0) if number else 0
+            of, names, permissions, number = constant.groups()
+            value = int(number, 0) if number else int(permissions or "0", 8)
             for name in (names or "").split("|"):
                 value |= constants[name] if name else 0
             # A signal set has the width of its C type. The other bits of the register do not count.
             self.word = value & 0xFFFFFFFF | (0 if of == "l" else 0xDEAD0000 << 32)
             of = "u" if short and of == "l" else of
-            self.ctype, self.text = CONSTANTS[of], names or number
+            self.ctype = CONSTANTS[of]
+            self.text = f"{names}|{permissions}" if permissions else names or number
         elif bare in NUMBERS:
             self.ctype, form = NUMBERS[bare]
             self.word = int(given) & (1 << 64) - 1 if given else BAD if "!" in self.kind else dirty
@@ -424,7 +425,7 @@ def rows(short):
 def constants(all):
     """The constants in rows, with their values in C headers."""
     kinds = [spec.split(":")[0] for *_, args in all for spec in args]
-    sets = [re.fullmatch(r"[iul]\((.*)\)", kind) for kind in kinds]
+    sets = [re.fullmatch(r"[iul]\((.*)\)(\+0\d+)?", kind) for kind in kinds]
     return of_c({name for found in sets if found for name in found[1].split("|")})
 
 
@@ -573,7 +574,7 @@ def every(spile, short=False):
 LIBRARY = """
 fcntl.h poll.h sched.h signal.h time.h unistd.h asm/prctl.h netinet/in.h sys/epoll.h sys/eventfd.h sys/fanotify.h
 sys/file.h sys/inotify.h sys/ipc.h sys/mman.h sys/mount.h sys/msg.h sys/prctl.h sys/ptrace.h sys/random.h
-sys/resource.h sys/shm.h sys/socket.h sys/stat.h sys/swap.h sys/time.h sys/timerfd.h sys/uio.h sys/wait.h
+sys/resource.h sys/shm.h sys/signalfd.h sys/socket.h sys/stat.h sys/swap.h sys/time.h sys/timerfd.h sys/uio.h sys/wait.h
 sys/xattr.h
 """.split()
 KERNEL = """

@@ -244,6 +244,8 @@ pub struct FlagTable {
     pub name: &'static str,
     /// The entries, in order of output.
     pub entries: &'static [Flag],
+    /// In a set: the bits that are shown in octal if they have no name, such as permissions.
+    pub octal: u64,
 }
 
 /// A named flag or value: it is set if the bits of `mask` equal those of `bits`.
@@ -253,7 +255,7 @@ pub struct Flag {
     pub mask: u64,
     /// The expected value of these bits.
     pub bits: u64,
-    /// Name, at most 31 bytes.
+    /// Name, at most 55 bytes.
     pub name: &'static str,
 }
 

@@ -553,6 +553,7 @@ fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>
 
 static BITS: FlagTable = FlagTable {
     name: "bits",
+    octal: 0,
     entries: &[
         Flag {
             mask: 3,

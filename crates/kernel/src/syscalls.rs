@@ -229,6 +229,8 @@ pub struct FlagTable {
     pub name: &'static str,
     /// Choices without a name are shown in decimal, instead of hexadecimal.
     pub decimal: bool,
+    /// In a set: the bits that are shown in octal if they have no name, such as permissions.
+    pub octal: u64,
     /// The flags in display order.
     pub flags: Box<[Flag]>,
 }
@@ -255,8 +257,8 @@ impl FlagTable {
         }
     }
 
-    /// A set of flags joined by `|`, with unnamed bits in hexadecimal. A flag whose bits are all in
-    /// another flag that is set is left out.
+    /// A set of flags joined by `|`, with unnamed bits in hexadecimal, or in octal where the table says
+    /// so. A flag whose bits are all in another flag that is set is left out.
     #[must_use]
     pub fn show_set(&self, value: i64) -> String {
         let mut text = String::new();
@@ -279,9 +281,20 @@ impl FlagTable {
             }
             text.push_str(flag.name);
         }
-        if rest != 0 || text.is_empty() {
+        let permissions = rest & self.octal.cast_signed();
+        let high = rest & !permissions;
+        let mut add = |number: &str| {
             let bar = if text.is_empty() { "" } else { "|" };
-            let _ = write!(text, "{bar}{rest:#x}");
+            let _ = write!(text, "{bar}{number}");
+        };
+        if high != 0 {
+            add(&format!("{high:#x}"));
+        }
+        if permissions != 0 {
+            add(&format!("0{permissions:o}"));
+        }
+        if text.is_empty() {
+            text.push_str(if self.octal == 0 { "0x0" } else { "0" });
         }
         text
     }
@@ -456,16 +469,18 @@ fn parse_flags() -> Vec<FlagTable> {
     lines(FLAGS)
         .filter_map(|line| {
             let (name, flags) = line.split_once('\t')?;
-            let (name, decimal) = name
-                .strip_suffix(":d")
-                .map_or((name, false), |name| (name, true));
+            let (name, suffix) = name.split_once(':').unwrap_or((name, ""));
+            let octal = suffix
+                .strip_prefix('o')
+                .map_or(Ok(0), |bits| u64::from_str_radix(bits, 8));
             let flags = flags
                 .split_ascii_whitespace()
                 .map(parse_flag)
                 .collect::<Option<_>>()?;
             Some(FlagTable {
                 name,
-                decimal,
+                decimal: suffix == "d",
+                octal: octal.ok()?,
                 flags,
             })
         })

@@ -29,7 +29,7 @@ const MARK: u64 = 32;
 /// A result of `user_text`: the controller can read the memory.
 const ABSENT: u64 = 1;
 
-/// The lists of names: flags at 0, values behind them.
+/// The lists of names: flags at 0, values behind them, then flags with permissions.
 const FLAGS: &[(u64, u64, &str)] = &[
     (3, 0, "RDONLY"),
     (3, 1, "WRONLY"),
@@ -42,6 +42,12 @@ const VALUES: &[(u64, u64, &str)] = &[
     (u64::MAX, 7, "SEVEN"),
     (u64::MAX, u64::MAX, "MINUS"),
 ];
+
+/// A name as long as an entry has room for.
+const LONG: &str = "REGISTER_PRIVATE_EXPEDITED_SYNC_CORE_AND_NINETEEN_MORE";
+const CREATION: &[(u64, u64, &str)] = &[(0x200, 0x200, LONG), (0x400, 0x400, "EXCL")];
+/// The bits that such flags have in octal.
+const PERMISSIONS: u64 = 0o777;
 
 fn layout() -> ArgumentLayout {
     ArgumentLayout {
@@ -63,8 +69,8 @@ fn layout() -> ArgumentLayout {
 
 fn names() -> Vec<u8> {
     let mut bytes = Vec::new();
-    for list in [FLAGS, VALUES] {
-        for (mask, bits, name) in list.iter().chain(&[(0, 0, "")]) {
+    for (list, octal) in [(FLAGS, 0), (VALUES, 0), (CREATION, PERMISSIONS)] {
+        for (mask, bits, name) in list.iter().chain(&[(0, octal, "")]) {
             bytes.extend(mask.to_le_bytes());
             bytes.extend(bits.to_le_bytes());
             bytes.extend(name.as_bytes());
@@ -355,6 +361,25 @@ proptest! {
             found.push(format!("{rest:#x}"));
         }
         let got = text(with(kind::FLAGS, bytes, 0), value, &Given::default());
+        prop_assert_eq!(got, found.join("|"));
+    }
+
+    #[test]
+    fn permissions_in_flags(value in prop_oneof![0..0x2000u64, any::<u64>()]) {
+        let mut found: Vec<String> = (CREATION.iter().filter(|(mask, ..)| value & mask != 0))
+            .map(|(.., name)| (*name).to_owned())
+            .collect();
+        let named = CREATION.iter().fold(0, |all, (mask, ..)| all | mask);
+        let rest = value & !named & !PERMISSIONS;
+        if rest != 0 {
+            found.push(format!("{rest:#x}"));
+        }
+        let permissions = value & PERMISSIONS;
+        if permissions != 0 || found.is_empty() {
+            found.push(format!("0{permissions:o}"));
+        }
+        let list = (FLAGS.len() + VALUES.len() + 2) * ENTRY as usize;
+        let got = text(with(kind::FLAGS, 8, list), value, &Given::default());
         prop_assert_eq!(got, found.join("|"));
     }
 

@@ -407,6 +407,7 @@ fn flags(name: &'static str, tables: &mut Tables) -> Option<&'static FlagTable> 
         Some(Box::leak(Box::new(FlagTable {
             name: table.name,
             entries,
+            octal: table.octal,
         })))
     })
 }

@@ -16,7 +16,7 @@ use serde::Deserialize;
 use spile_testing::files::{below, examples, root};
 
 /// Why no case runs an example.
-const KINDS: [(&str, &str); 4] = [
+const KINDS: [(&str, &str); 5] = [
     (
         "refused",
         "spile refuses it everywhere; the text is a part of its message",
@@ -25,6 +25,10 @@ const KINDS: [(&str, &str); 4] = [
     (
         "old",
         "it probes what kernels or programs no longer have, which the text names",
+    ),
+    (
+        "program",
+        "it probes a program that Debian does not have, or builds without what the text names",
     ),
     (
         "unwritten",

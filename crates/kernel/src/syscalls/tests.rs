@@ -138,8 +138,10 @@ fn parameters_are_those_of_the_running_kernel() {
             // Declared long for historical reasons, and used as an int: descriptors, pids, counts.
             // Modes have 32 bits in programs, of which the kernel takes 16.
             let narrowed = match arg.kind {
-                ArgKind::Int(32) | ArgKind::Choice(_) => bits_of(ty) == 64,
-                ArgKind::Mode => bits_of(ty) == 16,
+                ArgKind::Int(32) | ArgKind::Choice(_) | ArgKind::Flags("mempolicy_mode") => {
+                    bits_of(ty) == 64
+                }
+                ArgKind::Mode | ArgKind::Flags("filetype") => bits_of(ty) == 16,
                 _ => false,
             };
             assert!(
@@ -238,6 +240,11 @@ fn flags_are_found_by_name() {
     assert_eq!(set("open", 0x101002), "O_RDWR|O_SYNC");
     assert_eq!(set("open", 1 << 40), "O_RDONLY|0x10000000000");
     assert_eq!(set("access", 0), "F_OK");
+    assert_eq!(set("filetype", 0o100_640), "S_IFREG|0640");
+    assert_eq!(set("filetype", 0o4755), "04755");
+    assert_eq!(set("ipcget", 0o1600), "IPC_CREAT|0600");
+    assert_eq!(set("ipcget", 1 << 20 | 0o400), "0x100000|0400");
+    assert_eq!(set("ipcget", 0), "0");
     assert_eq!(set("prot", 3), "PROT_READ|PROT_WRITE");
     assert_eq!(set("map", 0x22), "MAP_PRIVATE|MAP_ANONYMOUS");
     assert_eq!(set("futex", 0x81), "FUTEX_WAKE|FUTEX_PRIVATE_FLAG");

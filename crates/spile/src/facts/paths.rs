@@ -244,14 +244,12 @@ pub(super) fn find_by_name(name: &str, root: Option<&Path>) -> Result<Vec<PathBu
         (true, true) => matching(name),
         (true, false) => search_path()
             .flat_map(|d| matching(&format!("{d}/{name}")))
+            .filter(|p| executable(p))
             .collect(),
         (false, true) => vec![PathBuf::from(name)],
         (false, false) => search_path()
             .map(|d| Path::new(&d).join(name))
-            .filter(|p| {
-                p.metadata()
-                    .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
-            })
+            .filter(|p| executable(p))
             .chain(library(name))
             .take(1)
             .collect(),
@@ -306,7 +304,13 @@ fn search_path() -> impl Iterator<Item = String> {
     folders.into_iter().filter(|d| !d.is_empty())
 }
 
-/// Programs whose paths match, component by component.
+/// Whether the file of a path can be run as a program.
+fn executable(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
+}
+
+/// Programs and libraries whose paths match, component by component.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let start = if pattern.starts_with('/') { "/" } else { "." };
     let mut found = vec![PathBuf::from(start)];
@@ -324,11 +328,8 @@ fn matching(pattern: &str) -> Vec<PathBuf> {
             found.into_iter().map(|p| p.join(part)).collect()
         };
     }
-    let program = |p: &PathBuf| {
-        p.metadata()
-            .is_ok_and(|m| m.is_file() && m.mode() & 0o111 != 0)
-    };
-    found.retain(program);
+    // Libraries need not be executable: Debian's are not.
+    found.retain(|p| p.is_file());
     found.retain(|p| {
         use std::io::Read;
         let mut magic = [0; 4];
@@ -375,6 +376,19 @@ mod tests {
         assert!(find_by_name("no-such-program-at-all", None).is_err());
         assert!(find_by_name("/no/such/*", None).is_err());
         assert!(of_process(0).is_err());
+    }
+
+    #[test]
+    fn a_pattern_finds_libraries_that_are_not_executable() {
+        use std::os::unix::fs::PermissionsExt;
+        let dir = tempfile::tempdir().expect("made");
+        let library = dir.path().join("libone.so.1");
+        std::fs::write(&library, b"\x7fELF").expect("written");
+        std::fs::set_permissions(&library, PermissionsExt::from_mode(0o644)).expect("set");
+        std::fs::write(dir.path().join("libone.so.text"), b"INPUT(x)").expect("written");
+        let pattern = format!("{}/lib*.so.*", dir.path().display());
+        let found = find_by_name(&pattern, None).expect("found");
+        assert_eq!(found, [library.canonicalize().expect("there")]);
     }
 
     #[test]

@@ -13,7 +13,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 19] = [
+const NEEDS: [Need; 20] = [
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",
@@ -55,6 +55,12 @@ const NEEDS: [Need; 19] = [
         name: "programs",
         of_kernel: false,
         have: || in_vm().is_none() || Path::new("/usr/bin/cc").exists(),
+    },
+    // PHP, whose Debian package has markers.
+    Need {
+        name: "php",
+        of_kernel: false,
+        have: || in_vm().is_none() && Path::new("/usr/bin/php").exists(),
     },
     // Rust's compiler, too large for the image of a virtual machine.
     Need {

@@ -65,9 +65,9 @@ impl NameLists {
         debug_assert_eq!(end % ENTRY as usize, 0);
     }
 
-    /// Terminates a list with an empty name.
-    fn finish(&mut self) {
-        self.entry(0, 0, "");
+    /// Terminates a list with an empty name. The rest of flags has these bits in octal.
+    fn finish(&mut self, octal: u64) {
+        self.entry(0, octal, "");
     }
 
     /// Offset of a table's list.
@@ -89,7 +89,7 @@ impl NameLists {
                 self.entry(mask, bits, flag.name);
             }
         }
-        self.finish();
+        self.finish(table.octal);
         self.known.push((table.name, of, off));
         off
     }
@@ -103,7 +103,7 @@ impl NameLists {
         for (i, name) in SIGNALS.split_whitespace().enumerate() {
             self.entry(u64::MAX, i as u64, name);
         }
-        self.finish();
+        self.finish(0);
         self.known.push((KEY, ListUse::Choice(4, false), off));
         off
     }
@@ -186,7 +186,7 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, NameLists) {
             }
         }
     }
-    lists.finish();
+    lists.finish(0);
     (
         words.iter().flat_map(|w| w.to_ne_bytes()).collect(),
         rows,

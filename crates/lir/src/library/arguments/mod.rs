@@ -88,10 +88,11 @@ pub mod time {
 pub const FOLLOWS: u64 = 1 << 15;
 /// Arguments of a system call.
 pub const ARGS: usize = 6;
-/// Bytes of an entry in a list of names: mask, bits, name. A list ends with a mask of 0.
+/// Bytes of an entry in a list of names: mask, bits, name. A list ends with a mask of 0; the bits of
+/// this entry are those that flags without a name are written with in octal, such as permissions.
 pub const ENTRY: u32 = 16 + NAME;
 /// Bytes of a name.
-pub const NAME: u32 = 32;
+pub const NAME: u32 = 56;
 /// The largest number of names in a list.
 pub const MAX_NAMES: u32 = 64;
 /// The largest number of texts of a vector that are written.

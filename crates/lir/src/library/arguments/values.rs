@@ -54,7 +54,7 @@ pub(super) fn put_name(layout: &ArgumentLayout, last: i32) -> Func {
     let contract = "\
 Appends the name of an entry.
 entry: its offset in the lists.
-Cost: that of append_text for 32 bytes.";
+Cost: that of append_text for 56 bytes.";
     texts(layout, ("put_name", contract), ["entry"], |t, [entry]| {
         t.f.ret_if(entry.gt(last), 0);
         t.text(t.f.data("names") + entry + 16, NAME as i32);
@@ -63,7 +63,8 @@ Cost: that of append_text for 32 bytes.";
 
 pub(super) fn put_names(layout: &ArgumentLayout, last: i32) -> Func {
     let contract = "\
-Appends the names of a value, with what no name covers.
+Appends the names of a value, with what no name covers: a choice in its base, flags in hexadecimal,
+permissions among them in octal.
 descriptor: has the offset of the list from bit 16 on. value: the value.
 Cost: an iteration for each name of the list.";
     let params = ["descriptor", "value"];
@@ -91,6 +92,26 @@ Cost: an iteration for each name of the list.";
                     });
                 });
                 entry.set(entry + ENTRY as i32);
+            });
+            // The loop has ended at the list's last entry, unless there is no list.
+            let octal = f.var("octal", 0);
+            f.if_(entry.le(last), || {
+                octal.set((f.data("names") + entry).load_u64(8));
+            });
+            let separate = || f.if_(named.ne(0), || t.literal("|"));
+            f.if_(octal.ne(0), || {
+                let permissions = rest & octal.get();
+                let high = rest & (octal ^ -1);
+                f.if_(high.ne(0), || {
+                    separate();
+                    t.put(kind::HEX, high);
+                    named.set(1);
+                });
+                f.if_((permissions | (named ^ 1)).ne(0), || {
+                    separate();
+                    t.put(kind::OCTAL, permissions);
+                });
+                f.ret(0);
             });
             f.if_(named.eq(0), || {
                 let decimal = (descriptor & 255).eq(kind::ENUM);
