@@ -56,6 +56,7 @@ pub(crate) fn run(parts: &[String]) {
     }
     if parts.iter().any(|p| p == "floor") {
         crate::floor::run();
+        crate::profile::start_and_end();
     }
     if parts.iter().any(|p| p == "system") {
         crate::system::run();

@@ -1,7 +1,7 @@
 //! The kernel's own cost of the events that `spile profile` records: a program runs plain, with empty
 //! handlers at these events, and with the recorder.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use crate::bench::{median, report};
@@ -15,16 +15,53 @@ const LIMIT: Duration = Duration::from_secs(120);
 /// The recorder's script.
 const SCRIPT: &str = include_str!("../../tools/profile.stp");
 
-/// The events: name, arguments of the program that causes them, and their number.
-const EVENTS: [(&str, [&str; 2], f64); 4] = [
-    ("a system call (`getppid`)", ["calls", "1000000"], 1e6),
-    (
-        "a switch, with a read and a write",
-        ["switches", "50000"],
-        100_000.0,
+/// A row of the table.
+struct Row {
+    name: &'static str,
+    program: Program,
+    args: [&'static str; 2],
+    /// Number of events in a run.
+    events: f64,
+}
+
+/// The programs that have the events.
+#[derive(Clone, Copy)]
+enum Program {
+    Calls,
+    Pi,
+}
+
+const fn row(name: &'static str, program: Program, args: [&'static str; 2], events: f64) -> Row {
+    Row {
+        name,
+        program,
+        args,
+        events,
+    }
+}
+
+/// The events, and a whole parallel program with many of them.
+const ROWS: [Row; 5] = [
+    row(
+        "a system call (`getppid`)",
+        Program::Calls,
+        ["calls", "1000000"],
+        1e6,
     ),
-    ("a page fault", ["faults", "100000"], 100_000.0),
-    ("`fork`, `_exit` and `waitpid`", ["forks", "2000"], 2000.0),
+    row(
+        "a switch, with a read and a write",
+        Program::Calls,
+        ["switches", "50000"],
+        1e5,
+    ),
+    row("a page fault", Program::Calls, ["faults", "100000"], 1e5),
+    row(
+        "`fork`, `_exit` and `waitpid`",
+        Program::Calls,
+        ["forks", "2000"],
+        2e3,
+    ),
+    row("pi, 8 threads, 400 regions", Program::Pi, ["8", "400"], 1.0),
 ];
 
 /// A script with empty handlers at the probe points that the recorder always uses.
@@ -55,7 +92,7 @@ fn event_ns(before: &[String], command: &[&str], events: f64) -> Result<f64, Str
         _ => argv.extend(command.iter().map(ToString::to_string)),
     }
     let mut run = std::process::Command::new(&argv[0]);
-    run.args(&argv[1..]);
+    run.args(&argv[1..]).env("OMP_WAIT_POLICY", "passive");
     let text = output(run, LIMIT);
     let seconds = text.lines().find_map(|l| l.strip_prefix("cpu "));
     let seconds: Option<f64> = seconds.and_then(|text| text.parse().ok());
@@ -65,13 +102,17 @@ fn event_ns(before: &[String], command: &[&str], events: f64) -> Result<f64, Str
 
 /// Measures each event plain, with empty handlers and under `spile profile`, in turns.
 pub(crate) fn run() {
-    match compiled("profile-calls", "-pthread") {
-        Some(program) => table(&program),
-        None => eprintln!("floor: no C compiler"),
+    let programs = (
+        compiled("profile-calls", "-pthread"),
+        compiled("profile-pi", "-fopenmp"),
+    );
+    match programs {
+        (Some(calls), Some(pi)) => table(&calls, &pi),
+        _ => eprintln!("floor: no C compiler with OpenMP"),
     }
 }
 
-fn table(program: &Path) {
+fn table(calls: &Path, pi: &Path) {
     let rounds = env_number("SPILE_ROUNDS", ROUNDS);
     let spile = built("spile").display().to_string();
     let ways: [Vec<String>; 3] = [
@@ -86,14 +127,18 @@ fn table(program: &Path) {
         "{:<36} {:>18} {:>20} {:>20}",
         "", "plain, ns", "empty handlers", "spile profile"
     );
-    let program = PathBuf::from(program).display().to_string();
-    for (name, args, events) in EVENTS {
-        let command = [&*program, args[0], args[1]];
+    for row in ROWS {
+        let program = match row.program {
+            Program::Calls => calls,
+            Program::Pi => pi,
+        };
+        let program = program.display().to_string();
+        let command = [&*program, row.args[0], row.args[1]];
         let mut times: [Vec<f64>; 3] = Default::default();
         let mut problems = Vec::new();
         for _ in 0..rounds {
             for (way, times) in ways.iter().zip(&mut times) {
-                match event_ns(way, &command, events) {
+                match event_ns(way, &command, row.events) {
                     Ok(time) => times.push(time),
                     Err(why) => problems.push(why),
                 }
@@ -106,7 +151,8 @@ fn table(program: &Path) {
             |(middle, low): (f64, f64)| format!("{:+.0} ({:+.0})", middle - plain.0, low - plain.1);
         let plain_text = format!("{:.0} ({:.0})", plain.0, plain.1);
         println!(
-            "{name:<36} {plain_text:>18} {:>20} {:>20}",
+            "{:<36} {plain_text:>18} {:>20} {:>20}",
+            row.name,
             over(empty),
             over(ours)
         );

@@ -387,6 +387,13 @@ fn compare(workload: &Workload, tools: &[MeasuredTool], rounds: usize) {
     println!();
 }
 
+/// The start and end of the recorder, and of a session with its events and empty handlers.
+pub(crate) fn start_and_end() {
+    let mut tools = measured_tools();
+    tools.retain(|tool| ["plain", "spile profile", EMPTY].contains(&tool.name));
+    ends(&tools, env_number("SPILE_ROUNDS", ROUNDS));
+}
+
 /// The cost of start and end of each tool.
 fn ends(tools: &[MeasuredTool], rounds: usize) {
     let mut rows: Vec<Vec<f64>> = vec![Vec::new(); tools.len()];
