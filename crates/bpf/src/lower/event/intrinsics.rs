@@ -250,8 +250,7 @@ impl HandlerCodegen<'_> {
         self.asm.load(Size::DW, R3, R10, CTX);
         self.asm.load(Size::DW, R3, R3, NEXT);
         if let (Ok(offset), true) = (i16::try_from(offset), self.loads_kernel_memory()) {
-            self.asm.mov(R1, R3);
-            self.cast(|cast| cast.task);
+            self.cast(R3, |cast| cast.task);
             self.asm.load(Size::W, R0, R0, offset);
             return Ok(());
         }
@@ -344,8 +343,7 @@ impl HandlerCodegen<'_> {
         };
         self.task();
         if let [_, _, ..] = &*offsets {
-            self.asm.mov(R1, R0);
-            self.cast(|cast| cast.task);
+            self.cast(R0, |cast| cast.task);
         }
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
@@ -614,7 +612,7 @@ impl HandlerCodegen<'_> {
         let done = self.asm.label();
         if space == Space::Kernel && self.loads_kernel_memory() {
             self.use_in(addr, R1)?;
-            self.cast(|cast| cast.word);
+            self.cast(R1, |cast| cast.word);
             self.asm.load(access, R0, R0, 0);
             // A load from an address that cannot be read gives 0, too. The helper tells which it was.
             self.asm.jump_if(Cond::Ne, R0, 0, done);
@@ -653,9 +651,12 @@ impl HandlerCodegen<'_> {
         self.options.arch == Arch::X86_64 && self.options.features.cast.is_some()
     }
 
-    /// `r0` = the address in r1 as a pointer to a structure of the kernel. Without casts `r0` stays.
-    fn cast(&mut self, to: fn(CastKfunc) -> u32) {
+    /// `r0` = the address in a register as a pointer to a structure of the kernel. Without casts `r0` stays.
+    fn cast(&mut self, from: Reg, to: fn(CastKfunc) -> u32) {
         if let Some(cast) = self.options.features.cast {
+            if from != R1 {
+                self.asm.mov(R1, from);
+            }
             self.asm.mov(R2, to(cast).cast_signed());
             self.asm.call_kfunc(cast.function);
         }
