@@ -24,7 +24,6 @@
 pub mod critical;
 mod large;
 mod place;
-mod rows;
 pub(crate) mod symbolic;
 
 pub(crate) use large::GOLDEN;
@@ -33,10 +32,10 @@ pub use place::{
     AggLayout, Colocation, GlobalLayout, GlobalPlace, PerCpuArray, ThreadField, ThreadSlots,
     ValueLayout,
 };
-pub use rows::{kernel_row, symbol_row};
 pub use symbolic::SymbolicForm;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};
+pub use spile_lir::library::stacks::rows::{kernel_row, stack_words, symbol_row};
 pub use spile_lir::library::unwind::{
     BEHIND, COPIED, EXACT, FILE_NAME, FILE_NAMES, VDSO, copy, row as unwind_row,
 };
@@ -84,20 +83,6 @@ pub mod shared {
     /// First free word. Locks and shared scalars follow; they change often, and start on a cache
     /// line of their own.
     pub const END: u32 = 192;
-}
-
-/// Word offsets (in bytes) from [`Layout::stacks`] in the shared block: address ranges that are
-/// skipped in kernel stacks, each with its first address and the one behind its last. The loader
-/// sets them before it attaches anything; a range of zeros skips nothing.
-pub mod stack_words {
-    /// The functions `bpf_trace_runN`: frames in front of theirs belong to the probe.
-    pub const RUN: u32 = 0;
-    /// The ranges of each of [`super::StackWords::points`], one after the other.
-    pub const POINTS: u32 = 16;
-    /// Ranges of a tracepoint: `__bpf_trace_NAME`, `__traceiter_NAME`.
-    pub const PAIRS: usize = 2;
-    /// Bytes of a tracepoint's ranges.
-    pub const POINT: u32 = 16 * PAIRS as u32;
 }
 
 /// Offsets of the words of [`stack_words`].

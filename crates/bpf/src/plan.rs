@@ -55,7 +55,7 @@ pub(crate) use arrays::{Colocations, EVICT, lanes};
 pub(crate) use needs::LayoutInputs;
 pub(crate) use scratch::ScratchOffsets;
 pub(crate) use snapshots::SnapshotMap;
-pub(crate) use stacks::{OWN_FRAMES, StackRoom};
+pub(crate) use stacks::StackRoom;
 
 use allocator::{Areas, BumpAllocator};
 use arrays::ThreadRecordFields;

@@ -38,10 +38,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("slots", "only constants"),
     ("data/thread_record_facts", "computes facts"),
     ("event/deferred_modes", "computes facts"),
-    (
-        "event/unwind/walk_gen",
-        "the parts of all subprograms of walks",
-    ),
     ("text/callback", "the ends of all callbacks"),
     ("text/escapes", "a table of bytes"),
     ("text/fields", "only data"),

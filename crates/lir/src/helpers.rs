@@ -68,6 +68,12 @@ helpers! {
     ReadText = "read_text", 3, true;
     /// `(to, size, from)`: as `read_text`, from the observed program's memory.
     ReadUserText = "read_user_text", 3, true;
+    /// `(to, size, format, values, bytes)`: writes a text by a format of the kernel's `bpf_snprintf`, with
+    /// `bytes` of values; the number of bytes of the whole text with the NUL, or a negative errno.
+    Format = "format", 5, true;
+    /// `(text, size, base, to)`: reads a number without a sign from the beginning of a text, in front of
+    /// which there may be spaces; the number of characters, or a negative errno.
+    ParseNumber = "parse_number", 4, true;
     /// `(ring, data, size, flags)`: 0, or a negative errno if the record was lost.
     Output = "output", 4, true;
     /// `(ring, 0)`: the number of bytes in the ring that were not consumed yet.

@@ -166,6 +166,8 @@ fn helper(helper: LirHelper) -> (Helper, bool) {
         LirHelper::ReadUser => (Helper::ProbeReadUser, false),
         LirHelper::ReadText => (Helper::ProbeReadKernelStr, false),
         LirHelper::ReadUserText => (Helper::ProbeReadUserStr, false),
+        LirHelper::Format => (Helper::Snprintf, false),
+        LirHelper::ParseNumber => (Helper::Strtoul, false),
         LirHelper::Output => (Helper::RingbufOutput, false),
         LirHelper::Waiting => (Helper::RingbufQuery, false),
     }

@@ -2,6 +2,7 @@
 
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Event, Inst, Program, Val};
+use spile_lir::library::stacks::OWN_FRAMES;
 
 use super::allocator::{Areas, MMAPABLE};
 use crate::layout::symbolic::takes_kernel_stack;
@@ -10,9 +11,6 @@ use crate::layout::{
     SYMBOL_ROWS_MAP, SYMBOLS_MAP, SymbolicForm, copy, kernel_row, stack_words, symbol_row,
 };
 use crate::object::elf::{MapSpec, MapType};
-
-/// The number of probe frames that are searched for `bpf_trace_runN`.
-pub(crate) const OWN_FRAMES: u32 = 12;
 
 /// Places for stacks: offsets in each CPU's block, except for `words` and `next_file`.
 #[derive(Debug, Clone)]

@@ -16,6 +16,8 @@
 //! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
 //! | `append` | strings, numbers and bytes at the end of a text, with C's widths, precisions and flags |
 //! | `statistics` | variance |
+//! | `tables` | rows of tables in maps, for other modules |
+//! | `stacks` | texts of stacks and addresses: symbols, files, lines |
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
 //! | `unwind` | walks of user stacks |
 //! | `arguments` | arguments of system calls as text, a module of its own that knows the host's layout |
@@ -44,8 +46,10 @@ pub mod decimal;
 mod numbers;
 pub mod quote;
 pub mod search;
+pub mod stacks;
 mod statistics;
 mod strings;
+mod tables;
 pub mod unicode;
 pub mod unwind;
 pub mod usermem;

@@ -172,17 +172,24 @@ fn row<'b>(f: &'b Builder, here: Val<'b>) -> Val<'b> {
     f.data(ESCAPES) + (here.load_u8(0) << 3)
 }
 
-/// The top bits of the bytes that are zero, and other bits above the first one.
-fn zero_marks<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
+/// The top bits of the bytes that are zero.
+pub(super) fn zero_marks<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
     (not_zero(f, word) ^ -1) & f.constant(every(0x80))
 }
 
 /// The number of bytes of a word in front of its first zero.
 pub(super) fn in_front_of_zero<'b>(f: &'b Builder, word: Val<'b>) -> Val<'b> {
-    let zero = zero_marks(f, word);
-    // All bits below the mark of the first one.
-    let in_front = (zero & (f.constant(0) - zero)) - 1;
-    (((in_front & f.constant(every(0x80))) >> 7) * f.constant(every(1))) >> 56
+    in_front_of_mark(f, first_mark(f, zero_marks(f, word)))
+}
+
+/// The first one of marks, or 0.
+pub(super) fn first_mark<'b>(f: &'b Builder, marks: Val<'b>) -> Val<'b> {
+    marks & (f.constant(0) - marks)
+}
+
+/// The number of bytes of a word in front of the one with this mark.
+pub(super) fn in_front_of_mark<'b>(f: &'b Builder, mark: Val<'b>) -> Val<'b> {
+    ((((mark - 1) & f.constant(every(0x80))) >> 7) * f.constant(every(1))) >> 56
 }
 
 /// Top bits of the bytes that are not zero, and other bits below.

@@ -21,7 +21,8 @@ pub(in crate::lower) fn append_number(base: u32) -> String {
     format!("append_number_{base}")
 }
 
-fn layout(plan: &StateLayout) -> AppendLayout {
+/// Where the functions find the text.
+pub(in crate::lower) fn layout(plan: &StateLayout) -> AppendLayout {
     let offset = |offset: u32| offset.cast_signed();
     AppendLayout {
         length: offset(plan.scratch.text_pos),

@@ -36,8 +36,7 @@ Cost: up to 8 reads of pages, 400 times user_map, and a record of 37,000 bytes."
             none.leave_if(waiting.gt(WAITING));
             none.leave_if(w.get(at::N).ge(w.cap()));
             let cpu = f.helper(Helper::Cpu, &[]);
-            w.set(at::MID, cpu);
-            let copy = w.element(layout.copies, at::MID, none);
+            let copy = w.table(layout.copies).row(cpu, none);
             let number = (f.helper(Helper::TimeNs, &[]) << CPU_BITS) | cpu;
             copy.store_bytes(Size::U32, 0, 0);
             copy.store_bytes(Size::U32, 4, BYTES.cast_signed());

@@ -26,10 +26,10 @@ mod step;
 mod walk;
 
 use super::PAGE;
+use super::tables::RowTable;
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
 use crate::func::{Func, MemoryPlace, Module};
 use crate::helpers::Helper;
-use crate::op::Size;
 
 /// The file number of the vDSO, the kernel's own code in programs.
 pub const VDSO: u32 = 0xffff;
@@ -136,11 +136,11 @@ pub mod at {
     pub const ROWS: u32 = 88;
     /// Entry of the tree.
     pub const ENTRY: u32 = 96;
-    /// The range of a search, and its present place.
+    /// A number for a moment, and another one.
     pub const LO: u32 = 104;
     /// See [`LO`].
     pub const HI: u32 = 112;
-    /// See [`LO`].
+    /// The index of a row.
     pub const MID: u32 = 120;
     /// Key and value of a file in the map.
     pub const KEY: u32 = 128;
@@ -362,36 +362,14 @@ impl<'b> StackWalker<'_, 'b> {
         self.get(at::READ)
     }
 
-    /// The element of a map with the key in that word.
-    fn element(&self, map: &str, key: u32, none: BlockExit<'b>) -> Val<'b> {
-        let args = [self.map(map), self.addr(key)];
-        let element = self.f.helper(Helper::MapLookup, &args);
-        none.leave_if(element.eq(0));
-        element
-    }
-
-    /// The last of a map's rows from `low` to `high` that starts at or before a key, by its first
-    /// 32 bits. A binary search of up to `halvings` steps.
-    fn search(
-        &self,
-        (map, halvings): (&str, u32),
-        (low, high): (Val<'b>, Val<'b>),
-        (key, none): (Val<'b>, BlockExit<'b>),
-    ) -> Val<'b> {
-        let f = self.f;
-        let start = |row: Val<'b>| row.load_bytes(Size::U32, row::START);
-        let (low, high) = (f.var("low", low), f.var("high", high));
-        f.repeat_inline(halvings, || {
-            f.break_if((low + 1).ge(high));
-            let middle = (low + high) >> 1;
-            self.set(at::MID, middle);
-            let row = self.element(map, at::MID, none);
-            f.if_else(start(row).gt(key), || high.set(middle), || low.set(middle));
-        });
-        self.set(at::LO, low);
-        let row = self.element(map, at::LO, none);
-        none.leave_if(start(row).gt(key));
-        row
+    /// A map of rows by index.
+    fn table<'m>(&self, map: &'m str) -> RowTable<'m, 'b> {
+        RowTable {
+            f: self.f,
+            map,
+            block: self.block,
+            index: self.at.base + at::MID,
+        }
     }
 
     /// The address of the words of frame `n`, to which offsets of the block are added. The caller has

@@ -38,8 +38,8 @@ Cost: up to 23 look-ups and two reads.";
                 f.if_(rows.ne(0), || {
                     let first = w.get(at::FIRST);
                     let key = w.get(at::ADDR) + w.get(at::OFF);
-                    let table = (layout.rows, HALVINGS);
-                    let row = w.search(table, (first, first + rows), (key, chain));
+                    let table = w.table(layout.rows);
+                    let row = table.search(HALVINGS, (first, first + rows), (key, chain));
                     follow(&w, row, [chain, stop]);
                 });
                 // The rows may still arrive.

@@ -1,19 +1,16 @@
 //! User stacks. The run-time library walks them and looks addresses up
-//! ([`spile_lir::library::unwind`]); marks and texts of frames are made here.
+//! ([`spile_lir::library::unwind`]); marks of frames are made here.
 //!
 //! In: the registers of the interrupted program, and the tables that the controller has loaded.
 //! Out: addresses with the numbers of their files. Names are given by the controller, or by
 //! `names.rs` where a handler looks into the text.
 
-mod frames;
-pub(in crate::lower) mod names;
+mod names;
 mod remaining_frames;
-pub(in crate::lower) mod walk_gen;
 
-use frames::{append_each, append_frame, how};
 use spile_ir::{Reg as IrReg, Ty, Val};
+use spile_lir::library::stacks::{self, frame};
 use spile_lir::library::unwind::{self, FILE_FIELDS, GIVEN, UnwindLayout, at};
-use walk_gen::walks;
 
 use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
@@ -21,10 +18,21 @@ use crate::layout::{
     COPIES_MAP, FILE_NAME, FILE_NAMES, FILES_MAP, RING, ROWS_MAP, RecordKind, RecordShape,
     SymbolicForm, copy, percpu, shared,
 };
-use crate::lower::text::put::ArgAppender;
 use crate::lower::{HandlerCodegen, Pool, Res};
-use crate::plan::StateLayout;
-use crate::target::Options;
+use crate::plan::{StackRoom, StateLayout};
+use crate::target::{Options, UnwindOffsets};
+
+/// The room of stacks, in which walks have their part, and the offsets that they read.
+fn walks<'a>(
+    plan: &'a StateLayout,
+    options: &'a Options,
+) -> Result<(&'a StackRoom, i16, &'a UnwindOffsets), String> {
+    let room = plan.stacks.as_ref().and_then(|r| Some((r, r.user?)));
+    match (room, &options.offsets.unwind) {
+        (Some((room, base)), Some(offsets)) => Ok((room, base as i16, offsets)),
+        _ => Err("stacks of programs need fields that this kernel's BTF does not have".into()),
+    }
+}
 
 /// Defines the functions of walks, or only those that look addresses up if nothing walks.
 fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
@@ -114,10 +122,8 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         self.use_append_frame()?;
         let (room, base, _) = walks(plan, options)?;
-        self.pool.sub("append_frames", |_| {
-            let p = ArgAppender::new("append_frames", &["how", "first", "most"], plan);
-            append_each(p, base, room, "append_frame", how::SPACE)
-        })?;
+        self.pool
+            .use_stack_text("append_frames", plan, stacks::append_frames)?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
             self.use_in(*value, R1)?;
             self.forget_bounds(R1);
@@ -138,7 +144,7 @@ impl HandlerCodegen<'_> {
         self.begin_mark(form)?;
         self.use_in(of, R2)?;
         self.forget_bounds(R2);
-        self.asm.mov(R1, if form.full() { how::FULL } else { 0 });
+        self.asm.mov(R1, if form.full() { frame::FULL } else { 0 });
         self.asm.mov(R3, form.piece());
         self.asm.call_sub("append_frames");
         self.append_text(&super::stacks::literal(";"), 0, None)?;
@@ -169,7 +175,7 @@ impl HandlerCodegen<'_> {
         }
         self.begin_mark(form)?;
         self.asm.mov(R1, room.most as i32);
-        self.asm.mov(R2, if form.full() { how::FULL } else { 0 });
+        self.asm.mov(R2, if form.full() { frame::FULL } else { 0 });
         self.asm.call_sub("append_frame");
         self.append_text(&super::stacks::literal(";"), 0, None)?;
         self.end_text(off, width);
@@ -179,12 +185,8 @@ impl HandlerCodegen<'_> {
     fn use_append_frame(&mut self) -> Res {
         let (plan, options) = (self.plan, self.options);
         use_walk(self.pool, plan, options)?;
-        let (room, base, _) = walks(plan, options)?;
-        self.pool.use_append_hex(plan)?;
-        self.pool.sub("append_frame", |_| {
-            let p = ArgAppender::new("append_frame", &["index", "how"], plan);
-            append_frame(p, base, room)
-        })
+        self.pool
+            .use_stack_text("append_frame", plan, stacks::append_frame)
     }
 
     /// Walks the whole stack. A later part of it needs a walk only if the last walk was a different

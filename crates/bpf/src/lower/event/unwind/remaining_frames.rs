@@ -4,7 +4,7 @@
 use spile_ir::{Reg as IrReg, Val};
 use spile_lir::library::unwind::at;
 
-use super::walk_gen::walks;
+use super::walks;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{COPIED, SymbolicForm, percpu, shared};

@@ -1,0 +1,51 @@
+//! The run-time library's functions that write texts of stacks ([`spile_lir::library::stacks`]).
+
+use spile_lir::Module;
+use spile_lir::library::stacks::StackLayout;
+
+use crate::layout::{
+    KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
+};
+use crate::lower::text::append;
+use crate::lower::{Pool, Res};
+use crate::plan::{StackRoom, StateLayout};
+
+/// Where the functions find what they need. An object without stacks has only functions that take
+/// addresses, which need no room.
+fn layout(plan: &StateLayout) -> StackLayout {
+    let room = plan.stacks.as_ref();
+    let place = |of: fn(&StackRoom) -> u32| room.map_or(0, of);
+    StackLayout {
+        text: append::layout(plan),
+        most: place(|r| r.most),
+        frames: place(|r| r.frames),
+        count: place(|r| r.count),
+        first: place(|r| r.first),
+        walk: place(|r| r.user.unwrap_or(0)),
+        words: plan.scratch.tmp + 8,
+        texts: plan.scratch.out,
+        ranges: place(|r| r.words),
+        lines: room.is_some_and(|r| r.lines),
+        symbols: SYMBOLS_MAP,
+        symbol_rows: SYMBOL_ROWS_MAP,
+        names: NAMES_MAP,
+        line_rows: LINE_ROWS_MAP,
+        kernel_lines: KERNEL_LINES_MAP,
+        cut_stacks: percpu::CUT_STACKS,
+        truncated: percpu::TRUNCATED,
+        unnamed: percpu::UNNAMED,
+    }
+}
+
+impl Pool {
+    /// Defines a function that writes texts of stacks, unless the object has it.
+    pub(in crate::lower) fn use_stack_text(
+        &mut self,
+        name: &str,
+        plan: &StateLayout,
+        make: impl FnOnce(&StackLayout) -> Module,
+    ) -> Res {
+        self.use_append_hex(plan)?;
+        self.global_functions(name, plan, |_| Ok(make(&layout(plan))))
+    }
+}

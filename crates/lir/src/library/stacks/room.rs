@@ -1,0 +1,142 @@
+//! The frames of the kernel's stack in the room: which are the probe's own, and their addresses as text.
+
+use super::rows::stack_words;
+use super::texts::{HEX, OWN_FRAMES, StackLayout, StackTexts, module, texts};
+use crate::builder::Val;
+use crate::func::{MemoryPlace, Module};
+use crate::library::append::flag;
+
+/// The number of frames that a tracepoint may have behind it.
+const BETWEEN: usize = 2;
+/// Bytes behind the first range within which all ranges are.
+const RANGES: u32 = 8192;
+
+/// How addresses are appended, in addition to [`flag::MARK`].
+pub mod address {
+    /// With a space in front, except for the first address.
+    pub const BETWEEN: i32 = 0x100;
+    /// With a space behind.
+    pub const BEHIND: i32 = 0x200;
+    /// The first address.
+    pub(super) const FIRST: i32 = 0x400;
+}
+
+/// `stack_first`.
+pub fn stack_first(layout: &StackLayout) -> Module {
+    let contract = "\
+Finds the first frame of the room that is not the probe's own, and notes its offset.
+words: the offset of the tracepoint's ranges in the state.
+Cost: about 120 instructions.";
+    let func = texts(
+        layout,
+        ("stack_first", contract),
+        ["words"],
+        |t, [words]| {
+            let f = t.f;
+            t.set(layout.first, 0);
+            let count = t.get(layout.count);
+            let run = f.addr(MemoryPlace::State(layout.ranges + stack_words::RUN));
+            let [from, to] = [0, 8].map(|off| run.load_u64(off));
+            f.block(|scanned| {
+                for i in 0..OWN_FRAMES {
+                    scanned.leave_if(count.le(8 * i.cast_signed()));
+                    let address = t.get(layout.frames + 8 * i);
+                    f.if_(address.ge(from), || {
+                        f.if_(address.lt(to), || {
+                            t.set(layout.first, 8 * (i.cast_signed() + 1));
+                        });
+                    });
+                }
+            });
+            f.ret_if(words.gt((layout.ranges + RANGES).cast_signed()), 0);
+            let ranges = f.addr(MemoryPlace::State(0)) + words;
+            for _ in 0..BETWEEN {
+                let first = t.get(layout.first);
+                f.ret_if(first.gt(layout.bytes() - 8), 0);
+                f.ret_if(first.ge(t.get(layout.count)), 0);
+                let address = (t.block + first).load_u64(layout.frames as i16);
+                f.block(|next| {
+                    f.block(|own| {
+                        for pair in 0..stack_words::PAIRS as i16 {
+                            let [from, to] = [0, 8].map(|off| ranges.load_u64(16 * pair + off));
+                            f.if_(address.ge(from), || own.leave_if(address.lt(to)));
+                        }
+                        next.leave();
+                    });
+                    t.set(layout.first, first + 8);
+                });
+            }
+        },
+    );
+    module(func, &[])
+}
+
+impl<'b> StackTexts<'_, 'b> {
+    /// The address in the room with that index; behind the last one, the function returns 1.
+    pub(super) fn address(&self, index: Val<'b>) -> Val<'b> {
+        let (f, at) = (self.f, self.at);
+        let off = self.get(at.first) + (index << 3);
+        f.ret_if(off.ge(self.get(at.count)), 1);
+        f.ret_if(off.gt(at.bytes() - 8), 1);
+        let address = (self.block + off).load_u64(at.frames as i16);
+        // A null entry ends a chain.
+        f.ret_if(address.eq(0), 1);
+        f.if_(index.ge(at.most.cast_signed()), || {
+            self.count(at.cut_stacks);
+            f.ret(1);
+        });
+        address
+    }
+
+    /// Calls `one(index, how)` for up to `most` indices from `first` on, until it gives something else
+    /// than 0.
+    pub(super) fn addresses(
+        &self,
+        one: &str,
+        (first, most): (Val<'b>, Val<'b>),
+        how: impl Fn() -> Val<'b>,
+    ) {
+        // One more call, which reports the end.
+        self.indices((first, most), self.at.most + 1, |index| {
+            let last = self.f.call(one, &[index, how()]);
+            self.f.break_if(last.ne(0));
+        });
+    }
+}
+
+/// `append_address`.
+pub fn append_address(layout: &StackLayout) -> Module {
+    let contract = "\
+Appends an address in the room; 1 behind the last one.
+index: of the address. how: bits of `address`, `flag::MARK`.
+Cost: a number.";
+    let name = ("append_address", contract);
+    let func = texts(layout, name, ["index", "how"], |t, [index, how]| {
+        let f = t.f;
+        let number = t.address(index);
+        let between = how & (address::BETWEEN | address::FIRST);
+        f.if_(between.eq(address::BETWEEN), || t.literal(" "));
+        f.call(HEX.0, &[number, how & flag::MARK]);
+        t.if_any(how, address::BEHIND, || t.literal(" "));
+    });
+    module(func, &[HEX])
+}
+
+/// `append_stack`.
+pub fn append_stack(layout: &StackLayout) -> Module {
+    let contract = "\
+Appends up to `most` addresses in the room from `first` on, as append_address does.
+how: bits of `address`, `flag::MARK`.
+Cost: append_address for each one.";
+    let (name, params) = (("append_stack", contract), ["how", "first", "most"]);
+    let func = texts(layout, name, params, |t, [how, first, most]| {
+        let state = t.f.var("state", how | address::FIRST);
+        let how = || {
+            let now = state.get();
+            state.set(now & (address::FIRST - 1));
+            now
+        };
+        t.addresses("append_address", (first, most), how);
+    });
+    module(func, &[("append_address", 2)])
+}

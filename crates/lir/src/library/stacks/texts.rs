@@ -1,0 +1,235 @@
+//! What the functions are written with: where the host has what they need, literals, numbers and texts at
+//! the end of the text, words of the block.
+
+use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
+use crate::func::{Extern, Func, MemoryPlace, Module};
+use crate::helpers::Helper;
+use crate::library::append::{self, flag};
+use crate::library::tables::RowTable;
+use crate::library::unwind::at;
+use crate::op::Size;
+
+/// The number of the probe's frames that are searched for `bpf_trace_runN`.
+pub const OWN_FRAMES: u32 = 12;
+
+/// Where the host has what the functions need. Offsets are those of bytes in the processor's block,
+/// unless something else is said.
+#[derive(Debug, Clone)]
+pub struct StackLayout {
+    /// The text.
+    pub text: append::AppendLayout,
+    /// Limit on the frames of a stack.
+    pub most: u32,
+    /// The addresses of frames: `most`, those of the probe, and two more.
+    pub frames: u32,
+    /// The word with the bytes of these addresses.
+    pub count: u32,
+    /// The word with the offset of the first frame of probed code.
+    pub first: u32,
+    /// The words of walks of user stacks ([`at`]), if there are any.
+    pub walk: u32,
+    /// Two words for functions that write kernel addresses.
+    pub words: u32,
+    /// The first offset behind all texts.
+    pub texts: u32,
+    /// In the state: address ranges ([`super::rows::stack_words`]).
+    pub ranges: u32,
+    /// Whether texts of user symbols contain positions in the source.
+    pub lines: bool,
+    /// Maps: symbols of files, rows of symbols, names, rows of lines; lines of the kernel.
+    pub symbols: &'static str,
+    /// See `symbols`.
+    pub symbol_rows: &'static str,
+    /// See `symbols`.
+    pub names: &'static str,
+    /// See `symbols`.
+    pub line_rows: &'static str,
+    /// See `symbols`.
+    pub kernel_lines: &'static str,
+    /// Counters: cut stacks, truncated texts, addresses without a name.
+    pub cut_stacks: u32,
+    /// See `cut_stacks`.
+    pub truncated: u32,
+    /// See `cut_stacks`.
+    pub unnamed: u32,
+}
+
+impl StackLayout {
+    /// Bytes of all addresses of a stack.
+    pub(super) fn bytes(&self) -> i32 {
+        8 * (self.most + OWN_FRAMES + 2).cast_signed()
+    }
+}
+
+/// A module with a function and the functions of the host that it calls, with their numbers of
+/// parameters.
+pub(super) fn module(func: Func, externs: &[(&str, usize)]) -> Module {
+    let declared = |(name, params): &(&str, usize)| Extern {
+        name: (*name).into(),
+        params: *params,
+    };
+    Module {
+        externs: externs.iter().map(declared).collect(),
+        funcs: vec![func],
+        ..Module::default()
+    }
+}
+
+/// The functions that append numbers.
+pub(super) const HEX: (&str, usize) = ("append_hex", 2);
+pub(super) const DECIMAL: (&str, usize) = ("append_number_10", 4);
+
+/// Parts of a function.
+#[derive(Clone, Copy)]
+pub(super) struct StackTexts<'a, 'b> {
+    pub(super) f: &'b Builder,
+    pub(super) at: &'a StackLayout,
+    pub(super) block: Val<'b>,
+}
+
+/// Builds a function; `code` gets its parameters.
+pub(super) fn texts<const N: usize>(
+    layout: &StackLayout,
+    (name, contract): (&str, &str),
+    params: [&str; N],
+    code: impl for<'b> FnOnce(StackTexts<'_, 'b>, [Val<'b>; N]),
+) -> Func {
+    build(name, contract, &params, |f, p| {
+        if let Ok(p) = <[Val<'_>; N]>::try_from(p) {
+            let block = f.addr(MemoryPlace::Cpu(0));
+            let at = layout;
+            code(StackTexts { f, at, block }, p);
+        }
+    })
+}
+
+impl<'b> StackTexts<'_, 'b> {
+    /// The content of a word.
+    pub(super) fn get(&self, off: u32) -> Val<'b> {
+        self.block.load_u64(off as i16)
+    }
+
+    pub(super) fn set(&self, off: u32, v: impl IntoOperand<'b>) {
+        self.block.store_u64(off as i16, v);
+    }
+
+    /// The address of a word.
+    pub(super) fn addr(&self, off: u32) -> Val<'b> {
+        self.block + off.cast_signed()
+    }
+
+    /// Increments a counter.
+    pub(super) fn count(&self, counter: u32) {
+        self.set(counter, self.get(counter) + 1);
+    }
+
+    /// A map of rows by index, with that word for the index.
+    pub(super) fn table<'m>(&self, map: &'m str, index: u32) -> RowTable<'m, 'b> {
+        RowTable {
+            f: self.f,
+            map,
+            block: self.block,
+            index,
+        }
+    }
+
+    /// The length of the text; returns if the text is full.
+    pub(super) fn length(&self) -> Val<'b> {
+        let length = self.get(self.at.text.length.cast_unsigned());
+        self.f.ret_if(length.gt(self.at.text.most), 0);
+        length
+    }
+
+    pub(super) fn set_length(&self, length: Val<'b>) {
+        self.set(self.at.text.length.cast_unsigned(), length);
+    }
+
+    /// Appends a literal; returns if the text is full.
+    pub(super) fn literal(&self, text: &str) {
+        let length = self.length();
+        let end = self.block + self.at.text.text + length;
+        let mut off = 0;
+        for bytes in text.as_bytes().chunks(4) {
+            let mut word = [0; 4];
+            word[..bytes.len()].copy_from_slice(bytes);
+            // A NUL too many is in front of the text's end.
+            let size = match bytes.len() {
+                1 => Size::U8,
+                2 => Size::U16,
+                _ => Size::U32,
+            };
+            end.store_bytes(size, off, i32::from_le_bytes(word));
+            off += 4;
+        }
+        self.set_length(length + text.len() as i32);
+    }
+
+    /// Appends a number in hexadecimal.
+    pub(super) fn hex(&self, number: Val<'b>) {
+        self.f.call(HEX.0, &[number, self.f.number(0)]);
+    }
+
+    /// Appends a number in hexadecimal, with `0x`.
+    pub(super) fn marked_hex(&self, number: Val<'b>) {
+        self.f.call(HEX.0, &[number, self.f.number(flag::MARK)]);
+    }
+
+    /// Appends a number in decimal.
+    pub(super) fn decimal(&self, number: Val<'b>) {
+        let [digits, flags, width] = [-1, 0, 0].map(|n| self.f.number(n));
+        self.f.call(DECIMAL.0, &[digits, number, flags, width]);
+    }
+
+    /// Appends the text at an address; goes to `fail` if it cannot be read. Returns if the text is full.
+    pub(super) fn copy(&self, from: Val<'b>, fail: BlockExit<'b>) {
+        let length = self.length();
+        let end = self.block + self.at.text.text + length;
+        // A byte more than the longest text has room for, so that a cut text is noticed.
+        let args = [end, self.f.number(self.at.text.most + 1), from];
+        let with_nul = self.f.helper(Helper::ReadText, &args);
+        fail.leave_if(with_nul.sle(0));
+        self.set_length(length + (with_nul - 1));
+    }
+
+    /// Runs code if one of these bits is set.
+    pub(super) fn if_any(&self, how: Val<'b>, bits: i32, code: impl FnOnce()) {
+        self.f.if_(how.has(bits), code);
+    }
+
+    /// Runs code for up to `most` indices from `first` on, at most `times` times.
+    pub(super) fn indices(
+        &self,
+        (first, most): (Val<'b>, Val<'b>),
+        times: u32,
+        code: impl FnOnce(Val<'b>),
+    ) {
+        let f = self.f;
+        let (index, left) = (f.var("index", first), f.var("left", most));
+        f.repeat(times, || {
+            f.break_if(left.eq(0));
+            code(index.get());
+            index.set(index + 1);
+            left.set(left - 1);
+        });
+    }
+}
+
+/// Words of walks.
+impl<'b> StackTexts<'_, 'b> {
+    pub(super) fn walk(&self, field: u32) -> Val<'b> {
+        self.get(self.at.walk + field)
+    }
+
+    pub(super) fn set_walk(&self, field: u32, v: impl IntoOperand<'b>) {
+        self.set(self.at.walk + field, v);
+    }
+
+    /// The address, the file and the offset of a user frame; returns if there is no such index.
+    pub(super) fn user_frame(&self, index: Val<'b>) -> [Val<'b>; 3] {
+        self.f.ret_if(index.gt(self.at.most.cast_signed()), 0);
+        let words = self.block + (index << 3);
+        let (files, offsets) = (at::FILES, at::offsets(self.at.most));
+        let places = [self.at.frames, self.at.walk + files, self.at.walk + offsets];
+        places.map(|place| words.load_u64(place as i16))
+    }
+}

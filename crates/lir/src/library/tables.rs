@@ -1,0 +1,56 @@
+//! Tables in maps: rows by index, and the search for a row among ordered ones.
+
+use crate::builder::{BlockExit, Builder, IntoOperand, Val};
+use crate::func::MemoryPlace;
+use crate::helpers::Helper;
+use crate::op::Size;
+
+/// A map of rows by index.
+#[derive(Clone, Copy)]
+pub(super) struct RowTable<'a, 'b> {
+    pub(super) f: &'b Builder,
+    pub(super) map: &'a str,
+    /// The processor's block, and the offset of a word in it for the index. The address is computed at each
+    /// use, which costs less than keeping it.
+    pub(super) block: Val<'b>,
+    pub(super) index: u32,
+}
+
+impl<'b> RowTable<'_, 'b> {
+    /// The row with that index; goes to `none` if there is none.
+    pub(super) fn row(&self, index: impl IntoOperand<'b>, none: BlockExit<'b>) -> Val<'b> {
+        self.block.store_u64(self.index as i16, index);
+        let key = self.block + self.index.cast_signed();
+        element(self.f, self.map, key, none)
+    }
+
+    /// The last row from index `low` to in front of `high` that starts at or before a key, by its first
+    /// 32 bits; goes to `none` if there is none. A binary search of up to `halvings` steps.
+    pub(super) fn search(
+        &self,
+        halvings: u32,
+        (low, high): (Val<'b>, Val<'b>),
+        (key, none): (Val<'b>, BlockExit<'b>),
+    ) -> Val<'b> {
+        let f = self.f;
+        let starts_behind = |row: Val<'b>| row.load_bytes(Size::U32, 0).gt(key);
+        let (low, high) = (f.var("low", low), f.var("high", high));
+        f.repeat_inline(halvings, || {
+            f.break_if((low + 1).ge(high));
+            let middle = (low + high) >> 1;
+            let row = self.row(middle, none);
+            f.if_else(starts_behind(row), || high.set(middle), || low.set(middle));
+        });
+        let row = self.row(low, none);
+        none.leave_if(starts_behind(row));
+        row
+    }
+}
+
+/// The element of a map with the key at that address; goes to `none` if there is none.
+pub(super) fn element<'b>(f: &'b Builder, map: &str, key: Val<'b>, none: BlockExit<'b>) -> Val<'b> {
+    let map = f.addr(MemoryPlace::Map(map.to_owned()));
+    let element = f.helper(Helper::MapLookup, &[map, key]);
+    none.leave_if(element.eq(0));
+    element
+}
