@@ -30,6 +30,7 @@ pub mod foreign_kernel;
 pub mod functions;
 pub mod machine;
 pub mod names;
+pub mod nfs;
 pub mod perf;
 pub mod process;
 pub mod resources;

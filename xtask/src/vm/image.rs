@@ -172,6 +172,11 @@ pub(super) fn build(
             &read(module)?,
         );
     }
+    let loadable = Path::new("/usr/lib/modules").join(&kernel.release);
+    for module in &kernel.for_cases {
+        let name = module.file_name().unwrap_or_default();
+        archive.file(&loadable.join(name), &read(module)?);
+    }
     for (file, place) in &kernel.debuginfo {
         archive.file(place, &read(file)?);
     }

@@ -22,6 +22,26 @@ const FRESH: Duration = Duration::from_secs(14 * 24 * 3600);
 /// tracepoints of modules. They depend on no other modules.
 const MODULES: [&str; 3] = ["dummy", "watchdog", "softdog"];
 
+/// Modules that a case loads itself: an NFS server with its client. No order; a kernel may lack some of them.
+const FOR_CASES: [&str; 13] = [
+    "auth_rpcgss",
+    "dns_resolver",
+    "fscache",
+    "grace",
+    "lockd",
+    "netfs",
+    "nfs",
+    "nfs_acl",
+    "nfsd",
+    "nfsv2",
+    "nfsv3",
+    "nfsv4",
+    "sunrpc",
+];
+
+/// Folder of these modules in the cache.
+const LOADABLE: &str = "loadable";
+
 /// Keys of Debian's archive, if apt does not trust them by default.
 const KEYRING: &str = "/usr/share/keyrings/debian-archive-keyring.gpg";
 
@@ -33,6 +53,8 @@ pub(super) struct Kernel {
     pub busybox: PathBuf,
     /// Modules in load order.
     pub modules: Vec<PathBuf>,
+    /// Modules that cases load.
+    pub for_cases: Vec<PathBuf>,
     /// Files of debugging information: their path here, and their path in the guest.
     pub debuginfo: Vec<(PathBuf, PathBuf)>,
 }
@@ -111,14 +133,17 @@ fn cached(ready: &Path) -> Option<(Kernel, Duration)> {
     let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
     let modules = MODULES.map(|name| ready.join(format!("{name}.ko")));
     // An earlier version of this program needed fewer of them.
-    if !modules.iter().all(|m| m.exists()) {
+    if !modules.iter().all(|m| m.exists()) || !ready.join(LOADABLE).exists() {
         return None;
     }
+    let mut for_cases = Vec::new();
+    files(&ready.join(LOADABLE), &mut for_cases);
     let kernel = Kernel {
         release,
         image: ready.join("vmlinuz"),
         busybox: ready.join("busybox"),
         modules: modules.to_vec(),
+        for_cases,
         debuginfo: Vec::new(),
     };
     let age = SystemTime::now().duration_since(since).unwrap_or_default();
@@ -284,7 +309,12 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
         "./bin/busybox".into(),
         "./usr/bin/busybox".into(),
     ];
-    wanted.extend(MODULES.map(|name| format!("*/{name}.ko*")));
+    wanted.extend(
+        MODULES
+            .iter()
+            .chain(&FOR_CASES)
+            .map(|name| format!("*/{name}.ko*")),
+    );
     unpack(&work, &wanted)?;
     let new = dir.join("new");
     let _ = fs::remove_dir_all(&new);
@@ -343,27 +373,41 @@ fn files(dir: &Path, found: &mut Vec<PathBuf>) {
 fn gather(from: &Path, release: &str, to: &Path) -> Result<(), String> {
     let mut all = Vec::new();
     files(from, &mut all);
-    let take = |start: &str, name: &str| {
-        let found = all.iter().find(|path| {
+    let find = |start: &str| {
+        all.iter().find(|path| {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             name.starts_with(start)
-        });
-        let found = found.ok_or(format!("the packages of {release} have no {start}"))?;
-        let to = to.join(name);
-        fs::copy(found, &to).map_err(|e| format!("{}: {e}", to.display()))?;
-        Ok::<_, String>(found)
+        })
     };
-    take("vmlinuz", "vmlinuz")?;
-    take("busybox", "busybox")?;
+    let required = |start: &str| {
+        find(start).ok_or_else(|| format!("the packages of {release} have no {start}"))
+    };
+    for name in ["vmlinuz", "busybox"] {
+        let to = to.join(name);
+        fs::copy(required(name)?, &to).map_err(|e| format!("{}: {e}", to.display()))?;
+    }
     for name in MODULES {
         let file = format!("{name}.ko");
-        let packed = take(&file, &format!("{file}.packed"))?;
-        let unpacked = match packed.extension().is_some_and(|e| e == "xz") {
-            true => Command::new("xz").args(["-dc"]).arg(packed).output(),
-            false => Command::new("cat").arg(packed).output(),
-        };
-        let unpacked = unpacked.map_err(|e| format!("{file}: {e}"))?;
-        fs::write(to.join(&file), unpacked.stdout).map_err(|e| format!("{file}: {e}"))?;
+        unpack_module(required(&file)?, &to.join(&file))?;
+    }
+    let loadable = to.join(LOADABLE);
+    fs::create_dir(&loadable).map_err(|e| format!("{}: {e}", loadable.display()))?;
+    for name in FOR_CASES {
+        let file = format!("{name}.ko");
+        if let Some(packed) = find(&file) {
+            unpack_module(packed, &loadable.join(&file))?;
+        }
     }
     Ok(())
+}
+
+/// Writes a module, which some packages have compressed.
+fn unpack_module(packed: &Path, to: &Path) -> Result<(), String> {
+    let (program, arguments): (_, &[&str]) = match packed.extension().is_some_and(|e| e == "xz") {
+        true => ("xz", &["-dc"]),
+        false => ("cat", &[]),
+    };
+    let unpacked = Command::new(program).args(arguments).arg(packed).output();
+    let unpacked = unpacked.map_err(|e| format!("{}: {e}", packed.display()))?;
+    fs::write(to, unpacked.stdout).map_err(|e| format!("{}: {e}", to.display()))
 }

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use spile_ir::{Bytes, Program};
 use spile_kernel::btf::{Btf, VMLINUX};
-use spile_kernel::names;
 use spile_kernel::process::IdRange;
+use spile_kernel::{names, nfs};
 use spile_sema::analyse::{self, Analysis, IdMap, Inputs, UserIds};
 use spile_sema::codes;
 use spile_syntax::diag::Diagnostic;
@@ -139,6 +139,13 @@ pub(crate) fn table(name: &str) -> Option<Vec<Bytes>> {
         "hz" => Some(vec![
             spile_kernel::machine::hz().to_string().as_bytes().into(),
         ]),
+        "nfs" => Some(indexed(
+            &mut nfs::FIRST.iter().map(|(n, t)| (*n, (*t).to_owned())),
+        )),
+        // From 10000 on, as the numbers of a table lie close together.
+        "nfs from 10000" => Some(indexed(
+            &mut (1..).zip(nfs::SECOND.iter().map(|t| (*t).to_owned())),
+        )),
         // Choices, such as socket types, and of sets the bits that stand for a choice.
         name => spile_kernel::syscalls::flag_table(name).map(|table| {
             let small = table.flags.iter().filter_map(|flag| {

@@ -20,6 +20,12 @@ const NEEDS: [Need; 20] = [
         of_kernel: true,
         have: || in_vm().is_some() || Path::new("/sys/bus/event_source/devices/kprobe").exists(),
     },
+    // An NFS server and its client, as modules that a guest has for cases.
+    Need {
+        name: "nfs",
+        of_kernel: true,
+        have: || in_vm().is_some() && module("nfsd"),
+    },
     Need {
         name: "no kprobes",
         of_kernel: true,
@@ -171,6 +177,13 @@ fn has_go() -> bool {
 fn symbol(name: &str) -> bool {
     let all = std::fs::read_to_string("/proc/kallsyms").unwrap_or_default();
     all.lines().any(|l| l.split(' ').nth(2) == Some(name))
+}
+
+/// Whether a case of a virtual machine can load that module.
+fn module(name: &str) -> bool {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let folder = Path::new("/usr/lib/modules").join(release.trim());
+    folder.join(format!("{name}.ko")).exists()
 }
 
 /// In a virtual machine of `cargo xtask vm`: the cases to run, `short` or `all`.

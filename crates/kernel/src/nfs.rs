@@ -1,0 +1,146 @@
+//! Names of the results that an NFS server gives. Source: RFC 1813, RFC 7530 and RFC 8881; the names are those of
+//! the kernel, and two that only it has (`NFSERR_EAGAIN`, `NFSERR_OPNOTSUPP`).
+
+/// The number from which on results have a table of their own.
+pub const BASE: u32 = 10_000;
+
+/// Results below [`BASE`], most of them numbers of errors.
+pub const FIRST: &[(u32, &str)] = &[
+    (0, "NFS_OK"),
+    (1, "NFSERR_PERM"),
+    (2, "NFSERR_NOENT"),
+    (5, "NFSERR_IO"),
+    (6, "NFSERR_NXIO"),
+    (11, "NFSERR_EAGAIN"),
+    (13, "NFSERR_ACCES"),
+    (17, "NFSERR_EXIST"),
+    (18, "NFSERR_XDEV"),
+    (19, "NFSERR_NODEV"),
+    (20, "NFSERR_NOTDIR"),
+    (21, "NFSERR_ISDIR"),
+    (22, "NFSERR_INVAL"),
+    (27, "NFSERR_FBIG"),
+    (28, "NFSERR_NOSPC"),
+    (30, "NFSERR_ROFS"),
+    (31, "NFSERR_MLINK"),
+    (45, "NFSERR_OPNOTSUPP"),
+    (63, "NFSERR_NAMETOOLONG"),
+    (66, "NFSERR_NOTEMPTY"),
+    (69, "NFSERR_DQUOT"),
+    (70, "NFSERR_STALE"),
+    (71, "NFSERR_REMOTE"),
+    (99, "NFSERR_WFLUSH"),
+];
+
+/// Results from [`BASE`] + 1 on, in the order of their numbers.
+pub const SECOND: &[&str] = &[
+    "NFSERR_BADHANDLE",
+    "NFSERR_NOT_SYNC",
+    "NFSERR_BAD_COOKIE",
+    "NFSERR_NOTSUPP",
+    "NFSERR_TOOSMALL",
+    "NFSERR_SERVERFAULT",
+    "NFSERR_BADTYPE",
+    "NFSERR_JUKEBOX",
+    "NFSERR_SAME",
+    "NFSERR_DENIED",
+    "NFSERR_EXPIRED",
+    "NFSERR_LOCKED",
+    "NFSERR_GRACE",
+    "NFSERR_FHEXPIRED",
+    "NFSERR_SHARE_DENIED",
+    "NFSERR_WRONGSEC",
+    "NFSERR_CLID_INUSE",
+    "NFSERR_RESOURCE",
+    "NFSERR_MOVED",
+    "NFSERR_NOFILEHANDLE",
+    "NFSERR_MINOR_VERS_MISMATCH",
+    "NFSERR_STALE_CLIENTID",
+    "NFSERR_STALE_STATEID",
+    "NFSERR_OLD_STATEID",
+    "NFSERR_BAD_STATEID",
+    "NFSERR_BAD_SEQID",
+    "NFSERR_NOT_SAME",
+    "NFSERR_LOCK_RANGE",
+    "NFSERR_SYMLINK",
+    "NFSERR_RESTOREFH",
+    "NFSERR_LEASE_MOVED",
+    "NFSERR_ATTRNOTSUPP",
+    "NFSERR_NO_GRACE",
+    "NFSERR_RECLAIM_BAD",
+    "NFSERR_RECLAIM_CONFLICT",
+    "NFSERR_BAD_XDR",
+    "NFSERR_LOCKS_HELD",
+    "NFSERR_OPENMODE",
+    "NFSERR_BADOWNER",
+    "NFSERR_BADCHAR",
+    "NFSERR_BADNAME",
+    "NFSERR_BAD_RANGE",
+    "NFSERR_LOCK_NOTSUPP",
+    "NFSERR_OP_ILLEGAL",
+    "NFSERR_DEADLOCK",
+    "NFSERR_FILE_OPEN",
+    "NFSERR_ADMIN_REVOKED",
+    "NFSERR_CB_PATH_DOWN",
+    "NFS4ERR_BADIOMODE",
+    "NFS4ERR_BADLAYOUT",
+    "NFS4ERR_BAD_SESSION_DIGEST",
+    "NFS4ERR_BADSESSION",
+    "NFS4ERR_BADSLOT",
+    "NFS4ERR_COMPLETE_ALREADY",
+    "NFS4ERR_CONN_NOT_BOUND_TO_SESSION",
+    "NFS4ERR_DELEG_ALREADY_WANTED",
+    "NFS4ERR_BACK_CHAN_BUSY",
+    "NFS4ERR_LAYOUTTRYLATER",
+    "NFS4ERR_LAYOUTUNAVAILABLE",
+    "NFS4ERR_NOMATCHING_LAYOUT",
+    "NFS4ERR_RECALLCONFLICT",
+    "NFS4ERR_UNKNOWN_LAYOUTTYPE",
+    "NFS4ERR_SEQ_MISORDERED",
+    "NFS4ERR_SEQUENCE_POS",
+    "NFS4ERR_REQ_TOO_BIG",
+    "NFS4ERR_REP_TOO_BIG",
+    "NFS4ERR_REP_TOO_BIG_TO_CACHE",
+    "NFS4ERR_RETRY_UNCACHED_REP",
+    "NFS4ERR_UNSAFE_COMPOUND",
+    "NFS4ERR_TOO_MANY_OPS",
+    "NFS4ERR_OP_NOT_IN_SESSION",
+    "NFS4ERR_HASH_ALG_UNSUPP",
+    "NFS4ERR_CONN_BINDING_NOT_ENFORCED",
+    "NFS4ERR_CLIENTID_BUSY",
+    "NFS4ERR_PNFS_IO_HOLE",
+    "NFS4ERR_SEQ_FALSE_RETRY",
+    "NFS4ERR_BAD_HIGH_SLOT",
+    "NFS4ERR_DEADSESSION",
+    "NFS4ERR_ENCR_ALG_UNSUPP",
+    "NFS4ERR_PNFS_NO_LAYOUT",
+    "NFS4ERR_NOT_ONLY_OP",
+    "NFS4ERR_WRONG_CRED",
+    "NFS4ERR_WRONG_TYPE",
+    "NFS4ERR_DIRDELEG_UNAVAIL",
+    "NFS4ERR_REJECT_DELEG",
+    "NFS4ERR_RETURNCONFLICT",
+    "NFS4ERR_DELEG_REVOKED",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::SECOND;
+
+    #[test]
+    fn numbers_are_those_of_the_protocol() {
+        // From RFC 7530, section 13, and RFC 8881, section 15.
+        for (number, name) in [
+            (10_001, "NFSERR_BADHANDLE"),
+            (10_013, "NFSERR_GRACE"),
+            (10_026, "NFSERR_BAD_SEQID"),
+            (10_048, "NFSERR_CB_PATH_DOWN"),
+            (10_049, "NFS4ERR_BADIOMODE"),
+            (10_063, "NFS4ERR_SEQ_MISORDERED"),
+            (10_087, "NFS4ERR_DELEG_REVOKED"),
+        ] {
+            assert_eq!(SECOND[number - super::BASE as usize - 1], name);
+        }
+        assert_eq!(SECOND.len(), 87);
+    }
+}
