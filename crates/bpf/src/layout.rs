@@ -40,6 +40,7 @@ pub use spile_lir::library::unwind::{
     BEHIND, COPIED, EXACT, FILE_NAME, FILE_NAMES, VDSO, copy, row as unwind_row,
 };
 
+pub use crate::lower::lir_sources::LirSources;
 use crate::object::elf::ObjectSpec;
 use crate::target::TypedFunction;
 
@@ -191,8 +192,8 @@ pub struct Object {
     pub spec: ObjectSpec,
     /// The layout of the state memory and the maps.
     pub layout: Layout,
-    /// The functions that were made from LIR, as they were before registers and callbacks.
-    pub lir: spile_lir::Module,
+    /// The functions that are made from LIR.
+    pub lir: LirSources,
 }
 
 /// The contract between object, loader and controller. The default has no globals, handlers or

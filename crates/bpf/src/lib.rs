@@ -18,6 +18,7 @@
 //! | `regalloc` | the location of each register of a handler |
 //! | `lower` | instruction selection, one handler at a time |
 //! | [`emit`] | registers and instructions of LIR, the back end to come |
+//! | `prebuilt` | code of the run-time library from the build |
 //! | `programs` | programs of spile's own |
 //! | [`isa`] | instructions, assembler, disassembler |
 //! | [`object`] | BTF, linker, ELF writer |
@@ -32,6 +33,7 @@ pub mod layout;
 mod lower;
 pub mod object;
 mod plan;
+mod prebuilt;
 mod programs;
 mod regalloc;
 pub mod target;

@@ -271,7 +271,7 @@ emitters! {
 /// A replacement for an instruction by itself: a shift for a multiplication by a power of two. An
 /// `and` with -1 stays: it detaches a number from the register that it was copied from, about which
 /// the verifier would otherwise learn facts that multiply paths.
-fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
+pub(crate) fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
     match *insn {
         Insn::Alu {
             width: Width::W64,

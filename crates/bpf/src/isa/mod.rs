@@ -9,10 +9,8 @@
 //! | [`asm`] | builds a function, resolves its labels |
 //! | [`disasm`] | bytes back to text |
 //! | [`helpers`] | the kernel's helpers and what each one takes |
-//! | [`pt_regs`] | registers of interrupted code, by architecture |
 
 pub mod asm;
 pub mod disasm;
 pub mod helpers;
 pub mod insn;
-pub mod pt_regs;

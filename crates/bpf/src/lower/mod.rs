@@ -11,7 +11,7 @@
 //! | `needs` | the rooms that code needs, which the plan places |
 //! | [`body_context`] | what is known of a body before its code is generated, computed once |
 //! | `select`, `out_of_line` | blocks, jumps and the dispatch of instructions; code off the straight path |
-//! | [`pool`] | constants, subprograms and record shapes of an object |
+//! | [`pool`], [`lir_sources`] | constants, subprograms and record shapes of an object; its functions of LIR |
 //! | [`handler`] | numbers, calls, errors, loops, a handler's beginning and end, shared subprograms |
 //! | [`data`] | globals, arrays, aggregates, `foreach` |
 //! | [`text`] | strings, formats, output |
@@ -38,6 +38,7 @@ pub(crate) mod codegen;
 pub(crate) mod data;
 pub(crate) mod event;
 pub(crate) mod handler;
+pub(crate) mod lir_sources;
 pub(crate) mod needs;
 mod operand;
 mod out_of_line;

@@ -1,14 +1,17 @@
 //! The constants, subprograms and record shapes that all code of an object shares.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::ops::Range;
 
-use spile_lir::{Module, library};
+use spile_lir::Module;
+use spile_lir::func::ConstantData;
+use spile_lir::library::routine::Routine;
 
-use crate::emit::{CpuBlocks, ObjectSymbols, emit_all, emit_inline, symbol};
+use super::lir_sources::{LirSources, Source};
+use crate::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, symbol};
 use crate::isa::asm::Function;
 use crate::layout::RecordShape;
 use crate::plan::StateLayout;
+use crate::prebuilt::{self, Template};
 
 /// Length in bytes of the runs of zeros and of spaces: the largest width of a string.
 pub(crate) const RUN: u32 = 4104;
@@ -18,7 +21,8 @@ pub(crate) const RUN: u32 = 4104;
 pub(crate) struct Pool {
     /// The content of `.rodata`.
     pub rodata: Vec<u8>,
-    constants: HashMap<Vec<u8>, u32>,
+    /// Offsets of constants. Comparing large ones takes less time than hashing them.
+    constants: BTreeMap<Vec<u8>, u32>,
     tables: HashMap<(u32, u32), u32>,
     /// Subprograms by name.
     pub subs: BTreeMap<String, Function>,
@@ -28,7 +32,7 @@ pub(crate) struct Pool {
     /// Offset and number of the rows of system calls for their arguments' texts.
     pub syscall_rows: Option<(u32, u32)>,
     /// The functions that are made from LIR.
-    pub lir: Module,
+    pub lir: LirSources,
     /// Code of functions that is inserted in place of calls, by name.
     inline: BTreeMap<String, Function>,
     pending: Vec<Pending>,
@@ -36,16 +40,16 @@ pub(crate) struct Pool {
 
 /// Functions of a module that are not emitted yet: [`Pool::subs`] only has their names.
 struct Pending {
-    /// Their places in [`Pool::lir`].
-    funcs: Range<usize>,
+    /// The module's place among the sources.
+    source: usize,
     around: ObjectSymbols,
     /// Those that are global subprograms.
     global: HashSet<String>,
 }
 
-/// A function of the run-time library that is the same for all callers, with its constants.
-pub(crate) fn library_module(name: &str) -> Result<Module, String> {
-    library::only(name).ok_or_else(|| format!("the library has no {name}"))
+/// The request for a function of the run-time library that is the same for all callers.
+pub(crate) fn common(name: &str) -> Result<Routine, String> {
+    Routine::common(name).ok_or_else(|| format!("the library has no {name}"))
 }
 
 impl Pool {
@@ -106,10 +110,7 @@ impl Pool {
 
     /// Defines a function of the run-time library that is the same for all callers.
     pub(crate) fn library(&mut self, name: &str) -> Result<(), String> {
-        if self.subs.contains_key(name) {
-            return Ok(());
-        }
-        self.define_module(library_module(name)?).map(drop)
+        self.routine(name, None, |_| Ok((common(name)?, Vec::new())))
     }
 
     /// The code of a function of the run-time library, for [`Asm::insert`].
@@ -117,7 +118,7 @@ impl Pool {
     /// [`Asm::insert`]: crate::isa::asm::Asm::insert
     pub(crate) fn inline(&mut self, name: &str) -> Result<&Function, String> {
         if !self.inline.contains_key(name) {
-            let module = library_module(name)?;
+            let module = common(name)?.module(&[]);
             let func = module.funcs.first().ok_or("a module without a function")?;
             let code = emit_inline(func).map_err(|e| e.to_string())?;
             self.inline.insert(name.into(), code);
@@ -125,19 +126,90 @@ impl Pool {
         Ok(&self.inline[name])
     }
 
+    /// Defines the functions of a request to the run-time library, unless the object has the function
+    /// `name` of them. With a plan, they find the processor's block themselves and are global
+    /// subprograms; the steps of their loops and callbacks cannot be global. The request comes with
+    /// the constants that only the caller has.
+    pub(crate) fn routine(
+        &mut self,
+        name: &str,
+        plan: Option<&StateLayout>,
+        make: impl FnOnce(&mut Pool) -> Result<(Routine, Vec<ConstantData>), String>,
+    ) -> Result<(), String> {
+        if self.subs.contains_key(name) {
+            return Ok(());
+        }
+        let (routine, given) = make(self)?;
+        let blocks = plan.map(StateLayout::cpu_blocks);
+        match prebuilt::find(&routine, blocks) {
+            Some(template) => self.link(template, routine, given, blocks),
+            None => {
+                self.define(routine.module(&given), blocks);
+                Ok(())
+            }
+        }
+    }
+
+    /// Takes the code of a request from its template.
+    fn link(
+        &mut self,
+        template: &'static Template,
+        mut routine: Routine,
+        given: Vec<ConstantData>,
+        blocks: Option<CpuBlocks>,
+    ) -> Result<(), String> {
+        let constant = |(name, bytes): &(&'static str, &'static [u8])| {
+            let own = given.iter().find(|d| d.name == *name);
+            let off = self.constant(own.map_or(bytes, |d| &d.bytes));
+            ((*name).to_owned(), off)
+        };
+        let data: Vec<(String, u32)> = template.data.iter().map(constant).collect();
+        let offsets = data.iter().map(|(_, off)| *off);
+        let numbers = template.numbers_of(&mut routine, blocks, offsets);
+        let functions = template.link(&numbers)?;
+        if cfg!(debug_assertions) {
+            let around = ObjectSymbols {
+                data: data.into_iter().collect(),
+                cpu_blocks: blocks,
+            };
+            let emitted = emit(&routine.module(&given), &around).map_err(|e| e.to_string())?;
+            assert_eq!(functions, emitted, "the template of {routine:?}");
+        }
+        for (mut function, code) in functions.into_iter().zip(template.functions) {
+            function.separate = blocks.is_some() && code.callable;
+            self.subs.insert(function.name.clone(), function);
+        }
+        self.lir.0.push(Source::Routine(routine, given));
+        Ok(())
+    }
+
     /// Defines the only function of a module of LIR, those of its loops, and its constants, unless the
     /// object has it; returns its name.
     pub(crate) fn define_module(&mut self, module: Module) -> Result<String, String> {
         let name = module.funcs.first().map(|f| f.name.clone());
         let name = name.ok_or("a module without a function")?;
-        if self.subs.contains_key(&name) {
-            return Ok(name);
+        if !self.subs.contains_key(&name) {
+            self.define(module, None);
         }
-        self.define(module, None, HashSet::new());
         Ok(name)
     }
 
-    fn define(&mut self, module: Module, cpu_blocks: Option<CpuBlocks>, global: HashSet<String>) {
+    /// Defines the functions of a module as [`Pool::routine`] does with a plan. They have no template.
+    pub(crate) fn global_functions(
+        &mut self,
+        name: &str,
+        plan: &StateLayout,
+        make: impl FnOnce(&mut Pool) -> Result<Module, String>,
+    ) -> Result<(), String> {
+        if !self.subs.contains_key(name) {
+            let module = make(self)?;
+            self.define(module, Some(plan.cpu_blocks()));
+        }
+        Ok(())
+    }
+
+    /// Defines the functions of a module. With the processors' blocks they are global subprograms.
+    fn define(&mut self, module: Module, cpu_blocks: Option<CpuBlocks>) {
         let data = module.data.iter();
         let around = ObjectSymbols {
             data: data
@@ -145,69 +217,42 @@ impl Pool {
                 .collect(),
             cpu_blocks,
         };
-        for data in module.data {
-            if self.lir.data(&data.name).is_none() {
-                self.lir.data.push(data);
-            }
-        }
-        for declared in module.externs {
-            if !self.lir.externs.contains(&declared) {
-                self.lir.externs.push(declared);
-            }
-        }
+        let mut global = HashSet::new();
         for func in &module.funcs {
             let name = symbol(&func.name);
             let declared = Function {
                 name: name.clone(),
                 ..Function::default()
             };
+            // A callback of a helper cannot be global.
+            if cpu_blocks.is_some() && !module.callbacks().any(|callback| callback == func.name) {
+                global.insert(name.clone());
+            }
             self.subs.insert(name, declared);
         }
-        let first = self.lir.funcs.len();
-        self.lir.funcs.extend(module.funcs);
         self.pending.push(Pending {
-            funcs: first..self.lir.funcs.len(),
+            source: self.lir.0.len(),
             around,
             global,
         });
+        self.lir.0.push(Source::Module(module));
     }
 
     /// Emits the functions that were defined since the last time: together, as processors share them.
     pub(crate) fn emit_pending(&mut self) -> Result<(), String> {
         let pending = std::mem::take(&mut self.pending);
+        let functions = |p: &Pending| match &self.lir.0[p.source] {
+            Source::Module(module) => &module.funcs[..],
+            Source::Routine(..) => &[],
+        };
         let jobs: Vec<_> = pending
             .iter()
-            .flat_map(|p| {
-                self.lir.funcs[p.funcs.clone()]
-                    .iter()
-                    .map(|f| (f, &p.around))
-            })
+            .flat_map(|p| functions(p).iter().map(|f| (f, &p.around)))
             .collect();
         for mut function in emit_all(&jobs).map_err(|e| e.to_string())? {
             function.separate = pending.iter().any(|p| p.global.contains(&function.name));
             self.subs.insert(function.name.clone(), function);
         }
-        Ok(())
-    }
-
-    /// Defines the functions of a module as global subprograms, which find the processor's block
-    /// themselves, and the steps of their loops, unless the object has the function `name` of them.
-    pub(crate) fn global_functions(
-        &mut self,
-        name: &str,
-        plan: &StateLayout,
-        make: impl FnOnce(&mut Pool) -> Result<Module, String>,
-    ) -> Result<(), String> {
-        if self.subs.contains_key(name) {
-            return Ok(());
-        }
-        let module = make(self)?;
-        // A callback of a helper cannot be global.
-        let callbacks: HashSet<&str> = module.callbacks().collect();
-        let globals = module.funcs.iter().map(|f| &f.name);
-        let globals = globals.filter(|name| !callbacks.contains(&***name));
-        let names = globals.cloned().collect();
-        self.define(module, Some(plan.cpu_blocks()), names);
         Ok(())
     }
 

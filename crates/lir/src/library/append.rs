@@ -39,7 +39,7 @@ pub const DIGITS: u32 = 48;
 const NUMBER: i32 = 24;
 
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AppendLayout {
     /// The word with the length of the text so far.
     pub length: i32,

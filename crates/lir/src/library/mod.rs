@@ -21,6 +21,10 @@
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
 //! | `unwind` | walks of user stacks |
 //! | `arguments` | arguments of system calls as text, a module of its own that knows the host's layout |
+//! | `routine` | the requests of hosts as values |
+//!
+//! A new function that is the same for all callers is a row of `FUNCTIONS`; one that has a layout is a
+//! variant of [`routine::Routine`].
 //!
 //! # Why Rust and not text
 //! `strings` was written in both forms first. The builder won:
@@ -45,6 +49,7 @@ mod arithmetic;
 pub mod decimal;
 mod numbers;
 pub mod quote;
+pub mod routine;
 pub mod search;
 pub mod stacks;
 mod statistics;

@@ -9,7 +9,7 @@ use crate::op::Size;
 
 /// Name of the table of escapes, which the caller gives: a row of 8 bytes for each byte, of four
 /// bytes of text, zeros behind it, and then its length.
-const ESCAPES: &str = "escapes";
+pub const ESCAPES: &str = "escapes";
 /// The truncation mark `"...`.
 const CUT: i32 = i32::from_ne_bytes(*b"\"...");
 const QUOTE: i32 = b'"' as i32;

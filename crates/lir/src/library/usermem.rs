@@ -54,7 +54,7 @@ const SIBLINGS: i32 = 256;
 /// The largest number of pages in a folio.
 const MOST_PAGES: i32 = 1 << 20;
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UsermemLayout {
     /// The largest number of bytes to read, with the NUL.
     pub most: i32,

@@ -135,10 +135,8 @@ pub(super) fn dump(object: Option<&Object>, stage: Stage) -> Result<(), Failure>
         return print_stdout("; no handler runs in the kernel\n");
     };
     match stage {
-        Stage::Lir if object.lir.funcs.is_empty() => {
-            print_stdout("; no function of LIR is called\n")
-        }
-        Stage::Lir => print_stdout(&object.lir),
+        Stage::Lir if object.lir.is_empty() => print_stdout("; no function of LIR is called\n"),
+        Stage::Lir => print_stdout(object.lir.module()),
         Stage::Bpf => print_stdout(dump::listing(&object.spec).map_err(fail)?),
     }
 }

@@ -3,10 +3,10 @@
 use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
+use super::pt_regs::Registers;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::isa::pt_regs::Registers;
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 
 fn constant(n: Val) -> Result<i64, String> {

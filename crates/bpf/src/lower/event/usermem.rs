@@ -1,6 +1,7 @@
 //! User memory that is not mapped: the run-time library reads it from the page cache
 //! ([`spile_lir::library::usermem`]).
 
+use spile_lir::library::routine::Routine;
 use spile_lir::library::usermem::{self, UsermemLayout};
 
 use crate::isa::insn::Reg::*;
@@ -37,7 +38,9 @@ pub(in crate::lower) fn use_user_text(
         first_page: shared::PAGES,
         direct_map: shared::MEMORY,
     };
-    pool.global_functions(USER_TEXT, plan, |_| Ok(usermem::module(&layout)))
+    pool.routine(USER_TEXT, Some(plan), |_| {
+        Ok((Routine::UserMemory(layout), Vec::new()))
+    })
 }
 
 impl HandlerCodegen<'_> {

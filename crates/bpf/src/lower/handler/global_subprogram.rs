@@ -14,7 +14,7 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, percpu};
-use crate::lower::pool::library_module;
+use crate::lower::pool::{Pool, common};
 use crate::lower::text::append::APPEND_TEXT;
 use crate::lower::{BodyContext, GEN, HandlerCodegen, Res, StrOperand};
 use crate::plan::outlining::Op;
@@ -493,8 +493,8 @@ impl HandlerCodegen<'_> {
             self.asm.insert(code);
             return Ok(());
         }
-        self.pool
-            .global_functions(name, self.plan, |_| library_module(name))?;
+        let routine = |_: &mut Pool| Ok((common(name)?, Vec::new()));
+        self.pool.routine(name, Some(self.plan), routine)?;
         self.asm.call_sub(name);
         Ok(())
     }

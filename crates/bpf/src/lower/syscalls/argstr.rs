@@ -11,9 +11,11 @@ use std::ops::Range;
 
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
+use spile_lir::func::ConstantData;
 use spile_lir::library::arguments::{
-    self, ARGS, ArgumentLayout, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, kind, time,
+    ARGS, ArgumentLayout, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, NAMES, kind, time,
 };
+use spile_lir::library::routine::Routine;
 
 use crate::isa::asm::{Label, Section};
 use crate::isa::insn::Reg::*;
@@ -23,7 +25,7 @@ use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
 use crate::lower::syscalls::arch;
 use crate::lower::text::append::flag;
-use crate::lower::text::escapes::escapes;
+use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
 use crate::lower::{HandlerCodegen, Res};
 use crate::target::{ArgDesc, FlagTable, SyscallDesc};
@@ -311,8 +313,14 @@ impl HandlerCodegen<'_> {
                 quoted: Quote::Quoted as i32,
             }),
         };
-        pool.global_functions("put_arg", plan, |_| {
-            Ok(arguments::module(&layout, names, &escapes()))
+        pool.routine("put_arg", Some(plan), |_| {
+            let size = names.len() as i32;
+            let names = ConstantData {
+                name: NAMES.into(),
+                bytes: names,
+            };
+            let given = vec![names, escape_table()];
+            Ok((Routine::Arguments(layout, size), given))
         })
     }
 }

@@ -1,7 +1,8 @@
 //! Functions of the run-time library that append to the text being built. An object has those that its
 //! code calls.
 
-use spile_lir::library::append::{self, AppendLayout};
+use spile_lir::library::append::AppendLayout;
+use spile_lir::library::routine::Routine;
 
 pub(in crate::lower) use spile_lir::library::append::{MAX_COUNT, flag};
 
@@ -35,23 +36,20 @@ pub(in crate::lower) fn layout(plan: &StateLayout) -> AppendLayout {
 impl Pool {
     /// Defines [`APPEND_TEXT`].
     pub(in crate::lower) fn use_append_text(&mut self, plan: &StateLayout) -> Result<(), String> {
-        if self.subs.contains_key(APPEND_TEXT) {
-            return Ok(());
-        }
-        self.define_module(append::append_text(layout(plan)))
-            .map(drop)
+        let routine = |_: &mut Pool| Ok((Routine::AppendText(layout(plan)), Vec::new()));
+        self.routine(APPEND_TEXT, None, routine)
     }
 
     /// Defines [`APPEND_HEX`].
     pub(in crate::lower) fn use_append_hex(&mut self, plan: &StateLayout) -> Result<(), String> {
-        self.global_functions(APPEND_HEX, plan, |_| Ok(append::append_hex(layout(plan))))
+        let routine = |_: &mut Pool| Ok((Routine::AppendHex(layout(plan)), Vec::new()));
+        self.routine(APPEND_HEX, Some(plan), routine)
     }
 
     /// Defines [`APPEND_BYTES`].
     pub(in crate::lower) fn use_append_bytes(&mut self, plan: &StateLayout) -> Result<(), String> {
-        self.global_functions(APPEND_BYTES, plan, |_| {
-            Ok(append::append_bytes(layout(plan)))
-        })
+        let routine = |_: &mut Pool| Ok((Routine::AppendBytes(layout(plan)), Vec::new()));
+        self.routine(APPEND_BYTES, Some(plan), routine)
     }
 
     /// Defines the function that [`append_number`] names.
@@ -60,8 +58,7 @@ impl Pool {
         plan: &StateLayout,
         base: u32,
     ) -> Result<(), String> {
-        self.global_functions(&append_number(base), plan, |_| {
-            Ok(append::append_number(layout(plan), base))
-        })
+        let routine = |_: &mut Pool| Ok((Routine::AppendNumber(layout(plan), base), Vec::new()));
+        self.routine(&append_number(base), Some(plan), routine)
     }
 }

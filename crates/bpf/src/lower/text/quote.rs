@@ -1,9 +1,9 @@
 //! Escaped text of limited length, with or without quotes: `text_strn` and similar functions.
 
 use spile_ir::{Reg as IrReg, Space, Val};
-use spile_lir::library::quote;
+use spile_lir::library::routine::Routine;
 
-use super::escapes::escapes;
+use super::escapes::escape_table;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
@@ -150,5 +150,9 @@ pub(in crate::lower) fn sub(pool: &mut Pool, max: u32) -> Result<String, String>
 }
 
 fn define_sub(pool: &mut Pool, wide: u32, max: u32) -> Result<String, String> {
-    pool.define_module(quote::quote(wide, max, &escapes()))
+    let name = format!("quote_{wide}");
+    pool.routine(&name, None, |_| {
+        Ok((Routine::Quote(wide, max), vec![escape_table()]))
+    })?;
+    Ok(name)
 }

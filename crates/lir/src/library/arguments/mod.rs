@@ -88,6 +88,8 @@ pub mod time {
 pub const FOLLOWS: u64 = 1 << 15;
 /// Arguments of a system call.
 pub const ARGS: usize = 6;
+/// Name of the constant with the lists of names, which the caller gives.
+pub const NAMES: &str = "names";
 /// Bytes of an entry in a list of names: mask, bits, name. A list ends with a mask of 0; the bits of
 /// this entry are those that flags without a name are written with in octal, such as permissions.
 pub const ENTRY: u32 = 16 + NAME;
@@ -132,7 +134,7 @@ const PLACES: i32 = 32;
 const LITERAL: i32 = 32;
 
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ArgumentLayout {
     /// The word with the length of the text so far.
     pub length: i32,
@@ -155,7 +157,7 @@ pub struct ArgumentLayout {
 }
 
 /// Deferred reads.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeferredReads {
     /// The word that says whether this text's reads may be deferred.
     pub allowed: i32,
@@ -198,7 +200,7 @@ pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module
             .collect(),
         data: vec![
             data("literals", literals),
-            data("names", names),
+            data(NAMES, names),
             quote::escapes(escapes),
         ],
         funcs: vec![

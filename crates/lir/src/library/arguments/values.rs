@@ -1,6 +1,6 @@
 //! Numbers, names and the texts around them.
 
-use super::{ArgumentLayout, ENTRY, LITERAL, MAX_NAMES, NAME, PLACES, kind, texts};
+use super::{ArgumentLayout, ENTRY, LITERAL, MAX_NAMES, NAME, NAMES, PLACES, kind, texts};
 use crate::func::Func;
 
 pub(super) fn put_literal(layout: &ArgumentLayout) -> Func {
@@ -57,7 +57,7 @@ entry: its offset in the lists.
 Cost: that of append_text for 56 bytes.";
     texts(layout, ("put_name", contract), ["entry"], |t, [entry]| {
         t.f.ret_if(entry.gt(last), 0);
-        t.text(t.f.data("names") + entry + 16, NAME as i32);
+        t.text(t.f.data(NAMES) + entry + 16, NAME as i32);
     })
 }
 
@@ -79,7 +79,7 @@ Cost: an iteration for each name of the list.";
             let entry = f.var("entry", descriptor >> 16);
             f.repeat(MAX_NAMES + 1, || {
                 f.break_if(entry.gt(last));
-                let row = f.data("names") + entry;
+                let row = f.data(NAMES) + entry;
                 let (mask, bits) = (row.load_u64(0), row.load_u64(8));
                 f.break_if(mask.eq(0));
                 // Bits that an earlier name covers are not named again.
@@ -96,7 +96,7 @@ Cost: an iteration for each name of the list.";
             // The loop has ended at the list's last entry, unless there is no list.
             let octal = f.var("octal", 0);
             f.if_(entry.le(last), || {
-                octal.set((f.data("names") + entry).load_u64(8));
+                octal.set((f.data(NAMES) + entry).load_u64(8));
             });
             let separate = || f.if_(named.ne(0), || t.literal("|"));
             f.if_(octal.ne(0), || {

@@ -223,7 +223,7 @@ pub struct UnwindOffsets {
 
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block,
 /// unless something else is said.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnwindLayout {
     /// The words of walks ([`at`]).
     pub base: u32,

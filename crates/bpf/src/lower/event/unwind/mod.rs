@@ -9,8 +9,9 @@ mod names;
 mod remaining_frames;
 
 use spile_ir::{Reg as IrReg, Ty, Val};
+use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::{self, frame};
-use spile_lir::library::unwind::{self, FILE_FIELDS, GIVEN, UnwindLayout, at};
+use spile_lir::library::unwind::{FILE_FIELDS, GIVEN, UnwindLayout, at};
 
 use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
@@ -37,7 +38,7 @@ fn walks<'a>(
 /// Defines the functions of walks, or only those that look addresses up if nothing walks.
 fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
     let (room, base, offsets) = walks(plan, options)?;
-    pool.global_functions("user_address", plan, |pool| {
+    pool.routine("user_address", Some(plan), |pool| {
         let file_record = pool.record(RecordShape {
             what: RecordKind::File,
             fields: vec![Ty::Long; FILE_FIELDS + FILE_NAMES * FILE_NAME / 8],
@@ -68,10 +69,11 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
             lost_output: percpu::LOST_OUTPUT,
             no_memory: percpu::NO_MEMORY,
         };
-        Ok(match room.rows {
-            true => unwind::module(&layout),
-            false => unwind::addresses(&layout),
-        })
+        let routine = match room.rows {
+            true => Routine::Walk(layout),
+            false => Routine::Addresses(layout),
+        };
+        Ok((routine, Vec::new()))
     })
 }
 

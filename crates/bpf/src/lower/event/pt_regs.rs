@@ -8,19 +8,19 @@ use spile_ir::Arch;
 
 /// The layout of one architecture's registers.
 #[derive(Debug)]
-pub struct Registers {
+pub(crate) struct Registers {
     /// Byte offset in `struct pt_regs` by DWARF number; `None` for registers that are not saved.
     offsets: &'static [Option<i16>],
     /// Offsets of further registers with large DWARF numbers.
     more: &'static [(usize, i16)],
     /// DWARF numbers of the registers that integer arguments are passed in, in order.
-    pub args: &'static [u16],
+    pub(crate) args: &'static [u16],
     /// DWARF number of the register with a function's result.
-    pub ret: u16,
+    pub(crate) ret: u16,
     /// DWARF number that [`Registers::offset`] uses for the program counter.
-    pub pc: u16,
+    pub(crate) pc: u16,
     /// DWARF number of the stack pointer.
-    pub sp: u16,
+    pub(crate) sp: u16,
 }
 
 /// x86-64. Number 16 is the return address column and stands for the program counter.
@@ -72,7 +72,7 @@ static AARCH64: Registers = Registers {
 
 impl Registers {
     /// The registers of an architecture.
-    pub fn for_arch(arch: Arch) -> &'static Registers {
+    pub(crate) fn for_arch(arch: Arch) -> &'static Registers {
         match arch {
             Arch::Aarch64 => &AARCH64,
             Arch::X86_64 => &X86_64,
@@ -80,7 +80,7 @@ impl Registers {
     }
 
     /// Byte offset of a register in `struct pt_regs` by its DWARF number.
-    pub fn offset(&self, number: i64) -> Option<i16> {
+    pub(crate) fn offset(&self, number: i64) -> Option<i16> {
         let number = usize::try_from(number).ok()?;
         let more = || self.more.iter().find(|m| m.0 == number).map(|m| m.1);
         self.offsets.get(number).copied().flatten().or_else(more)

@@ -1,0 +1,130 @@
+//! The requests whose code is emitted when spile is built: those of scripts without limits of their own,
+//! on kernels since 6.1. A test compiles such scripts, and finds a template for each request.
+
+use spile_lir::library::append;
+use spile_lir::library::arguments::{self, DeferredReads};
+use spile_lir::library::routine::Routine;
+use spile_lir::library::unwind::{self, UnwindOffsets};
+use spile_lir::library::usermem::{self, PageOffsets};
+
+/// Bytes of the longest text, and frames of a stack, where the script sets no limit.
+const TEXT: u32 = 512;
+const FRAMES: u32 = 20;
+/// A number whose value makes no difference.
+const SOME: u32 = 64;
+
+/// The requests, one for each shape.
+pub(crate) fn samples() -> Vec<Routine> {
+    let some = SOME.cast_signed();
+    let at = append::AppendLayout {
+        length: some,
+        text: some,
+        most: TEXT.cast_signed(),
+        digits: some,
+    };
+    let mut samples: Vec<Routine> = Routine::all_common().collect();
+    samples.extend([
+        Routine::AppendText(at),
+        Routine::AppendBytes(at),
+        Routine::AppendHex(at),
+        Routine::Quote(TEXT, TEXT),
+        Routine::Arguments(sample_arguments(), arguments::ENTRY.cast_signed()),
+        Routine::Addresses(sample_walk()),
+        Routine::Walk(sample_walk()),
+    ]);
+    samples.extend([8, 10, 16].map(|base| Routine::AppendNumber(at, base)));
+    // The flag has been one bit higher since Linux 6.12.
+    samples.extend([2, 3].map(|uptodate| Routine::UserMemory(sample_memory(uptodate))));
+    samples
+}
+
+fn sample_arguments() -> arguments::ArgumentLayout {
+    let some = SOME.cast_signed();
+    arguments::ArgumentLayout {
+        length: some,
+        most: TEXT.cast_signed(),
+        arguments: some,
+        staging: some,
+        quoted: some,
+        quote: format!("quote_{TEXT}"),
+        signed: append::flag::SIGNED,
+        mark: append::flag::MARK,
+        defer: Some(DeferredReads {
+            allowed: some,
+            absent: some,
+            quoted: some,
+        }),
+    }
+}
+
+fn sample_memory(uptodate: u32) -> usermem::UsermemLayout {
+    let some = SOME.cast_signed();
+    usermem::UsermemLayout {
+        most: TEXT.cast_signed(),
+        staging: some,
+        copy: some,
+        found: some,
+        pages: Some(PageOffsets {
+            vma_start: 0,
+            vma_flags: SOME,
+            vma_pgoff: SOME,
+            vma_file: SOME,
+            vma_anon: SOME,
+            file_mapping: SOME,
+            mapping_head: SOME,
+            node_shift: 0,
+            node_slots: SOME,
+            folio_flags: 0,
+            folio_index: SOME,
+            uptodate,
+            page_size: 64,
+        }),
+        first_page: SOME,
+        direct_map: SOME,
+    }
+}
+
+fn sample_walk() -> unwind::UnwindLayout {
+    unwind::UnwindLayout {
+        base: SOME,
+        most: FRAMES,
+        frames: SOME,
+        count: SOME,
+        first: SOME,
+        next_file: SOME,
+        offsets: UnwindOffsets {
+            task_mm: SOME,
+            task_tgid: SOME,
+            mm_root: SOME,
+            mm_vdso: SOME,
+            vma_start: 0,
+            vma_end: SOME,
+            vma_pgoff: SOME,
+            vma_file: SOME,
+            vma_flags: SOME,
+            file_inode: SOME,
+            file_dentry: SOME,
+            inode_ino: SOME,
+            inode_sb: SOME,
+            sb_dev: SOME,
+            dentry_parent: SOME,
+            dentry_name: SOME,
+            returns: Some([SOME; 5]),
+            regs_ip: SOME,
+            regs_sp: SOME,
+            regs_bp: SOME,
+            regs_cs: SOME,
+        },
+        files: "stack_files",
+        rows: "stack_rows",
+        copies: "stack_copies",
+        ring: "out",
+        file_record: SOME,
+        copy_record: SOME,
+        wakeup: SOME.cast_signed(),
+        guessed: SOME,
+        cut_stacks: SOME,
+        lost_output: SOME,
+        no_memory: SOME,
+    }
+}

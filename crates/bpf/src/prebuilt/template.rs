@@ -1,0 +1,182 @@
+//! Code of a request to the run-time library with numbers that are filled in later.
+
+use spile_lir::library::routine::Routine;
+
+use super::Blocks;
+use crate::emit::CpuBlocks;
+use crate::isa::asm::{Function, Reloc, RelocTarget, Section, strength_reduced};
+use crate::isa::insn::Insn;
+
+/// Code of all functions of a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Template {
+    /// What the code knows of the processors' blocks.
+    pub(crate) blocks: Blocks,
+    /// The numbers that the code has now: those of [`numbers`].
+    pub(crate) numbers: &'static [i32],
+    /// The functions and the steps of their loops, in the order of emission.
+    pub(crate) functions: &'static [Code],
+    /// The constants by name. Those that only the caller has are empty or zeros.
+    pub(crate) data: &'static [(&'static str, &'static [u8])],
+}
+
+/// Code of a function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Code {
+    pub(crate) name: &'static str,
+    pub(crate) params: &'static [&'static str],
+    /// Whether it can be a global subprogram: callbacks cannot.
+    pub(crate) callable: bool,
+    /// The instructions as the kernel has them.
+    pub(crate) words: &'static [u64],
+    /// The places of numbers.
+    pub(crate) fields: &'static [Field],
+    /// The references, with their slots.
+    pub(crate) relocs: &'static [(u32, Target)],
+}
+
+/// A place that contains a number, or the sum of one and a constant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Field {
+    pub(crate) part: Part,
+    /// Index of the slot, or of the reference.
+    pub(crate) at: u32,
+    /// Index of the number.
+    pub(crate) number: u32,
+}
+
+/// The part of an instruction, or of a reference.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Part {
+    /// The displacement, 16 bits.
+    Off,
+    /// The constant, 32 bits.
+    Imm,
+    /// The offset of a reference.
+    Target,
+}
+
+/// The target of a reference, as [`RelocTarget`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Target {
+    Map(&'static str),
+    Bss(u32),
+    Rodata(u32),
+    Call(&'static str),
+    Func(&'static str),
+}
+
+/// Where the displacement and the constant of an instruction begin in its word.
+pub(crate) const OFF_SHIFT: u32 = 16;
+pub(crate) const IMM_SHIFT: u32 = 32;
+
+/// The numbers that code depends on: those of the request, the processors' blocks, and the offset of
+/// each constant.
+pub(crate) fn numbers(
+    routine: &mut Routine,
+    blocks: Option<CpuBlocks>,
+    data: impl Iterator<Item = u32>,
+) -> Vec<i32> {
+    let own = routine.free().into_iter().map(|(number, _)| number.get());
+    let blocks = blocks.map(|b| [b.first, b.stride, b.count]);
+    let others = blocks.into_iter().flatten().chain(data);
+    own.chain(others.map(u32::cast_signed)).collect()
+}
+
+impl Template {
+    /// The numbers of a request, in the order of the template's.
+    pub(crate) fn numbers_of(
+        &self,
+        routine: &mut Routine,
+        blocks: Option<CpuBlocks>,
+        data: impl Iterator<Item = u32>,
+    ) -> Vec<i32> {
+        numbers(
+            routine,
+            blocks.filter(|_| self.blocks != Blocks::None),
+            data,
+        )
+    }
+
+    /// The functions with other numbers.
+    pub(crate) fn link(&self, numbers: &[i32]) -> Result<Vec<Function>, String> {
+        let deltas = numbers.iter().zip(self.numbers);
+        let deltas: Vec<i32> = deltas.map(|(to, from)| to.wrapping_sub(*from)).collect();
+        self.functions
+            .iter()
+            .map(|code| code.link(&deltas))
+            .collect()
+    }
+}
+
+impl Code {
+    fn link(&self, deltas: &[i32]) -> Result<Function, String> {
+        let bad = || format!("the template of {} is damaged", self.name);
+        let mut words = self.words.to_vec();
+        let mut targets: Vec<(u32, Target)> = self.relocs.to_vec();
+        for Field { part, at, number } in self.fields {
+            let at = *at as usize;
+            let delta = *deltas.get(*number as usize).ok_or_else(bad)?;
+            match part {
+                Part::Target => targets.get_mut(at).ok_or_else(bad)?.1.add(delta),
+                Part::Off => add_off(words.get_mut(at).ok_or_else(bad)?, delta),
+                Part::Imm => add_imm(words.get_mut(at).ok_or_else(bad)?, delta),
+            }
+        }
+        let bytes: Vec<u8> = words.iter().flat_map(|w| w.to_le_bytes()).collect();
+        let mut insns = Vec::with_capacity(words.len());
+        let mut at = 0;
+        while at < bytes.len() {
+            let insn = Insn::decode(&bytes[at..]).map_err(|_| bad())?;
+            at += 8 * insn.slots() as usize;
+            // A multiplication by a number can be a shift.
+            insns.push(strength_reduced(&insn).flatten().unwrap_or(insn));
+        }
+        Ok(Function {
+            name: self.name.to_owned(),
+            params: self.params.iter().map(|p| (*p).into()).collect(),
+            insns,
+            relocs: targets
+                .into_iter()
+                .map(|(slot, target)| Reloc {
+                    slot,
+                    target: target.into(),
+                })
+                .collect(),
+            ..Function::default()
+        })
+    }
+}
+
+fn add_off(word: &mut u64, delta: i32) {
+    let off = (*word >> OFF_SHIFT) as u16;
+    let sum = off.wrapping_add(delta as u16);
+    *word ^= u64::from(off ^ sum) << OFF_SHIFT;
+}
+
+fn add_imm(word: &mut u64, delta: i32) {
+    let imm = (*word >> IMM_SHIFT) as u32;
+    let sum = imm.wrapping_add(delta.cast_unsigned());
+    *word ^= u64::from(imm ^ sum) << IMM_SHIFT;
+}
+
+impl Target {
+    /// Adds to the offset.
+    fn add(&mut self, delta: i32) {
+        if let Target::Bss(off) | Target::Rodata(off) = self {
+            *off = off.wrapping_add_signed(delta);
+        }
+    }
+}
+
+impl From<Target> for RelocTarget {
+    fn from(target: Target) -> RelocTarget {
+        match target {
+            Target::Map(name) => RelocTarget::Map(name.into()),
+            Target::Bss(off) => RelocTarget::Data(Section::Bss, off),
+            Target::Rodata(off) => RelocTarget::Data(Section::Rodata, off),
+            Target::Call(name) => RelocTarget::Call(name.into()),
+            Target::Func(name) => RelocTarget::Func(name.into()),
+        }
+    }
+}

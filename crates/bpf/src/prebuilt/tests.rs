@@ -1,0 +1,172 @@
+//! Templates against the emitter, and the scripts that use them.
+
+use std::collections::BTreeMap;
+
+use spile_ir::{Arch, reader};
+use spile_lir::library::append;
+use spile_lir::library::routine::Routine;
+
+use super::extract::{Choice, emitted, extract};
+use super::find;
+use super::find::TEMPLATES;
+use super::samples::samples;
+use crate::compile;
+use crate::emit::CpuBlocks;
+use crate::target::{
+    ArgDesc, Features, KernelOffsets, Options, PageOffsets, SyscallDesc, UnwindOffsets,
+};
+
+#[test]
+fn linked_code_is_what_the_emitter_writes() {
+    let samples = samples();
+    for (sample, template) in TEMPLATES {
+        for seed in 0..6 {
+            let routine = &samples[*sample];
+            let random = emitted(routine, template.blocks, Choice::Random(1 << seed));
+            let random = random.unwrap_or_else(|e| panic!("{e}"));
+            let linked = template.link(&random.numbers);
+            assert_eq!(linked, Ok(random.functions), "{routine:?}");
+        }
+    }
+}
+
+#[test]
+fn the_build_has_the_templates_of_this_library() {
+    let samples = samples();
+    for (sample, template) in TEMPLATES {
+        let made = extract(&samples[*sample], template.blocks);
+        assert_eq!(made, Ok(*template), "{:?}", samples[*sample]);
+    }
+}
+
+#[test]
+fn each_sample_finds_its_template() {
+    for (sample, template) in TEMPLATES {
+        for count in [1, 2, 3, 256] {
+            let routine = &samples()[*sample];
+            let blocks = CpuBlocks {
+                first: 0,
+                stride: 8,
+                count,
+            };
+            let found = find(routine, Some(blocks)).expect("a template");
+            assert_eq!(found.functions[0].name, template.functions[0].name);
+        }
+    }
+}
+
+#[test]
+fn other_shapes_have_no_template() {
+    let usual = append::AppendLayout {
+        length: 128,
+        text: 1000,
+        most: 512,
+        digits: 640,
+    };
+    let others = [
+        append::AppendLayout { most: 256, ..usual },
+        // No instruction adds 0.
+        append::AppendLayout { length: 0, ..usual },
+        // Beyond the range of displacements.
+        append::AppendLayout {
+            text: 40_000,
+            ..usual
+        },
+    ];
+    assert!(find(&Routine::AppendText(usual), None).is_some());
+    for other in others {
+        assert_eq!(find(&Routine::AppendText(other), None), None, "{other:?}");
+    }
+}
+
+/// A script with arguments of system calls, and stacks of programs.
+const SCRIPT: &str = r#"
+site @0 ""
+site @1 "operator at x.stp:1:2"
+global g0 "s" str512 shared lock @0
+handler "x" points 1 sys_enter(all) @0 {
+  regs r0: str512
+  b0:
+    r0 = intr sys_argstr()
+    gstore g0, r0
+    r0 = intr user_stack(8)
+    gstore g0, r0
+    ret
+}
+"#;
+
+fn options() -> Options {
+    let pages = PageOffsets {
+        vma_start: 0,
+        vma_flags: 32,
+        vma_pgoff: 80,
+        vma_file: 88,
+        vma_anon: 64,
+        file_mapping: 16,
+        mapping_head: 8,
+        node_shift: 0,
+        node_slots: 40,
+        folio_flags: 0,
+        folio_index: 32,
+        uptodate: 3,
+        page_size: 64,
+    };
+    let unwind = UnwindOffsets {
+        task_mm: 1136,
+        task_tgid: 1268,
+        mm_root: 72,
+        mm_vdso: 1240,
+        vma_start: 0,
+        vma_end: 8,
+        vma_pgoff: 80,
+        vma_file: 88,
+        vma_flags: 32,
+        file_inode: 32,
+        file_dentry: 72,
+        inode_ino: 64,
+        inode_sb: 40,
+        sb_dev: 16,
+        dentry_parent: 24,
+        dentry_name: 40,
+        returns: Some([2896, 8, 24, 32, 48]),
+        regs_ip: 128,
+        regs_sp: 152,
+        regs_bp: 32,
+        regs_cs: 136,
+    };
+    Options {
+        cpus: 6,
+        ring_bytes: 1 << 20,
+        timing: false,
+        lines: false,
+        offsets: KernelOffsets {
+            pages: Some(pages),
+            unwind: Some(unwind),
+            task_pid: Some(1264),
+            task_start: Some(1400),
+            task_exec_id: Some(1416),
+            ..KernelOffsets::default()
+        },
+        features: Features::SINCE_6_9,
+        syscalls: [SyscallDesc {
+            nr: 59,
+            name: "execve".into(),
+            args: vec![ArgDesc::UserStr, ArgDesc::Argv(8)],
+            ret_base: 10,
+        }]
+        .into(),
+        functions: BTreeMap::new(),
+        share: None,
+        arch: Arch::named("x86_64").expect("known"),
+        resident: false,
+    }
+}
+
+#[test]
+fn a_script_without_limits_of_its_own_emits_texts_of_stacks_only() {
+    let program = reader::read(SCRIPT).unwrap_or_else(|e| panic!("{e}"));
+    let object = compile(&program, &options()).unwrap_or_else(|e| panic!("{e}"));
+    // Texts of stacks are no requests yet.
+    assert_eq!(object.lir.emitted(), ["append_address", "append_stack"]);
+    assert!(object.spec.subprograms.iter().any(|f| f.name == "put_arg"));
+}

@@ -1,0 +1,370 @@
+//! What a host asks the library for, as values.
+//!
+//! In: nothing. Out: [`Routine::module`] builds the functions of a request; [`Routine::free`] gives
+//! access to the numbers in a request that code contains as they are, such as offsets. A host can thus
+//! keep the code of a request, and exchange the numbers in it ([`Routine::shape`]).
+//!
+//! A function that is made for the widths of one call (`find`, `replace`) has no request: its caller
+//! builds it.
+
+use std::ops::RangeInclusive;
+
+use super::append;
+use super::arguments::{self, DeferredReads};
+use super::quote;
+use super::unwind::{self, UnwindOffsets};
+use super::usermem::{self, PageOffsets};
+use super::{FUNCTIONS, only};
+use crate::func::{ConstantData, Module};
+
+/// A request. Requests are equal if their code is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Routine {
+    /// A function that is the same for all callers, by its name.
+    Common(&'static str),
+    /// [`append::append_text`].
+    AppendText(append::AppendLayout),
+    /// [`append::append_bytes`].
+    AppendBytes(append::AppendLayout),
+    /// [`append::append_hex`].
+    AppendHex(append::AppendLayout),
+    /// [`append::append_number`] in a base.
+    AppendNumber(append::AppendLayout, u32),
+    /// [`quote::quote`] for a width, with the largest length.
+    Quote(u32, u32),
+    /// [`arguments::module`] with lists of names of this many bytes.
+    Arguments(arguments::ArgumentLayout, i32),
+    /// [`usermem::module`].
+    UserMemory(usermem::UsermemLayout),
+    /// [`unwind::addresses`].
+    Addresses(unwind::UnwindLayout),
+    /// [`unwind::module`].
+    Walk(unwind::UnwindLayout),
+}
+
+/// A number of a request.
+#[derive(Debug)]
+pub enum Number<'a> {
+    /// With a sign.
+    Signed(&'a mut i32),
+    /// Without a sign.
+    Unsigned(&'a mut u32),
+}
+
+impl Number<'_> {
+    /// The number.
+    pub fn get(&self) -> i32 {
+        match self {
+            Number::Signed(n) => **n,
+            Number::Unsigned(n) => n.cast_signed(),
+        }
+    }
+
+    /// Changes the number.
+    pub fn set(&mut self, to: i32) {
+        match self {
+            Number::Signed(n) => **n = to,
+            Number::Unsigned(n) => **n = to.cast_unsigned(),
+        }
+    }
+}
+
+impl<'a> From<&'a mut i32> for Number<'a> {
+    fn from(n: &'a mut i32) -> Number<'a> {
+        Number::Signed(n)
+    }
+}
+
+impl<'a> From<&'a mut u32> for Number<'a> {
+    fn from(n: &'a mut u32) -> Number<'a> {
+        Number::Unsigned(n)
+    }
+}
+
+/// The values of a number with which functions differ in that number only.
+pub type Values = RangeInclusive<i32>;
+
+/// An offset that is added to an address. The addition of 0 is no instruction, and sums beyond 16 bits
+/// are no displacement.
+const OFFSET: Values = 1..=16_000;
+/// An offset in the state memory, or a number that is stored, handed on or compared.
+const ANY: Values = 0..=1 << 30;
+/// Bytes of lists of names.
+const NAMES: Values = arguments::ENTRY.cast_signed()..=1 << 20;
+
+/// Numbers of one range.
+fn each<'a, const N: usize>(
+    values: Values,
+    numbers: [Number<'a>; N],
+) -> impl Iterator<Item = (Number<'a>, Values)> {
+    numbers.into_iter().map(move |n| (n, values.clone()))
+}
+
+impl Routine {
+    /// The request for a function that is the same for all callers.
+    pub fn common(name: &str) -> Option<Routine> {
+        let (name, _) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
+        Some(Routine::Common(name))
+    }
+
+    /// The requests for the functions that are the same for all callers.
+    pub fn all_common() -> impl Iterator<Item = Routine> {
+        FUNCTIONS.iter().map(|(name, _)| Routine::Common(name))
+    }
+
+    /// The functions. `given` are the constants that only the caller has: `names` and `escapes`.
+    pub fn module(&self, given: &[ConstantData]) -> Module {
+        let bytes = |name: &str| {
+            let data = given.iter().find(|d| d.name == name);
+            data.map_or(&[][..], |d| &d.bytes)
+        };
+        match self {
+            Routine::Common(name) => only(name).unwrap_or_default(),
+            Routine::AppendText(at) => append::append_text(*at),
+            Routine::AppendBytes(at) => append::append_bytes(*at),
+            Routine::AppendHex(at) => append::append_hex(*at),
+            Routine::AppendNumber(at, base) => append::append_number(*at, *base),
+            Routine::Quote(wide, most) => quote::quote(*wide, *most, bytes(quote::ESCAPES)),
+            Routine::Arguments(at, size) => {
+                let mut names = bytes(arguments::NAMES).to_vec();
+                names.resize(usize::try_from(*size).unwrap_or(0), 0);
+                arguments::module(at, names, bytes(quote::ESCAPES))
+            }
+            Routine::UserMemory(at) => usermem::module(at),
+            Routine::Addresses(at) => unwind::addresses(at),
+            Routine::Walk(at) => unwind::module(at),
+        }
+    }
+
+    /// The numbers that code contains as they are, each with the values that make no other
+    /// difference. Other numbers decide which code there is.
+    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
+        match self {
+            Routine::Common(_) | Routine::Quote(..) => Vec::new(),
+            Routine::AppendText(at)
+            | Routine::AppendBytes(at)
+            | Routine::AppendHex(at)
+            | Routine::AppendNumber(at, _) => at.numbers(),
+            Routine::Arguments(at, names) => {
+                let mut numbers = at.numbers();
+                numbers.push((names.into(), NAMES));
+                numbers
+            }
+            Routine::UserMemory(at) => at.numbers(),
+            Routine::Addresses(at) | Routine::Walk(at) => at.numbers(),
+        }
+    }
+
+    /// Those of the numbers whose values contain them.
+    pub fn free(&mut self) -> Vec<(Number<'_>, Values)> {
+        let mut numbers = self.numbers();
+        numbers.retain(|(number, values)| values.contains(&number.get()));
+        numbers
+    }
+
+    /// The request with the smallest value in place of each number that its values contain. Requests
+    /// with the same shape have functions that differ in these numbers only.
+    pub fn shape(&self) -> Routine {
+        let mut shape = self.clone();
+        for (mut number, values) in shape.free() {
+            number.set(*values.start());
+        }
+        shape
+    }
+}
+
+impl append::AppendLayout {
+    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
+        let append::AppendLayout {
+            length,
+            text,
+            most: _,
+            digits,
+        } = self;
+        each(OFFSET, [length.into(), text.into(), digits.into()]).collect()
+    }
+}
+
+impl arguments::ArgumentLayout {
+    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
+        let arguments::ArgumentLayout {
+            length,
+            most: _,
+            arguments,
+            staging,
+            quoted,
+            quote: _,
+            signed: _,
+            mark: _,
+            defer,
+        } = self;
+        let own = [
+            length.into(),
+            arguments.into(),
+            staging.into(),
+            quoted.into(),
+        ];
+        let deferred = defer.iter_mut().flat_map(DeferredReads::numbers);
+        each(OFFSET, own).chain(deferred).collect()
+    }
+}
+
+impl DeferredReads {
+    fn numbers(&mut self) -> impl Iterator<Item = (Number<'_>, Values)> {
+        let DeferredReads {
+            allowed,
+            absent,
+            quoted,
+        } = self;
+        each(OFFSET, [allowed.into()]).chain(each(ANY, [absent.into(), quoted.into()]))
+    }
+}
+
+impl usermem::UsermemLayout {
+    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
+        let usermem::UsermemLayout {
+            most: _,
+            staging,
+            copy,
+            found,
+            pages,
+            first_page,
+            direct_map,
+        } = self;
+        let own = [staging.into(), copy.into(), found.into()];
+        let state = [first_page.into(), direct_map.into()];
+        let pages = pages.iter_mut().flat_map(PageOffsets::numbers);
+        each(OFFSET, own)
+            .chain(each(ANY, state))
+            .chain(pages)
+            .collect()
+    }
+}
+
+impl PageOffsets {
+    fn numbers(&mut self) -> impl Iterator<Item = (Number<'_>, Values)> {
+        let PageOffsets {
+            vma_start,
+            vma_flags,
+            vma_pgoff,
+            vma_file,
+            vma_anon,
+            file_mapping,
+            mapping_head,
+            node_shift,
+            node_slots,
+            folio_flags,
+            folio_index,
+            uptodate: _,
+            page_size: _,
+        } = self;
+        let offsets = [
+            vma_start,
+            vma_flags,
+            vma_pgoff,
+            vma_file,
+            vma_anon,
+            file_mapping,
+            mapping_head,
+            node_shift,
+            node_slots,
+            folio_flags,
+            folio_index,
+        ];
+        each(OFFSET, offsets.map(Number::from))
+    }
+}
+
+impl unwind::UnwindLayout {
+    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
+        let unwind::UnwindLayout {
+            base,
+            most: _,
+            frames,
+            count,
+            first,
+            next_file,
+            offsets,
+            files: _,
+            rows: _,
+            copies: _,
+            ring: _,
+            file_record,
+            copy_record,
+            wakeup,
+            guessed,
+            cut_stacks,
+            lost_output,
+            no_memory,
+        } = self;
+        let block = [
+            base,
+            frames,
+            count,
+            first,
+            guessed,
+            cut_stacks,
+            lost_output,
+            no_memory,
+        ];
+        let stored = [next_file, file_record, copy_record];
+        each(OFFSET, block.map(Number::from))
+            .chain(each(ANY, stored.map(Number::from)))
+            .chain(each(ANY, [wakeup.into()]))
+            .chain(offsets.numbers())
+            .collect()
+    }
+}
+
+impl UnwindOffsets {
+    fn numbers(&mut self) -> impl Iterator<Item = (Number<'_>, Values)> {
+        let UnwindOffsets {
+            task_mm,
+            task_tgid,
+            mm_root,
+            mm_vdso,
+            vma_start,
+            vma_end,
+            vma_pgoff,
+            vma_file,
+            vma_flags,
+            file_inode,
+            file_dentry,
+            inode_ino,
+            inode_sb,
+            sb_dev,
+            dentry_parent,
+            dentry_name,
+            returns,
+            regs_ip,
+            regs_sp,
+            regs_bp,
+            regs_cs,
+        } = self;
+        let offsets = [
+            task_mm,
+            task_tgid,
+            mm_root,
+            mm_vdso,
+            vma_start,
+            vma_end,
+            vma_pgoff,
+            vma_file,
+            vma_flags,
+            file_inode,
+            file_dentry,
+            inode_ino,
+            inode_sb,
+            sb_dev,
+            dentry_parent,
+            dentry_name,
+            regs_ip,
+            regs_sp,
+            regs_bp,
+            regs_cs,
+        ];
+        let returns = returns.iter_mut().flatten();
+        let returns = returns.map(|n| (Number::from(n), OFFSET));
+        each(OFFSET, offsets.map(Number::from)).chain(returns)
+    }
+}
