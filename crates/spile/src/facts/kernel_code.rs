@@ -128,6 +128,8 @@ impl KernelCode {
             && let Some(kernel) = kernel
             && !spile_glob::is_pattern(name)
             && !is_hidden(name)
+            // The kernel's own check also accepts functions of modules, which its types lack.
+            && kernel.btf.find_func(name).is_some()
             && functions::can_be_probed(name)
         {
             return Ok(vec![place(name, id(kernel, name), named(None, name))]);
