@@ -76,9 +76,9 @@ MADE = "name:s protocol family type requester"
 def sockets(_):
     """socket.sendmsg, socket.sendmsg.return, socket.recvmsg, socket.recvmsg.return, socket.write_iter,
     socket.write_iter.return, socket.read_iter, socket.read_iter.return, socket.send, socket.receive."""
-    # SS_CONNECTED
-    of = dict(protocol=0, family=int(socket.AF_UNIX), state=3, type=int(socket.SOCK_DGRAM))
-    made = dict(protocol=0, family=int(socket.AF_UNIX), type=int(socket.SOCK_DGRAM), requester=0)
+    # The kernels differ in the state of a pair: SS_UNCONNECTED or SS_CONNECTED.
+    pair = dict(protocol=0, family=int(socket.AF_UNIX), type=int(socket.SOCK_DGRAM))
+    of = dict(pair, state=Pattern("[13]"))
     one, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
     one.send(b"a" * 33)
     assert len(other.recv(77)) == 33
@@ -86,18 +86,37 @@ def sockets(_):
     assert len(os.read(other.fileno(), 78)) == 34
     one.close()
     other.close()
+    server = socket.create_server(("127.0.0.1", PORT))
+    client = socket.create_connection(("127.0.0.1", PORT))
+    peer, _ = server.accept()
+    client.send(b"a" * 35)
+    os.write(client.fileno(), b"a" * 36)
+    assert len(peer.recv(71, socket.MSG_WAITALL)) == 71
+    client.send(b"a" * 37)
+    assert len(os.read(peer.fileno(), 80)) == 37
+    # SS_CONNECTED
+    connected = dict(protocol=6, family=2, type=1, state=3)
+    for end in (client, peer, server):
+        end.close()
     try:
         socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_UDP)
     except OSError as error:
         refused = -error.errno
     want = [
-        line("socket.create", name="socket.create", **made),
-        line("socket.create.return", name="socket.create.return", **made, err=0, success=1),
+        line("socket.create", name="socket.create", **pair, requester=0),
+        line("socket.create.return", name="socket.create.return", **pair, requester=0, err=0, success=1),
         line("socket.create.return", protocol=17, family=2, type=1, requester=0, err=refused, success=0),
-        line("socket.close", name="socket.close", **of),
+        line("socket.close", name="socket.close", flags=0, **of),
+        line("socket.close", name="socket.close", **connected),
         line("socket.close.return", name="socket.close.return"),
     ]
     address = Pattern(r"-\d+")
+    for way, size, done in (("sendmsg", 35, 35), ("recvmsg", 71, 71), ("write_iter", 36, 36), ("read_iter", 80, 37)):
+        want += [
+            line(f"socket.{way}", size=size, **connected),
+            line(f"socket.{way}.return", size=done, success=1, _sock=address, **connected),
+        ]
+    want += [line("socket.send", size=35, success=1, **connected), line("socket.receive", size=71, success=1, **connected)]
     for way, size, done in (("sendmsg", 33, 33), ("recvmsg", 77, 33)):
         want += [
             line(f"socket.{way}", name=f"socket.{way}", size=size, flags=0, **of),
@@ -242,7 +261,7 @@ def sent_signals(pid):
         line("signal.pending.return", name="pending", retstr="0"),
         line("signal.do_action", name="do_action", **usr1, sigact_addr=Pattern(r"-\d+"), sa_handler=1, sa_mask=0),
         line("signal.do_action.return", name="do_action", retstr="0"),
-        line("signal.procmask", name="procmask", how=0, sigset_addr=Pattern(r"-\d+"), sigset=1 << int(signal.SIGUSR2) - 1),
+        line("signal.procmask", name="procmask", how=0, sigset_addr=Pattern(r"\d+"), sigset=1 << int(signal.SIGUSR2) - 1),
         line("signal.procmask.return", name="procmask", retstr="0"),
     ]
 
@@ -337,8 +356,10 @@ def counters(_):
     by.sendto(b"a" * 3000, address)
     assert len(to.recv(4000)) == 3000
     fcntl.ioctl(by, 0x8922, b"lo".ljust(16, b"\0") + struct.pack("i20x", mtu))
-    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 253)
-    raw.sendto(b"unknown", ("127.0.0.1", 0))
+    # A packet with a header of this program; a socket of the packet's own protocol would receive it.
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_RAW)
+    loop = socket.inet_aton("127.0.0.1")
+    raw.sendto(struct.pack(">BBHHHBBH4s4s", 0x45, 0, 27, 1, 0, 64, 253, 0, loop, loop) + b"unknown", ("127.0.0.1", 0))
     raw.close()
     sk = Pattern(r"-\d+")
     some = Pattern("[1-9][0-9]*")
@@ -495,6 +516,17 @@ def memory_and_options(pid):
 
     kid = child(write)
     os.waitpid(kid, 0)
+
+    def busy():
+        # More tasks than processors, which idle now and then.
+        until = time.monotonic() + 0.5
+        while time.monotonic() < until:
+            if int(time.monotonic() * 1000) % 4 == os.getpid() % 4:
+                time.sleep(0.001)
+        os._exit(0)
+
+    for kid_of in [child(busy) for _ in range(5)]:
+        os.waitpid(kid_of, 0)
     until = time.process_time() + 0.2
     while time.process_time() < until:
         pass
@@ -544,7 +576,8 @@ REQUEST = "name:s q elevator_name:s rq disk_major disk_minor rq_flags"
     + 'probe workqueue.execute { if (work in queued) { printf("work %d %d\\n", queued[work] == work_func, task_tid(wq_thread) == tid()); delete queued[work] } }\n'
     + "global queued, n\n"
     + 'probe kernel.trace("timer_start") { if (timer_pending($timer)) set++; else unset++ } global set, unset\n'
-    + 'probe kernel.trace("block_rq_issue") { if (get_scsi_request($rq + @cast_sizeof("request")) == $rq && scsi_timer_pending($rq + @cast_sizeof("request")) == timer_pending(&$rq->q->timeout)) println("request behind") }\n'
+    + 'probe kernel.trace("block_rq_issue") { if (get_scsi_request($rq + @cast_sizeof("request")) == $rq && scsi_cmd_to_rq($rq + @cast_sizeof("request")) == $rq && scsi_timer_pending($rq + @cast_sizeof("request")) == timer_pending(&$rq->q->timeout) && cmd_request_timer_pending($rq + @cast_sizeof("request")) == timer_pending(&$rq->q->timeout)) println("request behind") }\n'
+    + 'probe kernel.trace("block_rq_issue") { if (disk_major_from_request($rq) == 7) printf("disk %d %d\\n", disk_major_from_request($rq), disk_minor_from_request($rq)) }\n'
     + 'probe end { printf("timers %d %d\\n", set > 0, unset); for (i = 0; i < 11; i++) printf("%d%s ", i, describe_device_state(i)) println("") }\n'
     + 'probe vm.kmalloc_node { if (seen["kmalloc"]++ < 1) printf("%s %d %d %d %d %s\\n", name, bytes_req <= bytes_alloc, ptr != 0, call_site != 0, gfp_flags != 0, caller_function == symname(call_site) && gfp_flag_name != "" ? "named" : "unnamed") }\n'
     + "global seen\n"
@@ -578,6 +611,7 @@ def work_and_queues(_):
         "work 1 1",
         "timers 1 0",
         "request behind",
+        f"disk {os.major(rdev)} {os.minor(rdev)}",
         "kmalloc_node 1 1 1 1 named",
         # The numbers of enum scsi_device_state.
         "0[INVALID] 1CREATED 2RUNNING 3CANCEL 4DEL 5QUIESCE 6OFFLINE 7[INVALID] 8BLOCK 9CREATED_BLOCK 10[INVALID] ",

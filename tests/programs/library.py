@@ -55,7 +55,9 @@ def devices():
 
 
 def strings():
-    """strlen substr stringat isinstr strpos str_replace strtol tokenize isdigit"""
+    """strlen substr stringat isinstr strpos str_replace strtol tokenize isdigit basename"""
+    for path in ("", "file", "/usr/lib/libc.so.6", "a/b", "//x//y.so"):
+        yield f"basename({text(path)})", os.path.basename(path)
     samples = ["", "a", "hello world", "aXbXc", "tab\tnl\n\"q\"\\", "\x01\x7f", "x" * 300]
     for s in samples:
         b = s.encode()
@@ -135,7 +137,7 @@ def quotes():
 
 
 def errors():
-    """errno_str errno_p return_str signal_str syscall_name"""
+    """errno_str errno_p return_str signal_str syscall_name syscall_num"""
     for n, name in errno.errorcode.items():
         if n in (1, 2, 9, 11, 22, 35, 38, 40, 71, 95, 98, 110, 115, 131):
             # Python may know the number by a synonym.
@@ -173,6 +175,9 @@ def errors():
                 numbers[int(words[2])] = words[1][5:]
     for n, name in numbers.items():
         yield f"syscall_name({n})", name
+        yield f'syscall_num("{name}")', n
+    for name in ("", "no such call"):
+        yield f'syscall_num("{name}")', -1
     yield "syscall_name(9999)", ""
     yield "syscall_name(-1)", ""
 

@@ -19,8 +19,17 @@ const META: &str = "linux-image-cloud-amd64";
 const FRESH: Duration = Duration::from_secs(14 * 24 * 3600);
 
 /// Modules that are loaded in every guest, in this order, so that there are functions and
-/// tracepoints of modules. They depend on no other modules.
-const MODULES: [&str; 3] = ["dummy", "watchdog", "softdog"];
+/// tracepoints of modules, and bridges. They depend on no other modules.
+const MODULES: [&str; 8] = [
+    "dummy",
+    "watchdog",
+    "softdog",
+    "llc",
+    "stp",
+    "bridge",
+    "br_netfilter",
+    "tun",
+];
 
 /// Modules that a case loads itself: an NFS server with its client. No order; a kernel may lack some of them.
 const FOR_CASES: [&str; 13] = [

@@ -131,6 +131,12 @@ const NEEDS: [Need; 20] = [
         of_kernel: true,
         have: || symbol("bpf_nf_link_attach"),
     },
+    // The kernel can run virtual machines, and has the tracepoints of that.
+    Need {
+        name: "kvm",
+        of_kernel: true,
+        have: || symbol("__traceiter_kvm_entry"),
+    },
     // Control groups of version 2 can be made.
     Need {
         name: "cgroup2",

@@ -63,6 +63,44 @@ const ABSENT: &[(&[&str], &str)] = &[
         &["get_loadavg_index", "sprint_loadavg"],
         "the kernel does not export its averages; `system(\"cat /proc/loadavg\")` prints them from a `probe timer`",
     ),
+    (
+        &["addr_to_node"],
+        "the kernel does not export where the memory of a node begins",
+    ),
+    (
+        &["cve_count_metric", "cve_record_metric", "cve_tmpdisable"],
+        "scripts against security holes change memory of the kernel, which no BPF program can",
+    ),
+    (
+        &[
+            "get_inode_from_path",
+            "get_thread_context_pointer",
+            "regex_module_compare",
+            "set_tls_module_by_name",
+            "setup_link_map",
+        ],
+        "SystemTap has it for its own functions of thread-local variables",
+    ),
+    (
+        &["cpuid"],
+        "SystemTap has it with --compatible=1.4 only; use `cpu()`",
+    ),
+    (
+        &["task_backtrace"],
+        "SystemTap has it with --compatible=1.6 only; `sprint_backtrace()` has the stack of the current task",
+    ),
+    (
+        &["ppos_pos"],
+        "SystemTap has it with --compatible=2.2 only; use `kernel_long()`",
+    ),
+    (
+        &["get_mmap_args"],
+        "SystemTap has it with --compatible=3.0 only; `syscall.mmap` has the arguments as variables",
+    ),
+    (
+        &["set_returnval"],
+        "no BPF program can change the result of a function",
+    ),
 ];
 
 /// Why a function of SystemTap's library is not there.
