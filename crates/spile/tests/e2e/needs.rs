@@ -13,7 +13,7 @@ struct Need {
     have: fn() -> bool,
 }
 
-const NEEDS: [Need; 20] = [
+const NEEDS: &[Need] = &[
     // Functions of the kernel can be probed.
     Need {
         name: "kprobes",

@@ -10,7 +10,7 @@ use spile_syntax::parser::{parse_file, parse_macros};
 use spile_syntax::preproc::PreprocEnv;
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
-use spile_testing::files::{below, example_files};
+use spile_testing::files::{below, cases, example_files};
 
 use super::types::{Signature, signatures};
 use crate::session::{self, Run};
@@ -96,16 +96,15 @@ fn options(args: &[String]) -> Option<Vec<String>> {
     Some(out)
 }
 
-/// The scripts of a file of cases.
-fn cases(path: &Path) -> Vec<(String, String, Vec<String>)> {
-    let text = std::fs::read_to_string(path).unwrap_or_default();
-    let table: toml::Table = text.parse().unwrap_or_default();
-    let all = table.get("case").and_then(|c| c.as_array());
+/// The scripts of end-to-end cases that need nothing but the script and its arguments: name, script
+/// and arguments of each.
+fn scripts_of_cases() -> Vec<(String, String, Vec<String>)> {
     let mut out = Vec::new();
-    for case in all.into_iter().flatten() {
+    let files = cases::<toml::Table>().into_iter();
+    for case in files.flat_map(|(_, cases)| cases) {
         let text = |name: &str| case.get(name).and_then(|v| v.as_str());
         let other = ["stdin", "signal_after", "scrape", "needs", "shell", "file"];
-        if other.iter().any(|f| case.get(f).is_some()) {
+        if other.iter().any(|f| case.contains_key(*f)) {
             continue;
         }
         let status = case.get("status").and_then(toml::Value::as_integer);
@@ -133,10 +132,7 @@ impl Corpus {
                 library.extend(signatures(&file).filter(|(n, _)| !n.starts_with('_')));
             }
         }
-        let mut scripts = Vec::new();
-        for path in below(&root().join("tests/cases"), &["toml"]) {
-            scripts.extend(cases(&path));
-        }
+        let mut scripts = scripts_of_cases();
         let ours = below(&root().join("examples"), &["stp"]);
         for path in ours.into_iter().chain(example_files(&["stp"])) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
