@@ -174,7 +174,7 @@ fn hovers_show_signatures_and_documentation() {
         "probe scheduler.cpu§_on { }",
         &[
             "scheduler.cpu_on = __cpu_on_function!",
-            "goes onto a processor",
+            "begins to run on a processor",
             "`idle`: long",
         ],
     );
