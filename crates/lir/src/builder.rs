@@ -3,10 +3,10 @@
 //! ```
 //! use spile_lir::builder::build;
 //!
-//! let count = build("count", "The number of bytes in front of the first NUL.", &["text"], |f, p| {
+//! let count = build("count", "The number of bytes in front of the first NUL.", ["text"], |f, [text]| {
 //!     let n = f.var("n", 0);
 //!     f.repeat(4096, || {
-//!         let byte = (p[0] + n).load_u8(0);
+//!         let byte = (text + n).load_u8(0);
 //!         f.break_if(byte.eq(0));
 //!         n.set(n + 1);
 //!     });
@@ -130,15 +130,15 @@ impl<'b> IntoOperand<'b> for u64 {
 
 /// Builds a function. `code` gets the parameters, and ends with [`Builder::ret`] on each path; a
 /// path without one returns 0.
-pub fn build(
+pub fn build<const N: usize>(
     name: &str,
     contract: &str,
-    params: &[&str],
-    code: impl for<'b> FnOnce(&'b Builder, &[Val<'b>]),
+    params: [&str; N],
+    code: impl for<'b> FnOnce(&'b Builder, [Val<'b>; N]),
 ) -> Func {
     let builder = Builder::new(name, contract);
     let params = builder.begin(params);
-    code(&builder, &params);
+    code(&builder, params);
     builder.finish()
 }
 
@@ -250,12 +250,12 @@ impl Builder {
     }
 
     /// Begins the function's first block, with the parameters.
-    fn begin(&self, params: &[&str]) -> Vec<Val<'_>> {
+    fn begin<const N: usize>(&self, params: [&str; N]) -> [Val<'_>; N] {
         let mut state = self.0.borrow_mut();
-        let params: Vec<Value> = params.iter().map(|p| state.value(p)).collect();
-        let entry = state.block("entry", params.clone());
+        let params = params.map(|p| state.value(p));
+        let entry = state.block("entry", params.to_vec());
         state.here = Some(entry);
-        params.iter().map(|v| self.val(*v)).collect()
+        params.map(|v| self.val(v))
     }
 
     fn finish(self) -> Func {

@@ -194,7 +194,7 @@ impl<'b> Gen<'b, '_, '_> {
 
 /// A random function `@random(region, a, b)`; `newer` allows operations that kernels before 6.6 lack.
 pub fn function(numbers: &[u32], newer: bool) -> Func {
-    build("random", "", &["region", "a", "b"], |f, p| {
+    build("random", "", ["region", "a", "b"], |f, p| {
         let slot = f.slot(REGION);
         for word in 0..REGION as i16 / 8 {
             slot.store_u64(8 * word, i32::from(word));

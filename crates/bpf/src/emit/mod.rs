@@ -224,8 +224,8 @@ mod tests {
 
     #[test]
     fn inserted_code_goes_on_behind_itself() {
-        let pick = build("pick", "", &["a", "b"], |f, p| {
-            let [a, b] = *p else { return };
+        let pick = build("pick", "", ["a", "b"], |f, p| {
+            let [a, b] = p;
             f.ret_if(a.eq(0), 1);
             f.ret_if(a.eq(7), b);
             f.ret(a + b);
@@ -244,8 +244,8 @@ mod tests {
 
     #[test]
     fn inserted_code_has_no_frame() {
-        let func = build("spills", "", &["a"], |f, p| {
-            let [a] = *p else { return };
+        let func = build("spills", "", ["a"], |f, p| {
+            let [a] = p;
             let words = [0; 9].map(|_| a.load_u64(0));
             words.iter().for_each(|w| a.store_u64(0, *w));
             let sum = words.into_iter().reduce(|sum, w| sum + w);

@@ -133,10 +133,8 @@ Appends a text, padded with spaces to a width.
 block: the processor's. text: a slot of `size` bytes, of which the last one counts as NUL. width: columns.
 Cost: a copy; with a width at most three.";
     let params = ["block", "text", "size", "width"];
-    let func = build("append_text", contract, &params, |f, p| {
-        let [block, text, size, width] = *p else {
-            return;
-        };
+    let func = build("append_text", contract, params, |f, p| {
+        let [block, text, size, width] = p;
         let t = TextAppender::new(f, at, block);
         f.if_(width.sgt(0), || {
             // The text is copied first to measure it; padding then overwrites the copy.
@@ -168,10 +166,8 @@ value: the word. precision, width: the first of them that is 1, 2, 4 or 8 is the
 is 8. A negative width fills on the right.
 Cost: about 60 instructions.";
     let params = ["value", "precision", "width"];
-    let func = build("append_bytes", contract, &params, |f, p| {
-        let [value, precision, width] = *p else {
-            return;
-        };
+    let func = build("append_bytes", contract, params, |f, p| {
+        let [value, precision, width] = p;
         let block = f.addr(MemoryPlace::Cpu(0));
         let t = TextAppender::new(f, at, block);
         let size = f.var("size", 8);
@@ -216,11 +212,9 @@ Cost: about 160 instructions, 240 for large decimal numbers; a copy for each sid
     let func = build(
         &format!("append_number_{base}"),
         contract,
-        &params,
+        params,
         |f, p| {
-            let [precision, value, flags, width] = *p else {
-                return;
-            };
+            let [precision, value, flags, width] = p;
             let block = f.addr(MemoryPlace::Cpu(0));
             let t = TextAppender::new(f, at, block);
             let room = block + at.digits;
@@ -321,8 +315,8 @@ pub fn append_hex(at: AppendLayout) -> Module {
 Appends a number in hexadecimal.
 number: the number. mark: `0x` comes first if it has `flag::MARK`.
 Cost: about 90 instructions.";
-    let func = build("append_hex", contract, &["number", "mark"], |f, p| {
-        let [number, mark] = *p else { return };
+    let func = build("append_hex", contract, ["number", "mark"], |f, p| {
+        let [number, mark] = p;
         let block = f.addr(MemoryPlace::Cpu(0));
         let t = TextAppender::new(f, at, block);
         let room = block + at.digits;

@@ -21,8 +21,8 @@ pub(super) fn divide() -> Func {
 The quotient of numbers with signs, rounded to zero, modulo 2^64.
 a, b: the numbers; b is not 0.
 Cost: 13 instructions. Signed division itself needs Linux 6.6.";
-    build("divide", contract, &["a", "b"], |f, p| {
-        let [a, b] = *p else { return };
+    build("divide", contract, ["a", "b"], |f, p| {
+        let [a, b] = p;
         let sign = sign(a ^ b);
         f.ret(((magnitude(a) / magnitude(b)) ^ sign) - sign);
     })
@@ -33,8 +33,8 @@ pub(super) fn modulo() -> Func {
 The remainder of numbers with signs, with the sign of the dividend.
 a, b: the numbers; b is not 0.
 Cost: 12 instructions.";
-    build("modulo", contract, &["a", "b"], |f, p| {
-        let [a, b] = *p else { return };
+    build("modulo", contract, ["a", "b"], |f, p| {
+        let [a, b] = p;
         let sign = sign(a);
         f.ret(((magnitude(a) % magnitude(b)) ^ sign) - sign);
     })

@@ -46,8 +46,8 @@ The floating-point number at the beginning of a text, as the C library's strtod 
 hexadecimal forms: blanks, a sign, digits with a point, an exponent; `inf`, `nan`; 0 for no number.
 text: a slot with 4 more readable bytes. room: the work area.
 Cost: an iteration for each byte, for each digit, and for each limb and word of the number.";
-    build("string_to_fp", contract, &["text", "room"], |f, p| {
-        let [text, room] = *p else { return };
+    build("string_to_fp", contract, ["text", "room"], |f, p| {
+        let [text, room] = p;
         let scan = DecimalText { f, text, most };
         let at = f.var("at", 0);
         f.if_(is_blank(f, scan.byte(at.get())).ne(0), || {

@@ -92,18 +92,21 @@ const FUNCTIONS: &[(&str, BuildFunction)] = &[
 
 /// A module with one function that is made for its caller.
 pub fn module_with(func: Func) -> Module {
+    module_of(vec![func])
+}
+
+/// A module of functions alone.
+fn module_of(funcs: Vec<Func>) -> Module {
     Module {
-        funcs: vec![func],
+        funcs,
         ..Module::default()
     }
 }
 
 /// The functions that are the same for all callers.
 pub fn module() -> &'static Module {
-    static MODULE: LazyLock<Module> = LazyLock::new(|| Module {
-        funcs: FUNCTIONS.iter().map(|(_, make)| make()).collect(),
-        ..Module::default()
-    });
+    static MODULE: LazyLock<Module> =
+        LazyLock::new(|| module_of(FUNCTIONS.iter().map(|(_, make)| make()).collect()));
     &MODULE
 }
 

@@ -10,10 +10,9 @@ pub(super) fn decimal() -> Func {
 Writes the decimal digits of a number without sign; returns how many there are.
 room: 24 bytes. The digits are at its end, with digits 0 in front of them.
 Cost: about 60 instructions, 120 for numbers from 10^8 on, no loop.";
-    build("decimal", contract, &["room", "number"], |f, p| {
-        if let [room, number] = *p {
-            f.ret(write_decimal(f, room, number));
-        }
+    build("decimal", contract, ["room", "number"], |f, p| {
+        let [room, number] = p;
+        f.ret(write_decimal(f, room, number));
     })
 }
 
@@ -89,8 +88,8 @@ pub(super) fn hex() -> Func {
 Writes the hexadecimal digits of a number; returns how many there are.
 room: 16 bytes. The digits are at its end, with digits 0 in front of them. ten: the letter for 10.
 Cost: about 70 instructions, no loop.";
-    build("hex", contract, &["room", "number", "ten"], |f, p| {
-        let [room, number, ten] = *p else { return };
+    build("hex", contract, ["room", "number", "ten"], |f, p| {
+        let [room, number, ten] = p;
         let letters = ten - i32::from(b'0') - 10;
         for (half, at) in [(number >> 32, 0), (number.ext(ExtOp::Zext, Size::U32), 8)] {
             room.store_u64(at, eight_hex(f, half, letters));
@@ -132,8 +131,8 @@ pub fn hex_bytes(most: u32) -> Func {
 Writes two hexadecimal digits for each byte.
 bytes, to: areas of `most` bytes and twice as many. count: of the bytes, not known to the verifier.
 Cost: an iteration for each four bytes.";
-    build("hex_bytes", contract, &["bytes", "to", "count"], |f, p| {
-        let [bytes, to, count] = *p else { return };
+    build("hex_bytes", contract, ["bytes", "to", "count"], |f, p| {
+        let [bytes, to, count] = p;
         let at = f.var("at", 0);
         f.repeat(most / 4, || {
             f.break_if(at.ge(count));
@@ -155,8 +154,8 @@ minus, `0x` or `0` by the base, digits up to `f`; no blanks and no plus; 0 witho
 text: a slot of `size` bytes. size: a constant of the caller, from 8 to 4104. base: 32 bits; 0 for
 that of the text.
 Cost: an iteration for each digit.";
-    build("strtol", contract, &["text", "size", "base"], |f, p| {
-        let [text, size, base] = *p else { return };
+    build("strtol", contract, ["text", "size", "base"], |f, p| {
+        let [text, size, base] = p;
         // Without branches, and with a base that the verifier forgets: it would follow the rest
         // once for each path.
         let negative = is(text.load_u8(0), b'-');

@@ -38,10 +38,9 @@ Writes a text with its bytes and multi-byte characters escaped; the last escape 
 text: a slot, with 8 more readable bytes. to: room and 16 bytes, and no less than the slot.
 Cost: a text without escapes an iteration for each word, any other one for each byte as well.";
     let name = format!("escape_{wide}");
-    let func = build(&name, contract, &["text", "to"], |f, p| {
-        if let [text, to] = *p {
-            write_escaped(f, (text, to), (wide, room));
-        }
+    let func = build(&name, contract, ["text", "to"], |f, p| {
+        let [text, to] = p;
+        write_escaped(f, (text, to), (wide, room));
     });
     with_table(func, table)
 }
@@ -100,10 +99,8 @@ text: a slot, with 8 more readable bytes; count: of its bytes. out: zeros, 16 by
 limit: of the length without the closing quote, not known to the verifier.
 Cost: an iteration for eight bytes without an escape, otherwise for each byte.";
     let params = ["text", "out", "count", "limit", "quoted"];
-    let func = build(&format!("quote_{wide}"), contract, &params, |f, p| {
-        let [text, out, count, limit, quoted] = *p else {
-            return;
-        };
+    let func = build(&format!("quote_{wide}"), contract, params, |f, p| {
+        let [text, out, count, limit, quoted] = p;
         // Without a branch: the verifier would follow the rest twice.
         out.store_u8(0, quoted * QUOTE);
         let (at, length) = (f.var("at", 0), f.var("length", quoted));

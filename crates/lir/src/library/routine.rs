@@ -92,13 +92,87 @@ const ANY: Values = 0..=1 << 30;
 /// Bytes of lists of names.
 const NAMES: Values = arguments::ENTRY.cast_signed()..=1 << 20;
 
-/// Numbers of one range.
-fn each<'a, const N: usize>(
-    values: Values,
-    numbers: [Number<'a>; N],
-) -> impl Iterator<Item = (Number<'a>, Values)> {
-    numbers.into_iter().map(move |n| (n, values.clone()))
+/// A part of a request that contains numbers.
+trait Numbers {
+    /// Adds its numbers that code contains as they are, each with the values that make no other
+    /// difference. Other numbers decide which code there is.
+    fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>);
 }
+
+impl<T: Numbers> Numbers for Option<T> {
+    fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>) {
+        if let Some(part) = self {
+            part.add(all);
+        }
+    }
+}
+
+impl<const N: usize> Numbers for [u32; N] {
+    fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>) {
+        all.extend(self.iter_mut().map(|n| (n.into(), OFFSET)));
+    }
+}
+
+/// Says of each field of a type what it is: `code` decides which code there is, `parts` have numbers of
+/// their own, and the others are numbers, by their values. A field that is not named is an error.
+macro_rules! numbers {
+    ($type:path { code: $($code:ident),*; parts: $($part:ident),*; $($values:ident: $($number:ident),+;)* }) => {
+        impl Numbers for $type {
+            fn add<'a>(&'a mut self, all: &mut Vec<(Number<'a>, Values)>) {
+                let Self { $($($number,)+)* $($part,)* $($code: _,)* } = self;
+                $($(all.push(($number.into(), $values));)+)*
+                $($part.add(all);)*
+            }
+        }
+    };
+}
+
+numbers! { append::AppendLayout {
+    code: most;
+    parts: ;
+    OFFSET: length, text, digits;
+} }
+
+numbers! { arguments::ArgumentLayout {
+    code: most, quote, signed, mark;
+    parts: defer;
+    OFFSET: length, arguments, staging, quoted;
+} }
+
+numbers! { DeferredReads {
+    code: ;
+    parts: ;
+    OFFSET: allowed;
+    ANY: absent, quoted;
+} }
+
+numbers! { usermem::UsermemLayout {
+    code: most;
+    parts: pages;
+    OFFSET: staging, copy, found;
+    ANY: first_page, direct_map;
+} }
+
+numbers! { PageOffsets {
+    code: uptodate, page_size;
+    parts: ;
+    OFFSET: vma_start, vma_flags, vma_pgoff, vma_file, vma_anon, file_mapping, mapping_head, node_shift,
+        node_slots, folio_flags, folio_index;
+} }
+
+numbers! { unwind::UnwindLayout {
+    code: most, files, rows, copies, ring;
+    parts: offsets;
+    OFFSET: base, frames, count, first, guessed, cut_stacks, lost_output, no_memory;
+    ANY: next_file, file_record, copy_record, wakeup;
+} }
+
+numbers! { UnwindOffsets {
+    code: ;
+    parts: returns;
+    OFFSET: task_mm, task_tgid, mm_root, mm_vdso, vma_start, vma_end, vma_pgoff, vma_file, vma_flags, file_inode,
+        file_dentry, inode_ino, inode_sb, sb_dev, dentry_parent, dentry_name, regs_ip, regs_sp, regs_bp, regs_cs;
+} }
 
 impl Routine {
     /// The request for a function that is the same for all callers.
@@ -136,26 +210,25 @@ impl Routine {
         }
     }
 
-    /// The numbers that code contains as they are, each with the values that make no other
-    /// difference. Other numbers decide which code there is.
     fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
+        let mut all = Vec::new();
         match self {
-            Routine::Common(_) | Routine::Quote(..) => Vec::new(),
+            Routine::Common(_) | Routine::Quote(..) => {}
             Routine::AppendText(at)
             | Routine::AppendBytes(at)
             | Routine::AppendHex(at)
-            | Routine::AppendNumber(at, _) => at.numbers(),
+            | Routine::AppendNumber(at, _) => at.add(&mut all),
             Routine::Arguments(at, names) => {
-                let mut numbers = at.numbers();
-                numbers.push((names.into(), NAMES));
-                numbers
+                at.add(&mut all);
+                all.push((names.into(), NAMES));
             }
-            Routine::UserMemory(at) => at.numbers(),
-            Routine::Addresses(at) | Routine::Walk(at) => at.numbers(),
+            Routine::UserMemory(at) => at.add(&mut all),
+            Routine::Addresses(at) | Routine::Walk(at) => at.add(&mut all),
         }
+        all
     }
 
-    /// Those of the numbers whose values contain them.
+    /// The numbers of the request whose values contain them.
     pub fn free(&mut self) -> Vec<(Number<'_>, Values)> {
         let mut numbers = self.numbers();
         numbers.retain(|(number, values)| values.contains(&number.get()));
@@ -170,201 +243,5 @@ impl Routine {
             number.set(*values.start());
         }
         shape
-    }
-}
-
-impl append::AppendLayout {
-    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
-        let append::AppendLayout {
-            length,
-            text,
-            most: _,
-            digits,
-        } = self;
-        each(OFFSET, [length.into(), text.into(), digits.into()]).collect()
-    }
-}
-
-impl arguments::ArgumentLayout {
-    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
-        let arguments::ArgumentLayout {
-            length,
-            most: _,
-            arguments,
-            staging,
-            quoted,
-            quote: _,
-            signed: _,
-            mark: _,
-            defer,
-        } = self;
-        let own = [
-            length.into(),
-            arguments.into(),
-            staging.into(),
-            quoted.into(),
-        ];
-        let deferred = defer.iter_mut().flat_map(DeferredReads::numbers);
-        each(OFFSET, own).chain(deferred).collect()
-    }
-}
-
-impl DeferredReads {
-    fn numbers(&mut self) -> impl Iterator<Item = (Number<'_>, Values)> {
-        let DeferredReads {
-            allowed,
-            absent,
-            quoted,
-        } = self;
-        each(OFFSET, [allowed.into()]).chain(each(ANY, [absent.into(), quoted.into()]))
-    }
-}
-
-impl usermem::UsermemLayout {
-    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
-        let usermem::UsermemLayout {
-            most: _,
-            staging,
-            copy,
-            found,
-            pages,
-            first_page,
-            direct_map,
-        } = self;
-        let own = [staging.into(), copy.into(), found.into()];
-        let state = [first_page.into(), direct_map.into()];
-        let pages = pages.iter_mut().flat_map(PageOffsets::numbers);
-        each(OFFSET, own)
-            .chain(each(ANY, state))
-            .chain(pages)
-            .collect()
-    }
-}
-
-impl PageOffsets {
-    fn numbers(&mut self) -> impl Iterator<Item = (Number<'_>, Values)> {
-        let PageOffsets {
-            vma_start,
-            vma_flags,
-            vma_pgoff,
-            vma_file,
-            vma_anon,
-            file_mapping,
-            mapping_head,
-            node_shift,
-            node_slots,
-            folio_flags,
-            folio_index,
-            uptodate: _,
-            page_size: _,
-        } = self;
-        let offsets = [
-            vma_start,
-            vma_flags,
-            vma_pgoff,
-            vma_file,
-            vma_anon,
-            file_mapping,
-            mapping_head,
-            node_shift,
-            node_slots,
-            folio_flags,
-            folio_index,
-        ];
-        each(OFFSET, offsets.map(Number::from))
-    }
-}
-
-impl unwind::UnwindLayout {
-    fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
-        let unwind::UnwindLayout {
-            base,
-            most: _,
-            frames,
-            count,
-            first,
-            next_file,
-            offsets,
-            files: _,
-            rows: _,
-            copies: _,
-            ring: _,
-            file_record,
-            copy_record,
-            wakeup,
-            guessed,
-            cut_stacks,
-            lost_output,
-            no_memory,
-        } = self;
-        let block = [
-            base,
-            frames,
-            count,
-            first,
-            guessed,
-            cut_stacks,
-            lost_output,
-            no_memory,
-        ];
-        let stored = [next_file, file_record, copy_record];
-        each(OFFSET, block.map(Number::from))
-            .chain(each(ANY, stored.map(Number::from)))
-            .chain(each(ANY, [wakeup.into()]))
-            .chain(offsets.numbers())
-            .collect()
-    }
-}
-
-impl UnwindOffsets {
-    fn numbers(&mut self) -> impl Iterator<Item = (Number<'_>, Values)> {
-        let UnwindOffsets {
-            task_mm,
-            task_tgid,
-            mm_root,
-            mm_vdso,
-            vma_start,
-            vma_end,
-            vma_pgoff,
-            vma_file,
-            vma_flags,
-            file_inode,
-            file_dentry,
-            inode_ino,
-            inode_sb,
-            sb_dev,
-            dentry_parent,
-            dentry_name,
-            returns,
-            regs_ip,
-            regs_sp,
-            regs_bp,
-            regs_cs,
-        } = self;
-        let offsets = [
-            task_mm,
-            task_tgid,
-            mm_root,
-            mm_vdso,
-            vma_start,
-            vma_end,
-            vma_pgoff,
-            vma_file,
-            vma_flags,
-            file_inode,
-            file_dentry,
-            inode_ino,
-            inode_sb,
-            sb_dev,
-            dentry_parent,
-            dentry_name,
-            regs_ip,
-            regs_sp,
-            regs_bp,
-            regs_cs,
-        ];
-        let returns = returns.iter_mut().flatten();
-        let returns = returns.map(|n| (Number::from(n), OFFSET));
-        each(OFFSET, offsets.map(Number::from)).chain(returns)
     }
 }

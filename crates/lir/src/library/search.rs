@@ -30,10 +30,8 @@ to the verifier. part, part_length: the same for the text to find.
 Cost: an iteration for each place, and one for each further word of the part that is equal there.";
     let params = ["text", "length", "part", "part_length"];
     let name = format!("find_{wide}_{part_wide}");
-    build(&name, contract, &params, |f, p| {
-        let [text, length, part, part_length] = *p else {
-            return;
-        };
+    build(&name, contract, params, |f, p| {
+        let [text, length, part, part_length] = p;
         f.ret_if(part_length.eq(0), 1);
         f.ret_if(part_length.gt(length), 0);
         let last = length - part_length;
@@ -144,10 +142,8 @@ Cost: an iteration for each byte that stays and each occurrence.";
         room,
     } = widths;
     let name = format!("replace_{wide}_{part_wide}_{new_wide}");
-    build(&name, contract, &params, |f, p| {
-        let [text, part, part_length, new, out] = *p else {
-            return;
-        };
+    build(&name, contract, params, |f, p| {
+        let [text, part, part_length, new, out] = p;
         let (at, length) = (f.var("at", 0), f.var("length", 0));
         f.repeat(wide, || {
             f.break_if(at.ge(wide as i32));
@@ -188,10 +184,8 @@ Finds the next token of a text: bytes that are no delimiters.
 text, delimiters: slots. words: the position from which to search, and the positions that are found.
 Cost: an iteration for each byte, and one for each further word of delimiters that does not have it.";
     let params = ["text", "delimiters", "words"];
-    build(&format!("token_{wide}"), contract, &params, |f, p| {
-        let [text, delimiters, words] = *p else {
-            return;
-        };
+    build(&format!("token_{wide}"), contract, params, |f, p| {
+        let [text, delimiters, words] = p;
         let at = f.var("at", words.load_u64(token::FROM));
         let start = f.var("start", -1);
         f.repeat(most, || {

@@ -15,8 +15,8 @@ count: how many there are. sum: their sum, with its sign. low, high: the halves 
 squares.
 Cost: 130 instructions; if a word is not enough for the numerator, 63 iterations.";
     let params = ["count", "sum", "low", "high"];
-    build("variance", contract, &params, |f, p| {
-        let [count, sum, low, high] = *p else { return };
+    build("variance", contract, params, |f, p| {
+        let [count, sum, low, high] = p;
         let largest = f.constant(i64::MAX.cast_unsigned());
         f.ret_if(count.lt(2), 0);
         let sign = sum.alu(Width::W64, AluOp::Arsh, 63);

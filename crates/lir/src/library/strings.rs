@@ -14,8 +14,8 @@ pub(super) fn compare() -> Func {
 The order of two texts: -1, 0 or 1, as bytes without sign.
 a, b: slots of at least 32 * chunks bytes. chunks: a constant of the caller, from 1 to 129.
 Cost: an iteration for each 32 bytes up to the first difference or the end of the texts.";
-    build("compare", contract, &["a", "b", "chunks"], |f, p| {
-        let [a, b, chunks] = *p else { return };
+    build("compare", contract, ["a", "b", "chunks"], |f, p| {
+        let [a, b, chunks] = p;
         let i = f.var("i", 0);
         let (x, y) = (f.var("x", 0), f.var("y", 0));
         f.repeat(MAX_SLOT.div_ceil(8 * CHUNK), || {
@@ -48,8 +48,8 @@ Copies a text into a slot, as much as there is room for; 1 if the text was cut, 
 to: a slot of `size` bytes. from: a slot of `have` bytes. size, have: constants of the caller,
 multiples of 8 up to 4104. All bytes of the slot are written.
 Cost: an iteration for each word of the slot.";
-    build("copy", contract, &["to", "size", "from", "have"], |f, p| {
-        let [to, size, from, have] = *p else { return };
+    build("copy", contract, ["to", "size", "from", "have"], |f, p| {
+        let [to, size, from, have] = p;
         let at = f.var("at", 0);
         f.repeat(MAX_SLOT / 8, || {
             f.break_if(at.ge(size));
@@ -71,8 +71,8 @@ pub(super) fn length() -> Func {
 The number of bytes of a text.
 text: a slot of `size` bytes. size: a constant of the caller, a multiple of 8 up to 4104.
 Cost: an iteration for each word of the text.";
-    build("length", contract, &["text", "size"], |f, p| {
-        let [text, size] = *p else { return };
+    build("length", contract, ["text", "size"], |f, p| {
+        let [text, size] = p;
         let at = f.var("at", 0);
         f.repeat(MAX_SLOT / 8, || {
             f.break_if(at.ge(size));

@@ -25,8 +25,8 @@ Converts a string in memory up to a unit 0; returns a status. Each unit is read 
 no memory behind the end is accessed.
 address: of the string. to: zeros, as many bytes as there is room.
 Cost: an iteration for each unit.";
-    build(name, contract, &["address", "to"], |f, p| {
-        let [address, to] = *p else { return };
+    build(name, contract, ["address", "to"], |f, p| {
+        let [address, to] = p;
         let cell = f.slot(8);
         let (from, length) = (f.var("from", address), f.var("length", 0));
         // A high surrogate that waits for the low one, or 0.

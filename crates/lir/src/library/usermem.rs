@@ -14,7 +14,7 @@
 //! In: where the host has what the functions need ([`UsermemLayout`]). Out: a module; its `user_text` is
 //! what the host calls.
 
-use super::PAGE;
+use super::{PAGE, module_of};
 use crate::builder::{BlockExit, Builder, Val, Var, build};
 use crate::func::{Func, MemoryPlace, Module};
 use crate::helpers::{Helper, NO_MAPPING};
@@ -105,10 +105,7 @@ pub fn module(layout: &UsermemLayout) -> Module {
     if let Some(pages) = &layout.pages {
         funcs.extend([user_vma(layout, pages), user_page(layout, pages)]);
     }
-    Module {
-        funcs,
-        ..Module::default()
-    }
+    module_of(funcs)
 }
 
 /// Parts of a function.
@@ -157,8 +154,8 @@ room: the largest number of bytes, below `most`; 0 is an invalid address. addres
 raw: 0 stops at a NUL.
 Cost: two reads for each page, and those of user_page for each page that is not mapped.";
     let params = ["room", "address", "raw"];
-    build("user_text", contract, &params, |f, p| {
-        let [room, address, raw] = *p else { return };
+    build("user_text", contract, params, |f, p| {
+        let [room, address, raw] = p;
         let r = PageCacheReader {
             f,
             at,
@@ -226,8 +223,8 @@ it is for memory that the page cache does not have.
 task: the program's. vma: the mapping. context: two words, the address and the processor's block.
 Cost: seven reads.";
     let params = ["task", "vma", "context"];
-    build("user_vma", contract, &params, |f, p| {
-        let [_, vma, context] = *p else { return };
+    build("user_vma", contract, params, |f, p| {
+        let [_, vma, context] = p;
         let r = PageCacheReader {
             f,
             at,
@@ -265,10 +262,8 @@ Cost: two or three reads for each level of the xarray, and five.";
     // A function of its own with numbers as parameters, so that the kernel's verifier follows it
     // once. RCU, under which handlers run, frees the structures that it reads.
     let params = ["head", "index", "address", "bytes", "done"];
-    build("user_page", contract, &params, |f, p| {
-        let [head, index, address, bytes, done] = *p else {
-            return;
-        };
+    build("user_page", contract, params, |f, p| {
+        let [head, index, address, bytes, done] = p;
         let r = PageCacheReader {
             f,
             at,

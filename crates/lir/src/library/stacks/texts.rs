@@ -94,12 +94,10 @@ pub(super) fn texts<const N: usize>(
     params: [&str; N],
     code: impl for<'b> FnOnce(StackTexts<'_, 'b>, [Val<'b>; N]),
 ) -> Func {
-    build(name, contract, &params, |f, p| {
-        if let Ok(p) = <[Val<'_>; N]>::try_from(p) {
-            let block = f.addr(MemoryPlace::Cpu(0));
-            let at = layout;
-            code(StackTexts { f, at, block }, p);
-        }
+    build(name, contract, params, |f, p| {
+        let block = f.addr(MemoryPlace::Cpu(0));
+        let at = layout;
+        code(StackTexts { f, at, block }, p);
     })
 }
 

@@ -25,8 +25,8 @@ mod mappings;
 mod step;
 mod walk;
 
-use super::PAGE;
 use super::tables::RowTable;
+use super::{PAGE, module_of};
 use crate::builder::{BlockExit, Builder, IntoOperand, Val, build};
 use crate::func::{Func, MemoryPlace, Module};
 use crate::helpers::Helper;
@@ -265,7 +265,7 @@ pub struct UnwindLayout {
 
 /// The functions that look addresses up: `user_address` is what the host calls.
 pub fn addresses(layout: &UnwindLayout) -> Module {
-    functions(vec![
+    module_of(vec![
         walk::user_address(layout),
         mappings::user_map(layout),
         mappings::user_file(layout),
@@ -287,13 +287,6 @@ pub fn module(layout: &UnwindLayout) -> Module {
     module
 }
 
-fn functions(funcs: Vec<Func>) -> Module {
-    Module {
-        funcs,
-        ..Module::default()
-    }
-}
-
 /// Parts of a function.
 struct StackWalker<'a, 'b> {
     f: &'b Builder,
@@ -308,12 +301,10 @@ fn walk<const N: usize>(
     params: [&str; N],
     code: impl for<'b> FnOnce(StackWalker<'_, 'b>, [Val<'b>; N]),
 ) -> Func {
-    build(name, contract, &params, |f, p| {
-        if let Ok(p) = <[Val<'_>; N]>::try_from(p) {
-            let block = f.addr(MemoryPlace::Cpu(0));
-            let at = layout;
-            code(StackWalker { f, at, block }, p);
-        }
+    build(name, contract, params, |f, p| {
+        let block = f.addr(MemoryPlace::Cpu(0));
+        let at = layout;
+        code(StackWalker { f, at, block }, p);
     })
 }
 
