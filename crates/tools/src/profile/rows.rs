@@ -102,7 +102,7 @@ pub(super) struct ProfileBuilder {
     renamed: HashMap<u32, Ns>,
     open: Vec<unfinished::LiveThread>,
     /// Calls that the end of their thread cut short.
-    cuts: Vec<unfinished::UnfinishedCall>,
+    cuts: Vec<SingleCall>,
     /// Calls that a thread makes once, each in a row of its own.
     single_calls: Vec<SingleCall>,
     /// The file name of the library that reports regions.
@@ -135,7 +135,7 @@ fn times(f: &mut Fields<'_>) -> Option<Times> {
     })
 }
 
-/// A call that its thread makes once.
+/// One call of a thread.
 #[derive(Debug)]
 struct SingleCall {
     thread: usize,
@@ -431,45 +431,49 @@ impl ProfileBuilder {
         let [total, min, max] = [f.ns()?, f.ns()?, f.ns()?];
         let parts = call_parts(total, f)?;
         let bytes = f.number()?;
-        if let Some(call) = self.add_calls(place, region, &name, parts)? {
+        self.add_calls(place, region, &name, parts, |call| {
             (call.count, call.total, call.min, call.max) = (count, total, min, max);
             call.bytes = bytes;
-        }
-        Some(())
+        })
     }
 
-    /// Adds the time of calls to their thread, to their region, and to the row of calls, which is
-    /// returned; `None` in place of it for the library's.
+    /// Adds calls that have ended. `set` completes their row.
     fn add_calls(
         &mut self,
         place: usize,
         region: u64,
         name: &str,
         parts: CallParts,
-    ) -> Option<Option<&mut Call>> {
-        let thread = self.snapshot.threads.get(place)?;
-        let (tid, pid) = (thread.tid, thread.pid);
-        // Calls of the library that reports regions are not the program's: they count as its user
-        // code.
-        let own = is_own(region);
-        let add = |sums: &mut TimeParts| {
-            *(if own {
-                &mut sums.user
-            } else {
-                &mut sums.syscall_cpu
-            }) += parts.cpu;
-            sums.blocked += parts.blocked;
-            sums.runnable += parts.runnable;
-        };
-        add(&mut self.snapshot.threads.get_mut(place)?.parts);
-        if own {
-            return Some(None);
+        set: impl FnOnce(&mut Call),
+    ) -> Option<()> {
+        if is_own(region) {
+            // Calls of the library that reports regions are not the program's: they count as its user
+            // code.
+            let sums = &mut self.snapshot.threads.get_mut(place)?.parts;
+            CallParts { cpu: 0, ..parts }.add_to(sums);
+            sums.user += parts.cpu;
+            return Some(());
         }
-        self.in_context(place, region, add)?;
-        let context = self.context(pid, region);
-        let call = self.of_calls(tid, context, name);
+        let call = self.with_time(place, region, name, parts)?;
         (call.cpu, call.blocked, call.runnable) = (parts.cpu, parts.blocked, parts.runnable);
-        Some(Some(call))
+        set(call);
+        Some(())
+    }
+
+    /// Adds the time of calls to their thread and to their region; gives the row of the calls.
+    fn with_time(
+        &mut self,
+        place: usize,
+        region: u64,
+        name: &str,
+        parts: CallParts,
+    ) -> Option<&mut Call> {
+        let thread = self.snapshot.threads.get_mut(place)?;
+        parts.add_to(&mut thread.parts);
+        let (tid, pid) = (thread.tid, thread.pid);
+        self.in_context(place, region, |sums| parts.add_to(sums))?;
+        let context = self.context(pid, region);
+        Some(self.of_calls(tid, context, name))
     }
 
     /// Notes a call that its thread makes once.
@@ -489,10 +493,10 @@ impl ProfileBuilder {
     fn add_single_calls(&mut self) {
         let calls = std::mem::take(&mut self.single_calls);
         for c in &calls {
-            if let Some(Some(call)) = self.add_calls(c.thread, c.region, &c.name, c.parts) {
+            self.add_calls(c.thread, c.region, &c.name, c.parts, |call| {
                 call.count = 1;
                 (call.total, call.min, call.max) = (c.total, c.total, c.total);
-            }
+            });
         }
         self.single_calls = calls;
     }

@@ -2,7 +2,7 @@
 
 use spile_profile::model::{BLOCKED, CallParts, Event, Ns, PREEMPTED, ROOT, Snapshot, Thread};
 
-use super::{ProfileBuilder, REUSED, call_parts};
+use super::{ProfileBuilder, REUSED, SingleCall, call_parts};
 use crate::rows::Fields;
 
 /// A thread that was alive when the recording ended.
@@ -17,16 +17,6 @@ pub(super) struct LiveThread {
     taken: Ns,
     region: u64,
     ready: bool,
-}
-
-/// A call that its thread's end cut short.
-#[derive(Debug)]
-pub(super) struct UnfinishedCall {
-    thread: usize,
-    region: u64,
-    call: String,
-    total: Ns,
-    parts: CallParts,
 }
 
 /// Whether a call ends its thread by design.
@@ -54,18 +44,18 @@ impl ProfileBuilder {
 
     pub(super) fn is_cut(&mut self, f: &mut Fields<'_>) -> Option<()> {
         let thread = self.place(f.number()?);
-        let (region, call) = (f.number()?, f.text()?.into_owned());
+        let (region, name) = (f.number()?, f.text()?.into_owned());
         let at = f.number().map(|when| self.since(when))?;
         let total = f.ns()?;
         let parts = call_parts(total, f)?;
         if self.trace {
             let span = (at.saturating_sub(total), at);
-            self.add_event(thread, region, &call, span)?.open = true;
+            self.add_event(thread, region, &name, span)?.open = true;
         }
-        self.cuts.push(UnfinishedCall {
+        self.cuts.push(SingleCall {
             thread,
             region,
-            call,
+            name,
             total,
             parts,
         });
@@ -76,7 +66,7 @@ impl ProfileBuilder {
     pub(super) fn add_cuts(&mut self) {
         let cuts = std::mem::take(&mut self.cuts);
         for cut in &cuts {
-            self.add_unfinished(cut.thread, cut.region, &cut.call, cut.total, cut.parts);
+            self.add_unfinished(cut.thread, cut.region, &cut.name, cut.total, cut.parts);
         }
         self.cuts = cuts;
     }
@@ -90,18 +80,10 @@ impl ProfileBuilder {
         total: Ns,
         parts: CallParts,
     ) {
-        let Some(thread) = self.snapshot.threads.get_mut(place) else {
-            return;
-        };
-        parts.add_to(&mut thread.parts);
-        let (tid, pid) = (thread.tid, thread.pid);
-        let context = self.context(pid, region);
-        if context != ROOT {
-            parts.add_to(&mut self.of_context(tid, context).parts);
+        if let Some(call) = self.with_time(place, region, name, parts) {
+            call.unfinished = Some(total);
+            call.unfinished_parts = Some(parts);
         }
-        let call = self.of_calls(tid, context, name);
-        call.unfinished = Some(total);
-        call.unfinished_parts = Some(parts);
     }
 
     /// The final account, completed by the states that were open. `at_end` gives the system call
