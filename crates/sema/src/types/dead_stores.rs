@@ -50,22 +50,18 @@ pub(super) fn effects(tree: &Tree) -> Vec<bool> {
 /// Whether evaluating an expression has an effect other than failing. With `locals_free`,
 /// assignments to local variables do not count.
 fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
-    let mut effect = false;
-    walk_expr(e, &mut |e| {
-        effect |= match &e.kind {
-            ExprKind::Call { func, .. } => units[func.0],
-            ExprKind::Intr { f, .. } => f.info().effect,
-            ExprKind::Print { to_string, .. } => !to_string,
-            ExprKind::Raise(_) | ExprKind::PrintHist { .. } | ExprKind::StatAdd { .. } => true,
-            // `matched()` can read it.
-            ExprKind::Match { .. } => true,
-            ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
-                !(locals_free && matches!(place, LValue::Local(_)))
-            }
-            _ => false,
+    any_expr(e, |e| match &e.kind {
+        ExprKind::Call { func, .. } => units[func.0],
+        ExprKind::Intr { f, .. } => f.info().effect,
+        ExprKind::Print { to_string, .. } => !to_string,
+        ExprKind::Raise(_) | ExprKind::PrintHist { .. } | ExprKind::StatAdd { .. } => true,
+        // `matched()` can read it.
+        ExprKind::Match { .. } => true,
+        ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {
+            !(locals_free && matches!(place, LValue::Local(_)))
         }
-    });
-    effect
+        _ => false,
+    })
 }
 
 /// A statement that was removed.

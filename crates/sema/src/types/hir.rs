@@ -568,6 +568,20 @@ pub fn walk_exprs<'a>(list: &'a [Stmt], f: &mut dyn FnMut(&'a Expr)) {
     walk_stmts(list, &mut |s| own_exprs(s, &mut |e| walk_expr(e, f)));
 }
 
+/// Whether a test holds for an expression, or for one in it.
+pub fn any_expr(e: &Expr, test: impl Fn(&Expr) -> bool) -> bool {
+    let mut found = false;
+    walk_expr(e, &mut |e| found = found || test(e));
+    found
+}
+
+/// Whether a test holds for an expression of these statements.
+pub fn any_expr_in(list: &[Stmt], test: impl Fn(&Expr) -> bool) -> bool {
+    let mut found = false;
+    walk_exprs(list, &mut |e| found = found || test(e));
+    found
+}
+
 /// The lists of statements directly inside a statement.
 pub fn inner_blocks<'a>(s: &'a Stmt, f: &mut dyn FnMut(&'a [Stmt])) {
     match &s.kind {

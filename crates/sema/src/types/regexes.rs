@@ -11,18 +11,13 @@ use super::hir::*;
 
 /// Compiles all regular expressions.
 pub fn compile(tree: &mut Tree, diags: &mut Diagnostics) {
-    let mut asked = false;
-    for u in &tree.units {
-        walk_exprs(&u.body, &mut |e| {
-            asked |= matches!(
-                e.kind,
-                ExprKind::Intr {
-                    f: Intrinsic::MatchGroup | Intrinsic::MatchGroups,
-                    ..
-                }
-            );
-        });
-    }
+    let asks = |e: &Expr| {
+        let ExprKind::Intr { f, .. } = e.kind else {
+            return false;
+        };
+        matches!(f, Intrinsic::MatchGroup | Intrinsic::MatchGroups)
+    };
+    let asked = tree.units.iter().any(|u| any_expr_in(&u.body, asks));
     for i in 0..tree.regexes.len() {
         let (done, rest) = tree.regexes.split_at_mut(i);
         let Some(re) = rest.first_mut() else { break };

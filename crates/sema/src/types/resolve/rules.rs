@@ -186,10 +186,9 @@ fn reaching(tree: &Tree, own: impl Fn(&Unit) -> bool) -> Vec<bool> {
             if out[i] {
                 continue;
             }
-            let mut reaches = next_body(tree, UnitIx(i)).is_some_and(|n| out[n.0]);
-            walk_exprs(&tree.units[i].body, &mut |e| {
-                reaches |= matches!(&e.kind, ExprKind::Call { func, .. } if out[func.0]);
-            });
+            let calls = |e: &Expr| matches!(&e.kind, ExprKind::Call { func, .. } if out[func.0]);
+            let reaches = next_body(tree, UnitIx(i)).is_some_and(|n| out[n.0])
+                || any_expr_in(&tree.units[i].body, calls);
             out[i] = reaches;
             grown |= reaches;
         }
@@ -211,11 +210,8 @@ fn modifies_global(unit: &Unit) -> bool {
 
 /// Whether a unit itself changes the current process.
 fn changes_process(unit: &Unit) -> bool {
-    let mut found = false;
-    walk_exprs(&unit.body, &mut |e| {
-        if let ExprKind::Intr { f, .. } = &e.kind {
-            found |= f.info().need == Some(EventNeed::Process);
-        }
-    });
-    found
+    any_expr_in(
+        &unit.body,
+        |e| matches!(&e.kind, ExprKind::Intr { f, .. } if f.info().need == Some(EventNeed::Process)),
+    )
 }

@@ -161,19 +161,16 @@ impl Resolver<'_> {
         if self.cur.tapset || matches!(e.kind, ExprKind::Num(_)) {
             return;
         }
-        let mut effect = false;
-        walk_expr(e, &mut |e| {
-            effect |= match &e.kind {
-                ExprKind::Call { .. }
-                | ExprKind::Raise(_)
-                | ExprKind::Assign { .. }
-                | ExprKind::IncDec { .. }
-                | ExprKind::StatAdd { .. }
-                | ExprKind::PrintHist { .. } => true,
-                ExprKind::Intr { f, .. } => !f.info().pure_,
-                ExprKind::Print { to_string, .. } => !to_string,
-                _ => false,
-            }
+        let effect = any_expr(e, |e| match &e.kind {
+            ExprKind::Call { .. }
+            | ExprKind::Raise(_)
+            | ExprKind::Assign { .. }
+            | ExprKind::IncDec { .. }
+            | ExprKind::StatAdd { .. }
+            | ExprKind::PrintHist { .. } => true,
+            ExprKind::Intr { f, .. } => !f.info().pure_,
+            ExprKind::Print { to_string, .. } => !to_string,
+            _ => false,
         });
         if !effect {
             let d = Diagnostic::warning(codes::NO_EFFECT, "this statement has no effect");

@@ -113,19 +113,15 @@ impl Resolver<'_> {
 }
 
 fn reads_memory(e: &Expr) -> bool {
-    let mut reads = false;
-    walk_expr(e, &mut |e| reads |= matches!(e.kind, ExprKind::Load { .. }));
-    reads
+    any_expr(e, |e| matches!(e.kind, ExprKind::Load { .. }))
 }
 
 /// Whether an expression does more than to compute a value.
 fn has_effect(e: &Expr) -> bool {
-    let mut effect = false;
-    walk_expr(e, &mut |e| {
-        effect |= matches!(
+    any_expr(e, |e| {
+        matches!(
             e.kind,
             ExprKind::Assign { .. } | ExprKind::IncDec { .. } | ExprKind::Call { .. }
-        );
-    });
-    effect
+        )
+    })
 }
