@@ -1,8 +1,9 @@
 //! Symbols of the running kernel, from `/proc/kallsyms`.
 //!
 //! The text is read once and cached; a sorted index of addresses points into it. The first few names
-//! are searched in the text itself, later ones in an index. The kernel formats the list line by line: reading some 120,000 symbols takes
-//! about as long as the rest of the start-up, so nothing is read before the first query.
+//! are searched in the text itself, later ones in an index. The kernel formats the list line by line:
+//! reading some 120,000 symbols takes about as long as the rest of the start-up, so nothing is read
+//! before the first query.
 
 use std::fmt;
 use std::sync::OnceLock;

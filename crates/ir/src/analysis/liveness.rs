@@ -138,8 +138,9 @@ impl Liveness {
     }
 }
 
-/// The effects of all blocks on the registers live after them, one block behind the other: a word of the
-/// registers that it reads before it writes them, and a word of those that its instructions write.
+/// The effects of all blocks on the registers live after them, one block behind the other. Each pair has
+/// one bit for a register in both words. The first word marks registers whose value at the block's start
+/// is read. The second word marks registers that the block's instructions write.
 fn effects(body: &Body) -> Vec<(u64, u64)> {
     let [mut read, mut written] = [(); 2].map(|()| RegSet::new(body.regs.len()));
     let mut all = Vec::with_capacity(read.0.len() * body.blocks.len());

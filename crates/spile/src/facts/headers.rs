@@ -1,15 +1,15 @@
 //! Types of C headers (`@cast(p, "tm", "<time.h>")`): the machine's C compiler makes a file whose debugging
 //! information has them. Files are in the user's cache, named by the preprocessed header.
 
-use std::ffi::OsStr;
+use std::hash::{DefaultHasher, Hasher};
 use std::io::Write;
-use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use spile_debuginfo::trust;
 use spile_sema::facts::{FoundModule, Module};
+use tempfile::NamedTempFile;
 
 /// The C compiler. Its name is POSIX's, and compilers of all makers have the options.
 const COMPILER: &str = "cc";
@@ -34,17 +34,14 @@ pub(crate) fn module(header: &str) -> Result<FoundModule, String> {
     }
     let text = format!("#include <{header}>\n");
     let expanded = compile(header, &["-E"], None, &text)?;
-    let path = folder(header)?.join(format!("{:016x}.so", hash(&expanded.stdout)));
+    let folder = folder(header)?;
+    let path = folder.join(format!("{:016x}.so", hash(&expanded.stdout)));
     if !path.exists() {
-        let part = path.with_extension(format!("part{}", std::process::id()));
+        let new = NamedTempFile::new_in(folder).map_err(|e| unusable(header, e))?;
+        let new = new.into_temp_path();
         // Linked, as debugging information in an object file lacks its addresses and offsets.
-        let made = compile(header, &LINKED, Some(&part), &text);
-        let made =
-            made.and_then(|_| std::fs::rename(&part, &path).map_err(|e| unusable(header, e)));
-        if made.is_err() {
-            let _ = std::fs::remove_file(&part);
-        }
-        made?;
+        compile(header, &LINKED, Some(&new), &text)?;
+        new.persist(&path).map_err(|e| unusable(header, e.error))?;
     }
     let module = Module::File(Arc::from(path.to_string_lossy()));
     Ok(FoundModule { module, pid: None })
@@ -85,7 +82,7 @@ fn compile(
     if output.status.success() {
         return Ok(output);
     }
-    let messages = OsStr::from_bytes(&output.stderr).to_string_lossy();
+    let messages = String::from_utf8_lossy(&output.stderr);
     let first = messages.lines().find(|l| l.contains("error"));
     let first = first.unwrap_or("it failed");
     Err(format!(
@@ -105,11 +102,12 @@ fn unusable(header: &str, e: std::io::Error) -> String {
     format!("the types of `<{header}>` cannot be kept in the user's cache: {e}")
 }
 
-/// FNV-1a of 64 bits.
+/// A number for a content. Another version of Rust may give another number, and the header is compiled
+/// once more.
 fn hash(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| {
-        (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3)
-    })
+    let mut hasher = DefaultHasher::new();
+    hasher.write(bytes);
+    hasher.finish()
 }
 
 #[cfg(test)]

@@ -83,8 +83,8 @@ fn bpf_target(
     }))
 }
 
-/// Compiles the kernel handlers; `None` without any. `planned` is called with the maps of the object and the bytes of its
-/// state memory before its code is generated.
+/// Compiles the kernel handlers; `None` without any. `planned` is called with the maps of the object and
+/// the bytes of its state memory before its code is generated.
 pub(super) fn compile(
     cli: &Cli,
     program: &Program,
