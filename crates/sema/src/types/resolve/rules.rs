@@ -1,6 +1,7 @@
 //! Rules on whole programs about changes: a `foreach` neither modifies its array nor calls a function
 //! that does; the condition of a probe point modifies nothing; only guru mode changes processes.
 
+use std::cell::LazyCell;
 use std::collections::HashSet;
 
 use spile_ir::intrinsics::EventNeed;
@@ -72,7 +73,10 @@ impl Resolver<'_> {
 }
 
 fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
-    let modified: Vec<_> = tree.units.iter().map(|u| modified(&u.body)).collect();
+    // Most scripts have few loops over arrays and no conditions, and each of these is a walk of the tree.
+    let modified =
+        LazyCell::new(|| -> Vec<_> { tree.units.iter().map(|u| modified(&u.body)).collect() });
+    let writes = LazyCell::new(|| reaching(tree, modifies_global));
     let mut out = Vec::new();
     for u in &tree.units {
         walk_stmts(&u.body, &mut |s| {
@@ -81,7 +85,6 @@ fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
             }
         });
     }
-    let writes = reaching(tree, modifies_global);
     for c in conditions {
         walk_expr(c, &mut |e| {
             let (code, text) = match &e.kind {
