@@ -17,7 +17,7 @@ use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
 use spile_lir::library::append::{self, flag};
 use spile_lir::library::stacks::rows::{kernel_row, stack_words, symbol_row};
 use spile_lir::library::stacks::{
-    self, OWN_FRAMES, StackLayout, address, frame, line, part, place,
+    self, OWN_FRAMES, StackLayout, StackText, address, frame, line, part, place,
 };
 use spile_lir::library::unwind::{BEHIND, EXACT, VDSO, at, room};
 use spile_lir::repeat::outline;
@@ -82,25 +82,9 @@ fn modules(most: usize, lines: bool) -> [Module; 2] {
     let mut parts = vec![
         append::append_hex(at.text),
         append::append_number(at.text, 10),
-        stacks::append_frame(&at),
-        stacks::append_frames(&at),
-        stacks::find_symbol(&at),
-        stacks::append_file(&at),
-        stacks::append_symbol(&at),
-        stacks::append_symbols(&at),
-        stacks::stack_first(&at),
-        stacks::append_address(&at),
-        stacks::append_stack(&at),
-        stacks::kernel_line(&at),
-        stacks::kernel_frame_line(&at),
-        stacks::kernel_frame_lines(&at),
-        stacks::kernel_place(&at),
-        stacks::of_word(&at, "kernel_place"),
         stacks::of_text(&at, "kernel_place", INPUT as u32),
     ];
-    if lines {
-        parts.push(stacks::append_place(&at));
-    }
+    parts.extend(StackText::all(&at).map(|text| text.module()));
     let mut all = Module::default();
     for part in parts {
         verify(&part).unwrap_or_else(|e| panic!("{e}\n{part}"));

@@ -4,6 +4,7 @@
 use spile_lir::library::append;
 use spile_lir::library::arguments::{self, DeferredReads};
 use spile_lir::library::routine::Routine;
+use spile_lir::library::stacks::{StackLayout, StackText};
 use spile_lir::library::unwind::{self, UnwindOffsets};
 use spile_lir::library::usermem::{self, PageOffsets};
 
@@ -32,6 +33,14 @@ pub(crate) fn samples() -> Vec<Routine> {
         Routine::Addresses(sample_walk()),
         Routine::Walk(sample_walk()),
     ]);
+    let stacks = sample_stacks(at);
+    samples.extend(StackText::all(&stacks).map(Routine::StackText));
+    let with_lines = StackLayout {
+        lines: true,
+        ..stacks
+    };
+    let with_lines = StackText::all(&with_lines).filter(|text| text.layout.lines);
+    samples.extend(with_lines.map(Routine::StackText));
     samples.extend([8, 10, 16].map(|base| Routine::AppendNumber(at, base)));
     // The flag has been one bit higher since Linux 6.12.
     samples.extend([2, 3].map(|uptodate| Routine::UserMemory(sample_memory(uptodate))));
@@ -81,6 +90,29 @@ fn sample_memory(uptodate: u32) -> usermem::UsermemLayout {
         }),
         first_page: SOME,
         direct_map: SOME,
+    }
+}
+
+fn sample_stacks(text: append::AppendLayout) -> StackLayout {
+    StackLayout {
+        text,
+        most: FRAMES,
+        frames: SOME,
+        count: SOME,
+        first: SOME,
+        walk: SOME,
+        words: SOME,
+        texts: SOME,
+        ranges: SOME,
+        lines: false,
+        symbols: "stack_symbols",
+        symbol_rows: "symbol_rows",
+        names: "symbol_names",
+        line_rows: "line_rows",
+        kernel_lines: "kernel_lines",
+        cut_stacks: SOME,
+        truncated: SOME,
+        unnamed: SOME,
     }
 }
 

@@ -12,6 +12,7 @@ use std::ops::RangeInclusive;
 use super::append;
 use super::arguments::{self, DeferredReads};
 use super::quote;
+use super::stacks::{StackLayout, StackText};
 use super::unwind::{self, UnwindOffsets};
 use super::usermem::{self, PageOffsets};
 use super::{FUNCTIONS, only};
@@ -40,6 +41,8 @@ pub enum Routine {
     Addresses(unwind::UnwindLayout),
     /// [`unwind::module`].
     Walk(unwind::UnwindLayout),
+    /// A text of a stack.
+    StackText(StackText),
 }
 
 /// A number of a request.
@@ -167,6 +170,13 @@ numbers! { unwind::UnwindLayout {
     ANY: next_file, file_record, copy_record, wakeup;
 } }
 
+numbers! { StackLayout {
+    code: most, lines, symbols, symbol_rows, names, line_rows, kernel_lines;
+    parts: text;
+    OFFSET: frames, count, first, walk, words, cut_stacks, truncated, unnamed;
+    ANY: texts, ranges;
+} }
+
 numbers! { UnwindOffsets {
     code: ;
     parts: returns;
@@ -207,6 +217,7 @@ impl Routine {
             Routine::UserMemory(at) => usermem::module(at),
             Routine::Addresses(at) => unwind::addresses(at),
             Routine::Walk(at) => unwind::module(at),
+            Routine::StackText(text) => text.module(),
         }
     }
 
@@ -224,6 +235,7 @@ impl Routine {
             }
             Routine::UserMemory(at) => at.add(&mut all),
             Routine::Addresses(at) | Routine::Walk(at) => at.add(&mut all),
+            Routine::StackText(text) => text.layout.add(&mut all),
         }
         all
     }

@@ -13,7 +13,7 @@ pub mod frame {
 }
 
 /// `append_frame`.
-pub fn append_frame(layout: &StackLayout) -> Module {
+pub(super) fn append_frame(layout: &StackLayout) -> Module {
     let contract = "\
 Appends a frame as `FILE.OFFSET`, in the full form with the address in front. A frame outside of files is
 its address, 0 and the process. All numbers are hexadecimal.
@@ -45,7 +45,7 @@ Cost: three numbers.";
 }
 
 /// `append_frames`.
-pub fn append_frames(layout: &StackLayout) -> Module {
+pub(super) fn append_frames(layout: &StackLayout) -> Module {
     let contract = "\
 Appends up to `most` frames from `first` on, as append_frame does, with spaces between them.
 how: bits of `frame` for the first one.

@@ -33,7 +33,7 @@ const SEARCHED: u32 = 8192;
 const SPACE: i32 = b' ' as i32;
 
 /// `kernel_line`.
-pub fn kernel_line(layout: &StackLayout) -> Module {
+pub(super) fn kernel_line(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the line of an address: the symbol with its offset and module, in full with its size too.
 address: the address. how: bits of `line`; 0 for a line without address and size.
@@ -116,12 +116,13 @@ fn without_size<'b>(t: &StackTexts<'_, 'b>, symbol: Val<'b>, ends: BlockExit<'b>
         end.store_u64(8 * word - 1, 0);
     }
     // The length is the distance from the text's beginning.
-    t.set_length((slash - t.block) + with_nul + (-1 - t.at.text.text));
+    let text = t.block + t.at.text.text;
+    t.set_length((slash - text) + (with_nul - 1));
     ends.leave_if(with_nul.ne(1));
 }
 
 /// `kernel_frame_line`.
-pub fn kernel_frame_line(layout: &StackLayout) -> Module {
+pub(super) fn kernel_frame_line(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the line of a frame in the room; 1 behind the last one.
 index: of the frame. how: as for kernel_line.
@@ -135,7 +136,7 @@ Cost: kernel_line.";
 }
 
 /// `kernel_frame_lines`.
-pub fn kernel_frame_lines(layout: &StackLayout) -> Module {
+pub(super) fn kernel_frame_lines(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the lines of up to `most` frames of the room from `first` on.
 how: as for kernel_line.
@@ -149,7 +150,7 @@ Cost: kernel_line for each frame.";
 }
 
 /// `ONE_of_word`, for a function `one(address, how)`.
-pub fn of_word(layout: &StackLayout, one: &str) -> Module {
+pub(super) fn of_word(layout: &StackLayout, one: &str) -> Module {
     let contract = "\
 Calls the function for the address at an offset of the block, in a text that begins at `first`. Gives the
 offset to continue from, or 0 at the text's end. Skips words that are not addresses.

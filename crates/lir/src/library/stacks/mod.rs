@@ -27,9 +27,71 @@ mod room;
 pub mod rows;
 mod texts;
 
-pub use frames::{append_frame, append_frames, frame};
-pub use lines::{kernel_frame_line, kernel_frame_lines, kernel_line, line, of_text, of_word};
-pub use names::{append_file, append_place, append_symbol, append_symbols, find_symbol, part};
-pub use places::{kernel_place, place};
-pub use room::{address, append_address, append_stack, stack_first};
+pub use frames::frame;
+pub use lines::{line, of_text};
+pub use names::part;
+pub use places::place;
+pub use room::address;
 pub use texts::{OWN_FRAMES, StackLayout};
+
+use crate::func::Module;
+
+/// Builds a module with one function.
+type BuildText = fn(&StackLayout) -> Module;
+
+/// The functions that depend on the layout only, by name. [`of_text`] is made for the width of a text.
+const FUNCTIONS: &[(&str, BuildText)] = &[
+    ("append_frame", frames::append_frame),
+    ("append_frames", frames::append_frames),
+    ("append_file", names::append_file),
+    ("append_place", names::append_place),
+    (WITH_PLACES, names::append_symbol),
+    ("append_symbols", names::append_symbols),
+    ("find_symbol", names::find_symbol),
+    ("stack_first", room::stack_first),
+    ("append_address", room::append_address),
+    ("append_stack", room::append_stack),
+    ("kernel_line", lines::kernel_line),
+    ("kernel_frame_line", lines::kernel_frame_line),
+    ("kernel_frame_lines", lines::kernel_frame_lines),
+    ("kernel_place", places::kernel_place),
+    ("kernel_line_of_word", |layout| {
+        lines::of_word(layout, "kernel_line")
+    }),
+    ("kernel_place_of_word", |layout| {
+        lines::of_word(layout, "kernel_place")
+    }),
+];
+
+/// The only function that [`StackLayout::lines`] changes.
+const WITH_PLACES: &str = "append_symbol";
+
+/// A function of this module, with the layout that it is made for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StackText {
+    name: &'static str,
+    /// The layout.
+    pub layout: StackLayout,
+}
+
+impl StackText {
+    /// The function of that name; `None` if there is none.
+    pub fn named(name: &str, mut layout: StackLayout) -> Option<StackText> {
+        let (name, _) = FUNCTIONS.iter().find(|(n, _)| *n == name)?;
+        layout.lines &= *name == WITH_PLACES;
+        Some(StackText { name, layout })
+    }
+
+    /// All functions for this layout.
+    pub fn all(layout: &StackLayout) -> impl Iterator<Item = StackText> {
+        FUNCTIONS
+            .iter()
+            .filter_map(|(name, _)| StackText::named(name, layout.clone()))
+    }
+
+    /// The module with the function.
+    pub fn module(&self) -> Module {
+        let function = FUNCTIONS.iter().find(|(name, _)| *name == self.name);
+        function.map_or_else(Module::default, |(_, make)| make(&self.layout))
+    }
+}

@@ -97,7 +97,7 @@ impl<'b> StackTexts<'_, 'b> {
 }
 
 /// `find_symbol`.
-pub fn find_symbol(layout: &StackLayout) -> Module {
+pub(super) fn find_symbol(layout: &StackLayout) -> Module {
     let contract = "\
 Finds the file and the symbol of a frame, and leaves them in words of the walk.
 index: of the frame. how: `part::STACK` if frames behind the first one are return addresses.
@@ -147,7 +147,7 @@ Cost: up to 22 look-ups.";
 }
 
 /// `append_file`.
-pub fn append_file(layout: &StackLayout) -> Module {
+pub(super) fn append_file(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the name of the file that find_symbol found.
 how: `part::BASE` for its last component only.
@@ -170,7 +170,7 @@ Cost: a look-up, a read and a copy.";
 }
 
 /// `append_place`.
-pub fn append_place(layout: &StackLayout) -> Module {
+pub(super) fn append_place(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the position in the source of what find_symbol found; 1 if it is unknown.
 how: `part::AT`, `part::FILE`, `part::NUMBER`.
@@ -204,7 +204,7 @@ Cost: up to 23 look-ups, a copy and a number.";
 }
 
 /// `append_symbol`.
-pub fn append_symbol(layout: &StackLayout) -> Module {
+pub(super) fn append_symbol(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the text for a frame.
 index: of the frame. how: bits of `part`.
@@ -326,7 +326,7 @@ fn unnamed<'b>(t: &StackTexts<'_, 'b>, how: Val<'b>, address: Val<'b>, ends: Blo
 }
 
 /// `append_symbols`.
-pub fn append_symbols(layout: &StackLayout) -> Module {
+pub(super) fn append_symbols(layout: &StackLayout) -> Module {
     let contract = "\
 Appends up to `most` frames from `first` on, as append_symbol does.
 how: bits of `part`.

@@ -17,7 +17,7 @@ pub mod place {
 const HALVINGS: u32 = kernel_row::MAX.trailing_zeros();
 
 /// `kernel_place`.
-pub fn kernel_place(layout: &StackLayout) -> Module {
+pub(super) fn kernel_place(layout: &StackLayout) -> Module {
     let contract = "\
 Appends the position of an address in the kernel's source, or the address if it is unknown.
 address: the address. how: bits of `place`.

@@ -22,7 +22,7 @@ pub mod address {
 }
 
 /// `stack_first`.
-pub fn stack_first(layout: &StackLayout) -> Module {
+pub(super) fn stack_first(layout: &StackLayout) -> Module {
     let contract = "\
 Finds the first frame of the room that is not the probe's own, and notes its offset.
 words: the offset of the tracepoint's ranges in the state.
@@ -105,7 +105,7 @@ impl<'b> StackTexts<'_, 'b> {
 }
 
 /// `append_address`.
-pub fn append_address(layout: &StackLayout) -> Module {
+pub(super) fn append_address(layout: &StackLayout) -> Module {
     let contract = "\
 Appends an address in the room; 1 behind the last one.
 index: of the address. how: bits of `address`, `flag::MARK`.
@@ -123,7 +123,7 @@ Cost: a number.";
 }
 
 /// `append_stack`.
-pub fn append_stack(layout: &StackLayout) -> Module {
+pub(super) fn append_stack(layout: &StackLayout) -> Module {
     let contract = "\
 Appends up to `most` addresses in the room from `first` on, as append_address does.
 how: bits of `address`, `flag::MARK`.

@@ -14,7 +14,7 @@ pub const OWN_FRAMES: u32 = 12;
 
 /// Where the host has what the functions need. Offsets are those of bytes in the processor's block,
 /// unless something else is said.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StackLayout {
     /// The text.
     pub text: append::AppendLayout,

@@ -22,9 +22,9 @@ impl HandlerCodegen<'_> {
     /// Appends the frames in the room from `first` on, with the text that a mark stands for.
     pub(super) fn append_kernel_lines(&mut self, form: SymbolicForm, first: Val) -> Res {
         let (plan, pool) = (self.plan, &mut *self.pool);
-        pool.use_stack_text("kernel_line", plan, stacks::kernel_line)?;
-        pool.use_stack_text("kernel_frame_line", plan, stacks::kernel_frame_line)?;
-        pool.use_stack_text("kernel_frame_lines", plan, stacks::kernel_frame_lines)?;
+        pool.use_stack_text("kernel_line", plan)?;
+        pool.use_stack_text("kernel_frame_line", plan)?;
+        pool.use_stack_text("kernel_frame_lines", plan)?;
         self.use_in(first, R2)?;
         self.forget_bounds(R2);
         self.asm.mov(R1, form_flags(form));
@@ -41,15 +41,15 @@ impl HandlerCodegen<'_> {
         let (plan, pool) = (self.plan, &mut *self.pool);
         let one = if form.by_kernel_lines() {
             pool.use_append_number(plan, 10)?;
-            pool.use_stack_text("kernel_place", plan, stacks::kernel_place)?;
+            pool.use_stack_text("kernel_place", plan)?;
             "kernel_place"
         } else {
-            pool.use_stack_text("kernel_line", plan, stacks::kernel_line)?;
+            pool.use_stack_text("kernel_line", plan)?;
             "kernel_line"
         };
         let (word, all) = (format!("{one}_of_word"), format!("{one}s_of_{width}"));
-        pool.use_stack_text(&word, plan, |layout| stacks::of_word(layout, one))?;
-        pool.use_stack_text(&all, plan, |layout| stacks::of_text(layout, one, *width))?;
+        pool.use_stack_text(&word, plan)?;
+        pool.use_stack_text_of(&all, plan, |layout| stacks::of_text(layout, one, *width))?;
         self.asm.mov(R1, *off as i32);
         self.asm.mov(R2, form_flags(form));
         self.asm.call_sub(all);

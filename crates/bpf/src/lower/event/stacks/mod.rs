@@ -19,7 +19,7 @@ mod lines;
 mod texts;
 
 use spile_ir::{Event, Reg as IrReg, Val};
-use spile_lir::library::stacks::{self, address};
+use spile_lir::library::stacks::address;
 
 use crate::isa::asm::Section;
 use crate::isa::helpers::Helper;
@@ -65,8 +65,7 @@ impl HandlerCodegen<'_> {
         match at {
             Some(at) => {
                 let words = room.words + stack_words::POINTS + at as u32 * stack_words::POINT;
-                self.pool
-                    .use_stack_text("stack_first", plan, stacks::stack_first)?;
+                self.pool.use_stack_text("stack_first", plan)?;
                 self.asm.mov(R1, words as i32);
                 self.asm.call_sub("stack_first");
             }
@@ -106,8 +105,8 @@ impl HandlerCodegen<'_> {
 
     fn use_append_stack(&mut self) -> Res {
         let (plan, pool) = (self.plan, &mut *self.pool);
-        pool.use_stack_text("append_address", plan, stacks::append_address)?;
-        pool.use_stack_text("append_stack", plan, stacks::append_stack)
+        pool.use_stack_text("append_address", plan)?;
+        pool.use_stack_text("append_stack", plan)
     }
 
     /// `dst` = a mark for a part of the kernel's stack.

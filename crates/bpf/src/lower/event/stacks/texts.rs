@@ -1,7 +1,8 @@
 //! The run-time library's functions that write texts of stacks ([`spile_lir::library::stacks`]).
 
 use spile_lir::Module;
-use spile_lir::library::stacks::StackLayout;
+use spile_lir::library::routine::Routine;
+use spile_lir::library::stacks::{StackLayout, StackText};
 
 use crate::layout::{
     KERNEL_LINES_MAP, LINE_ROWS_MAP, NAMES_MAP, SYMBOL_ROWS_MAP, SYMBOLS_MAP, percpu,
@@ -10,18 +11,24 @@ use crate::lower::text::append;
 use crate::lower::{Pool, Res};
 use crate::plan::{StackRoom, StateLayout};
 
+/// An offset for what an object does not have and no function of it uses: templates have no 0.
+const NOWHERE: u32 = 8;
+/// The frames of a stack, where an object has none and no function of it uses their number: the usual
+/// number has templates.
+const FRAMES: u32 = 20;
+
 /// Where the functions find what they need. An object without stacks has only functions that take
 /// addresses, which need no room.
 fn layout(plan: &StateLayout) -> StackLayout {
     let room = plan.stacks.as_ref();
-    let place = |of: fn(&StackRoom) -> u32| room.map_or(0, of);
+    let place = |of: fn(&StackRoom) -> u32| room.map_or(NOWHERE, of);
     StackLayout {
         text: append::layout(plan),
-        most: place(|r| r.most),
+        most: room.map_or(FRAMES, |r| r.most),
         frames: place(|r| r.frames),
         count: place(|r| r.count),
         first: place(|r| r.first),
-        walk: place(|r| r.user.unwrap_or(0)),
+        walk: place(|r| r.user.unwrap_or(NOWHERE)),
         words: plan.scratch.tmp + 8,
         texts: plan.scratch.out,
         ranges: place(|r| r.words),
@@ -39,7 +46,17 @@ fn layout(plan: &StateLayout) -> StackLayout {
 
 impl Pool {
     /// Defines a function that writes texts of stacks, unless the object has it.
-    pub(in crate::lower) fn use_stack_text(
+    pub(in crate::lower) fn use_stack_text(&mut self, name: &str, plan: &StateLayout) -> Res {
+        self.use_append_hex(plan)?;
+        self.routine(name, Some(plan), |_| {
+            let text = StackText::named(name, layout(plan));
+            let text = text.ok_or_else(|| format!("the library has no {name}"))?;
+            Ok((Routine::StackText(text), Vec::new()))
+        })
+    }
+
+    /// The same for a function that is made for its caller.
+    pub(in crate::lower) fn use_stack_text_of(
         &mut self,
         name: &str,
         plan: &StateLayout,

@@ -10,7 +10,7 @@ mod remaining_frames;
 
 use spile_ir::{Reg as IrReg, Ty, Val};
 use spile_lir::library::routine::Routine;
-use spile_lir::library::stacks::{self, frame};
+use spile_lir::library::stacks::frame;
 use spile_lir::library::unwind::{FILE_FIELDS, GIVEN, UnwindLayout, at};
 
 use crate::isa::insn::Cond;
@@ -124,8 +124,7 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         self.use_append_frame()?;
         let (room, base, _) = walks(plan, options)?;
-        self.pool
-            .use_stack_text("append_frames", plan, stacks::append_frames)?;
+        self.pool.use_stack_text("append_frames", plan)?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
             self.use_in(*value, R1)?;
             self.forget_bounds(R1);
@@ -187,8 +186,7 @@ impl HandlerCodegen<'_> {
     fn use_append_frame(&mut self) -> Res {
         let (plan, options) = (self.plan, self.options);
         use_walk(self.pool, plan, options)?;
-        self.pool
-            .use_stack_text("append_frame", plan, stacks::append_frame)
+        self.pool.use_stack_text("append_frame", plan)
     }
 
     /// Walks the whole stack. A later part of it needs a walk only if the last walk was a different

@@ -4,7 +4,7 @@
 
 use spile_ir::marks::BodyId;
 use spile_ir::{Reg as IrReg, Val};
-use spile_lir::library::stacks::{self, part};
+use spile_lir::library::stacks::part;
 
 use super::walks;
 use crate::isa::insn::Reg::*;
@@ -50,8 +50,7 @@ impl HandlerCodegen<'_> {
     /// Appends the frames from `first` on, with the text that a mark stands for.
     pub(super) fn append_symbols(&mut self, form: SymbolicForm, first: Val) -> Res {
         self.use_append_symbol()?;
-        self.pool
-            .use_stack_text("append_symbols", self.plan, stacks::append_symbols)?;
+        self.pool.use_stack_text("append_symbols", self.plan)?;
         self.use_in(first, R2)?;
         self.forget_bounds(R2);
         self.asm.mov(R1, form_parts(form));
@@ -64,12 +63,12 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         let (room, ..) = walks(plan, options)?;
         let pool = &mut *self.pool;
-        pool.use_stack_text("find_symbol", plan, stacks::find_symbol)?;
-        pool.use_stack_text("append_file", plan, stacks::append_file)?;
+        pool.use_stack_text("find_symbol", plan)?;
+        pool.use_stack_text("append_file", plan)?;
         if room.lines {
             pool.use_append_number(plan, 10)?;
-            pool.use_stack_text("append_place", plan, stacks::append_place)?;
+            pool.use_stack_text("append_place", plan)?;
         }
-        pool.use_stack_text("append_symbol", plan, stacks::append_symbol)
+        pool.use_stack_text("append_symbol", plan)
     }
 }
