@@ -16,7 +16,7 @@ const MOST: u64 = 12_000_000;
 const TOOLS: [(&str, &str); 2] = [("cargo-deb", "3.8.0"), ("cargo-generate-rpm", "0.21.1")];
 /// Compiler flags: a static C library, and relocations in the compact form, which glibc applies since
 /// 2.36: the usual form takes 254 KB.
-const STATIC: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs";
+const STATIC: &str = "-C target-feature=+crt-static -C link-arg=-Wl,-z,pack-relative-relocs -C llvm-args=-inline-threshold=75";
 /// Exit status of a script that cannot run here.
 const CANNOT: i32 = 77;
 
@@ -363,7 +363,16 @@ fn package(root: &Path, tool: &Path, target: &str, out: &Path) -> Result<(), Str
             "--target",
             target,
         ]),
-        false => command.args(["generate-rpm", "-p", "crates/spile", "--target", target]),
+        // By default it looks for requirements of files, and finds `/bin/sh`.
+        false => command.args([
+            "generate-rpm",
+            "-p",
+            "crates/spile",
+            "--target",
+            target,
+            "--auto-req",
+            "disabled",
+        ]),
     };
     succeeds(command.arg("--output").arg(format!("{}/", out.display())))
 }

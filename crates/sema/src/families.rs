@@ -174,6 +174,7 @@ const OF_FUNCTION: &[ComponentSpec] = &[
     w("exported"),
     w("inline"),
     s("callee"),
+    s("label"),
 ];
 const OF_STATEMENT: &[ComponentSpec] = &[w("nearest"), w("absolute")];
 const OF_PERF: &[ComponentSpec] = &[n("sample"), n("hz"), PROCESS, s("counter")];

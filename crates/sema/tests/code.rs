@@ -62,6 +62,7 @@ impl Facts for Demo {
                 file: Some("demo.c".into()),
                 line: 10 + id as u32,
                 provider: None,
+                label: None,
                 inlined: false,
                 place: CodePlace::File {
                     path: "/demo".into(),

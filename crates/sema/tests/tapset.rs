@@ -86,6 +86,7 @@ impl Facts for Everything {
             file: None,
             line: 0,
             provider: None,
+            label: None,
             inlined: false,
             place: spile_ir::CodePlace::File {
                 path: "/x".into(),

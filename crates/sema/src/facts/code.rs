@@ -106,6 +106,15 @@ pub enum LinePattern {
     All,
 }
 
+/// A part of a function, by a pattern of its name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum FunctionPart {
+    /// `.callee("NAME")`: the functions that it calls.
+    Callee(Arc<str>),
+    /// `.label("NAME")`: labels in its code.
+    Label(Arc<str>),
+}
+
 /// The places that a query selects. Patterns consist of `*`, `?` and `[...]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CodeQuery {
@@ -119,8 +128,8 @@ pub enum CodeQuery {
         lines: LinePattern,
         /// The kind of functions.
         kind: FunctionKind,
-        /// `.callee("NAME")`: the functions that these call.
-        callee: Option<Arc<str>>,
+        /// A part of these functions.
+        part: Option<FunctionPart>,
     },
     /// `statement("NAME@FILE:LINES")`
     Statement {
@@ -164,6 +173,8 @@ pub struct FoundPlace {
     pub line: u32,
     /// The provider, for a marker.
     pub provider: Option<Arc<str>>,
+    /// The label, for a label in the function.
+    pub label: Option<Arc<str>>,
     /// The place is in an inlined copy of the function, which has no return.
     pub inlined: bool,
     /// The location of the code.

@@ -59,6 +59,8 @@ impl CodeMatch {
         }
         let provider = place.provider.as_ref();
         let provider = provider.map_or(String::new(), |p| format!(".provider({})", quoted(p)));
+        let label = place.label.as_ref();
+        let label = label.map(|name| format!(".label({})", quoted(name)));
         // No spare capacity: listings hold tens of thousands.
         [
             &head,
@@ -68,7 +70,7 @@ impl CodeMatch {
             "(",
             &quoted(&what),
             ")",
-            &self.tail,
+            label.as_ref().unwrap_or(&self.tail),
         ]
         .concat()
     }
@@ -232,12 +234,19 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
                 ("inline", FunctionKind::Inline),
             ];
             let kind = kinds.into_iter().find(|(word, _)| has(word));
+            let parts: [(_, fn(Arc<str>) -> FunctionPart); 2] = [
+                ("callee", FunctionPart::Callee),
+                ("label", FunctionPart::Label),
+            ];
+            let part = parts
+                .into_iter()
+                .find_map(|(word, of)| Some((of, option(word)?)));
             CodeQuery::Function {
                 name,
                 file,
                 lines,
                 kind: kind.map_or(FunctionKind::Any, |(_, kind)| kind),
-                callee: option("callee").and_then(text_of),
+                part: part.and_then(|(of, name)| Some(of(text_of(name)?))),
             }
         }
     })
@@ -315,7 +324,7 @@ fn with_similar_name(
             file: None,
             lines: LinePattern::Any,
             kind: FunctionKind::Any,
-            callee: None,
+            part: None,
         },
         "mark" => CodeQuery::Mark {
             provider: None,

@@ -11,8 +11,8 @@ use spile_debuginfo::{
 use spile_glob as glob;
 use spile_ir::{BinOp, Space};
 use spile_sema::facts::{
-    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, LinePattern, LocOp, LocationPiece, Member,
-    TypeHome, VarKind, VarLocation, Variable,
+    CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern, LocOp,
+    LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable,
 };
 
 use crate::machine;
@@ -140,6 +140,7 @@ impl QueriedFile<'_> {
             file: None,
             line: 0,
             provider: None,
+            label: None,
             inlined: false,
             place: self.home.place(self.file, address)?,
             address,
@@ -157,9 +158,15 @@ impl QueriedFile<'_> {
             CodeQuery::Function {
                 name,
                 file,
-                callee: Some(callee),
+                part: Some(FunctionPart::Callee(callee)),
                 ..
             } => self.callees(name, file.as_deref(), callee),
+            CodeQuery::Function {
+                name,
+                file,
+                part: Some(FunctionPart::Label(label)),
+                ..
+            } => self.labels(name, file.as_deref(), label),
             CodeQuery::Function {
                 name,
                 file,
@@ -285,6 +292,47 @@ impl QueriedFile<'_> {
         Ok(places)
     }
 
+    /// Labels in functions of a name.
+    ///
+    /// # Errors
+    /// When there is no debugging information.
+    fn labels(
+        &self,
+        name: &str,
+        file: Option<&str>,
+        label: &str,
+    ) -> Result<Vec<FoundPlace>, String> {
+        let dwarf = self.dwarf()?;
+        let outline = PlaceKinds {
+            outline: true,
+            inlined: false,
+        };
+        let functions = dwarf.functions(pattern(name), file.map(pattern), outline);
+        let mut places = Vec::new();
+        for function in &functions {
+            for label in dwarf.labels(function.die, pattern(label)) {
+                let found = self.found(&function.qualified, function.die, label.address);
+                places.extend(found.map(|found| FoundPlace {
+                    file: function.file.clone(),
+                    line: function.line,
+                    label: Some(label.name),
+                    ..found
+                }));
+            }
+        }
+        if places.is_empty() && !functions.is_empty() {
+            let all = functions
+                .iter()
+                .flat_map(|f| dwarf.labels(f.die, pattern("*")));
+            let names: Vec<String> = all.map(|l| format!("`{}`", l.name)).collect();
+            return Err(match names.is_empty() {
+                true => "it has no labels; compilers keep those that code jumps to".into(),
+                false => format!("it has no label `{label}`, but {}", names.join(", ")),
+            });
+        }
+        Ok(places)
+    }
+
     /// Statements by function, file and lines.
     ///
     /// # Errors
@@ -347,6 +395,7 @@ impl QueriedFile<'_> {
                 file: None,
                 line: 0,
                 provider: None,
+                label: None,
                 inlined: false,
                 place: self.home.place(self.file, p.address)?,
                 address: p.address,

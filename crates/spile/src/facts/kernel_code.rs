@@ -222,12 +222,12 @@ pub(crate) fn needs_source(query: &CodeQuery) -> bool {
             file,
             lines,
             kind,
-            callee,
+            part,
             ..
         } => {
             file.is_some()
                 || *lines != LinePattern::Any
-                || callee.is_some()
+                || part.is_some()
                 || *kind == FunctionKind::Inline
         }
         CodeQuery::Statement { file, lines, .. } => file.is_some() || *lines != LinePattern::Any,
@@ -260,6 +260,7 @@ fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
         file: None,
         line: 0,
         provider: None,
+        label: None,
         inlined: false,
         place,
         address: 0,
@@ -404,7 +405,7 @@ mod tests {
             file: None,
             lines: LinePattern::Any,
             kind,
-            callee: None,
+            part: None,
         }
     }
 

@@ -296,6 +296,7 @@ impl OpenedFile {
             file: None,
             line: 0,
             provider: None,
+            label: None,
             inlined: false,
             place,
             address,

@@ -44,6 +44,7 @@ pub(super) fn places(
             file: None,
             line: 0,
             provider: Some(m.provider.as_str().into()),
+            label: None,
             inlined: false,
             place: CodePlace::File {
                 path: path.clone(),

@@ -161,11 +161,11 @@ impl Programs {
                 file: source,
                 lines,
                 kind,
-                callee,
+                part,
             } => {
                 let by_symbol = *lines == LinePattern::Any
                     && source.is_none()
-                    && callee.is_none()
+                    && part.is_none()
                     && *kind != FunctionKind::Inline;
                 let alias = |place| asked.by_alias(place, kind);
                 let found = match asked.places(query) {
@@ -352,6 +352,7 @@ fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {
         file: None,
         line: 0,
         provider: None,
+        label: None,
         inlined: false,
         place: CodePlace::File {
             path: path.clone(),
@@ -379,7 +380,7 @@ mod tests {
             file: None,
             lines: LinePattern::Any,
             kind: FunctionKind::Call,
-            callee: None,
+            part: None,
         };
         let main = programs.places(path, &query("main")).expect("a main");
         assert!(main.iter().any(|p| &*p.name == "main"), "{main:?}");
