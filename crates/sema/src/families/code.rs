@@ -234,19 +234,14 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
                 ("inline", FunctionKind::Inline),
             ];
             let kind = kinds.into_iter().find(|(word, _)| has(word));
-            let parts: [(_, fn(Arc<str>) -> FunctionPart); 2] = [
-                ("callee", FunctionPart::Callee),
-                ("label", FunctionPart::Label),
-            ];
-            let part = parts
-                .into_iter()
-                .find_map(|(word, of)| Some((of, option(word)?)));
+            let named = |word: &str| option(word).and_then(text_of);
+            let callee = named("callee").map(FunctionPart::Callee);
             CodeQuery::Function {
                 name,
                 file,
                 lines,
                 kind: kind.map_or(FunctionKind::Any, |(_, kind)| kind),
-                part: part.and_then(|(of, name)| Some(of(text_of(name)?))),
+                part: callee.or_else(|| named("label").map(FunctionPart::Label)),
             }
         }
     })
