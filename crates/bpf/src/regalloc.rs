@@ -1,5 +1,9 @@
 //! Register allocation: the location of each register of a handler's body.
 //!
+//! This is done twice. [`allocate`] runs before memory is planned. It decides how much of the frame a body
+//! needs, and the locations of numbers in the leading tests. [`numbers`] runs when each instruction's use
+//! of registers is known. It decides the locations of numbers behind the leading tests.
+//!
 //! Blocks are laid out in reverse post-order. A register that is live around a loop is live in all
 //! of its blocks, so one interval from its first to its last live position is exact enough.
 //! Callee-saved machine registers go to the numbers with the most uses for the length of their
@@ -13,12 +17,15 @@
 //! step.
 
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 use spile_ir::analysis::liveness::{Liveness, RegSet};
 use spile_ir::analysis::order::reverse_post_order;
 use spile_ir::{BlockId, Body, Ty, Val};
 
 use crate::isa::insn::Reg;
+
+pub(crate) mod numbers;
 
 /// Callee-saved machine registers for numbers. r7 is the CPU's block, r10 the stack.
 const POOL: [Reg; 3] = [Reg::R6, Reg::R8, Reg::R9];
@@ -29,6 +36,9 @@ const STACK_TOP: i16 = -72;
 const STACK_END: i16 = -240;
 /// End of the spilled numbers in a resumable loop, whose program has a frame of its own.
 const STACK_END_STEPS: i16 = -160;
+
+/// Bytes of the frame for numbers that [`numbers`] spills, besides those that have words already.
+const SPILLED: u32 = 32;
 
 /// The location of a register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -54,6 +64,12 @@ pub(crate) struct Allocation {
     pub undefined: Vec<spile_ir::Reg>,
     /// Bytes of frame in use.
     pub frame: u32,
+    /// Bytes at the frame's start for numbers: those in use, and some for [`numbers`].
+    pub number_bytes: u32,
+    /// The registers that are live at the start of each block.
+    pub live: Rc<Liveness>,
+    /// The interval of each register.
+    pub intervals: Vec<Option<Interval>>,
     /// The resume points, starting with the entry; empty without loops.
     pub resume: Vec<BlockId>,
     /// The index of each block in `order`.
@@ -63,18 +79,17 @@ pub(crate) struct Allocation {
 }
 
 impl Allocation {
-    /// The same allocation with the machine registers replaced by these stack slots, for code that
-    /// should not save registers.
-    pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Allocation {
-        let mut alloc = self.clone();
-        for home in &mut alloc.locations {
-            if let Location::Reg(reg) = *home
-                && let Some(i) = POOL.iter().position(|r| *r == reg)
-            {
-                *home = Location::Stack(slots[i]);
+    /// The locations with the machine registers replaced by these stack slots, for code that should not
+    /// save registers.
+    pub(crate) fn on_stack(&self, slots: [i16; POOL.len()]) -> Vec<Location> {
+        let on_stack = |at: &Location| match *at {
+            Location::Reg(reg) => {
+                let slot = POOL.iter().position(|r| *r == reg);
+                slot.map_or(*at, |i| Location::Stack(slots[i]))
             }
-        }
-        alloc
+            at => at,
+        };
+        self.locations.iter().map(on_stack).collect()
     }
 }
 
@@ -99,8 +114,12 @@ pub(crate) fn allocate(body: &Body) -> Option<Allocation> {
         order,
         layout_index,
         frame: 0,
+        number_bytes: 0,
+        live: Rc::default(),
+        intervals: Vec::new(),
     };
     assign(body, &mut alloc, &live);
+    alloc.live = Rc::new(live);
     Some(alloc)
 }
 
@@ -150,8 +169,8 @@ fn steps(body: &Body, order: &[BlockId], layout_index: &[usize]) -> Vec<BlockId>
 }
 
 /// The positions between which a register is live.
-#[derive(Debug, Clone, Copy)]
-struct Interval {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Interval {
     start: u32,
     end: u32,
     /// Instructions that read or write the register.
@@ -288,6 +307,10 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
             Location::Frame(take_slot(&mut frame, &mut alloc.frame, 8, (start, end)))
         };
     }
+    if in_step.len() > POOL.len() {
+        alloc.frame += SPILLED;
+    }
+    alloc.number_bytes = alloc.frame;
     let mut widths: Vec<u32> = body.regs.iter().map(|t| t.size()).collect();
     widths.sort_unstable();
     widths.dedup();
@@ -298,6 +321,7 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
             alloc.locations[*r] = Location::Frame(slot);
         }
     }
+    alloc.intervals = intervals;
 }
 
 /// A free slot of that size, or a new one.

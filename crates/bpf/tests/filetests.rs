@@ -36,6 +36,10 @@ const WITHOUT: &[(&str, &str)] = &[
     ("operand", "only data"),
     ("out_of_line", "only data"),
     ("pool", "constants and subprograms, which all tests have"),
+    (
+        "shapes",
+        "how instructions use registers, which all tests show",
+    ),
     ("slots", "only constants"),
     ("data/thread_record_facts", "computes facts"),
     ("event/deferred_modes", "computes facts"),

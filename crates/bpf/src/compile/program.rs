@@ -235,9 +235,9 @@ impl<'a> ProgramCodegen<'a> {
         sub.exit();
         let function = sub.finish().map_err(|e| program_error(e.to_string()))?;
         pool.subs.insert(name.clone(), function);
-        let alloc = body.alloc.on_stack([TMP[2], TMP[3], TMP[4]]);
+        let locations = body.alloc.on_stack([TMP[2], TMP[3], TMP[4]]);
         self.with_codegen(asm, body, pool, |g| {
-            g.alloc = &alloc;
+            g.locations = &locations;
             g.task_saved = known.task;
             g.late_number = known.asked;
             g.prefilter(split, known, &name, out)

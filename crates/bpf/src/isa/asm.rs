@@ -312,6 +312,17 @@ impl Asm {
         self.here
     }
 
+    /// Number of instructions so far.
+    pub(crate) fn count(&self) -> usize {
+        self.function.insns.len()
+    }
+
+    /// The registers that instructions from this number on change, as a bit for each.
+    pub(crate) fn changed_since(&self, first: usize) -> u16 {
+        let insns = self.function.insns.get(first..).unwrap_or_default();
+        insns.iter().fold(0, |all, insn| all | insn.changes())
+    }
+
     /// Appends an instruction unchanged.
     pub fn emit(&mut self, insn: Insn) {
         let insn = match self.peephole(&insn) {

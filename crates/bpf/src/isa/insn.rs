@@ -627,6 +627,32 @@ impl Insn {
         }
     }
 
+    /// The registers that it changes, as a bit for each.
+    pub(crate) fn changes(&self) -> u16 {
+        let bit = |reg: Reg| 1 << reg.number();
+        match *self {
+            Insn::Alu { dst, .. }
+            | Insn::Neg { dst, .. }
+            | Insn::MovSx { dst, .. }
+            | Insn::Swap { dst, .. }
+            | Insn::LdImm64 { dst, .. }
+            | Insn::Load { dst, .. }
+            | Insn::LoadSx { dst, .. } => bit(dst),
+            Insn::Atomic { op, src, .. } => match op {
+                AtomicOp::CmpXchg => bit(Reg::R0),
+                AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => 0,
+                _ => bit(src),
+            },
+            Insn::Call { .. } => 0b11_1111,
+            Insn::Store { .. }
+            | Insn::Jump { .. }
+            | Insn::Goto { .. }
+            | Insn::GotoLong { .. }
+            | Insn::MayGoto { .. }
+            | Insn::Exit {} => 0,
+        }
+    }
+
     /// Appends the encoded bytes, little endian.
     pub fn encode(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.raw().bytes());

@@ -13,6 +13,7 @@ use super::operand::Res;
 use crate::layout::{ErrorKind, GlobalPlace, Quote};
 use crate::plan::StateLayout;
 use crate::regalloc::Allocation;
+use crate::regalloc::numbers::Numbers;
 use crate::target::Options;
 
 /// What all bodies of an object share.
@@ -42,6 +43,7 @@ pub(crate) struct BodyContext<'a> {
     deferred: OnceCell<Vec<Option<Quote>>>,
     records: OnceCell<RecordFacts>,
     task_fields: OnceCell<TaskFields>,
+    pub(in crate::lower) numbers: OnceCell<Option<Numbers>>,
     error_kinds: OnceCell<Vec<ErrorKind>>,
     pub(in crate::lower) leading_tests: OnceCell<Vec<PrefilterTest>>,
     pub(in crate::lower) split: OnceCell<Option<PrefilterSplit>>,
@@ -122,18 +124,23 @@ impl<'a> BodyContext<'a> {
             deferred: OnceCell::new(),
             records: OnceCell::new(),
             task_fields: OnceCell::new(),
+            numbers: OnceCell::new(),
             error_kinds: OnceCell::new(),
             leading_tests: OnceCell::new(),
             split: OnceCell::new(),
         }
     }
 
+    /// The place of a global, unless only the controller has it.
+    pub(in crate::lower) fn place_of(&self, g: GlobalId) -> Option<&GlobalPlace> {
+        let layout = self.plan.globals.get(g.index())?;
+        layout.as_ref().map(|layout| &layout.place)
+    }
+
     /// The place of a global.
     pub(in crate::lower) fn place(&self, g: GlobalId) -> Res<GlobalPlace> {
-        match self.plan.globals.get(g.index()) {
-            Some(Some(layout)) => Ok(layout.place.clone()),
-            _ => Err("a global that only the controller has".into()),
-        }
+        let place = self.place_of(g).cloned();
+        place.ok_or_else(|| "a global that only the controller has".into())
     }
 
     /// The array's field in the thread record, if it has one.

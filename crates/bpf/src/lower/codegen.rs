@@ -13,7 +13,11 @@ use super::slots::REACH;
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Reg, Size, Src};
-use crate::regalloc::{Allocation, Location};
+use crate::regalloc::Location;
+use crate::regalloc::numbers::{Numbers, TEMPS, Temps};
+
+/// The temporary registers of instructions whose numbers have one location.
+const TEMPORARY: [Reg; TEMPS] = [R0, R1, R2, R3];
 
 /// The code generator of one function: a program, or a subprogram of a handler. It has the fields of
 /// its [`BodyContext`].
@@ -22,8 +26,12 @@ pub(crate) struct HandlerCodegen<'a> {
     pub pool: &'a mut Pool,
     /// Facts about the body.
     pub ctx: &'a BodyContext<'a>,
-    /// The location of each register in this function: those of the body, except in a prefilter.
-    pub alloc: &'a Allocation,
+    /// The location of each register in this function.
+    pub locations: &'a [Location],
+    /// The final locations of numbers and the temporary registers, behind the leading tests.
+    pub numbers: Option<&'a Numbers>,
+    /// The current instruction's temporary registers.
+    pub temps: Option<Temps>,
     /// The label of each block.
     pub labels: Vec<Label>,
     /// The label at which the handler ends.
@@ -70,7 +78,9 @@ impl<'a> HandlerCodegen<'a> {
             asm,
             pool,
             ctx,
-            alloc: ctx.alloc,
+            locations: &ctx.alloc.locations,
+            numbers: None,
+            temps: None,
             labels,
             done,
             site: SiteId(0),
@@ -94,7 +104,25 @@ impl<'a> HandlerCodegen<'a> {
     // Operands.
 
     pub(crate) fn location(&self, r: spile_ir::Reg) -> Location {
-        self.alloc.locations[r.index()]
+        self.locations[r.index()]
+    }
+
+    /// A register that the current instruction may change.
+    pub(crate) fn temp(&self, n: usize) -> Reg {
+        let Some(temps) = self.temps else {
+            return TEMPORARY[n];
+        };
+        debug_assert!(temps[n].is_some(), "there is no temporary register {n}");
+        temps[n].unwrap_or(TEMPORARY[n])
+    }
+
+    /// The register to compute a result in: its own, unless it would overwrite an operand, or a
+    /// temporary one.
+    pub(crate) fn result(&self, dst: spile_ir::Reg, operand: Src) -> Reg {
+        match self.location(dst) {
+            Location::Reg(r) if operand != Src::Reg(r) => r,
+            _ => self.temp(0),
+        }
     }
 
     pub(crate) fn ty(&self, v: Val) -> Res<Ty> {
@@ -169,6 +197,29 @@ impl<'a> HandlerCodegen<'a> {
             Src::Imm(n) => {
                 self.asm.mov(scratch, n);
                 Ok(scratch)
+            }
+        }
+    }
+
+    /// A number in its cheapest form, or in a temporary register.
+    pub(crate) fn use_or_temp(&mut self, v: Val, temp: usize) -> Res<Src> {
+        let known = match v {
+            Val::Imm(n) => i32::try_from(n).is_ok(),
+            Val::Reg(r) => matches!(self.location(r), Location::Reg(_)),
+            Val::Str(_) => false,
+        };
+        let scratch = if known { R0 } else { self.temp(temp) };
+        self.use_int(v, scratch)
+    }
+
+    /// A number in a register: its own, or a temporary one.
+    pub(crate) fn use_in_temp(&mut self, v: Val, temp: usize) -> Res<Reg> {
+        match self.use_or_temp(v, temp)? {
+            Src::Reg(r) => Ok(r),
+            Src::Imm(n) => {
+                let reg = self.temp(temp);
+                self.asm.mov(reg, n);
+                Ok(reg)
             }
         }
     }

@@ -11,6 +11,7 @@
 //! | `needs` | the rooms that code needs, which the plan places |
 //! | [`body_context`] | what is known of a body before its code is generated, computed once |
 //! | `select`, `out_of_line` | blocks, jumps and the dispatch of instructions; code off the straight path |
+//! | `shapes` | how the code of each instruction uses registers |
 //! | [`pool`], [`lir_sources`] | constants, subprograms and record shapes of an object; its functions of LIR |
 //! | [`handler`] | numbers, calls, errors, loops, a handler's beginning and end, shared subprograms |
 //! | [`data`] | globals, arrays, aggregates, `foreach` |
@@ -19,8 +20,10 @@
 //! | `syscalls` | numbers, arguments and results of system calls, and their text |
 //!
 //! # Registers
-//! `r7` is this CPU's block while the body runs. Numbers live in `r6`, `r8`, `r9`, on the
-//! stack or in the frame (see [`crate::regalloc`]); `r0`-`r5` are free inside an instruction.
+//! `r7` is this CPU's block while the body runs. Numbers live in the other registers, on the stack or in
+//! the frame (see [`crate::regalloc`]). An instruction whose shape is a sequence may change `r0` to `r5`.
+//! Others name no register: they ask for operands, the result's register and temporary ones
+//! ([`HandlerCodegen::result`], [`HandlerCodegen::temp`]). Debug builds check that they change no other.
 //! The top 72 bytes of the stack hold the context, the generation, the system call's number, five
 //! scratch words and the current task.
 //!
@@ -44,6 +47,7 @@ mod operand;
 mod out_of_line;
 pub(crate) mod pool;
 mod select;
+mod shapes;
 mod slots;
 pub(crate) mod syscalls;
 pub(crate) mod text;

@@ -1,12 +1,11 @@
 //! Blocks, jumps, and the dispatch of instructions to the modules that lower them.
 
-use spile_ir::{BinOp, Block, BlockId, Inst, SiteId, Term, Ty, UnOp, Val};
+use spile_ir::{BinOp, Block, BlockId, Inst, SiteId, Term, Ty, Val};
 
 use super::codegen::HandlerCodegen;
 use super::operand::{Res, condition};
 use super::out_of_line::OutOfLine;
 use crate::isa::asm::SourceLine;
-use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Reg, Src};
 use crate::regalloc::Location;
 
@@ -26,27 +25,65 @@ impl HandlerCodegen<'_> {
     }
 
     pub(super) fn block(&mut self, block: &Block, next: Option<BlockId>) -> Res {
-        let fused = self.fused(block);
+        let fused = self.ctx.fused(block);
         let n = block.insts.len() - usize::from(fused);
-        for (inst, site) in &block.insts[..n] {
-            self.site = *site;
-            self.line(*site);
-            self.current = inst.global();
-            self.inst(inst)?;
+        for i in 0..n {
+            self.take_temps(i);
+            let first = self.asm.count();
+            self.inst_of(block, i)?;
+            debug_assert!(self.leaves_numbers(block, i, first), "{:?}", block.insts[i]);
         }
+        self.take_temps(block.insts.len());
+        self.end(block, fused, next)?;
+        self.temps = None;
+        Ok(())
+    }
+
+    /// Sets the temporary registers for an instruction of the current block.
+    fn take_temps(&mut self, i: usize) {
+        let numbers = self.numbers.map(|n| &n.temps[self.cur_block.index()]);
+        self.temps = numbers.and_then(|temps| temps[i]);
+    }
+
+    /// Whether the code of an instruction, from this place on, changes only the registers that it may
+    /// change.
+    fn leaves_numbers(&self, block: &Block, i: usize, first: usize) -> bool {
+        let Some(temps) = self.temps else {
+            return true;
+        };
+        let own = match block.insts[i].0.dst().map(|dst| self.location(dst)) {
+            Some(Location::Reg(reg)) => Some(reg),
+            _ => None,
+        };
+        let may = temps.into_iter().flatten().chain(own);
+        let may = may.fold(0, |all, reg| all | 1 << reg.number());
+        self.asm.changed_since(first) & !may == 0
+    }
+
+    /// Emits an instruction of a block.
+    fn inst_of(&mut self, block: &Block, i: usize) -> Res {
+        let (inst, site) = &block.insts[i];
+        self.site = *site;
+        self.line(*site);
+        self.current = inst.global();
+        self.inst(inst)
+    }
+
+    /// Emits the end of a block. If it is fused, the last instruction is part of it.
+    fn end(&mut self, block: &Block, fused: bool, next: Option<BlockId>) -> Res {
         match &block.term {
             Term::Jump(to) => {
                 self.branch_to(*to, next);
                 Ok(())
             }
-            Term::Branch { cond, then, els } if fused => {
-                let _ = cond;
-                self.fused_branch(&block.insts[n].0, *then, *els, next)
-            }
+            Term::Branch { then, els, .. } if fused => match block.insts.last() {
+                Some((inst, _)) => self.fused_branch(inst, *then, *els, next),
+                None => Err("a block without a comparison".into()),
+            },
             Term::Branch { cond, then, els } => {
                 // A constant condition is tested too: both targets must stay reachable for the
                 // verifier.
-                let cond = self.use_in_reg(*cond, R0)?;
+                let cond = self.use_in_temp(*cond, 0)?;
                 self.branch(Cond::Ne, cond, Src::Imm(0), (*then, *els), next);
                 Ok(())
             }
@@ -119,27 +156,6 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// Whether the last instruction is a comparison that only the branch reads.
-    pub(crate) fn fused(&self, block: &Block) -> bool {
-        let (
-            Term::Branch {
-                cond: Val::Reg(cond),
-                ..
-            },
-            Some((last, _)),
-        ) = (&block.term, block.insts.last())
-        else {
-            return false;
-        };
-        let compares = match last {
-            Inst::Bin { op, .. } => condition(*op).is_some(),
-            Inst::StrCmp { .. } => true,
-            Inst::Un { op, .. } => *op == UnOp::Not,
-            _ => false,
-        };
-        compares && last.dst() == Some(*cond) && self.ctx.uses[cond.index()] == 1
-    }
-
     fn fused_branch(
         &mut self,
         inst: &Inst,
@@ -150,12 +166,12 @@ impl HandlerCodegen<'_> {
         match inst {
             Inst::Bin { op, a, b, .. } => {
                 let cond = condition(*op).ok_or("not a comparison")?;
-                let a = self.use_in_reg(*a, R0)?;
-                let b = self.use_int(*b, R1)?;
+                let a = self.use_in_temp(*a, 0)?;
+                let b = self.use_or_temp(*b, 1)?;
                 self.branch(cond, a, b, (then, els), next);
             }
             Inst::Un { a, .. } => {
-                let a = self.use_in_reg(*a, R0)?;
+                let a = self.use_in_temp(*a, 0)?;
                 self.branch(Cond::Eq, a, Src::Imm(0), (then, els), next);
             }
             Inst::StrCmp { op, a, b, .. } => {
@@ -241,29 +257,38 @@ impl HandlerCodegen<'_> {
 
     pub(super) fn copy(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
         if self.ty(src)? == Ty::Long {
-            // Paths with different constants would stay separate for the verifier.
-            let several =
-                self.plan.outlining.is_large() && self.ctx.several.get(dst.index()) == Some(&true);
-            if let (Val::Imm(n), true) = (src, several && self.record_state.is_some()) {
-                let reg = match self.location(dst) {
-                    Location::Reg(reg) => reg,
-                    _ => R1,
-                };
-                self.asm.imm(reg, n);
-                self.forget_bounds(reg);
-                return self.def_int(dst, reg);
-            }
-            if let Location::Reg(reg) = self.location(dst) {
-                return self.use_in(src, reg);
-            }
-            let src = self.use_int(src, R1)?;
-            return self.def_int(dst, src);
+            return self.copy_number(dst, src);
         }
         let text = self.text(src)?;
         match self.slot(dst)? {
             Some((off, width)) => self.copy_text(off, width, &text),
             None => Ok(()),
         }
+    }
+
+    fn copy_number(&mut self, dst: spile_ir::Reg, src: Val) -> Res {
+        // Paths with different constants would stay separate for the verifier. It does not track words
+        // of the frame.
+        let several = self.plan.outlining.is_large()
+            && self.record_state.is_some()
+            && self.ctx.several.get(dst.index()) == Some(&true);
+        if let (Val::Imm(n), true) = (src, several) {
+            let tracked = match self.location(dst) {
+                Location::Reg(reg) => Some(reg),
+                Location::Stack(_) => Some(self.temp(0)),
+                Location::Frame(_) | Location::None => None,
+            };
+            if let Some(reg) = tracked {
+                self.asm.imm(reg, n);
+                self.forget_bounds(reg);
+                return self.def_int(dst, reg);
+            }
+        }
+        if let Location::Reg(reg) = self.location(dst) {
+            return self.use_in(src, reg);
+        }
+        let src = self.use_or_temp(src, 0)?;
+        self.def_int(dst, src)
     }
 
     /// Emits the out-of-line code, in front of the function's end.

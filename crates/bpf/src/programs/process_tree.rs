@@ -83,7 +83,7 @@ pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
 }
 
 /// `r0` = the bit of process number `r0`. Clobbers `r1` and `r2`.
-pub(crate) fn bit(asm: &mut Asm, at: u32) {
+fn bit(asm: &mut Asm, at: u32) {
     asm.mov(R1, R0);
     word(asm, at, R0, R2);
     asm.load(Size::DW, R0, R2, 0);
@@ -93,7 +93,7 @@ pub(crate) fn bit(asm: &mut Asm, at: u32) {
 }
 
 /// `to` = address of the word with the bit of process `number`; `number` becomes the bit's offset.
-fn word(asm: &mut Asm, at: u32, number: Reg, to: Reg) {
+pub(crate) fn word(asm: &mut Asm, at: u32, number: Reg, to: Reg) {
     asm.alu(AluOp::Rsh, number, 3);
     asm.alu(AluOp::And, number, (TREE_BYTES - 8) as i32);
     asm.ld_data(to, Section::Bss, at);

@@ -71,7 +71,7 @@ impl Lattice for RegSet {
 }
 
 /// The live registers of a body: for each block, those live at its start.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Liveness(Vec<RegSet>);
 
 impl Liveness {

@@ -25,13 +25,17 @@ impl HandlerCodegen<'_> {
         let GlobalPlace::Scalar { offset, ty } = self.ctx.place(g)? else {
             return Err("reading a global that only the controller can read".into());
         };
-        self.shared(R3, offset);
         match ty {
             Ty::Long => {
-                self.asm.load(Size::DW, R0, R3, 0);
-                self.def_int(dst, R0)
+                let result = self.result(dst, Src::Imm(0));
+                self.shared(result, offset);
+                self.asm.load(Size::DW, result, result, 0);
+                self.def_int(dst, result)
             }
-            Ty::Str(width) => self.text_from_r3(dst, width.into()),
+            Ty::Str(width) => {
+                self.shared(R3, offset);
+                self.text_from_r3(dst, width.into())
+            }
         }
     }
 
@@ -72,9 +76,10 @@ impl HandlerCodegen<'_> {
         };
         match ty {
             Ty::Long => {
-                let v = self.use_int(val, R2)?;
-                self.shared(R1, offset);
-                self.asm.store(Size::DW, R1, 0, v);
+                let v = self.use_or_temp(val, 0)?;
+                let at = self.temp(1);
+                self.shared(at, offset);
+                self.asm.store(Size::DW, at, 0, v);
                 Ok(())
             }
             Ty::Str(width) => {

@@ -11,7 +11,7 @@ use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size, Src};
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::percpu;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
 use crate::lower::{HandlerCodegen, Res, THREAD_RECORDS};
@@ -59,30 +59,50 @@ impl HandlerCodegen<'_> {
         })
     }
 
+    /// Whether the record's address is saved.
+    fn is_found(&self, key: Val) -> bool {
+        let which = self.thread_of(key);
+        which.is_some_and(|which| self.record_state.is_some_and(|s| s.knows(which).0))
+    }
+
+    /// The register for the address of a record: r0, unless the address is saved.
+    fn record_register(&self, dst: IrReg, key: Val) -> Reg {
+        match self.is_found(key) {
+            true => self.result(dst, Src::Imm(0)),
+            false => R0,
+        }
+    }
+
     /// `r0` = the address of the record. Goes to `none` if the record does not exist.
     fn record_or_jump(&mut self, field: &FieldRef, key: Val, none: Label) -> Res {
+        self.record_in(R0, field, key, none)
+    }
+
+    /// `to` = the address of the record. Goes to `none` if the record does not exist. If the address is
+    /// not saved, `to` is r0, and r1 to r5 are clobbered.
+    fn record_in(&mut self, to: Reg, field: &FieldRef, key: Val, none: Label) -> Res {
         let which = self.thread_of(key);
         let tested = |s: RecordState| which.is_some_and(|which| s.tested & 1 << which != 0);
         if self.record_state.is_some_and(tested) {
-            return self.record(field, key);
+            return self.record(to, field, key);
         }
         let there = self.record_exists(key);
-        self.record(field, key)?;
+        self.record(to, field, key)?;
         if there {
             // The verifier may not know that the record exists, so the test needs a target.
-            self.asm.jump_if(Cond::Eq, R0, 0, self.done);
+            self.asm.jump_if(Cond::Eq, to, 0, self.done);
             self.note_record(key, true);
         } else {
-            self.asm.jump_if(Cond::Eq, R0, 0, none);
+            self.asm.jump_if(Cond::Eq, to, 0, none);
         }
         Ok(())
     }
 
-    /// `r0` = the address of the record, or 0.
-    fn record(&mut self, field: &FieldRef, key: Val) -> Res {
+    /// `to` = the address of the record, or 0. See [`HandlerCodegen::record_in`].
+    fn record(&mut self, to: Reg, field: &FieldRef, key: Val) -> Res {
         match self.thread_of(key) {
-            Some(which) if self.record_state.is_some_and(|s| s.found & 1 << which != 0) => {
-                self.asm.load(Size::DW, R0, R10, THREAD_RECORDS[which]);
+            Some(which) if self.is_found(key) => {
+                self.asm.load(Size::DW, to, R10, THREAD_RECORDS[which]);
                 Ok(())
             }
             _ => self.record_looked_up(field, key),
@@ -125,11 +145,9 @@ impl HandlerCodegen<'_> {
     fn record_created(&mut self, field: &FieldRef, key: Val) -> Res {
         let (found, end) = (self.asm.label(), self.done);
         if self.record_exists(key) {
-            self.record_or_jump(field, key, end)?;
-            self.asm.mov(R1, R0);
-            return Ok(());
+            return self.record_in(R1, field, key, end);
         }
-        self.record(field, key)?;
+        self.record(R0, field, key)?;
         self.asm.jump_if(Cond::Ne, R0, 0, found);
         if let Some(front) = field.front {
             self.create_in_slot(field, front, key)?;
@@ -173,11 +191,11 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// Sets the field's presence bit in the record at r1. Clobbers r0.
-    fn field_present(&mut self, field: &FieldRef) {
-        self.asm.load(Size::DW, R0, R1, 0);
-        self.asm.alu(AluOp::Or, R0, field.mask);
-        self.asm.store(Size::DW, R1, 0, R0);
+    /// Sets the field's presence bit in the record at `base`. Clobbers `temp`.
+    fn field_present(&mut self, field: &FieldRef, base: Reg, temp: Reg) {
+        self.asm.load(Size::DW, temp, base, 0);
+        self.asm.alu(AluOp::Or, temp, field.mask);
+        self.asm.store(Size::DW, base, 0, temp);
     }
 
     pub(in crate::lower) fn field_get(
@@ -187,17 +205,28 @@ impl HandlerCodegen<'_> {
         keys: &[Val],
     ) -> Res {
         let none = self.asm.label();
-        self.record_or_jump(field, single_key(keys)?, none)?;
-        self.asm.load(Size::DW, R0, R0, field.at);
+        let key = single_key(keys)?;
+        let record = self.record_register(dst, key);
+        self.record_in(record, field, key, none)?;
+        self.asm.load(Size::DW, record, record, field.at);
         self.asm.bind(none);
-        self.def_int(dst, R0)
+        self.def_int(dst, record)
     }
 
     pub(in crate::lower) fn field_set(&mut self, field: &FieldRef, keys: &[Val], val: Val) -> Res {
-        self.record_created(field, single_key(keys)?)?;
+        let key = single_key(keys)?;
+        if self.record_exists(key) {
+            let [record, temp] = [1, 2].map(|n| self.temp(n));
+            self.record_in(record, field, key, self.done)?;
+            let v = self.use_or_temp(val, 0)?;
+            self.asm.store(Size::DW, record, field.at, v);
+            self.field_present(field, record, temp);
+            return Ok(());
+        }
+        self.record_created(field, key)?;
         let v = self.use_int(val, R2)?;
         self.asm.store(Size::DW, R1, field.at, v);
-        self.field_present(field);
+        self.field_present(field, R1, R0);
         Ok(())
     }
 
@@ -208,12 +237,23 @@ impl HandlerCodegen<'_> {
         val: Val,
         old: Option<IrReg>,
     ) -> Res {
-        self.record_created(field, single_key(keys)?)?;
+        let key = single_key(keys)?;
+        if self.record_exists(key) && old.is_none() {
+            let [record, temp] = [1, 2].map(|n| self.temp(n));
+            self.record_in(record, field, key, self.done)?;
+            let v = self.use_or_temp(val, 0)?;
+            self.asm.load(Size::DW, temp, record, field.at);
+            self.asm.alu(AluOp::Add, temp, v);
+            self.asm.store(Size::DW, record, field.at, temp);
+            self.field_present(field, record, temp);
+            return Ok(());
+        }
+        self.record_created(field, key)?;
         self.use_in(val, R2)?;
         self.asm.load(Size::DW, R3, R1, field.at);
         self.asm.add(R2, R3);
         self.asm.store(Size::DW, R1, field.at, R2);
-        self.field_present(field);
+        self.field_present(field, R1, R0);
         match old {
             Some(old) => self.def_int(old, R3),
             None => Ok(()),
@@ -227,13 +267,15 @@ impl HandlerCodegen<'_> {
         keys: &[Option<Val>],
     ) -> Res {
         let end = self.asm.label();
-        self.record_or_jump(field, given_key(keys)?, end)?;
-        self.asm.load(Size::DW, R0, R0, 0);
+        let key = given_key(keys)?;
+        let record = self.record_register(dst, key);
+        self.record_in(record, field, key, end)?;
+        self.asm.load(Size::DW, record, record, 0);
         self.asm
-            .alu(AluOp::Rsh, R0, field.mask.trailing_zeros() as i32);
-        self.asm.alu(AluOp::And, R0, 1);
+            .alu(AluOp::Rsh, record, field.mask.trailing_zeros() as i32);
+        self.asm.alu(AluOp::And, record, 1);
         self.asm.bind(end);
-        self.def_int(dst, R0)
+        self.def_int(dst, record)
     }
 
     pub(in crate::lower) fn field_delete(&mut self, field: &FieldRef, keys: &[Option<Val>]) -> Res {

@@ -78,8 +78,14 @@ impl RecordState {
         }
     }
 
+    /// Whether a thread's record was looked up, and whether it exists.
+    pub(crate) fn knows(self, which: usize) -> (bool, bool) {
+        let bit = 1 << which;
+        (self.found & bit != 0, self.there & bit != 0)
+    }
+
     /// The transfer function of an access; `which` is `None` if the record's address is not saved.
-    fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
+    pub(in crate::lower) fn apply_access(&mut self, inst: &Inst, which: Option<usize>) {
         let bit = which.map_or(0, |which| 1 << which);
         let present = self.found & self.there & bit != 0;
         self.found |= bit;
@@ -120,6 +126,13 @@ impl RecordFacts {
             seen: starts.map(Option::unwrap_or_default).collect(),
             threads: accesses.threads,
         }
+    }
+}
+
+impl RecordFacts {
+    /// The index of the thread whose record an access to a field is about.
+    pub(in crate::lower) fn thread_of(&self, inst: &Inst) -> Option<usize> {
+        key_of(inst).and_then(|key| self.threads.thread_index(key))
     }
 }
 

@@ -31,9 +31,10 @@ impl HandlerCodegen<'_> {
         (size, signed): (u8, bool),
     ) -> Res {
         let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
-        self.task();
-        self.asm.load(access, R0, R0, at);
-        self.extend_into(dst, (size, signed))
+        let result = self.task_register(dst);
+        self.task_in(result);
+        self.asm.load(access, result, result, at);
+        self.extend_into(dst, result, (size, signed))
     }
 
     /// `r0` = 1 if a perf event interrupted user mode, and at probes in user code. Other events,

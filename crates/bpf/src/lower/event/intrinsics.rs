@@ -12,6 +12,7 @@ use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, Quote, shared};
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
 use crate::plan::outlining::Op;
+use crate::programs::process_tree;
 use crate::target::CastKfunc;
 
 /// The largest number of arguments of a raw tracepoint.
@@ -53,14 +54,14 @@ impl HandlerCodegen<'_> {
             IntrinsicClass::Session(op) => self.session_op(dst, op, args),
             IntrinsicClass::Run(op) => self.run_op(dst, op, args),
             IntrinsicClass::Act(op) => self.act(op, args),
+            IntrinsicClass::Context(ContextOp::CtxArg) if self.ctx.loads_arguments() => {
+                self.loaded_argument(result()?, args[0])
+            }
             IntrinsicClass::Context(op) => {
                 self.of_code(op, args)?;
                 self.def_int(result()?, R0)
             }
-            IntrinsicClass::TaskNumber(which) => {
-                self.task_number(which)?;
-                self.def_int(result()?, R0)
-            }
+            IntrinsicClass::TaskNumber(which) => self.task_number(result()?, which),
             IntrinsicClass::Syscall(op) => self.syscall_op(result()?, op, args),
             IntrinsicClass::Task(op) => self.task_op(result()?, op, args),
             IntrinsicClass::Clock(op) => self.clock_op(result()?, op),
@@ -108,8 +109,10 @@ impl HandlerCodegen<'_> {
     fn session_op(&mut self, dst: Option<IrReg>, op: SessionOp, args: &[Val]) -> Res {
         match op {
             SessionOp::Exit => return self.exit_session(),
-            SessionOp::Target => self.session_word(shared::TARGET),
-            SessionOp::InTree => self.in_tree(args[0])?,
+            SessionOp::Target => {
+                return dst.map_or(Ok(()), |dst| self.session_number(dst, shared::TARGET));
+            }
+            SessionOp::InTree => return dst.map_or(Ok(()), |dst| self.in_tree(dst, args[0])),
             SessionOp::Rand => self.asm.call(Helper::GetPrandomU32),
             SessionOp::InputText
             | SessionOp::ValueText
@@ -190,7 +193,7 @@ impl HandlerCodegen<'_> {
                 self.asm.call(Helper::KtimeGetNs);
             }
             ClockOp::Jiffies => self.asm.call(Helper::Jiffies64),
-            ClockOp::TzOffset => self.session_word(shared::TZ_OFFSET),
+            ClockOp::TzOffset => return self.session_number(dst, shared::TZ_OFFSET),
             ClockOp::TzName => return self.tz_name(dst),
         }
         self.def_int(dst, R0)
@@ -263,12 +266,19 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// `r0` = whether a process descends from the target process.
-    fn in_tree(&mut self, pid: Val) -> Res {
+    /// `dst` = whether a process descends from the target process: its bit in the table of them.
+    fn in_tree(&mut self, dst: IrReg, pid: Val) -> Res {
         let at = self.plan.tree.ok_or("no processes are followed")?;
-        self.use_in(pid, R0)?;
-        crate::programs::process_tree::bit(self.asm, at);
-        Ok(())
+        let pid = self.use_in_temp(pid, 1)?;
+        let (result, word) = (self.result(dst, Src::Reg(pid)), self.temp(2));
+        self.asm.mov(result, pid);
+        process_tree::word(self.asm, at, result, word);
+        self.asm.load(Size::DW, result, word, 0);
+        self.asm.mov(word, pid);
+        self.asm.alu(AluOp::And, word, 63);
+        self.asm.alu(AluOp::Rsh, result, word);
+        self.asm.alu(AluOp::And, result, 1);
+        self.def_int(dst, result)
     }
 
     /// Sets the verdict on the packet. The kernel allows programs only these two values.
@@ -280,10 +290,12 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// `r0` = a word of the session's shared block.
-    fn session_word(&mut self, off: u32) {
-        self.shared(R1, off);
-        self.asm.load(Size::DW, R0, R1, 0);
+    /// `dst` = a word of the session's shared block.
+    fn session_number(&mut self, dst: IrReg, off: u32) -> Res {
+        let result = self.result(dst, Src::Imm(0));
+        self.shared(result, off);
+        self.asm.load(Size::DW, result, result, 0);
+        self.def_int(dst, result)
     }
 
     fn exit_session(&mut self) -> Res {
@@ -293,12 +305,24 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    pub(in crate::lower) fn ctx_arg(&mut self, n: Val) -> Res {
+    /// `dst` = an argument of a tracepoint.
+    fn loaded_argument(&mut self, dst: IrReg, n: Val) -> Res {
+        let result = self.result(dst, Src::Imm(0));
+        self.argument_in(result, n)?;
+        self.def_int(dst, result)
+    }
+
+    fn argument_in(&mut self, to: Reg, n: Val) -> Res {
         let Val::Imm(n @ 0..CTX_ARGS) = n else {
             return Err("the number of a tracepoint argument is not a small constant".into());
         };
-        self.asm.load(Size::DW, R1, R10, CTX);
-        self.asm.load(Size::DW, R0, R1, 8 * n as i16);
+        self.asm.load(Size::DW, to, R10, CTX);
+        self.asm.load(Size::DW, to, to, 8 * n as i16);
+        Ok(())
+    }
+
+    pub(in crate::lower) fn ctx_arg(&mut self, n: Val) -> Res {
+        self.argument_in(R0, n)?;
         if matches!(self.event(), Event::Netfilter(_) | Event::Lsm(_)) {
             // The verifier restricts operations on the pointer; the way through memory turns it
             // into a number.
@@ -310,15 +334,29 @@ impl HandlerCodegen<'_> {
 
     /// `r0` = the current task, as a pointer for loads.
     pub(in crate::lower) fn task(&mut self) {
+        self.task_in(R0);
+    }
+
+    /// The register for the current task's address: r0, unless the address is saved.
+    pub(in crate::lower) fn task_register(&self, dst: IrReg) -> Reg {
+        match self.task_saved {
+            true => self.result(dst, Src::Imm(0)),
+            false => R0,
+        }
+    }
+
+    /// `to` = the current task, as a pointer for loads. If it is not saved, `to` is r0.
+    pub(in crate::lower) fn task_in(&mut self, to: Reg) {
         if self.task_saved {
-            self.asm.load(Size::DW, R0, R10, crate::lower::TASK);
+            self.asm.load(Size::DW, to, R10, crate::lower::TASK);
             return;
         }
+        debug_assert_eq!(to, R0);
         self.asm.call(Helper::GetCurrentTaskBtf);
     }
 
-    /// `r0` = a number of the current task, loaded through its pointer or with a helper.
-    fn task_number(&mut self, which: TaskNumber) -> Res {
+    /// `dst` = a number of the current task, loaded through its pointer or with a helper.
+    fn task_number(&mut self, dst: IrReg, which: TaskNumber) -> Res {
         let o = &self.options.offsets;
         // Pointers to follow, then the number; all but the last are 8 bytes.
         let path: &[Option<u32>] = match which {
@@ -339,12 +377,19 @@ impl HandlerCodegen<'_> {
             .map(|o| o.and_then(|o| i16::try_from(o).ok()))
             .collect();
         let Some(offsets) = whole else {
-            return self.task_number_by_helper(which);
+            self.task_number_by_helper(which)?;
+            return self.def_int(dst, R0);
         };
-        self.task();
-        if let [_, _, ..] = &*offsets {
-            self.cast(R0, |cast| cast.task);
+        if let [offset] = *offsets
+            && which != TaskNumber::TaskSpace
+        {
+            let result = self.task_register(dst);
+            self.task_in(result);
+            self.asm.load(Size::W, result, result, offset);
+            return self.def_int(dst, result);
         }
+        self.task();
+        self.cast(R0, |cast| cast.task);
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
             let size = if last && which != TaskNumber::TaskSpace {
@@ -354,7 +399,7 @@ impl HandlerCodegen<'_> {
             };
             self.asm.load(size, R0, R0, *off);
         }
-        Ok(())
+        self.def_int(dst, R0)
     }
 
     fn task_number_by_helper(&mut self, which: TaskNumber) -> Res {
@@ -642,7 +687,7 @@ impl HandlerCodegen<'_> {
         }
         self.asm.load(access, R0, R10, TMP[0]);
         self.asm.bind(done);
-        self.extend_into(dst, (size, signed))
+        self.extend_into(dst, R0, (size, signed))
     }
 
     /// Whether loads through a cast pointer cannot reach memory of programs. On x86 they compare each
@@ -663,13 +708,18 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = sign or zero extension of the `size`-byte number in r0, whose upper bits are zero.
-    pub(in crate::lower) fn extend_into(&mut self, dst: IrReg, (size, signed): (u8, bool)) -> Res {
+    pub(in crate::lower) fn extend_into(
+        &mut self,
+        dst: IrReg,
+        value: Reg,
+        (size, signed): (u8, bool),
+    ) -> Res {
         if signed && size < 8 {
             let shift = 64 - 8 * i32::from(size);
-            self.asm.alu(AluOp::Lsh, R0, shift);
-            self.asm.alu(AluOp::Arsh, R0, shift);
+            self.asm.alu(AluOp::Lsh, value, shift);
+            self.asm.alu(AluOp::Arsh, value, shift);
         }
         debug_assert!(matches!(self.body.regs[dst.index()], Ty::Long));
-        self.def_int(dst, Src::Reg(R0))
+        self.def_int(dst, value)
     }
 }

@@ -8,7 +8,6 @@ use crate::layout::ErrorKind;
 use crate::lower::operand::condition;
 use crate::lower::{HandlerCodegen, Res};
 use crate::plan::outlining::Op;
-use crate::regalloc::Location;
 
 /// Maps an operation to its ALU instruction; `None` where no single instruction computes it.
 fn operation(op: BinOp) -> Option<AluOp> {
@@ -28,33 +27,37 @@ fn operation(op: BinOp) -> Option<AluOp> {
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn unary(&mut self, dst: IrReg, op: UnOp, a: Val) -> Res {
-        self.use_in(a, R0)?;
-        match op {
-            UnOp::Neg => self.asm.neg(R0),
-            UnOp::BitNot => self.asm.alu(AluOp::Xor, R0, -1),
-            UnOp::Not => self.truth(Cond::Eq, Src::Imm(0)),
+        if op == UnOp::Not {
+            return self.truth(dst, Cond::Eq, a, Val::Imm(0));
         }
-        self.def_int(dst, R0)
+        let result = self.result(dst, Src::Imm(0));
+        self.use_in(a, result)?;
+        match op {
+            UnOp::Neg => self.asm.neg(result),
+            _ => self.asm.alu(AluOp::Xor, result, -1),
+        }
+        self.def_int(dst, result)
     }
 
-    /// `r0` = 1 if `r0 cond b` holds, else 0.
-    fn truth(&mut self, cond: Cond, b: Src) {
-        let yes = self.asm.label();
+    /// `dst` = 1 if `a cond b` holds, else 0.
+    fn truth(&mut self, dst: IrReg, cond: Cond, a: Val, b: Val) -> Res {
+        let a = self.use_in_temp(a, 1)?;
+        let b = self.use_or_temp(b, 2)?;
+        let result = match self.result(dst, Src::Reg(a)) {
+            result if b == Src::Reg(result) => self.temp(0),
+            result => result,
+        };
         let end = self.asm.label();
-        self.asm.jump_if(cond, R0, b, yes);
-        self.asm.mov(R0, 0);
-        self.asm.jump(end);
-        self.asm.bind(yes);
-        self.asm.mov(R0, 1);
+        self.asm.mov(result, 1);
+        self.asm.jump_if(cond, a, b, end);
+        self.asm.mov(result, 0);
         self.asm.bind(end);
+        self.def_int(dst, result)
     }
 
     pub(in crate::lower) fn binary(&mut self, dst: IrReg, op: BinOp, a: Val, b: Val) -> Res {
         if let Some(cond) = condition(op) {
-            self.use_in(a, R0)?;
-            let b = self.use_int(b, R1)?;
-            self.truth(cond, b);
-            return self.def_int(dst, R0);
+            return self.truth(dst, cond, a, b);
         }
         let alu = operation(op).ok_or("no such operation")?;
         // The verifier refuses constant shifts of 64 and more. Shifts by a register use its low six
@@ -63,21 +66,18 @@ impl HandlerCodegen<'_> {
             (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Val::Imm(n)) => Val::Imm(n & 63),
             _ => b,
         };
-        let b = self.use_int(b, R1)?;
-        // Computes in the result's own register, unless that would overwrite the other operand.
-        let target = match self.location(dst) {
-            Location::Reg(r) if b != Src::Reg(r) => r,
-            _ => R0,
-        };
-        self.use_in(a, target)?;
+        let b = self.use_or_temp(b, 1)?;
+        let result = self.result(dst, b);
+        self.use_in(a, result)?;
         if let (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Src::Reg(r)) = (alu, b) {
-            self.asm.mov(R2, r);
-            self.asm.alu(AluOp::And, R2, 63);
-            self.asm.alu(alu, target, R2);
+            let count = self.temp(2);
+            self.asm.mov(count, r);
+            self.asm.alu(AluOp::And, count, 63);
+            self.asm.alu(alu, result, count);
         } else {
-            self.asm.alu(alu, target, b);
+            self.asm.alu(alu, result, b);
         }
-        self.def_int(dst, target)
+        self.def_int(dst, result)
     }
 
     /// Signed division by way of unsigned division: the signed instruction needs Linux 6.6.
@@ -108,22 +108,24 @@ impl HandlerCodegen<'_> {
         let Ok(divisor @ 1..) = i32::try_from(b.unsigned_abs()) else {
             return Ok(false);
         };
-        self.use_in(a, R0)?;
-        self.asm.mov(R3, R0);
-        self.asm.alu(AluOp::Arsh, R3, 63);
-        self.asm.alu(AluOp::Xor, R0, R3);
-        self.asm.alu(AluOp::Sub, R0, R3);
+        let result = self.result(dst, Src::Imm(0));
+        let sign = self.temp(2);
+        self.use_in(a, result)?;
+        self.asm.mov(sign, result);
+        self.asm.alu(AluOp::Arsh, sign, 63);
+        self.asm.alu(AluOp::Xor, result, sign);
+        self.asm.alu(AluOp::Sub, result, sign);
         if op == BinOp::Div {
-            self.asm.alu(AluOp::Div, R0, divisor);
+            self.asm.alu(AluOp::Div, result, divisor);
             if b < 0 {
-                self.asm.alu(AluOp::Xor, R3, -1);
+                self.asm.alu(AluOp::Xor, sign, -1);
             }
         } else {
-            self.asm.alu(AluOp::Mod, R0, divisor);
+            self.asm.alu(AluOp::Mod, result, divisor);
         }
-        self.asm.alu(AluOp::Xor, R0, R3);
-        self.asm.alu(AluOp::Sub, R0, R3);
-        self.def_int(dst, R0)?;
+        self.asm.alu(AluOp::Xor, result, sign);
+        self.asm.alu(AluOp::Sub, result, sign);
+        self.def_int(dst, result)?;
         Ok(true)
     }
 }

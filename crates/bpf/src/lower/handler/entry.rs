@@ -76,6 +76,7 @@ impl HandlerCodegen<'_> {
         self.enter(end)?;
         self.clear_undefined()?;
         self.clear_tokens();
+        self.use_numbers(&order);
         match self.alloc.resume.is_empty() {
             true => self.blocks(&order)?,
             false => self.emit_resumable_loop(first, &order)?,
@@ -88,6 +89,14 @@ impl HandlerCodegen<'_> {
             self.asm.call_kfunc(p.on);
         }
         Ok(())
+    }
+
+    /// Uses the final locations of numbers, in the code of these blocks.
+    pub(in crate::lower) fn use_numbers(&mut self, order: &[BlockId]) {
+        self.numbers = self.ctx.numbers(order);
+        if let Some(numbers) = self.numbers {
+            self.locations = &numbers.locations;
+        }
     }
 
     /// How to disable preemption at probes in user code, where BPF programs run preemptibly. A

@@ -29,7 +29,7 @@ impl PrefilterSplit {
 
 impl BodyContext<'_> {
     /// Counts the instructions of these blocks that use the current task.
-    pub(super) fn task_wanted(&self, order: &[BlockId]) -> usize {
+    pub(in crate::lower) fn task_wanted(&self, order: &[BlockId]) -> usize {
         let insts = order
             .iter()
             .flat_map(|b| &self.body.blocks[b.index()].insts);
@@ -196,7 +196,8 @@ impl BodyContext<'_> {
             .collect()
     }
 
-    fn jumps_to_catch(&self, inst: &Inst) -> bool {
+    /// Whether the code of an instruction can jump to the catch block of its block.
+    pub(in crate::lower) fn jumps_to_catch(&self, inst: &Inst) -> bool {
         match inst {
             Inst::Tick { n } => self.ticking && *n > 0,
             Inst::ASet { g, .. } | Inst::AAdd { g, .. } | Inst::StatAdd { g, .. } => {

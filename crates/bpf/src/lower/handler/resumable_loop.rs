@@ -65,6 +65,7 @@ impl HandlerCodegen<'_> {
         let task_saved = self.task_saved;
         let mut body = self.sub_codegen(&mut asm);
         body.task_saved = task_saved;
+        body.use_numbers(order);
         body.emit_step(first, order)?;
         let function = asm.finish().map_err(|e| e.to_string())?;
         self.pool.subs.insert(name.clone(), function);

@@ -1,0 +1,143 @@
+//! How the code of each instruction uses registers, for their allocation.
+
+use spile_ir::intrinsics::{ClockOp, ContextOp, Intrinsic, IntrinsicClass, SessionOp, TaskNumber};
+use spile_ir::{BinOp, Block, BlockId, Event, GlobalId, Inst, SiteId, Term, Ty, UnOp, Val};
+
+use super::BodyContext;
+use super::operand::condition;
+use crate::layout::GlobalPlace;
+use crate::regalloc::numbers::{self, Input, Numbers, Shape};
+
+impl BodyContext<'_> {
+    /// The locations of the body's numbers in these blocks, in their order. `None` if those of the
+    /// body's allocation stay.
+    pub(in crate::lower) fn numbers(&self, order: &[BlockId]) -> Option<&Numbers> {
+        let allocate = || {
+            // See `HandlerCodegen::save_task_once`.
+            let task = self.task_wanted(order) > 1;
+            numbers::allocate(&Input {
+                body: self.body,
+                alloc: self.alloc,
+                order,
+                shapes: &|b| self.shapes(b, task),
+                fused: &|block| self.fused(block),
+            })
+        };
+        self.numbers.get_or_init(allocate).as_ref()
+    }
+
+    /// The shapes of a block's instructions. `task` says whether the current task is saved.
+    fn shapes(&self, b: BlockId, task: bool) -> Vec<Shape> {
+        let records = self.records();
+        let mut seen = records.seen[b.index()];
+        let insts = &self.body.blocks[b.index()].insts;
+        let shape = |(inst, _): &(Inst, SiteId)| {
+            let field = inst.global().and_then(|g| self.place_of(g));
+            if !matches!(field, Some(GlobalPlace::Hash { field: Some(_), .. })) {
+                return self.shape(inst, task);
+            }
+            // See `HandlerCodegen::begin_block_facts`.
+            let steps = !self.alloc.resume.is_empty();
+            let which = records.thread_of(inst).filter(|_| !steps);
+            let (found, there) = which.map_or((false, false), |which| seen.knows(which));
+            seen.apply_access(inst, which);
+            match inst {
+                Inst::AGet { .. } | Inst::AHas { .. } if found => Shape::Value,
+                Inst::ASet { .. } | Inst::AAdd { old: None, .. } if found && there => {
+                    Shape::Store { temps: 2 }
+                }
+                _ => Shape::Sequence,
+            }
+        };
+        insts.iter().map(shape).collect()
+    }
+
+    fn shape(&self, inst: &Inst, task: bool) -> Shape {
+        if self.is_folded(inst) {
+            return Shape::Nothing;
+        }
+        let by_constant = |b: Val| matches!(b, Val::Imm(1..=0x7fff_ffff | -0x7fff_ffff..=-1));
+        let scalar = |g: GlobalId| {
+            matches!(
+                self.place_of(g),
+                Some(GlobalPlace::Scalar { ty: Ty::Long, .. })
+            )
+        };
+        match inst {
+            Inst::Copy { dst, .. } if self.body.regs[dst.index()] != Ty::Long => Shape::Sequence,
+            Inst::Copy { .. } => Shape::Copy,
+            Inst::Un { op: UnOp::Not, .. } => Shape::Apart { temps: 0 },
+            Inst::Un { .. } => Shape::InPlace { temps: 0 },
+            Inst::Bin { op, .. } if condition(*op).is_some() => Shape::Apart { temps: 0 },
+            Inst::Bin {
+                op: BinOp::Div | BinOp::Mod,
+                b,
+                ..
+            } => match by_constant(*b) {
+                true => Shape::InPlace { temps: 1 },
+                false => Shape::Sequence,
+            },
+            Inst::Bin {
+                op: BinOp::Shl | BinOp::Shr | BinOp::UShr,
+                b,
+                ..
+            } => Shape::InPlace {
+                temps: u8::from(!matches!(b, Val::Imm(_))),
+            },
+            Inst::Bin { .. } => Shape::InPlace { temps: 0 },
+            Inst::Tick { n } if !self.ticking || *n == 0 => Shape::Nothing,
+            Inst::GLoad { g, .. } if scalar(*g) => Shape::Value,
+            Inst::GStore { g, .. } if scalar(*g) => Shape::Store { temps: 1 },
+            Inst::Load { .. } if task && self.task_field(inst).is_some() => Shape::Value,
+            Inst::Intr {
+                dst: Some(_), f, ..
+            } => self.intrinsic_shape(*f, task),
+            _ => Shape::Sequence,
+        }
+    }
+
+    fn intrinsic_shape(&self, f: Intrinsic, task: bool) -> Shape {
+        let offsets = &self.options.offsets;
+        let reachable = |off: Option<u32>| off.is_some_and(|off| i16::try_from(off).is_ok());
+        match f.class() {
+            IntrinsicClass::TaskNumber(TaskNumber::Pid) if task && reachable(offsets.task_tgid) => {
+                Shape::Value
+            }
+            IntrinsicClass::TaskNumber(TaskNumber::Tid) if task && reachable(offsets.task_pid) => {
+                Shape::Value
+            }
+            IntrinsicClass::Clock(ClockOp::TzOffset) => Shape::Value,
+            IntrinsicClass::Context(ContextOp::CtxArg) if self.loads_arguments() => Shape::Value,
+            IntrinsicClass::Session(SessionOp::Target) => Shape::Value,
+            IntrinsicClass::Session(SessionOp::InTree) => Shape::Apart { temps: 1 },
+            _ => Shape::Sequence,
+        }
+    }
+
+    /// Whether arguments are loaded from the context.
+    pub(in crate::lower) fn loads_arguments(&self) -> bool {
+        let event = &self.program.handlers[self.handler.index()].event;
+        !matches!(event, Event::Code(_) | Event::Netfilter(_) | Event::Lsm(_))
+    }
+
+    /// Whether the last instruction is a comparison that only the branch reads.
+    pub(crate) fn fused(&self, block: &Block) -> bool {
+        let (
+            Term::Branch {
+                cond: Val::Reg(cond),
+                ..
+            },
+            Some((last, _)),
+        ) = (&block.term, block.insts.last())
+        else {
+            return false;
+        };
+        let compares = match last {
+            Inst::Bin { op, .. } => condition(*op).is_some(),
+            Inst::StrCmp { .. } => true,
+            Inst::Un { op, .. } => *op == UnOp::Not,
+            _ => false,
+        };
+        compares && last.dst() == Some(*cond) && self.uses[cond.index()] == 1
+    }
+}
