@@ -363,16 +363,7 @@ fn package(root: &Path, tool: &Path, target: &str, out: &Path) -> Result<(), Str
             "--target",
             target,
         ]),
-        // By default it looks for requirements of files, and finds `/bin/sh`.
-        false => command.args([
-            "generate-rpm",
-            "-p",
-            "crates/spile",
-            "--target",
-            target,
-            "--auto-req",
-            "disabled",
-        ]),
+        false => command.args(["generate-rpm", "-p", "crates/spile", "--target", target]),
     };
     succeeds(command.arg("--output").arg(format!("{}/", out.display())))
 }
