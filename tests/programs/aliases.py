@@ -212,10 +212,18 @@ def threads(_):
         with open("/sys/class/net/spile0/threaded", "w") as f:
             f.write("1")
         mine = [pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if comm_of(pid) == "napi/spile0-0"]
+        # A thread that is stopped before its function ran returns EINTR.
+        while state_of(mine[0]) != "S":
+            time.sleep(0.001)
         prio = priorities(mine[0])
     finally:
         os.close(tun)
     return [f"kthread_stop {mine[0]} {prio}", "kthread_stop returned 0"]
+
+
+def state_of(pid):
+    with open(f"/proc/{pid}/stat") as f:
+        return f.read().rpartition(")")[2].split()[0]
 
 
 def comm_of(pid):
