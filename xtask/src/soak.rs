@@ -29,27 +29,36 @@ pub(crate) fn run(args: &[String]) {
     if wanted == [None; 3] {
         wanted[0] = Some(CASES);
     }
-    let mut worst = 0;
+    // The workload of sessions with timers.
+    let mut worst = status_of(cargo().args(["build", "--release", "-p", "spile", "--examples"]));
     for test in ["differential", "sessions"] {
         let of_test = || KINDS.iter().zip(wanted).filter(|(kind, _)| kind.1 == test);
         if of_test().all(|(_, n)| n.is_none()) {
             continue;
         }
-        let mut cargo = Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()));
+        let mut cargo = cargo();
         cargo
             .args(["test", "--release", "-p", "spile", "--test", test])
             .env("SPILE_SEED", seed.unwrap_or(0).to_string());
         for ((_, _, variable), n) in of_test() {
             cargo.env(variable, n.unwrap_or(0).to_string());
         }
-        let status = match cargo.status() {
-            Ok(status) => status.code().unwrap_or(1),
-            Err(e) => {
-                eprintln!("cargo: {e}");
-                1
-            }
-        };
-        worst = worst.max(status);
+        worst = worst.max(status_of(&mut cargo));
     }
     std::process::exit(worst);
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var("CARGO").unwrap_or_else(|_| "cargo".into()))
+}
+
+/// Runs cargo; the status is 1 if it cannot be started or is killed.
+fn status_of(cargo: &mut Command) -> i32 {
+    match cargo.status() {
+        Ok(status) => status.code().unwrap_or(1),
+        Err(e) => {
+            eprintln!("cargo: {e}");
+            1
+        }
+    }
 }
