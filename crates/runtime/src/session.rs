@@ -55,6 +55,7 @@ use crate::io::output::Output;
 use crate::io::procfs::{self, ProcfsFiles};
 use crate::io::prometheus::{Interest, NextStep, Server};
 use crate::io::reader_wait::ReaderWait;
+use crate::io::recorder::Recorder;
 pub use crate::load::CompileFn;
 use crate::load::Links;
 use crate::machine::clock;
@@ -267,6 +268,10 @@ impl Session {
             let added = self.events.add(fd.as_fd(), EventSource::Tables);
             added.map_err(&waiting)?;
         }
+        if let Some(recorder) = self.controller.out.recorder() {
+            let added = self.events.add(recorder.as_fd(), EventSource::Clients);
+            added.map_err(&waiting)?;
+        }
         let specs = files(&self.program);
         if !specs.is_empty() {
             let files = ProcfsFiles::new(&self.options.name, specs)
@@ -301,8 +306,29 @@ impl Session {
         self.controller.out.take()
     }
 
-    /// Runs the session to its end.
+    /// Runs the session to its end. In the background, also waits until a client has read the output,
+    /// unless there was a request to end.
     pub fn run(&mut self) -> Result<Outcome, Error> {
+        let result = self.run_to_end();
+        let Some(background) = self.options.background.take() else {
+            return result;
+        };
+        match &result {
+            Ok(_) => background.announce(),
+            // The parent is still there, and the message goes to its terminal.
+            Err(_) if !background.is_announced() => return result,
+            Err(e) => self.controller.out.print_error(&format!("ERROR: {e}\n")),
+        }
+        self.controller.out.flush();
+        let status = result.as_ref().map_or(1, |outcome| outcome.exit_code);
+        if let Some(recorder) = self.controller.out.recorder() {
+            // A signal ends the wait; nobody has to be told.
+            let _ = recorder.hand_over(status as u8, self.interrupted, &self.signals);
+        }
+        result
+    }
+
+    fn run_to_end(&mut self) -> Result<Outcome, Error> {
         self.run_sorted(|e| match e {
             Event::Begin(order) => Some(*order),
             _ => None,
@@ -376,9 +402,15 @@ impl Session {
             EventSource::Signal => {
                 while let Some(signal) = self.signals.next() {
                     match signal {
-                        Signal::End => (self.ended, self.interrupted) = (true, true),
+                        Signal::End | Signal::Leave => {
+                            (self.ended, self.interrupted) = (true, true)
+                        }
                         Signal::Child => self.controller.commands.reap(),
                         Signal::Size => self.serve_external(),
+                        Signal::NextFile => {
+                            self.controller.out.flush();
+                            self.controller.out.next_file();
+                        }
                     }
                 }
             }
@@ -388,6 +420,12 @@ impl Session {
             }
             EventSource::Stdin => self.stdin(),
             EventSource::Outside => self.serve_external(),
+            EventSource::Clients => {
+                let recorder = self.controller.out.recorder();
+                if recorder.is_some_and(Recorder::serve) {
+                    (self.ended, self.interrupted) = (true, true);
+                }
+            }
             EventSource::Tables => self.controller.take_read_files(),
             EventSource::Files => self.serve_files()?,
             EventSource::Listener => self.accept(),

@@ -409,7 +409,7 @@ fn signals_end_the_session_and_run_end_probes() {
 #[test]
 fn files_get_the_output() {
     let path = std::env::temp_dir().join(format!("spile-output-{}", std::process::id()));
-    let target = output::OutputTarget::File(path.to_string_lossy().into_owned());
+    let target = output::OutputTarget::File(path.to_string_lossy().into_owned(), None);
     let options = Options {
         output: target,
         ..options()
@@ -420,7 +420,7 @@ fn files_get_the_output() {
     );
     assert_eq!(std::fs::read_to_string(&path).unwrap(), "7\n");
     std::fs::remove_file(&path).unwrap();
-    let nowhere = output::OutputTarget::File("/no/such/place".into());
+    let nowhere = output::OutputTarget::File("/no/such/place".into(), None);
     let options = Options {
         output: nowhere,
         ..Options::default()

@@ -4,13 +4,14 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use spile_runtime::io::series::SeriesLimits;
 
 /// Runs SystemTap scripts on the live kernel by compiling them straight to eBPF.
 #[derive(Debug, Parser, Default)]
 #[command(
     name = "spile",
     disable_version_flag = true,
-    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...\n       spile lsp\n       spile report [OPTIONS] FILE|DIR...\n       spile diff A B\n       spile syscount [OPTIONS]\n       spile profile [OPTIONS] [--] CMD [ARGS]...",
+    override_usage = "spile [OPTIONS] FILE [ARGS]...\n       spile [OPTIONS] -e SCRIPT [ARGS]...\n       spile [OPTIONS] -l|-L PATTERN\n       spile fmt [--check] [FILE]...\n       spile lsp\n       spile attach|stop [PID]\n       spile report [OPTIONS] FILE|DIR...\n       spile diff A B\n       spile syscount [OPTIONS]\n       spile profile [OPTIONS] [--] CMD [ARGS]...",
     after_help = "FILE can be - for standard input. ARGS become $1, @1, ... in the script.\n\
                   Options can stand before or after FILE; -- ends them."
 )]
@@ -42,6 +43,12 @@ pub(crate) struct Cli {
     /// Write the output to FILE (the name may contain % forms of strftime)
     #[arg(short = 'o', value_name = "FILE")]
     pub output: Option<String>,
+    /// Run the session in the background, and print its PID; without -o, `spile attach` shows its output
+    #[arg(short = 'F')]
+    pub background: bool,
+    /// Continue the output of -o in another file after SIZE megabytes, and keep the last N files
+    #[arg(short = 'S', value_name = "SIZE[,N]", requires = "output", value_parser = series)]
+    pub series: Option<SeriesLimits>,
     /// Stop after pass N: 1 parse, 2 analyse, 3 translate, 4 compile, 5 run
     #[arg(short = 'p', value_name = "N", value_parser = clap::value_parser!(u8).range(1..=5))]
     pub pass: Option<u8>,
@@ -165,6 +172,21 @@ fn digits(text: &str) -> Result<String, String> {
     }
 }
 
+/// The limits of output files: megabytes of a file, and the number of files.
+fn series(text: &str) -> Result<SeriesLimits, String> {
+    let (size, files) = match text.split_once(',') {
+        Some((size, files)) => (size, Some(files)),
+        None => (text, None),
+    };
+    let number = |text: &str| text.parse().ok().filter(|n| *n > 0);
+    let megabytes = number(size).and_then(|n: u32| u64::from(n).checked_mul(1 << 20));
+    let files = files.map(|f| number(f).ok_or(()));
+    match (megabytes, files.transpose()) {
+        (Some(bytes), Ok(files)) => Ok(SeriesLimits { bytes, files }),
+        _ => Err("megabytes of a file, and perhaps the number of files: SIZE or SIZE,N".to_owned()),
+    }
+}
+
 impl Cli {
     /// Whether details of a pass are printed: by `-v` or `--vp`.
     pub(crate) fn is_verbose(&self, pass: usize) -> bool {
@@ -218,4 +240,26 @@ pub(crate) struct Lsp {
     /// Use standard input and output (always so; accepted because some editors pass it)
     #[arg(long)]
     pub stdio: bool,
+}
+
+/// Shows the output of a session in the background, which `-F` started without `-o`.
+#[derive(Debug, Parser)]
+#[command(
+    name = "spile attach",
+    bin_name = "spile attach",
+    after_help = "Ctrl-C ends the session, Ctrl-\\ leaves it. The exit status is that of the session."
+)]
+pub(crate) struct Attach {
+    /// The process that -F printed; not needed if there is only one session
+    #[arg(value_name = "PID")]
+    pub pid: Option<u32>,
+}
+
+/// Ends a session in the background, and shows the rest of its output.
+#[derive(Debug, Parser)]
+#[command(name = "spile stop", bin_name = "spile stop")]
+pub(crate) struct Stop {
+    /// The process that -F printed; not needed if there is only one session
+    #[arg(value_name = "PID")]
+    pub pid: Option<u32>,
 }

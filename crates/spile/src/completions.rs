@@ -8,7 +8,7 @@ use spile_tools::profile::Profile;
 use spile_tools::profiles::{Diff, Report};
 use spile_tools::syscount::Syscount;
 
-use crate::cli::{Cli, Fmt, Lsp};
+use crate::cli::{Attach, Cli, Fmt, Lsp, Stop};
 
 /// The whole command line. The program itself checks the first argument for a subcommand (see
 /// `main.rs`), because any other argument is a script.
@@ -16,6 +16,8 @@ fn command() -> Command {
     let subcommands = [
         ("fmt", Fmt::command()),
         ("lsp", Lsp::command()),
+        ("attach", Attach::command()),
+        ("stop", Stop::command()),
         ("report", Report::command()),
         ("diff", Diff::command()),
         ("profile", Profile::command()),

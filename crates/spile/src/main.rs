@@ -1,5 +1,6 @@
 //! `spile`: SystemTap scripts as eBPF. The command line; everything else is in the crates.
 
+mod attach;
 mod check;
 mod cli;
 mod completions;
@@ -45,6 +46,8 @@ fn main() -> ExitCode {
     match args.next().as_deref().and_then(|a| a.to_str()) {
         Some("fmt") => subcommand(|cli: cli::Fmt| fmt::run(&cli, std::io::stderr().is_terminal())),
         Some("lsp") => subcommand(|cli: cli::Lsp| lsp::run(&cli)),
+        Some("attach") => subcommand(|cli: cli::Attach| attach::run(cli.pid, false)),
+        Some("stop") => subcommand(|cli: cli::Stop| attach::run(cli.pid, true)),
         Some("report") => subcommand(|cli: profiles::Report| profiles::report(&cli)),
         Some("diff") => subcommand(|cli: profiles::Diff| profiles::diff(&cli)),
         Some("profile") => subcommand(|cli: profile::Profile| profile::run(&cli, &passes)),
@@ -158,5 +161,9 @@ fn run() -> ExitCode {
         "never" => false,
         _ => std::io::stderr().is_terminal(),
     };
-    exit(passes::run(&cli, color), color)
+    let result = match cli.background && passes::is_session(&cli) {
+        true => attach::start(&cli, color),
+        false => passes::run(&cli, color, |_| {}),
+    };
+    exit(result, color)
 }

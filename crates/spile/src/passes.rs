@@ -50,14 +50,18 @@ impl PassesOutcome {
     }
 }
 
-/// Runs the command; the result is the exit status.
-pub(crate) fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
+/// Runs the command; the result is the exit status. `change` can modify the session's options.
+pub(crate) fn run(
+    cli: &Cli,
+    color: bool,
+    change: impl FnOnce(&mut session::Options),
+) -> Result<u8, Failure> {
     let script = if list::is_requested(cli) {
         None
     } else {
         Some(script(cli)?)
     };
-    Ok(run_script(cli, script, color, |_| {})?.code())
+    Ok(run_script(cli, script, color, change)?.code())
 }
 
 /// Runs the passes over a script, or makes a listing without one. `change` can modify the session's
@@ -168,6 +172,11 @@ fn begin_early(cli: &Cli) -> Option<WatchedProcess> {
         process::spawn_masked(machine::preread);
     }
     held
+}
+
+/// Whether the command line asks for a session.
+pub(crate) fn is_session(cli: &Cli) -> bool {
+    !list::is_requested(cli) && cli.dump.is_none() && matches!(cli.pass, None | Some(5))
 }
 
 /// The last pass of the run.

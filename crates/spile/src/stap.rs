@@ -63,8 +63,6 @@ const LOCATIONS: &str = "locations of variables come from the debugging informat
 const NO_BUILD: &str = "there is no kernel module to build";
 const ELSEWHERE: &str =
     "it compiles for the running kernel, or with -r for a kernel of the same architecture";
-const SHELL: &str =
-    "start it in the background, `setsid spile ... -o FILE &`, and end it by SIGINT";
 
 /// Every option of `stap`, in the order of its manual page.
 const OPTIONS: &[StapOption] = {
@@ -137,13 +135,8 @@ const OPTIONS: &[StapOption] = {
         row("E", "", Needed, Same),
         row("l", "", Needed, Same),
         row("L", "", Needed, Same),
-        row("F", "", No, Refused(SHELL)),
-        row(
-            "S",
-            "",
-            Needed,
-            Refused("pipe the output into a program that splits it, as `split -b 10M -`"),
-        ),
+        row("F", "", No, Same),
+        row("S", "", Needed, Same),
         row("T", "", Needed, Same),
         row("", "skip-badvars", No, Same),
         row("", "suppress-handler-errors", No, Same),

@@ -2,7 +2,6 @@
 //! Output waits for a reader that pauses. A reader that is gone ends the session, and unwritten
 //! lines are counted.
 
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 
@@ -10,8 +9,9 @@ use rustix::fs::{FileType, Mode, OFlags};
 
 use crate::error::Error;
 use crate::io::reader_wait::{ReaderWait, WaitResult};
+use crate::io::recorder::{Recorder, Stream};
 use crate::io::rows::{Row, RowSink};
-use crate::machine::clock;
+use crate::io::series::{FileSeries, SeriesLimits};
 use crate::shared::ring_record::FieldValue;
 
 /// Bytes that trigger a write.
@@ -28,8 +28,11 @@ pub enum OutputTarget {
     /// Standard output.
     #[default]
     Stdout,
-    /// A new file; `strftime` forms in its name are replaced by the local time.
-    File(String),
+    /// A new file; `strftime` forms in its name are replaced by the local time. With limits, a series
+    /// of files.
+    File(String, Option<SeriesLimits>),
+    /// Memory of at most this many bytes, until a client attaches; with the session's messages.
+    Recorder(usize),
     /// Memory, for embedding and tests; see [`crate::Session::take_output`].
     Memory,
     /// A callback of the program that embeds spile, which gets the values of prints instead of text.
@@ -41,8 +44,13 @@ pub struct Output {
     collected: Vec<u8>,
     /// Takes rows; the text in `out` is its own.
     sink: Option<RowSink>,
-    /// `None`: collected in memory.
+    /// `None`: collected in memory, or for clients that attach.
     out: Option<Channel>,
+    recorder: Option<Recorder>,
+    /// Whether messages go where the output goes.
+    together: bool,
+    /// The files of `out`, if it is one.
+    files: Option<FileSeries>,
     errors: Option<Channel>,
     reader_wait: Option<ReaderWait>,
     /// Whether the sink asked to end.
@@ -54,7 +62,7 @@ pub struct Output {
 impl Output {
     /// Opens the destination. Without `reader_wait`, waits for readers are unlimited.
     pub fn open(target: OutputTarget, reader_wait: Option<ReaderWait>) -> Result<Output, Error> {
-        let mut sink = None;
+        let (mut sink, mut files, mut recorder) = (None, None, None);
         let stdout = || {
             rustix::stdio::stdout()
                 .try_clone_to_owned()
@@ -62,10 +70,15 @@ impl Output {
         };
         let out = match target {
             OutputTarget::Stdout => Some(stdout()?),
-            OutputTarget::File(path) => {
-                let path = clock::strftime(&path).map_err(|e| Error::Output(path.clone(), e))?;
-                let file = File::create(&path).map_err(|e| Error::Output(path, e))?;
-                Some(file.into())
+            OutputTarget::File(path, limits) => {
+                let (series, file) = FileSeries::create(path, limits)?;
+                files = Some(series);
+                Some(file)
+            }
+            OutputTarget::Recorder(limit) => {
+                let socket = |e| Error::Output("the socket of this session".into(), e);
+                recorder = Some(Recorder::new(limit).map_err(socket)?);
+                None
             }
             OutputTarget::Memory => None,
             OutputTarget::Rows(to) => {
@@ -79,6 +92,9 @@ impl Output {
             collected: Vec::new(),
             sink,
             out: out.map(Channel::new),
+            files,
+            recorder,
+            together: false,
             errors: errors.map(Channel::new),
             reader_wait,
             enough: false,
@@ -111,7 +127,7 @@ impl Output {
             return self.row(&Row { name: "", values });
         }
         self.collected.extend_from_slice(bytes);
-        if self.collected.len() >= BATCH && self.out.is_some() {
+        if self.collected.len() >= BATCH && (self.out.is_some() || self.recorder.is_some()) {
             self.flush();
         }
     }
@@ -119,8 +135,51 @@ impl Output {
     /// Writes the collected output. If the session is ending and the reader pauses, the output
     /// stays collected until [`Output::wait_for_readers`].
     pub fn flush(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            return recorder.push(Stream::Output, &std::mem::take(&mut self.collected));
+        }
         let Some(out) = &mut self.out else { return };
-        out.pending.append(&mut self.collected);
+        let Some(files) = &self.files else {
+            out.pending.append(&mut self.collected);
+            return self.write();
+        };
+        let mut text = std::mem::take(&mut self.collected);
+        // Without limits, there is room for all.
+        let mut room = files.room_for(&text);
+        while room < text.len() {
+            self.write_to_file(text.drain(..room));
+            self.next_file();
+            let files = self.files.as_ref();
+            room = files.map_or(text.len(), |f| f.room_for(&text));
+        }
+        self.write_to_file(text.drain(..));
+    }
+
+    fn write_to_file(&mut self, text: std::vec::Drain<'_, u8>) {
+        if let (Some(out), Some(files)) = (&mut self.out, &mut self.files) {
+            files.wrote(text.len());
+            out.pending.extend(text);
+            self.write();
+        }
+    }
+
+    /// Goes on in the next file of `-o`, if the output is a file.
+    pub fn next_file(&mut self) {
+        let (Some(out), Some(files)) = (&mut self.out, &mut self.files) else {
+            return;
+        };
+        match files.next() {
+            Ok(fd) => out.replace(fd),
+            Err(e) => {
+                out.broken = true;
+                self.failed = true;
+                self.print_error(&format!("ERROR: {e}\n"));
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let Some(out) = &mut self.out else { return };
         if let Err(e) = out.write(self.reader_wait.as_ref()) {
             // A reader that closes the pipe, as `head` does, is no failure.
             self.failed |= e.kind() != io::ErrorKind::BrokenPipe;
@@ -140,11 +199,30 @@ impl Output {
 
     /// Prints text on standard error unchanged; ignores a closed standard error.
     pub fn print_error_raw(&mut self, text: &str) {
+        if self.recorder.is_some() {
+            self.flush();
+        }
+        if let Some(recorder) = &mut self.recorder {
+            return recorder.push(Stream::Messages, text.as_bytes());
+        }
+        if self.together {
+            return self.push(text.as_bytes());
+        }
         if let Some(errors) = &mut self.errors {
             errors.pending.extend_from_slice(text.as_bytes());
             // A failure here cannot be reported anywhere.
             let _ = errors.write(self.reader_wait.as_ref());
         }
+    }
+
+    /// Writes later messages to the output: there is no terminal any more.
+    pub fn join_messages(&mut self) {
+        self.together = true;
+    }
+
+    /// The memory of a session in the background.
+    pub fn recorder(&mut self) -> Option<&mut Recorder> {
+        self.recorder.as_mut()
     }
 
     /// A `WARNING:` line on standard error.
@@ -178,9 +256,9 @@ impl Output {
 
     /// Number of lines that were not written for lack of a reader; a partly written line counts.
     pub fn unwritten(&self) -> u64 {
-        self.out
-            .as_ref()
-            .map_or(0, |o| o.unwritten + u64::from(o.open_line))
+        let dropped = self.recorder.as_ref().map_or(0, Recorder::lost);
+        let out = self.out.as_ref();
+        dropped + out.map_or(0, |o| o.unwritten + u64::from(o.open_line))
     }
 
     /// The collected, unwritten output.
@@ -204,15 +282,21 @@ struct Channel {
 
 impl Channel {
     fn new(fd: OwnedFd) -> Channel {
-        let kind = rustix::fs::fstat(&fd).map(|s| FileType::from_raw_mode(s.st_mode));
+        let file = is_file(&fd);
         Channel {
             fd: unblocked_terminal(&fd).unwrap_or(fd),
             pending: Vec::new(),
-            file: kind.is_ok_and(FileType::is_file),
+            file,
             broken: false,
             unwritten: 0,
             open_line: false,
         }
+    }
+
+    /// Writes to another file from now on.
+    fn replace(&mut self, fd: OwnedFd) {
+        self.file = is_file(&fd);
+        self.fd = fd;
     }
 
     /// Writes pending bytes. An error breaks the channel: pending and later bytes are dropped and
@@ -266,6 +350,10 @@ impl Channel {
     }
 }
 
+fn is_file(fd: &OwnedFd) -> bool {
+    rustix::fs::fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode).is_file())
+}
+
 /// A terminal that reports room can still block a larger write, and signals do not interrupt it. A
 /// new non-blocking descriptor avoids that without changing those of other processes.
 fn unblocked_terminal(fd: &OwnedFd) -> Option<OwnedFd> {
@@ -288,6 +376,7 @@ pub fn warn(text: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs::File;
     use std::rc::Rc;
     use std::time::{Duration, Instant};
 

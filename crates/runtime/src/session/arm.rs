@@ -23,6 +23,10 @@ impl Session {
         if let Some(armed) = self.options.armed.take() {
             armed(&self.attach_kinds()[attached_before..]);
         }
+        if let Some(background) = &self.options.background {
+            background.announce();
+            self.controller.out.join_messages();
+        }
         for (timer, _) in &self.timers {
             timer
                 .start(self.controller.random())

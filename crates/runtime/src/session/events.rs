@@ -31,6 +31,8 @@ pub enum EventSource {
     Listener,
     /// A descriptor of the program that embeds spile.
     Outside,
+    /// A client of a session in the background.
+    Clients,
     /// A timer, by its index in the session's list.
     Timer(u32),
     /// A connection of the metrics address, by token.
@@ -48,6 +50,7 @@ impl EventSource {
             EventSource::Files => 5,
             EventSource::Outside => 6,
             EventSource::Tables => 7,
+            EventSource::Clients => 8,
             EventSource::Timer(n) => 1 << 32 | u64::from(n),
             EventSource::Conn(n) => 1 << 63 | n,
         }
@@ -63,6 +66,7 @@ impl EventSource {
             5 => Some(EventSource::Files),
             6 => Some(EventSource::Outside),
             7 => Some(EventSource::Tables),
+            8 => Some(EventSource::Clients),
             _ if word >> 63 == 1 => Some(EventSource::Conn(word & !(1 << 63))),
             _ if word >> 32 == 1 => Some(EventSource::Timer(word as u32)),
             _ => None,
@@ -204,13 +208,14 @@ fn jitter(period: Duration, most: Duration, random: u64) -> Duration {
 }
 
 /// The signals that a session handles.
-const SIGNALS: [libc::c_int; 6] = [
+const SIGNALS: [libc::c_int; 7] = [
     libc::SIGINT,
     libc::SIGTERM,
     libc::SIGHUP,
     libc::SIGQUIT,
     libc::SIGCHLD,
     libc::SIGWINCH,
+    libc::SIGUSR2,
 ];
 
 /// Whether a signal is ignored, as SIGHUP is under `nohup`.
@@ -246,6 +251,10 @@ pub enum Signal {
     Child,
     /// The terminal's size changed.
     Size,
+    /// A request to end the session, by Ctrl-\ of the terminal; a client leaves the session instead.
+    Leave,
+    /// A request to continue the output in another file.
+    NextFile,
 }
 
 impl Signals {
@@ -321,13 +330,17 @@ impl Signals {
         Some(match number.cast_signed() {
             libc::SIGCHLD => Signal::Child,
             libc::SIGWINCH => Signal::Size,
-            _ => {
+            libc::SIGUSR2 => Signal::NextFile,
+            number => {
                 let now = Instant::now();
                 self.end.set(Some(match self.end.get() {
                     None => (now, false),
                     Some((first, again)) => (first, again || now - first > SAME_WISH),
                 }));
-                Signal::End
+                match number {
+                    libc::SIGQUIT => Signal::Leave,
+                    _ => Signal::End,
+                }
             }
         })
     }
@@ -367,6 +380,7 @@ mod tests {
             EventSource::Files,
             EventSource::Outside,
             EventSource::Tables,
+            EventSource::Clients,
             EventSource::Timer(0),
             EventSource::Timer(u32::MAX),
             EventSource::Conn(0),

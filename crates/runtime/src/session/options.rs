@@ -9,6 +9,7 @@ use std::time::Duration;
 use spile_ir::ProgramFacts;
 
 use crate::attach::staleness::FileState;
+use crate::io::background::Armed;
 use crate::io::child::WatchedProcess;
 use crate::io::output;
 use crate::load::CompileFn;
@@ -63,6 +64,8 @@ pub struct Options {
     /// Called once the probes are armed, right before the command of `-c` starts, with the attach
     /// kinds that [`crate::Session::attach_kinds`] does not contain.
     pub armed: Option<OnArmed>,
+    /// For a session in the background: its parent, which waits until the probes are armed.
+    pub background: Option<Armed>,
     /// Another descriptor to wait for, such as a keyboard.
     pub outside: Option<ExternalSource>,
     /// Maps of the object that are already being created.

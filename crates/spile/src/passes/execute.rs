@@ -51,7 +51,7 @@ pub(super) fn execute(
     let mut options = session::Options {
         target: target(cli)?,
         output: match &cli.output {
-            Some(file) => output::OutputTarget::File(file.clone()),
+            Some(file) => output::OutputTarget::File(file.clone(), cli.series),
             None => output::OutputTarget::Stdout,
         },
         looked_at: read_files,

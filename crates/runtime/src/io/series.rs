@@ -1,0 +1,132 @@
+//! The files of `-o`: one file, or a series of files that follow one another.
+//!
+//! In: a name, and the limits of `-S`. Out: the descriptor of the current file, and how much of a text
+//! goes there before the next one. With limits the names end in `.0`, `.1` and so on, as SystemTap
+//! names them. A signal starts the next file, with or without limits.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::os::fd::OwnedFd;
+
+use crate::error::Error;
+use crate::machine::clock;
+
+/// The limits of a series of files (`-S SIZE[,N]`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SeriesLimits {
+    /// Bytes of a file. A line that is longer has a file of its own.
+    pub bytes: u64,
+    /// Number of files to keep; older ones are removed.
+    pub files: Option<u32>,
+}
+
+/// The files of an output.
+#[derive(Debug)]
+pub(super) struct FileSeries {
+    /// The name, with forms of `strftime`.
+    name: String,
+    limits: Option<SeriesLimits>,
+    /// Number of the current file.
+    number: u64,
+    /// Bytes in the current file.
+    written: u64,
+    /// The files that exist, if their number is limited.
+    kept: VecDeque<String>,
+}
+
+impl FileSeries {
+    /// Creates the first file.
+    pub(super) fn create(
+        name: String,
+        limits: Option<SeriesLimits>,
+    ) -> Result<(FileSeries, OwnedFd), Error> {
+        let mut series = FileSeries {
+            name,
+            limits,
+            number: 0,
+            written: 0,
+            kept: VecDeque::new(),
+        };
+        let fd = series.open()?;
+        Ok((series, fd))
+    }
+
+    /// Creates the next file, and removes the oldest one if there are too many.
+    pub(super) fn next(&mut self) -> Result<OwnedFd, Error> {
+        self.number += 1;
+        self.written = 0;
+        self.open()
+    }
+
+    fn open(&mut self) -> Result<OwnedFd, Error> {
+        let name = clock::strftime(&self.name).map_err(|e| Error::Output(self.name.clone(), e))?;
+        let path = match (self.limits, self.number) {
+            (None, 0) => name,
+            (_, number) => format!("{name}.{number}"),
+        };
+        let file = File::create(&path).map_err(|e| Error::Output(path.clone(), e))?;
+        if let Some(most) = self.limits.and_then(|l| l.files) {
+            self.kept.push_back(path);
+            while self.kept.len() > most.max(1) as usize {
+                // A file that somebody has moved away is no longer there.
+                self.kept.pop_front().map(std::fs::remove_file);
+            }
+        }
+        Ok(file.into())
+    }
+
+    /// The number of bytes of a text that go to the current file: whole lines as far as there is room.
+    /// 0 if the next file has to take them.
+    pub(super) fn room_for(&self, text: &[u8]) -> usize {
+        let Some(limits) = self.limits else {
+            return text.len();
+        };
+        let room = limits.bytes.saturating_sub(self.written);
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        if text.len() <= room {
+            return text.len();
+        }
+        let is_end = |b: &u8| *b == b'\n';
+        match text[..room].iter().rposition(is_end) {
+            Some(end) => end + 1,
+            None if self.written > 0 => 0,
+            None => text.iter().position(is_end).map_or(text.len(), |i| i + 1),
+        }
+    }
+
+    /// Counts bytes of the current file.
+    pub(super) fn wrote(&mut self, bytes: usize) {
+        self.written += bytes as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn series(bytes: u64, written: u64) -> FileSeries {
+        FileSeries {
+            name: String::new(),
+            limits: Some(SeriesLimits { bytes, files: None }),
+            number: 0,
+            written,
+            kept: VecDeque::new(),
+        }
+    }
+
+    #[test]
+    fn whole_lines_go_to_a_file() {
+        assert_eq!(series(10, 0).room_for(b"one\ntwo\nthree\n"), 8);
+        assert_eq!(series(10, 0).room_for(b"one\ntwo\nt\n"), 10);
+        assert_eq!(series(10, 6).room_for(b"one\ntwo\n"), 4);
+        assert_eq!(series(10, 9).room_for(b"one\ntwo\n"), 0);
+        assert_eq!(series(10, 10).room_for(b""), 0);
+    }
+
+    #[test]
+    fn a_line_that_fits_no_file_has_one_of_its_own() {
+        assert_eq!(series(4, 0).room_for(b"a long line\nb\n"), 12);
+        assert_eq!(series(4, 0).room_for(b"no end"), 6);
+        assert_eq!(series(4, 2).room_for(b"a long line\nb\n"), 0);
+    }
+}
