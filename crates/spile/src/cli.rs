@@ -25,7 +25,7 @@ pub(crate) struct Cli {
     /// Start CMD when the probes are armed, and end when it ends; target() is its PID
     #[arg(short = 'c', value_name = "CMD", conflicts_with = "pid")]
     pub command: Option<String>,
-    /// Set target() to PID, and end when that process ends
+    /// Set target() to PID
     #[arg(short = 'x', value_name = "PID")]
     pub pid: Option<u32>,
     /// End after SECS seconds
@@ -43,6 +43,9 @@ pub(crate) struct Cli {
     /// Write the output to FILE (the name may contain % forms of strftime)
     #[arg(short = 'o', value_name = "FILE")]
     pub output: Option<String>,
+    /// Find the script FILE by its name among SystemTap's installed examples
+    #[arg(long)]
+    pub example: bool,
     /// Run the session in the background, and print its PID; without -o, `spile attach` shows its output
     #[arg(short = 'F')]
     pub background: bool,

@@ -23,8 +23,9 @@ use std::process::ExitCode;
 use clap::Parser;
 
 use cli::Cli;
-use report::Failure;
+use report::{Failure, fail};
 use spile_tools::{profile, profiles, syscount};
+use stap::Companion;
 
 /// The text that `--sdt-header` prints.
 const SDT_HEADER: &str = include_str!("../../../include/spile/sdt.h");
@@ -39,7 +40,11 @@ fn main() -> ExitCode {
     spile_kernel::resources::raise_open_files();
     let mut args = std::env::args_os();
     let passes = |run, rows| tools::run(run, rows, std::io::stderr().is_terminal());
-    if stap::is_stap(args.next().as_deref()) {
+    let program = args.next();
+    if let Some(companion) = stap::companion(program.as_deref()) {
+        return exit(run_companion(companion), false);
+    }
+    if stap::is_stap(program.as_deref()) {
         // There `fmt` is a file.
         return run();
     }
@@ -63,7 +68,7 @@ fn parse<C: Parser>(args: impl IntoIterator<Item = OsString>) -> Result<C, ExitC
         let wrong = e.use_stderr();
         let printed = match e.print() {
             Err(e) if e.kind() != std::io::ErrorKind::BrokenPipe && !wrong => {
-                report::fail(format_args!("cannot write to standard output: {e}")).print(false);
+                fail(format_args!("cannot write to standard output: {e}")).print(false);
                 false
             }
             _ => true,
@@ -109,6 +114,21 @@ fn options() -> Result<(Cli, Vec<String>, bool), ExitCode> {
         ));
     }
     Ok((parse(line.args)?, line.notes, stap))
+}
+
+/// Does what is left of another program of SystemTap.
+fn run_companion((name, companion): (&str, Companion)) -> Result<u8, Failure> {
+    match companion {
+        Companion::NotNeeded(why) => {
+            report::print_stdout(format_args!("{name} is not needed: {why}\n"))?;
+        }
+        Companion::Refused(why) => return Err(fail(format_args!("{name}: {why}"))),
+        Companion::Report => {
+            report::print_stdout(stap::version())?;
+            report::print_stdout(check::table(&check::RunningMachine))?;
+        }
+    }
+    Ok(0)
 }
 
 fn run() -> ExitCode {

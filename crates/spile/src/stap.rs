@@ -231,12 +231,7 @@ const OPTIONS: &[StapOption] = {
             Optional,
             Refused("print the values in a `probe timer.s(1)`, or read them with --prometheus"),
         ),
-        row(
-            "",
-            "example",
-            No,
-            Refused("examples are files; give the path of one"),
-        ),
+        row("", "example", No, Same),
         row("", "no-global-var-display", No, Same),
         row(
             "",
@@ -436,9 +431,95 @@ fn limit(name: &str, resource: Resource, value: Option<&str>) -> Result<(), Fail
     rustix::process::setrlimit(resource, both).map_err(|e| fail(format_args!("{name} {text}: {e}")))
 }
 
+fn file_name(program: Option<&OsStr>) -> Option<&OsStr> {
+    program.and_then(|p| Path::new(p).file_name())
+}
+
 /// Whether the program was called by the name `stap`.
 pub(crate) fn is_stap(program: Option<&OsStr>) -> bool {
-    program.and_then(|p| Path::new(p).file_name()) == Some(OsStr::new("stap"))
+    file_name(program) == Some(OsStr::new("stap"))
+}
+
+/// What a program of SystemTap other than `stap` does here.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Companion {
+    /// Nothing is left to do, because of this.
+    NotNeeded(&'static str),
+    /// It cannot do its work, with this way out.
+    Refused(&'static str),
+    /// It reports on the machine.
+    Report,
+}
+
+/// SystemTap's other programs, by the names of links to spile.
+const COMPANIONS: &[(&str, Companion)] = &[
+    (
+        "staprun",
+        Companion::Refused(
+            "spile loads no kernel module: `stap SCRIPT` runs a script, `spile attach` and `spile stop` \
+             take the place of `staprun -A` and `staprun -d`",
+        ),
+    ),
+    (
+        "stap-merge",
+        Companion::NotNeeded("the output of spile is one file, in order, also with -b"),
+    ),
+    ("stap-prep", Companion::Report),
+    ("stap-report", Companion::Report),
+];
+
+/// The program of SystemTap, other than `stap`, that this one was called as.
+pub(crate) fn companion(program: Option<&OsStr>) -> Option<(&'static str, Companion)> {
+    let called = file_name(program)?;
+    COMPANIONS.iter().find(|(name, _)| called == *name).copied()
+}
+
+/// The folders of SystemTap's example scripts.
+const EXAMPLES: [&str; 2] = [
+    "/usr/share/systemtap/examples",
+    "/usr/local/share/systemtap/examples",
+];
+
+/// The path of an example script by its name, in these folders and those below them.
+///
+/// # Errors
+/// There is no example of that name, or there are several.
+pub(crate) fn example(name: &str) -> Result<PathBuf, Failure> {
+    example_in(&EXAMPLES, name)
+}
+
+fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
+    let mut found = Vec::new();
+    let mut folders: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
+    let all = folders.clone();
+    while let Some(folder) = folders.pop() {
+        // A folder that is not there has no examples.
+        let entries = std::fs::read_dir(folder).into_iter().flatten();
+        for entry in entries.flatten() {
+            if entry.file_type().is_ok_and(|t| t.is_dir()) {
+                folders.push(entry.path());
+            } else if entry.path().ends_with(name) {
+                found.push(entry.path());
+            }
+        }
+    }
+    match &found[..] {
+        [path] => Ok(path.clone()),
+        [] => {
+            let all: Vec<_> = all.iter().map(|f| f.display().to_string()).collect();
+            Err(fail(format_args!(
+                "--example {name}: not below {}; the examples are in the package systemtap-doc or \
+                 systemtap-client",
+                all.join(" or ")
+            )))
+        }
+        several => {
+            let mut all: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
+            all.sort();
+            let all = all.join(" ");
+            Err(fail(format_args!("--example {name}: there are {all}")))
+        }
+    }
 }
 
 /// The words of the user's file of options, which come before those of the command line:
@@ -576,11 +657,32 @@ mod tests {
             same(&["s", "--color", "f"]),
             Some(words(&["s", "--color", "f"]))
         );
-        assert_eq!(same(&["s", "-gF", "f"]), None);
+        assert_eq!(same(&["s", "-gi", "f"]), None);
+    }
+
+    #[test]
+    fn examples_are_found_by_the_end_of_their_path() {
+        let folder = std::env::temp_dir().join(format!("spile-examples-{}", std::process::id()));
+        for path in ["io/one.stp", "io/two.stp", "net/two.stp"] {
+            let path = folder.join(path);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let text = folder.to_string_lossy().into_owned();
+        let find =
+            |name: &str| example_in(&[&text, "/no/such"], name).map_err(|e| format!("{e:?}"));
+        assert_eq!(find("one.stp"), Ok(folder.join("io/one.stp")));
+        assert_eq!(find("net/two.stp"), Ok(folder.join("net/two.stp")));
+        assert!(find("two.stp").unwrap_err().contains("there are"));
+        assert!(find("e.stp").unwrap_err().contains("systemtap-doc"));
+        std::fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
     fn names_of_the_program() {
+        let named = |name: &str| companion(Some(OsStr::new(name))).map(|(name, _)| name);
+        assert_eq!(named("/usr/bin/staprun"), Some("staprun"));
+        assert_eq!(named("stap"), None);
         assert!(is_stap(Some(OsStr::new("/usr/bin/stap"))));
         assert!(!is_stap(Some(OsStr::new("staprun"))) && !is_stap(None));
     }

@@ -47,7 +47,10 @@ pub(super) fn script(cli: &Cli) -> Result<ScriptInput, Failure> {
                 "no script: give a file, or -e SCRIPT (spile -h for help)",
             ));
         }
-        let name = args.remove(0);
+        let mut name = args.remove(0);
+        if cli.example {
+            name = crate::stap::example(&name)?.display().to_string();
+        }
         let text = if name == "-" {
             read_limited(std::io::stdin(), "standard input")?
         } else {
