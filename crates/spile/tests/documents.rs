@@ -110,6 +110,15 @@ const NOT_RUN: &[(&str, &str)] = &[
         "a program that is made up: tests/cases/markers.toml has real ones",
     ),
     ("spile -L 'process(\"/usr/bin/shop\")", "as before"),
+    (
+        "spile attach",
+        "reads a session in the background: tests/cases/options.toml has some",
+    ),
+    ("spile stop", "as before"),
+    (
+        "spile -F script.stp",
+        "as before, with a script that is made up",
+    ),
     ("spile syscount -p 1234", "a process that is made up"),
     (
         "spile syscount --live",
