@@ -1,6 +1,6 @@
 //! Functions by name and their inlined instances, with the addresses to probe.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
@@ -483,45 +483,6 @@ impl Dwarf {
             }
         }
         at
-    }
-
-    /// Names of the functions that a function calls directly or has inlined, sorted.
-    #[must_use]
-    pub fn callees(&self, function: Die) -> Vec<Arc<str>> {
-        let mut names = HashSet::new();
-        let _ = self.list_callees(function, &mut names);
-        let mut names: Vec<Arc<str>> = names.into_iter().map(Into::into).collect();
-        names.sort();
-        names
-    }
-
-    fn list_callees(&self, function: Die, names: &mut HashSet<&'static str>) -> Option<()> {
-        let unit = self.unit(function.part, function.unit)?;
-        let mut raw = unit
-            .entries_raw(Some(gimli::UnitOffset(function.offset)))
-            .ok()?;
-        let mut entry = gimli::DebuggingInformationEntry::null();
-        loop {
-            let offset = raw.next_offset();
-            let any = raw.read_entry(&mut entry).ok()?;
-            if any && offset.0 != function.offset {
-                let name = match entry.tag() {
-                    gimli::DW_TAG_inlined_subroutine => gimli::DW_AT_abstract_origin,
-                    gimli::DW_TAG_call_site => gimli::DW_AT_call_origin,
-                    gimli::DW_TAG_GNU_call_site => gimli::DW_AT_abstract_origin,
-                    _ => gimli::DwAt(0),
-                };
-                let to = entry.attr_value(name).and_then(|v| self.refer(function, v));
-                if let Some((at, (_, e))) = to.and_then(|t| Some((t, self.entry(t)?)))
-                    && let Some(name) = self.name(at, &e)
-                {
-                    names.insert(name);
-                }
-            }
-            if raw.next_depth() <= 0 || raw.is_empty() {
-                return Some(());
-            }
-        }
     }
 
     /// File and line of the call that an inlined instance replaces.

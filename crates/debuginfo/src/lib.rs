@@ -6,6 +6,7 @@
 //!
 //! Addresses are those of the file as linked. Its load address is the caller's concern.
 
+mod calls;
 pub mod cfi;
 mod convention;
 mod debuginfod;
@@ -37,6 +38,7 @@ mod types;
 mod unlinked;
 mod variables;
 
+pub use calls::{Call, CallKind, Calls, JumpAt};
 pub use convention::{ReturnConvention, ReturnWord};
 pub use dwarf::{Die, Dwarf};
 pub use error::Error;

@@ -173,9 +173,10 @@ const OF_FUNCTION: &[ComponentSpec] = &[
     w("return"),
     w("exported"),
     w("inline"),
-    s("callee"),
+    o("callees"),
     s("label"),
 ];
+const OF_CALLEE: &[ComponentSpec] = &[w("call"), w("return")];
 const OF_STATEMENT: &[ComponentSpec] = &[w("nearest"), w("absolute")];
 const OF_PERF: &[ComponentSpec] = &[n("sample"), n("hz"), PROCESS, s("counter")];
 const OF_PROCESS: &[ComponentSpec] = &[s("counter")];
@@ -260,9 +261,11 @@ families! {
     [w("nd_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
     [w("kernel"), FUNCTION] OF_FUNCTION, EventMaker::Code, KernelCode, "a kernel function, by NAME or NAME@FILE:LINE";
     [w("kernel"), FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "the return of a kernel function";
+    [w("kernel"), FUNCTION, s("callee")] OF_CALLEE, EventMaker::Code, KernelCode, "a function that a kernel function calls";
     [w("kernel"), STATEMENT] OF_STATEMENT, EventMaker::Code, KernelCode, "a source line of the kernel, by NAME@FILE:LINE, or an address";
     [MODULE, FUNCTION] OF_FUNCTION, EventMaker::Code, KernelCode, "a function of a kernel module";
     [MODULE, FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "the return of a function of a kernel module";
+    [MODULE, FUNCTION, s("callee")] OF_CALLEE, EventMaker::Code, KernelCode, "a function that a module's function calls";
     [MODULE, STATEMENT] OF_STATEMENT, EventMaker::Code, KernelCode, "a source line of a kernel module, or an address";
     [w("kprobe"), s("function")] &[w("call")], EventMaker::Code, KernelCode, "a kernel function, by name";
     [w("kprobe"), s("function"), w("return")] MAXACTIVE, EventMaker::Code, KernelCode, "its return";
@@ -273,6 +276,8 @@ families! {
     [PROCESS, LIBRARY, FUNCTION] OF_FUNCTION, EventMaker::Code, UserCode, "a function of a program's library";
     [PROCESS, FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, UserCode, "the return of a function of a program";
     [PROCESS, LIBRARY, FUNCTION, w("return")] MAXACTIVE, EventMaker::Code, UserCode, "the return of a function of a program's library";
+    [PROCESS, FUNCTION, s("callee")] OF_CALLEE, EventMaker::Code, UserCode, "a function that a program's function calls";
+    [PROCESS, LIBRARY, FUNCTION, s("callee")] OF_CALLEE, EventMaker::Code, UserCode, "a function that a library's function calls";
     [PROCESS, STATEMENT] OF_STATEMENT, EventMaker::Code, UserCode, "a source line of a program, by NAME@FILE:LINE, or an address";
     [PROCESS, LIBRARY, STATEMENT] OF_STATEMENT, EventMaker::Code, UserCode, "a source line of a program's library";
     [PROCESS, MARK] &[], EventMaker::Code, UserCode, "a static marker of a program";

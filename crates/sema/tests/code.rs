@@ -71,6 +71,7 @@ impl Facts for Demo {
                 address: 0x1000 + 16 * id,
                 semaphore: 0,
                 exits: None,
+                callers: None,
             })
             .collect())
     }

@@ -95,6 +95,7 @@ impl Facts for Everything {
             address: 64,
             semaphore: 0,
             exits: None,
+            callers: None,
         }])
     }
     /// The variables that the library's probes mention, at every place.

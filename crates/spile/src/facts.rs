@@ -21,6 +21,7 @@ use spile_sema::facts::{
     TracepointArg, Variable,
 };
 
+mod callees;
 mod code_owner;
 mod convention;
 mod data;

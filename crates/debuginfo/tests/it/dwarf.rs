@@ -6,8 +6,8 @@ use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::{
-    Dwarf, LineQuery, LocBinary, LocOp, Location, Module, Pattern, PlaceKinds, SearchPaths, Type,
-    Unavailable,
+    CallKind, Dwarf, LineQuery, LocBinary, LocOp, Location, Module, Pattern, PlaceKinds,
+    SearchPaths, Type, Unavailable,
 };
 
 use crate::build::{Dir, run};
@@ -177,10 +177,13 @@ fn inlined_instances_are_found() {
             "{flags:?} {frames:?}"
         );
         let work = dwarf.functions(exact("work"), None, ALL);
-        let callees = dwarf.callees(work[0].die);
+        let calls = dwarf.calls(work[0].die);
         assert!(
-            callees.iter().any(|c| &**c == "inner"),
-            "{flags:?} {callees:?}"
+            calls
+                .list
+                .iter()
+                .any(|c| &*c.name == "inner" && matches!(c.kind, CallKind::Inlined(_))),
+            "{flags:?} {calls:?}"
         );
     }
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use spile_debuginfo::{
-    Die, Dwarf, Image, LineQuery, Module, Pattern, PlaceKinds, SearchPaths, cfi, plt, sdt,
+    CallKind, Die, Dwarf, Image, LineQuery, Module, Pattern, PlaceKinds, SearchPaths, cfi, plt, sdt,
 };
 
 /// Calls every query.
@@ -49,7 +49,16 @@ fn ask_dwarf(dwarf: &Dwarf) {
     };
     let mut places: Vec<(u64, Die)> = Vec::new();
     for f in dwarf.functions(any, None, all).into_iter().take(50) {
-        let _ = dwarf.callees(f.die);
+        for call in dwarf.calls(f.die).list {
+            match call.kind {
+                CallKind::Inlined(die) => drop(dwarf.calls(die)),
+                CallKind::Called { function, .. } => drop(dwarf.called_functions(function)),
+                CallKind::Jumped { function, jump } => {
+                    let called = dwarf.called_functions(function);
+                    let _ = called.first().map(|p| dwarf.jump_to(jump, p.entry));
+                }
+            }
+        }
         let _ = dwarf.line_range(f.die);
         places.push((f.body, f.die));
     }

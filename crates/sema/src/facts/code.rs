@@ -109,8 +109,13 @@ pub enum LinePattern {
 /// A part of a function, by a pattern of its name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum FunctionPart {
-    /// `.callee("NAME")`: the functions that it calls.
-    Callee(Arc<str>),
+    /// `.callee("NAME")`, `.callees(N)`: the functions that it calls.
+    Callees {
+        /// Their names.
+        name: Arc<str>,
+        /// The number of calls on the way to them, at most.
+        depth: u32,
+    },
     /// `.label("NAME")`: labels in its code.
     Label(Arc<str>),
 }
@@ -186,6 +191,8 @@ pub struct FoundPlace {
     /// For a return: the return instructions to probe, where the kernel's uretprobe could kill the
     /// program.
     pub exits: Option<Arc<Exits>>,
+    /// For a callee: whether its callers are those that the point names, as a number.
+    pub callers: Option<Arc<VarLocation>>,
 }
 
 /// The kind of a variable.
@@ -250,6 +257,8 @@ pub enum LocOp {
     Record,
     /// Pushes the number of the current processor.
     Cpu,
+    /// Pushes address n of the stack, from 0, the program counter.
+    Frame(u8),
     /// Pushes a constant.
     Const(i64),
     /// Pushes the load bias of the probed module; n is the program counter by DWARF's numbers.

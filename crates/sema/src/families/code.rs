@@ -11,6 +11,9 @@ use crate::codes;
 use crate::facts::*;
 use spile_glob::is_pattern;
 
+/// Maximum of `.callees(N)`.
+const MOST_CALLS: u32 = 16;
+
 /// Places that a point means.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct CodeMatch {
@@ -120,7 +123,13 @@ pub(super) fn resolve(
             false => error,
         }));
     }
-    let tail = match point_text(&comps[at + 1..]) {
+    // A callee is shown as the function that it is.
+    let calls = |c: &Component| matches!(&*c.name, "callee" | "callees");
+    let behind = match comps[at + 1..].split_first() {
+        Some((first, rest)) if calls(first) => rest,
+        _ => &comps[at + 1..],
+    };
+    let tail = match point_text(behind) {
         tail if tail.is_empty() => tail,
         tail => format!(".{tail}"),
     };
@@ -143,8 +152,11 @@ fn matches_several(c: &Component) -> bool {
             let lines = text.rsplit_once([':', '+']).map_or("", |(_, lines)| lines);
             is_pattern(&text) || (&*c.name == "statement" && lines.contains(['-', ',']))
         }
-        Some(Literal::Num(_)) => false,
-        None => matches!(&*c.name, "function" | "statement" | "mark" | "plt"),
+        Some(Literal::Num(_)) => &*c.name == "callees",
+        None => matches!(
+            &*c.name,
+            "function" | "statement" | "mark" | "plt" | "callees"
+        ),
     }
 }
 
@@ -235,7 +247,11 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
             ];
             let kind = kinds.into_iter().find(|(word, _)| has(word));
             let named = |word: &str| option(word).and_then(text_of);
-            let callee = named("callee").map(FunctionPart::Callee);
+            let callee = named("callee").map(|name| FunctionPart::Callees { name, depth: 1 });
+            let callee = match option("callees") {
+                Some(c) => Some(callees(c)?),
+                None => callee,
+            };
             CodeQuery::Function {
                 name,
                 file,
@@ -244,6 +260,21 @@ fn query(comps: &[Component], what: &Component) -> DiagResult<CodeQuery> {
                 part: callee.or_else(|| named("label").map(FunctionPart::Label)),
             }
         }
+    })
+}
+
+/// `.callees` and `.callees(N)`.
+fn callees(c: &Component) -> DiagResult<FunctionPart> {
+    let depth = match c.arg {
+        Some(Literal::Num(n)) => u32::try_from(n)
+            .ok()
+            .filter(|n| (1..=MOST_CALLS).contains(n))
+            .ok_or_else(|| bad_argument(c, &format!("a number of calls from 1 to {MOST_CALLS}")))?,
+        _ => 1,
+    };
+    Ok(FunctionPart::Callees {
+        name: "*".into(),
+        depth,
     })
 }
 

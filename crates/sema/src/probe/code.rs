@@ -6,6 +6,8 @@ use std::sync::Arc;
 
 use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, OptionalSites, Space};
 
+use spile_syntax::ast::{Expr, ExprKind, Pretty, Span};
+
 use super::handler::{Context, ContextKind, SiteNames, TargetSource, TargetVar};
 use super::mentions::Mentions;
 use crate::ctype::CTy;
@@ -24,6 +26,7 @@ pub(crate) struct PlaceGroup<'h> {
     missing: Option<Arc<str>>,
     names: Option<Arc<SiteNames>>,
     provider: Option<Arc<str>>,
+    callers: Option<Arc<VarLocation>>,
 }
 
 /// The properties that are equal within a group.
@@ -38,6 +41,8 @@ struct PlaceGroupKey<'h> {
     at_once: bool,
     /// `Some` at return instructions; `true` for goroutines.
     exits: Option<bool>,
+    /// The test of a callee's callers.
+    callers: Option<Arc<VarLocation>>,
 }
 
 /// A variable that the bodies mention, as it is at a place.
@@ -117,6 +122,7 @@ pub(crate) fn groups<'h>(
             provider: found.place.provider.clone().filter(|_| m.system),
             at_once: at_once(&found.place.place),
             exits: found.place.exits.as_ref().map(|e| e.goroutines),
+            callers: found.place.callers.clone(),
             variables,
         };
         let at = *order.entry(key).or_insert_with_key(|key| {
@@ -129,6 +135,7 @@ pub(crate) fn groups<'h>(
                 missing,
                 names: names.clone(),
                 provider: key.provider.clone(),
+                callers: key.callers.clone(),
             });
             list.len() - 1
         });
@@ -151,6 +158,23 @@ fn target(variable: &Mentioned) -> TargetVar {
         source,
         ty: CTy::id(variable.ty),
         kind: variable.kind,
+    }
+}
+
+/// The name of the `$` variable that tests a callee's callers. No script can write it.
+const CALLERS: &str = "(callers)";
+
+impl PlaceGroup<'_> {
+    /// The condition that the point itself sets: the callers of a callee.
+    pub(crate) fn condition(&self, span: Span) -> Option<Expr> {
+        self.callers.as_ref()?;
+        let kind = ExprKind::Target {
+            name: format!("${CALLERS}").into(),
+            access: Vec::new(),
+            addr_of: false,
+            pretty: Pretty::None,
+        };
+        Some(Expr { kind, span })
     }
 }
 
@@ -182,10 +206,17 @@ pub(crate) fn context(hit: &CodeMatch, group: PlaceGroup<'_>) -> Context {
         [one] => Some(&one.place),
         _ => None,
     };
+    let mut targets = group.targets;
+    targets.extend(group.callers.map(|loc| TargetVar {
+        name: CALLERS.into(),
+        source: TargetSource::Loc(loc),
+        ty: CTy::LONG,
+        kind: VarKind::Global,
+    }));
     let addresses = group.sites.iter().map(|f| f.place.address);
     let addresses = group.numbers.iter().copied().zip(addresses).collect();
     Context {
-        targets: group.targets,
+        targets,
         addresses,
         name: single.map(|p| p.name.clone()),
         system: group.provider,

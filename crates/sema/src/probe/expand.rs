@@ -214,8 +214,14 @@ impl Derivation<'_> {
                 _ => self.found.point.clone(),
             };
             let points = places.len() as u32;
-            let event = code::event(hit, &group, self.found.layer.lenient);
+            let layer = &self.found.layer;
+            let event = code::event(hit, &group, layer.lenient);
+            let own = group.condition(layer.span);
             self.push(event, shown, code::context(hit, group), points);
+            let file = layer.parts.first().map(|part| part.file);
+            if let (Some(own), Some(file), Some(handler)) = (own, file, self.out.last_mut()) {
+                handler.conditions.insert(0, (Arc::new(own), file));
+            }
         }
     }
 }

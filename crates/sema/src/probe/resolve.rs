@@ -247,8 +247,7 @@ impl<'a> PointSearch<'a> {
                     error = Some(bad_argument(c, want, f));
                 }
                 FamilyMatch::Extra(c) => {
-                    let text = format!("`{}` does not take `.{}`", f.text(), c.name);
-                    error.get_or_insert(Diagnostic::error(codes::BAD_SUFFIX, text).at(c.span));
+                    error.get_or_insert_with(|| extra_component(f, c, comps));
                 }
                 FamilyMatch::No => {}
             }
@@ -585,6 +584,21 @@ fn components(dotted: &str, span: Span) -> Vec<Component> {
             span,
         })
         .collect()
+}
+
+/// The error for a component that a point of a family does not take.
+fn extra_component(f: &Family, c: &Component, comps: &[Component]) -> Diagnostic {
+    let last = |n: usize| comps.iter().rev().nth(n).map_or("", |c| &*c.name);
+    if let ("inline", "return") = (last(1), last(0)) {
+        let text = "an inlined copy of a function has no return";
+        let d = Diagnostic::error(codes::BAD_SUFFIX, text).at(c.span);
+        return d.help(
+            "`.statement(\"CALLER@FILE:LINE\")` probes a line behind the call; with `-fno-inline` the \
+             function has a return",
+        );
+    }
+    let text = format!("`{}` does not take `.{}`", f.text(), c.name);
+    Diagnostic::error(codes::BAD_SUFFIX, text).at(c.span)
 }
 
 fn bad_argument(c: &Component, want: ArgSpec, f: &Family) -> Diagnostic {

@@ -17,6 +17,7 @@ use spile_sema::facts::{
 
 use crate::machine;
 
+use super::callees::CalleeQuery;
 use super::code_owner::CodeOwner;
 use super::convention::{Arguments, FLOATING, first_seen, structure};
 
@@ -39,10 +40,13 @@ struct FileEntries {
 
 /// A place that a query found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-struct PlaceInfo {
+pub(super) struct PlaceInfo {
     /// The function or inlined instance.
-    die: Die,
-    address: u64,
+    pub die: Die,
+    /// The address where its variables are looked up.
+    pub address: u64,
+    /// The address of the program counter there.
+    pub counter: u64,
 }
 
 /// Ids of places from here on belong to this table; smaller ones are addresses.
@@ -84,7 +88,7 @@ impl FileTable {
         self.place(id).is_some()
     }
 
-    fn place_id(&self, info: PlaceInfo) -> u64 {
+    pub(super) fn place_id(&self, info: PlaceInfo) -> u64 {
         let mut table = self.table.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(&id) = table.ids.get(&info) {
             return id;
@@ -114,7 +118,7 @@ pub(super) struct QueriedFile<'a> {
 }
 
 /// A pattern of a script.
-fn pattern(text: &str) -> Pattern<'_> {
+pub(super) fn pattern(text: &str) -> Pattern<'_> {
     Pattern {
         text,
         glob: glob::is_pattern(text).then_some(glob::matches as fn(&str, &str) -> bool),
@@ -122,7 +126,7 @@ fn pattern(text: &str) -> Pattern<'_> {
 }
 
 impl QueriedFile<'_> {
-    fn dwarf(&self) -> Result<&Dwarf, String> {
+    pub(super) fn dwarf(&self) -> Result<&Dwarf, String> {
         self.file.dwarf().ok_or_else(|| {
             let notes = self.file.notes();
             let why = match notes.first() {
@@ -133,9 +137,13 @@ impl QueriedFile<'_> {
         })
     }
 
-    fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundPlace> {
+    pub(super) fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundPlace> {
         Some(FoundPlace {
-            id: self.table.place_id(PlaceInfo { die, address }),
+            id: self.table.place_id(PlaceInfo {
+                die,
+                address,
+                counter: address,
+            }),
             name: name.into(),
             file: None,
             line: 0,
@@ -146,6 +154,7 @@ impl QueriedFile<'_> {
             address,
             semaphore: 0,
             exits: None,
+            callers: None,
         })
     }
 
@@ -158,9 +167,21 @@ impl QueriedFile<'_> {
             CodeQuery::Function {
                 name,
                 file,
-                part: Some(FunctionPart::Callee(callee)),
-                ..
-            } => self.callees(name, file.as_deref(), callee),
+                lines,
+                kind,
+                part:
+                    Some(FunctionPart::Callees {
+                        name: callee,
+                        depth,
+                    }),
+            } => {
+                let called = CalleeQuery {
+                    name: callee,
+                    depth: *depth,
+                    kind,
+                };
+                self.callees(name, file.as_deref(), lines, &called)
+            }
             CodeQuery::Function {
                 name,
                 file,
@@ -240,56 +261,6 @@ impl QueriedFile<'_> {
             },
             None => place,
         }
-    }
-
-    /// Functions that are inlined into functions of a name.
-    ///
-    /// # Errors
-    /// When there is no debugging information, or a function is called rather than inlined.
-    pub(super) fn callees(
-        &self,
-        name: &str,
-        file: Option<&str>,
-        callee: &str,
-    ) -> Result<Vec<FoundPlace>, String> {
-        let dwarf = self.dwarf()?;
-        let outline = PlaceKinds {
-            outline: true,
-            inlined: false,
-        };
-        let inlined = PlaceKinds {
-            outline: false,
-            inlined: true,
-        };
-        let callers = dwarf.functions(pattern(name), file.map(pattern), outline);
-        let instances = dwarf.functions(pattern(callee), None, inlined);
-        let mut places = Vec::new();
-        for p in &instances {
-            let frames = dwarf.frames(p.entry);
-            let by = |c: &FunctionPlace| frames.last().is_some_and(|f| f.function == c.name);
-            if callers.iter().any(by)
-                && let Some(found) = self.found(&p.qualified, p.die, p.entry)
-            {
-                places.push(FoundPlace {
-                    file: p.file.clone(),
-                    line: p.line,
-                    inlined: true,
-                    ..found
-                });
-            }
-        }
-        let fits = |c: &Arc<str>| {
-            pattern(callee)
-                .glob
-                .map_or(**c == *callee, |g| g(callee, c))
-        };
-        let called = callers
-            .iter()
-            .any(|c| dwarf.callees(c.die).iter().any(fits));
-        if places.is_empty() && called {
-            return Err("`.callee` finds calls that are inlined; these are not".into());
-        }
-        Ok(places)
     }
 
     /// Labels in functions of a name.
@@ -401,6 +372,7 @@ impl QueriedFile<'_> {
                 address: p.address,
                 semaphore: 0,
                 exits: None,
+                callers: None,
             })
         };
         let all = plt::entries(image);
@@ -417,8 +389,11 @@ impl QueriedFile<'_> {
             return place;
         };
         let id = dwarf.function_at(place.address).map(|die| {
-            let address = place.address;
-            self.table.place_id(PlaceInfo { die, address })
+            self.table.place_id(PlaceInfo {
+                die,
+                address: place.address,
+                counter: place.address,
+            })
         });
         FoundPlace {
             id: id.unwrap_or(place.id),
@@ -458,7 +433,7 @@ impl QueriedFile<'_> {
         for v in dwarf.variables(place.address, Some(place.die)) {
             let ty = dwarf.ctype(v.ty);
             let passed = v.parameter.then(|| arguments.next(&ty)).flatten();
-            let loc = self.loc(dwarf, &v, place.address, Some(place.address));
+            let loc = self.loc(dwarf, &v, place.address, Some(place.counter));
             let loc = match loc {
                 VarLocation::Address(_) if ret && v.parameter => first_seen(loc, passed, &ty),
                 loc => loc,
@@ -569,7 +544,7 @@ impl QueriedFile<'_> {
 }
 
 /// Whether a function is declared on one of the lines.
-fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &LinePattern) -> bool {
+pub(super) fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &LinePattern) -> bool {
     let LinePattern::Absolute(parts) = lines else {
         return true;
     };

@@ -266,6 +266,7 @@ fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
         address: 0,
         semaphore: 0,
         exits: None,
+        callers: None,
     }
 }
 

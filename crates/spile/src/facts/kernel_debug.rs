@@ -302,6 +302,7 @@ impl OpenedFile {
             address,
             semaphore: 0,
             exits: None,
+            callers: None,
         };
         Ok(vec![self.queried_file(known).describe(found)])
     }

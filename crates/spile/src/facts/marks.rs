@@ -53,6 +53,7 @@ pub(super) fn places(
             address: m.address,
             semaphore: m.semaphore,
             exits: None,
+            callers: None,
         })
         .collect();
     let key = |p: &FoundPlace| (p.provider.clone(), p.name.clone(), p.address);

@@ -361,6 +361,7 @@ fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {
         address,
         semaphore: 0,
         exits: None,
+        callers: None,
     }
 }
 

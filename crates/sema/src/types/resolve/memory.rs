@@ -296,6 +296,13 @@ impl Resolver<'_> {
                 ),
                 LocOp::Record => (self.intrinsic_of(Intrinsic::CtxRecord, None, span), 1),
                 LocOp::Cpu => (self.intrinsic_of(Intrinsic::Cpu, None, span), 1),
+                LocOp::Frame(n) => {
+                    let frame = match space {
+                        Space::User => Intrinsic::UserFrame,
+                        Space::Kernel => Intrinsic::KernelFrame,
+                    };
+                    (self.intrinsic_of(frame, Some(n.into()), span), 1)
+                }
                 LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
                 LocOp::Bias(pc) => self.bias(pc, span)?,
                 LocOp::Const(n) => (self.num(ExprKind::Num(n), span), 1),

@@ -199,7 +199,8 @@ impl Resolver<'_> {
     /// The error of a `$` variable that the context lacks.
     fn unknown_target(&mut self, name: &str, ctx: &Context, span: Span) -> Expr {
         let short = name.trim_start_matches('$');
-        let names: Vec<String> = ctx.targets.iter().map(|t| format!("${}", t.name)).collect();
+        let own = ctx.targets.iter().filter(|t| !t.name.starts_with('('));
+        let names: Vec<String> = own.map(|t| format!("${}", t.name)).collect();
         let text = format!("unable to find local `{short}`: this probe has no variable `{name}`");
         let mut d = Diagnostic::error(probe_codes::NO_TARGET, text)
             .at(span)

@@ -1,0 +1,239 @@
+//! Calls in the code of functions: inlined copies, and the entries of call sites that compilers write
+//! for optimised code.
+
+use std::sync::Arc;
+
+use crate::dwarf::{Die, Dwarf, Entry, flag};
+use crate::functions::{FunctionPlace, Pattern, PlaceKinds};
+
+/// A call that debugging information describes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The called function's name in the source.
+    pub name: Arc<str>,
+    /// The way in which it is called.
+    pub kind: CallKind,
+}
+
+/// The way in which a function is called.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallKind {
+    /// Not at all: this copy of it is part of the caller.
+    Inlined(Die),
+    /// By a call instruction.
+    Called {
+        /// An entry of the called function: a declaration, or the function itself.
+        function: Die,
+        /// The address that the call returns to.
+        returns_to: u64,
+    },
+    /// By a jump at the caller's end, so the called function returns to the caller's caller.
+    Jumped {
+        /// An entry of the called function.
+        function: Die,
+        /// The address of the jump, or else that behind it.
+        jump: JumpAt,
+    },
+}
+
+/// The address by which debugging information gives a jump.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JumpAt {
+    /// That of the instruction.
+    Here(u64),
+    /// That of the instruction behind it.
+    Before(u64),
+}
+
+/// The calls of a function.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Calls {
+    /// The calls whose function is known.
+    pub list: Vec<Call>,
+    /// Whether there are entries of call sites, or a note that there is nothing to describe.
+    pub described: bool,
+}
+
+impl Dwarf {
+    /// The calls in the code of a function or of an inlined copy. Calls in a copy that is inlined into it
+    /// belong to that copy.
+    #[must_use]
+    pub fn calls(&self, function: Die) -> Calls {
+        let mut calls = Calls::default();
+        let _ = self.list_calls(function, &mut calls);
+        calls
+    }
+
+    fn list_calls(&self, function: Die, calls: &mut Calls) -> Option<()> {
+        let unit = self.unit(function.part, function.unit)?;
+        let first = gimli::UnitOffset(function.offset);
+        let mut raw = unit.entries_raw(Some(first)).ok()?;
+        let mut entry = gimli::DebuggingInformationEntry::null();
+        // The depth of an inlined copy, or of a nested function, whose entries are passed over.
+        let mut passed = None;
+        loop {
+            let (offset, depth) = (raw.next_offset(), raw.next_depth());
+            let any = raw.read_entry(&mut entry).ok()?;
+            if passed.is_some_and(|p| depth <= p) {
+                passed = None;
+            }
+            let at = Die {
+                offset: offset.0,
+                ..function
+            };
+            if any && at == function {
+                calls.described = described(&entry);
+            } else if any && passed.is_none() {
+                match entry.tag() {
+                    gimli::DW_TAG_inlined_subroutine => {
+                        passed = Some(depth);
+                        calls.list.extend(self.inlined_call(at, &entry));
+                    }
+                    gimli::DW_TAG_subprogram => passed = Some(depth),
+                    gimli::DW_TAG_call_site | gimli::DW_TAG_GNU_call_site => {
+                        calls.described = true;
+                        calls.list.extend(self.call_site(at, &unit, &entry));
+                    }
+                    _ => {}
+                }
+            }
+            if raw.next_depth() <= 0 || raw.is_empty() {
+                return Some(());
+            }
+        }
+    }
+
+    fn inlined_call(&self, at: Die, entry: &Entry) -> Option<Call> {
+        Some(Call {
+            name: self.name(at, entry)?.into(),
+            kind: CallKind::Inlined(at),
+        })
+    }
+
+    /// The call of a call site; `None` for calls through pointers.
+    fn call_site(&self, at: Die, unit: &crate::dwarf::Unit, entry: &Entry) -> Option<Call> {
+        let value = entry
+            .attr_value(gimli::DW_AT_call_origin)
+            .or_else(|| entry.attr_value(gimli::DW_AT_abstract_origin))?;
+        let function = self.refer(at, value)?;
+        let (_, called) = self.entry(function)?;
+        let name = self.name(function, &called)?.into();
+        let dwarf = &self.part(at.part).dwarf;
+        let address = |name| {
+            let value = entry.attr_value(name)?;
+            dwarf.attr_address(unit, value).ok().flatten()
+        };
+        let behind = address(gimli::DW_AT_call_return_pc).or_else(|| address(gimli::DW_AT_low_pc));
+        let jumps =
+            flag(entry, gimli::DW_AT_call_tail_call) || flag(entry, gimli::DW_AT_GNU_tail_call);
+        let kind = if jumps {
+            let here = address(gimli::DW_AT_call_pc).map(JumpAt::Here);
+            let jump = here.or(behind.map(JumpAt::Before))?;
+            CallKind::Jumped { function, jump }
+        } else {
+            let returns_to = behind?;
+            CallKind::Called {
+                function,
+                returns_to,
+            }
+        };
+        Some(Call { name, kind })
+    }
+
+    /// The functions with code in this file that an entry of a call site means.
+    #[must_use]
+    pub fn called_functions(&self, function: Die) -> Vec<FunctionPlace> {
+        let Some((_, entry)) = self.entry(function) else {
+            return Vec::new();
+        };
+        let Some(name) = self.name(function, &entry) else {
+            return Vec::new();
+        };
+        let exact = Pattern {
+            text: name,
+            glob: None,
+        };
+        let outline = PlaceKinds {
+            outline: true,
+            inlined: false,
+        };
+        let mut places = self.functions(exact, None, outline);
+        let abstract_entry = self.outermost_origin(function);
+        let same = |p: &FunctionPlace| self.outermost_origin(p.die) == abstract_entry;
+        if places.iter().any(same) {
+            places.retain(same);
+            return places;
+        }
+        // A declaration: the function is in another unit.
+        let linked = self.linkage_name(function);
+        places.retain(|p| p.external && self.linkage_name(p.die) == linked);
+        places
+    }
+
+    /// The place where an inlined copy begins.
+    #[must_use]
+    pub fn inlined_copy(&self, die: Die) -> Option<FunctionPlace> {
+        let (unit, entry) = self.entry(die)?;
+        let code = self.code(die, &unit, &entry);
+        let start = self.entry_pc(die, &unit, &entry, &code)?;
+        let name = self.name(die, &entry)?;
+        let (file, line) = self.declaration_place(die, &entry);
+        let abstract_entry = self.outermost_origin(die);
+        let index = self.index();
+        let named = index.named(self, name).find(|e| e.die == abstract_entry);
+        let mut scopes = named.map_or_else(Vec::new, |e| index.scopes(self, &e));
+        scopes.reverse();
+        scopes.push(name);
+        Some(FunctionPlace {
+            name: name.into(),
+            qualified: scopes.join("::").into(),
+            die,
+            entry: start,
+            body: start,
+            inlined: true,
+            file,
+            line,
+            external: false,
+        })
+    }
+
+    fn linkage_name(&self, die: Die) -> Option<&'static str> {
+        let (_, entry) = self.entry(die)?;
+        let (at, value) = self.attr(die, &entry, gimli::DW_AT_linkage_name)?;
+        self.text(at, value)
+    }
+
+    /// The address of a jump to a function's first instruction that ends its caller, on x86-64.
+    #[must_use]
+    pub fn jump_to(&self, jump: JumpAt, target: u64) -> Option<u64> {
+        // `jmp` with a distance of four bytes or of one.
+        let forms = [(0xe9, 5u64), (0xeb, 2)];
+        forms.into_iter().find_map(|(opcode, size)| {
+            let at = match jump {
+                JumpAt::Here(at) => at,
+                JumpAt::Before(behind) => behind.checked_sub(size)?,
+            };
+            let code = self.main.bytes_at(at, usize::try_from(size).ok()?)?;
+            let (first, distance) = code.split_first()?;
+            let distance = match *distance {
+                [a] => i64::from(a.cast_signed()),
+                [a, b, c, d] => i64::from(i32::from_le_bytes([a, b, c, d])),
+                _ => return None,
+            };
+            let to = at.wrapping_add(size).wrapping_add_signed(distance);
+            (*first == opcode && to == target).then_some(at)
+        })
+    }
+}
+
+/// Whether a function's entry says that all its calls are described.
+fn described(entry: &Entry) -> bool {
+    [
+        gimli::DW_AT_call_all_calls,
+        gimli::DW_AT_call_all_source_calls,
+        gimli::DW_AT_GNU_all_call_sites,
+        gimli::DW_AT_GNU_all_source_call_sites,
+    ]
+    .into_iter()
+    .any(|name| flag(entry, name))
+}
