@@ -427,6 +427,13 @@ pub enum Quote {
     Quoted,
 }
 
+/// The lowest error number (`MAX_ERRNO`), negated.
+pub(crate) const LOWEST_ERROR: i32 = -4095;
+
+/// The message of [`ErrorKind::Decision`].
+pub const DECISION: &str =
+    "a decision is 0 (allowed) or a negative error number down to -4095 (denied)";
+
 /// Errors of kernel handlers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ErrorKind {
@@ -454,6 +461,8 @@ pub enum ErrorKind {
     Counter,
     /// `a packet can be dropped (0) or accepted (1)`
     Verdict,
+    /// A decision that the kernel does not take.
+    Decision,
     /// `write fault at 0x...`: one field, the address
     WriteFault,
     /// `the signal cannot be sent`

@@ -107,6 +107,8 @@ pub struct Features {
     pub cast: Option<CastKfunc>,
     /// `bpf_probe_write_user`, which a locked down kernel denies.
     pub write_user: bool,
+    /// Programs at code of processes may set its registers (6.18).
+    pub write_registers: bool,
     /// Numbers in tracefs of the events `raw_syscalls/sys_enter` and `sys_exit`. They are used if
     /// programs at raw tracepoints are preemptible and those of trace events are not (6.19).
     pub syscall_events: Option<[u64; 2]>,
@@ -127,6 +129,7 @@ impl Features {
         interrupts: None,
         cast: None,
         write_user: true,
+        write_registers: true,
         syscall_events: None,
     };
 }

@@ -58,8 +58,12 @@ pub enum EventNeed {
     UserMemory,
     /// A current process that a program may change.
     Process,
+    /// The registers of a program at a place in its code.
+    ProgramRegisters,
     /// A packet that can be dropped.
     Packet,
+    /// A decision of the security modules.
+    Decision,
     /// The current task's structure in the kernel.
     TaskStruct,
     /// The system call that the current thread is in.
@@ -89,7 +93,9 @@ impl EventNeed {
             EventNeed::CallReturn => "return from a function or a system call",
             EventNeed::UserMemory => "memory of the current process",
             EventNeed::Process => "current process that a handler can change",
+            EventNeed::ProgramRegisters => "place in a program's code",
             EventNeed::Packet => "verdict on a packet",
+            EventNeed::Decision => "decision of security modules",
             EventNeed::TaskStruct => "current task of the kernel",
             EventNeed::CallInProgress => "system call of the current thread",
             EventNeed::Stack => "stack",
@@ -125,7 +131,11 @@ impl EventNeed {
                 Event::Code(probe) => probe.ret,
                 event => matches!(event, Event::SysExit(_)),
             },
+            EventNeed::ProgramRegisters => {
+                matches!(event, Event::Code(probe) if probe.space == Space::User)
+            }
             EventNeed::Packet => matches!(event, Event::Netfilter(_)),
+            EventNeed::Decision => matches!(event, Event::Lsm(_)),
             // The kernel does not allow these helpers in programs at packets.
             EventNeed::CallInProgress
             | EventNeed::Process
@@ -412,6 +422,7 @@ intrinsics! {
         CtxArg "ctx_arg" (Long) -> Long, K, pure, early of Argument const 0..=11; "Argument n (constant, from 0) of a raw tracepoint, as the kernel passes it (64 bits); or of the probed function, if the argument is in a register."
         CtxRet "ctx_ret" () -> Long, K, pure, early of FunctionReturn; "The function's return value. Returns of functions only."
         CtxReg "ctx_reg" (Long) -> Long, K, pure, early, registers of Registers const 0..=64; "Register n (constant, DWARF number) at the probed place. Code, perf events and watched memory only."
+        CtxRegNow "ctx_reg_now" (Long) -> Long, K, registers of ProgramRegisters const 0..=64; "Register n (constant, DWARF number) at the probed place of a program, which the handler may have changed."
         CtxSite "ctx_site" () -> Long, K, pure, early of CodePlace; "Number of the place that was hit. Code only."
     }
     Event EventOp "Other properties of the event." {
@@ -426,6 +437,7 @@ intrinsics! {
         UserMode "user_mode" () -> Long, K, pure, early; "1 if a perf event interrupted user mode; 0 otherwise, and in other events."
         Verdict "verdict" () -> Long, K of Packet; "1 if the packet is accepted, 0 if it is dropped. `Netfilter` only."
         VerdictSet "verdict_set" (Long), K, fails, effect of Packet; "Drops (0) or accepts (1) the packet when the handler ends; any other value fails. `Netfilter` only."
+        Decision "decision" () -> Long, K of Decision; "The decision of the security hook so far: 0 allows."
     }
     Syscall SyscallOp "System calls, and arguments by their convention." {
         SysNr "sys_nr" () -> Long, K, pure, early of SystemCall; "System call number as in `NrSet`: the native number, or COMPAT plus the 32-bit number. System call events only."
@@ -493,6 +505,8 @@ intrinsics! {
     Act ActOp "Changes of the current process, in guru mode." {
         UserStore "user_store" (Long, Long, Long), K, fails, effect of Process const 1..=8; "Writes n bytes (constant: 1, 2, 4 or 8) at a user address of the current process; fails where the page is not writable and in memory."
         UserStoreText "user_store_text" (Long, Str), K, fails, effect of Process; "Writes the bytes of a string, without a NUL, at a user address of the current process; fails as `user_store`."
+        DecisionSet "decision_set" (Long), K, fails, effect of Decision; "Sets the decision of a security hook: 0 allows, a negative error number denies; fails for other numbers."
+        RegisterStore "register_store" (Long, Long), K, effect, registers of ProgramRegisters const 0..=64; "Sets register n (constant, DWARF number) of the program at the probed place. It goes on with that value."
         SendSignal "send_signal" (Long), K, fails, effect of Process; "Sends a signal to the current thread; fails if there is no such signal, and for kernel threads."
     }
     Text TextOp "Operations on texts, which depend on the operands alone." {

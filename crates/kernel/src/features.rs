@@ -97,6 +97,8 @@ pub enum Feature {
     Netfilter,
     /// Programs at LSM hooks (`CONFIG_BPF_LSM`, and `bpf` among the active modules).
     Lsm,
+    /// Programs at code of processes may set its registers (6.18).
+    WriteRegisters,
     /// One link for many kernel functions (5.18, `CONFIG_FPROBE`).
     KprobeMulti,
     /// One link for many places in a file (6.6).
@@ -153,6 +155,9 @@ impl fmt::Display for Feature {
             Feature::Breakpoints => f.write_str("debug registers (CONFIG_HAVE_HW_BREAKPOINT)"),
             Feature::Netfilter => f.write_str("BPF links to netfilter hooks (Linux 6.4)"),
             Feature::Lsm => f.write_str("BPF programs at security hooks (CONFIG_BPF_LSM)"),
+            Feature::WriteRegisters => {
+                f.write_str("BPF programs that set registers of processes (Linux 6.18)")
+            }
             Feature::KprobeMulti => f.write_str("BPF links to many functions (Linux 5.18)"),
             Feature::UprobeMulti => f.write_str("BPF links to many places in programs (Linux 6.6)"),
             Feature::MembarrierGlobal => f.write_str("membarrier (CONFIG_MEMBARRIER)"),
@@ -306,6 +311,14 @@ fn run_probe(feature: Feature) -> Availability {
             Some(all) if all.iter().all(|name| name != "bpf") => Availability::No,
             _ => lsm(),
         },
+        Feature::WriteRegisters => accepted(load(
+            prog_type::KPROBE,
+            &[
+                MOV_R0_0,
+                insn(0x7b, 1, 0, 0, 0), // *(u64 *)(r1 + 0) = r0
+                EXIT,
+            ],
+        )),
         Feature::KprobeMulti => many(attach_type::KPROBE_MULTI, |prog| {
             bpf::kprobe_multi(
                 prog,

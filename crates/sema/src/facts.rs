@@ -247,6 +247,11 @@ pub trait Facts {
         let _ = name;
         Vec::new()
     }
+    /// Whether an LSM hook returns a decision: 0, or a negative error number.
+    fn lsm_decides(&self, name: &str) -> bool {
+        let _ = name;
+        false
+    }
 
     /// A type without typedefs and qualifiers.
     fn ctype(&self, id: CTypeId) -> CType;

@@ -249,6 +249,7 @@ families! {
     [w("netfilter"), s("hook"), s("pf")] PRIORITY, EventMaker::Netfilter, Hook, "a packet at a netfilter hook";
     [w("netfilter"), s("pf"), s("hook")] PRIORITY, EventMaker::Netfilter, Hook, "a packet at a netfilter hook";
     [s("lsm")] &[], EventMaker::Lsm, Hook, "a decision of the security modules, by the hook's name";
+    [w("kernel"), s("lsm")] &[], EventMaker::Lsm, Hook, "a decision of the security modules, by the hook's name";
     [w("kernel"), s("trace")] &[], EventMaker::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
     [w("kernel"), s("tracepoint")] &[], EventMaker::Trace, Tracepoint, "a tracepoint, by NAME or SYSTEM:NAME";
     [MODULE, s("tracepoint")] &[], EventMaker::Trace, Tracepoint, "a tracepoint of a kernel module";
@@ -493,7 +494,8 @@ impl Family {
             EventMaker::PerfNamed => perf::resolve_named(facts, comps),
             EventMaker::Procfs => procfs::resolve(comps),
             EventMaker::Netfilter => hooks::netfilter(facts, comps),
-            EventMaker::Lsm => hooks::lsm(facts, last),
+            EventMaker::Lsm if comps.len() > 1 => hooks::lsm(facts, "kernel.lsm", last),
+            EventMaker::Lsm => hooks::lsm(facts, "lsm", last),
             EventMaker::Trace => tracepoints(facts, comps, last),
             EventMaker::Code => code::resolve(facts, comps, suggest),
             EventMaker::Data => data::resolve(facts, comps),

@@ -318,6 +318,25 @@ impl Facts for KernelFacts {
         params.into_iter().map(arg).collect()
     }
 
+    fn lsm_decides(&self, name: &str) -> bool {
+        let signature = btf().and_then(|btf| functions::lsm_hook(btf, name));
+        let result = signature.map(|s| self.types.ctype(CTypeId::kernel(s.ret)));
+        let int = matches!(result, Some(CType::Int { size: 4, .. }));
+        // The kernel takes other results from these, or ignores them.
+        let others = [
+            "audit_rule_known",
+            "inode_xattr_skipcap",
+            "inode_need_killpriv",
+            "inode_getsecurity",
+            "inode_listsecurity",
+            "inode_copy_up_xattr",
+            "xfrm_state_pol_flow_match",
+            "getprocattr",
+            "setprocattr",
+        ];
+        int && !others.contains(&name)
+    }
+
     fn ctype(&self, id: CTypeId) -> CType {
         let of_file = self.programs.file_table.ctype(id);
         of_file.unwrap_or_else(|| self.types.ctype(id))

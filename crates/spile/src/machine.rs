@@ -207,6 +207,8 @@ pub(crate) fn bpf_features(btf: &Btf, program: &Program, facts: &ProgramFacts) -
         cast: cast(btf),
         write_user: !facts.change_processes()
             || features::has(Feature::Helper(raw, helper::PROBE_WRITE_USER)) != Availability::No,
+        write_registers: facts.change_processes()
+            && features::has(Feature::WriteRegisters).is_available(),
         syscall_events: syscall_events(),
     }
 }

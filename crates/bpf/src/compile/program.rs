@@ -72,11 +72,13 @@ impl<'a> ProgramCodegen<'a> {
         } else if decided {
             // Each handler acts as a hook of its own: a packet that one drops does not reach the
             // next.
+            let packet = matches!(attach, Attach::Netfilter(_));
+            let go_on = i32::from(packet);
             for id in handlers {
-                asm.store(Size::DW, R10, VERDICT, 1);
+                asm.store(Size::DW, R10, VERDICT, go_on);
                 self.emit_inline(&mut asm, *id, entry_state, pool)?;
                 asm.load(Size::DW, R1, R10, VERDICT);
-                asm.jump_if(Cond::Eq, R1, 0, out);
+                asm.jump_if(Cond::Ne, R1, go_on, out);
             }
         } else {
             self.emit_handlers(&mut asm, handlers, entry_state, pool)?;
@@ -85,7 +87,17 @@ impl<'a> ProgramCodegen<'a> {
         // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
         if decided {
             asm.load(Size::DW, R0, R10, VERDICT);
-            asm.alu(AluOp::And, R0, 1);
+            if matches!(attach, Attach::Netfilter(_)) {
+                asm.alu(AluOp::And, R0, 1);
+            } else {
+                // The verifier wants to see the range of error numbers.
+                let [allow, done] = [asm.label(), asm.label()];
+                asm.jump_if(Cond::Sgt, R0, 0, allow);
+                asm.jump_if(Cond::Sge, R0, crate::layout::LOWEST_ERROR, done);
+                asm.bind(allow);
+                asm.mov(R0, 0);
+                asm.bind(done);
+            }
         } else {
             asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
         }

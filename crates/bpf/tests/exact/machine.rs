@@ -383,6 +383,7 @@ fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
         ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
+        ErrorKind::Decision => spile_bpf::layout::DECISION.into(),
     }
 }
 

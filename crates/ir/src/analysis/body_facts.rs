@@ -96,7 +96,12 @@ impl BodyFacts {
 
     /// Whether the body sets the verdict on a packet or on a call that a security hook asks about.
     pub fn sets_verdict(&self) -> bool {
-        self.uses_any(&[Intrinsic::Verdict, Intrinsic::VerdictSet])
+        self.uses_any(&[
+            Intrinsic::Verdict,
+            Intrinsic::VerdictSet,
+            Intrinsic::Decision,
+            Intrinsic::DecisionSet,
+        ])
     }
 
     /// Whether the body writes to memory of processes or sends signals.

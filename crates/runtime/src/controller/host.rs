@@ -304,7 +304,8 @@ fn event(op: EventOp) -> Result<Value, Fault> {
         | EventOp::NextPid
         | EventOp::PerfCount
         | EventOp::Verdict
-        | EventOp::VerdictSet => Err(elsewhere(op)),
+        | EventOp::VerdictSet
+        | EventOp::Decision => Err(elsewhere(op)),
     }
 }
 

@@ -33,6 +33,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
         ErrorKind::MaxAction => "MAXACTION exceeded".into(),
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
+        ErrorKind::Decision => spile_bpf::layout::DECISION.into(),
         ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
     }
 }

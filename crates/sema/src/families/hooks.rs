@@ -188,7 +188,7 @@ fn packet(facts: &dyn Facts) -> Vec<TargetVar> {
 }
 
 /// Hooks of security modules.
-pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<PointMatch>> {
+pub(super) fn lsm(facts: &dyn Facts, family: &str, c: &Component) -> DiagResult<Vec<PointMatch>> {
     let pattern = literal(c);
     let hooks = facts.lsm_hooks(&pattern);
     if hooks.is_empty() {
@@ -211,10 +211,19 @@ pub(super) fn lsm(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<PointMatch
             ty: CTy::id(a.ty),
             kind: VarKind::Parameter,
         });
+        let mut targets: Vec<TargetVar> = targets.collect();
+        if facts.lsm_decides(&name) {
+            targets.push(TargetVar {
+                name: "return".into(),
+                source: TargetSource::Decision,
+                ty: CTy::int(4, true),
+                kind: VarKind::Return,
+            });
+        }
         PointMatch::Hook {
             event: Event::Lsm(name.clone()),
-            point: format!("lsm(\"{name}\")"),
-            targets: targets.collect(),
+            point: format!("{family}(\"{name}\")"),
+            targets,
             name,
         }
     };

@@ -158,6 +158,8 @@ pub enum TargetSource {
     SysNr,
     /// The verdict on the packet (intrinsic `verdict`).
     Verdict,
+    /// The decision of a security hook (intrinsic `decision`).
+    Decision,
     /// A location program, at code.
     Loc(Arc<VarLocation>),
 }

@@ -9,7 +9,7 @@
 
 use std::collections::{HashMap, HashSet};
 
-use spile_ir::intrinsics::{Intrinsic, ResultLen};
+use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, ResultLen};
 
 use super::dead_stores::effects;
 use super::hir::*;
@@ -32,6 +32,10 @@ struct LocalUse {
 
 /// Moves all values that can move, in all kernel handlers.
 pub fn sink(tree: &mut Tree) {
+    // In guru mode a value may be read before the script changes it.
+    if changes_processes(tree) {
+        return;
+    }
     let effects = effects(tree);
     // A function is steady when all functions that it calls are.
     let mut quiet: Vec<bool> = tree
@@ -52,6 +56,19 @@ pub fn sink(tree: &mut Tree) {
     for u in tree.units.iter_mut().filter(|u| u.in_kernel()) {
         handler(&mut u.body, &quiet);
     }
+}
+
+/// Whether a handler or a function changes memory or registers of a process.
+fn changes_processes(tree: &Tree) -> bool {
+    let mut found = false;
+    for u in &tree.units {
+        walk_exprs(&u.body, &mut |e| {
+            if let ExprKind::Intr { f, .. } = e.kind {
+                found |= matches!(f.class(), IntrinsicClass::Act(_));
+            }
+        });
+    }
+    found
 }
 
 fn calls_only(u: &Unit, quiet: &[bool]) -> bool {

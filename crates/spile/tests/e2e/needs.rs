@@ -43,6 +43,17 @@ const NEEDS: &[Need] = &[
         of_kernel: true,
         have: || in_vm().is_none() && !Path::new("/sys/bus/event_source/devices/kprobe").exists(),
     },
+    // Programs may set registers of processes, which only the kernel itself knows.
+    Need {
+        name: "register writes",
+        of_kernel: true,
+        have: sets_registers,
+    },
+    Need {
+        name: "no register writes",
+        of_kernel: true,
+        have: || !sets_registers(),
+    },
     // The kernel's debugging information (`cargo xtask vm --debuginfo`).
     Need {
         name: "debuginfo",
@@ -165,6 +176,10 @@ const NEEDS: &[Need] = &[
         have: || in_vm().is_none(),
     },
 ];
+
+fn sets_registers() -> bool {
+    spile_kernel::features::has(spile_kernel::features::Feature::WriteRegisters).is_available()
+}
 
 /// Whether the running kernel's debugging information is installed.
 fn has_debuginfo() -> bool {

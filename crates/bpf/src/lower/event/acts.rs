@@ -6,12 +6,20 @@ use spile_ir::intrinsics::ActOp;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
-use crate::layout::ErrorKind;
+use crate::layout::{ErrorKind, LOWEST_ERROR};
 use crate::lower::{HandlerCodegen, Res, TMP};
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {
-        if !self.options.features.write_user && op != ActOp::SendSignal {
+        if op == ActOp::RegisterStore && !self.options.features.write_registers {
+            return Err(
+                "this kernel lets no BPF program set registers of programs, and the variable is in \
+                 one here; at another statement it may be in memory"
+                    .into(),
+            );
+        }
+        let memory = matches!(op, ActOp::UserStore | ActOp::UserStoreText);
+        if memory && !self.options.features.write_user {
             return Err(
                 "the kernel lets no BPF program write to memory of programs: it is locked down \
                  (see kernel_lockdown(7), and the kernel's option `lockdown=`)"
@@ -22,6 +30,14 @@ impl HandlerCodegen<'_> {
         match op {
             ActOp::UserStore => self.user_store(args)?,
             ActOp::UserStoreText => self.user_store_text(args[0], args[1])?,
+            ActOp::DecisionSet => {
+                let fail = self.fail_label(ErrorKind::Decision);
+                self.use_in(args[0], R1)?;
+                self.asm.jump_if(Cond::Sgt, R1, 0, fail);
+                self.asm.jump_if(Cond::Slt, R1, LOWEST_ERROR, fail);
+                self.store(self.plan.scratch.verdict, R1);
+            }
+            ActOp::RegisterStore => self.set_register(args[0], args[1])?,
             ActOp::SendSignal => {
                 let fail = self.fail_label(ErrorKind::Signal);
                 self.use_in(args[0], R1)?;

@@ -24,7 +24,10 @@ impl HandlerCodegen<'_> {
             return match op {
                 ContextOp::CtxArg => self.ctx_arg(args[0]),
                 ContextOp::CtxReg if self.has_registers() => self.register(constant(args[0])?),
-                ContextOp::CtxReg | ContextOp::CtxRet | ContextOp::CtxSite => {
+                ContextOp::CtxReg
+                | ContextOp::CtxRegNow
+                | ContextOp::CtxRet
+                | ContextOp::CtxSite => {
                     let name = Intrinsic::from(op).info().name;
                     Err(format!("{name} in an event that is not at code"))
                 }
@@ -35,7 +38,7 @@ impl HandlerCodegen<'_> {
         }
         match op {
             ContextOp::CtxArg => self.register_arg(args[0], 0),
-            ContextOp::CtxReg => self.register(constant(args[0])?),
+            ContextOp::CtxReg | ContextOp::CtxRegNow => self.register(constant(args[0])?),
             ContextOp::CtxRet if probe.ret => self.register(self.registers().ret.into()),
             ContextOp::CtxRet => Err("the result of a function before it returns".into()),
             ContextOp::CtxSite => {
@@ -53,6 +56,17 @@ impl HandlerCodegen<'_> {
                 Ok(())
             }
         }
+    }
+
+    /// Sets a register of the probed program.
+    pub(in crate::lower) fn set_register(&mut self, number: Val, value: Val) -> Res {
+        let number = constant(number)?;
+        let offset = self.registers().offset(number);
+        let offset = offset.ok_or_else(|| format!("register {number} is not there"))?;
+        self.use_in(value, R2)?;
+        self.asm.load(Size::DW, R1, R10, CTX);
+        self.asm.store(Size::DW, R1, offset, R2);
+        Ok(())
     }
 
     /// `r0` = the intrinsic's value on a trampoline. Helpers return plain numbers; a load from the
@@ -73,7 +87,9 @@ impl HandlerCodegen<'_> {
                 self.asm.mov(R0, number as i32);
                 return Ok(());
             }
-            ContextOp::CtxReg => return Err("a register on a trampoline".into()),
+            ContextOp::CtxReg | ContextOp::CtxRegNow => {
+                return Err("a register on a trampoline".into());
+            }
         };
         let into = match helper {
             Helper::GetFuncArg => R3,

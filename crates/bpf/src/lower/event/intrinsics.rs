@@ -93,7 +93,7 @@ impl HandlerCodegen<'_> {
         match op {
             EventOp::PerfCount => return self.perf_count(dst, args),
             EventOp::VerdictSet => return self.set_verdict(args[0]),
-            EventOp::Verdict => self.load(R0, self.plan.scratch.verdict),
+            EventOp::Verdict | EventOp::Decision => self.load(R0, self.plan.scratch.verdict),
             EventOp::CtxActivation => self.call_of_function()?,
             EventOp::CtxAddr => self.interrupted_at()?,
             EventOp::CtxEntry => self.returning_from(args[0]),

@@ -171,7 +171,8 @@ impl HandlerCodegen<'_> {
             self.store(plan.scratch.depth, 0);
         }
         if self.facts.sets_verdict() {
-            self.store(plan.scratch.verdict, 1);
+            let accepts = matches!(self.event(), Event::Netfilter(_));
+            self.store(plan.scratch.verdict, i32::from(accepts));
         }
         self.forget_match();
         if self.ctx.ticking {

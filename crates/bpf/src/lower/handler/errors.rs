@@ -45,6 +45,7 @@ pub(in crate::lower) fn kinds(inst: &Inst, program: &Program) -> Vec<ErrorKind> 
         Inst::Intr { f, .. } => match f {
             Intrinsic::PerfCount => vec![Counter],
             Intrinsic::VerdictSet => vec![Verdict],
+            Intrinsic::DecisionSet => vec![Decision],
             Intrinsic::UserStore | Intrinsic::UserStoreText => vec![WriteFault],
             Intrinsic::SendSignal => vec![Signal],
             // The text itself can be invalid.
@@ -197,6 +198,7 @@ impl HandlerCodegen<'_> {
             ErrorKind::MaxAction => "MAXACTION exceeded".into(),
             ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
             ErrorKind::Counter => "the counter cannot be read".into(),
+            ErrorKind::Decision => crate::layout::DECISION.into(),
             ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
             ErrorKind::Raised => String::new(),
             ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {

@@ -273,6 +273,21 @@ impl Resolver<'_> {
         Some((self.num(distance, span), 2 + 4 * addresses.len()))
     }
 
+    /// Whether the handler may assign to registers of a program, so that they can change while it runs.
+    fn may_change(&self) -> bool {
+        self.input.guru
+            && matches!(&self.cur.event, Some(Event::Code(probe)) if probe.space == Space::User)
+    }
+
+    /// A register at the place that was hit.
+    fn register(&mut self, number: i64, span: Span) -> Expr {
+        let f = match self.may_change() {
+            true => Intrinsic::CtxRegNow,
+            false => Intrinsic::CtxReg,
+        };
+        self.intrinsic_of(f, Some(number), span)
+    }
+
     /// Runs a location program symbolically, on expressions; `None` where it is malformed or too
     /// large.
     pub(super) fn evaluate_location(
@@ -286,10 +301,7 @@ impl Resolver<'_> {
         for op in ops {
             let top = stack.len();
             let made = match *op {
-                LocOp::Reg(n) => (
-                    self.intrinsic_of(Intrinsic::CtxReg, Some(n.into()), span),
-                    1,
-                ),
+                LocOp::Reg(n) => (self.register(n.into(), span), 1),
                 LocOp::Arg(n) => (
                     self.intrinsic_of(Intrinsic::CtxArg, Some(n.into()), span),
                     1,
@@ -303,6 +315,8 @@ impl Resolver<'_> {
                     };
                     (self.intrinsic_of(frame, Some(n.into()), span), 1)
                 }
+                // The first register of results is 0 in all tables of DWARF's numbers here.
+                LocOp::Ret if self.may_change() => (self.register(0, span), 1),
                 LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
                 LocOp::Bias(pc) => self.bias(pc, span)?,
                 LocOp::Const(n) => (self.num(ExprKind::Num(n), span), 1),

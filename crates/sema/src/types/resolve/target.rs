@@ -243,6 +243,7 @@ impl Resolver<'_> {
             TargetSource::SysArg(n) => (Intrinsic::SysArg, Some(*n)),
             TargetSource::SysRet => (Intrinsic::SysRet, None),
             TargetSource::Verdict => (Intrinsic::Verdict, None),
+            TargetSource::Decision => (Intrinsic::Decision, None),
             TargetSource::SysNr => {
                 let nr = self.intrinsic_of(Intrinsic::SysNr, None, span);
                 let own = i64::from(spile_ir::NrSet::COMPAT) - 1;

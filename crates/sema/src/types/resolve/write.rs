@@ -1,7 +1,7 @@
 //! Guru mode: assignments to variables and memory of programs.
 
-use spile_ir::Space;
 use spile_ir::intrinsics::Intrinsic;
+use spile_ir::{BinOp, Space};
 use spile_syntax::ast::{self, AtOp, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -38,6 +38,16 @@ impl Resolver<'_> {
         if before != (self.diags.error_count(), self.trial_failed) {
             return Some(self.bad(span));
         }
+        if let ExprKind::Intr {
+            f: Intrinsic::Decision,
+            ..
+        } = old.kind
+        {
+            return Some(self.set_decision((op, old, rhs), lhs.span, (span, used)));
+        }
+        if let Some(register) = register_of(lhs, &old) {
+            return Some(self.set_register(register, (op, old, rhs), lhs.span, (span, used)));
+        }
         let ExprKind::Load {
             space: Space::User,
             addr,
@@ -54,26 +64,84 @@ impl Resolver<'_> {
             let d = Diagnostic::error(codes::NO_VALUE, text).at(span);
             self.report(d.help("assign to a variable first, and the variable to the memory"));
         }
-        let value = match op {
-            None => rhs,
-            Some(op) => {
-                let Some(op) = num_op(op) else {
-                    let text = "only numbers can be written to memory of a program";
-                    self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
-                    return Some(self.bad(span));
-                };
-                if has_effect(&addr) {
-                    let text = "the address is computed twice here, and has an effect";
-                    let d = Diagnostic::error(codes::BAD_OPERAND, text).at(lhs.span);
-                    self.report(d.help("assign with `=`"));
-                }
-                let kind = ExprKind::Bin(op, Box::new(old), Box::new(rhs));
-                self.num(kind, span)
-            }
-        };
+        if op.is_some() && has_effect(&addr) {
+            let text = "the address is computed twice here, and has an effect";
+            let d = Diagnostic::error(codes::BAD_OPERAND, text).at(lhs.span);
+            self.report(d.help("assign with `=`"));
+        }
+        let value = self.assigned((op, old, rhs), span)?;
         let size = self.num(ExprKind::Num(size), span);
         let (f, args) = (Intrinsic::UserStore, vec![size, addr, value]);
         Some(self.num(ExprKind::Intr { f, args }, span))
+    }
+
+    /// The value of an assignment, which may have an operator.
+    fn assigned(&mut self, (op, old, rhs): Assigned, span: Span) -> Option<Expr> {
+        let Some(op) = op else {
+            return Some(rhs);
+        };
+        let Some(op) = num_op(op) else {
+            let text = "only numbers can be written to variables of a program";
+            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+            return Some(self.bad(span));
+        };
+        Some(self.num(ExprKind::Bin(op, Box::new(old), Box::new(rhs)), span))
+    }
+
+    /// An assignment to a variable in a register, or to a function's result.
+    fn set_register(
+        &mut self,
+        register: RegisterVariable,
+        assigned: Assigned,
+        at: Span,
+        (span, used): (Span, bool),
+    ) -> Expr {
+        self.needs_guru(WRITE, CHANGES, at);
+        if used {
+            let text = "an assignment to a variable of a program has no value of its own";
+            let d = Diagnostic::error(codes::NO_VALUE, text).at(span);
+            self.report(d.help("assign to a script's variable first, and that to this one"));
+        }
+        let Some(mut value) = self.assigned(assigned, span) else {
+            return self.bad(span);
+        };
+        if register.bits < 64 {
+            let unused = 64 - register.bits;
+            let back = match register.signed {
+                true => BinOp::Shr,
+                false => BinOp::UShr,
+            };
+            value = self.op_imm(BinOp::Shl, value, unused, span);
+            value = self.op_imm(back, value, unused, span);
+        }
+        let number = self.num(ExprKind::Num(register.number), span);
+        let (f, args) = (Intrinsic::RegisterStore, vec![number, value]);
+        self.num(ExprKind::Intr { f, args }, span)
+    }
+
+    /// `$return = n` at a security hook.
+    fn set_decision(
+        &mut self,
+        (op, _, rhs): Assigned,
+        at: Span,
+        (span, used): (Span, bool),
+    ) -> Expr {
+        self.needs_guru(WRITE, "decide for the security modules", at);
+        let wrong = match op {
+            Some(_) => Some("a decision can be set with `=` only"),
+            None if used => Some("an assignment to a decision has no value of its own"),
+            None => match rhs.kind {
+                ExprKind::Num(n) if !(LOWEST_ERROR..=0).contains(&n) => {
+                    Some("a decision is 0 (allowed) or a negative error number (denied)")
+                }
+                _ => None,
+            },
+        };
+        if let Some(text) = wrong {
+            self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(span));
+        }
+        let (f, args) = (Intrinsic::DecisionSet, vec![rhs]);
+        self.num(ExprKind::Intr { f, args }, span)
     }
 
     /// The error for something that is not memory of a program.
@@ -86,10 +154,15 @@ impl Resolver<'_> {
                 d.help("write the whole number that has it, with `set_user_int()` or its kin")
             }
             ExprKind::Load { .. } => return self.kernel_is_read(lhs),
-            _ if in_program => {
-                let text = "this variable is in a register here, which no BPF program can write";
+            ExprKind::Read(_) if in_program => {
+                let text = "this is the value at the entry of the function, which has returned";
                 let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
-                d.help("at another statement the variable may be in memory; `-L` shows where it is")
+                d.help("write it in a probe of the entry (without `.return`)")
+            }
+            _ if in_program => {
+                let text = "this value is computed from others here: it has no place of its own";
+                let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
+                d.help("at another statement the variable may have one")
             }
             _ => return self.kernel_is_read(lhs),
         };
@@ -98,8 +171,34 @@ impl Resolver<'_> {
     }
 
     fn kernel_is_read(&mut self, lhs: &ast::Expr) -> Expr {
+        if let ast::ExprKind::Target { name, access, .. } = &lhs.kind
+            && (&**name, access.is_empty()) == ("$return", true)
+        {
+            let d = self.result_of_kernel().at(lhs.span);
+            self.report(d);
+            return self.bad(lhs.span);
+        }
         self.report_unwritable(lhs);
         self.bad(lhs.span)
+    }
+
+    /// The error for an assignment to the result of a kernel function or a system call.
+    fn result_of_kernel(&self) -> Diagnostic {
+        let text = "the result of the kernel's functions and system calls cannot be set";
+        let d = Diagnostic::error(codes::NOT_SUPPORTED, text).note(
+            "eBPF programs can put a result in a function's place (`bpf_override_return`, which \
+             distributions leave out), but not change it after the function has run",
+        );
+        let name = self.cur.ctx.as_ref().and_then(|ctx| ctx.name.clone());
+        let hook = name.as_deref().and_then(|n| n.strip_prefix("security_"));
+        match hook.filter(|hook| self.facts.lsm_decides(hook)) {
+            Some(hook) => d.help(format!(
+                "write `probe kernel.lsm(\"{hook}\") {{ $return = ... }}`, which decides for it"
+            )),
+            None => d.help(
+                "`probe kernel.lsm(\"HOOK\") { $return = ... }` sets the decision of a security hook",
+            ),
+        }
     }
 
     /// Reports an operation outside guru mode, which lets a script do `what_for`.
@@ -109,6 +208,76 @@ impl Resolver<'_> {
             let d = Diagnostic::error(codes::NEEDS_GURU, text).at(span);
             self.report(d.help(format!("guru mode lets a script {what_for}: `spile -g`")));
         }
+    }
+}
+
+/// An assignment's operator, the variable's value before, and the right side.
+type Assigned = (Option<ast::BinOp>, Expr, Expr);
+
+/// The lowest error number (`MAX_ERRNO`), negated.
+const LOWEST_ERROR: i64 = -4095;
+
+/// A variable of a program that is in a register.
+struct RegisterVariable {
+    /// DWARF's number of the register.
+    number: i64,
+    bits: i64,
+    signed: bool,
+}
+
+/// The register that a variable is in as a whole, from the expression of its value.
+fn register_of(lhs: &ast::Expr, value: &Expr) -> Option<RegisterVariable> {
+    match &lhs.kind {
+        ast::ExprKind::Target {
+            access,
+            addr_of: false,
+            ..
+        } if access.is_empty() => {}
+        _ => return None,
+    }
+    let (mut value, mut bits, mut signed) = (value, 64, false);
+    // Its extension to 64 bits, from its location and from its type.
+    while let Some((inner, narrow, by_sign)) = extended(value) {
+        value = inner;
+        if narrow < bits {
+            (bits, signed) = (narrow, by_sign);
+        }
+    }
+    let ExprKind::Intr { f, args } = &value.kind else {
+        return None;
+    };
+    let number = match (f, args.first().map(|n| &n.kind)) {
+        (Intrinsic::CtxReg | Intrinsic::CtxRegNow, Some(ExprKind::Num(n))) => *n,
+        // Outside guru mode, where the assignment is refused.
+        (Intrinsic::CtxRet, _) => 0,
+        _ => return None,
+    };
+    Some(RegisterVariable {
+        number,
+        bits,
+        signed,
+    })
+}
+
+/// The value that is extended to 64 bits, its bits, and whether by its sign.
+fn extended(value: &Expr) -> Option<(&Expr, i64, bool)> {
+    let ExprKind::Bin(op, inner, by) = &value.kind else {
+        return None;
+    };
+    let ExprKind::Num(by) = by.kind else {
+        return None;
+    };
+    match (op, &inner.kind) {
+        (BinOp::Shr | BinOp::UShr, ExprKind::Bin(BinOp::Shl, inner, up)) if matches!(up.kind, ExprKind::Num(up) if up == by) => {
+            Some((&**inner, 64 - by, *op == BinOp::Shr))
+        }
+        (BinOp::And, _) => match by {
+            0xff => Some((&**inner, 8, false)),
+            0xffff => Some((&**inner, 16, false)),
+            0xffff_ffff => Some((&**inner, 32, false)),
+            _ => None,
+        },
+        _ => None,
     }
 }
 
