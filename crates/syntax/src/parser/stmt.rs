@@ -73,11 +73,13 @@ impl Parser<'_> {
     fn item_in_block(&mut self, open: Token) -> ProductionFailed {
         let t = self.token();
         let message = format!("{} inside a block", t.kind.describe());
-        let also = labels(
-            "only allowed at top level",
-            open.span,
-            "is a `}` missing for this?",
-        );
+        let allowed = match t.kind {
+            Tok::KwGlobal | Tok::KwPrivate => {
+                "only allowed at top level; local variables need no declaration"
+            }
+            _ => "only allowed at top level",
+        };
+        let also = labels(allowed, open.span, "is a `}` missing for this?");
         self.report_at(codes::UNCLOSED, t.span, &message, also)
     }
 

@@ -7,6 +7,15 @@ const ABSENT: &[(&[&str], &str)] = &[
         "no BPF program can wait; save what you need in a global and continue in `probe timer.ms(N)`",
     ),
     (
+        &["typeof"],
+        "the language has no `typeof`: `@cast(p, \"TYPE\")` gives an address a type, and `->` follows the type of what \
+         a variable was given",
+    ),
+    (
+        &["sizeof"],
+        "the language has no `sizeof`: `@cast_sizeof(\"TYPE\")` is the size of a type",
+    ),
+    (
         &["panic"],
         "no BPF program can stop the kernel; set a global, and call `system()` from a `probe timer`",
     ),

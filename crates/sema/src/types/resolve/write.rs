@@ -1,7 +1,7 @@
 //! Guru mode: assignments to variables and memory of programs.
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{BinOp, Space};
+use spile_ir::{BinOp, Event, Space};
 use spile_syntax::ast::{self, AtOp, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -38,14 +38,15 @@ impl Resolver<'_> {
         if before != (self.diags.error_count(), self.trial_failed) {
             return Some(self.bad(span));
         }
-        if let ExprKind::Intr {
-            f: Intrinsic::Decision,
-            ..
-        } = old.kind
-        {
+        let decision = |e: &Expr| {
+            let f = Intrinsic::Decision;
+            matches!(&e.kind, ExprKind::Intr { f: is, .. } if *is == f)
+        };
+        if any_expr(&old, decision) {
             return Some(self.set_decision((op, old, rhs), lhs.span, (span, used)));
         }
-        if let Some(register) = register_of(lhs, &old) {
+        let of_program = matches!(&self.cur.event, Some(Event::Code(p)) if p.space == Space::User);
+        if of_program && let Some(register) = register_of(lhs, &old) {
             return Some(self.set_register(register, (op, old, rhs), lhs.span, (span, used)));
         }
         let ExprKind::Load {
@@ -190,7 +191,11 @@ impl Resolver<'_> {
              distributions leave out), but not change it after the function has run",
         );
         let name = self.cur.ctx.as_ref().and_then(|ctx| ctx.name.clone());
-        let hook = name.as_deref().and_then(|n| n.strip_prefix("security_"));
+        let prefixes = ["security_", "cap_"];
+        let hook = name.as_deref().and_then(|n| {
+            let hooks = prefixes.iter().filter_map(|prefix| n.strip_prefix(prefix));
+            hooks.into_iter().next()
+        });
         match hook.filter(|hook| self.facts.lsm_decides(hook)) {
             Some(hook) => d.help(format!(
                 "write `probe kernel.lsm(\"{hook}\") {{ $return = ... }}`, which decides for it"
