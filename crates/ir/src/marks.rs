@@ -3,7 +3,7 @@
 //! kernel handler that looks into such a text, as a comparison does, needs the text itself. This
 //! analysis finds the instructions that have to make it in the kernel.
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::fmt::{Count, Format, Piece};
 use crate::storage::Storage;
@@ -37,10 +37,10 @@ enum TextNode {
 /// The marks of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Marks {
-    made: HashSet<(BodyId, Reg)>,
+    made: FxHashSet<(BodyId, Reg)>,
     /// Keys of arrays that can contain marks.
-    keys: HashSet<(GlobalId, usize)>,
-    unrenderable: HashMap<BodyId, SiteId>,
+    keys: FxHashSet<(GlobalId, usize)>,
+    unrenderable: FxHashMap<BodyId, SiteId>,
 }
 
 impl Marks {
@@ -102,14 +102,14 @@ impl Marks {
 /// The flow graph of texts.
 #[derive(Default)]
 struct FlowGraph {
-    to: HashMap<TextNode, Vec<TextNode>>,
-    from: HashMap<TextNode, Vec<TextNode>>,
+    to: FxHashMap<TextNode, Vec<TextNode>>,
+    from: FxHashMap<TextNode, Vec<TextNode>>,
     /// The origins of marks, and whether the kernel can make the text there.
     sources: Vec<(TextNode, bool)>,
     /// The places that kernel handlers look into, each with the instruction's body and site.
     inspected: Vec<(TextNode, Option<BodyId>, SiteId)>,
     /// Keys of arrays that kernel handlers look elements up by.
-    keys: HashSet<TextNode>,
+    keys: FxHashSet<TextNode>,
 }
 
 impl FlowGraph {
@@ -154,7 +154,7 @@ impl FlowGraph {
             Val::Reg(r) if text(*r) => Some(TextNode::Reg(at, *r)),
             _ => None,
         };
-        let mut walked = HashMap::new();
+        let mut walked = FxHashMap::default();
         for (inst, site) in body.insts_at() {
             if let Inst::IterNew { it, g, .. } = inst {
                 walked.insert(*it, *g);
@@ -290,9 +290,9 @@ impl FlowGraph {
 
     fn reachable(
         start: Vec<TextNode>,
-        next: &HashMap<TextNode, Vec<TextNode>>,
-    ) -> HashSet<TextNode> {
-        let mut seen: HashSet<TextNode> = start.iter().copied().collect();
+        next: &FxHashMap<TextNode, Vec<TextNode>>,
+    ) -> FxHashSet<TextNode> {
+        let mut seen: FxHashSet<TextNode> = start.iter().copied().collect();
         let mut todo = start;
         while let Some(at) = todo.pop() {
             for to in next.get(&at).into_iter().flatten() {
@@ -305,12 +305,12 @@ impl FlowGraph {
     }
 
     /// The places that the texts in `start` flow to.
-    fn reachable_from(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
+    fn reachable_from(&self, start: Vec<TextNode>) -> FxHashSet<TextNode> {
         Self::reachable(start, &self.to)
     }
 
     /// The places from which texts flow to `start`.
-    fn sources_of(&self, start: Vec<TextNode>) -> HashSet<TextNode> {
+    fn sources_of(&self, start: Vec<TextNode>) -> FxHashSet<TextNode> {
         Self::reachable(start, &self.from)
     }
 }

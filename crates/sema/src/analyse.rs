@@ -1,7 +1,6 @@
 //! The second half of analysis as one call: from resolved probes to a program.
 
-use std::collections::HashSet;
-
+use rustc_hash::FxHashSet;
 use spile_ir::{Limits, Program};
 use spile_syntax::ast::{Bytes, FileId, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
@@ -228,7 +227,7 @@ fn bodies(
     let functions = inputs.library.user_functions();
     let mut public: Vec<_> = functions.filter(|f| !f.private).collect();
     public.sort_by_key(|f| (f.name.name.clone(), f.params.len()));
-    let called: HashSet<Span> = tree.units.iter().map(|u| u.span).collect();
+    let called: FxHashSet<Span> = tree.units.iter().map(|u| u.span).collect();
     for f in public {
         if !called.contains(&f.name.span) {
             let text = format!("function `{}` is never called", f.name.name);

@@ -2,8 +2,7 @@
 //! cannot do are refused here, at their place in the script, and never left to the kernel's
 //! verifier. Functions are checked for each handler that calls them.
 
-use std::collections::HashSet;
-
+use rustc_hash::FxHashSet;
 use spile_ir::intrinsics::{EventNeed, Intrinsic};
 use spile_ir::{Event, Space};
 use spile_syntax::ast::Span;
@@ -27,7 +26,7 @@ const MOVE_TEXT: &str = "save the number in a global here, and convert it in `pr
 /// A probe for new processes also has a handler for existing ones. If that handler uses an
 /// operation that only new processes have, it does not run, with a warning.
 pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut unfit = Vec::new();
     let recursive = recursive(tree);
     for (ix, u) in tree.units.iter().enumerate() {
@@ -44,7 +43,7 @@ pub fn check(tree: &mut Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) ->
             chain: Vec::new(),
             open: Vec::new(),
             todo: Vec::new(),
-            done: HashSet::new(),
+            done: FxHashSet::default(),
             known: Vec::new(),
             recursive: &recursive,
             out: Vec::new(),
@@ -117,13 +116,13 @@ fn callees(tree: &Tree, unit: UnitIx) -> Vec<UnitIx> {
 }
 
 /// The functions that can call themselves, directly or through others.
-fn recursive(tree: &Tree) -> HashSet<UnitIx> {
+fn recursive(tree: &Tree) -> FxHashSet<UnitIx> {
     let all: Vec<Vec<UnitIx>> = (0..tree.units.len())
         .map(|n| callees(tree, UnitIx(n)))
         .collect();
-    let mut found = HashSet::new();
+    let mut found = FxHashSet::default();
     for n in 0..all.len() {
-        let (mut seen, mut stack) = (HashSet::new(), all[n].clone());
+        let (mut seen, mut stack) = (FxHashSet::default(), all[n].clone());
         while let Some(f) = stack.pop() {
             if f.0 == n {
                 found.insert(f);
@@ -156,11 +155,11 @@ struct BodyCheck<'a> {
     /// Functions still to check.
     todo: Vec<FunctionVisit>,
     /// Functions that were checked, with the constant values of their parameters.
-    done: HashSet<(UnitIx, Vec<Option<i64>>)>,
+    done: FxHashSet<(UnitIx, Vec<Option<i64>>)>,
     /// The constant values of the current function's parameters.
     known: Vec<Option<i64>>,
     /// Functions that can call themselves: one copy of their code serves all calls.
-    recursive: &'a HashSet<UnitIx>,
+    recursive: &'a FxHashSet<UnitIx>,
     out: Vec<(Finding, Vec<Span>)>,
 }
 
@@ -245,7 +244,7 @@ impl BodyCheck<'_> {
     }
 
     /// The constant value of an argument.
-    fn constant(&self, e: &Expr, assigned: &HashSet<LocalIx>) -> Option<i64> {
+    fn constant(&self, e: &Expr, assigned: &FxHashSet<LocalIx>) -> Option<i64> {
         match &e.kind {
             ExprKind::Num(n) => Some(*n),
             ExprKind::Read(LValue::Local(l)) if !assigned.contains(l) => {
@@ -260,7 +259,7 @@ impl BodyCheck<'_> {
         &mut self,
         f: Intrinsic,
         args: &[Expr],
-        assigned: &HashSet<LocalIx>,
+        assigned: &FxHashSet<LocalIx>,
         span: Span,
     ) {
         let Some(range) = &f.info().constant else {
@@ -315,7 +314,7 @@ impl BodyCheck<'_> {
 }
 
 /// Locals that these expressions assign to.
-fn assigned(exprs: &[&Expr]) -> HashSet<LocalIx> {
+fn assigned(exprs: &[&Expr]) -> FxHashSet<LocalIx> {
     let place = |e: &&Expr| match &e.kind {
         ExprKind::Assign {
             place: LValue::Local(l),

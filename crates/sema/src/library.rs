@@ -7,11 +7,11 @@
 //! Files of the library can be read on demand ([`FileReader`]): the first look-up of a name that a file
 //! defines reads it, and queries for all names (for listings and for suggestions) read all files.
 
-use std::collections::{HashMap, HashSet};
 use std::fmt;
 use std::rc::Rc;
 use std::sync::{Arc, OnceLock};
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use spile_syntax::ast::{
     self, Alias, AliasKind, Block, Expr, FileId, Function, GlobalVar, Item, Name, ProbePoint,
 };
@@ -25,12 +25,12 @@ use crate::probe::mentions::point_functions;
 #[derive(Debug, Clone, Default)]
 pub struct Library {
     files: Vec<LibFile>,
-    by_id: HashMap<FileId, usize>,
+    by_id: FxHashMap<FileId, usize>,
     /// The added files by the names that they define; for aliases by the first component.
-    names: [HashMap<Name, Vec<usize>>; 3],
+    names: [FxHashMap<Name, Vec<usize>>; 3],
     on_demand: Option<OnDemand>,
     /// See [`Library::shows_point`].
-    point_functions: OnceLock<HashSet<Name>>,
+    point_functions: OnceLock<FxHashSet<Name>>,
     missing: Option<&'static Missing>,
 }
 
@@ -78,12 +78,12 @@ struct LibFile {
 #[derive(Debug, Clone, Default)]
 struct FileContents {
     probes: Vec<ProbeEntry>,
-    functions: HashMap<Name, Vec<Arc<Function>>>,
+    functions: FxHashMap<Name, Vec<Arc<Function>>>,
     /// With whether they are private.
-    globals: HashMap<Name, Vec<(bool, GlobalVar)>>,
+    globals: FxHashMap<Name, Vec<(bool, GlobalVar)>>,
     aliases: Vec<AliasEntry>,
     /// The first alias of each name.
-    alias_names: HashMap<Box<str>, usize>,
+    alias_names: FxHashMap<Box<str>, usize>,
     /// Its diagnostics.
     diags: Diagnostics,
 }

@@ -1,8 +1,9 @@
 //! Names of SystemTap's library that this one lacks: variables of aliases, which would silently be
 //! 0, and aliases, which patterns would silently leave out.
 
-use std::collections::{HashMap, HashSet};
 use std::sync::OnceLock;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::facts::Facts;
 use spile_glob::matches_point;
@@ -19,9 +20,9 @@ pub struct Missing {
 #[derive(Debug)]
 struct Variables {
     /// By alias, with blanks between them.
-    of_alias: HashMap<&'static str, &'static str>,
+    of_alias: FxHashMap<&'static str, &'static str>,
     /// Those of any system call.
-    of_calls: HashSet<&'static str>,
+    of_calls: FxHashSet<&'static str>,
 }
 
 /// Second column of the table for an alias that is missing as a whole.
@@ -63,7 +64,7 @@ impl Missing {
 
     fn indexed(&self) -> &Variables {
         self.variables.get_or_init(|| {
-            let of_alias: HashMap<_, _> = self.variable_rows().collect();
+            let of_alias: FxHashMap<_, _> = self.variable_rows().collect();
             let calls = of_alias.iter().filter(|(a, _)| a.starts_with("syscall."));
             let of_calls = calls.flat_map(|(_, vars)| vars.split_ascii_whitespace());
             Variables {

@@ -10,8 +10,8 @@
 //! belong to the call that returns.
 
 use std::borrow::Cow;
-use std::collections::HashMap;
 
+use rustc_hash::FxHashMap;
 use spile_ir::intrinsics::Intrinsic as I;
 use spile_ir::opt::{copy_cse, dce, simplify_cfg};
 use spile_ir::{
@@ -186,7 +186,7 @@ impl SavedValues {
         let first = body.regs.len() as u32;
         body.regs.extend(entry.regs.iter().copied());
         let there = |r: Reg| Reg(r.0 + first);
-        let values: HashMap<GlobalId, Val> = self
+        let values: FxHashMap<GlobalId, Val> = self
             .arrays
             .iter()
             .map(|(g, v)| match v {

@@ -31,7 +31,6 @@ mod copies;
 mod prepare;
 mod select;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::ScopedJoinHandle;
@@ -39,6 +38,7 @@ use std::thread::ScopedJoinHandle;
 use regalloc2::{
     Algorithm, Ctx, MachineEnv, PReg, PRegSet, RegAllocError, RegClass, RegallocOptions,
 };
+use rustc_hash::FxHashMap;
 use spile_lir::library::module_with;
 use spile_lir::{Func, Module, counted, repeat};
 
@@ -60,7 +60,7 @@ pub struct CpuBlocks {
 #[derive(Debug, Clone, Default)]
 pub struct ObjectSymbols {
     /// Offsets of the module's data in `.rodata`.
-    pub data: HashMap<String, u32>,
+    pub data: FxHashMap<String, u32>,
     /// The processors' blocks, if there are any.
     pub cpu_blocks: Option<CpuBlocks>,
 }

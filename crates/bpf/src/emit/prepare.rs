@@ -1,8 +1,7 @@
 //! Brings a function into the form that instructions are selected from: the address of the
 //! processor's block is computed, and constants and addresses are made in front of their uses.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use spile_lir::func::{Inst, MemoryPlace, Operand, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, Width};
@@ -31,7 +30,7 @@ pub(super) fn prepare(mut func: Func, around: &ObjectSymbols) -> Result<Func, Em
         }
         func.blocks[i].insts = new;
     }
-    let made: HashMap<Value, Inst> = func
+    let made: FxHashMap<Value, Inst> = func
         .blocks
         .iter()
         .flat_map(|b| &b.insts)
@@ -87,8 +86,8 @@ fn fresh(func: &mut Func) -> Value {
 
 /// Makes each constant and address of a block in front of its first use there, and again after each
 /// call, which would cost a preserved register otherwise. Small constants become immediates.
-fn at_uses(func: &mut Func, block: usize, made: &HashMap<Value, Inst>) {
-    let mut copies: HashMap<Value, Value> = HashMap::new();
+fn at_uses(func: &mut Func, block: usize, made: &FxHashMap<Value, Inst>) {
+    let mut copies: FxHashMap<Value, Value> = FxHashMap::default();
     let mut new = Vec::new();
     for mut inst in std::mem::take(&mut func.blocks[block].insts) {
         match &mut inst {
@@ -161,7 +160,7 @@ fn rematerialize(func: &mut Func, insts: &mut Vec<Inst>, of: &Inst) -> Value {
 }
 
 /// A small constant as an immediate.
-fn small(operand: &mut Operand, made: &HashMap<Value, Inst>) {
+fn small(operand: &mut Operand, made: &FxHashMap<Value, Inst>) {
     if let Operand::Value(v) = operand
         && let Some(Inst::Const { imm, .. }) = made.get(v)
         && let Ok(n) = i32::try_from(*imm)

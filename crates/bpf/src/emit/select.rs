@@ -5,12 +5,11 @@
 //! one that it defines. Edges between a block with several ends and a block with several beginnings
 //! get a block of their own, for moves.
 
-use std::collections::HashMap;
-
 use regalloc2::{
     Block as BlockIndex, Inst as InstIndex, InstRange, Operand as Reg, PReg, PRegSet, RegClass,
     VReg,
 };
+use rustc_hash::FxHashMap;
 use spile_lir::Func;
 use spile_lir::cfg::Cfg;
 use spile_lir::func::{Inst, JumpTarget, MemoryPlace, Operand, Term, Value};
@@ -144,8 +143,8 @@ pub(super) fn select(func: &Func) -> SelectedFunc {
 }
 
 /// Addresses of the frame that only loads and stores use: their displacements.
-fn in_frame(func: &Func, slots: &[i16]) -> HashMap<Value, i16> {
-    let mut found = HashMap::new();
+fn in_frame(func: &Func, slots: &[i16]) -> FxHashMap<Value, i16> {
+    let mut found = FxHashMap::default();
     let mut others = Vec::new();
     for block in &func.blocks {
         for inst in &block.insts {
@@ -172,7 +171,7 @@ fn in_frame(func: &Func, slots: &[i16]) -> HashMap<Value, i16> {
 struct Selector<'f> {
     func: &'f Func,
     /// See [`in_frame`].
-    in_frame: HashMap<Value, i16>,
+    in_frame: FxHashMap<Value, i16>,
     code: SelectedFunc,
 }
 

@@ -1,7 +1,8 @@
 //! The constants, subprograms and record shapes that all code of an object shares.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use spile_lir::Module;
 use spile_lir::func::ConstantData;
 use spile_lir::library::routine::Routine;
@@ -23,12 +24,12 @@ pub(crate) struct Pool {
     pub rodata: Vec<u8>,
     /// Offsets of constants. Comparing large ones takes less time than hashing them.
     constants: BTreeMap<Vec<u8>, u32>,
-    tables: HashMap<(u32, u32), u32>,
+    tables: FxHashMap<(u32, u32), u32>,
     /// Subprograms by name.
     pub subs: BTreeMap<String, Function>,
     /// Shapes of ring-buffer records; the index is the record's number.
     pub records: Vec<RecordShape>,
-    record_index: HashMap<String, u32>,
+    record_index: FxHashMap<String, u32>,
     /// Offset and number of the rows of system calls for their arguments' texts.
     pub syscall_rows: Option<(u32, u32)>,
     /// The functions that are made from LIR.
@@ -44,7 +45,7 @@ struct Pending {
     source: usize,
     around: ObjectSymbols,
     /// Those that are global subprograms.
-    global: HashSet<String>,
+    global: FxHashSet<String>,
 }
 
 /// The request for a function of the run-time library that is the same for all callers.
@@ -217,7 +218,7 @@ impl Pool {
                 .collect(),
             cpu_blocks,
         };
-        let mut global = HashSet::new();
+        let mut global = FxHashSet::default();
         for func in &module.funcs {
             let name = symbol(&func.name);
             let declared = Function {

@@ -10,7 +10,7 @@
 //!
 //! Source of facts: `Documentation/bpf/btf.rst`.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 const MAGIC: u16 = 0xeb9f;
 const VERSION: u8 = 1;
@@ -63,9 +63,9 @@ pub enum Linkage {
 pub struct Btf {
     types: Vec<u8>,
     count: u32,
-    known: HashMap<Vec<u32>, TypeId>,
+    known: FxHashMap<Vec<u32>, TypeId>,
     strings: Vec<u8>,
-    offsets: HashMap<Box<str>, StrId>,
+    offsets: FxHashMap<Box<str>, StrId>,
 }
 
 impl Default for Btf {
@@ -80,9 +80,9 @@ impl Btf {
         Btf {
             types: Vec::new(),
             count: 0,
-            known: HashMap::new(),
+            known: FxHashMap::default(),
             strings: vec![0],
-            offsets: HashMap::from([("".into(), StrId(0))]),
+            offsets: FxHashMap::from_iter([("".into(), StrId(0))]),
         }
     }
 

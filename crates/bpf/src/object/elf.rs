@@ -17,7 +17,6 @@
 //!
 //! The same input gives the same bytes.
 
-use std::collections::HashMap;
 use std::fmt;
 
 use object::write::{Object, Relocation, SectionId, Symbol, SymbolId, SymbolSection};
@@ -25,6 +24,7 @@ use object::{
     Architecture, BinaryFormat, Endianness, RelocationFlags, SectionKind, SymbolFlags, SymbolKind,
     SymbolScope, elf,
 };
+use rustc_hash::FxHashMap;
 
 use crate::isa::asm::{Function, RelocTarget, Section};
 use crate::isa::insn::{ImmKind, Insn};
@@ -165,7 +165,7 @@ impl ObjectSpec {
             .chain(self.subprograms.iter().map(|f| &*f.name))
             .chain(self.maps.iter().map(|m| &*m.name))
             .chain([STATE, TABLES]);
-        let mut seen = std::collections::HashSet::new();
+        let mut seen = rustc_hash::FxHashSet::default();
         for name in names {
             let letter = |c: char| c.is_ascii_alphanumeric() || c == '_';
             if !name.chars().all(letter)
@@ -226,8 +226,8 @@ struct ElfWriter<'s> {
     object: Object<'s>,
     btf: Btf,
     ext: Vec<ExtSection>,
-    maps: HashMap<&'s str, RefTarget>,
-    functions: HashMap<&'s str, RefTarget>,
+    maps: FxHashMap<&'s str, RefTarget>,
+    functions: FxHashMap<&'s str, RefTarget>,
     /// Data sections with their sizes.
     bss: Option<(RefTarget, u32)>,
     rodata: Option<(RefTarget, u32)>,
@@ -239,8 +239,8 @@ impl<'s> ElfWriter<'s> {
             object: Object::new(BinaryFormat::Elf, Architecture::Bpf, Endianness::Little),
             btf: Btf::new(),
             ext: Vec::new(),
-            maps: HashMap::new(),
-            functions: HashMap::new(),
+            maps: FxHashMap::default(),
+            functions: FxHashMap::default(),
             bss: None,
             rodata: None,
         }
@@ -369,7 +369,7 @@ impl<'s> ElfWriter<'s> {
             self.code_section(&text, id, false)?;
         }
         let mut sections: Vec<CodeSection> = Vec::new();
-        let mut index = HashMap::new();
+        let mut index = FxHashMap::default();
         for program in &spec.programs {
             let at = *index.entry(&*program.section).or_insert_with(|| {
                 sections.push(CodeSection::new(&program.section));

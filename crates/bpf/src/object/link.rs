@@ -13,7 +13,7 @@
 //!
 //! Not done here: maps and system calls (`spile-runtime`).
 
-use std::collections::{HashMap, HashSet};
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::isa::asm::{Function, RelocTarget, Section};
 use crate::isa::insn::{Callee, ImmKind, Insn};
@@ -82,7 +82,7 @@ pub fn link(spec: &ObjectSpec) -> Result<LinkedObject, ElfError> {
     let mut linker = Linker {
         spec,
         btf: Btf::new(),
-        types: HashMap::new(),
+        types: FxHashMap::default(),
         maps: maps.clone().map(|(i, m)| (&*m.name, i)).collect(),
         functions: by_name(spec),
     };
@@ -103,7 +103,7 @@ pub fn link(spec: &ObjectSpec) -> Result<LinkedObject, ElfError> {
 }
 
 /// The subprograms of an object by name.
-pub(crate) fn by_name(spec: &ObjectSpec) -> HashMap<&str, &Function> {
+pub(crate) fn by_name(spec: &ObjectSpec) -> FxHashMap<&str, &Function> {
     spec.subprograms.iter().map(|f| (&*f.name, f)).collect()
 }
 
@@ -111,9 +111,9 @@ struct Linker<'s> {
     spec: &'s ObjectSpec,
     btf: Btf,
     /// Type ids of the functions of the current program.
-    types: HashMap<&'s str, TypeId>,
-    maps: HashMap<&'s str, usize>,
-    functions: HashMap<&'s str, &'s Function>,
+    types: FxHashMap<&'s str, TypeId>,
+    maps: FxHashMap<&'s str, usize>,
+    functions: FxHashMap<&'s str, &'s Function>,
 }
 
 /// The functions of a program with the slot at which each begins: the program itself, then what it
@@ -122,12 +122,12 @@ struct Linker<'s> {
 /// # Errors
 /// A reference to a function that the object lacks.
 pub(crate) fn members<'s>(
-    functions: &HashMap<&str, &'s Function>,
+    functions: &FxHashMap<&str, &'s Function>,
     main: &'s Function,
 ) -> Result<Vec<(&'s Function, u32)>, ElfError> {
     let mut members = vec![(main, 0)];
     let mut end = main.slots();
-    let mut seen: HashSet<&str> = HashSet::new();
+    let mut seen: FxHashSet<&str> = FxHashSet::default();
     let mut open = vec![(main, main.relocs.iter())];
     while let Some((from, relocs)) = open.last_mut() {
         let Some(reloc) = relocs.next() else {
@@ -157,7 +157,7 @@ impl<'s> Linker<'s> {
         let members = members(&self.functions, main)?;
         // The program itself has no name that a function could refer to.
         let starts = members.iter().skip(1).map(|(f, start)| (&*f.name, *start));
-        let starts: HashMap<&str, u32> = starts.collect();
+        let starts: FxHashMap<&str, u32> = starts.collect();
         for (i, (function, start)) in members.iter().enumerate() {
             self.append(&mut program, function, i == 0)?;
             for reloc in &function.relocs {

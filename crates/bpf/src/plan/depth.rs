@@ -1,7 +1,9 @@
 //! The depth of calls, and the length of programs. The kernel allows a program and its callees
 //! eight frames in total (`MAX_CALL_FRAMES`), including those of callbacks.
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::BTreeMap;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::isa::asm::{Function, RelocTarget};
 use crate::object::elf::ObjectSpec;
@@ -14,7 +16,7 @@ pub(crate) fn deepest(spec: &ObjectSpec) -> Vec<&str> {
     let subs = spec.subprograms.iter().map(|f| (f.name.as_str(), f));
     let mut call_chains = CallChains {
         subs: subs.collect(),
-        chains: HashMap::new(),
+        chains: FxHashMap::default(),
     };
     let chains = spec
         .programs
@@ -25,7 +27,7 @@ pub(crate) fn deepest(spec: &ObjectSpec) -> Vec<&str> {
 
 /// Instruction slots of a program with all its callees, and the number of callees.
 pub(crate) fn size(program: &Function, subs: &BTreeMap<String, Function>) -> (usize, usize) {
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut todo = vec![program];
     let mut slots = 0;
     while let Some(f) = todo.pop() {
@@ -44,8 +46,8 @@ fn called(f: &Function) -> impl Iterator<Item = &str> {
 }
 
 struct CallChains<'a> {
-    subs: HashMap<&'a str, &'a Function>,
-    chains: HashMap<&'a str, Vec<&'a str>>,
+    subs: FxHashMap<&'a str, &'a Function>,
+    chains: FxHashMap<&'a str, Vec<&'a str>>,
 }
 
 impl<'a> CallChains<'a> {

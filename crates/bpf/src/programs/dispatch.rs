@@ -5,8 +5,7 @@
 //! disjoint sets are therefore reached through a search tree: ten comparisons for the nine hundred
 //! numbers of both tables.
 
-use std::collections::HashSet;
-
+use rustc_hash::FxHashSet;
 use spile_ir::{HandlerId, NrSet};
 
 use crate::isa::asm::{Asm, Label};
@@ -51,7 +50,7 @@ impl HandlerSub {
 /// numbers is a run by itself.
 pub(crate) fn runs(parts: &[HandlerSub]) -> Vec<&[HandlerSub]> {
     let mut runs = Vec::new();
-    let (mut start, mut taken) = (0, HashSet::<u32>::new());
+    let (mut start, mut taken) = (0, FxHashSet::<u32>::default());
     for (i, part) in parts.iter().enumerate() {
         let apart = part
             .numbers

@@ -10,7 +10,7 @@
 //! copy clears those that can be read before they are written, since a call in a loop finds
 //! the values of the round before.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use crate::analysis::liveness::Liveness;
 use crate::*;
@@ -71,7 +71,7 @@ pub fn inline(program: &mut Program) {
     let recursive: Vec<bool> = program.funcs.iter().map(|f| f.recursive).collect();
     let mut sites = SiteTable {
         list: std::mem::take(&mut program.sites),
-        inlined: HashMap::new(),
+        inlined: FxHashMap::default(),
     };
     // Callees first, so that each function is complete when it is copied.
     let mut done = recursive.clone();
@@ -164,7 +164,7 @@ fn drop_uncalled(program: &mut Program, empty: StrId) {
 /// The program's sites, and those made for inlined code.
 struct SiteTable {
     list: Vec<Site>,
-    inlined: HashMap<(SiteId, SiteId), SiteId>,
+    inlined: FxHashMap<(SiteId, SiteId), SiteId>,
 }
 
 impl SiteTable {

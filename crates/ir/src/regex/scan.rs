@@ -1,7 +1,7 @@
 //! Scanners: plain automata, whose states are sets of nodes, with few states. The forward scanner
 //! tells whether there is a match; the backward scanner tells where matches begin.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::error::Error;
 use super::nfa::{Nfa, Node, NodeId};
@@ -164,7 +164,7 @@ fn scanner(nfa: &Nfa, back: bool) -> Result<Scanner, Error> {
     let (mut next, mut todo) = (always.clone(), Vec::new());
     let mut states = vec![first.clone()];
     // The first state is separate: its closure may pass its edge.
-    let mut index: HashMap<Set, usize> = HashMap::new();
+    let mut index: FxHashMap<Set, usize> = FxHashMap::default();
     let mut rows: Vec<Vec<usize>> = Vec::new();
     let mut edges: Vec<bool> = Vec::new();
     let mut at = 0;
@@ -284,7 +284,8 @@ pub(super) fn merge(rows: &[Vec<usize>], kinds: Vec<u32>) -> Vec<usize> {
     let mut block: Vec<usize> = kinds.iter().map(|k| *k as usize).collect();
     let mut count = 0;
     let mut key: Vec<u32> = Vec::new();
-    let mut index: HashMap<Vec<u32>, usize> = HashMap::with_capacity(rows.len());
+    let mut index: FxHashMap<Vec<u32>, usize> =
+        FxHashMap::with_capacity_and_hasher(rows.len(), Default::default());
     loop {
         index.clear();
         let mut new = Vec::with_capacity(block.len());

@@ -8,7 +8,8 @@
 //! preference decides; if they part right here, the order of the node's alternatives.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+
+use rustc_hash::FxHashMap;
 
 use super::error::Error;
 use super::nfa::{Nfa, Node, NodeId};
@@ -109,13 +110,13 @@ const PASSED_END: u64 = 1 << 63;
 struct Builder<'a> {
     nfa: &'a Nfa,
     states: Vec<TaggedState>,
-    index: HashMap<TaggedState, usize>,
+    index: FxHashMap<TaggedState, usize>,
     /// By state and class: the next state and its list.
     rows: Vec<Vec<(usize, u32)>>,
     lists: Vec<u32>,
-    list_index: HashMap<Vec<u32>, u32>,
+    list_index: FxHashMap<Vec<u32>, u32>,
     ops: Vec<u8>,
-    ops_index: HashMap<Vec<Op>, u32>,
+    ops_index: FxHashMap<Vec<Op>, u32>,
     bytes: Vec<u8>,
     work: usize,
 }
@@ -126,9 +127,9 @@ struct Closure<'a> {
     from: Option<&'a TaggedState>,
     steps: Vec<PathStep>,
     /// The best path to a node with this set of begun repetitions.
-    best: HashMap<(NodeId, u64), u32>,
+    best: FxHashMap<(NodeId, u64), u32>,
     /// The best path to a slot.
-    found: HashMap<Slot, u32>,
+    found: FxHashMap<Slot, u32>,
 }
 
 impl Closure<'_> {
@@ -201,7 +202,7 @@ impl Closure<'_> {
     /// Stores the better path.
     fn keep_better<K: std::hash::Hash + Eq>(
         &self,
-        map: &HashMap<K, u32>,
+        map: &FxHashMap<K, u32>,
         key: &K,
         path: u32,
     ) -> bool {
@@ -317,12 +318,12 @@ impl<'a> Builder<'a> {
         Builder {
             nfa,
             states: vec![dead.clone()],
-            index: HashMap::from([(dead, 0)]),
+            index: FxHashMap::from_iter([(dead, 0)]),
             rows: Vec::new(),
             lists: Vec::new(),
-            list_index: HashMap::new(),
+            list_index: FxHashMap::default(),
             ops: vec![0],
-            ops_index: HashMap::from([(Vec::new(), 0)]),
+            ops_index: FxHashMap::from_iter([(Vec::new(), 0)]),
             bytes: representatives(nfa),
             work: 0,
         }
@@ -333,8 +334,8 @@ impl<'a> Builder<'a> {
             nfa,
             from,
             steps: Vec::new(),
-            best: HashMap::new(),
-            found: HashMap::new(),
+            best: FxHashMap::default(),
+            found: FxHashMap::default(),
         }
     }
 
@@ -448,7 +449,7 @@ impl<'a> Builder<'a> {
             at.map_or(NO_SLOT, |i| i as u16)
         };
         let accepts = |s: &TaggedState| u32::from(slot(s, false)) | u32::from(slot(s, true)) << 16;
-        let mut kinds: HashMap<Vec<u32>, u32> = HashMap::new();
+        let mut kinds: FxHashMap<Vec<u32>, u32> = FxHashMap::default();
         let kind_of = |(s, row): (&TaggedState, &Vec<(usize, u32)>)| {
             let mut key = vec![accepts(s)];
             // A list of a dead transition is irrelevant.

@@ -3,12 +3,12 @@
 //! types of their own, which generate the same code. The same holds for the functions that analysis
 //! makes for such types.
 
-use std::collections::HashMap;
 use std::collections::hash_map::DefaultHasher;
 use std::fmt::Write;
 use std::hash::Hasher;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use spile_ir::{Body, CodePlace, CodeProbe, Event, Func, FuncId, Handler, Inst, Program, SiteId};
 
 /// Merges identical handlers of a probe. `patterns` has an entry for each handler: its point where
@@ -29,9 +29,9 @@ pub(super) fn run(program: &mut Program, patterns: &[Arc<str>]) {
 /// Of identical functions with one name the first is called; the others lose their callers.
 fn functions(program: &mut Program) {
     loop {
-        let mut by_hash: HashMap<u64, Vec<usize>> = HashMap::new();
-        let mut instead: HashMap<FuncId, FuncId> = HashMap::new();
-        let mut names: HashMap<&str, u32> = HashMap::new();
+        let mut by_hash: FxHashMap<u64, Vec<usize>> = FxHashMap::default();
+        let mut instead: FxHashMap<FuncId, FuncId> = FxHashMap::default();
+        let mut names: FxHashMap<&str, u32> = FxHashMap::default();
         for f in &program.funcs {
             *names.entry(&f.name).or_default() += 1;
         }
@@ -66,7 +66,7 @@ fn functions(program: &mut Program) {
 
 /// Handlers by their code.
 #[derive(Default)]
-struct HandlersByBody(HashMap<(SiteId, u64), Vec<usize>>);
+struct HandlersByBody(FxHashMap<(SiteId, u64), Vec<usize>>);
 
 impl HandlersByBody {
     /// Adds a handler, or its places to an identical one, which then has the pattern as its point.

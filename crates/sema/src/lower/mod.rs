@@ -19,10 +19,11 @@ mod print;
 mod sites;
 mod stmt;
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 use std::ptr;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use spile_ir::fmt::Format;
 use spile_ir::{
     Body, Bytes, ConstTable, ElemTy, FormatId, Func, FuncId, Global, GlobalId, GlobalKind, Handler,
@@ -58,15 +59,15 @@ pub(crate) struct Lower<'a> {
     sites: Sites<'a>,
     program: Program,
     globals: Vec<Option<GlobalId>>,
-    funcs: HashMap<UnitIx, FuncId>,
+    funcs: FxHashMap<UnitIx, FuncId>,
     queue: VecDeque<UnitIx>,
-    strings: HashMap<Bytes, StrId>,
-    formats: HashMap<String, FormatId>,
-    tables: HashMap<usize, TableId>,
+    strings: FxHashMap<Bytes, StrId>,
+    formats: FxHashMap<String, FormatId>,
+    tables: FxHashMap<usize, TableId>,
     /// By unit: the names that it takes as hidden parameters.
     names: Vec<[bool; NameFunction::COUNT]>,
     /// Tables of names of handlers' places, which handlers of one probe share.
-    name_tables: HashMap<(*const SiteNames, NameFunction), TableId>,
+    name_tables: FxHashMap<(*const SiteNames, NameFunction), TableId>,
     /// The point of each handler where it serves several.
     patterns: Vec<Arc<str>>,
 }
@@ -90,13 +91,13 @@ pub(crate) fn lower(
         },
         how,
         globals: Vec::new(),
-        funcs: HashMap::new(),
+        funcs: FxHashMap::default(),
         queue: VecDeque::new(),
-        strings: HashMap::new(),
-        formats: HashMap::new(),
-        tables: HashMap::new(),
+        strings: FxHashMap::default(),
+        formats: FxHashMap::default(),
+        tables: FxHashMap::default(),
         names: probe_names(tree),
-        name_tables: HashMap::new(),
+        name_tables: FxHashMap::default(),
         patterns: Vec::new(),
     };
     for g in 0..tree.globals.len() {

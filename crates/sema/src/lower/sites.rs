@@ -1,8 +1,8 @@
 //! The places that run-time errors name: `identifier 'x' at script.stp:3:4`.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use spile_ir::{Site, SiteId};
 use spile_syntax::ast::Span;
 use spile_syntax::source::{FileId, Sources};
@@ -17,7 +17,7 @@ pub(crate) struct Sites<'a> {
     sources: &'a Sources,
     is_user: &'a dyn Fn(FileId) -> bool,
     list: Vec<Site>,
-    by_span: HashMap<(u32, u32), SiteId>,
+    by_span: FxHashMap<(u32, u32), SiteId>,
 }
 
 impl<'a> Sites<'a> {
@@ -31,7 +31,7 @@ impl<'a> Sites<'a> {
             sources,
             is_user,
             list: vec![unknown],
-            by_span: HashMap::new(),
+            by_span: FxHashMap::default(),
         }
     }
 

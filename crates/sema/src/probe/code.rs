@@ -1,9 +1,9 @@
 //! From places in code to handlers. Places share a handler if all variables that the bodies mention
 //! have the same type and location there.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use spile_ir::{CodePlace, CodeProbe, CodeSite, Event, OptionalSites, Space};
 
 use spile_syntax::ast::{Expr, ExprKind, Pretty, Span};
@@ -69,7 +69,7 @@ pub(crate) fn groups<'h>(
     m: &Mentions,
 ) -> Vec<PlaceGroup<'h>> {
     let wanted = m.all_targets || !m.targets.is_empty();
-    let mut order: HashMap<PlaceGroupKey<'h>, usize> = HashMap::new();
+    let mut order: FxHashMap<PlaceGroupKey<'h>, usize> = FxHashMap::default();
     let mut list: Vec<PlaceGroup<'h>> = Vec::new();
     // One table for all groups: places that differ only by name share a handler.
     let names = m.point.then(|| {

@@ -3,9 +3,10 @@
 //! System calls that one point matches share a handler where the bodies mean the same: all
 //! variables that they mention stand for the same argument of the same kind.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use spile_ir::{Event, NrSet};
 use spile_syntax::ast::{Bytes, FileId, Name};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
@@ -279,7 +280,7 @@ fn groups<'a>(
     targets.sort_unstable();
     let natives = || all.iter().filter(|c| !c.is_compat());
     // For a few calls a table costs more than it saves.
-    let table: Option<HashMap<&str, &SysCall>> =
+    let table: Option<FxHashMap<&str, &SysCall>> =
         (calls.len() > FEW).then(|| natives().map(|c| (c.probe, c)).collect());
     let native = |probe: &str| match &table {
         Some(table) => table.get(probe).copied(),

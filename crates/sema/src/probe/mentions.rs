@@ -1,7 +1,6 @@
 //! The names that the bodies of a handler mention: only these are computed.
 
-use std::collections::{HashMap, HashSet};
-
+use rustc_hash::{FxHashMap, FxHashSet};
 use spile_syntax::ast::{
     Expr, ExprKind, FileId, FnBody, Foreach, ForeachOver, Function, Name, Stmt, StmtKind,
 };
@@ -14,11 +13,11 @@ use crate::library::Library;
 #[derive(Debug, Default)]
 pub(crate) struct Mentions {
     /// Plain variables that are read and are not globals.
-    pub reads: HashSet<Name>,
+    pub reads: FxHashSet<Name>,
     /// Plain variables that are written and are not globals.
-    pub writes: HashSet<Name>,
+    pub writes: FxHashSet<Name>,
     /// `$` variables, without the `$`.
-    pub targets: HashSet<Box<str>>,
+    pub targets: FxHashSet<Box<str>>,
     /// `$$vars`, `$$parms` or the like, which need all arguments.
     pub all_targets: bool,
     /// `pp()` or its kin, which need a handler for each point.
@@ -33,10 +32,12 @@ pub(crate) struct Mentions {
 const POINT_FUNCTIONS: &[&str] = &["pp", "pn", "ppfunc", "probefunc", "probemod"];
 
 /// The functions of [`POINT_FUNCTIONS`], and those among `functions` that call one of them.
-pub(crate) fn point_functions<'a>(functions: impl Iterator<Item = &'a Function>) -> HashSet<Name> {
-    let mut callers: HashMap<Name, Vec<Name>> = HashMap::new();
+pub(crate) fn point_functions<'a>(
+    functions: impl Iterator<Item = &'a Function>,
+) -> FxHashSet<Name> {
+    let mut callers: FxHashMap<Name, Vec<Name>> = FxHashMap::default();
     for f in functions {
-        let mut calls = CalledNames(HashSet::new());
+        let mut calls = CalledNames(FxHashSet::default());
         if let FnBody::Block(b) = &f.body {
             calls.block(b);
         }
@@ -44,7 +45,7 @@ pub(crate) fn point_functions<'a>(functions: impl Iterator<Item = &'a Function>)
             callers.entry(callee).or_default().push(f.name.name.clone());
         }
     }
-    let mut found: HashSet<Name> = HashSet::new();
+    let mut found: FxHashSet<Name> = FxHashSet::default();
     let mut todo: Vec<Name> = POINT_FUNCTIONS.iter().map(|n| Name::from(*n)).collect();
     while let Some(name) = todo.pop() {
         todo.extend(callers.remove(&name).into_iter().flatten());
@@ -54,7 +55,7 @@ pub(crate) fn point_functions<'a>(functions: impl Iterator<Item = &'a Function>)
 }
 
 /// Names of the functions that are called.
-struct CalledNames(HashSet<Name>);
+struct CalledNames(FxHashSet<Name>);
 
 impl Visitor for CalledNames {
     fn expr(&mut self, e: &Expr) {

@@ -5,9 +5,9 @@
 //! with wildcards takes all aliases and families that match. Points below a wildcard that fail are
 //! left out, as long as one is left.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use rustc_hash::FxHashSet;
 use spile_ir::{Event, Space};
 use spile_syntax::ast::{Component, Expr, FileId, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic, suggest};
@@ -465,7 +465,7 @@ impl<'a> PointSearch<'a> {
             all.push((&entry.name, ix, named));
         }
         all.sort_by_key(|(name, ..)| *name);
-        let names: HashSet<&str> = all.iter().map(|(name, ..)| *name).collect();
+        let names: FxHashSet<&str> = all.iter().map(|(name, ..)| *name).collect();
         let full = |named: &[Component]| point_text(named);
         all.iter()
             .filter(|(name, _, named)| {

@@ -2,8 +2,7 @@
 //! effect. Library aliases set a dozen variables of which a script reads two; the others must cost
 //! nothing and must not fail. Also warns about unused variables and functions of the script.
 
-use std::collections::HashSet;
-
+use rustc_hash::FxHashSet;
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
@@ -79,7 +78,7 @@ pub fn prune(tree: &mut Tree) -> Vec<RemovedStmt> {
     let mut removed = Vec::new();
     for u in &mut tree.units {
         for _ in 0..ROUNDS {
-            let mut read = HashSet::new();
+            let mut read = FxHashSet::default();
             reads(&u.body, &mut read);
             let before = count(&u.body);
             let mut gone = |what: &str, ix: Option<LocalIx>, span| {
@@ -109,7 +108,7 @@ fn count(body: &[Stmt]) -> usize {
 
 /// The locals whose value is used. A compound assignment reads its own target; used as a statement,
 /// it alone keeps nothing alive.
-fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
+fn reads(body: &[Stmt], out: &mut FxHashSet<LocalIx>) {
     walk_stmts(body, &mut |s| {
         let outer = match &s.kind {
             StmtKind::Expr(e) => Some(std::ptr::from_ref(e)),
@@ -139,7 +138,7 @@ fn reads(body: &[Stmt], out: &mut HashSet<LocalIx>) {
     });
 }
 
-fn remove_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], gone: OnRemoved) {
+fn remove_dead(body: &mut Vec<Stmt>, read: &FxHashSet<LocalIx>, effects: &[bool], gone: OnRemoved) {
     body.retain_mut(|s| {
         let dead = match &mut s.kind {
             StmtKind::Expr(e) => match &e.kind {
@@ -197,7 +196,7 @@ fn remove_dead(body: &mut Vec<Stmt>, read: &HashSet<LocalIx>, effects: &[bool], 
 /// Warns about unused variables and functions of the script. Must run before [`prune`]. `is_user`
 /// accepts the script's files.
 pub fn warn(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
-    let mut seen = HashSet::new();
+    let mut seen = FxHashSet::default();
     let mut list = Vec::new();
     for u in &tree.units {
         for l in u.locals.iter().filter(|l| !l.param && is_user(l.span)) {

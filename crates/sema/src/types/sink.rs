@@ -7,8 +7,7 @@
 //! optimiser merges them again where that pays. Other values with several reads move in front of
 //! the first statement that reads them, after the tests before it.
 
-use std::collections::{HashMap, HashSet};
-
+use rustc_hash::{FxHashMap, FxHashSet};
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, ResultLen};
 
 use super::dead_stores::effects;
@@ -124,7 +123,7 @@ fn handler(body: &mut Vec<Stmt>, quiet: &[bool]) {
     flatten(body);
     let mut at = 0;
     // Locals whose only assignment stands before `at`.
-    let mut settled = HashSet::new();
+    let mut settled = FxHashSet::default();
     for _ in 0..PREFIX {
         if at >= body.len() {
             break;
@@ -217,8 +216,8 @@ enum Motion {
 fn motion(
     l: LocalIx,
     rhs: &Expr,
-    uses: &HashMap<LocalIx, LocalUse>,
-    settled: &HashSet<LocalIx>,
+    uses: &FxHashMap<LocalIx, LocalUse>,
+    settled: &FxHashSet<LocalIx>,
     quiet: &[bool],
 ) -> Motion {
     let of = |l: &LocalIx| uses.get(l).copied().unwrap_or_default();
@@ -256,13 +255,13 @@ fn motion(
     }
 }
 
-fn uses(body: &[Stmt]) -> HashMap<LocalIx, LocalUse> {
-    let mut out: HashMap<LocalIx, LocalUse> = HashMap::new();
+fn uses(body: &[Stmt]) -> FxHashMap<LocalIx, LocalUse> {
+    let mut out: FxHashMap<LocalIx, LocalUse> = FxHashMap::default();
     count(body, false, &mut out);
     out
 }
 
-fn count(body: &[Stmt], in_loop: bool, out: &mut HashMap<LocalIx, LocalUse>) {
+fn count(body: &[Stmt], in_loop: bool, out: &mut FxHashMap<LocalIx, LocalUse>) {
     for s in body {
         let inner_loop = in_loop || matches!(s.kind, StmtKind::Loop { .. } | StmtKind::Foreach(_));
         own_exprs(s, &mut |root| {

@@ -1,6 +1,6 @@
 //! Top-level items, and their documentation comments.
 
-use std::collections::HashMap;
+use rustc_hash::FxHashMap;
 
 use super::{Parse, Parser, ProductionFailed};
 use crate::ast::*;
@@ -20,7 +20,7 @@ const ITEM_START: &[Tok] = &[
 impl Parser<'_> {
     pub(super) fn file(&mut self) -> File {
         let mut file = File::default();
-        let mut globals: HashMap<Name, (bool, Span)> = HashMap::new();
+        let mut globals: FxHashMap<Name, (bool, Span)> = FxHashMap::default();
         while !self.at(Tok::Eof) {
             let before = self.pos;
             match self.item() {
@@ -38,7 +38,7 @@ impl Parser<'_> {
     }
 
     /// Refuses a second global variable of one name in a file.
-    fn check_globals(&mut self, decl: &GlobalDecl, known: &mut HashMap<Name, (bool, Span)>) {
+    fn check_globals(&mut self, decl: &GlobalDecl, known: &mut FxHashMap<Name, (bool, Span)>) {
         for v in &decl.vars {
             let name = &v.name.name;
             let Some((private, first)) = known.get(name).copied() else {

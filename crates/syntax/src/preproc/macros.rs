@@ -1,8 +1,9 @@
 //! Libraries of macros: files that are read at once, and files that are read when a name is looked up
 //! that they define.
 
-use std::collections::HashMap;
 use std::sync::{Arc, OnceLock};
+
+use rustc_hash::FxHashMap;
 
 use super::{Arguments, Preproc, PreprocEnv};
 use crate::ast::{FileId, Name, Span};
@@ -46,7 +47,7 @@ struct OnDemandMacros {
 /// A file of macros, and its macros once they are read.
 type MacroFile = (FileId, OnceLock<Macros>);
 
-type Macros = HashMap<Name, Arc<Macro>>;
+type Macros = FxHashMap<Name, Arc<Macro>>;
 
 impl OnDemandMacros {
     fn file_defining(&self, name: &str) -> Option<&MacroFile> {

@@ -21,9 +21,10 @@ mod cond;
 mod env;
 mod macros;
 
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
+
+use rustc_hash::FxHashMap;
 
 use crate::ast::{FileId, Name, Span};
 use crate::codes;
@@ -203,7 +204,7 @@ struct Preproc<'a> {
     env: &'a PreprocEnv,
     library: &'a MacroLibrary,
     diags: &'a mut Diagnostics,
-    local: HashMap<Name, Arc<Macro>>,
+    local: FxHashMap<Name, Arc<Macro>>,
     frames: Vec<TokenFrame>,
     /// Open conditionals whose taken branch is being read: place, and whether `%:` was passed.
     open: Vec<(Span, bool)>,
@@ -228,7 +229,7 @@ impl<'a> Preproc<'a> {
             env,
             library,
             diags,
-            local: HashMap::new(),
+            local: FxHashMap::default(),
             frames: Vec::new(),
             open: Vec::new(),
             out: Vec::new(),

@@ -111,7 +111,7 @@ mod tests {
     /// Every function that a message can name is one of the library.
     #[test]
     fn the_functions_exist() {
-        let mut names = std::collections::HashSet::new();
+        let mut names = rustc_hash::FxHashSet::default();
         let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tapset");
         for entry in std::fs::read_dir(dir).expect("the library") {
             let path = entry.expect("a file").path();

@@ -25,9 +25,10 @@ mod unavailable;
 mod value;
 mod write;
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 
+use rustc_hash::{FxHashMap, FxHashSet};
 use spile_ir::Event;
 use spile_syntax::ast::{self, FileId, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
@@ -93,9 +94,9 @@ struct FnDecl {
 #[derive(Default)]
 struct UnitState {
     locals: Vec<Local>,
-    by_name: HashMap<Name, LocalIx>,
+    by_name: FxHashMap<Name, LocalIx>,
     /// C types of locals that hold pointers.
-    ctypes: HashMap<LocalIx, Vec<Origin>>,
+    ctypes: FxHashMap<LocalIx, Vec<Origin>>,
     /// What may give the function's result its C type.
     results: Vec<Origin>,
     file: FileId,
@@ -123,18 +124,18 @@ pub struct Resolver<'a> {
     pub(super) types: Types,
     pub(super) tree: Tree,
     /// Names of globals that the program has.
-    names: HashSet<Name>,
+    names: FxHashSet<Name>,
     /// Globals by the file of the declaration and the name.
-    globals: HashMap<(FileId, Name), GlobalIx>,
+    globals: FxHashMap<(FileId, Name), GlobalIx>,
     /// C types of globals and of the elements of arrays.
-    global_ctypes: HashMap<GlobalIx, Vec<Origin>>,
+    global_ctypes: FxHashMap<GlobalIx, Vec<Origin>>,
     /// Functions by the address of the syntax tree's node, which the Arc keeps alive.
-    functions: HashMap<usize, FnDecl>,
+    functions: FxHashMap<usize, FnDecl>,
     queue: VecDeque<usize>,
-    pulled: HashSet<FileId>,
+    pulled: FxHashSet<FileId>,
     /// Probes of pulled files, not yet resolved.
     waiting: Vec<ProbeHandler>,
-    reported: HashSet<(&'static str, Span, String)>,
+    reported: FxHashSet<(&'static str, Span, String)>,
     /// Depth of `@defined`, and whether a resolution in it failed.
     trial: usize,
     trial_failed: bool,
@@ -142,14 +143,14 @@ pub struct Resolver<'a> {
     foreach_values: Vec<(TyVar, TyVar, Span)>,
     /// Calls whose value is used.
     value_calls: Vec<(UnitIx, Span)>,
-    tables: HashMap<String, usize>,
+    tables: FxHashMap<String, usize>,
     entries: usize,
     /// The perf events that `@perf` can read.
     counters: value::NamedCounters,
     /// Conditions of probe points.
     conditions: Vec<Expr>,
     /// Hidden functions that make texts of structures, by type and depth.
-    pretty_units: HashMap<(CTypeId, u8), UnitIx>,
+    pretty_units: FxHashMap<(CTypeId, u8), UnitIx>,
     cur: UnitState,
 }
 
@@ -179,23 +180,23 @@ impl<'a> Resolver<'a> {
             input,
             types: Types::default(),
             tree: Tree::default(),
-            names: HashSet::new(),
-            globals: HashMap::new(),
-            global_ctypes: HashMap::new(),
-            functions: HashMap::new(),
+            names: FxHashSet::default(),
+            globals: FxHashMap::default(),
+            global_ctypes: FxHashMap::default(),
+            functions: FxHashMap::default(),
             queue: VecDeque::new(),
-            pulled: HashSet::new(),
+            pulled: FxHashSet::default(),
             waiting: Vec::new(),
-            reported: HashSet::new(),
+            reported: FxHashSet::default(),
             trial: 0,
             trial_failed: false,
             foreach_values: Vec::new(),
             value_calls: Vec::new(),
-            tables: HashMap::new(),
+            tables: FxHashMap::default(),
             entries: 0,
             counters: value::counters(&handlers),
             conditions: Vec::new(),
-            pretty_units: HashMap::new(),
+            pretty_units: FxHashMap::default(),
             cur: UnitState::default(),
         };
         r.declare();
@@ -243,7 +244,7 @@ impl<'a> Resolver<'a> {
     /// Declares the script's globals, used or not, with the values that `-G` gives.
     fn declare(&mut self) {
         let lib = self.lib;
-        let mut public: HashMap<Name, Span> = HashMap::new();
+        let mut public: FxHashMap<Name, Span> = FxHashMap::default();
         for (file, private, v) in lib.user_globals() {
             let key = (file, v.name.name.clone());
             let before = match self.globals.get(&key) {

@@ -2,8 +2,8 @@
 //! that does; the condition of a probe point modifies nothing; only guru mode changes processes.
 
 use std::cell::LazyCell;
-use std::collections::HashSet;
 
+use rustc_hash::FxHashSet;
 use spile_ir::intrinsics::EventNeed;
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
@@ -110,8 +110,8 @@ fn check(tree: &Tree, conditions: &[Expr]) -> Vec<Diagnostic> {
 }
 
 /// The arrays and statistics that a body modifies directly.
-fn modified(body: &[Stmt]) -> HashSet<GlobalIx> {
-    let mut out = HashSet::new();
+fn modified(body: &[Stmt]) -> FxHashSet<GlobalIx> {
+    let mut out = FxHashSet::default();
     changes(body, &mut |g, scalar, _| {
         if !scalar {
             out.insert(g);
@@ -144,7 +144,7 @@ fn changes(body: &[Stmt], f: &mut dyn FnMut(GlobalIx, bool, Span)) {
     });
 }
 
-fn foreach(tree: &Tree, f: &Foreach, modified: &[HashSet<GlobalIx>], out: &mut Vec<Diagnostic>) {
+fn foreach(tree: &Tree, f: &Foreach, modified: &[FxHashSet<GlobalIx>], out: &mut Vec<Diagnostic>) {
     let name = &tree.globals[f.global.0].name;
     let help = "collect the keys in another array, and change this one after the loop";
     changes(&f.body, &mut |g, scalar, at| {

@@ -1,7 +1,6 @@
 //! Constructs that only some events have: `$value` of `procfs` files, and the counters of `@perf`.
 
-use std::collections::HashMap;
-
+use rustc_hash::FxHashMap;
 use spile_ir::Event;
 use spile_ir::intrinsics::Intrinsic;
 use spile_syntax::ast::{self, Pretty, Span};
@@ -15,7 +14,7 @@ use crate::types::codes;
 use crate::types::hir::*;
 
 /// Named perf events: name to type and config.
-pub(super) type NamedCounters = HashMap<String, (u32, u64)>;
+pub(super) type NamedCounters = FxHashMap<String, (u32, u64)>;
 
 /// The counters of a script.
 pub(super) fn counters(handlers: &[ProbeHandler]) -> NamedCounters {
