@@ -312,7 +312,8 @@ impl Facts for KernelFacts {
         let signature = btf().and_then(|btf| functions::lsm_hook(btf, name));
         let params = signature.map(|s| s.params).unwrap_or_default();
         let arg = |(name, ty): (String, u32)| TracepointArg {
-            name: name.into(),
+            // A suffix for the kernel's verifier, on newer kernels.
+            name: name.strip_suffix("__nullable").unwrap_or(&name).into(),
             ty: CTypeId::kernel(ty),
         };
         params.into_iter().map(arg).collect()
