@@ -145,6 +145,9 @@ impl BodyContext<'_> {
     /// Whether a block can run before entry: it computes only numbers and cannot fail.
     fn prefilter_block(&self, block: &spile_ir::Block) -> bool {
         let low = |r: spile_ir::Reg| !matches!(self.alloc.locations[r.index()], Location::Frame(_));
+        // An argument of a hook becomes a number by way of the CPU's block, which is not there yet.
+        let event = &self.program.handlers[self.handler.index()].event;
+        let hook = matches!(event, Event::Netfilter(_) | Event::Lsm(_));
         let inst = |i: &Inst| {
             let mut ok = i.dst().is_none_or(low);
             i.for_each_use(|v| {
@@ -162,7 +165,7 @@ impl BodyContext<'_> {
                     self.program.globals.get(g.index()).map(|g| g.storage),
                     Some(Storage::Shared { lock: false })
                 ),
-                Inst::Intr { f, .. } => f.info().early,
+                Inst::Intr { f, .. } => f.info().early && !(hook && *f == Intrinsic::CtxArg),
                 _ => false,
             }
         };
