@@ -115,10 +115,9 @@ pub(crate) fn groups<'h>(
                 loc: Arc::new(v.loc),
             })
             .collect();
-        let by_module = wanted || m.types;
         let key = PlaceGroupKey {
             pid: found.module.pid,
-            module: by_module.then_some(module),
+            module: (wanted || m.types).then_some(module),
             provider: found.place.provider.clone().filter(|_| m.system),
             at_once: at_once(&found.place.place),
             exits: found.place.exits.as_ref().map(|e| e.goroutines),
