@@ -352,6 +352,18 @@ impl Builder {
         })
     }
 
+    /// Calls a function of the module, `func(index, context)`, until it returns something other than 0, at
+    /// most that number of times: a loop whose code other functions share.
+    pub fn repeat_call<'b>(&'b self, times: u32, func: &str, context: Val<'b>) {
+        let (times, context) = (self.constant(times.into()).value(), context.value());
+        self.def(|dst| Inst::Repeat {
+            dst,
+            times,
+            func: func.to_owned(),
+            context,
+        });
+    }
+
     /// Returns.
     pub fn ret<'b>(&'b self, v: impl IntoOperand<'b>) {
         let v = v.val(self).v;

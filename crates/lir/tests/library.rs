@@ -3,6 +3,8 @@
 
 #[path = "common/library.rs"]
 mod common;
+#[path = "common/heap.rs"]
+mod heap;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -18,9 +20,16 @@ use spile_lir::mutate;
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
 
+/// The functions that are the same for all callers, and those of heaps.
+static LIBRARY: LazyLock<Module> = LazyLock::new(|| {
+    let mut all = library::module().clone();
+    all.funcs.extend(heap::modules().flat_map(|m| m.funcs));
+    all
+});
+
 /// The library with its loops as callbacks.
 static OUTLINED: LazyLock<Module> = LazyLock::new(|| {
-    let mut module = library::module().clone();
+    let mut module = LIBRARY.clone();
     outline(&mut module).unwrap_or_else(|e| panic!("{e}"));
     verify(&module).unwrap_or_else(|e| panic!("{e}"));
     module
@@ -35,7 +44,7 @@ thread_local! {
 fn run(name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
     let mutant = MUTANT.with_borrow(|m| m.as_ref().map(|module| run_in(module, name, args)));
     mutant.unwrap_or_else(|| {
-        let a = run_in(library::module(), name, args);
+        let a = run_in(&LIBRARY, name, args);
         assert_eq!(
             a,
             run_in(&OUTLINED, name, args),
@@ -67,7 +76,7 @@ fn order(ordering: std::cmp::Ordering) -> u64 {
 
 #[test]
 fn all_functions_are_valid_and_documented() {
-    let module = library::module();
+    let module = &*LIBRARY;
     verify(module).unwrap_or_else(|e| panic!("{e}"));
     for func in &module.funcs {
         let parts = func
@@ -82,11 +91,9 @@ fn all_functions_are_valid_and_documented() {
         );
     }
     for func in &module.funcs {
-        assert!(
-            TESTS.iter().any(|(name, _)| *name == func.name),
-            "@{}: no tests",
-            func.name
-        );
+        assert!(tests_of(&func.name).is_some(), "@{}: no tests", func.name);
+    }
+    for func in &library::module().funcs {
         let only = library::only(&func.name).unwrap_or_default();
         assert_eq!(only.funcs, std::slice::from_ref(func));
     }
@@ -187,6 +194,21 @@ proptest! {
             _ => ((1 << 63) + u64::from(shift), squares),
         };
         check_variance(count, if shift > 40 { sum } else { 0 }, squares)?;
+    }
+
+    #[test]
+    fn buckets_that_are_not_empty_are_found(
+        buckets in vec(prop_oneof![2 => Just(0u64), 1 => Just(1 << 40), 1 => any::<u64>()], 0..70),
+        from in 0..80u64,
+    ) {
+        let bytes = buckets.iter().flat_map(|n| n.to_le_bytes()).collect();
+        let words = [from.to_le_bytes(), [0xee; 8]].concat();
+        let args = [Arg::Memory(bytes), number(buckets.len()), Arg::Memory(words)];
+        let (_, memory) = run("next_bucket", &args);
+        let mut rest = (0u64..).zip(&buckets).skip_while(|(i, _)| *i < from);
+        let found = rest.find(|(_, n)| **n != 0).map(|(i, n)| (i + 1, *n));
+        let (next, count) = found.unwrap_or((from.max(buckets.len() as u64), 0));
+        prop_assert_eq!(&memory[1], &[next, count].map(u64::to_le_bytes).concat());
     }
 
     #[test]
@@ -313,6 +335,22 @@ fn the_longest_texts_are_within_loop_bounds() {
     assert_eq!(run("strtol", &digits).0, 7);
 }
 
+#[test]
+fn the_largest_histogram_is_within_loop_bounds() {
+    let mut bytes = vec![0; 8 << 13];
+    bytes[(8 << 13) - 1] = 1;
+    let args = [
+        Arg::Memory(bytes),
+        number(1 << 13),
+        Arg::Memory(vec![0; 16]),
+    ];
+    let (_, memory) = run("next_bucket", &args);
+    assert_eq!(
+        memory[1],
+        [1u64 << 13, 1 << 56].map(u64::to_le_bytes).concat()
+    );
+}
+
 type Tests = &'static [fn()];
 
 /// The tests of each function.
@@ -350,7 +388,20 @@ const TESTS: &[(&str, Tests)] = &[
     ("divide", &[division_rounds_to_zero]),
     ("modulo", &[division_rounds_to_zero]),
     ("variance", &[variance_is_exact]),
+    (
+        "next_bucket",
+        &[
+            the_largest_histogram_is_within_loop_bounds,
+            buckets_that_are_not_empty_are_found,
+        ],
+    ),
 ];
+
+/// The tests of a function.
+fn tests_of(name: &str) -> Option<Tests> {
+    let mut all = TESTS.iter().chain(heap::TESTS);
+    all.find(|(of, _)| *of == name).map(|(_, tests)| *tests)
+}
 
 /// Changes single operations of the library. The tests of the function must find the change:
 /// `MUTANTS=200 cargo test -p spile-lir --test library mutants -- --nocapture` tries 200 changes and prints
@@ -367,9 +418,9 @@ fn mutants_are_found() {
     };
     let (count, mut random) = (number("MUTANTS", 30) as usize, number("SEED", 1));
     let mut mutants = Vec::new();
-    for (i, func) in library::module().funcs.iter().enumerate() {
+    for (i, func) in LIBRARY.funcs.iter().enumerate() {
         for mutant in mutate::mutants(func) {
-            let mut module = library::module().clone();
+            let mut module = LIBRARY.clone();
             module.funcs[i] = mutant.func;
             if verify(&module).is_ok() {
                 mutants.push((&*func.name, mutant.change, module));
@@ -391,7 +442,7 @@ fn mutants_are_found() {
         let mut x = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         let (name, change, module) = mutants.swap_remove(x as usize % mutants.len());
-        let tests = TESTS.iter().find(|(n, _)| *n == name).map(|(_, t)| *t);
+        let tests = tests_of(name);
         MUTANT.set(Some(module));
         let mut tests = tests.unwrap_or_default().iter();
         if tests.all(|test| catch_unwind(AssertUnwindSafe(test)).is_ok()) {

@@ -167,7 +167,7 @@ impl Pool {
         let data: Vec<(String, u32)> = template.data.iter().map(constant).collect();
         let offsets = data.iter().map(|(_, off)| *off);
         let numbers = template.numbers_of(&mut routine, blocks, offsets);
-        let functions = template.link(&numbers)?;
+        let functions = template.link(&numbers, routine.name().map(|n| &**n))?;
         if cfg!(debug_assertions) {
             let around = ObjectSymbols {
                 data: data.into_iter().collect(),

@@ -2,14 +2,10 @@
 //! needs, and the iterators that can use the same room because they are never open together.
 //!
 //! `foreach` copies the matching elements of its array to entries of a map that belongs to the
-//! array (and so to the holder of the array's lock). In front of each entry is a node. The nodes
-//! form a heap, whose first node refers to the next entry:
-//! ```text
-//! 0   sort word: a number that orders as the sort key does, as far as 64 bits can
-//! 8   sequence number of insertion
-//! 16  index of the entry
-//! 24  the parts of the element that the loop reads
-//! ```
+//! array (and so to the holder of the array's lock). In front of each entry is a [`node`]; the nodes
+//! form a heap ([`spile_lir::library::heap`]). Behind the node are the parts of the element that the loop
+//! reads: first the text that is the sort key, if there is one.
+//!
 //! For each iterator that can be open together with others, a map has a room with as many entries
 //! as the array has elements. The buckets of a histogram are copied to the CPU's block.
 
@@ -20,14 +16,7 @@ use spile_ir::{
     Block, BlockId, Body, ElemTy, GlobalId, GlobalKind, Inst, IterId, Program, Reg, SortKey,
     SortSpec, Term, Ty, Val,
 };
-
-/// Offsets in an entry.
-pub(crate) mod node {
-    pub(crate) const WORD: i16 = 0;
-    pub(crate) const SEQ: i16 = 8;
-    pub(crate) const ENTRY: i16 = 16;
-    pub(crate) const SIZE: u32 = 24;
-}
+use spile_lir::library::heap::node;
 
 /// Words of an iterator in the CPU's block.
 pub(crate) mod state {
@@ -188,10 +177,9 @@ fn array(
     };
     let text = text.filter(|p| matches!(ty(*p), Some(Ty::Str(_))));
     let mut wanted = parts_read(body, it);
-    if let Some(part) = text
-        && !wanted.contains(&part)
-    {
-        wanted.push(part);
+    if let Some(part) = text {
+        wanted.retain(|p| *p != part);
+        wanted.insert(0, part);
     }
     let mut at = node::SIZE;
     let mut fields = Vec::new();

@@ -139,7 +139,7 @@ pub(crate) fn extract(routine: &Routine, blocks: Blocks) -> Result<Template, Str
         Choice::Largest,
     ] {
         let other = emitted(choice)?;
-        if template.link(&other.numbers)? != other.functions {
+        if template.link(&other.numbers, None)? != other.functions {
             return Err(format!(
                 "the code for the {choice:?} numbers has another form"
             ));

@@ -3,7 +3,8 @@
 
 use spile_lir::library::append;
 use spile_lir::library::arguments::{self, DeferredReads};
-use spile_lir::library::routine::Routine;
+use spile_lir::library::heap::{Direction, HeapLayout};
+use spile_lir::library::routine::{NAME, Routine};
 use spile_lir::library::stacks::{StackLayout, StackText};
 use spile_lir::library::unwind::{self, UnwindOffsets};
 use spile_lir::library::usermem::{self, PageOffsets};
@@ -42,6 +43,14 @@ pub(crate) fn samples() -> Vec<Routine> {
     let with_lines = StackText::all(&with_lines).filter(|text| text.layout.lines);
     samples.extend(with_lines.map(Routine::StackText));
     samples.extend([8, 10, 16].map(|base| Routine::AppendNumber(at, base)));
+    samples.extend(
+        [None, Some(Direction::Up), Some(Direction::Down)].map(|texts| {
+            Routine::Heap(HeapLayout {
+                map: NAME.into(),
+                texts,
+            })
+        }),
+    );
     // The flag has been one bit higher since Linux 6.12.
     samples.extend([2, 3].map(|uptodate| Routine::UserMemory(sample_memory(uptodate))));
     samples

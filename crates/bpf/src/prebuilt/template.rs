@@ -1,6 +1,6 @@
 //! Code of a request to the run-time library with numbers that are filled in later.
 
-use spile_lir::library::routine::Routine;
+use spile_lir::library::routine::{NAME, Routine};
 
 use super::Blocks;
 use crate::emit::CpuBlocks;
@@ -98,19 +98,23 @@ impl Template {
         )
     }
 
-    /// The functions with other numbers.
-    pub(crate) fn link(&self, numbers: &[i32]) -> Result<Vec<Function>, String> {
+    /// The functions with other numbers, and a name in place of [`NAME`].
+    pub(crate) fn link(
+        &self,
+        numbers: &[i32],
+        name: Option<&str>,
+    ) -> Result<Vec<Function>, String> {
         let deltas = numbers.iter().zip(self.numbers);
         let deltas: Vec<i32> = deltas.map(|(to, from)| to.wrapping_sub(*from)).collect();
         self.functions
             .iter()
-            .map(|code| code.link(&deltas))
+            .map(|code| code.link(&deltas, name))
             .collect()
     }
 }
 
 impl Code {
-    fn link(&self, deltas: &[i32]) -> Result<Function, String> {
+    fn link(&self, deltas: &[i32], name: Option<&str>) -> Result<Function, String> {
         let bad = || format!("the template of {} is damaged", self.name);
         let mut words = self.words.to_vec();
         let mut targets: Vec<(u32, Target)> = self.relocs.to_vec();
@@ -132,15 +136,16 @@ impl Code {
             // A multiplication by a number can be a shift.
             insns.push(strength_reduced(&insn).flatten().unwrap_or(insn));
         }
+        let named = |text: &str| name.map_or_else(|| text.to_owned(), |n| text.replace(NAME, n));
         Ok(Function {
-            name: self.name.to_owned(),
+            name: named(self.name),
             params: self.params.iter().map(|p| (*p).into()).collect(),
             insns,
             relocs: targets
                 .into_iter()
                 .map(|(slot, target)| Reloc {
                     slot,
-                    target: target.into(),
+                    target: target.linked(named),
                 })
                 .collect(),
             ..Function::default()
@@ -167,16 +172,14 @@ impl Target {
             *off = off.wrapping_add_signed(delta);
         }
     }
-}
 
-impl From<Target> for RelocTarget {
-    fn from(target: Target) -> RelocTarget {
-        match target {
-            Target::Map(name) => RelocTarget::Map(name.into()),
+    fn linked(self, named: impl Fn(&str) -> String) -> RelocTarget {
+        match self {
+            Target::Map(name) => RelocTarget::Map(named(name).into()),
             Target::Bss(off) => RelocTarget::Data(Section::Bss, off),
             Target::Rodata(off) => RelocTarget::Data(Section::Rodata, off),
-            Target::Call(name) => RelocTarget::Call(name.into()),
-            Target::Func(name) => RelocTarget::Func(name.into()),
+            Target::Call(name) => RelocTarget::Call(named(name).into()),
+            Target::Func(name) => RelocTarget::Func(named(name).into()),
         }
     }
 }

@@ -24,7 +24,7 @@ fn linked_code_is_what_the_emitter_writes() {
             let routine = &samples[*sample];
             let random = emitted(routine, template.blocks, Choice::Random(1 << seed));
             let random = random.unwrap_or_else(|e| panic!("{e}"));
-            let linked = template.link(&random.numbers);
+            let linked = template.link(&random.numbers, None);
             assert_eq!(linked, Ok(random.functions), "{routine:?}");
         }
     }
@@ -79,19 +79,34 @@ fn other_shapes_have_no_template() {
     }
 }
 
-/// A script with arguments of system calls, and stacks of programs.
+/// A script with arguments of system calls, stacks of programs, and walks through arrays.
 const SCRIPT: &str = r#"
 site @0 ""
 site @1 "operator at x.stp:1:2"
 global g0 "s" str512 shared lock @0
+global g1 "a" [long, str16] long max 10 shared lock @0
+global g2 "b" [long] stats(sum, hist_log) max 10 shared lock @0
 handler "x" points 1 sys_enter(all) @0 {
-  regs r0: str512
+  regs r0: str512, r1: long, r2: str16, r3: long
+  iters 4
   b0:
     r0 = intr sys_argstr()
     gstore g0, r0
     r0 = intr user_stack(8)
     gstore g0, r0
-    ret
+    iter i0 g1[]
+    jump b1
+  b1: r3 = next i0 [r1, r2] b1, b2
+  b2: iter i1 g1[] asc key 1
+    jump b3
+  b3: r3 = next i1 [r1, r2] b3, b4
+  b4: iter i2 g1[] desc key 1
+    jump b5
+  b5: r3 = next i2 [r1, r2] b5, b6
+  b6: iter_hist i3 g2[r1]
+    jump b7
+  b7: r3 = next i3 [r1] b7, b8
+  b8: ret
 }
 "#;
 
@@ -175,4 +190,6 @@ fn a_script_without_limits_of_its_own_emits_nothing() {
             .any(|f| f.name == "append_stack")
     );
     assert!(object.spec.subprograms.iter().any(|f| f.name == "put_arg"));
+    let is_heap = |name: &str| ["take_", "_up"].map(|part| name.contains(part)) == [true; 2];
+    assert!(object.spec.subprograms.iter().any(|f| is_heap(&f.name)));
 }

@@ -15,7 +15,8 @@
 //! | `quote` | escapes, with and without quotes |
 //! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
 //! | `append` | strings, numbers and bytes at the end of a text, with C's widths, precisions and flags |
-//! | `statistics` | variance |
+//! | `statistics` | variance, the next bucket of a histogram |
+//! | `heap` | the heap of a walk's entries, in their order |
 //! | `tables` | rows of tables in maps, for other modules |
 //! | `stacks` | texts of stacks and addresses: symbols, files, lines |
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
@@ -47,12 +48,13 @@ pub mod append;
 pub mod arguments;
 mod arithmetic;
 pub mod decimal;
+pub mod heap;
 mod numbers;
 pub mod quote;
 pub mod routine;
 pub mod search;
 pub mod stacks;
-mod statistics;
+pub mod statistics;
 mod strings;
 mod tables;
 pub mod unicode;
@@ -88,6 +90,8 @@ const FUNCTIONS: &[(&str, BuildFunction)] = &[
     ("divide", arithmetic::divide),
     ("modulo", arithmetic::modulo),
     ("variance", statistics::variance),
+    ("next_bucket", statistics::next_bucket),
+    (heap::ORDER, heap::order),
 ];
 
 /// A module with one function that is made for its caller.

@@ -4,6 +4,8 @@
 //! access to the numbers in a request that code contains as they are, such as offsets. A host can thus
 //! keep the code of a request, and exchange the numbers in it ([`Routine::shape`]).
 //!
+//! A name that names in code contain is free as numbers are ([`Routine::name`]).
+//!
 //! A function that is made for the widths of one call (`find`, `replace`) has no request: its caller
 //! builds it.
 
@@ -11,6 +13,7 @@ use std::ops::RangeInclusive;
 
 use super::append;
 use super::arguments::{self, DeferredReads};
+use super::heap::{self, HeapLayout};
 use super::quote;
 use super::stacks::{StackLayout, StackText};
 use super::unwind::{self, UnwindOffsets};
@@ -43,7 +46,12 @@ pub enum Routine {
     Walk(unwind::UnwindLayout),
     /// A text of a stack.
     StackText(StackText),
+    /// [`heap::module`].
+    Heap(HeapLayout),
 }
+
+/// What a name contains in a shape, and nothing else does.
+pub const NAME: &str = "NAME";
 
 /// A number of a request.
 #[derive(Debug)]
@@ -218,13 +226,14 @@ impl Routine {
             Routine::Addresses(at) => unwind::addresses(at),
             Routine::Walk(at) => unwind::module(at),
             Routine::StackText(text) => text.module(),
+            Routine::Heap(layout) => heap::module(layout),
         }
     }
 
     fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
         let mut all = Vec::new();
         match self {
-            Routine::Common(_) | Routine::Quote(..) => {}
+            Routine::Common(_) | Routine::Quote(..) | Routine::Heap(_) => {}
             Routine::AppendText(at)
             | Routine::AppendBytes(at)
             | Routine::AppendHex(at)
@@ -247,10 +256,21 @@ impl Routine {
         numbers
     }
 
-    /// The request with the smallest value in place of each number that its values contain. Requests
-    /// with the same shape have functions that differ in these numbers only.
+    /// The name of the request that names in code contain as it is, if it has one.
+    pub fn name(&mut self) -> Option<&mut String> {
+        match self {
+            Routine::Heap(layout) => Some(&mut layout.map),
+            _ => None,
+        }
+    }
+
+    /// The request with the smallest value in place of each number that its values contain, and [`NAME`] in
+    /// place of the name. Requests with the same shape have functions that differ in these only.
     pub fn shape(&self) -> Routine {
         let mut shape = self.clone();
+        if let Some(name) = shape.name() {
+            *name = NAME.into();
+        }
         for (mut number, values) in shape.free() {
             number.set(*values.start());
         }

@@ -1,4 +1,4 @@
-//! Statistics: the variance.
+//! Statistics: the variance, walks over the buckets of a histogram.
 
 use crate::builder::{Val, build};
 use crate::func::Func;
@@ -57,6 +57,42 @@ Cost: 130 instructions; if a word is not enough for the numerator, 63 iterations
             });
         });
         f.ret(quotient);
+    })
+}
+
+/// Offsets of the words of `next_bucket`.
+pub mod bucket {
+    /// The bucket from which the search starts; afterwards the one behind the bucket that was found.
+    pub const NEXT: i16 = 0;
+    /// The content of the bucket that was found, 0 if there is none.
+    pub const COUNT: i16 = 8;
+}
+
+/// The largest number of buckets.
+const BUCKETS: u32 = 1 << 13;
+
+pub(super) fn next_bucket() -> Func {
+    let contract = "\
+Finds the first bucket from NEXT on that is not empty; returns 0.
+buckets: words. count: how many there are, a constant of the caller up to 8192. words: NEXT and COUNT.
+Cost: an iteration for each bucket.";
+    let params = ["buckets", "count", "words"];
+    build("next_bucket", contract, params, |f, p| {
+        let [buckets, count, words] = p;
+        let at = f.var("at", words.load_u64(bucket::NEXT));
+        let found = f.var("found", 0);
+        f.repeat(BUCKETS, || {
+            f.break_if(at.ge(count));
+            let content = (buckets + (at << 3)).load_u64(0);
+            at.set(at + 1);
+            f.if_(content.ne(0), || {
+                found.set(content);
+                f.break_();
+            });
+        });
+        words.store_u64(bucket::NEXT, at);
+        words.store_u64(bucket::COUNT, found);
+        f.ret(0);
     })
 }
 

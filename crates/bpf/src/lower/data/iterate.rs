@@ -6,18 +6,20 @@
 
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
 
+use spile_lir::library::heap::{Direction, HeapLayout, node, words};
+use spile_lir::library::routine::Routine;
+use spile_lir::library::statistics::bucket;
+
 use super::globals::same_fields;
-use super::heap::{self, Heap, work};
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size, Swap};
 use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
-use crate::lower::text::callback;
 use crate::lower::{HandlerCodegen, Res, TMP, UNROLL};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{
-    ElementField, ElementPart, IterSource, IteratorLayout, maybe_unstarted, node, state,
+    ElementField, ElementPart, IterSource, IteratorLayout, maybe_unstarted, state,
 };
 
 impl HandlerCodegen<'_> {
@@ -143,7 +145,8 @@ impl HandlerCodegen<'_> {
         self.pool.sub(&name, |_| copy.callback())?;
         self.asm.store(Size::DW, R10, TMP[2], R7);
         self.walk_in(&map, &name);
-        self.make_heap(it, &foreach, &snapshot)?;
+        self.load(R1, self.state(it, state::SIZE));
+        self.heap("make", it, &foreach, &snapshot.map)?;
         self.asm.bind(none);
         Ok(())
     }
@@ -183,39 +186,33 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// Orders the copied elements as a heap.
-    fn make_heap(&mut self, it: IterId, foreach: &IteratorLayout, snapshot: &SnapshotMap) -> Res {
-        let heap = self.heap(foreach, snapshot)?;
-        self.pool.sub(&heap.name("make"), |_| {
-            heap.build_sub().map_err(|e| e.to_string())
-        })?;
-        self.load(R1, self.state(it, state::BASE));
-        self.store(self.scratch_words(work::BASE), R1);
-        self.load(R1, self.state(it, state::SIZE));
-        self.store(self.scratch_words(work::SIZE), R1);
-        self.block_addr(R1, self.plan.scratch.tmp);
-        self.asm.call_sub(heap.name("make"));
-        Ok(())
-    }
-
-    /// Defines the subprograms of a heap, except for the one that the caller needs.
-    fn heap(&mut self, foreach: &IteratorLayout, snapshot: &SnapshotMap) -> Res<Heap> {
+    /// Calls `make` or `take` on the heap of an iterator's entries; the result is in r0. The number of nodes
+    /// is in r1.
+    fn heap(&mut self, what: &str, it: IterId, foreach: &IteratorLayout, map: &str) -> Res {
         let IterSource::Array { sort, text, .. } = &foreach.walk else {
             return Err("a heap of buckets".into());
         };
-        let heap = Heap {
-            map: snapshot.map.clone(),
-            text: text.map(|f| (f.at, f.ty.size())),
-            descending: sort.is_some_and(|s| s.descending),
+        let texts = text.map(|_| match sort.is_some_and(|s| s.descending) {
+            false => Direction::Up,
+            true => Direction::Down,
+        });
+        let layout = HeapLayout {
+            map: map.into(),
+            texts,
         };
-        if let Some((_, bytes)) = heap.text {
-            let name = heap::order_name(bytes);
-            self.pool.sub(&name, |_| heap::string_order(bytes))?;
+        let name = layout.name(what);
+        self.pool
+            .routine(&name, None, |_| Ok((Routine::Heap(layout), Vec::new())))?;
+        self.store(self.scratch_words(words::SIZE), R1);
+        self.load(R1, self.state(it, state::BASE));
+        self.store(self.scratch_words(words::BASE), R1);
+        self.block_addr(R1, self.plan.scratch.tmp);
+        if let Some(text) = text {
+            self.pool.library("order")?;
+            self.asm.mov(R2, text.ty.size() as i32 / 8);
         }
-        self.pool.sub(&heap.name("step"), |_| {
-            heap.sift_step().map_err(|e| e.to_string())
-        })?;
-        Ok(heap)
+        self.asm.call_sub(name);
+        Ok(())
     }
 
     /// Fetches the next element and goes to `body`, or to `done`.
@@ -228,10 +225,6 @@ impl HandlerCodegen<'_> {
             IterSource::Array { fields, .. } => fields.clone(),
         };
         let snapshot = self.snapshot(foreach.g)?;
-        let heap = self.heap(&foreach, &snapshot)?;
-        self.pool.sub(&heap.name("take"), |_| {
-            heap.pop_sub().map_err(|e| e.to_string())
-        })?;
         let (base, size, left) = (
             self.state(it, state::BASE),
             self.state(it, state::SIZE),
@@ -245,15 +238,11 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         self.asm.add(R1, -1);
         self.store(size, R1);
-        self.store(self.scratch_words(work::SIZE), R1);
-        self.load(R1, base);
-        self.store(self.scratch_words(work::BASE), R1);
-        self.block_addr(R1, self.plan.scratch.tmp);
-        self.asm.call_sub(heap.name("take"));
+        self.heap("take", it, &foreach, &snapshot.map)?;
         if fields.is_empty() {
             return Ok(());
         }
-        let key = self.scratch_words(work::ENTRY);
+        let key = self.scratch_words(words::KEY);
         self.load(R1, base);
         self.asm.add(R0, R1);
         self.store(key, R0);
@@ -328,18 +317,16 @@ impl HandlerCodegen<'_> {
         (keys, value): (&[IrReg], Option<IrReg>),
         done: Label,
     ) -> Res {
-        let name = format!("bucket_{buckets}");
-        self.pool
-            .sub(&format!("{name}_at"), |_| bucket_at(&name, buckets))?;
-        self.pool.sub(&name, |_| next_bucket(&name))?;
+        self.pool.library("next_bucket")?;
         let (size, left) = (self.state(it, state::SIZE), self.state(it, state::LEFT));
         self.load(R1, left);
         self.store(self.scratch_words(bucket::NEXT), R1);
         self.load(R1, size);
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         self.bucket_room(foreach);
-        self.block_addr(R2, self.plan.scratch.tmp);
-        self.asm.call_sub(&*name);
+        self.asm.mov(R2, buckets as i32);
+        self.block_addr(R3, self.plan.scratch.tmp);
+        self.asm.call_sub("next_bucket");
         self.load(R1, self.scratch_words(bucket::NEXT));
         self.store(left, R1);
         self.load(R1, self.scratch_words(bucket::COUNT));
@@ -527,43 +514,4 @@ impl CopyCallback<'_> {
         asm.bind(empty);
         Ok(())
     }
-}
-
-/// Offsets of the scratch words of [`next_bucket`].
-mod bucket {
-    pub(super) const NEXT: i16 = 0;
-    pub(super) const COUNT: i16 = 8;
-}
-
-/// `next_bucket(buckets, words)`: finds the first bucket from `NEXT` on that is not empty.
-fn next_bucket(name: &str) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &["buckets", "words"]);
-    asm.store(Size::DW, R2, bucket::COUNT, 0);
-    asm.store(Size::DW, R10, -16, R1);
-    asm.store(Size::DW, R10, -8, R2);
-    asm.mov(R1, 1 << 13);
-    asm.loop_call(format!("{name}_at"), -16);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// The callback that tests one bucket.
-fn bucket_at(name: &str, buckets: u32) -> Result<Function, String> {
-    let mut asm = Asm::new(format!("{name}_at"), &["index", "slots"]);
-    let stop = asm.label();
-    asm.load(Size::DW, R6, R2, 0);
-    asm.load(Size::DW, R7, R2, 8);
-    asm.load(Size::DW, R1, R7, bucket::NEXT);
-    asm.jump_if(Cond::Ge, R1, buckets as i32, stop);
-    asm.mov(R3, R1);
-    asm.alu(AluOp::Lsh, R3, 3);
-    asm.add(R6, R3);
-    asm.add(R1, 1);
-    asm.store(Size::DW, R7, bucket::NEXT, R1);
-    asm.load(Size::DW, R1, R6, 0);
-    asm.store(Size::DW, R7, bucket::COUNT, R1);
-    asm.jump_if(Cond::Ne, R1, 0, stop);
-    callback::end(&mut asm, stop);
-    asm.finish().map_err(|e| e.to_string())
 }

@@ -12,13 +12,12 @@
 //! | `large` | elements of large arrays |
 //! | `aggregates` | additions to statistics, and per-CPU deltas with their caches |
 //! | `extract` | reading statistics |
-//! | `iterate`, `heap` | `foreach`, ordered by key or value |
+//! | `iterate` | `foreach`, ordered by key or value |
 
 pub(crate) mod aggregates;
 pub(crate) mod colocated;
 pub(crate) mod extract;
 pub(crate) mod globals;
-pub(crate) mod heap;
 pub(crate) mod iterate;
 pub(crate) mod large;
 pub(crate) mod thread_record;
