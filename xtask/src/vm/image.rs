@@ -177,6 +177,8 @@ pub(super) fn build(
         let name = module.file_name().unwrap_or_default();
         archive.file(&loadable.join(name), &read(module)?);
     }
+    let config = Path::new("/boot").join(format!("config-{}", kernel.release));
+    archive.file(&config, &read(&kernel.config)?);
     for (file, place) in &kernel.debuginfo {
         archive.file(place, &read(file)?);
     }

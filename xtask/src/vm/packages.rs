@@ -31,9 +31,12 @@ const MODULES: [&str; 8] = [
     "tun",
 ];
 
-/// Modules that a case loads itself: an NFS server with its client. No order; a kernel may lack some of them.
-const FOR_CASES: [&str; 13] = [
+/// Modules that a case loads itself: an NFS server with its client, disks in memory, disks that answer late, and
+/// cables between network devices. No order; a kernel may lack some of them.
+const FOR_CASES: [&str; 17] = [
     "auth_rpcgss",
+    "brd",
+    "configfs",
     "dns_resolver",
     "fscache",
     "grace",
@@ -45,8 +48,13 @@ const FOR_CASES: [&str; 13] = [
     "nfsv2",
     "nfsv3",
     "nfsv4",
+    "null_blk",
     "sunrpc",
+    "veth",
 ];
+
+/// The kernel's configuration in the cache.
+const CONFIG: &str = "config";
 
 /// Folder of these modules in the cache.
 const LOADABLE: &str = "loadable";
@@ -64,6 +72,8 @@ pub(super) struct Kernel {
     pub modules: Vec<PathBuf>,
     /// Modules that cases load.
     pub for_cases: Vec<PathBuf>,
+    /// Its configuration.
+    pub config: PathBuf,
     /// Files of debugging information: their path here, and their path in the guest.
     pub debuginfo: Vec<(PathBuf, PathBuf)>,
 }
@@ -142,7 +152,9 @@ fn cached(ready: &Path) -> Option<(Kernel, Duration)> {
     let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
     let modules = MODULES.map(|name| ready.join(format!("{name}.ko")));
     // An earlier version of this program needed fewer of them.
-    if !modules.iter().all(|m| m.exists()) || !ready.join(LOADABLE).exists() {
+    let newest = ready.join(LOADABLE).join("veth.ko");
+    let config = ready.join(CONFIG);
+    if !modules.iter().chain([&newest, &config]).all(|m| m.exists()) {
         return None;
     }
     let mut for_cases = Vec::new();
@@ -153,6 +165,7 @@ fn cached(ready: &Path) -> Option<(Kernel, Duration)> {
         busybox: ready.join("busybox"),
         modules: modules.to_vec(),
         for_cases,
+        config,
         debuginfo: Vec::new(),
     };
     let age = SystemTime::now().duration_since(since).unwrap_or_default();
@@ -302,7 +315,8 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
         .ok_or(format!("{META} depends on no kernel:\n{text}"))?
         .to_owned();
     // From 7.0 on the image package is empty, and depends on these.
-    let parts = ["linux-binary-", "linux-modules-"].map(|part| format!("{part}{release}"));
+    let parts = ["linux-base-", "linux-binary-", "linux-modules-"];
+    let parts = parts.map(|part| format!("{part}{release}"));
     let available = output(apt(&work, "apt-cache").arg("pkgnames"))?;
     let mut packages: Vec<String> = parts
         .into_iter()
@@ -315,6 +329,8 @@ fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
     download(&work, &packages)?;
     let mut wanted = vec![
         "*/vmlinuz*".to_owned(),
+        format!("*/boot/config-{release}"),
+        format!("*/modules/{release}/config"),
         "./bin/busybox".into(),
         "./usr/bin/busybox".into(),
     ];
@@ -395,6 +411,11 @@ fn gather(from: &Path, release: &str, to: &Path) -> Result<(), String> {
         let to = to.join(name);
         fs::copy(required(name)?, &to).map_err(|e| format!("{}: {e}", to.display()))?;
     }
+    let config = format!("config-{release}");
+    let configs = [config.as_str(), CONFIG].map(std::ffi::OsStr::new);
+    let found = (all.iter()).find(|path| path.file_name().is_some_and(|n| configs.contains(&n)));
+    let found = found.ok_or_else(|| format!("the packages of {release} have no {config}"))?;
+    fs::copy(found, to.join(CONFIG)).map_err(|e| format!("{}: {e}", found.display()))?;
     for name in MODULES {
         let file = format!("{name}.ko");
         unpack_module(required(&file)?, &to.join(&file))?;

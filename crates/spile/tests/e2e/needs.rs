@@ -26,6 +26,13 @@ const NEEDS: &[Need] = &[
         of_kernel: true,
         have: || in_vm().is_some() && module("nfsd"),
     },
+    // Disks as modules that a guest has for cases, and workloads that no other machine should run: they press its
+    // keys (crates/spile/examples/rare.rs).
+    Need {
+        name: "devices",
+        of_kernel: true,
+        have: || in_vm().is_some() && module("null_blk"),
+    },
     Need {
         name: "no kprobes",
         of_kernel: true,
@@ -124,10 +131,14 @@ const NEEDS: &[Need] = &[
         of_kernel: true,
         have: || {
             let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
-            let release = std::fs::read_to_string("/proc/sys/kernel/osrelease");
-            let major = release.ok().and_then(|r| r.split('.').next()?.parse().ok());
-            cpus.contains(" cx16 ") || major.is_some_and(|n: u32| n < 7)
+            cpus.contains(" cx16 ") || release() < (7, 0)
         },
+    },
+    // A thread that goes to sleep passes the function `deactivate_task`: before Linux 6.12.
+    Need {
+        name: "deactivate_task",
+        of_kernel: true,
+        have: || release() < (6, 12),
     },
     // Programs can disable interrupts: Linux 6.14. An emulated guest with an older kernel skips
     // some hits.
@@ -186,6 +197,14 @@ fn has_debuginfo() -> bool {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
     let file = format!("/usr/lib/debug/boot/vmlinux-{}", release.trim());
     Path::new(&file).exists()
+}
+
+/// The first two numbers of the kernel's release.
+fn release() -> (u32, u32) {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let mut numbers = release.split(['.', '-']).map_while(|n| n.parse().ok());
+    let numbers = (numbers.next()).zip(numbers.next());
+    numbers.unwrap_or((u32::MAX, 0))
 }
 
 fn has_go() -> bool {

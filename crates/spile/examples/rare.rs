@@ -1,0 +1,353 @@
+//! Workloads that take the kernel's rarer paths, for guests that have no devices and few programs.
+//!
+//! `rare keys CODE...`: the keyboard's controller delivers these keys, each pressed and released. `rare confine`: confines
+//! itself to few system calls, makes another one, and dies. `rare collapse COUNT`: COUNT times 2 MB of small pages, each
+//! made a huge page; says how many the kernel made. `rare submit COUNT`: submits COUNT asynchronous reads of an empty pipe,
+//! each of which waits within the system call until a child writes. `rare cancel COUNT DEVICE`: COUNT times an
+//! asynchronous read of a block device whose context is destroyed before the device answers. `rare timeouts POLL
+//! SELECT EPOLL FUTEX NANOSLEEP SIGNAL ITIMER`: as many calls of each kind that wait 2 ms in vain, and as many
+//! expired timers; then it says `timed out` on standard error and waits for ever. `rare reads COUNT MS`: COUNT reads of a
+//! pipe into which a child writes every MS milliseconds, then it waits for ever. `rare terminal ROWS COLUMNS
+//! PROGRAM...`: runs a program in a terminal of that size, and copies what that shows.
+
+use std::ffi::CString;
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::time::Duration;
+
+fn checked(result: i64, what: &str) -> i64 {
+    if result < 0 {
+        eprintln!("rare: {what}: {}", io::Error::last_os_error());
+        std::process::exit(1);
+    }
+    result
+}
+
+/// A system call with numbers and pointers as arguments; the memory of all pointers must be valid.
+macro_rules! call {
+    ($name:ident $(, $argument:expr)*) => {
+        // SAFETY: each use passes numbers, and pointers to values that outlive the call.
+        checked(unsafe { libc::syscall(libc::$name $(, $argument)*) }, stringify!($name))
+    };
+}
+
+/// The controller of a PC's keyboard.
+#[cfg(target_arch = "x86_64")]
+mod keyboard {
+    use std::arch::asm;
+    use std::time::Duration;
+
+    const DATA: u16 = 0x60;
+    const STATUS: u16 = 0x64;
+    /// Status: a byte from the device waits for the kernel; one for the device waits for the controller.
+    const BUSY: u8 = 0b11;
+    /// Command: the next byte appears as if the keyboard had sent it.
+    const AS_KEYBOARD: u8 = 0xd2;
+    /// Keys of the second half of the keyboard: their codes in Linux, and the second byte they send.
+    const EXTENDED: [(u8, u8); 4] = [(103, 0x48), (105, 0x4b), (106, 0x4d), (108, 0x50)];
+
+    fn write(port: u16, byte: u8) {
+        // SAFETY: `press` got the permission for these ports, and they reach no memory.
+        unsafe { asm!("out dx, al", in("dx") port, in("al") byte, options(nomem, nostack)) };
+    }
+
+    fn settle() {
+        loop {
+            let status: u8;
+            // SAFETY: as in `write`; reading the status changes nothing.
+            unsafe {
+                asm!("in al, dx", in("dx") STATUS, out("al") status, options(nomem, nostack));
+            };
+            if status & BUSY == 0 {
+                return;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn send(byte: u8) {
+        settle();
+        write(STATUS, AS_KEYBOARD);
+        settle();
+        write(DATA, byte);
+        settle();
+    }
+
+    pub(super) fn press(codes: &[u8]) {
+        // SAFETY: the call takes numbers only.
+        let allowed = unsafe { libc::ioperm(DATA.into(), 5, 1) };
+        super::checked(allowed.into(), "ioperm");
+        for code in codes {
+            let extended = EXTENDED.iter().find(|(linux, _)| linux == code);
+            let byte = extended.map_or(*code, |(_, byte)| *byte);
+            for up in [0, 0x80] {
+                if extended.is_some() {
+                    send(0xe0);
+                }
+                send(byte | up);
+            }
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+mod keyboard {
+    pub(super) fn press(_codes: &[u8]) {
+        eprintln!("rare: only a PC has this controller");
+        std::process::exit(1);
+    }
+}
+
+fn confine() {
+    call!(SYS_prctl, libc::PR_SET_SECCOMP, libc::SECCOMP_MODE_STRICT);
+    call!(SYS_getppid);
+}
+
+fn collapse(count: usize) {
+    const HUGE: usize = 2 << 20;
+    const SMALL: usize = 4096;
+    let length = (count + 1) * HUGE;
+    // SAFETY: new memory, at an address that the kernel chooses.
+    let start = unsafe {
+        libc::mmap(
+            std::ptr::null_mut(),
+            length,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        )
+    };
+    assert_ne!(start, libc::MAP_FAILED);
+    let first = (start as usize).next_multiple_of(HUGE);
+    call!(SYS_madvise, start, length, libc::MADV_NOHUGEPAGE);
+    for page in 0..count * HUGE / SMALL {
+        // SAFETY: within the mapping, which has a part of HUGE to spare.
+        unsafe { std::ptr::write_volatile((first + page * SMALL) as *mut u8, 1) };
+    }
+    call!(SYS_madvise, start, length, libc::MADV_HUGEPAGE);
+    let mut made = 0;
+    for part in 0..count {
+        let at = first + part * HUGE;
+        made += u32::from(call!(SYS_madvise, at, HUGE, libc::MADV_COLLAPSE) == 0);
+    }
+    println!("{made} huge pages");
+}
+
+/// A request of `io_submit`, as `linux/aio_abi.h` has it.
+#[repr(C)]
+#[derive(Default)]
+struct Request {
+    data: u64,
+    key: u32,
+    flags: u32,
+    operation: u16,
+    priority: i16,
+    file: u32,
+    buffer: u64,
+    bytes: u64,
+    offset: i64,
+    reserved: u64,
+    more_flags: u32,
+    event_file: u32,
+}
+
+/// Submits a read to a new context; returns the context.
+fn submit(file: &File, buffer: *mut u8, bytes: u64) -> u64 {
+    let mut context = 0_u64;
+    call!(SYS_io_setup, 1, &raw mut context);
+    let mut request = Request {
+        file: u32::try_from(file.as_raw_fd()).expect("open"),
+        buffer: buffer as u64,
+        bytes,
+        ..Request::default()
+    };
+    let mut list = [&raw mut request];
+    call!(SYS_io_submit, context, 1, list.as_mut_ptr());
+    context
+}
+
+/// A child that writes a byte into a pipe every `pause`, `count` times; returns the other end.
+fn trickle(count: u64, pause: Duration) -> File {
+    let mut ends = [0; 2];
+    // SAFETY: `ends` has room for two numbers, which are then nobody else's.
+    let (out, mut into) = unsafe {
+        checked(libc::pipe(ends.as_mut_ptr()).into(), "pipe");
+        (File::from_raw_fd(ends[0]), File::from_raw_fd(ends[1]))
+    };
+    // SAFETY: this program has one thread, so its child can do everything.
+    if checked(unsafe { libc::fork() }.into(), "fork") == 0 {
+        drop(out);
+        for _ in 0..count {
+            std::thread::sleep(pause);
+            into.write_all(b"x").expect("the parent reads");
+        }
+        std::process::exit(0);
+    }
+    out
+}
+
+fn submit_reads(count: u64) {
+    let file = trickle(count, Duration::from_millis(100));
+    let mut byte = 0_u8;
+    for _ in 0..count {
+        let context = submit(&file, &raw mut byte, 1);
+        call!(SYS_io_destroy, context);
+    }
+}
+
+fn cancel(count: u64, device: &str) {
+    use std::os::unix::fs::OpenOptionsExt;
+    let mut options = File::options();
+    options.read(true).custom_flags(libc::O_DIRECT);
+    let file = options.open(device);
+    let file = file.unwrap_or_else(|e| panic!("{device}: {e}"));
+    // Direct reads need aligned memory.
+    let mut memory = vec![0_u8; 8192];
+    let unaligned = memory.as_mut_ptr();
+    let at = unaligned.wrapping_add(unaligned.align_offset(4096));
+    for _ in 0..count {
+        let context = submit(&file, at, 4096);
+        call!(SYS_io_destroy, context);
+    }
+}
+
+fn for_ever() -> ! {
+    loop {
+        std::thread::sleep(Duration::from_secs(1000));
+    }
+}
+
+fn times(count: u64, mut wait: impl FnMut() -> i64) {
+    for _ in 0..count {
+        wait();
+    }
+}
+
+fn timeouts(counts: [u64; 7]) {
+    const MS: i64 = 2;
+    let none = std::ptr::null_mut::<u8>();
+    let time = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: MS * 1_000_000,
+    };
+    let [poll, select, epoll, futex, nanosleep, signal, itimer] = counts;
+    times(poll, || call!(SYS_poll, none, 0, MS));
+    times(select, || {
+        // The kernel writes the time that is left.
+        let mut time = libc::timeval {
+            tv_sec: 0,
+            tv_usec: MS * 1000,
+        };
+        call!(SYS_select, 0, none, none, none, &raw mut time)
+    });
+    let set = call!(SYS_epoll_create1, 0);
+    let mut event = libc::epoll_event { events: 0, u64: 0 };
+    times(epoll, || call!(SYS_epoll_wait, set, &raw mut event, 1, MS));
+    let word = 0_u32;
+    let fails = |error, result: i64| {
+        let last = io::Error::last_os_error();
+        assert!(result < 0 && last.raw_os_error() == Some(error), "{last}");
+        result
+    };
+    times(futex, || {
+        // SAFETY: all pointers are to values that outlive the call.
+        let wait =
+            unsafe { libc::syscall(libc::SYS_futex, &raw const word, 0, 0, &raw const time) };
+        fails(libc::ETIMEDOUT, wait)
+    });
+    times(nanosleep, || call!(SYS_nanosleep, &raw const time, none));
+    let user_signal = 1_u64 << (libc::SIGUSR1 - 1);
+    times(signal, || {
+        let set = &raw const user_signal;
+        // SAFETY: all pointers are to values that outlive the call, and a set has eight bytes.
+        let wait =
+            unsafe { libc::syscall(libc::SYS_rt_sigtimedwait, set, none, &raw const time, 8) };
+        fails(libc::EAGAIN, wait)
+    });
+    // SAFETY: an ignored signal has no handler.
+    unsafe { libc::signal(libc::SIGALRM, libc::SIG_IGN) };
+    times(itimer, || {
+        let mut timer = [0_i64, 0, 0, MS * 1000];
+        call!(SYS_setitimer, libc::ITIMER_REAL, timer.as_ptr(), none);
+        // Computes meanwhile, so that the timer interrupts this process.
+        while timer[3] != 0 || timer[2] != 0 {
+            call!(SYS_getitimer, libc::ITIMER_REAL, timer.as_mut_ptr());
+        }
+        0
+    });
+    eprintln!("timed out");
+    for_ever();
+}
+
+fn reads(count: u64, pause: Duration) {
+    let mut file = trickle(count, pause);
+    for _ in 0..count {
+        let mut byte = [0];
+        file.read_exact(&mut byte).expect("the child writes");
+    }
+    for_ever();
+}
+
+fn terminal(rows: u16, columns: u16, program: &[String]) {
+    let size = libc::winsize {
+        ws_row: rows,
+        ws_col: columns,
+        ws_xpixel: 0,
+        ws_ypixel: 0,
+    };
+    let mut main = 0;
+    let none = std::ptr::null_mut();
+    // SAFETY: the pointers are to values that outlive the call; this program has one thread.
+    let child = unsafe { libc::forkpty(&raw mut main, none, none.cast(), &raw const size) };
+    if checked(child.into(), "forkpty") == 0 {
+        let words: Vec<CString> = (program.iter())
+            .map(|word| CString::new(word.as_str()).expect("no NUL"))
+            .collect();
+        let mut words: Vec<_> = words.iter().map(|w| w.as_ptr()).collect();
+        words.push(std::ptr::null());
+        // SAFETY: the list of words ends with a null pointer, and they outlive the call.
+        let result = unsafe { libc::execvp(words[0], words.as_ptr()) };
+        checked(result.into(), &program[0]);
+    }
+    // SAFETY: `forkpty` opened it for us.
+    let mut main = unsafe { File::from_raw_fd(main) };
+    let mut chunk = [0; 4096];
+    // Reading fails once no process has the terminal open.
+    while let Ok(n @ 1..) = main.read(&mut chunk) {
+        let mut out = io::stdout();
+        let _ = out.write_all(&chunk[..n]).and_then(|()| out.flush());
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to a value that outlives the call.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    std::process::exit(libc::WEXITSTATUS(status));
+}
+
+fn main() {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let numbers: Vec<u64> = args.iter().skip(1).filter_map(|a| a.parse().ok()).collect();
+    let words: Vec<&str> = args.iter().map(String::as_str).collect();
+    match (&words[..], &numbers[..]) {
+        (["keys", codes @ ..], numbers) if codes.len() == numbers.len() => {
+            keyboard::press(&numbers.iter().map(|&n| n as u8).collect::<Vec<_>>());
+        }
+        (["confine"], _) => confine(),
+        (["collapse", _], &[count]) => collapse(count as usize),
+        (["submit", _], &[count]) => submit_reads(count),
+        (["cancel", _, device], &[count]) => cancel(count, device),
+        (["timeouts", ..], counts) if counts.len() == 7 => {
+            timeouts(std::array::from_fn(|i| counts[i]));
+        }
+        (["reads", _, _], &[count, ms]) => reads(count, Duration::from_millis(ms)),
+        (["terminal", _, _, _, ..], &[rows, columns, ..]) => {
+            terminal(rows as u16, columns as u16, &args[3..]);
+        }
+        _ => {
+            eprintln!("rare: see the head of its source for the arguments");
+            std::process::exit(2);
+        }
+    }
+}
