@@ -263,9 +263,10 @@ impl Library {
     }
 
     /// The functions of that name that are visible in `from`, in the order of files. A private one
-    /// of `from` itself hides public ones with as many parameters; a user's hides the library's.
+    /// of `from` itself hides public ones with as many parameters; a user's hides the library's, also
+    /// for files of the user's library. Calls inside of the built-in library stay there.
     pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
-        let user = self.is_user(from);
+        let user = !self.is_built_in(from);
         let all = self.defining(NameKind::Function, name);
         let all = all.flat_map(|(file, contents)| {
             let found = contents.functions.get(name).into_iter().flatten();
@@ -305,6 +306,14 @@ impl Library {
         })
         .max_by_key(|(file, ..)| (file.id == from, file.user))
         .map(|(file, _, var)| (file.id, var))
+    }
+
+    /// Whether a file belongs to the built-in library, which is read on demand.
+    fn is_built_in(&self, file: FileId) -> bool {
+        let first = self.on_demand.as_ref().map(|o| o.first);
+        let at = self.by_id.get(&file);
+        at.zip(first).is_some_and(|(at, first)| *at >= first)
+            || first.is_none() && !self.is_user(file)
     }
 
     /// Whether the file is the user's. Unknown files are the library's.
