@@ -13,12 +13,16 @@ import os
 import re
 import signal
 import socket
+import struct
 import subprocess
 import sys
 
 libc = ctypes.CDLL(None)
 syscall = libc.syscall
 syscall.restype = ctypes.c_long
+
+# Python has the other name of the number.
+errno.errorcode[errno.EOPNOTSUPP] = "EOPNOTSUPP"
 
 TYPES = {
     "int": ctypes.c_int,
@@ -240,7 +244,7 @@ def texts_work():
     call(42, fd, buffer(b"\1\0\0abc"), 6, text=f'connect({n}, {{AF_UNIX, "\\000abc"}}, 6)')
     call(42, fd, 0, 16, text=f"connect({n}, NULL, 16)")
     # For flags and choices, only those bits count that the kernel reads.
-    call(41, 0xDEAD0000FFFFFFFF, 1, 0, text="socket(0xffffffff, SOCK_STREAM, IPPROTO_IP)")
+    call(41, 0xDEAD0000FFFFFFFF, 1, 0, text="socket(0xffffffff, SOCK_STREAM, 0)")
     call(2, b"/nothing/there", 0xDEAD000000000000, 0, text='open("/nothing/there", O_RDONLY)')
     call(2, b"/nothing/there", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o640, text='open("/nothing/there", O_WRONLY|O_CREAT|O_APPEND, 0640)')
     call(
@@ -272,7 +276,7 @@ def texts_work():
     call(26, fd, 0, 4, text="msync(0xdeadbeef7fffff63, 0, MS_SYNC)")
     call(46, fd, 0, 0, text=f"sendmsg({n}, 0x0, 0x0)")
     # CLONE_THREAD needs CLONE_VM, so this call fails.
-    call(56, 0x10000 | 17, 0, 0, 0, 0, text="clone(CLONE_THREAD|SIGCHLD, 0x0, 0x0, 0x0, 0x0)")
+    call(56, 0x10000 | 17, 0, 0, 0, 0, text="clone(CLONE_THREAD|SIGCHLD, 0x0, 0x0, 0x0)")
     # Results in the base that suits them.
     old = os.umask(0o27)
     call(95, old, text=f"umask(0{old:o})" if old else "umask(0)", also=["umask = 027 23"])
@@ -308,8 +312,8 @@ NUMBERS = {
     "int": (ctypes.c_int, "{}"), "uint": (ctypes.c_uint, "{}"),
     "long": (ctypes.c_long, "{}"), "ulong": (ctypes.c_ulong, "{}"),
     "hex": (ctypes.c_ulong, "{:#x}"), "hex32": (ctypes.c_uint, "{:#x}"), "ptr": (ctypes.c_ulong, "{:#x}"),
-    "mode": (ctypes.c_uint, "0{:o}"), "long-": (ctypes.c_long, ""), "int-": (ctypes.c_int, ""),
-    "int16": (ctypes.c_short, "{}"), "pair": (ctypes.c_longlong, "{}"),
+    "mode": (ctypes.c_uint, "0{:o}"), "long-": (ctypes.c_long, ""), "hex-": (ctypes.c_ulong, ""), "int-": (ctypes.c_int, ""),
+    "int16": (ctypes.c_short, "{}"), "result": (ctypes.c_ulong, "[{:#x}]"), "pair": (ctypes.c_longlong, "{}"),
 }  # fmt: skip
 # The types of words in 32-bit programs.
 SHORT = {ctypes.c_long: ctypes.c_int, ctypes.c_ulong: ctypes.c_uint}
@@ -319,6 +323,25 @@ TIMES = {
     "ts": ((-3, 1234567890), "[-3.1234567890]"), "tv": ((-3, 1234567890), "[-3.1234567890]"),
     "its": ((1, 5, -3, 1234567890), "[1.000005,-3.1234567890]"),
     "itv": ((1, 5, -3, 1234567890), "[1.000005,-3.1234567890]"),
+}  # fmt: skip
+# Structures of 64-bit programs, packed by the struct module in the order of `man 2`, and what SystemTap writes.
+STRUCTURES = {
+    # The current limit is above the highest one.
+    "rlimit": (struct.pack("2Q", 9, 4), "[9,4]"),
+    "sigset": (struct.pack("Q", 1 << 9 | 1 << 13), "[SIGUSR1|SIGALRM]"),
+    "action": (struct.pack("4Q", 0x1000, 0x10000004, 0x2000, 1 << 13), "{0x1000, SA_RESTART|SA_SIGINFO, 0x2000, [SIGALRM]}"),
+    "ignore": (struct.pack("4Q", 1, 0, 0, 0), "{SIG_IGN}"),
+    "user": (struct.pack("3iI2I", 10, 0, 0, 0, 7, 8), "{si_signo=SIGUSR1, si_code=SI_USER, si_pid=7, si_uid=8}"),
+    "kernel": (struct.pack("3i", 14, 0, 0x80) + bytes(20), "{si_signo=SIGALRM, si_code=SI_KERNEL}"),
+    # No such flag.
+    "stack": (struct.pack("QiQ", 0x1000, 0x40, 4096), "{ss_sp=0x1000, ss_flags=0x40, ss_size=4096}"),
+    "times": (struct.pack("4q", 1000000000, 1234, 2000000000, 5678), "[1000000000.001234][2000000000.005678]"),
+    "now": (struct.pack("4q", 0, 0x3FFFFFFF, 5, 123456789), "[UTIME_NOW][5.123456789]"),
+    "attr": (struct.pack("IIQiI3Q", 48, 1, 2, -3, 4, 5, 6, 7), "{size=48, sched_policy=1, sched_flags=2, sched_nice=-3, sched_priority=4, sched_runtime=5, sched_deadline=6, sched_period=7}"),
+    "tms": (struct.pack("4q", 1, 2, 3, 4), "{tms_utime=1, tms_stime=2, tms_cutime=3, tms_cstime=4}"),
+    "sysinfo": (struct.pack("q9QH", 1, *range(2, 11), 11) + bytes(30), "{uptime=1, loads=[2, 3, 4], totalram=5, freeram=6, sharedram=7, bufferram=8, totalswap=9, freeswap=10, procs=11}"),
+    # It changes nothing.
+    "timex": (struct.pack("I4qi6q", 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 9) + bytes(112), "{0x0, constant=6, esterror=4, freq=2, maxerror=3, offset=1, precision=7, status=5, tick=9, tolerance=8}"),
 }  # fmt: skip
 
 
@@ -333,6 +356,7 @@ class Argument:
         self.kind, _, given = kind.partition("=")
         dirty = DIRTY[turn % len(DIRTY)]
         bare = self.kind.rstrip("!")
+        named = re.fullmatch(r"as\((.*)\)", self.kind)
         constant = re.fullmatch(r"([iul])(?:\((.*)\)(?:\+(0\d+))?|#(.*))", self.kind)
         if constant:
             of, names, permissions, number = constant.groups()
@@ -353,6 +377,8 @@ class Argument:
             if short and bare != "pair":
                 self.ctype = SHORT.get(self.ctype, self.ctype)
             self.shown = form.format(self.ctype(self.word).value)
+        elif named:
+            self.ctype, self.text, self.word = ctypes.c_uint, named[1], int(given, 0)
         else:
             self.ctype = ctypes.c_ulong
             self.word = self.memory()
@@ -379,6 +405,12 @@ class Argument:
         if self.kind == "dirfd":
             self.ctype, self.text = ctypes.c_int, "AT_FDCWD"
             return 0xDEAD0000FFFFFF9C
+        if self.kind == "bytes":
+            self.text = '"hi "x"\\x0a\\x00"'
+            return place(BUFFER)
+        if self.kind.startswith("struct("):
+            packed, self.text = STRUCTURES[self.kind[7:-1]]
+            return place(packed)
         if self.kind == "buf":
             self.text = r'"hi \"x\"\n\000"'
             return place(BUFFER)
@@ -399,7 +431,8 @@ class Argument:
                 return self.raw
             return str(self.word) if variable.endswith("_uaddr") else self.text
         if variable != self.variables[0]:
-            return self.text
+            # An address that cannot be read is its own text.
+            return self.shown if self.text is None else self.text
         # Numbers of the script language are signed.
         return str(ctypes.c_long(self.ctype(self.word).value).value)
 
@@ -435,8 +468,8 @@ def arguments(row, turn, values):
     args = [Argument(spec, turn + i, values, short) for i, spec in enumerate(specs)]
     for i, arg in enumerate(args[:-1]):
         # The next argument is the length of the buffer or address.
-        if arg.kind in ("buf", "sockaddr"):
-            length = len(BUFFER) if arg.kind == "buf" else 16
+        if arg.kind in ("buf", "bytes", "sockaddr"):
+            length = 16 if arg.kind == "sockaddr" else len(BUFFER)
             args[i + 1].word = length
             args[i + 1].shown = str(length)
     return args

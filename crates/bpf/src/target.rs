@@ -190,8 +190,45 @@ pub struct SyscallDesc {
     pub name: String,
     /// Up to six arguments.
     pub args: Vec<ArgDesc>,
+    /// Other forms of the arguments, by the value of one of them.
+    pub variants: Option<ArgVariants>,
     /// The base in which the result is printed: 8, 10 or 16.
     pub ret_base: u8,
+}
+
+/// How the arguments of a system call are printed that depend on the value of one of them.
+#[derive(Debug, Clone)]
+pub struct ArgVariants {
+    /// The word of this argument.
+    pub word: u8,
+    /// Its bits that count.
+    pub mask: u64,
+    /// Values, and the arguments for them.
+    pub cases: Vec<(Vec<u64>, Vec<ArgDesc>)>,
+}
+
+/// A structure in user space.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StructDesc {
+    /// Name for messages.
+    pub name: &'static str,
+    /// Whether a null pointer is printed as `NULL`.
+    pub null: bool,
+    /// Bytes to read.
+    pub size: u8,
+    /// The texts that it may have: the first whose tests hold.
+    pub texts: Vec<StructText>,
+}
+
+/// The text of a structure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct StructText {
+    /// Fields by offset and width in bytes, and the values that they must have.
+    pub when: Vec<(u8, u8, u64)>,
+    /// Texts, and the fields behind them by offset.
+    pub fields: Vec<(&'static str, u8, ArgDesc)>,
+    /// The text at the end.
+    pub end: &'static str,
 }
 
 /// How one argument is printed.
@@ -227,6 +264,14 @@ pub enum ArgDesc {
     Argv(u8),
     /// Bytes in user space, quoted; the index of the argument word with their number.
     Buffer(u8),
+    /// Bytes in user space with hexadecimal escapes; the index of the argument word with their number.
+    Bytes(u8),
+    /// A structure in user space.
+    Struct(&'static StructDesc),
+    /// A hexadecimal number in brackets, with this many bytes.
+    Result(u8),
+    /// A fraction of a second with this many bytes: six digits, or nine.
+    Fraction(u8, bool),
     /// A `struct sockaddr` in user space; the index of the argument word with its length.
     Sockaddr(u8),
     /// A time in user space.
@@ -249,6 +294,8 @@ pub struct FlagTable {
     pub entries: &'static [Flag],
     /// In a set: the bits that are shown in octal if they have no name, such as permissions.
     pub octal: u64,
+    /// In a set: the bits that are always shown, in decimal.
+    pub number: u64,
 }
 
 /// A named flag or value: it is set if the bits of `mask` equal those of `bits`.

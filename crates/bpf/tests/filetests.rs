@@ -108,6 +108,7 @@ fn syscalls() -> [SyscallDesc; 3] {
         nr,
         name: name.into(),
         args: args.to_vec(),
+        variants: None,
         ret_base: 10,
     };
     [

@@ -554,6 +554,7 @@ fn text(p: &Program, c: &Compiled, records: &[Vec<u8>]) -> (Vec<u8>, Vec<String>
 static BITS: FlagTable = FlagTable {
     name: "bits",
     octal: 0,
+    number: 0,
     entries: &[
         Flag {
             mask: 3,
@@ -610,6 +611,7 @@ fn text_of_system_calls() {
                 nr: 321,
                 name: "bpf".into(),
                 args: all[..1].to_vec(),
+                variants: None,
                 ret_base: 10,
             },
             SyscallDesc {
@@ -622,12 +624,14 @@ fn text_of_system_calls() {
                     ArgDesc::Argv(8),
                     ArgDesc::Signal,
                 ],
+                variants: None,
                 ret_base: 16,
             },
             SyscallDesc {
                 nr: 323,
                 name: "all".into(),
                 args: all.to_vec(),
+                variants: None,
                 ret_base: 16,
             },
         ]

@@ -1,14 +1,19 @@
 //! The system calls of x86-64 and of i386 programs (compat), as data.
 //!
 //! `data/syscalls.tsv` has numbers, names, arguments and their form in `argstr`; `data/flags.tsv`
-//! has the names of flags. Each table is parsed at its first query, in some 0.2 ms.
+//! has the names of flags. `data/structures.tsv` has structures that arguments point to, and
+//! `data/variants.tsv` arguments whose form depends on the value of another one. Each table is parsed at its first query, in some 0.2 ms.
 //!
 //! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the kernel's own
 //! parameter (for `$`-variables). Names derived from the tapset's, such as `flags_str`, follow one
 //! rule: see [`Arg::form`].
 
+mod variants;
+
 use std::fmt::Write as _;
 use std::sync::OnceLock;
+
+pub use variants::{Field, FieldKind, Structure, Variants, structure, variants};
 
 /// The highest number in the tables.
 pub const MAX_NR: u32 = 469;
@@ -119,6 +124,13 @@ pub enum ArgKind {
     Itimerspec(u8),
     /// A `struct itimerval` whose fields have this number of bits: `itimerval`.
     Itimerval(u8),
+    /// A structure in user space, shown by its fields ([`structure`]): `{name}`, and `{name}:64` where programs
+    /// of 32 bits have that of 64 bits.
+    Struct(&'static Structure),
+    /// Bytes as `Buf`, with hexadecimal escapes: `bytes3`.
+    Bytes(u8),
+    /// A number of this many bits in hexadecimal, in brackets: `result`.
+    Result(u8),
     /// A 64-bit number in two 32-bit words, the low one first: `pair`.
     Pair,
     /// A signed number that `argstr` leaves out: `unseen`, `unseen32`.
@@ -187,6 +199,8 @@ impl Arg {
             | ArgKind::Unseen => None,
             ArgKind::Signal if suffix == "_name" => Some(ArgForm::Text),
             _ if suffix == "_str" => Some(ArgForm::Text),
+            // The library has both `req_str` and `tp_uaddr_str`.
+            _ if suffix == "_uaddr_str" => Some(ArgForm::Text),
             _ => None,
         }
     }
@@ -231,6 +245,8 @@ pub struct FlagTable {
     pub decimal: bool,
     /// In a set: the bits that are shown in octal if they have no name, such as permissions.
     pub octal: u64,
+    /// In a set: the bits that are always shown, in decimal.
+    pub number: u64,
     /// The flags in display order.
     pub flags: Box<[Flag]>,
 }
@@ -282,13 +298,17 @@ impl FlagTable {
             text.push_str(flag.name);
         }
         let permissions = rest & self.octal.cast_signed();
-        let high = rest & !permissions;
+        let number = rest & self.number.cast_signed();
+        let high = rest & !permissions & !number;
         let mut add = |number: &str| {
             let bar = if text.is_empty() { "" } else { "|" };
             let _ = write!(text, "{bar}{number}");
         };
         if high != 0 {
             add(&format!("{high:#x}"));
+        }
+        if self.number != 0 {
+            add(&number.to_string());
         }
         if permissions != 0 {
             add(&format!("0{permissions:o}"));
@@ -381,7 +401,7 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
         _ => return None,
     };
     // From 403 on, i386 has the calls with 64-bit time.
-    let word = if abi == Abi::X86_64 { 64 } else { 32 };
+    let word = variants::word_bits(abi);
     let time = if abi == Abi::I386 && nr < 403 { 32 } else { 64 };
     let mut at = 0;
     let args = columns
@@ -409,6 +429,19 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
 fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
     let (names, kind) = text.split_once(':')?;
     let (name, kernel_name) = names.split_once('/').unwrap_or((names, names));
+    let (kind, bits, signed) = parse_kind(kind, word, time)?;
+    Some(Arg {
+        name,
+        kernel_name,
+        word: at,
+        kind,
+        bits,
+        signed,
+    })
+}
+
+/// A kind with the number of significant bits and whether they are signed.
+fn parse_kind(kind: &'static str, word: u8, time: u8) -> Option<(ArgKind, u8, bool)> {
     let (kind, long) = kind
         .strip_suffix(":64")
         .map_or((kind, false), |kind| (kind, true));
@@ -416,7 +449,7 @@ fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
         .strip_suffix(":u")
         .map_or((kind, long), |kind| (kind, true));
     let native = if long { word } else { 32 };
-    let (kind, bits, signed) = match kind {
+    Some(match kind {
         "int" => (ArgKind::Int(32), 32, true),
         "int16" => (ArgKind::Int(16), 16, true),
         "long" => (ArgKind::Int(word), word, true),
@@ -437,6 +470,7 @@ fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
         "itimerspec" => (ArgKind::Itimerspec(time), word, false),
         "itimerval" => (ArgKind::Itimerval(time), word, false),
         "pair" => (ArgKind::Pair, 64, true),
+        "result" => (ArgKind::Result(word), word, false),
         "unseen" => (ArgKind::Unseen, word, true),
         "unseen32" => (ArgKind::Unseen, 32, true),
         other => {
@@ -444,24 +478,19 @@ fn parse_arg(text: &'static str, at: u8, word: u8, time: u8) -> Option<Arg> {
                 (ArgKind::Flags(table), native, !unsigned)
             } else if let Some(table) = other.strip_prefix('=') {
                 (ArgKind::Choice(table), native, !unsigned)
+            } else if let Some(name) = other.strip_prefix('{') {
+                // Without fields for programs of this kind it is an address.
+                let found = structure(name.strip_suffix('}')?, if long { 64 } else { word });
+                (found.map_or(ArgKind::Ptr, ArgKind::Struct), word, false)
+            } else if let Some(len) = other.strip_prefix("bytes") {
+                (ArgKind::Bytes(len.parse().ok()?), word, false)
             } else if let Some(len) = other.strip_prefix("buf") {
                 (ArgKind::Buf(len.parse().ok()?), word, false)
             } else {
-                (
-                    ArgKind::Sockaddr(other.strip_prefix("sockaddr")?.parse().ok()?),
-                    word,
-                    false,
-                )
+                let len = other.strip_prefix("sockaddr")?.parse().ok()?;
+                (ArgKind::Sockaddr(len), word, false)
             }
         }
-    };
-    Some(Arg {
-        name,
-        kernel_name,
-        word: at,
-        kind,
-        bits,
-        signed,
     })
 }
 
@@ -470,9 +499,10 @@ fn parse_flags() -> Vec<FlagTable> {
         .filter_map(|line| {
             let (name, flags) = line.split_once('\t')?;
             let (name, suffix) = name.split_once(':').unwrap_or((name, ""));
-            let octal = suffix
-                .strip_prefix('o')
-                .map_or(Ok(0), |bits| u64::from_str_radix(bits, 8));
+            let bits = |prefix: char| match suffix.strip_prefix(prefix) {
+                Some("") | None => Some(0),
+                Some(bits) => u64::from_str_radix(bits, 8).ok(),
+            };
             let flags = flags
                 .split_ascii_whitespace()
                 .map(parse_flag)
@@ -480,7 +510,8 @@ fn parse_flags() -> Vec<FlagTable> {
             Some(FlagTable {
                 name,
                 decimal: suffix == "d",
-                octal: octal.ok()?,
+                octal: bits('o')?,
+                number: bits('d')?,
                 flags,
             })
         })

@@ -11,7 +11,8 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
 use spile_lir::library::arguments::{
-    ArgumentLayout, BUFFER, DeferredReads, ENTRY, FOLLOWS, MAX_ARGV, kind, module, time,
+    ArgumentLayout, BUFFER, DeferredReads, ENTRY, FOLLOWS, MAX_ARGV, kind, module, structure, time,
+    variant,
 };
 use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
@@ -77,8 +78,36 @@ fn names() -> Vec<u8> {
             bytes.resize(bytes.len().next_multiple_of(ENTRY as usize), 0);
         }
     }
+    // A structure: 8 bytes that are 7, or a number of 4 bytes at 4 with a name of its value.
+    let size = u64::from(ENTRY);
+    let word = |kind: i32, bytes: u64| kind as u64 | (64 - 8 * bytes) << 8;
+    let mut entry = |words: [u64; 2], text: &[u8]| {
+        bytes.extend(words.iter().flat_map(|w| w.to_le_bytes()));
+        bytes.extend(text);
+        bytes.resize(bytes.len().next_multiple_of(ENTRY as usize), 0);
+    };
+    let test = word(structure::TEST, 8);
+    entry([test, size << structure::SKIP], &7u64.to_le_bytes());
+    entry([0, 0], b"{seven}");
+    let values = (FLAGS.len() + 1) as u64 * size;
+    entry([word(kind::SIGNED, 4), 4], b"{a=");
+    entry([word(kind::ENUM, 8) | values << 16, 0], b", b=");
+    entry([0, 0], b"}");
+    // The values of an argument with their rows.
+    for (value, row) in ROWS {
+        entry([*value, *row], b"");
+    }
     bytes
 }
+
+/// Offset of the structure.
+fn structure_at() -> u64 {
+    let lists = FLAGS.len() + VALUES.len() + CREATION.len() + 3;
+    lists as u64 * u64::from(ENTRY)
+}
+
+/// Values of an argument, and their rows.
+const ROWS: &[(u64, u64)] = &[(0, 100), (3, 101), (0x7f, 102)];
 
 /// A table in which only a quote has an escape, `\\"`.
 fn escapes() -> Vec<u8> {
@@ -301,6 +330,14 @@ fn any_number() -> impl Strategy<Value = u64> {
 
 fn letters(most: usize) -> impl Strategy<Value = String> {
     vec(b'a'..=b'z', 0..most).prop_map(|b| String::from_utf8(b).expect("letters"))
+}
+
+#[test]
+fn functions_of_structures_know_null() {
+    let of = |null: u64| kind::STRUCT as u64 | structure_at() << 16 | 8 << structure::SIZE | null;
+    assert_eq!(text(of(0), 0, &Given::default()), "0x0");
+    let null = 1 << structure::NULL;
+    assert_eq!(text(of(null), 0, &Given::default()), "NULL");
 }
 
 proptest! {
@@ -538,4 +575,78 @@ fn functions_have_contracts() {
     let back = spile_lir::reader::read(&module.to_string()).unwrap_or_else(|e| panic!("{e}"));
     assert_eq!(back.to_string(), module.to_string());
     assert_eq!(back.externs, module.externs);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn structures(
+        content in prop_oneof![Just(7u64), Just(0), any::<u64>()],
+        there in any::<bool>(),
+        mapped in any::<bool>(),
+    ) {
+        let given = mapping(if there { AT } else { AT + 1 }, content.to_le_bytes().to_vec(), mapped);
+        let descriptor = kind::STRUCT as u64 | structure_at() << 16 | 8 << structure::SIZE;
+        let name = VALUES.iter().find(|(_, value, _)| *value == content);
+        let name = name.map_or(content.cast_signed().to_string(), |n| n.2.to_owned());
+        let want = match (there, content) {
+            (false, _) => format!("{AT:#x}"),
+            (true, 7) => "{seven}".to_owned(),
+            (true, _) => format!("{{a={}, b={name}}}", (content >> 32) as u32 as i32),
+        };
+        prop_assert_eq!(text(descriptor, AT, &given), want);
+    }
+
+    #[test]
+    fn bytes_in_hexadecimal(
+        content in vec(prop_oneof![Just(0u8), Just(b'a'), Just(b'"'), Just(0x7f), any::<u8>()], 0..60),
+        mapped in any::<bool>(),
+    ) {
+        let mut given = mapping(AT, content.clone(), mapped);
+        given.words[2] = content.len() as u64;
+        let shown = &content[..content.len().min(BUFFER as usize)];
+        let printable = |byte: u8| (b' '..=b'~').contains(&byte);
+        let cut = match shown {
+            [.., before, 0] if printable(*before) => &shown[..shown.len() - 1],
+            _ => shown,
+        };
+        let one = |byte: &u8| match printable(*byte) {
+            true => char::from(*byte).to_string(),
+            false => format!("\\x{byte:02x}"),
+        };
+        let want = match content.len() {
+            0 => format!("{AT:#x}"),
+            _ => format!("\"{}\"", cut.iter().map(one).collect::<String>()),
+        };
+        // A text of the machine is longer than all of them.
+        prop_assume!(want.len() + 8 < MOST);
+        prop_assert_eq!(text(with(kind::BYTES, 8, 2), AT, &given), want);
+    }
+
+    #[test]
+    fn rows_by_the_value_of_an_argument(
+        value in prop_oneof![Just(0u64), Just(3), Just(0x7f), any::<u64>()],
+        mask in prop_oneof![Just(0x7fu64), Just(u64::MAX)],
+        word in 0..8usize,
+    ) {
+        let list = structure_at() + 5 * u64::from(ENTRY);
+        let count = ROWS.len() as u64;
+        let cases = list | count << variant::COUNT | (word as u64) << variant::WORD;
+        let found = ROWS.iter().find(|(of, _)| *of == value & mask);
+        let want = match word {
+            0..6 => found.map_or(9, |(_, row)| *row),
+            _ => 9,
+        };
+        for module in MODULES.iter() {
+            let mut machine = Machine::new(module, 100_000);
+            let mut bytes = vec![0xa5; BLOCK];
+            if word < 6 {
+                bytes[ARGUMENTS + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());
+            }
+            let block = machine.memory.add(bytes, RegionKind::Memory);
+            let mut host = Recorder { block, ..Recorder::default() };
+            prop_assert_eq!(machine.run("variant_row", &[cases, mask, 9], &mut host), Ok(want));
+        }
+    }
 }

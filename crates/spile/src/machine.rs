@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use spile_bpf::target::{
-    ArgDesc, CastKfunc, Features, Flag, FlagTable, InterruptKfuncs, KernelOffsets, PageOffsets,
-    PreemptionKfuncs, SessionKfuncs, SyscallDesc, TypedFunction, UnwindOffsets,
+    ArgDesc, ArgVariants, CastKfunc, Features, Flag, FlagTable, InterruptKfuncs, KernelOffsets,
+    PageOffsets, PreemptionKfuncs, SessionKfuncs, StructDesc, StructText, SyscallDesc,
+    TypedFunction, UnwindOffsets,
 };
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
@@ -14,7 +15,7 @@ use spile_kernel::features::{self, Availability, Feature, helper};
 use spile_kernel::functions;
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf;
-use spile_kernel::syscalls::{self, Abi, ArgKind, ResultForm};
+use spile_kernel::syscalls::{self, Abi, ArgKind, FieldKind, ResultForm};
 use spile_kernel::tracepoints::Tracefs;
 use spile_sema::facts::PerfEvent;
 
@@ -315,10 +316,13 @@ fn make_descs() -> Vec<SyscallDesc> {
     let mut list = Vec::new();
     for (abi, base) in [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)] {
         for call in syscalls::all(abi) {
+            let variants = syscalls::variants(call);
+            let args = variants.and_then(|v| v.others.as_deref());
             list.push(SyscallDesc {
                 nr: base + call.nr,
                 name: call.name.into(),
-                args: arg_descs(&call.args, &mut tables),
+                args: arg_descs(args.unwrap_or(&call.args), &mut tables),
+                variants: variants.map(|v| arg_variants(v, &mut tables)),
                 ret_base: match call.ret {
                     ResultForm::Hex => 16,
                     ResultForm::Octal => 8,
@@ -344,6 +348,16 @@ fn arg_descs(args: &[syscalls::Arg], tables: &mut Tables) -> Vec<ArgDesc> {
         before = Some(arg.kind);
     }
     descs
+}
+
+fn arg_variants(of: &syscalls::Variants, tables: &mut Tables) -> ArgVariants {
+    let cases = of.cases.iter();
+    let case = |(values, args): &(Vec<u64>, Vec<_>)| (values.clone(), arg_descs(args, tables));
+    ArgVariants {
+        word: of.word,
+        mask: of.mask,
+        cases: cases.map(case).collect(),
+    }
 }
 
 fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
@@ -374,10 +388,51 @@ fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
             }
             None => ArgDesc::Int(size),
         },
+        ArgKind::Struct(of) => ArgDesc::Struct(structure(of, tables)),
+        ArgKind::Bytes(word) => ArgDesc::Bytes(word),
+        ArgKind::Result(bits) => ArgDesc::Result(bytes(bits)),
         ArgKind::Pair => ArgDesc::Pair,
         ArgKind::Unseen => ArgDesc::Unseen,
         ArgKind::Ptr => ArgDesc::Hex(8),
     }
+}
+
+/// A structure in the generator's form. Structures are few, and live as long as the program.
+fn structure(of: &'static syscalls::Structure, tables: &mut Tables) -> &'static StructDesc {
+    let desc = |field: &syscalls::Field, tables: &mut Tables| match field.kind {
+        FieldKind::Micro => ArgDesc::Fraction(field.bits / 8, false),
+        FieldKind::Nano => ArgDesc::Fraction(field.bits / 8, true),
+        FieldKind::Value(kind) => {
+            let arg = syscalls::Arg {
+                name: "",
+                kernel_name: "",
+                word: 0,
+                kind,
+                bits: field.bits,
+                signed: true,
+            };
+            arg_desc(&arg, tables)
+        }
+    };
+    let texts = of.texts.iter().map(|text| StructText {
+        when: text
+            .when
+            .iter()
+            .map(|(field, value)| (field.offset, field.bits / 8, *value))
+            .collect(),
+        fields: text
+            .fields
+            .iter()
+            .map(|(before, field)| (*before, field.offset, desc(field, tables)))
+            .collect(),
+        end: text.end,
+    });
+    Box::leak(Box::new(StructDesc {
+        name: of.name,
+        null: of.null,
+        size: of.size,
+        texts: texts.collect(),
+    }))
 }
 
 /// A time whose fields have `bits` bits.
@@ -410,6 +465,7 @@ fn flags(name: &'static str, tables: &mut Tables) -> Option<&'static FlagTable> 
             name: table.name,
             entries,
             octal: table.octal,
+            number: table.number,
         })))
     })
 }

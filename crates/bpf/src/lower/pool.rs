@@ -30,8 +30,8 @@ pub(crate) struct Pool {
     /// Shapes of ring-buffer records; the index is the record's number.
     pub records: Vec<RecordShape>,
     record_index: FxHashMap<String, u32>,
-    /// Offset and number of the rows of system calls for their arguments' texts.
-    pub syscall_rows: Option<(u32, u32)>,
+    /// The rows of system calls for their arguments' texts.
+    pub syscall_rows: Option<crate::lower::syscalls::argstr::RowTable>,
     /// The functions that are made from LIR.
     pub lir: LirSources,
     /// Code of functions that is inserted in place of calls, by name.

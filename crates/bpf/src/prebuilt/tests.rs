@@ -167,6 +167,7 @@ fn options() -> Options {
             nr: 59,
             name: "execve".into(),
             args: vec![ArgDesc::UserStr, ArgDesc::Argv(8)],
+            variants: None,
             ret_base: 10,
         }]
         .into(),

@@ -259,3 +259,89 @@ fn flags_are_found_by_name() {
     assert_eq!(choice("seek", 77), "0x4d");
     assert_eq!(choice("ipproto", 77), "77");
 }
+
+#[test]
+fn every_line_of_structures_and_variants_is_understood() {
+    assert_eq!(variants::unknown_lines(), Vec::<&str>::new());
+    let known = |kind: ArgKind| match kind {
+        ArgKind::Flags(t) | ArgKind::Choice(t) => flag_table(t).is_some(),
+        _ => true,
+    };
+    let mut decided = 0;
+    for call in [Abi::X86_64, Abi::I386].iter().flat_map(|abi| all(*abi)) {
+        if let Some(variants) = variants(call) {
+            decided += 1;
+            assert!(usize::from(variants.word) < call.args.len());
+            let args = variants.cases.iter().flat_map(|(_, args)| args);
+            for arg in args {
+                assert!(known(arg.kind), "{} {:?}", call.name, arg.kind);
+            }
+            let values = variants.cases.iter().flat_map(|(values, _)| values);
+            let values: Vec<&u64> = values.collect();
+            let distinct: HashSet<&u64> = values.iter().copied().collect();
+            assert_eq!(distinct.len(), values.len(), "{}: a value twice", call.name);
+            assert!(values.len() <= 128, "{}", call.name);
+        }
+        for arg in &call.args {
+            let ArgKind::Struct(of) = arg.kind else {
+                continue;
+            };
+            assert!(of.size <= 127, "{}", of.name);
+            let last = of.texts.last().expect("a text");
+            assert!(
+                last.when.is_empty(),
+                "{}: no text without a condition",
+                of.name
+            );
+            for text in &of.texts {
+                let entries: usize = of.texts.iter().map(|t| t.when.len()).sum();
+                assert!(entries + text.fields.len() < 30, "{}", of.name);
+                for (_, field) in &text.fields {
+                    if let FieldKind::Value(kind) = field.kind {
+                        assert!(known(kind), "{} {kind:?}", of.name);
+                    }
+                }
+            }
+        }
+    }
+    assert!(decided > 10);
+}
+
+/// Offsets and sizes are those of the C library's structures on x86-64.
+#[test]
+fn structures_have_the_fields_of_libc() {
+    use std::mem::{offset_of, size_of};
+    let field = |name: &str, before: &str| {
+        let of = structure(name, 64).unwrap_or_else(|| panic!("{name}"));
+        let fields = of.texts.iter().flat_map(|t| &t.fields);
+        let mut fields = fields.rev();
+        let found = fields.find(|(text, _)| text.ends_with(before));
+        usize::from(found.unwrap_or_else(|| panic!("{name} {before}")).1.offset)
+    };
+    for (name, before, offset) in [
+        ("stack", "ss_flags=", offset_of!(libc::stack_t, ss_flags)),
+        ("stack", "ss_size=", offset_of!(libc::stack_t, ss_size)),
+        ("sysinfo", "totalram=", offset_of!(libc::sysinfo, totalram)),
+        ("sysinfo", "freeswap=", offset_of!(libc::sysinfo, freeswap)),
+        ("sysinfo", "procs=", offset_of!(libc::sysinfo, procs)),
+        ("tms", "tms_cstime=", offset_of!(libc::tms, tms_cstime)),
+        ("timex", "freq=", offset_of!(libc::timex, freq)),
+        ("timex", "status=", offset_of!(libc::timex, status)),
+        ("timex", "constant=", offset_of!(libc::timex, constant)),
+        ("timex", "tolerance=", offset_of!(libc::timex, tolerance)),
+        ("timex", "tick=", offset_of!(libc::timex, tick)),
+        (
+            "dqblk",
+            "dqb_isoftlimit=",
+            offset_of!(libc::dqblk, dqb_isoftlimit),
+        ),
+        ("siginfo", "si_code=", offset_of!(libc::siginfo_t, si_code)),
+    ] {
+        assert_eq!(field(name, before), offset, "{name} {before}");
+    }
+    let size = |name: &str| structure(name, 64).map(|s| usize::from(s.size));
+    assert_eq!(size("rlimit"), Some(size_of::<libc::rlimit>()));
+    assert_eq!(size("timevals"), Some(2 * size_of::<libc::timeval>()));
+    assert_eq!(size("timespecs"), Some(2 * size_of::<libc::timespec>()));
+    assert_eq!(size("iovec"), Some(size_of::<libc::iovec>()));
+}

@@ -1,7 +1,7 @@
 //! System-call arguments as text.
 //!
-//! The table of system calls becomes rows in `.rodata`: six descriptors for each number, and a list
-//! of names for each set of flags or values. The function `put_arg` turns a descriptor and a value
+//! The table of system calls becomes rows in `.rodata`: six descriptors for each number, further rows
+//! for calls whose arguments depend on the value of one of them, and a list of names for each set of flags or values. The function `put_arg` turns a descriptor and a value
 //! into text. It is one of the run-time library ([`spile_lir::library::arguments`]), like those that
 //! it calls. All of them are global subprograms, which the verifier checks once. Checked again for
 //! each argument, string and name, they exceeded its limit of a million instructions. User strings
@@ -13,7 +13,8 @@ use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use spile_lir::func::ConstantData;
 use spile_lir::library::arguments::{
-    ARGS, ArgumentLayout, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, NAMES, kind, time,
+    ARGS, ArgumentLayout, DECIMAL, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, NAMES, kind,
+    structure, time, variant,
 };
 use spile_lir::library::routine::Routine;
 
@@ -28,15 +29,19 @@ use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
 use crate::lower::{HandlerCodegen, Res};
-use crate::target::{ArgDesc, FlagTable, SyscallDesc};
+use crate::target::{ArgDesc, ArgVariants, FlagTable, StructDesc, SyscallDesc};
 
 const ARGS_LONG: i64 = ARGS as i64;
-/// Bytes of a row: six descriptors.
-const ROW: i32 = 8 * ARGS as i32;
+/// Words of a row: six descriptors, the list of other rows, and the bits of the argument that decides.
+const ROW_WORDS: usize = ARGS + 2;
+/// Bytes of a row.
+const ROW: i32 = 8 * ROW_WORDS as i32;
 /// Scratch word in front of the arguments: whether reads of strings may be deferred.
 const DEFER: u32 = 8;
 /// First scratch word of the arguments.
 const WORDS: u32 = 16;
+/// Scratch word behind the arguments: the row of descriptors.
+const CHOSEN: u32 = WORDS + 8 * ARGS as u32;
 
 /// Names of the signals from 0 on (x86-64, `signal(7)`).
 const SIGNALS: &str = "SIG_0 SIGHUP SIGINT SIGQUIT SIGILL SIGTRAP SIGABRT SIGBUS SIGFPE SIGKILL SIGUSR1 \
@@ -50,11 +55,23 @@ enum ListUse {
     Choice(u8, bool),
 }
 
+/// The rows of descriptors in `.rodata`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RowTable {
+    /// Their offset.
+    at: u32,
+    /// Rows by the numbers of calls.
+    calls: u32,
+    /// These and those for values of arguments.
+    all: u32,
+}
+
 /// The lists of names as they are laid out in `.rodata`, one after the other.
 #[derive(Default)]
 struct NameLists {
     bytes: Vec<u8>,
     known: Vec<(&'static str, ListUse, u32)>,
+    structures: Vec<(&'static str, u32)>,
 }
 
 impl NameLists {
@@ -91,7 +108,10 @@ impl NameLists {
                 self.entry(mask, bits, flag.name);
             }
         }
-        self.finish(table.octal);
+        self.finish(match table.number {
+            0 => table.octal,
+            number => number | DECIMAL,
+        });
         self.known.push((table.name, of, off));
         off
     }
@@ -108,6 +128,58 @@ impl NameLists {
         self.finish(0);
         self.known.push((KEY, ListUse::Choice(4, false), off));
         off
+    }
+
+    /// The descriptor of a structure, without the list of its fields.
+    fn structure(&mut self, of: &'static StructDesc) -> u64 {
+        let known = self.structures.iter().find(|s| s.0 == of.name).map(|s| s.1);
+        let off = known.unwrap_or_else(|| self.fields(of));
+        kind::STRUCT as u64
+            | u64::from(off) << 16
+            | u64::from(of.size) << structure::SIZE
+            | u64::from(of.null) << structure::NULL
+    }
+
+    /// Offset of the list of a structure's fields.
+    fn fields(&mut self, of: &'static StructDesc) -> u32 {
+        // The names of fields come first.
+        let descriptors: Vec<Vec<u64>> = of
+            .texts
+            .iter()
+            .map(|text| text.fields.iter().map(|f| self.descriptor(&f.2)).collect())
+            .collect();
+        let off = self.bytes.len() as u32;
+        let pieces = |text: &str| text.len().div_ceil(NAME as usize - 1).max(1);
+        for (text, descriptors) in of.texts.iter().zip(descriptors) {
+            let fields: usize = text.fields.iter().map(|f| pieces(f.0)).sum();
+            let mut left = text.when.len() + fields + pieces(text.end);
+            for (offset, bytes, value) in &text.when {
+                left -= 1;
+                let unused = u64::from(64 - 8 * u32::from(*bytes));
+                let skip = (left * ENTRY as usize) as u64;
+                let place = u64::from(*offset) | skip << structure::SKIP;
+                self.entry(structure::TEST as u64 | unused << 8, place, "");
+                let at = self.bytes.len() - NAME as usize;
+                self.bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+            }
+            for ((before, offset, _), descriptor) in text.fields.iter().zip(descriptors) {
+                self.pieces(before, descriptor, u64::from(*offset));
+            }
+            self.pieces(text.end, 0, 0);
+        }
+        self.structures.push((of.name, off));
+        off
+    }
+
+    /// A text in as many entries as it needs; the last one has a field.
+    fn pieces(&mut self, mut text: &'static str, descriptor: u64, offset: u64) {
+        while let Some((head, tail)) = text.split_at_checked(NAME as usize - 1)
+            && !tail.is_empty()
+        {
+            self.entry(kind::SHOWN as u64, 0, head);
+            text = tail;
+        }
+        self.entry(descriptor, offset, text);
     }
 
     /// A descriptor: the kind, the number of upper bits to drop from the value, and the list.
@@ -135,6 +207,11 @@ impl NameLists {
             ArgDesc::Argv(4) => sized(kind::ARGV_4, 8),
             ArgDesc::Argv(_) => sized(kind::ARGV, 8),
             ArgDesc::Buffer(word) => with(kind::BUFFER, *word),
+            ArgDesc::Bytes(word) => with(kind::BYTES, *word),
+            ArgDesc::Struct(of) => self.structure(of),
+            ArgDesc::Result(n) => sized(kind::RESULT, *n),
+            ArgDesc::Fraction(n, false) => sized(kind::MICROSECONDS, *n),
+            ArgDesc::Fraction(n, true) => sized(kind::NANOSECONDS, *n),
             ArgDesc::Sockaddr(word) => with(kind::SOCKADDR, *word),
             ArgDesc::Time {
                 narrow,
@@ -163,29 +240,16 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, NameLists) {
         .filter(|n| *n <= most)
         .max()
         .unwrap_or(0);
-    let mut words = vec![0u64; rows as usize * ARGS];
+    let mut words = vec![0u64; rows as usize * ROW_WORDS];
     let mut lists = NameLists::default();
     for s in syscalls.iter().filter(|s| s.nr < rows) {
-        let row = &mut words[s.nr as usize * ARGS..][..ARGS];
-        // A pair takes two words.
-        let mut at = 0;
-        for arg in &s.args {
-            let follows = if at > 0 { FOLLOWS } else { 0 };
-            // The index of another argument, for kinds that depend on it.
-            let other = match arg {
-                ArgDesc::OpenMode => (at as u64).saturating_sub(1) << 16,
-                ArgDesc::Pair => (at as u64 + 1) << 16,
-                _ => 0,
-            };
-            let Some(word) = row.get_mut(at) else { break };
-            *word = lists.descriptor(arg) | follows | other;
-            at += 1;
-            if *arg == ArgDesc::Pair
-                && let Some(word) = row.get_mut(at)
-            {
-                *word = kind::SHOWN as u64;
-                at += 1;
-            }
+        let at = s.nr as usize * ROW_WORDS;
+        let args = row(&s.args, &mut lists);
+        words[at..at + ARGS].copy_from_slice(&args);
+        if let Some(variants) = &s.variants {
+            let cases = cases(variants, &mut words, &mut lists);
+            words[at + ARGS] = cases;
+            words[at + ARGS + 1] = variants.mask;
         }
     }
     lists.finish(0);
@@ -194,6 +258,49 @@ fn tables(syscalls: &[SyscallDesc]) -> (Vec<u8>, u32, NameLists) {
         rows,
         lists,
     )
+}
+
+/// The descriptors of arguments.
+fn row(args: &[ArgDesc], lists: &mut NameLists) -> [u64; ARGS] {
+    let mut row = [0; ARGS];
+    // A pair takes two words.
+    let mut at = 0;
+    for arg in args {
+        let follows = if at > 0 { FOLLOWS } else { 0 };
+        // The index of another argument, for kinds that depend on it.
+        let other = match arg {
+            ArgDesc::OpenMode => (at as u64).saturating_sub(1) << 16,
+            ArgDesc::Pair => (at as u64 + 1) << 16,
+            _ => 0,
+        };
+        let Some(word) = row.get_mut(at) else { break };
+        *word = lists.descriptor(arg) | follows | other;
+        at += 1;
+        if *arg == ArgDesc::Pair
+            && let Some(word) = row.get_mut(at)
+        {
+            *word = kind::SHOWN as u64;
+            at += 1;
+        }
+    }
+    row
+}
+
+/// Appends rows for the values of an argument; returns the description of the list of values.
+fn cases(of: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
+    let mut values = Vec::new();
+    for (of, args) in &of.cases {
+        let at = (words.len() / ROW_WORDS) as u64;
+        words.extend(row(args, lists));
+        words.extend([0, 0]);
+        values.extend(of.iter().map(|value| (*value, at)));
+    }
+    values.truncate(variant::MAX_VALUES as usize);
+    let off = lists.bytes.len() as u64;
+    for (value, row) in &values {
+        lists.entry(*value, *row, "");
+    }
+    off | (values.len() as u64) << variant::COUNT | u64::from(of.word) << variant::WORD
 }
 
 impl HandlerCodegen<'_> {
@@ -218,14 +325,15 @@ impl HandlerCodegen<'_> {
             return Ok(());
         };
         let single = words.len() == 1;
-        let (rows, count) = self.syscall_rows()?;
+        let rows = self.syscall_rows()?;
         self.all_args()?;
         let may = self.may_defer(dst);
         self.store(self.plan.scratch.tmp + DEFER, may);
         self.begin_text(width);
         let end = self.asm.label();
+        self.choose_row(rows, end);
         for i in words {
-            self.descriptor(rows, count, i, end);
+            self.descriptor(rows, i, end);
             if single {
                 self.asm.alu(AluOp::And, R2, !(FOLLOWS as i32));
             }
@@ -238,12 +346,32 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
+    /// Stores the row of the call's descriptors for the values of its arguments; goes to `end` if the table
+    /// lacks the call.
+    fn choose_row(&mut self, rows: RowTable, end: Label) {
+        let chosen = (self.plan.scratch.tmp + CHOSEN) as i16;
+        let fixed = self.asm.label();
+        self.call_number(R3);
+        self.asm.jump_if(Cond::Ge, R3, rows.calls as i32, end);
+        self.asm.store(Size::DW, R7, chosen, R3);
+        self.asm.mov(R4, R3);
+        self.asm.alu(AluOp::Mul, R4, ROW);
+        self.asm.ld_data(R5, Section::Rodata, rows.at);
+        self.asm.add(R5, R4);
+        self.asm.load(Size::DW, R1, R5, 8 * ARGS as i16);
+        self.asm.jump_if(Cond::Eq, R1, 0, fixed);
+        self.asm.load(Size::DW, R2, R5, 8 * (ARGS as i16 + 1));
+        self.asm.call_sub("variant_row");
+        self.asm.store(Size::DW, R7, chosen, R0);
+        self.asm.bind(fixed);
+    }
+
     /// `r2` = descriptor of argument i; goes to `end` if the call has no such argument.
-    fn descriptor(&mut self, rows: u32, count: u32, i: usize, end: Label) {
-        self.call_number(R1);
-        self.asm.jump_if(Cond::Ge, R1, count as i32, end);
+    fn descriptor(&mut self, rows: RowTable, i: usize, end: Label) {
+        self.load(R1, self.plan.scratch.tmp + CHOSEN);
+        self.asm.jump_if(Cond::Ge, R1, rows.all as i32, end);
         self.asm.alu(AluOp::Mul, R1, ROW);
-        self.asm.ld_data(R3, Section::Rodata, rows);
+        self.asm.ld_data(R3, Section::Rodata, rows.at);
         self.asm.add(R3, R1);
         self.asm.load(Size::DW, R2, R3, 8 * i as i16);
         self.asm.jump_if(Cond::Eq, R2, 0, end);
@@ -274,12 +402,16 @@ impl HandlerCodegen<'_> {
 
 impl HandlerCodegen<'_> {
     /// Offset and number of the rows of system calls, with which the object gets `put_arg`.
-    fn syscall_rows(&mut self) -> Res<(u32, u32)> {
+    fn syscall_rows(&mut self) -> Res<RowTable> {
         if let Some(made) = self.pool.syscall_rows {
             return Ok(made);
         }
-        let (rows, count, lists) = tables(&self.options.syscalls);
-        let made = (self.pool.constant(&rows), count);
+        let (rows, calls, lists) = tables(&self.options.syscalls);
+        let made = RowTable {
+            all: rows.len() as u32 / ROW.cast_unsigned(),
+            at: self.pool.constant(&rows),
+            calls,
+        };
         self.pool.syscall_rows = Some(made);
         self.use_put_arg(lists.bytes)?;
         Ok(made)

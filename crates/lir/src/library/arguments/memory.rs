@@ -2,6 +2,7 @@
 
 use super::super::quote;
 use super::{ArgumentLayout, BUFFER, MAX_ARGV, kind, texts, time};
+use crate::builder::Val;
 use crate::func::Func;
 use crate::helpers::Helper;
 
@@ -202,6 +203,77 @@ Cost: a read of up to 50 bytes and their quoting.";
             let args = [t.staged(0), quoted, count, limit, marks];
             f.call(&layout.quote, &args);
             t.text(quoted, BUFFER + 8);
+        },
+    )
+}
+
+pub(super) fn put_bytes(layout: &ArgumentLayout) -> Func {
+    let contract = "\
+Appends up to 50 bytes of the program in quotes, others than printable ones as `\\xef`, without the NUL that
+ends a text; or their address if they cannot be read.
+address, length: of the bytes.
+Cost: a read of up to 50 bytes, and an iteration for each.";
+    let params = ["address", "length"];
+    texts(
+        layout,
+        ("put_bytes", contract),
+        params,
+        |t, [address, length]| {
+            let f = t.f;
+            let bad = || {
+                t.put(kind::HEX, address);
+                f.ret(0);
+            };
+            f.if_(address.eq(0), bad);
+            let count = t.at_most(length, BUFFER);
+            f.if_(count.eq(0), bad);
+            f.if_(count.gt(layout.most), bad);
+            t.read(count, address, bad);
+            let quoted = t.block + layout.quoted;
+            let printable = |byte: Val<'_>, yes: &dyn Fn(), no: &dyn Fn()| {
+                f.if_else((byte - i32::from(b' ')).le(0x7e - 0x20), yes, no);
+            };
+            quoted.store_u8(0, i32::from(b'"'));
+            let at = f.var("at", 0);
+            let length = f.var("length", 1);
+            // Where a text ends whose NUL is the last byte.
+            let end = f.var("end", 0);
+            f.repeat(BUFFER.cast_unsigned(), || {
+                f.break_if(at.ge(count));
+                f.break_if(length.gt(layout.most - 8));
+                let byte = (t.staged(0) + at.get().bound(63)).load_u8(0);
+                let to = quoted + length.get().bound(255);
+                printable(
+                    byte,
+                    &|| {
+                        to.store_u8(0, byte);
+                        length.set(length + 1);
+                        end.set(0);
+                    },
+                    &|| {
+                        to.store_u8(0, i32::from(b'\\'));
+                        to.store_u8(1, i32::from(b'x'));
+                        for (i, shift) in [(2, 4), (3, 0)] {
+                            let digit = (byte >> shift) & 15;
+                            let letter = ((digit + 6) >> 4) * 39;
+                            to.store_u8(i, digit + letter + i32::from(b'0'));
+                        }
+                        end.set(0);
+                        f.if_(byte.eq(0), || end.set(length));
+                        length.set(length + 4);
+                    },
+                );
+                at.set(at + 1);
+            });
+            // A NUL alone is written, and one behind another escape.
+            f.if_(end.gt(1), || {
+                let before = (t.staged(0) + (at - 2).bound(63)).load_u8(0);
+                printable(before, &|| length.set(end), &|| ());
+            });
+            let to = quoted + length.get().bound(255);
+            to.store_u8(0, i32::from(b'"'));
+            to.store_u8(1, 0);
+            t.text(quoted, layout.most);
         },
     )
 }

@@ -15,6 +15,8 @@
 //! | `values` | numbers, names and the texts around them |
 //! | `memory` | texts, vectors, times and bytes in the program's memory |
 //! | `sockets` | addresses of sockets |
+//! | `structures` | structures in the program's memory, by a list of their fields |
+//! | `variants` | which descriptors a call has that depend on the value of an argument |
 //!
 //! Functions of the host:
 //!
@@ -28,7 +30,9 @@
 
 mod memory;
 mod sockets;
+mod structures;
 mod values;
+mod variants;
 
 use super::quote;
 use crate::builder::{Builder, Comparison, Val, build};
@@ -72,6 +76,16 @@ pub mod kind {
     pub const SOCKADDR: i32 = 16;
     /// As `ARGV`, with pointers of 32 bits.
     pub const ARGV_4: i32 = 17;
+    /// The address of a structure; a list has its fields ([`super::structure`]).
+    pub const STRUCT: i32 = 18;
+    /// A fraction of a second in microseconds, with leading zeros.
+    pub const MICROSECONDS: i32 = 19;
+    /// A fraction of a second in nanoseconds, with leading zeros.
+    pub const NANOSECONDS: i32 = 20;
+    /// The address of bytes with hexadecimal escapes; another argument is their number.
+    pub const BYTES: i32 = 21;
+    /// A number in brackets, in hexadecimal: where a result goes.
+    pub const RESULT: i32 = 22;
 }
 
 /// Bits of a descriptor from bit 16 on, for [`kind::TIME`].
@@ -83,6 +97,47 @@ pub mod time {
     /// Two times, interval and value, in microseconds.
     pub const TIMER: u8 = 4;
 }
+
+/// The descriptor of a structure, and the list of its fields.
+///
+/// An entry of the list has the size of a name's. Its first word is the descriptor of a field, its second one
+/// the field's offset, and the text of its name precedes the field. The list ends with an entry whose
+/// descriptor is 0; its text comes last.
+pub mod structure {
+    /// Bits of the descriptor from here on: bytes of the structure, at most [`MOST`].
+    pub const SIZE: u32 = 40;
+    /// Bit of the descriptor: the address 0 is written as `NULL`, not as `0x0`.
+    pub const NULL: u32 = 56;
+    /// Mask of the list's offset, which begins at bit 16 of the descriptor.
+    pub const LIST: i32 = 0xff_ffff;
+    /// The kind of an entry that stands for a test: unless the field equals the first eight bytes of the entry's
+    /// text, the list goes on at the entry that is [`SKIP`] bytes further.
+    pub const TEST: i32 = 255;
+    /// Bits of the second word of such an entry from here on: how many bytes to skip.
+    pub const SKIP: u32 = 16;
+    /// The largest size of a structure.
+    pub const MOST: u32 = 127;
+    /// The largest number of entries in a list.
+    pub const MAX_FIELDS: u32 = 32;
+}
+
+/// The list of the values of an argument for which a call has other descriptors.
+///
+/// An entry of the list has the size of a name's. Its first word is a value, its second one the row of
+/// descriptors.
+pub mod variant {
+    /// Mask of the list's offset.
+    pub const LIST: i32 = 0xff_ffff;
+    /// Bits of the description from here on: the number of entries.
+    pub const COUNT: u32 = 24;
+    /// Bits of the description from here on: the index of the argument.
+    pub const WORD: u32 = 32;
+    /// The largest number of values.
+    pub const MAX_VALUES: u32 = 128;
+}
+
+/// Decimal instead of octal in the last entry of a list of flags.
+pub const DECIMAL: u64 = 1 << 63;
 
 /// Bit of a descriptor: a comma precedes the argument.
 pub const FOLLOWS: u64 = 1 << 15;
@@ -217,6 +272,10 @@ pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module
             sockets::put_inet6(layout),
             sockets::put_unix(layout),
             sockets::put_sockaddr(layout),
+            memory::put_bytes(layout),
+            structures::put_field(layout),
+            structures::put_struct(layout, last),
+            variants::variant_row(layout, last),
             put_arg(layout),
         ],
     }
@@ -309,6 +368,53 @@ impl<'b> ArgumentAppender<'_, 'b> {
         self.staged(byte).load_u16(0).ext(ExtOp::Swap, Size::U16)
     }
 
+    /// The value of a word in the size that its descriptor says, with sign extension for some kinds. There
+    /// is no branch, which the kernel's verifier would follow in front of all that comes below.
+    fn sized(&self, descriptor: Val<'b>, kind: Val<'b>, word: Val<'b>) -> Val<'b> {
+        let unused = (descriptor >> 8) & 63;
+        let high = word << unused;
+        let kinds = [kind::SIGNED, kind::DIRFD, kind::ENUM];
+        let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
+        let all = self.f.number(0) - ((self.f.constant(kinds) >> (kind & 63)) & 1);
+        let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
+        (high >> unused) | sign
+    }
+
+    /// Appends a value that is no address, and returns.
+    fn plain(&self, descriptor: Val<'b>, kind: Val<'b>, value: Val<'b>) {
+        let f = self.f;
+        f.if_(self.named(kind).ne(0), || {
+            f.call("put_names", &[descriptor, value]);
+            f.ret(0);
+        });
+        self.number(kind, value);
+    }
+
+    /// Appends a value that has no names, and returns.
+    fn number(&self, kind: Val<'b>, value: Val<'b>) {
+        let f = self.f;
+        for (code, digits) in [(kind::MICROSECONDS, 6), (kind::NANOSECONDS, 9)] {
+            f.if_(kind.eq(code), || {
+                self.padded(10, value, digits);
+                f.ret(0);
+            });
+        }
+        f.if_(kind.eq(kind::RESULT), || {
+            self.literal("[");
+            self.put(kind::HEX, value);
+            self.literal("]");
+            f.ret(0);
+        });
+        f.call("put_number", &[kind, value]);
+    }
+
+    /// 1 if values of a kind have names, else 0.
+    fn named(&self, kind: Val<'b>) -> Val<'b> {
+        let kinds = [kind::FLAGS, kind::ENUM, kind::CHOICE];
+        let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
+        (self.f.constant(kinds) >> (kind & 63)) & 1
+    }
+
     /// The argument whose index is in a descriptor.
     fn referenced(&self, descriptor: Val<'b>) -> Val<'b> {
         let index = (descriptor >> 16) & 7;
@@ -328,16 +434,15 @@ enum SecondParam {
 }
 
 /// Kinds with a function of their own.
-const FUNCTIONS: [(i32, &str, SecondParam); 9] = [
+const FUNCTIONS: [(i32, &str, SecondParam); 8] = [
     (kind::USER_STR, "put_user", SecondParam::None),
     (kind::ARGV, "put_vector", SecondParam::Number(0)),
     (kind::ARGV_4, "put_vector", SecondParam::Number(1)),
-    (kind::FLAGS, "put_names", SecondParam::Descriptor),
-    (kind::ENUM, "put_names", SecondParam::Descriptor),
-    (kind::CHOICE, "put_names", SecondParam::Descriptor),
     (kind::TIME, "put_time", SecondParam::Descriptor),
     (kind::BUFFER, "put_buffer", SecondParam::Referenced),
     (kind::SOCKADDR, "put_sockaddr", SecondParam::Referenced),
+    (kind::BYTES, "put_bytes", SecondParam::Referenced),
+    (kind::STRUCT, "put_struct", SecondParam::Descriptor),
 ];
 
 fn put_arg(layout: &ArgumentLayout) -> Func {
@@ -360,30 +465,21 @@ Cost: that of the kind's function.";
                 kind.set(kind::OCTAL);
             });
             f.if_(descriptor.has(FOLLOWS as i32), || t.literal(", "));
-            // The value in its size, with sign extension for some kinds. There is no branch, which
-            // the kernel's verifier would follow in front of all that comes below.
-            let unused = (descriptor >> 8) & 63;
-            let high = word << unused;
-            let kinds = [kind::SIGNED, kind::DIRFD, kind::ENUM];
-            let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
-            let all = t.f.number(0) - ((f.constant(kinds) >> kind) & 1);
-            let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
-            let value = f.var("value", (high >> unused) | sign);
             for (code, function, second) in FUNCTIONS {
                 f.if_(kind.eq(code), || {
-                    let value = value.get();
                     match second {
-                        SecondParam::None => f.call(function, &[value]),
-                        SecondParam::Number(n) => f.call(function, &[value, t.f.number(n)]),
-                        SecondParam::Descriptor => f.call(function, &[descriptor, value]),
+                        SecondParam::None => f.call(function, &[word]),
+                        SecondParam::Number(n) => f.call(function, &[word, t.f.number(n)]),
+                        SecondParam::Descriptor => f.call(function, &[descriptor, word]),
                         SecondParam::Referenced => {
                             let other = t.referenced(descriptor);
-                            f.call(function, &[value, other])
+                            f.call(function, &[word, other])
                         }
                     };
                     f.ret(0);
                 });
             }
+            let value = f.var("value", t.sized(descriptor, kind.get(), word));
             f.if_(kind.eq(kind::PAIR), || {
                 value.set(value | (t.referenced(descriptor) << 32));
                 kind.set(kind::SIGNED);
@@ -391,7 +487,7 @@ Cost: that of the kind's function.";
             f.if_(kind.eq(kind::DIRFD), || {
                 t.literal_if(value.eq(AT_FDCWD), "AT_FDCWD");
             });
-            f.call("put_number", &[kind.get(), value.get()]);
+            t.plain(descriptor, kind.get(), value.get());
         },
     )
 }

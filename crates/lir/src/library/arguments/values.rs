@@ -1,6 +1,6 @@
 //! Numbers, names and the texts around them.
 
-use super::{ArgumentLayout, ENTRY, LITERAL, MAX_NAMES, NAME, NAMES, PLACES, kind, texts};
+use super::{ArgumentLayout, DECIMAL, ENTRY, LITERAL, MAX_NAMES, NAME, NAMES, PLACES, kind, texts};
 use crate::func::Func;
 
 pub(super) fn put_literal(layout: &ArgumentLayout) -> Func {
@@ -64,7 +64,7 @@ Cost: that of append_text for 56 bytes.";
 pub(super) fn put_names(layout: &ArgumentLayout, last: i32) -> Func {
     let contract = "\
 Appends the names of a value, with what no name covers: a choice in its base, flags in hexadecimal,
-permissions among them in octal.
+permissions among them in octal, a number among them in decimal.
 descriptor: has the offset of the list from bit 16 on. value: the value.
 Cost: an iteration for each name of the list.";
     let params = ["descriptor", "value"];
@@ -100,12 +100,18 @@ Cost: an iteration for each name of the list.";
             });
             let separate = || f.if_(named.ne(0), || t.literal("|"));
             f.if_(octal.ne(0), || {
-                let permissions = rest & octal.get();
-                let high = rest & (octal ^ -1);
+                let others = octal & f.constant(!DECIMAL);
+                let permissions = rest & others;
+                let high = rest & (others ^ -1);
                 f.if_(high.ne(0), || {
                     separate();
                     t.put(kind::HEX, high);
                     named.set(1);
+                });
+                f.if_(octal.slt(0), || {
+                    separate();
+                    t.put(kind::SIGNED, permissions);
+                    f.ret(0);
                 });
                 f.if_((permissions | (named ^ 1)).ne(0), || {
                     separate();

@@ -1,0 +1,265 @@
+//! Arguments whose form depends on the value of another argument, and structures that arguments point to.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::{Abi, Arg, ArgKind, Syscall, all, flag_table, lines, number, parse_kind};
+
+const VARIANTS: &str = include_str!("../../data/variants.tsv");
+const STRUCTURES: &str = include_str!("../../data/structures.tsv");
+
+/// The forms of a call's arguments by the value of one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variants {
+    /// The word of the argument that decides.
+    pub word: u8,
+    /// Its bits that count.
+    pub mask: u64,
+    /// Values, and the arguments that `argstr` has for them.
+    pub cases: Vec<(Vec<u64>, Vec<Arg>)>,
+    /// The arguments for all other values, if not those of the call.
+    pub others: Option<Vec<Arg>>,
+}
+
+/// A structure in user space.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Structure {
+    /// Its name in the table, which ends with `.32` or `.64` where the programs differ.
+    pub name: &'static str,
+    /// Whether a null pointer is shown as `NULL`.
+    pub null: bool,
+    /// Bytes up to the end of the last field.
+    pub size: u8,
+    /// The texts that it may have: the first whose condition holds.
+    pub texts: Vec<StructureText>,
+}
+
+/// The text of a structure.
+#[derive(Debug, PartialEq, Eq)]
+pub struct StructureText {
+    /// Fields and the values that they must have.
+    pub when: Vec<(Field, u64)>,
+    /// Texts, and the fields behind them.
+    pub fields: Vec<(&'static str, Field)>,
+    /// The text at the end.
+    pub end: &'static str,
+}
+
+/// A field of a structure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Field {
+    /// Offset in bytes.
+    pub offset: u8,
+    /// How it is shown.
+    pub kind: FieldKind,
+    /// Its bits.
+    pub bits: u8,
+}
+
+/// How a field is shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FieldKind {
+    /// As an argument.
+    Value(ArgKind),
+    /// As a fraction of a second with six digits.
+    Micro,
+    /// The same with nine digits.
+    Nano,
+}
+
+/// The forms of a call's arguments that depend on a value; `None` if all are fixed.
+#[must_use]
+pub fn variants(call: &Syscall) -> Option<&'static Variants> {
+    static TABLES: [OnceLock<HashMap<u32, Variants>>; 2] = [OnceLock::new(), OnceLock::new()];
+    let table = TABLES[call.abi as usize].get_or_init(|| {
+        let mut table = HashMap::new();
+        for line in lines(VARIANTS) {
+            let name = line.split('\t').next().unwrap_or("");
+            for call in all(call.abi)
+                .iter()
+                .filter(|c| c.name == name || c.probe == name)
+            {
+                let _ = parse_variant(call, line, &mut table);
+            }
+        }
+        table
+    });
+    table.get(&call.nr)
+}
+
+pub(super) fn parse_variant(
+    call: &Syscall,
+    line: &'static str,
+    table: &mut HashMap<u32, Variants>,
+) -> Option<()> {
+    let mut columns = line.split('\t').skip(1);
+    let selector = columns.next()?;
+    let (name, mask) = selector.split_once('/').unwrap_or((selector, ""));
+    let by = call.args.iter().find(|arg| arg.name == name)?;
+    let all_bits = u64::MAX >> (64 - u32::from(by.bits));
+    let mask = match mask {
+        "" => all_bits,
+        mask => number(mask)?.cast_unsigned(),
+    };
+    let names = match by.kind {
+        ArgKind::Flags(t) | ArgKind::Choice(t) => flag_table(t),
+        _ => None,
+    };
+    let value = |text: &str| {
+        let named = names.and_then(|t| t.flags.iter().find(|f| f.name == text));
+        let value = named.map_or_else(|| number(text), |f| Some(f.value))?;
+        Some(value.cast_unsigned() & mask)
+    };
+    let values = columns.next()?;
+    let others = values == "*";
+    let values = values.split_ascii_whitespace().filter(|v| *v != "*");
+    let values = values.map(value).collect::<Option<Vec<u64>>>()?;
+    let (word, time) = (word_bits(call.abi), time_bits(call));
+    let mut args = Vec::new();
+    let kinds = columns.next()?.split_ascii_whitespace();
+    for (arg, kind) in call.args.iter().zip(kinds) {
+        let mut arg = *arg;
+        if kind != "." {
+            (arg.kind, arg.bits, arg.signed) = parse_kind(kind, word, time)?;
+        }
+        args.push(arg);
+    }
+    let known = table.entry(call.nr).or_insert_with(|| Variants {
+        word: by.word,
+        mask,
+        cases: Vec::new(),
+        others: None,
+    });
+    match others {
+        true => known.others = Some(args),
+        false => known.cases.push((values, args)),
+    }
+    Some(())
+}
+
+/// Bits of a long.
+pub(super) fn word_bits(abi: Abi) -> u8 {
+    if abi == Abi::X86_64 { 64 } else { 32 }
+}
+
+/// Bits of a call's times. From 403 on, i386 has the calls with 64-bit time.
+pub(super) fn time_bits(call: &Syscall) -> u8 {
+    if call.abi == Abi::I386 && call.nr < 403 {
+        32
+    } else {
+        64
+    }
+}
+
+/// A structure by its name, as programs with longs of `word` bits have it.
+#[must_use]
+pub fn structure(name: &str, word: u8) -> Option<&'static Structure> {
+    static TABLE: OnceLock<Vec<Structure>> = OnceLock::new();
+    let table = TABLE.get_or_init(|| {
+        let mut table: Vec<Structure> = Vec::new();
+        for line in lines(STRUCTURES) {
+            let _ = parse_structure(line, &mut table);
+        }
+        table
+    });
+    let sized = if word == 64 { ".64" } else { ".32" };
+    table.iter().find(|s| match s.name.strip_prefix(name) {
+        Some(rest) => rest.is_empty() || rest == sized,
+        None => false,
+    })
+}
+
+pub(super) fn parse_structure(line: &'static str, table: &mut Vec<Structure>) -> Option<()> {
+    let (name, text) = line.split_once('\t')?;
+    let (name, when) = name
+        .split_once('?')
+        .map_or((name, None), |(n, w)| (n, Some(w)));
+    let (name, null) = name.strip_suffix('!').map_or((name, false), |n| (n, true));
+    let test = |test: &'static str| {
+        let (field, value) = test.split_once('=')?;
+        let field = parse_field(field)?;
+        let unused = 64 - u32::from(field.bits);
+        let value = number(value)?.cast_unsigned() << unused;
+        Some((field, value >> unused))
+    };
+    let when = when.iter().flat_map(|w| w.split('&')).map(test);
+    let when = when.collect::<Option<Vec<_>>>()?;
+    let mut fields = Vec::new();
+    let mut rest = text;
+    while let Some((before, field)) = rest.split_once('<') {
+        let (field, behind) = field.split_once('>')?;
+        fields.push((before, parse_field(field)?));
+        rest = behind;
+    }
+    let ends = fields
+        .iter()
+        .map(|(_, f)| f)
+        .chain(when.iter().map(|(f, _)| f));
+    let size = ends.map(|f| f.offset + f.bits / 8).max().unwrap_or(1);
+    let text = StructureText {
+        when,
+        fields,
+        end: rest,
+    };
+    match table.iter_mut().find(|s| s.name == name) {
+        Some(known) => {
+            known.size = known.size.max(size);
+            known.texts.push(text);
+        }
+        None => table.push(Structure {
+            name,
+            null,
+            size,
+            texts: vec![text],
+        }),
+    }
+    Some(())
+}
+
+/// `OFFSET:KIND`, with the kinds of arguments and some more.
+fn parse_field(text: &'static str) -> Option<Field> {
+    let (offset, kind) = text.split_once(':')?;
+    let value = |kind| (FieldKind::Value(kind), 0);
+    let (kind, bits) = match kind {
+        "u8" => value(ArgKind::Uint(8)),
+        "u16" => value(ArgKind::Uint(16)),
+        "u32" => value(ArgKind::Uint(32)),
+        "u64" => value(ArgKind::Uint(64)),
+        "i32" => value(ArgKind::Int(32)),
+        "i64" => value(ArgKind::Int(64)),
+        "x32" => value(ArgKind::Hex(32)),
+        "x64" => value(ArgKind::Hex(64)),
+        "micro32" => (FieldKind::Micro, 32),
+        "micro64" => (FieldKind::Micro, 64),
+        "nano32" => (FieldKind::Nano, 32),
+        "nano64" => (FieldKind::Nano, 64),
+        other => {
+            let (kind, bits, _) = parse_kind(other, 64, 64)?;
+            (FieldKind::Value(kind), bits)
+        }
+    };
+    let bits = match kind {
+        FieldKind::Value(ArgKind::Uint(n) | ArgKind::Int(n) | ArgKind::Hex(n)) => n,
+        _ => bits,
+    };
+    Some(Field {
+        offset: offset.parse().ok()?,
+        kind,
+        bits,
+    })
+}
+
+/// The lines of the tables that nothing understands.
+#[cfg(test)]
+pub(super) fn unknown_lines() -> Vec<&'static str> {
+    let mut table = Vec::new();
+    let structures = lines(STRUCTURES).filter(|line| parse_structure(line, &mut table).is_none());
+    let mut unknown: Vec<&'static str> = structures.collect();
+    unknown.extend(lines(VARIANTS).filter(|line| {
+        let name = line.split('\t').next().unwrap_or("");
+        let mut calls = [Abi::X86_64, Abi::I386].iter().flat_map(|abi| all(*abi));
+        let call = calls.find(|c| c.name == name || c.probe == name);
+        call.is_none_or(|call| parse_variant(call, line, &mut HashMap::new()).is_none())
+    }));
+    unknown
+}

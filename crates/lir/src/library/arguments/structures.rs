@@ -1,0 +1,84 @@
+//! Structures in the program's memory.
+
+use super::{ArgumentLayout, ENTRY, NAMES, kind, structure, texts};
+use crate::func::Func;
+
+pub(super) fn put_struct(layout: &ArgumentLayout, last: i32) -> Func {
+    let contract = "\
+Appends the fields of a structure with the texts around them, or its address if it cannot be read.
+descriptor: has the list of the fields and the size, see `structure`. address: of the structure.
+Cost: a read, and a text and a value for each field.";
+    let params = ["descriptor", "address"];
+    texts(
+        layout,
+        ("put_struct", contract),
+        params,
+        |t, [descriptor, address]| {
+            let f = t.f;
+            let bad = || {
+                t.put(kind::HEX, address);
+                f.ret(0);
+            };
+            f.if_(address.eq(0), || {
+                let null = (descriptor >> structure::NULL.cast_signed()) & 1;
+                t.literal_if(null.ne(0), "NULL");
+                bad();
+            });
+            let most = structure::MOST.cast_signed();
+            let size = (descriptor >> structure::SIZE.cast_signed()) & most;
+            let size = size.bound(structure::MOST);
+            f.if_(size.gt(layout.most), bad);
+            t.read(size, address, bad);
+            let entry = f.var("entry", (descriptor >> 16) & structure::LIST);
+            // No callback: fields with names need the frames.
+            f.repeat_inline(structure::MAX_FIELDS, || {
+                f.break_if(entry.gt(last));
+                let row = f.data(NAMES) + entry;
+                let (field, place) = (row.load_u64(0), row.load_u64(8));
+                let word = (t.staged(0) + (place & most).bound(structure::MOST)).load_u64(0);
+                let kind = field & 255;
+                let value = t.sized(field, kind, word);
+                f.if_else(
+                    kind.eq(structure::TEST),
+                    || {
+                        f.if_(value.ne(row.load_u64(16)), || {
+                            let skip = (place >> structure::SKIP.cast_signed()) & structure::LIST;
+                            entry.set(entry + skip);
+                        });
+                    },
+                    || {
+                        f.call("put_name", &[entry.get()]);
+                        f.ret_if(field.eq(0), 0);
+                        // Names need a frame less, which put_field has.
+                        f.if_else(
+                            t.named(kind).ne(0),
+                            || {
+                                f.call("put_names", &[field, value]);
+                            },
+                            || {
+                                f.if_(kind.ne(kind::SHOWN), || {
+                                    f.call("put_field", &[field, value]);
+                                });
+                            },
+                        );
+                    },
+                );
+                entry.set(entry + ENTRY as i32);
+            });
+        },
+    )
+}
+
+pub(super) fn put_field(layout: &ArgumentLayout) -> Func {
+    let contract = "\
+Appends a value that is no address and has no names.
+descriptor: how. value: the value, in its size.
+Cost: that of put_number.";
+    let params = ["descriptor", "value"];
+    texts(
+        layout,
+        ("put_field", contract),
+        params,
+        |t, [descriptor, value]| t.number(descriptor & 255, value),
+    )
+}
