@@ -3,6 +3,7 @@
 
 use spile_lir::library::append;
 use spile_lir::library::arguments::{self, DeferredReads};
+use spile_lir::library::defer::DeferLayout;
 use spile_lir::library::heap::{Direction, HeapLayout};
 use spile_lir::library::routine::{NAME, Routine};
 use spile_lir::library::stacks::{StackLayout, StackText};
@@ -31,6 +32,7 @@ pub(crate) fn samples() -> Vec<Routine> {
         Routine::AppendHex(at),
         Routine::Quote(TEXT, TEXT),
         Routine::Arguments(sample_arguments(), arguments::ENTRY.cast_signed()),
+        Routine::Defer(sample_defer(at)),
         Routine::Addresses(sample_walk()),
         Routine::Walk(sample_walk()),
     ]);
@@ -72,6 +74,21 @@ fn sample_arguments() -> arguments::ArgumentLayout {
             absent: some,
             quoted: some,
         }),
+    }
+}
+
+fn sample_defer(text: append::AppendLayout) -> DeferLayout {
+    DeferLayout {
+        text,
+        record: SOME.cast_signed(),
+        count: SOME,
+        mark: SOME,
+        ring: "out",
+        shape: SOME,
+        wakeup: SOME.cast_signed(),
+        task_id: SOME,
+        task_start: SOME,
+        task_program: SOME,
     }
 }
 

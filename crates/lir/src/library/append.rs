@@ -53,17 +53,17 @@ pub struct AppendLayout {
 
 /// What the functions are written with.
 #[derive(Clone, Copy)]
-struct TextAppender<'b> {
+pub(super) struct TextAppender<'b> {
     f: &'b Builder,
     at: AppendLayout,
     block: Val<'b>,
     /// The length.
-    length: Var<'b>,
+    pub(super) length: Var<'b>,
 }
 
 impl<'b> TextAppender<'b> {
     /// Loads the length; returns if the text is full.
-    fn new(f: &'b Builder, at: AppendLayout, block: Val<'b>) -> TextAppender<'b> {
+    pub(super) fn new(f: &'b Builder, at: AppendLayout, block: Val<'b>) -> TextAppender<'b> {
         let length = (block + at.length).load_u64(0);
         f.ret_if(length.gt(at.most), 0);
         let length = f.var("length", length);
@@ -76,12 +76,12 @@ impl<'b> TextAppender<'b> {
     }
 
     /// The address behind the text.
-    fn end(&self) -> Val<'b> {
+    pub(super) fn end(&self) -> Val<'b> {
         self.block + self.at.text + self.length.get()
     }
 
     /// Stores the length.
-    fn store_length(&self) {
+    pub(super) fn store_length(&self) {
         (self.block + self.at.length).store_u64(0, self.length);
     }
 

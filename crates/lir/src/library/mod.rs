@@ -17,6 +17,7 @@
 //! | `append` | strings, numbers and bytes at the end of a text, with C's widths, precisions and flags |
 //! | `statistics` | variance, the next bucket of a histogram |
 //! | `heap` | the heap of a walk's entries, in their order |
+//! | `defer` | reads of memory that are left to the controller |
 //! | `tables` | rows of tables in maps, for other modules |
 //! | `stacks` | texts of stacks and addresses: symbols, files, lines |
 //! | `usermem` | memory of the program that is not mapped, from the page cache |
@@ -48,6 +49,7 @@ pub mod append;
 pub mod arguments;
 mod arithmetic;
 pub mod decimal;
+pub mod defer;
 pub mod heap;
 mod numbers;
 pub mod quote;

@@ -13,6 +13,7 @@ use std::ops::RangeInclusive;
 
 use super::append;
 use super::arguments::{self, DeferredReads};
+use super::defer::{self, DeferLayout};
 use super::heap::{self, HeapLayout};
 use super::quote;
 use super::stacks::{StackLayout, StackText};
@@ -40,6 +41,8 @@ pub enum Routine {
     Arguments(arguments::ArgumentLayout, i32),
     /// [`usermem::module`].
     UserMemory(usermem::UsermemLayout),
+    /// [`defer::user_defer`].
+    Defer(DeferLayout),
     /// [`unwind::addresses`].
     Addresses(unwind::UnwindLayout),
     /// [`unwind::module`].
@@ -164,6 +167,13 @@ numbers! { usermem::UsermemLayout {
     ANY: first_page, direct_map;
 } }
 
+numbers! { DeferLayout {
+    code: ring;
+    parts: text;
+    OFFSET: record, count, task_id, task_start, task_program;
+    ANY: mark, shape, wakeup;
+} }
+
 numbers! { PageOffsets {
     code: uptodate, page_size;
     parts: ;
@@ -223,6 +233,7 @@ impl Routine {
                 arguments::module(at, names, bytes(quote::ESCAPES))
             }
             Routine::UserMemory(at) => usermem::module(at),
+            Routine::Defer(at) => defer::user_defer(at),
             Routine::Addresses(at) => unwind::addresses(at),
             Routine::Walk(at) => unwind::module(at),
             Routine::StackText(text) => text.module(),
@@ -243,6 +254,7 @@ impl Routine {
                 all.push((names.into(), NAMES));
             }
             Routine::UserMemory(at) => at.add(&mut all),
+            Routine::Defer(at) => at.add(&mut all),
             Routine::Addresses(at) | Routine::Walk(at) => at.add(&mut all),
             Routine::StackText(text) => text.layout.add(&mut all),
         }

@@ -36,6 +36,10 @@ impl Forms {
         Forms([module.clone(), outlined])
     }
 
+    pub(crate) fn modules(&self) -> &[Module] {
+        &self.0
+    }
+
     /// Runs a function in both forms, which must agree; gives the result and the memory afterwards.
     pub(crate) fn run(&self, name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
         let [a, b] = self.0.each_ref().map(|module| run_in(module, name, args));

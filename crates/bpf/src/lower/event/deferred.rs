@@ -2,39 +2,29 @@
 //!
 //! If a page is not in memory, the kernel has to read it from its file or create it, for which a
 //! handler cannot wait. The controller can, because it is an ordinary process that reads another
-//! process's memory. A string that a handler only prints is therefore left to it. `user_defer`
-//! immediately sends a record with the process and the address, and puts a mark in place of the
-//! string, which the controller replaces when it prints. The mark is a secret word of the session,
-//! the read's number in hex, and a semicolon. No text of a process can be mistaken for one, because
-//! the word is random.
+//! process's memory. A string that a handler only prints is therefore left to it. `user_defer` of the
+//! run-time library ([`spile_lir::library::defer`]) immediately sends a record with the process and the
+//! address, and puts a mark in place of the string, which the controller replaces when it prints.
 //!
 //! A string that a handler compares, stores or measures is never deferred: [`super::deferred_modes`] finds the
 //! registers that are used only in output. All other reads fail, with the address.
 
 use spile_ir::{BlockId, Body, Inst, Reg as IrReg, StrId, Term, Ty, Val};
 
-use crate::isa::asm::{Asm, Function, Label, Section};
-use crate::isa::helpers::Helper;
+use spile_lir::library::defer::{DeferLayout, FIELDS, MARK};
+use spile_lir::library::routine::Routine;
+
+use crate::isa::asm::Label;
+use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
-use crate::lower::text::put::ArgAppender;
+use crate::lower::text::append;
 use crate::lower::{HandlerCodegen, Res};
 use crate::plan::StateLayout;
 use crate::target::Options;
 
 /// Name of the subprogram.
 pub(in crate::lower) const USER_DEFER: &str = "user_defer";
-/// The largest size of a mark: word, number, semicolon.
-const MARK: u32 = 33;
-/// Hexadecimal digits of the read's number.
-const DIGITS: i16 = 16;
-/// Fields of the record of a deferred read, all numbers.
-const FIELDS: usize = 8;
-/// Size of such a record: header, shape, fields.
-const RECORD: i16 = 16 + 8 * FIELDS as i16;
-/// Position of the processor's number within the read's number.
-const CPU_SHIFT: i32 = 40;
 
 /// The constant that replaces a register's text if its read fails, provided that the `catch` does
 /// nothing else, as that of `user_string2`.
@@ -86,21 +76,33 @@ pub(in crate::lower) fn use_user_defer(
     options: &Options,
 ) -> Res<bool> {
     let o = &options.offsets;
-    let fields = [o.task_pid, o.task_start, o.task_exec_id];
-    let [Some(tid), Some(start), Some(exec)] =
-        fields.map(|f| f.and_then(|f| i16::try_from(f).ok()))
+    let (Some(task_id), Some(task_start), Some(task_program)) =
+        (o.task_pid, o.task_start, o.task_exec_id)
     else {
         return Ok(false);
     };
-    pool.use_append_text(plan)?;
+    if plan.max_string <= MARK {
+        return Ok(false);
+    }
     let shape = pool.record(RecordShape {
         what: RecordKind::Deferred,
         fields: vec![Ty::Long; FIELDS],
         words: 0,
     });
-    pool.sub(USER_DEFER, |_| {
-        let p = ArgAppender::new(USER_DEFER, &["address", "room", "quote"], plan);
-        user_defer(p, shape, [tid, start, exec])
+    let layout = DeferLayout {
+        text: append::layout(plan),
+        record: (plan.scratch.text + 4 * plan.max_string + 64).cast_signed(),
+        count: percpu::DEFERRED,
+        mark: shared::MARK,
+        ring: RING,
+        shape,
+        wakeup: shared::FORCE_WAKEUP,
+        task_id,
+        task_start,
+        task_program,
+    };
+    pool.routine(USER_DEFER, Some(plan), |_| {
+        Ok((Routine::Defer(layout), Vec::new()))
     })?;
     Ok(true)
 }
@@ -144,83 +146,6 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn may_defer(&self, dst: IrReg) -> i32 {
         i32::from(self.deferrable(dst) == Some(Quote::No))
     }
-}
-
-/// `user_defer(address, room, quote)`: r7 and r8 are the first two arguments.
-fn user_defer(mut p: ArgAppender<'_>, shape: u32, [tid, start, exec]: [i16; 3]) -> Res<Function> {
-    let failed = p.asm.label();
-    let at = (p.plan.scratch.text + 4 * p.plan.max_string + 64) as i32;
-    let asm = &mut p.asm;
-    // r9: the record.
-    asm.mov(R2, R9);
-    asm.mov(R9, R6);
-    asm.add(R9, at);
-    let field = |n: i16| 16 + 8 * n;
-    asm.store(Size::DW, R9, field(3), R2);
-    asm.store(Size::DW, R9, field(1), R7);
-    asm.store(Size::DW, R9, field(2), R8);
-    asm.store(Size::W, R9, 0, 0);
-    asm.store(Size::W, R9, 4, i32::from(RECORD));
-    asm.store(Size::DW, R9, 8, shape as i32);
-    // Without the session's word the controller would not recognise the mark.
-    asm.ld_data(R7, Section::Bss, shared::MARK);
-    asm.load(Size::DW, R1, R7, 0);
-    asm.jump_if(Cond::Eq, R1, 0, failed);
-    asm.call(Helper::GetSmpProcessorId);
-    asm.alu(AluOp::Lsh, R0, CPU_SHIFT);
-    let count = percpu::DEFERRED as i16;
-    asm.load(Size::DW, R8, R6, count);
-    asm.add(R8, 1);
-    asm.store(Size::DW, R6, count, R8);
-    asm.add(R8, R0);
-    asm.store(Size::DW, R9, field(0), R8);
-    asm.call(Helper::GetCurrentTaskBtf);
-    asm.load(Size::W, R1, R0, tid);
-    asm.store(Size::DW, R9, field(5), R1);
-    asm.load(Size::DW, R1, R0, start);
-    asm.store(Size::DW, R9, field(6), R1);
-    asm.load(Size::DW, R1, R0, exec);
-    asm.store(Size::DW, R9, field(7), R1);
-    asm.call(Helper::GetCurrentTask);
-    asm.store(Size::DW, R9, field(4), R0);
-    asm.ld_map(R1, RING);
-    asm.mov(R2, R9);
-    asm.mov(R3, i32::from(RECORD));
-    asm.mov(R4, shared::FORCE_WAKEUP);
-    asm.call(Helper::RingbufOutput);
-    asm.jump_if(Cond::Ne, R0, 0, failed);
-    p.asm.mov(R2, R7);
-    p.text(16 + 1);
-    let digits = p.plan.scratch.digits as i16;
-    hex(&mut p.asm, R8, R6, digits);
-    p.asm.mov(R2, R6);
-    p.asm.add(R2, i32::from(digits));
-    p.text(DIGITS as i32 + 2);
-    p.asm.jump(p.end);
-    p.asm.bind(failed);
-    p.asm.mov(R0, 1);
-    p.asm.exit();
-    p.finish()
-}
-
-/// Writes a number's hex digits, a semicolon and a NUL to `base + at`. The code has no jumps,
-/// because the verifier follows every path. Clobbers r1 and r2.
-fn hex(asm: &mut Asm, number: Reg, base: Reg, at: i16) {
-    for i in 0..DIGITS {
-        asm.mov(R1, number);
-        asm.alu(AluOp::Rsh, R1, i32::from(4 * (DIGITS - 1 - i)));
-        asm.alu(AluOp::And, R1, 15);
-        // Adding 6 carries into the next digit from 10 on; `a` is 39 above `'0' + 10`.
-        asm.mov(R2, R1);
-        asm.add(R2, 6);
-        asm.alu(AluOp::Rsh, R2, 4);
-        asm.alu(AluOp::Mul, R2, i32::from(b'a' - b'0' - 10));
-        asm.add(R1, R2);
-        asm.add(R1, i32::from(b'0'));
-        asm.store(Size::B, base, at + i, R1);
-    }
-    asm.store(Size::B, base, at + DIGITS, i32::from(b';'));
-    asm.store(Size::B, base, at + DIGITS + 1, 0);
 }
 
 #[cfg(test)]

@@ -12,7 +12,6 @@
 //! | `decimal` | text to floating-point numbers |
 //! | `regex` | regular expressions |
 //! | `fields` | arguments of formats, fields of records |
-//! | `put` | the generator of subprograms that append |
 //! | `callback`, `escapes` | ends of callbacks, the table of escapes |
 //! | `memory` | `%m` and `%M` |
 //! | `output` | records of the ring buffer |
@@ -26,7 +25,6 @@ pub(crate) mod fields;
 pub(crate) mod format;
 pub(crate) mod memory;
 pub(crate) mod output;
-pub(crate) mod put;
 pub(crate) mod quote;
 pub(crate) mod regex;
 pub(crate) mod replace;
