@@ -650,15 +650,23 @@ def names(_):
             # Its names come from /etc/protocols, and are not constants of C.
             if table == "protocol:d":
                 continue
-            tables[table] = [entry.split("/")[0].split("=") for entry in entries.split()]
+            # Others are texts of no constant, such as 0x0.
+            tables[table] = re.findall(r"(?:^| )([A-Za-z_]\w*)=([-\w]+)", entries)
     real = of_c({name for entries in tables.values() for name, _ in entries})
     # On 64-bit systems the C library defines this flag as 0, and these commands as those without 64.
     for name in ("O_LARGEFILE", "F_GETLK64", "F_SETLK64", "F_SETLKW64"):
         real.pop(name, None)
     for table, entries in tables.items():
-        for name, value in entries:
-            if (int(value, 0) - real.get(name, int(value, 0))) % (1 << 32):
-                wrong.append(f"{table}: {name} is {real[name]:#x}, not {value}")
+        for name, text in entries:
+            value = int(text, 0)
+            if table == "sigset":
+                # Signals of a set are bits.
+                value = value.bit_length()
+            elif table.startswith("ioprio_value"):
+                # The class stands above the level.
+                value >>= 13
+            if (value - real.get(name, value)) % (1 << 32):
+                wrong.append(f"{table}: {name} is {real[name]:#x}, not {text}")
     if len(real) < 850:
         wrong.append(f"only {len(real)} names are in headers")
     return wrong

@@ -408,6 +408,7 @@ impl Session {
                         Signal::Child => self.controller.commands.reap(),
                         Signal::Size => self.serve_external(),
                         Signal::NextFile => {
+                            self.consume();
                             self.controller.out.flush();
                             self.controller.out.next_file();
                         }
