@@ -1,11 +1,12 @@
 //! An NFS server of this machine with its client over the loopback device, for guests that have nothing else:
 //! no daemons, no programs of a distribution.
 //!
-//! `nfs start`: loads the modules, exports a file system in memory, `/export`, and starts one thread of the
-//! server, if none runs. `nfs mount 3|4 DIR`: mounts it with transfers of 4096 bytes, if it
-//! is not mounted. `nfs work DIR`: one operation of each
-//! kind on files there, as user 1234 of group 4321, then a line `OPERATION COUNT` for each operation that the client sent, as
-//! `/proc/self/mountstats` counts them. `nfs stop`: stops the server.
+//! `nfs modules` loads the modules. `nfs start`: loads them, exports a file system in memory, `/export`, and starts
+//! one thread of the server, if none runs. `nfs mount 3|4 DIR`: mounts it with transfers of 4096 bytes, if it is not
+//! mounted. `nfs work DIR`: one operation of each kind on
+//! files there, as user 1234 of group 4321, then a line `OPERATION COUNT` for each operation that the client sent, as
+//! `/proc/self/mountstats` counts them. `nfs pages DIR`: operations on pages of files. `nfs unmount DIR` ends a mount,
+//! `nfs stop` the server.
 //!
 //! The server asks programs which clients may use what; the answers are written before it asks. It registers at
 //! port 111, and mounting by version 3 asks a program for the first file handle: threads give these answers.
@@ -16,6 +17,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -102,6 +104,12 @@ fn attach(source: &str, dir: &str, kind: &str, options: &str) {
         )
     };
     checked(done.into(), dir);
+}
+
+fn unmount(dir: &str) {
+    let place = text(dir);
+    // SAFETY: the text outlives the call.
+    checked(unsafe { libc::umount(place.as_ptr()) }.into(), dir);
 }
 
 fn number(bytes: &[u8], at: usize) -> Option<u32> {
@@ -338,16 +346,69 @@ fn work(dir: &str) -> io::Result<()> {
     Ok(())
 }
 
+/// Gives pages of a file to the server without a commit, drops them, changes a byte of a page that
+/// is not in memory, and one through a mapping, and makes a file without opening it.
+fn pages(dir: &str) -> io::Result<()> {
+    let (path, other) = (format!("{dir}/delta.txt"), format!("{dir}/epsilon.txt"));
+    let mut file = File::create(&path)?;
+    file.write_all(&[b'x'; 10_000])?;
+    let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // The kernel asks for a page only while nothing else uses it, so several pages.
+    for page in 0..50 {
+        file.write_at(&[b'x'; 4096], page * 4096)?;
+        // SAFETY: the calls take numbers only.
+        unsafe {
+            checked(
+                libc::sync_file_range(file.as_raw_fd(), 0, 0, flags).into(),
+                "sync_file_range",
+            );
+            libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED);
+        }
+    }
+    file.sync_all()?;
+    // SAFETY: the call takes numbers only.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    drop(file);
+    let file = OpenOptions::new().read(true).write(true).open(&path)?;
+    file.write_at(b"y", 5000)?;
+    // SAFETY: the kernel chooses the place, and the page is unmapped below.
+    let page = unsafe {
+        let (fd, rights) = (file.as_raw_fd(), libc::PROT_READ | libc::PROT_WRITE);
+        libc::mmap(std::ptr::null_mut(), 4096, rights, libc::MAP_SHARED, fd, 0)
+    };
+    assert_ne!(page, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+    // SAFETY: the page is mapped, and the file has more bytes; it was mapped above, and nothing refers to it.
+    unsafe {
+        page.cast::<u8>().write_volatile(b'z');
+        libc::munmap(page, 4096);
+    }
+    file.sync_all()?;
+    drop(file);
+    let place = text(&other);
+    // SAFETY: the text outlives the call.
+    checked(
+        unsafe { libc::mknod(place.as_ptr(), libc::S_IFREG | 0o640, 0) }.into(),
+        &other,
+    );
+    fs::remove_file(other)?;
+    fs::remove_file(path)
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     match args[..] {
+        ["modules"] => load_modules(),
         ["start"] => start(),
         ["stop"] => stop(),
         ["mount", version @ ("3" | "4"), dir] => mount(version, dir),
+        ["unmount", dir] => unmount(dir),
+        ["pages", dir] => pages(dir).unwrap_or_else(|e| panic!("{dir}: {e}")),
         ["work", dir] => work(dir).unwrap_or_else(|e| panic!("{dir}: {e}")),
         _ => {
-            eprintln!("usage: nfs start | mount 3|4 DIR | work DIR | stop");
+            eprintln!(
+                "usage: nfs modules | start | mount 3|4 DIR | work DIR | pages DIR | unmount DIR | stop"
+            );
             std::process::exit(2);
         }
     }
