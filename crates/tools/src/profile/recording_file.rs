@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
+use spile_kernel::resources::error_text;
 use spile_profile::file::{self, Writer};
 use spile_profile::model::{Header, Profile};
 
@@ -24,7 +25,9 @@ pub(super) struct RecordingFile {
 impl RecordingFile {
     /// Creates the file: within `to` where that is a folder, or where ranks share it.
     pub(super) fn new(to: &Path, header: &Header) -> Result<RecordingFile, Failure> {
-        let wrong = |path: &Path, e: io::Error| fail(format_args!("{}: {e}", path.display()));
+        let wrong = |path: &Path, e: io::Error| {
+            fail(format_args!("{}: {}", path.display(), error_text(&e)))
+        };
         let mut path = to.to_owned();
         if to.is_dir() || header.rank.is_some() {
             std::fs::create_dir_all(to).map_err(|e| wrong(to, e))?;
