@@ -2,7 +2,8 @@
 //!
 //! `data/syscalls.tsv` has numbers, names, arguments and their form in `argstr`; `data/flags.tsv`
 //! has the names of flags. `data/structures.tsv` has structures that arguments point to, and
-//! `data/variants.tsv` arguments whose form depends on the value of another one. Each table is parsed at its first query, in some 0.2 ms.
+//! `data/variants.tsv` arguments whose form depends on the value of another one. Each table is parsed at
+//! its first query, in some 0.2 ms.
 //!
 //! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the kernel's own
 //! parameter (for `$`-variables). Names derived from the tapset's, such as `flags_str`, follow one
@@ -400,9 +401,8 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
         "-" => ResultForm::Never,
         _ => return None,
     };
-    // From 403 on, i386 has the calls with 64-bit time.
     let word = variants::word_bits(abi);
-    let time = if abi == Abi::I386 && nr < 403 { 32 } else { 64 };
+    let time = variants::time_bits(abi, nr);
     let mut at = 0;
     let args = columns
         .next()

@@ -310,7 +310,7 @@ impl Session {
     /// unless there was a request to end.
     pub fn run(&mut self) -> Result<Outcome, Error> {
         let result = self.run_to_end();
-        let Some(background) = self.options.background.take() else {
+        let Some(mut background) = self.options.background.take() else {
             return result;
         };
         match &result {

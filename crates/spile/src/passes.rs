@@ -161,8 +161,7 @@ fn shown(output: impl std::fmt::Display) -> Result<PassesOutcome, Failure> {
 /// before its `execve`.
 fn begin_early(cli: &Cli) -> Option<WatchedProcess> {
     // The command forks before there is memory that it would share.
-    let runs = cli.dump.is_none() && matches!(cli.pass, None | Some(5));
-    let held = match (runs, &cli.release, &cli.command) {
+    let held = match (is_session(cli), &cli.release, &cli.command) {
         (true, None, Some(command)) => WatchedProcess::start(command).ok(),
         _ => None,
     };

@@ -64,6 +64,7 @@ impl<'a> ProgramCodegen<'a> {
         let entry_state = self.entry_state(&mut asm, attach, handlers, pool)?;
         let mut facts = handlers.iter().map(|id| self.plan.facts.handler(*id));
         let decided = facts.any(BodyFacts::sets_verdict);
+        let packet = matches!(attach, Attach::Netfilter(_));
         let session = self.options.features.kprobe_session;
         if let (Attach::Code { by, .. }, Some(session)) = (attach, session)
             && *by == CodeAttach::Session
@@ -72,7 +73,6 @@ impl<'a> ProgramCodegen<'a> {
         } else if decided {
             // Each handler acts as a hook of its own: a packet that one drops does not reach the
             // next.
-            let packet = matches!(attach, Attach::Netfilter(_));
             let go_on = i32::from(packet);
             for id in handlers {
                 asm.store(Size::DW, R10, VERDICT, go_on);
@@ -87,7 +87,7 @@ impl<'a> ProgramCodegen<'a> {
         // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
         if decided {
             asm.load(Size::DW, R0, R10, VERDICT);
-            if matches!(attach, Attach::Netfilter(_)) {
+            if packet {
                 asm.alu(AluOp::And, R0, 1);
             } else {
                 // The verifier wants to see the range of error numbers.
@@ -99,7 +99,7 @@ impl<'a> ProgramCodegen<'a> {
                 asm.bind(done);
             }
         } else {
-            asm.mov(R0, i32::from(matches!(attach, Attach::Netfilter(_))));
+            asm.mov(R0, i32::from(packet));
         }
         asm.exit();
         asm.finish().map_err(|e| program_error(e.to_string()))

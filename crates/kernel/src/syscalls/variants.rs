@@ -114,7 +114,7 @@ pub(super) fn parse_variant(
     let others = values == "*";
     let values = values.split_ascii_whitespace().filter(|v| *v != "*");
     let values = values.map(value).collect::<Option<Vec<u64>>>()?;
-    let (word, time) = (word_bits(call.abi), time_bits(call));
+    let (word, time) = (word_bits(call.abi), time_bits(call.abi, call.nr));
     let mut args = Vec::new();
     let kinds = columns.next()?.split_ascii_whitespace();
     for (arg, kind) in call.args.iter().zip(kinds) {
@@ -143,12 +143,8 @@ pub(super) fn word_bits(abi: Abi) -> u8 {
 }
 
 /// Bits of a call's times. From 403 on, i386 has the calls with 64-bit time.
-pub(super) fn time_bits(call: &Syscall) -> u8 {
-    if call.abi == Abi::I386 && call.nr < 403 {
-        32
-    } else {
-        64
-    }
+pub(super) fn time_bits(abi: Abi, nr: u32) -> u8 {
+    if abi == Abi::I386 && nr < 403 { 32 } else { 64 }
 }
 
 /// A structure by its name, as programs with longs of `word` bits have it.

@@ -1,7 +1,6 @@
 //! A session that leaves the terminal (`-F`): a child process runs it, and the parent waits until its
 //! probes are armed.
 
-use std::cell::RefCell;
 use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
@@ -23,16 +22,14 @@ pub struct Starting {
 }
 
 /// Tells the parent that the probes are armed.
-pub struct Armed(RefCell<Option<OwnedFd>>);
+pub struct Armed(Option<OwnedFd>);
 
 /// Divides the process in two. The session gets a process group and a session of the terminal of its own,
-/// so that keys of the terminal do not reach it.
+/// so that keys of the terminal do not reach it. This has to run before there are threads: the child has none
+/// of them.
 ///
 /// # Errors
 /// Those of the system calls.
-///
-/// # Panics
-/// Never. It has to run before there are threads: the child has none of them.
 pub fn fork() -> io::Result<Role> {
     let (read, write) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC)?;
     // SAFETY: this process has one thread, so the child's memory is whole.
@@ -40,7 +37,7 @@ pub fn fork() -> io::Result<Role> {
         -1 => Err(io::Error::last_os_error()),
         0 => {
             rustix::process::setsid()?;
-            Ok(Role::Session(Armed(RefCell::new(Some(write)))))
+            Ok(Role::Session(Armed(Some(write))))
         }
         pid => Ok(Role::Parent(Starting { pid, armed: read })),
     }
@@ -59,12 +56,12 @@ impl Starting {
 impl Armed {
     /// Whether [`Armed::announce`] was called.
     pub fn is_announced(&self) -> bool {
-        self.0.borrow().is_none()
+        self.0.is_none()
     }
 
     /// Lets the parent end, and leaves the streams of the terminal. Does nothing from the second time
     /// on.
-    pub fn announce(&self) {
+    pub fn announce(&mut self) {
         let Some(to) = self.0.take() else { return };
         if let Ok(null) = rustix::fs::open("/dev/null", OFlags::RDWR, Mode::empty()) {
             // Where they stay, they only keep the terminal open.

@@ -23,7 +23,7 @@ impl Session {
         if let Some(armed) = self.options.armed.take() {
             armed(&self.attach_kinds()[attached_before..]);
         }
-        if let Some(background) = &self.options.background {
+        if let Some(background) = &mut self.options.background {
             background.announce();
             self.controller.out.join_messages();
         }

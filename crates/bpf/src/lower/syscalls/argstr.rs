@@ -1,8 +1,8 @@
 //! System-call arguments as text.
 //!
 //! The table of system calls becomes rows in `.rodata`: six descriptors for each number, further rows
-//! for calls whose arguments depend on the value of one of them, and a list of names for each set of flags or values. The function `put_arg` turns a descriptor and a value
-//! into text. It is one of the run-time library ([`spile_lir::library::arguments`]), like those that
+//! for calls whose arguments depend on the value of one of them, and a list of names for each set of flags
+//! or values. The function `put_arg` turns a descriptor and a value into text. It is one of the run-time library ([`spile_lir::library::arguments`]), like those that
 //! it calls. All of them are global subprograms, which the verifier checks once. Checked again for
 //! each argument, string and name, they exceeded its limit of a million instructions. User strings
 //! are quoted, with unprintable bytes escaped. Text that does not fit is truncated and counted.
