@@ -7,8 +7,11 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
+use rustc_hash::FxHashMap;
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Program, ProgramFacts, Ty};
+use spile_lir::Module;
+use spile_lir::library::module_with;
 
 use self::error::program_error;
 use self::program::ProgramCodegen;
@@ -158,7 +161,10 @@ impl Programs<'_> {
             });
             let function = match &attach {
                 Attach::Switch(all) => {
-                    counters::switch_handler(&name, all.len()).map_err(program_error)?
+                    let module = module_with(counters::switch_handler(&name, all.len()));
+                    let none = FxHashMap::default();
+                    let function = self.pool.program(module, self.plan, none);
+                    function.map_err(program_error)?
                 }
                 _ => codegen.program(&name, &attach, &busy, &mut self.pool)?,
             };
@@ -192,11 +198,10 @@ impl Programs<'_> {
     /// The programs of spile's own.
     fn own_programs(&mut self) -> Result<(), CompileError> {
         if let Some(at) = self.plan.tree {
-            let (spec, info) =
-                process_tree::fork_tracker(at, &self.options.offsets).map_err(program_error)?;
+            let tracker = process_tree::fork_tracker(at, &self.options.offsets);
+            let module = module_with(tracker.map_err(program_error)?);
             // Attached before all other programs.
-            self.programs.insert(0, spec);
-            self.infos.insert(0, info);
+            self.own_program(0, process_tree::info(), module)?;
         }
         if self.program.watches_programs() {
             let shape = self.pool.record(RecordShape {
@@ -204,20 +209,39 @@ impl Programs<'_> {
                 fields: vec![Ty::Long; 2],
                 words: 0,
             });
-            let (spec, info) = exec_notifier::emit(self.plan, shape).map_err(program_error)?;
+            let module = module_with(exec_notifier::program(shape));
             // Attached before the search for existing processes.
-            self.programs.insert(0, spec);
-            self.infos.insert(0, info);
+            self.own_program(0, exec_notifier::info(), module)?;
         }
         if let Some(critical) = &self.plan.critical {
-            let interrupts = self.options.features.interrupts;
-            let (spec, info, subs) = critical_section::program(critical, self.plan, interrupts)
-                .map_err(program_error)?;
-            self.programs.push(spec);
-            self.infos.push(info);
-            let named = subs.into_iter().map(|s| (s.name.clone(), s));
-            self.pool.subs.extend(named);
+            let module = critical_section::module(critical);
+            self.own_program(self.programs.len(), critical_section::info(), module)?;
         }
+        Ok(())
+    }
+
+    /// Adds a program of spile's own at a place among the programs.
+    fn own_program(
+        &mut self,
+        place: usize,
+        info: ProgramInfo,
+        module: Module,
+    ) -> Result<(), CompileError> {
+        let interrupts = self.options.features.interrupts.iter();
+        let kfuncs = interrupts.flat_map(|k| {
+            let functions = [
+                (critical_section::SAVE, k.save),
+                (critical_section::RESTORE, k.restore),
+            ];
+            functions.map(|(name, id)| (name.to_owned(), id))
+        });
+        let function = self.pool.program(module, self.plan, kfuncs.collect());
+        let spec = ProgramSpec {
+            section: info.attach.program_type().section,
+            function: function.map_err(program_error)?,
+        };
+        self.programs.insert(place, spec);
+        self.infos.insert(place, info);
         Ok(())
     }
 

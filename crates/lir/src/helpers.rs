@@ -58,6 +58,14 @@ helpers! {
     /// description of the mapping that the address of the task's program lies in; 0, or a negative
     /// errno: [`NO_MAPPING`] if there is no such mapping.
     FindMapping = "find_mapping", 5, true;
+    /// `(map, function, context, 0)`: calls `function(map, key, value, context)` for each element of the
+    /// map, until it returns something other than 0; the number of calls, or a negative errno. The
+    /// function may remove its element.
+    ForEach = "for_each", 4, true;
+    /// `(map, task, value, flags)`: the address of what a task has in a map of tasks, or 0.
+    TaskStorage = "task_storage", 4, true;
+    /// `(map, processor)`: the count of a processor's event, or a negative errno as a number.
+    EventCount = "event_count", 2, true;
     /// `(to, size, from)`: copies bytes of this host's memory; 0, or a negative errno if they cannot
     /// be read (the bytes at `to` are then zero).
     Read = "read", 3, true;

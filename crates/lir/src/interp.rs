@@ -184,6 +184,14 @@ pub trait Host {
     /// The address of a processor's block, of state or of a map.
     fn place(&mut self, of: &MemoryPlace) -> Option<u64>;
 
+    /// The addresses of the key and the value of each element of a map, for [`Helper::ForEach`].
+    ///
+    /// # Errors
+    /// Stops the run.
+    fn elements(&mut self, map: u64) -> Result<Vec<[u64; 2]>, Fault> {
+        Err(Fault::Helper(format!("no elements of the map at {map:#x}")))
+    }
+
     /// Runs a function that the module declares.
     ///
     /// # Errors
@@ -467,13 +475,7 @@ impl<'m> Activation<'_, 'm> {
             Inst::Addr { of, .. } => self.place(of)?,
             Inst::Helper { helper, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
-                let result = self.host.helper(&mut self.machine.memory, *helper, &args)?;
-                match (helper, &*args) {
-                    (Helper::FindMapping, [task, _, function, context, _]) => {
-                        self.visit(*function, [*task, result, *context])?
-                    }
-                    _ => result,
-                }
+                self.helper(*helper, &args)?
             }
             Inst::Call { func, args, .. } => {
                 let args: Vec<u64> = args.iter().map(|v| self.get(*v)).collect();
@@ -495,18 +497,36 @@ impl<'m> Activation<'_, 'm> {
         Ok(())
     }
 
-    /// Calls a function by its address with a mapping, unless there is none.
-    fn visit(&mut self, function: u64, args: [u64; 3]) -> Result<u64, Fault> {
-        if args[1] == 0 {
-            return Ok(i64::from(NO_MAPPING).cast_unsigned());
+    /// Asks the host, and calls the function of helpers that take one.
+    fn helper(&mut self, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+        if let (Helper::ForEach, [map, function, context, _]) = (helper, args) {
+            let elements = self.host.elements(*map)?;
+            for (n, [key, value]) in elements.iter().enumerate() {
+                if self.callback(*function, &[*map, *key, *value, *context])? != 0 {
+                    return Ok(n as u64 + 1);
+                }
+            }
+            return Ok(elements.len() as u64);
         }
+        let result = self.host.helper(&mut self.machine.memory, helper, args)?;
+        match (helper, args) {
+            (Helper::FindMapping, _) if result == 0 => Ok(i64::from(NO_MAPPING).cast_unsigned()),
+            (Helper::FindMapping, [task, _, function, context, _]) => {
+                self.callback(*function, &[*task, result, *context])?;
+                Ok(0)
+            }
+            _ => Ok(result),
+        }
+    }
+
+    /// Calls a function by its address.
+    fn callback(&mut self, function: u64, args: &[u64]) -> Result<u64, Fault> {
         let module = self.machine.module;
         let index = function.wrapping_sub(FUNCTIONS) as usize;
         let missing = || Fault::Missing(format!("no function at {function:#x}"));
         let func = module.funcs.get(index).ok_or_else(missing)?;
         self.machine
-            .call(&func.name, &args, self.host, self.depth + 1)?;
-        Ok(0)
+            .call(&func.name, args, self.host, self.depth + 1)
     }
 
     fn repeat(&mut self, times: u64, func: &str, context: u64) -> Result<u64, Fault> {

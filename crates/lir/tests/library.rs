@@ -10,11 +10,12 @@ use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
-use common::{Arg, number, run_in, slot, text};
+use common::{Arg, REMOVED, number, run_in, slot, text};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use spile_lir::Module;
+use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 use spile_lir::library::{self, CHUNK};
 use spile_lir::mutate;
 use spile_lir::repeat::outline;
@@ -194,6 +195,48 @@ proptest! {
             _ => ((1 << 63) + u64::from(shift), squares),
         };
         check_variance(count, if shift > 40 { sum } else { 0 }, squares)?;
+    }
+
+    #[test]
+    fn squares_add_up_exactly(sum in any::<u128>(), v in any::<i64>(), shifts in [0..128u32, 0..64u32]) {
+        let (sum, v) = (sum >> shifts[0], v >> shifts[1]);
+        for sum in [sum, !sum, u128::from(u64::MAX) - (sum >> 64)] {
+            for v in [v, v.wrapping_neg(), i64::MIN] {
+                let args = [Arg::Memory(sum.to_le_bytes().to_vec()), Arg::Number(v.cast_unsigned())];
+                let (_, memory) = run("add_square", &args);
+                let square = u128::from(v.unsigned_abs()).pow(2);
+                prop_assert_eq!(&memory[0], &sum.wrapping_add(square).to_le_bytes(), "{} {}", sum, v);
+            }
+        }
+    }
+
+    #[test]
+    fn logarithmic_buckets_are_numbers_of_bits(v in any::<i64>(), shift in 0..64u32) {
+        for v in [v >> shift, 1 << shift, (1i64 << shift).wrapping_sub(1), i64::MIN >> shift, 0] {
+            let bits = v.unsigned_abs().checked_ilog2().map_or(0, |n| u64::from(n) + 1);
+            let bucket = if v < 0 { 64 - bits } else { 64 + bits };
+            prop_assert_eq!(run("log_bucket", &[Arg::Number(v.cast_unsigned())]).0, bucket, "{}", v);
+        }
+    }
+
+    #[test]
+    fn old_elements_are_found_and_removed(
+        sequence in prop_oneof![Just(0u64), 1..9u64, any::<u64>()],
+        limit in prop_oneof![1..9u64, any::<u64>()],
+    ) {
+        for limit in [limit, sequence, sequence.wrapping_sub(1), sequence.wrapping_add(1)] {
+            let word = |n: u64| Arg::Memory(n.to_le_bytes().to_vec());
+            let args = [Arg::Number(1), Arg::Number(2), word(sequence), word(limit)];
+            let (_, memory) = run(OLDEST, &args);
+            let least = if sequence == 0 { limit } else { limit.min(sequence) };
+            prop_assert_eq!(&memory[1], &least.to_le_bytes());
+            REMOVED.set(Vec::new());
+            run(DROP_OLD, &args);
+            let removed = sequence != 0 && sequence <= limit;
+            let all = REMOVED.take();
+            prop_assert!(all.iter().all(|pair| *pair == [1, 2]));
+            prop_assert_eq!(!all.is_empty(), removed, "{} {}", sequence, limit);
+        }
     }
 
     #[test]
@@ -388,6 +431,10 @@ const TESTS: &[(&str, Tests)] = &[
     ("divide", &[division_rounds_to_zero]),
     ("modulo", &[division_rounds_to_zero]),
     ("variance", &[variance_is_exact]),
+    ("add_square", &[squares_add_up_exactly]),
+    ("log_bucket", &[logarithmic_buckets_are_numbers_of_bits]),
+    (OLDEST, &[old_elements_are_found_and_removed]),
+    (DROP_OLD, &[old_elements_are_found_and_removed]),
     (
         "next_bucket",
         &[

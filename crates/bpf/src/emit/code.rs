@@ -162,6 +162,9 @@ fn helper(helper: LirHelper) -> (Helper, bool) {
         LirHelper::TaskAddress => (Helper::GetCurrentTask, false),
         LirHelper::Registers => (Helper::TaskPtRegs, false),
         LirHelper::FindMapping => (Helper::FindVma, true),
+        LirHelper::ForEach => (Helper::ForEachMapElem, true),
+        LirHelper::TaskStorage => (Helper::TaskStorageGet, false),
+        LirHelper::EventCount => (Helper::PerfEventRead, false),
         LirHelper::Read => (Helper::ProbeReadKernel, false),
         LirHelper::ReadUser => (Helper::ProbeReadUser, false),
         LirHelper::ReadText => (Helper::ProbeReadKernelStr, false),
@@ -291,7 +294,10 @@ impl CodeWriter<'_> {
                     self.extend(Reg::R0, op::Size::U32, true);
                 }
             }
-            MachineOp::Call(name) => self.asm.call_sub(symbol(name)),
+            MachineOp::Call(name) => match self.around.kfuncs.get(name) {
+                Some(id) => self.asm.call_kfunc(*id),
+                None => self.asm.call_sub(symbol(name)),
+            },
             MachineOp::Repeat(name) => {
                 self.asm.ld_func(Reg::R2, symbol(name));
                 self.asm.mov(Reg::R4, 0);

@@ -63,6 +63,8 @@ pub struct ObjectSymbols {
     pub data: FxHashMap<String, u32>,
     /// The processors' blocks, if there are any.
     pub cpu_blocks: Option<CpuBlocks>,
+    /// Functions of the kernel that the module declares, with their ids in the kernel's BTF.
+    pub kfuncs: FxHashMap<String, u32>,
 }
 
 /// The reasons why a function cannot be emitted.

@@ -172,6 +172,7 @@ impl Pool {
             let around = ObjectSymbols {
                 data: data.into_iter().collect(),
                 cpu_blocks: blocks,
+                ..ObjectSymbols::default()
             };
             let emitted = emit(&routine.module(&given), &around).map_err(|e| e.to_string())?;
             assert_eq!(functions, emitted, "the template of {routine:?}");
@@ -193,6 +194,27 @@ impl Pool {
             self.define(module, None);
         }
         Ok(name)
+    }
+
+    /// The code of a program, which is the first function of a module with functions of the kernel that it
+    /// may call. The module's other functions become subprograms.
+    pub(crate) fn program(
+        &mut self,
+        module: Module,
+        plan: &StateLayout,
+        kfuncs: FxHashMap<String, u32>,
+    ) -> Result<Function, String> {
+        let around = ObjectSymbols {
+            cpu_blocks: Some(plan.cpu_blocks()),
+            kfuncs,
+            ..ObjectSymbols::default()
+        };
+        let mut functions = emit(&module, &around).map_err(|e| e.to_string())?;
+        self.lir.0.push(Source::Module(module));
+        let program = functions.drain(..1).next();
+        let named = functions.into_iter().map(|f| (f.name.clone(), f));
+        self.subs.extend(named);
+        program.ok_or_else(|| "a module without a function".into())
     }
 
     /// Defines the functions of a module as [`Pool::routine`] does with a plan. They have no template.
@@ -217,6 +239,7 @@ impl Pool {
                 .map(|d| (d.name.clone(), self.constant(&d.bytes)))
                 .collect(),
             cpu_blocks,
+            ..ObjectSymbols::default()
         };
         let mut global = FxHashSet::default();
         for func in &module.funcs {

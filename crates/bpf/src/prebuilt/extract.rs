@@ -101,6 +101,7 @@ pub(super) fn emitted(
     let around = ObjectSymbols {
         data: names.zip(offsets.iter().copied()).collect(),
         cpu_blocks,
+        ..ObjectSymbols::default()
     };
     Ok(Emitted {
         functions: emit(&module, &around).map_err(|e| e.to_string())?,

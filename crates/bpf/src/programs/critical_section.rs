@@ -14,335 +14,341 @@
 //! continues only afterwards. The program then gives up at once, and the controller tries again. No
 //! other handler of that processor runs in the meantime (its busy word is [`BUSY`]).
 
-use crate::isa::asm::{Asm, Function, Label, Section};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
+use spile_lir::builder::{BlockExit, Builder, Val, build};
+use spile_lir::func::{Extern, MemoryPlace};
+use spile_lir::helpers::Helper;
+use spile_lir::op::Size;
+use spile_lir::{Func, Module};
+
 use crate::layout::critical::{
-    BUSY, CopyPlace, CriticalLayout, ENTRY, LockedGlobal, PROGRAM, answer, request,
+    BUSY, CopyPlace, CriticalLayout, ENTRY, KeyListWords, LockedGlobal, PROGRAM, answer, request,
 };
 use crate::layout::{Attach, HELD, ProgramInfo, percpu};
-use crate::lower::handler::entry::attempts;
-use crate::object::elf::ProgramSpec;
-use crate::plan::StateLayout;
-use crate::target::InterruptKfuncs;
 
 /// Attempts to take a lock that a handler on another processor holds.
-const TRIES: i32 = 64;
+const TRIES: u32 = 64;
 /// Limit on the bytes that are copied word by word; a helper copies more.
 const FEW_BYTES: u32 = 64;
 
-/// Stack slot: bits of the globals to copy ([`request::WANTED`]).
-const WANTED: i16 = -8;
-/// Stack slot: bits of the globals to empty ([`request::TAKEN`]).
-const TAKEN: i16 = -16;
-/// Stack slot: nonzero while the current array is emptied.
-const EMPTIED: i16 = -24;
-/// Stack slot: the processor's busy word before the section.
-const BEFORE: i16 = -32;
-/// Stack slot: the interrupt flags that the kernel saves.
-const INTERRUPTS: i16 = -40;
+/// The kernel's function that turns interrupts off, and saves their flags at an address.
+pub(crate) const SAVE: &str = "bpf_local_irq_save";
+/// The kernel's function that restores the flags.
+pub(crate) const RESTORE: &str = "bpf_local_irq_restore";
+/// The function that takes a lock.
+const LOCK: &str = "critical_lock";
 
-/// The program and its subprograms.
-///
-/// # Errors
-/// The reason why it cannot be made.
-pub(crate) fn program(
-    critical: &CriticalLayout,
-    plan: &StateLayout,
-    interrupts: Option<InterruptKfuncs>,
-) -> Result<(ProgramSpec, ProgramInfo, Vec<Function>), String> {
-    let mut subs = vec![try_lock()?];
-    for guarded in &critical.globals {
-        if let CopyPlace::Elements { known, .. } = &guarded.copy {
-            subs.push(one_element(guarded)?);
-            if known.is_some() {
-                subs.push(one_key(guarded)?);
-            }
-        }
-    }
-    let info = ProgramInfo {
+/// The program's description.
+pub(crate) fn info() -> ProgramInfo {
+    ProgramInfo {
         name: PROGRAM.into(),
         attach: Attach::OnDemand,
         handlers: Vec::new(),
         idle: false,
-    };
-    let spec = ProgramSpec {
-        section: "raw_tp".into(),
-        function: section(critical, plan, interrupts)?,
-    };
-    Ok((spec, info, subs))
-}
-
-/// `dst` = address in the shared block.
-fn shared(asm: &mut Asm, dst: Reg, at: u32) {
-    asm.ld_data(dst, Section::Bss, at);
-}
-
-/// Goes to `no` if the bit of a global is not set in a word of the stack. Clobbers r1.
-fn jump_unless(asm: &mut Asm, slot: i16, n: usize, no: Label) {
-    asm.load(Size::DW, R1, R10, slot);
-    asm.alu(AluOp::And, R1, 1 << n);
-    asm.jump_if(Cond::Eq, R1, 0, no);
-}
-
-/// Calls the kernel function that turns interrupts off or restores them, if the kernel has it.
-fn set_interrupts(asm: &mut Asm, function: Option<u32>) {
-    if let Some(function) = function {
-        asm.mov(R1, R10);
-        asm.add(R1, i32::from(INTERRUPTS));
-        asm.call_kfunc(function);
     }
 }
 
-fn section(
-    critical: &CriticalLayout,
-    plan: &StateLayout,
-    interrupts: Option<InterruptKfuncs>,
-) -> Result<Function, String> {
-    let mut asm = Asm::new(PROGRAM, &["ctx"]);
-    let [known, interrupted, entered] = std::array::from_fn(|_| asm.label());
-    for (word, slot) in [(request::WANTED, WANTED), (request::TAKEN, TAKEN)] {
-        asm.load(Size::DW, R2, R1, 8 * word as i16);
-        asm.store(Size::DW, R10, slot, R2);
-    }
-    asm.call(Helper::GetSmpProcessorId);
-    asm.jump_if(Cond::Lt, R0, plan.cpus as i32, known);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.bind(known);
-    plan.block_of_cpu(&mut asm, R7);
-    set_interrupts(&mut asm, interrupts.map(|i| i.save));
-    asm.load(Size::DW, R8, R7, percpu::BUSY as i16);
-    asm.store(Size::DW, R10, BEFORE, R8);
-    asm.jump_if(Cond::Ne, R8, 0, interrupted);
-    asm.store(Size::DW, R7, percpu::BUSY as i16, BUSY);
-    asm.mov(R6, TRIES);
-    asm.jump(entered);
-    // The handler that was interrupted here releases its locks only after the section.
-    asm.bind(interrupted);
-    asm.mov(R6, 1);
-    asm.bind(entered);
-    let count = critical.globals.len();
-    let missed: Vec<Label> = (0..count).map(|_| asm.label()).collect();
-    let unlocked: Vec<Label> = (0..=count).map(|_| asm.label()).collect();
-    for (n, guarded) in critical.globals.iter().enumerate() {
-        let next = asm.label();
-        jump_unless(&mut asm, WANTED, n, next);
-        shared(&mut asm, R1, guarded.lock);
-        asm.mov(R2, R6);
-        asm.call_sub(LOCK);
-        asm.jump_if(Cond::Eq, R0, 0, missed[n]);
-        asm.bind(next);
-    }
-    for (n, guarded) in critical.globals.iter().enumerate() {
-        let next = asm.label();
-        jump_unless(&mut asm, WANTED, n, next);
-        copy(&mut asm, n, guarded, next);
-        asm.bind(next);
-    }
-    asm.mov(R9, answer::DONE);
-    asm.jump(unlocked[count]);
-    for (n, missed) in missed.into_iter().enumerate() {
-        asm.bind(missed);
-        asm.mov(R9, answer::BUSY);
-        asm.jump(unlocked[n]);
-    }
-    for (n, guarded) in critical.globals.iter().enumerate().rev() {
-        asm.bind(unlocked[n + 1]);
-        jump_unless(&mut asm, WANTED, n, unlocked[n]);
-        shared(&mut asm, R1, guarded.lock);
-        asm.mov(R2, 0);
-        asm.atomic(AtomicOp::Xchg, R1, 0, R2);
-    }
-    asm.bind(unlocked[0]);
-    asm.load(Size::DW, R8, R10, BEFORE);
-    asm.store(Size::DW, R7, percpu::BUSY as i16, R8);
-    set_interrupts(&mut asm, interrupts.map(|i| i.restore));
-    asm.mov(R0, R9);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// Copies a global, and empties it if the controller takes it. Preserves r6 to r9.
-fn copy(asm: &mut Asm, n: usize, guarded: &LockedGlobal, next: Label) {
-    match &guarded.copy {
-        CopyPlace::Words { from, to, value } => {
-            let size = value.size();
-            shared(asm, R3, *from);
-            shared(asm, R1, *to);
-            words_or_bytes(asm, R3, 0, size);
-            jump_unless(asm, TAKEN, n, next);
-            shared(asm, R3, *from);
-            for at in (0..size).step_by(8) {
-                asm.store(Size::DW, R3, at as i16, 0);
+/// The program, and the functions that it calls.
+pub(crate) fn module(critical: &CriticalLayout) -> Module {
+    let mut funcs = vec![section(critical), try_lock()];
+    for guarded in &critical.globals {
+        if let Some(elements) = Elements::of(guarded) {
+            funcs.push(elements.copy_one());
+            if elements.known.is_some() {
+                funcs.push(elements.copy_known());
             }
         }
-        CopyPlace::Elements {
+    }
+    let switches = [SAVE, RESTORE].map(|name| Extern {
+        name: name.into(),
+        params: 1,
+    });
+    let switches = switches.into_iter().filter(|_| critical.interrupts_off);
+    Module {
+        funcs,
+        externs: switches.collect(),
+        ..Module::default()
+    }
+}
+
+fn state(f: &Builder, at: u32) -> Val<'_> {
+    f.addr(MemoryPlace::State(at))
+}
+
+fn section(critical: &CriticalLayout) -> Func {
+    let contract = "\
+Copies the globals that the controller wants under their locks, and empties those that it takes.
+ctx: the words of the request. Returns whether the copies are complete: a lock can be held.
+Cost: an exchange for each lock, and a copy of each value.";
+    build(PROGRAM, contract, ["ctx"], |f, [ctx]| {
+        let word = |n: usize| ctx.load_u64(8 * n as i16);
+        let (wanted, taken) = (word(request::WANTED), word(request::TAKEN));
+        let flags = f.slot(8);
+        if critical.interrupts_off {
+            f.call(SAVE, &[flags]);
+        }
+        let busy = f.addr(MemoryPlace::Cpu(percpu::BUSY));
+        let before = busy.load_u64(0);
+        // The handler that was interrupted here releases its locks only after the section.
+        let tries = f.var("tries", 1);
+        f.if_(before.eq(0), || {
+            busy.store_u64(0, BUSY);
+            tries.set(TRIES.cast_signed());
+        });
+        let section = Section {
+            f,
+            critical,
+            wanted,
+            taken,
+            tries: tries.get(),
+            emptied: f.slot(8),
+        };
+        let result = f.var("result", answer::BUSY);
+        section.under_locks(&mut Vec::new(), &|| result.set(answer::DONE));
+        busy.store_u64(0, before);
+        if critical.interrupts_off {
+            f.call(RESTORE, &[flags]);
+        }
+        f.ret(result);
+    })
+}
+
+/// What the code of the program has.
+struct Section<'a, 'b> {
+    f: &'b Builder,
+    critical: &'a CriticalLayout,
+    /// Bits of the globals to copy ([`request::WANTED`]).
+    wanted: Val<'b>,
+    /// Bits of the globals to empty ([`request::TAKEN`]).
+    taken: Val<'b>,
+    /// The number of attempts to take a lock.
+    tries: Val<'b>,
+    /// A word: nonzero while the current array is emptied.
+    emptied: Val<'b>,
+}
+
+impl<'b> Section<'_, 'b> {
+    /// Takes all locks and copies the globals, then runs `copied`, and releases the locks in the opposite
+    /// order. A lock that cannot be taken leads to the release of those in front of it: a place for each,
+    /// so the verifier follows each release once.
+    fn under_locks(&self, missed: &mut Vec<BlockExit<'b>>, copied: &dyn Fn()) {
+        self.f.block(|exit| {
+            let n = missed.len();
+            missed.push(exit);
+            let Some(guarded) = self.critical.globals.get(n) else {
+                self.take_locks(missed);
+                self.copy_all();
+                copied();
+                return;
+            };
+            self.under_locks(missed, copied);
+            self.if_wanted(n, || {
+                state(self.f, guarded.lock).exchange(0, 0);
+            });
+        });
+    }
+
+    /// Runs code if the controller wants the global.
+    fn if_wanted(&self, n: usize, code: impl FnOnce()) {
+        self.f.if_((self.wanted & (1 << n)).ne(0), code);
+    }
+
+    fn take_locks(&self, missed: &[BlockExit<'b>]) {
+        for (n, guarded) in self.critical.globals.iter().enumerate() {
+            self.if_wanted(n, || {
+                let lock = state(self.f, guarded.lock);
+                let got = self.f.call(LOCK, &[lock, self.tries]);
+                missed[n].leave_if(got.eq(0));
+            });
+        }
+    }
+
+    fn copy_all(&self) {
+        for (n, guarded) in self.critical.globals.iter().enumerate() {
+            let taken = self.taken & (1 << n);
+            self.if_wanted(n, || match &guarded.copy {
+                CopyPlace::Words { from, to, value } => {
+                    self.words((*from, *to), value.size(), taken);
+                }
+                CopyPlace::Elements { .. } => {
+                    if let Some(elements) = Elements::of(guarded) {
+                        self.emptied.store_u64(0, taken);
+                        self.elements(&elements);
+                    }
+                }
+            });
+        }
+    }
+
+    /// Copies a scalar or statistic, and empties it if it is taken.
+    fn words(&self, (from, to): (u32, u32), size: u32, taken: Val<'b>) {
+        let f = self.f;
+        copy(f, (state(f, to), 0), state(f, from), size);
+        f.if_(taken.ne(0), || {
+            let from = state(f, from);
+            for at in (0..size).step_by(8) {
+                from.store_u64(at as i16, 0);
+            }
+        });
+    }
+
+    /// Copies an array, by the list of its keys or by a walk.
+    fn elements(&self, array: &Elements<'_>) {
+        let f = self.f;
+        f.block(|done| {
+            if let Some(known) = array.known {
+                f.block(|walk| {
+                    walk.leave_if(state(f, known.fresh).load_u64(0).ne(0));
+                    let keys = state(f, known.keys).load_u64(0);
+                    walk.leave_if(keys.gt(array.max.cast_signed()));
+                    state(f, array.count).store_u64(0, keys);
+                    f.repeat_call(keys, &array.key_function(), self.emptied);
+                    done.leave();
+                });
+            }
+            state(f, array.count).store_u64(0, 0);
+            let map = f.addr(MemoryPlace::Map(array.from.to_owned()));
+            let function = f.addr(MemoryPlace::Func(array.element_function()));
+            f.helper(
+                Helper::ForEach,
+                &[map, function, self.emptied, f.constant(0)],
+            );
+        });
+    }
+}
+
+/// `critical_lock(word, tries)`.
+fn try_lock() -> Func {
+    let contract = "\
+Takes a lock; returns 1, or 0 if others hold it.
+word: the lock's address. tries: the number of attempts.
+Cost: an exchange for each attempt.";
+    build(LOCK, contract, ["word", "tries"], |f, [word, tries]| {
+        let left = f.var("left", tries);
+        f.repeat_inline(TRIES, || {
+            f.ret_if(word.compare_exchange(0, 0, HELD).eq(0), 1);
+            left.set(left - 1);
+            f.break_if(left.eq(0));
+        });
+        f.ret(0);
+    })
+}
+
+/// The copy of an array ([`CopyPlace::Elements`]).
+struct Elements<'a> {
+    number: u32,
+    from: &'a str,
+    to: &'a str,
+    count: u32,
+    key: u32,
+    value: u32,
+    max: u32,
+    known: Option<KeyListWords>,
+}
+
+impl<'a> Elements<'a> {
+    fn of(guarded: &'a LockedGlobal) -> Option<Elements<'a>> {
+        let CopyPlace::Elements {
             from,
+            to,
             count,
+            key,
+            value,
             max,
             known,
-            ..
-        } => {
-            asm.load(Size::DW, R1, R10, TAKEN);
-            asm.alu(AluOp::And, R1, 1 << n);
-            asm.store(Size::DW, R10, EMPTIED, R1);
-            let walk = asm.label();
-            if let Some(known) = known {
-                shared(asm, R1, known.fresh);
-                asm.load(Size::DW, R1, R1, 0);
-                asm.jump_if(Cond::Ne, R1, 0, walk);
-                shared(asm, R1, known.keys);
-                asm.load(Size::DW, R1, R1, 0);
-                asm.jump_if(Cond::Gt, R1, *max as i32, walk);
-                shared(asm, R2, *count);
-                asm.store(Size::DW, R2, 0, R1);
-                asm.loop_call(key_name(guarded), EMPTIED);
-                asm.jump(next);
-            }
-            asm.bind(walk);
-            shared(asm, R1, *count);
-            asm.store(Size::DW, R1, 0, 0);
-            asm.ld_map(R1, &**from);
-            asm.ld_func(R2, element_name(guarded));
-            asm.mov(R3, R10);
-            asm.add(R3, i32::from(EMPTIED));
-            asm.mov(R4, 0);
-            asm.call(Helper::ForEachMapElem);
-        }
+        } = &guarded.copy
+        else {
+            return None;
+        };
+        Some(Elements {
+            number: guarded.global.0,
+            from,
+            to,
+            count: *count,
+            key: *key,
+            value: *value,
+            max: *max,
+            known: *known,
+        })
+    }
+
+    fn element_function(&self) -> String {
+        format!("critical_{}", self.number)
+    }
+
+    fn key_function(&self) -> String {
+        format!("critical_key_{}", self.number)
+    }
+
+    /// The copy at an index; returns if there is none.
+    fn entry<'b>(&self, f: &'b Builder, index: Val<'b>) -> Val<'b> {
+        let key = f.slot(8);
+        key.store_bytes(Size::U32, 0, index);
+        let copies = f.addr(MemoryPlace::Map(self.to.to_owned()));
+        let entry = f.helper(Helper::MapLookup, &[copies, key]);
+        f.ret_if(entry.eq(0), 0);
+        entry
+    }
+
+    /// The callback for each element.
+    fn copy_one(&self) -> Func {
+        let contract = "\
+Copies an element, and removes it if the array is taken. Returns 0.
+map: the array. key, value: the element. taken: a word that is nonzero if the array is taken.
+Cost: a look-up, and the copy.";
+        let params = ["map", "key", "value", "taken"];
+        build(&self.element_function(), contract, params, |f, p| {
+            let [map, key, value, taken] = p;
+            let index = state(f, self.count).load_u64(0);
+            // Always false, because an array has no more elements than its limit: it bounds the index.
+            f.ret_if(index.ge(self.max.cast_signed()), 0);
+            let entry = self.entry(f, index);
+            entry.store_u64(0, 1);
+            copy(f, (entry, ENTRY), key, self.key);
+            copy(f, (entry, ENTRY + self.key), value, self.value);
+            state(f, self.count).store_u64(0, index + 1);
+            f.if_(taken.load_u64(0).ne(0), || {
+                f.helper(Helper::MapDelete, &[map, key]);
+            });
+        })
+    }
+
+    /// The callback for each key that the controller wrote to an entry.
+    fn copy_known(&self) -> Func {
+        let contract = "\
+Copies the element with the key in an entry, and removes it if the array is taken. The entry's first word
+says whether there is an element. Returns 0.
+index: the entry's. taken: a word that is nonzero if the array is taken.
+Cost: two look-ups, and the copy of the value.";
+        let params = ["index", "taken"];
+        build(
+            &self.key_function(),
+            contract,
+            params,
+            |f, [index, taken]| {
+                let entry = self.entry(f, index);
+                entry.store_u64(0, 0);
+                let array = || f.addr(MemoryPlace::Map(self.from.to_owned()));
+                let key = entry + ENTRY.cast_signed();
+                let value = f.helper(Helper::MapLookup, &[array(), key]);
+                f.ret_if(value.eq(0), 0);
+                entry.store_u64(0, 1);
+                copy(f, (entry, ENTRY + self.key), value, self.value);
+                f.if_(taken.load_u64(0).ne(0), || {
+                    f.helper(Helper::MapDelete, &[array(), key]);
+                });
+            },
+        )
     }
 }
 
-const LOCK: &str = "critical_lock";
-
-/// `critical_lock(word, tries)`: returns 1 if the lock was taken, else 0.
-fn try_lock() -> Result<Function, String> {
-    let mut asm = Asm::new(LOCK, &["word", "tries"]);
-    let got = asm.label();
-    asm.mov(R3, HELD);
-    attempts(&mut asm, [R1, R3, R2], got);
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// `r0` = the entry at an index of a map of copies; goes to `none` if there is none.
-fn entry_of(asm: &mut Asm, copies: &str, index: Reg, none: Label) {
-    asm.store(Size::W, R10, -8, index);
-    asm.ld_map(R1, copies);
-    asm.mov(R2, R10);
-    asm.add(R2, -8);
-    asm.call(Helper::MapLookupElem);
-    asm.jump_if(Cond::Eq, R0, 0, none);
-}
-
-fn element_name(guarded: &LockedGlobal) -> String {
-    format!("critical_{}", guarded.global.0)
-}
-
-/// `critical_N(map, key, value, slot)`: copies an element, and deletes it if the slot is nonzero.
-fn one_element(guarded: &LockedGlobal) -> Result<Function, String> {
-    let CopyPlace::Elements {
-        to,
-        count,
-        key,
-        value,
-        max,
-        ..
-    } = &guarded.copy
-    else {
-        return Err("no array".into());
-    };
-    let mut asm = Asm::new(element_name(guarded), &["map", "key", "value", "slot"]);
-    let end = asm.label();
-    for (kept, from) in [(R6, R1), (R7, R2), (R8, R3), (R9, R4)] {
-        asm.mov(kept, from);
-    }
-    shared(&mut asm, R1, *count);
-    asm.load(Size::DW, R2, R1, 0);
-    // Always false, because an array has no more elements than its limit: it bounds the index.
-    asm.jump_if(Cond::Ge, R2, *max as i32, end);
-    entry_of(&mut asm, to, R2, end);
-    asm.store(Size::DW, R10, -16, R0);
-    asm.store(Size::DW, R0, 0, 1);
-    for (from, at, size) in [(R7, ENTRY, *key), (R8, ENTRY + *key, *value)] {
-        asm.load(Size::DW, R1, R10, -16);
-        words_or_bytes(&mut asm, from, at, size);
-    }
-    shared(&mut asm, R1, *count);
-    asm.load(Size::DW, R2, R1, 0);
-    asm.add(R2, 1);
-    asm.store(Size::DW, R1, 0, R2);
-    asm.load(Size::DW, R1, R9, 0);
-    asm.jump_if(Cond::Eq, R1, 0, end);
-    asm.mov(R1, R6);
-    asm.mov(R2, R7);
-    asm.call(Helper::MapDeleteElem);
-    asm.bind(end);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// Copies words from `from` to an offset from r1; larger amounts with a helper call, which clobbers
-/// r0 to r5.
-fn words_or_bytes(asm: &mut Asm, from: Reg, at: u32, size: u32) {
+/// Copies words to an offset from an address; larger amounts with a helper call.
+fn copy<'b>(f: &'b Builder, (to, at): (Val<'b>, u32), from: Val<'b>, size: u32) {
     if size <= FEW_BYTES {
         for off in (0..size).step_by(8) {
-            asm.load(Size::DW, R2, from, off as i16);
-            asm.store(Size::DW, R1, (at + off) as i16, R2);
+            to.store_u64((at + off) as i16, from.load_u64(off as i16));
         }
     } else {
-        if at > 0 {
-            asm.add(R1, at as i32);
-        }
-        asm.mov(R2, size as i32);
-        if from != R3 {
-            asm.mov(R3, from);
-        }
-        asm.call(Helper::ProbeReadKernel);
+        let to = to + at.cast_signed();
+        f.helper(Helper::Read, &[to, f.number(size.cast_signed()), from]);
     }
-}
-
-fn key_name(guarded: &LockedGlobal) -> String {
-    format!("critical_key_{}", guarded.global.0)
-}
-
-/// `critical_key_N(index, slot)`: copies the element whose key the controller wrote to that entry,
-/// and deletes it if the slot is nonzero.
-fn one_key(guarded: &LockedGlobal) -> Result<Function, String> {
-    let CopyPlace::Elements {
-        from,
-        to,
-        key,
-        value,
-        ..
-    } = &guarded.copy
-    else {
-        return Err("no array".into());
-    };
-    let mut asm = Asm::new(key_name(guarded), &["index", "slot"]);
-    let end = asm.label();
-    asm.mov(R9, R2);
-    entry_of(&mut asm, to, R1, end);
-    asm.mov(R6, R0);
-    asm.store(Size::DW, R6, 0, 0);
-    asm.ld_map(R1, &**from);
-    asm.mov(R2, R6);
-    asm.add(R2, ENTRY as i32);
-    asm.call(Helper::MapLookupElem);
-    asm.jump_if(Cond::Eq, R0, 0, end);
-    asm.mov(R8, R0);
-    asm.store(Size::DW, R6, 0, 1);
-    asm.mov(R1, R6);
-    words_or_bytes(&mut asm, R8, ENTRY + *key, *value);
-    asm.load(Size::DW, R1, R9, 0);
-    asm.jump_if(Cond::Eq, R1, 0, end);
-    asm.ld_map(R1, &**from);
-    asm.mov(R2, R6);
-    asm.add(R2, ENTRY as i32);
-    asm.call(Helper::MapDeleteElem);
-    asm.bind(end);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
 }

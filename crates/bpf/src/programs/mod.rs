@@ -9,7 +9,21 @@
 //! | `dispatch` | goes from a system call's number to its handlers |
 //! | [`critical_section`] | copies globals under their locks for the controller |
 
+use crate::layout::{Attach, ProgramInfo};
+
 pub(crate) mod critical_section;
 pub(crate) mod dispatch;
 pub(crate) mod exec_notifier;
 pub(crate) mod process_tree;
+#[cfg(test)]
+mod tests;
+
+/// The description of a program at a raw tracepoint.
+fn at_tracepoint(name: &str, tracepoint: &str) -> ProgramInfo {
+    ProgramInfo {
+        name: name.into(),
+        attach: Attach::RawTracepoint(vec![tracepoint.into()]),
+        handlers: Vec::new(),
+        idle: false,
+    }
+}

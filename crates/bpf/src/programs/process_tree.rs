@@ -5,78 +5,66 @@
 //! ancestors have ended. The program runs whether or not handlers may. The loader sets the bits of
 //! the target and of its existing descendants.
 
+use spile_lir::Func;
+use spile_lir::builder::build;
+use spile_lir::func::MemoryPlace;
+use spile_lir::helpers::Helper;
+use spile_lir::op::{AtomicOp, Size};
+
 use crate::isa::asm::{Asm, Label, Section};
-use crate::isa::helpers::Helper;
+use crate::isa::helpers::Helper as BpfHelper;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
-use crate::layout::{Attach, ProgramInfo, TREE_BYTES};
-use crate::object::elf::ProgramSpec;
+use crate::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
+use crate::layout::{ProgramInfo, TREE_BYTES};
 use crate::target::KernelOffsets;
+
+/// Name of the program.
+const PROGRAM: &str = "p_tree";
 
 /// The tracepoint; its arguments are the tasks of the parent, which is the current task, and of the
 /// child.
 const FORK: &str = "sched_process_fork";
 
+/// The program's description.
+pub(crate) fn info() -> ProgramInfo {
+    super::at_tracepoint(PROGRAM, FORK)
+}
+
 /// The program that keeps the bits at `at` of the shared block.
 ///
 /// # Errors
 /// The reason, where the kernel does not tell how its tasks look.
-pub(crate) fn fork_tracker(
-    at: u32,
-    offsets: &KernelOffsets,
-) -> Result<(ProgramSpec, ProgramInfo), String> {
+pub(crate) fn fork_tracker(at: u32, offsets: &KernelOffsets) -> Result<Func, String> {
     let tgid = offsets.task_tgid.and_then(|o| i32::try_from(o).ok());
     let tgid = tgid.ok_or("children of the target cannot be followed on this kernel")?;
-    let name = "p_tree";
-    let mut asm = Asm::new(name, &["ctx"]);
-    let [clear, out] = std::array::from_fn(|_| asm.label());
-    asm.load(Size::DW, R6, R1, 8);
-    asm.call(Helper::GetCurrentPidTgid);
-    asm.mov(R7, R0);
-    asm.alu(AluOp::Rsh, R7, 32);
-    asm.mov(R3, R6);
-    asm.add(R3, tgid);
-    asm.mov(R1, R10);
-    asm.add(R1, -8);
-    asm.mov(R2, 4);
-    asm.call(Helper::ProbeReadKernel);
-    asm.load(Size::W, R6, R10, -8);
-    // A new thread, not a process.
-    asm.jump_if(Cond::Eq, R6, R7, out);
-    asm.mov(R0, R7);
-    bit(&mut asm, at);
-    asm.mov(R7, R0);
-    asm.mov(R0, R6);
-    word(&mut asm, at, R0, R2);
-    asm.alu(AluOp::And, R6, 63);
-    asm.mov(R3, 1);
-    asm.alu(AluOp::Lsh, R3, R6);
-    asm.jump_if(Cond::Eq, R7, 0, clear);
-    asm.atomic(AtomicOp::Or, R2, 0, R3);
-    asm.jump(out);
-    asm.bind(clear);
-    asm.alu(AluOp::Xor, R3, -1);
-    asm.atomic(AtomicOp::And, R2, 0, R3);
-    asm.bind(out);
-    asm.mov(R0, 0);
-    asm.exit();
-    let function = asm.finish().map_err(|e| e.to_string())?;
-    let spec = ProgramSpec {
-        section: format!("raw_tp/{FORK}"),
-        function,
-    };
-    let info = ProgramInfo {
-        name: name.into(),
-        attach: Attach::RawTracepoint(vec![FORK.into()]),
-        handlers: Vec::new(),
-        idle: false,
-    };
-    Ok((spec, info))
+    let contract = "\
+Gives a new process the bit of its parent.
+ctx: the tasks of the parent and of the child. New threads change nothing.";
+    Ok(build(PROGRAM, contract, ["ctx"], |f, [ctx]| {
+        let child = ctx.load_u64(8);
+        let parent = f.helper(Helper::PidTgid, &[]) >> 32;
+        let read = f.slot(8);
+        f.helper(Helper::Read, &[read, f.number(4), child + tgid]);
+        let process = read.load_bytes(Size::U32, 0);
+        f.ret_if(process.eq(parent), 0);
+        // The address of the word with a process's bit, and the bit.
+        let [(parents, parent), (bits, own)] = [parent, process].map(|number| {
+            let offset = (number >> 3) & (TREE_BYTES - 8).cast_signed();
+            let word = f.addr(MemoryPlace::State(at)) + offset;
+            (word, f.constant(1) << (number & 63))
+        });
+        let inside = parents.load_u64(0) & parent;
+        f.if_else(
+            inside.ne(0),
+            || bits.atomic(AtomicOp::Or, 0, own),
+            || bits.atomic(AtomicOp::And, 0, own ^ -1),
+        );
+    }))
 }
 
 /// Goes to `out` in processes that do not descend from the target.
 pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
-    asm.call(Helper::GetCurrentPidTgid);
+    asm.call(BpfHelper::GetCurrentPidTgid);
     asm.alu(AluOp::Rsh, R0, 32);
     bit(asm, at);
     asm.jump_if(Cond::Eq, R0, 0, out);
@@ -86,7 +74,7 @@ pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
 fn bit(asm: &mut Asm, at: u32) {
     asm.mov(R1, R0);
     word(asm, at, R0, R2);
-    asm.load(Size::DW, R0, R2, 0);
+    asm.load(Bytes::DW, R0, R2, 0);
     asm.alu(AluOp::And, R1, 63);
     asm.alu(AluOp::Rsh, R0, R1);
     asm.alu(AluOp::And, R0, 1);

@@ -224,7 +224,7 @@ impl<'b> Heap<'_, 'b> {
             context.store_u64(8, slot);
         }
         let step = self.layout.name("step");
-        self.f.repeat_call(most, &step, context);
+        self.f.repeat_call(u64::from(most), &step, context);
     }
 
     fn step(&self) {

@@ -15,7 +15,8 @@
 //! | `quote` | escapes, with and without quotes |
 //! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
 //! | `append` | strings, numbers and bytes at the end of a text, with C's widths, precisions and flags |
-//! | `statistics` | variance, the next bucket of a histogram |
+//! | `statistics` | variance, sums of squares, the buckets of a histogram |
+//! | `eviction` | the oldest elements of an array that wraps |
 //! | `heap` | the heap of a walk's entries, in their order |
 //! | `defer` | reads of memory that are left to the controller |
 //! | `tables` | rows of tables in maps, for other modules |
@@ -50,6 +51,7 @@ pub mod arguments;
 mod arithmetic;
 pub mod decimal;
 pub mod defer;
+pub mod eviction;
 pub mod heap;
 mod numbers;
 pub mod quote;
@@ -92,8 +94,12 @@ const FUNCTIONS: &[(&str, BuildFunction)] = &[
     ("divide", arithmetic::divide),
     ("modulo", arithmetic::modulo),
     ("variance", statistics::variance),
+    ("add_square", statistics::add_square),
+    ("log_bucket", statistics::log_bucket),
     ("next_bucket", statistics::next_bucket),
     (heap::ORDER, heap::order),
+    (eviction::OLDEST, eviction::oldest),
+    (eviction::DROP_OLD, eviction::drop_old),
 ];
 
 /// A module with one function that is made for its caller.

@@ -1,4 +1,4 @@
-//! Statistics: the variance, walks over the buckets of a histogram.
+//! Statistics: the variance and the sum of squares, the buckets of a histogram.
 
 use crate::builder::{Val, build};
 use crate::func::Func;
@@ -57,6 +57,48 @@ Cost: 130 instructions; if a word is not enough for the numerator, 63 iterations
             });
         });
         f.ret(quotient);
+    })
+}
+
+pub(super) fn add_square() -> Func {
+    let contract = "\
+Adds the square of a number to a sum of two words; returns 0.
+sum: the words, low word first. v: the number, with its sign.
+Cost: 45 instructions.";
+    build("add_square", contract, ["sum", "v"], |f, [sum, v]| {
+        let sign = v.alu(Width::W64, AluOp::Arsh, 63);
+        let root = halves((v ^ sign) - sign);
+        let [low, high] = multiply(root, root);
+        let before = sum.load_u64(0);
+        let after = before + low;
+        // The highest bit of a sum says that it was carried on.
+        let carry = ((before & low) | ((before | low) & (after ^ -1))) >> 63;
+        sum.store_u64(0, after);
+        sum.store_u64(8, sum.load_u64(8) + high + carry);
+        f.ret(0);
+    })
+}
+
+pub(super) fn log_bucket() -> Func {
+    let contract = "\
+The bucket of a number in a logarithmic histogram: 64, plus the number of its bits, or minus those of its
+magnitude if it is negative.
+v: the number, with its sign.
+Cost: up to 40 instructions.";
+    build("log_bucket", contract, ["v"], |f, [v]| {
+        let sign = v.alu(Width::W64, AluOp::Arsh, 63);
+        let rest = f.var("rest", (v ^ sign) - sign);
+        let bits = f.var("bits", 0);
+        for shift in [32, 16, 8, 4, 2, 1] {
+            let high = rest >> shift;
+            f.if_(high.ne(0), || {
+                rest.set(high);
+                bits.set(bits + shift);
+            });
+        }
+        // The rest is 0 or 1. Without bounds the verifier's 64 paths become one.
+        let bits = (bits + rest).opaque();
+        f.ret(((bits ^ sign) - sign) + 64);
     })
 }
 

@@ -4,6 +4,8 @@
 // Each test program uses some of it.
 #![allow(dead_code)]
 
+use std::cell::RefCell;
+
 use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::Module;
@@ -64,11 +66,20 @@ pub(crate) fn run_in(module: &Module, name: &str, args: &[Arg]) -> (u64, Vec<Vec
     (result, memory.map(<[u8]>::to_vec).collect())
 }
 
+thread_local! {
+    /// The maps and keys of removed elements.
+    pub(crate) static REMOVED: RefCell<Vec<[u64; 2]>> = const { RefCell::new(Vec::new()) };
+}
+
 /// A host whose helpers read the memory of the run.
 pub(crate) struct Reads;
 
 impl Host for Reads {
     fn helper(&mut self, memory: &mut Memory, helper: Helper, args: &[u64]) -> Result<u64, Fault> {
+        if let (Helper::MapDelete, [map, key]) = (helper, args) {
+            REMOVED.with_borrow_mut(|all| all.push([*map, *key]));
+            return Ok(0);
+        }
         let [to, size, from] = *args else {
             return Err(Fault::Helper(helper.name().into()));
         };

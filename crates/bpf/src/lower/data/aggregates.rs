@@ -6,7 +6,7 @@
 
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
-use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::asm::{Label, Section};
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::*;
@@ -598,7 +598,7 @@ impl HandlerCodegen<'_> {
         }
         self.asm.store(Size::DW, R10, TMP[1], R1);
         if let Some(off) = agg.sumsq {
-            self.pool.sub("add_square", |_| add_square())?;
+            self.pool.library("add_square")?;
             self.asm.add(R1, off as i32);
             self.use_in(val, R2)?;
             self.asm.call_sub("add_square");
@@ -638,12 +638,11 @@ impl HandlerCodegen<'_> {
     fn bucket(&mut self, val: Val, buckets: u32, hist: Hist) -> Res {
         match hist {
             Hist::Log => {
-                self.pool.sub("log_bucket", |_| log_bucket())?;
+                self.pool.library("log_bucket")?;
                 self.use_in(val, R1)?;
-                self.block_addr(R2, self.plan.scratch.tmp);
                 self.asm.call_sub("log_bucket");
-                // Goes through memory, which merges 128 verifier paths into one.
-                self.load(R2, self.plan.scratch.tmp);
+                self.asm.mov(R2, R0);
+                // Always true; bounds the index for the verifier.
                 self.asm.alu(AluOp::And, R2, 127);
             }
             Hist::Linear { low, step, .. } => {
@@ -665,79 +664,4 @@ impl HandlerCodegen<'_> {
         }
         Ok(())
     }
-}
-
-/// `add_square(sum, v)`: adds v * v to the 128-bit number at `sum`.
-fn add_square() -> Result<Function, String> {
-    let mut asm = Asm::new("add_square", &["sum", "v"]);
-    // r2 = |v|; high half r3, low half r2; square = r3² << 64 + r2·r3 << 33 + r2².
-    asm.mov(R3, R2);
-    asm.alu(AluOp::Arsh, R3, 63);
-    asm.alu(AluOp::Xor, R2, R3);
-    asm.alu(AluOp::Sub, R2, R3);
-    asm.mov(R0, R2);
-    asm.alu(AluOp::Mul, R0, R2); // low 64 bits
-    asm.mov(R3, R2);
-    asm.alu(AluOp::Rsh, R3, 32);
-    asm.mov32(R2, R2);
-    asm.mov(R4, R2);
-    asm.alu(AluOp::Mul, R4, R2); // low²
-    asm.alu(AluOp::Rsh, R4, 32);
-    asm.alu(AluOp::Mul, R2, R3); // low·high
-    asm.mov32(R5, R2);
-    asm.add(R4, R5);
-    asm.add(R4, R5);
-    asm.alu(AluOp::Rsh, R4, 32); // carry from the middle
-    asm.alu(AluOp::Rsh, R2, 32);
-    asm.alu(AluOp::Lsh, R2, 1);
-    asm.add(R4, R2);
-    asm.alu(AluOp::Mul, R3, R3);
-    asm.add(R4, R3); // high 64 bits
-    asm.load(Size::DW, R5, R1, 0);
-    asm.add(R5, R0);
-    asm.store(Size::DW, R1, 0, R5);
-    let carried = asm.label();
-    asm.jump_if(Cond::Ge, R5, R0, carried);
-    asm.add(R4, 1);
-    asm.bind(carried);
-    asm.load(Size::DW, R5, R1, 8);
-    asm.add(R5, R4);
-    asm.store(Size::DW, R1, 8, R5);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// `log_bucket(v, to)`: stores the bucket of `v` in a logarithmic histogram to `*to`.
-fn log_bucket() -> Result<Function, String> {
-    let mut asm = Asm::new("log_bucket", &["v", "to"]);
-    let (negative, end) = (asm.label(), asm.label());
-    asm.mov(R4, R1);
-    asm.alu(AluOp::Arsh, R4, 63);
-    asm.alu(AluOp::Xor, R1, R4);
-    asm.alu(AluOp::Sub, R1, R4);
-    // r3 = number of bits of r1.
-    asm.mov(R3, 0);
-    for shift in [32, 16, 8, 4, 2, 1] {
-        let low = asm.label();
-        asm.mov(R5, R1);
-        asm.alu(AluOp::Rsh, R5, shift);
-        asm.jump_if(Cond::Eq, R5, 0, low);
-        asm.mov(R1, R5);
-        asm.add(R3, shift);
-        asm.bind(low);
-    }
-    // r1 is 0 or 1 here.
-    asm.add(R3, R1);
-    asm.mov(R5, 64);
-    asm.jump_if(Cond::Ne, R4, 0, negative);
-    asm.add(R5, R3);
-    asm.jump(end);
-    asm.bind(negative);
-    asm.alu(AluOp::Sub, R5, R3);
-    asm.bind(end);
-    asm.store(Size::DW, R2, 0, R5);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
 }

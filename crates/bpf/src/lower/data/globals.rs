@@ -6,6 +6,7 @@
 //! number and another deletes the elements that are almost as old.
 
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
+use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
@@ -468,11 +469,12 @@ impl HandlerCodegen<'_> {
     /// Evicts the oldest elements of a wrapping array's map of this generation, and `TMP[3]`
     /// further ones.
     fn evict(&mut self, maps: &[String], max: u32) -> Res {
-        self.pool.sub("oldest", |_| oldest())?;
-        self.pool.sub("drop_old", |_| delete_oldest())?;
+        for callback in [OLDEST, DROP_OLD] {
+            self.pool.library(callback)?;
+        }
         self.asm.imm(R1, i64::MAX);
         self.asm.store(Size::DW, R10, TMP[2], R1);
-        for (step, name) in ["oldest", "drop_old"].into_iter().enumerate() {
+        for (step, name) in [OLDEST, DROP_OLD].into_iter().enumerate() {
             if step == 1 {
                 self.asm.load(Size::DW, R1, R10, TMP[2]);
                 self.asm.load(Size::DW, R2, R10, TMP[3]);
@@ -617,37 +619,6 @@ impl HandlerCodegen<'_> {
         }
         Ok(())
     }
-}
-
-/// `oldest(map, key, value, least)`: lowers `*least` to the element's sequence number. A number of
-/// 0 belongs to an insertion in progress on another processor.
-fn oldest() -> Result<Function, String> {
-    let mut asm = Asm::new("oldest", &["map", "key", "value", "least"]);
-    let end = asm.label();
-    asm.load(Size::DW, R1, R3, 0);
-    asm.load(Size::DW, R2, R4, 0);
-    asm.jump_if(Cond::Eq, R1, 0, end);
-    asm.jump_if(Cond::Ge, R1, R2, end);
-    asm.store(Size::DW, R4, 0, R1);
-    asm.bind(end);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// `drop_old(map, key, value, limit)`: deletes elements with sequence numbers up to `limit`.
-fn delete_oldest() -> Result<Function, String> {
-    let mut asm = Asm::new("drop_old", &["map", "key", "value", "limit"]);
-    let end = asm.label();
-    asm.load(Size::DW, R3, R3, 0);
-    asm.load(Size::DW, R4, R4, 0);
-    asm.jump_if(Cond::Eq, R3, 0, end);
-    asm.jump_if(Cond::Gt, R3, R4, end);
-    asm.call(Helper::MapDeleteElem);
-    asm.bind(end);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
 }
 
 /// Goes to `other` if a given field of the key at `key` differs from that of the wanted key, which is

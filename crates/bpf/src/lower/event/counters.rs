@@ -6,10 +6,14 @@
 
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
 
-use crate::isa::asm::{Asm, Function};
-use crate::isa::helpers::Helper;
+use spile_lir::Func;
+use spile_lir::builder::{Builder, Val as Value, build};
+use spile_lir::func::MemoryPlace;
+use spile_lir::helpers::Helper;
+use spile_lir::library::module_with;
+
+use crate::isa::insn::Cond;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{Cond, Size};
 use crate::layout::{ErrorKind, counter_map};
 use crate::lower::{HandlerCodegen, Res};
 use crate::object::elf::{MapSpec, MapType};
@@ -19,9 +23,9 @@ const BASE_MAP: &str = "counted";
 /// Task storage of each thread: the number of switches, then the counters.
 const TASK_MAP: &str = "counts";
 /// The kernel's `BPF_F_CURRENT_CPU`.
-const CURRENT_CPU: i64 = 0xffff_ffff;
+const CURRENT_CPU: u64 = 0xffff_ffff;
 /// The kernel's `BPF_LOCAL_STORAGE_GET_F_CREATE`.
-const CREATE: i32 = 1;
+const CREATE: u64 = 1;
 /// The kernel's `BPF_F_NO_PREALLOC`.
 const NO_PREALLOC: u32 = 1;
 /// Results from this value on, as unsigned numbers, are negated error codes.
@@ -29,7 +33,7 @@ const ERRORS: i32 = -4096;
 /// `-ENOMEM`
 const NO_MEMORY: i32 = -12;
 /// Attempts to read a counter without a task switch in between.
-const TRIES: i32 = 4;
+const TRIES: u32 = 4;
 
 /// Type and config of a perf event.
 pub(crate) type CounterConfig = (u32, u64);
@@ -85,104 +89,81 @@ pub(crate) fn maps(count: usize, cpus: u32) -> Vec<MapSpec> {
     maps
 }
 
-/// `r0` = value of the CPU's counter, or an error.
-fn read_event(asm: &mut Asm, n: usize) {
-    asm.ld_map(R1, counter_map(n));
-    asm.imm(R2, CURRENT_CPU);
-    asm.call(Helper::PerfEventRead);
+/// The value of the processor's counter, or an error.
+fn count_of(f: &Builder, n: usize) -> Value<'_> {
+    let events = f.addr(MemoryPlace::Map(counter_map(n)));
+    f.helper(Helper::EventCount, &[events, f.constant(CURRENT_CPU)])
 }
 
-/// `r0` = the CPU's counters at its last switch, or 0. Clobbers the stack's top word.
-fn base(asm: &mut Asm) {
-    asm.store(Size::DW, R10, -8, 0);
-    asm.ld_map(R1, BASE_MAP);
-    asm.mov(R2, R10);
-    asm.add(R2, -8);
-    asm.call(Helper::MapLookupElem);
+/// The processor's counters at its last switch, or 0.
+fn base(f: &Builder) -> Value<'_> {
+    let key = f.slot(8);
+    key.store_u64(0, 0);
+    let map = f.addr(MemoryPlace::Map(BASE_MAP.into()));
+    f.helper(Helper::MapLookup, &[map, key])
 }
 
-/// `r0` = the current thread's task storage, or 0.
-fn task(asm: &mut Asm) {
-    asm.call(Helper::GetCurrentTaskBtf);
-    asm.ld_map(R1, TASK_MAP);
-    asm.mov(R2, R0);
-    asm.mov(R3, 0);
-    asm.mov(R4, CREATE);
-    asm.call(Helper::TaskStorageGet);
+/// The current thread's task storage, or 0.
+fn task(f: &Builder) -> Value<'_> {
+    let current = f.helper(Helper::Task, &[]);
+    let map = f.addr(MemoryPlace::Map(TASK_MAP.into()));
+    let args = [map, current, f.constant(0), f.constant(CREATE)];
+    f.helper(Helper::TaskStorage, &args)
 }
 
-/// Offset of a counter in a CPU's counters; a thread's counters start one word later.
+/// Offset of a counter in a processor's counters; a thread's counters start one word later.
 fn counter_offset(n: usize) -> i16 {
     8 * n as i16
 }
 
 /// The program that runs at task switches.
-pub(crate) fn switch_handler(name: &str, count: usize) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &["ctx"]);
-    let out = asm.label();
-    task(&mut asm);
-    // r7: the thread's counters; r8: those of the CPU.
-    asm.mov(R7, R0);
-    base(&mut asm);
-    asm.jump_if(Cond::Eq, R0, 0, out);
-    asm.mov(R8, R0);
-    for n in 0..count {
-        let next = asm.label();
-        read_event(&mut asm, n);
-        asm.jump_if(Cond::Gt, R0, ERRORS, next);
-        asm.load(Size::DW, R2, R8, counter_offset(n));
-        asm.store(Size::DW, R8, counter_offset(n), R0);
-        asm.jump_if(Cond::Eq, R7, 0, next);
-        asm.alu(crate::isa::insn::AluOp::Sub, R0, R2);
-        asm.load(Size::DW, R1, R7, 8 + counter_offset(n));
-        asm.add(R1, R0);
-        asm.store(Size::DW, R7, 8 + counter_offset(n), R1);
-        asm.bind(next);
-    }
-    asm.jump_if(Cond::Eq, R7, 0, out);
-    asm.load(Size::DW, R1, R7, 0);
-    asm.add(R1, 1);
-    asm.store(Size::DW, R7, 0, R1);
-    asm.bind(out);
-    asm.mov(R0, 0);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
+pub(crate) fn switch_handler(name: &str, count: usize) -> Func {
+    let contract = "\
+Adds what happened since the processor's last switch to the counters of the thread that leaves.
+ctx: not read.";
+    build(name, contract, ["ctx"], |f, _| {
+        let thread = task(f);
+        let base = base(f);
+        f.ret_if(base.eq(0), 0);
+        for n in 0..count {
+            f.block(|next| {
+                let now = count_of(f, n);
+                next.leave_if(now.gt(ERRORS));
+                let before = base.load_u64(counter_offset(n));
+                base.store_u64(counter_offset(n), now);
+                next.leave_if(thread.eq(0));
+                let own = 8 + counter_offset(n);
+                thread.store_u64(own, thread.load_u64(own) + (now - before));
+            });
+        }
+        f.if_(thread.ne(0), || {
+            thread.store_u64(0, thread.load_u64(0) + 1);
+        });
+    })
 }
 
-/// A subprogram that returns the current thread's count, or an error. It reads again if the thread
-/// was switched out between two reads, which then do not belong together.
-fn read_sub(name: &str, n: usize) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &[]);
-    let (out, none) = (asm.label(), asm.label());
-    task(&mut asm);
-    asm.jump_if(Cond::Eq, R0, 0, none);
-    asm.mov(R7, R0);
-    for _ in 0..TRIES {
-        let again = asm.label();
-        // r9: number of switches; r6: number of events.
-        asm.load(Size::DW, R9, R7, 0);
-        read_event(&mut asm, n);
-        asm.jump_if(Cond::Gt, R0, ERRORS, out);
-        asm.mov(R6, R0);
-        base(&mut asm);
-        asm.jump_if(Cond::Eq, R0, 0, none);
-        asm.load(Size::DW, R1, R0, counter_offset(n));
-        asm.alu(crate::isa::insn::AluOp::Sub, R6, R1);
-        asm.load(Size::DW, R1, R7, 8 + counter_offset(n));
-        asm.add(R6, R1);
-        asm.load(Size::DW, R1, R7, 0);
-        asm.jump_if(Cond::Ne, R1, R9, again);
-        asm.mov(R0, R6);
-        asm.jump(out);
-        asm.bind(again);
-    }
-    asm.mov(R0, R6);
-    asm.jump(out);
-    asm.bind(none);
-    asm.mov(R0, NO_MEMORY);
-    asm.bind(out);
-    asm.exit();
-    asm.finish().map_err(|e| e.to_string())
+/// The function that reads a counter.
+fn read_counter(name: &str, n: usize) -> Func {
+    let contract = "\
+The current thread's count, or a negative errno as a number. It reads again if the thread was switched out
+between two reads, which then do not belong together.
+Cost: three helper calls for each attempt.";
+    build(name, contract, [], |f, []| {
+        let thread = task(f);
+        f.ret_if(thread.eq(0), NO_MEMORY);
+        let sum = f.var("sum", 0);
+        f.repeat_inline(TRIES, || {
+            let switches = thread.load_u64(0);
+            let now = count_of(f, n);
+            f.ret_if(now.gt(ERRORS), now);
+            let base = base(f);
+            f.ret_if(base.eq(0), NO_MEMORY);
+            let earlier = thread.load_u64(8 + counter_offset(n));
+            sum.set(now - base.load_u64(counter_offset(n)) + earlier);
+            f.break_if(switches.eq(thread.load_u64(0)));
+        });
+        f.ret(sum);
+    })
 }
 
 impl HandlerCodegen<'_> {
@@ -192,7 +173,8 @@ impl HandlerCodegen<'_> {
         let n = counter(args).and_then(|c| all.iter().position(|have| *have == c));
         let n = n.ok_or("a counter that is no constant")?;
         let name = format!("count{n}");
-        self.pool.sub(&name, |_| read_sub(&name, n))?;
+        self.pool
+            .define_module(module_with(read_counter(&name, n)))?;
         let fail = self.fail_label(ErrorKind::Counter);
         self.asm.call_sub(name);
         self.asm.jump_if(Cond::Gt, R0, ERRORS, fail);
