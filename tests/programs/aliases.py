@@ -451,6 +451,32 @@ def check_memory(lines):
 
 @test(
     """
+probe vm.kmem_cache_alloc_node {
+  if (pid() == target() && symname(call_site) == "perf_event_alloc")
+    printf("%s %d %s %d %d %d %s\\n", name, gfp_flags, gfp_flag_name, bytes_req, bytes_alloc, ptr < 0, caller_function)
+}
+"""
+)
+def nodes(_):
+    # The kernel allocates the event of a processor in the memory of the processor's node.
+    attr = ctypes.create_string_buffer(struct.pack("IIQ", 1, 112, 1), 112)
+    for _ in range(5):
+        event = libc.syscall(298, attr, -1, 0, -1, 0)
+        assert event >= 0
+        os.close(event)
+    return check_nodes
+
+
+def check_nodes(lines):
+    size, room = (open(f"/sys/kernel/slab/perf_event/{name}").read().strip() for name in ("object_size", "slab_size"))
+    words = ("IO", "FS", "ZERO", "DIRECT_RECLAIM", "KSWAPD_RECLAIM")
+    flags, text = sum(GFP[w] for w in words), " | ".join(f"__GFP_{w}" for w in words)
+    want = f"kmem_cache_alloc_node {flags} {text} {size} {room} 1 perf_event_alloc"
+    assert lines == [want] * 5, (lines, want)
+
+
+@test(
+    """
 probe irq_handler.entry, irq_handler.exit { printf("irq|%s|%d|%s|%d|%s|%d\\n", name, irq, kernel_string(dev_name), flags, flags_str, name == "exit" ? ret : 0)
   if (irqflags_str(flags) != flags_str || action != $action || handler != $action->handler || dev_id != $action->dev_id || next_irqaction != $action->next || thread_fn != $action->thread_fn || thread != $action->thread || thread_flags != $action->thread_flags || dir != $action->dir) println("differs") }
 probe softirq.entry, softirq.exit { count[name, vec_nr]++; if (h || vec || action) println("differs") }

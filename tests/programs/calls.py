@@ -1,4 +1,4 @@
-"""Compares the variables of system calls with the arguments: `calls.py SPILE values|texts|every|short|names`.
+"""Compares the variables of system calls with the arguments: `calls.py SPILE values|texts|more|every|short|names`.
 
 All 64 bits of each argument's register are set. ctypes computes the expected value of a variable from the
 C type that the manual declares (`man 2 NAME`). Expected texts are literals. No call has an effect: its files
@@ -16,6 +16,7 @@ import socket
 import struct
 import subprocess
 import sys
+import time
 
 libc = ctypes.CDLL(None)
 syscall = libc.syscall
@@ -300,6 +301,117 @@ def texts_work():
     return want
 
 
+# ---- texts and variables that need memory or an effect
+
+MORE = """
+probe syscall.connect { if (pid() == target()) printf("%s|%s|%s|%s|%s|%s|%s\\n", name, argstr, uaddr_af, uaddr_ip, uaddr_ip_port, uaddr_ipv6_flowinfo, uaddr_ipv6_scope_id) }
+probe syscall.bind {
+  at = my_addr_uaddr
+  if (pid() == target()) printf("%s|%s|%s|%s|%s|%s|%s\\n", name, argstr, _struct_sockaddr_u_sa_family(at, addrlen), _struct_sockaddr_u_ip_addr(at, addrlen), _struct_sockaddr_u_tcp_port(at, addrlen), _struct_sockaddr_u_ipv6_flowinfo(at, addrlen), _struct_sockaddr_u_ipv6_scope_id(at, addrlen))
+}
+probe syscall.utime { if (pid() == target()) printf("times %d %d %d %d\\n", _struct_utimbuf_actime(buf_uaddr), _struct_utimbuf_modtime(buf_uaddr), _struct_compat_utimbuf_actime(buf_uaddr), _struct_compat_utimbuf_modtime(buf_uaddr)) }
+probe syscall.pipe.return { if (pid() == target()) printf("pair %d %d %d\\n", _fildes_index_u(fildes_uaddr, 0), _fildes_index_u(fildes_uaddr, 1), _fildes_index_u(fildes_uaddr, 2)) }
+probe syscall.ptrace.return { if (pid() == target()) printf("told %d %#x %#x\\n", request, _ptrace_return_geteventmsg_data(request, data), _ptrace_return_arch_prctl_addr(request, addr, data)) }
+probe syscall.futex, syscall.mq_open, syscall.getrandom, syscall.utime { if (pid() == target()) printf("%s(%s)\\n", name, argstr) }
+probe syscall.getrandom.return { if (pid() == target() && retval < 0) printf("%s\\n", buf_unquoted) }
+probe syscall.pipe.return { if (pid() == target()) printf("%s %d %d\\n", name, pipe0, pipe1) }
+probe syscall.ptrace.return { if (pid() == target()) printf("%s %d %#x %#x\\n", name, request, geteventmsg_data, arch_prctl_addr) }
+"""
+
+
+def more_script():
+    yield MORE.strip()
+
+
+def addresses():
+    """Addresses of sockets as bytes, what `argstr` shows, and family, IP address, port, flow and scope as texts."""
+    one = struct.pack("!4s", socket.inet_aton("10.20.30.40"))
+    yield struct.pack("=H2s4s8x", 2, (65535).to_bytes(2, "big"), one), "{AF_INET, 10.20.30.40, 65535}", ["AF_INET", "10.20.30.40", "65535", "", ""]
+    six, text = socket.inet_pton(socket.AF_INET6, "fe80::1:ff"), "fe80:0000:0000:0000:0000:0000:0001:00ff"
+    packed = struct.pack("=H2si16sI", 10, (443).to_bytes(2, "big"), -7, six, 4000000000)
+    yield packed, f"{{AF_INET6, {text}, 443}}", ["AF_INET6", text, "443", "-7", "4000000000"]
+    yield b"\1\0/tmp/so\0", '{AF_UNIX, "/tmp/so"}', ["AF_UNIX", "", "", "", ""]
+    yield struct.pack("=HHiI", 16, 0, -9, 0xABC), "{AF_NETLINK, pid=-9, groups=00000abc}", ["AF_NETLINK", "", "", "", ""]
+    device = struct.pack("=HHiHBB8s", 17, 0x300, 4, 1, 2, 6, bytes(range(1, 9)))
+    yield device, "{AF_PACKET, proto=768, ind=4, hatype=1, pkttype=2, halen=6, addr=0x807060504030201}", ["AF_PACKET", "", "", "", ""]
+    # Known families with a wrong length, an unknown one, and less than a family.
+    for data in (struct.pack("=H6x", 2), struct.pack("=H26x", 2), struct.pack("=H14x", 10), struct.pack("=H14x", 77), b"\1\0a"):
+        shown = f"{{unknown sockaddr with sa={int.from_bytes(data[:2], 'little')}, salen={len(data)}}}"
+        yield data, shown, [shown, "", "", "", ""]
+    yield b"\2", "{unknown sockaddr with salen=1}", ["{unknown sockaddr with salen=1}", "", "", "", ""]
+
+
+def more_work():
+    want = []
+    n = ctypes.c_int(BAD).value
+    for data, shown, variables in addresses():
+        for number, name in ((42, "connect"), (49, "bind")):
+            libc_call(number, [BAD, buffer(data), len(data)])
+            want.append("|".join([name, f"{n}, {shown}, {len(data)}", *variables]))
+    for address, shown in ((0, "NULL"), (1 << 62, "{...}")):
+        libc_call(42, [BAD, address, 16])
+        want.append("|".join(["connect", f"{n}, {shown}, 16", shown, "", "", "", ""]))
+    # FUTEX_OP(op, oparg, cmp, cmparg) of linux/futex.h. An address that is no multiple of 4 is refused.
+    for op, oparg, cmp, cmparg, shown in (
+        (1, 5, 4, -2, "{FUTEX_OP_ADD, 5, FUTEX_OP_CMP_GT, -2}"),
+        (4 | 8, -2048, 5, 2047, "{FUTEX_OP_OPARG_SHIFT|FUTEX_OP_XOR, -2048, FUTEX_OP_CMP_GE, 2047}"),
+        (0, 0, 0, 0, "{FUTEX_OP_SET, 0, FUTEX_OP_CMP_EQ, 0}"),
+    ):
+        coded = (op & 15) << 28 | (cmp & 15) << 24 | (oparg & 0xFFF) << 12 | cmparg & 0xFFF
+        libc_call(202, [1, 5, 1, 2, 1, coded])
+        want.append(f"futex(0x1, FUTEX_WAKE_OP, 1, 2, 0x1, {shown})")
+    name = buffer(b"/no/queue\0")
+    libc_call(240, [name, os.O_RDWR, 0o640, 4096])
+    want.append('mq_open("/no/queue", O_RDWR)')
+    libc_call(240, [name, os.O_RDWR | os.O_CREAT, 0o640, 4096])
+    want.append('mq_open("/no/queue", O_RDWR|O_CREAT, 0640, 0x1000)')
+    room = ctypes.create_string_buffer(b"before", 16)
+    libc_call(318, [ctypes.addressof(room), 3, 0x40])
+    want += ['getrandom("before", 3, 0x40)', "before"]
+    path = buffer(b"/nothing/there\0")
+    for first, second in ((951782399, 951782400), (0, 2147483647), (-2147483648, 1709164800), (4102444800, -1)):
+        libc_call(132, [path, buffer(struct.pack("2q", first, second))])
+        dates = [time.asctime(time.gmtime(t)) if -(1 << 31) <= t < 1 << 31 else str(t) for t in (first, second)]
+        want.append(f'utime("/nothing/there", [{dates[0]}, {dates[1]}])')
+        short = struct.unpack("2i", struct.pack("q", first))
+        want.append(f"times {first} {second} {short[0]} {short[1]}")
+    libc_call(132, [path, 0])
+    want += ['utime("/nothing/there", NULL)', "times 0 0 0 0"]
+    pair = (ctypes.c_int * 2)(-1, -1)
+    for number, name in ((22, "pipe"), (293, "pipe2")):
+        assert libc_call(number, [ctypes.addressof(pair), 0]) == 0
+        want += [f"{name} {pair[0]} {pair[1]}", f"pair {pair[0]} {pair[1]} 0"]
+    return want + traced()
+
+
+def traced():
+    """A child stops at its end, and the parent asks for its status (`geteventmsg`) and its segment's base."""
+    want, cell = [], ctypes.c_long(0)
+    at = ctypes.addressof(cell)
+
+    def ask(request, *more):
+        assert libc_call(101, [request, child, *more]) >= 0, request
+
+    child = os.fork()
+    if child == 0:
+        libc.ptrace(0, 0, 0, 0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+        os._exit(42)
+    os.waitpid(child, 0)
+    ask(0x4200, 0, 0x40)  # PTRACE_SETOPTIONS, PTRACE_O_TRACEEXIT
+    want += ["ptrace 16896 0x0 0x0", "told 16896 0x0 0x0"]
+    ask(30, at, 0x1003)  # PTRACE_ARCH_PRCTL, ARCH_GET_FS
+    want += [f"ptrace 30 0x0 {cell.value:#x}", f"told 30 0x0 {cell.value:#x}"]
+    ask(7, 0, 0)
+    os.waitpid(child, 0)
+    ask(0x4201, 0, at)  # PTRACE_GETEVENTMSG
+    assert cell.value == 42 << 8
+    want += [f"ptrace 16897 {cell.value:#x} 0x0", f"told 16897 {cell.value:#x} 0x0"]
+    ask(7, 0, 0)
+    os.waitpid(child, 0)
+    return want
+
+
 # ---- every call of tests/syscalls.tsv
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
@@ -313,7 +425,7 @@ NUMBERS = {
     "long": (ctypes.c_long, "{}"), "ulong": (ctypes.c_ulong, "{}"),
     "hex": (ctypes.c_ulong, "{:#x}"), "hex32": (ctypes.c_uint, "{:#x}"), "ptr": (ctypes.c_ulong, "{:#x}"),
     "mode": (ctypes.c_uint, "0{:o}"), "long-": (ctypes.c_long, ""), "hex-": (ctypes.c_ulong, ""), "int-": (ctypes.c_int, ""),
-    "int16": (ctypes.c_short, "{}"), "result": (ctypes.c_ulong, "[{:#x}]"), "pair": (ctypes.c_longlong, "{}"),
+    "int16": (ctypes.c_short, "{}"), "blocks": (ctypes.c_ulong, "{}"), "result": (ctypes.c_ulong, "[{:#x}]"), "pair": (ctypes.c_longlong, "{}"),
 }  # fmt: skip
 # The types of words in 32-bit programs.
 SHORT = {ctypes.c_long: ctypes.c_int, ctypes.c_ulong: ctypes.c_uint}
@@ -338,10 +450,36 @@ STRUCTURES = {
     "times": (struct.pack("4q", 1000000000, 1234, 2000000000, 5678), "[1000000000.001234][2000000000.005678]"),
     "now": (struct.pack("4q", 0, 0x3FFFFFFF, 5, 123456789), "[UTIME_NOW][5.123456789]"),
     "attr": (struct.pack("IIQiI3Q", 48, 1, 2, -3, 4, 5, 6, 7), "{size=48, sched_policy=1, sched_flags=2, sched_nice=-3, sched_priority=4, sched_runtime=5, sched_deadline=6, sched_period=7}"),
+    "descriptors": (struct.pack("2i", 7, -8), "[7, -8]"),
     "tms": (struct.pack("4q", 1, 2, 3, 4), "{tms_utime=1, tms_stime=2, tms_cutime=3, tms_cstime=4}"),
     "sysinfo": (struct.pack("q9QH", 1, *range(2, 11), 11) + bytes(30), "{uptime=1, loads=[2, 3, 4], totalram=5, freeram=6, sharedram=7, bufferram=8, totalswap=9, freeswap=10, procs=11}"),
+    # Two dates, and one that has more than 32 bits.
+    "dates": (struct.pack("2q", 951782399, 1 << 40), f"[{time.asctime(time.gmtime(951782399))}, {1 << 40}]"),
+    # `struct user_desc` of asm/ldt.h, whose last word has bit fields from the lowest bit on: 1, 2, 1, 1, 1, 1, 1.
+    "segment": (struct.pack("4I", 77, 4096, 0xFFFFF, 1 | 2 << 1 | 1 << 4 | 1 << 6), "{entry_number=77, base_addr=4096, limit=1048575, seg_32bit=1, contents=2, read_exec_only=0, limit_in_pages=1, seg_not_present=0, useable=1, lm=0}"),
     # It changes nothing.
     "timex": (struct.pack("I4qi6q", 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 9) + bytes(112), "{0x0, constant=6, esterror=4, freq=2, maxerror=3, offset=1, precision=7, status=5, tick=9, tolerance=8}"),
+}  # fmt: skip
+
+# Those that differ in 32-bit programs.
+WIDE = STRUCTURES["timex"]
+SHORT_STRUCTURES = {
+    "rlimit": (struct.pack("2I", 9, 4), "[9,4]"),
+    "limit64": (struct.pack("2Q", 9, 1 << 40), f"[9,{1 << 40}]"),
+    "action": (struct.pack("=3IQ", 0x1000, 0x10000004, 0x2000, 1 << 13), "{0x1000, SA_RESTART|SA_SIGINFO, 0x2000, [SIGALRM]}"),
+    "user": (struct.pack("4iI", 10, 0, 0, 7, 8), STRUCTURES["user"][1]),
+    "stack": (struct.pack("IiI", 0x1000, 0x40, 4096), STRUCTURES["stack"][1]),
+    "times": (struct.pack("4i", 1000000000, 1234, -5, 5678), "[1000000000.001234][-5.005678]"),
+    "now": (struct.pack("4i", 0, 0x3FFFFFFF, -5, 123456789), "[UTIME_NOW][-5.123456789]"),
+    "now64": STRUCTURES["now"],
+    "tms": (struct.pack("4i", 1, 2, 3, -4), "{tms_utime=1, tms_stime=2, tms_cutime=3, tms_cstime=-4}"),
+    "sysinfo": (struct.pack("i9IH", 1, *range(2, 11), 11) + bytes(30), STRUCTURES["sysinfo"][1]),
+    "dates": (struct.pack("2i", 951782400, -1), f"[{time.asctime(time.gmtime(951782400))}, {time.asctime(time.gmtime(-1))}]"),
+    "timex": (struct.pack("I4ii6i", 0, 1, 2, 3, 4, 5, 6, 7, 8, 0, 0, 9) + bytes(80), WIDE[1]),
+    "timex64": WIDE,
+    "descriptors": STRUCTURES["descriptors"],
+    "memory": (struct.pack("6i", 0x5000, 8192, 1, 0x22, -1, 3), ""),
+    "sets": (struct.pack("i4I", 7, 0xDEAD0100, 0xDEAD0200, 0xDEAD0300, 0xDEAD0400), ""),
 }  # fmt: skip
 
 
@@ -350,9 +488,15 @@ class Argument:
 
     def __init__(self, spec, turn, constants, short):
         self.short = short
-        kind, variables = spec.split(":")
-        self.variables = variables.split(",")
+        kind, _, variables = spec.partition(":")
+        self.numbers = {v[1:] for v in variables.split(",") if v.startswith("#")}
+        self.variables = [v.removeprefix("#") for v in variables.split(",")]
         self.text = self.raw = None
+        self.own = re.fullmatch(r"(text|number|return)\((.*)\)", kind)
+        if self.own:
+            # Variables without an argument.
+            self.kind, self.shown, self.word = self.own[1], "", None
+            return
         self.kind, _, given = kind.partition("=")
         dirty = DIRTY[turn % len(DIRTY)]
         bare = self.kind.rstrip("!")
@@ -377,6 +521,9 @@ class Argument:
             if short and bare != "pair":
                 self.ctype = SHORT.get(self.ctype, self.ctype)
             self.shown = form.format(self.ctype(self.word).value)
+            if bare == "blocks":
+                # The kernel counts pages, SystemTap bytes.
+                self.shown = str(self.ctype(self.word).value * 4096)
         elif named:
             self.ctype, self.text, self.word = ctypes.c_uint, named[1], int(given, 0)
         else:
@@ -409,7 +556,12 @@ class Argument:
             self.text = '"hi "x"\\x0a\\x00"'
             return place(BUFFER)
         if self.kind.startswith("struct("):
-            packed, self.text = STRUCTURES[self.kind[7:-1]]
+            name = self.kind[7:-1]
+            packed, self.text = self.short and SHORT_STRUCTURES.get(name) or STRUCTURES[name]
+            if not self.text:
+                # Shown by its address.
+                self.text = f"{place(packed):#x}"
+                return int(self.text, 0)
             return place(packed)
         if self.kind == "buf":
             self.text = r'"hi \"x\"\n\000"'
@@ -420,30 +572,43 @@ class Argument:
 
     def words(self):
         """The values of the registers. Bits outside the argument do not count."""
+        if self.own:
+            return []
         if self.kind == "pair":
             return [self.word & 0xFFFFFFFF | 0xDEAD << 48, self.word >> 32 | 0xDEAD << 48]
         return [self.word & 0xFFFFFFFF | 0xDEAD << 48 if self.short else self.word]
 
     def value(self, variable):
         """The expected value of the variable."""
+        if self.own:
+            return self.own[2]
         if self.kind in ("str", "strings"):
             if variable.endswith("_unquoted"):
                 return self.raw
             return str(self.word) if variable.endswith("_uaddr") else self.text
-        if variable != self.variables[0]:
+        if variable != self.variables[0] and variable not in self.numbers:
             # An address that cannot be read is its own text.
             return self.shown if self.text is None else self.text
+        if self.kind == "blocks":
+            return self.shown
         # Numbers of the script language are signed.
         return str(ctypes.c_long(self.ctype(self.word).value).value)
 
     def is_text(self, variable):
+        if self.own:
+            return self.kind == "text"
         if self.kind in ("str", "strings"):
             return not variable.endswith("_uaddr")
-        return variable != self.variables[0]
+        return variable != self.variables[0] and variable not in self.numbers
 
     def at_return(self, variable):
         """Whether return handlers have the variable: texts of arguments other than strings exist at the entry only."""
+        if self.own:
+            return not variable.endswith("_str")
         return self.kind == "str" or not self.is_text(variable)
+
+    def at_entry(self):
+        return self.kind != "return"
 
 
 def rows(short):
@@ -479,16 +644,17 @@ def every_script(some, values):
     for row in some:
         point, _, number, result, _ = row
         args = arguments(row, 0, values)
-        there = "if (ppid() != target()) next"
+        mine = "if (ppid() != target()) next"
         for at, extra in (("", "argstr"), (".return", "retval retstr errno")):
             if at and result == "-":
                 continue
-            own = [(v, a.is_text(v)) for a in args for v in a.variables if not at or a.at_return(v)]
+            there = lambda a, v: a.at_return(v) if at else a.at_entry()  # noqa: E731
+            own = [(v, a.is_text(v)) for a in args for v in a.variables if there(a, v)]
             own += [(v, v.endswith("str")) for v in extra.split()]
             forms = ["%s", *("%s" if text else "%d" for _, text in own)]
             names = ["name", *(v for v, _ in own)]
             print_it = f'printf("{point}{at} {BETWEEN.join(forms)}\\n", {", ".join(names)})'
-            yield f"probe syscall.{point}{at} {{ {there} {print_it} }}"
+            yield f"probe syscall.{point}{at} {{ {mine} {print_it} }}"
 
 
 TURNS = (0, 3)
@@ -512,7 +678,7 @@ def every_work(some, values):
                 os._exit(0)
             os.waitpid(pid, 0)
             shown = ", ".join(a.shown for a in args if a.shown)
-            own = [a.value(v) for a in args for v in a.variables]
+            own = [a.value(v) for a in args for v in a.variables if a.at_entry()]
             want.append(f"{point} " + BETWEEN.join([name, *own, shown]))
             if result == "-":
                 continue
@@ -680,7 +846,8 @@ def run(spile, name, script=None):
     done = subprocess.run(args, text=True, capture_output=True, timeout=300)
     if done.returncode != 0:
         return [f"status {done.returncode}", done.stdout, done.stderr]
-    text = set(open("saw").read().splitlines())
+    # Random bytes may be shown as text.
+    text = set(open("saw", errors="replace").read().splitlines())
     want = json.load(open("did"))
     missing = [w for w in want if w not in text and not any(re.fullmatch(w, t) for t in text if "\\" in w and "*" in w)]
     near = {w.split("(")[0].split(" ")[0] for w in missing}

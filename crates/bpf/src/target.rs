@@ -223,12 +223,23 @@ pub struct StructDesc {
 /// The text of a structure.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StructText {
-    /// Fields by offset and width in bytes, and the values that they must have.
-    pub when: Vec<(u8, u8, u64)>,
-    /// Texts, and the fields behind them by offset.
-    pub fields: Vec<(&'static str, u8, ArgDesc)>,
+    /// Fields, and the values that they must have.
+    pub when: Vec<(FieldPlace, u64)>,
+    /// Texts, and the fields behind them.
+    pub fields: Vec<(&'static str, FieldPlace, ArgDesc)>,
     /// The text at the end.
     pub end: &'static str,
+}
+
+/// Where a structure has a field.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FieldPlace {
+    /// Offset in bytes.
+    pub offset: u8,
+    /// The bits below it, if it is a bit field.
+    pub shift: u8,
+    /// Its bits.
+    pub bits: u8,
 }
 
 /// How one argument is printed.
@@ -258,6 +269,8 @@ pub enum ArgDesc {
     Enum(&'static FlagTable, u8, bool),
     /// A 64-bit number in this 32-bit word (low) and the next.
     Pair,
+    /// A number of blocks of 4096 bytes with this many bytes; printed in bytes.
+    Blocks(u8),
     /// Not printed.
     Unseen,
     /// NULL-terminated vector of user strings: `["a", "b"]`. The width of a pointer is in bytes.
@@ -268,10 +281,14 @@ pub enum ArgDesc {
     Bytes(u8),
     /// A structure in user space.
     Struct(&'static StructDesc),
+    /// A number whose bits are the fields of a structure.
+    Packed(&'static StructDesc),
     /// A hexadecimal number in brackets, with this many bytes.
     Result(u8),
     /// A fraction of a second with this many bytes: six digits, or nine.
     Fraction(u8, bool),
+    /// A number of seconds since 1970 with this many bytes, as date and time in UTC.
+    Date(u8),
     /// A `struct sockaddr` in user space; the index of the argument word with its length.
     Sockaddr(u8),
     /// A time in user space.

@@ -112,7 +112,7 @@ words!(EXTRACTS: Extract {
     Count "count", Sum "sum", Min "min", Max "max", Avg "avg", Variance "variance",
 });
 words!(SPACES: Space { Kernel "kernel", User "user" });
-words!(STREAMS: Stream { Out "out", Warn "warn", System "system" });
+words!(STREAMS: Stream { Out "out", Warn "warn", System "system", NextFile "next_file" });
 
 fn keys(keys: &[Val]) -> String {
     format!("[{}]", List(keys.iter()))

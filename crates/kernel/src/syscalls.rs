@@ -1,19 +1,21 @@
 //! The system calls of x86-64 and of i386 programs (compat), as data.
 //!
 //! `data/syscalls.tsv` has numbers, names, arguments and their form in `argstr`; `data/flags.tsv`
-//! has the names of flags. `data/structures.tsv` has structures that arguments point to, and
-//! `data/variants.tsv` arguments whose form depends on the value of another one. Each table is parsed at
-//! its first query, in some 0.2 ms.
+//! has the names of flags. `data/structures.tsv` has structures that arguments point to,
+//! `data/variants.tsv` arguments whose form depends on the value of another one, and `data/variables.tsv`
+//! the variables besides the arguments. Each table is parsed at its first query, in some 0.2 ms.
 //!
 //! An argument has two names: the tapset's (`syscall.openat` has `dfd`) and the kernel's own
 //! parameter (for `$`-variables). Names derived from the tapset's, such as `flags_str`, follow one
 //! rule: see [`Arg::form`].
 
+mod variables;
 mod variants;
 
 use std::fmt::Write as _;
 use std::sync::OnceLock;
 
+pub use variables::{Variable, variables};
 pub use variants::{Field, FieldKind, Structure, Variants, structure, variants};
 
 /// The highest number in the tables.
@@ -128,12 +130,16 @@ pub enum ArgKind {
     /// A structure in user space, shown by its fields ([`structure`]): `{name}`, and `{name}:64` where programs
     /// of 32 bits have that of 64 bits.
     Struct(&'static Structure),
+    /// A number that is shown by its bits, as the fields of a structure: `[name]`.
+    Packed(&'static Structure),
     /// Bytes as `Buf`, with hexadecimal escapes: `bytes3`.
     Bytes(u8),
     /// A number of this many bits in hexadecimal, in brackets: `result`.
     Result(u8),
     /// A 64-bit number in two 32-bit words, the low one first: `pair`.
     Pair,
+    /// A number of blocks of 4096 bytes, shown in bytes: `blocks`.
+    Blocks,
     /// A signed number that `argstr` leaves out: `unseen`, `unseen32`.
     Unseen,
 }
@@ -163,6 +169,7 @@ impl Arg {
                 | ArgKind::Mode
                 | ArgKind::Ptr
                 | ArgKind::Pair
+                | ArgKind::Blocks
                 | ArgKind::Unseen
         )
     }
@@ -197,11 +204,10 @@ impl Arg {
             | ArgKind::Mode
             | ArgKind::Ptr
             | ArgKind::Pair
+            | ArgKind::Blocks
             | ArgKind::Unseen => None,
             ArgKind::Signal if suffix == "_name" => Some(ArgForm::Text),
             _ if suffix == "_str" => Some(ArgForm::Text),
-            // The library has both `req_str` and `tp_uaddr_str`.
-            _ if suffix == "_uaddr_str" => Some(ArgForm::Text),
             _ => None,
         }
     }
@@ -360,6 +366,11 @@ pub fn by_name(abi: Abi, name: &str) -> impl Iterator<Item = &'static Syscall> {
     all(abi).iter().filter(move |call| call.is_called(name))
 }
 
+/// Calls that SystemTap has probe points of, and neither table a number for.
+pub fn without_number() -> impl Iterator<Item = &'static str> {
+    lines(TABLE).filter_map(|line| line.strip_prefix("-\t-\t")?.split('\t').next())
+}
+
 /// A table of flags by its name.
 #[must_use]
 pub fn flag_table(name: &str) -> Option<&'static FlagTable> {
@@ -470,6 +481,7 @@ fn parse_kind(kind: &'static str, word: u8, time: u8) -> Option<(ArgKind, u8, bo
         "itimerspec" => (ArgKind::Itimerspec(time), word, false),
         "itimerval" => (ArgKind::Itimerval(time), word, false),
         "pair" => (ArgKind::Pair, 64, true),
+        "blocks" => (ArgKind::Blocks, word, false),
         "result" => (ArgKind::Result(word), word, false),
         "unseen" => (ArgKind::Unseen, word, true),
         "unseen32" => (ArgKind::Unseen, 32, true),
@@ -482,6 +494,9 @@ fn parse_kind(kind: &'static str, word: u8, time: u8) -> Option<(ArgKind, u8, bo
                 // Without fields for programs of this kind it is an address.
                 let found = structure(name.strip_suffix('}')?, if long { 64 } else { word });
                 (found.map_or(ArgKind::Ptr, ArgKind::Struct), word, false)
+            } else if let Some(name) = other.strip_prefix('[') {
+                let of = structure(name.strip_suffix(']')?, 64)?;
+                (ArgKind::Packed(of), 32, true)
             } else if let Some(len) = other.strip_prefix("bytes") {
                 (ArgKind::Bytes(len.parse().ok()?), word, false)
             } else if let Some(len) = other.strip_prefix("buf") {

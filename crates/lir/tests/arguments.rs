@@ -97,7 +97,67 @@ fn names() -> Vec<u8> {
     for (value, row) in ROWS {
         entry([*value, *row], b"");
     }
+    // Bit fields of four bytes, and a date behind them.
+    let bits = |kind: i32, bits: u64| kind as u64 | (64 - bits) << 8;
+    let place = |offset: u64, shift: u64| offset | shift << structure::SHIFT;
+    entry([bits(kind::CHOICE, 3) | values << 16, place(0, 28)], b"{");
+    entry([bits(kind::SIGNED, 12), place(0, 12)], b", ");
+    entry([bits(kind::UNSIGNED, 12), place(1, 4)], b", ");
+    entry([word(kind::DATE, 4), place(4, 0)], b", ");
+    entry([0, 0], b"}");
     bytes
+}
+
+/// Offset of the bit fields.
+fn bits_at() -> u64 {
+    structure_at() + (5 + ROWS.len() as u64) * u64::from(ENTRY)
+}
+
+/// Day of the week, month, day, time and year of a number of seconds since 1970, counted day by day.
+fn date(seconds: i64) -> String {
+    let leap = |y: i64| y % 4 == 0 && (y % 100 != 0 || y % 400 == 0);
+    let days = seconds.div_euclid(86_400);
+    let mut left = days;
+    let mut year = 1970;
+    let length = |y: i64| if leap(y) { 366 } else { 365 };
+    while left < 0 {
+        year -= 1;
+        left += length(year);
+    }
+    while left >= length(year) {
+        left -= length(year);
+        year += 1;
+    }
+    let february = if leap(year) { 29 } else { 28 };
+    let months = [
+        ("Jan", 31),
+        ("Feb", february),
+        ("Mar", 31),
+        ("Apr", 30),
+        ("May", 31),
+        ("Jun", 30),
+        ("Jul", 31),
+        ("Aug", 31),
+        ("Sep", 30),
+        ("Oct", 31),
+        ("Nov", 30),
+        ("Dec", 31),
+    ];
+    let mut months = months.into_iter();
+    let month = months.find(|(_, length)| {
+        let here = left < *length;
+        left -= if here { 0 } else { *length };
+        here
+    });
+    let month = month.expect("a month").0;
+    let week = ["Thu", "Fri", "Sat", "Sun", "Mon", "Tue", "Wed"];
+    let day = week[days.rem_euclid(7) as usize];
+    let time = seconds.rem_euclid(86_400);
+    let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
+    format!(
+        "{day} {month} {:2} {hour:02}:{minute:02}:{second:02} {year}",
+        left + 1
+    )
 }
 
 /// Offset of the structure.
@@ -535,17 +595,60 @@ proptest! {
         let inet = [&2u16.to_le_bytes()[..], &port.to_be_bytes(), &ip, &[0; 8]].concat();
         let [a, b, c, d] = ip;
         prop_assert_eq!(of(inet.clone(), 16), format!("{{AF_INET, {a}.{b}.{c}.{d}, {port}}}"));
-        prop_assert_eq!(of(inet, 15), "{...}");
+        prop_assert_eq!(of(inet.clone(), 15), "{unknown sockaddr with sa=2, salen=15}");
+        prop_assert_eq!(of(inet, 200), "{unknown sockaddr with sa=2, salen=128}");
 
         let inet6 = [&10u16.to_le_bytes()[..], &port.to_be_bytes(), &[0; 4], &ip6, &[0; 4]].concat();
         let groups: Vec<String> = ip6.chunks(2).map(|g| format!("{:02x}{:02x}", g[0], g[1])).collect();
         prop_assert_eq!(of(inet6, 28), format!("{{AF_INET6, {}, {port}}}", groups.join(":")));
 
         let other = [family.to_le_bytes(), [0; 2]].concat();
-        prop_assert_eq!(of(other, 4), format!("{{unknown address family ({family})}}"));
-        prop_assert_eq!(of(vec![1], 1), "{...}");
+        prop_assert_eq!(of(other, 4), format!("{{unknown sockaddr with sa={family}, salen=4}}"));
+        prop_assert_eq!(of(vec![1], 1), "{unknown sockaddr with salen=1}");
         prop_assert_eq!(of(vec![1], 2), "{...}");
         prop_assert_eq!(text(with(kind::SOCKADDR, 8, 4), 0, &Given::default()), "NULL");
+    }
+
+    #[test]
+    fn other_sockets(pid in any::<i32>(), groups in any::<u32>(), protocol in any::<u16>(), types in any::<[u8; 4]>(), link in any::<u64>(), mapped in any::<bool>()) {
+        let of = |parts: &[&[u8]]| {
+            let bytes = parts.concat();
+            let mut given = mapping(AT, bytes.clone(), mapped);
+            given.words[4] = bytes.len() as u64;
+            text(with(kind::SOCKADDR, 8, 4), AT, &given)
+        };
+        let (number, mask) = (pid.to_le_bytes(), groups.to_le_bytes());
+        let netlink = format!("{{AF_NETLINK, pid={pid}, groups={groups:08x}}}");
+        prop_assert_eq!(of(&[&[16, 0], &[0, 0], &number, &mask]), netlink);
+        let [a, b, packet, length] = types;
+        let hardware = u16::from_le_bytes([a, b]);
+        let want = format!(
+            "{{AF_PACKET, proto={protocol}, ind={pid}, hatype={hardware}, pkttype={packet}, halen={length}, addr={link:#x}}}"
+        );
+        let packed = [&[17, 0][..], &protocol.to_le_bytes(), &number, &types, &link.to_le_bytes()];
+        prop_assert_eq!(of(&packed), want);
+    }
+
+    #[test]
+    fn bit_fields_and_dates(value in any_number(), low in any::<u32>(), seconds in any::<i32>()) {
+        let size = 8u64 << structure::SIZE;
+        let name = match low >> 28 & 7 {
+            0 => "ZERO".to_owned(),
+            7 => "SEVEN".to_owned(),
+            n => format!("{n:#x}"),
+        };
+        let middle = ((low << 8).cast_signed() >> 20, low >> 12 & 0xfff);
+        let date = date(seconds.into());
+        let want = format!("{{{name}, {}, {}, {date}}}", middle.0, middle.1);
+        let word = u64::from(low) | u64::from(seconds.cast_unsigned()) << 32;
+        let given = mapping(AT, word.to_le_bytes().to_vec(), true);
+        let read = kind::STRUCT as u64 | bits_at() << 16 | size;
+        prop_assert_eq!(text(read, AT, &given), &*want);
+        // The word itself has the fields.
+        let packed = kind::PACKED as u64 | bits_at() << 16 | size;
+        prop_assert_eq!(text(packed, word, &Given::default()), want);
+        let bytes = unsigned(value, 4) << 12;
+        prop_assert_eq!(text(sized(kind::BLOCKS, 4), value, &Given::default()), bytes.to_string());
     }
 
     #[test]
@@ -557,7 +660,7 @@ proptest! {
         given.words[1] = length as u64;
         let shown = &path[..path.len().min(if hidden { 107 } else { 108 })];
         let wanted = match (length < 4, hidden) {
-            (true, _) => "{...}".to_owned(),
+            (true, _) => format!("{{unknown sockaddr with sa=1, salen={length}}}"),
             (false, true) => format!("{{AF_UNIX, \"\\000{shown}\"}}"),
             (false, false) => format!("{{AF_UNIX, \"{shown}\"}}"),
         };

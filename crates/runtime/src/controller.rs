@@ -342,6 +342,10 @@ impl Controller {
                 self.warn(text.trim_end_matches('\n'));
             }
             Stream::System => self.system(text),
+            Stream::NextFile => {
+                self.out.flush();
+                self.out.next_file();
+            }
         }
     }
 

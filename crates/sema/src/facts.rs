@@ -114,6 +114,22 @@ pub struct SysCall {
     pub point: &'static str,
     /// Its arguments in order.
     pub args: Vec<SysArg>,
+    /// Its variables besides those of the arguments.
+    pub variables: Vec<SysVariable>,
+}
+
+/// A variable of a system call that is no argument and no text of one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SysVariable {
+    /// Its name.
+    pub name: &'static str,
+    /// Whether it is a string.
+    pub text: bool,
+    /// Whether only return handlers have it.
+    pub at_return: bool,
+    /// Its value: a number, a text in quotes, another variable of the call, or a function of the library with
+    /// such values.
+    pub value: &'static str,
 }
 
 /// An argument of a system call.
@@ -151,6 +167,8 @@ pub enum SysArgKind {
     StrVec,
     /// A 64-bit number in this 32-bit word (the low half) and the next.
     Pair,
+    /// An unsigned number of blocks of 4096 bytes, of this many bytes; the value is in bytes.
+    Blocks(u8),
 }
 
 impl SysCall {
@@ -377,6 +395,12 @@ pub trait Facts {
 
     /// The system calls of both tables, native ones first.
     fn syscalls(&self) -> &[SysCall];
+
+    /// Whether other architectures have a system call of this name, which this one has no number for.
+    fn syscall_elsewhere(&self, _name: &str) -> bool {
+        false
+    }
+
     /// The named perf events.
     fn perf_events(&self) -> Vec<PerfEvent>;
     /// Timer interrupts a second (CONFIG_HZ).

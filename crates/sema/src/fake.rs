@@ -70,6 +70,7 @@ impl FakeMachine {
             probe,
             point: probe,
             args: args.iter().zip(0..).map(|(a, w)| arg(*a, w)).collect(),
+            variables: Vec::new(),
         };
         let c = NrSet::COMPAT;
         let read = |count| {

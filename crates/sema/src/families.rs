@@ -767,7 +767,7 @@ fn syscalls(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<usize>> {
     {
         calls = named(rest.strip_prefix("sys_").unwrap_or(rest), true);
     }
-    if calls.is_empty() {
+    if calls.is_empty() && !facts.syscall_elsewhere(&c.name) {
         let text = format!("this architecture has no system call `{}`", c.name);
         return Err(Box::new(
             Diagnostic::error(codes::NO_SYSCALL, text)

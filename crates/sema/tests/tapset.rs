@@ -216,6 +216,7 @@ fn machine(files: &[(String, String)]) -> Everything {
         probe: name,
         point: name,
         args,
+        variables: Vec::new(),
     };
     let call = |nr: u32, name: &'static str| call_with(nr, name, Vec::new());
     let sent = vec![arg("pid", "pid"), arg("sig", "sig")];

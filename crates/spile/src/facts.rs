@@ -17,7 +17,7 @@ use spile_kernel::tracepoints::{self, Tracefs};
 use spile_runtime::TargetProcess;
 use spile_sema::facts::{
     CType, CTypeId, CodeQuery, DataPlace, Facts, FileIdentity, FoundModule, FoundPlace, KernelVar,
-    Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, TraceRecord,
+    Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, SysVariable, TraceRecord,
     TracepointArg, Variable,
 };
 
@@ -197,6 +197,7 @@ fn arg_kind(arg: &syscalls::Arg) -> SysArgKind {
         ArgKind::Str => SysArgKind::Str,
         ArgKind::Argv | ArgKind::Envp => SysArgKind::StrVec,
         ArgKind::Pair => SysArgKind::Pair,
+        ArgKind::Blocks => SysArgKind::Blocks(arg.bits.div_ceil(8)),
         ArgKind::Ptr
         | ArgKind::Buf(_)
         | ArgKind::Sockaddr(_)
@@ -209,6 +210,18 @@ fn arg_kind(arg: &syscalls::Arg) -> SysArgKind {
             signed: arg.signed,
         },
     }
+}
+
+/// The variables of a call besides those of its arguments.
+fn further_variables(call: &syscalls::Syscall) -> Vec<SysVariable> {
+    let all = syscalls::variables(call).into_iter();
+    let variable = |v: syscalls::Variable| SysVariable {
+        name: v.name,
+        text: v.text,
+        at_return: v.at_return,
+        value: v.value,
+    };
+    all.map(variable).collect()
 }
 
 /// The system calls of both tables, native ones first.
@@ -231,6 +244,7 @@ fn system_calls() -> Vec<SysCall> {
                     text: a.has_text(),
                 })
                 .collect(),
+            variables: further_variables(call),
         })
     });
     calls.collect()
@@ -502,6 +516,10 @@ impl Facts for KernelFacts {
 
     fn syscalls(&self) -> &[SysCall] {
         self.syscalls.get_or_init(system_calls)
+    }
+
+    fn syscall_elsewhere(&self, name: &str) -> bool {
+        syscalls::without_number().any(|known| known == name)
     }
 
     fn perf_events(&self) -> Vec<PerfEvent> {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use spile_bpf::target::{
-    ArgDesc, ArgVariants, CastKfunc, Features, Flag, FlagTable, InterruptKfuncs, KernelOffsets,
-    PageOffsets, PreemptionKfuncs, SessionKfuncs, StructDesc, StructText, SyscallDesc,
-    TypedFunction, UnwindOffsets,
+    ArgDesc, ArgVariants, CastKfunc, Features, FieldPlace, Flag, FlagTable, InterruptKfuncs,
+    KernelOffsets, PageOffsets, PreemptionKfuncs, SessionKfuncs, StructDesc, StructText,
+    SyscallDesc, TypedFunction, UnwindOffsets,
 };
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
@@ -389,9 +389,11 @@ fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
             None => ArgDesc::Int(size),
         },
         ArgKind::Struct(of) => ArgDesc::Struct(structure(of, tables)),
+        ArgKind::Packed(of) => ArgDesc::Packed(structure(of, tables)),
         ArgKind::Bytes(word) => ArgDesc::Bytes(word),
         ArgKind::Result(bits) => ArgDesc::Result(bytes(bits)),
         ArgKind::Pair => ArgDesc::Pair,
+        ArgKind::Blocks => ArgDesc::Blocks(size),
         ArgKind::Unseen => ArgDesc::Unseen,
         ArgKind::Ptr => ArgDesc::Hex(8),
     }
@@ -399,9 +401,15 @@ fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
 
 /// A structure in the generator's form. Structures are few, and live as long as the program.
 fn structure(of: &'static syscalls::Structure, tables: &mut Tables) -> &'static StructDesc {
+    let place = |field: &syscalls::Field| FieldPlace {
+        offset: field.offset,
+        shift: field.shift,
+        bits: field.bits,
+    };
     let desc = |field: &syscalls::Field, tables: &mut Tables| match field.kind {
         FieldKind::Micro => ArgDesc::Fraction(field.bits / 8, false),
         FieldKind::Nano => ArgDesc::Fraction(field.bits / 8, true),
+        FieldKind::Date => ArgDesc::Date(field.bits / 8),
         FieldKind::Value(kind) => {
             let arg = syscalls::Arg {
                 name: "",
@@ -418,12 +426,12 @@ fn structure(of: &'static syscalls::Structure, tables: &mut Tables) -> &'static 
         when: text
             .when
             .iter()
-            .map(|(field, value)| (field.offset, field.bits / 8, *value))
+            .map(|(field, value)| (place(field), *value))
             .collect(),
         fields: text
             .fields
             .iter()
-            .map(|(before, field)| (*before, field.offset, desc(field, tables)))
+            .map(|(before, field)| (*before, place(field), desc(field, tables)))
             .collect(),
         end: text.end,
     });

@@ -15,6 +15,7 @@ pub(crate) fn mark(stream: Stream) -> &'static [u8] {
         Stream::Out => b"",
         Stream::Warn => b"<warn>",
         Stream::System => b"<system>",
+        Stream::NextFile => b"<next file>",
     }
 }
 

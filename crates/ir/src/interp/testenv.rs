@@ -72,6 +72,7 @@ impl Env for TestEnv {
             Stream::Out => b"",
             Stream::Warn => b"<warn>",
             Stream::System => b"<system>",
+            Stream::NextFile => b"<next file>",
         });
         self.out.extend_from_slice(text);
     }

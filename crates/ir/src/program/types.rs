@@ -123,6 +123,8 @@ pub enum Stream {
     Warn,
     /// A command for the shell (`system()`).
     System,
+    /// The output goes on in another file (`switch_file()`); the text does not count.
+    NextFile,
 }
 
 /// The order of a `foreach`.

@@ -192,6 +192,28 @@ fn variables_of_a_call_have_words_and_forms() {
     assert_eq!(write.kernel_argument("buf").map(|a| a.word), Some(1));
 }
 
+/// The variables besides the arguments.
+#[test]
+fn further_variables_are_those_of_the_call() {
+    let value = |abi, name, variable: &str| {
+        let all = variables(call(abi, name));
+        all.into_iter()
+            .find(|v| v.name == variable)
+            .map(|v| v.value)
+    };
+    let utime = "_struct_utimbuf_actime(buf_uaddr)";
+    assert_eq!(value(Abi::X86_64, "utime", "actime"), Some(utime));
+    let short = "_struct_compat_utimbuf_actime(buf_uaddr)";
+    assert_eq!(value(Abi::I386, "utime", "actime"), Some(short));
+    assert_eq!(value(Abi::X86_64, "shmat", "first"), None);
+    assert_eq!(value(Abi::I386, "shmat", "first"), Some("shmid"));
+    // It is an argument of `dup3`.
+    assert_eq!(value(Abi::X86_64, "dup2", "flags"), Some("0"));
+    assert_eq!(value(Abi::X86_64, "dup3", "flags"), None);
+    let data = variables(call(Abi::X86_64, "ptrace"));
+    assert!(data.iter().all(|v| v.at_return && !v.text), "{data:?}");
+}
+
 #[test]
 fn names_of_probe_points_lead_to_calls() {
     let names = |abi, name| by_name(abi, name).map(|c| c.nr).collect::<Vec<_>>();
@@ -200,6 +222,8 @@ fn names_of_probe_points_lead_to_calls() {
     assert_eq!(names(Abi::I386, "fstat"), [28, 108, 197]);
     assert_eq!(names(Abi::I386, "compat_nanosleep"), [162]);
     assert!(names(Abi::X86_64, "compat_nanosleep").is_empty());
+    assert_eq!(without_number().collect::<Vec<_>>(), ["send", "recv"]);
+    assert!(without_number().all(|name| names(Abi::I386, name).is_empty()));
     assert_eq!(call(Abi::X86_64, "mmap").ret, ResultForm::Hex);
     assert_eq!(call(Abi::X86_64, "exit_group").ret, ResultForm::Never);
 }
@@ -263,6 +287,7 @@ fn flags_are_found_by_name() {
 #[test]
 fn every_line_of_structures_and_variants_is_understood() {
     assert_eq!(variants::unknown_lines(), Vec::<&str>::new());
+    assert_eq!(variables::unknown_lines(), Vec::<&str>::new());
     let known = |kind: ArgKind| match kind {
         ArgKind::Flags(t) | ArgKind::Choice(t) => flag_table(t).is_some(),
         _ => true,
@@ -283,7 +308,7 @@ fn every_line_of_structures_and_variants_is_understood() {
             assert!(values.len() <= 128, "{}", call.name);
         }
         for arg in &call.args {
-            let ArgKind::Struct(of) = arg.kind else {
+            let (ArgKind::Struct(of) | ArgKind::Packed(of)) = arg.kind else {
                 continue;
             };
             assert!(of.size <= 127, "{}", of.name);

@@ -54,6 +54,8 @@ pub struct Field {
     pub kind: FieldKind,
     /// Its bits.
     pub bits: u8,
+    /// The bits below it, if it is a bit field.
+    pub shift: u8,
 }
 
 /// How a field is shown.
@@ -65,6 +67,15 @@ pub enum FieldKind {
     Micro,
     /// The same with nine digits.
     Nano,
+    /// As the date and time of a number of seconds since 1970.
+    Date,
+}
+
+impl Field {
+    /// The offset behind it, in bytes.
+    fn end(&self) -> u8 {
+        self.offset + (self.shift + self.bits).div_ceil(8)
+    }
 }
 
 /// The forms of a call's arguments that depend on a value; `None` if all are fixed.
@@ -191,7 +202,7 @@ pub(super) fn parse_structure(line: &'static str, table: &mut Vec<Structure>) ->
         .iter()
         .map(|(_, f)| f)
         .chain(when.iter().map(|(f, _)| f));
-    let size = ends.map(|f| f.offset + f.bits / 8).max().unwrap_or(1);
+    let size = ends.map(Field::end).max().unwrap_or(1);
     let text = StructureText {
         when,
         fields,
@@ -212,9 +223,12 @@ pub(super) fn parse_structure(line: &'static str, table: &mut Vec<Structure>) ->
     Some(())
 }
 
-/// `OFFSET:KIND`, with the kinds of arguments and some more.
+/// `OFFSET:KIND`, with the kinds of arguments and some more; `OFFSET+SHIFT/BITS:KIND` for a bit field.
 fn parse_field(text: &'static str) -> Option<Field> {
     let (offset, kind) = text.split_once(':')?;
+    let (offset, part) = offset
+        .split_once('+')
+        .map_or((offset, None), |(o, part)| (o, part.split_once('/')));
     let value = |kind| (FieldKind::Value(kind), 0);
     let (kind, bits) = match kind {
         "u8" => value(ArgKind::Uint(8)),
@@ -229,6 +243,8 @@ fn parse_field(text: &'static str) -> Option<Field> {
         "micro64" => (FieldKind::Micro, 64),
         "nano32" => (FieldKind::Nano, 32),
         "nano64" => (FieldKind::Nano, 64),
+        "date32" => (FieldKind::Date, 32),
+        "date64" => (FieldKind::Date, 64),
         other => {
             let (kind, bits, _) = parse_kind(other, 64, 64)?;
             (FieldKind::Value(kind), bits)
@@ -238,10 +254,15 @@ fn parse_field(text: &'static str) -> Option<Field> {
         FieldKind::Value(ArgKind::Uint(n) | ArgKind::Int(n) | ArgKind::Hex(n)) => n,
         _ => bits,
     };
+    let (shift, bits) = match part {
+        Some((shift, bits)) => (shift.parse().ok()?, bits.parse().ok()?),
+        None => (0, bits),
+    };
     Some(Field {
         offset: offset.parse().ok()?,
         kind,
         bits,
+        shift,
     })
 }
 

@@ -11,7 +11,7 @@ use crate::ctype::{CBase, CTy};
 use crate::facts::{Facts, RecordField, SysArg, SysArgKind, SysCall, TraceRecord, VarKind};
 
 /// The meaning of a plain variable at one system call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum PlainBinding {
     /// Not predefined.
     Absent,
@@ -27,20 +27,63 @@ pub(crate) enum PlainBinding {
     Text(u8),
     /// A text that only SystemTap decodes.
     TextOnly,
+    /// A number.
+    Number(i64),
+    /// A text.
+    Literal(&'static str),
+    /// The result of a function of the library.
+    Function(&'static str, Vec<PlainBinding>),
 }
 
-/// The meaning of the plain variable `name` at a call.
+impl PlainBinding {
+    /// Whether entry handlers only have it: texts of arguments are made there.
+    pub(crate) fn of_entry(&self) -> bool {
+        match self {
+            PlainBinding::Text(_) => true,
+            PlainBinding::Function(_, args) => args.iter().any(PlainBinding::of_entry),
+            _ => false,
+        }
+    }
+}
+
+/// The meaning of the plain variable `name` at the entry to a call, or (`ret`) at the return.
 ///
 /// With BASE for the argument's name less `_uaddr` or `_str`: a number has its name (value) and
 /// BASE_str (text), a signal BASE_name; a string has BASE and BASE_str (in quotes), BASE_unquoted
-/// and BASE_str_unquoted, and BASE_uaddr (address).
-pub(crate) fn bind(call: &SysCall, name: &str) -> PlainBinding {
+/// and BASE_str_unquoted, and BASE_uaddr (address). A call can have variables of its own besides.
+pub(crate) fn bind(call: &SysCall, name: &str, ret: bool) -> PlainBinding {
     let exact = call.args.iter().find(|a| a.var == name);
-    exact
+    let of_argument = exact
         .into_iter()
         .chain(&call.args)
-        .find_map(|a| bind_arg(a, name))
+        .find_map(|a| bind_arg(a, name));
+    of_argument
+        .or_else(|| {
+            let mut own = call.variables.iter();
+            let own = own.find(|v| v.name == name && (ret || !v.at_return))?;
+            Some(bind_value(call, own.value, ret))
+        })
         .unwrap_or(PlainBinding::Absent)
+}
+
+/// The meaning of the value of a call's own variable, see [`SysVariable::value`].
+fn bind_value(call: &SysCall, value: &'static str, ret: bool) -> PlainBinding {
+    let value = value.trim();
+    if let Ok(number) = value.parse() {
+        return PlainBinding::Number(number);
+    }
+    let quoted = value.strip_prefix('"').and_then(|v| v.strip_suffix('"'));
+    if let Some(text) = quoted {
+        return PlainBinding::Literal(text);
+    }
+    let function = value.strip_suffix(')').and_then(|v| v.split_once('('));
+    match function {
+        Some((name, args)) => {
+            let args = args.split(',').map(|arg| bind_value(call, arg, ret));
+            PlainBinding::Function(name, args.collect())
+        }
+        None => bind(call, value, ret),
+    }
 }
 
 fn bind_arg(a: &SysArg, name: &str) -> Option<PlainBinding> {
@@ -124,13 +167,22 @@ impl ExprBuilder {
     }
 
     /// The value of a binding; `None` if it has none.
-    pub(crate) fn value(&self, b: PlainBinding) -> Option<Expr> {
-        Some(match b {
+    pub(crate) fn value(&self, b: &PlainBinding) -> Option<Expr> {
+        Some(match *b {
             PlainBinding::Absent | PlainBinding::TextOnly => return None,
+            PlainBinding::Number(n) => self.num(n),
+            PlainBinding::Literal(text) => self.text(text),
+            PlainBinding::Function(name, ref args) => {
+                let args = args.iter().map(|arg| self.value(arg));
+                self.call(name, args.collect::<Option<_>>()?)
+            }
             PlainBinding::Value(w, SysArgKind::Int { size, signed }) => {
                 self.extended(self.word(w), size, signed)
             }
             PlainBinding::Value(w, SysArgKind::Signal) => self.extended(self.word(w), 4, true),
+            PlainBinding::Value(w, SysArgKind::Blocks(size)) => {
+                self.bin(BinOp::Shl, self.extended(self.word(w), size, false), 12)
+            }
             PlainBinding::Value(w, SysArgKind::Pair) => {
                 let low = self.extended(self.word(w), 4, false);
                 let high = self.bin(BinOp::Shl, self.word(w.saturating_add(1)), 32);
@@ -172,6 +224,7 @@ fn arg_type(kind: SysArgKind) -> CTy {
         } => CTy::int(size, signed),
         SysArgKind::Int { signed, .. } => CTy::int(8, signed),
         SysArgKind::Signal => CTy::int(4, true),
+        SysArgKind::Blocks(size) => CTy::int(size, false),
         SysArgKind::Str => {
             let base = CBase::Int {
                 size: 1,
@@ -360,4 +413,52 @@ pub(crate) fn syscall_any(m: &Mentions, ret: bool, process: bool, span: Span) ->
         }
     }
     ctx
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::facts::SysVariable;
+
+    #[test]
+    fn variables_besides_the_arguments() {
+        let variable = |name, value, at_return| SysVariable {
+            name,
+            text: false,
+            at_return,
+            value,
+        };
+        let call = SysCall {
+            nr: 1,
+            name: "call",
+            probe: "call",
+            point: "call",
+            args: vec![SysArg {
+                var: "buf_uaddr",
+                kernel: "buf",
+                word: 2,
+                kind: SysArgKind::Ptr,
+                text: true,
+            }],
+            variables: vec![
+                variable("zero", "-1", false),
+                variable("none", "\"\"", false),
+                variable("all", "f(buf_uaddr, 4, buf_str)", false),
+                variable("later", "buf_uaddr", true),
+                variable("buf_str", "0", false),
+            ],
+        };
+        let address = || PlainBinding::Value(2, SysArgKind::Ptr);
+        let at_entry = |name| bind(&call, name, false);
+        assert_eq!(at_entry("zero"), PlainBinding::Number(-1));
+        assert_eq!(at_entry("none"), PlainBinding::Literal(""));
+        let args = vec![address(), PlainBinding::Number(4), PlainBinding::Text(2)];
+        let all = at_entry("all");
+        assert_eq!(all, PlainBinding::Function("f", args));
+        // The text of the argument is made at the entry.
+        assert!(all.of_entry() && !at_entry("zero").of_entry());
+        assert_eq!(at_entry("later"), PlainBinding::Absent);
+        assert_eq!(bind(&call, "later", true), address());
+        assert_eq!(at_entry("buf_str"), PlainBinding::Text(2));
+    }
 }

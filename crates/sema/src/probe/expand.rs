@@ -294,7 +294,7 @@ fn groups<'a>(
         let adapted = adapted.as_ref().unwrap_or(call);
         let binds: Vec<(Name, PlainBinding)> = reads
             .iter()
-            .map(|n| ((*n).clone(), context::bind(adapted, n)))
+            .map(|n| ((*n).clone(), context::bind(adapted, n, ret)))
             .collect();
         let key = SyscallGroupKey {
             binds: key_text(adapted, &binds, &targets, m.all_targets),
@@ -384,7 +384,7 @@ fn group_context(
         add("argstr", make.call("__sys_argstr", Vec::new()));
     }
     for (name, b) in &g.binds {
-        if let Some(init) = make.value(*b) {
+        if let Some(init) = make.value(b) {
             vars.push(PlainVar {
                 name: name.clone(),
                 init,
@@ -414,7 +414,7 @@ fn report_text_only(
 ) {
     for (name, b) in &g.binds {
         // Texts are made at the entry.
-        let absent = *b == PlainBinding::TextOnly || ret && matches!(b, PlainBinding::Text(_));
+        let absent = *b == PlainBinding::TextOnly || ret && b.of_entry();
         if absent && !m.writes.contains(name) {
             let text = format!("`{name}` of `{}` is not available yet", g.first.probe);
             diags.push(

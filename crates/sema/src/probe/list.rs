@@ -224,12 +224,21 @@ fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)> {
     let mut vars: Vec<(String, &'static str)> =
         fixed.iter().map(|(n, t)| ((*n).to_owned(), *t)).collect();
     for a in &call.args {
-        match context::bind(call, a.var) {
+        match context::bind(call, a.var, ret) {
             PlainBinding::Quoted(_) | PlainBinding::Unquoted(_) => {
                 vars.push((a.var.to_owned(), "string"))
             }
             PlainBinding::Value(..) => vars.push((a.var.to_owned(), "long")),
             _ => {}
+        }
+    }
+    for own in call.variables.iter().filter(|v| ret || !v.at_return) {
+        let absent = ret && context::bind(call, own.name, ret).of_entry();
+        if !absent {
+            vars.push((
+                own.name.to_owned(),
+                if own.text { "string" } else { "long" },
+            ));
         }
     }
     vars

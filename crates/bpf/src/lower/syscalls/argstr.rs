@@ -29,7 +29,7 @@ use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
 use crate::lower::{HandlerCodegen, Res};
-use crate::target::{ArgDesc, ArgVariants, FlagTable, StructDesc, SyscallDesc};
+use crate::target::{ArgDesc, ArgVariants, FieldPlace, FlagTable, StructDesc, SyscallDesc};
 
 const ARGS_LONG: i64 = ARGS as i64;
 /// Words of a row: six descriptors, the list of other rows, and the bits of the argument that decides.
@@ -131,10 +131,10 @@ impl NameLists {
     }
 
     /// The descriptor of a structure, without the list of its fields.
-    fn structure(&mut self, of: &'static StructDesc) -> u64 {
+    fn structure(&mut self, kind: i32, of: &'static StructDesc) -> u64 {
         let known = self.structures.iter().find(|s| s.0 == of.name).map(|s| s.1);
         let off = known.unwrap_or_else(|| self.fields(of));
-        kind::STRUCT as u64
+        kind as u64
             | u64::from(off) << 16
             | u64::from(of.size) << structure::SIZE
             | u64::from(of.null) << structure::NULL
@@ -146,24 +146,24 @@ impl NameLists {
         let descriptors: Vec<Vec<u64>> = of
             .texts
             .iter()
-            .map(|text| text.fields.iter().map(|f| self.descriptor(&f.2)).collect())
+            .map(|text| text.fields.iter().map(|f| self.field(f.1, &f.2)).collect())
             .collect();
         let off = self.bytes.len() as u32;
         let pieces = |text: &str| text.len().div_ceil(NAME as usize - 1).max(1);
         for (text, descriptors) in of.texts.iter().zip(descriptors) {
             let fields: usize = text.fields.iter().map(|f| pieces(f.0)).sum();
             let mut left = text.when.len() + fields + pieces(text.end);
-            for (offset, bytes, value) in &text.when {
+            for (place, value) in &text.when {
                 left -= 1;
-                let unused = u64::from(64 - 8 * u32::from(*bytes));
                 let skip = (left * ENTRY as usize) as u64;
-                let place = u64::from(*offset) | skip << structure::SKIP;
-                self.entry(structure::TEST as u64 | unused << 8, place, "");
+                let word = field_word(*place) | skip << structure::SKIP;
+                let test = with_bits(structure::TEST as u64, place.bits);
+                self.entry(test, word, "");
                 let at = self.bytes.len() - NAME as usize;
                 self.bytes[at..at + 8].copy_from_slice(&value.to_ne_bytes());
             }
-            for ((before, offset, _), descriptor) in text.fields.iter().zip(descriptors) {
-                self.pieces(before, descriptor, u64::from(*offset));
+            for ((before, place, _), descriptor) in text.fields.iter().zip(descriptors) {
+                self.pieces(before, descriptor, field_word(*place));
             }
             self.pieces(text.end, 0, 0);
         }
@@ -171,15 +171,25 @@ impl NameLists {
         off
     }
 
+    /// The descriptor of a field.
+    fn field(&mut self, place: FieldPlace, of: &ArgDesc) -> u64 {
+        let descriptor = self.descriptor(of);
+        match place.bits {
+            // What is no number has no width.
+            0 => descriptor,
+            bits => with_bits(descriptor, bits),
+        }
+    }
+
     /// A text in as many entries as it needs; the last one has a field.
-    fn pieces(&mut self, mut text: &'static str, descriptor: u64, offset: u64) {
+    fn pieces(&mut self, mut text: &'static str, descriptor: u64, place: u64) {
         while let Some((head, tail)) = text.split_at_checked(NAME as usize - 1)
             && !tail.is_empty()
         {
             self.entry(kind::SHOWN as u64, 0, head);
             text = tail;
         }
-        self.entry(descriptor, offset, text);
+        self.entry(descriptor, place, text);
     }
 
     /// A descriptor: the kind, the number of upper bits to drop from the value, and the list.
@@ -203,12 +213,15 @@ impl NameLists {
                 listed(kind, *size, self.table(t, ListUse::Choice(*size, *decimal)))
             }
             ArgDesc::Pair => sized(kind::PAIR, 4),
+            ArgDesc::Blocks(n) => sized(kind::BLOCKS, *n),
             ArgDesc::Unseen => kind::SHOWN as u64,
             ArgDesc::Argv(4) => sized(kind::ARGV_4, 8),
             ArgDesc::Argv(_) => sized(kind::ARGV, 8),
             ArgDesc::Buffer(word) => with(kind::BUFFER, *word),
             ArgDesc::Bytes(word) => with(kind::BYTES, *word),
-            ArgDesc::Struct(of) => self.structure(of),
+            ArgDesc::Struct(of) => self.structure(kind::STRUCT, of),
+            ArgDesc::Packed(of) => self.structure(kind::PACKED, of),
+            ArgDesc::Date(n) => sized(kind::DATE, *n),
             ArgDesc::Result(n) => sized(kind::RESULT, *n),
             ArgDesc::Fraction(n, false) => sized(kind::MICROSECONDS, *n),
             ArgDesc::Fraction(n, true) => sized(kind::NANOSECONDS, *n),
@@ -229,6 +242,16 @@ impl NameLists {
             ArgDesc::OpenMode => sized(kind::OPEN_MODE, 4),
         }
     }
+}
+
+/// A descriptor of a value with this many bits.
+fn with_bits(descriptor: u64, bits: u8) -> u64 {
+    descriptor & !(0x3f << 8) | u64::from(64 - u32::from(bits.clamp(1, 64))) << 8
+}
+
+/// The second word of a field's entry.
+fn field_word(place: FieldPlace) -> u64 {
+    u64::from(place.offset) | u64::from(place.shift) << structure::SHIFT
 }
 
 /// The rows of descriptors, their number, and the lists.

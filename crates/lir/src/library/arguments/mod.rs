@@ -15,6 +15,7 @@
 //! | `values` | numbers, names and the texts around them |
 //! | `memory` | texts, vectors, times and bytes in the program's memory |
 //! | `sockets` | addresses of sockets |
+//! | `dates` | date and time |
 //! | `structures` | structures in the program's memory, by a list of their fields |
 //! | `variants` | which descriptors a call has that depend on the value of an argument |
 //!
@@ -28,6 +29,7 @@
 //! | `user_defer(address, size, how)` | leaves the read to the controller; 0, or why not |
 //! | `quote_N(from, to, count, limit, quoted)` | quotes bytes (`Layout::quote`) |
 
+mod dates;
 mod memory;
 mod sockets;
 mod structures;
@@ -86,6 +88,12 @@ pub mod kind {
     pub const BYTES: i32 = 21;
     /// A number in brackets, in hexadecimal: where a result goes.
     pub const RESULT: i32 = 22;
+    /// As `STRUCT`, but the word has the bits of the fields itself.
+    pub const PACKED: i32 = 23;
+    /// A number of seconds since 1970, as date and time.
+    pub const DATE: i32 = 24;
+    /// A number of blocks of 4096 bytes, which is written in bytes.
+    pub const BLOCKS: i32 = 25;
 }
 
 /// Bits of a descriptor from bit 16 on, for [`kind::TIME`].
@@ -101,7 +109,7 @@ pub mod time {
 /// The descriptor of a structure, and the list of its fields.
 ///
 /// An entry of the list has the size of a name's. Its first word is the descriptor of a field, its second one
-/// the field's offset, and the text of its name precedes the field. The list ends with an entry whose
+/// the field's offset and what is below a bit field ([`SHIFT`]), and the text of its name precedes the field. The list ends with an entry whose
 /// descriptor is 0; its text comes last.
 pub mod structure {
     /// Bits of the descriptor from here on: bytes of the structure, at most [`MOST`].
@@ -115,6 +123,8 @@ pub mod structure {
     pub const TEST: i32 = 255;
     /// Bits of the second word of such an entry from here on: how many bytes to skip.
     pub const SKIP: u32 = 16;
+    /// Bits of the second word from here on: how many bits are below the field in its first eight bytes.
+    pub const SHIFT: u32 = 8;
     /// The largest size of a structure.
     pub const MOST: u32 = 127;
     /// The largest number of entries in a list.
@@ -162,7 +172,7 @@ const CREATES: i32 = 0x40_0040;
 const AT_FDCWD: i32 = -100;
 
 /// The texts around the values; a mask bounds the index.
-const LITERALS: [&str; 19] = [
+const LITERALS: [&str; 29] = [
     ", ",
     "|",
     "\"",
@@ -180,8 +190,18 @@ const LITERALS: [&str; 19] = [
     "{...}",
     "\\000",
     ",",
-    "{unknown address family (",
-    ")}",
+    "{unknown sockaddr with sa=",
+    "{unknown sockaddr with salen=",
+    ", salen=",
+    "{AF_NETLINK, pid=",
+    ", groups=",
+    "{AF_PACKET, proto=",
+    ", ind=",
+    ", hatype=",
+    ", pkttype=",
+    ", halen=",
+    ", addr=",
+    " ",
 ];
 /// Places for literals; those behind the last one are empty.
 const PLACES: i32 = 32;
@@ -256,6 +276,7 @@ pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module
         data: vec![
             data("literals", literals),
             data(NAMES, names),
+            data(dates::TABLE, dates::table()),
             quote::escapes(escapes),
         ],
         funcs: vec![
@@ -271,8 +292,10 @@ pub fn module(layout: &ArgumentLayout, names: Vec<u8>, escapes: &[u8]) -> Module
             memory::put_buffer(layout),
             sockets::put_inet6(layout),
             sockets::put_unix(layout),
+            sockets::put_link(layout),
             sockets::put_sockaddr(layout),
             memory::put_bytes(layout),
+            dates::put_date(layout),
             structures::put_field(layout),
             structures::put_struct(layout, last),
             variants::variant_row(layout, last),
@@ -373,7 +396,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
     fn sized(&self, descriptor: Val<'b>, kind: Val<'b>, word: Val<'b>) -> Val<'b> {
         let unused = (descriptor >> 8) & 63;
         let high = word << unused;
-        let kinds = [kind::SIGNED, kind::DIRFD, kind::ENUM];
+        let kinds = [kind::SIGNED, kind::DIRFD, kind::ENUM, kind::DATE];
         let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
         let all = self.f.number(0) - ((self.f.constant(kinds) >> (kind & 63)) & 1);
         let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
@@ -434,7 +457,7 @@ enum SecondParam {
 }
 
 /// Kinds with a function of their own.
-const FUNCTIONS: [(i32, &str, SecondParam); 8] = [
+const FUNCTIONS: [(i32, &str, SecondParam); 9] = [
     (kind::USER_STR, "put_user", SecondParam::None),
     (kind::ARGV, "put_vector", SecondParam::Number(0)),
     (kind::ARGV_4, "put_vector", SecondParam::Number(1)),
@@ -443,6 +466,7 @@ const FUNCTIONS: [(i32, &str, SecondParam); 8] = [
     (kind::SOCKADDR, "put_sockaddr", SecondParam::Referenced),
     (kind::BYTES, "put_bytes", SecondParam::Referenced),
     (kind::STRUCT, "put_struct", SecondParam::Descriptor),
+    (kind::PACKED, "put_struct", SecondParam::Descriptor),
 ];
 
 fn put_arg(layout: &ArgumentLayout) -> Func {
@@ -482,6 +506,10 @@ Cost: that of the kind's function.";
             let value = f.var("value", t.sized(descriptor, kind.get(), word));
             f.if_(kind.eq(kind::PAIR), || {
                 value.set(value | (t.referenced(descriptor) << 32));
+                kind.set(kind::SIGNED);
+            });
+            f.if_(kind.eq(kind::BLOCKS), || {
+                value.set(value << 12);
                 kind.set(kind::SIGNED);
             });
             f.if_(kind.eq(kind::DIRFD), || {

@@ -6,7 +6,8 @@ use crate::func::Func;
 pub(super) fn put_struct(layout: &ArgumentLayout, last: i32) -> Func {
     let contract = "\
 Appends the fields of a structure with the texts around them, or its address if it cannot be read.
-descriptor: has the list of the fields and the size, see `structure`. address: of the structure.
+descriptor: has the list of the fields and the size, see `structure`. address: of the structure; of the kind
+`PACKED` its bytes.
 Cost: a read, and a text and a value for each field.";
     let params = ["descriptor", "address"];
     texts(
@@ -19,16 +20,22 @@ Cost: a read, and a text and a value for each field.";
                 t.put(kind::HEX, address);
                 f.ret(0);
             };
-            f.if_(address.eq(0), || {
-                let null = (descriptor >> structure::NULL.cast_signed()) & 1;
-                t.literal_if(null.ne(0), "NULL");
-                bad();
-            });
             let most = structure::MOST.cast_signed();
-            let size = (descriptor >> structure::SIZE.cast_signed()) & most;
-            let size = size.bound(structure::MOST);
-            f.if_(size.gt(layout.most), bad);
-            t.read(size, address, bad);
+            f.if_else(
+                (descriptor & 255).eq(kind::PACKED),
+                || t.staged(0).store_u64(0, address),
+                || {
+                    f.if_(address.eq(0), || {
+                        let null = (descriptor >> structure::NULL.cast_signed()) & 1;
+                        t.literal_if(null.ne(0), "NULL");
+                        bad();
+                    });
+                    let size = (descriptor >> structure::SIZE.cast_signed()) & most;
+                    let size = size.bound(structure::MOST);
+                    f.if_(size.gt(layout.most), bad);
+                    t.read(size, address, bad);
+                },
+            );
             let entry = f.var("entry", (descriptor >> 16) & structure::LIST);
             // No callback: fields with names need the frames.
             f.repeat_inline(structure::MAX_FIELDS, || {
@@ -37,6 +44,7 @@ Cost: a read, and a text and a value for each field.";
                 let (field, place) = (row.load_u64(0), row.load_u64(8));
                 let word = (t.staged(0) + (place & most).bound(structure::MOST)).load_u64(0);
                 let kind = field & 255;
+                let word = word >> ((place >> structure::SHIFT.cast_signed()) & 63);
                 let value = t.sized(field, kind, word);
                 f.if_else(
                     kind.eq(structure::TEST),
@@ -79,6 +87,13 @@ Cost: that of put_number.";
         layout,
         ("put_field", contract),
         params,
-        |t, [descriptor, value]| t.number(descriptor & 255, value),
+        |t, [descriptor, value]| {
+            let kind = descriptor & 255;
+            t.f.if_(kind.eq(kind::DATE), || {
+                t.f.call("put_date", &[value]);
+                t.f.ret(0);
+            });
+            t.number(kind, value);
+        },
     )
 }

@@ -333,6 +333,16 @@ impl Resolver<'_> {
                     args: args.to_vec(),
                 }
             }
+            ("next_file", []) => ExprKind::Print {
+                stream: Stream::NextFile,
+                to_string: false,
+                form: PrintForm::Plain {
+                    delim: None,
+                    newline: false,
+                },
+                // A record needs a text.
+                args: vec![self.str(ExprKind::Str(b" "[..].into()), span)],
+            },
             _ => return None,
         })
     }

@@ -55,10 +55,6 @@ const ABSENT: &[(&[&str], &str)] = &[
         ],
         "no BPF program can change the arguments of a function",
     ),
-    (
-        &["switch_file"],
-        "the output is one stream; pipe it into a program that splits it, as `split -b 10M -`",
-    ),
     (&["module_size"], "there is no kernel module"),
     (
         &["remote_id", "remote_uri"],
