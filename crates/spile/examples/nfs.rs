@@ -2,14 +2,22 @@
 //! no daemons, no programs of a distribution.
 //!
 //! `nfs modules` loads the modules. `nfs start`: loads them, exports a file system in memory, `/export`, and starts
-//! one thread of the server, if none runs. `nfs mount 3|4 DIR`: mounts it with transfers of 4096 bytes, if it is not
-//! mounted. `nfs work DIR`: one operation of each kind on
+//! one thread of the server, if none runs. `nfs mount 3|acl|4 DIR`: mounts it with transfers of 4096 bytes, if it is
+//! not mounted; `acl` is version 3 with lists of access. `nfs work DIR`: one operation of each kind on
 //! files there, as user 1234 of group 4321, then a line `OPERATION COUNT` for each operation that the client sent, as
-//! `/proc/self/mountstats` counts them. `nfs pages DIR`: operations on pages of files. `nfs unmount DIR` ends a mount,
-//! `nfs stop` the server.
+//! `/proc/self/mountstats` counts them. `nfs pages DIR`: operations on pages of files. `nfs inner DIR`: exports a file
+//! system within the exported one for a while, and opens it through a mount of version 4. `nfs later DIR`: reads a
+//! file whose lease a local process has, so that the server says to come later, and says how often it did.
+//! `nfs totals DIR`: a line `calls NUMBER transmissions NUMBER sent BYTES received BYTES` of all operations so far.
+//! `nfs short NUMBER`: a request of this number that ends too early. `nfs work2 DIR`: mounts a server of version 2 that
+//! is a part of this program, works with a file there, and ends the mount. `nfs unmount DIR` ends a mount, `nfs stop` the
+//! server.
 //!
 //! The server asks programs which clients may use what; the answers are written before it asks. It registers at
 //! port 111, and mounting by version 3 asks a program for the first file handle: threads give these answers.
+
+#[path = "nfs/version2.rs"]
+mod version2;
 
 use std::collections::BTreeMap;
 use std::ffi::CString;
@@ -19,6 +27,7 @@ use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// In the order of their dependences; a kernel may lack some.
@@ -89,6 +98,12 @@ fn load_modules() {
     }
 }
 
+/// Whether a file system of this kind is mounted there.
+fn mounted(dir: &str, kind: &str) -> bool {
+    let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
+    mounts.contains(&format!(" {dir} {kind}"))
+}
+
 fn attach(source: &str, dir: &str, kind: &str, options: &str) {
     fs::create_dir_all(dir).unwrap_or_else(|e| panic!("{dir}: {e}"));
     let (source, kind, options) = (text(source), text(kind), text(options));
@@ -116,27 +131,48 @@ fn number(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
-/// The results of a call of a program: yes for all registrations, the first file handle for a mount.
-fn results(program: u32, procedure: u32, handle: &[u8]) -> Vec<u8> {
-    let one = 1_u32.to_be_bytes();
+/// What answers calls: program, procedure and arguments to results.
+type Answer = dyn Fn(u32, u32, &[u8]) -> Vec<u8> + Send + Sync;
+
+/// Yes to all registrations.
+fn rpcbind(program: u32, procedure: u32, _: &[u8]) -> Vec<u8> {
     match (program, procedure) {
-        (p, 1 | 2) if p == RPCBIND.1 => one.to_vec(),
+        (p, 1 | 2) if p == RPCBIND.1 => 1_u32.to_be_bytes().to_vec(),
         (p, 3) if p == RPCBIND.1 => 0_u32.to_be_bytes().to_vec(),
-        (p, 1) if p == MOUNTD.1 => {
-            let length = u32::try_from(handle.len()).expect("short");
-            let mut out = [0_u32.to_be_bytes(), length.to_be_bytes()].concat();
-            out.extend(handle);
-            out.resize(out.len().next_multiple_of(4), 0);
-            // One kind of authentication, of Unix.
-            out.extend([one, one].concat());
-            out
-        }
         _ => Vec::new(),
     }
 }
 
+/// The result of a mount by version 3 of its protocol: the first file handle.
+fn mount_result(handle: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(handle.len()).expect("short");
+    let mut out = [0_u32.to_be_bytes(), length.to_be_bytes()].concat();
+    out.extend(handle);
+    out.resize(out.len().next_multiple_of(4), 0);
+    // One kind of authentication, of Unix.
+    out.extend([1_u32.to_be_bytes(), 1_u32.to_be_bytes()].concat());
+    out
+}
+
+/// Gives this result to mounts, and none to other calls.
+fn mountd(result: Vec<u8>) -> impl Fn(u32, u32, &[u8]) -> Vec<u8> {
+    move |program, procedure, _| match (program, procedure) {
+        (p, 1) if p == MOUNTD.1 => result.clone(),
+        _ => Vec::new(),
+    }
+}
+
+/// The arguments of a call behind its credentials and verifier.
+fn arguments(call: &[u8]) -> Option<&[u8]> {
+    let mut at = 24;
+    for _ in 0..2 {
+        at += 8 + number(call, at + 4)?.next_multiple_of(4) as usize;
+    }
+    call.get(at..)
+}
+
 /// Answers the calls of a connection, each one a record of one part.
-fn answer(mut peer: TcpStream, handle: &[u8]) -> io::Result<()> {
+fn answer(mut peer: TcpStream, answers: &Answer) -> io::Result<()> {
     loop {
         let mut header = [0; 4];
         peer.read_exact(&mut header)?;
@@ -146,12 +182,15 @@ fn answer(mut peer: TcpStream, handle: &[u8]) -> io::Result<()> {
         let (Some(id), Some(program), Some(procedure)) = fields else {
             return Ok(());
         };
+        let Some(arguments) = arguments(&call) else {
+            return Ok(());
+        };
         // A reply, accepted, no verifier, success.
         let mut reply: Vec<u8> = [id, 1, 0, 0, 0, 0]
             .iter()
             .flat_map(|n| n.to_be_bytes())
             .collect();
-        reply.extend(results(program, procedure, handle));
+        reply.extend(answers(program, procedure, arguments));
         let length = u32::try_from(reply.len()).expect("short") | 0x8000_0000;
         peer.write_all(&length.to_be_bytes())?;
         peer.write_all(&reply)?;
@@ -159,15 +198,33 @@ fn answer(mut peer: TcpStream, handle: &[u8]) -> io::Result<()> {
 }
 
 /// Answers at a port until the process ends.
-fn listen(port: u16, handle: &[u8]) {
+fn listen(port: u16, answers: impl Fn(u32, u32, &[u8]) -> Vec<u8> + Send + Sync + 'static) {
     let listener = TcpListener::bind(("127.0.0.1", port)).expect("a free port");
-    let handle = handle.to_vec();
+    let answers = Arc::new(answers);
     std::thread::spawn(move || {
         for peer in listener.incoming().flatten() {
-            let handle = handle.clone();
-            std::thread::spawn(move || answer(peer, &handle));
+            let answers = answers.clone();
+            std::thread::spawn(move || answer(peer, &*answers));
         }
     });
+}
+
+/// Answers what the server asks about clients and file systems.
+fn cache(name: &str, line: &str) {
+    write(&format!("/proc/net/rpc/{name}/channel"), line);
+}
+
+/// Exports a file system under a number below 256.
+fn export(dir: &str, number: u8) {
+    let users = "65534 65534";
+    cache(
+        "nfsd.export",
+        &format!("* {dir} {NEVER} {EXPORT_FLAGS} {users} {number}"),
+    );
+    cache(
+        "nfsd.fh",
+        &format!("* 1 \\x{number:02x}000000 {NEVER} {dir}"),
+    );
 }
 
 fn start() {
@@ -176,17 +233,16 @@ fn start() {
         return;
     }
     load_modules();
-    attach("tmpfs", EXPORT, "tmpfs", "");
-    attach("nfsd", "/proc/fs/nfsd", "nfsd", "");
-    listen(RPCBIND.0, &[]);
-    let cache = |name: &str, line: &str| write(&format!("/proc/net/rpc/{name}/channel"), line);
+    // Both stay when a server stops. The kernel refuses to mount its interface a second time at the same place, and
+    // a second file system in memory would hide the files of the first one.
+    for (kind, dir) in [("tmpfs", EXPORT), ("nfsd", "/proc/fs/nfsd")] {
+        if !mounted(dir, kind) {
+            attach(kind, dir, kind, "");
+        }
+    }
+    listen(RPCBIND.0, rpcbind);
     cache("auth.unix.ip", &format!("nfsd 127.0.0.1 {NEVER} *"));
-    let users = "65534 65534";
-    cache(
-        "nfsd.export",
-        &format!("* {EXPORT} {NEVER} {EXPORT_FLAGS} {users} 0"),
-    );
-    cache("nfsd.fh", &format!("* 1 \\x00000000 {NEVER} {EXPORT}"));
+    export(EXPORT, 0);
     // Clients of an earlier server get the shortest time to come back.
     write("/proc/fs/nfsd/nfsv4leasetime", "10");
     write("/proc/fs/nfsd/nfsv4gracetime", "10");
@@ -208,7 +264,7 @@ fn accepts_new_clients() {
 }
 
 fn stop() {
-    listen(RPCBIND.0, &[]);
+    listen(RPCBIND.0, rpcbind);
     write("/proc/fs/nfsd/threads", "0");
 }
 
@@ -230,16 +286,16 @@ fn root_handle() -> Vec<u8> {
 }
 
 fn mount(version: &str, dir: &str) {
-    let mounts = fs::read_to_string("/proc/mounts").expect("mounts");
-    if mounts.contains(&format!(" {dir} nfs")) {
+    if mounted(dir, "nfs") {
         return;
     }
     let common = "proto=tcp,addr=127.0.0.1,port=2049,rsize=4096,wsize=4096,lookupcache=none";
-    if version == "3" {
-        listen(MOUNTD.0, &root_handle());
+    if version != "4" {
+        let acl = if version == "acl" { "acl" } else { "noacl" };
+        listen(MOUNTD.0, mountd(mount_result(&root_handle())));
         let port = MOUNTD.0;
         let options = format!(
-            "vers=3,{common},nolock,noacl,mountaddr=127.0.0.1,mountproto=tcp,mountport={port},mountvers=3"
+            "vers=3,{common},nolock,{acl},mountaddr=127.0.0.1,mountproto=tcp,mountport={port},mountvers=3"
         );
         attach(&format!("127.0.0.1:{EXPORT}"), dir, "nfs", &options);
     } else {
@@ -249,28 +305,29 @@ fn mount(version: &str, dir: &str) {
     }
 }
 
-/// How often the client of a mounted file system sent each operation.
-fn operations(dir: &str, mut counts: &File) -> BTreeMap<String, u64> {
+/// The numbers of a mounted file system's lines in `/proc/self/mountstats`, by the name before the colon.
+fn statistics(dir: &str, mut counts: &File) -> BTreeMap<String, Vec<u64>> {
     let mut all = String::new();
     counts.rewind().expect("mountstats");
     counts.read_to_string(&mut all).expect("mountstats");
-    let mut found = BTreeMap::new();
-    let mut within = false;
-    for line in all.lines() {
-        if line.starts_with("device ") {
-            within = line.contains(&format!(" mounted on {dir} "));
-        }
-        let mut words = line.split_ascii_whitespace();
-        let (name, count) = (words.next().unwrap_or_default(), words.next());
-        let name = name.trim_end_matches(':');
-        let count = count.and_then(|n| n.parse().ok());
-        if let (true, Some(count)) = (within, count)
-            && name.len() > 3
-            && name.chars().all(|c| c.is_ascii_uppercase() || c == '_')
-        {
-            found.insert(name.to_owned(), count);
-        }
-    }
+    let lines = all.lines();
+    let here = lines.skip_while(|l| !l.contains(&format!(" mounted on {dir} ")));
+    let here = here.skip(1).take_while(|l| !l.starts_with("device "));
+    let pair = |line: &str| {
+        let (name, rest) = line.split_once(':')?;
+        let numbers = rest.split_ascii_whitespace().map_while(|n| n.parse().ok());
+        Some((name.trim().to_owned(), numbers.collect()))
+    };
+    here.filter_map(pair).collect()
+}
+
+/// The numbers of each operation of a mounted file system, its calls first.
+fn operations(dir: &str, counts: &File) -> BTreeMap<String, Vec<u64>> {
+    let mut found = statistics(dir, counts);
+    found.retain(|name, numbers| {
+        let word = name.chars().all(|c| c.is_ascii_uppercase() || c == '_');
+        word && name.len() > 3 && !numbers.is_empty()
+    });
     found
 }
 
@@ -337,8 +394,8 @@ fn work(dir: &str) -> io::Result<()> {
     let names = fs::read_dir(dir)?.count();
     assert_eq!(names, 1);
     fs::remove_file(place("beta.txt"))?;
-    for (name, count) in operations(dir, &counts) {
-        let sent = count - before.get(&name).copied().unwrap_or_default();
+    for (name, numbers) in operations(dir, &counts) {
+        let sent = numbers[0] - before.get(&name).map_or(0, |n| n[0]);
         if sent > 0 {
             println!("{name} {sent}");
         }
@@ -394,6 +451,121 @@ fn pages(dir: &str) -> io::Result<()> {
     fs::remove_file(path)
 }
 
+/// Exports a file system within the exported one, opens it through a mount, and takes it back.
+fn inner(dir: &str) -> io::Result<()> {
+    let (place, there) = (format!("{EXPORT}/inner"), format!("{dir}/inner"));
+    attach("tmpfs", &place, "tmpfs", "");
+    export(&place, 1);
+    assert_eq!(fs::read_dir(&there)?.count(), 0);
+    assert!(mounted(&there, "nfs4"), "{there}: not a mount of its own");
+    unmount(&there);
+    for cache in ["nfsd.export", "nfsd.fh"] {
+        write(&format!("/proc/net/rpc/{cache}/flush"), "1");
+    }
+    unmount(&place);
+    fs::remove_dir(&place)?;
+    export(EXPORT, 0);
+    Ok(())
+}
+
+/// Reads a file through a mount while a lease keeps others away from it, until the server asks for the lease.
+fn later(dir: &str) -> io::Result<()> {
+    /// Calls that the server answered with "later", among the counters of events in `mountstats`.
+    const DELAYS: usize = 24;
+    let counts = File::open("/proc/self/mountstats")?;
+    let delays = || statistics(dir, &counts)["events"][DELAYS];
+    let before = delays();
+    let (path, there) = (format!("{EXPORT}/lease.txt"), format!("{dir}/lease.txt"));
+    fs::write(&path, "lease")?;
+    let file = OpenOptions::new().read(true).write(true).open(&path)?;
+    // SAFETY: the set and the number outlive the calls, and the descriptor is open.
+    let asked = unsafe {
+        let mut signals: libc::sigset_t = std::mem::zeroed();
+        libc::sigaddset(&mut signals, libc::SIGIO);
+        libc::sigprocmask(libc::SIG_BLOCK, &signals, std::ptr::null_mut());
+        let leased = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_WRLCK);
+        checked(leased.into(), "a lease");
+        let reader = std::thread::spawn(move || fs::read_to_string(there));
+        let mut signal = 0;
+        libc::sigwait(&signals, &mut signal);
+        let free = libc::fcntl(file.as_raw_fd(), libc::F_SETLEASE, libc::F_UNLCK);
+        checked(free.into(), "no lease");
+        reader
+    };
+    assert_eq!(asked.join().expect("a reader")?, "lease");
+    println!("delays {}", delays() - before);
+    fs::remove_file(path)
+}
+
+/// Sums of all operations of a mounted file system.
+fn totals(dir: &str) -> io::Result<()> {
+    let counts = File::open("/proc/self/mountstats")?;
+    let all = operations(dir, &counts);
+    let sum = |column: usize| all.values().map(|n| n[column]).sum::<u64>();
+    println!(
+        "calls {} transmissions {} sent {} received {}",
+        sum(0),
+        sum(1),
+        sum(3),
+        sum(4)
+    );
+    Ok(())
+}
+
+/// One operation of each kind of version 2, with a server of its own, which ends with the mount.
+fn work2(dir: &str) -> io::Result<()> {
+    const PORT: u16 = 2050;
+    const PROGRAM: u32 = 100_003;
+    let directory = Mutex::new(version2::Directory::new());
+    listen(PORT, move |program, procedure, arguments| {
+        let mut directory = directory.lock().expect("no panic");
+        let results = match program {
+            PROGRAM => directory.call(procedure, arguments),
+            _ => None,
+        };
+        results.unwrap_or_default()
+    });
+    listen(MOUNTD.0, mountd(version2::mounted()));
+    let options = format!(
+        "vers=2,proto=tcp,addr=127.0.0.1,port={PORT},rsize=4096,wsize=4096,lookupcache=none,nolock,\
+         mountaddr=127.0.0.1,mountproto=tcp,mountport={},mountvers=1",
+        MOUNTD.0
+    );
+    attach("127.0.0.1:/", dir, "nfs", &options);
+    let place = |name: &str| format!("{dir}/{name}");
+    let mut file = File::create(place("alpha.txt"))?;
+    file.write_all(&[b'x'; 10_000])?;
+    file.sync_all()?;
+    // SAFETY: the call takes numbers only.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    drop(file);
+    assert_eq!(fs::read(place("alpha.txt"))?, [b'x'; 10_000]);
+    assert!(fs::metadata(place("missing")).is_err());
+    fs::rename(place("alpha.txt"), place("beta.txt"))?;
+    fs::remove_file(place("beta.txt"))?;
+    unmount(dir);
+    Ok(())
+}
+
+/// Sends a request without program, version and procedure; the server ends the connection.
+fn short(number: &str) -> io::Result<()> {
+    let id: u32 = number.parse().expect("a number");
+    let mut peer = TcpStream::connect(("127.0.0.1", 2049))?;
+    for word in [0x8000_0000 | 12, id, 0, 2] {
+        peer.write_all(&u32::to_be_bytes(word))?;
+    }
+    assert_eq!(peer.read(&mut [0; 4])?, 0, "no reply");
+    Ok(())
+}
+
+fn usage() -> ! {
+    eprintln!(
+        "usage: nfs modules | start | mount 3|acl|4 DIR | work DIR | pages DIR | inner DIR | later DIR | totals DIR | \
+         short NUMBER | work2 DIR | unmount DIR | stop"
+    );
+    std::process::exit(2)
+}
+
 fn main() {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
@@ -401,15 +573,21 @@ fn main() {
         ["modules"] => load_modules(),
         ["start"] => start(),
         ["stop"] => stop(),
-        ["mount", version @ ("3" | "4"), dir] => mount(version, dir),
+        ["mount", version @ ("3" | "acl" | "4"), dir] => mount(version, dir),
         ["unmount", dir] => unmount(dir),
-        ["pages", dir] => pages(dir).unwrap_or_else(|e| panic!("{dir}: {e}")),
-        ["work", dir] => work(dir).unwrap_or_else(|e| panic!("{dir}: {e}")),
-        _ => {
-            eprintln!(
-                "usage: nfs modules | start | mount 3|4 DIR | work DIR | pages DIR | unmount DIR | stop"
-            );
-            std::process::exit(2);
+        [what, at] => {
+            let done = match what {
+                "pages" => pages(at),
+                "work" => work(at),
+                "inner" => inner(at),
+                "later" => later(at),
+                "totals" => totals(at),
+                "work2" => work2(at),
+                "short" => short(at),
+                _ => usage(),
+            };
+            done.unwrap_or_else(|e| panic!("{what} {at}: {e}"));
         }
+        _ => usage(),
     }
 }
