@@ -327,10 +327,6 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
         "the netfilter probes are `.hook(\"NAME\").pf(\"NAME\")`, and aliases such as `netfilter.ipv4.local_in`",
     ),
     (&["lsm"], "name the hook, as in `lsm(\"file_open\")`"),
-    (
-        &["sunrpc"],
-        "these aliases of SystemTap's library are not available yet; `kernel.trace` has the tracepoints",
-    ),
 ];
 
 /// The result of comparing a point's components with a family.
