@@ -31,9 +31,9 @@ const MODULES: [&str; 8] = [
     "tun",
 ];
 
-/// Modules that a case loads itself: an NFS server with its client, disks in memory, disks that answer late, and
-/// cables between network devices. No order; a kernel may lack some of them.
-const FOR_CASES: [&str; 17] = [
+/// Modules that a case loads itself: an NFS server with its client, disks in memory, SCSI disks, disks that answer
+/// late, and cables between network devices. No order; a kernel may lack some of them.
+const FOR_CASES: [&str; 21] = [
     "auth_rpcgss",
     "brd",
     "configfs",
@@ -49,6 +49,10 @@ const FOR_CASES: [&str; 17] = [
     "nfsv3",
     "nfsv4",
     "null_blk",
+    "scsi_common",
+    "scsi_debug",
+    "scsi_mod",
+    "sd_mod",
     "sunrpc",
     "veth",
 ];
@@ -152,7 +156,7 @@ fn cached(ready: &Path) -> Option<(Kernel, Duration)> {
     let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
     let modules = MODULES.map(|name| ready.join(format!("{name}.ko")));
     // An earlier version of this program needed fewer of them.
-    let newest = ready.join(LOADABLE).join("veth.ko");
+    let newest = ready.join(LOADABLE).join("scsi_debug.ko");
     let config = ready.join(CONFIG);
     if !modules.iter().chain([&newest, &config]).all(|m| m.exists()) {
         return None;
