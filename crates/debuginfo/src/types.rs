@@ -382,6 +382,18 @@ impl Dwarf {
         self.find_type(rest, kinds)
     }
 
+    /// The names of all types that have one, without basic types.
+    #[must_use]
+    pub fn type_names(&self) -> Vec<&str> {
+        let kinds = [
+            NameKind::Typedef,
+            NameKind::Struct,
+            NameKind::Union,
+            NameKind::Enum,
+        ];
+        self.index().all(self, &kinds).map(|f| f.name).collect()
+    }
+
     fn find_type(&self, name: &str, kinds: &[NameKind]) -> Option<TypeId> {
         let mut parts = name.rsplit("::");
         let last = parts.next()?;

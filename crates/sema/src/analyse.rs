@@ -223,7 +223,7 @@ fn bodies(
     if diags.has_errors() {
         return Err(AnalysisFailed);
     }
-    dead_stores::warn(&tree, diags, &is_user);
+    dead_stores::warn(&tree, inputs.facts, diags, &is_user);
     let functions = inputs.library.user_functions();
     let mut public: Vec<_> = functions.filter(|f| !f.private).collect();
     public.sort_by_key(|f| (f.name.name.clone(), f.params.len()));

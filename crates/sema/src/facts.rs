@@ -378,6 +378,16 @@ pub trait Facts {
             _ => None,
         }
     }
+    /// The type of a module whose name is most similar to that of a type that does not exist.
+    fn similar_type(&self, module: &Module, name: &str) -> Option<String> {
+        let _ = (module, name);
+        None
+    }
+    /// Whether a program has neither debugging information nor symbols of its own functions.
+    fn is_stripped(&self, module: &Module) -> bool {
+        let _ = module;
+        false
+    }
     /// Whether the running kernel supports function probes at all.
     fn probes_kernel(&self) -> bool {
         true

@@ -509,6 +509,19 @@ impl Facts for KernelFacts {
         })
     }
 
+    fn similar_type(&self, module: &Module, name: &str) -> Option<String> {
+        let types = match module {
+            Module::Kernel => KernelTypes::kernel(),
+            Module::KernelModule(module) => self.types.module(module),
+            Module::File(path) => return self.programs.similar_type(path, name),
+        };
+        KernelTypes::similar(types?, name)
+    }
+
+    fn is_stripped(&self, module: &Module) -> bool {
+        matches!(module, Module::File(path) if self.programs.is_stripped(path))
+    }
+
     fn type_space(&self, id: CTypeId) -> Space {
         let space = self.programs.file_table.space_of(id);
         space.unwrap_or(Space::Kernel)

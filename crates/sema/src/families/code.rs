@@ -119,7 +119,7 @@ pub(super) fn resolve(
         let unknown = why.is_none();
         let error = no_places(&modules, what, why);
         return Err(Box::new(match suggest && unknown {
-            true => with_similar_name(facts, &modules, what, error),
+            true => with_way_out(facts, &modules, what, error),
             false => error,
         }));
     }
@@ -308,6 +308,9 @@ fn place(text: &str, c: &Component) -> DiagResult<(Arc<str>, Option<Arc<str>>, L
     Ok((name.into(), Some(file.into()), lines))
 }
 
+/// Maximum number of markers that an error names.
+const MOST_MARKERS: usize = 40;
+
 /// The error for places that do not exist.
 fn no_places(modules: &[FoundModule], what: &Component, why: Option<String>) -> Diagnostic {
     let of = match modules {
@@ -330,8 +333,9 @@ fn place_text(what: &Component) -> Arc<str> {
     }
 }
 
-/// Adds the most similar name to the error for a name that does not exist. This may read all symbols.
-fn with_similar_name(
+/// Adds a way out to the error for a place that does not exist: the most similar name, the markers
+/// that there are, or where the symbols of a stripped program could come from. This may read all symbols.
+fn with_way_out(
     facts: &dyn Facts,
     modules: &[FoundModule],
     what: &Component,
@@ -339,31 +343,61 @@ fn with_similar_name(
 ) -> Diagnostic {
     let text = place_text(what);
     let name = text.split('@').next().unwrap_or("");
-    if is_pattern(name) {
-        return error;
-    }
-    // The start of a misspelt name is usually right; of markers there are only a few.
-    let start: String = name.chars().take(3).collect();
-    let query = match &*what.name {
-        "function" => CodeQuery::Function {
-            name: format!("{start}*").into(),
+    let like = |name: &str| match &*what.name {
+        "function" => Some(CodeQuery::Function {
+            name: name.into(),
             file: None,
             lines: LinePattern::Any,
             kind: FunctionKind::Any,
             part: None,
-        },
-        "mark" => CodeQuery::Mark {
+        }),
+        "mark" => Some(CodeQuery::Mark {
             provider: None,
             name: "*".into(),
-        },
-        _ => return error,
+        }),
+        _ => None,
     };
-    let near: Vec<FoundPlace> = modules
-        .iter()
-        .filter_map(|m| facts.places(&m.module, &query).ok())
-        .flatten()
-        .collect();
-    error.did_you_mean(name, near.iter().map(|p| &*p.name))
+    // The start of a misspelt name is usually right; of markers there are only a few.
+    let start = |letters| -> String { name.chars().take(letters).collect() };
+    let found = |letters| -> Vec<FoundPlace> {
+        let query = like(&format!("{}*", start(letters))).filter(|_| !is_pattern(name));
+        query.map_or_else(Vec::new, |query| {
+            let of = |m: &FoundModule| facts.places(&m.module, &query).ok();
+            modules.iter().filter_map(of).flatten().collect()
+        })
+    };
+    let mut near = found(3);
+    // A program has fewer functions than the kernel.
+    let programs = |m: &FoundModule| matches!(m.module, Module::File(_));
+    if near.is_empty() && modules.iter().all(programs) {
+        near = found(1);
+    }
+    let error = error.did_you_mean(name, near.iter().map(|p| &*p.name));
+    match (&*what.name, modules) {
+        _ if !error.help.is_empty() => error,
+        ("mark", _) if !is_pattern(name) => with_markers(error, &near),
+        ("function" | "statement", [one]) if facts.is_stripped(&one.module) => error
+            .note("the file is stripped: it has neither debugging information nor symbols of its own functions")
+            .help(
+                "install its debugging information (Debian's packages `NAME-dbgsym`), name a server in \
+                 DEBUGINFOD_URLS, or build it with `-g` and do not strip it",
+            ),
+        _ => error,
+    }
+}
+
+/// Adds the names of the markers that there are.
+fn with_markers(error: Diagnostic, markers: &[FoundPlace]) -> Diagnostic {
+    let mut names: Vec<&str> = markers.iter().map(|p| &*p.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let shown = names.len().min(MOST_MARKERS);
+    let all = names[..shown].join("`, `");
+    match names.len() - shown {
+        0 if shown == 0 => error.note("it has no markers at all"),
+        0 => error.help(format!("its markers are `{all}`")),
+        more => error.help(format!("its markers are `{all}` and {more} more")),
+    }
 }
 
 #[cfg(test)]

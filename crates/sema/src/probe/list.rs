@@ -210,7 +210,7 @@ impl Lister<'_> {
 }
 
 /// The plain variables of a system call.
-fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)> {
+pub(crate) fn call_vars(call: &SysCall, ret: bool) -> Vec<(String, &'static str)> {
     let fixed: &[(&str, &str)] = if ret {
         &[
             ("name", "string"),

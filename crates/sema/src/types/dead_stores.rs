@@ -8,6 +8,8 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 
 use super::codes;
 use super::hir::*;
+use super::near::with_similar_variable;
+use crate::facts::Facts;
 
 /// Maximum number of rounds; each finds assignments that the one before made dead.
 const ROUNDS: usize = 16;
@@ -195,7 +197,12 @@ fn remove_dead(body: &mut Vec<Stmt>, read: &FxHashSet<LocalIx>, effects: &[bool]
 
 /// Warns about unused variables and functions of the script. Must run before [`prune`]. `is_user`
 /// accepts the script's files.
-pub fn warn(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool) {
+pub fn warn(
+    tree: &Tree,
+    facts: &dyn Facts,
+    diags: &mut Diagnostics,
+    is_user: &dyn Fn(Span) -> bool,
+) {
     let mut seen = FxHashSet::default();
     let mut list = Vec::new();
     for u in &tree.units {
@@ -219,14 +226,7 @@ pub fn warn(tree: &Tree, diags: &mut Diagnostics, is_user: &dyn Fn(Span) -> bool
                     list.push(d);
                     continue;
                 }
-                let near: Vec<&str> = tree
-                    .globals
-                    .iter()
-                    .filter(|g| g.user)
-                    .map(|g| &*g.name)
-                    .chain(u.locals.iter().filter(|o| o.written).map(|o| &*o.name))
-                    .collect();
-                list.push(d.did_you_mean(&l.name, near));
+                list.push(with_similar_variable(d, &l.name, tree, u, facts));
             }
         }
     }

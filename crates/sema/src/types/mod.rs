@@ -10,6 +10,7 @@
 //! | `hir` | the resolved tree |
 //! | `unify` | type variables |
 //! | `resolve` | the walk that makes the tree |
+//! | `near` | names similar to that of a variable without a value |
 //! | `dead_stores` | removes variables and stores that nothing reads; warns about unused ones |
 //! | `regexes` | compiles regular expressions |
 //! | `sink` | moves predefined values to where they are used |
@@ -18,6 +19,7 @@
 pub mod codes;
 pub mod dead_stores;
 pub mod hir;
+mod near;
 pub mod regexes;
 pub mod resolve;
 pub mod sink;

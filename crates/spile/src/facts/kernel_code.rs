@@ -4,6 +4,7 @@
 //! from debugging information.
 
 use std::collections::HashMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -37,6 +38,33 @@ enum Unprobeable {
     Copy,
     Address,
     NoTypes,
+}
+
+/// The error for a module that is not loaded, with the way out.
+fn not_loaded(name: &str) -> String {
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let folder = format!("/lib/modules/{}", release.trim());
+    let listed = |list: &str| {
+        let list = std::fs::read_to_string(format!("{folder}/{list}")).unwrap_or_default();
+        list.lines().any(|line| is_module(line, name))
+    };
+    let way_out = if listed("modules.builtin") || Path::new("/sys/module").join(name).exists() {
+        format!(": this kernel has it built in, so write `kernel` for `module(\"{name}\")`")
+    } else if listed("modules.dep") {
+        format!(": load it first, by `modprobe {name}`")
+    } else {
+        format!(", and {folder} has none of that name")
+    };
+    format!("no module `{name}` is loaded in the kernel{way_out}")
+}
+
+/// Whether a line of a list of modules (`kernel/net/bridge/bridge.ko.xz: ...`) is about a module, by its name
+/// in the kernel's spelling.
+fn is_module(line: &str, name: &str) -> bool {
+    let path = line.split(':').next().unwrap_or("");
+    let file = path.rsplit('/').next().unwrap_or("");
+    let own = file.split_once(".ko").map_or("", |(own, _)| own);
+    own.replace('-', "_") == name
 }
 
 /// Number of integer argument registers of x86-64 functions.
@@ -86,7 +114,10 @@ impl KernelCode {
             })
             .collect();
         match found.is_empty() {
-            true => Err(format!("no module `{pattern}` is loaded in the kernel")),
+            true if spile_glob::is_pattern(&pattern) => {
+                Err(format!("no module `{pattern}` is loaded in the kernel"))
+            }
+            true => Err(not_loaded(&pattern)),
             false => Ok(found),
         }
     }

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use spile_kernel::btf::{Btf, Type};
 use spile_sema::facts::{CType, CTypeId, Member, TypeHome};
+use spile_syntax::diag::suggest;
 
 /// The types of the running kernel.
 #[derive(Default)]
@@ -148,4 +149,25 @@ impl KernelTypes {
             .or_else(|| btf.find_enum(name))
             .map(|id| types.common_id(id))
     }
+
+    /// The name of a structure, union, enumeration or typedef that is most similar to `name`.
+    pub(crate) fn similar(types: Types, name: &str) -> Option<String> {
+        use spile_kernel::btf::BtfKind::{Enum, Enum64, Struct, Typedef, Union};
+        let btf = types.btf;
+        let named = [Struct, Union, Enum, Enum64, Typedef];
+        let ids = 1..btf.len() as u32;
+        let all = ids.filter(|id| btf.kind(*id).is_some_and(|kind| named.contains(&kind)));
+        similar_type(name, all.map(|id| btf.name(id)))
+    }
+}
+
+/// The most similar of the `names` of types, with the word that stands before `name`.
+pub(super) fn similar_type<'a>(name: &str, names: impl Iterator<Item = &'a str>) -> Option<String> {
+    let words = ["struct", "union", "enum", "class"];
+    let (word, tag) = match name.trim().split_once(' ') {
+        Some((word, tag)) if words.contains(&word) => (word, tag.trim()),
+        _ => ("", name.trim()),
+    };
+    let near = suggest(tag, names)?;
+    Some(format!("{word} {near}").trim().to_owned())
 }

@@ -20,6 +20,7 @@ use super::dwarf::{self, QueriedFile};
 use super::marks;
 use super::paths;
 use super::returns::{CodeUser, ReturnDecisions};
+use super::types::similar_type;
 
 /// A file, and its state when it was opened.
 type Opened = (Arc<File>, Option<FileState>);
@@ -249,6 +250,23 @@ impl Programs {
         let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
         QueriedFile { home, file, table }.type_named(name)
+    }
+
+    /// See [`spile_sema::facts::Facts::similar_type`].
+    pub(crate) fn similar_type(&self, path: &Arc<str>, name: &str) -> Option<String> {
+        let file = self.file(path).ok()?;
+        let names = file.dwarf()?.type_names();
+        similar_type(name, names.iter().map(|n| &**n))
+    }
+
+    /// See [`spile_sema::facts::Facts::is_stripped`].
+    pub(crate) fn is_stripped(&self, path: &Arc<str>) -> bool {
+        let Ok(file) = self.file(path) else {
+            return false;
+        };
+        // Symbols for the linker stay in a stripped program.
+        let own = |s: &Symbol<'_>| !s.dynamic;
+        file.dwarf().is_none() && !file.symbols().functions().any(own)
     }
 }
 

@@ -522,6 +522,18 @@ impl Resolver<'_> {
 
     /// The operand of an extractor such as `@count(...)`.
     fn stat_place(&mut self, arg: &ast::Expr) -> Option<(LValue, GlobalIx)> {
+        if !matches!(
+            arg.kind,
+            ast::ExprKind::Var(_) | ast::ExprKind::Index { .. }
+        ) {
+            let text = "an extractor reads a statistic, which is a global variable";
+            self.report(
+                Diagnostic::error(codes::NOT_A_STATISTIC, text)
+                    .label(arg.span, "no variable")
+                    .help("declare `global s`, and add values to it by `s <<< value`"),
+            );
+            return None;
+        }
         let (place, ty) = self.place(arg, false, false)?;
         let Some((g, _)) = place.global() else {
             self.not_statistic(arg);

@@ -7,7 +7,21 @@ use spile_syntax::diag::Diagnostic;
 use super::Resolver;
 use crate::types::codes;
 use crate::types::hir::*;
+use crate::types::near::with_similar_variable;
 use crate::types::unify::Base;
+
+/// The way out where nothing decides a type.
+const ASSIGN: &str = "assign a value to it, or use it where only one type fits";
+
+/// The error for something whose type nothing decides.
+fn without_type(span: Span, what: &str, assigned: bool) -> Diagnostic {
+    let text = format!("unresolved type of {what}");
+    let d = Diagnostic::error(codes::UNRESOLVED_TYPE, text);
+    match assigned {
+        true => d.label(span, "a number or a string?"),
+        false => d.label(span, "never assigned: a number or a string?"),
+    }
+}
 
 impl Resolver<'_> {
     pub(super) fn finish(&mut self) {
@@ -53,6 +67,7 @@ impl Resolver<'_> {
 
     fn unresolved(&mut self) {
         let mut missing: Vec<(Span, String, bool)> = Vec::new();
+        let mut misspelt: Vec<Diagnostic> = Vec::new();
         for g in self.tree.globals.iter().filter(|g| g.read || g.written) {
             let types = g.keys.iter().flatten().chain([&g.value]);
             let open = types.into_iter().any(|t| self.types.get(*t).is_none());
@@ -62,11 +77,22 @@ impl Resolver<'_> {
         }
         for u in &self.tree.units {
             for l in &u.locals {
-                if l.read && self.types.get(l.ty).is_none() {
-                    let what = if l.param { "parameter" } else { "variable" };
-                    let set = l.param || l.written;
-                    missing.push((l.span, format!("{what} `{}`", l.name), set));
+                if !l.read || self.types.get(l.ty).is_some() {
+                    continue;
                 }
+                let set = l.param || l.written;
+                let what = if l.param { "parameter" } else { "variable" };
+                let what = format!("{what} `{}`", l.name);
+                if set {
+                    missing.push((l.span, what, set));
+                    continue;
+                }
+                let d = without_type(l.span, &what, set);
+                let near = with_similar_variable(d.clone(), &l.name, &self.tree, u, self.facts);
+                misspelt.push(match near.help.is_empty() {
+                    true => d.help(ASSIGN),
+                    false => near,
+                });
             }
             if let UnitKind::Func {
                 ret,
@@ -79,14 +105,9 @@ impl Resolver<'_> {
             }
         }
         for (span, what, assigned) in missing {
-            let text = format!("unresolved type of {what}");
-            let d = Diagnostic::error(codes::UNRESOLVED_TYPE, text);
-            let d = match assigned {
-                true => d.label(span, "a number or a string?"),
-                false => d.label(span, "never assigned: a number or a string?"),
-            };
-            self.report(d.help("assign a value to it, or use it where only one type fits"));
+            self.report(without_type(span, &what, assigned).help(ASSIGN));
         }
+        misspelt.into_iter().for_each(|d| self.report(d));
     }
 
     /// Reports statistics in other uses than adding, extractors, `foreach` and `delete`.

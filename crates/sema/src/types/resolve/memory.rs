@@ -124,7 +124,13 @@ impl Resolver<'_> {
             });
             let of = named.unwrap_or_else(|| modules[0].to_string());
             let text = format!("type definition `{name}` not found in {of}");
-            self.report(Diagnostic::error(codes::NO_TYPE, text).at(at));
+            let d = Diagnostic::error(codes::NO_TYPE, text).at(at);
+            let mut similar = modules.iter();
+            let similar = similar.find_map(|m| self.facts.similar_type(m, &name));
+            self.report(match similar {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d,
+            });
             return failed(self);
         };
         let space = match module {
