@@ -12,6 +12,28 @@ pub fn file_limit_is_an_error() {
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
 }
 
+/// Runs `act` with SIGINT blocked, so that Ctrl-C ends a child that it waits for and not this
+/// process.
+pub fn without_interrupts<T>(act: impl FnOnce() -> T) -> T {
+    // SAFETY: the sets are plain data that the calls fill, and live on this stack.
+    unsafe {
+        let mut interrupt = std::mem::zeroed::<libc::sigset_t>();
+        let mut before = std::mem::zeroed::<libc::sigset_t>();
+        libc::sigemptyset(&raw mut interrupt);
+        libc::sigaddset(&raw mut interrupt, libc::SIGINT);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const interrupt, &raw mut before);
+        let result = act();
+        let now = libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        // What came meanwhile was for the child.
+        libc::sigtimedwait(&raw const interrupt, std::ptr::null_mut(), &raw const now);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
+        result
+    }
+}
+
 /// The content of `/proc/PID/stat` of a process or thread.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {

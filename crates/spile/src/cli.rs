@@ -25,6 +25,9 @@ pub(crate) struct Cli {
     /// Start CMD when the probes are armed, and end when it ends; target() is its PID
     #[arg(short = 'c', value_name = "CMD", conflicts_with = "pid")]
     pub command: Option<String>,
+    /// Write the script at a prompt, and run it from there (`help` shows the commands)
+    #[arg(short = 'i', long)]
+    pub interactive: bool,
     /// Set target() to PID
     #[arg(short = 'x', value_name = "PID")]
     pub pid: Option<u32>,
@@ -73,6 +76,9 @@ pub(crate) struct Cli {
     /// Use the namespaces of process PID, for paths of programs and for functions like ns_pid()
     #[arg(long, value_name = "PID")]
     pub target_namespaces: Option<u32>,
+    /// Look up programs, libraries, their debugging information and the kernel of -r below DIR
+    #[arg(long, value_name = "DIR", conflicts_with = "target_namespaces")]
+    pub sysroot: Option<PathBuf>,
     /// Set the size of the output buffer in megabytes
     #[arg(short = 's', value_name = "MB", value_parser = clap::value_parser!(u32).range(1..=2048))]
     pub buffer_mb: Option<u32>,

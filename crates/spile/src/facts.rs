@@ -80,16 +80,16 @@ impl KernelFacts {
         }
     }
 
-    /// Sets the meaning of `process` without a name, and the process in whose mount namespace paths
-    /// of programs are looked up (`None`: this one's). With `unsafe_returns`, uretprobes are used
+    /// Sets the meaning of `process` without a name, and the root directory below which paths of
+    /// programs are looked up (`None`: this process's). With `unsafe_returns`, uretprobes are used
     /// even where they can kill programs.
     pub(crate) fn with_target(
         mut self,
         target: TargetProcess,
-        seen_by: Option<u32>,
+        root: Option<user::Root>,
         unsafe_returns: bool,
     ) -> KernelFacts {
-        self.programs = user::Programs::new(target, seen_by);
+        self.programs = user::Programs::new(target, root);
         self.programs.returns.take_risks = unsafe_returns;
         self
     }

@@ -7,6 +7,7 @@ mod completions;
 mod explain;
 mod facts;
 mod fmt;
+mod interactive;
 mod list;
 mod lsp;
 mod machine;
@@ -113,7 +114,9 @@ fn options() -> Result<(Cli, Vec<String>, bool), ExitCode> {
             false,
         ));
     }
-    Ok((parse(line.args)?, line.notes, stap))
+    let mut cli: Cli = parse(line.args)?;
+    cli.interactive = line.interactive;
+    Ok((cli, line.notes, stap))
 }
 
 /// Does what is left of another program of SystemTap.
@@ -182,6 +185,7 @@ fn run() -> ExitCode {
         _ => std::io::stderr().is_terminal(),
     };
     let result = match cli.background && passes::is_session(&cli) {
+        _ if cli.interactive => interactive::run(&cli, color),
         true => attach::start(&cli, color),
         false => passes::run(&cli, color, |_| {}),
     };

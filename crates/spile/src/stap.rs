@@ -38,6 +38,8 @@ enum Meaning {
     Refused(&'static str),
     /// It limits a resource of spile's process.
     Limit(Resource),
+    /// Scripts are written and run at a prompt; see [`crate::interactive`].
+    Interactive,
 }
 
 /// An option of `stap`.
@@ -87,12 +89,7 @@ const OPTIONS: &[StapOption] = {
             No,
             NoEffect("one buffer of all processors carries the output, in order"),
         ),
-        row(
-            "i",
-            "interactive",
-            No,
-            Refused("write the script into a file; `spile lsp` checks it while you type"),
-        ),
+        row("i", "interactive", No, Interactive),
         row("t", "", No, Same),
         row("s", "", Needed, Same),
         row("I", "", Needed, Same),
@@ -199,7 +196,7 @@ const OPTIONS: &[StapOption] = {
         row("", "rlimit-nproc", Needed, Limit(Resource::Nproc)),
         row("", "rlimit-stack", Needed, Limit(Resource::Stack)),
         row("", "rlimit-fsize", Needed, Limit(Resource::Fsize)),
-        row("", "sysroot", Needed, Refused(ELSEWHERE)),
+        row("", "sysroot", Needed, Same),
         row("", "sysenv", Needed, Refused(ELSEWHERE)),
         row("", "suppress-time-limits", No, Same),
         row(
@@ -290,6 +287,8 @@ pub(crate) struct Rewritten {
     pub notes: Vec<String>,
     /// The text of an option that ends the session with success.
     pub done: Option<&'static str>,
+    /// Whether `-i` was among them.
+    pub interactive: bool,
 }
 
 /// Applies [`OPTIONS`] to a command line.
@@ -402,6 +401,7 @@ impl Rewritten {
             Meaning::Done(text) => self.done = Some(text),
             Meaning::Refused(why) => return refused(why),
             Meaning::Limit(resource) => limit(&name, resource, value.as_deref())?,
+            Meaning::Interactive => self.interactive = true,
         }
         Ok(false)
     }
@@ -600,7 +600,7 @@ mod tests {
                 }
             });
             let built_in = matches!(option.short, "h");
-            let same = matches!(option.meaning, Meaning::Same);
+            let same = matches!(option.meaning, Meaning::Same | Meaning::Interactive);
             assert_eq!(own.is_some() || built_in, same, "{name}");
             if let Some(own) = own {
                 let takes = own.get_action().takes_values();
@@ -622,6 +622,10 @@ mod tests {
                 }
                 (Meaning::Done(text), Ok(found)) => assert_eq!(found.done, Some(text), "{name}"),
                 (Meaning::Refused(_) | Meaning::Only(..), Err(_)) => {}
+                (Meaning::Interactive, Ok(found)) => {
+                    assert_eq!(found.args, words(&["spile", "file"]), "{name}");
+                    assert!(found.interactive, "{name}");
+                }
                 (_, found) => panic!("{name}: {found:?}"),
             }
         }
@@ -657,7 +661,7 @@ mod tests {
             same(&["s", "--color", "f"]),
             Some(words(&["s", "--color", "f"]))
         );
-        assert_eq!(same(&["s", "-gi", "f"]), None);
+        assert_eq!(same(&["s", "-gi", "f"]), Some(words(&["s", "-g", "f"])));
     }
 
     #[test]

@@ -110,21 +110,23 @@ fn named_below(root: &Path, name: &str) -> Result<Vec<PathBuf>, String> {
 }
 
 /// The libraries of a program that a name or a pattern matches: those that a process has mapped, or
-/// those that the file needs by the rules of the dynamic linker.
+/// those that the file needs by the rules of the dynamic linker of the system with the root
+/// directory `root` (`None`: of this one).
 pub(super) fn libraries(
     of: &Path,
     pid: Option<u32>,
     pattern: &str,
+    root: Option<&Path>,
 ) -> Result<Vec<PathBuf>, String> {
     if pattern.contains('/') && !glob::is_pattern(pattern) {
         return match pid {
             Some(pid) => Ok(vec![seen_by(pid, Path::new(pattern))]),
-            None => find_by_name(pattern, None),
+            None => find_by_name(pattern, root),
         };
     }
     let all = match pid {
         Some(pid) => mapped_files(pid),
-        None => needed(of),
+        None => needed(of, root),
     };
     let here = |p: &PathBuf| match pid {
         Some(pid) => Some(seen_by(pid, p)).filter(|p| p.is_file()),
@@ -144,7 +146,7 @@ pub(super) fn libraries(
     match found.is_empty() {
         // Libraries loaded later are in the usual directories.
         true if !glob::is_pattern(pattern) => {
-            let path = usual_folders()
+            let path = usual_folders(root)
                 .map(|d| d.join(pattern))
                 .find(|p| p.is_file());
             let path = path.and_then(|p| p.canonicalize().ok());
@@ -174,8 +176,9 @@ pub(super) fn mapped_files(pid: u32) -> Vec<PathBuf> {
     files
 }
 
-/// All libraries that a file needs, directly or through others.
-pub(super) fn needed(of: &Path) -> Vec<PathBuf> {
+/// All libraries that a file of the system with that root directory needs, directly or through
+/// others.
+pub(super) fn needed(of: &Path, root: Option<&Path>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut todo = vec![of.to_owned()];
     let mut seen = BTreeSet::new();
@@ -184,12 +187,13 @@ pub(super) fn needed(of: &Path) -> Vec<PathBuf> {
             continue;
         };
         let needs = dynamic::needs(&image);
-        let own = needs.folders_from(&path);
+        let own = needs.folders_from(&path).into_iter();
+        let own: Vec<PathBuf> = own.map(|folder| below(root, folder)).collect();
         for name in needs.libraries {
             if found.len() >= MAX_LIBRARIES || !seen.insert(name.clone()) {
                 continue;
             }
-            let folders = own.iter().cloned().chain(usual_folders());
+            let folders = own.iter().cloned().chain(usual_folders(root));
             let file = folders.map(|d| d.join(&name)).find(|p| p.is_file());
             if let Some(file) = file {
                 todo.push(file.clone());
@@ -200,17 +204,35 @@ pub(super) fn needed(of: &Path) -> Vec<PathBuf> {
     found
 }
 
-/// The directories that the dynamic linker searches.
-fn usual_folders() -> impl Iterator<Item = PathBuf> {
-    let given = std::env::var("LD_LIBRARY_PATH").unwrap_or_default();
+/// A directory of the system with that root directory. A path relative to the program (`$ORIGIN`) is
+/// below it already.
+fn below(root: Option<&Path>, folder: PathBuf) -> PathBuf {
+    match root {
+        Some(root) if !folder.starts_with(root) => resolve_below(root, &folder),
+        _ => folder,
+    }
+}
+
+/// The directories that the dynamic linker of the system with that root directory searches.
+fn usual_folders(root: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    // The variable is about this system.
+    let given = match root {
+        None => std::env::var("LD_LIBRARY_PATH").unwrap_or_default(),
+        Some(_) => String::new(),
+    };
     let mut folders: Vec<PathBuf> = given
         .split(':')
         .filter(|d| !d.is_empty())
         .map(PathBuf::from)
         .collect();
-    let mut files = vec![PathBuf::from("/etc/ld.so.conf")];
-    let more = std::fs::read_dir("/etc/ld.so.conf.d").into_iter().flatten();
-    files.extend(more.filter_map(Result::ok).map(|e| e.path()));
+    let mut files = vec![below(root, "/etc/ld.so.conf".into())];
+    let more = std::fs::read_dir(below(root, "/etc/ld.so.conf.d".into()));
+    files.extend(
+        more.into_iter()
+            .flatten()
+            .filter_map(Result::ok)
+            .map(|e| e.path()),
+    );
     for file in files {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let folder = |l: &&str| l.starts_with('/');
@@ -222,13 +244,16 @@ fn usual_folders() -> impl Iterator<Item = PathBuf> {
         );
     }
     folders.extend(["/lib64", "/usr/lib64", "/lib", "/usr/lib"].map(PathBuf::from));
-    folders.into_iter()
+    let root = root.map(Path::to_owned);
+    folders
+        .into_iter()
+        .map(move |folder| below(root.as_deref(), folder))
 }
 
 /// A library of that name in the dynamic linker's directories.
 fn library(name: &str) -> Option<PathBuf> {
     let named = name.contains(".so");
-    let mut places = usual_folders().filter(|_| named).map(|d| d.join(name));
+    let mut places = usual_folders(None).filter(|_| named).map(|d| d.join(name));
     places.find(|p| p.is_file())
 }
 
@@ -396,10 +421,10 @@ mod tests {
         let own = of_process(std::process::id()).expect("this");
         for pid in [None, Some(std::process::id())] {
             for name in ["libc", "libc.so.6", "*/libc.so*"] {
-                let found = libraries(&own, pid, name).expect("a library");
+                let found = libraries(&own, pid, name, None).expect("a library");
                 assert_eq!(found.len(), 1, "{name}: {found:?}");
             }
-            assert!(libraries(&own, pid, "no-such-library").is_err());
+            assert!(libraries(&own, pid, "no-such-library", None).is_err());
         }
     }
 }

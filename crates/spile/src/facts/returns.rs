@@ -103,13 +103,13 @@ impl ReturnDecisions {
     /// needs, or a program that runs it catches exceptions.
     fn exceptions_through(&self, path: &Path) -> Option<String> {
         let mut files = vec![path.to_owned()];
-        files.extend(paths::needed(path));
+        files.extend(paths::needed(path, None));
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         for user in users.get(path).into_iter().flatten() {
             match user {
                 CodeUser::Program(program) => {
                     files.push(program.clone());
-                    files.extend(paths::needed(program));
+                    files.extend(paths::needed(program, None));
                 }
                 CodeUser::Process(pid) => {
                     files.extend(paths::of_process(*pid));

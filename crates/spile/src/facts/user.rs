@@ -25,11 +25,38 @@ use super::types::similar_type;
 /// A file, and its state when it was opened.
 type Opened = (Arc<File>, Option<FileState>);
 
+/// A root directory other than this process's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Root {
+    /// The directory, as this process sees it.
+    folder: PathBuf,
+    /// It is that of another system, with its own libraries and debugging information.
+    whole: bool,
+}
+
+impl Root {
+    /// The root directory of a process.
+    pub(crate) fn of_process(pid: u32) -> Root {
+        Root {
+            folder: PathBuf::from(format!("/proc/{pid}/root")),
+            whole: false,
+        }
+    }
+
+    /// The root directory of another system.
+    pub(crate) fn system(folder: PathBuf) -> Root {
+        Root {
+            folder,
+            whole: true,
+        }
+    }
+}
+
 /// Files with code.
 pub(crate) struct Programs {
     target: TargetProcess,
     /// The root directory of paths, if it is not this process's.
-    root: Option<PathBuf>,
+    root: Option<Root>,
     search: SearchPaths,
     files: Mutex<HashMap<Arc<str>, Opened>>,
     /// Ids of their types and places.
@@ -39,16 +66,23 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// For a run with that target. Paths are resolved as process `seen_by` sees them.
-    pub(crate) fn new(target: TargetProcess, seen_by: Option<u32>) -> Programs {
+    /// For a run with that target. Paths are resolved below `root`.
+    pub(crate) fn new(target: TargetProcess, root: Option<Root>) -> Programs {
+        let mut search = SearchPaths::from_env();
+        let system = root.as_ref().filter(|r| r.whole);
+        search.roots.extend(system.map(|r| r.folder.clone()));
         Programs {
             target,
-            root: seen_by.map(|pid| PathBuf::from(format!("/proc/{pid}/root"))),
-            search: SearchPaths::from_env(),
+            root,
+            search,
             files: Mutex::default(),
             file_table: dwarf::FileTable::default(),
             returns: ReturnDecisions::default(),
         }
+    }
+
+    fn root_folder(&self) -> Option<&Path> {
+        self.root.as_ref().map(|r| &*r.folder)
     }
 
     /// See [`spile_sema::facts::Facts::has_target`].
@@ -96,7 +130,7 @@ impl Programs {
             }
             if let TargetProcess::Command(command) = &self.target
                 && let Some(program) = command.split_whitespace().next()
-                && let Ok(programs) = paths::find_by_name(program, self.root.as_deref())
+                && let Ok(programs) = paths::find_by_name(program, self.root_folder())
             {
                 for program in programs {
                     self.returns.runs_in(path, CodeUser::Program(program));
@@ -112,7 +146,7 @@ impl Programs {
             pid,
         };
         let named = |name: &str| -> Result<Vec<FoundModule>, String> {
-            let found = paths::find_by_name(name, self.root.as_deref())?;
+            let found = paths::find_by_name(name, self.root_folder())?;
             // With -x every point is about one process.
             let pid = match self.target {
                 TargetProcess::Pid(pid) => Some(pid),
@@ -137,7 +171,9 @@ impl Programs {
                 pid,
                 name,
             } => {
-                let found = paths::libraries(Path::new(&**path), *pid, name)?;
+                let system = self.root.as_ref().filter(|r| r.whole);
+                let root = system.map(|r| &*r.folder);
+                let found = paths::libraries(Path::new(&**path), *pid, name, root)?;
                 Ok(found.iter().map(|p| of(p, *pid)).collect())
             }
             ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),

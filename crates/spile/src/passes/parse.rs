@@ -14,6 +14,7 @@ use super::script::{ScriptInput, target};
 use crate::cli::Cli;
 use crate::facts::KernelFacts;
 use crate::facts::kernel_debug::TargetKernel;
+use crate::facts::user::Root;
 use crate::report::{Failure, fail, print_stderr_raw};
 use crate::tapset;
 
@@ -82,7 +83,10 @@ fn kernel(cli: &Cli) -> Result<TargetKernel, Failure> {
     };
     let build = match named.contains('/') {
         true => PathBuf::from(named),
-        false => Path::new("/lib/modules").join(named).join("build"),
+        false => {
+            let root = cli.sysroot.as_deref().unwrap_or(Path::new("/"));
+            root.join("lib/modules").join(named).join("build")
+        }
     };
     let file = build.join("include/config/kernel.release");
     let release = match (std::fs::read_to_string(&file), named.contains('/')) {
@@ -97,8 +101,22 @@ fn kernel(cli: &Cli) -> Result<TargetKernel, Failure> {
     })
 }
 
+/// The root directory of programs, if it is not this process's.
+fn root(cli: &Cli) -> Result<Option<Root>, Failure> {
+    let Some(named) = &cli.sysroot else {
+        return Ok(cli.target_namespaces.map(Root::of_process));
+    };
+    let wrong =
+        |why: &dyn std::fmt::Display| fail(format_args!("--sysroot={}: {why}", named.display()));
+    let folder = named.canonicalize().map_err(|e| wrong(&e))?;
+    match folder.is_dir() {
+        true => Ok(Some(Root::system(folder))),
+        false => Err(wrong(&"not a directory")),
+    }
+}
+
 /// Parses the script, and makes the tapset ready.
-pub(super) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, Failure> {
+pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, Failure> {
     let kernel = kernel(cli)?;
     let (release, other) = (kernel.release.clone(), kernel.other);
     let script = script.unwrap_or(ScriptInput {
@@ -132,7 +150,7 @@ pub(super) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
         diags,
         library,
         facts: KernelFacts::new(&release)
-            .with_target(target(cli)?, cli.target_namespaces, cli.unsafe_returns)
+            .with_target(target(cli)?, root(cli)?, cli.unsafe_returns)
             .with_kernel(kernel)
             .map_err(fail)?,
         pretty,

@@ -1,0 +1,380 @@
+//! `-i`: a script is written, changed and run at a prompt.
+//!
+//! Text that is no command is collected line by line until it is whole, and is kept if it parses. The
+//! script runs in a process of its own, with the options of this one, so that a session's end leaves
+//! the prompt as it was.
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use rustyline::DefaultEditor;
+use rustyline::error::ReadlineError;
+use spile_kernel::process;
+use spile_syntax::codes;
+
+use crate::cli::Cli;
+use crate::list;
+use crate::passes::parse::parse;
+use crate::passes::script::{ScriptInput, read_limited};
+use crate::report::{Failure, fail, print_stderr_raw, print_stdout};
+use crate::stap;
+
+const PROMPT: &str = "spile> ";
+/// The prompt inside an unfinished text.
+const MORE: &str = "  ...> ";
+
+/// Errors of a text that ends too early.
+const UNCLOSED: &[&str] = &[
+    codes::UNTERMINATED_COMMENT,
+    codes::UNTERMINATED_EMBEDDED,
+    codes::UNCLOSED,
+];
+
+/// A command of the prompt.
+struct PromptCommand {
+    name: &'static str,
+    /// Its arguments, for the help.
+    args: &'static str,
+    help: &'static str,
+    act: fn(&mut Prompt<'_>, &str) -> Result<Next, Failure>,
+}
+
+/// What follows a command.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Next {
+    /// The next prompt.
+    Prompt,
+    /// The end.
+    Quit,
+}
+
+const fn row(
+    name: &'static str,
+    args: &'static str,
+    help: &'static str,
+    act: fn(&mut Prompt<'_>, &str) -> Result<Next, Failure>,
+) -> PromptCommand {
+    PromptCommand {
+        name,
+        args,
+        help,
+        act,
+    }
+}
+
+const COMMANDS: &[PromptCommand] = &[
+    row(
+        "add",
+        "TEXT",
+        "adds a probe, function or global; so does the text alone",
+        |p, text| p.add(text),
+    ),
+    row(
+        "list",
+        "",
+        "shows the script, with the number of each part",
+        |p, _| p.list(),
+    ),
+    row(
+        "delete",
+        "N|all",
+        "removes a part of the script, or all",
+        |p, which| p.delete(which),
+    ),
+    row(
+        "edit",
+        "",
+        "opens the script in $VISUAL, $EDITOR or vi",
+        |p, _| p.edit(),
+    ),
+    row("load", "FILE", "adds the script of a file", |p, file| {
+        p.load(file)
+    }),
+    row(
+        "save",
+        "FILE",
+        "writes the script to a new file",
+        |p, file| p.save(file),
+    ),
+    row(
+        "run",
+        "[OPTION]...",
+        "runs the script, with further options; Ctrl-C ends it",
+        |p, options| p.start(options),
+    ),
+    row("help", "", "shows this", |p, _| p.help()),
+    row("quit", "", "ends; so does Ctrl-D", |_, _| Ok(Next::Quit)),
+    row("exit", "", "ends", |_, _| Ok(Next::Quit)),
+];
+
+/// The script at a prompt.
+struct Prompt<'a> {
+    cli: &'a Cli,
+    color: bool,
+    input: DefaultEditor,
+    /// The parts of the script, each of which parses with those before it.
+    parts: Vec<String>,
+    /// The file that the script was loaded from or saved to, which `save` overwrites.
+    own: Option<PathBuf>,
+}
+
+/// Reads and does commands until the end of the input; the result is the exit status.
+pub(crate) fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
+    let other = list::is_requested(cli) || cli.pass.is_some() || cli.background;
+    if other || cli.script.is_some() || !cli.extra.is_empty() {
+        return Err(fail(
+            "-i: the script is written at the prompt, so -e, -E, -l, -L, -p and -F do not go with it",
+        ));
+    }
+    let mut prompt = Prompt {
+        cli,
+        color,
+        input: DefaultEditor::new().map_err(fail)?,
+        parts: Vec::new(),
+        own: None,
+    };
+    if std::io::stdin().is_terminal() {
+        print_stdout("`help` shows the commands. Other text becomes part of the script.\n")?;
+    }
+    while let Some(line) = prompt.read(PROMPT)? {
+        match prompt.line(&line) {
+            Ok(Next::Prompt) => {}
+            Ok(Next::Quit) => break,
+            Err(failure) => failure.print(color),
+        }
+    }
+    Ok(0)
+}
+
+impl Prompt<'_> {
+    /// A line of the input; `None` at its end.
+    fn read(&mut self, prompt: &str) -> Result<Option<String>, Failure> {
+        // Output of before comes before the prompt.
+        let _ = std::io::stdout().flush();
+        match self.input.readline(prompt) {
+            Ok(line) => {
+                let _ = self.input.add_history_entry(&line);
+                Ok(Some(line))
+            }
+            // Ctrl-C drops the line.
+            Err(ReadlineError::Interrupted) => Ok(Some(String::new())),
+            Err(ReadlineError::Eof) => Ok(None),
+            Err(e) => Err(fail(format_args!("standard input: {e}"))),
+        }
+    }
+
+    fn line(&mut self, line: &str) -> Result<Next, Failure> {
+        let line = line.trim();
+        let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+        if word.is_empty() {
+            return Ok(Next::Prompt);
+        }
+        match COMMANDS.iter().find(|c| c.name == word) {
+            Some(command) => (command.act)(self, rest.trim()),
+            None => self.add(line),
+        }
+    }
+
+    /// Adds a text; reads further lines until it is whole.
+    fn add(&mut self, text: &str) -> Result<Next, Failure> {
+        let mut text = text.to_owned();
+        loop {
+            match self.check(&text)? {
+                Checked::Whole => break,
+                Checked::Wrong(errors) => {
+                    print_stderr_raw(&errors);
+                    return Ok(Next::Prompt);
+                }
+                Checked::Open(errors) => match self.read(MORE)? {
+                    Some(line) if !line.trim().is_empty() => {
+                        text.push('\n');
+                        text.push_str(&line);
+                    }
+                    // An empty line or the end of the input gives up.
+                    _ => {
+                        print_stderr_raw(&errors);
+                        return Ok(Next::Prompt);
+                    }
+                },
+            }
+        }
+        if !text.trim().is_empty() {
+            self.parts.push(text);
+        }
+        Ok(Next::Prompt)
+    }
+
+    /// Parses the script with `text` behind it.
+    fn check(&self, text: &str) -> Result<Checked, Failure> {
+        let mut whole = self.script();
+        let start = whole.len();
+        whole.push_str(text);
+        let script = ScriptInput {
+            texts: vec![("<script>".to_owned(), whole.clone().into_bytes())],
+            args: self.cli.rest.clone(),
+        };
+        let front = parse(self.cli, Some(script))?;
+        if !front.diags.has_errors() {
+            return Ok(Checked::Whole);
+        }
+        let errors = front.diags.render(&front.sources, self.color);
+        let end = start + text.trim_end().len();
+        // The text goes on where something is not closed, or the parser misses something at the end.
+        let open = front.diags.iter().any(|d| {
+            let at = d.primary.as_ref().map(|l| l.span);
+            UNCLOSED.contains(&d.code) || at.is_some_and(|span| span.start as usize >= end)
+        });
+        match open {
+            true => Ok(Checked::Open(errors)),
+            false => Ok(Checked::Wrong(errors)),
+        }
+    }
+
+    /// The script so far.
+    fn script(&self) -> String {
+        self.parts.iter().flat_map(|part| [part, "\n"]).collect()
+    }
+
+    fn list(&self) -> Result<Next, Failure> {
+        let numbered = |(n, part): (usize, &String)| format!("{}: {part}\n", n + 1);
+        let all: String = self.parts.iter().enumerate().map(numbered).collect();
+        print_stdout(all)?;
+        Ok(Next::Prompt)
+    }
+
+    fn delete(&mut self, which: &str) -> Result<Next, Failure> {
+        if which == "all" {
+            self.parts.clear();
+            return Ok(Next::Prompt);
+        }
+        let number = which.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
+        match number.filter(|n| *n < self.parts.len()) {
+            Some(at) => {
+                self.parts.remove(at);
+                Ok(Next::Prompt)
+            }
+            None => Err(fail(format_args!(
+                "delete {which}: give `all`, or a number that `list` shows"
+            ))),
+        }
+    }
+
+    fn load(&mut self, file: &str) -> Result<Next, Failure> {
+        let file = path(file, "load")?;
+        let text = read_file(&file)?;
+        if self.replace_or_add(text, false)? {
+            self.own = Some(file);
+        }
+        Ok(Next::Prompt)
+    }
+
+    /// Keeps a whole text as a part, or in place of all parts; whether it parses.
+    fn replace_or_add(&mut self, text: String, replace: bool) -> Result<bool, Failure> {
+        let before = match replace {
+            true => std::mem::take(&mut self.parts),
+            false => self.parts.clone(),
+        };
+        match self.check(&text)? {
+            Checked::Whole => {
+                let text = text.trim_end();
+                self.parts
+                    .extend((!text.is_empty()).then(|| text.to_owned()));
+                Ok(true)
+            }
+            Checked::Wrong(errors) | Checked::Open(errors) => {
+                print_stderr_raw(&errors);
+                self.parts = before;
+                Ok(false)
+            }
+        }
+    }
+
+    fn save(&mut self, file: &str) -> Result<Next, Failure> {
+        let file = path(file, "save")?;
+        let failed = |e: std::io::Error| fail(format_args!("{}: {e}", file.display()));
+        let mut options = std::fs::OpenOptions::new();
+        options.write(true).truncate(true);
+        match self.own.as_ref() == Some(&file) {
+            true => options.create(true),
+            false => options.create_new(true),
+        };
+        let mut to = options.open(&file).map_err(failed)?;
+        to.write_all(self.script().as_bytes()).map_err(failed)?;
+        self.own = Some(file);
+        Ok(Next::Prompt)
+    }
+
+    fn edit(&mut self) -> Result<Next, Failure> {
+        let folder = tempfile::tempdir().map_err(fail)?;
+        let file = folder.path().join("script.stp");
+        std::fs::write(&file, self.script()).map_err(fail)?;
+        let set = |name| std::env::var(name).ok().filter(|v| !v.trim().is_empty());
+        let editor = set("VISUAL").or_else(|| set("EDITOR"));
+        let editor = editor.unwrap_or_else(|| "vi".to_owned());
+        // The variable can hold options as well.
+        let mut words = editor.split_whitespace();
+        let status = Command::new(words.next().unwrap_or("vi"))
+            .args(words)
+            .arg(&file)
+            .status()
+            .map_err(|e| fail(format_args!("{editor}: {e}")))?;
+        if !status.success() {
+            return Err(fail(format_args!(
+                "{editor} failed: {status}; the script is unchanged"
+            )));
+        }
+        self.replace_or_add(read_file(&file)?, true)?;
+        Ok(Next::Prompt)
+    }
+
+    /// Runs the script in a process of its own.
+    fn start(&self, options: &str) -> Result<Next, Failure> {
+        let more = shlex::split(options).ok_or_else(|| fail("run: an open quote"))?;
+        let own = stap::rewrite(std::env::args_os())?.args;
+        let name = own.first().cloned().unwrap_or_else(|| "spile".into());
+        let mut run = Command::new("/proc/self/exe");
+        run.arg0(name).args(["-e", &self.script()]);
+        run.args(more).args(own.into_iter().skip(1));
+        // A pipe of commands is not the script's input.
+        if !std::io::stdin().is_terminal() {
+            run.stdin(Stdio::null());
+        }
+        let status = process::without_interrupts(|| run.status());
+        status.map_err(|e| fail(format_args!("run: {e}")))?;
+        Ok(Next::Prompt)
+    }
+
+    fn help(&self) -> Result<Next, Failure> {
+        let line =
+            |c: &PromptCommand| format!("{:<18} {}\n", format!("{} {}", c.name, c.args), c.help);
+        print_stdout(COMMANDS.iter().map(line).collect::<String>())?;
+        Ok(Next::Prompt)
+    }
+}
+
+/// The outcome of parsing a text.
+enum Checked {
+    /// It parses.
+    Whole,
+    /// It ends too early; with the errors.
+    Open(String),
+    /// It does not parse; with the errors.
+    Wrong(String),
+}
+
+fn path(text: &str, command: &str) -> Result<PathBuf, Failure> {
+    match text {
+        "" => Err(fail(format_args!("{command}: give the name of a file"))),
+        _ => Ok(PathBuf::from(OsString::from(text))),
+    }
+}
+
+fn read_file(path: &Path) -> Result<String, Failure> {
+    let name = path.display().to_string();
+    let file = std::fs::File::open(path).map_err(|e| fail(format_args!("{name}: {e}")))?;
+    let text = read_limited(file, &name)?;
+    String::from_utf8(text).map_err(|_| fail(format_args!("{name}: not UTF-8")))
+}
