@@ -26,9 +26,16 @@ pub(super) fn place(of: &WatchOwner, name: &str) -> Result<DataPlace, String> {
 
 fn kernel(name: &str) -> Result<DataPlace, String> {
     let symbols = Symbols::kernel().map_err(|e| e.to_string())?;
-    let address = symbols.address_of(name);
-    let address = address.ok_or_else(|| format!("the kernel has no variable `{name}`"))?;
-    Ok(DataPlace { address, size: 0 })
+    let mut found = symbols.find(name);
+    let first = found.next();
+    let first = first.ok_or_else(|| format!("the kernel has no variable `{name}`"))?;
+    match found.next() {
+        None => Ok(DataPlace {
+            address: first.address,
+            size: 0,
+        }),
+        Some(_) => Err(format!("the kernel has several variables `{name}`")),
+    }
 }
 
 /// Searches the program, then its libraries.

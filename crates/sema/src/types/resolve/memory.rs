@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{BinOp, Event, Space, UnOp};
+use spile_ir::{BinOp, Event, Space, UnOp, WatchOwner};
 use spile_syntax::ast::{self, Access, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -21,6 +21,9 @@ type Typed = (Expr, Option<CTy>);
 const MOST_PARTS: usize = 2000;
 /// Maximum number of places of a handler whose own addresses are looked up.
 const MOST_SITES: usize = 64;
+
+/// Why a variable of a position-independent module has no value.
+const UNKNOWN_BIAS: &str = "the address of its module is unknown here";
 
 impl Resolver<'_> {
     /// An intrinsic with at most one operand, a constant.
@@ -185,6 +188,13 @@ impl Resolver<'_> {
             _ => Space::Kernel,
         };
         let Some(found) = found else {
+            // The address alone needs no type.
+            if let (Module::Kernel, true, []) = (&module, addr_of, access)
+                && let Ok(place) = self.facts.data_place(&WatchOwner::Kernel, short)
+            {
+                let address = self.num(ExprKind::Num(place.address as i64), span);
+                return ((address, None), space);
+            }
             let text = match module {
                 Module::Kernel => {
                     format!("unable to find global `{short}`: nothing is known about it")
@@ -224,6 +234,15 @@ impl Resolver<'_> {
             Err(why) => {
                 let text = format!("`{}` is not available here: {why}", found.name);
                 let d = Diagnostic::error(codes::ABSENT_VALUE, text).at(span);
+                let d = match &*why == UNKNOWN_BIAS {
+                    true => d
+                        .note("the module can be at another address in each process, and this probe is not in the module")
+                        .help(format!(
+                            "keep `&@var(\"{}\", ...)` of a probe in the module in a global, and read it here by `@cast`",
+                            found.name
+                        )),
+                    false => d,
+                };
                 self.report(d.help("`@defined` tests whether it is"));
                 (self.bad(span), None)
             }
@@ -247,7 +266,7 @@ impl Resolver<'_> {
         let left = self.evaluate_location(ops, space, span);
         let moved = ops.iter().any(|op| matches!(op, LocOp::Bias(_)));
         let left = left.ok_or(match moved {
-            true => "the address of its module is unknown here",
+            true => UNKNOWN_BIAS,
             false => "its location is too complex",
         })?;
         Ok((left, from))
