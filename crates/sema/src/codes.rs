@@ -40,4 +40,5 @@ code_table! { PROBE_CODES:
     NO_VARIABLE = "E0409", "An unknown variable of the kernel.";
 
     LEFT_OUT = "W0301", "A pattern that leaves out probe points of SystemTap's library.";
+    RENAMED = "W0302", "A function or tracepoint under a name that the kernel no longer has.";
 }

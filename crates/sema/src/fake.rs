@@ -128,6 +128,7 @@ impl FakeMachine {
 
 const TRACEPOINTS: &[(&str, &str)] = &[
     ("bare_tp", ""),
+    ("mm_vmscan_write_folio", "vmscan"),
     ("numbers", "test"),
     ("sched_process_exit", "sched"),
     ("sched_process_fork", "sched"),

@@ -243,6 +243,28 @@ fn wrong_points_are_reported_as_blessed() {
 }
 
 #[test]
+fn names_of_earlier_kernels_stand_for_those_of_today() {
+    let renamed = |points: &str| {
+        let s = resolve(&format!("probe {points} {{}}"));
+        let warned = s.errors().contains("W0302") && !s.diags.has_errors();
+        (s.text().contains("mm_vmscan_write_folio"), warned)
+    };
+    let old = r#"kernel.trace("mm_vmscan_writepage")"#;
+    let unknown = r#"kernel.trace("never_was")"#;
+    assert_eq!(renamed(old), (true, true));
+    assert_eq!(renamed(&format!("{old}!, {unknown}")), (true, true));
+    // Nothing fails here, so nothing stands for anything.
+    assert_eq!(renamed(&format!("{old}?, begin")), (false, false));
+    assert_eq!(renamed(&format!("{old}!, begin")), (false, false));
+    // The error is about what the script says.
+    let text = errors(&format!("probe {old}, {unknown} {{}}"));
+    assert!(
+        text.contains("no tracepoint `mm_vmscan_writepage`"),
+        "{text}"
+    );
+}
+
+#[test]
 fn several_errors_in_one_run() {
     let s = resolve("probe beginn, endd {} probe timer.s {} probe begin {}");
     assert_eq!(s.diags.error_count(), 3);

@@ -82,7 +82,7 @@ pub fn resolve_file(
     let mut derived = Vec::new();
     for probe in lib.probes(file) {
         let mut search = PointSearch::new(lib, facts);
-        for d in search.probe(&probe.points, &probe.part) {
+        for d in search.probe_of_any_release(&probe.points, &probe.part) {
             diags.push(d);
         }
         search.warnings.into_iter().for_each(|d| diags.push(d));

@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `handler` | the outcome: event, bodies, context |
 //! | `resolve` | aliases, families, wildcards, `?`, `!`, `if` |
+//! | `renamed` | names that the kernel no longer has |
 //! | `mentions` | the names that the bodies use |
 //! | `missing` | names that only SystemTap's aliases set |
 //! | `context` | the meaning of names at an event |
@@ -25,6 +26,7 @@ pub mod list;
 pub(crate) mod mentions;
 pub(crate) mod missing;
 pub(crate) mod process;
+mod renamed;
 pub(crate) mod resolve;
 
 pub use expand::{PROBE_NAME_TABLE, resolve_file, resolve_script, syscall_table};

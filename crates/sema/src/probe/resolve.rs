@@ -72,6 +72,8 @@ pub(crate) struct PointSearch<'a> {
     pub found: Vec<ResolvedPoint>,
     pub warnings: Vec<Diagnostic>,
     steps: usize,
+    /// Names that kernels no longer have stand for those of today.
+    renames: bool,
 }
 
 type Errors = Vec<Diagnostic>;
@@ -84,7 +86,29 @@ impl<'a> PointSearch<'a> {
             found: Vec::new(),
             warnings: Vec::new(),
             steps: 0,
+            renames: false,
         }
+    }
+
+    /// Resolves the points of a probe. If that fails, it tries the names that the kernel has today.
+    pub(crate) fn probe_of_any_release(
+        &mut self,
+        points: &[PointEntry],
+        part: &HandlerPart,
+    ) -> Errors {
+        let errors = self.probe(points, part);
+        if errors.is_empty() {
+            return errors;
+        }
+        let mut again = PointSearch {
+            renames: true,
+            ..PointSearch::new(self.lib, self.facts)
+        };
+        if !again.probe(points, part).is_empty() {
+            return errors;
+        }
+        *self = again;
+        Vec::new()
     }
 
     /// Resolves the points of a probe; the layer's span is set for each.
@@ -165,6 +189,7 @@ impl<'a> PointSearch<'a> {
         let error = match self.families(comps, layer) {
             Ok(true) => return Vec::new(),
             Ok(false) => None,
+            Err(_) if self.renamed(comps, layer) => return Vec::new(),
             Err(d) => Some(*d),
         };
         if let Some(d) = self.gone(comps, layer) {
@@ -176,6 +201,25 @@ impl<'a> PointSearch<'a> {
             }
         }
         vec![error.unwrap_or_else(|| self.unknown(comps, layer))]
+    }
+
+    /// Resolves a point by the name that its function or tracepoint has today.
+    fn renamed(&mut self, comps: &[Component], layer: &AliasLayer) -> bool {
+        if !self.renames {
+            return false;
+        }
+        for today in super::renamed::of_today(comps) {
+            if let Ok(true) = self.families(&today.comps, layer) {
+                let (old, now, since) = (today.old, today.now, today.since);
+                let text = format!(
+                    "`{now}` is probed, which does the work of `{old}` since Linux {since}"
+                );
+                let d = Diagnostic::warning(codes::RENAMED, text).at(layer.span);
+                self.warnings.push(d);
+                return true;
+            }
+        }
+        false
     }
 
     /// The error for an alias of SystemTap over what no kernel has any more.
