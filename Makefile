@@ -14,11 +14,11 @@ ZSHDIR  ?= $(PREFIX)/share/zsh/site-functions
 BUILD_DEPS := gcc libc6-dev make
 DEMO_DEPS  := systemtap-doc xz-utils
 # The tests need libbpf, with which they compare the loader (pkg-config libelf-dev zlib1g-dev); readers
-# of objects, metrics and debugging information; qemu for other kernels; the shells of the completions;
+# of objects, metrics and debugging information, and that of the C library; qemu for other kernels; the shells of the completions;
 # readers of units, packages and profiles (python3-venv, the browser); compilers and libraries of
 # parallel programs; a batch system.
 TEST_DEPS := pkg-config libelf-dev zlib1g-dev \
-	bpftool llvm python3-prometheus-client curl gdb \
+	bpftool llvm python3-prometheus-client curl gdb libc6-dbg \
 	qemu-system-x86 \
 	zsh fish systemd rpm \
 	python3-venv chromium-headless-shell \

@@ -1,14 +1,17 @@
 //! Workloads that take the kernel's rarer paths, for guests that have no devices and few programs.
 //!
-//! `rare keys CODE...`: the keyboard's controller delivers these keys, each pressed and released. `rare confine`: confines
-//! itself to few system calls, makes another one, and dies. `rare collapse COUNT`: COUNT times 2 MB of small pages, each
-//! made a huge page; says how many the kernel made. `rare submit COUNT`: submits COUNT asynchronous reads of an empty pipe,
-//! each of which waits within the system call until a child writes. `rare cancel COUNT DEVICE`: COUNT times an
-//! asynchronous read of a block device whose context is destroyed before the device answers. `rare timeouts POLL
-//! SELECT EPOLL FUTEX NANOSLEEP SIGNAL ITIMER`: as many calls of each kind that wait 2 ms in vain, and as many
-//! expired timers; then it says `timed out` on standard error and waits for ever. `rare reads COUNT MS`: COUNT reads of a
-//! pipe into which a child writes every MS milliseconds, then it waits for ever. `rare terminal ROWS COLUMNS
-//! PROGRAM...`: runs a program in a terminal of that size, and copies what that shows.
+//! `rare keys CODE...`: the keyboard's controller delivers these keys, each pressed and released. `rare confine`:
+//! confines itself to few system calls, makes another one, and dies. `rare collapse COUNT`: COUNT times 2 MB of small
+//! pages, each made a huge page; says how many the kernel made. `rare split COUNT`: the same, and then tells the kernel
+//! that the first 4 KB of each are seldom used, for which it splits the page. `rare huge COUNT`: writes to COUNT huge
+//! pages, and so does a child that has them from its parent; takes twice as many of `/proc/sys/vm/nr_hugepages`. `rare
+//! submit COUNT`: submits COUNT asynchronous reads of an empty pipe, each of which waits within the system call until a
+//! child writes. `rare cancel COUNT DEVICE`: COUNT times an asynchronous read of a block device whose context is
+//! destroyed before the device answers. `rare timeouts POLL SELECT EPOLL FUTEX NANOSLEEP SIGNAL ITIMER`: as many calls
+//! of each kind that wait 2 ms in vain, and as many expired timers; then it says `timed out` on standard error and
+//! waits for ever. `rare reads COUNT MS`: COUNT reads of a pipe into which a child writes every MS milliseconds, then
+//! it waits for ever. `rare full COUNT`: opens files until it has COUNT, which is its limit, and one more. `rare
+//! terminal ROWS COLUMNS PROGRAM...`: runs a program in a terminal of that size, and copies what that shows.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -105,35 +108,85 @@ fn confine() {
     call!(SYS_getppid);
 }
 
-fn collapse(count: usize) {
-    const HUGE: usize = 2 << 20;
-    const SMALL: usize = 4096;
-    let length = (count + 1) * HUGE;
-    // SAFETY: new memory, at an address that the kernel chooses.
+const HUGE: usize = 2 << 20;
+const SMALL: usize = 4096;
+
+/// New memory of the process's own; its address.
+fn memory(length: usize, flags: i32) -> usize {
+    // SAFETY: the kernel chooses the address.
     let start = unsafe {
         libc::mmap(
             std::ptr::null_mut(),
             length,
             libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
             -1,
             0,
         )
     };
-    assert_ne!(start, libc::MAP_FAILED);
-    let first = (start as usize).next_multiple_of(HUGE);
+    if start == libc::MAP_FAILED {
+        checked(-1, "mmap");
+    }
+    start as usize
+}
+
+/// Writes a byte into each page.
+fn touch(start: usize, pages: usize, size: usize) {
+    for page in 0..pages {
+        // SAFETY: the callers pass memory of theirs, of that many pages.
+        unsafe { std::ptr::write_volatile((start + page * size) as *mut u8, 1) };
+    }
+}
+
+/// Makes huge pages of small ones; the address of the first.
+fn collapse(count: usize) -> usize {
+    // A part of HUGE is to spare.
+    let length = (count + 1) * HUGE;
+    let start = memory(length, 0);
+    let first = start.next_multiple_of(HUGE);
     call!(SYS_madvise, start, length, libc::MADV_NOHUGEPAGE);
-    for page in 0..count * HUGE / SMALL {
-        // SAFETY: within the mapping, which has a part of HUGE to spare.
-        unsafe { std::ptr::write_volatile((first + page * SMALL) as *mut u8, 1) };
-    }
+    touch(first, count * HUGE / SMALL, SMALL);
     call!(SYS_madvise, start, length, libc::MADV_HUGEPAGE);
-    let mut made = 0;
-    for part in 0..count {
-        let at = first + part * HUGE;
-        made += u32::from(call!(SYS_madvise, at, HUGE, libc::MADV_COLLAPSE) == 0);
+    (0..count).for_each(|part| make_huge(first + part * HUGE));
+    println!("{count} huge pages");
+    first
+}
+
+/// Makes a huge page of the small ones from an address on.
+fn make_huge(at: usize) {
+    // The kernel says `EAGAIN` while some of them are on the way to its lists.
+    for _ in 0..100 {
+        // SAFETY: the call takes numbers only.
+        let result = unsafe { libc::syscall(libc::SYS_madvise, at, HUGE, libc::MADV_COLLAPSE) };
+        if result == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EAGAIN) {
+            checked(result, "madvise");
+            return;
+        }
+        std::thread::sleep(Duration::from_millis(10));
     }
-    println!("{made} huge pages");
+    panic!("the kernel makes no huge page");
+}
+
+fn split(count: usize) {
+    let first = collapse(count);
+    for part in 0..count {
+        call!(SYS_madvise, first + part * HUGE, SMALL, libc::MADV_COLD);
+    }
+}
+
+fn huge(count: usize) {
+    let start = memory(count * HUGE, libc::MAP_HUGETLB);
+    touch(start, count, HUGE);
+    // SAFETY: this program has one thread, so its child can do everything.
+    let child = unsafe { libc::fork() };
+    if checked(child.into(), "fork") == 0 {
+        touch(start, count, HUGE);
+        std::process::exit(0);
+    }
+    let mut status = 0;
+    // SAFETY: the pointer is to a value that outlives the call.
+    unsafe { libc::waitpid(child, &raw mut status, 0) };
+    assert_eq!(status, 0, "the child got no huge pages");
 }
 
 /// A request of `io_submit`, as `linux/aio_abi.h` has it.
@@ -291,6 +344,26 @@ fn reads(count: u64, pause: Duration) {
     for_ever();
 }
 
+fn full(count: u64) {
+    let limit = libc::rlimit {
+        rlim_cur: count,
+        rlim_max: count,
+    };
+    // SAFETY: the pointer is to a value that outlives the call.
+    let set = unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    checked(set.into(), "setrlimit");
+    let mut files = Vec::new();
+    let last = loop {
+        match File::open("/dev/null") {
+            Ok(file) => files.push(file),
+            Err(error) => break error.raw_os_error(),
+        }
+    };
+    assert_eq!(last, Some(libc::EMFILE));
+    // Wakes up while it has them all.
+    std::thread::sleep(Duration::from_millis(100));
+}
+
 fn terminal(rows: u16, columns: u16, program: &[String]) {
     let size = libc::winsize {
         ws_row: rows,
@@ -335,7 +408,12 @@ fn main() {
             keyboard::press(&numbers.iter().map(|&n| n as u8).collect::<Vec<_>>());
         }
         (["confine"], _) => confine(),
-        (["collapse", _], &[count]) => collapse(count as usize),
+        (["collapse", _], &[count]) => {
+            collapse(count as usize);
+        }
+        (["full", _], &[count]) => full(count),
+        (["split", _], &[count]) => split(count as usize),
+        (["huge", _], &[count]) => huge(count as usize),
         (["submit", _], &[count]) => submit_reads(count),
         (["cancel", _, device], &[count]) => cancel(count, device),
         (["timeouts", ..], counts) if counts.len() == 7 => {

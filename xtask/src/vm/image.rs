@@ -26,7 +26,7 @@ const EXAMPLES: [&str; 2] = [
 ];
 
 /// Debian packages with programs that cases call; their dependencies are included, too.
-const PACKAGES: [&str; 18] = [
+const PACKAGES: [&str; 19] = [
     "bash",
     "binutils",
     "bpftool",
@@ -38,6 +38,7 @@ const PACKAGES: [&str; 18] = [
     "gcc",
     "grep",
     "libc-bin",
+    "libc6-dbg",
     "make",
     "perl-base",
     "procps",

@@ -86,6 +86,12 @@ const NEEDS: &[Need] = &[
         of_kernel: false,
         have: || in_vm().is_none() && Path::new("/usr/bin/php").exists(),
     },
+    // The C library's debugging information, from the package libc6-dbg.
+    Need {
+        name: "libc debuginfo",
+        of_kernel: false,
+        have: || Path::new("/usr/lib/debug/.build-id").exists(),
+    },
     // Rust's compiler, too large for the image of a virtual machine.
     Need {
         name: "rust",
@@ -139,6 +145,12 @@ const NEEDS: &[Need] = &[
         name: "deactivate_task",
         of_kernel: true,
         have: || release() < (6, 12),
+    },
+    // A connection has a timer of its own for what it sends again: before Linux 6.19.
+    Need {
+        name: "icsk_retransmit_timer",
+        of_kernel: true,
+        have: || release() < (6, 19),
     },
     // Programs can disable interrupts: Linux 6.14. An emulated guest with an older kernel skips
     // some hits.
