@@ -84,12 +84,14 @@ pub struct Memory {
 
 /// The distance of regions.
 const GAP: u64 = 1 << 32;
+/// What the addresses of regions begin with: most bytes of them are not zero, as in a kernel.
+const BASE: u64 = 0xffff_8881_0203_0400;
 
 impl Memory {
     /// Adds a region; returns its address.
     pub fn add(&mut self, bytes: Vec<u8>, kind: RegionKind) -> u64 {
         self.made += 1;
-        let base = self.made * GAP;
+        let base = BASE + self.made * GAP;
         let written = vec![kind != RegionKind::Stack; bytes.len()];
         let region = Region {
             bytes,
@@ -250,6 +252,13 @@ impl<'m> Machine<'m> {
             memory,
             steps,
         }
+    }
+
+    /// The indexes of the functions that ran so far.
+    pub fn called(&self) -> impl Iterator<Item = usize> {
+        let ran = self.back.iter().enumerate();
+        ran.filter(|(_, back)| back.is_some())
+            .map(|(index, _)| index)
     }
 
     /// Runs a function.

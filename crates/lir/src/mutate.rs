@@ -1,73 +1,94 @@
-//! Mutants of a function for tests of tests: each one differs from it in one operation. A test that
-//! finds no difference between the two has a gap, or the two mean the same.
+//! Mutations of a function for tests of tests: each one changes one operation. A test that finds no
+//! difference has a gap, or the two functions mean the same.
 
-use crate::func::{Func, Inst, Operand, Term};
-use crate::op::{AluOp, Cond, ExtOp, Size};
+use std::collections::HashMap;
 
-/// A function with one change.
+use crate::func::{Func, Inst, Operand, Term, Value};
+use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size};
+
+/// A change of one operation.
 #[derive(Debug, Clone)]
-pub struct Mutant {
-    /// The place and the change.
-    pub change: String,
-    /// The changed function. It need not be valid.
-    pub func: Func,
+pub struct Mutation {
+    block: usize,
+    change: Change,
 }
 
-/// An instruction, none where it is left out, or the end of a block.
-enum MutatedPart {
-    Inst(Option<Inst>),
+#[derive(Debug, Clone)]
+enum Change {
+    /// Another instruction at that index, or none.
+    Inst(usize, Option<Inst>),
+    /// Another end of the block.
     Term(Term),
+    /// Another bound of the loop.
+    Bound(u32),
 }
 
-/// All mutants of a function: another operation, condition or size, a constant one larger or smaller,
-/// operands in the other order, a store left out, an iteration less.
-pub fn mutants(func: &Func) -> Vec<Mutant> {
-    let mut all = Vec::new();
-    for (b, block) in func.blocks.iter().enumerate() {
-        let mut add = |at: usize, changed: MutatedPart| {
-            let mut mutant = func.clone();
-            let block = &mut mutant.blocks[b];
-            let (old, new) = match changed {
-                MutatedPart::Inst(new) => {
-                    let old = func.show(&block.insts[at]);
-                    let text = new.as_ref().map_or("nothing".into(), |i| func.show(i));
-                    match new {
-                        Some(new) => block.insts[at] = new,
-                        None => drop(block.insts.remove(at)),
-                    }
-                    (old, text)
+impl Mutation {
+    /// The changed function. It need not be valid.
+    pub fn apply(&self, func: &Func) -> Func {
+        let mut mutant = func.clone();
+        let block = &mut mutant.blocks[self.block];
+        match &self.change {
+            Change::Inst(at, Some(new)) => block.insts[*at] = new.clone(),
+            Change::Inst(at, None) => drop(block.insts.remove(*at)),
+            Change::Term(new) => block.term = new.clone(),
+            Change::Bound(new) => {
+                if let Some(bound) = &mut block.bound {
+                    bound.max = *new;
                 }
-                MutatedPart::Term(new) => {
-                    let old = func.show_term(&block.term);
-                    block.term = new;
-                    (old, func.show_term(&block.term))
-                }
-            };
-            let change = format!("@{} {}: {old} -> {new}", func.name, block.name);
-            all.push(Mutant {
-                change,
-                func: mutant,
-            });
+            }
+        }
+        mutant
+    }
+
+    /// Whether the result is another one.
+    pub fn changes_result(&self) -> bool {
+        matches!(self.change, Change::Term(Term::Ret(_)))
+    }
+
+    /// The place and the change.
+    pub fn describe(&self, func: &Func) -> String {
+        let block = &func.blocks[self.block];
+        let (old, new) = match &self.change {
+            Change::Inst(at, new) => {
+                let new = new.as_ref().map_or("nothing".into(), |i| func.show(i));
+                (func.show(&block.insts[*at]), new)
+            }
+            Change::Term(new) => (func.show_term(&block.term), func.show_term(new)),
+            Change::Bound(new) => {
+                let old = block.bound.as_ref().map_or(0, |bound| bound.max);
+                (format!("loop {old}"), format!("loop {new}"))
+            }
         };
+        format!("@{} {}: {old} -> {new}", func.name, block.name)
+    }
+}
+
+/// All mutations of a function: another operation, condition or size, a constant one larger or smaller,
+/// operands in the other order, a store left out, an iteration less. Functions that differ in numbers
+/// only have the same mutations in the same order.
+pub fn mutations(func: &Func) -> Vec<Mutation> {
+    let mut all = Vec::new();
+    let insts_of = func.blocks.iter().flat_map(|b| &b.insts);
+    let constants: HashMap<Value, i64> = insts_of
+        .filter_map(|inst| match inst {
+            Inst::Const { dst, imm } => Some((*dst, *imm)),
+            _ => None,
+        })
+        .collect();
+    for (b, block) in func.blocks.iter().enumerate() {
+        let mut add = |change| all.push(Mutation { block: b, change });
+        let constant = |v: &Value| constants.get(v).copied();
         for (at, inst) in block.insts.iter().enumerate() {
-            for new in insts(inst) {
-                add(at, MutatedPart::Inst(new));
-            }
+            insts(inst)
+                .into_iter()
+                .for_each(|new| add(Change::Inst(at, new)));
         }
-        for new in terms(&block.term) {
-            add(0, MutatedPart::Term(new));
-        }
+        terms(&block.term, constant)
+            .into_iter()
+            .for_each(|new| add(Change::Term(new)));
         if let Some(bound) = block.bound.as_ref().filter(|b| b.max > 1) {
-            let mut mutant = func.clone();
-            if let Some(bound) = &mut mutant.blocks[b].bound {
-                bound.max -= 1;
-            }
-            let (max, less) = (bound.max, bound.max - 1);
-            let change = format!("@{} {}: loop {max} -> loop {less}", func.name, block.name);
-            all.push(Mutant {
-                change,
-                func: mutant,
-            });
+            add(Change::Bound(bound.max - 1));
         }
     }
     all
@@ -86,6 +107,16 @@ fn another_op(op: AluOp) -> AluOp {
         AluOp::Lsh => AluOp::Rsh,
         AluOp::Rsh => AluOp::Lsh,
         AluOp::Arsh => AluOp::Rsh,
+    }
+}
+
+fn another_atomic(op: AtomicOp) -> AtomicOp {
+    match op {
+        AtomicOp::Add => AtomicOp::Xor,
+        AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => AtomicOp::Add,
+        AtomicOp::FetchAdd => AtomicOp::Xchg,
+        AtomicOp::FetchOr | AtomicOp::FetchAnd | AtomicOp::FetchXor => AtomicOp::FetchAdd,
+        AtomicOp::Xchg | AtomicOp::CmpXchg => AtomicOp::FetchAdd,
     }
 }
 
@@ -165,7 +196,10 @@ fn insts(inst: &Inst) -> Vec<Option<Inst>> {
                     b,
                 }
             };
-            with(&|i| *i = alu(*a, *b, another_op(*op), *width));
+            // Most operations with 0 change nothing.
+            if *b != Operand::Imm(0) || matches!(op, AluOp::And | AluOp::Mul) {
+                with(&|i| *i = alu(*a, *b, another_op(*op), *width));
+            }
             for n in neighbours(b) {
                 with(&|i| *i = alu(*a, n, *op, *width));
             }
@@ -201,8 +235,15 @@ fn insts(inst: &Inst) -> Vec<Option<Inst>> {
             }
             all.push(None);
         }
-        Inst::Atomic { .. }
-        | Inst::Bound { .. }
+        Inst::Atomic { op, .. } => {
+            let other = another_atomic(*op);
+            with(&|i| {
+                if let Inst::Atomic { op, .. } = i {
+                    *op = other;
+                }
+            });
+        }
+        Inst::Bound { .. }
         | Inst::Opaque { .. }
         | Inst::Addr { .. }
         | Inst::Helper { .. }
@@ -237,10 +278,13 @@ fn set_source(inst: &mut Inst, to: Operand) {
 }
 
 /// The changes of a block's end.
-fn terms(term: &Term) -> Vec<Term> {
+fn terms(term: &Term, constant: impl Fn(&Value) -> Option<i64>) -> Vec<Term> {
     match term {
         Term::Jump(to) => {
-            let swapped = to.args.windows(2).enumerate().filter(|(_, w)| w[0] != w[1]);
+            let differ = |w: &[Value]| {
+                w[0] != w[1] && (constant(&w[0]).is_none() || constant(&w[0]) != constant(&w[1]))
+            };
+            let swapped = to.args.windows(2).enumerate().filter(|(_, w)| differ(w));
             swapped
                 .map(|(i, _)| {
                     let mut to = to.clone();
@@ -249,6 +293,9 @@ fn terms(term: &Term) -> Vec<Term> {
                 })
                 .collect()
         }
+        // Most results say only whether they are 0.
+        Term::Ret(Operand::Imm(0)) => vec![Term::Ret(Operand::Imm(1))],
+        Term::Ret(Operand::Imm(1)) => vec![Term::Ret(Operand::Imm(0))],
         Term::Ret(v) => neighbours(v).into_iter().map(Term::Ret).collect(),
         Term::Branch { cond, b, .. } => {
             let mut all = Vec::new();

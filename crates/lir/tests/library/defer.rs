@@ -1,18 +1,16 @@
 //! Reads that are left to the controller: records and marks against Rust, on random tasks, texts and
 //! rings.
 
-#[path = "common/library.rs"]
-mod common;
+use std::rc::Rc;
 
-use std::sync::LazyLock;
-
-use common::Forms;
 use proptest::prelude::*;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::append::AppendLayout;
 use spile_lir::library::defer::{DeferLayout, MARK, RECORD, user_defer};
+
+use super::forms::{Forms, forms, properties};
 
 const MOST: usize = 100;
 /// Offsets in the block.
@@ -48,7 +46,9 @@ fn layout() -> DeferLayout {
     }
 }
 
-static FORMS: LazyLock<Forms> = LazyLock::new(|| Forms::new(&user_defer(&layout())));
+fn function() -> Rc<Forms> {
+    forms("user_defer", || user_defer(&layout()))
+}
 
 /// What the function meets.
 #[derive(Debug, Clone)]
@@ -143,13 +143,11 @@ fn world() -> impl Strategy<Value = World> {
         })
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+properties! {
+    also a_full_text_takes_no_mark;
 
-    #[test]
-    fn a_mark_stands_for_each_record(world in world(), args in any::<[u64; 3]>()) {
-        for module in FORMS.modules() {
-            let mut machine = Machine::new(module, 1000);
+    1000 cases: fn a_mark_stands_for_each_record(world in world(), args in any::<[u64; 3]>()) {
+        for mut machine in function().machines(1000) {
             let mut kernel = Kernel::new(&mut machine.memory, &world);
             let result = machine.run("user_defer", &args, &mut kernel);
             let block = machine.memory.region(kernel.block).expect("the block");
@@ -193,8 +191,7 @@ fn a_full_text_takes_no_mark() {
         reads: 0,
         full: false,
     };
-    for module in FORMS.modules() {
-        let mut machine = Machine::new(module, 1000);
+    for mut machine in function().machines(1000) {
         let mut kernel = Kernel::new(&mut machine.memory, &world);
         assert_eq!(machine.run("user_defer", &[1, 2, 3], &mut kernel), Ok(0));
         assert!(kernel.records.is_empty());
@@ -202,10 +199,4 @@ fn a_full_text_takes_no_mark() {
         assert_eq!(block[LENGTH] as usize, MOST + 1);
         assert!(block[TEXT + MOST + 1..].iter().all(|b| *b == 0));
     }
-}
-
-#[test]
-fn the_function_has_a_contract() {
-    let module = user_defer(&layout());
-    assert!(module.funcs[0].contract.contains("\nCost: "));
 }

@@ -5,14 +5,14 @@ use std::collections::HashMap;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_lir::Module;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Fault, Host, Memory, RegionKind};
+use spile_lir::library;
 use spile_lir::library::heap::{self, Direction, HeapLayout, node, words};
 
-use super::common::{Arg, number, slot, text};
-use super::{LIBRARY, MUTANT, OUTLINED, Tests, config, run};
+use super::forms::{Arg, Forms, TestMachine, forms, number, properties, slot, text};
+use super::shared::run;
 
 const ENTRIES: &str = "entries";
 const MAP: u64 = 77;
@@ -23,14 +23,23 @@ const SLOT: usize = 72;
 /// More nodes than a test has.
 const MOST: usize = 20;
 
-/// The functions of all orders, without `order`.
-pub(crate) fn modules() -> impl Iterator<Item = Module> {
-    let orders = [None, Some(Direction::Up), Some(Direction::Down)];
-    orders.into_iter().map(|texts| {
-        heap::module(&HeapLayout {
-            map: ENTRIES.into(),
-            texts,
-        })
+/// The functions of an order: none for numbers.
+fn of_order(kind: &str) -> std::rc::Rc<Forms> {
+    forms(&format!("heap{kind}"), || {
+        let texts = match kind {
+            "_up" => Some(Direction::Up),
+            "_down" => Some(Direction::Down),
+            _ => None,
+        };
+        let map = ENTRIES.into();
+        let mut module = heap::module(&HeapLayout { map, texts });
+        if texts.is_some() {
+            module.externs.clear();
+            module
+                .funcs
+                .extend(library::only("order").unwrap_or_default().funcs);
+        }
+        module
     })
 }
 
@@ -68,12 +77,11 @@ impl Host for Entries {
 
 /// The entries in the order in which `heap_take` gives them after `heap_make`.
 fn taken_in(
-    module: &Module,
+    mut machine: TestMachine<'_>,
     kind: &str,
     (base, lookups): (u64, u32),
     entries: &[Entry],
 ) -> Vec<usize> {
-    let mut machine = Machine::new(module, 3_000_000);
     let at = entries.iter().enumerate().map(|(i, (word, seq, text))| {
         let head = [*word, *seq, i as u64].map(u64::to_le_bytes).concat();
         assert_eq!(head.len(), node::SIZE as usize);
@@ -104,18 +112,9 @@ fn taken_in(
     sizes.map(|size| run("take", size) as usize).collect()
 }
 
-/// The same in both forms, which must agree.
+/// The same in both forms.
 fn taken(kind: &str, host: (u64, u32), entries: &[Entry]) -> Vec<usize> {
-    let mutant = MUTANT.with_borrow(|m| {
-        let module = m.as_ref()?;
-        Some(taken_in(module, kind, host, entries))
-    });
-    mutant.unwrap_or_else(|| {
-        let order = taken_in(&LIBRARY, kind, host, entries);
-        let outlined = taken_in(&OUTLINED, kind, host, entries);
-        assert_eq!(order, outlined, "{kind}: loops and callbacks");
-        order
-    })
+    of_order(kind).same(3_000_000, |machine| taken_in(machine, kind, host, entries))
 }
 
 /// The indexes of entries in the order of a key.
@@ -214,9 +213,8 @@ fn step_model(state: &mut StepState, input: StepInput) -> Option<bool> {
     Some(next.is_none())
 }
 
-/// The same step under the interpreter, in a module.
-fn step_in(module: &Module, state: &mut StepState, input: StepInput) -> u64 {
-    let mut machine = Machine::new(module, 100_000);
+/// The same step under the interpreter.
+fn step_in(mut machine: TestMachine<'_>, state: &mut StepState, input: StepInput) -> u64 {
     let mut at = HashMap::new();
     for (key, (node, text)) in &state.entries {
         let bytes = [&node.map(u64::to_le_bytes).concat()[..], text].concat();
@@ -258,11 +256,10 @@ fn step_in(module: &Module, state: &mut StepState, input: StepInput) -> u64 {
     result
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 120, ..config() })]
+properties! {
+    also the_longest_texts_have_an_order;
 
-    #[test]
-    fn numbers_are_taken_in_order(
+    120 cases: fn numbers_are_taken_in_order(
         numbers in vec(prop_oneof![0..6u64, any::<u64>()], 0..MOST),
         seqs in vec(any::<u64>(), MOST),
         base in prop_oneof![Just(0u64), 0..1u64 << 20],
@@ -272,8 +269,7 @@ proptest! {
         prop_assert_eq!(taken("", (base, u32::MAX), &entries), sorted(&entries, |e| (e.0, e.1)));
     }
 
-    #[test]
-    fn texts_are_taken_in_order(
+    120 cases: fn texts_are_taken_in_order(
         texts in texts(),
         seqs in vec(any::<u64>(), MOST),
         base in prop_oneof![Just(0u64), 0..1u64 << 20],
@@ -288,15 +284,14 @@ proptest! {
         prop_assert_eq!(taken("_down", (base, u32::MAX), &entries), down);
     }
 
-    #[test]
-    fn a_step_moves_one_node(
+    500 cases: fn a_step_moves_one_node(
         (hole, above) in (prop_oneof![0..3u64, 0..1u64 << 62], 0..4u64),
         base in prop_oneof![0..3u32, any::<u32>()],
         next in prop_oneof![Just(0), 1..6u64, any::<u64>()],
         numbers in vec((prop_oneof![0..2u64, Just(1 << 40), Just((1 << 40) | 1)], 0..3u64, 0..3u64), 7),
         indexes in [any::<u64>(), any::<u64>(), any::<u64>()],
         texts in vec(texts(), 3),
-        lookups in prop_oneof![3 => Just(u32::MAX), 1 => 1..8u32],
+        lookups in prop_oneof![Just(u32::MAX), 1..9u32],
     ) {
         let text = |i: usize| texts.get(i % 3).and_then(|t| t.get(i / 3)).cloned();
         let node = |i: usize| {
@@ -314,25 +309,16 @@ proptest! {
             let input = StepInput { base, size: 2 * hole + above, kind, lookups };
             let mut expected = before.clone();
             let last = step_model(&mut expected, input);
-            let check = |module: &Module| {
+            for machine in of_order(kind).machines(100_000) {
                 let mut after = before.clone();
-                let result = step_in(module, &mut after, input);
+                let result = step_in(machine, &mut after, input);
                 prop_assert_eq!(result, u64::from(last != Some(false)));
                 prop_assert!(last.is_none() || after == expected, "{:?} {:?}", after, expected);
-                Ok(())
-            };
-            match MUTANT.with_borrow(Clone::clone) {
-                Some(module) => check(&module)?,
-                None => {
-                    check(&LIBRARY)?;
-                    check(&OUTLINED)?;
-                }
             }
         }
     }
 
-    #[test]
-    fn missing_entries_end_the_work(texts in texts(), lookups in prop_oneof![Just(1u32), 1..6u32, 1..400u32]) {
+    120 cases: fn missing_entries_end_the_work(texts in texts(), lookups in prop_oneof![Just(1u32), 1..6u32, 1..400u32]) {
         for kind in ["", "_up", "_down"] {
             let entries = texts.iter().map(|t| (first_word(t) & 1, 1, t.clone()));
             let entries: Vec<Entry> = entries.collect();
@@ -342,8 +328,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn texts_with_equal_first_words_have_an_order(
+    120 cases: fn texts_with_equal_first_words_have_an_order(
         a in text(60), b in text(60), common in 1..60usize, exact in any::<bool>(),
     ) {
         let common = vec![b'x'; 8 * common];
@@ -373,62 +358,3 @@ fn the_longest_texts_have_an_order() {
     ];
     assert_eq!(run("order", &args).0, 0);
 }
-
-/// The tests of each function.
-pub(crate) const TESTS: &[(&str, Tests)] = &[
-    (
-        "order",
-        &[
-            the_longest_texts_have_an_order,
-            texts_with_equal_first_words_have_an_order,
-        ],
-    ),
-    (
-        "make_entries",
-        &[missing_entries_end_the_work, numbers_are_taken_in_order],
-    ),
-    (
-        "make_entries_up",
-        &[missing_entries_end_the_work, texts_are_taken_in_order],
-    ),
-    (
-        "make_entries_down",
-        &[missing_entries_end_the_work, texts_are_taken_in_order],
-    ),
-    (
-        "step_entries",
-        &[
-            a_step_moves_one_node,
-            missing_entries_end_the_work,
-            numbers_are_taken_in_order,
-        ],
-    ),
-    (
-        "step_entries_up",
-        &[
-            a_step_moves_one_node,
-            missing_entries_end_the_work,
-            texts_are_taken_in_order,
-        ],
-    ),
-    (
-        "step_entries_down",
-        &[
-            a_step_moves_one_node,
-            missing_entries_end_the_work,
-            texts_are_taken_in_order,
-        ],
-    ),
-    (
-        "take_entries",
-        &[missing_entries_end_the_work, numbers_are_taken_in_order],
-    ),
-    (
-        "take_entries_up",
-        &[missing_entries_end_the_work, texts_are_taken_in_order],
-    ),
-    (
-        "take_entries_down",
-        &[missing_entries_end_the_work, texts_are_taken_in_order],
-    ),
-];

@@ -2,26 +2,23 @@
 //! The functions run with those that append numbers, as they are written and with their loops as
 //! callbacks.
 
-#[path = "common/library.rs"]
-mod common;
+use std::rc::Rc;
 
-use std::sync::LazyLock;
-
-use common::Reads;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::Module;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::append::{self, flag};
 use spile_lir::library::stacks::rows::{kernel_row, stack_words, symbol_row};
 use spile_lir::library::stacks::{
     self, OWN_FRAMES, StackLayout, StackText, address, frame, line, part, place,
 };
 use spile_lir::library::unwind::{BEHIND, EXACT, VDSO, at, room};
-use spile_lir::repeat::outline;
 use spile_lir::verify::verify;
+
+use super::forms::{Forms, Reads, forms, properties};
 
 /// Limit on the frames.
 const FRAMES: usize = 6;
@@ -76,43 +73,34 @@ fn layout(most: usize, lines: bool) -> StackLayout {
     }
 }
 
-/// All functions, as they are written and with their loops as callbacks.
-fn modules(most: usize, lines: bool) -> [Module; 2] {
-    let at = layout(most, lines);
-    let mut parts = vec![
-        append::append_hex(at.text),
-        append::append_number(at.text, 10),
-        stacks::of_text(&at, "kernel_place", INPUT as u32),
-    ];
-    parts.extend(StackText::all(&at).map(|text| text.module()));
-    let mut all = Module::default();
-    for part in parts {
-        verify(&part).unwrap_or_else(|e| panic!("{e}\n{part}"));
-        assert!(part.funcs[0].contract.contains("\nCost: "), "{part}");
-        all.funcs.extend(part.funcs);
-        for data in part.data {
-            if all.data(&data.name).is_none() {
-                all.data.push(data);
-            }
-        }
-    }
-    let mut outlined = all.clone();
-    outline(&mut outlined).unwrap_or_else(|e| panic!("{e}"));
-    for module in [&all, &outlined] {
-        verify(module).unwrap_or_else(|e| panic!("{e}"));
-    }
-    [all, outlined]
-}
-
 /// The longest text, and whether there are lines.
 type Made = (usize, bool);
 
-static MODULES: LazyLock<Vec<(Made, [Module; 2])>> = LazyLock::new(|| {
-    let kinds = [(LONG, true), (LONG, false), (SHORT, true)];
-    kinds
-        .map(|(most, lines)| ((most, lines), modules(most, lines)))
-        .into()
-});
+const KINDS: [Made; 3] = [(LONG, true), (LONG, false), (SHORT, true)];
+
+/// All functions.
+fn functions((most, lines): Made) -> Rc<Forms> {
+    forms(&format!("stacks {most} {lines}"), || {
+        let at = layout(most, lines);
+        let mut parts = vec![
+            append::append_hex(at.text),
+            append::append_number(at.text, 10),
+            stacks::of_text(&at, "kernel_place", INPUT as u32),
+        ];
+        parts.extend(StackText::all(&at).map(|text| text.module()));
+        let mut all = Module::default();
+        for part in parts {
+            verify(&part).unwrap_or_else(|e| panic!("{e}\n{part}"));
+            all.funcs.extend(part.funcs);
+            for data in part.data {
+                if all.data(&data.name).is_none() {
+                    all.data.push(data);
+                }
+            }
+        }
+        all
+    })
+}
 
 /// A symbol or a gap: its first position, its name, the two words in front of it.
 type Symbol = (u32, String, u64, u64);
@@ -190,6 +178,8 @@ impl Names {
 impl<'a> Kernel<'a> {
     fn new(memory: &mut Memory, world: &'a World, most: usize) -> Kernel<'a> {
         let mut block = vec![0; TEXT + 3 * most + 700];
+        // What an earlier walk has left.
+        block[WALK..WALK + at::FILES as usize].fill(0xa5);
         let mut set = |at: usize, n: u64| block[at..at + 8].copy_from_slice(&n.to_le_bytes());
         for (n, (address, file, offset)) in world.frames.iter().enumerate() {
             set(ADDRESSES + 8 * n, *address);
@@ -199,7 +189,7 @@ impl<'a> Kernel<'a> {
         set(WALK + at::N as usize, world.frames.len() as u64);
         set(WALK + at::TGID as usize, world.process);
         set(COUNT, 8 * world.room as u64);
-        set(FIRST, 8 * world.first as u64);
+        set(FIRST, (world.first as u64).wrapping_mul(8));
         // Names begin in front of the end of a page, so that some are in two.
         let mut names = Names(vec![0; symbol_row::NAMES_PAGE as usize - 64]);
         let (mut symbol_rows, mut line_rows, mut files) = (vec![0], vec![0, 0], Vec::new());
@@ -336,6 +326,8 @@ struct Left {
     truncated: u64,
     unnamed: u64,
     first: u64,
+    /// Whether the text is longer than the longest one.
+    full: bool,
 }
 
 /// Runs a function in both forms; `input` fills the slot of a text, `ranges` the state.
@@ -345,11 +337,8 @@ fn run(
     (name, args): (&str, &[i64]),
     (input, ranges): (&[u8], &[u64]),
 ) -> Left {
-    let known = MODULES.iter().find(|(kind, _)| *kind == (most, lines));
-    let (_, forms) = known.expect("such modules");
     let args: Vec<u64> = args.iter().map(|n| n.cast_unsigned()).collect();
-    let [written, outlined] = forms.each_ref().map(|module| {
-        let mut machine = Machine::new(module, 1_000_000);
+    functions((most, lines)).same(1_000_000, |mut machine| {
         let mut kernel = Kernel::new(&mut machine.memory, world, most);
         let write = |memory: &mut Memory, to, bytes: &[u8]| memory.write(to, bytes).expect("room");
         let at = kernel.block + INPUT_AT as u64;
@@ -375,10 +364,9 @@ fn run(
             truncated: word(TRUNCATED),
             unnamed: word(UNNAMED),
             first: word(FIRST),
+            full,
         }
-    });
-    assert_eq!(written, outlined, "{name}: loops and callbacks");
-    written
+    })
 }
 
 /// The last of the rows that starts at or before a position.
@@ -397,6 +385,19 @@ struct Found<'a> {
 }
 
 impl World {
+    /// Whether a name alone fills the shorter text, which is then not known to be cut.
+    fn has_long_names(&self) -> bool {
+        let lines = |lines: &[Line]| {
+            lines
+                .iter()
+                .any(|l| l.1.as_ref().is_some_and(|s| s.len() >= SHORT))
+        };
+        self.files.iter().any(|file| {
+            let mut symbols = file.symbols.iter();
+            symbols.any(|s| s.1.len() >= SHORT) || lines(&file.lines)
+        })
+    }
+
     fn find(&self, index: usize, how: i32) -> Found<'_> {
         let (_, file, offset) = self.frames[index];
         let mut found = Found::default();
@@ -593,14 +594,14 @@ fn frame_of() -> impl Strategy<Value = (u64, u64, u64)> {
     let behind = prop_oneof![4 => Just(0), 1 => Just(BEHIND)];
     let at = prop_oneof![12 => 0..45u64, 1 => Just((1 << 31) - 1), 1 => Just(1 << 31), 1 => any::<u64>()];
     let bits = (at, exact, behind);
-    let address = prop_oneof![12 => 1..60u64, 1 => Just(0), 3 => any::<u64>()];
+    let address = prop_oneof![12 => 1..24u64, 1 => Just(0), 3 => any::<u64>()];
     let offset = bits.prop_map(|(at, exact, behind)| at & (EXACT - 1) | exact | behind);
     (address, file, offset)
 }
 
 fn world() -> impl Strategy<Value = World> {
     let known = "[a-z_.]{2,9}(\\+0x[0-9a-f]{1,3}/0x[0-9a-f]{1,16}( \\[[a-z]{1,6}\\])?)?";
-    let symbols = vec((1..60u64, known), 0..20);
+    let symbols = vec((1..24u64, known), 0..20);
     let numbers = (
         any::<u64>(),
         prop_oneof![Just(0u64), 1..30u64, any::<u64>()],
@@ -629,28 +630,25 @@ fn limited(mut text: String, most: usize) -> String {
 
 const NOTHING: (&[u8], &[u64]) = (&[], &[]);
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn user_frames_have_symbols_files_and_lines(
+properties! {
+    800 cases: fn user_frames_have_symbols_files_and_lines(
         world in world(), index in 0..9usize, how in 0..4096i32, kind in 0..3usize,
     ) {
-        let ((most, lines), _) = MODULES[kind];
+        let (most, lines) = KINDS[kind];
         let args = [index as i64, how.into()];
         let left = run(&world, (most, lines), ("append_symbol", &args), NOTHING);
         // The room has an extra frame, for single addresses.
         let mut world = world;
         world.frames.resize(FRAMES + 1, (0, 0, 0));
         let expected = if index <= FRAMES { world.frame(index, how, lines) } else { String::new() };
+        prop_assert!(world.has_long_names() || left.full == (expected.len() > most));
         prop_assert_eq!(left.text, limited(expected, most));
         let unnamed = index <= FRAMES && world.find(index, how).unnamed;
         prop_assert_eq!(left.unnamed, u64::from(unnamed));
     }
 
-    #[test]
-    fn user_frames_follow_each_other(
-        world in world(), how in 0..4096i32, first in 0..7usize, most in -1..8i64, marks in any::<bool>(),
+    800 cases: fn user_frames_follow_each_other(
+        world in world(), how in 0..4096i32, first in 0..7usize, most in -1..8i64, marks in any::<bool>(), long in any::<bool>(),
     ) {
         let count = usize::try_from(most).unwrap_or(usize::MAX);
         let frames = (first..world.frames.len()).take(count);
@@ -661,13 +659,15 @@ proptest! {
         };
         let expected: String = frames.map(text).collect();
         let args = [how.into(), first as i64, most];
-        let left = run(&world, (LONG, true), (name, &args), NOTHING);
-        prop_assert_eq!(left.text, limited(expected, LONG));
+        let longest = if long { LONG } else { SHORT };
+        let left = run(&world, (longest, true), (name, &args), NOTHING);
+        prop_assert_eq!(left.result, 0);
+        prop_assert!(world.has_long_names() || left.full == (expected.len() > longest));
+        prop_assert_eq!(left.text, limited(expected, longest));
     }
 
-    #[test]
-    fn the_room_s_addresses_become_words_or_lines(
-        world in world(), more in vec(1..60u64, 0..12), how in 0..3i32, mark in any::<bool>(),
+    300 cases: fn the_room_s_addresses_become_words_or_lines(
+        world in world(), more in vec(1..24u64, 0..12), how in 0..3i32, mark in any::<bool>(),
         first in 0..7usize, most in -1..9i64, long in any::<bool>(),
     ) {
         // More frames than the limit, which the room has because some are the probe's.
@@ -696,8 +696,20 @@ proptest! {
         prop_assert_eq!(left.text, expected);
     }
 
-    #[test]
-    fn a_symbol_that_does_not_fit_is_counted(world in world(), long in "[a-z]{55,80}", how in 0..2i32) {
+    300 cases: fn single_frames_report_the_end(world in world(), index in 0..12usize, line in any::<bool>()) {
+        let (addresses, cut) = world.room(index, 1);
+        let expected = match (addresses.first(), line) {
+            (Some(address), true) => world.kernel_line(*address, 0),
+            (Some(address), false) => format!("{address:x}"),
+            (None, _) => String::new(),
+        };
+        let name = if line { "kernel_frame_line" } else { "append_address" };
+        let left = run(&world, (LONG, true), (name, &[index as i64, 0]), NOTHING);
+        prop_assert_eq!(left.text, expected);
+        prop_assert_eq!((left.result, left.cut), (u64::from(addresses.is_empty()), u64::from(cut)));
+    }
+
+    300 cases: fn a_symbol_that_does_not_fit_is_counted(world in world(), long in "[a-z]{55,80}", how in 0..2i32) {
         let mut world = world;
         world.symbols.insert(0, (7, format!("{long}+0x1/0x2")));
         let args = [7, how.into()];
@@ -710,16 +722,19 @@ proptest! {
         }
     }
 
-    #[test]
-    fn addresses_in_a_text_have_positions(
+    300 cases: fn addresses_in_a_text_have_positions(
         world in world(),
         words in vec(prop_oneof![
             4 => "(0x)?[0-9a-f]{1,3}", 1 => "[0-9a-f]{15,17}", 1 => "[0-9a-fxg]{1,4}", 1 => Just("0x".to_owned()), 1 => "[!g-z]{0,3}",
         ], 0..9),
-        spaces in vec("[ \t\n]{1,3}", 9),
+        spaces in vec("[ \t\n]{1,3}", 11),
         how in 1..4i32,
         front in any::<bool>(),
     ) {
+        // Addresses at the end of what the kernel's lines can have.
+        let mut words = words;
+        let ends = [u64::from(u32::MAX), 1 << 32].map(|far| format!("{:x}", world.base.wrapping_add(far)));
+        words.splice(0..0, ends);
         let text: String = words.iter().zip(&spaces).map(|(word, space)| match front {
             true => format!("{space}{word}"),
             false => format!("{word}{space}"),
@@ -736,13 +751,18 @@ proptest! {
         prop_assert_eq!(left.text, expected);
     }
 
-    #[test]
-    fn the_probe_s_own_frames_are_skipped(
+    1000 cases: fn the_probe_s_own_frames_are_skipped(
         world in world(), addresses in vec(1..20u64, ROOM), ends in [1..20u64, 1..20u64, 1..20u64],
         sizes in [0..5u64, 0..5u64, 0..5u64], other in 0..2u64,
     ) {
         let mut world = world;
+        // What an earlier stack has left there.
+        world.first = usize::MAX / 8;
+        // Addresses of the kernel, some of which differ in the upper half only.
+        let far = |n: u64| n + ((0xffff_ffff - n % 3 / 2) << 32);
+        let addresses: Vec<u64> = addresses.into_iter().map(far).collect();
         world.frames = addresses.iter().map(|a| (*a, 0, 0)).collect();
+        let ends = ends.map(far);
         let ranges: Vec<(u64, u64)> = ends.iter().zip(sizes).map(|(end, size)| (end.saturating_sub(size), *end)).collect();
         let is = |n: usize, address: u64| (ranges[n].0..ranges[n].1).contains(&address);
         let known = &addresses[..world.room];

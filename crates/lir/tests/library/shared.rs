@@ -1,74 +1,17 @@
-//! Each function of the library against Rust, on random inputs, as it is written and with its loops
-//! as callbacks.
+//! The functions that are the same for all callers.
 
-#[path = "common/library.rs"]
-mod common;
-#[path = "common/heap.rs"]
-mod heap;
-
-use std::cell::RefCell;
-use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::LazyLock;
-
-use common::{Arg, REMOVED, number, run_in, slot, text};
 use proptest::collection::vec;
 use proptest::prelude::*;
-use proptest::test_runner::RngSeed;
 use spile_lir::Module;
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 use spile_lir::library::{self, CHUNK};
-use spile_lir::mutate;
-use spile_lir::repeat::outline;
-use spile_lir::verify::verify;
 
-/// The functions that are the same for all callers, and those of heaps.
-static LIBRARY: LazyLock<Module> = LazyLock::new(|| {
-    let mut all = library::module().clone();
-    all.funcs.extend(heap::modules().flat_map(|m| m.funcs));
-    all
-});
+use super::forms::{Arg, REMOVED, forms, number, properties, slot, text};
 
-/// The library with its loops as callbacks.
-static OUTLINED: LazyLock<Module> = LazyLock::new(|| {
-    let mut module = LIBRARY.clone();
-    outline(&mut module).unwrap_or_else(|e| panic!("{e}"));
-    verify(&module).unwrap_or_else(|e| panic!("{e}"));
-    module
-});
-
-thread_local! {
-    /// The module that replaces the library in [`run`].
-    static MUTANT: RefCell<Option<Module>> = const { RefCell::new(None) };
-}
-
-/// Runs a function in both forms, which must agree; gives the result and the memory afterwards.
-fn run(name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
-    let mutant = MUTANT.with_borrow(|m| m.as_ref().map(|module| run_in(module, name, args)));
-    mutant.unwrap_or_else(|| {
-        let a = run_in(&LIBRARY, name, args);
-        assert_eq!(
-            a,
-            run_in(&OUTLINED, name, args),
-            "{name}: loops and callbacks"
-        );
-        a
-    })
-}
-
-/// The configuration of a property; with a mutant the inputs are always the same.
-fn config() -> ProptestConfig {
-    let mutant = MUTANT.with_borrow(Option::is_some);
-    ProptestConfig {
-        cases: 1000,
-        failure_persistence: None,
-        max_shrink_iters: if mutant { 0 } else { u32::MAX },
-        rng_seed: if mutant {
-            RngSeed::Fixed(1)
-        } else {
-            RngSeed::Random
-        },
-        ..ProptestConfig::default()
-    }
+/// Runs a function in both forms; gives the result and the memory afterwards.
+pub(crate) fn run(name: &str, args: &[Arg]) -> (u64, Vec<Vec<u8>>) {
+    let module = || library::only(name).expect("there is such a function");
+    forms(name, module).run(name, args)
 }
 
 fn order(ordering: std::cmp::Ordering) -> u64 {
@@ -76,38 +19,19 @@ fn order(ordering: std::cmp::Ordering) -> u64 {
 }
 
 #[test]
-fn all_functions_are_valid_and_documented() {
-    let module = &*LIBRARY;
-    verify(module).unwrap_or_else(|e| panic!("{e}"));
-    for func in &module.funcs {
-        let parts = func
-            .contract
-            .split_once('\n')
-            .map(|(_, rest)| rest.contains("Cost: "));
-        assert_eq!(
-            parts,
-            Some(true),
-            "@{}: what it does, arguments, cost",
-            func.name
-        );
-    }
-    for func in &module.funcs {
-        assert!(tests_of(&func.name).is_some(), "@{}: no tests", func.name);
-    }
+fn functions_are_found_by_name() {
     for func in &library::module().funcs {
         let only = library::only(&func.name).unwrap_or_default();
         assert_eq!(only.funcs, std::slice::from_ref(func));
     }
-    assert_eq!(library::only("no such"), None);
-    let back = spile_lir::reader::read(&module.to_string()).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(back.to_string(), module.to_string());
+    assert_eq!(library::only("no such"), None::<Module>);
 }
 
-proptest! {
-    #![proptest_config(config())]
+properties! {
+    also the_longest_texts_are_within_loop_bounds;
+    also the_largest_histogram_is_within_loop_bounds;
 
-    #[test]
-    fn compare_orders_texts_as_rust_does(a in text(300), b in text(300), common in text(200)) {
+    1000 cases: fn compare_orders_texts_as_rust_does(a in text(300), b in text(300), common in text(200)) {
         let (a, b) = ([common.clone(), a].concat(), [common, b].concat());
         let chunk = 8 * CHUNK as usize;
         let size = (a.len().max(b.len()) + 1).next_multiple_of(chunk);
@@ -117,8 +41,7 @@ proptest! {
         prop_assert_eq!(run("compare", &same).0, 0);
     }
 
-    #[test]
-    fn copy_keeps_what_fits(from in text(100), words in 1..14usize, least in 0..14usize) {
+    1000 cases: fn copy_keeps_what_fits(from in text(100), words in 1..14usize, least in 0..14usize) {
         let size = 8 * words;
         let from_slot = slot(&from, 8 * least);
         let to = vec![0xee; size];
@@ -132,15 +55,13 @@ proptest! {
         prop_assert_eq!(&memory[1], &from_slot);
     }
 
-    #[test]
-    fn length_ends_at_the_first_nul(text in text(300), more in 0..5usize) {
+    1000 cases: fn length_ends_at_the_first_nul(text in text(300), more in 0..5usize) {
         let bytes = slot(&text, text.len() / 8 * 8 + 8 * more);
         let size = bytes.len();
         prop_assert_eq!(run("length", &[Arg::Memory(bytes), number(size)]).0, text.len() as u64);
     }
 
-    #[test]
-    fn decimal_prints_digits_as_rust_does(n in any::<u64>(), shift in 0..64u32) {
+    1000 cases: fn decimal_prints_digits_as_rust_does(n in any::<u64>(), shift in 0..64u32) {
         for n in [n, n >> shift, 10u64.saturating_pow(shift).wrapping_sub(n & 1)] {
             let (digits, memory) = run("decimal", &[Arg::Memory(vec![0xee; 24]), Arg::Number(n)]);
             prop_assert_eq!(&memory[0], &format!("{n:024}").into_bytes());
@@ -148,8 +69,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn hex_prints_digits_as_rust_does(n in any::<u64>(), shift in 0..64u32) {
+    1000 cases: fn hex_prints_digits_as_rust_does(n in any::<u64>(), shift in 0..64u32) {
         for (n, ten) in [(n, b'a'), (n >> shift, b'A'), (0, b'a')] {
             let args = [Arg::Memory(vec![0xee; 16]), Arg::Number(n), number(ten.into())];
             let (digits, memory) = run("hex", &args);
@@ -159,8 +79,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn division_rounds_to_zero(a in any::<i64>(), b in any::<i64>(), shifts in [0..64u32, 0..64u32]) {
+    1000 cases: fn division_rounds_to_zero(a in any::<i64>(), b in any::<i64>(), shifts in [0..64u32, 0..64u32]) {
         let (a, b) = (a >> shifts[0], b >> shifts[1]);
         for a in [a, i64::MIN, i64::MAX] {
             for b in [b, -1, 1, i64::MIN].into_iter().filter(|b| *b != 0) {
@@ -171,8 +90,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn variance_is_exact(
+    1000 cases: fn variance_is_exact(
         count in any::<u64>(),
         sum in any::<i64>(),
         squares in any::<u128>(),
@@ -197,8 +115,7 @@ proptest! {
         check_variance(count, if shift > 40 { sum } else { 0 }, squares)?;
     }
 
-    #[test]
-    fn squares_add_up_exactly(sum in any::<u128>(), v in any::<i64>(), shifts in [0..128u32, 0..64u32]) {
+    500 cases: fn squares_add_up_exactly(sum in any::<u128>(), v in any::<i64>(), shifts in [0..128u32, 0..64u32]) {
         let (sum, v) = (sum >> shifts[0], v >> shifts[1]);
         for sum in [sum, !sum, u128::from(u64::MAX) - (sum >> 64)] {
             for v in [v, v.wrapping_neg(), i64::MIN] {
@@ -210,8 +127,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn logarithmic_buckets_are_numbers_of_bits(v in any::<i64>(), shift in 0..64u32) {
+    500 cases: fn logarithmic_buckets_are_numbers_of_bits(v in any::<i64>(), shift in 0..64u32) {
         for v in [v >> shift, 1 << shift, (1i64 << shift).wrapping_sub(1), i64::MIN >> shift, 0] {
             let bits = v.unsigned_abs().checked_ilog2().map_or(0, |n| u64::from(n) + 1);
             let bucket = if v < 0 { 64 - bits } else { 64 + bits };
@@ -219,8 +135,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn old_elements_are_found_and_removed(
+    500 cases: fn old_elements_are_found_and_removed(
         sequence in prop_oneof![Just(0u64), 1..9u64, any::<u64>()],
         limit in prop_oneof![1..9u64, any::<u64>()],
     ) {
@@ -239,8 +154,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn buckets_that_are_not_empty_are_found(
+    1000 cases: fn buckets_that_are_not_empty_are_found(
         buckets in vec(prop_oneof![2 => Just(0u64), 1 => Just(1 << 40), 1 => any::<u64>()], 0..70),
         from in 0..80u64,
     ) {
@@ -254,8 +168,7 @@ proptest! {
         prop_assert_eq!(&memory[1], &[next, count].map(u64::to_le_bytes).concat());
     }
 
-    #[test]
-    fn strtol_agrees_with_the_kernel_s(
+    1000 cases: fn strtol_agrees_with_the_kernel_s(
         text in prop_oneof![
             "-?(0[xX])?[0-9a-fA-FgGzZ:@` +-]{0,24}",
             "[-,]?[01]?[xXyY]?[019afAF/:`g@G]{0,3}",
@@ -392,114 +305,4 @@ fn the_largest_histogram_is_within_loop_bounds() {
         memory[1],
         [1u64 << 13, 1 << 56].map(u64::to_le_bytes).concat()
     );
-}
-
-type Tests = &'static [fn()];
-
-/// The tests of each function.
-const TESTS: &[(&str, Tests)] = &[
-    (
-        "compare",
-        &[
-            the_longest_texts_are_within_loop_bounds,
-            compare_orders_texts_as_rust_does,
-        ],
-    ),
-    (
-        "copy",
-        &[
-            the_longest_texts_are_within_loop_bounds,
-            copy_keeps_what_fits,
-        ],
-    ),
-    (
-        "length",
-        &[
-            the_longest_texts_are_within_loop_bounds,
-            length_ends_at_the_first_nul,
-        ],
-    ),
-    ("decimal", &[decimal_prints_digits_as_rust_does]),
-    ("hex", &[hex_prints_digits_as_rust_does]),
-    (
-        "strtol",
-        &[
-            the_longest_texts_are_within_loop_bounds,
-            strtol_agrees_with_the_kernel_s,
-        ],
-    ),
-    ("divide", &[division_rounds_to_zero]),
-    ("modulo", &[division_rounds_to_zero]),
-    ("variance", &[variance_is_exact]),
-    ("add_square", &[squares_add_up_exactly]),
-    ("log_bucket", &[logarithmic_buckets_are_numbers_of_bits]),
-    (OLDEST, &[old_elements_are_found_and_removed]),
-    (DROP_OLD, &[old_elements_are_found_and_removed]),
-    (
-        "next_bucket",
-        &[
-            the_largest_histogram_is_within_loop_bounds,
-            buckets_that_are_not_empty_are_found,
-        ],
-    ),
-];
-
-/// The tests of a function.
-fn tests_of(name: &str) -> Option<Tests> {
-    let mut all = TESTS.iter().chain(heap::TESTS);
-    all.find(|(of, _)| *of == name).map(|(_, tests)| *tests)
-}
-
-/// Changes single operations of the library. The tests of the function must find the change:
-/// `MUTANTS=200 cargo test -p spile-lir --test library mutants -- --nocapture` tries 200 changes and prints
-/// those that no test finds. `SEED=N` chooses others.
-///
-/// The changes that live mean the same: guards that only the kernel's verifier needs, an exit that only
-/// saves iterations, bits of a word of flags that nobody reads, and the first of the three parts of a
-/// decimal number, which has four digits only.
-#[test]
-fn mutants_are_found() {
-    let number = |name: &str, default: u64| {
-        let value = std::env::var(name).ok();
-        value.map_or(default, |v| v.parse().expect("a number"))
-    };
-    let (count, mut random) = (number("MUTANTS", 30) as usize, number("SEED", 1));
-    let mut mutants = Vec::new();
-    for (i, func) in LIBRARY.funcs.iter().enumerate() {
-        for mutant in mutate::mutants(func) {
-            let mut module = LIBRARY.clone();
-            module.funcs[i] = mutant.func;
-            if verify(&module).is_ok() {
-                mutants.push((&*func.name, mutant.change, module));
-            }
-        }
-    }
-    let all = mutants.len();
-    // The panics of this thread are expected; those of other tests are printed.
-    let (here, print) = (std::thread::current().id(), std::panic::take_hook());
-    std::panic::set_hook(Box::new(move |panic| {
-        if std::thread::current().id() != here {
-            print(panic);
-        }
-    }));
-    let (mut tried, mut alive) = (0, Vec::new());
-    while tried < count && !mutants.is_empty() {
-        // A step of SplitMix64.
-        random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let (name, change, module) = mutants.swap_remove(x as usize % mutants.len());
-        let tests = tests_of(name);
-        MUTANT.set(Some(module));
-        let mut tests = tests.unwrap_or_default().iter();
-        if tests.all(|test| catch_unwind(AssertUnwindSafe(test)).is_ok()) {
-            alive.push(change);
-        }
-        tried += 1;
-    }
-    MUTANT.set(None);
-    drop(std::panic::take_hook());
-    println!("{tried} of {all} mutants, {} live", alive.len());
-    alive.iter().for_each(|change| println!("  {change}"));
-    assert!(10 * alive.len() <= tried, "more than a tenth live");
 }

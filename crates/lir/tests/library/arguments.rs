@@ -2,20 +2,20 @@
 //! written and with their loops as callbacks. The host appends to a string, and has a program with
 //! memory that is mapped, and memory that only `user_text` gets at.
 
-use std::sync::LazyLock;
+use std::rc::Rc;
 
 use proptest::collection::vec;
 use proptest::prelude::*;
-use spile_lir::Module;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::arguments::{
     ArgumentLayout, BUFFER, DeferredReads, ENTRY, FOLLOWS, MAX_ARGV, kind, module, structure, time,
     variant,
 };
-use spile_lir::repeat::outline;
-use spile_lir::verify::verify;
+
+use super::forms::{Forms, forms, properties};
+use super::generated::{any_text, escapes, table};
 
 const LENGTH: usize = 0;
 const ALLOWED: usize = 8;
@@ -47,6 +47,9 @@ const VALUES: &[(u64, u64, &str)] = &[
 /// A name as long as an entry has room for.
 const LONG: &str = "REGISTER_PRIVATE_EXPEDITED_SYNC_CORE_AND_NINETEEN_MORE";
 const CREATION: &[(u64, u64, &str)] = &[(0x200, 0x200, LONG), (0x400, 0x400, "EXCL")];
+/// Flags with a number among them, behind the rows of values, and the bits of the number.
+const TAGGED: &[(u64, u64, &str)] = &[(0x1_0000, 0x1_0000, "ONE"), (0x2_0000, 0x2_0000, "TWO")];
+const TAGS: u64 = 0xffff;
 /// The bits that such flags have in octal.
 const PERMISSIONS: u64 = 0o777;
 
@@ -93,8 +96,8 @@ fn names() -> Vec<u8> {
     entry([word(kind::SIGNED, 4), 4], b"{a=");
     entry([word(kind::ENUM, 8) | values << 16, 0], b", b=");
     entry([0, 0], b"}");
-    // The values of an argument with their rows.
-    for (value, row) in ROWS {
+    // The values of an argument with their rows, and a row of another list.
+    for (value, row) in ROWS.iter().chain(&[BEHIND]) {
         entry([*value, *row], b"");
     }
     // Bit fields of four bytes, and a date behind them.
@@ -105,6 +108,10 @@ fn names() -> Vec<u8> {
     entry([bits(kind::UNSIGNED, 12), place(1, 4)], b", ");
     entry([word(kind::DATE, 4), place(4, 0)], b", ");
     entry([0, 0], b"}");
+    for (mask, bits, name) in TAGGED {
+        entry([*mask, *bits], name.as_bytes());
+    }
+    entry([0, 1 << 63 | TAGS], b"");
     bytes
 }
 
@@ -168,26 +175,12 @@ fn structure_at() -> u64 {
 
 /// Values of an argument, and their rows.
 const ROWS: &[(u64, u64)] = &[(0, 100), (3, 101), (0x7f, 102)];
+/// A value that is in no list of these.
+const BEHIND: (u64, u64) = (0x55, 200);
 
-/// A table in which only a quote has an escape, `\\"`.
-fn escapes() -> Vec<u8> {
-    let row = |byte: u8| match byte {
-        b'"' => [b'\\', b'"', 0, 0, 2, 0, 0, 0],
-        _ => [byte, 0, 0, 0, 1, 0, 0, 0],
-    };
-    (0..=255).flat_map(row).collect()
+fn functions() -> Rc<Forms> {
+    forms("arguments", || module(&layout(), names(), &table()))
 }
-
-/// The functions as they are written, and with their loops as callbacks.
-static MODULES: LazyLock<[Module; 2]> = LazyLock::new(|| {
-    let written = module(&layout(), names(), &escapes());
-    let mut outlined = written.clone();
-    outline(&mut outlined).unwrap_or_else(|e| panic!("{e}"));
-    let both = [written, outlined];
-    both.iter()
-        .for_each(|m| verify(m).unwrap_or_else(|e| panic!("{e}")));
-    both
-});
 
 /// Memory of the program.
 #[derive(Debug, Clone)]
@@ -267,7 +260,7 @@ impl Host for Recorder {
                 let bytes = memory.read(*text, *size as usize)?.to_vec();
                 self.text.extend(until_nul(&bytes));
             }
-            ("user_text", [size, address, raw]) => {
+            ("user_text", [size, address, raw @ 0..=1]) => {
                 let absent = self.deferred.contains(address);
                 let Some(bytes) = self.bytes(*address, *size, false) else {
                     return Ok(if absent { ABSENT } else { 2 });
@@ -284,6 +277,9 @@ impl Host for Recorder {
             }
             ("quote", [from, to, count, limit, 1]) => {
                 let bytes = memory.read(*from, *count as usize)?.to_vec();
+                // As many as are appended.
+                let room = memory.read(*to, *limit as usize + 9)?;
+                assert!(room.iter().all(|b| *b == 0), "no zeros for a quoted text");
                 let text = [b"\"", &*bytes, b"\""].concat();
                 let most = text.len().min(*limit as usize + 1);
                 memory.write(*to, &text[..most])?;
@@ -291,6 +287,13 @@ impl Host for Recorder {
             (number, [precision, value, flags, 0]) => {
                 let digits = (*precision as i64).max(0) as usize;
                 let mark = flags & MARK != 0;
+                let only = MARK
+                    | if number == "append_number_10" {
+                        SIGNED
+                    } else {
+                        0
+                    };
+                assert_eq!(flags & !only, 0, "{number}: flags");
                 let text = match (number, flags & SIGNED != 0) {
                     ("append_number_10", true) => match value.cast_signed() {
                         n if n < 0 => format!("-{:0digits$}", n.unsigned_abs()),
@@ -311,22 +314,23 @@ impl Host for Recorder {
 }
 
 /// What surrounds an argument.
-#[derive(Default)]
+#[derive(Clone, Default)]
 struct Given {
     program: Vec<Mapping>,
     deferred: Vec<u64>,
     allowed: bool,
     /// The six arguments.
     words: [u64; 6],
+    /// The length of the text so far.
+    length: u64,
 }
 
 /// The text of an argument.
 fn text(descriptor: u64, value: u64, given: &Given) -> String {
-    let texts = MODULES.each_ref().map(|module| {
-        let mut machine = Machine::new(module, 100_000);
+    functions().same(100_000, |mut machine| {
         let mut bytes = vec![0xa5; BLOCK];
         let mut word = |at: usize, n: u64| bytes[at..at + 8].copy_from_slice(&n.to_le_bytes());
-        word(LENGTH, 0);
+        word(LENGTH, given.length);
         word(ALLOWED, given.allowed.into());
         for (i, n) in given.words.into_iter().enumerate() {
             word(ARGUMENTS + 8 * i, n);
@@ -340,9 +344,7 @@ fn text(descriptor: u64, value: u64, given: &Given) -> String {
         let result = machine.run("put_arg", &[descriptor, value], &mut host);
         assert_eq!(result, Ok(0), "{descriptor:#x} {value:#x}");
         String::from_utf8(host.text).expect("text")
-    });
-    assert_eq!(texts[0], texts[1], "loops and callbacks");
-    texts[0].clone()
+    })
 }
 
 /// Describes a value of `bytes` bytes.
@@ -400,11 +402,10 @@ fn functions_of_structures_know_null() {
     assert_eq!(text(of(null), 0, &Given::default()), "NULL");
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+properties! {
+    also functions_of_structures_know_null;
 
-    #[test]
-    fn numbers(value in any_number(), bytes in bytes_of_value(), follows in any::<bool>()) {
+    500 cases: fn numbers(value in any_number(), bytes in bytes_of_value(), follows in any::<bool>()) {
         let comma = if follows { FOLLOWS } else { 0 };
         let before = if follows { ", " } else { "" };
         let short = unsigned(value, bytes);
@@ -421,8 +422,7 @@ proptest! {
         prop_assert_eq!(text(kind::SHOWN as u64 | comma, value, &Given::default()), "");
     }
 
-    #[test]
-    fn directories_and_pairs(value in prop_oneof![any_number(), Just(0xffff_ff9c)], high in any::<u32>()) {
+    500 cases: fn directories_and_pairs(value in prop_oneof![any_number(), Just(0xffff_ff9c)], high in any::<u32>()) {
         let fd = signed(value, 4);
         let name = if fd == -100 { "AT_FDCWD".to_owned() } else { fd.to_string() };
         prop_assert_eq!(text(sized(kind::DIRFD, 4), value, &Given::default()), name);
@@ -434,8 +434,7 @@ proptest! {
     }
 
     /// An open without O_CREAT has no mode, and no comma for it.
-    #[test]
-    fn modes(flags in any_number(), mode in 0..0o10000u64) {
+    500 cases: fn modes(flags in any_number(), mode in 0..0o10000u64) {
         let mut given = Given::default();
         given.words[1] = flags;
         let creates = flags & 0x40_0040 != 0;
@@ -444,8 +443,7 @@ proptest! {
         prop_assert_eq!(text(descriptor, mode, &given), wanted);
     }
 
-    #[test]
-    fn names_of_flags(value in prop_oneof![0..0x2000u64, any::<u64>()], bytes in bytes_of_value()) {
+    500 cases: fn names_of_flags(value in prop_oneof![0..0x2000u64, any::<u64>()], bytes in bytes_of_value()) {
         let value_of_size = unsigned(value, bytes);
         let (mut rest, mut found) = (value_of_size, Vec::new());
         for (mask, bits, name) in FLAGS {
@@ -461,8 +459,7 @@ proptest! {
         prop_assert_eq!(got, found.join("|"));
     }
 
-    #[test]
-    fn permissions_in_flags(value in prop_oneof![0..0x2000u64, any::<u64>()]) {
+    500 cases: fn permissions_in_flags(value in prop_oneof![0..0x2000u64, any::<u64>(), any::<u64>().prop_map(|n| n & !PERMISSIONS)]) {
         let mut found: Vec<String> = (CREATION.iter().filter(|(mask, ..)| value & mask != 0))
             .map(|(.., name)| (*name).to_owned())
             .collect();
@@ -480,8 +477,24 @@ proptest! {
         prop_assert_eq!(got, found.join("|"));
     }
 
-    #[test]
-    fn names_of_values(value in prop_oneof![0..10u64, Just(u64::MAX), any::<u64>()]) {
+    500 cases: fn numbers_in_flags(
+        tag in prop_oneof![Just(0u64), Just(7), any::<u16>().prop_map(u64::from)],
+        flags in 0..4u64, high in prop_oneof![Just(0u64), any::<u64>()],
+    ) {
+        let high = high >> 18 << 18;
+        let value = high | flags << 16 | tag;
+        let named = TAGGED.iter().filter(|(mask, ..)| value & mask != 0);
+        let mut found: Vec<String> = named.map(|(.., name)| (*name).to_owned()).collect();
+        if high != 0 {
+            found.push(format!("{high:#x}"));
+        }
+        found.push(tag.to_string());
+        let list = structure_at() + (5 + ROWS.len() as u64 + 1) * u64::from(ENTRY);
+        let got = text(with(kind::FLAGS, 8, list as usize), value, &Given::default());
+        prop_assert_eq!(got, found.join("|"));
+    }
+
+    500 cases: fn names_of_values(value in prop_oneof![0..10u64, Just(u64::MAX), any::<u64>()]) {
         let list = (FLAGS.len() + 1) * ENTRY as usize;
         let named = VALUES.iter().find(|v| v.1 == value).map(|v| v.2.to_owned());
         let rows = [
@@ -497,12 +510,19 @@ proptest! {
         prop_assert_eq!(behind, format!("{value:#x}"));
     }
 
-    #[test]
-    fn texts_of_the_program(content in "[a-z\"]{0,60}", mapped in any::<bool>()) {
-        let given = mapping(AT, format!("{content}\0xyz").into_bytes(), mapped);
+    500 cases: fn texts_of_the_program(
+        content in prop_oneof!["[a-z\"]{0,60}".prop_map(String::into_bytes), any_text(24)],
+        mapped in any::<bool>(),
+        length in prop_oneof![Just(0u64), Just(MOST as u64), Just(MOST as u64 + 1)],
+    ) {
+        let content = until_nul(&content);
+        let given = mapping(AT, [content, b"\0xyz"].concat(), mapped);
         let descriptor = sized(kind::USER_STR, 8);
-        let escaped = content.replace('"', "\\\"");
-        prop_assert_eq!(text(descriptor, AT, &given), format!("\"{escaped}\""));
+        let escaped: Vec<u8> = escapes(content).into_iter().flat_map(|(_, escape)| escape).collect();
+        let escaped = String::from_utf8(escaped).expect("ASCII");
+        let full = Given { length, ..given.clone() };
+        let wanted = if length > MOST as u64 { String::new() } else { format!("\"{escaped}\"") };
+        prop_assert_eq!(text(descriptor, AT, &full), wanted);
         prop_assert_eq!(text(descriptor, 0, &given), "0x0");
         prop_assert_eq!(text(descriptor, AT - 1, &given), format!("{:#x}", AT - 1));
         // The controller reads what it may.
@@ -513,8 +533,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn vectors(texts in vec(letters(6), 0..20), narrow in any::<bool>(), mapped in any::<bool>(), ends in any::<bool>()) {
+    500 cases: fn vectors(texts in vec(letters(6), 0..20), narrow in any::<bool>(), mapped in any::<bool>(), ends in any::<bool>()) {
         let at = 0x7f00_1000;
         let (mut pointers, mut bytes) = (Vec::new(), Vec::new());
         let size = if narrow { 4 } else { 8 };
@@ -543,8 +562,7 @@ proptest! {
         prop_assert_eq!(text(sized(kind, 8), 0, &given), "[]");
     }
 
-    #[test]
-    fn times(numbers in [any::<i32>(); 4], narrow in any::<bool>(), micro in any::<bool>(), timer in any::<bool>(), mapped in any::<bool>()) {
+    500 cases: fn times(numbers in [any::<i32>(); 4], narrow in any::<bool>(), micro in any::<bool>(), timer in any::<bool>(), mapped in any::<bool>()) {
         let bits = [(narrow, time::NARROW), (micro, time::MICRO), (timer, time::TIMER)];
         let bits: u8 = bits.iter().filter(|(set, _)| *set).map(|(_, bit)| bit).sum();
         let fields: Vec<u8> = numbers.iter().flat_map(|n| match narrow {
@@ -569,8 +587,7 @@ proptest! {
         prop_assert_eq!(text(descriptor, 9, &given), "0x9");
     }
 
-    #[test]
-    fn buffers(content in letters(80), mapped in any::<bool>()) {
+    500 cases: fn buffers(content in letters(80), mapped in any::<bool>()) {
         let mut given = mapping(AT, content.clone().into_bytes(), mapped);
         given.words[2] = content.len() as u64;
         let quoted = format!("\"{content}\"");
@@ -584,8 +601,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn addresses_of_sockets(ip in any::<[u8; 4]>(), ip6 in any::<[u8; 16]>(), port in any::<u16>(), family in 11..u16::MAX, mapped in any::<bool>()) {
+    500 cases: fn addresses_of_sockets(ip in any::<[u8; 4]>(), ip6 in any::<[u8; 16]>(), port in any::<u16>(), family in prop_oneof![Just(0u16), Just(0x300), 11..=u16::MAX], mapped in any::<bool>()) {
         let of = |bytes: Vec<u8>, length: usize| {
             let mut given = mapping(AT, bytes, mapped);
             // An int: the upper half does not count.
@@ -609,8 +625,7 @@ proptest! {
         prop_assert_eq!(text(with(kind::SOCKADDR, 8, 4), 0, &Given::default()), "NULL");
     }
 
-    #[test]
-    fn other_sockets(pid in any::<i32>(), groups in any::<u32>(), protocol in any::<u16>(), types in any::<[u8; 4]>(), link in any::<u64>(), mapped in any::<bool>()) {
+    300 cases: fn other_sockets(pid in any::<i32>(), groups in any::<u32>(), protocol in any::<u16>(), types in any::<[u8; 4]>(), link in any::<u64>(), mapped in any::<bool>()) {
         let of = |parts: &[&[u8]]| {
             let bytes = parts.concat();
             let mut given = mapping(AT, bytes.clone(), mapped);
@@ -629,8 +644,7 @@ proptest! {
         prop_assert_eq!(of(&packed), want);
     }
 
-    #[test]
-    fn bit_fields_and_dates(value in any_number(), low in any::<u32>(), seconds in any::<i32>()) {
+    300 cases: fn bit_fields_and_dates(value in any_number(), low in any::<u32>(), seconds in any::<i32>()) {
         let size = 8u64 << structure::SIZE;
         let name = match low >> 28 & 7 {
             0 => "ZERO".to_owned(),
@@ -651,8 +665,7 @@ proptest! {
         prop_assert_eq!(text(sized(kind::BLOCKS, 4), value, &Given::default()), bytes.to_string());
     }
 
-    #[test]
-    fn paths_of_sockets(path in letters(110), hidden in any::<bool>()) {
+    500 cases: fn paths_of_sockets(path in letters(110), hidden in any::<bool>()) {
         let name = if hidden { format!("\0{path}") } else { path.clone() };
         let bytes = [&1u16.to_le_bytes()[..], name.as_bytes()].concat();
         let length = bytes.len();
@@ -666,25 +679,8 @@ proptest! {
         };
         prop_assert_eq!(text(with(kind::SOCKADDR, 8, 1), AT, &given), wanted);
     }
-}
 
-/// Each function says what it does, what it takes and what it costs; the text form has them all.
-#[test]
-fn functions_have_contracts() {
-    let module = &MODULES[0];
-    for func in &module.funcs {
-        assert!(func.contract.contains("\nCost: "), "@{}", func.name);
-    }
-    let back = spile_lir::reader::read(&module.to_string()).unwrap_or_else(|e| panic!("{e}"));
-    assert_eq!(back.to_string(), module.to_string());
-    assert_eq!(back.externs, module.externs);
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn structures(
+    500 cases: fn structures(
         content in prop_oneof![Just(7u64), Just(0), any::<u64>()],
         there in any::<bool>(),
         mapped in any::<bool>(),
@@ -701,8 +697,7 @@ proptest! {
         prop_assert_eq!(text(descriptor, AT, &given), want);
     }
 
-    #[test]
-    fn bytes_in_hexadecimal(
+    500 cases: fn bytes_in_hexadecimal(
         content in vec(prop_oneof![Just(0u8), Just(b'a'), Just(b'"'), Just(0x7f), any::<u8>()], 0..60),
         mapped in any::<bool>(),
     ) {
@@ -727,9 +722,8 @@ proptest! {
         prop_assert_eq!(text(with(kind::BYTES, 8, 2), AT, &given), want);
     }
 
-    #[test]
-    fn rows_by_the_value_of_an_argument(
-        value in prop_oneof![Just(0u64), Just(3), Just(0x7f), any::<u64>()],
+    500 cases: fn rows_by_the_value_of_an_argument(
+        value in prop_oneof![Just(0u64), Just(3), Just(0x7f), Just(BEHIND.0), any::<u64>()],
         mask in prop_oneof![Just(0x7fu64), Just(u64::MAX)],
         word in 0..8usize,
     ) {
@@ -741,8 +735,7 @@ proptest! {
             0..6 => found.map_or(9, |(_, row)| *row),
             _ => 9,
         };
-        for module in MODULES.iter() {
-            let mut machine = Machine::new(module, 100_000);
+        for mut machine in functions().machines(100_000) {
             let mut bytes = vec![0xa5; BLOCK];
             if word < 6 {
                 bytes[ARGUMENTS + 8 * word..][..8].copy_from_slice(&value.to_le_bytes());

@@ -7,9 +7,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::usermem::{PageOffsets, UsermemLayout, module, status};
-use spile_lir::verify::verify;
+
+use super::forms::{forms, properties};
 
 const PAGE: u64 = 4096;
 const MOST: usize = 5000;
@@ -59,6 +60,19 @@ struct Folio {
     index: u64,
     order: u32,
     uptodate: bool,
+    /// Whether only its shadow is there.
+    shadow: bool,
+}
+
+impl Folio {
+    /// The entry of the xarray.
+    fn entry(&self, page: u64) -> u64 {
+        match self.shadow {
+            // One bit of the shadow belongs to its content.
+            true => page | 1 | (self.index & 1) << 1,
+            false => page,
+        }
+    }
 }
 
 /// What there is.
@@ -71,6 +85,8 @@ struct World {
     known: bool,
     /// Whether the page leaves the file while it is read.
     leaves: bool,
+    /// The read of the kernel's memory that fails, if one does.
+    fails: Option<usize>,
     /// One byte of this many is a NUL.
     nuls: u64,
 }
@@ -108,7 +124,7 @@ impl World {
     fn cached(&self, index: u64) -> bool {
         let folio = self.folios.iter();
         let mut folio = folio.filter(|f| f.index <= index && index < f.index + (1 << f.order));
-        folio.next().is_some_and(|f| f.uptodate)
+        folio.next().is_some_and(|f| f.uptodate && !f.shadow)
     }
 
     /// The status of a read from one page.
@@ -159,6 +175,8 @@ struct Kernel {
     mappings: Vec<u64>,
     /// The slots of the xarray that have folios.
     slots: Vec<u64>,
+    /// Number of reads so far.
+    reads: usize,
 }
 
 fn word(memory: &mut Memory, at: u64, value: u64) {
@@ -184,7 +202,7 @@ fn node(
             below.insert(n);
             continue;
         }
-        word(memory, slot(n), *page);
+        word(memory, slot(n), folio.entry(*page));
         slots.push(slot(n));
         for sibling in 1..1 << (folio.order - shift) {
             word(memory, slot(n + sibling), n << 2 | 2);
@@ -237,9 +255,9 @@ impl Kernel {
         let last = world.folios.iter().map(last).max();
         let head = match (last, &*folios) {
             (None, _) => 0,
-            (Some(0), [(_, page)]) => {
+            (Some(0), [(folio, page)]) => {
                 slots.push(mapping + 16);
-                *page
+                folio.entry(*page)
             }
             (Some(last), all) => {
                 let mut shift = 0;
@@ -271,10 +289,22 @@ impl Kernel {
             direct_map,
             mappings,
             slots,
+            reads: 0,
         }
     }
 
+    /// Whether a read has failed.
+    fn failed(&self) -> bool {
+        self.world.fails.is_some_and(|n| n < self.reads)
+    }
+
     fn read(&mut self, memory: &mut Memory, to: u64, size: u64, from: u64) -> Result<u64, Fault> {
+        let fails = self.world.fails == Some(self.reads);
+        self.reads += 1;
+        if fails {
+            memory.write(to, &vec![0xff; size as usize])?;
+            return Ok((-14i64).cast_unsigned());
+        }
         let bytes = memory.read(from, size as usize).map(<[u8]>::to_vec);
         let ok = bytes.is_ok();
         let range = self.direct_map..self.direct_map + MACHINE * PAGE;
@@ -349,7 +379,8 @@ fn mapping() -> impl Strategy<Value = Option<Mapping>> {
         Just(64),
         0..300u64,
         Just(4094),
-        Just(262_143)
+        Just(262_143),
+        Just(16_777_215)
     ];
     let file = prop_oneof![12 => Just(true), 1 => Just(false)];
     let anon = prop_oneof![12 => Just(false), 1 => Just(true)];
@@ -384,6 +415,8 @@ fn folios(mappings: &[Option<Mapping>], wanted: &[(u64, u32, bool)]) -> Vec<Foli
             index,
             order: *order,
             uptodate: *uptodate,
+            // A shadow is one of a page that was evicted.
+            shadow: i % 7 == 6,
         });
     }
     folios
@@ -396,8 +429,10 @@ fn world() -> impl Strategy<Value = World> {
     let nuls = prop_oneof![Just(50u64), Just(3000), Just(u64::MAX)];
     let known = prop_oneof![9 => Just(true), 1 => Just(false)];
     let leaves = prop_oneof![9 => Just(false), 1 => Just(true)];
-    (vec(mapping(), 1..4), wanted, known, leaves, nuls).prop_map(
-        |(mappings, wanted, known, leaves, nuls)| World {
+    let fails = proptest::option::weighted(0.2, 0..20usize);
+    (vec(mapping(), 1..4), wanted, known, leaves, nuls, fails).prop_map(
+        |(mappings, wanted, known, leaves, nuls, fails)| World {
+            fails,
             folios: folios(&mappings, &wanted),
             mappings,
             known,
@@ -414,32 +449,31 @@ fn read() -> impl Strategy<Value = (u64, u64, bool)> {
     (room, address, any::<bool>()).prop_map(|(room, address, raw)| (room, START + address, raw))
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn reads_find_pages_in_the_page_cache(world in world(), reads in vec(read(), 1..6)) {
-        let module = module(&layout(true));
-        verify(&module).unwrap_or_else(|e| panic!("{e}\n{module}"));
-        for (room, address, raw) in reads {
-            let mut machine = Machine::new(&module, 100_000);
+properties! {
+    1000 cases: fn reads_find_pages_in_the_page_cache(world in world(), reads in vec(read(), 1..6)) {
+        let forms = forms("usermem", || module(&layout(true)));
+        for ((room, address, raw), mut machine) in reads.into_iter().flat_map(|read| forms.machines(100_000).map(move |m| (read, m))) {
             let mut kernel = Kernel::new(&mut machine.memory, &world);
             let args = [room, address, u64::from(raw)];
             let result = machine.run("user_text", &args, &mut kernel);
             let (status, bytes) = world.expected((room, address, raw));
+            // A page whose structures cannot be read is absent.
+            if kernel.failed() {
+                prop_assert_eq!(result, Ok(status::ABSENT as u64));
+                continue;
+            }
             prop_assert_eq!(result, Ok(status as u64), "{:?}", args);
             let block = machine.memory.region(kernel.block).expect("the block");
             prop_assert_eq!(&block[STAGING..STAGING + bytes.len()], &bytes);
         }
     }
 
-    #[test]
-    fn without_offsets_only_present_pages_are_read(world in world(), (room, address, raw) in read()) {
-        let module = module(&layout(false));
-        verify(&module).unwrap_or_else(|e| panic!("{e}\n{module}"));
-        let mut machine = Machine::new(&module, 100_000);
-        let mut kernel = Kernel::new(&mut machine.memory, &world);
-        let result = machine.run("user_text", &[room, address, u64::from(raw)], &mut kernel);
+    1000 cases: fn without_offsets_only_present_pages_are_read(world in world(), (room, address, raw) in read()) {
+        let forms = forms("usermem without offsets", || module(&layout(false)));
+        let result = forms.same(100_000, |mut machine| {
+            let mut kernel = Kernel::new(&mut machine.memory, &world);
+            machine.run("user_text", &[room, address, u64::from(raw)], &mut kernel)
+        });
         let unknown = World { known: false, ..world };
         let expected = match unknown.expected((room, address, raw)).0 {
             status::BAD if room != 0 && room < MOST as u64 => status::ABSENT,

@@ -1,19 +1,15 @@
 //! Functions that append to a text against Rust's formatting, on random texts, numbers, widths and
 //! precisions. A text that gets longer than the longest one keeps its beginning.
 
-#[path = "common/library.rs"]
-mod common;
+use std::rc::Rc;
 
-use std::sync::LazyLock;
-
-use common::{Reads, text};
 use proptest::prelude::*;
-use spile_lir::Module;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
-use spile_lir::interp::{Fault, Host, Machine, Memory, RegionKind};
+use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::append::{self, AppendLayout, DIGITS, MAX_COUNT, flag};
-use spile_lir::verify::verify;
+
+use super::forms::{Forms, Reads, forms, properties, text};
 
 const LENGTH: usize = 0;
 const DIGITS_AT: usize = 8;
@@ -31,22 +27,20 @@ fn layout() -> AppendLayout {
     }
 }
 
-/// The functions by name.
-static FUNCTIONS: LazyLock<Vec<Module>> = LazyLock::new(|| {
-    let at = layout();
-    let modules = vec![
-        append::append_text(at),
-        append::append_bytes(at),
-        append::append_hex(at),
-        append::append_number(at, 8),
-        append::append_number(at, 10),
-        append::append_number(at, 16),
-    ];
-    modules
-        .iter()
-        .for_each(|m| verify(m).unwrap_or_else(|e| panic!("{e}\n{m}")));
-    modules
-});
+/// The function of that name.
+fn function(name: &str) -> Rc<Forms> {
+    forms(&format!("{name} {MOST}"), || {
+        let at = layout();
+        match name {
+            "append_text" => append::append_text(at),
+            "append_bytes" => append::append_bytes(at),
+            "append_hex" => append::append_hex(at),
+            "append_number_8" => append::append_number(at, 8),
+            "append_number_10" => append::append_number(at, 10),
+            _ => append::append_number(at, 16),
+        }
+    })
+}
 
 /// The host: a processor's block, and helpers that copy.
 struct Block(u64);
@@ -67,32 +61,31 @@ impl Host for Block {
 /// Runs a function behind a text. The block is its first argument if `text` is given, which is the
 /// second one. Gives the text up to its NUL, at most the longest one, and whether it is full.
 fn appended(name: &str, before: &str, text: Option<&[u8]>, args: &[u64]) -> (Vec<u8>, bool) {
-    let of = |m: &&Module| m.funcs[0].name == name;
-    let module = FUNCTIONS.iter().find(of).expect("there is such a function");
-    let mut machine = Machine::new(module, 10_000);
-    let mut bytes = vec![0; BLOCK];
-    bytes[LENGTH..][..8].copy_from_slice(&(before.len() as u64).to_le_bytes());
-    // What earlier numbers left there.
-    bytes[DIGITS_AT..][..24].fill(b'7');
-    bytes[TEXT..][..before.len()].copy_from_slice(before.as_bytes());
-    let block = machine.memory.add(bytes, RegionKind::Memory);
-    let mut all = Vec::new();
-    if let Some(text) = text {
-        all.extend([block, machine.memory.add(text.to_vec(), RegionKind::Memory)]);
-    }
-    all.extend(args);
-    let result = machine.run(name, &all, &mut Block(block));
-    result.unwrap_or_else(|e| panic!("{name}: {e}\n{module}"));
-    let bytes = machine.memory.region(block).unwrap_or_default();
-    let mut length = [0; 8];
-    length.copy_from_slice(&bytes[LENGTH..][..8]);
-    let length = u64::from_le_bytes(length) as usize;
-    assert!(bytes[DIGITS_AT + 24..TEXT].iter().all(|b| *b == 0));
-    let found = &bytes[TEXT..][..MOST];
-    let end = found.iter().position(|b| *b == 0).unwrap_or(MOST);
-    // The length is that of the text, unless it is full.
-    assert!(length > MOST || length >= end, "{length} {end}");
-    (found[..end].to_vec(), length > MOST)
+    function(name).same(10_000, |mut machine| {
+        let mut bytes = vec![0; BLOCK];
+        bytes[LENGTH..][..8].copy_from_slice(&(before.len() as u64).to_le_bytes());
+        // What earlier numbers left there.
+        bytes[DIGITS_AT..][..24].fill(b'7');
+        bytes[TEXT..][..before.len()].copy_from_slice(before.as_bytes());
+        let block = machine.memory.add(bytes, RegionKind::Memory);
+        let mut all = Vec::new();
+        if let Some(text) = text {
+            all.extend([block, machine.memory.add(text.to_vec(), RegionKind::Memory)]);
+        }
+        all.extend(args);
+        let result = machine.run(name, &all, &mut Block(block));
+        assert_eq!(result, Ok(0), "{name}");
+        let bytes = machine.memory.region(block).unwrap_or_default();
+        let mut length = [0; 8];
+        length.copy_from_slice(&bytes[LENGTH..][..8]);
+        let length = u64::from_le_bytes(length) as usize;
+        assert!(bytes[DIGITS_AT + 24..TEXT].iter().all(|b| *b == 0));
+        let found = &bytes[TEXT..][..MOST];
+        let end = found.iter().position(|b| *b == 0).unwrap_or(MOST);
+        // The length is that of the text, unless it is full.
+        assert!(length > MOST || length >= end, "{length} {end}");
+        (found[..end].to_vec(), length > MOST)
+    })
 }
 
 /// The text with more behind it, cut, as [`appended`] gives it.
@@ -166,14 +159,11 @@ fn widths() -> impl Strategy<Value = i64> {
 }
 
 fn before() -> impl Strategy<Value = String> {
-    prop_oneof![3 => "[a-z]{0,20}", 1 => "[a-z]{70,99}"]
+    prop_oneof![6 => "[a-z]{0,20}", 2 => "[a-z]{70,99}", 1 => "[a-z]{100,101}"]
 }
 
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 3000, failure_persistence: None, ..ProptestConfig::default() })]
-
-    #[test]
-    fn texts_are_padded(before in before(), text in text(60), size in 1..64usize, width in widths()) {
+properties! {
+    3000 cases: fn texts_are_padded(before in before(), text in text(60), size in 1..64usize, width in widths()) {
         let mut slot = text.clone();
         slot.resize(64, 0);
         let args = [size as u64, width.cast_unsigned()];
@@ -184,8 +174,7 @@ proptest! {
         prop_assert_eq!(String::from_utf8_lossy(&found), String::from_utf8_lossy(&expected));
     }
 
-    #[test]
-    fn numbers_are_those_of_rust(
+    800 cases: fn numbers_are_those_of_rust(
         before in before(),
         value in any::<u64>(),
         shift in 0..64u32,
@@ -212,8 +201,7 @@ proptest! {
         }
     }
 
-    #[test]
-    fn addresses_are_hexadecimal(before in before(), value in any::<u64>(), shift in 0..64u32, mark in any::<bool>()) {
+    3000 cases: fn addresses_are_hexadecimal(before in before(), value in any::<u64>(), shift in 0..64u32, mark in any::<bool>()) {
         let value = value >> shift;
         let args = [value, if mark { flag::MARK as u64 } else { 0 }];
         let (found, full) = appended("append_hex", &before, None, &args);
@@ -222,8 +210,7 @@ proptest! {
         prop_assert_eq!(found, with(&before, more.as_bytes()));
     }
 
-    #[test]
-    fn bytes_end_at_a_zero(
+    3000 cases: fn bytes_end_at_a_zero(
         before in before(),
         value in any::<u64>(),
         hole in 0..12u32,
@@ -244,14 +231,5 @@ proptest! {
         let end = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
         prop_assert_eq!(full, end < size || fill > 0 || before.len() + end > MOST);
         prop_assert_eq!(found, with(&before, &bytes[..end]));
-    }
-}
-
-#[test]
-fn functions_have_contracts() {
-    for module in &*FUNCTIONS {
-        assert!(module.funcs[0].contract.contains("\nCost: "), "{module}");
-        let back = spile_lir::reader::read(&module.to_string()).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(back.to_string(), module.to_string());
     }
 }

@@ -1,0 +1,210 @@
+//! Mutants of the library's functions, which their tests must find.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use spile_lir::func::{Inst, Module, Value};
+use spile_lir::mutate::mutations;
+use spile_lir::verify::verify;
+
+use super::forms::{Mutant, Recorded, Shape, Test, is_mutating, recorded, with_mutant};
+use super::{append, arguments, defer, generated, heap, shared, stacks, unwind, usermem};
+
+/// All tests that mutants run against.
+const TESTS: &[&[Test]] = &[
+    append::TESTS,
+    arguments::TESTS,
+    defer::TESTS,
+    generated::TESTS,
+    heap::TESTS,
+    shared::TESTS,
+    stacks::TESTS,
+    unwind::TESTS,
+    usermem::TESTS,
+];
+
+/// A function with the tests that run it, the shortest first.
+struct Subject {
+    recorded: Recorded,
+    tests: Vec<(Duration, fn())>,
+}
+
+/// Runs something for each item, on all processors; gives the results in their order.
+fn on_all_processors<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let results = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let Some((i, item)) = {
+            let i = next.fetch_add(1, Ordering::Relaxed);
+            items.get(i).map(|item| (i, item))
+        } {
+            let result = run(item);
+            results.lock().expect("no panic").insert(i, result);
+        }
+    };
+    std::thread::scope(|threads| {
+        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+            threads.spawn(work);
+        }
+    });
+    let results = results.into_inner().expect("no panic");
+    results.into_values().collect()
+}
+
+/// Runs all tests, and finds the functions that each one runs.
+fn subjects() -> BTreeMap<Shape, Subject> {
+    let tests = TESTS.concat();
+    let found = on_all_processors(&tests, |(_, test)| {
+        let start = Instant::now();
+        let found = recorded(*test);
+        (start.elapsed(), *test, found)
+    });
+    let mut all: BTreeMap<Shape, Subject> = BTreeMap::new();
+    for (time, test, functions) in found {
+        for (shape, recorded) in functions {
+            let subject = all.entry(shape).or_insert_with(|| Subject {
+                recorded,
+                tests: Vec::new(),
+            });
+            subject.tests.push((time, test));
+        }
+    }
+    for subject in all.values_mut() {
+        subject.tests.sort_by_key(|(time, _)| *time);
+    }
+    all
+}
+
+/// What the sources say about their functions: the first line of each contract, and each cost.
+fn contracts(folder: &Path, all: &mut BTreeSet<String>) {
+    let files = std::fs::read_dir(folder).expect("the library's sources");
+    for file in files {
+        let path = file.expect("a file").path();
+        if path.is_dir() {
+            contracts(&path, all);
+            continue;
+        }
+        let text = std::fs::read_to_string(&path).expect("a source");
+        let code = text
+            .lines()
+            .filter(|line| !line.trim_start().starts_with("//"));
+        let code: Vec<&str> = code.collect();
+        // Up to the end of the literal, or an escape in it.
+        let literal = |line: &str| {
+            line.split(['"', '\\'])
+                .next()
+                .unwrap_or_default()
+                .to_owned()
+        };
+        let first = code.windows(2).filter(|w| w[0].contains("contract = \"\\"));
+        all.extend(first.map(|w| literal(w[1])));
+        let costs = code.iter().filter_map(|line| line.split_once("Cost: "));
+        all.extend(costs.map(|(_, cost)| literal(cost)));
+    }
+}
+
+/// Each function has a test: what its source says is in the contract of a function that ran.
+fn check_all_run(subjects: &BTreeMap<Shape, Subject>) {
+    let mut wanted = BTreeSet::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/library");
+    contracts(&folder, &mut wanted);
+    let ran = subjects.values().map(|s| &s.recorded);
+    let ran: Vec<&str> = ran.map(|r| &*r.module.funcs[r.index].contract).collect();
+    wanted.retain(|text| !ran.iter().any(|contract| contract.contains(text)));
+    assert!(wanted.is_empty(), "no test runs: {wanted:#?}");
+}
+
+/// Whether anything reads the result of a function: a caller in the module, or the host.
+fn result_is_read(module: &Module, name: &str) -> bool {
+    let mut called = false;
+    for func in &module.funcs {
+        let mut results = BTreeSet::new();
+        let insts = func.blocks.iter().flat_map(|b| &b.insts);
+        for inst in insts.clone() {
+            match inst {
+                Inst::Call { dst, func, .. } if func == name => drop(results.insert(*dst)),
+                Inst::Repeat { func, .. } if func == name => return true,
+                _ => {}
+            }
+        }
+        called |= !results.is_empty();
+        let mut read = false;
+        let mut use_of = |v: &Value| read |= results.contains(v);
+        insts.for_each(|inst| inst.for_each_use(&mut use_of));
+        for block in &func.blocks {
+            block.term.for_each_use(&mut use_of);
+            let args = block.term.targets().into_iter().flat_map(|to| &to.args);
+            args.for_each(&mut use_of);
+        }
+        if read {
+            return true;
+        }
+    }
+    !called
+}
+
+/// Changes single operations of the library. The tests that run the function must find the change:
+/// `MUTANTS=200 cargo test -p spile-lir --test library mutants -- --nocapture` tries 200 changes and prints
+/// those that no test finds. `SEED=N` chooses others, `MUTANTS_OF=NAME` those of one function.
+///
+/// Most changes that live mean the same: guards that only the kernel's verifier needs, limits that no input
+/// reaches, exits that only save iterations, and accesses to the lower half of words whose upper half is
+/// zero.
+#[test]
+fn mutants_are_found() {
+    let number = |name: &str, default: u64| {
+        let value = std::env::var(name).ok();
+        value.map_or(default, |v| v.parse().expect("a number"))
+    };
+    let (count, mut random) = (number("MUTANTS", 40) as usize, number("SEED", 1));
+    let subjects = subjects();
+    check_all_run(&subjects);
+    let only = std::env::var("MUTANTS_OF").ok();
+    let mut mutants = Vec::new();
+    for (shape, subject) in &subjects {
+        if only.as_ref().is_none_or(|name| *name == shape.0) {
+            mutants.extend((0..shape.1).map(|mutation| (subject, shape, mutation)));
+        }
+    }
+    let all = mutants.len();
+    let mut chosen = Vec::new();
+    while chosen.len() < count && !mutants.is_empty() {
+        // A step of SplitMix64.
+        random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        let (subject, shape, mutation) = mutants.swap_remove(x as usize % mutants.len());
+        let Recorded { module, index } = &subject.recorded;
+        let func = &module.funcs[*index];
+        let change = &mutations(func)[mutation];
+        let mut changed = (**module).clone();
+        changed.funcs[*index] = change.apply(func);
+        let matters = !change.changes_result() || result_is_read(module, &func.name);
+        if matters && verify(&changed).is_ok() {
+            let shape = shape.clone();
+            let mutant = Mutant { shape, mutation };
+            chosen.push((mutant, change.describe(func), &subject.tests));
+        }
+    }
+    // Panics of mutants are expected; those of other tests are printed.
+    let print = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !is_mutating() {
+            print(panic);
+        }
+    }));
+    let alive = on_all_processors(&chosen, |(mutant, change, tests)| {
+        let passes = |test: &(Duration, fn())| catch_unwind(AssertUnwindSafe(test.1)).is_ok();
+        with_mutant(mutant, || tests.iter().all(passes)).then(|| change.clone())
+    });
+    drop(std::panic::take_hook());
+    let alive: Vec<String> = alive.into_iter().flatten().collect();
+    let tried = chosen.len();
+    println!("{tried} of {all} mutants, {} live", alive.len());
+    alive.iter().for_each(|change| println!("  {change}"));
+    assert!(4 * alive.len() <= tried, "more than a quarter live");
+}
