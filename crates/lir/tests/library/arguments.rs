@@ -117,7 +117,7 @@ fn names() -> Vec<u8> {
 
 /// Offset of the bit fields.
 fn bits_at() -> u64 {
-    structure_at() + (5 + ROWS.len() as u64) * u64::from(ENTRY)
+    structure_at() + (6 + ROWS.len() as u64) * u64::from(ENTRY)
 }
 
 /// Day of the week, month, day, time and year of a number of seconds since 1970, counted day by day.
@@ -489,7 +489,7 @@ properties! {
             found.push(format!("{high:#x}"));
         }
         found.push(tag.to_string());
-        let list = structure_at() + (5 + ROWS.len() as u64 + 1) * u64::from(ENTRY);
+        let list = structure_at() + (11 + ROWS.len() as u64) * u64::from(ENTRY);
         let got = text(with(kind::FLAGS, 8, list as usize), value, &Given::default());
         prop_assert_eq!(got, found.join("|"));
     }
@@ -625,7 +625,7 @@ properties! {
         prop_assert_eq!(text(with(kind::SOCKADDR, 8, 4), 0, &Given::default()), "NULL");
     }
 
-    300 cases: fn other_sockets(pid in any::<i32>(), groups in any::<u32>(), protocol in any::<u16>(), types in any::<[u8; 4]>(), link in any::<u64>(), mapped in any::<bool>()) {
+    500 cases: fn other_sockets(pid in any::<i32>(), groups in any::<u32>(), protocol in any::<u16>(), types in any::<[u8; 4]>(), link in any::<u64>(), mapped in any::<bool>()) {
         let of = |parts: &[&[u8]]| {
             let bytes = parts.concat();
             let mut given = mapping(AT, bytes.clone(), mapped);
@@ -644,7 +644,7 @@ properties! {
         prop_assert_eq!(of(&packed), want);
     }
 
-    300 cases: fn bit_fields_and_dates(value in any_number(), low in any::<u32>(), seconds in any::<i32>()) {
+    500 cases: fn bit_fields_and_dates(value in any_number(), low in any::<u32>(), seconds in any::<i32>()) {
         let size = 8u64 << structure::SIZE;
         let name = match low >> 28 & 7 {
             0 => "ZERO".to_owned(),

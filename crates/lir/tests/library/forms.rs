@@ -285,7 +285,7 @@ thread_local! {
     pub(crate) static REMOVED: RefCell<Vec<[u64; 2]>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A host whose helpers read the memory of the run, and that takes note of removals.
+/// A host whose helpers read the memory of the run.
 pub(crate) struct Reads;
 
 impl Host for Reads {

@@ -115,7 +115,7 @@ properties! {
         check_variance(count, if shift > 40 { sum } else { 0 }, squares)?;
     }
 
-    500 cases: fn squares_add_up_exactly(sum in any::<u128>(), v in any::<i64>(), shifts in [0..128u32, 0..64u32]) {
+    1000 cases: fn squares_add_up_exactly(sum in any::<u128>(), v in any::<i64>(), shifts in [0..128u32, 0..64u32]) {
         let (sum, v) = (sum >> shifts[0], v >> shifts[1]);
         for sum in [sum, !sum, u128::from(u64::MAX) - (sum >> 64)] {
             for v in [v, v.wrapping_neg(), i64::MIN] {
@@ -127,7 +127,7 @@ properties! {
         }
     }
 
-    500 cases: fn logarithmic_buckets_are_numbers_of_bits(v in any::<i64>(), shift in 0..64u32) {
+    1000 cases: fn logarithmic_buckets_are_numbers_of_bits(v in any::<i64>(), shift in 0..64u32) {
         for v in [v >> shift, 1 << shift, (1i64 << shift).wrapping_sub(1), i64::MIN >> shift, 0] {
             let bits = v.unsigned_abs().checked_ilog2().map_or(0, |n| u64::from(n) + 1);
             let bucket = if v < 0 { 64 - bits } else { 64 + bits };
@@ -135,7 +135,7 @@ properties! {
         }
     }
 
-    500 cases: fn old_elements_are_found_and_removed(
+    1000 cases: fn old_elements_are_found_and_removed(
         sequence in prop_oneof![Just(0u64), 1..9u64, any::<u64>()],
         limit in prop_oneof![1..9u64, any::<u64>()],
     ) {
