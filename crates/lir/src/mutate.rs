@@ -165,6 +165,39 @@ fn neighbours(operand: &Operand) -> Vec<Operand> {
     }
 }
 
+/// The changes of arithmetic.
+fn alu(inst: &Inst) -> Vec<Inst> {
+    let Inst::Alu {
+        dst,
+        width,
+        op,
+        a,
+        b,
+    } = inst
+    else {
+        return Vec::new();
+    };
+    let with = |op, a, b| Inst::Alu {
+        dst: *dst,
+        width: *width,
+        op,
+        a,
+        b,
+    };
+    let mut all = Vec::new();
+    // Most operations with 0 change nothing.
+    if *b != Operand::Imm(0) || matches!(op, AluOp::And | AluOp::Mul) {
+        all.push(with(another_op(*op), *a, *b));
+    }
+    all.extend(neighbours(b).into_iter().map(|n| with(*op, *a, n)));
+    if let Operand::Value(b) = b
+        && !commutes(*op)
+    {
+        all.push(with(*op, *b, Operand::Value(*a)));
+    }
+    all
+}
+
 /// The changes of an instruction.
 fn insts(inst: &Inst) -> Vec<Option<Inst>> {
     let mut all = Vec::new();
@@ -179,36 +212,7 @@ fn insts(inst: &Inst) -> Vec<Option<Inst>> {
                 with(&|i| set_imm(i, n));
             }
         }
-        Inst::Alu {
-            a,
-            b,
-            op,
-            width,
-            dst,
-        } => {
-            let alu = |a, b, op, width| {
-                let dst = *dst;
-                Inst::Alu {
-                    dst,
-                    width,
-                    op,
-                    a,
-                    b,
-                }
-            };
-            // Most operations with 0 change nothing.
-            if *b != Operand::Imm(0) || matches!(op, AluOp::And | AluOp::Mul) {
-                with(&|i| *i = alu(*a, *b, another_op(*op), *width));
-            }
-            for n in neighbours(b) {
-                with(&|i| *i = alu(*a, n, *op, *width));
-            }
-            if let Operand::Value(b) = b
-                && !commutes(*op)
-            {
-                with(&|i| *i = alu(*b, Operand::Value(*a), *op, *width));
-            }
-        }
+        Inst::Alu { .. } => all.extend(alu(inst).into_iter().map(Some)),
         Inst::Ext { op, size, .. } => {
             let (other_op, other_size) = match op {
                 ExtOp::Zext => (ExtOp::Sext, smaller(*size)),
