@@ -103,8 +103,8 @@ pub type Values = RangeInclusive<i32>;
 const OFFSET: Values = 1..=16_000;
 /// An offset in the state memory, or a number that is stored, handed on or compared.
 const ANY: Values = 0..=1 << 30;
-/// Bytes of lists of names.
-const NAMES: Values = arguments::ENTRY.cast_signed()..=1 << 20;
+/// Bytes of lists of names, more than one.
+const NAMES: Values = 2 * arguments::ENTRY.cast_signed()..=1 << 20;
 
 /// A part of a request that contains numbers.
 trait Numbers {

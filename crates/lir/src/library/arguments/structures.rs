@@ -40,7 +40,8 @@ Cost: a read, and a text and a value for each field.";
             // No callback: fields with names need the frames.
             f.repeat_inline(structure::MAX_FIELDS, || {
                 f.break_if(entry.gt(last));
-                let row = f.data(NAMES) + entry;
+                // Linux 6.1 forgets what a comparison says of a number that is in the frame.
+                let row = f.data(NAMES) + entry.get().bound(last.cast_unsigned());
                 let (field, place) = (row.load_u64(0), row.load_u64(8));
                 let word = (t.staged(0) + (place & most).bound(structure::MOST)).load_u64(0);
                 let kind = field & 255;
