@@ -1,0 +1,61 @@
+//! Atomic operations on words.
+
+use super::{IntoOperand, Val};
+use crate::func::{Inst, Value};
+use crate::op::{AtomicOp, Width};
+
+impl<'b> Val<'b> {
+    /// Adds to the word at this address; gives the old one.
+    pub fn fetch_add(self, off: i16, v: impl IntoOperand<'b>) -> Val<'b> {
+        self.fetch(AtomicOp::FetchAdd, None, off, v)
+    }
+
+    /// Stores the word at this address; gives the old one.
+    pub fn exchange(self, off: i16, v: impl IntoOperand<'b>) -> Val<'b> {
+        self.fetch(AtomicOp::Xchg, None, off, v)
+    }
+
+    /// Stores the word at this address if it is `expected`; gives the old one.
+    pub fn compare_exchange(
+        self,
+        off: i16,
+        expected: impl IntoOperand<'b>,
+        v: impl IntoOperand<'b>,
+    ) -> Val<'b> {
+        let expected = expected.val(self.f).value();
+        self.fetch(AtomicOp::CmpXchg, Some(expected), off, v)
+    }
+
+    fn fetch(
+        self,
+        op: AtomicOp,
+        expected: Option<Value>,
+        off: i16,
+        v: impl IntoOperand<'b>,
+    ) -> Val<'b> {
+        let (base, src) = (self.value(), v.val(self.f).value());
+        self.f.def(|dst| Inst::Atomic {
+            dst: Some(dst),
+            op,
+            width: Width::W64,
+            base,
+            off,
+            expected,
+            src,
+        })
+    }
+
+    /// Changes the word at this address by an operation without a result.
+    pub fn atomic(self, op: AtomicOp, off: i16, v: impl IntoOperand<'b>) {
+        let (base, src) = (self.value(), v.val(self.f).value());
+        self.f.0.borrow_mut().emit(Inst::Atomic {
+            dst: None,
+            op,
+            width: Width::W64,
+            base,
+            off,
+            expected: None,
+            src,
+        });
+    }
+}
