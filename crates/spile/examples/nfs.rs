@@ -360,6 +360,16 @@ fn lock_and_map(file: &File) {
     unsafe { libc::munmap(page, 4096) };
 }
 
+/// Makes a file of 10,000 bytes that the server has and the page cache has not.
+fn write_uncached(path: &str) -> io::Result<()> {
+    let mut file = File::create(path)?;
+    file.write_all(&[b'x'; 10_000])?;
+    file.sync_all()?;
+    // SAFETY: the call takes numbers only.
+    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
+    Ok(())
+}
+
 fn work(dir: &str) -> io::Result<()> {
     // Only root opens it.
     let counts = File::open("/proc/self/mountstats")?;
@@ -370,12 +380,7 @@ fn work(dir: &str) -> io::Result<()> {
         checked(libc::setuid(USER).into(), "setuid");
     }
     let place = |name: &str| format!("{dir}/{name}");
-    let mut file = File::create(place("alpha.txt"))?;
-    file.write_all(&[b'x'; 10_000])?;
-    file.sync_all()?;
-    // SAFETY: the call takes numbers only.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    drop(file);
+    write_uncached(&place("alpha.txt"))?;
     let mut file = File::open(place("alpha.txt"))?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes)?;
@@ -533,12 +538,7 @@ fn work2(dir: &str) -> io::Result<()> {
     );
     attach("127.0.0.1:/", dir, "nfs", &options);
     let place = |name: &str| format!("{dir}/{name}");
-    let mut file = File::create(place("alpha.txt"))?;
-    file.write_all(&[b'x'; 10_000])?;
-    file.sync_all()?;
-    // SAFETY: the call takes numbers only.
-    unsafe { libc::posix_fadvise(file.as_raw_fd(), 0, 0, libc::POSIX_FADV_DONTNEED) };
-    drop(file);
+    write_uncached(&place("alpha.txt"))?;
     assert_eq!(fs::read(place("alpha.txt"))?, [b'x'; 10_000]);
     assert!(fs::metadata(place("missing")).is_err());
     fs::rename(place("alpha.txt"), place("beta.txt"))?;

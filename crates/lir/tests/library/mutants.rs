@@ -31,6 +31,8 @@ const TESTS: &[&[Test]] = &[
 struct Subject {
     recorded: Recorded,
     tests: Vec<(Duration, fn())>,
+    /// Whether it is the same for all callers or a heap's: fewer of its mutants may live.
+    strict: bool,
 }
 
 /// Runs something for each item, on all processors; gives the results in their order.
@@ -58,18 +60,23 @@ fn on_all_processors<T: Sync, R: Send>(items: &[T], run: impl Fn(&T) -> R + Sync
 /// Runs all tests, and finds the functions that each one runs.
 fn subjects() -> BTreeMap<Shape, Subject> {
     let tests = TESTS.concat();
-    let found = on_all_processors(&tests, |(_, test)| {
+    let found = on_all_processors(&tests, |(name, test)| {
         let start = Instant::now();
         let found = recorded(*test);
-        (start.elapsed(), *test, found)
+        (start.elapsed(), *name, *test, found)
     });
     let mut all: BTreeMap<Shape, Subject> = BTreeMap::new();
-    for (time, test, functions) in found {
+    for (time, name, test, functions) in found {
+        let strict = ["::shared::", "::heap::"]
+            .iter()
+            .any(|part| name.contains(part));
         for (shape, recorded) in functions {
             let subject = all.entry(shape).or_insert_with(|| Subject {
                 recorded,
                 tests: Vec::new(),
+                strict: false,
             });
+            subject.strict |= strict;
             subject.tests.push((time, test));
         }
     }
@@ -147,29 +154,17 @@ fn result_is_read(module: &Module, name: &str) -> bool {
     !called
 }
 
-/// Changes single operations of the library. The tests that run the function must find the change:
-/// `MUTANTS=200 cargo test -p spile-lir --test library mutants -- --nocapture` tries 200 changes and prints
-/// those that no test finds. `SEED=N` chooses others, `MUTANTS_OF=NAME` those of one function.
-///
-/// Most changes that live mean the same: guards that only the kernel's verifier needs, limits that no input
-/// reaches, exits that only save iterations, and accesses to the lower half of words whose upper half is
-/// zero.
-#[test]
-fn mutants_are_found() {
-    let number = |name: &str, default: u64| {
-        let value = std::env::var(name).ok();
-        value.map_or(default, |v| v.parse().expect("a number"))
-    };
-    let (count, mut random) = (number("MUTANTS", 40) as usize, number("SEED", 1));
-    let subjects = subjects();
-    check_all_run(&subjects);
-    let only = std::env::var("MUTANTS_OF").ok();
-    let mut mutants = Vec::new();
-    for (shape, subject) in &subjects {
-        if only.as_ref().is_none_or(|name| *name == shape.0) {
-            mutants.extend((0..shape.1).map(|mutation| (subject, shape, mutation)));
-        }
-    }
+/// A mutant, its description, and the subject that it changes.
+type Choice<'s> = (Mutant, String, &'s Subject);
+
+/// Chooses mutants of subjects by random numbers that follow a seed; also gives how many there are.
+fn choose<'s>(
+    subjects: impl Iterator<Item = (&'s Shape, &'s Subject)>,
+    count: usize,
+    mut random: u64,
+) -> (Vec<Choice<'s>>, usize) {
+    let all = subjects.flat_map(|(shape, s)| (0..shape.1).map(move |n| (s, shape, n)));
+    let mut mutants: Vec<_> = all.collect();
     let all = mutants.len();
     let mut chosen = Vec::new();
     while chosen.len() < count && !mutants.is_empty() {
@@ -187,9 +182,29 @@ fn mutants_are_found() {
         if matters && verify(&changed).is_ok() {
             let shape = shape.clone();
             let mutant = Mutant { shape, mutation };
-            chosen.push((mutant, change.describe(func), &subject.tests));
+            chosen.push((mutant, change.describe(func), subject));
         }
     }
+    (chosen, all)
+}
+
+/// Changes single operations of the library. The tests that run the function must find the change:
+/// `MUTANTS=200 cargo test -p spile-lir --test library mutants -- --nocapture` tries 200 changes and prints
+/// those that no test finds. `SEED=N` chooses others, `MUTANTS_OF=NAME` those of one function.
+///
+/// Most changes that live mean the same: guards that only the kernel's verifier needs, limits that no input
+/// reaches, exits that only save iterations, and accesses to the lower half of words whose upper half is
+/// zero.
+#[test]
+fn mutants_are_found() {
+    let number = |name: &str| {
+        let value = std::env::var(name).ok();
+        value.map(|v| v.parse::<u64>().expect("a number"))
+    };
+    let (count, seed) = (number("MUTANTS"), number("SEED").unwrap_or(1));
+    let subjects = subjects();
+    check_all_run(&subjects);
+    let only = std::env::var("MUTANTS_OF").ok();
     // Panics of mutants are expected; those of other tests are printed.
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -197,14 +212,25 @@ fn mutants_are_found() {
             print(panic);
         }
     }));
-    let alive = on_all_processors(&chosen, |(mutant, change, tests)| {
-        let passes = |test: &(Duration, fn())| catch_unwind(AssertUnwindSafe(test.1)).is_ok();
-        with_mutant(mutant, || tests.iter().all(passes)).then(|| change.clone())
-    });
+    let mut bad = Vec::new();
+    // Of how many mutants one may live.
+    for (strict, usual, one_of) in [(true, 30, 10), (false, 40, 4)] {
+        let of_group = subjects.iter().filter(|(shape, subject)| {
+            subject.strict == strict && only.as_ref().is_none_or(|name| *name == shape.0)
+        });
+        let (chosen, all) = choose(of_group, count.unwrap_or(usual) as usize, seed);
+        let alive = on_all_processors(&chosen, |(mutant, change, subject)| {
+            let passes = |test: &(Duration, fn())| catch_unwind(AssertUnwindSafe(test.1)).is_ok();
+            with_mutant(mutant, || subject.tests.iter().all(passes)).then(|| change.clone())
+        });
+        let alive: Vec<String> = alive.into_iter().flatten().collect();
+        let tried = chosen.len();
+        println!("{tried} of {all} mutants, {} live", alive.len());
+        alive.iter().for_each(|change| println!("  {change}"));
+        if one_of * alive.len() > tried {
+            bad.push(format!("more than one of {one_of} lives"));
+        }
+    }
     drop(std::panic::take_hook());
-    let alive: Vec<String> = alive.into_iter().flatten().collect();
-    let tried = chosen.len();
-    println!("{tried} of {all} mutants, {} live", alive.len());
-    alive.iter().for_each(|change| println!("  {change}"));
-    assert!(3 * alive.len() <= tried, "more than a third live");
+    assert!(bad.is_empty(), "{bad:?}");
 }

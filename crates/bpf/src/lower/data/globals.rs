@@ -469,12 +469,10 @@ impl HandlerCodegen<'_> {
     /// Evicts the oldest elements of a wrapping array's map of this generation, and `TMP[3]`
     /// further ones.
     fn evict(&mut self, maps: &[String], max: u32) -> Res {
-        for callback in [OLDEST, DROP_OLD] {
-            self.pool.library(callback)?;
-        }
         self.asm.imm(R1, i64::MAX);
         self.asm.store(Size::DW, R10, TMP[2], R1);
         for (step, name) in [OLDEST, DROP_OLD].into_iter().enumerate() {
+            self.pool.library(name)?;
             if step == 1 {
                 self.asm.load(Size::DW, R1, R10, TMP[2]);
                 self.asm.load(Size::DW, R2, R10, TMP[3]);

@@ -5,7 +5,6 @@
 //! thread's count is the stored value plus the count since the last switch.
 
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
-
 use spile_lir::Func;
 use spile_lir::builder::{Builder, Val as Value, build};
 use spile_lir::func::MemoryPlace;
