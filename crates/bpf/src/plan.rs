@@ -199,24 +199,24 @@ impl StateLayout {
         }
     }
 
-    /// `to` = this CPU's block; goes to `out` where the plan has none for it. Clobbers r0 to r5.
+    /// `to` = this CPU's block; goes to `out` where the plan has none for it.
     pub(crate) fn cpu_block(&self, asm: &mut Asm, to: Reg, out: Label) {
-        self.cpu_number(asm, out);
-        self.block_of_cpu(asm, to);
+        let cpu = self.cpu_number(asm, out);
+        self.block_of_cpu(asm, cpu, to);
     }
 
-    /// `r0` = the number of this CPU; goes to `out` if the plan has no block for it. Clobbers r1 to
-    /// r5.
-    pub(crate) fn cpu_number(&self, asm: &mut Asm, out: Label) {
-        asm.call(Helper::GetSmpProcessorId);
-        asm.jump_if(Cond::Ge, Reg::R0, self.cpus as i32, out);
+    /// The number of this CPU; goes to `out` if the plan has no block for it.
+    pub(crate) fn cpu_number(&self, asm: &mut Asm, out: Label) -> Reg {
+        let cpu = asm.call_with(Helper::GetSmpProcessorId, &[]);
+        asm.jump_if(Cond::Ge, cpu, self.cpus as i32, out);
+        cpu
     }
 
-    /// `to` = the block of the CPU in r0.
-    pub(crate) fn block_of_cpu(&self, asm: &mut Asm, to: Reg) {
-        asm.alu(AluOp::Mul, Reg::R0, self.stride as i32);
+    /// `to` = the block of a CPU. Changes `cpu`.
+    pub(crate) fn block_of_cpu(&self, asm: &mut Asm, cpu: Reg, to: Reg) {
+        asm.alu(AluOp::Mul, cpu, self.stride as i32);
         asm.ld_data(to, Section::Bss, self.shared_size);
-        asm.add(to, Reg::R0);
+        asm.add(to, cpu);
     }
 
     /// Bytes of `.bss`.

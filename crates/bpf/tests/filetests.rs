@@ -41,6 +41,7 @@ const WITHOUT: &[(&str, &str)] = &[
         "how instructions use registers, which all tests show",
     ),
     ("slots", "only constants"),
+    ("values", "operands and calls, which all tests have"),
     ("data/thread_record_facts", "computes facts"),
     ("event/deferred_modes", "computes facts"),
     ("event/pt_regs", "only data"),

@@ -250,6 +250,7 @@ impl<'a> ProgramCodegen<'a> {
         let locations = body.alloc.on_stack([TMP[2], TMP[3], TMP[4]]);
         self.with_codegen(asm, body, pool, |g| {
             g.locations = &locations;
+            g.asm.set_spill_words(&TMP[..2]);
             g.task_saved = known.task;
             g.late_number = known.asked;
             g.prefilter(split, known, &name, out)

@@ -16,6 +16,9 @@ use std::sync::Arc;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width};
+use crate::isa::sequences::{CALLER_SAVED, Sequence};
+
+mod virtual_registers;
 
 /// The target of jumps in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -175,11 +178,21 @@ pub enum AsmError {
         /// Slot of the jump.
         slot: u32,
     },
+    /// A sequence needs more registers or stack words than there are.
+    Registers {
+        /// Function name.
+        function: String,
+        /// What there is too little of.
+        what: &'static str,
+    },
 }
 
 impl fmt::Display for AsmError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (function, slot, what) = match self {
+            AsmError::Registers { function, what } => {
+                return write!(f, "{function}: a sequence needs more {what} than there are");
+            }
             AsmError::Unbound { function, slot } => (function, slot, "to an unbound label"),
             AsmError::PastEnd { function, slot } => (function, slot, "past the function's end"),
             AsmError::OutOfRange { function, slot } => (function, slot, "is too long"),
@@ -191,6 +204,8 @@ impl fmt::Display for AsmError {
 impl std::error::Error for AsmError {}
 
 const UNBOUND: u32 = u32::MAX;
+/// The stack words for spilled registers, unless the caller has others.
+const SPILL_WORDS: &[i16] = &[-8, -16, -24, -32, -40, -48, -56, -64];
 
 /// A jump whose distance is not resolved yet.
 #[derive(Debug, Clone, Copy)]
@@ -202,7 +217,7 @@ struct Fixup {
 }
 
 /// Builds a [`Function`].
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Asm {
     function: Function,
     /// Slot of the next instruction.
@@ -211,6 +226,15 @@ pub struct Asm {
     bound: u32,
     labels: Vec<u32>,
     fixups: Vec<Fixup>,
+    sequences: Vec<Sequence>,
+    /// Index of the sequence that the next instruction belongs to.
+    current: usize,
+    /// Number of the first instruction of the sequence's current piece.
+    piece: u32,
+    /// Index of the sequence of the piece in front of it.
+    ended: usize,
+    /// Stack words for spilled registers.
+    spill_words: &'static [i16],
 }
 
 /// A chain of one-line emitters over [`Asm::emit`].
@@ -298,7 +322,21 @@ impl Asm {
                 params,
                 ..Function::default()
             },
-            ..Asm::default()
+            here: 0,
+            bound: UNBOUND,
+            labels: Vec::new(),
+            fixups: Vec::new(),
+            sequences: vec![Sequence {
+                free: CALLER_SAVED,
+                result: 0,
+                virtuals: 0,
+                pieces: Vec::new(),
+                words: SPILL_WORDS,
+            }],
+            current: 0,
+            piece: 0,
+            ended: 0,
+            spill_words: SPILL_WORDS,
         }
     }
 
@@ -345,7 +383,12 @@ impl Asm {
     /// A replacement for an instruction, from the one before it, with no label in between: a load
     /// of a stack word that was just stored, or a move back.
     fn after_last(&self, insn: &Insn) -> Option<Option<Insn>> {
-        let (from, to) = match (self.function.insns.last()?, insn) {
+        // The names of virtual registers repeat in each sequence.
+        let last = self.function.insns.last()?;
+        if self.piece as usize == self.function.insns.len() && last.has_virtual() {
+            return None;
+        }
+        let (from, to) = match (last, insn) {
             (
                 Insn::Store {
                     size: Size::DW,
@@ -454,6 +497,7 @@ impl Asm {
             self.function.insns.pop();
             self.fixups.pop();
             self.here -= 1;
+            self.shorten_piece();
             let lines = self.function.lines.iter_mut().map(|(at, _)| at);
             for at in self.labels.iter_mut().chain(lines) {
                 if *at == behind {
@@ -608,6 +652,7 @@ impl Asm {
     /// Resolves the jumps. Distances beyond 16 bits become `gotol` (a conditional jump: a jump over
     /// a `gotol`), which [`Function::has_long_jump`] reports.
     pub fn finish(mut self) -> Result<Function, AsmError> {
+        self.allocate()?;
         while self.lengthen() {}
         let insns = &mut self.function.insns;
         let name = &self.function.name;

@@ -36,7 +36,6 @@ pub(crate) const JCOND: u8 = 0xe0;
 /// A register. `r0` return value, `r1`-`r5` arguments (clobbered by calls), `r6`-`r9` callee-saved,
 /// `r10` frame pointer (read only).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[repr(u8)]
 #[allow(missing_docs)]
 pub enum Reg {
     R0,
@@ -50,10 +49,12 @@ pub enum Reg {
     R8,
     R9,
     R10,
+    /// A virtual register of a sequence, before allocation.
+    Virtual(u16),
 }
 
 impl Reg {
-    /// All registers, in order.
+    /// All machine registers, in order.
     pub const ALL: [Reg; 11] = [
         Reg::R0,
         Reg::R1,
@@ -73,16 +74,41 @@ impl Reg {
         Self::ALL.get(usize::from(number)).copied()
     }
 
-    /// The register's number.
+    /// The register's number. Virtual registers have one that no instruction can name.
     pub fn number(self) -> u8 {
-        self as u8
+        match self {
+            Reg::R0 => 0,
+            Reg::R1 => 1,
+            Reg::R2 => 2,
+            Reg::R3 => 3,
+            Reg::R4 => 4,
+            Reg::R5 => 5,
+            Reg::R6 => 6,
+            Reg::R7 => 7,
+            Reg::R8 => 8,
+            Reg::R9 => 9,
+            Reg::R10 => 10,
+            Reg::Virtual(_) => 15,
+        }
     }
 }
 
 impl fmt::Display for Reg {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "r{}", self.number())
+        match self {
+            Reg::Virtual(v) => write!(f, "v{v}"),
+            reg => write!(f, "r{}", reg.number()),
+        }
     }
+}
+
+/// How an instruction uses a register operand.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+    /// Read, then written.
+    Update,
 }
 
 /// The second operand of arithmetic, conditions and stores.
@@ -627,30 +653,89 @@ impl Insn {
         }
     }
 
-    /// The registers that it changes, as a bit for each.
-    pub(crate) fn changes(&self) -> u16 {
-        let bit = |reg: Reg| 1 << reg.number();
-        match *self {
-            Insn::Alu { dst, .. }
-            | Insn::Neg { dst, .. }
-            | Insn::MovSx { dst, .. }
-            | Insn::Swap { dst, .. }
-            | Insn::LdImm64 { dst, .. }
-            | Insn::Load { dst, .. }
-            | Insn::LoadSx { dst, .. } => bit(dst),
-            Insn::Atomic { op, src, .. } => match op {
-                AtomicOp::CmpXchg => bit(Reg::R0),
-                AtomicOp::Add | AtomicOp::Or | AtomicOp::And | AtomicOp::Xor => 0,
-                _ => bit(src),
-            },
-            Insn::Call { .. } => 0b11_1111,
-            Insn::Store { .. }
-            | Insn::Jump { .. }
-            | Insn::Goto { .. }
+    /// Calls `f` with each register operand. `r0` of `cmpxchg` and `exit`, and the registers of calls,
+    /// are none.
+    pub(crate) fn for_each_operand(&mut self, f: &mut impl FnMut(&mut Reg, Access)) {
+        let source = |src: &mut Src, f: &mut dyn FnMut(&mut Reg, Access)| {
+            if let Src::Reg(reg) = src {
+                f(reg, Access::Read);
+            }
+        };
+        match self {
+            Insn::Alu { op, dst, src, .. } => {
+                source(src, f);
+                let mov = *op == AluOp::Mov;
+                f(dst, if mov { Access::Write } else { Access::Update });
+            }
+            Insn::Neg { dst, .. } | Insn::Swap { dst, .. } => f(dst, Access::Update),
+            Insn::MovSx { dst, src, .. } => {
+                f(src, Access::Read);
+                f(dst, Access::Write);
+            }
+            Insn::LdImm64 { dst, .. } => f(dst, Access::Write),
+            Insn::Load { dst, base, .. } | Insn::LoadSx { dst, base, .. } => {
+                f(base, Access::Read);
+                f(dst, Access::Write);
+            }
+            Insn::Store { base, src, .. } => {
+                f(base, Access::Read);
+                source(src, f);
+            }
+            Insn::Atomic { op, base, src, .. } => {
+                f(base, Access::Read);
+                let only_reads = matches!(
+                    op,
+                    AtomicOp::Add
+                        | AtomicOp::Or
+                        | AtomicOp::And
+                        | AtomicOp::Xor
+                        | AtomicOp::CmpXchg
+                );
+                f(
+                    src,
+                    if only_reads {
+                        Access::Read
+                    } else {
+                        Access::Update
+                    },
+                );
+            }
+            Insn::Jump { dst, src, .. } => {
+                f(dst, Access::Read);
+                source(src, f);
+            }
+            Insn::Goto { .. }
             | Insn::GotoLong { .. }
             | Insn::MayGoto { .. }
-            | Insn::Exit {} => 0,
+            | Insn::Call { .. }
+            | Insn::Exit {} => {}
         }
+    }
+
+    /// Whether an operand is a virtual register.
+    pub(crate) fn has_virtual(&self) -> bool {
+        let (mut insn, mut found) = (*self, false);
+        insn.for_each_operand(&mut |reg, _| found |= matches!(reg, Reg::Virtual(_)));
+        found
+    }
+
+    /// The machine registers that it changes, as a bit for each.
+    pub(crate) fn changes(&self) -> u16 {
+        let mut changes = match self {
+            Insn::Call { .. } => 0b11_1111,
+            Insn::Atomic {
+                op: AtomicOp::CmpXchg,
+                ..
+            } => 1,
+            _ => 0,
+        };
+        let mut insn = *self;
+        insn.for_each_operand(&mut |reg, access| {
+            if access != Access::Read && !matches!(reg, Reg::Virtual(_)) {
+                changes |= 1 << reg.number();
+            }
+        });
+        changes
     }
 
     /// Appends the encoded bytes, little endian.

@@ -9,7 +9,8 @@ use super::data::thread_record_facts::RecordState;
 use super::operand::{Res, StrOperand};
 use super::out_of_line::OutOfLine;
 use super::pool::Pool;
-use super::slots::REACH;
+use super::slots::TMP;
+use super::values::BLOCK;
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Reg, Size, Src};
@@ -72,6 +73,7 @@ impl<'a> HandlerCodegen<'a> {
         pool: &'a mut Pool,
         ctx: &'a BodyContext<'a>,
     ) -> HandlerCodegen<'a> {
+        asm.set_spill_words(&TMP);
         let labels = ctx.body.blocks.iter().map(|_| asm.label()).collect();
         let done = asm.label();
         HandlerCodegen {
@@ -131,34 +133,20 @@ impl<'a> HandlerCodegen<'a> {
             .ok_or_else(|| "an operand does not exist".into())
     }
 
-    /// Base and displacement for `len` bytes at an offset of the CPU's block. Loads the address
-    /// into `scratch` if a displacement does not reach.
-    pub(crate) fn block_operand(&mut self, scratch: Reg, off: u32, len: u32) -> (Reg, i16) {
-        if off + len <= REACH {
-            return (R7, off as i16);
-        }
-        self.block_addr(scratch, off);
-        (scratch, 0)
-    }
-
     /// `reg` = address of an offset of the CPU's block.
     pub(crate) fn block_addr(&mut self, reg: Reg, off: u32) {
-        self.asm.mov(reg, R7);
-        if off != 0 {
-            self.asm.add(reg, off as i32);
-        }
+        self.asm.sum(reg, BLOCK, off as i32);
     }
 
     /// `reg` = word at an offset of the CPU's block.
     pub(crate) fn load(&mut self, reg: Reg, off: u32) {
-        let (base, disp) = self.block_operand(reg, off, 8);
+        let (base, disp) = self.block_operand(off, 8);
         self.asm.load(Size::DW, reg, base, disp);
     }
 
-    /// Word at an offset of the CPU's block = `src`. Clobbers r5 if the displacement is out of
-    /// range.
+    /// Word at an offset of the CPU's block = `src`.
     pub(crate) fn store(&mut self, off: u32, src: impl Into<Src>) {
-        let (base, disp) = self.block_operand(R5, off, 8);
+        let (base, disp) = self.block_operand(off, 8);
         self.asm.store(Size::DW, base, disp, src);
     }
 
@@ -190,25 +178,21 @@ impl<'a> HandlerCodegen<'a> {
         Ok(Src::Reg(scratch))
     }
 
-    /// A number in a register: its own, or `scratch`.
-    pub(crate) fn use_in_reg(&mut self, v: Val, scratch: Reg) -> Res<Reg> {
-        match self.use_int(v, scratch)? {
-            Src::Reg(r) => Ok(r),
-            Src::Imm(n) => {
-                self.asm.mov(scratch, n);
-                Ok(scratch)
-            }
+    /// Whether a number is neither a small constant nor in a register.
+    pub(crate) fn needs_register(&self, v: Val) -> bool {
+        match v {
+            Val::Imm(n) => i32::try_from(n).is_err(),
+            Val::Reg(r) => !matches!(self.location(r), Location::Reg(_)),
+            Val::Str(_) => true,
         }
     }
 
     /// A number in its cheapest form, or in a temporary register.
     pub(crate) fn use_or_temp(&mut self, v: Val, temp: usize) -> Res<Src> {
-        let known = match v {
-            Val::Imm(n) => i32::try_from(n).is_ok(),
-            Val::Reg(r) => matches!(self.location(r), Location::Reg(_)),
-            Val::Str(_) => false,
+        let scratch = match self.needs_register(v) {
+            true => self.temp(temp),
+            false => R0,
         };
-        let scratch = if known { R0 } else { self.temp(temp) };
         self.use_int(v, scratch)
     }
 
@@ -233,7 +217,7 @@ impl<'a> HandlerCodegen<'a> {
         Ok(())
     }
 
-    /// `dst = src`. Clobbers r5 if the displacement is out of range.
+    /// `dst = src`.
     pub(crate) fn def_int(&mut self, dst: spile_ir::Reg, src: impl Into<Src>) -> Res {
         let src = src.into();
         if self.body.regs.get(dst.index()) != Some(&Ty::Long) {
@@ -284,10 +268,10 @@ impl<'a> HandlerCodegen<'a> {
         }
     }
 
-    /// `[r7 + counter] += 1`. Clobbers r1.
+    /// Adds 1 to a counter of the CPU's block.
     pub(crate) fn count(&mut self, counter: u32) {
-        self.asm.load(Size::DW, R1, R7, counter as i16);
-        self.asm.add(R1, 1);
-        self.asm.store(Size::DW, R7, counter as i16, R1);
+        let count = self.asm.word(BLOCK, counter as i16);
+        self.asm.add(count, 1);
+        self.asm.store(Size::DW, BLOCK, counter as i16, count);
     }
 }

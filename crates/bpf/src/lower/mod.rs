@@ -11,6 +11,7 @@
 //! | `needs` | the rooms that code needs, which the plan places |
 //! | [`body_context`] | what is known of a body before its code is generated, computed once |
 //! | `select`, `out_of_line` | blocks, jumps and the dispatch of instructions; code off the straight path |
+//! | `values` | values in virtual registers, and calls with them |
 //! | `shapes` | how the code of each instruction uses registers |
 //! | [`pool`], [`lir_sources`] | constants, subprograms and record shapes of an object; its functions of LIR |
 //! | [`handler`] | numbers, calls, errors, loops, a handler's beginning and end, shared subprograms |
@@ -51,9 +52,11 @@ mod shapes;
 mod slots;
 pub(crate) mod syscalls;
 pub(crate) mod text;
+mod values;
 
 pub(crate) use body_context::{BodyContext, ObjectContext};
 pub(crate) use codegen::HandlerCodegen;
 pub(crate) use operand::{Res, StrOperand};
 pub(crate) use pool::Pool;
 pub(crate) use slots::{CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT};
+pub(crate) use values::{Arg, BLOCK};

@@ -4,6 +4,8 @@ use spile_ir::{BlockId, GlobalId, SiteId, Val};
 
 use super::operand::KeyWord;
 use crate::isa::asm::Label;
+use crate::isa::insn::Reg;
+use crate::isa::sequences::SequenceId;
 use crate::layout::ErrorKind;
 
 /// Code that is emitted behind the handler, off the straight path.
@@ -27,11 +29,15 @@ pub(crate) struct FailurePath {
 
 /// A cache miss, handled behind the handler's code.
 pub(crate) struct CacheMiss {
-    /// Start of the miss code, with the slot in r1.
+    /// The sequence that it belongs to.
+    pub sequence: SequenceId,
+    /// The address of the slot at `entry` and `hit`, and of the element at `element`.
+    pub at: Reg,
+    /// Start of the miss code.
     pub entry: Label,
-    /// Return point after the key has taken the slot in r1.
+    /// Return point after the key has taken the slot.
     pub hit: Label,
-    /// Return point with the element of the map in r1.
+    /// Return point with an element of the map.
     pub element: Label,
     /// Return point without an update.
     pub skip: Label,

@@ -78,6 +78,14 @@ impl Pool {
         self.constant(&[byte; RUN as usize])
     }
 
+    /// Offset in `.rodata` of this number of zero bytes.
+    pub(crate) fn zeros(&mut self, bytes: u32) -> u32 {
+        match bytes <= RUN {
+            true => self.byte_run(0),
+            false => self.constant(&vec![0; bytes as usize]),
+        }
+    }
+
     /// Offset in `.rodata` of a table of strings, each `width` bytes long.
     pub(crate) fn table<'b>(
         &mut self,

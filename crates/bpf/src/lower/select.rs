@@ -7,6 +7,7 @@ use super::operand::{Res, condition};
 use super::out_of_line::OutOfLine;
 use crate::isa::asm::SourceLine;
 use crate::isa::insn::{Cond, Reg, Src};
+use crate::isa::sequences::{CALLER_SAVED, RegSet};
 use crate::regalloc::Location;
 
 impl HandlerCodegen<'_> {
@@ -21,6 +22,7 @@ impl HandlerCodegen<'_> {
             self.begin_block_facts();
             self.block(block, order.get(i + 1).copied())?;
         }
+        self.asm.begin_sequence(CALLER_SAVED);
         Ok(())
     }
 
@@ -29,14 +31,41 @@ impl HandlerCodegen<'_> {
         let n = block.insts.len() - usize::from(fused);
         for i in 0..n {
             self.take_temps(i);
+            self.begin_sequence(block.insts[i].0.dst());
             let first = self.asm.count();
             self.inst_of(block, i)?;
             debug_assert!(self.leaves_numbers(block, i, first), "{:?}", block.insts[i]);
         }
         self.take_temps(block.insts.len());
+        self.begin_sequence(None);
         self.end(block, fused, next)?;
         self.temps = None;
         Ok(())
+    }
+
+    /// Begins a sequence, unless the code is a subprogram's, which is one sequence.
+    fn next_sequence_of_body(&mut self) {
+        if !self.in_subprogram {
+            self.asm.begin_sequence(CALLER_SAVED);
+        }
+    }
+
+    /// Begins the sequence of an instruction, with the registers that it may change.
+    fn begin_sequence(&mut self, dst: Option<spile_ir::Reg>) {
+        let Some(temps) = self.temps else {
+            self.asm.begin_sequence(CALLER_SAVED);
+            return;
+        };
+        let set = |regs: &mut dyn Iterator<Item = Reg>| {
+            regs.fold(0, |all: RegSet, reg| all | 1 << reg.number())
+        };
+        let own = dst.and_then(|dst| match self.location(dst) {
+            Location::Reg(reg) => Some(reg),
+            _ => None,
+        });
+        let temps = set(&mut temps.into_iter().flatten());
+        self.asm
+            .begin_sequence_for(temps, set(&mut own.into_iter()));
     }
 
     /// Sets the temporary registers for an instruction of the current block.
@@ -294,12 +323,14 @@ impl HandlerCodegen<'_> {
     /// Emits the out-of-line code, in front of the function's end.
     pub(crate) fn emit_out_of_line(&mut self) -> Res {
         while let Some(out_of_line) = self.out_of_line.pop() {
+            self.next_sequence_of_body();
             match out_of_line {
                 OutOfLine::Fail(fail) => self.emit_fail(fail)?,
                 OutOfLine::Miss(miss) => self.emit_miss(miss)?,
                 OutOfLine::BackEdge(back) => self.emit_back_edge(back),
             }
         }
+        self.next_sequence_of_body();
         self.emit_error_tails();
         Ok(())
     }

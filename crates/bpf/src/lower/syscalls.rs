@@ -11,10 +11,10 @@ pub(crate) mod retstr;
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, SyscallOp};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
-use super::{CTX, HandlerCodegen, NR, Res, TASK};
+use super::{Arg, CTX, HandlerCodegen, NR, Res, TASK};
 use crate::isa::asm::{Asm, Label};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::shared;
 
@@ -52,18 +52,19 @@ pub(crate) fn of_number(f: Intrinsic) -> bool {
     matches!(f.class(), IntrinsicClass::Syscall(op) if op != SyscallOp::SysRet)
 }
 
-/// `to` = a copy of the system call's number, detached from the stack slot. Tests of the copy teach
+/// A copy of the system call's number, detached from the stack slot. Tests of the copy teach
 /// the verifier nothing about the slot. Otherwise it would follow each result of a test to the end
 /// of the program: hundreds of times for a search tree with hundreds of numbers.
-pub(crate) fn unlinked_number(asm: &mut Asm, to: Reg) {
-    asm.load(Size::DW, to, R10, NR);
+pub(crate) fn unlinked_number(asm: &mut Asm) -> Reg {
+    let number = asm.word(R10, NR);
     // Changes nothing, but detaches the copy.
-    asm.alu(AluOp::And, to, -1);
+    asm.alu(AluOp::And, number, -1);
+    number
 }
 
 impl HandlerCodegen<'_> {
-    /// `r0` = 1 in a 32-bit call, else 0 (a word with one bit). Clobbers r1 to r5.
-    fn compat(&mut self) {
+    /// 0, or in a 32-bit call a word with one bit.
+    fn compat(&mut self) -> Reg {
         match self
             .options
             .offsets
@@ -71,30 +72,28 @@ impl HandlerCodegen<'_> {
             .and_then(|o| i16::try_from(o).ok())
         {
             Some(off) => {
-                self.task();
-                self.asm.load(Size::W, R0, R0, off);
-                self.asm.alu(AluOp::And, R0, arch::TS_COMPAT);
+                let task = self.task();
+                let status = self.asm.read(Size::W, task, off);
+                self.asm.alu(AluOp::And, status, arch::TS_COMPAT);
+                status
             }
-            None => self.asm.mov(R0, 0),
+            None => self.asm.copy(0),
         }
     }
 
-    /// `r0` = address of the current task's registers, for loads.
-    pub(super) fn regs(&mut self) -> Res {
+    /// The address of the current task's registers, for loads.
+    pub(super) fn regs(&mut self) -> Res<Reg> {
         if !self.options.features.task_pt_regs {
             return Err("arguments of system calls need bpf_task_pt_regs (Linux 5.15)".into());
         }
-        self.task();
-        self.asm.mov(R1, R0);
-        self.asm.call(Helper::TaskPtRegs);
-        Ok(())
+        let task = self.task();
+        Ok(self.asm.call_with(Helper::TaskPtRegs, &[task.into()]))
     }
 
-    /// `r0` = number of the current task's system call.
-    pub(super) fn call_of_task(&mut self) -> Res {
-        self.regs()?;
-        self.asm.load(Size::DW, R0, R0, arch::NUMBER);
-        Ok(())
+    /// The number of the current task's system call.
+    pub(super) fn call_of_task(&mut self) -> Res<Reg> {
+        let regs = self.regs()?;
+        Ok(self.asm.word(regs, arch::NUMBER))
     }
 
     /// Stores the call's number as in `NrSet`, or -1 for a number of no table, and the current task
@@ -107,77 +106,79 @@ impl HandlerCodegen<'_> {
         if !entry || self.options.offsets.task_ti_status.is_some() {
             self.save_task();
         }
-        if entry {
-            self.asm.load(Size::DW, R1, R10, CTX);
-            self.asm.load(Size::DW, R1, R1, 8);
-        } else {
-            self.regs()?;
-            self.asm.load(Size::DW, R1, R0, arch::NUMBER);
-        }
-        self.asm.store(Size::DW, R10, NR, R1);
-        self.compat();
-        self.asm.load(Size::DW, R1, R10, NR);
-        self.asm.jump_if(Cond::Eq, R0, 0, native);
-        self.asm.mov32(R1, R1);
+        let number = match entry {
+            true => {
+                let context = self.asm.word(R10, CTX);
+                self.asm.word(context, 8)
+            }
+            false => self.call_of_task()?,
+        };
+        self.asm.store(Size::DW, R10, NR, number);
+        let compat = self.compat();
+        let number = self.asm.word(R10, NR);
+        self.asm.jump_if(Cond::Eq, compat, 0, native);
+        self.asm.mov32(number, number);
         if !entry {
-            self.sigreturn(arch::SIGRETURN_COMPAT);
+            self.sigreturn(number, arch::SIGRETURN_COMPAT);
         }
-        self.asm.jump_if(Cond::Lt, R1, NrSet::COMPAT as i32, small);
+        self.asm
+            .jump_if(Cond::Lt, number, NrSet::COMPAT as i32, small);
         self.asm.jump(unknown);
         self.asm.bind(small);
-        self.asm.add(R1, NrSet::COMPAT as i32);
+        self.asm.add(number, NrSet::COMPAT as i32);
         self.asm.jump(end);
         self.asm.bind(native);
-        self.asm.mov32(R1, R1);
+        self.asm.mov32(number, number);
         if !entry {
-            self.sigreturn(arch::SIGRETURN);
+            self.sigreturn(number, arch::SIGRETURN);
         }
-        self.asm.alu(AluOp::And, R1, !arch::X32);
-        self.asm.mov32(R1, R1);
-        self.asm.jump_if(Cond::Lt, R1, NrSet::COMPAT as i32, end);
+        self.asm.alu(AluOp::And, number, !arch::X32);
+        self.asm.mov32(number, number);
+        self.asm
+            .jump_if(Cond::Lt, number, NrSet::COMPAT as i32, end);
         self.asm.bind(unknown);
-        self.unknown_number(-1);
+        self.unknown_number(number, -1);
         self.asm.bind(end);
-        self.asm.store(Size::DW, R10, NR, R1);
+        self.asm.store(Size::DW, R10, NR, number);
         Ok(())
     }
 
     /// Stores the current task on the stack, unless it is there.
     pub(crate) fn save_task(&mut self) {
         if !self.task_saved {
-            self.task();
-            self.asm.store(Size::DW, R10, TASK, R0);
+            let task = self.task();
+            self.asm.store(Size::DW, R10, TASK, task);
             self.task_saved = true;
         }
     }
 
-    /// `r1` = `number` if r1 is -1, which is how the registers look after a return from a signal.
-    fn sigreturn(&mut self, number: i32) {
+    /// `reg` = `number` if it is -1, which is how the registers look after a return from a signal.
+    fn sigreturn(&mut self, reg: Reg, number: i32) {
         let other = self.asm.label();
-        self.asm.jump_if32(Cond::Ne, R1, -1, other);
-        self.unknown_number(number);
+        self.asm.jump_if32(Cond::Ne, reg, -1, other);
+        self.unknown_number(reg, number);
         self.asm.bind(other);
     }
 
-    /// `r1` = `number`, as a value that the verifier does not know.
-    fn unknown_number(&mut self, number: i32) {
-        self.shared(R1, shared::ZERO);
-        self.asm.load(Size::DW, R1, R1, 0);
-        self.asm.add(R1, number);
+    /// `reg` = `number`, as a value that the verifier does not know.
+    fn unknown_number(&mut self, reg: Reg, number: i32) {
+        self.shared(reg, shared::ZERO);
+        self.asm.load(Size::DW, reg, reg, 0);
+        self.asm.add(reg, number);
     }
 
     /// Falls through if the number on the stack is in the set, else goes to the label.
     pub(crate) fn dispatch(&mut self, set: &NrSet, out: Label) {
         let NrSet::List(list) = set else { return };
-        self.call_number(R1);
+        let number = self.call_number();
         let hit = self.asm.label();
         match &list[..] {
-            [] => self.asm.mov(R1, -1),
+            [] => self.asm.mov(number, -1),
             [.., last] if list.len() <= 4 => {
                 for nr in &list[..list.len() - 1] {
-                    self.asm.jump_if(Cond::Eq, R1, *nr as i32, hit);
+                    self.asm.jump_if(Cond::Eq, number, *nr as i32, hit);
                 }
-                self.asm.jump_if(Cond::Ne, R1, *last as i32, out);
+                self.asm.jump_if(Cond::Ne, number, *last as i32, out);
             }
             [.., last] => {
                 let words = *last as usize / 64 + 1;
@@ -186,36 +187,35 @@ impl HandlerCodegen<'_> {
                     .for_each(|nr| bits[*nr as usize / 64] |= 1 << (nr % 64));
                 let bytes: Vec<u8> = bits.iter().flat_map(|w| w.to_ne_bytes()).collect();
                 let off = self.pool.constant(&bytes);
-                self.asm.jump_if(Cond::Ge, R1, words as i32 * 64, out);
-                self.asm.mov(R2, R1);
-                self.asm.alu(AluOp::Rsh, R2, 6);
-                self.asm.alu(AluOp::Lsh, R2, 3);
-                self.asm.ld_data(R3, crate::isa::asm::Section::Rodata, off);
-                self.asm.add(R3, R2);
-                self.asm.load(Size::DW, R3, R3, 0);
-                self.asm.alu(AluOp::And, R1, 63);
-                self.asm.alu(AluOp::Rsh, R3, R1);
-                self.asm.alu(AluOp::And, R3, 1);
-                self.asm.jump_if(Cond::Eq, R3, 0, out);
+                self.asm.jump_if(Cond::Ge, number, words as i32 * 64, out);
+                let at = self.asm.alu_of(AluOp::Rsh, number, 6);
+                self.asm.alu(AluOp::Lsh, at, 3);
+                let word = self.asm.address_of(&Arg::Constant(off));
+                self.asm.add(word, at);
+                self.asm.load(Size::DW, word, word, 0);
+                self.asm.alu(AluOp::And, number, 63);
+                self.asm.alu(AluOp::Rsh, word, number);
+                self.asm.alu(AluOp::And, word, 1);
+                self.asm.jump_if(Cond::Eq, word, 0, out);
             }
         }
         if list.is_empty() {
-            self.asm.jump_if(Cond::Eq, R1, -1, out);
+            self.asm.jump_if(Cond::Eq, number, -1, out);
         }
         self.asm.bind(hit);
     }
 
-    /// `to` = the number as a detached copy, see [`unlinked_number`].
-    pub(super) fn call_number(&mut self, to: Reg) {
-        unlinked_number(self.asm, to);
+    /// The number as a detached copy, see [`unlinked_number`].
+    pub(super) fn call_number(&mut self) -> Reg {
+        unlinked_number(self.asm)
     }
 
     pub(super) fn event(&self) -> &Event {
         &self.program.handlers[self.handler.index()].event
     }
 
-    /// `r0` = argument n of the system call, counted from `first`.
-    pub(super) fn sys_arg(&mut self, n: Val, first: i64) -> Res {
+    /// Argument n of the system call, counted from `first`.
+    pub(super) fn sys_arg(&mut self, n: Val, first: i64) -> Res<Reg> {
         if !matches!(self.event(), Event::SysEnter(_) | Event::SysExit(_)) {
             return Err("arguments of a system call in another event".into());
         }
@@ -224,26 +224,22 @@ impl HandlerCodegen<'_> {
         };
         let n = usize::try_from(n - first).ok().filter(|n| *n < 6);
         let n = n.ok_or("a system call has six arguments")?;
-        self.read_arg(n, R0)
-    }
-
-    /// `to` = argument n (0 to 5). Clobbers r0 to r5.
-    pub(super) fn read_arg(&mut self, n: usize, to: Reg) -> Res {
         let (small, end) = (self.asm.label(), self.asm.label());
-        self.regs()?;
-        self.call_number(R1);
-        self.asm.jump_if(Cond::Sge, R1, NrSet::COMPAT as i32, small);
+        let arg = self.regs()?;
+        let number = self.call_number();
+        self.asm
+            .jump_if(Cond::Sge, number, NrSet::COMPAT as i32, small);
         // The verifier follows this path first; it leaves the argument less constrained than the
         // other.
-        self.asm.load(Size::DW, to, R0, arch::ARGS[n]);
+        self.asm.load(Size::DW, arg, arg, arch::ARGS[n]);
         self.asm.jump(end);
         self.asm.bind(small);
-        self.asm.load(Size::W, to, R0, arch::ARGS_COMPAT[n]);
+        self.asm.load(Size::W, arg, arg, arch::ARGS_COMPAT[n]);
         self.asm.bind(end);
-        Ok(())
+        Ok(arg)
     }
 
-    pub(super) fn sys_ret(&mut self) -> Res {
+    pub(super) fn sys_ret(&mut self) -> Res<Reg> {
         if !matches!(self.event(), Event::SysExit(_)) {
             return Err("the result of a system call in another event".into());
         }
@@ -252,9 +248,8 @@ impl HandlerCodegen<'_> {
             Some(_) => 16,
             None => 8,
         };
-        self.asm.load(Size::DW, R1, R10, CTX);
-        self.asm.load(Size::DW, R0, R1, at);
-        Ok(())
+        let context = self.asm.word(R10, CTX);
+        Ok(self.asm.word(context, at))
     }
 
     pub(super) fn sys_name(&mut self, dst: IrReg) -> Res {
@@ -276,13 +271,13 @@ impl HandlerCodegen<'_> {
             }
         }
         let base = self.pool.table(NAMES, NAME, names.into_iter());
-        self.call_number(R1);
-        self.table_row(off, width, base, NAME, rows)?;
+        let row = self.call_number();
+        self.table_row(row, (off, width), base, NAME, rows)?;
         // A number without a name.
         let named = self.asm.label();
-        let (r, disp) = self.block_operand(R1, off, 8);
-        self.asm.load(Size::B, R1, r, disp);
-        self.asm.jump_if(Cond::Ne, R1, 0, named);
+        let (r, disp) = self.block_operand(off, 8);
+        let first = self.asm.read(Size::B, r, disp);
+        self.asm.jump_if(Cond::Ne, first, 0, named);
         self.unnamed(off, width)?;
         self.asm.bind(named);
         Ok(())

@@ -9,8 +9,8 @@ use rustc_hash::FxHashSet;
 use spile_ir::{HandlerId, NrSet};
 
 use crate::isa::asm::{Asm, Label};
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{Cond, Size};
+use crate::isa::insn::Reg::{R1, R2, R10};
+use crate::isa::insn::{Cond, Reg, Size};
 use crate::lower::syscalls::unlinked_number;
 use crate::lower::{CTX, NR};
 
@@ -82,8 +82,8 @@ pub(crate) fn emit(asm: &mut Asm, run: &[HandlerSub], number: bool) {
     keys.sort_unstable_by_key(|k| k.0);
     keys.dedup_by_key(|k| k.0);
     if !keys.is_empty() {
-        unlinked_number(asm, R1);
-        tree(asm, &keys, end);
+        let number = unlinked_number(asm);
+        tree(asm, number, &keys, end);
     }
     for (part, label) in run.iter().zip(labels) {
         asm.bind(label);
@@ -93,21 +93,21 @@ pub(crate) fn emit(asm: &mut Asm, run: &[HandlerSub], number: bool) {
     asm.bind(end);
 }
 
-/// Goes to the label of key r1, or to `end` if there is none.
-fn tree(asm: &mut Asm, keys: &[(u32, Label)], end: Label) {
+/// Goes to the label of a key, or to `end` if there is none.
+fn tree(asm: &mut Asm, key: Reg, keys: &[(u32, Label)], end: Label) {
     if keys.len() <= LINEAR {
         for (nr, label) in keys {
-            asm.jump_if(Cond::Eq, R1, *nr as i32, *label);
+            asm.jump_if(Cond::Eq, key, *nr as i32, *label);
         }
         asm.jump(end);
         return;
     }
     let (low, high) = keys.split_at(keys.len() / 2);
     let upper = asm.label();
-    asm.jump_if(Cond::Ge, R1, high[0].0 as i32, upper);
-    tree(asm, low, end);
+    asm.jump_if(Cond::Ge, key, high[0].0 as i32, upper);
+    tree(asm, key, low, end);
     asm.bind(upper);
-    tree(asm, high, end);
+    tree(asm, key, high, end);
 }
 
 #[cfg(test)]
@@ -145,7 +145,8 @@ mod tests {
             let mut asm = Asm::new("t", &["ctx"]);
             let end = asm.label();
             let keys: Vec<_> = (0..n).map(|i| (i * 3, asm.label())).collect();
-            tree(&mut asm, &keys, end);
+            let key = asm.new_reg();
+            tree(&mut asm, key, &keys, end);
             for (_, label) in &keys {
                 asm.bind(*label);
             }

@@ -11,11 +11,11 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
-use crate::isa::asm::{Asm, Label, Section};
+use crate::isa::asm::{Asm, Label};
 use crate::isa::helpers::Helper as BpfHelper;
-use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
 use crate::layout::{ProgramInfo, TREE_BYTES};
+use crate::lower::Arg;
 use crate::target::KernelOffsets;
 
 /// Name of the program.
@@ -64,26 +64,21 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
 
 /// Goes to `out` in processes that do not descend from the target.
 pub(crate) fn only_within(asm: &mut Asm, at: u32, out: Label) {
-    asm.call(BpfHelper::GetCurrentPidTgid);
-    asm.alu(AluOp::Rsh, R0, 32);
-    bit(asm, at);
-    asm.jump_if(Cond::Eq, R0, 0, out);
+    let process = asm.call_with(BpfHelper::GetCurrentPidTgid, &[]);
+    asm.alu(AluOp::Rsh, process, 32);
+    let bit = bit(asm, at, process);
+    asm.jump_if(Cond::Eq, bit, 0, out);
 }
 
-/// `r0` = the bit of process number `r0`. Clobbers `r1` and `r2`.
-fn bit(asm: &mut Asm, at: u32) {
-    asm.mov(R1, R0);
-    word(asm, at, R0, R2);
-    asm.load(Bytes::DW, R0, R2, 0);
-    asm.alu(AluOp::And, R1, 63);
-    asm.alu(AluOp::Rsh, R0, R1);
-    asm.alu(AluOp::And, R0, 1);
-}
-
-/// `to` = address of the word with the bit of process `number`; `number` becomes the bit's offset.
-pub(crate) fn word(asm: &mut Asm, at: u32, number: Reg, to: Reg) {
-    asm.alu(AluOp::Rsh, number, 3);
-    asm.alu(AluOp::And, number, (TREE_BYTES - 8) as i32);
-    asm.ld_data(to, Section::Bss, at);
-    asm.add(to, number);
+/// The bit of a process, by its number.
+pub(crate) fn bit(asm: &mut Asm, at: u32, process: Reg) -> Reg {
+    let offset = asm.alu_of(AluOp::Rsh, process, 3);
+    asm.alu(AluOp::And, offset, (TREE_BYTES - 8) as i32);
+    let word = asm.address_of(&Arg::Shared(at));
+    asm.add(word, offset);
+    asm.load(Bytes::DW, word, word, 0);
+    let place = asm.alu_of(AluOp::And, process, 63);
+    asm.alu(AluOp::Rsh, word, place);
+    asm.alu(AluOp::And, word, 1);
+    word
 }

@@ -160,7 +160,7 @@ impl<'a> Builder<'a> {
                 && let (Location::Reg(reg), Some(Interval { start, end, .. })) =
                     (alloc.locations[r], builder.intervals[r])
             {
-                builder.taken[reg as usize].insert(start, (end, r));
+                builder.taken[usize::from(reg.number())].insert(start, (end, r));
             }
         }
         Some(builder)
@@ -253,7 +253,9 @@ impl<'a> Builder<'a> {
 
     /// The number that has a register somewhere in an interval.
     fn holder(&self, reg: Reg, (start, end): (u32, u32)) -> Option<usize> {
-        let before = self.taken[reg as usize].range(..=end).next_back();
+        let before = self.taken[usize::from(reg.number())]
+            .range(..=end)
+            .next_back();
         before
             .filter(|(_, (until, _))| *until >= start)
             .map(|(_, (_, r))| *r)
@@ -281,7 +283,7 @@ impl<'a> Builder<'a> {
             let free = choice.find(|reg| self.holder(*reg, span).is_none());
             self.locations[r] = free.map_or(Location::None, Location::Reg);
             if let Some(reg) = free {
-                self.taken[reg as usize].insert(span.0, (span.1, r));
+                self.taken[usize::from(reg.number())].insert(span.0, (span.1, r));
             }
         }
     }
@@ -292,7 +294,7 @@ impl<'a> Builder<'a> {
         if let (Location::Reg(reg), Some(interval)) =
             (self.locations[number], self.intervals[number])
         {
-            self.taken[reg as usize].remove(&interval.start);
+            self.taken[usize::from(reg.number())].remove(&interval.start);
         }
         self.locations[number] = Location::None;
     }

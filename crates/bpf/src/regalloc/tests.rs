@@ -11,7 +11,7 @@ use super::{Location, POOL, allocate};
 fn bytes(locations: &[Location], body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
     Some(match locations[r.index()] {
         Location::None => return None,
-        Location::Reg(reg) => (0, reg as i64, 1),
+        Location::Reg(reg) => (0, i64::from(reg.number()), 1),
         Location::Stack(off) => (1, i64::from(off), 8),
         Location::Frame(off) => (2, i64::from(off), i64::from(body.regs[r.index()].size())),
     })

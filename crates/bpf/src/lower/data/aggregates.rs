@@ -6,15 +6,15 @@
 
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
-use crate::isa::asm::{Label, Section};
+use crate::isa::asm::Label;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::helpers::{Helper, NOEXIST};
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size, Src};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};
-use crate::lower::{GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
+use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, StrOperand, UNROLL};
 use crate::plan::lanes;
 use crate::plan::outlining::Op;
 
@@ -69,10 +69,10 @@ impl HandlerCodegen<'_> {
         Ok(words)
     }
 
-    fn key_word(&mut self, word: &KeyWord, scratch: crate::isa::insn::Reg) -> Res<Src> {
+    fn key_word(&mut self, word: &KeyWord) -> Res<Src> {
         match word {
-            KeyWord::Long(v) => self.use_int(*v, scratch),
-            KeyWord::Text(text, i) => Ok(self.text_word(scratch, text, *i)),
+            KeyWord::Long(v) => self.number(*v),
+            KeyWord::Text(text, i) => Ok(self.text_word(text, *i)),
         }
     }
 
@@ -106,7 +106,7 @@ impl HandlerCodegen<'_> {
             if matches!(word, KeyWord::Text(StrOperand::Slot { off, .. }, j) if off + 8 * j == to) {
                 continue;
             }
-            let src = self.key_word(word, R1)?;
+            let src = self.key_word(word)?;
             self.store(to, src);
         }
         Ok(())
@@ -115,8 +115,8 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn stat_add(&mut self, g: GlobalId, keys: &[Val], val: Val) -> Res {
         match self.ctx.place(g)? {
             GlobalPlace::Stats { offset, agg } => {
-                self.shared(R1, offset);
-                self.update(&ValueLayout::Stats(agg), val)
+                let at = self.shared_address(offset);
+                self.update(at, &ValueLayout::Stats(agg), val)
             }
             GlobalPlace::PerCpuScalar { .. } => self.per_cpu_scalar_add(g, val),
             GlobalPlace::PerCpuArray(_) => self.per_cpu_array_add(g, keys, val),
@@ -125,15 +125,15 @@ impl HandlerCodegen<'_> {
             } => {
                 self.build_key(&types, keys)?;
                 self.with_element("add", g, val, |c, val, (full, skip)| {
-                    c.hash_element(g, full, skip)?;
-                    c.update(&value, val)
+                    let at = c.hash_element(g, full, skip)?;
+                    c.update(at, &value, val)
                 })
             }
             GlobalPlace::Scalar { .. } => Err("a statistic is stored as a scalar".into()),
         }
     }
 
-    /// `[r1 + offset of this generation] += val`, for a scalar.
+    /// Adds to this generation of a scalar.
     pub(in crate::lower) fn per_cpu_scalar_add(&mut self, g: GlobalId, val: Val) -> Res {
         let GlobalPlace::PerCpuScalar {
             offset,
@@ -144,16 +144,14 @@ impl HandlerCodegen<'_> {
             return Err("not a per-CPU scalar".into());
         };
         if let (0, ValueLayout::Scalar(_)) = (gen_stride, &value) {
-            let v = self.use_int(val, R3)?;
-            let (base, disp) = self.block_operand(R1, offset, 8);
-            self.asm.load(Size::DW, R2, base, disp);
-            self.asm.alu(AluOp::Add, R2, v);
-            self.asm.store(Size::DW, base, disp, R2);
+            let v = self.number(val)?;
+            let (base, disp) = self.block_operand(offset, 8);
+            self.add_to_word(base, disp, v);
             return Ok(());
         }
-        self.block_addr(R1, offset);
-        self.of_generation(gen_stride);
-        self.update(&value, val)
+        let at = self.block_address(offset);
+        self.of_generation(at, gen_stride);
+        self.update(at, &value, val)
     }
 
     pub(in crate::lower) fn per_cpu_array_add(
@@ -220,28 +218,29 @@ impl HandlerCodegen<'_> {
         } = array;
         let value = array.value.clone();
         if slots == 0 {
-            let (element, skip) = (self.asm.label(), self.asm.label());
+            let skip = self.asm.label();
             self.store_key(&words)?;
-            match self.outlined(Op::Element) {
-                true => self.element_outlined(&array, full, (element, skip))?,
-                false => self.element_in_map(&array, full, (element, skip))?,
-            }
-            self.asm.bind(element);
-            self.update(&value, val)?;
+            let at = match self.outlined(Op::Element) {
+                true => self.element_outlined(&array, full, skip)?,
+                false => self.element_in_map(&array, full, skip)?,
+            };
+            self.update(at, &value, val)?;
             self.asm.bind(skip);
             return Ok(());
         }
-        self.hash(&words, slots)?;
+        let at = self.hash(&words, slots)?;
         if let Some(word) = self.plan.colocations.word(g) {
-            self.store(word, R1);
+            self.store(word, at);
         }
-        self.slot_at(slot_size, gen_stride);
-        self.asm.add(R1, cache as i32);
+        self.slot_at(at, slot_size, gen_stride);
+        self.asm.add(at, cache as i32);
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
-        self.asm.load(Size::DW, R2, R1, 0);
-        self.asm.jump_if(Cond::Eq, R2, 0, entry);
-        self.compare_key(&words, entry)?;
+        let taken = self.asm.word(at, 0);
+        self.asm.jump_if(Cond::Eq, taken, 0, entry);
+        self.compare_key(at, &words, entry)?;
         self.out_of_line.push(OutOfLine::Miss(CacheMiss {
+            sequence: self.asm.sequence(),
+            at,
             entry,
             hit,
             element,
@@ -252,120 +251,105 @@ impl HandlerCodegen<'_> {
             val,
         }));
         self.asm.bind(hit);
-        self.asm.add(R1, 8 + key_size as i32);
+        self.asm.add(at, 8 + key_size as i32);
         self.asm.bind(element);
-        self.update(&value, val)?;
+        self.update(at, &value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
 
-    /// `r1` = address of slot number r1, relative to the cache's offset. Clobbers r2.
-    pub(in crate::lower) fn slot_at(&mut self, slot_size: u32, gen_stride: u32) {
-        self.asm.alu(AluOp::Mul, R1, slot_size as i32);
-        self.of_generation(gen_stride);
-        self.asm.add(R1, R7);
+    /// `slot` = the address of the slot of that number, relative to the cache's offset.
+    pub(in crate::lower) fn slot_at(&mut self, slot: Reg, slot_size: u32, gen_stride: u32) {
+        self.asm.alu(AluOp::Mul, slot, slot_size as i32);
+        self.of_generation(slot, gen_stride);
+        self.asm.add(slot, BLOCK);
     }
 
-    /// `r1` += offset of this generation. Clobbers r2.
-    fn of_generation(&mut self, gen_stride: u32) {
+    /// `at` += offset of this generation.
+    fn of_generation(&mut self, at: Reg, gen_stride: u32) {
         if gen_stride > 0 {
-            self.asm.load(Size::DW, R2, R10, GEN);
-            self.asm.alu(AluOp::Mul, R2, gen_stride as i32);
-            self.asm.add(R1, R2);
+            let generation = self.asm.word(R10, GEN);
+            self.asm.alu(AluOp::Mul, generation, gen_stride as i32);
+            self.asm.add(at, generation);
         }
     }
 
-    /// Compares the key in slot r1, and goes to `other` if it differs. Long keys are compared with
+    /// Compares the key in a slot, and goes to `other` if it differs. Long keys are compared with
     /// one jump: the verifier limits the number of jumps.
-    fn compare_key(&mut self, words: &[KeyWord], other: Label) -> Res {
+    fn compare_key(&mut self, slot: Reg, words: &[KeyWord], other: Label) -> Res {
         let (first, rest) = words.split_at(words.len().min(JUMPS));
         for (i, word) in first.iter().enumerate() {
-            self.asm.load(Size::DW, R2, R1, 8 + 8 * i as i16);
-            let src = self.key_word(word, R3)?;
-            self.asm.jump_if(Cond::Ne, R2, src, other);
+            let there = self.asm.word(slot, 8 + 8 * i as i16);
+            let src = self.key_word(word)?;
+            self.asm.jump_if(Cond::Ne, there, src, other);
         }
         if rest.is_empty() {
             return Ok(());
         }
-        self.asm.mov(R4, 0);
+        let different = self.asm.copy(0);
         for (i, word) in rest.iter().enumerate() {
-            self.asm.load(Size::DW, R2, R1, 8 + 8 * (JUMPS + i) as i16);
-            let src = self.key_word(word, R3)?;
-            self.asm.alu(AluOp::Xor, R2, src);
-            self.asm.alu(AluOp::Or, R4, R2);
+            let there = self.asm.word(slot, 8 + 8 * (JUMPS + i) as i16);
+            let src = self.key_word(word)?;
+            self.asm.alu(AluOp::Xor, there, src);
+            self.asm.alu(AluOp::Or, different, there);
         }
-        self.asm.jump_if(Cond::Ne, R4, 0, other);
+        self.asm.jump_if(Cond::Ne, different, 0, other);
         Ok(())
     }
 
-    /// `r1` = slot number of a key. Clobbers r2 and r3.
-    fn hash(&mut self, words: &[KeyWord], slots: u32) -> Res {
+    /// The slot number of a key.
+    fn hash(&mut self, words: &[KeyWord], slots: u32) -> Res<Reg> {
         let bits = slots.ilog2();
         if bits == 0 {
-            self.asm.mov(R1, 0);
-            return Ok(());
+            return Ok(self.asm.copy(0));
         }
-        self.product(words)?;
-        self.asm.alu(AluOp::Rsh, R1, 64 - bits as i32);
+        let slot = self.product(words)?;
+        self.asm.alu(AluOp::Rsh, slot, 64 - bits as i32);
         if self.plan.outlining.is_large() && words.iter().any(|w| !matches!(w, KeyWord::Text(..))) {
             // Hides the value from the verifier, which would otherwise follow one path for each way
             // to compute the key's numbers.
-            self.forget_bounds(R1);
-            self.asm.alu(AluOp::And, R1, slots as i32 - 1);
+            self.forget_bounds(slot);
+            self.asm.alu(AluOp::And, slot, slots as i32 - 1);
         }
-        Ok(())
+        Ok(slot)
     }
 
-    /// `r1` = the words of a key mixed into one, whose high bits select the slot. Clobbers r2 and
-    /// r3.
-    fn product(&mut self, words: &[KeyWord]) -> Res {
-        self.asm.ld_imm64(R3, GOLDEN);
+    /// The words of a key mixed into one, whose high bits select the slot.
+    fn product(&mut self, words: &[KeyWord]) -> Res<Reg> {
+        let (golden, product) = (self.asm.new_reg(), self.asm.new_reg());
+        self.asm.ld_imm64(golden, GOLDEN);
         for (i, word) in words.iter().enumerate() {
             if i == 0 {
-                match self.key_word(word, R1)? {
-                    Src::Reg(R1) => {}
-                    src => self.asm.mov(R1, src),
-                }
+                let word = self.key_word(word)?;
+                self.asm.mov(product, word);
                 continue;
             }
-            self.asm.alu(AluOp::Mul, R1, R3);
-            self.asm.mov(R2, R1);
-            self.asm.alu(AluOp::Rsh, R2, 29);
-            self.asm.alu(AluOp::Xor, R1, R2);
-            let src = self.key_word(word, R2)?;
-            self.asm.alu(AluOp::Xor, R1, src);
+            self.asm.alu(AluOp::Mul, product, golden);
+            let high = self.asm.alu_of(AluOp::Rsh, product, 29);
+            self.asm.alu(AluOp::Xor, product, high);
+            let src = self.key_word(word)?;
+            self.asm.alu(AluOp::Xor, product, src);
         }
-        self.asm.alu(AluOp::Mul, R1, R3);
-        Ok(())
+        self.asm.alu(AluOp::Mul, product, golden);
+        Ok(product)
     }
 
-    /// `r1` = the map of this generation. Clobbers r0.
-    fn generation_map(&mut self, maps: &[String]) {
-        let end = self.asm.label();
-        if let [first, second] = maps {
-            let other = self.asm.label();
-            self.asm.load(Size::DW, R0, R10, GEN);
-            self.asm.jump_if(Cond::Ne, R0, 0, other);
-            self.asm.ld_map(R1, &**first);
-            self.asm.jump(end);
-            self.asm.bind(other);
-            self.asm.ld_map(R1, &**second);
-        } else if let [only] = maps {
-            self.asm.ld_map(R1, &**only);
+    /// The map of this generation.
+    fn generation_map(&mut self, maps: &[String]) -> Arg {
+        match maps {
+            [first, second] => {
+                let [other, end] = [(); 2].map(|()| self.asm.label());
+                let (map, generation) = (self.asm.new_reg(), self.asm.word(R10, GEN));
+                self.asm.jump_if(Cond::Ne, generation, 0, other);
+                self.asm.ld_map(map, &**first);
+                self.asm.jump(end);
+                self.asm.bind(other);
+                self.asm.ld_map(map, &**second);
+                self.asm.bind(end);
+                map.into()
+            }
+            maps => Arg::Map(maps.first().map_or("", |m| m).into()),
         }
-        self.asm.bind(end);
-    }
-
-    /// `r3` = address of `size` zero bytes, a value's initial content.
-    fn zero_value(&mut self, size: u32) -> Res {
-        if size <= crate::lower::pool::RUN {
-            let zeros = self.pool.byte_run(0);
-            self.asm.ld_data(R3, Section::Rodata, zeros);
-            return Ok(());
-        }
-        let zeros = self.pool.constant(&vec![0; size as usize]);
-        self.asm.ld_data(R3, Section::Rodata, zeros);
-        Ok(())
     }
 
     /// Handles a miss. The key takes a free slot until the next drain, and is also inserted into
@@ -379,6 +363,7 @@ impl HandlerCodegen<'_> {
             spilt,
             ..
         } = array;
+        self.asm.resume_sequence(miss.sequence);
         if let Some(large) = array.large {
             return self.large_miss(&miss, &array, large);
         }
@@ -391,29 +376,28 @@ impl HandlerCodegen<'_> {
             self.asm.jump(miss.skip);
             return Ok(());
         }
-        let ways = (miss.element, miss.skip);
         if colocated.of.is_some() {
             self.asm.bind(miss.entry);
             self.store_key(&miss.words)?;
-            self.colocated_in_map(&array, miss.skip);
+            let at = self.colocated_in_map(&array, miss.skip);
+            self.asm.mov(miss.at, at);
             self.asm.jump(miss.element);
             return Ok(());
         }
         let taken = self.asm.label();
         self.asm.bind(miss.entry);
-        self.asm.store(Size::DW, R10, TMP[0], R1);
+        let slot = self.asm.copy(miss.at);
         self.store_key(&miss.words)?;
-        self.asm.load(Size::DW, R1, R10, TMP[0]);
-        self.asm.load(Size::DW, R2, R1, 0);
-        self.asm.jump_if(Cond::Ne, R2, 0, taken);
-        self.insert_zero(&array)?;
+        let other = self.asm.word(slot, 0);
+        self.asm.jump_if(Cond::Ne, other, 0, taken);
+        let result = self.insert_zero(&array)?;
         // The kernel can be out of preallocated memory: an interrupt refills it, and has to wait
         // while interrupts are off. The slot alone then holds the key, and nothing is lost.
         if let Some(full) = miss.full {
-            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+            self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
         }
-        self.install(key_size, colocated.size)?;
-        self.asm.load(Size::DW, R1, R10, TMP[0]);
+        self.install(slot, key_size, colocated.size);
+        self.asm.mov(miss.at, slot);
         self.asm.jump(miss.hit);
 
         self.asm.bind(taken);
@@ -421,196 +405,201 @@ impl HandlerCodegen<'_> {
             self.store(word, NO_SLOT);
         }
         if let Some(word) = spilt {
-            self.block_addr(R1, word);
+            let at = self.block_address(word);
             if array.double() {
-                self.asm.load(Size::DW, R2, R10, GEN);
-                self.asm.alu(AluOp::Lsh, R2, 3);
-                self.asm.add(R1, R2);
+                let generation = self.asm.word(R10, GEN);
+                self.asm.alu(AluOp::Lsh, generation, 3);
+                self.asm.add(at, generation);
             }
-            self.asm.store(Size::DW, R1, 0, 1);
+            self.asm.store(Size::DW, at, 0, 1);
         }
-        self.element_in_map(&array, miss.full, ways)
+        let at = self.element_in_map(&array, miss.full, miss.skip)?;
+        self.asm.mov(miss.at, at);
+        self.asm.jump(miss.element);
+        Ok(())
     }
 
-    /// Goes to `element` with r1 = element of the key in the key buffer, inserted if absent.
-    /// Without memory, counts the loss and goes to `skip`.
+    /// The address of the element of the key in the key buffer, inserted if absent. Without memory,
+    /// counts the loss and goes to `skip`.
     pub(in crate::lower) fn element_in_map(
         &mut self,
         array: &PerCpuArray,
         full: Option<Label>,
-        (element, skip): (Label, Label),
-    ) -> Res {
-        let [refused, no_memory, again] = [(); 3].map(|()| self.asm.label());
-        self.lookup(array);
-        self.asm.mov(R1, R0);
-        self.asm.jump_if(Cond::Ne, R1, 0, element);
-        self.insert_zero(array)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, again);
-        self.asm.jump_if32(Cond::Ne, R0, EEXIST, refused);
+        skip: Label,
+    ) -> Res<Reg> {
+        let [found, refused, no_memory, again] = [(); 4].map(|()| self.asm.label());
+        let at = self.lookup(array);
+        self.asm.jump_if(Cond::Ne, at, 0, found);
+        let result = self.insert_zero(array)?;
+        self.asm.jump_if(Cond::Eq, result, 0, again);
+        self.asm.jump_if32(Cond::Ne, result, EEXIST, refused);
         self.asm.bind(again);
-        self.lookup(array);
-        self.asm.mov(R1, R0);
-        self.asm.jump_if(Cond::Ne, R1, 0, element);
+        let there = self.lookup(array);
+        self.asm.mov(at, there);
+        self.asm.jump_if(Cond::Ne, at, 0, found);
         // In an array that wraps, another processor has evicted the element.
         self.asm.jump(if array.wraps { skip } else { no_memory });
 
         self.asm.bind(refused);
         if let Some(full) = full {
-            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+            self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
         }
         self.asm.bind(no_memory);
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
-        Ok(())
+        self.asm.bind(found);
+        Ok(at)
     }
 
-    /// `r0` = this processor's element of the key in the key buffer, or 0.
-    pub(in crate::lower) fn lookup(&mut self, array: &PerCpuArray) {
-        self.generation_map(&array.maps);
-        self.block_addr(R2, self.plan.scratch.key);
-        self.asm.call(Helper::MapLookupElem);
+    /// The address of this processor's element of the key in the key buffer, or 0.
+    pub(in crate::lower) fn lookup(&mut self, array: &PerCpuArray) -> Reg {
+        let at = self.lookup_row(array);
         let size = array.colocated.size;
         if lanes(self.plan.cpus, size, array.wraps).is_none() {
-            return;
+            return at;
         }
         let [known, end] = [(); 2].map(|()| self.asm.label());
-        self.asm.jump_if(Cond::Eq, R0, 0, end);
-        self.asm.store(Size::DW, R10, TMP[1], R0);
-        self.asm.call(Helper::GetSmpProcessorId);
-        // Always false; bounds the index for the verifier.
-        self.asm.jump_if(Cond::Lt, R0, self.plan.cpus as i32, known);
-        self.asm.mov(R0, 0);
+        self.asm.jump_if(Cond::Eq, at, 0, end);
+        let row = self.asm.copy(at);
+        let cpu = self.asm.call_with(Helper::GetSmpProcessorId, &[]);
+        // Always true; bounds the index for the verifier.
+        self.asm
+            .jump_if(Cond::Lt, cpu, self.plan.cpus as i32, known);
+        self.asm.mov(at, 0);
         self.asm.jump(end);
         self.asm.bind(known);
-        self.asm.alu(AluOp::Mul, R0, size as i32);
-        self.asm.load(Size::DW, R1, R10, TMP[1]);
-        self.asm.add(R1, R0);
-        self.asm.mov(R0, R1);
+        self.asm.alu(AluOp::Mul, cpu, size as i32);
+        self.asm.mov(at, row);
+        self.asm.add(at, cpu);
         if array.wraps {
-            self.asm.add(R0, SEQUENCE as i32);
+            self.asm.add(at, SEQUENCE as i32);
         }
         self.asm.bind(end);
+        at
     }
 
-    /// Inserts the key in the key buffer with a zero value; r0 is the helper's result.
-    fn insert_zero(&mut self, array: &PerCpuArray) -> Res {
+    /// The address of the map's value for the key in the key buffer, or 0.
+    fn lookup_row(&mut self, array: &PerCpuArray) -> Reg {
+        let args = [
+            self.generation_map(&array.maps),
+            Arg::Block(self.plan.scratch.key),
+        ];
+        self.asm.call_with(Helper::MapLookupElem, &args)
+    }
+
+    /// Inserts the key in the key buffer with a zero value. Returns the helper's result.
+    fn insert_zero(&mut self, array: &PerCpuArray) -> Res<Reg> {
         if !array.wraps {
-            return self.try_insert(array);
+            return Ok(self.try_insert(array));
         }
         let end = self.asm.label();
-        self.insert_evicting(&array.maps, array.max, |sub| sub.try_insert(array))?;
-        self.asm.jump_if(Cond::Ne, R0, 0, end);
-        self.generation_map(&array.maps);
-        self.block_addr(R2, self.plan.scratch.key);
-        self.asm.call(Helper::MapLookupElem);
-        self.asm.jump_if(Cond::Eq, R0, 0, end);
-        self.next_sequence(R2);
-        self.asm.store(Size::DW, R0, 0, R2);
-        self.asm.mov(R0, 0);
+        let evicting = |sub: &mut HandlerCodegen<'_>| sub.try_insert(array);
+        let result = self.insert_evicting(&array.maps, array.max, evicting)?;
+        self.asm.jump_if(Cond::Ne, result, 0, end);
+        let row = self.lookup_row(array);
+        self.asm.mov(result, row);
+        self.asm.jump_if(Cond::Eq, row, 0, end);
+        let number = self.next_sequence();
+        self.asm.store(Size::DW, row, 0, number);
+        self.asm.mov(result, 0);
         self.asm.bind(end);
-        Ok(())
+        Ok(result)
     }
 
-    fn try_insert(&mut self, array: &PerCpuArray) -> Res {
+    fn try_insert(&mut self, array: &PerCpuArray) -> Reg {
         let size = array.colocated.size;
-        self.generation_map(&array.maps);
-        self.block_addr(R2, self.plan.scratch.key);
-        self.zero_value(lanes(self.plan.cpus, size, array.wraps).unwrap_or(size))?;
-        self.asm.mov(R4, NOEXIST);
-        self.asm.call(Helper::MapUpdateElem);
-        Ok(())
+        let size = lanes(self.plan.cpus, size, array.wraps).unwrap_or(size);
+        let args = [
+            self.generation_map(&array.maps),
+            Arg::Block(self.plan.scratch.key),
+            Arg::Constant(self.pool.zeros(size)),
+            NOEXIST.into(),
+        ];
+        self.asm.call_with(Helper::MapUpdateElem, &args)
     }
 
-    /// Assigns the slot at `TMP[0]` to the key, with a zero element.
-    pub(in crate::lower) fn install(&mut self, key_size: u32, size: u32) -> Res {
-        self.asm.load(Size::DW, R4, R10, TMP[0]);
+    /// Assigns a slot to the key in the key buffer, with a zero element.
+    pub(in crate::lower) fn install(&mut self, slot: Reg, key_size: u32, size: u32) {
         for i in (0..key_size).step_by(8) {
-            self.load(R1, self.plan.scratch.key + i);
-            self.asm.store(Size::DW, R4, 8 + i as i16, R1);
+            let word = self.block_word(self.plan.scratch.key + i);
+            self.asm.store(Size::DW, slot, 8 + i as i16, word);
         }
-        self.asm.store(Size::DW, R4, 0, 1);
+        self.asm.store(Size::DW, slot, 0, 1);
         if size <= 128 {
             for i in (0..size).step_by(8) {
-                self.asm.store(Size::DW, R4, (8 + key_size + i) as i16, 0);
+                self.asm.store(Size::DW, slot, (8 + key_size + i) as i16, 0);
             }
-            return Ok(());
+            return;
         }
-        self.asm.mov(R1, R4);
-        self.asm.add(R1, 8 + key_size as i32);
-        self.asm.mov(R2, size as i32);
-        self.zero_value(size)?;
-        self.asm.call(Helper::ProbeReadKernel);
-        Ok(())
+        let element = self.asm.alu_of(AluOp::Add, slot, 8 + key_size as i32);
+        self.zero_memory(element.into(), size);
     }
 
-    /// Adds a value to the element at r1. Clobbers r0 to r5.
-    pub(in crate::lower) fn update(&mut self, layout: &ValueLayout, val: Val) -> Res {
+    /// Adds a value to the element at an address.
+    pub(in crate::lower) fn update(&mut self, at: Reg, layout: &ValueLayout, val: Val) -> Res {
         match layout {
             ValueLayout::Scalar(_) => {
-                let v = self.use_int(val, R3)?;
-                self.asm.load(Size::DW, R2, R1, 0);
-                self.asm.alu(AluOp::Add, R2, v);
-                self.asm.store(Size::DW, R1, 0, R2);
+                let v = self.number(val)?;
+                self.add_to_word(at, 0, v);
                 Ok(())
             }
-            ValueLayout::Stats(agg) => self.update_stats(agg, val),
+            ValueLayout::Stats(agg) => self.update_stats(at, agg, val),
         }
     }
 
-    fn update_stats(&mut self, agg: &AggLayout, val: Val) -> Res {
-        let v = self.use_int(val, R3)?;
-        let at = |o: u32| o as i16;
-        self.asm.load(Size::DW, R2, R1, at(agg.count));
+    /// Adds to a word of memory.
+    fn add_to_word(&mut self, base: Reg, off: i16, v: Src) {
+        let sum = self.asm.word(base, off);
+        self.asm.alu(AluOp::Add, sum, v);
+        self.asm.store(Size::DW, base, off, sum);
+    }
+
+    fn update_stats(&mut self, at: Reg, agg: &AggLayout, val: Val) -> Res {
+        let off = |o: u32| o as i16;
+        let mut v = self.number(val)?;
+        let count = self.asm.word(at, off(agg.count));
         if agg.min.is_some() || agg.max.is_some() {
             let (first, end) = (self.asm.label(), self.asm.label());
-            let v = match v {
-                Src::Reg(r) => r,
-                Src::Imm(n) => {
-                    self.asm.mov(R3, n);
-                    R3
-                }
+            let number = match v {
+                Src::Reg(reg) => reg,
+                Src::Imm(n) => self.asm.copy(n),
             };
-            self.asm.jump_if(Cond::Eq, R2, 0, first);
-            for (off, keep) in [(agg.min, Cond::Sle), (agg.max, Cond::Sge)] {
-                let Some(off) = off else { continue };
+            v = number.into();
+            self.asm.jump_if(Cond::Eq, count, 0, first);
+            for (field, keep) in [(agg.min, Cond::Sle), (agg.max, Cond::Sge)] {
+                let Some(field) = field else { continue };
                 let next = self.asm.label();
-                self.asm.load(Size::DW, R4, R1, at(off));
-                self.asm.jump_if(keep, R4, v, next);
-                self.asm.store(Size::DW, R1, at(off), v);
+                let extreme = self.asm.word(at, off(field));
+                self.asm.jump_if(keep, extreme, number, next);
+                self.asm.store(Size::DW, at, off(field), number);
                 self.asm.bind(next);
             }
             self.asm.jump(end);
             self.asm.bind(first);
-            for off in [agg.min, agg.max].into_iter().flatten() {
-                self.asm.store(Size::DW, R1, at(off), v);
+            for field in [agg.min, agg.max].into_iter().flatten() {
+                self.asm.store(Size::DW, at, off(field), number);
             }
             self.asm.bind(end);
         }
-        self.asm.add(R2, 1);
-        self.asm.store(Size::DW, R1, at(agg.count), R2);
+        self.asm.add(count, 1);
+        self.asm.store(Size::DW, at, off(agg.count), count);
         if let Some(sum) = agg.sum {
-            self.asm.load(Size::DW, R2, R1, at(sum));
-            self.asm.alu(AluOp::Add, R2, v);
-            self.asm.store(Size::DW, R1, at(sum), R2);
+            self.add_to_word(at, off(sum), v);
         }
-        if agg.sumsq.is_none() && agg.hist.is_none() {
-            return Ok(());
-        }
-        self.asm.store(Size::DW, R10, TMP[1], R1);
-        if let Some(off) = agg.sumsq {
+        // What a call outlives goes to the stack here, not at each of its changes.
+        let kept = self.asm.copy(at);
+        if let Some(sumsq) = agg.sumsq {
             self.pool.library("add_square")?;
-            self.asm.add(R1, off as i32);
-            self.use_in(val, R2)?;
-            self.asm.call_sub("add_square");
+            let sumsq = self.asm.alu_of(AluOp::Add, at, sumsq as i32);
+            let v = self.number(val)?;
+            self.asm
+                .call_sub_with("add_square", &[sumsq.into(), v.into()]);
         }
-        if let Some((off, buckets)) = agg.hist {
-            self.bucket(val, buckets, self.hist_of(agg)?)?;
-            self.asm.load(Size::DW, R1, R10, TMP[1]);
-            self.asm.alu(AluOp::Lsh, R2, 3);
-            self.asm.add(R1, R2);
-            self.asm.load(Size::DW, R2, R1, at(off));
-            self.asm.add(R2, 1);
-            self.asm.store(Size::DW, R1, at(off), R2);
+        if let Some((field, buckets)) = agg.hist {
+            let bucket = self.bucket(val, buckets, self.hist_of(agg)?)?;
+            self.asm.alu(AluOp::Lsh, bucket, 3);
+            self.asm.add(bucket, kept);
+            self.add_to_word(bucket, off(field), 1.into());
         }
         Ok(())
     }
@@ -634,34 +623,37 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// `r2` = index of a value's bucket.
-    fn bucket(&mut self, val: Val, buckets: u32, hist: Hist) -> Res {
+    /// The index of a value's bucket.
+    fn bucket(&mut self, val: Val, buckets: u32, hist: Hist) -> Res<Reg> {
         match hist {
             Hist::Log => {
                 self.pool.library("log_bucket")?;
-                self.use_in(val, R1)?;
-                self.asm.call_sub("log_bucket");
-                self.asm.mov(R2, R0);
+                let v = self.number(val)?;
+                let bucket = self.asm.call_sub_with("log_bucket", &[v.into()]);
                 // Always true; bounds the index for the verifier.
-                self.asm.alu(AluOp::And, R2, 127);
+                self.asm.alu(AluOp::And, bucket, 127);
+                Ok(bucket)
             }
             Hist::Linear { low, step, .. } => {
-                let (inside, end) = (self.asm.label(), self.asm.label());
-                self.use_in(val, R1)?;
-                self.asm.imm(R3, low);
-                self.asm.mov(R2, 0);
-                self.asm.jump_if(Cond::Slt, R1, R3, end);
-                self.asm.alu(AluOp::Sub, R1, R3);
-                self.asm.imm(R3, step.max(1));
-                self.asm.alu(AluOp::Div, R1, R3);
-                self.asm.mov(R2, buckets as i32 - 1);
-                self.asm.jump_if(Cond::Ge, R1, buckets as i32 - 2, end);
-                self.asm.bind(inside);
-                self.asm.mov(R2, R1);
-                self.asm.add(R2, 1);
+                let end = self.asm.label();
+                let (v, limit, bucket) = (
+                    self.number_copy(val)?,
+                    self.asm.new_reg(),
+                    self.asm.new_reg(),
+                );
+                self.asm.imm(limit, low);
+                self.asm.mov(bucket, 0);
+                self.asm.jump_if(Cond::Slt, v, limit, end);
+                self.asm.alu(AluOp::Sub, v, limit);
+                self.asm.imm(limit, step.max(1));
+                self.asm.alu(AluOp::Div, v, limit);
+                self.asm.mov(bucket, buckets as i32 - 1);
+                self.asm.jump_if(Cond::Ge, v, buckets as i32 - 2, end);
+                self.asm.mov(bucket, v);
+                self.asm.add(bucket, 1);
                 self.asm.bind(end);
+                Ok(bucket)
             }
         }
-        Ok(())
     }
 }

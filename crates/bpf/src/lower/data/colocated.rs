@@ -5,8 +5,7 @@
 use spile_ir::{GlobalId, Val};
 
 use crate::isa::asm::Label;
-use crate::isa::insn::Cond;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Cond, Reg};
 use crate::layout::{PerCpuArray, percpu};
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};
@@ -33,9 +32,11 @@ impl HandlerCodegen<'_> {
         let word = colocated.of.and_then(|of| self.plan.colocations.word(of));
         let word = word.ok_or("an array beside none")?;
         let [entry, hit, element, skip] = [(); 4].map(|()| self.asm.label());
-        self.load(R1, word);
-        self.asm.jump_if(Cond::Ge, R1, slots as i32, entry);
+        let at = self.block_word(word);
+        self.asm.jump_if(Cond::Ge, at, slots as i32, entry);
         self.out_of_line.push(OutOfLine::Miss(CacheMiss {
+            sequence: self.asm.sequence(),
+            at,
             entry,
             hit,
             element,
@@ -45,11 +46,11 @@ impl HandlerCodegen<'_> {
             words,
             val,
         }));
-        self.slot_at(slot_size, gen_stride);
+        self.slot_at(at, slot_size, gen_stride);
         self.asm
-            .add(R1, (cache + 8 + key_size + colocated.at) as i32);
+            .add(at, (cache + 8 + key_size + colocated.at) as i32);
         self.asm.bind(element);
-        self.update(&value, val)?;
+        self.update(at, &value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
@@ -58,22 +59,22 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn colocated_add_in_map(&mut self, g: GlobalId, val: Val) -> Res {
         let array = self.per_cpu_array(g)?;
         let skip = self.asm.label();
-        self.colocated_in_map(&array, skip);
-        self.update(&array.value, val)?;
+        let at = self.colocated_in_map(&array, skip);
+        self.update(at, &array.value, val)?;
         self.asm.bind(skip);
         Ok(())
     }
 
-    /// `r1` = the co-located element in the map's value for the key in the key buffer. The key is
+    /// The address of the co-located element in the map's value for the key in the key buffer. The key is
     /// never inserted: if there was no memory for the host's element, no co-located element exists.
-    pub(in crate::lower) fn colocated_in_map(&mut self, array: &PerCpuArray, skip: Label) {
+    pub(in crate::lower) fn colocated_in_map(&mut self, array: &PerCpuArray, skip: Label) -> Reg {
         let found = self.asm.label();
-        self.lookup(array);
-        self.asm.mov(R1, R0);
-        self.asm.jump_if(Cond::Ne, R1, 0, found);
+        let at = self.lookup(array);
+        self.asm.jump_if(Cond::Ne, at, 0, found);
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
         self.asm.bind(found);
-        self.asm.add(R1, array.colocated.at as i32);
+        self.asm.add(at, array.colocated.at as i32);
+        at
     }
 }

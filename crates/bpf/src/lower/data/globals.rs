@@ -8,13 +8,13 @@
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 
-use crate::isa::asm::{Asm, Function, Label, Section};
+use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::helpers::{Helper, NOEXIST};
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
-use crate::lower::{GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
+use crate::lower::{Arg, GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
 use crate::plan::EVICT;
 use crate::plan::outlining::Op;
 
@@ -34,36 +34,34 @@ impl HandlerCodegen<'_> {
                 self.def_int(dst, result)
             }
             Ty::Str(width) => {
-                self.shared(R3, offset);
-                self.text_from_r3(dst, width.into())
+                let from = self.shared_address(offset);
+                self.text_from(dst, from, width.into())
             }
         }
     }
 
-    /// `dst` = the string of `from` bytes at r3.
-    fn text_from_r3(&mut self, dst: IrReg, from: u32) -> Res {
+    /// `dst` = the string of `bytes` bytes at an address.
+    fn text_from(&mut self, dst: IrReg, from: Reg, bytes: u32) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        self.fill_from_r3(off, width, from);
+        self.fill_from(off, width, (from, bytes));
         Ok(())
     }
 
-    /// The slot of `width` bytes = the string of `from` bytes at r3.
-    pub(in crate::lower) fn fill_from_r3(&mut self, off: u32, width: u32, from: u32) {
-        let bytes = from.min(width);
+    /// The slot of `width` bytes = the string of `there` bytes at an address.
+    pub(in crate::lower) fn fill_from(&mut self, off: u32, width: u32, (from, there): (Reg, u32)) {
+        let bytes = there.min(width);
         if bytes <= UNROLL * 8 {
-            let (to, disp) = self.block_operand(R2, off, bytes);
+            let (to, disp) = self.block_operand(off, bytes);
             for i in (0..bytes as i16).step_by(8) {
-                self.asm.load(Size::DW, R1, R3, i);
-                self.asm.store(Size::DW, to, disp + i, R1);
+                let word = self.asm.word(from, i);
+                self.asm.store(Size::DW, to, disp + i, word);
             }
         } else {
-            self.block_addr(R1, off);
-            self.asm.mov(R2, bytes as i32);
-            self.asm.call(Helper::ProbeReadKernel);
+            self.copy_memory(Arg::Block(off), bytes, from.into());
         }
-        if from > width {
+        if there > width {
             self.truncate(off, width);
         }
         if width > bytes {
@@ -85,8 +83,9 @@ impl HandlerCodegen<'_> {
             }
             Ty::Str(width) => {
                 let text = self.truncated_to(val, width.into())?;
-                self.shared(R4, offset);
-                self.text_to_r4(&text, width.into())
+                let to = self.shared_address(offset);
+                self.text_to(&text, to, width.into());
+                Ok(())
             }
         }
     }
@@ -102,36 +101,22 @@ impl HandlerCodegen<'_> {
         Ok(StrOperand::Slot { off, width })
     }
 
-    /// Copies a string to the `width` bytes at r4.
-    fn text_to_r4(&mut self, text: &StrOperand, width: u32) -> Res {
+    /// Copies a string to `width` bytes at an address.
+    fn text_to(&mut self, text: &StrOperand, to: Reg, width: u32) {
         if width <= UNROLL * 8 {
             for i in 0..width / 8 {
-                let src = if i * 8 < text.width() {
-                    self.text_word(R1, text, i)
-                } else {
-                    Src::Imm(0)
-                };
-                self.asm.store(Size::DW, R4, 8 * i as i16, src);
+                let src = self.text_word(text, i);
+                self.asm.store(Size::DW, to, 8 * i as i16, src);
             }
-            return Ok(());
+            return;
         }
-        // Clears the rest first: the pointer does not survive a call.
         let bytes = text.width().min(width);
         if bytes < width {
-            self.asm.store(Size::DW, R10, TMP[3], R4);
-            let zeros = self.pool.byte_run(0);
-            self.asm.mov(R1, R4);
-            self.asm.add(R1, bytes as i32);
-            self.asm.mov(R2, (width - bytes) as i32);
-            self.asm.ld_data(R3, Section::Rodata, zeros);
-            self.asm.call(Helper::ProbeReadKernel);
-            self.asm.load(Size::DW, R4, R10, TMP[3]);
+            let rest = self.asm.alu_of(AluOp::Add, to, bytes as i32);
+            self.zero_memory(rest.into(), width - bytes);
         }
-        self.text_addr(R3, text);
-        self.asm.mov(R1, R4);
-        self.asm.mov(R2, bytes as i32);
-        self.asm.call(Helper::ProbeReadKernel);
-        Ok(())
+        let from = self.text_arg(text);
+        self.copy_memory(to.into(), bytes, from);
     }
 
     pub(in crate::lower) fn global_add(
@@ -149,37 +134,42 @@ impl HandlerCodegen<'_> {
                 },
                 old,
             ) => {
-                self.use_in(val, R2)?;
-                self.shared(R1, offset);
-                self.atomic_add(old)
+                let at = self.shared_address(offset);
+                self.atomic_add(at, val, old)
             }
             _ => Err("adding to a global that cannot be added to here".into()),
         }
     }
 
-    /// `[r1] += r2`, atomically.
-    fn atomic_add(&mut self, old: Option<IrReg>) -> Res {
-        match old {
-            None => self.asm.atomic(AtomicOp::Add, R1, 0, R2),
-            Some(old) => {
-                self.asm.atomic(AtomicOp::FetchAdd, R1, 0, R2);
-                return self.def_int(old, R2);
-            }
-        }
-        Ok(())
+    /// Adds to a word atomically.
+    fn atomic_add(&mut self, at: Reg, val: Val, old: Option<IrReg>) -> Res {
+        let Some(old) = old else {
+            let val = self.number_in_reg(val)?;
+            self.asm.atomic(AtomicOp::Add, at, 0, val);
+            return Ok(());
+        };
+        let val = self.number_copy(val)?;
+        self.asm.atomic(AtomicOp::FetchAdd, at, 0, val);
+        self.def_int(old, val)
     }
 
     pub(in crate::lower) fn global_clear(&mut self, g: GlobalId) -> Res {
         let zero = |gen_: &mut Self, offset: u32, bytes: u32| {
-            gen_.shared(R4, offset);
+            let to = gen_.shared_address(offset);
             let empty = StrOperand::Const {
                 bytes: (*b"").into(),
             };
-            gen_.text_to_r4(&empty, bytes)
+            gen_.text_to(&empty, to, bytes);
         };
         match self.ctx.place(g)? {
-            GlobalPlace::Scalar { offset, ty } => zero(self, offset, ty.size()),
-            GlobalPlace::Stats { offset, agg } => zero(self, offset, agg.size),
+            GlobalPlace::Scalar { offset, ty } => {
+                zero(self, offset, ty.size());
+                Ok(())
+            }
+            GlobalPlace::Stats { offset, agg } => {
+                zero(self, offset, agg.size);
+                Ok(())
+            }
             GlobalPlace::Hash { keys, .. } => {
                 let all = vec![None; keys.len()];
                 self.array_delete(g, &all)
@@ -188,15 +178,18 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// `r0` = the element's value (with its sequence number) or null.
-    pub(in crate::lower) fn look_up(&mut self, map: &str) -> Res {
+    /// The address of the value (with its sequence number) of the key in the key buffer, or 0.
+    pub(in crate::lower) fn look_up(&mut self, map: &str) -> Res<Reg> {
         if self.outlined(Op::LookUp) {
             return self.look_up_outlined(map);
         }
-        self.asm.ld_map(R1, map);
-        self.block_addr(R2, self.plan.scratch.key);
-        self.asm.call(Helper::MapLookupElem);
-        Ok(())
+        Ok(self.map_call(Helper::MapLookupElem, map))
+    }
+
+    /// Calls a helper that takes a map and the key in the key buffer.
+    pub(in crate::lower) fn map_call(&mut self, helper: Helper, map: &str) -> Reg {
+        let key = Arg::Block(self.plan.scratch.key);
+        self.asm.call_with(helper, &[Arg::Map(map.into()), key])
     }
 
     pub(in crate::lower) fn array_get(&mut self, dst: IrReg, g: GlobalId, keys: &[Val]) -> Res {
@@ -217,15 +210,15 @@ impl HandlerCodegen<'_> {
         let (none, end) = (self.asm.label(), self.asm.label());
         self.build_key(&types, keys)?;
         if ty == Ty::Long {
-            self.read_element("get", g, |c| {
+            let value = self.read_element("get", g, |c| {
                 let none = c.asm.label();
-                c.look_up(&map)?;
-                c.asm.jump_if(Cond::Eq, R0, 0, none);
-                c.asm.load(Size::DW, R0, R0, skip);
+                let value = c.look_up(&map)?;
+                c.asm.jump_if(Cond::Eq, value, 0, none);
+                c.asm.load(Size::DW, value, value, skip);
                 c.asm.bind(none);
-                Ok(())
+                Ok(value)
             })?;
-            return self.def_int(dst, R0);
+            return self.def_int(dst, value);
         }
         if self.outlined(Op::Read)
             && let Some((off, width)) = self.slot(dst)?
@@ -234,11 +227,10 @@ impl HandlerCodegen<'_> {
         {
             return Ok(());
         }
-        self.look_up(&map)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, none);
-        self.asm.mov(R3, R0);
-        self.asm.add(R3, i32::from(skip));
-        self.text_from_r3(dst, ty.size())?;
+        let value = self.look_up(&map)?;
+        self.asm.jump_if(Cond::Eq, value, 0, none);
+        self.asm.add(value, i32::from(skip));
+        self.text_from(dst, value, ty.size())?;
         self.asm.jump(end);
         self.asm.bind(none);
         if let Some((off, width)) = self.slot(dst)? {
@@ -263,9 +255,9 @@ impl HandlerCodegen<'_> {
         self.build_key(&types, keys)?;
         match ty {
             Ty::Long => self.with_element("set", g, val, |c, val, (full, skip)| {
-                c.hash_element(g, full, skip)?;
-                let v = c.use_int(val, R2)?;
-                c.asm.store(Size::DW, R1, 0, v);
+                let at = c.hash_element(g, full, skip)?;
+                let v = c.number(val)?;
+                c.asm.store(Size::DW, at, 0, v);
                 Ok(())
             }),
             Ty::Str(width)
@@ -276,11 +268,9 @@ impl HandlerCodegen<'_> {
             Ty::Str(width) => {
                 let skip = self.asm.label();
                 let full = self.full_label(g);
-                self.hash_element(g, full, skip)?;
-                self.asm.store(Size::DW, R10, TMP[2], R1);
+                let at = self.hash_element(g, full, skip)?;
                 let text = self.truncated_to(val, width.into())?;
-                self.asm.load(Size::DW, R4, R10, TMP[2]);
-                self.text_to_r4(&text, width.into())?;
+                self.text_to(&text, at, width.into());
                 self.asm.bind(skip);
                 Ok(())
             }
@@ -307,10 +297,8 @@ impl HandlerCodegen<'_> {
                 self.build_key(&types, keys)?;
                 let Some(old) = old else {
                     return self.with_element("add", g, val, |c, val, (full, skip)| {
-                        c.hash_element(g, full, skip)?;
-                        let val = c.use_in_reg(val, R2)?;
-                        c.asm.atomic(AtomicOp::Add, R1, 0, val);
-                        Ok(())
+                        let at = c.hash_element(g, full, skip)?;
+                        c.atomic_add(at, val, None)
                     });
                 };
                 // The old value leaves the subprogram in memory, since the result says whether the array
@@ -318,27 +306,27 @@ impl HandlerCodegen<'_> {
                 let tmp = self.plan.scratch.tmp;
                 self.with_element("exchange", g, val, |c, val, (full, skip)| {
                     c.store(tmp, 0);
-                    c.hash_element(g, full, skip)?;
-                    c.use_in(val, R2)?;
-                    c.asm.atomic(AtomicOp::FetchAdd, R1, 0, R2);
-                    c.store(tmp, R2);
+                    let at = c.hash_element(g, full, skip)?;
+                    let val = c.number_copy(val)?;
+                    c.asm.atomic(AtomicOp::FetchAdd, at, 0, val);
+                    c.store(tmp, val);
                     Ok(())
                 })?;
-                self.load(R1, tmp);
-                self.def_int(old, R1)
+                let before = self.block_word(tmp);
+                self.def_int(old, before)
             }
             _ => Err("adding to an array that cannot be added to here".into()),
         }
     }
 
-    /// `r1` = the element of the key in the key buffer, inserted if absent. A full array goes to
+    /// The address of the element of the key in the key buffer, inserted if absent. A full array goes to
     /// `full` or evicts its oldest elements. Without memory, counts the loss and goes to `skip`.
     pub(in crate::lower) fn hash_element(
         &mut self,
         g: GlobalId,
         full: Option<Label>,
         skip: Label,
-    ) -> Res {
+    ) -> Res<Reg> {
         let GlobalPlace::Hash {
             map,
             seq,
@@ -351,19 +339,19 @@ impl HandlerCodegen<'_> {
             return Err("not an array in a hash map".into());
         };
         let [found, again] = [(); 2].map(|()| self.asm.label());
-        self.look_up(&map)?;
-        self.asm.jump_if(Cond::Ne, R0, 0, found);
+        let at = self.look_up(&map)?;
+        self.asm.jump_if(Cond::Ne, at, 0, found);
         let size = value.size() + if seq { 8 } else { 0 };
-        match wrap {
+        let result = match wrap {
             true => self.insert_evicting(std::slice::from_ref(&map), max, |sub| {
                 sub.insert(&map, seq, size)
             })?,
-            false => self.insert(&map, seq, size)?,
-        }
-        self.asm.jump_if(Cond::Eq, R0, 0, again);
-        self.asm.jump_if32(Cond::Eq, R0, EEXIST, again);
+            false => self.insert(&map, seq, size),
+        };
+        self.asm.jump_if(Cond::Eq, result, 0, again);
+        self.asm.jump_if32(Cond::Eq, result, EEXIST, again);
         if let Some(full) = full {
-            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+            self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
         }
         self.count(percpu::NO_MEMORY);
         self.asm.jump(skip);
@@ -375,50 +363,42 @@ impl HandlerCodegen<'_> {
             .as_ref()
             .and_then(|c| c.insertions_word(g))
         {
-            self.shared(R1, fresh);
-            self.asm.store(Size::DW, R1, 0, 1);
+            let fresh = self.shared_address(fresh);
+            self.asm.store(Size::DW, fresh, 0, 1);
         }
-        self.look_up(&map)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, skip);
+        let there = self.look_up(&map)?;
+        self.asm.mov(at, there);
+        self.asm.jump_if(Cond::Eq, at, 0, skip);
         self.asm.bind(found);
-        self.asm.mov(R1, R0);
         if seq {
-            self.asm.add(R1, 8);
+            self.asm.add(at, 8);
         }
-        Ok(())
+        Ok(at)
     }
 
-    /// Inserts the key with a zero value (and its sequence number); r0 is the helper's result.
-    pub(in crate::lower) fn insert(&mut self, map: &str, seq: bool, size: u32) -> Res {
+    /// Inserts the key with a zero value (and its sequence number). Returns the helper's result.
+    pub(in crate::lower) fn insert(&mut self, map: &str, seq: bool, size: u32) -> Reg {
         let value = self.plan.scratch.value;
-        if seq {
-            self.fill_zero(value, size);
-            self.next_sequence(R2);
-            self.store(value, R2);
-        }
-        self.asm.ld_map(R1, map);
-        self.block_addr(R2, self.plan.scratch.key);
-        if seq {
-            self.block_addr(R3, value);
-        } else {
-            let zeros = if size <= crate::lower::pool::RUN {
-                self.pool.byte_run(0)
-            } else {
-                self.pool.constant(&vec![0; size as usize])
-            };
-            self.asm.ld_data(R3, Section::Rodata, zeros);
-        }
-        self.asm.mov(R4, NOEXIST);
-        self.asm.call(Helper::MapUpdateElem);
-        Ok(())
+        let from = match seq {
+            true => {
+                self.fill_zero(value, size);
+                let number = self.next_sequence();
+                self.store(value, number);
+                Arg::Block(value)
+            }
+            false => Arg::Constant(self.pool.zeros(size)),
+        };
+        let key = Arg::Block(self.plan.scratch.key);
+        let args = [Arg::Map(map.into()), key, from, NOEXIST.into()];
+        self.asm.call_with(Helper::MapUpdateElem, &args)
     }
 
-    /// `to` = the next sequence number, starting at 1. Clobbers r1.
-    pub(in crate::lower) fn next_sequence(&mut self, to: Reg) {
-        self.shared(R1, shared::SEQ);
-        self.asm.mov(to, 1);
-        self.asm.atomic(AtomicOp::FetchAdd, R1, 0, to);
-        self.asm.add(to, 1);
+    /// The next sequence number, starting at 1.
+    pub(in crate::lower) fn next_sequence(&mut self) -> Reg {
+        let (at, number) = (self.shared_address(shared::SEQ), self.asm.copy(1));
+        self.asm.atomic(AtomicOp::FetchAdd, at, 0, number);
+        self.asm.add(number, 1);
+        number
     }
 
     /// Inserts a key with `insert`, which leaves the helper's result. A full map of a wrapping
@@ -428,57 +408,56 @@ impl HandlerCodegen<'_> {
         &mut self,
         maps: &[String],
         max: u32,
-        insert: impl FnOnce(&mut HandlerCodegen<'_>) -> Res,
-    ) -> Res {
+        insert: impl FnOnce(&mut HandlerCodegen<'_>) -> Reg,
+    ) -> Res<Reg> {
         let name = format!("insert_{}", maps.first().map_or("", |m| m));
-        self.define_global(&name, &["generation"], |g| {
+        self.define_global(&name, ["generation"], |g, [generation]| {
             let [again, end] = [(); 2].map(|()| g.asm.label());
-            g.bound_argument(R6, 1);
-            g.asm.store(Size::DW, R10, GEN, R6);
+            g.bound_argument(generation, 1);
+            g.asm.store(Size::DW, R10, GEN, generation);
             g.asm.store(Size::DW, R10, TMP[3], -1);
             g.asm.bind(again);
-            insert(g)?;
-            g.asm.jump_if32(Cond::Ne, R0, E2BIG, end);
-            g.asm.load(Size::DW, R1, R10, TMP[3]);
-            g.asm.add(R1, 1);
+            let result = insert(g);
+            g.asm.jump_if32(Cond::Ne, result, E2BIG, end);
+            let tries = g.asm.word(R10, TMP[3]);
+            g.asm.add(tries, 1);
             // With unbounded loops the verifier need not know the number of attempts, and checks
             // one of them.
             let unbound = g.options.features.may_goto;
             if unbound {
-                g.forget_bounds(R1);
+                g.forget_bounds(tries);
             }
-            g.asm.store(Size::DW, R10, TMP[3], R1);
-            g.asm.jump_if(Cond::Eq, R1, TRIES, end);
+            g.asm.store(Size::DW, R10, TMP[3], tries);
+            g.asm.jump_if(Cond::Eq, tries, TRIES, end);
             g.evict(maps, max)?;
             if unbound {
                 g.asm.may_goto(end);
             }
             g.asm.jump(again);
             g.asm.bind(end);
-            g.asm.exit();
+            g.asm.ret(result);
             Ok(())
         })?;
-        self.asm.mov(R1, 0);
-        if maps.len() > 1 {
-            self.asm.load(Size::DW, R1, R10, GEN);
-        }
-        self.asm.call_sub(name);
-        Ok(())
+        let generation = match maps.len() {
+            0 | 1 => Src::Imm(0),
+            _ => self.asm.word(R10, GEN).into(),
+        };
+        Ok(self.asm.call_sub_with(name, &[generation.into()]))
     }
 
     /// Evicts the oldest elements of a wrapping array's map of this generation, and `TMP[3]`
     /// further ones.
     fn evict(&mut self, maps: &[String], max: u32) -> Res {
-        self.asm.imm(R1, i64::MAX);
-        self.asm.store(Size::DW, R10, TMP[2], R1);
+        let most = self.asm.new_reg();
+        self.asm.imm(most, i64::MAX);
+        self.asm.store(Size::DW, R10, TMP[2], most);
         for (step, name) in [OLDEST, DROP_OLD].into_iter().enumerate() {
             self.pool.library(name)?;
             if step == 1 {
-                self.asm.load(Size::DW, R1, R10, TMP[2]);
-                self.asm.load(Size::DW, R2, R10, TMP[3]);
-                self.asm.add(R1, R2);
-                self.asm.add(R1, (max / EVICT) as i32);
-                self.asm.store(Size::DW, R10, TMP[2], R1);
+                let [until, tries] = [2, 3].map(|i: usize| self.asm.word(R10, TMP[i]));
+                self.asm.add(until, tries);
+                self.asm.add(until, (max / EVICT) as i32);
+                self.asm.store(Size::DW, R10, TMP[2], until);
             }
             self.walk(maps, name);
         }
@@ -491,8 +470,8 @@ impl HandlerCodegen<'_> {
         let end = self.asm.label();
         if let [first, second] = maps {
             let other = self.asm.label();
-            self.asm.load(Size::DW, R0, R10, GEN);
-            self.asm.jump_if(Cond::Ne, R0, 0, other);
+            let generation = self.asm.word(R10, GEN);
+            self.asm.jump_if(Cond::Ne, generation, 0, other);
             self.walk_in(first, callback);
             self.asm.jump(end);
             self.asm.bind(other);
@@ -506,12 +485,9 @@ impl HandlerCodegen<'_> {
     /// Calls the callback for each element of the map, with the address of `TMP[2]`, which `TMP[1]`
     /// follows.
     pub(in crate::lower) fn walk_in(&mut self, map: &str, callback: &str) {
-        self.asm.ld_map(R1, map);
-        self.asm.ld_func(R2, callback);
-        self.asm.mov(R3, R10);
-        self.asm.add(R3, i32::from(TMP[2]));
-        self.asm.mov(R4, 0);
-        self.asm.call(Helper::ForEachMapElem);
+        let (map, callback) = (Arg::Map(map.into()), Arg::Callback(callback.into()));
+        let args = [map, callback, Arg::Word(TMP[2]), 0.into()];
+        self.asm.call_with(Helper::ForEachMapElem, &args);
     }
 
     pub(in crate::lower) fn array_has(
@@ -531,19 +507,19 @@ impl HandlerCodegen<'_> {
         };
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
             self.build_key(&types, &exact)?;
-            self.read_element("has", g, |c| {
+            let there = self.read_element("has", g, |c| {
                 let none = c.asm.label();
-                c.look_up(&map)?;
-                c.asm.jump_if(Cond::Eq, R0, 0, none);
-                c.asm.mov(R0, 1);
+                let there = c.look_up(&map)?;
+                c.asm.jump_if(Cond::Eq, there, 0, none);
+                c.asm.mov(there, 1);
                 c.asm.bind(none);
-                Ok(())
+                Ok(there)
             })?;
-            return self.def_int(dst, R0);
+            return self.def_int(dst, there);
         }
         self.walk_slice(g, &map, &types, keys, false)?;
-        self.asm.load(Size::DW, R0, R10, TMP[1]);
-        self.def_int(dst, R0)
+        let there = self.asm.word(R10, TMP[1]);
+        self.def_int(dst, there)
     }
 
     pub(in crate::lower) fn array_delete(&mut self, g: GlobalId, keys: &[Option<Val>]) -> Res {
@@ -558,9 +534,7 @@ impl HandlerCodegen<'_> {
         };
         if let Some(exact) = keys.iter().copied().collect::<Option<Vec<Val>>>() {
             self.build_key(&types, &exact)?;
-            self.asm.ld_map(R1, &*map);
-            self.block_addr(R2, self.plan.scratch.key);
-            self.asm.call(Helper::MapDeleteElem);
+            self.map_call(Helper::MapDeleteElem, &map);
             return Ok(());
         }
         self.walk_slice(g, &map, &types, keys, true)
@@ -591,8 +565,8 @@ impl HandlerCodegen<'_> {
             .map(|(t, k)| (*t, k.is_some()))
             .collect();
         self.pool.sub(&name, |_| slice(&name, &fields, delete))?;
-        self.block_addr(R1, self.plan.scratch.key);
-        self.asm.store(Size::DW, R10, TMP[2], R1);
+        let key = self.block_address(self.plan.scratch.key);
+        self.asm.store(Size::DW, R10, TMP[2], key);
         self.asm.store(Size::DW, R10, TMP[1], 0);
         self.walk_in(map, &name);
         Ok(())
@@ -604,7 +578,7 @@ impl HandlerCodegen<'_> {
         for (ty, key) in types.iter().zip(keys) {
             match (ty, key) {
                 (Ty::Long, Some(key)) => {
-                    let v = self.use_int(*key, R1)?;
+                    let v = self.number(*key)?;
                     self.store(off, v);
                 }
                 (Ty::Str(width), Some(key)) => {
@@ -620,33 +594,34 @@ impl HandlerCodegen<'_> {
 }
 
 /// Goes to `other` if a given field of the key at `key` differs from that of the wanted key, which is
-/// at offset `from` of `wanted`. Clobbers r0, r3, r6.
+/// at offset `from` of `wanted`.
 pub(in crate::lower) fn same_fields(
     asm: &mut Asm,
     fields: &[(Ty, bool)],
     key: Reg,
-    wanted: Reg,
-    from: i32,
+    (wanted, from): (Reg, i32),
     other: Label,
 ) -> Res {
     let mut off = 0i32;
     for (ty, given) in fields {
         let size = ty.size() as i32;
+        let different = asm.new_reg();
         for at in (off..off + size).step_by(8).filter(|_| *given) {
             let there = i16::try_from(from + at).map_err(|_| "a key of more than 32 KB")?;
-            asm.load(Size::DW, R0, key, at as i16);
-            asm.load(Size::DW, R3, wanted, there);
+            let (a, b) = (asm.word(key, at as i16), asm.word(wanted, there));
             if at == off {
-                asm.jump_if(Cond::Ne, R0, R3, other);
-                asm.mov(R6, 0);
+                asm.jump_if(Cond::Ne, a, b, other);
+                if size > 8 {
+                    asm.mov(different, 0);
+                }
                 continue;
             }
             // One jump for all words: the verifier limits the number of jumps.
-            asm.alu(AluOp::Xor, R0, R3);
-            asm.alu(AluOp::Or, R6, R0);
+            asm.alu(AluOp::Xor, a, b);
+            asm.alu(AluOp::Or, different, a);
         }
         if *given && size > 8 {
-            asm.jump_if(Cond::Ne, R6, 0, other);
+            asm.jump_if(Cond::Ne, different, 0, other);
         }
         off += size;
     }
@@ -658,14 +633,14 @@ pub(in crate::lower) fn same_fields(
 fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["map", "key", "value", "wanted"]);
     let other = asm.label();
-    asm.load(Size::DW, R5, R4, 0);
-    same_fields(&mut asm, fields, R2, R5, 0, other)?;
+    let [map, key, _, context] = asm.parameters();
+    let wanted = asm.word(context, 0);
+    same_fields(&mut asm, fields, key, (wanted, 0), other)?;
     if delete {
-        asm.call(Helper::MapDeleteElem);
+        asm.call_with(Helper::MapDeleteElem, &[map.into(), key.into()]);
     } else {
-        asm.store(Size::DW, R4, 8, 1);
-        asm.mov(R0, 1);
-        asm.exit();
+        asm.store(Size::DW, context, 8, 1);
+        asm.ret(1);
         if fields.iter().all(|(_, given)| !given) {
             // The first element decides: code behind would be unreachable, which the verifier
             // refuses.
@@ -673,7 +648,6 @@ fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, St
         }
     }
     asm.bind(other);
-    asm.mov(R0, 0);
-    asm.exit();
+    asm.ret(0);
     asm.finish().map_err(|e| e.to_string())
 }

@@ -13,10 +13,11 @@ use spile_lir::library::statistics::bucket;
 use super::globals::same_fields;
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size, Swap};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Swap};
 use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
-use crate::lower::{HandlerCodegen, Res, TMP, UNROLL};
+use crate::lower::handler::global_subprogram::FREE;
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, TMP, UNROLL};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{
     ElementField, ElementPart, IterSource, IteratorLayout, maybe_unstarted, state,
@@ -57,15 +58,15 @@ impl HandlerCodegen<'_> {
             .collect();
         let at = crate::lower::handler::calls::saved_bytes(self.body);
         for (n, it) in deep.into_iter().enumerate() {
-            self.saved_addr(R2, at + n as u32 * state::BYTES);
+            let saved = self.saved_addr(at + n as u32 * state::BYTES);
             for word in (0..state::BYTES).step_by(8) {
                 let off = self.state(IterId(it), word);
                 if back {
-                    self.asm.load(Size::DW, R1, R2, word as i16);
-                    self.store(off, R1);
+                    let value = self.asm.word(saved, word as i16);
+                    self.store(off, value);
                 } else {
-                    self.load(R1, off);
-                    self.asm.store(Size::DW, R2, word as i16, R1);
+                    let value = self.block_word(off);
+                    self.asm.store(Size::DW, saved, word as i16, value);
                 }
             }
         }
@@ -143,10 +144,10 @@ impl HandlerCodegen<'_> {
             self.variance_sub()?;
         }
         self.pool.sub(&name, |_| copy.callback())?;
-        self.asm.store(Size::DW, R10, TMP[2], R7);
+        self.asm.store(Size::DW, R10, TMP[2], BLOCK);
         self.walk_in(&map, &name);
-        self.load(R1, self.state(it, state::SIZE));
-        self.heap("make", it, &foreach, &snapshot.map)?;
+        let size = self.block_word(self.state(it, state::SIZE));
+        self.heap("make", size, it, &foreach, &snapshot.map)?;
         self.asm.bind(none);
         Ok(())
     }
@@ -162,33 +163,41 @@ impl HandlerCodegen<'_> {
         none: Label,
     ) -> Res {
         let left = self.state(it, state::LEFT);
-        self.asm.imm(R1, i64::from(foreach.room * snapshot.entries));
+        let base = self.asm.new_reg();
+        self.asm
+            .imm(base, i64::from(foreach.room * snapshot.entries));
         if foreach.deep {
-            self.load(R2, self.plan.scratch.depth);
+            let depth = self.block_word(self.plan.scratch.depth);
             let stride = snapshot.rooms * snapshot.entries;
-            self.asm.alu(AluOp::Mul, R2, stride as i32);
-            self.asm.add(R1, R2);
+            self.asm.alu(AluOp::Mul, depth, stride as i32);
+            self.asm.add(base, depth);
         }
-        self.store(self.state(it, state::BASE), R1);
+        self.store(self.state(it, state::BASE), base);
         self.store(self.state(it, state::SIZE), 0);
         match limit {
             None => self.store(left, -1),
             Some(limit) => {
-                self.use_in(limit, R1)?;
+                let limit = self.number_copy(limit)?;
                 let some = self.asm.label();
-                self.asm.jump_if(Cond::Sgt, R1, 0, some);
-                self.asm.mov(R1, 0);
+                self.asm.jump_if(Cond::Sgt, limit, 0, some);
+                self.asm.mov(limit, 0);
                 self.asm.bind(some);
-                self.store(left, R1);
-                self.asm.jump_if(Cond::Eq, R1, 0, none);
+                self.store(left, limit);
+                self.asm.jump_if(Cond::Eq, limit, 0, none);
             }
         }
         Ok(())
     }
 
-    /// Calls `make` or `take` on the heap of an iterator's entries; the result is in r0. The number of nodes
-    /// is in r1.
-    fn heap(&mut self, what: &str, it: IterId, foreach: &IteratorLayout, map: &str) -> Res {
+    /// Calls `make` or `take` on the heap of an iterator's entries, of which there are `size`.
+    fn heap(
+        &mut self,
+        what: &str,
+        size: Reg,
+        it: IterId,
+        foreach: &IteratorLayout,
+        map: &str,
+    ) -> Res<Reg> {
         let IterSource::Array { sort, text, .. } = &foreach.walk else {
             return Err("a heap of buckets".into());
         };
@@ -203,16 +212,15 @@ impl HandlerCodegen<'_> {
         let name = layout.name(what);
         self.pool
             .routine(&name, None, |_| Ok((Routine::Heap(layout), Vec::new())))?;
-        self.store(self.scratch_words(words::SIZE), R1);
-        self.load(R1, self.state(it, state::BASE));
-        self.store(self.scratch_words(words::BASE), R1);
-        self.block_addr(R1, self.plan.scratch.tmp);
+        self.store(self.scratch_words(words::SIZE), size);
+        let base = self.block_word(self.state(it, state::BASE));
+        self.store(self.scratch_words(words::BASE), base);
+        let mut args = vec![Arg::Block(self.plan.scratch.tmp)];
         if let Some(text) = text {
             self.pool.library("order")?;
-            self.asm.mov(R2, text.ty.size() as i32 / 8);
+            args.push((text.ty.size() as i32 / 8).into());
         }
-        self.asm.call_sub(name);
-        Ok(())
+        Ok(self.asm.call_sub_with(name, &args))
     }
 
     /// Fetches the next element and goes to `body`, or to `done`.
@@ -230,45 +238,43 @@ impl HandlerCodegen<'_> {
             self.state(it, state::SIZE),
             self.state(it, state::LEFT),
         );
-        self.load(R1, left);
-        self.asm.jump_if(Cond::Eq, R1, 0, done);
-        self.asm.add(R1, -1);
-        self.store(left, R1);
-        self.load(R1, size);
-        self.asm.jump_if(Cond::Eq, R1, 0, done);
-        self.asm.add(R1, -1);
-        self.store(size, R1);
-        self.heap("take", it, &foreach, &snapshot.map)?;
+        let [_, nodes] = [left, size].map(|word| {
+            let count = self.block_word(word);
+            self.asm.jump_if(Cond::Eq, count, 0, done);
+            self.asm.add(count, -1);
+            self.store(word, count);
+            count
+        });
+        let entry = self.heap("take", nodes, it, &foreach, &snapshot.map)?;
         if fields.is_empty() {
             return Ok(());
         }
         let key = self.scratch_words(words::KEY);
-        self.load(R1, base);
-        self.asm.add(R0, R1);
-        self.store(key, R0);
-        self.asm.ld_map(R1, &*snapshot.map);
-        self.block_addr(R2, key);
-        self.asm.call(Helper::MapLookupElem);
-        self.asm.jump_if(Cond::Eq, R0, 0, done);
-        self.asm.store(Size::DW, R10, TMP[0], R0);
+        let base = self.block_word(base);
+        self.asm.add(entry, base);
+        self.store(key, entry);
+        let args = [Arg::Map((&*snapshot.map).into()), Arg::Block(key)];
+        let row = self.asm.call_with(Helper::MapLookupElem, &args);
+        self.asm.jump_if(Cond::Eq, row, 0, done);
+        self.asm.store(Size::DW, R10, TMP[0], row);
         for field in fields {
             let dst = match field.part {
                 ElementPart::Key(i) => keys.get(i).copied(),
                 ElementPart::Value => value,
             };
             let Some(dst) = dst else { continue };
-            self.asm.load(Size::DW, R3, R10, TMP[0]);
+            let row = self.asm.word(R10, TMP[0]);
             match field.ty {
                 Ty::Long => {
-                    self.asm.load(Size::DW, R0, R3, field.at as i16);
-                    self.def_int(dst, R0)?;
+                    let number = self.asm.word(row, field.at as i16);
+                    self.def_int(dst, number)?;
                 }
                 Ty::Str(from) => {
                     let Some((off, width)) = self.slot(dst)? else {
                         continue;
                     };
-                    self.asm.add(R3, field.at as i32);
-                    self.fill_from_r3(off, width, from.into());
+                    self.asm.add(row, field.at as i32);
+                    self.fill_from(off, width, (row, from.into()));
                 }
             }
         }
@@ -283,29 +289,28 @@ impl HandlerCodegen<'_> {
         let missing = self.asm.label();
         self.store(self.state(it, state::SIZE), 0);
         self.store(self.state(it, state::LEFT), 0);
-        let agg = self.statistic(g, keys, missing)?;
+        let (at, agg) = self.statistic(g, keys, missing)?;
         let (off, n) = agg.hist.ok_or("a statistic without a histogram")?;
-        self.asm.mov(R3, R1);
-        self.asm.add(R3, off as i32);
-        self.bucket_room(&foreach);
-        self.asm.mov(R2, 8 * n as i32);
-        self.asm.call(Helper::ProbeReadKernel);
+        self.asm.add(at, off as i32);
+        let room = self.bucket_room(&foreach);
+        self.copy_memory(room.into(), 8 * n, at.into());
         self.store(self.state(it, state::SIZE), n as i32);
         self.asm.bind(missing);
         Ok(())
     }
 
-    /// `r1` = address of a histogram's copy. Clobbers r2.
-    fn bucket_room(&mut self, foreach: &IteratorLayout) {
+    /// The address of a histogram's copy.
+    fn bucket_room(&mut self, foreach: &IteratorLayout) -> Reg {
         let scratch = self.plan.scratch;
-        self.block_addr(R1, scratch.buckets + foreach.room * scratch.bucket_room);
+        let room = self.block_address(scratch.buckets + foreach.room * scratch.bucket_room);
         if foreach.deep {
-            self.load(R2, scratch.depth);
+            let depth = self.block_word(scratch.depth);
             // Always false; bounds the index for the verifier.
-            self.asm.jump_if(Cond::Gt, R2, self.nesting(), self.done);
-            self.asm.alu(AluOp::Mul, R2, scratch.bucket_rooms as i32);
-            self.asm.add(R1, R2);
+            self.asm.jump_if(Cond::Gt, depth, self.nesting(), self.done);
+            self.asm.alu(AluOp::Mul, depth, scratch.bucket_rooms as i32);
+            self.asm.add(room, depth);
         }
+        room
     }
 
     /// Fetches the next bucket that is not empty.
@@ -319,25 +324,25 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         self.pool.library("next_bucket")?;
         let (size, left) = (self.state(it, state::SIZE), self.state(it, state::LEFT));
-        self.load(R1, left);
-        self.store(self.scratch_words(bucket::NEXT), R1);
-        self.load(R1, size);
-        self.asm.jump_if(Cond::Eq, R1, 0, done);
-        self.bucket_room(foreach);
-        self.asm.mov(R2, buckets as i32);
-        self.block_addr(R3, self.plan.scratch.tmp);
-        self.asm.call_sub("next_bucket");
-        self.load(R1, self.scratch_words(bucket::NEXT));
-        self.store(left, R1);
-        self.load(R1, self.scratch_words(bucket::COUNT));
-        self.asm.jump_if(Cond::Eq, R1, 0, done);
+        let next = self.block_word(left);
+        self.store(self.scratch_words(bucket::NEXT), next);
+        let size = self.block_word(size);
+        self.asm.jump_if(Cond::Eq, size, 0, done);
+        let room = self.bucket_room(foreach);
+        let words = Arg::Block(self.plan.scratch.tmp);
+        let args = [room.into(), (buckets as i32).into(), words];
+        self.asm.call_sub_with("next_bucket", &args);
+        let next = self.block_word(self.scratch_words(bucket::NEXT));
+        self.store(left, next);
+        let count = self.block_word(self.scratch_words(bucket::COUNT));
+        self.asm.jump_if(Cond::Eq, count, 0, done);
         if let Some(value) = value {
-            self.def_int(value, R1)?;
+            self.def_int(value, count)?;
         }
         if let Some(key) = keys.first() {
-            self.load(R0, left);
-            self.asm.add(R0, -1);
-            self.def_int(*key, R0)?;
+            let bucket = self.block_word(left);
+            self.asm.add(bucket, -1);
+            self.def_int(*key, bucket)?;
         }
         Ok(())
     }
@@ -380,138 +385,145 @@ impl CopyCallback<'_> {
         };
         let at = |off: u32| i16::try_from(off).map_err(|_| "an iterator that is far away");
         let mut asm = Asm::new(self.name, &["map", "key", "value", "slot"]);
+        asm.begin_sequence(FREE);
         let other = asm.label();
-        asm.mov(R8, R2);
-        asm.mov(R9, R3);
-        asm.load(Size::DW, R7, R4, 0);
+        let [_, key, value, slot] = asm.parameters();
+        let element = Element { key, value };
+        asm.load(Size::DW, BLOCK, slot, 0);
         let wanted: Vec<(Ty, bool)> = self
             .types
             .iter()
             .copied()
             .zip(self.given.iter().copied())
             .collect();
-        same_fields(&mut asm, &wanted, R8, R7, self.key as i32, other)?;
+        same_fields(&mut asm, &wanted, key, (BLOCK, self.key as i32), other)?;
         let size = at(self.state + state::SIZE)?;
-        asm.load(Size::DW, R1, R7, size);
+        let entry = asm.word(BLOCK, size);
         // Always false: there are at most as many elements as the array holds.
-        asm.jump_if(Cond::Ge, R1, self.snapshot.entries as i32, other);
-        asm.load(Size::DW, R2, R7, at(self.state + state::BASE)?);
-        asm.add(R1, R2);
-        asm.store(Size::W, R10, -8, R1);
-        asm.ld_map(R1, &*self.snapshot.map);
-        asm.mov(R2, R10);
-        asm.add(R2, -8);
-        asm.call(Helper::MapLookupElem);
-        asm.jump_if(Cond::Eq, R0, 0, other);
-        asm.mov(R6, R0);
+        asm.jump_if(Cond::Ge, entry, self.snapshot.entries as i32, other);
+        let base = asm.word(BLOCK, at(self.state + state::BASE)?);
+        asm.add(entry, base);
+        asm.store(Size::W, R10, -8, entry);
+        let args = [Arg::Map((&*self.snapshot.map).into()), Arg::Word(-8)];
+        let to = asm.call_with(Helper::MapLookupElem, &args);
+        asm.jump_if(Cond::Eq, to, 0, other);
         for field in fields {
-            self.copy(&mut asm, field)?;
+            self.copy(&mut asm, element, field, to);
         }
-        self.word(&mut asm, *sort, *text)?;
-        asm.store(Size::DW, R6, node::WORD, R0);
-        asm.load(Size::DW, R1, R9, 0);
-        asm.store(Size::DW, R6, node::SEQ, R1);
-        asm.load(Size::DW, R1, R7, size);
-        asm.store(Size::DW, R6, node::ENTRY, R1);
-        asm.add(R1, 1);
-        asm.store(Size::DW, R7, size, R1);
+        let word = self.word(&mut asm, element, *sort, *text)?;
+        asm.store(Size::DW, to, node::WORD, word);
+        let sequence = asm.word(value, 0);
+        asm.store(Size::DW, to, node::SEQ, sequence);
+        let entry = asm.word(BLOCK, size);
+        asm.store(Size::DW, to, node::ENTRY, entry);
+        asm.add(entry, 1);
+        asm.store(Size::DW, BLOCK, size, entry);
         asm.bind(other);
-        asm.mov(R0, 0);
-        asm.exit();
+        asm.ret(0);
         asm.finish().map_err(|e| e.to_string())
     }
 
-    /// Register and offset of a part of the element: r8 is the key, r9 the value with its sequence
-    /// number.
-    fn part_location(&self, part: ElementPart) -> (crate::isa::insn::Reg, u32) {
+    /// Register and offset of a part of the element.
+    fn part_location(&self, of: Element, part: ElementPart) -> (Reg, u32) {
         match part {
-            ElementPart::Key(i) => (R8, self.types[..i].iter().map(|t| t.size()).sum()),
+            ElementPart::Key(i) => (of.key, self.types[..i].iter().map(|t| t.size()).sum()),
             ElementPart::Value => match self.value {
-                ValueLayout::Scalar(_) => (R9, 8),
-                ValueLayout::Stats(agg) => (R9, 8 + agg.count),
+                ValueLayout::Scalar(_) => (of.value, 8),
+                ValueLayout::Stats(agg) => (of.value, 8 + agg.count),
             },
         }
     }
 
-    /// Copies a part to entry r6.
-    fn copy(&self, asm: &mut Asm, field: &ElementField) -> Res {
-        let (base, off) = self.part_location(field.part);
+    /// Copies a part to an entry.
+    fn copy(&self, asm: &mut Asm, of: Element, field: &ElementField, to: Reg) {
+        let (base, off) = self.part_location(of, field.part);
         let bytes = field.ty.size();
         if bytes <= UNROLL * 8 {
             for i in (0..bytes).step_by(8) {
-                asm.load(Size::DW, R1, base, (off + i) as i16);
-                asm.store(Size::DW, R6, (field.at + i) as i16, R1);
+                let word = asm.word(base, (off + i) as i16);
+                asm.store(Size::DW, to, (field.at + i) as i16, word);
             }
-            return Ok(());
+            return;
         }
-        asm.mov(R1, R6);
-        asm.add(R1, field.at as i32);
-        asm.mov(R2, bytes as i32);
-        asm.mov(R3, base);
-        asm.add(R3, off as i32);
-        asm.call(Helper::ProbeReadKernel);
-        Ok(())
+        let to = asm.alu_of(AluOp::Add, to, field.at as i32);
+        let from = asm.alu_of(AluOp::Add, base, off as i32);
+        let args = [to.into(), (bytes as i32).into(), from.into()];
+        asm.call_with(Helper::ProbeReadKernel, &args);
     }
 
-    /// `r0` = the sort word of the element.
-    fn word(&self, asm: &mut Asm, sort: Option<SortSpec>, text: Option<ElementField>) -> Res {
+    /// The sort word of the element.
+    fn word(
+        &self,
+        asm: &mut Asm,
+        of: Element,
+        sort: Option<SortSpec>,
+        text: Option<ElementField>,
+    ) -> Res<Reg> {
         let Some(sort) = sort else {
-            asm.load(Size::DW, R0, R9, 0);
-            return Ok(());
+            return Ok(asm.word(of.value, 0));
         };
+        let word;
         if let Some(field) = text {
-            let (base, off) = self.part_location(field.part);
-            asm.load(Size::DW, R0, base, off as i16);
-            asm.swap(Swap::Be, Size::DW, R0);
+            let (base, off) = self.part_location(of, field.part);
+            word = asm.word(base, off as i16);
+            asm.swap(Swap::Be, Size::DW, word);
         } else {
-            match (sort.by, self.value) {
+            word = match (sort.by, self.value) {
                 (SortKey::Stat(what), ValueLayout::Stats(agg)) => {
-                    self.extract(asm, what, agg)?;
+                    self.extract(asm, of.value, what, agg)?
                 }
                 (by, _) => {
                     let part = match by {
                         SortKey::Key(i) => ElementPart::Key(i as usize),
                         _ => ElementPart::Value,
                     };
-                    let (base, off) = self.part_location(part);
-                    asm.load(Size::DW, R0, base, off as i16);
+                    let (base, off) = self.part_location(of, part);
+                    asm.word(base, off as i16)
                 }
-            }
-            asm.ld_imm64(R1, 1 << 63);
-            asm.alu(AluOp::Xor, R0, R1);
+            };
+            let sign = asm.new_reg();
+            asm.ld_imm64(sign, 1 << 63);
+            asm.alu(AluOp::Xor, word, sign);
         }
         if sort.descending {
-            asm.alu(AluOp::Xor, R0, -1);
+            asm.alu(AluOp::Xor, word, -1);
         }
-        Ok(())
+        Ok(word)
     }
 
-    /// `r0` = an extractor's value for the statistic, 0 if it is empty.
-    fn extract(&self, asm: &mut Asm, what: Extract, agg: &AggLayout) -> Res {
+    /// An extractor's value for the statistic behind an element's sequence number, 0 if it is empty.
+    fn extract(&self, asm: &mut Asm, at: Reg, what: Extract, agg: &AggLayout) -> Res<Reg> {
         let word = |off: Option<u32>| {
             off.map(|o| 8 + o as i16)
                 .ok_or("a statistic does not keep that")
         };
         let empty = asm.label();
-        asm.load(Size::DW, R0, R9, 8 + agg.count as i16);
-        asm.jump_if(Cond::Eq, R0, 0, empty);
+        let result = asm.word(at, 8 + agg.count as i16);
+        asm.jump_if(Cond::Eq, result, 0, empty);
         match what {
             Extract::Count => {}
-            Extract::Sum => asm.load(Size::DW, R0, R9, word(agg.sum)?),
-            Extract::Min => asm.load(Size::DW, R0, R9, word(agg.min)?),
-            Extract::Max => asm.load(Size::DW, R0, R9, word(agg.max)?),
+            Extract::Sum => asm.load(Size::DW, result, at, word(agg.sum)?),
+            Extract::Min => asm.load(Size::DW, result, at, word(agg.min)?),
+            Extract::Max => asm.load(Size::DW, result, at, word(agg.max)?),
             Extract::Avg => {
-                asm.mov(R2, R0);
-                asm.load(Size::DW, R0, R9, word(agg.sum)?);
-                super::extract::divide_signed(asm);
+                let count = asm.copy(result);
+                asm.load(Size::DW, result, at, word(agg.sum)?);
+                super::extract::divide_signed(asm, result, count);
             }
             Extract::Variance => {
-                asm.mov(R1, R9);
-                asm.add(R1, 8);
-                super::extract::variance(asm, agg)?;
+                let statistic = asm.alu_of(AluOp::Add, at, 8);
+                let variance = super::extract::variance(asm, statistic, agg)?;
+                asm.mov(result, variance);
             }
         }
         asm.bind(empty);
-        Ok(())
+        Ok(result)
     }
+}
+
+/// The addresses of an element's key, and of its value with the sequence number.
+#[derive(Clone, Copy)]
+struct Element {
+    key: Reg,
+    value: Reg,
 }

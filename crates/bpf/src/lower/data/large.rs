@@ -8,7 +8,7 @@ use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GOLDEN, LargeLayout, PerCpuArray, ValueLayout};
 use crate::lower::handler::global_subprogram::FIRST;
 use crate::lower::out_of_line::CacheMiss;
-use crate::lower::{GEN, HandlerCodegen, Res, TMP};
+use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, TMP};
 
 /// Stack slots: the offset of the free cache slot in the CPU's block, or 0; the hash; the value to
 /// add; the array map's key.
@@ -41,24 +41,26 @@ impl HandlerCodegen<'_> {
         let (taken, skip) = (self.asm.label(), miss.skip);
         self.asm.bind(miss.entry);
         self.current = Some(miss.g);
-        self.asm.store(Size::DW, R10, SLOT, R1);
+        let slot = self.asm.copy(miss.at);
         self.store_key(&miss.words)?;
-        self.use_in(miss.val, R1)?;
-        self.asm.load(Size::DW, R2, R10, SLOT);
-        self.asm.mov(R3, R2);
-        self.asm.alu(AluOp::Sub, R3, R7);
-        self.asm.load(Size::DW, R2, R2, 0);
-        self.asm.jump_if(Cond::Eq, R2, 0, taken);
-        self.asm.mov(R3, 0);
+        let val = self.number(miss.val)?;
+        let off = self.asm.alu_of(AluOp::Sub, slot, BLOCK);
+        let other = self.asm.word(slot, 0);
+        self.asm.jump_if(Cond::Eq, other, 0, taken);
+        self.asm.mov(off, 0);
         self.asm.bind(taken);
-        match array.double() {
-            true => self.asm.load(Size::DW, R2, R10, GEN),
-            false => self.asm.mov(R2, 0),
-        }
         let name = format!("put_{}", miss.g.0);
-        let params = ["value", "generation", "slot"];
-        self.call_global_or_full(miss.full, &name, &params, |sub, full| {
+        let generation = self.generation(array.double());
+        let args = [
+            ("value", val.into()),
+            ("generation", generation),
+            ("slot", off.into()),
+        ];
+        self.call_global_or_full(miss.full, &name, args, |sub, params, full| {
             let full = full.ok_or("a large array that wraps")?;
+            for (to, from) in [R6, R8, R9].into_iter().zip(params) {
+                sub.asm.mov(to, from);
+            }
             sub.large_insert(array, large, full)
         })?;
         self.asm.jump(skip);
@@ -299,10 +301,10 @@ impl HandlerCodegen<'_> {
         self.bound_argument(R1, array.cache + slots - array.slot_size);
         self.asm.add(R1, R7);
         self.asm.store(Size::DW, R10, SLOT, R1);
-        self.install(array.key_size, array.value.size())?;
-        self.asm.load(Size::DW, R1, R10, SLOT);
-        self.asm.add(R1, 8 + array.key_size as i32);
-        self.update(&array.value, FIRST)?;
+        let slot = self.asm.word(R10, SLOT);
+        self.install(slot, array.key_size, array.value.size());
+        self.asm.add(slot, 8 + array.key_size as i32);
+        self.update(slot, &array.value, FIRST)?;
         self.asm.jump(end);
         self.asm.bind(taken);
         self.asm.mov(R1, R4);

@@ -10,7 +10,7 @@ use spile_ir::{BlockId, Reg as IrReg, Val};
 use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::percpu;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
@@ -65,137 +65,119 @@ impl HandlerCodegen<'_> {
         which.is_some_and(|which| self.record_state.is_some_and(|s| s.knows(which).0))
     }
 
-    /// The register for the address of a record: r0, unless the address is saved.
-    fn record_register(&self, dst: IrReg, key: Val) -> Reg {
-        match self.is_found(key) {
-            true => self.result(dst, Src::Imm(0)),
-            false => R0,
-        }
-    }
-
-    /// `r0` = the address of the record. Goes to `none` if the record does not exist.
-    fn record_or_jump(&mut self, field: &FieldRef, key: Val, none: Label) -> Res {
-        self.record_in(R0, field, key, none)
-    }
-
-    /// `to` = the address of the record. Goes to `none` if the record does not exist. If the address is
-    /// not saved, `to` is r0, and r1 to r5 are clobbered.
-    fn record_in(&mut self, to: Reg, field: &FieldRef, key: Val, none: Label) -> Res {
+    /// The address of the record, which may be changed. Goes to `none` with 0 if the record does not
+    /// exist.
+    fn record_or_jump(&mut self, field: &FieldRef, key: Val, none: Label) -> Res<Reg> {
         let which = self.thread_of(key);
         let tested = |s: RecordState| which.is_some_and(|which| s.tested & 1 << which != 0);
         if self.record_state.is_some_and(tested) {
-            return self.record(to, field, key);
+            return self.record(field, key);
         }
         let there = self.record_exists(key);
-        self.record(to, field, key)?;
+        let record = self.record(field, key)?;
         if there {
             // The verifier may not know that the record exists, so the test needs a target.
-            self.asm.jump_if(Cond::Eq, to, 0, self.done);
+            self.asm.jump_if(Cond::Eq, record, 0, self.done);
             self.note_record(key, true);
         } else {
-            self.asm.jump_if(Cond::Eq, to, 0, none);
+            self.asm.jump_if(Cond::Eq, record, 0, none);
         }
-        Ok(())
+        Ok(record)
     }
 
-    /// `to` = the address of the record, or 0. See [`HandlerCodegen::record_in`].
-    fn record(&mut self, to: Reg, field: &FieldRef, key: Val) -> Res {
+    /// The address of the record, or 0.
+    fn record(&mut self, field: &FieldRef, key: Val) -> Res<Reg> {
         match self.thread_of(key) {
-            Some(which) if self.is_found(key) => {
-                self.asm.load(Size::DW, to, R10, THREAD_RECORDS[which]);
-                Ok(())
-            }
+            Some(which) if self.is_found(key) => Ok(self.asm.word(R10, THREAD_RECORDS[which])),
             _ => self.record_looked_up(field, key),
         }
     }
 
-    /// `r0` = the address of the record by a look-up, or 0.
-    fn record_looked_up(&mut self, field: &FieldRef, key: Val) -> Res {
+    /// The address of the record by a look-up, or 0.
+    fn record_looked_up(&mut self, field: &FieldRef, key: Val) -> Res<Reg> {
         if let Some(front) = field.front {
-            self.record_in_slot(field, front, key)?;
-            self.save_record(key);
-            return Ok(());
+            let record = self.record_in_slot(field, front, key)?;
+            self.save_record(key, record);
+            return Ok(record);
         }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
-        self.record_of_key(field, key);
-        Ok(())
+        Ok(self.record_of_key(field, key))
     }
 
-    /// `r0` = the address of the record for the key in the key buffer, or 0.
-    fn record_of_key(&mut self, field: &FieldRef, key: Val) {
-        self.asm.ld_map(R1, &*field.map);
-        self.block_addr(R2, self.plan.scratch.key);
-        self.asm.call(Helper::MapLookupElem);
-        self.save_record(key);
+    /// The address of the record for the key in the key buffer, or 0.
+    fn record_of_key(&mut self, field: &FieldRef, key: Val) -> Reg {
+        let record = self.map_call(Helper::MapLookupElem, &field.map);
+        self.save_record(key, record);
+        record
     }
 
-    /// Saves the record's address from r0.
-    fn save_record(&mut self, key: Val) {
+    /// Saves the record's address.
+    fn save_record(&mut self, key: Val, record: Reg) {
         if let Some(which) = self.thread_of(key) {
-            self.asm.store(Size::DW, R10, THREAD_RECORDS[which], R0);
+            self.asm.store(Size::DW, R10, THREAD_RECORDS[which], record);
             if let Some(seen) = &mut self.record_state {
                 seen.found |= 1 << which;
             }
         }
     }
 
-    /// `r1` = the address of the record, created if absent. If there is no memory, the loss is
+    /// The address of the record, created if absent. If there is no memory, the loss is
     /// counted and the handler ends: later reads would take 0 for the record's values, and the
     /// verifier would follow the rest twice.
-    fn record_created(&mut self, field: &FieldRef, key: Val) -> Res {
+    fn record_created(&mut self, field: &FieldRef, key: Val) -> Res<Reg> {
         let (found, end) = (self.asm.label(), self.done);
         if self.record_exists(key) {
-            return self.record_in(R1, field, key, end);
+            return self.record_or_jump(field, key, end);
         }
-        self.record(R0, field, key)?;
-        self.asm.jump_if(Cond::Ne, R0, 0, found);
+        let record = self.record(field, key)?;
+        self.asm.jump_if(Cond::Ne, record, 0, found);
         if let Some(front) = field.front {
-            self.create_in_slot(field, front, key)?;
-            self.save_record(key);
-            self.asm.jump_if(Cond::Eq, R0, 0, end);
+            let made = self.create_in_slot(field, front, key)?;
+            self.save_record(key, made);
+            self.asm.mov(record, made);
+            self.asm.jump_if(Cond::Eq, record, 0, end);
             self.asm.bind(found);
-            self.asm.mov(R1, R0);
             self.note_record(key, true);
-            return Ok(());
+            return Ok(record);
         }
         self.build_key(&[spile_ir::Ty::Long], &[key])?;
         let full = self.full_label(field.g);
         if self.outlined(Op::ThreadRecord) {
             let name = format!("make_{}", field.map);
-            self.call_global_or_full(full, &name, &[], |sub, full| {
-                sub.create_record(field, sub.done, full)
+            self.call_global_or_full(full, &name, [], |sub, [], full| {
+                sub.create_record(field, sub.done, full);
+                Ok(())
             })?;
         } else {
             let made = self.asm.label();
-            self.create_record(field, made, full)?;
+            self.create_record(field, made, full);
             self.asm.jump(end);
             self.asm.bind(made);
         }
-        self.record_of_key(field, key);
-        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        let made = self.record_of_key(field, key);
+        self.asm.mov(record, made);
+        self.asm.jump_if(Cond::Eq, record, 0, end);
         self.asm.bind(found);
-        self.asm.mov(R1, R0);
         self.note_record(key, true);
-        Ok(())
+        Ok(record)
     }
 
     /// Inserts an empty record and goes to `made`, or counts the lack of memory.
-    fn create_record(&mut self, field: &FieldRef, made: Label, full: Option<Label>) -> Res {
-        self.insert(&field.map, false, field.record)?;
-        self.asm.jump_if(Cond::Eq, R0, 0, made);
-        self.asm.jump_if32(Cond::Eq, R0, EEXIST, made);
+    fn create_record(&mut self, field: &FieldRef, made: Label, full: Option<Label>) {
+        let result = self.insert(&field.map, false, field.record);
+        self.asm.jump_if(Cond::Eq, result, 0, made);
+        self.asm.jump_if32(Cond::Eq, result, EEXIST, made);
         if let Some(full) = full {
-            self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
+            self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
         }
         self.count(percpu::NO_MEMORY);
-        Ok(())
     }
 
-    /// Sets the field's presence bit in the record at `base`. Clobbers `temp`.
-    fn field_present(&mut self, field: &FieldRef, base: Reg, temp: Reg) {
-        self.asm.load(Size::DW, temp, base, 0);
-        self.asm.alu(AluOp::Or, temp, field.mask);
-        self.asm.store(Size::DW, base, 0, temp);
+    /// Sets the field's presence bit in a record.
+    fn field_present(&mut self, field: &FieldRef, record: Reg) {
+        let present = self.asm.word(record, 0);
+        self.asm.alu(AluOp::Or, present, field.mask);
+        self.asm.store(Size::DW, record, 0, present);
     }
 
     pub(in crate::lower) fn field_get(
@@ -206,8 +188,7 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let none = self.asm.label();
         let key = single_key(keys)?;
-        let record = self.record_register(dst, key);
-        self.record_in(record, field, key, none)?;
+        let record = self.record_or_jump(field, key, none)?;
         self.asm.load(Size::DW, record, record, field.at);
         self.asm.bind(none);
         self.def_int(dst, record)
@@ -215,18 +196,10 @@ impl HandlerCodegen<'_> {
 
     pub(in crate::lower) fn field_set(&mut self, field: &FieldRef, keys: &[Val], val: Val) -> Res {
         let key = single_key(keys)?;
-        if self.record_exists(key) {
-            let [record, temp] = [1, 2].map(|n| self.temp(n));
-            self.record_in(record, field, key, self.done)?;
-            let v = self.use_or_temp(val, 0)?;
-            self.asm.store(Size::DW, record, field.at, v);
-            self.field_present(field, record, temp);
-            return Ok(());
-        }
-        self.record_created(field, key)?;
-        let v = self.use_int(val, R2)?;
-        self.asm.store(Size::DW, R1, field.at, v);
-        self.field_present(field, R1, R0);
+        let record = self.record_created(field, key)?;
+        let v = self.number(val)?;
+        self.asm.store(Size::DW, record, field.at, v);
+        self.field_present(field, record);
         Ok(())
     }
 
@@ -238,24 +211,14 @@ impl HandlerCodegen<'_> {
         old: Option<IrReg>,
     ) -> Res {
         let key = single_key(keys)?;
-        if self.record_exists(key) && old.is_none() {
-            let [record, temp] = [1, 2].map(|n| self.temp(n));
-            self.record_in(record, field, key, self.done)?;
-            let v = self.use_or_temp(val, 0)?;
-            self.asm.load(Size::DW, temp, record, field.at);
-            self.asm.alu(AluOp::Add, temp, v);
-            self.asm.store(Size::DW, record, field.at, temp);
-            self.field_present(field, record, temp);
-            return Ok(());
-        }
-        self.record_created(field, key)?;
-        self.use_in(val, R2)?;
-        self.asm.load(Size::DW, R3, R1, field.at);
-        self.asm.add(R2, R3);
-        self.asm.store(Size::DW, R1, field.at, R2);
-        self.field_present(field, R1, R0);
+        let record = self.record_created(field, key)?;
+        let v = self.number(val)?;
+        let before = self.asm.word(record, field.at);
+        let sum = self.asm.alu_of(AluOp::Add, before, v);
+        self.asm.store(Size::DW, record, field.at, sum);
+        self.field_present(field, record);
         match old {
-            Some(old) => self.def_int(old, R3),
+            Some(old) => self.def_int(old, before),
             None => Ok(()),
         }
     }
@@ -268,8 +231,7 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let end = self.asm.label();
         let key = given_key(keys)?;
-        let record = self.record_register(dst, key);
-        self.record_in(record, field, key, end)?;
+        let record = self.record_or_jump(field, key, end)?;
         self.asm.load(Size::DW, record, record, 0);
         self.asm
             .alu(AluOp::Rsh, record, field.mask.trailing_zeros() as i32);
@@ -281,20 +243,18 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn field_delete(&mut self, field: &FieldRef, keys: &[Option<Val>]) -> Res {
         let end = self.asm.label();
         let key = given_key(keys)?;
-        self.record_or_jump(field, key, end)?;
+        let record = self.record_or_jump(field, key, end)?;
         self.note_record(key, false);
-        self.asm.store(Size::DW, R0, field.at, 0);
-        self.asm.load(Size::DW, R1, R0, 0);
-        self.asm.alu(AluOp::And, R1, !field.mask);
-        self.asm.store(Size::DW, R0, 0, R1);
-        self.asm.jump_if(Cond::Ne, R1, 0, end);
+        self.asm.store(Size::DW, record, field.at, 0);
+        let present = self.asm.word(record, 0);
+        self.asm.alu(AluOp::And, present, !field.mask);
+        self.asm.store(Size::DW, record, 0, present);
+        self.asm.jump_if(Cond::Ne, present, 0, end);
         if field.front.is_some() {
-            self.free_slot(field);
+            self.free_slot(field, record);
         } else {
             self.build_key(&[spile_ir::Ty::Long], &[key])?;
-            self.asm.ld_map(R1, &*field.map);
-            self.block_addr(R2, self.plan.scratch.key);
-            self.asm.call(Helper::MapDeleteElem);
+            self.map_call(Helper::MapDeleteElem, &field.map);
         }
         if let Some(which) = self.thread_of(key) {
             self.asm

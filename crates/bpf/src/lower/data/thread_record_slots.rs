@@ -6,72 +6,73 @@ use spile_ir::Val;
 
 use crate::isa::helpers::Helper;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{ThreadSlots, percpu};
 use crate::lower::data::thread_record_facts::{FieldRef, key_of};
-use crate::lower::{HandlerCodegen, Res};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res};
 
 /// Names of the subprograms for records outside of their slot. This one only searches the map.
 const LOOK: &str = "look_record";
 const MAKE: &str = "make_record";
 
 impl HandlerCodegen<'_> {
-    /// `r0` = the address of a thread's record, or 0.
+    /// The address of a thread's record, or 0.
     pub(in crate::lower) fn record_in_slot(
         &mut self,
         field: &FieldRef,
         front: ThreadSlots,
         key: Val,
-    ) -> Res {
+    ) -> Res<Reg> {
         let (end, which) = (self.asm.label(), self.room_of(key)?);
-        self.use_in(key, R1)?;
-        self.slot_of(front, R0, R1);
-        self.asm.add(R1, 1);
-        self.asm.load(Size::DW, R2, R0, field.record as i16);
+        let owner = self.number_copy(key)?;
+        let record = self.slot_of(front, owner);
+        self.asm.add(owner, 1);
+        let there = self.asm.word(record, field.record as i16);
         // The verifier follows the other path first, and its state then covers this one.
-        self.asm.jump_if(Cond::Eq, R2, R1, end);
-        self.shared(R2, front.spilt);
-        self.asm.load(Size::DW, R2, R2, 0);
-        self.asm.mov(R0, 0);
-        self.asm.jump_if(Cond::Eq, R2, 0, end);
-        self.call_record(field, front, (which, LOOK))?;
-        self.room_at(front);
+        self.asm.jump_if(Cond::Eq, there, owner, end);
+        let spilt = self.shared_address(front.spilt);
+        self.asm.load(Size::DW, spilt, spilt, 0);
+        self.asm.mov(record, 0);
+        self.asm.jump_if(Cond::Eq, spilt, 0, end);
+        let number = self.call_record(field, front, owner, (which, LOOK))?;
+        self.room_at(front, number, record);
         self.asm.bind(end);
-        Ok(())
+        Ok(record)
     }
 
-    /// `r0` = the address of a thread's record, created if absent. Without memory the handler ends.
+    /// The address of a thread's record, created if absent. Without memory the handler ends.
     pub(in crate::lower) fn create_in_slot(
         &mut self,
         field: &FieldRef,
         front: ThreadSlots,
         key: Val,
-    ) -> Res {
+    ) -> Res<Reg> {
         let (which, full) = (self.room_of(key)?, self.full_label(field.g));
-        self.use_in(key, R1)?;
-        self.asm.add(R1, 1);
-        self.call_record(field, front, (which, MAKE))?;
+        let owner = self.number_copy(key)?;
+        self.asm.add(owner, 1);
+        let number = self.call_record(field, front, owner, (which, MAKE))?;
         if let Some(full) = full {
             let code = self.full_code(front);
-            self.asm.jump_if(Cond::Eq, R0, code, full);
+            self.asm.jump_if(Cond::Eq, number, code, full);
         }
-        self.room_at(front);
-        Ok(())
+        let record = self.asm.new_reg();
+        self.room_at(front, number, record);
+        Ok(record)
     }
 
     /// At the handler's end, writes back the records that it changed as copies.
     pub(in crate::lower) fn write_back_records(&mut self) -> Res {
         for (which, (field, front)) in self.rooms_used()? {
             let end = self.asm.label();
-            self.load(R1, front.lent + 8 * which);
-            self.asm.jump_if(Cond::Eq, R1, 0, end);
-            self.define_global("write_back_record", &["room"], |sub| {
-                sub.write_back(&field, front);
+            let lent = self.block_word(front.lent + 8 * which);
+            self.asm.jump_if(Cond::Eq, lent, 0, end);
+            let name = "write_back_record";
+            self.define_global(name, ["room"], |sub, [room]| {
+                sub.write_back(&field, front, room);
                 Ok(())
             })?;
-            self.asm.mov(R1, which as i32);
-            self.asm.call_sub("write_back_record");
+            let room = Arg::from(which as i32);
+            self.asm.call_sub_with(name, &[room]);
             self.asm.bind(end);
         }
         Ok(())
@@ -98,25 +99,24 @@ impl HandlerCodegen<'_> {
         Ok(which.ok_or("a record of a thread that does not run here")? as u32)
     }
 
-    /// `to` = the address of a thread's slot. Preserves `thread`.
-    fn slot_of(&mut self, front: ThreadSlots, to: Reg, thread: Reg) {
-        self.shared(to, front.at);
-        self.asm.mov(R2, thread);
-        self.asm.alu(AluOp::And, R2, front.slots as i32 - 1);
-        self.asm.alu(AluOp::Mul, R2, front.stride as i32);
-        self.asm.add(to, R2);
+    /// The address of a thread's slot.
+    fn slot_of(&mut self, front: ThreadSlots, thread: Reg) -> Reg {
+        let slot = self.shared_address(front.at);
+        let off = self.asm.alu_of(AluOp::And, thread, front.slots as i32 - 1);
+        self.asm.alu(AluOp::Mul, off, front.stride as i32);
+        self.asm.add(slot, off);
+        slot
     }
 
-    /// `r0` = the address of slot or room number r0, or 0 if the number is out of range.
-    fn room_at(&mut self, front: ThreadSlots) {
+    /// `to` = the address of the slot or room of that number, or 0 if the number is out of range.
+    fn room_at(&mut self, front: ThreadSlots, number: Reg, to: Reg) {
         let end = self.asm.label();
-        self.asm.mov(R1, R0);
-        self.asm.mov(R0, 0);
+        self.asm.mov(to, 0);
         let all = front.all(self.options.cpus) as i32;
-        self.asm.jump_if(Cond::Ge, R1, all, end);
-        self.asm.alu(AluOp::Mul, R1, front.stride as i32);
-        self.shared(R0, front.at);
-        self.asm.add(R0, R1);
+        self.asm.jump_if(Cond::Ge, number, all, end);
+        self.asm.alu(AluOp::Mul, number, front.stride as i32);
+        self.shared(to, front.at);
+        self.asm.add(to, number);
         self.asm.bind(end);
     }
 
@@ -130,149 +130,144 @@ impl HandlerCodegen<'_> {
         self.none_code(front) + 1
     }
 
-    /// Calls the subprogram for the record of owner r1: `r0` = the number of the slot or room.
+    /// Calls the subprogram for the record of an owner. Returns the number of the slot or room.
     fn call_record(
         &mut self,
         field: &FieldRef,
         front: ThreadSlots,
+        owner: Reg,
         (which, how): (u32, &'static str),
-    ) -> Res {
-        self.define_global(how, &["owner", "room"], |sub| {
-            sub.record_sub(field, front, how)
+    ) -> Res<Reg> {
+        self.define_global(how, ["owner", "room"], |sub, [owner, room]| {
+            sub.record_sub(field, front, (owner, room), how);
+            Ok(())
         })?;
-        self.asm.mov(R2, which as i32);
-        self.asm.call_sub(how);
-        Ok(())
+        let args = [owner.into(), (which as i32).into()];
+        Ok(self.asm.call_sub_with(how, &args))
     }
 
-    /// In a subprogram: `r9` = the number of this processor's room r8, `r8` = the address of the
-    /// word with the room's owner.
-    fn own_room(&mut self, front: ThreadSlots) {
+    /// In a subprogram: the number of this processor's room, and the address of the word with the room's
+    /// owner.
+    fn own_room(&mut self, front: ThreadSlots, room: Reg) -> (Reg, Reg) {
         let done = self.done;
-        self.bound_argument(R8, ThreadSlots::ROOMS - 1);
-        self.plan.cpu_number(self.asm, done);
-        self.asm.mov(R9, R0);
-        self.asm.alu(AluOp::Mul, R9, ThreadSlots::ROOMS as i32);
-        self.asm.add(R9, R8);
-        self.asm.add(R9, front.slots as i32);
-        self.asm.alu(AluOp::Lsh, R8, 3);
-        self.asm.add(R8, R7);
-        self.asm.add(R8, front.lent as i32);
+        self.bound_argument(room, ThreadSlots::ROOMS - 1);
+        let number = self.plan.cpu_number(self.asm, done);
+        self.asm.alu(AluOp::Mul, number, ThreadSlots::ROOMS as i32);
+        self.asm.add(number, room);
+        self.asm.add(number, front.slots as i32);
+        let owner = self.asm.alu_of(AluOp::Lsh, room, 3);
+        self.asm.add(owner, BLOCK);
+        self.asm.add(owner, front.lent as i32);
+        (number, owner)
     }
 
-    /// In a subprogram: `to` = the address of room r9. Clobbers r0.
-    fn own_room_at(&mut self, front: ThreadSlots, to: Reg) {
-        self.asm.mov(R0, R9);
-        self.asm.alu(AluOp::Mul, R0, front.stride as i32);
-        self.shared(to, front.at);
-        self.asm.add(to, R0);
+    /// In a subprogram: the address of a room.
+    fn own_room_at(&mut self, front: ThreadSlots, number: Reg) -> Reg {
+        let room = self.shared_address(front.at);
+        let off = self.asm.alu_of(AluOp::Mul, number, front.stride as i32);
+        self.asm.add(room, off);
+        room
     }
 
-    /// In a subprogram: `r0` = the record of owner r6 in the map, or 0.
-    fn record_in_map(&mut self, field: &FieldRef) {
-        self.key_of_owner();
-        self.asm.ld_map(R1, &*field.map);
-        self.block_addr(R2, self.plan.scratch.key);
-        self.asm.call(Helper::MapLookupElem);
+    /// In a subprogram: the record of an owner in the map, or 0.
+    fn record_in_map(&mut self, field: &FieldRef, owner: Reg) -> Reg {
+        self.key_of_owner(owner);
+        self.map_call(Helper::MapLookupElem, &field.map)
     }
 
-    /// In a subprogram: writes the thread of owner r6 to the key buffer.
-    fn key_of_owner(&mut self) {
-        self.asm.mov(R1, R6);
-        self.asm.add(R1, -1);
-        self.store(self.plan.scratch.key, R1);
+    /// In a subprogram: writes the thread of an owner to the key buffer.
+    fn key_of_owner(&mut self, owner: Reg) {
+        let thread = self.asm.alu_of(AluOp::Add, owner, -1);
+        self.store(self.plan.scratch.key, thread);
     }
 
-    /// The subprogram that copies the record of owner r6 from the map to room r8 and returns the
+    /// The subprogram that copies the record of an owner from the map to a room and returns the
     /// room's number.
-    fn record_sub(&mut self, field: &FieldRef, front: ThreadSlots, how: &str) -> Res {
+    fn record_sub(
+        &mut self,
+        field: &FieldRef,
+        front: ThreadSlots,
+        (owner, room): (Reg, Reg),
+        how: &str,
+    ) {
         let [copied, none] = [(); 2].map(|()| self.asm.label());
         if how == MAKE {
-            self.put_record(field, front)?;
+            self.put_record(field, front, owner);
         }
-        self.own_room(front);
-        self.asm.load(Size::DW, R1, R8, 0);
-        self.asm.jump_if(Cond::Eq, R1, R6, copied);
-        self.record_in_map(field);
-        self.asm.jump_if(Cond::Eq, R0, 0, none);
-        self.asm.mov(R3, R0);
-        self.own_room_at(front, R1);
-        self.asm.mov(R2, field.record as i32);
-        self.asm.call(Helper::ProbeReadKernel);
-        self.asm.store(Size::DW, R8, 0, R6);
+        let (number, there) = self.own_room(front, room);
+        let now = self.asm.word(there, 0);
+        self.asm.jump_if(Cond::Eq, now, owner, copied);
+        let record = self.record_in_map(field, owner);
+        self.asm.jump_if(Cond::Eq, record, 0, none);
+        let to = self.own_room_at(front, number);
+        self.copy_memory(to.into(), field.record, record.into());
+        self.asm.store(Size::DW, there, 0, owner);
         self.asm.bind(copied);
-        self.return_value(R9);
+        self.asm.ret(number);
 
         self.asm.bind(none);
-        self.return_value(self.none_code(front));
-        Ok(())
+        self.asm.ret(self.none_code(front));
     }
 
-    /// In a subprogram: creates the record of owner r6. Returns the number of the thread's slot if
+    /// In a subprogram: creates the record of an owner. Returns the number of the thread's slot if
     /// the slot is free; otherwise continues with the record in the map.
-    fn put_record(&mut self, field: &FieldRef, front: ThreadSlots) -> Res {
+    fn put_record(&mut self, field: &FieldRef, front: ThreadSlots, owner: Reg) {
         let [taken, full, memory, there] = [(); 4].map(|()| self.asm.label());
-        self.asm.mov(R9, R6);
-        self.asm.add(R9, -1);
-        self.slot_of(front, R3, R9);
-        self.asm.alu(AluOp::And, R9, front.slots as i32 - 1);
-        self.asm.mov(R0, 0);
-        self.asm.mov(R1, R6);
-        self.asm
-            .atomic(AtomicOp::CmpXchg, R3, field.record as i16, R1);
-        self.asm.jump_if(Cond::Ne, R0, 0, taken);
-        self.return_value(R9);
+        let number = self.asm.alu_of(AluOp::Add, owner, -1);
+        let slot = self.slot_of(front, number);
+        self.asm.alu(AluOp::And, number, front.slots as i32 - 1);
+        let old = self
+            .asm
+            .compare_exchange((slot, field.record as i16), 0, owner);
+        self.asm.jump_if(Cond::Ne, old, 0, taken);
+        self.asm.ret(number);
         self.asm.bind(memory);
         self.count(percpu::NO_MEMORY);
-        self.return_value(self.none_code(front));
+        self.asm.ret(self.none_code(front));
         self.asm.bind(full);
-        self.return_value(self.full_code(front));
+        self.asm.ret(self.full_code(front));
         self.asm.bind(taken);
-        self.key_of_owner();
-        self.insert(&field.map, false, field.record)?;
-        self.asm.jump_if32(Cond::Eq, R0, EEXIST, there);
-        self.asm.jump_if32(Cond::Eq, R0, E2BIG, full);
-        self.asm.jump_if32(Cond::Ne, R0, 0, memory);
-        self.shared(R1, front.spilt);
-        self.asm.mov(R2, 1);
-        self.asm.atomic(AtomicOp::Add, R1, 0, R2);
+        self.key_of_owner(owner);
+        let result = self.insert(&field.map, false, field.record);
+        self.asm.jump_if32(Cond::Eq, result, EEXIST, there);
+        self.asm.jump_if32(Cond::Eq, result, E2BIG, full);
+        self.asm.jump_if32(Cond::Ne, result, 0, memory);
+        self.count_spilt(front, 1);
         self.asm.bind(there);
-        Ok(())
     }
 
-    /// The subprogram that copies the record in room r6 back to the map, or deletes it from the map
+    /// In a subprogram: adds to the number of records outside of their slots.
+    fn count_spilt(&mut self, front: ThreadSlots, by: i32) {
+        let (spilt, by) = (self.shared_address(front.spilt), self.asm.copy(by));
+        self.asm.atomic(AtomicOp::Add, spilt, 0, by);
+    }
+
+    /// The subprogram that copies the record in a room back to the map, or deletes it from the map
     /// if no field is present.
-    fn write_back(&mut self, field: &FieldRef, front: ThreadSlots) {
+    fn write_back(&mut self, field: &FieldRef, front: ThreadSlots, room: Reg) {
         let (done, empty) = (self.done, self.asm.label());
-        self.asm.mov(R8, R6);
-        self.own_room(front);
-        self.asm.load(Size::DW, R6, R8, 0);
-        self.asm.jump_if(Cond::Eq, R6, 0, done);
-        self.asm.store(Size::DW, R8, 0, 0);
-        self.record_in_map(field);
-        self.asm.jump_if(Cond::Eq, R0, 0, done);
-        self.asm.mov(R1, R0);
-        self.own_room_at(front, R3);
-        self.asm.load(Size::DW, R2, R3, 0);
-        self.asm.jump_if(Cond::Eq, R2, 0, empty);
-        self.asm.mov(R2, field.record as i32);
-        self.asm.call(Helper::ProbeReadKernel);
+        let (number, there) = self.own_room(front, room);
+        let owner = self.asm.word(there, 0);
+        self.asm.jump_if(Cond::Eq, owner, 0, done);
+        self.asm.store(Size::DW, there, 0, 0);
+        let record = self.record_in_map(field, owner);
+        self.asm.jump_if(Cond::Eq, record, 0, done);
+        let from = self.own_room_at(front, number);
+        let present = self.asm.word(from, 0);
+        self.asm.jump_if(Cond::Eq, present, 0, empty);
+        self.copy_memory(record.into(), field.record, from.into());
         self.asm.jump(done);
         self.asm.bind(empty);
-        self.asm.ld_map(R1, &*field.map);
-        self.block_addr(R2, self.plan.scratch.key);
-        self.asm.call(Helper::MapDeleteElem);
-        self.asm.jump_if32(Cond::Ne, R0, 0, done);
-        self.shared(R1, front.spilt);
-        self.asm.mov(R2, -1);
-        self.asm.atomic(AtomicOp::Add, R1, 0, R2);
+        let result = self.map_call(Helper::MapDeleteElem, &field.map);
+        self.asm.jump_if32(Cond::Ne, result, 0, done);
+        self.count_spilt(front, -1);
     }
 
-    /// Frees the slot of the record at r0, which has no fields left. An atomic exchange makes the
-    /// empty record visible to the slot's next owner. In a room the word has no meaning. Clobbers
-    /// r1.
-    pub(in crate::lower) fn free_slot(&mut self, field: &FieldRef) {
-        self.asm.mov(R1, Src::Imm(0));
-        self.asm.atomic(AtomicOp::Xchg, R0, field.record as i16, R1);
+    /// Frees the slot of a record that has no fields left. An atomic exchange makes the empty record
+    /// visible to the slot's next owner. In a room the word has no meaning.
+    pub(in crate::lower) fn free_slot(&mut self, field: &FieldRef, record: Reg) {
+        let free = self.asm.copy(0);
+        self.asm
+            .atomic(AtomicOp::Xchg, record, field.record as i16, free);
     }
 }

@@ -4,10 +4,10 @@ use spile_ir::Val;
 use spile_ir::intrinsics::ActOp;
 
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{Cond, Size};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{Cond, Size, Src};
 use crate::layout::{ErrorKind, LOWEST_ERROR};
-use crate::lower::{HandlerCodegen, Res, TMP};
+use crate::lower::{Arg, HandlerCodegen, Res, TMP};
 
 impl HandlerCodegen<'_> {
     pub(in crate::lower) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {
@@ -32,25 +32,27 @@ impl HandlerCodegen<'_> {
             ActOp::UserStoreText => self.user_store_text(args[0], args[1])?,
             ActOp::DecisionSet => {
                 let fail = self.fail_label(ErrorKind::Decision);
-                self.use_in(args[0], R1)?;
-                self.asm.jump_if(Cond::Sgt, R1, 0, fail);
-                self.asm.jump_if(Cond::Slt, R1, LOWEST_ERROR, fail);
-                self.store(self.plan.scratch.verdict, R1);
+                let decision = self.number_copy(args[0])?;
+                self.asm.jump_if(Cond::Sgt, decision, 0, fail);
+                self.asm.jump_if(Cond::Slt, decision, LOWEST_ERROR, fail);
+                self.store(self.plan.scratch.verdict, decision);
             }
             ActOp::RegisterStore => self.set_register(args[0], args[1])?,
             ActOp::SendSignal => {
                 let fail = self.fail_label(ErrorKind::Signal);
-                self.use_in(args[0], R1)?;
+                let signal = self.number_copy(args[0])?;
                 // The kernel takes any 32 bits, and 0 sends nothing.
-                self.asm.jump_if(Cond::Sle, R1, 0, fail);
-                self.asm.jump_if(Cond::Gt, R1, MOST_SIGNALS, fail);
-                self.asm.call(Helper::SendSignalThread);
-                self.asm.jump_if(Cond::Ne, R0, 0, fail);
+                self.asm.jump_if(Cond::Sle, signal, 0, fail);
+                self.asm.jump_if(Cond::Gt, signal, MOST_SIGNALS, fail);
+                let result = self
+                    .asm
+                    .call_with(Helper::SendSignalThread, &[signal.into()]);
+                self.asm.jump_if(Cond::Ne, result, 0, fail);
             }
         }
-        self.load(R1, counter);
-        self.asm.add(R1, 1);
-        self.store(counter, R1);
+        let changes = self.block_word(counter);
+        self.asm.add(changes, 1);
+        self.store(counter, changes);
         Ok(())
     }
 
@@ -59,38 +61,35 @@ impl HandlerCodegen<'_> {
             return Err("a write of that size".into());
         };
         let size = Size::from_bytes(n as u32).ok_or("a write of that size")?;
-        self.use_in(args[2], R2)?;
-        self.asm.store(size, R10, TMP[0], R2);
-        self.use_in(args[1], R1)?;
-        self.set_aux(R1);
-        self.asm.mov(R2, R10);
-        self.asm.add(R2, i32::from(TMP[0]));
-        self.asm.mov(R3, n as i32);
-        self.write_user();
+        let value = self.number(args[2])?;
+        self.asm.store(size, R10, TMP[0], value);
+        let to = self.number(args[1])?;
+        self.write_user(to, [Arg::Word(TMP[0]), (n as i32).into()]);
         Ok(())
     }
 
     fn user_store_text(&mut self, addr: Val, text: Val) -> Res {
         let text = self.text(text)?;
         let empty = self.asm.label();
-        self.strlen(&text);
-        self.asm.mov(R3, R0);
+        let length = self.strlen(&text);
         // A helper's length must not be 0 for older kernels, and has the slot's width as its bound.
-        self.asm.jump_if(Cond::Sle, R3, 0, empty);
-        self.asm.jump_if(Cond::Gt, R3, text.width() as i32, empty);
-        self.use_in(addr, R1)?;
-        self.set_aux(R1);
-        self.text_addr(R2, &text);
-        self.write_user();
+        self.asm.jump_if(Cond::Sle, length, 0, empty);
+        self.asm
+            .jump_if(Cond::Gt, length, text.width() as i32, empty);
+        let to = self.number(addr)?;
+        let from = self.text_arg(&text);
+        self.write_user(to, [from, length.into()]);
         self.asm.bind(empty);
         Ok(())
     }
 
-    /// Writes r3 bytes at r2 to the user address r1.
-    fn write_user(&mut self) {
+    /// Writes memory, given by its address and length, to a user address.
+    fn write_user(&mut self, to: Src, [from, length]: [Arg; 2]) {
         let fail = self.fail_label(ErrorKind::WriteFault);
-        self.asm.call(Helper::ProbeWriteUser);
-        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.set_aux(to);
+        let args = [to.into(), from, length];
+        let result = self.asm.call_with(Helper::ProbeWriteUser, &args);
+        self.asm.jump_if(Cond::Ne, result, 0, fail);
     }
 }
 

@@ -5,9 +5,9 @@ use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use super::pt_regs::Registers;
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size};
-use crate::lower::{CTX, HandlerCodegen, Res, TMP};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP};
 
 fn constant(n: Val) -> Result<i64, String> {
     match n {
@@ -17,9 +17,8 @@ fn constant(n: Val) -> Result<i64, String> {
 }
 
 impl HandlerCodegen<'_> {
-    /// `r0` = the intrinsic's value; serves the arguments of tracepoints as well. Clobbers r1 to
-    /// r5.
-    pub(in crate::lower) fn of_code(&mut self, op: ContextOp, args: &[Val]) -> Res {
+    /// The intrinsic's value; serves the arguments of tracepoints as well.
+    pub(in crate::lower) fn of_code(&mut self, op: ContextOp, args: &[Val]) -> Res<Reg> {
         let Event::Code(probe) = self.event() else {
             return match op {
                 ContextOp::CtxArg => self.ctx_arg(args[0]),
@@ -41,20 +40,17 @@ impl HandlerCodegen<'_> {
             ContextOp::CtxReg | ContextOp::CtxRegNow => self.register(constant(args[0])?),
             ContextOp::CtxRet if probe.ret => self.register(self.registers().ret.into()),
             ContextOp::CtxRet => Err("the result of a function before it returns".into()),
-            ContextOp::CtxSite => {
-                match *probe.sites {
-                    [ref one] => self.asm.mov(R0, one.number as i32),
-                    _ => {
-                        let exits = probe.at_exits();
-                        self.asm.load(Size::DW, R1, R10, CTX);
-                        self.asm.call(Helper::GetAttachCookie);
-                        if exits {
-                            self.asm.alu32(AluOp::Mov, R0, R0);
-                        }
+            ContextOp::CtxSite => match *probe.sites {
+                [ref one] => Ok(self.asm.copy(one.number as i32)),
+                _ => {
+                    let exits = probe.at_exits();
+                    let cookie = self.call_with_context(Helper::GetAttachCookie);
+                    if exits {
+                        self.asm.mov32(cookie, cookie);
                     }
+                    Ok(cookie)
                 }
-                Ok(())
-            }
+            },
         }
     }
 
@@ -63,60 +59,53 @@ impl HandlerCodegen<'_> {
         let number = constant(number)?;
         let offset = self.registers().offset(number);
         let offset = offset.ok_or_else(|| format!("register {number} is not there"))?;
-        self.use_in(value, R2)?;
-        self.asm.load(Size::DW, R1, R10, CTX);
-        self.asm.store(Size::DW, R1, offset, R2);
+        let value = self.number_in_reg(value)?;
+        let context = self.asm.word(R10, CTX);
+        self.asm.store(Size::DW, context, offset, value);
         Ok(())
     }
 
-    /// `r0` = the intrinsic's value on a trampoline. Helpers return plain numbers; a load from the
+    /// Calls a helper that takes the context.
+    fn call_with_context(&mut self, helper: Helper) -> Reg {
+        let context = self.asm.word(R10, CTX);
+        self.asm.call_with(helper, &[context.into()])
+    }
+
+    /// The intrinsic's value on a trampoline. Helpers return plain numbers; a load from the
     /// context would give the verifier a pointer to a structure, which does not allow arithmetic.
-    fn of_trampoline(&mut self, op: ContextOp, args: &[Val]) -> Res {
+    fn of_trampoline(&mut self, op: ContextOp, args: &[Val]) -> Res<Reg> {
         let value = TMP[0];
-        let helper = match op {
-            ContextOp::CtxArg => {
-                self.asm.mov(R2, constant(args[0])? as i32);
-                Helper::GetFuncArg
-            }
-            ContextOp::CtxRet => Helper::GetFuncRet,
+        let (helper, number) = match op {
+            ContextOp::CtxArg => (Helper::GetFuncArg, Some(constant(args[0])? as i32)),
+            ContextOp::CtxRet => (Helper::GetFuncRet, None),
             ContextOp::CtxSite => {
                 let number = match self.event() {
                     Event::Code(probe) => probe.sites.first().map_or(0, |s| s.number),
                     _ => 0,
                 };
-                self.asm.mov(R0, number as i32);
-                return Ok(());
+                return Ok(self.asm.copy(number as i32));
             }
             ContextOp::CtxReg | ContextOp::CtxRegNow => {
                 return Err("a register on a trampoline".into());
             }
         };
-        let into = match helper {
-            Helper::GetFuncArg => R3,
-            _ => R2,
-        };
         self.asm.store(Size::DW, R10, value, 0);
-        self.asm.mov(into, R10);
-        self.asm.add(into, i32::from(value));
-        self.asm.load(Size::DW, R1, R10, CTX);
-        self.asm.call(helper);
-        self.asm.load(Size::DW, R0, R10, value);
-        Ok(())
+        let context = Arg::from(self.asm.word(R10, CTX));
+        let args = [Some(context), number.map(Arg::from), Some(Arg::Word(value))];
+        let args: Vec<Arg> = args.into_iter().flatten().collect();
+        self.asm.call_with(helper, &args);
+        Ok(self.asm.word(R10, value))
     }
 
-    /// `r0` = an identifier of this call of the function: the address of the eight bytes that the
-    /// kernel keeps for the call. Clobbers r1 to r5.
-    pub(in crate::lower) fn call_of_function(&mut self) -> Res {
+    /// An identifier of this call of the function: the address of the eight bytes that the
+    /// kernel keeps for the call.
+    pub(in crate::lower) fn call_of_function(&mut self) -> Res<Reg> {
         let Some(session) = self.options.features.kprobe_session else {
             return self.of_code(ContextOp::CtxSite, &[]);
         };
-        let word = self.plan.scratch.tmp;
-        self.asm.load(Size::DW, R1, R10, CTX);
-        self.asm.call_kfunc(session.cookie);
-        // Goes through memory, which turns the address into a number.
-        self.store(word, R0);
-        self.load(R0, word);
-        Ok(())
+        let context = self.asm.word(R10, CTX);
+        let cookie = self.asm.call_kfunc_with(session.cookie, &[context.into()]);
+        Ok(self.as_number(cookie))
     }
 
     /// Where the processor that the object is for has its registers.
@@ -131,19 +120,18 @@ impl HandlerCodegen<'_> {
         matches!(event, Event::Code(_) | Event::Perf { .. } | Event::Watch(_))
     }
 
-    /// `r0` = address of the interrupted instruction.
-    pub(in crate::lower) fn interrupted_at(&mut self) -> Res {
+    /// The address of the interrupted instruction.
+    pub(in crate::lower) fn interrupted_at(&mut self) -> Res<Reg> {
         if self.has_registers() {
             return self.register(self.registers().pc.into());
         }
-        self.asm.mov(R0, 0);
-        Ok(())
+        Ok(self.asm.copy(0))
     }
 
-    /// `r0` = address of the function whose return is probed, in the given address space. The
+    /// The address of the function whose return is probed, in the given address space. The
     /// helper knows functions of the kernel on all kernels with return probes, and those of
-    /// programs since 6.6; before, the result is 0. Clobbers r1 to r5.
-    pub(in crate::lower) fn returning_from(&mut self, space: Val) {
+    /// programs since 6.6; before, the result is 0.
+    pub(in crate::lower) fn returning_from(&mut self, space: Val) -> Reg {
         let wanted = if space == Val::Imm(0) {
             Space::Kernel
         } else {
@@ -152,50 +140,46 @@ impl HandlerCodegen<'_> {
         match self.event() {
             Event::Code(probe) if probe.at_exits() && probe.space == wanted => {
                 // The cookie's upper half holds the distance to the function's start.
-                self.asm.load(Size::DW, R1, R10, CTX);
-                self.asm.call(Helper::GetAttachCookie);
-                self.asm.alu(AluOp::Arsh, R0, 32);
-                self.asm.load(Size::DW, R1, R10, CTX);
+                let distance = self.call_with_context(Helper::GetAttachCookie);
+                self.asm.alu(AluOp::Arsh, distance, 32);
+                let at = self.asm.word(R10, CTX);
                 if let Some(pc) = self.registers().offset(self.registers().pc.into()) {
-                    self.asm.load(Size::DW, R1, R1, pc);
+                    self.asm.load(Size::DW, at, at, pc);
                 }
-                self.asm.alu(AluOp::Sub, R1, R0);
-                self.asm.mov(R0, R1);
+                self.asm.alu(AluOp::Sub, at, distance);
+                at
             }
             Event::Code(probe) if probe.ret && probe.space == wanted => {
-                self.asm.load(Size::DW, R1, R10, CTX);
-                self.asm.call(Helper::GetFuncIp);
+                self.call_with_context(Helper::GetFuncIp)
             }
-            _ => self.asm.mov(R0, 0),
+            _ => self.asm.copy(0),
         }
     }
 
-    /// `r0` = an address on the kernel's stack, where contexts lie. Clobbers r1.
-    pub(in crate::lower) fn place_on_stack(&mut self) {
-        let word = self.plan.scratch.tmp;
-        self.asm.load(Size::DW, R1, R10, CTX);
-        // Goes through memory, which turns the address into a number.
-        self.store(word, R1);
-        self.load(R0, word);
+    /// The address of the context as a number: that of a trace event's record, and one on the kernel's
+    /// stack elsewhere.
+    pub(in crate::lower) fn context_address(&mut self) -> Reg {
+        let context = self.asm.word(R10, CTX);
+        self.as_number(context)
     }
 
     /// `dst` = name of the interrupted function.
     pub(in crate::lower) fn interrupted(&mut self, dst: IrReg) -> Res {
         let [kernel, end] = std::array::from_fn(|_| self.asm.label());
-        self.user_mode();
-        self.asm.jump_if(Cond::Eq, R0, 0, kernel);
-        self.interrupted_at()?;
-        self.user_name(dst)?;
+        let user = self.user_mode();
+        self.asm.jump_if(Cond::Eq, user, 0, kernel);
+        let at = self.interrupted_at()?;
+        self.user_name(dst, at)?;
         self.asm.jump(end);
         self.asm.bind(kernel);
-        self.interrupted_at()?;
-        self.symbol_at(dst, false)?;
+        let at = self.interrupted_at()?;
+        self.symbol_at(dst, at, false)?;
         self.asm.bind(end);
         Ok(())
     }
 
-    /// `r0` = argument n, counted from `first`, by the calling convention's registers.
-    pub(in crate::lower) fn register_arg(&mut self, n: Val, first: i64) -> Res {
+    /// Argument n, counted from `first`, by the calling convention's registers.
+    pub(in crate::lower) fn register_arg(&mut self, n: Val, first: i64) -> Res<Reg> {
         let Val::Imm(n) = n else {
             return Err("the number of an argument is not a constant".into());
         };
@@ -214,30 +198,28 @@ impl HandlerCodegen<'_> {
         matches!(self.event(), Event::Code(probe) if probe.at_exits())
     }
 
-    fn register(&mut self, number: i64) -> Res {
+    /// A register of the interrupted code, by its DWARF number.
+    fn register(&mut self, number: i64) -> Res<Reg> {
         let registers = self.registers();
         let at = |number| {
             let offset = registers.offset(number);
             offset.ok_or_else(|| format!("register {number} is not there"))
         };
         let [pc, sp] = [registers.pc, registers.sp].map(i64::from);
-        self.asm.load(Size::DW, R1, R10, CTX);
+        let context = self.asm.word(R10, CTX);
         if number == pc && self.at_exit() {
             let value = TMP[0];
             self.asm.store(Size::DW, R10, value, 0);
-            self.asm.load(Size::DW, R3, R1, at(sp)?);
-            self.asm.mov(R1, R10);
-            self.asm.add(R1, i32::from(value));
-            self.asm.mov(R2, 8);
-            self.asm.call(Helper::ProbeReadUser);
-            self.asm.load(Size::DW, R0, R10, value);
-            return Ok(());
+            let top = self.asm.word(context, at(sp)?);
+            let args = [Arg::Word(value), 8.into(), top.into()];
+            self.asm.call_with(Helper::ProbeReadUser, &args);
+            return Ok(self.asm.word(R10, value));
         }
-        self.asm.load(Size::DW, R0, R1, at(number)?);
+        let register = self.asm.word(context, at(number)?);
         if number == sp && self.at_exit() {
-            self.asm.add(R0, 8);
+            self.asm.add(register, 8);
         }
-        Ok(())
+        Ok(register)
     }
 
     /// Stores the program counter, stack pointer and frame pointer behind the return instruction in
@@ -251,8 +233,8 @@ impl HandlerCodegen<'_> {
         const FRAME: u16 = 6;
         let numbers = [registers.pc, registers.sp, FRAME].map(i64::from);
         for (word, number) in words.into_iter().zip(numbers) {
-            self.register(number)?;
-            self.store(word, R0);
+            let register = self.register(number)?;
+            self.store(word, register);
         }
         Ok(true)
     }

@@ -5,7 +5,7 @@ use spile_ir::{Event, Reg as IrReg};
 use crate::isa::asm::{Asm, Function};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size};
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{self, percpu};
 use crate::lower::text::callback;
 use crate::lower::{CTX, HandlerCodegen, Res, TMP};
@@ -31,36 +31,27 @@ impl HandlerCodegen<'_> {
         (size, signed): (u8, bool),
     ) -> Res {
         let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
-        let result = self.task_register(dst);
-        self.task_in(result);
-        self.asm.load(access, result, result, at);
-        self.extend_into(dst, result, (size, signed))
+        let task = self.task();
+        let field = self.asm.read(access, task, at);
+        self.extend_into(dst, field, (size, signed))
     }
 
-    /// `r0` = 1 if a perf event interrupted user mode, and at probes in user code. Other events,
-    /// including system calls, come from kernel code; as in SystemTap they give 0. Clobbers r1.
-    pub(in crate::lower) fn user_mode(&mut self) {
+    /// 1 if a perf event interrupted user mode, and at probes in user code. Other events,
+    /// including system calls, come from kernel code; as in SystemTap they give 0.
+    pub(in crate::lower) fn user_mode(&mut self) -> Reg {
         let event = &self.program.handlers[self.handler.index()].event;
         let perf = matches!(event, Event::Perf { .. } | Event::Watch(_));
-        self.asm.mov(R0, i32::from(event.in_user_code()));
+        let user = self.asm.copy(i32::from(event.in_user_code()));
         if perf {
             let kernel = self.asm.label();
-            self.asm.load(Size::DW, R1, R10, CTX);
-            self.asm.load(Size::DW, R1, R1, arch::MODE);
-            self.asm.alu(AluOp::And, R1, arch::MASK);
-            self.asm.jump_if(Cond::Ne, R1, arch::USER, kernel);
-            self.asm.mov(R0, 1);
+            let mode = self.asm.word(R10, CTX);
+            self.asm.load(Size::DW, mode, mode, arch::MODE);
+            self.asm.alu(AluOp::And, mode, arch::MASK);
+            self.asm.jump_if(Cond::Ne, mode, arch::USER, kernel);
+            self.asm.mov(user, 1);
             self.asm.bind(kernel);
         }
-    }
-
-    /// `r0` = the address of a trace event's record: the context. It goes through memory, which turns it
-    /// into a number. Clobbers r5.
-    pub(in crate::lower) fn event_record(&mut self) {
-        let word = self.plan.scratch.tmp;
-        self.asm.load(Size::DW, R0, R10, CTX);
-        self.store(word, R0);
-        self.load(R0, word);
+        user
     }
 
     /// `dst` = the current process's arguments, joined by spaces, with empty ones as `""`; "" for
@@ -84,8 +75,8 @@ impl HandlerCodegen<'_> {
         let (fits, read, done) = (self.asm.label(), self.asm.label(), self.asm.label());
         let (length, from, got) = (TMP[0], TMP[1], TMP[2]);
         self.fill_zero(off, width);
-        self.task();
-        self.asm.load(Size::DW, R1, R0, mm);
+        let task = self.task();
+        self.asm.load(Size::DW, R1, task, mm);
         self.asm.jump_if(Cond::Eq, R1, 0, done);
         self.asm.load(Size::DW, R3, R1, start);
         self.asm.load(Size::DW, R2, R1, end);
@@ -169,7 +160,7 @@ impl HandlerCodegen<'_> {
         self.block_addr(R2, off);
         self.block_addr(R3, tmp);
         self.asm.call_sub(name);
-        let (base, disp) = self.block_operand(R5, tmp + args::CUT as u32, 8);
+        let (base, disp) = self.block_operand(tmp + args::CUT as u32, 8);
         self.asm.load(Size::DW, R1, base, disp);
         self.asm.jump_if(Cond::Eq, R1, 0, none);
         self.count(percpu::TRUNCATED);

@@ -12,7 +12,6 @@ use spile_lir::helpers::Helper;
 use spile_lir::library::module_with;
 
 use crate::isa::insn::Cond;
-use crate::isa::insn::Reg::*;
 use crate::layout::{ErrorKind, counter_map};
 use crate::lower::{HandlerCodegen, Res};
 use crate::object::elf::{MapSpec, MapType};
@@ -175,10 +174,10 @@ impl HandlerCodegen<'_> {
         self.pool
             .define_module(module_with(read_counter(&name, n)))?;
         let fail = self.fail_label(ErrorKind::Counter);
-        self.asm.call_sub(name);
-        self.asm.jump_if(Cond::Gt, R0, ERRORS, fail);
+        let count = self.asm.call_sub_with(name, &[]);
+        self.asm.jump_if(Cond::Gt, count, ERRORS, fail);
         match dst {
-            Some(dst) => self.def_int(dst, R0),
+            Some(dst) => self.def_int(dst, count),
             None => Ok(()),
         }
     }

@@ -15,8 +15,8 @@ use spile_lir::library::defer::{DeferLayout, FIELDS, MARK};
 use spile_lir::library::routine::Routine;
 
 use crate::isa::asm::Label;
-use crate::isa::insn::Cond;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg;
+use crate::isa::insn::{AluOp, Cond};
 use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
 use crate::lower::text::append;
 use crate::lower::{HandlerCodegen, Res};
@@ -113,10 +113,11 @@ impl HandlerCodegen<'_> {
         self.ctx.deferred(dst)
     }
 
-    /// Defers a string if `r0` says that the memory may exist, and puts the mark into the slot. The
-    /// address is in `err_aux`. Goes to `read` if that succeeded, otherwise to `fail`.
+    /// Defers a string if the result of a read says that the memory may exist, and puts the mark into the
+    /// slot. The address is in `err_aux`. Goes to `read` if that succeeded, otherwise to `fail`.
     pub(in crate::lower) fn defer(
         &mut self,
+        result: Reg,
         (off, width): (u32, u32),
         room: Val,
         (quote, dst): (Quote, IrReg),
@@ -126,17 +127,19 @@ impl HandlerCodegen<'_> {
             self.asm.jump(fail);
             return Ok(());
         }
-        self.asm.jump_if(Cond::Ne, R0, super::usermem::ABSENT, fail);
+        self.asm
+            .jump_if(Cond::Ne, result, super::usermem::ABSENT, fail);
         self.begin_text(width);
-        self.room_into(room, width)?;
-        self.asm.add(R2, -1);
-        self.load(R1, self.plan.scratch.err_aux);
+        let room = self.text_room(room, width)?;
+        let room = self.asm.alu_of(AluOp::Add, room, -1);
+        let from = self.block_word(self.plan.scratch.err_aux);
         let instead = substitute(self.body, self.cur_block, dst);
         let instead = instead.map_or(0, |s| s.index() as i64 + 1);
         let how = quote as i64 | instead << SUBSTITUTE_SHIFT;
-        self.asm.imm(R3, how);
-        self.asm.call_sub(USER_DEFER);
-        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        let how = self.asm.constant(how);
+        let args = [from.into(), room.into(), how.into()];
+        let refused = self.asm.call_sub_with(USER_DEFER, &args);
+        self.asm.jump_if(Cond::Ne, refused, 0, fail);
         self.end_text(off, width);
         self.asm.jump(read);
         Ok(())

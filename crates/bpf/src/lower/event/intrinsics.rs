@@ -7,10 +7,10 @@ use spile_ir::intrinsics::{
 use spile_ir::{Arch, Event, Reg as IrReg, Space, Ty, Val};
 
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, Quote, shared};
-use crate::lower::{CTX, HandlerCodegen, Res, TMP};
+use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP};
 use crate::plan::outlining::Op;
 use crate::programs::process_tree;
 use crate::target::CastKfunc;
@@ -58,8 +58,8 @@ impl HandlerCodegen<'_> {
                 self.loaded_argument(result()?, args[0])
             }
             IntrinsicClass::Context(op) => {
-                self.of_code(op, args)?;
-                self.def_int(result()?, R0)
+                let value = self.of_code(op, args)?;
+                self.def_int(result()?, value)
             }
             IntrinsicClass::TaskNumber(which) => self.task_number(result()?, which),
             IntrinsicClass::Syscall(op) => self.syscall_op(result()?, op, args),
@@ -70,9 +70,9 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// The result is in r0, if anything uses it.
-    fn def_used(&mut self, dst: Option<IrReg>) -> Res {
-        dst.map_or(Ok(()), |dst| self.def_int(dst, R0))
+    /// Defines the result, if anything uses it.
+    fn def_used(&mut self, dst: Option<IrReg>, value: impl Into<Src>) -> Res {
+        dst.map_or(Ok(()), |dst| self.def_int(dst, value))
     }
 
     fn memory_op(&mut self, dst: Option<IrReg>, op: MemoryOp, args: &[Val]) -> Res {
@@ -90,37 +90,36 @@ impl HandlerCodegen<'_> {
     }
 
     fn event_op(&mut self, dst: Option<IrReg>, op: EventOp, args: &[Val]) -> Res {
-        match op {
+        let value = match op {
             EventOp::PerfCount => return self.perf_count(dst, args),
             EventOp::VerdictSet => return self.set_verdict(args[0]),
-            EventOp::Verdict | EventOp::Decision => self.load(R0, self.plan.scratch.verdict),
+            EventOp::Verdict | EventOp::Decision => self.block_word(self.plan.scratch.verdict),
             EventOp::CtxActivation => self.call_of_function()?,
             EventOp::CtxAddr => self.interrupted_at()?,
             EventOp::CtxEntry => self.returning_from(args[0]),
-            EventOp::CtxRecord => self.event_record(),
-            EventOp::CtxPlace => self.place_on_stack(),
+            EventOp::CtxRecord | EventOp::CtxPlace => self.context_address(),
             EventOp::NextTid => self.next_task_number(self.options.offsets.task_pid)?,
             EventOp::NextPid => self.next_task_number(self.options.offsets.task_tgid)?,
             EventOp::UserMode => self.user_mode(),
-        }
-        self.def_used(dst)
+        };
+        self.def_used(dst, value)
     }
 
     fn session_op(&mut self, dst: Option<IrReg>, op: SessionOp, args: &[Val]) -> Res {
-        match op {
+        let value = match op {
             SessionOp::Exit => return self.exit_session(),
             SessionOp::Target => {
                 return dst.map_or(Ok(()), |dst| self.session_number(dst, shared::TARGET));
             }
             SessionOp::InTree => return dst.map_or(Ok(()), |dst| self.in_tree(dst, args[0])),
-            SessionOp::Rand => self.asm.call(Helper::GetPrandomU32),
+            SessionOp::Rand => self.asm.call_with(Helper::GetPrandomU32, &[]),
             SessionOp::InputText
             | SessionOp::ValueText
             | SessionOp::ValueSet
             | SessionOp::ValueAppend
             | SessionOp::Ftrace => return unsupported(op),
-        }
-        self.def_used(dst)
+        };
+        self.def_used(dst, value)
     }
 
     fn run_op(&mut self, dst: Option<IrReg>, op: RunOp, args: &[Val]) -> Res {
@@ -129,15 +128,15 @@ impl HandlerCodegen<'_> {
             (RunOp::MatchGroup | RunOp::MatchGroups, None) => Ok(()),
             (RunOp::MatchGroup, Some(dst)) => self.match_group(dst, args[0]),
             (RunOp::MatchGroups, Some(dst)) => {
-                self.match_groups();
-                self.def_int(dst, R0)
+                let groups = self.match_groups();
+                self.def_int(dst, groups)
             }
         }
     }
 
     fn syscall_op(&mut self, dst: IrReg, op: SyscallOp, args: &[Val]) -> Res {
         let at_code = matches!(self.event(), Event::Code(_));
-        match op {
+        let value = match op {
             SyscallOp::SysName => return self.sys_name(dst),
             SyscallOp::SysRetstr => return self.sys_retstr(dst),
             SyscallOp::SysArgstr => return self.sys_argstr(dst),
@@ -147,7 +146,7 @@ impl HandlerCodegen<'_> {
             SyscallOp::RegArg
                 if matches!(self.event(), Event::SysExit(_)) && args[0] == Val::Imm(1) =>
             {
-                self.sys_ret()?;
+                self.sys_ret()?
             }
             SyscallOp::RegArg if at_code => self.register_arg(args[0], 1)?,
             SyscallOp::RegArg => self.sys_arg(args[0], 1)?,
@@ -155,56 +154,62 @@ impl HandlerCodegen<'_> {
                 if self.late_number {
                     self.store_number(false)?;
                 }
-                self.call_number(R0);
+                self.call_number()
             }
             SyscallOp::SysRet if at_code => self.of_code(ContextOp::CtxRet, &[])?,
             SyscallOp::SysRet => self.sys_ret()?,
-        }
-        self.def_int(dst, R0)
+        };
+        self.def_int(dst, value)
     }
 
     fn task_op(&mut self, dst: IrReg, op: TaskOp, args: &[Val]) -> Res {
-        match op {
+        let helper = match op {
             TaskOp::Execname => return self.execname(dst),
             TaskOp::Cmdline => return self.cmdline(dst),
-            TaskOp::TaskCurrent | TaskOp::TaskHere => self.asm.call(Helper::GetCurrentTask),
-            TaskOp::InCall => self.call_of_task()?,
-            TaskOp::CgroupId => self.asm.call(Helper::GetCurrentCgroupId),
-            TaskOp::CgroupAncestor => {
-                self.use_in(args[0], R1)?;
-                self.asm.call(Helper::GetCurrentAncestorCgroupId);
+            TaskOp::InCall => {
+                let number = self.call_of_task()?;
+                return self.def_int(dst, number);
             }
-            TaskOp::Cpu => self.asm.call(Helper::GetSmpProcessorId),
-        }
-        self.def_int(dst, R0)
+            TaskOp::TaskCurrent | TaskOp::TaskHere => Helper::GetCurrentTask,
+            TaskOp::CgroupId => Helper::GetCurrentCgroupId,
+            TaskOp::CgroupAncestor => Helper::GetCurrentAncestorCgroupId,
+            TaskOp::Cpu => Helper::GetSmpProcessorId,
+        };
+        let arg = match args {
+            [] => None,
+            [arg, ..] => Some(self.number(*arg)?.into()),
+        };
+        let value = self.asm.call_with(helper, arg.as_slice());
+        self.def_int(dst, value)
     }
 
     fn clock_op(&mut self, dst: IrReg, op: ClockOp) -> Res {
-        match op {
+        let now = match op {
             ClockOp::RealNs => {
-                self.asm.call(Helper::KtimeGetNs);
-                self.shared(R1, shared::CLOCK_OFFSET);
-                self.asm.load(Size::DW, R1, R1, 0);
-                self.asm.add(R0, R1);
+                let now = self.asm.call_with(Helper::KtimeGetNs, &[]);
+                let offset = self.shared_address(shared::CLOCK_OFFSET);
+                self.asm.load(Size::DW, offset, offset, 0);
+                self.asm.add(now, offset);
+                now
             }
             // BPF has no instruction to read the cycle counter; the clock counts one cycle per
             // nanosecond.
             ClockOp::MonoNs | ClockOp::CpuClock | ClockOp::Cycles => {
-                self.asm.call(Helper::KtimeGetNs);
+                self.asm.call_with(Helper::KtimeGetNs, &[])
             }
-            ClockOp::Jiffies => self.asm.call(Helper::Jiffies64),
+            ClockOp::Jiffies => self.asm.call_with(Helper::Jiffies64, &[]),
             ClockOp::TzOffset => return self.session_number(dst, shared::TZ_OFFSET),
             ClockOp::TzName => return self.tz_name(dst),
-        }
-        self.def_int(dst, R0)
+        };
+        self.def_int(dst, now)
     }
 
     fn text_op(&mut self, dst: IrReg, op: TextOp, args: &[Val]) -> Res {
         match op {
             TextOp::Strlen => {
                 let text = self.text(args[0])?;
-                self.strlen(&text);
-                self.def_int(dst, R0)
+                let length = self.strlen(&text);
+                self.def_int(dst, length)
             }
             TextOp::Substr => self.substr(dst, args[0], args[1], args[2]),
             TextOp::Stringat => self.stringat(dst, args[0], args[1]),
@@ -232,127 +237,102 @@ impl HandlerCodegen<'_> {
             SymbolOp::StackRest => self.stack_rest(dst, args[0]),
             SymbolOp::Interrupted => self.interrupted(dst),
             SymbolOp::StackMark => {
-                self.stack_mark(args[0])?;
-                self.def_int(dst, R0)
+                let mark = self.stack_mark(args[0])?;
+                self.def_int(dst, mark)
             }
             SymbolOp::KernelFrame => {
-                self.kernel_frame(args[0])?;
-                self.def_int(dst, R0)
+                let frame = self.kernel_frame(args[0])?;
+                self.def_int(dst, frame)
             }
             SymbolOp::UserFrame => {
-                self.user_frame(args[0])?;
-                self.def_int(dst, R0)
+                let frame = self.user_frame(args[0])?;
+                self.def_int(dst, frame)
             }
         }
     }
 
-    /// `r0` = a number of the next task at `sched_switch`.
-    fn next_task_number(&mut self, offset: Option<u32>) -> Res {
+    /// A number of the next task at `sched_switch`.
+    fn next_task_number(&mut self, offset: Option<u32>) -> Res<Reg> {
         let offset = offset.and_then(|o| i32::try_from(o).ok());
         let offset = offset.ok_or("this kernel has no type information about tasks")?;
-        self.asm.load(Size::DW, R3, R10, CTX);
-        self.asm.load(Size::DW, R3, R3, NEXT);
+        let task = self.asm.word(R10, CTX);
+        self.asm.load(Size::DW, task, task, NEXT);
         if let (Ok(offset), true) = (i16::try_from(offset), self.loads_kernel_memory()) {
-            self.cast(R3, |cast| cast.task);
-            self.asm.load(Size::W, R0, R0, offset);
-            return Ok(());
+            let task = self.cast(task, |cast| cast.task);
+            return Ok(self.asm.read(Size::W, task, offset));
         }
-        self.asm.add(R3, offset);
-        self.asm.mov(R1, R10);
-        self.asm.add(R1, i32::from(crate::lower::TMP[0]));
-        self.asm.mov(R2, 4);
-        self.asm.call(Helper::ProbeReadKernel);
-        self.asm.load(Size::W, R0, R10, crate::lower::TMP[0]);
-        Ok(())
+        self.asm.add(task, offset);
+        self.copy_memory(Arg::Word(TMP[0]), 4, task.into());
+        Ok(self.asm.read(Size::W, R10, TMP[0]))
     }
 
     /// `dst` = whether a process descends from the target process: its bit in the table of them.
     fn in_tree(&mut self, dst: IrReg, pid: Val) -> Res {
         let at = self.plan.tree.ok_or("no processes are followed")?;
-        let pid = self.use_in_temp(pid, 1)?;
-        let (result, word) = (self.result(dst, Src::Reg(pid)), self.temp(2));
-        self.asm.mov(result, pid);
-        process_tree::word(self.asm, at, result, word);
-        self.asm.load(Size::DW, result, word, 0);
-        self.asm.mov(word, pid);
-        self.asm.alu(AluOp::And, word, 63);
-        self.asm.alu(AluOp::Rsh, result, word);
-        self.asm.alu(AluOp::And, result, 1);
-        self.def_int(dst, result)
+        let pid = self.number_in_reg(pid)?;
+        let bit = process_tree::bit(self.asm, at, pid);
+        self.def_int(dst, bit)
     }
 
     /// Sets the verdict on the packet. The kernel allows programs only these two values.
     fn set_verdict(&mut self, n: Val) -> Res {
         let fail = self.fail_label(ErrorKind::Verdict);
-        self.use_in(n, R0)?;
-        self.asm.jump_if(Cond::Gt, R0, 1, fail);
-        self.store(self.plan.scratch.verdict, R0);
+        let n = self.number_copy(n)?;
+        self.asm.jump_if(Cond::Gt, n, 1, fail);
+        self.store(self.plan.scratch.verdict, n);
         Ok(())
     }
 
     /// `dst` = a word of the session's shared block.
     fn session_number(&mut self, dst: IrReg, off: u32) -> Res {
-        let result = self.result(dst, Src::Imm(0));
-        self.shared(result, off);
-        self.asm.load(Size::DW, result, result, 0);
-        self.def_int(dst, result)
+        let word = self.shared_address(off);
+        self.asm.load(Size::DW, word, word, 0);
+        self.def_int(dst, word)
     }
 
     fn exit_session(&mut self) -> Res {
-        self.shared(R1, 0);
-        self.asm.store(Size::DW, R1, shared::EXIT as i16, 1);
-        self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
+        let state = self.shared_address(0);
+        self.asm.store(Size::DW, state, shared::EXIT as i16, 1);
+        self.asm.store(Size::DW, state, shared::RUNNING as i16, 0);
         Ok(())
     }
 
     /// `dst` = an argument of a tracepoint.
     fn loaded_argument(&mut self, dst: IrReg, n: Val) -> Res {
-        let result = self.result(dst, Src::Imm(0));
-        self.argument_in(result, n)?;
-        self.def_int(dst, result)
+        let argument = self.argument(n)?;
+        self.def_int(dst, argument)
     }
 
-    fn argument_in(&mut self, to: Reg, n: Val) -> Res {
+    fn argument(&mut self, n: Val) -> Res<Reg> {
         let Val::Imm(n @ 0..CTX_ARGS) = n else {
             return Err("the number of a tracepoint argument is not a small constant".into());
         };
-        self.asm.load(Size::DW, to, R10, CTX);
-        self.asm.load(Size::DW, to, to, 8 * n as i16);
-        Ok(())
+        let context = self.asm.word(R10, CTX);
+        Ok(self.asm.word(context, 8 * n as i16))
     }
 
-    pub(in crate::lower) fn ctx_arg(&mut self, n: Val) -> Res {
-        self.argument_in(R0, n)?;
-        if matches!(self.event(), Event::Netfilter(_) | Event::Lsm(_)) {
-            // The verifier restricts operations on the pointer; the way through memory turns it
-            // into a number.
-            self.store(self.plan.scratch.tmp, R0);
-            self.load(R0, self.plan.scratch.tmp);
-        }
-        Ok(())
+    pub(in crate::lower) fn ctx_arg(&mut self, n: Val) -> Res<Reg> {
+        let argument = self.argument(n)?;
+        Ok(match self.event() {
+            // The verifier restricts operations on the pointer.
+            Event::Netfilter(_) | Event::Lsm(_) => self.as_number(argument),
+            _ => argument,
+        })
     }
 
-    /// `r0` = the current task, as a pointer for loads.
-    pub(in crate::lower) fn task(&mut self) {
-        self.task_in(R0);
+    /// A pointer as a number: the way through memory makes it one for the verifier.
+    pub(in crate::lower) fn as_number(&mut self, pointer: Reg) -> Reg {
+        let word = self.plan.scratch.tmp;
+        self.store(word, pointer);
+        self.block_word(word)
     }
 
-    /// The register for the current task's address: r0, unless the address is saved.
-    pub(in crate::lower) fn task_register(&self, dst: IrReg) -> Reg {
+    /// The current task, as a pointer for loads.
+    pub(in crate::lower) fn task(&mut self) -> Reg {
         match self.task_saved {
-            true => self.result(dst, Src::Imm(0)),
-            false => R0,
+            true => self.asm.word(R10, crate::lower::TASK),
+            false => self.asm.call_with(Helper::GetCurrentTaskBtf, &[]),
         }
-    }
-
-    /// `to` = the current task, as a pointer for loads. If it is not saved, `to` is r0.
-    pub(in crate::lower) fn task_in(&mut self, to: Reg) {
-        if self.task_saved {
-            self.asm.load(Size::DW, to, R10, crate::lower::TASK);
-            return;
-        }
-        debug_assert_eq!(to, R0);
-        self.asm.call(Helper::GetCurrentTaskBtf);
     }
 
     /// `dst` = a number of the current task, loaded through its pointer or with a helper.
@@ -377,19 +357,13 @@ impl HandlerCodegen<'_> {
             .map(|o| o.and_then(|o| i16::try_from(o).ok()))
             .collect();
         let Some(offsets) = whole else {
-            self.task_number_by_helper(which)?;
-            return self.def_int(dst, R0);
+            let number = self.task_number_by_helper(which)?;
+            return self.def_int(dst, number);
         };
-        if let [offset] = *offsets
-            && which != TaskNumber::TaskSpace
-        {
-            let result = self.task_register(dst);
-            self.task_in(result);
-            self.asm.load(Size::W, result, result, offset);
-            return self.def_int(dst, result);
+        let mut value = self.task();
+        if offsets.len() > 1 {
+            value = self.cast(value, |cast| cast.task);
         }
-        self.task();
-        self.cast(R0, |cast| cast.task);
         for (i, off) in offsets.iter().enumerate() {
             let last = i + 1 == offsets.len();
             let size = if last && which != TaskNumber::TaskSpace {
@@ -397,29 +371,17 @@ impl HandlerCodegen<'_> {
             } else {
                 Size::DW
             };
-            self.asm.load(size, R0, R0, *off);
+            self.asm.load(size, value, value, *off);
         }
-        self.def_int(dst, R0)
+        self.def_int(dst, value)
     }
 
-    fn task_number_by_helper(&mut self, which: TaskNumber) -> Res {
-        match which {
-            TaskNumber::Pid | TaskNumber::Gid => {
-                self.asm.call(if which == TaskNumber::Pid {
-                    Helper::GetCurrentPidTgid
-                } else {
-                    Helper::GetCurrentUidGid
-                });
-                self.asm.alu(AluOp::Rsh, R0, 32);
-            }
-            TaskNumber::Tid | TaskNumber::Uid => {
-                self.asm.call(if which == TaskNumber::Tid {
-                    Helper::GetCurrentPidTgid
-                } else {
-                    Helper::GetCurrentUidGid
-                });
-                self.asm.mov32(R0, R0);
-            }
+    fn task_number_by_helper(&mut self, which: TaskNumber) -> Res<Reg> {
+        let (helper, upper) = match which {
+            TaskNumber::Pid => (Helper::GetCurrentPidTgid, true),
+            TaskNumber::Gid => (Helper::GetCurrentUidGid, true),
+            TaskNumber::Tid => (Helper::GetCurrentPidTgid, false),
+            TaskNumber::Uid => (Helper::GetCurrentUidGid, false),
             TaskNumber::Ppid
             | TaskNumber::Pgrp
             | TaskNumber::Sid
@@ -432,8 +394,13 @@ impl HandlerCodegen<'_> {
                     Intrinsic::from(which).info().name
                 ));
             }
+        };
+        let number = self.asm.call_with(helper, &[]);
+        match upper {
+            true => self.asm.alu(AluOp::Rsh, number, 32),
+            false => self.asm.mov32(number, number),
         }
-        Ok(())
+        Ok(number)
     }
 
     /// `dst` = the task's name. Clears remains of an older, longer name behind the end of the 16
@@ -450,29 +417,30 @@ impl HandlerCodegen<'_> {
         if self.outlined(Op::TaskName) && self.execname_global(off, width)? {
             return Ok(());
         }
-        self.execname_to(|c| c.block_operand(R3, off, 16));
+        self.execname_to(|c| c.block_operand(off, 16));
         if width > 16 {
             self.fill_zero(off + 16, width - 16);
         }
         Ok(())
     }
 
-    /// 16 bytes = the task's name. `to` gives their base and displacement, and may use r3.
+    /// 16 bytes = the task's name. `to` gives their base and displacement.
     pub(in crate::lower) fn execname_to(&mut self, to: impl Fn(&mut Self) -> (Reg, i16)) {
         let Some(comm) = self.comm() else {
             let (base, disp) = to(self);
             self.asm.store(Size::DW, base, disp, 0);
             self.asm.store(Size::DW, base, disp + 8, 0);
-            self.asm.mov(R1, base);
-            self.asm.add(R1, i32::from(disp));
-            self.asm.mov(R2, 16);
-            self.asm.call(Helper::GetCurrentComm);
+            let name = self.asm.new_reg();
+            self.asm.sum(name, base, disp.into());
+            self.asm
+                .call_with(Helper::GetCurrentComm, &[name.into(), 16.into()]);
             return;
         };
-        self.name_words(comm);
+        let words = self.name_words(comm);
         let (base, disp) = to(self);
-        self.asm.store(Size::DW, base, disp, R1);
-        self.asm.store(Size::DW, base, disp + 8, R2);
+        for (i, word) in words.into_iter().enumerate() {
+            self.asm.store(Size::DW, base, disp + 8 * i as i16, word);
+        }
     }
 
     /// Offset of the name in the task's structure.
@@ -481,85 +449,86 @@ impl HandlerCodegen<'_> {
         comm.and_then(|o| i16::try_from(o).ok())
     }
 
-    /// `r1` and `r2` = the two words of the task's name.
-    fn name_words(&mut self, comm: i16) {
-        self.task();
-        self.asm.load(Size::DW, R1, R0, comm);
-        self.asm.load(Size::DW, R2, R0, comm + 8);
-        self.asm.ld_imm64(R4, 0x0101_0101_0101_0101);
-        self.asm.ld_imm64(R5, 0x8080_8080_8080_8080);
+    /// The two words of the task's name.
+    fn name_words(&mut self, comm: i16) -> [Reg; 2] {
+        let task = self.task();
+        let [first, second] = [comm, comm + 8].map(|at| self.asm.word(task, at));
+        let patterns = self.byte_patterns();
         let (long, end) = (self.asm.label(), self.asm.label());
-        self.zero_bytes(R1);
-        self.asm.jump_if(Cond::Eq, R3, 0, long);
-        self.clear_from_zero_byte(R1);
-        self.asm.mov(R2, 0);
+        let zeros = self.zero_bytes(first, patterns);
+        self.asm.jump_if(Cond::Eq, zeros, 0, long);
+        self.clear_from_zero_byte(first, zeros);
+        self.asm.mov(second, 0);
         self.asm.jump(end);
         self.asm.bind(long);
-        self.zero_bytes(R2);
-        self.clear_from_zero_byte(R2);
+        let zeros = self.zero_bytes(second, patterns);
+        self.clear_from_zero_byte(second, zeros);
         self.asm.bind(end);
+        [first, second]
+    }
+
+    /// The words of 0x01 and of 0x80 in each byte.
+    fn byte_patterns(&mut self) -> [Reg; 2] {
+        [0x0101_0101_0101_0101, 0x8080_8080_8080_8080].map(|pattern| {
+            let reg = self.asm.new_reg();
+            self.asm.ld_imm64(reg, pattern);
+            reg
+        })
     }
 
     /// Stores the task's name in a slot of 8 bytes.
     fn short_execname(&mut self, off: u32, width: u32, comm: Option<i16>) {
         let Some(comm) = comm else {
             // Uses two adjacent scratch words.
-            self.asm.mov(R1, R10);
-            self.asm.add(R1, i32::from(TMP[1]));
-            self.asm.mov(R2, 16);
-            self.asm.call(Helper::GetCurrentComm);
-            self.asm.load(Size::DW, R1, R10, TMP[1]);
-            return self.store_short(off, width);
+            let args = [Arg::Word(TMP[1]), 16.into()];
+            self.asm.call_with(Helper::GetCurrentComm, &args);
+            let word = self.asm.word(R10, TMP[1]);
+            return self.store_short(word, (off, width));
         };
-        self.task();
-        self.asm.load(Size::DW, R1, R0, comm);
-        self.store_short(off, width);
+        let task = self.task();
+        let word = self.asm.word(task, comm);
+        self.store_short(word, (off, width));
     }
 
-    /// Stores the word r1 up to its first zero byte.
-    fn store_short(&mut self, off: u32, width: u32) {
+    /// Stores a word up to its first zero byte.
+    fn store_short(&mut self, word: Reg, (off, width): (u32, u32)) {
         let long = self.asm.label();
-        self.asm.ld_imm64(R4, 0x0101_0101_0101_0101);
-        self.asm.ld_imm64(R5, 0x8080_8080_8080_8080);
-        self.zero_bytes(R1);
-        self.asm.jump_if(Cond::Eq, R3, 0, long);
-        self.clear_from_zero_byte(R1);
+        let patterns = self.byte_patterns();
+        let zeros = self.zero_bytes(word, patterns);
+        self.asm.jump_if(Cond::Eq, zeros, 0, long);
+        self.clear_from_zero_byte(word, zeros);
         self.asm.bind(long);
-        let (base, disp) = self.block_operand(R3, off, 8);
-        self.asm.store(Size::DW, base, disp, R1);
+        self.store(off, word);
         self.truncate(off, width);
     }
 
-    /// `r3` = top bit of each zero byte of a word, with r4 all 0x01 and r5 all 0x80. Only the
-    /// lowest mark is reliable. Clobbers r0.
-    fn zero_bytes(&mut self, word: crate::isa::insn::Reg) {
-        self.asm.mov(R3, word);
-        self.asm.alu(AluOp::Sub, R3, R4);
-        self.asm.mov(R0, word);
-        self.asm.alu(AluOp::Xor, R0, -1);
-        self.asm.alu(AluOp::And, R3, R0);
-        self.asm.alu(AluOp::And, R3, R5);
+    /// The top bit of each zero byte of a word. Only the lowest mark is reliable.
+    fn zero_bytes(&mut self, word: Reg, [ones, tops]: [Reg; 2]) -> Reg {
+        let zeros = self.asm.alu_of(AluOp::Sub, word, ones);
+        let inverse = self.asm.alu_of(AluOp::Xor, word, -1);
+        self.asm.alu(AluOp::And, zeros, inverse);
+        self.asm.alu(AluOp::And, zeros, tops);
+        zeros
     }
 
-    /// Clears a word from its lowest zero byte on, which r3 marks.
-    fn clear_from_zero_byte(&mut self, word: crate::isa::insn::Reg) {
-        self.asm.mov(R0, R3);
-        self.asm.neg(R0);
-        self.asm.alu(AluOp::And, R3, R0);
-        self.asm.add(R3, -1);
-        self.asm.alu(AluOp::Rsh, R3, 7);
-        self.asm.alu(AluOp::And, word, R3);
+    /// Clears a word from its lowest zero byte on. Changes the marks of zero bytes.
+    fn clear_from_zero_byte(&mut self, word: Reg, zeros: Reg) {
+        let lowest = self.asm.copy(zeros);
+        self.asm.neg(lowest);
+        self.asm.alu(AluOp::And, zeros, lowest);
+        self.asm.add(zeros, -1);
+        self.asm.alu(AluOp::Rsh, zeros, 7);
+        self.asm.alu(AluOp::And, word, zeros);
     }
 
     fn tz_name(&mut self, dst: IrReg) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        self.shared(R3, shared::TZ_NAME);
+        let name = self.shared_address(shared::TZ_NAME);
         for i in (0..width.min(16)).step_by(8) {
-            self.asm.load(Size::DW, R1, R3, i as i16);
-            let (base, disp) = self.block_operand(R2, off + i, 8);
-            self.asm.store(Size::DW, base, disp, R1);
+            let word = self.asm.word(name, i as i16);
+            self.store(off + i, word);
         }
         if width > 16 {
             self.fill_zero(off + 16, width - 16);
@@ -590,59 +559,56 @@ impl HandlerCodegen<'_> {
             ErrorKind::KernelStrFault
         };
         self.fill_zero(off, width);
-        self.room_into(n, width)?;
-        self.use_in(addr, R3)?;
-        self.set_aux(R3);
-        self.block_addr(R1, off);
-        self.asm.call(if user {
-            Helper::ProbeReadUserStr
-        } else {
-            Helper::ProbeReadKernelStr
-        });
+        let room = self.text_room(n, width)?;
+        let from = self.number(addr)?;
+        self.set_aux(from);
+        let helper = match user {
+            true => Helper::ProbeReadUserStr,
+            false => Helper::ProbeReadKernelStr,
+        };
+        let args = [Arg::Block(off), room.into(), from.into()];
+        let result = self.asm.call_with(helper, &args);
         let fail = self.fail_label(kind);
         if !user || self.options.resident {
-            self.asm.jump_if(Cond::Slt, R0, 0, fail);
+            self.asm.jump_if(Cond::Slt, result, 0, fail);
             return Ok(());
         }
         let read = self.asm.label();
-        self.asm.jump_if(Cond::Sge, R0, 0, read);
-        self.room_into(n, width)?;
-        self.asm.add(R2, -1);
-        self.asm.mov(R1, R2);
-        self.load(R2, self.plan.scratch.err_aux);
-        self.read_absent(false)?;
+        self.asm.jump_if(Cond::Sge, result, 0, read);
+        let room = self.text_room(n, width)?;
+        let bytes = self.asm.alu_of(AluOp::Add, room, -1);
+        let result = self.read_absent(bytes.into(), false)?;
         let copy = self.asm.label();
-        self.asm.jump_if(Cond::Eq, R0, 0, copy);
+        self.asm.jump_if(Cond::Eq, result, 0, copy);
         match quote {
-            Some(quote) => self.defer((off, width), n, quote, (read, fail))?,
+            Some(quote) => self.defer(result, (off, width), n, quote, (read, fail))?,
             None => self.asm.jump(fail),
         }
         self.asm.bind(copy);
-        self.room_into(n, width)?;
-        self.block_addr(R1, off);
-        self.block_addr(R3, super::usermem::staging_area(self.plan));
-        self.asm.call(Helper::ProbeReadKernelStr);
+        let room = self.text_room(n, width)?;
+        let staging = Arg::Block(super::usermem::staging_area(self.plan));
+        let args = [Arg::Block(off), room.into(), staging];
+        self.asm.call_with(Helper::ProbeReadKernelStr, &args);
         self.asm.bind(read);
         Ok(())
     }
 
-    /// `r2` = number of bytes to read for `n` bytes of text: helpers count the NUL.
-    pub(in crate::lower) fn room_into(&mut self, n: Val, width: u32) -> Res {
+    /// The number of bytes to read for `n` bytes of text: helpers count the NUL.
+    pub(in crate::lower) fn text_room(&mut self, n: Val, width: u32) -> Res<Src> {
         let Val::Imm(n) = n else {
             let (some, fits) = (self.asm.label(), self.asm.label());
-            self.use_in(n, R2)?;
-            self.asm.jump_if(Cond::Sge, R2, 0, some);
-            self.asm.mov(R2, 0);
+            let room = self.number_copy(n)?;
+            self.asm.jump_if(Cond::Sge, room, 0, some);
+            self.asm.mov(room, 0);
             self.asm.bind(some);
-            self.asm.jump_if(Cond::Lt, R2, width as i32, fits);
-            self.asm.mov(R2, width as i32 - 1);
+            self.asm.jump_if(Cond::Lt, room, width as i32, fits);
+            self.asm.mov(room, width as i32 - 1);
             self.asm.bind(fits);
-            self.asm.add(R2, 1);
-            return Ok(());
+            self.asm.add(room, 1);
+            return Ok(room.into());
         };
         let room = n.clamp(0, i64::from(width) - 1) + 1;
-        self.asm.mov(R2, room as i32);
-        Ok(())
+        Ok(Src::Imm(room as i32))
     }
 
     pub(in crate::lower) fn memory_load(
@@ -655,39 +621,38 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let access = Size::from_bytes(size.into()).ok_or("an access of that size")?;
         let done = self.asm.label();
+        let value = self.asm.new_reg();
         if space == Space::Kernel && self.loads_kernel_memory() {
-            self.use_in(addr, R1)?;
-            self.cast(R1, |cast| cast.word);
-            self.asm.load(access, R0, R0, 0);
+            let from = self.number_in_reg(addr)?;
+            let word = self.cast(from, |cast| cast.word);
+            self.asm.load(access, value, word, 0);
             // A load from an address that cannot be read gives 0, too. The helper tells which it was.
-            self.asm.jump_if(Cond::Ne, R0, 0, done);
+            self.asm.jump_if(Cond::Ne, value, 0, done);
         }
-        self.use_in(addr, R3)?;
-        self.set_aux(R3);
-        self.asm.mov(R1, R10);
-        self.asm.add(R1, i32::from(TMP[0]));
-        self.asm.mov(R2, i32::from(size));
-        self.asm.call(match space {
+        let from = self.number(addr)?;
+        self.set_aux(from);
+        let helper = match space {
             Space::Kernel => Helper::ProbeReadKernel,
             Space::User => Helper::ProbeReadUser,
-        });
+        };
+        let bytes = Src::Imm(size.into());
+        let args = [Arg::Word(TMP[0]), bytes.into(), from.into()];
+        let result = self.asm.call_with(helper, &args);
         let fail = self.fail_label(ErrorKind::ReadFault);
         if space == Space::User && !self.options.resident {
             let read = self.asm.label();
-            self.asm.jump_if(Cond::Eq, R0, 0, read);
-            self.asm.mov(R1, i32::from(size));
-            self.load(R2, self.plan.scratch.err_aux);
-            self.read_absent(true)?;
-            self.asm.jump_if(Cond::Ne, R0, 0, fail);
-            self.load(R1, super::usermem::staging_area(self.plan));
-            self.asm.store(Size::DW, R10, TMP[0], R1);
+            self.asm.jump_if(Cond::Eq, result, 0, read);
+            let result = self.read_absent(bytes, true)?;
+            self.asm.jump_if(Cond::Ne, result, 0, fail);
+            let word = self.block_word(super::usermem::staging_area(self.plan));
+            self.asm.store(Size::DW, R10, TMP[0], word);
             self.asm.bind(read);
         } else {
-            self.asm.jump_if(Cond::Ne, R0, 0, fail);
+            self.asm.jump_if(Cond::Ne, result, 0, fail);
         }
-        self.asm.load(access, R0, R10, TMP[0]);
+        self.asm.load(access, value, R10, TMP[0]);
         self.asm.bind(done);
-        self.extend_into(dst, R0, (size, signed))
+        self.extend_into(dst, value, (size, signed))
     }
 
     /// Whether loads through a cast pointer cannot reach memory of programs. On x86 they compare each
@@ -696,18 +661,19 @@ impl HandlerCodegen<'_> {
         self.options.arch == Arch::X86_64 && self.options.features.cast.is_some()
     }
 
-    /// `r0` = the address in a register as a pointer to a structure of the kernel. Without casts `r0` stays.
-    fn cast(&mut self, from: Reg, to: fn(CastKfunc) -> u32) {
-        if let Some(cast) = self.options.features.cast {
-            if from != R1 {
-                self.asm.mov(R1, from);
+    /// An address as a pointer to a structure of the kernel. Without casts it stays what it is.
+    fn cast(&mut self, from: Reg, to: fn(CastKfunc) -> u32) -> Reg {
+        match self.options.features.cast {
+            None => from,
+            Some(cast) => {
+                let args = [from.into(), to(cast).cast_signed().into()];
+                self.asm.call_kfunc_with(cast.function, &args)
             }
-            self.asm.mov(R2, to(cast).cast_signed());
-            self.asm.call_kfunc(cast.function);
         }
     }
 
-    /// `dst` = sign or zero extension of the `size`-byte number in r0, whose upper bits are zero.
+    /// `dst` = sign or zero extension of a number of `size` bytes, whose upper bits are zero. Changes
+    /// `value`.
     pub(in crate::lower) fn extend_into(
         &mut self,
         dst: IrReg,

@@ -4,7 +4,7 @@
 use spile_lir::library::routine::Routine;
 use spile_lir::library::usermem::{self, UsermemLayout};
 
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Reg, Src};
 use crate::layout::shared;
 use crate::lower::{HandlerCodegen, Res};
 use crate::plan::StateLayout;
@@ -44,12 +44,12 @@ pub(in crate::lower) fn use_user_text(
 }
 
 impl HandlerCodegen<'_> {
-    /// Reads memory that a helper could not: up to `room` (in r1) bytes at the address in r2. `r0`
-    /// is nonzero if that fails too. Clobbers r1 to r5.
-    pub(in crate::lower) fn read_absent(&mut self, raw: bool) -> Res {
+    /// Reads memory that a helper could not: up to `room` bytes at the address in `err_aux`. The result is
+    /// nonzero if that fails too.
+    pub(in crate::lower) fn read_absent(&mut self, room: Src, raw: bool) -> Res<Reg> {
         use_user_text(self.pool, self.plan, self.options)?;
-        self.asm.mov(R3, i32::from(raw));
-        self.asm.call_sub(USER_TEXT);
-        Ok(())
+        let from = self.block_word(self.plan.scratch.err_aux);
+        let args = [room.into(), from.into(), i32::from(raw).into()];
+        Ok(self.asm.call_sub_with(USER_TEXT, &args))
     }
 }

@@ -3,12 +3,10 @@
 
 use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{ErrorKind, RecordKind, RecordShape};
 use crate::lower::text::fields::OutputField;
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand};
 use crate::plan::iterators::state;
 
 /// The fields of a [`RecordKind::Rethrown`]; `max` is the type of the longest string.
@@ -51,18 +49,18 @@ impl HandlerCodegen<'_> {
         match inst {
             Inst::Enter => {
                 let fail = self.fail_label(ErrorKind::MaxNesting);
-                self.load(R1, depth);
-                self.asm.jump_if(Cond::Ge, R1, self.nesting(), fail);
-                self.asm.add(R1, 1);
-                self.store(depth, R1);
+                let level = self.block_word(depth);
+                self.asm.jump_if(Cond::Ge, level, self.nesting(), fail);
+                self.asm.add(level, 1);
+                self.store(depth, level);
                 self.save_iterators(false);
                 Ok(())
             }
             Inst::Leave => {
                 self.save_iterators(true);
-                self.load(R1, depth);
-                self.asm.add(R1, -1);
-                self.store(depth, R1);
+                let level = self.block_word(depth);
+                self.asm.add(level, -1);
+                self.store(depth, level);
                 Ok(())
             }
             Inst::Save { src, at } => self.save(*src, *at),
@@ -71,45 +69,42 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// `reg` = address of byte `at` of the last activation's saved data. Clobbers no other
-    /// register.
-    pub(in crate::lower) fn saved_addr(&mut self, reg: Reg, at: u32) {
+    /// The address of byte `at` of the last activation's saved data.
+    pub(in crate::lower) fn saved_addr(&mut self, at: u32) -> Reg {
         let scratch = self.plan.scratch;
-        self.load(reg, scratch.depth);
+        let reg = self.block_word(scratch.depth);
         self.asm.add(reg, -1);
         // Always false; bounds the index for the verifier.
         self.asm.jump_if(Cond::Ge, reg, self.nesting(), self.done);
         self.asm.alu(AluOp::Mul, reg, scratch.saved_size as i32);
         self.asm.add(reg, (scratch.saved + at) as i32);
-        self.asm.add(reg, R7);
+        self.asm.add(reg, BLOCK);
+        reg
     }
 
     fn save(&mut self, src: Val, at: u32) -> Res {
         if self.ty(src)? == Ty::Long {
-            self.saved_addr(R2, at);
-            let value = self.use_int(src, R1)?;
-            self.asm.store(Size::DW, R2, 0, value);
+            let to = self.saved_addr(at);
+            let value = self.number(src)?;
+            self.asm.store(Size::DW, to, 0, value);
             return Ok(());
         }
         let text = self.text(src)?;
-        self.saved_addr(R1, at);
-        self.asm.mov(R2, text.width() as i32);
-        self.text_addr(R3, &text);
-        self.asm.call(Helper::ProbeReadKernel);
+        let to = self.saved_addr(at);
+        let from = self.text_arg(&text);
+        self.copy_memory(to.into(), text.width(), from);
         Ok(())
     }
 
     fn restore(&mut self, dst: spile_ir::Reg, at: u32) -> Res {
         if self.body.regs[dst.index()] == Ty::Long {
-            self.saved_addr(R2, at);
-            self.asm.load(Size::DW, R1, R2, 0);
-            return self.def_int(dst, R1);
+            let from = self.saved_addr(at);
+            let number = self.asm.word(from, 0);
+            return self.def_int(dst, number);
         }
         if let Some((off, width)) = self.slot(dst)? {
-            self.saved_addr(R3, at);
-            self.block_addr(R1, off);
-            self.asm.mov(R2, width as i32);
-            self.asm.call(Helper::ProbeReadKernel);
+            let from = self.saved_addr(at);
+            self.copy_memory(Arg::Block(off), width, from.into());
         }
         Ok(())
     }
@@ -119,15 +114,15 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn rethrow(&mut self) -> Res {
         let scratch = self.plan.scratch;
         let full = self.asm.label();
-        self.load(R1, scratch.err_callers);
-        self.asm.jump_if(Cond::Ge, R1, MAX_CALLERS as i32, full);
-        self.asm.mov(R2, R1);
-        self.asm.alu(AluOp::Lsh, R2, 3);
-        self.asm.add(R2, scratch.err_callers as i32 + 8);
-        self.asm.add(R2, R7);
-        self.asm.store(Size::DW, R2, 0, self.site.0 as i32);
-        self.asm.add(R1, 1);
-        self.store(scratch.err_callers, R1);
+        let callers = self.block_word(scratch.err_callers);
+        self.asm
+            .jump_if(Cond::Ge, callers, MAX_CALLERS as i32, full);
+        let at = self.asm.alu_of(AluOp::Lsh, callers, 3);
+        self.asm.add(at, scratch.err_callers as i32 + 8);
+        self.asm.add(at, BLOCK);
+        self.asm.store(Size::DW, at, 0, self.site.0 as i32);
+        self.asm.add(callers, 1);
+        self.store(scratch.err_callers, callers);
         self.asm.bind(full);
         if let Some(catch) = self.catch {
             let label = self.branch_target(catch);
@@ -155,11 +150,11 @@ impl HandlerCodegen<'_> {
                     return Ok(OutputField::Text(StrOperand::Slot { off, width: max }));
                 }
             };
-            g.load(R1, word);
+            let value = g.block_word(word);
             if i == 0 {
-                g.asm.add(R1, -1);
+                g.asm.add(value, -1);
             }
-            Ok(OutputField::Long(Src::Reg(R1)))
+            Ok(OutputField::Long(value.into()))
         })?;
         self.count_error();
         let done = self.done;

@@ -149,7 +149,7 @@ impl HandlerCodegen<'_> {
             self.lock(&locks, out)?;
         }
         let hits = self.counters() + counters::HITS;
-        let (base, disp) = self.block_operand(R2, hits, 8);
+        let (base, disp) = self.block_operand(hits, 8);
         self.asm.load(Size::DW, R1, base, disp);
         self.asm.add(R1, 1);
         self.asm.store(Size::DW, base, disp, R1);
@@ -344,7 +344,7 @@ impl HandlerCodegen<'_> {
 
     fn timing(&mut self) {
         self.asm.call(Helper::KtimeGetNs);
-        let (base, first) = self.block_operand(R2, self.counters(), counters::SIZE);
+        let (base, first) = self.block_operand(self.counters(), counters::SIZE);
         let [sum, least, most, square] = [
             counters::TIME_SUM,
             counters::TIME_MIN,

@@ -4,8 +4,7 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Program, Reg as IrReg, Ty, Val};
 
 use crate::isa::asm::Label;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
+use crate::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
 use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
 use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;
@@ -89,13 +88,13 @@ impl HandlerCodegen<'_> {
 
     /// Jumps unconditionally. The code behind stays reachable for the verifier.
     pub(in crate::lower) fn jump_opaque(&mut self, label: Label) {
-        self.asm.mov(R0, 0);
-        self.asm.jump_if(Cond::Eq, R0, 0, label);
+        let zero = self.asm.copy(0);
+        self.asm.jump_if(Cond::Eq, zero, 0, label);
     }
 
-    /// `err_aux = reg`. Clobbers r5 if the displacement is out of range.
-    pub(in crate::lower) fn set_aux(&mut self, reg: Reg) {
-        self.store(self.plan.scratch.err_aux, reg);
+    /// Sets the address or number of an error.
+    pub(in crate::lower) fn set_aux(&mut self, value: impl Into<Src>) {
+        self.store(self.plan.scratch.err_aux, value);
     }
 
     /// Emits a failure path.
@@ -146,28 +145,24 @@ impl HandlerCodegen<'_> {
                     off: err_text,
                     width: max,
                 }),
-                _ => {
-                    g.load(R1, aux);
-                    OutputField::Long(Src::Reg(R1))
-                }
+                _ => OutputField::Long(g.block_word(aux).into()),
             })
         })
     }
 
     /// Counts an error, and ends the session after too many.
     pub(in crate::lower) fn count_error(&mut self) {
-        self.shared(R1, 0);
-        self.asm.mov(R2, 1);
+        let (state, earlier) = (self.shared_address(0), self.asm.copy(1));
         self.asm
-            .atomic(AtomicOp::FetchAdd, R1, shared::ERRORS as i16, R2);
+            .atomic(AtomicOp::FetchAdd, state, shared::ERRORS as i16, earlier);
         let most = self.program.limits.maxerrors.min(i64::MAX as u64) as i64;
         if most > 0 {
-            self.asm.imm(R3, most);
-            // r2: the number of earlier errors.
-            self.asm.jump_if(Cond::Lt, R2, R3, self.done);
+            let limit = self.asm.new_reg();
+            self.asm.imm(limit, most);
+            self.asm.jump_if(Cond::Lt, earlier, limit, self.done);
         }
-        self.asm.store(Size::DW, R1, shared::EXIT as i16, 1);
-        self.asm.store(Size::DW, R1, shared::RUNNING as i16, 0);
+        self.asm.store(Size::DW, state, shared::EXIT as i16, 1);
+        self.asm.store(Size::DW, state, shared::RUNNING as i16, 0);
     }
 
     /// The number that identifies an error in catch blocks: its index in the body's `error_kinds`,
@@ -219,8 +214,8 @@ impl HandlerCodegen<'_> {
         let end = self.asm.label();
         for (i, kind) in kinds.into_iter().enumerate() {
             let next = self.asm.label();
-            self.load(R1, self.plan.scratch.err_id);
-            self.asm.jump_if(Cond::Ne, R1, i as i32 + 1, next);
+            let id = self.block_word(self.plan.scratch.err_id);
+            self.asm.jump_if(Cond::Ne, id, i as i32 + 1, next);
             match field(kind, self.plan.max_string) {
                 Some(Ty::Str(_)) => {
                     let text = StrOperand::Slot {
@@ -251,10 +246,10 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         let fail = self.fail_label(ErrorKind::MaxAction);
-        self.load(R1, self.plan.scratch.ticks);
-        self.asm.alu(AluOp::Sub, R1, n as i32);
-        self.store(self.plan.scratch.ticks, R1);
-        self.asm.jump_if(Cond::Slt, R1, 0, fail);
+        let ticks = self.block_word(self.plan.scratch.ticks);
+        self.asm.alu(AluOp::Sub, ticks, n as i32);
+        self.store(self.plan.scratch.ticks, ticks);
+        self.asm.jump_if(Cond::Slt, ticks, 0, fail);
         Ok(())
     }
 }

@@ -11,17 +11,18 @@ use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::{R1, R10};
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use crate::isa::sequences::{CALLER_SAVED, RegSet};
 use crate::layout::{ErrorKind, percpu};
 use crate::lower::pool::{Pool, common};
 use crate::lower::text::append::APPEND_TEXT;
-use crate::lower::{BodyContext, GEN, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, BodyContext, GEN, HandlerCodegen, Res, StrOperand};
 use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
 
-/// The registers that hold a subprogram's arguments while it runs; r7 is the CPU's block.
-const NUMBERS: [Reg; 3] = [R6, R8, R9];
+/// The registers that a subprogram's code may use: all but the CPU's block and the stack.
+pub(in crate::lower) const FREE: RegSet = CALLER_SAVED | 1 << 6 | 1 << 8 | 1 << 9;
 /// A subprogram's first argument as an operand.
 pub(in crate::lower) const FIRST: Val = Val::Reg(IrReg(0));
 /// Result of an array operation on a full array.
@@ -35,28 +36,27 @@ impl HandlerCodegen<'_> {
         self.plan.outlining.shares(op, None) && !self.in_subprogram
     }
 
-    /// Defines the subprogram `name` unless the object has it. It returns 0 unless `code` sets a
-    /// result and exits.
-    pub(in crate::lower) fn define_global(
+    /// Defines the subprogram `name` unless the object has it. `code` gets its parameters; the first one
+    /// is also [`FIRST`]. It returns 0 unless `code` returns something else. All of it is one sequence.
+    pub(in crate::lower) fn define_global<const N: usize>(
         &mut self,
         name: &str,
-        params: &[&'static str],
-        code: impl FnOnce(&mut HandlerCodegen<'_>) -> Res,
+        params: [&'static str; N],
+        code: impl FnOnce(&mut HandlerCodegen<'_>, [Reg; N]) -> Res,
     ) -> Res {
         if self.pool.subs.contains_key(name) {
             return Ok(());
         }
-        let mut asm = Asm::new(name, params);
+        let mut asm = Asm::new(name, &params);
         asm.mark_separate();
-        for (to, from) in NUMBERS.iter().zip([R1, R2, R3]).take(params.len()) {
-            asm.mov(*to, from);
-        }
+        asm.begin_sequence(FREE);
+        let params = asm.parameters::<N>();
         let body = Body {
-            regs: vec![Ty::Long; NUMBERS.len()],
+            regs: vec![Ty::Long; N],
             ..Body::default()
         };
         let alloc = Allocation {
-            locations: NUMBERS.map(Location::Reg).to_vec(),
+            locations: params.map(Location::Reg).to_vec(),
             ..Allocation::default()
         };
         let facts = BodyFacts::default();
@@ -66,12 +66,11 @@ impl HandlerCodegen<'_> {
         sub.in_subprogram = true;
         sub.current = self.current;
         let done = sub.done;
-        plan.cpu_block(sub.asm, R7, done);
-        code(&mut sub)?;
+        plan.cpu_block(sub.asm, BLOCK, done);
+        code(&mut sub, params)?;
         sub.emit_out_of_line()?;
         sub.asm.bind(done);
-        sub.asm.mov(R0, 0);
-        sub.asm.exit();
+        sub.asm.ret(0);
         let function = asm.finish().map_err(|e| e.to_string())?;
         self.pool.subs.insert(name.into(), function);
         Ok(())
@@ -82,12 +81,6 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn bound_argument(&mut self, reg: Reg, most: u32) {
         let done = self.done;
         self.asm.jump_if(Cond::Gt, reg, most as i32, done);
-    }
-
-    /// In a subprogram: returns `result`.
-    pub(in crate::lower) fn return_value(&mut self, result: impl Into<Src>) {
-        self.asm.mov(R0, result);
-        self.asm.exit();
     }
 
     /// Whether a slot can be passed to a subprogram.
@@ -106,8 +99,8 @@ impl HandlerCodegen<'_> {
             Some(Ty::Long) => "error_at",
             Some(Ty::Str(_)) => "error_text",
         };
-        self.define_global(name, &["record"], |g| {
-            g.error_piece(Src::Reg(R6), field)?;
+        self.define_global(name, ["record"], |g, [record]| {
+            g.error_piece(record.into(), field)?;
             g.count_error();
             Ok(())
         })?;
@@ -120,6 +113,7 @@ impl HandlerCodegen<'_> {
                 label
             }
         };
+        // The tail passes the number on.
         self.asm.mov(R1, record as i32);
         self.asm.jump(tail);
         Ok(())
@@ -139,40 +133,33 @@ impl HandlerCodegen<'_> {
         (self.plan.scratch.out_size + 1).next_power_of_two() as i32 - 1
     }
 
-    /// `r4` = position behind the header of a new record of at most `room` bytes.
-    pub(in crate::lower) fn begin_global(&mut self, record: u32, room: i32) -> Res {
+    /// The position behind the header of a new record of at most `room` bytes.
+    pub(in crate::lower) fn begin_global(&mut self, record: u32, room: i32) -> Res<Reg> {
         let size = self.plan.scratch.out_size as i32;
-        self.define_global("begin", &["record", "limit"], |g| {
+        self.define_global("begin", ["record", "limit"], |g, [record, limit]| {
             let (fits, flush) = (g.asm.label(), g.asm.label());
-            g.load(R4, g.plan.scratch.out_pos);
-            g.asm.jump_if(Cond::Gt, R4, R8, flush);
-            g.asm.jump_if(Cond::Le, R4, size - 16, fits);
+            let position = g.block_word(g.plan.scratch.out_pos);
+            g.asm.jump_if(Cond::Gt, position, limit, flush);
+            g.asm.jump_if(Cond::Le, position, size - 16, fits);
             g.asm.bind(flush);
             g.flush();
-            g.asm.mov(R4, 0);
+            g.asm.mov(position, 0);
             g.asm.bind(fits);
-            g.piece_number(Src::Reg(R6));
-            g.asm.add(R4, 8);
-            g.return_value(R4);
+            g.piece_number(position, record.into());
+            g.asm.add(position, 8);
+            g.asm.ret(position);
             Ok(())
         })?;
-        self.asm.mov(R1, record as i32);
-        self.asm.mov(R2, size - room);
-        self.asm.call_sub("begin");
-        self.position();
-        Ok(())
+        let args = [record as i32, size - room].map(Arg::from);
+        let position = self.asm.call_sub_with("begin", &args);
+        // The mask changes nothing; it bounds the value for the verifier.
+        self.asm.alu(AluOp::And, position, self.out_mask());
+        Ok(position)
     }
 
-    /// `r4` = the position that a subprogram returned. The mask changes nothing; it bounds the
-    /// value for the verifier.
-    fn position(&mut self) {
-        self.asm.mov(R4, R0);
-        self.asm.alu(AluOp::And, R4, self.out_mask());
-    }
-
-    /// Appends a string of the CPU's block to the output at position r4, and moves r4 behind it.
+    /// Appends a string of the CPU's block to the output at a position, and moves the position behind it.
     /// Returns false if no subprogram does this for `text`.
-    pub(in crate::lower) fn put_global(&mut self, text: &StrOperand) -> Res<bool> {
+    pub(in crate::lower) fn put_global(&mut self, text: &StrOperand, position: Reg) -> Res<bool> {
         let StrOperand::Slot { off, width } = *text else {
             return Ok(false);
         };
@@ -180,33 +167,30 @@ impl HandlerCodegen<'_> {
             return Ok(false);
         }
         let (out, size) = (self.plan.scratch.out, self.plan.scratch.out_size);
-        self.define_global("put", &["position", "text", "width"], |g| {
-            g.bound_argument(R6, size);
-            g.bound_argument(R8, g.plan.scratch.out);
-            g.bound_argument(R9, g.plan.max_string);
-            g.asm.mov(R3, R7);
-            g.asm.add(R3, R8);
-            g.asm.mov(R8, R6);
-            g.asm.add(R6, R7);
-            g.asm.add(R6, out as i32);
-            g.asm.mov(R1, R6);
-            g.asm.add(R1, 8);
-            g.asm.mov(R2, R9);
-            g.asm.call(Helper::ProbeReadKernelStr);
-            // r0: bytes with the NUL; at least 1, because the source is our own memory.
-            g.asm.add(R0, -1);
-            g.asm.store(Size::DW, R6, 0, R0);
-            g.asm.add(R0, 15);
-            g.asm.alu(AluOp::And, R0, -8);
-            g.asm.add(R0, R8);
-            g.asm.exit();
+        let params = ["position", "text", "width"];
+        self.define_global("put", params, |g, [position, text, width]| {
+            g.bound_argument(position, size);
+            g.bound_argument(text, g.plan.scratch.out);
+            g.bound_argument(width, g.plan.max_string);
+            let from = g.asm.alu_of(AluOp::Add, text, BLOCK);
+            let length = g.asm.alu_of(AluOp::Add, position, BLOCK);
+            g.asm.add(length, out as i32);
+            let to = g.asm.alu_of(AluOp::Add, length, 8);
+            // With the NUL; at least 1, because the source is our own memory.
+            let args = [to, width, from].map(Arg::from);
+            let bytes = g.asm.call_with(Helper::ProbeReadKernelStr, &args);
+            g.asm.add(bytes, -1);
+            g.asm.store(Size::DW, length, 0, bytes);
+            g.asm.add(bytes, 15);
+            g.asm.alu(AluOp::And, bytes, -8);
+            g.asm.add(bytes, position);
+            g.asm.ret(bytes);
             Ok(())
         })?;
-        self.asm.mov(R1, R4);
-        self.asm.mov(R2, off as i32);
-        self.asm.mov(R3, width as i32);
-        self.asm.call_sub("put");
-        self.position();
+        let args = [position.into(), (off as i32).into(), (width as i32).into()];
+        let behind = self.asm.call_sub_with("put", &args);
+        self.asm.mov(position, behind);
+        self.asm.alu(AluOp::And, position, self.out_mask());
         Ok(true)
     }
 
@@ -214,18 +198,16 @@ impl HandlerCodegen<'_> {
 
     /// Calls [`HandlerCodegen::begin_text`] as a subprogram.
     pub(in crate::lower) fn begin_text_global(&mut self, width: u32) -> Res {
-        let zeros = self.pool.byte_run(0);
-        self.define_global("text_begin", &["width"], |g| {
-            g.bound_argument(R6, g.plan.max_string);
+        let zeros = Arg::Constant(self.pool.byte_run(0));
+        self.define_global("text_begin", ["width"], |g, [width]| {
+            g.bound_argument(width, g.plan.max_string);
             g.store(g.plan.scratch.text_pos, 0);
-            g.block_addr(R1, g.plan.scratch.text);
-            g.asm.mov(R2, R6);
-            g.asm.ld_data(R3, Section::Rodata, zeros);
-            g.asm.call(Helper::ProbeReadKernel);
+            let args = [Arg::Block(g.plan.scratch.text), width.into(), zeros];
+            g.asm.call_with(Helper::ProbeReadKernel, &args);
             Ok(())
         })?;
-        self.asm.mov(R1, width as i32);
-        self.asm.call_sub("text_begin");
+        let width = Arg::from(width as i32);
+        self.asm.call_sub_with("text_begin", &[width]);
         Ok(())
     }
 
@@ -235,65 +217,61 @@ impl HandlerCodegen<'_> {
         if !self.in_reach(off, width) || width == 0 {
             return Ok(false);
         }
-        self.define_global("text_end", &["to", "width"], |g| {
+        self.define_global("text_end", ["to", "width"], |g, [to, width]| {
             let done = g.done;
-            g.bound_argument(R6, g.plan.scratch.out);
-            g.asm.jump_if(Cond::Eq, R8, 0, done);
-            g.bound_argument(R8, g.plan.max_string);
-            g.asm.add(R6, R7);
-            g.asm.mov(R1, R6);
-            g.asm.mov(R2, R8);
-            g.block_addr(R3, g.plan.scratch.text);
-            g.asm.call(Helper::ProbeReadKernel);
+            g.bound_argument(to, g.plan.scratch.out);
+            g.asm.jump_if(Cond::Eq, width, 0, done);
+            g.bound_argument(width, g.plan.max_string);
+            g.asm.add(to, BLOCK);
+            let from = Arg::Block(g.plan.scratch.text);
+            let args = [to.into(), width.into(), from];
+            g.asm.call_with(Helper::ProbeReadKernel, &args);
             // A string that fills its last byte is truncated.
-            g.asm.add(R6, R8);
-            g.asm.load(Size::B, R1, R6, -1);
-            g.asm.jump_if(Cond::Eq, R1, 0, done);
-            g.asm.store(Size::B, R6, -1, 0);
+            g.asm.add(to, width);
+            let last = g.asm.read(Size::B, to, -1);
+            g.asm.jump_if(Cond::Eq, last, 0, done);
+            g.asm.store(Size::B, to, -1, 0);
             g.count(percpu::TRUNCATED);
             Ok(())
         })?;
-        self.asm.mov(R1, off as i32);
-        self.asm.mov(R2, width as i32);
-        self.asm.call_sub("text_end");
+        let args = [off as i32, width as i32].map(Arg::from);
+        self.asm.call_sub_with("text_end", &args);
         Ok(true)
     }
 
-    /// `r1` = a string as an argument of [`HandlerCodegen::append_global`]. Returns false if it has
-    /// no such form.
-    pub(in crate::lower) fn text_number(&mut self, text: &StrOperand) -> bool {
-        let number = match text {
-            StrOperand::Slot { off, width } if self.in_reach(*off, *width) => *off as i32,
-            StrOperand::Slot { .. } => return false,
-            StrOperand::Const { .. } if text.width() > self.plan.max_string => return false,
-            StrOperand::Const { bytes } => self.pool.constant(bytes) as i32 | CONSTANT,
-        };
-        self.asm.mov(R1, number);
-        true
+    /// A string as an argument of [`HandlerCodegen::append_global`], if it has that form.
+    pub(in crate::lower) fn text_number(&mut self, text: &StrOperand) -> Option<i32> {
+        match text {
+            StrOperand::Slot { off, width } if self.in_reach(*off, *width) => Some(*off as i32),
+            StrOperand::Slot { .. } => None,
+            StrOperand::Const { .. } if text.width() > self.plan.max_string => None,
+            StrOperand::Const { bytes } => Some(self.pool.constant(bytes) as i32 | CONSTANT),
+        }
     }
 
-    /// Appends string r1 of r2 bytes and width r3 to the text being built.
-    pub(in crate::lower) fn append_global(&mut self) -> Res {
+    /// Appends a string of `size` bytes to the text being built, padded to a width.
+    pub(in crate::lower) fn append_global(&mut self, text: i32, size: Src, width: Src) -> Res {
         self.use_append_text()?;
-        self.define_global("text_append", &["text", "size", "width"], |g| {
+        let params = ["text", "size", "width"];
+        self.define_global("text_append", params, |g, [text, size, width]| {
             let (found, slot) = (g.asm.label(), g.asm.label());
-            g.bound_argument(R8, g.plan.max_string);
-            g.asm.jump_if(Cond::Lt, R6, CONSTANT, slot);
-            g.asm.alu(AluOp::And, R6, (1 << 28) - 1);
-            g.asm.ld_data(R2, Section::Rodata, 0);
+            g.bound_argument(size, g.plan.max_string);
+            g.asm.jump_if(Cond::Lt, text, CONSTANT, slot);
+            g.asm.alu(AluOp::And, text, (1 << 28) - 1);
+            let from = g.asm.new_reg();
+            g.asm.ld_data(from, Section::Rodata, 0);
             g.asm.jump(found);
             g.asm.bind(slot);
-            g.bound_argument(R6, g.plan.scratch.out);
-            g.asm.mov(R2, R7);
+            g.bound_argument(text, g.plan.scratch.out);
+            g.asm.mov(from, BLOCK);
             g.asm.bind(found);
-            g.asm.add(R2, R6);
-            g.asm.mov(R1, R7);
-            g.asm.mov(R3, R8);
-            g.asm.mov(R4, R9);
-            g.asm.call_sub(APPEND_TEXT);
+            g.asm.add(from, text);
+            let args = [BLOCK, from, size, width].map(Arg::from);
+            g.asm.call_sub_with(APPEND_TEXT, &args);
             Ok(())
         })?;
-        self.asm.call_sub("text_append");
+        let args = [text.into(), size.into(), width.into()];
+        self.asm.call_sub_with("text_append", &args);
         Ok(())
     }
 
@@ -316,56 +294,58 @@ impl HandlerCodegen<'_> {
             self.asm.bind(skip);
             return Ok(());
         }
-        self.use_in(val, R1)?;
         let name = format!("{name}_{}", g.0);
-        self.call_global_or_full(full, &name, &["value"], |sub, full| {
+        let val = self.number(val)?;
+        let args = [("value", val.into())];
+        self.call_global_or_full(full, &name, args, |sub, _, full| {
             code(sub, FIRST, (full, sub.done))
         })
     }
 
-    /// `r0` = what `code` finds out about the element of the key in the key buffer: here, or in a function
+    /// What `code` finds out about the element of the key in the key buffer: here, or in a function
     /// if handlers share this.
     pub(in crate::lower) fn read_element(
         &mut self,
         name: &str,
         g: GlobalId,
-        code: impl Fn(&mut HandlerCodegen<'_>) -> Res,
-    ) -> Res {
+        code: impl Fn(&mut HandlerCodegen<'_>) -> Res<Reg>,
+    ) -> Res<Reg> {
         if !self.outlined(Op::Read) {
             return code(self);
         }
         let name = format!("{name}_{}", g.0);
-        self.define_global(&name, &[], |sub| {
-            code(sub)?;
-            sub.asm.exit();
+        self.define_global(&name, [], |sub, []| {
+            let found = code(sub)?;
+            sub.asm.ret(found);
             Ok(())
         })?;
-        self.asm.call_sub(name);
-        Ok(())
+        Ok(self.asm.call_sub_with(name, &[]))
     }
 
     /// Defines and calls a subprogram that can find an array full; goes to `full` in this case.
-    pub(in crate::lower) fn call_global_or_full(
+    /// `args` are its parameters' names with their values.
+    pub(in crate::lower) fn call_global_or_full<const N: usize>(
         &mut self,
         full: Option<Label>,
         name: &str,
-        params: &[&'static str],
-        code: impl FnOnce(&mut HandlerCodegen<'_>, Option<Label>) -> Res,
+        args: [(&'static str, Arg); N],
+        code: impl FnOnce(&mut HandlerCodegen<'_>, [Reg; N], Option<Label>) -> Res,
     ) -> Res {
-        self.define_global(name, params, |sub| {
+        let params = args.each_ref().map(|(name, _)| *name);
+        self.define_global(name, params, |sub, params| {
             let inside = full.map(|_| sub.asm.label());
-            code(sub, inside)?;
+            code(sub, params, inside)?;
             let done = sub.done;
             sub.asm.jump(done);
             if let Some(inside) = inside {
                 sub.asm.bind(inside);
-                sub.return_value(FULL);
+                sub.asm.ret(FULL);
             }
             Ok(())
         })?;
-        self.asm.call_sub(name);
+        let result = self.asm.call_sub_with(name, &args.map(|(_, arg)| arg));
         if let Some(full) = full {
-            self.asm.jump_if(Cond::Eq, R0, FULL, full);
+            self.asm.jump_if(Cond::Eq, result, FULL, full);
         }
         Ok(())
     }
@@ -390,17 +370,15 @@ impl HandlerCodegen<'_> {
                 off
             }
         };
-        self.asm.mov(R1, off as i32);
         let full = self.full_label(g);
         let name = format!("set_{}", g.0);
-        self.call_global_or_full(full, &name, &["text"], |sub, full| {
+        let args = [("text", (off as i32).into())];
+        self.call_global_or_full(full, &name, args, |sub, [text], full| {
             let skip = sub.done;
-            sub.bound_argument(R6, sub.plan.scratch.out);
-            sub.hash_element(g, full, skip)?;
-            sub.asm.mov(R2, width as i32);
-            sub.asm.mov(R3, R7);
-            sub.asm.add(R3, R6);
-            sub.asm.call(Helper::ProbeReadKernel);
+            sub.bound_argument(text, sub.plan.scratch.out);
+            let to = sub.hash_element(g, full, skip)?;
+            let from = sub.asm.alu_of(AluOp::Add, BLOCK, text);
+            sub.copy_memory(to.into(), width, from.into());
             Ok(())
         })
     }
@@ -416,29 +394,21 @@ impl HandlerCodegen<'_> {
         if !self.in_reach(off, width) {
             return Ok(false);
         }
-        let zeros = self.pool.byte_run(0);
         let name = format!("get_{}", g.0);
-        self.define_global(&name, &["to"], |sub| {
+        self.define_global(&name, ["to"], |sub, [to]| {
             let none = sub.asm.label();
-            sub.bound_argument(R6, sub.plan.scratch.out);
-            sub.asm.add(R6, R7);
-            sub.look_up(map)?;
-            sub.asm.jump_if(Cond::Eq, R0, 0, none);
-            sub.asm.mov(R1, R6);
-            sub.asm.mov(R2, width as i32);
-            sub.asm.mov(R3, R0);
-            sub.asm.add(R3, i32::from(skip));
-            sub.asm.call(Helper::ProbeReadKernel);
-            sub.return_value(0);
+            sub.bound_argument(to, sub.plan.scratch.out);
+            sub.asm.add(to, BLOCK);
+            let from = sub.look_up(map)?;
+            sub.asm.jump_if(Cond::Eq, from, 0, none);
+            sub.asm.add(from, i32::from(skip));
+            sub.copy_memory(to.into(), width, from.into());
+            sub.asm.ret(0);
             sub.asm.bind(none);
-            sub.asm.mov(R1, R6);
-            sub.asm.mov(R2, width as i32);
-            sub.asm.ld_data(R3, Section::Rodata, zeros);
-            sub.asm.call(Helper::ProbeReadKernel);
+            sub.zero_memory(to.into(), width);
             Ok(())
         })?;
-        self.asm.mov(R1, off as i32);
-        self.asm.call_sub(name);
+        self.asm.call_sub_with(name, &[(off as i32).into()]);
         Ok(true)
     }
 
@@ -467,19 +437,25 @@ impl HandlerCodegen<'_> {
         val: Val,
         generations: bool,
     ) -> Res {
-        self.use_in(val, R1)?;
-        match generations {
-            true => self.asm.load(Size::DW, R2, R10, GEN),
-            false => self.asm.mov(R2, 0),
-        }
+        let val = self.number(val)?;
+        let generation = self.generation(generations);
+        let args = [("value", val.into()), ("generation", generation)];
         let name = format!("add_{}", g.0);
-        self.call_global_or_full(full, &name, &["value", "generation"], |sub, full| {
+        self.call_global_or_full(full, &name, args, |sub, [_, generation], full| {
             if generations {
-                sub.asm.alu(AluOp::And, R8, 1);
-                sub.asm.store(Size::DW, R10, GEN, R8);
+                sub.asm.alu(AluOp::And, generation, 1);
+                sub.asm.store(Size::DW, R10, GEN, generation);
             }
             sub.array_add_here(g, FIRST, full)
         })
+    }
+
+    /// The generation as an argument, if there are several; else 0.
+    pub(in crate::lower) fn generation(&mut self, several: bool) -> Arg {
+        match several {
+            true => self.asm.word(R10, GEN).into(),
+            false => 0.into(),
+        }
     }
 
     // Numbers, the task.
@@ -504,14 +480,13 @@ impl HandlerCodegen<'_> {
         if width != 16 || !self.in_reach(off, width) {
             return Ok(false);
         }
-        self.define_global("execname", &["to"], |g| {
-            g.bound_argument(R6, g.plan.scratch.out);
-            g.asm.add(R6, R7);
-            g.execname_to(|_| (R6, 0));
+        self.define_global("execname", ["to"], |g, [to]| {
+            g.bound_argument(to, g.plan.scratch.out);
+            g.asm.add(to, BLOCK);
+            g.execname_to(|_| (to, 0));
             Ok(())
         })?;
-        self.asm.mov(R1, off as i32);
-        self.asm.call_sub("execname");
+        self.asm.call_sub_with("execname", &[(off as i32).into()]);
         Ok(true)
     }
 }

@@ -7,11 +7,11 @@
 
 use crate::isa::asm::{Asm, Function, Label, Section};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{Cond, Size};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{PerCpuArray, RING, percpu, shared};
-use crate::lower::handler::global_subprogram::FULL;
-use crate::lower::{GEN, HandlerCodegen, Res};
+use crate::lower::handler::global_subprogram::{FREE, FULL};
+use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res};
 use crate::plan::StateLayout;
 
 /// Values that the subprogram of [`HandlerCodegen::element_outlined`] leaves in the first scratch
@@ -26,70 +26,69 @@ impl HandlerCodegen<'_> {
         // Events that an interrupt can bring use another counter.
         let held = !locks.is_empty() && self.own_hits() == percpu::SKIP_HELD;
         let name = with_locks(if held { "enter_held" } else { "enter" }, locks);
-        self.define_global(&name, &["handler"], |g| {
+        self.define_global(&name, ["handler"], |g, [handler]| {
             let (done, free) = (g.done, g.asm.label());
-            g.shared(R1, shared::RUNNING);
-            g.asm.load(Size::DW, R1, R1, 0);
-            g.asm.jump_if(Cond::Eq, R1, 0, done);
-            g.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
-            g.asm.jump_if(Cond::Eq, R1, 0, free);
+            let running = g.shared_address(shared::RUNNING);
+            g.asm.load(Size::DW, running, running, 0);
+            g.asm.jump_if(Cond::Eq, running, 0, done);
+            let busy = g.asm.word(BLOCK, percpu::BUSY as i16);
+            g.asm.jump_if(Cond::Eq, busy, 0, free);
             g.count_skipped(done);
             g.asm.bind(free);
-            g.asm.store(Size::DW, R7, percpu::BUSY as i16, R6);
+            g.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, handler);
             g.lock(locks, done)?;
-            g.asm.call(Helper::GetSmpProcessorId);
-            g.asm.add(R0, 1);
-            g.asm.exit();
+            let cpu = g.asm.call_with(Helper::GetSmpProcessorId, &[]);
+            g.asm.add(cpu, 1);
+            g.asm.ret(cpu);
             Ok(())
         })?;
-        self.asm.mov(R1, self.handler.0 as i32 + 1);
-        self.asm.call_sub(name);
-        self.asm.add(R0, -1);
-        self.asm.jump_if(Cond::Ge, R0, cpus as i32, out);
-        plan.block_of_cpu(self.asm, R7);
+        let handler = self.handler.0 as i32 + 1;
+        let cpu = self.asm.call_sub_with(name, &[handler.into()]);
+        self.asm.add(cpu, -1);
+        self.asm.jump_if(Cond::Ge, cpu, cpus as i32, out);
+        plan.block_of_cpu(self.asm, cpu, BLOCK);
         Ok(())
     }
 
     /// Releases the locks, sends the output buffer and marks the processor idle.
     pub(in crate::lower) fn leave_outlined(&mut self, locks: &[u32]) -> Res {
         let name = with_locks("leave", locks);
-        self.define_global(&name, &[], |g| {
+        self.define_global(&name, [], |g, []| {
             for lock in locks.iter().rev() {
                 g.unlock(*lock);
             }
             g.flush();
-            g.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+            g.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, 0);
             Ok(())
         })?;
         self.asm.call_sub(name);
         Ok(())
     }
 
-    /// Sends the output buffer. Clobbers r0 to r5.
+    /// Sends the output buffer.
     pub(in crate::lower) fn flush_outlined(&mut self) {
         let end = self.asm.label();
-        self.load(R3, self.plan.scratch.out_pos);
-        self.asm.jump_if(Cond::Eq, R3, 0, end);
+        let position = self.block_word(self.plan.scratch.out_pos);
+        self.asm.jump_if(Cond::Eq, position, 0, end);
         self.call_flush();
         self.asm.bind(end);
     }
 
-    /// Sends the output buffer, which is not empty. Clobbers r0 to r5.
+    /// Sends the output buffer, which is not empty.
     pub(in crate::lower) fn call_flush(&mut self) {
         let plan = self.plan;
         // The function is constant and always assembles.
         let made = self.pool.sub("flush", |_| flush(plan));
         debug_assert!(made.is_ok(), "{made:?}");
-        self.asm.call_sub("flush");
+        self.asm.call_sub_with("flush", &[]);
     }
 
-    /// `r0` = element of a hash map by the key in the key buffer, or 0.
-    pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res {
+    /// The address of the value for the key in the key buffer, or 0.
+    pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res<Reg> {
         let name = format!("find_{map}");
         self.pool.sub(&name, |_| find(&name, map))?;
-        self.block_addr(R1, self.plan.scratch.key);
-        self.asm.call_sub(name);
-        Ok(())
+        let key = Arg::Block(self.plan.scratch.key);
+        Ok(self.asm.call_sub_with(name, &[key]))
     }
 
     /// Calls [`HandlerCodegen::element_in_map`] as a subprogram.
@@ -97,8 +96,8 @@ impl HandlerCodegen<'_> {
         &mut self,
         array: &PerCpuArray,
         full: Option<Label>,
-        (element, skip): (Label, Label),
-    ) -> Res {
+        skip: Label,
+    ) -> Res<Reg> {
         let any = if full.is_some() { "" } else { "any_" };
         let name = format!("{any}element_{}", array.maps.first().map_or("", |m| m));
         if !self.pool.subs.contains_key(&name) {
@@ -108,45 +107,38 @@ impl HandlerCodegen<'_> {
             let function = asm.finish().map_err(|e| e.to_string())?;
             self.pool.subs.insert(name.clone(), function);
         }
-        self.asm.mov(R1, R7);
-        self.asm.mov(R2, 0);
-        if array.double() {
-            self.asm.load(Size::DW, R2, R10, GEN);
-        }
-        self.asm.call_sub(name);
-        self.asm.mov(R1, R0);
-        self.asm.jump_if(Cond::Ne, R1, 0, element);
+        let element = self.asm.label();
+        let args = [BLOCK.into(), self.generation(array.double())];
+        let at = self.asm.call_sub_with(name, &args);
+        self.asm.jump_if(Cond::Ne, at, 0, element);
         if let Some(full) = full {
-            self.load(R1, self.plan.scratch.tmp);
-            self.asm.jump_if(Cond::Eq, R1, FULL, full);
+            let reason = self.block_word(self.plan.scratch.tmp);
+            self.asm.jump_if(Cond::Eq, reason, FULL, full);
         }
         self.asm.jump(skip);
-        Ok(())
+        self.asm.bind(element);
+        Ok(at)
     }
 
     /// The subprogram's code: returns the key's element, which it inserts if absent, or 0 with the
     /// reason in a scratch word.
     fn element_sub(&mut self, array: &PerCpuArray, can_be_full: bool) -> Res {
-        let [element, skip, end] = std::array::from_fn(|_| self.asm.label());
+        let skip = self.asm.label();
         let full = can_be_full.then(|| self.asm.label());
-        self.asm.mov(R7, R1);
-        self.asm.store(Size::DW, R10, GEN, R2);
-        self.element_in_map(array, full, (element, skip))?;
+        let [block, generation] = self.asm.parameters();
+        self.asm.mov(BLOCK, block);
+        self.asm.store(Size::DW, R10, GEN, generation);
+        let at = self.element_in_map(array, full, skip)?;
+        self.asm.ret(at);
         let tmp = self.plan.scratch.tmp;
         if let Some(full) = full {
             self.asm.bind(full);
             self.store(tmp, FULL);
-            self.asm.mov(R0, 0);
-            self.asm.jump(end);
+            self.asm.ret(0);
         }
         self.asm.bind(skip);
         self.store(tmp, NO_MEMORY);
-        self.asm.mov(R0, 0);
-        self.asm.jump(end);
-        self.asm.bind(element);
-        self.asm.mov(R0, R1);
-        self.asm.bind(end);
-        self.asm.exit();
+        self.asm.ret(0);
         Ok(())
     }
 }
@@ -159,10 +151,10 @@ fn with_locks(name: &str, locks: &[u32]) -> String {
 /// `find(key)`: returns the element, or 0.
 fn find(name: &str, map: &str) -> Result<Function, String> {
     let mut asm = Asm::new(name, &["key"]);
-    asm.mov(R2, R1);
-    asm.ld_map(R1, map);
-    asm.call(Helper::MapLookupElem);
-    asm.exit();
+    let [key] = asm.parameters();
+    let args = [Arg::Map(map.into()), key.into()];
+    let found = asm.call_with(Helper::MapLookupElem, &args);
+    asm.ret(found);
     asm.finish().map_err(|e| e.to_string())
 }
 
@@ -172,29 +164,33 @@ fn flush(plan: &StateLayout) -> Result<Function, String> {
     asm.mark_separate();
     let end = asm.label();
     let size = plan.scratch.out_size as i32;
-    plan.cpu_block(&mut asm, R7, end);
-    asm.load(Size::DW, R8, R7, percpu::BUSY as i16);
-    asm.add(R8, -1);
-    asm.mov(R6, R7);
-    asm.add(R6, plan.scratch.out_pos as i32);
-    asm.load(Size::DW, R3, R6, 0);
-    asm.jump_if(Cond::Eq, R3, 0, end);
-    asm.jump_if(Cond::Gt, R3, size, end);
-    asm.mov(R2, R7);
-    asm.add(R2, plan.scratch.out as i32);
-    asm.store(Size::W, R2, 0, R8);
-    asm.store(Size::W, R2, 4, R3);
-    asm.ld_data(R4, Section::Bss, shared::WAKE);
-    asm.load(Size::DW, R4, R4, 0);
-    asm.ld_map(R1, RING);
-    asm.call(Helper::RingbufOutput);
-    asm.store(Size::DW, R6, 0, 0);
-    asm.jump_if(Cond::Eq, R0, 0, end);
-    asm.load(Size::DW, R1, R7, percpu::LOST_OUTPUT as i16);
-    asm.add(R1, 1);
-    asm.store(Size::DW, R7, percpu::LOST_OUTPUT as i16, R1);
+    asm.begin_sequence(FREE);
+    plan.cpu_block(&mut asm, BLOCK, end);
+    let handler = asm.word(BLOCK, percpu::BUSY as i16);
+    asm.add(handler, -1);
+    let position = asm.alu_of(AluOp::Add, BLOCK, plan.scratch.out_pos as i32);
+    let bytes = asm.word(position, 0);
+    asm.jump_if(Cond::Eq, bytes, 0, end);
+    asm.jump_if(Cond::Gt, bytes, size, end);
+    let record = asm.alu_of(AluOp::Add, BLOCK, plan.scratch.out as i32);
+    asm.store(Size::W, record, 0, handler);
+    asm.store(Size::W, record, 4, bytes);
+    let wake = asm.new_reg();
+    asm.ld_data(wake, Section::Bss, shared::WAKE);
+    asm.load(Size::DW, wake, wake, 0);
+    let args = [
+        Arg::Map(RING.into()),
+        record.into(),
+        bytes.into(),
+        wake.into(),
+    ];
+    let result = asm.call_with(Helper::RingbufOutput, &args);
+    asm.store(Size::DW, position, 0, 0);
+    asm.jump_if(Cond::Eq, result, 0, end);
+    let lost = asm.word(BLOCK, percpu::LOST_OUTPUT as i16);
+    asm.add(lost, 1);
+    asm.store(Size::DW, BLOCK, percpu::LOST_OUTPUT as i16, lost);
     asm.bind(end);
-    asm.mov(R0, 0);
-    asm.exit();
+    asm.ret(0);
     asm.finish().map_err(|e| e.to_string())
 }

@@ -18,9 +18,8 @@ use spile_lir::library::arguments::{
 };
 use spile_lir::library::routine::Routine;
 
-use crate::isa::asm::{Label, Section};
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size};
+use crate::isa::asm::{Asm, Label};
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::Quote;
 use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};
@@ -28,7 +27,7 @@ use crate::lower::syscalls::arch;
 use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
-use crate::lower::{HandlerCodegen, Res};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res};
 use crate::target::{ArgDesc, ArgVariants, FieldPlace, FlagTable, StructDesc, SyscallDesc};
 
 const ARGS_LONG: i64 = ARGS as i64;
@@ -356,13 +355,13 @@ impl HandlerCodegen<'_> {
         let end = self.asm.label();
         self.choose_row(rows, end);
         for i in words {
-            self.descriptor(rows, i, end);
+            let descriptor = self.descriptor(rows, i, end);
             if single {
-                self.asm.alu(AluOp::And, R2, !(FOLLOWS as i32));
+                self.asm.alu(AluOp::And, descriptor, !(FOLLOWS as i32));
             }
-            self.asm.mov(R1, R2);
-            self.load(R2, self.plan.scratch.tmp + WORDS + 8 * i as u32);
-            self.asm.call_sub("put_arg");
+            let value = self.block_word(self.plan.scratch.tmp + WORDS + 8 * i as u32);
+            let args = [descriptor.into(), value.into()];
+            self.asm.call_sub_with("put_arg", &args);
         }
         self.asm.bind(end);
         self.end_text(off, width);
@@ -374,50 +373,54 @@ impl HandlerCodegen<'_> {
     fn choose_row(&mut self, rows: RowTable, end: Label) {
         let chosen = (self.plan.scratch.tmp + CHOSEN) as i16;
         let fixed = self.asm.label();
-        self.call_number(R3);
-        self.asm.jump_if(Cond::Ge, R3, rows.calls as i32, end);
-        self.asm.store(Size::DW, R7, chosen, R3);
-        self.asm.mov(R4, R3);
-        self.asm.alu(AluOp::Mul, R4, ROW);
-        self.asm.ld_data(R5, Section::Rodata, rows.at);
-        self.asm.add(R5, R4);
-        self.asm.load(Size::DW, R1, R5, 8 * ARGS as i16);
-        self.asm.jump_if(Cond::Eq, R1, 0, fixed);
-        self.asm.load(Size::DW, R2, R5, 8 * (ARGS as i16 + 1));
-        self.asm.call_sub("variant_row");
-        self.asm.store(Size::DW, R7, chosen, R0);
+        let number = self.call_number();
+        self.asm.jump_if(Cond::Ge, number, rows.calls as i32, end);
+        self.asm.store(Size::DW, BLOCK, chosen, number);
+        let row = self.row(rows, number);
+        let [values, mask] = [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word as i16));
+        self.asm.jump_if(Cond::Eq, values, 0, fixed);
+        let args = [values.into(), mask.into()];
+        let variant = self.asm.call_sub_with("variant_row", &args);
+        self.asm.store(Size::DW, BLOCK, chosen, variant);
         self.asm.bind(fixed);
     }
 
-    /// `r2` = descriptor of argument i; goes to `end` if the call has no such argument.
-    fn descriptor(&mut self, rows: RowTable, i: usize, end: Label) {
-        self.load(R1, self.plan.scratch.tmp + CHOSEN);
-        self.asm.jump_if(Cond::Ge, R1, rows.all as i32, end);
-        self.asm.alu(AluOp::Mul, R1, ROW);
-        self.asm.ld_data(R3, Section::Rodata, rows.at);
-        self.asm.add(R3, R1);
-        self.asm.load(Size::DW, R2, R3, 8 * i as i16);
-        self.asm.jump_if(Cond::Eq, R2, 0, end);
+    /// The address of a row.
+    fn row(&mut self, rows: RowTable, number: Reg) -> Reg {
+        let row = self.asm.address_of(&Arg::Constant(rows.at));
+        let off = self.asm.alu_of(AluOp::Mul, number, ROW);
+        self.asm.add(row, off);
+        row
+    }
+
+    /// The descriptor of argument i; goes to `end` if the call has no such argument.
+    fn descriptor(&mut self, rows: RowTable, i: usize, end: Label) -> Reg {
+        let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
+        self.asm.jump_if(Cond::Ge, number, rows.all as i32, end);
+        let row = self.row(rows, number);
+        let descriptor = self.asm.word(row, 8 * i as i16);
+        self.asm.jump_if(Cond::Eq, descriptor, 0, end);
+        descriptor
     }
 
     /// Stores all six arguments in the scratch words from the third on.
     fn all_args(&mut self) -> Res {
         let (native, end) = (self.asm.label(), self.asm.label());
         let to = (self.plan.scratch.tmp + WORDS) as i16;
-        self.regs()?;
-        self.call_number(R1);
+        let regs = self.regs()?;
+        let number = self.call_number();
         self.asm
-            .jump_if(Cond::Slt, R1, NrSet::COMPAT as i32, native);
-        for (i, off) in arch::ARGS_COMPAT.into_iter().enumerate() {
-            self.asm.load(Size::W, R1, R0, off);
-            self.asm.store(Size::DW, R7, to + 8 * i as i16, R1);
-        }
+            .jump_if(Cond::Slt, number, NrSet::COMPAT as i32, native);
+        let store = |asm: &mut Asm, size, offsets: [i16; 6]| {
+            for (i, off) in offsets.into_iter().enumerate() {
+                let arg = asm.read(size, regs, off);
+                asm.store(Size::DW, BLOCK, to + 8 * i as i16, arg);
+            }
+        };
+        store(self.asm, Size::W, arch::ARGS_COMPAT);
         self.asm.jump(end);
         self.asm.bind(native);
-        for (i, off) in arch::ARGS.into_iter().enumerate() {
-            self.asm.load(Size::DW, R1, R0, off);
-            self.asm.store(Size::DW, R7, to + 8 * i as i16, R1);
-        }
+        store(self.asm, Size::DW, arch::ARGS);
         self.asm.bind(end);
         Ok(())
     }

@@ -2,11 +2,9 @@
 
 use spile_ir::{NrSet, Reg as IrReg};
 
-use crate::isa::asm::Section;
-use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond};
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand};
 
 /// Bytes of a name.
 const NAME: usize = 32;
@@ -55,14 +53,13 @@ impl HandlerCodegen<'_> {
         let (number, end) = (self.asm.label(), self.asm.label());
         let unnamed = self.asm.label();
         self.begin_text(width);
-        self.sys_ret()?;
-        self.asm.jump_if(Cond::Slt, R0, -MAX_ERRNO, number);
-        self.asm.jump_if(Cond::Sge, R0, 0, number);
-        self.asm.mov(R2, R0);
-        self.append_r2(10, flag::SIGNED)?;
-        self.sys_ret()?;
-        self.asm.neg(R0);
-        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
+        let result = self.sys_ret()?;
+        self.asm.jump_if(Cond::Slt, result, -MAX_ERRNO, number);
+        self.asm.jump_if(Cond::Sge, result, 0, number);
+        self.append_value(result, 10, flag::SIGNED)?;
+        let error = self.sys_ret()?;
+        self.asm.neg(error);
+        self.asm.jump_if(Cond::Ge, error, rows as i32, unnamed);
         self.append_text(
             &StrOperand::Const {
                 bytes: (*b" (").into(),
@@ -70,16 +67,14 @@ impl HandlerCodegen<'_> {
             0,
             None,
         )?;
-        self.sys_ret()?;
-        self.asm.neg(R0);
-        self.asm.jump_if(Cond::Ge, R0, rows as i32, unnamed);
-        self.asm.alu(AluOp::Mul, R0, NAME as i32);
-        self.asm.ld_data(R2, Section::Rodata, base);
-        self.asm.add(R2, R0);
-        self.asm.mov(R1, R7);
-        self.asm.mov(R3, NAME as i32);
-        self.asm.mov(R4, 0);
-        self.asm.call_sub(APPEND_TEXT);
+        let error = self.sys_ret()?;
+        self.asm.neg(error);
+        self.asm.jump_if(Cond::Ge, error, rows as i32, unnamed);
+        self.asm.alu(AluOp::Mul, error, NAME as i32);
+        let name = self.asm.address_of(&Arg::Constant(base));
+        self.asm.add(name, error);
+        let args = [BLOCK.into(), name.into(), (NAME as i32).into(), 0.into()];
+        self.asm.call_sub_with(APPEND_TEXT, &args);
         self.append_text(
             &StrOperand::Const {
                 bytes: (*b")").into(),
@@ -93,15 +88,13 @@ impl HandlerCodegen<'_> {
         for (base, calls) in others.into_iter().filter(|(_, calls)| !calls.is_empty()) {
             let other = self.asm.label();
             self.dispatch(&NrSet::List(calls), other);
-            self.sys_ret()?;
-            self.asm.mov(R2, R0);
-            self.append_r2(base.into(), flag::MARK)?;
+            let result = self.sys_ret()?;
+            self.append_value(result, base.into(), flag::MARK)?;
             self.asm.jump(end);
             self.asm.bind(other);
         }
-        self.sys_ret()?;
-        self.asm.mov(R2, R0);
-        self.append_r2(10, flag::SIGNED)?;
+        let result = self.sys_ret()?;
+        self.append_value(result, 10, flag::SIGNED)?;
         self.asm.bind(end);
         self.end_text(off, width);
         Ok(())

@@ -4,7 +4,7 @@
 
 use spile_lir::library::CHUNK;
 
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Up to this total number of words, a comparison is entirely inline.
@@ -41,19 +41,15 @@ impl HandlerCodegen<'_> {
         split(words.min(narrower(a)).min(narrower(b)))
     }
 
-    /// `r0` = the order of two strings from a word on, which have `chunks` chunks there.
+    /// The order of two strings from a word on, which have `chunks` chunks there.
     pub(in crate::lower) fn compare_rest(
         &mut self,
         (a, b): (&StrOperand, &StrOperand),
         (first, chunks): (u32, u32),
-    ) -> Res {
+    ) -> Res<Reg> {
         self.pool.library(NAME)?;
-        self.text_addr(R1, a);
-        self.asm.add(R1, first as i32 * 8);
-        self.text_addr(R2, b);
-        self.asm.add(R2, first as i32 * 8);
-        self.asm.mov(R3, chunks as i32);
-        self.asm.call_sub(NAME);
-        Ok(())
+        let [a, b] = [a, b].map(|text| self.text_arg(text).plus(first * 8));
+        let args = [a, b, (chunks as i32).into()];
+        Ok(self.asm.call_sub_with(NAME, &args))
     }
 }

@@ -5,8 +5,7 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Reg as IrReg, Val};
 use spile_lir::library::decimal;
 
-use crate::isa::insn::Reg::*;
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
 
 /// Bytes of each CPU's block that the program needs for conversions.
 pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
@@ -22,8 +21,9 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn string_to_fp(&mut self, dst: IrReg, text: Val) -> Res {
         let text = self.text(text)?;
         if let StrOperand::Const { bytes } = &text {
-            self.asm.imm(R0, string_to_fp(bytes));
-            return self.def_int(dst, R0);
+            let number = self.asm.new_reg();
+            self.asm.imm(number, string_to_fp(bytes));
+            return self.def_int(dst, number);
         }
         self.needs_loop("string_to_fp()")?;
         let max = self.plan.max_string;
@@ -32,14 +32,13 @@ impl HandlerCodegen<'_> {
         let convert = self.made(decimal::string_to_fp(max))?;
         // The verifier follows the conversion once for all calls.
         let name = "string_to_fp_at";
-        self.define_global(name, &[], |g| {
-            g.block_addr(R1, place);
-            g.block_addr(R2, g.plan.scratch.decimal);
-            g.asm.call_sub(convert);
-            g.asm.exit();
+        self.define_global(name, [], |g, []| {
+            let args = [place, g.plan.scratch.decimal].map(Arg::Block);
+            let number = g.asm.call_sub_with(convert, &args);
+            g.asm.ret(number);
             Ok(())
         })?;
-        self.asm.call_sub(name);
-        self.def_int(dst, R0)
+        let number = self.asm.call_sub_with(name, &[]);
+        self.def_int(dst, number)
     }
 }

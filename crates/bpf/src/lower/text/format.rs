@@ -10,9 +10,9 @@ use spile_ir::{FormatId, Reg as IrReg, Val};
 
 use super::append::{APPEND_BYTES, APPEND_TEXT, MAX_COUNT, append_number, flag};
 use super::fields::{FieldSpec, MemoryArg, SizeOperand};
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
-use crate::lower::{HandlerCodegen, NR, Res, StrOperand};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, NR, Res, StrOperand};
 use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {
@@ -89,12 +89,12 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    /// `reg` = a width; negative for padding on the right.
-    pub(in crate::lower) fn width_into(&mut self, field: FieldSpec, reg: Reg) -> Res {
+    /// A width; negative for padding on the right.
+    pub(in crate::lower) fn width_of(&mut self, field: FieldSpec) -> Res<Src> {
         match field.width {
-            SizeOperand::Known(n) => self.asm.mov(reg, if field.left { -n } else { n }),
+            SizeOperand::Known(n) => Ok(Src::Imm(if field.left { -n } else { n })),
             SizeOperand::At(v) => {
-                self.use_in(v, reg)?;
+                let reg = self.number_copy(v)?;
                 self.forget_bounds(reg);
                 for (cond, bound) in [(Cond::Sle, MAX_COUNT), (Cond::Sge, -MAX_COUNT)] {
                     let inside = self.asm.label();
@@ -109,9 +109,9 @@ impl HandlerCodegen<'_> {
                     self.asm.bind(negative);
                 }
                 self.forget_bounds(reg);
+                Ok(reg.into())
             }
         }
-        Ok(())
     }
 
     /// Sends a number through a scratch word. This merges the verifier's paths. It also detaches
@@ -119,46 +119,52 @@ impl HandlerCodegen<'_> {
     /// learn facts that multiply paths in the rest of the handler.
     pub(in crate::lower) fn forget_bounds(&mut self, reg: Reg) {
         let word = self.plan.scratch.tmp as i16 + 56;
-        self.asm.store(Size::DW, R7, word, reg);
-        self.asm.load(Size::DW, reg, R7, word);
+        self.asm.store(Size::DW, BLOCK, word, reg);
+        self.asm.load(Size::DW, reg, BLOCK, word);
     }
 
     /// Appends a string with width and precision.
     fn append_field(&mut self, text: &StrOperand, field: FieldSpec) -> Res {
         let size = text.width() as i32;
-        match field.precision {
-            SizeOperand::Known(p @ 0..) => self.asm.mov(R3, size.min(p.saturating_add(1))),
-            SizeOperand::Known(_) => self.asm.mov(R3, size),
+        let bytes = match field.precision {
+            SizeOperand::Known(p @ 0..) => Src::Imm(size.min(p.saturating_add(1))),
+            SizeOperand::Known(_) => Src::Imm(size),
             SizeOperand::At(v) => {
                 // A negative precision is none; the size has room for the NUL.
                 let (none, fits) = (self.asm.label(), self.asm.label());
-                self.use_in(v, R3)?;
-                self.forget_bounds(R3);
-                self.asm.jump_if(Cond::Slt, R3, 0, none);
-                self.asm.jump_if(Cond::Sge, R3, size, none);
-                self.asm.add(R3, 1);
+                let bytes = self.number_copy(v)?;
+                self.forget_bounds(bytes);
+                self.asm.jump_if(Cond::Slt, bytes, 0, none);
+                self.asm.jump_if(Cond::Sge, bytes, size, none);
+                self.asm.add(bytes, 1);
                 self.asm.jump(fits);
                 self.asm.bind(none);
-                self.asm.mov(R3, size);
+                self.asm.mov(bytes, size);
                 self.asm.bind(fits);
-                self.forget_bounds(R3);
+                self.forget_bounds(bytes);
                 // Always true; bounds the size for the verifier.
                 let bounded = self.asm.label();
-                self.asm.jump_if(Cond::Le, R3, size, bounded);
-                self.asm.mov(R3, size);
+                self.asm.jump_if(Cond::Le, bytes, size, bounded);
+                self.asm.mov(bytes, size);
                 self.asm.bind(bounded);
+                bytes.into()
             }
-        }
-        self.width_into(field, R4)?;
-        if self.outlined(Op::Append) && self.text_number(text) {
-            self.asm.mov(R2, R3);
-            self.asm.mov(R3, R4);
-            return self.append_global();
+        };
+        let width = self.width_of(field)?;
+        self.append_sized(text, bytes, width)
+    }
+
+    /// Appends a string of at most `size` bytes with its NUL, padded to a width.
+    fn append_sized(&mut self, text: &StrOperand, size: Src, width: Src) -> Res {
+        if self.outlined(Op::Append)
+            && let Some(text) = self.text_number(text)
+        {
+            return self.append_global(text, size, width);
         }
         self.use_append_text()?;
-        self.text_addr(R2, text);
-        self.asm.mov(R1, R7);
-        self.asm.call_sub(APPEND_TEXT);
+        let text = self.text_arg(text);
+        let args = [BLOCK.into(), text, size.into(), width.into()];
+        self.asm.call_sub_with(APPEND_TEXT, &args);
         Ok(())
     }
 
@@ -204,18 +210,7 @@ impl HandlerCodegen<'_> {
         precision: Option<u32>,
     ) -> Res {
         let size = precision.map_or(text.width(), |p| text.width().min(p.saturating_add(1)));
-        if self.outlined(Op::Append) && self.text_number(text) {
-            self.asm.mov(R2, size as i32);
-            self.asm.mov(R3, width);
-            return self.append_global();
-        }
-        self.use_append_text()?;
-        self.text_addr(R2, text);
-        self.asm.mov(R1, R7);
-        self.asm.mov(R3, size as i32);
-        self.asm.mov(R4, width);
-        self.asm.call_sub(APPEND_TEXT);
-        Ok(())
+        self.append_sized(text, Src::Imm(size as i32), Src::Imm(width))
     }
 
     /// `%c`. A NUL ends the text, as it ends a string in C.
@@ -226,27 +221,25 @@ impl HandlerCodegen<'_> {
             precision: SizeOperand::Known(-1),
             ..field
         };
-        self.use_in(value, R1)?;
-        self.forget_bounds(R1);
+        let code = self.number_copy(value)?;
+        self.forget_bounds(code);
         if c.alt {
-            self.escaped_char(tmp);
+            self.escaped_char(code, tmp);
             return self.append_field(&byte, field);
         }
         let (some, end) = (self.asm.label(), self.asm.label());
-        self.asm.alu(AluOp::And, R1, 255);
-        self.store(tmp, R1);
-        self.asm.jump_if(Cond::Ne, R1, 0, some);
+        self.asm.alu(AluOp::And, code, 255);
+        self.store(tmp, code);
+        self.asm.jump_if(Cond::Ne, code, 0, some);
         // The NUL takes one column, and with padding on the right it comes first.
         if let (SizeOperand::Known(2..) | SizeOperand::At(_), false) = (field.width, field.left) {
             let narrow = self.asm.label();
             self.use_append_text()?;
-            self.width_into(field, R4)?;
-            self.asm.add(R4, -1);
-            self.asm.jump_if(Cond::Sle, R4, 0, narrow);
-            self.text_addr(R2, &byte);
-            self.asm.mov(R3, 8);
-            self.asm.mov(R1, R7);
-            self.asm.call_sub(APPEND_TEXT);
+            let columns = self.width_of(field)?;
+            let columns = self.asm.alu_of(AluOp::Add, columns, -1);
+            self.asm.jump_if(Cond::Sle, columns, 0, narrow);
+            let args = [BLOCK.into(), Arg::Block(tmp), 8.into(), columns.into()];
+            self.asm.call_sub_with(APPEND_TEXT, &args);
             self.asm.bind(narrow);
         }
         self.store(self.plan.scratch.text_pos, self.plan.max_string as i32 + 1);
@@ -260,10 +253,10 @@ impl HandlerCodegen<'_> {
     /// `%b`: raw bytes.
     fn append_bytes(&mut self, value: Val, field: FieldSpec) -> Res {
         self.pool.use_append_bytes(self.plan)?;
-        self.width_into(field, R3)?;
-        self.precision_into(field, R2)?;
-        self.use_in(value, R1)?;
-        self.asm.call_sub(APPEND_BYTES);
+        let width = self.width_of(field)?;
+        let precision = self.precision_of(field)?;
+        let args = [self.number(value)?, precision, width].map(Arg::from);
+        self.asm.call_sub_with(APPEND_BYTES, &args);
         Ok(())
     }
 
@@ -288,21 +281,19 @@ impl HandlerCodegen<'_> {
         ];
         let flags: i32 = flags.iter().filter(|f| f.0).map(|f| f.1).sum();
         self.pool.use_append_number(self.plan, base)?;
-        self.width_into(field, R4)?;
-        self.precision_into(field, R1)?;
-        self.use_in(value, R2)?;
-        self.asm.mov(R3, flags);
-        self.asm.call_sub(append_number(base));
+        let width = self.width_of(field)?;
+        let precision = self.precision_of(field)?;
+        let args = [precision, self.number(value)?, flags.into(), width].map(Arg::from);
+        self.asm.call_sub_with(append_number(base), &args);
         Ok(())
     }
 
-    /// `reg` = a precision; negative for none.
-    fn precision_into(&mut self, field: FieldSpec, reg: Reg) -> Res {
+    /// A precision; negative for none.
+    fn precision_of(&mut self, field: FieldSpec) -> Res<Src> {
         match field.precision {
-            SizeOperand::Known(n) => self.asm.mov(reg, n),
-            SizeOperand::At(v) => self.use_in(v, reg)?,
+            SizeOperand::Known(n) => Ok(Src::Imm(n)),
+            SizeOperand::At(v) => self.number(v),
         }
-        Ok(())
     }
 
     /// Builds a message that ends with the address in `err_aux`, in hexadecimal.
@@ -310,8 +301,8 @@ impl HandlerCodegen<'_> {
         let text = StrOperand::Const { bytes: text.into() };
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
-        self.load(R2, self.plan.scratch.err_aux);
-        self.append_r2(16, 0)?;
+        let address = self.block_word(self.plan.scratch.err_aux);
+        self.append_value(address, 16, 0)?;
         self.end_text(off, width);
         Ok(())
     }
@@ -320,20 +311,18 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn build_count(&mut self, off: u32, width: u32, text: &[u8]) -> Res {
         let text = StrOperand::Const { bytes: text.into() };
         self.begin_text(width);
-        self.load(R2, self.plan.scratch.err_aux);
-        self.append_r2(10, flag::SIGNED)?;
+        let count = self.block_word(self.plan.scratch.err_aux);
+        self.append_value(count, 10, flag::SIGNED)?;
         self.append_text(&text, 0, None)?;
         self.end_text(off, width);
         Ok(())
     }
 
-    /// Appends the number in r2.
-    pub(in crate::lower) fn append_r2(&mut self, base: u32, flags: i32) -> Res {
+    /// Appends a number in a base.
+    pub(in crate::lower) fn append_value(&mut self, value: Reg, base: u32, flags: i32) -> Res {
         self.pool.use_append_number(self.plan, base)?;
-        self.asm.mov(R1, -1);
-        self.asm.mov(R3, flags);
-        self.asm.mov(R4, 0);
-        self.asm.call_sub(append_number(base));
+        let args = [(-1).into(), value.into(), flags.into(), 0.into()];
+        self.asm.call_sub_with(append_number(base), &args);
         Ok(())
     }
 
@@ -344,8 +333,8 @@ impl HandlerCodegen<'_> {
         };
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
-        self.asm.load(Size::DW, R2, R10, NR);
-        self.append_r2(10, flag::SIGNED)?;
+        let number = self.asm.word(R10, NR);
+        self.append_value(number, 10, flag::SIGNED)?;
         self.end_text(off, width);
         Ok(())
     }

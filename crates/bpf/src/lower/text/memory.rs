@@ -8,10 +8,9 @@ use spile_lir::library::hex_bytes;
 use super::append::APPEND_TEXT;
 use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size};
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand};
 
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.
@@ -30,37 +29,36 @@ impl HandlerCodegen<'_> {
     ) -> Res<OutputField> {
         Ok(match (memory, self.ty(arg)?) {
             (Some(memory), _) => OutputField::Memory(memory),
-            (None, Ty::Long) => OutputField::Long(self.use_int(arg, R1)?),
+            (None, Ty::Long) => OutputField::Long(self.number(arg)?),
             (None, Ty::Str(_)) => OutputField::Text(self.text(arg)?),
         })
     }
 
-    /// Appends bytes of memory at position r4 of the output buffer, and moves r4 behind them.
-    pub(in crate::lower) fn memory_field(&mut self, memory: &MemoryArg) -> Res {
+    /// Appends bytes of memory at a position of the output buffer, and moves the position behind them.
+    pub(in crate::lower) fn memory_field(&mut self, memory: &MemoryArg, position: Reg) -> Res {
         let (tmp, size) = (self.plan.scratch.tmp, self.plan.scratch.out_size as i32);
-        self.store(tmp, R4);
+        self.store(tmp, position);
         self.memory_len(memory.len)?;
-        self.load(R4, tmp);
-        self.check_bound(R4, size);
-        self.cursor();
-        self.asm.mov(R1, R5);
-        self.asm.add(R1, 8);
-        self.read_memory(memory)?;
-        self.load(R0, tmp + LEN);
-        self.check_bound(R0, MOST);
-        self.load(R4, tmp);
-        self.check_bound(R4, size);
-        self.cursor();
-        self.asm.store(Size::DW, R5, 0, R0);
-        self.asm.add(R0, 15);
-        self.asm.alu(AluOp::And, R0, -8);
-        self.asm.add(R4, R0);
-        self.check_bound(R4, size);
+        let bounded = self.block_word(tmp);
+        self.check_bound(bounded, size);
+        let to = self.cursor(bounded);
+        self.asm.add(to, 8);
+        self.read_memory(memory, to.into())?;
+        let bytes = self.block_word(tmp + LEN);
+        self.check_bound(bytes, MOST);
+        self.load(position, tmp);
+        self.check_bound(position, size);
+        let length = self.cursor(position);
+        self.asm.store(Size::DW, length, 0, bytes);
+        self.asm.add(bytes, 15);
+        self.asm.alu(AluOp::And, bytes, -8);
+        self.asm.add(position, bytes);
+        self.check_bound(position, size);
         Ok(())
     }
 
     /// Always true; bounds the register for the verifier.
-    fn check_bound(&mut self, reg: crate::isa::insn::Reg, most: i32) {
+    pub(in crate::lower) fn check_bound(&mut self, reg: Reg, most: i32) {
         let inside = self.asm.label();
         self.asm.jump_if(Cond::Le, reg, most, inside);
         self.asm.mov(reg, 0);
@@ -75,39 +73,44 @@ impl HandlerCodegen<'_> {
                 self.store(word, n.max(1));
                 return Ok(());
             }
-            SizeOperand::Known(n) => self.asm.mov(R1, n),
-            SizeOperand::At(v) => {
-                self.use_in(v, R1)?;
-                self.forget_bounds(R1);
-            }
+            SizeOperand::Known(_) | SizeOperand::At(_) => {}
         }
+        let bytes = match len {
+            SizeOperand::Known(n) => self.asm.copy(n),
+            SizeOperand::At(v) => {
+                let bytes = self.number_copy(v)?;
+                self.forget_bounds(bytes);
+                bytes
+            }
+        };
         let (fits, some) = (self.asm.label(), self.asm.label());
-        self.asm.jump_if(Cond::Sle, R1, MOST, fits);
-        self.store(self.plan.scratch.err_aux, R1);
+        self.asm.jump_if(Cond::Sle, bytes, MOST, fits);
+        self.set_aux(bytes);
         let (off, width) = (self.plan.scratch.err_text, self.plan.max_string);
         self.build_count(off, width, TOO_MANY.as_bytes())?;
         self.fail_now(ErrorKind::Raised);
-        self.asm.mov(R1, 1);
+        self.asm.mov(bytes, 1);
         self.asm.bind(fits);
-        self.asm.jump_if(Cond::Sge, R1, 1, some);
-        self.asm.mov(R1, 1);
+        self.asm.jump_if(Cond::Sge, bytes, 1, some);
+        self.asm.mov(bytes, 1);
         self.asm.bind(some);
-        self.store(word, R1);
+        self.store(word, bytes);
         Ok(())
     }
 
-    /// Reads the bytes to r1.
-    fn read_memory(&mut self, memory: &MemoryArg) -> Res {
-        self.load(R2, self.plan.scratch.tmp + LEN);
-        self.check_bound(R2, MOST);
-        self.use_in(memory.addr, R3)?;
-        self.set_aux(R3);
-        self.asm.call(match memory.space {
+    /// Reads the bytes to an address.
+    fn read_memory(&mut self, memory: &MemoryArg, to: Arg) -> Res {
+        let bytes = self.block_word(self.plan.scratch.tmp + LEN);
+        self.check_bound(bytes, MOST);
+        let from = self.number(memory.addr)?;
+        self.set_aux(from);
+        let helper = match memory.space {
             Space::Kernel => Helper::ProbeReadKernel,
             Space::User => Helper::ProbeReadUser,
-        });
+        };
+        let result = self.asm.call_with(helper, &[to, bytes.into(), from.into()]);
         let fail = self.fail_label(ErrorKind::ReadFault);
-        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.asm.jump_if(Cond::Ne, result, 0, fail);
         Ok(())
     }
 
@@ -125,42 +128,38 @@ impl HandlerCodegen<'_> {
         );
         let bytes = self.plan.scratch.memory;
         self.memory_len(memory.len)?;
-        self.block_addr(R1, bytes);
-        self.read_memory(memory)?;
-        self.width_into(shape, R4)?;
-        self.store(tmp + COLUMNS, R4);
+        self.read_memory(memory, Arg::Block(bytes))?;
+        let width = self.width_of(shape)?;
+        self.store(tmp + COLUMNS, width);
         self.pad_memory(hex, false)?;
-        self.load(R1, self.plan.scratch.text_pos);
-        self.store(tmp + BEFORE, R1);
+        let before = self.block_word(self.plan.scratch.text_pos);
+        self.store(tmp + BEFORE, before);
         // Limited to what a text can hold.
         let (from, room, times) = match hex {
             true => (text + 3 * max, max / 2 + 8, 2),
             false => (bytes, max.min(MOST as u32), 1),
         };
         let fits = self.asm.label();
-        self.load(R3, tmp + LEN);
-        self.asm.jump_if(Cond::Le, R3, room as i32, fits);
-        self.asm.mov(R3, room as i32);
+        let count = self.block_word(tmp + LEN);
+        self.asm.jump_if(Cond::Le, count, room as i32, fits);
+        self.asm.mov(count, room as i32);
         self.asm.bind(fits);
         if hex {
             let name = self.made(hex_bytes(room))?;
-            self.store(tmp + LEN + 24, R3);
-            self.block_addr(R1, bytes);
-            self.block_addr(R2, from);
-            self.asm.call_sub(name);
-            self.load(R3, tmp + LEN + 24);
-            self.check_bound(R3, room as i32);
-            self.asm.alu(AluOp::Lsh, R3, 1);
+            self.store(tmp + LEN + 24, count);
+            let args = [Arg::Block(bytes), Arg::Block(from), count.into()];
+            self.asm.call_sub_with(name, &args);
+            self.load(count, tmp + LEN + 24);
+            self.check_bound(count, room as i32);
+            self.asm.alu(AluOp::Lsh, count, 1);
         }
-        self.block_addr(R2, from);
-        self.asm.mov(R1, R2);
-        self.asm.add(R1, R3);
-        self.asm.store(Size::B, R1, 0, 0);
-        self.asm.add(R3, 1);
+        let end = self.block_address(from);
+        self.asm.add(end, count);
+        self.asm.store(Size::B, end, 0, 0);
+        self.asm.add(count, 1);
         self.use_append_text()?;
-        self.asm.mov(R4, 0);
-        self.asm.mov(R1, R7);
-        self.asm.call_sub(APPEND_TEXT);
+        let args = [BLOCK.into(), Arg::Block(from), count.into(), 0.into()];
+        self.asm.call_sub_with(APPEND_TEXT, &args);
         if !hex {
             self.end_at_nul(room * times);
         }
@@ -171,14 +170,13 @@ impl HandlerCodegen<'_> {
     fn end_at_nul(&mut self, room: u32) {
         let (tmp, pos) = (self.plan.scratch.tmp, self.plan.scratch.text_pos);
         let (short, whole) = (self.asm.label(), self.asm.label());
-        self.load(R1, pos);
-        self.load(R2, tmp + BEFORE);
-        self.asm.alu(AluOp::Sub, R1, R2);
-        self.load(R2, tmp + LEN);
-        self.asm.jump_if(Cond::Le, R2, room as i32, short);
-        self.asm.mov(R2, room as i32);
+        let [appended, before, length] =
+            [pos, tmp + BEFORE, tmp + LEN].map(|at| self.block_word(at));
+        self.asm.alu(AluOp::Sub, appended, before);
+        self.asm.jump_if(Cond::Le, length, room as i32, short);
+        self.asm.mov(length, room as i32);
         self.asm.bind(short);
-        self.asm.jump_if(Cond::Ge, R1, R2, whole);
+        self.asm.jump_if(Cond::Ge, appended, length, whole);
         self.store(pos, self.plan.max_string as i32 + 1);
         self.asm.bind(whole);
     }
@@ -191,20 +189,17 @@ impl HandlerCodegen<'_> {
             bytes: (*b"").into(),
         };
         self.use_append_text()?;
-        self.load(R4, tmp + COLUMNS);
+        let [columns, length] = [COLUMNS, LEN].map(|at| self.block_word(tmp + at));
         if behind {
-            self.asm.neg(R4);
+            self.asm.neg(columns);
         }
-        self.load(R3, tmp + LEN);
         if hex {
-            self.asm.alu(AluOp::Lsh, R3, 1);
+            self.asm.alu(AluOp::Lsh, length, 1);
         }
-        self.asm.alu(AluOp::Sub, R4, R3);
-        self.asm.jump_if(Cond::Sle, R4, 0, enough);
-        self.text_addr(R2, &none);
-        self.asm.mov(R3, 8);
-        self.asm.mov(R1, R7);
-        self.asm.call_sub(APPEND_TEXT);
+        self.asm.alu(AluOp::Sub, columns, length);
+        self.asm.jump_if(Cond::Sle, columns, 0, enough);
+        let args = [BLOCK.into(), self.text_arg(&none), 8.into(), columns.into()];
+        self.asm.call_sub_with(APPEND_TEXT, &args);
         self.asm.bind(enough);
         Ok(())
     }

@@ -5,10 +5,9 @@ use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 
 use super::fields::{self, OutputField, piece_size};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size, Src};
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{RING, RecordKind, RecordShape, percpu, shared};
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
 use crate::plan::outlining::Op;
 
 /// Bytes of the header of a buffer in the ring.
@@ -53,155 +52,137 @@ impl HandlerCodegen<'_> {
         fields: &[Ty],
         field: &mut dyn FnMut(&mut Self, usize) -> Res<OutputField>,
     ) -> Res {
-        let mut at = self.begin(record, piece_size(fields, words) as i32)?;
-        let pos = self.plan.scratch.out_pos;
-        // Whether r5 is the address of the position.
-        let mut here = false;
+        let (position, mut at) = self.begin(record, piece_size(fields, words) as i32)?;
+        // The address of the position, if it is known.
+        let mut cursor = None;
         for (i, ty) in fields.iter().enumerate() {
             match (ty, field(self, i)?) {
                 (Ty::Long, OutputField::Long(src)) => {
-                    if !std::mem::replace(&mut here, true) {
-                        self.cursor();
-                    }
-                    self.asm.store(Size::DW, R5, at, src);
+                    let to = *cursor.get_or_insert_with(|| self.cursor(position));
+                    self.asm.store(Size::DW, to, at, src);
                     at += 8;
                 }
                 (Ty::Str(_), OutputField::Text(text)) => {
-                    self.text_field(&text, at)?;
-                    (at, here) = (0, false);
+                    self.text_field(&text, position, at)?;
+                    (at, cursor) = (0, None);
                 }
                 (Ty::Str(_), OutputField::Memory(memory)) => {
-                    self.asm.add(R4, i32::from(at));
-                    self.memory_field(&memory)?;
-                    (at, here) = (0, false);
+                    self.asm.add(position, i32::from(at));
+                    self.memory_field(&memory, position)?;
+                    (at, cursor) = (0, None);
                 }
                 _ => return Err("an argument of the wrong type".into()),
             }
             if at > 30_000 {
-                self.asm.add(R4, i32::from(at));
-                (at, here) = (0, false);
+                self.asm.add(position, i32::from(at));
+                (at, cursor) = (0, None);
             }
         }
-        self.asm.add(R4, i32::from(at));
-        let (base, disp) = self.block_operand(R5, pos, 8);
-        self.asm.store(Size::DW, base, disp, R4);
+        self.asm.add(position, i32::from(at));
+        self.store(self.plan.scratch.out_pos, position);
         Ok(())
     }
 
     /// Writes a record's number. Sends the buffer first if a record of at most `room` bytes does
-    /// not fit. The record continues at position r4 plus the returned displacement.
-    fn begin(&mut self, record: Src, room: i32) -> Res<i16> {
+    /// not fit. The record continues at the returned position plus a displacement.
+    fn begin(&mut self, record: Src, room: i32) -> Res<(Reg, i16)> {
         let pos = self.plan.scratch.out_pos;
         let size = self.plan.scratch.out_size as i32;
         if room + HEADER > size {
             return Err("a piece of output that is larger than the buffer".into());
         }
         if let (Src::Imm(record), true) = (record, self.outlined(Op::Record)) {
-            self.begin_global(record as u32, room)?;
-            return Ok(0);
+            return Ok((self.begin_global(record as u32, room)?, 0));
         }
         let fits = self.asm.label();
-        self.load(R4, pos);
-        self.asm.jump_if(Cond::Le, R4, size - room, fits);
+        let position = self.block_word(pos);
+        self.asm.jump_if(Cond::Le, position, size - room, fits);
         self.flush();
-        self.asm.mov(R4, 0);
+        self.asm.mov(position, 0);
         self.asm.bind(fits);
-        self.piece_number(record);
-        Ok(8)
+        self.piece_number(position, record);
+        Ok((position, 8))
     }
 
-    /// Writes a record's number at position r4, aligned; r5 is its address.
-    pub(in crate::lower) fn piece_number(&mut self, record: Src) {
+    /// Writes a record's number at a position, or behind the header if nothing is there yet.
+    pub(in crate::lower) fn piece_number(&mut self, position: Reg, record: Src) {
         let started = self.asm.label();
-        self.asm.jump_if(Cond::Ge, R4, HEADER, started);
-        self.asm.mov(R4, HEADER);
+        self.asm.jump_if(Cond::Ge, position, HEADER, started);
+        self.asm.mov(position, HEADER);
         self.asm.bind(started);
-        self.cursor();
-        self.asm.store(Size::DW, R5, 0, record);
+        let to = self.cursor(position);
+        self.asm.store(Size::DW, to, 0, record);
     }
 
-    /// Appends the buckets of a histogram, which start `off` bytes behind the address in stack slot
-    /// `slot`.
-    pub(in crate::lower) fn buckets_piece(&mut self, hist: Hist, slot: i16, off: u32) -> Res {
+    /// Appends the buckets of a histogram, which start `off` bytes behind an address.
+    pub(in crate::lower) fn buckets_piece(&mut self, hist: Hist, statistic: Reg, off: u32) -> Res {
         let words = hist.buckets();
         let record = self.pool.record(RecordShape {
             what: RecordKind::Hist(hist),
             fields: Vec::new(),
             words,
         });
-        let at = self.begin(Src::Imm(record as i32), piece_size(&[], words) as i32)?;
-        let pos = self.plan.scratch.out_pos;
-        self.asm.add(R4, i32::from(at));
-        self.cursor();
-        // Computes the position behind the buckets first: r4 does not survive the call.
-        self.asm.mov(R1, R5);
-        self.asm.add(R4, 8 * words as i32);
-        self.store(pos, R4);
-        self.asm.mov(R2, 8 * words as i32);
-        self.asm.load(Size::DW, R3, R10, slot);
-        self.asm.add(R3, off as i32);
-        self.asm.call(Helper::ProbeReadKernel);
+        let (position, at) = self.begin(Src::Imm(record as i32), piece_size(&[], words) as i32)?;
+        self.asm.add(position, i32::from(at));
+        let to = self.cursor(position);
+        self.asm.add(position, 8 * words as i32);
+        self.store(self.plan.scratch.out_pos, position);
+        let from = self.asm.alu_of(AluOp::Add, statistic, off as i32);
+        self.copy_memory(to.into(), 8 * words, from.into());
         Ok(())
     }
 
-    /// `r5` = address of position r4 in the output buffer.
-    pub(in crate::lower) fn cursor(&mut self) {
-        self.block_addr(R5, self.plan.scratch.out);
-        self.asm.add(R5, R4);
+    /// The address of a position in the output buffer.
+    pub(in crate::lower) fn cursor(&mut self, position: Reg) -> Reg {
+        let to = self.block_address(self.plan.scratch.out);
+        self.asm.add(to, position);
+        to
     }
 
-    /// Appends a string at r4 + at, as its length and bytes; moves r4 behind them.
-    fn text_field(&mut self, text: &StrOperand, at: i16) -> Res {
+    /// Appends a string `at` bytes behind a position, as its length and bytes; moves the position behind
+    /// them.
+    fn text_field(&mut self, text: &StrOperand, position: Reg, at: i16) -> Res {
         let tmp = self.plan.scratch.tmp;
         let size = self.plan.scratch.out_size as i32;
         if at != 0 {
-            self.asm.add(R4, i32::from(at));
+            self.asm.add(position, i32::from(at));
         }
         if let StrOperand::Const { bytes } = text {
-            self.cursor();
-            self.asm.store(Size::DW, R5, 0, bytes.len() as i32);
+            let to = self.cursor(position);
+            self.asm.store(Size::DW, to, 0, bytes.len() as i32);
             if bytes.len() <= 128 {
                 for i in 0..bytes.len().div_ceil(8) as u32 {
-                    let src = self.text_word(R1, text, i);
-                    self.asm.store(Size::DW, R5, 8 + 8 * i as i16, src);
+                    let src = self.text_word(text, i);
+                    self.asm.store(Size::DW, to, 8 + 8 * i as i16, src);
                 }
-                self.asm.add(R4, 8 + bytes.len().next_multiple_of(8) as i32);
+                let bytes = 8 + bytes.len().next_multiple_of(8) as i32;
+                self.asm.add(position, bytes);
                 return Ok(());
             }
         }
-        if self.outlined(Op::Field) && self.put_global(text)? {
+        if self.outlined(Op::Field) && self.put_global(text, position)? {
             return Ok(());
         }
-        let (base, disp) = self.block_operand(R5, tmp, 8);
-        self.asm.store(Size::DW, base, disp, R4);
-        self.cursor();
-        self.asm.mov(R1, R5);
-        self.asm.add(R1, 8);
-        self.asm.mov(R2, text.width() as i32);
-        self.text_addr(R3, text);
-        self.asm.call(Helper::ProbeReadKernelStr);
-        // r0: bytes with the NUL; at least 1, because the source is our own memory.
-        self.asm.add(R0, -1);
-        self.asm.alu(AluOp::And, R0, 0x1fff);
-        self.load(R4, tmp);
-        // Always true; bounds the length for the verifier.
-        let bounded = self.asm.label();
-        self.asm.jump_if(Cond::Le, R4, size, bounded);
-        self.asm.mov(R4, 0);
-        self.asm.bind(bounded);
-        self.cursor();
-        self.asm.store(Size::DW, R5, 0, R0);
-        self.asm.add(R0, 15);
-        self.asm.alu(AluOp::And, R0, -8);
-        self.asm.add(R4, R0);
-        let inside = self.asm.label();
-        self.asm.jump_if(Cond::Le, R4, size, inside);
-        self.asm.mov(R4, 0);
-        self.asm.bind(inside);
+        self.store(tmp, position);
+        let to = self.cursor(position);
+        self.asm.add(to, 8);
+        let args = [to.into(), (text.width() as i32).into(), self.text_arg(text)];
+        // With the NUL; at least 1, because the source is our own memory.
+        let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
+        self.asm.add(bytes, -1);
+        self.asm.alu(AluOp::And, bytes, 0x1fff);
+        self.load(position, tmp);
+        self.check_bound(position, size);
+        let length = self.cursor(position);
+        self.asm.store(Size::DW, length, 0, bytes);
+        self.asm.add(bytes, 15);
+        self.asm.alu(AluOp::And, bytes, -8);
+        self.asm.add(position, bytes);
+        self.check_bound(position, size);
         Ok(())
     }
 
-    /// Sends the output buffer. Clobbers r0 to r5.
+    /// Sends the output buffer.
     pub(in crate::lower) fn flush(&mut self) {
         if self.plan.outlining.shares(Op::Flush, None) {
             return self.flush_outlined();
@@ -209,18 +190,23 @@ impl HandlerCodegen<'_> {
         let end = self.asm.label();
         let pos = self.plan.scratch.out_pos;
         let size = self.plan.scratch.out_size as i32;
-        self.load(R3, pos);
-        self.asm.jump_if(Cond::Eq, R3, 0, end);
-        self.asm.jump_if(Cond::Gt, R3, size, end);
-        self.block_addr(R2, self.plan.scratch.out);
-        self.asm.store(Size::W, R2, 0, self.handler.0 as i32);
-        self.asm.store(Size::W, R2, 4, R3);
-        self.shared(R4, shared::WAKE);
-        self.asm.load(Size::DW, R4, R4, 0);
-        self.asm.ld_map(R1, RING);
-        self.asm.call(Helper::RingbufOutput);
+        let bytes = self.block_word(pos);
+        self.asm.jump_if(Cond::Eq, bytes, 0, end);
+        self.asm.jump_if(Cond::Gt, bytes, size, end);
+        let buffer = self.block_address(self.plan.scratch.out);
+        self.asm.store(Size::W, buffer, 0, self.handler.0 as i32);
+        self.asm.store(Size::W, buffer, 4, bytes);
+        let wake = self.shared_address(shared::WAKE);
+        self.asm.load(Size::DW, wake, wake, 0);
+        let args = [
+            Arg::Map(RING.into()),
+            buffer.into(),
+            bytes.into(),
+            wake.into(),
+        ];
+        let result = self.asm.call_with(Helper::RingbufOutput, &args);
         self.store(pos, 0);
-        self.asm.jump_if(Cond::Eq, R0, 0, end);
+        self.asm.jump_if(Cond::Eq, result, 0, end);
         self.count(percpu::LOST_OUTPUT);
         self.asm.bind(end);
     }

@@ -5,10 +5,9 @@ use spile_lir::library::routine::Routine;
 
 use super::escapes::escape_table;
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Cond, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{HandlerCodegen, Pool, Res};
+use crate::lower::{Arg, HandlerCodegen, Pool, Res};
 
 /// Offsets of scratch words: the arguments of `quote` that are no addresses.
 mod word {
@@ -34,14 +33,14 @@ impl HandlerCodegen<'_> {
         };
         let text = self.text(text)?;
         let text = self.copy_into_block(text)?;
-        self.strlen(&text);
-        self.store(self.plan.scratch.tmp + word::COUNT, R0);
+        let count = self.strlen(&text);
+        self.store(self.plan.scratch.tmp + word::COUNT, count);
         let wide = text.width();
         self.quote_room(room, quoted)?;
         let name = self.quote_sub(wide)?;
         self.begin_text(width);
-        self.text_addr(R1, &text);
-        self.call_quote(name);
+        let text = self.text_arg(&text);
+        self.call_quote(name, text);
         self.end_text(off, width);
         Ok(())
     }
@@ -56,26 +55,26 @@ impl HandlerCodegen<'_> {
         let (tmp, max) = (self.plan.scratch.tmp, self.plan.max_string);
         let bytes = self.plan.scratch.memory;
         let [some, fits, empty] = std::array::from_fn(|_| self.asm.label());
-        self.use_in(args[1], R2)?;
-        self.forget_bounds(R2);
-        self.asm.jump_if(Cond::Sge, R2, 0, some);
-        self.asm.mov(R2, 0);
+        let count = self.number_copy(args[1])?;
+        self.forget_bounds(count);
+        self.asm.jump_if(Cond::Sge, count, 0, some);
+        self.asm.mov(count, 0);
         self.asm.bind(some);
-        self.asm.jump_if(Cond::Sle, R2, max as i32, fits);
-        self.asm.mov(R2, max as i32);
+        self.asm.jump_if(Cond::Sle, count, max as i32, fits);
+        self.asm.mov(count, max as i32);
         self.asm.bind(fits);
-        self.store(tmp + word::COUNT, R2);
-        self.asm.jump_if(Cond::Eq, R2, 0, empty);
-        self.use_in(args[0], R3)?;
-        self.set_aux(R3);
-        self.block_addr(R1, bytes);
+        self.store(tmp + word::COUNT, count);
+        self.asm.jump_if(Cond::Eq, count, 0, empty);
+        let from = self.number(args[0])?;
+        self.set_aux(from);
         let (helper, kind) = match space {
             Space::User => (Helper::ProbeReadUser, ErrorKind::UserStrFault),
             Space::Kernel => (Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
         };
-        self.asm.call(helper);
+        let read = [Arg::Block(bytes), count.into(), from.into()];
+        let result = self.asm.call_with(helper, &read);
         let fail = self.fail_label(kind);
-        self.asm.jump_if(Cond::Ne, R0, 0, fail);
+        self.asm.jump_if(Cond::Ne, result, 0, fail);
         self.asm.bind(empty);
         let Some((off, width)) = dst.map(|d| self.slot(d)).transpose()?.flatten() else {
             return Ok(());
@@ -83,8 +82,7 @@ impl HandlerCodegen<'_> {
         self.quote_room(args[2], Val::Imm(1))?;
         let name = self.quote_sub(max)?;
         self.begin_text(width);
-        self.block_addr(R1, bytes);
-        self.call_quote(name);
+        self.call_quote(name, Arg::Block(bytes));
         self.end_text(off, width);
         Ok(())
     }
@@ -101,40 +99,45 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         let [some, fits, plain, large] = std::array::from_fn(|_| self.asm.label());
-        self.use_in(quoted, R2)?;
-        self.use_in(room, R1)?;
         // Facts that the verifier learns about the copies must not reach the originals.
-        for (reg, at) in [(R1, word::LIMIT), (R2, word::QUOTED)] {
-            let (base, disp) = self.block_operand(R5, tmp + at, 8);
-            self.asm.store(Size::DW, base, disp, reg);
-            self.asm.load(Size::DW, reg, base, disp);
-        }
-        self.asm.jump_if(Cond::Sge, R1, 0, some);
-        self.asm.mov(R1, 0);
+        let [limit, quotes] = [(room, word::LIMIT), (quoted, word::QUOTED)].map(|(v, at)| {
+            let v = self.number(v)?;
+            let (base, disp) = self.block_operand(tmp + at, 8);
+            self.asm.store(Size::DW, base, disp, v);
+            Ok::<_, String>(self.asm.word(base, disp))
+        });
+        let (limit, quotes) = (limit?, quotes?);
+        self.asm.jump_if(Cond::Sge, limit, 0, some);
+        self.asm.mov(limit, 0);
         self.asm.bind(some);
-        self.asm.jump_if(Cond::Sle, R1, max, fits);
-        self.asm.mov(R1, max);
+        self.asm.jump_if(Cond::Sle, limit, max, fits);
+        self.asm.mov(limit, max);
         self.asm.bind(fits);
-        self.asm.jump_if(Cond::Eq, R2, 0, plain);
-        self.asm.jump_if(Cond::Sge, R1, 5, large);
-        self.asm.mov(R1, 5);
+        self.asm.jump_if(Cond::Eq, quotes, 0, plain);
+        self.asm.jump_if(Cond::Sge, limit, 5, large);
+        self.asm.mov(limit, 5);
         self.asm.bind(large);
         // The closing quote takes one byte.
-        self.asm.add(R1, -1);
+        self.asm.add(limit, -1);
         self.store(tmp + word::QUOTED, 1);
         self.asm.bind(plain);
-        self.store(tmp + word::LIMIT, R1);
+        self.store(tmp + word::LIMIT, limit);
         Ok(())
     }
 
-    /// Writes the text at r1 quoted to the text being built.
-    fn call_quote(&mut self, name: String) {
+    /// Writes a text quoted to the text being built.
+    fn call_quote(&mut self, name: String, text: Arg) {
         let tmp = self.plan.scratch.tmp;
-        self.load(R3, tmp + word::COUNT);
-        self.load(R4, tmp + word::LIMIT);
-        self.block_addr(R2, self.plan.scratch.text);
-        self.load(R5, tmp + word::QUOTED);
-        self.asm.call_sub(name);
+        let [count, limit, quoted] =
+            [word::COUNT, word::LIMIT, word::QUOTED].map(|at| self.block_word(tmp + at).into());
+        let args = [
+            text,
+            Arg::Block(self.plan.scratch.text),
+            count,
+            limit,
+            quoted,
+        ];
+        self.asm.call_sub_with(name, &args);
     }
 
     /// Defines the function for bytes in a slot of that width, and returns its name.

@@ -20,7 +20,7 @@ use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::percpu;
 use crate::lower::pool::Pool;
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
 
 /// Offsets of the words and buffers of a match in the CPU's block.
 mod area {
@@ -139,11 +139,14 @@ impl HandlerCodegen<'_> {
         self.pool.sub(&name, |pool| {
             match_sub(&name, pool, &compiled.classes, &compiled.test)
         })?;
-        self.text_addr(R1, &text);
-        self.block_addr(R2, self.plan.scratch.tmp);
-        self.asm.mov(R3, text.width() as i32 / CHUNK);
-        self.asm.call_sub(name);
-        self.def_int(dst, R0)
+        let chunks = Arg::from(text.width() as i32 / CHUNK);
+        let args = [
+            self.text_arg(&text),
+            Arg::Block(self.plan.scratch.tmp),
+            chunks,
+        ];
+        let matches = self.asm.call_sub_with(name, &args);
+        self.def_int(dst, matches)
     }
 
     fn find_match(
@@ -166,20 +169,22 @@ impl HandlerCodegen<'_> {
             find_sub(&name, pool, classes, finder, max as i32)
         })?;
         // The copied text is kept for its groups, and ends with a NUL.
-        self.block_addr(R1, last + area::TEXT as u32);
-        self.asm.mov(R2, text.width().min(max) as i32);
-        self.text_addr(R3, text);
-        self.asm.call(Helper::ProbeReadKernelStr);
-        self.block_addr(R1, last);
-        self.asm.mov(R2, R0);
-        self.asm.call_sub(name);
-        self.def_int(dst, R0)
+        let most = Arg::from(text.width().min(max) as i32);
+        let args = [
+            Arg::Block(last + area::TEXT as u32),
+            most,
+            self.text_arg(text),
+        ];
+        let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
+        let args = [Arg::Block(last), bytes.into()];
+        let matches = self.asm.call_sub_with(name, &args);
+        self.def_int(dst, matches)
     }
 
-    /// `r0` = number of groups of the last match, or the reason for none.
-    pub(in crate::lower) fn match_groups(&mut self) {
-        self.block_addr(R1, self.plan.scratch.last_match);
-        self.asm.load(Size::DW, R0, R1, area::STATE);
+    /// The number of groups of the last match, or the reason for none.
+    pub(in crate::lower) fn match_groups(&mut self) -> Reg {
+        let last = self.block_address(self.plan.scratch.last_match);
+        self.asm.word(last, area::STATE)
     }
 
     /// `dst` = text of a group.
@@ -190,35 +195,28 @@ impl HandlerCodegen<'_> {
         let last = self.plan.scratch.last_match;
         let max = max_matched_len(self.program, &self.plan.facts, self.plan.max_string) as i32;
         let (end, fits) = (self.asm.label(), self.asm.label());
-        // Saved first: the number can be in a register that is clobbered below.
-        self.use_in(n, R1)?;
-        self.store(self.plan.scratch.tmp, R1);
         self.fill_zero(off, width);
-        self.load(R1, self.plan.scratch.tmp);
-        self.block_addr(R3, last);
-        self.asm.load(Size::DW, R2, R3, area::STATE);
+        let group = self.number_copy(n)?;
+        let found = self.block_address(last);
+        let groups = self.asm.word(found, area::STATE);
         let asm = &mut *self.asm;
-        asm.jump_if(Cond::Gt, R1, MAX_GROUPS as i32, end);
-        asm.jump_if(Cond::Sgt, R1, R2, end);
-        asm.alu(AluOp::Lsh, R1, 4);
-        asm.mov(R4, R3);
-        asm.add(R4, R1);
-        asm.load(Size::DW, R1, R4, area::START);
-        asm.load(Size::DW, R2, R4, area::END);
-        asm.jump_if(Cond::Ge, R1, max, end);
-        asm.jump_if(Cond::Ge, R2, max, end);
-        asm.alu(AluOp::Sub, R2, R1);
-        asm.jump_if(Cond::Sle, R2, width as i32 - 1, fits);
-        asm.mov(R2, width as i32 - 1);
-        asm.load(Size::DW, R4, R7, percpu::TRUNCATED as i16);
-        asm.add(R4, 1);
-        asm.store(Size::DW, R7, percpu::TRUNCATED as i16, R4);
-        asm.bind(fits);
-        asm.jump_if(Cond::Sle, R2, 0, end);
-        asm.add(R3, area::TEXT);
-        asm.add(R3, R1);
-        self.block_addr(R1, off);
-        self.asm.call(Helper::ProbeReadKernel);
+        asm.jump_if(Cond::Gt, group, MAX_GROUPS as i32, end);
+        asm.jump_if(Cond::Sgt, group, groups, end);
+        asm.alu(AluOp::Lsh, group, 4);
+        asm.add(group, found);
+        let [start, bytes] = [area::START, area::END].map(|at| asm.word(group, at));
+        asm.jump_if(Cond::Ge, start, max, end);
+        asm.jump_if(Cond::Ge, bytes, max, end);
+        asm.alu(AluOp::Sub, bytes, start);
+        asm.jump_if(Cond::Sle, bytes, width as i32 - 1, fits);
+        asm.mov(bytes, width as i32 - 1);
+        self.count(percpu::TRUNCATED);
+        self.asm.bind(fits);
+        self.asm.jump_if(Cond::Sle, bytes, 0, end);
+        self.asm.add(found, area::TEXT);
+        self.asm.add(found, start);
+        let args = [Arg::Block(off), bytes.into(), found.into()];
+        self.asm.call_with(Helper::ProbeReadKernel, &args);
         self.asm.bind(end);
         Ok(())
     }

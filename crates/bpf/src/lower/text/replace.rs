@@ -4,9 +4,8 @@ use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 use spile_lir::library::search::{self, Replace, token};
 
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Size};
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the string with every occurrence replaced.
@@ -29,15 +28,13 @@ impl HandlerCodegen<'_> {
             new: new.width().min(max + 1),
             room: max,
         }))?;
-        self.strlen(&part);
-        self.store(scratch.tmp, R0);
+        let length = self.strlen(&part);
+        self.store(scratch.tmp, length);
         self.begin_text(width);
-        self.text_addr(R1, &text);
-        self.text_addr(R2, &part);
-        self.load(R3, scratch.tmp);
-        self.text_addr(R4, &new);
-        self.block_addr(R5, scratch.text);
-        self.asm.call_sub(name);
+        let length = self.block_word(scratch.tmp);
+        let [text, part, new] = [&text, &part, &new].map(|text| self.text_arg(text));
+        let args = [text, part, length.into(), new, Arg::Block(scratch.text)];
+        self.asm.call_sub_with(name, &args);
         self.end_text(off, width);
         Ok(())
     }
@@ -53,40 +50,39 @@ impl HandlerCodegen<'_> {
             StrOperand::Const { bytes } if bytes.is_empty() => {}
             StrOperand::Const { .. } => self.new_tokens(&text)?,
             StrOperand::Slot { off, .. } => {
-                let (base, disp) = self.block_operand(R1, *off, 1);
-                self.asm.load(Size::B, R1, base, disp);
-                self.asm.jump_if(Cond::Eq, R1, 0, same_text);
+                let (base, disp) = self.block_operand(*off, 1);
+                let first = self.asm.read(Size::B, base, disp);
+                self.asm.jump_if(Cond::Eq, first, 0, same_text);
                 self.new_tokens(&text)?;
             }
         }
         self.asm.bind(same_text);
         let name = self.made(search::next_token(delims.width(), max))?;
-        self.load(R1, scratch.tokens);
-        self.store(scratch.tmp + token::FROM as u32, R1);
-        self.block_addr(R1, kept);
-        self.text_addr(R2, &delims);
-        self.block_addr(R3, scratch.tmp);
-        self.asm.call_sub(name);
-        self.load(R1, scratch.tmp + token::NEXT as u32);
-        self.store(scratch.tokens, R1);
+        let from = self.block_word(scratch.tokens);
+        self.store(scratch.tmp + token::FROM as u32, from);
+        let delims = self.text_arg(&delims);
+        let args = [Arg::Block(kept), delims, Arg::Block(scratch.tmp)];
+        self.asm.call_sub_with(name, &args);
+        let next = self.block_word(scratch.tmp + token::NEXT as u32);
+        self.store(scratch.tokens, next);
         let Some((off, width)) = dst.map(|d| self.slot(d)).transpose()?.flatten() else {
             return Ok(());
         };
         self.fill_zero(off, width);
         let (none, fits) = (self.asm.label(), self.asm.label());
-        self.load(R3, scratch.tmp + token::START as u32);
-        self.asm.jump_if(Cond::Ge, R3, max as i32, none);
-        self.load(R2, scratch.tmp + token::END as u32);
-        self.asm.alu(AluOp::Sub, R2, R3);
-        self.asm.jump_if(Cond::Sle, R2, 0, none);
-        self.asm.jump_if(Cond::Sle, R2, width as i32 - 1, fits);
-        self.asm.mov(R2, width as i32 - 1);
+        let start = self.block_word(scratch.tmp + token::START as u32);
+        self.asm.jump_if(Cond::Ge, start, max as i32, none);
+        let bytes = self.block_word(scratch.tmp + token::END as u32);
+        self.asm.alu(AluOp::Sub, bytes, start);
+        self.asm.jump_if(Cond::Sle, bytes, 0, none);
+        self.asm.jump_if(Cond::Sle, bytes, width as i32 - 1, fits);
+        self.asm.mov(bytes, width as i32 - 1);
         self.count(crate::layout::percpu::TRUNCATED);
         self.asm.bind(fits);
-        self.block_addr(R1, kept);
-        self.asm.add(R3, R1);
-        self.block_addr(R1, off);
-        self.asm.call(Helper::ProbeReadKernel);
+        let kept = self.block_address(kept);
+        self.asm.add(start, kept);
+        let args = [Arg::Block(off), bytes.into(), start.into()];
+        self.asm.call_with(Helper::ProbeReadKernel, &args);
         self.asm.bind(none);
         Ok(())
     }

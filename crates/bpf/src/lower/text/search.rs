@@ -7,11 +7,9 @@ use spile_lir::Func;
 use spile_lir::library::{self, quote, search};
 
 use super::escapes::{ESCAPE, escapes, table};
-use crate::isa::asm::Section;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size};
+use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::lower::pool::Pool;
-use crate::lower::{HandlerCodegen, Res, StrOperand, TMP};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
 use crate::plan::StateLayout;
 
 impl HandlerCodegen<'_> {
@@ -46,64 +44,61 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = 1 if the first string contains the second.
     pub(in crate::lower) fn isinstr(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
-        if let Some(at) = self.find(text, part)? {
-            return self.def_int(dst, i32::from(at > 0));
-        }
+        let at = match self.find(text, part)? {
+            Src::Imm(at) => return self.def_int(dst, i32::from(at > 0)),
+            Src::Reg(at) => at,
+        };
         let absent = self.asm.label();
-        self.asm.jump_if(Cond::Eq, R0, 0, absent);
-        self.asm.mov(R0, 1);
+        self.asm.jump_if(Cond::Eq, at, 0, absent);
+        self.asm.mov(at, 1);
         self.asm.bind(absent);
-        self.def_int(dst, R0)
+        self.def_int(dst, at)
     }
 
     /// `dst` = position of the second string in the first, or -1.
     pub(in crate::lower) fn strpos(&mut self, dst: IrReg, text: Val, part: Val) -> Res {
-        if let Some(at) = self.find(text, part)? {
-            return self.def_int(dst, at - 1);
+        match self.find(text, part)? {
+            Src::Imm(at) => self.def_int(dst, at - 1),
+            Src::Reg(at) => {
+                self.asm.add(at, -1);
+                self.def_int(dst, at)
+            }
         }
-        self.asm.add(R0, -1);
-        self.def_int(dst, R0)
     }
 
-    /// `r0` = position of the second string in the first, plus one, or 0 if it does not occur.
-    /// Returns that number instead if it is known at compile time.
-    fn find(&mut self, text: Val, part: Val) -> Res<Option<i32>> {
+    /// The position of the second string in the first, plus one, or 0 if it does not occur.
+    fn find(&mut self, text: Val, part: Val) -> Res<Src> {
         let (text, part) = (self.text(text)?, self.text(part)?);
         if let (StrOperand::Const { bytes: a }, StrOperand::Const { bytes: b }) = (&text, &part) {
             let at = match b.is_empty() {
                 true => Some(0),
                 false => a.windows(b.len()).position(|w| w == &**b),
             };
-            return Ok(Some(at.map_or(0, |at| at as i32 + 1)));
+            return Ok(Src::Imm(at.map_or(0, |at| at as i32 + 1)));
         }
         self.needs_loop("searching in a string")?;
         let text = self.copy_into_block(text)?;
         let name = self.made(search::find(text.width(), part.width()))?;
-        self.strlen(&part);
-        self.asm.store(Size::DW, R10, TMP[0], R0);
-        self.strlen(&text);
-        self.asm.mov(R2, R0);
-        self.text_addr(R1, &text);
-        self.text_addr(R3, &part);
-        self.asm.load(Size::DW, R4, R10, TMP[0]);
-        self.asm.call_sub(name);
-        Ok(None)
+        let [part_length, length] = [&part, &text].map(|text| self.strlen(text));
+        let [text, part] = [&text, &part].map(|text| self.text_arg(text));
+        let args = [text, length.into(), part, part_length.into()];
+        Ok(self.asm.call_sub_with(name, &args).into())
     }
 
     /// `dst` = the number at the start of a string.
     pub(in crate::lower) fn strtol(&mut self, dst: IrReg, text: Val, base: Val) -> Res {
         let text = self.text(text)?;
         if let (StrOperand::Const { bytes }, Val::Imm(base)) = (&text, base) {
-            self.asm.imm(R0, strtol(bytes, base));
-            return self.def_int(dst, R0);
+            let number = self.asm.constant(strtol(bytes, base));
+            return self.def_int(dst, number);
         }
         self.needs_loop("strtol()")?;
         self.pool.library("strtol")?;
-        self.use_in(base, R3)?;
-        self.text_addr(R1, &text);
-        self.asm.mov(R2, text.width() as i32);
-        self.asm.call_sub("strtol");
-        self.def_int(dst, R0)
+        let base = self.number(base)?;
+        let width = Arg::from(text.width() as i32);
+        let args = [self.text_arg(&text), width, base.into()];
+        let number = self.asm.call_sub_with("strtol", &args);
+        self.def_int(dst, number)
     }
 
     /// A copy of a string with its bytes escaped as in C source, in the copy buffer.
@@ -119,23 +114,22 @@ impl HandlerCodegen<'_> {
         self.needs_loop("%#s")?;
         let name = use_escape(self.pool, self.plan, text.width())?;
         let off = self.plan.scratch.text + 3 * self.plan.max_string;
-        self.text_addr(R1, text);
-        self.block_addr(R2, off);
-        self.asm.call_sub(name);
+        let args = [self.text_arg(text), Arg::Block(off)];
+        self.asm.call_sub_with(name, &args);
         // Wider than the limit, so that a truncation is detected and counted.
         let width = width + 16;
         Ok(StrOperand::Slot { off, width })
     }
 
-    /// Word at `tmp` = the escape of byte r1. Clobbers r1 and r2.
-    pub(in crate::lower) fn escaped_char(&mut self, tmp: u32) {
+    /// Word at `tmp` = the escape of a byte. Changes `code`.
+    pub(in crate::lower) fn escaped_char(&mut self, code: Reg, tmp: u32) {
         let table = self.pool.constant(&table(spile_ir::fmt::escape_char));
-        self.asm.alu(AluOp::And, R1, 255);
-        self.asm.alu(AluOp::Mul, R1, ESCAPE);
-        self.asm.ld_data(R2, Section::Rodata, table);
-        self.asm.add(R2, R1);
-        self.asm.load(Size::W, R1, R2, 0);
-        self.store(tmp, R1);
+        let escape = self.asm.address_of(&Arg::Constant(table));
+        self.asm.alu(AluOp::And, code, 255);
+        self.asm.alu(AluOp::Mul, code, ESCAPE);
+        self.asm.add(escape, code);
+        self.asm.load(Size::W, escape, escape, 0);
+        self.store(tmp, escape);
     }
 }
 

@@ -6,9 +6,8 @@ use spile_lir::library::unicode::{self, status};
 use spile_lir::op::Size;
 
 use crate::isa::insn::Cond;
-use crate::isa::insn::Reg::*;
 use crate::layout::ErrorKind;
-use crate::lower::{HandlerCodegen, Res};
+use crate::lower::{Arg, HandlerCodegen, Res};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the text at an address. Errors are raised even if the result is unused.
@@ -33,14 +32,14 @@ impl HandlerCodegen<'_> {
         let name = format!("{space}_utf{bits}_{room}");
         self.made(unicode::utf(&name, helper, unit, room))?;
         self.begin_text(max);
-        self.use_in(addr, R1)?;
-        self.set_aux(R1);
-        self.block_addr(R2, self.plan.scratch.text);
-        self.asm.call_sub(name);
+        let addr = self.number(addr)?;
+        self.set_aux(addr);
+        let args = [addr.into(), Arg::Block(self.plan.scratch.text)];
+        let result = self.asm.call_sub_with(name, &args);
         let (read, invalid) = (self.asm.label(), self.asm.label());
         let fail = self.fail_label(kind);
-        self.asm.jump_if(Cond::Eq, R0, status::READ, read);
-        self.asm.jump_if(Cond::Eq, R0, status::INVALID, invalid);
+        self.asm.jump_if(Cond::Eq, result, status::READ, read);
+        self.asm.jump_if(Cond::Eq, result, status::INVALID, invalid);
         self.jump_opaque(fail);
         self.asm.bind(invalid);
         let off = self.plan.scratch.err_text;

@@ -4,9 +4,8 @@
 use spile_ir::Val;
 use spile_lir::library::stacks::{self, line, place};
 
-use crate::isa::insn::Reg::*;
 use crate::layout::SymbolicForm;
-use crate::lower::{HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
 
 fn form_flags(form: SymbolicForm) -> i32 {
     match form {
@@ -25,11 +24,9 @@ impl HandlerCodegen<'_> {
         pool.use_stack_text("kernel_line", plan)?;
         pool.use_stack_text("kernel_frame_line", plan)?;
         pool.use_stack_text("kernel_frame_lines", plan)?;
-        self.use_in(first, R2)?;
-        self.forget_bounds(R2);
-        self.asm.mov(R1, form_flags(form));
-        self.asm.mov(R3, form.piece());
-        self.asm.call_sub("kernel_frame_lines");
+        let first = self.unknown(first)?;
+        let args = [form_flags(form).into(), first.into(), form.piece().into()];
+        self.asm.call_sub_with("kernel_frame_lines", &args);
         Ok(())
     }
 
@@ -50,9 +47,8 @@ impl HandlerCodegen<'_> {
         let (word, all) = (format!("{one}_of_word"), format!("{one}s_of_{width}"));
         pool.use_stack_text(&word, plan)?;
         pool.use_stack_text_of(&all, plan, |layout| stacks::of_text(layout, one, *width))?;
-        self.asm.mov(R1, *off as i32);
-        self.asm.mov(R2, form_flags(form));
-        self.asm.call_sub(all);
+        let args = [*off as i32, form_flags(form)].map(Arg::from);
+        self.asm.call_sub_with(all, &args);
         Ok(())
     }
 }

@@ -21,13 +21,12 @@ mod texts;
 use spile_ir::{Event, Reg as IrReg, Val};
 use spile_lir::library::stacks::address;
 
-use crate::isa::asm::Section;
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{SymbolicForm, shared, stack_words};
-use crate::lower::text::append::flag;
-use crate::lower::{CTX, HandlerCodegen, Res, StrOperand, TMP};
+use crate::lower::text::append::{APPEND_TEXT, flag};
+use crate::lower::{Arg, BLOCK, CTX, HandlerCodegen, Res, StrOperand, TMP};
 use crate::plan::StackRoom;
 
 /// The suffix of a symbol that is in no module.
@@ -39,21 +38,20 @@ impl HandlerCodegen<'_> {
         room.ok_or_else(|| "a stack that was not planned for".into())
     }
 
-    /// Fills the room with the kernel's stack. `r0` = number of bytes; scratch word
-    /// [`StackRoom::first`] = offset of the first frame of probed code.
+    /// Fills the room with the kernel's stack; scratch word [`StackRoom::first`] = offset of the first
+    /// frame of probed code.
     fn take_kernel_stack(&mut self) -> Res {
         let room = self.room()?.clone();
         let plan = self.plan;
-        self.asm.load(Size::DW, R1, R10, CTX);
-        self.block_addr(R2, room.frames);
-        self.asm.mov(R3, room.bytes() as i32);
-        self.asm.mov(R4, 0);
-        self.asm.call(Helper::GetStack);
+        let context = self.asm.word(R10, CTX);
+        let size = Arg::from(room.bytes() as i32);
+        let args = [context.into(), Arg::Block(room.frames), size, 0.into()];
+        let bytes = self.asm.call_with(Helper::GetStack, &args);
         let some = self.asm.label();
-        self.asm.jump_if(Cond::Sge, R0, 0, some);
-        self.asm.mov(R0, 0);
+        self.asm.jump_if(Cond::Sge, bytes, 0, some);
+        self.asm.mov(bytes, 0);
         self.asm.bind(some);
-        self.store(room.count, R0);
+        self.store(room.count, bytes);
         let point = match self.event() {
             Event::Tracepoint(name) => Some(&**name),
             Event::TraceEvent(event) => Some(&*event.name),
@@ -66,8 +64,8 @@ impl HandlerCodegen<'_> {
             Some(at) => {
                 let words = room.words + stack_words::POINTS + at as u32 * stack_words::POINT;
                 self.pool.use_stack_text("stack_first", plan)?;
-                self.asm.mov(R1, words as i32);
-                self.asm.call_sub("stack_first");
+                let words = Arg::from(words as i32);
+                self.asm.call_sub_with("stack_first", &[words]);
             }
             None => self.store(room.first, 0),
         }
@@ -95,11 +93,9 @@ impl HandlerCodegen<'_> {
         };
         self.use_append_stack()?;
         self.begin_text(width);
-        self.use_in(n, R3)?;
-        self.forget_bounds(R3);
-        self.asm.mov(R1, flag::MARK | how);
-        self.asm.mov(R2, 0);
-        self.asm.call_sub("append_stack");
+        let n = self.unknown(n)?;
+        let args = [(flag::MARK | how).into(), 0.into(), n.into()];
+        self.asm.call_sub_with("append_stack", &args);
         Ok(())
     }
 
@@ -125,83 +121,83 @@ impl HandlerCodegen<'_> {
         self.use_append_stack()?;
         self.begin_text(width);
         self.begin_mark(form)?;
-        self.use_in(first, R2)?;
-        self.forget_bounds(R2);
-        self.asm.mov(R1, address::BETWEEN);
-        self.asm.mov(R3, form.piece());
-        self.asm.call_sub("append_stack");
+        let first = self.unknown(first)?;
+        let args = [address::BETWEEN.into(), first.into(), form.piece().into()];
+        self.asm.call_sub_with("append_stack", &args);
         self.append_text(&literal(";"), 0, None)?;
         self.end_text(off, width);
         Ok(())
     }
 
-    /// `r0` = address `n` of the kernel's stack, or 0.
-    pub(in crate::lower) fn kernel_frame(&mut self, n: Val) -> Res {
+    /// A copy of a number of which the verifier knows nothing (see [`HandlerCodegen::forget_bounds`]).
+    pub(in crate::lower) fn unknown(&mut self, n: Val) -> Res<Reg> {
+        let n = self.number_copy(n)?;
+        self.forget_bounds(n);
+        Ok(n)
+    }
+
+    /// Address `n` of the kernel's stack, or 0.
+    pub(in crate::lower) fn kernel_frame(&mut self, n: Val) -> Res<Reg> {
         self.take_kernel_stack()?;
         self.frame_of_room(n)
     }
 
-    /// `r0` = address `n` of the room.
-    pub(in crate::lower) fn frame_of_room(&mut self, n: Val) -> Res {
+    /// Address `n` of the room, or 0.
+    pub(in crate::lower) fn frame_of_room(&mut self, n: Val) -> Res<Reg> {
         let room = self.room()?.clone();
         let end = self.asm.label();
-        self.use_in(n, R1)?;
-        self.forget_bounds(R1);
-        self.asm.mov(R0, 0);
-        self.asm.jump_if(Cond::Ge, R1, room.most as i32, end);
-        self.asm.alu(AluOp::Lsh, R1, 3);
-        self.load(R2, room.first);
-        self.asm.add(R1, R2);
-        self.load(R2, room.count);
-        self.asm.jump_if(Cond::Ge, R1, R2, end);
-        self.asm.jump_if(Cond::Gt, R1, room.bytes() as i32 - 8, end);
-        self.block_addr(R2, room.frames);
-        self.asm.add(R2, R1);
-        self.asm.load(Size::DW, R0, R2, 0);
+        let at = self.unknown(n)?;
+        let frame = self.asm.copy(0);
+        self.asm.jump_if(Cond::Ge, at, room.most as i32, end);
+        self.asm.alu(AluOp::Lsh, at, 3);
+        let first = self.block_word(room.first);
+        self.asm.add(at, first);
+        let count = self.block_word(room.count);
+        self.asm.jump_if(Cond::Ge, at, count, end);
+        self.asm.jump_if(Cond::Gt, at, room.bytes() as i32 - 8, end);
+        let frames = self.block_address(room.frames);
+        self.asm.add(frames, at);
+        self.asm.load(Size::DW, frame, frames, 0);
         self.asm.bind(end);
-        Ok(())
+        Ok(frame)
     }
 
     /// `dst` = name of a kernel address, with offset, size and module if `data` is set.
     pub(in crate::lower) fn symbol(&mut self, dst: IrReg, addr: Val, data: bool) -> Res {
-        self.use_in(addr, R0)?;
-        self.forget_bounds(R0);
-        self.symbol_at(dst, data)
+        let addr = self.unknown(addr)?;
+        self.symbol_at(dst, addr, data)
     }
 
-    /// `dst` = name of the kernel address in r0, with the same details.
-    pub(in crate::lower) fn symbol_at(&mut self, dst: IrReg, data: bool) -> Res {
+    /// The same for an address in a register.
+    pub(in crate::lower) fn symbol_at(&mut self, dst: IrReg, addr: Reg, data: bool) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
-        self.asm.store(Size::DW, R10, TMP[0], R0);
+        self.asm.store(Size::DW, R10, TMP[0], addr);
         self.fill_zero(off, width);
-        let format = self.pool.constant(if data { b"%pS" } else { b"%ps" });
-        self.block_addr(R1, off);
-        self.asm.mov(R2, width as i32);
-        self.asm.ld_data(R3, Section::Rodata, format);
-        self.asm.mov(R4, R10);
-        self.asm.add(R4, i32::from(TMP[0]));
-        self.asm.mov(R5, 8);
-        self.asm.call(Helper::Snprintf);
+        let format = Arg::Constant(self.pool.constant(if data { b"%pS" } else { b"%ps" }));
+        let size = Arg::from(width as i32);
+        let args = [Arg::Block(off), size, format, Arg::Word(TMP[0]), 8.into()];
+        let length = self.asm.call_with(Helper::Snprintf, &args);
         let (end, fits) = (self.asm.label(), self.asm.label());
-        self.asm.jump_if(Cond::Sle, R0, 2, end);
-        self.asm.jump_if(Cond::Sle, R0, width as i32, fits);
+        self.asm.jump_if(Cond::Sle, length, 2, end);
+        self.asm.jump_if(Cond::Sle, length, width as i32, fits);
         self.count(crate::layout::percpu::TRUNCATED);
         self.asm.jump(end);
         self.asm.bind(fits);
         if data {
             let room = width as i32 - KERNEL.len() as i32;
-            self.asm.jump_if(Cond::Gt, R0, room, end);
+            self.asm.jump_if(Cond::Gt, length, room, end);
             // No name begins with a digit: a bare address has no module.
-            self.block_addr(R2, off);
-            self.asm.load(Size::B, R1, R2, 0);
-            self.asm.jump_if(Cond::Eq, R1, i32::from(b'0'), end);
-            self.asm.add(R2, R0);
-            self.asm.load(Size::B, R1, R2, -2);
-            self.asm.jump_if(Cond::Eq, R1, i32::from(b']'), end);
+            let text = self.block_address(off);
+            let first = self.asm.read(Size::B, text, 0);
+            self.asm.jump_if(Cond::Eq, first, i32::from(b'0'), end);
+            self.asm.add(text, length);
+            let last = self.asm.read(Size::B, text, -2);
+            self.asm.jump_if(Cond::Eq, last, i32::from(b']'), end);
             for (i, byte) in KERNEL.iter().enumerate() {
-                self.asm.store(Size::B, R2, i as i16 - 1, i32::from(*byte));
+                self.asm
+                    .store(Size::B, text, i as i16 - 1, i32::from(*byte));
             }
         }
         self.asm.bind(end);
@@ -233,11 +229,8 @@ impl HandlerCodegen<'_> {
     /// Appends the session's word and the form's letter.
     pub(in crate::lower) fn begin_mark(&mut self, form: SymbolicForm) -> Res {
         self.use_append_text()?;
-        self.shared(R2, shared::MARK);
-        self.asm.mov(R1, R7);
-        self.asm.mov(R3, 17);
-        self.asm.mov(R4, 0);
-        self.asm.call_sub("append_text");
+        let args = [BLOCK.into(), Arg::Shared(shared::MARK), 17.into(), 0.into()];
+        self.asm.call_sub_with(APPEND_TEXT, &args);
         let letter = char::from(form.letter()).to_string();
         self.append_text(&literal(&letter), 0, None)
     }

@@ -13,15 +13,19 @@ use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::frame;
 use spile_lir::library::unwind::{FILE_FIELDS, GIVEN, UnwindLayout, at};
 
-use crate::isa::insn::Cond;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::{Cond, Reg, Src};
 use crate::layout::{
     COPIES_MAP, FILE_NAME, FILE_NAMES, FILES_MAP, RING, ROWS_MAP, RecordKind, RecordShape,
     SymbolicForm, copy, percpu, shared,
 };
-use crate::lower::{HandlerCodegen, Pool, Res};
+use crate::lower::{Arg, HandlerCodegen, Pool, Res};
 use crate::plan::{StackRoom, StateLayout};
 use crate::target::{Options, UnwindOffsets};
+
+/// The flag of frames with all that a form of text needs.
+fn full(form: SymbolicForm) -> i32 {
+    if form.full() { frame::FULL } else { 0 }
+}
 
 /// The room of stacks, in which walks have their part, and the offsets that they read.
 fn walks<'a>(
@@ -78,28 +82,25 @@ fn use_walk(pool: &mut Pool, plan: &StateLayout, options: &Options) -> Res {
 }
 
 impl HandlerCodegen<'_> {
-    /// Fills the room with at most `most` frames of the current program's stack; r1 holds the
-    /// number for `None`.
-    fn take_user_stack(&mut self, most: Option<i32>, marks: bool) -> Res {
+    /// Fills the room with at most `most` frames of the current program's stack.
+    fn take_user_stack(&mut self, most: impl Into<Src>, marks: bool) -> Res {
+        let mut most = most.into();
         use_walk(self.pool, self.plan, self.options)?;
         let (_, base, _) = walks(self.plan, self.options)?;
         self.store(base as u32 + at::COPY, i32::from(marks));
         let begin = [at::IP, at::SP, at::BP].map(|field| base as u32 + field);
-        if most != Some(GIVEN) && self.stack_behind_return(begin)? {
-            self.asm.mov(R1, GIVEN);
-        } else if let Some(most) = most {
-            self.asm.mov(R1, most);
+        if most != Src::Imm(GIVEN) && self.stack_behind_return(begin)? {
+            most = Src::Imm(GIVEN);
         }
-        self.asm.call_sub("user_walk");
+        self.asm.call_sub_with("user_walk", &[most.into()]);
         Ok(())
     }
 
-    /// `r0` = address `n` of the current program's stack, or 0.
-    pub(in crate::lower) fn user_frame(&mut self, n: Val) -> Res {
-        self.use_in(n, R1)?;
-        self.forget_bounds(R1);
-        self.asm.add(R1, 1);
-        self.take_user_stack(None, false)?;
+    /// Address `n` of the current program's stack, or 0.
+    pub(in crate::lower) fn user_frame(&mut self, n: Val) -> Res<Reg> {
+        let most = self.unknown(n)?;
+        self.asm.add(most, 1);
+        self.take_user_stack(most, false)?;
         self.frame_of_room(n)
     }
 
@@ -114,9 +115,8 @@ impl HandlerCodegen<'_> {
     ) -> Res {
         let form = super::stacks::symbolic_form(form);
         if !form.of_stack() {
-            self.use_in(of, R0)?;
-            self.forget_bounds(R0);
-            return self.user_place(dst, form);
+            let at = self.unknown(of)?;
+            return self.user_place(dst, at, form);
         }
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
@@ -126,15 +126,14 @@ impl HandlerCodegen<'_> {
         let (room, base, _) = walks(plan, options)?;
         self.pool.use_stack_text("append_frames", plan)?;
         for (value, field) in given.iter().zip([at::IP, at::SP, at::BP]) {
-            self.use_in(*value, R1)?;
-            self.forget_bounds(R1);
-            self.store(base as u32 + field, R1);
+            let value = self.unknown(*value)?;
+            self.store(base as u32 + field, value);
         }
         let marks = !self.makes_text(dst);
         if given.is_empty() {
             self.walk_whole(of, base, room.most, marks)?;
         } else {
-            self.take_user_stack(Some(GIVEN), marks)?;
+            self.take_user_stack(GIVEN, marks)?;
         }
         self.begin_text(width);
         if self.makes_text(dst) {
@@ -143,31 +142,28 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         self.begin_mark(form)?;
-        self.use_in(of, R2)?;
-        self.forget_bounds(R2);
-        self.asm.mov(R1, if form.full() { frame::FULL } else { 0 });
-        self.asm.mov(R3, form.piece());
-        self.asm.call_sub("append_frames");
+        let first = self.unknown(of)?;
+        let args = [full(form).into(), first.into(), form.piece().into()];
+        self.asm.call_sub_with("append_frames", &args);
         self.append_text(&super::stacks::literal(";"), 0, None)?;
         self.end_text(off, width);
         Ok(())
     }
 
-    /// `dst` = a mark for the name at address r0 of the current program.
-    pub(in crate::lower) fn user_name(&mut self, dst: IrReg) -> Res {
-        self.user_place(dst, SymbolicForm::UserName)
+    /// `dst` = a mark for the name at an address of the current program.
+    pub(in crate::lower) fn user_name(&mut self, dst: IrReg, at: Reg) -> Res {
+        self.user_place(dst, at, SymbolicForm::UserName)
     }
 
-    /// `dst` = a mark for address r0 of the current program.
-    fn user_place(&mut self, dst: IrReg, form: SymbolicForm) -> Res {
+    /// `dst` = a mark for an address of the current program.
+    fn user_place(&mut self, dst: IrReg, at: Reg, form: SymbolicForm) -> Res {
         let Some((off, width)) = self.slot(dst)? else {
             return Ok(());
         };
         let (plan, options) = (self.plan, self.options);
         self.use_append_frame()?;
         let (room, ..) = walks(plan, options)?;
-        self.asm.mov(R1, R0);
-        self.asm.call_sub("user_address");
+        self.asm.call_sub_with("user_address", &[at.into()]);
         self.begin_text(width);
         if self.makes_text(dst) {
             self.append_symbol(form, room.most)?;
@@ -175,9 +171,8 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         self.begin_mark(form)?;
-        self.asm.mov(R1, room.most as i32);
-        self.asm.mov(R2, if form.full() { frame::FULL } else { 0 });
-        self.asm.call_sub("append_frame");
+        let args = [room.most as i32, full(form)].map(Arg::from);
+        self.asm.call_sub_with("append_frame", &args);
         self.append_text(&super::stacks::literal(";"), 0, None)?;
         self.end_text(off, width);
         Ok(())
@@ -194,10 +189,10 @@ impl HandlerCodegen<'_> {
     fn walk_whole(&mut self, first: Val, base: i16, most: u32, marks: bool) -> Res {
         let walked = self.asm.label();
         if first != Val::Imm(0) {
-            self.load(R1, base as u32 + at::MOST);
-            self.asm.jump_if(Cond::Eq, R1, most as i32, walked);
+            let before = self.block_word(base as u32 + at::MOST);
+            self.asm.jump_if(Cond::Eq, before, most as i32, walked);
         }
-        self.take_user_stack(Some(-1), marks)?;
+        self.take_user_stack(-1, marks)?;
         self.asm.bind(walked);
         Ok(())
     }

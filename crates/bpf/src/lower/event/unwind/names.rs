@@ -7,9 +7,8 @@ use spile_ir::{Reg as IrReg, Val};
 use spile_lir::library::stacks::part;
 
 use super::walks;
-use crate::isa::insn::Reg::*;
 use crate::layout::SymbolicForm;
-use crate::lower::{HandlerCodegen, Res};
+use crate::lower::{Arg, HandlerCodegen, Res};
 
 /// The parts that a form consists of.
 fn form_parts(form: SymbolicForm) -> i32 {
@@ -41,9 +40,8 @@ impl HandlerCodegen<'_> {
     /// Appends a frame of the room.
     pub(super) fn append_symbol(&mut self, form: SymbolicForm, index: u32) -> Res {
         self.use_append_symbol()?;
-        self.asm.mov(R1, index as i32);
-        self.asm.mov(R2, form_parts(form));
-        self.asm.call_sub("append_symbol");
+        let args = [index as i32, form_parts(form)].map(Arg::from);
+        self.asm.call_sub_with("append_symbol", &args);
         Ok(())
     }
 
@@ -51,11 +49,9 @@ impl HandlerCodegen<'_> {
     pub(super) fn append_symbols(&mut self, form: SymbolicForm, first: Val) -> Res {
         self.use_append_symbol()?;
         self.pool.use_stack_text("append_symbols", self.plan)?;
-        self.use_in(first, R2)?;
-        self.forget_bounds(R2);
-        self.asm.mov(R1, form_parts(form));
-        self.asm.mov(R3, form.piece());
-        self.asm.call_sub("append_symbols");
+        let first = self.unknown(first)?;
+        let args = [form_parts(form).into(), first.into(), form.piece().into()];
+        self.asm.call_sub_with("append_symbols", &args);
         Ok(())
     }
 

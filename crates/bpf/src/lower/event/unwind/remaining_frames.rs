@@ -5,8 +5,7 @@ use spile_ir::{Reg as IrReg, Val};
 use spile_lir::library::unwind::at;
 
 use super::walks;
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{AluOp, Cond, Size};
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{COPIED, SymbolicForm, percpu, shared};
 use crate::lower::text::append::APPEND_HEX;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
@@ -23,10 +22,9 @@ impl HandlerCodegen<'_> {
         let Some(slot) = self.slot(dst)? else {
             return Ok(());
         };
-        self.use_in(n, R1)?;
-        self.forget_bounds(R1);
+        let most = self.unknown(n)?;
         let whole = self.makes_text(dst);
-        self.take_user_stack(None, !whole)?;
+        self.take_user_stack(most, !whole)?;
         self.begin_stack_text(n, slot.1)?;
         if !whole {
             self.append_rest(n == Val::Imm(-2), slot.1)?;
@@ -42,22 +40,21 @@ impl HandlerCodegen<'_> {
         let (plan, options) = (self.plan, self.options);
         let (room, base, _) = walks(plan, options)?;
         let [none, fits] = std::array::from_fn(|_| self.asm.label());
-        self.load(R1, base as u32 + at::N);
-        self.asm.jump_if(Cond::Eq, R1, 0, none);
-        self.asm.jump_if(Cond::Gt, R1, room.most as i32, none);
-        self.asm.add(R1, -1);
-        self.store(base as u32 + at::LO, R1);
-        self.asm.alu(AluOp::Lsh, R1, 3);
-        self.block_addr(R2, base as u32);
-        self.asm.add(R2, R1);
-        let offset = at::offsets(room.most) as i16;
-        self.asm.load(Size::DW, R1, R2, at::FILES as i16);
-        self.asm.load(Size::DW, R3, R2, offset);
-        self.store(base as u32 + at::HI, R3);
-        self.asm.jump_if(Cond::Ne, R1, COPIED as i32, none);
-        self.load(R1, plan.scratch.text_pos);
+        let last = self.block_word(base as u32 + at::N);
+        self.asm.jump_if(Cond::Eq, last, 0, none);
+        self.asm.jump_if(Cond::Gt, last, room.most as i32, none);
+        self.asm.add(last, -1);
+        self.store(base as u32 + at::LO, last);
+        self.asm.alu(AluOp::Lsh, last, 3);
+        let frame = self.block_address(base as u32);
+        self.asm.add(frame, last);
+        let file = self.asm.word(frame, at::FILES as i16);
+        let offset = self.asm.word(frame, at::offsets(room.most) as i16);
+        self.store(base as u32 + at::HI, offset);
+        self.asm.jump_if(Cond::Ne, file, COPIED as i32, none);
+        let length = self.block_word(plan.scratch.text_pos);
         let room = width.saturating_sub(REST_BYTES) as i32;
-        self.asm.jump_if(Cond::Le, R1, room, fits);
+        self.asm.jump_if(Cond::Le, length, room, fits);
         self.count(percpu::TRUNCATED);
         self.asm.jump(none);
         self.asm.bind(fits);
@@ -67,9 +64,9 @@ impl HandlerCodegen<'_> {
         }
         self.begin_mark(SymbolicForm::UserAddresses)?;
         for field in [at::LO, at::HI] {
-            self.load(R1, base as u32 + field);
-            self.asm.mov(R2, 0);
-            self.asm.call_sub(APPEND_HEX);
+            let number = self.block_word(base as u32 + field);
+            self.asm
+                .call_sub_with(APPEND_HEX, &[number.into(), 0.into()]);
             let next = match field {
                 at::LO => format!(".{COPIED:x}."),
                 _ if behind => "; ".to_owned(),
@@ -81,28 +78,22 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// `r0` = 1 if a word of such a text is a mark.
-    pub(in crate::lower) fn stack_mark(&mut self, word: Val) -> Res {
+    /// 1 if a word of such a text is a mark, else 0.
+    pub(in crate::lower) fn stack_mark(&mut self, word: Val) -> Res<Reg> {
         let no = self.asm.label();
         let text = self.text(word)?;
-        let StrOperand::Slot { width, .. } = text else {
-            self.asm.mov(R0, 0);
-            return Ok(());
+        let is_mark = self.asm.copy(0);
+        let (StrOperand::Slot { off, .. }, MARK_BYTES..) = (&text, text.width() - 1) else {
+            return Ok(is_mark);
         };
-        self.asm.mov(R0, 0);
-        if width <= MARK_BYTES {
-            return Ok(());
-        }
-        self.text_addr(R1, &text);
-        self.shared(R2, shared::MARK);
+        let [text, mark] = [self.block_address(*off), self.shared_address(shared::MARK)];
         for at in (0..MARK_BYTES as i16).step_by(8) {
-            self.asm.load(Size::DW, R3, R1, at);
-            self.asm.load(Size::DW, R4, R2, at);
-            self.asm.jump_if(Cond::Ne, R3, R4, no);
+            let [a, b] = [text, mark].map(|from| self.asm.word(from, at));
+            self.asm.jump_if(Cond::Ne, a, b, no);
         }
-        self.asm.mov(R0, 1);
+        self.asm.mov(is_mark, 1);
         self.asm.bind(no);
-        Ok(())
+        Ok(is_mark)
     }
 
     /// `dst` = the mark for the lines of the frames that this word's mark stands for.
@@ -114,8 +105,8 @@ impl HandlerCodegen<'_> {
         self.begin_text(width);
         self.append_text(&text, 0, None)?;
         let letter = i32::from(SymbolicForm::UserAddressLines.letter());
-        self.block_addr(R1, self.plan.scratch.text + MARK_BYTES);
-        self.asm.store(Size::B, R1, 0, letter);
+        let at = self.block_address(self.plan.scratch.text + MARK_BYTES);
+        self.asm.store(Size::B, at, 0, letter);
         self.end_text(off, width);
         Ok(())
     }

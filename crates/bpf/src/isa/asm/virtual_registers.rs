@@ -1,0 +1,174 @@
+//! Virtual registers of a function under assembly, until [`Asm::finish`] allocates them.
+
+use super::{Asm, AsmError};
+use crate::isa::insn::{Insn, Reg};
+use crate::isa::sequences::{self, Failure, Placed, RegSet, Sequence, SequenceId};
+
+impl Asm {
+    /// Starts a sequence in which these machine registers hold no number.
+    pub(crate) fn begin_sequence(&mut self, free: RegSet) -> SequenceId {
+        self.begin_sequence_for(free, 0)
+    }
+
+    /// The same for one at whose end these registers hold its results.
+    pub(crate) fn begin_sequence_for(&mut self, free: RegSet, result: RegSet) -> SequenceId {
+        self.end_piece();
+        self.sequences.push(Sequence {
+            free: free | result,
+            result,
+            virtuals: 0,
+            pieces: Vec::new(),
+            words: self.spill_words,
+        });
+        self.current = self.sequences.len() - 1;
+        SequenceId(self.current as u32)
+    }
+
+    /// The sequence that the next instruction belongs to.
+    pub(crate) fn sequence(&self) -> SequenceId {
+        SequenceId(self.current as u32)
+    }
+
+    /// Goes on with another sequence: the next instructions belong to it.
+    pub(crate) fn resume_sequence(&mut self, sequence: SequenceId) {
+        self.end_piece();
+        self.current = sequence.0 as usize;
+    }
+
+    /// A new virtual register of the sequence.
+    pub(crate) fn new_reg(&mut self) -> Reg {
+        let sequence = &mut self.sequences[self.current];
+        sequence.virtuals += 1;
+        Reg::Virtual(sequence.virtuals - 1)
+    }
+
+    /// Sets the stack words that spilled registers may use, in this sequence and those that follow.
+    pub(crate) fn set_spill_words(&mut self, words: &'static [i16]) {
+        self.spill_words = words;
+        self.sequences[self.current].words = words;
+    }
+
+    fn end_piece(&mut self) {
+        let end = self.function.insns.len() as u32;
+        let begin = std::mem::replace(&mut self.piece, end);
+        if begin < end {
+            self.sequences[self.current].pieces.push(begin..end);
+            self.ended = self.current;
+        }
+    }
+
+    /// Removes the last instruction from its piece.
+    pub(super) fn shorten_piece(&mut self) {
+        let end = self.function.insns.len() as u32;
+        if self.piece > end {
+            self.piece = end;
+            let pieces = &mut self.sequences[self.ended].pieces;
+            if let Some(last) = pieces.last_mut() {
+                last.end = end;
+            }
+        }
+    }
+
+    /// Puts machine registers in place of the virtual ones.
+    pub(super) fn allocate(&mut self) -> Result<(), AsmError> {
+        self.end_piece();
+        if self.sequences.iter().all(|s| s.virtuals == 0) {
+            return Ok(());
+        }
+        let insns = &self.function.insns;
+        let mut index_at = vec![0; self.here as usize + 1];
+        let mut slot = 0;
+        for (i, insn) in insns.iter().enumerate() {
+            index_at[slot] = i as u32;
+            slot += insn.slots() as usize;
+        }
+        index_at[slot] = insns.len() as u32;
+        let target = |insn: u32| {
+            let fixup = self.fixups.binary_search_by_key(&insn, |f| f.index).ok()?;
+            let label = self.fixups[fixup].label;
+            index_at
+                .get(*self.labels.get(label.0 as usize)? as usize)
+                .copied()
+        };
+        let mut placed = Vec::new();
+        let mut covered = vec![false; insns.len()];
+        for sequence in self.sequences.iter().filter(|s| s.virtuals > 0) {
+            let code = sequences::allocate(sequence, insns, self.function.params.len(), &target);
+            placed.extend(code.map_err(|failure| self.registers_error(failure))?);
+            for piece in &sequence.pieces {
+                covered[piece.start as usize..piece.end as usize].fill(true);
+            }
+        }
+        placed.sort_by_key(|p| p.origin);
+        self.place(&placed, &covered, &index_at);
+        Ok(())
+    }
+
+    fn registers_error(&self, failure: Failure) -> AsmError {
+        let what = match failure {
+            Failure::Words => "stack words",
+            Failure::Registers => "registers",
+        };
+        AsmError::Registers {
+            function: self.function.name.clone(),
+            what,
+        }
+    }
+
+    /// Replaces the covered instructions, and moves all that names an instruction.
+    fn place(&mut self, placed: &[Placed], covered: &[bool], index_at: &[u32]) {
+        let old = std::mem::take(&mut self.function.insns);
+        let mut placed = placed.iter().peekable();
+        // The slot in front of an instruction's spill code, and the index and slot of itself.
+        let mut front = Vec::with_capacity(old.len() + 1);
+        let mut own = vec![(0, 0); old.len()];
+        let mut here = 0;
+        let new = &mut self.function.insns;
+        let mut push = |insn: Insn| {
+            let at = (new.len() as u32, here);
+            here += insn.slots();
+            new.push(insn);
+            (at, here)
+        };
+        let mut behind = 0;
+        for (i, insn) in old.into_iter().enumerate() {
+            front.push(behind);
+            if !covered[i] {
+                (own[i], behind) = push(insn);
+            }
+            while let Some(next) = placed.next_if(|p| p.origin == i as u32) {
+                let at;
+                (at, behind) = push(next.insn);
+                if next.own {
+                    own[i] = at;
+                }
+            }
+        }
+        front.push(behind);
+        self.here = behind;
+        let index = |slot: u32| index_at[slot as usize] as usize;
+        for fixup in &mut self.fixups {
+            (fixup.index, fixup.slot) = own[fixup.index as usize];
+        }
+        for label in self.labels.iter_mut().filter(|l| **l != super::UNBOUND) {
+            *label = front[index(*label)];
+        }
+        for reloc in &mut self.function.relocs {
+            reloc.slot = own[index(reloc.slot)].1;
+        }
+        for (slot, _) in &mut self.function.comments {
+            *slot = front[index(*slot)];
+        }
+        for (slot, _) in &mut self.function.lines {
+            *slot = front[index(*slot)];
+        }
+        // The kernel accepts one position for each instruction: the last one counts.
+        let lines = &mut self.function.lines;
+        let last = |(i, (slot, _)): (usize, &(u32, super::SourceLine))| {
+            lines.get(i + 1).is_none_or(|(next, _)| next != slot)
+        };
+        let keep: Vec<bool> = lines.iter().enumerate().map(last).collect();
+        let mut keep = keep.into_iter();
+        lines.retain(|_| keep.next().unwrap_or(true));
+    }
+}
