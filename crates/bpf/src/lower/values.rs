@@ -7,7 +7,7 @@ use spile_ir::Val;
 use super::codegen::HandlerCodegen;
 use super::operand::{Res, StrOperand};
 use super::slots::REACH;
-use crate::isa::asm::{Asm, Section};
+use crate::isa::asm::{Asm, Function, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::{R0, R1, R2, R3, R4, R5, R7, R10};
 use crate::isa::insn::{AluOp, AtomicOp, Reg, Size, Src};
@@ -15,7 +15,7 @@ use crate::isa::insn::{AluOp, AtomicOp, Reg, Size, Src};
 /// The address of this CPU's block while a handler's body runs.
 pub(crate) const BLOCK: Reg = R7;
 /// The registers of arguments.
-const ARGUMENTS: [Reg; 5] = [R1, R2, R3, R4, R5];
+pub(crate) const ARGUMENTS: [Reg; 5] = [R1, R2, R3, R4, R5];
 
 /// An argument of a call.
 #[derive(Debug, Clone)]
@@ -119,6 +119,14 @@ impl Asm {
         self.copy(R0)
     }
 
+    /// Inserts the code of a function in place of a call ([`Asm::insert`]). The result is in a new virtual
+    /// register.
+    pub(crate) fn insert_with(&mut self, function: &Function, args: &[Arg]) -> Reg {
+        self.set_arguments(args);
+        self.insert(function);
+        self.copy(R0)
+    }
+
     /// Calls a function of the kernel by its id in the kernel's BTF. The result is in a new virtual
     /// register.
     pub(crate) fn call_kfunc_with(&mut self, id: u32, args: &[Arg]) -> Reg {
@@ -132,6 +140,14 @@ impl Asm {
         self.set_arguments(args);
         self.call_sub(name);
         self.copy(R0)
+    }
+
+    /// Calls a subprogram at most `times` times, until it returns 1 (`bpf_loop`). Its parameters are the
+    /// index and the stack address at `context`.
+    pub(crate) fn repeat_call(&mut self, times: Arg, callback: impl Into<Arc<str>>, context: i16) {
+        let callback = Arg::Callback(callback.into());
+        let args = [times, callback, Arg::Word(context), 0.into()];
+        self.call_with(Helper::Loop, &args);
     }
 
     fn set_arguments(&mut self, args: &[Arg]) {

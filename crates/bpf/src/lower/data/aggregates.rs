@@ -548,7 +548,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Adds to a word of memory.
-    fn add_to_word(&mut self, base: Reg, off: i16, v: Src) {
+    pub(in crate::lower) fn add_to_word(&mut self, base: Reg, off: i16, v: Src) {
         let sum = self.asm.word(base, off);
         self.asm.alu(AluOp::Add, sum, v);
         self.asm.store(Size::DW, base, off, sum);

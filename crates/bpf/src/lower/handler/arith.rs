@@ -2,7 +2,6 @@
 
 use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
 
-use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, Cond, Src};
 use crate::layout::ErrorKind;
 use crate::lower::operand::condition;
@@ -91,15 +90,15 @@ impl HandlerCodegen<'_> {
         {
             return Ok(());
         }
-        self.use_in(a, R1)?;
-        self.use_in(b, R2)?;
-        if !matches!(b, Val::Imm(_)) {
+        let a = self.number(a)?;
+        let divisor = self.number(b)?;
+        if let Src::Reg(divisor) = divisor {
             let fail = self.fail_label(ErrorKind::DivisionByZero);
-            self.asm.jump_if(Cond::Eq, R2, 0, fail);
+            self.asm.jump_if(Cond::Eq, divisor, 0, fail);
         }
         let name = if op == BinOp::Div { "divide" } else { "modulo" };
-        self.run_library(Op::Divide, name)?;
-        self.def_int(dst, R0)
+        let result = self.run_library(Op::Divide, name, &[a.into(), divisor.into()])?;
+        self.def_int(dst, result)
     }
 
     /// Divides by a constant, without the comparison with 0. Returns false if the constant does not

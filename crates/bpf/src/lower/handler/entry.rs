@@ -5,10 +5,11 @@ use spile_ir::{BlockId, Event, GlobalId, Space};
 
 use crate::isa::asm::{Asm, Function, Label};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
-use crate::lower::{GEN, HandlerCodegen, Res, VERDICT};
+use crate::lower::handler::global_subprogram::FREE;
+use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, VERDICT};
 use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;
@@ -150,18 +151,16 @@ impl HandlerCodegen<'_> {
         }
         let hits = self.counters() + counters::HITS;
         let (base, disp) = self.block_operand(hits, 8);
-        self.asm.load(Size::DW, R1, base, disp);
-        self.asm.add(R1, 1);
-        self.asm.store(Size::DW, base, disp, R1);
+        self.add_to_word(base, disp, 1.into());
         if self.options.timing {
-            self.asm.call(Helper::KtimeGetNs);
-            self.store(plan.scratch.start, R0);
+            let now = self.asm.call_with(Helper::KtimeGetNs, &[]);
+            self.store(plan.scratch.start, now);
         }
         if self.uses_generation() {
-            self.shared(R1, shared::GENERATION);
-            self.asm.load(Size::DW, R1, R1, 0);
-            self.asm.alu(AluOp::And, R1, 1);
-            self.asm.store(Size::DW, R10, GEN, R1);
+            let generation = self.shared_address(shared::GENERATION);
+            self.asm.load(Size::DW, generation, generation, 0);
+            self.asm.alu(AluOp::And, generation, 1);
+            self.asm.store(Size::DW, R10, GEN, generation);
         }
         if self.facts.catches_message {
             // Outside of a catch block the error message is "", not that of an earlier hit.
@@ -185,23 +184,23 @@ impl HandlerCodegen<'_> {
     /// Finds this CPU's block and marks it busy.
     fn enter_inline(&mut self, out: Label) {
         let free = self.asm.label();
-        self.shared(R1, shared::RUNNING);
-        self.asm.load(Size::DW, R1, R1, 0);
-        self.asm.jump_if(Cond::Eq, R1, 0, out);
-        self.plan.cpu_block(self.asm, R7, out);
-        self.asm.load(Size::DW, R1, R7, percpu::BUSY as i16);
-        self.asm.jump_if(Cond::Eq, R1, 0, free);
-        self.count_skipped(out);
+        let running = self.shared_address(shared::RUNNING);
+        self.asm.load(Size::DW, running, running, 0);
+        self.asm.jump_if(Cond::Eq, running, 0, out);
+        self.plan.cpu_block(self.asm, BLOCK, out);
+        let busy = self.asm.word(BLOCK, percpu::BUSY as i16);
+        self.asm.jump_if(Cond::Eq, busy, 0, free);
+        self.count_skipped(busy, out);
         self.asm.bind(free);
         let busy = self.handler.0 as i32 + 1;
-        self.asm.store(Size::DW, R7, percpu::BUSY as i16, busy);
+        self.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, busy);
     }
 
-    /// Counts a hit on a busy processor and goes to `out`. r1 holds the busy word.
-    pub(in crate::lower) fn count_skipped(&mut self, out: Label) {
+    /// Counts a hit on a busy processor, whose busy word is given, and goes to `out`.
+    pub(in crate::lower) fn count_skipped(&mut self, busy: Reg, out: Label) {
         if self.plan.critical.is_some() {
             let handler = self.asm.label();
-            self.asm.jump_if(Cond::Ne, R1, critical::BUSY, handler);
+            self.asm.jump_if(Cond::Ne, busy, critical::BUSY, handler);
             self.count(percpu::SKIP_HELD);
             self.asm.jump(out);
             self.asm.bind(handler);
@@ -229,12 +228,13 @@ impl HandlerCodegen<'_> {
             false => try_lock(tries),
         })?;
         let mut missed = Vec::new();
+        let result = self.asm.new_reg();
         for lock in locks {
             let miss = self.asm.label();
-            self.shared(R1, *lock);
-            self.asm.mov(R2, HELD);
-            self.asm.call_sub("try_lock");
-            self.asm.jump_if(Cond::Ne, R0, GOT, miss);
+            let args = [Arg::Shared(*lock), HELD.into()];
+            let tried = self.asm.call_sub_with("try_lock", &args);
+            self.asm.mov(result, tried);
+            self.asm.jump_if(Cond::Ne, result, GOT, miss);
             missed.push((miss, *lock));
         }
         let locked = self.asm.label();
@@ -245,15 +245,14 @@ impl HandlerCodegen<'_> {
                 self.unlock(missed[i - 1].1);
             }
         }
-        // Releasing the other locks did not change r0.
         let (own, skipped) = (self.asm.label(), self.asm.label());
-        self.asm.jump_if(Cond::Eq, R0, OWN, own);
+        self.asm.jump_if(Cond::Eq, result, OWN, own);
         self.count(percpu::SKIP_LOCK);
         self.asm.jump(skipped);
         self.asm.bind(own);
         self.count(self.own_hits());
         self.asm.bind(skipped);
-        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+        self.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, 0);
         self.asm.jump(out);
         self.asm.bind(locked);
         Ok(())
@@ -274,9 +273,8 @@ impl HandlerCodegen<'_> {
 
     /// Releases a lock by an atomic exchange, which orders all earlier writes before it.
     pub(in crate::lower) fn unlock(&mut self, lock: u32) {
-        self.shared(R1, lock);
-        self.asm.mov(R2, 0);
-        self.asm.atomic(AtomicOp::Xchg, R1, 0, R2);
+        let (lock, free) = (self.shared_address(lock), self.asm.copy(0));
+        self.asm.atomic(AtomicOp::Xchg, lock, 0, free);
     }
 
     /// Zeroes frame registers that may be read before they are written.
@@ -295,8 +293,8 @@ impl HandlerCodegen<'_> {
     fn exit(&mut self) -> Res {
         if self.facts.sets_verdict() {
             // Once this handler has left the CPU's block, an interrupt's handler can reuse it.
-            self.load(R1, self.plan.scratch.verdict);
-            self.asm.store(Size::DW, R10, VERDICT, R1);
+            let verdict = self.block_word(self.plan.scratch.verdict);
+            self.asm.store(Size::DW, R10, VERDICT, verdict);
         }
         self.write_back_records()?;
         let locks = self.locks();
@@ -318,7 +316,7 @@ impl HandlerCodegen<'_> {
         if self.options.timing {
             self.timing();
         }
-        self.asm.store(Size::DW, R7, percpu::BUSY as i16, 0);
+        self.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, 0);
         Ok(())
     }
 
@@ -328,8 +326,8 @@ impl HandlerCodegen<'_> {
     /// behind (on 6.18, 49,800 instead of 41,500 instructions for a handler of 1,000 lines).
     fn unlock_and_flush(&mut self, locks: &[u32]) {
         let [silent, end] = std::array::from_fn(|_| self.asm.label());
-        self.load(R3, self.plan.scratch.out_pos);
-        self.asm.jump_if(Cond::Eq, R3, 0, silent);
+        let position = self.block_word(self.plan.scratch.out_pos);
+        self.asm.jump_if(Cond::Eq, position, 0, silent);
         self.unlock_all(locks);
         self.call_flush();
         self.asm.jump(end);
@@ -343,7 +341,7 @@ impl HandlerCodegen<'_> {
     }
 
     fn timing(&mut self) {
-        self.asm.call(Helper::KtimeGetNs);
+        let time = self.asm.call_with(Helper::KtimeGetNs, &[]);
         let (base, first) = self.block_operand(self.counters(), counters::SIZE);
         let [sum, least, most, square] = [
             counters::TIME_SUM,
@@ -352,26 +350,22 @@ impl HandlerCodegen<'_> {
             counters::TIME_SQ,
         ]
         .map(|off| first + off as i16);
-        self.load(R1, self.plan.scratch.start);
-        self.asm.alu(AluOp::Sub, R0, R1);
+        let start = self.block_word(self.plan.scratch.start);
+        self.asm.alu(AluOp::Sub, time, start);
         let (store_min, no_min, no_max) = (self.asm.label(), self.asm.label(), self.asm.label());
-        self.asm.load(Size::DW, R1, base, sum);
-        self.asm.add(R1, R0);
-        self.asm.store(Size::DW, base, sum, R1);
-        self.asm.load(Size::DW, R1, base, least);
-        self.asm.jump_if(Cond::Eq, R1, 0, store_min);
-        self.asm.jump_if(Cond::Le, R1, R0, no_min);
+        self.add_to_word(base, sum, time.into());
+        let minimum = self.asm.word(base, least);
+        self.asm.jump_if(Cond::Eq, minimum, 0, store_min);
+        self.asm.jump_if(Cond::Le, minimum, time, no_min);
         self.asm.bind(store_min);
-        self.asm.store(Size::DW, base, least, R0);
+        self.asm.store(Size::DW, base, least, time);
         self.asm.bind(no_min);
-        self.asm.load(Size::DW, R1, base, most);
-        self.asm.jump_if(Cond::Ge, R1, R0, no_max);
-        self.asm.store(Size::DW, base, most, R0);
+        let maximum = self.asm.word(base, most);
+        self.asm.jump_if(Cond::Ge, maximum, time, no_max);
+        self.asm.store(Size::DW, base, most, time);
         self.asm.bind(no_max);
-        self.asm.alu(AluOp::Mul, R0, R0);
-        self.asm.load(Size::DW, R1, base, square);
-        self.asm.add(R1, R0);
-        self.asm.store(Size::DW, base, square, R1);
+        self.asm.alu(AluOp::Mul, time, time);
+        self.add_to_word(base, square, time.into());
     }
 }
 
@@ -380,21 +374,13 @@ impl HandlerCodegen<'_> {
 fn wait_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
     let [again, late, got] = std::array::from_fn(|_| asm.label());
-    asm.mov(R0, 0);
-    asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
-    asm.jump_if(Cond::Eq, R0, 0, got);
-    asm.mov(R6, R1);
-    asm.mov(R7, R2);
-    jump_unless_own(&mut asm);
-    asm.call(Helper::KtimeGetNs);
-    asm.mov(R8, R0);
-    asm.add(R8, (tries * TRYLOCK_DELAY_NS) as i32);
+    let lock = first_try(&mut asm, got);
+    let deadline = asm.call_with(Helper::KtimeGetNs, &[]);
+    asm.add(deadline, (tries * TRYLOCK_DELAY_NS) as i32);
     asm.bind(again);
-    asm.mov(R0, 0);
-    asm.atomic(AtomicOp::CmpXchg, R6, 0, R7);
-    asm.jump_if(Cond::Eq, R0, 0, got);
-    asm.call(Helper::KtimeGetNs);
-    asm.jump_if(Cond::Gt, R0, R8, late);
+    lock.take(&mut asm, got);
+    let now = asm.call_with(Helper::KtimeGetNs, &[]);
+    asm.jump_if(Cond::Gt, now, deadline, late);
     asm.may_goto(late);
     asm.jump(again);
     asm.bind(late);
@@ -402,56 +388,59 @@ fn wait_lock(tries: u32) -> Result<Function, String> {
     asm.finish().map_err(|e| e.to_string())
 }
 
-/// Runs after a look at a held lock, with its word in r0. Leaves the subprogram with [`OWN`] if
-/// this thread belongs to the controller that holds the lock. Waiting would deadlock: the
-/// controller's own system calls, page faults and interrupts hit probes as well.
-fn jump_unless_own(asm: &mut Asm) {
+/// The parameters of `try_lock`.
+#[derive(Clone, Copy)]
+struct Lock {
+    word: Reg,
+    holder: Reg,
+}
+
+impl Lock {
+    /// Goes to `got` with the lock, or returns what its word holds.
+    fn take(self, asm: &mut Asm, got: Label) -> Reg {
+        let held = asm.compare_exchange((self.word, 0), 0, self.holder);
+        asm.jump_if(Cond::Eq, held, 0, got);
+        held
+    }
+}
+
+/// The beginning of `try_lock`: goes to `got` with the lock. Leaves the subprogram with [`OWN`] if this
+/// thread belongs to the controller that holds the lock. Waiting would deadlock: the controller's own
+/// system calls, page faults and interrupts hit probes as well.
+fn first_try(asm: &mut Asm, got: Label) -> Lock {
+    asm.begin_sequence(FREE);
     let other = asm.label();
-    asm.mov(R9, R0);
-    asm.alu(AluOp::Rsh, R9, 32);
-    asm.jump_if(Cond::Eq, R9, 0, other);
-    asm.call(Helper::GetCurrentPidTgid);
-    asm.alu(AluOp::Rsh, R0, 32);
-    asm.jump_if(Cond::Ne, R0, R9, other);
-    asm.mov(R0, OWN);
-    asm.exit();
+    let [word, holder] = asm.parameters();
+    let lock = Lock { word, holder };
+    let owner = lock.take(asm, got);
+    asm.alu(AluOp::Rsh, owner, 32);
+    asm.jump_if(Cond::Eq, owner, 0, other);
+    let process = asm.call_with(Helper::GetCurrentPidTgid, &[]);
+    asm.alu(AluOp::Rsh, process, 32);
+    asm.jump_if(Cond::Ne, process, owner, other);
+    asm.ret(OWN);
     asm.bind(other);
+    lock
 }
 
 /// `try_lock(word, holder)`: takes the lock in at most `tries` attempts without a pause. Returns
 /// [`GOT`], [`OWN`] or 0.
 fn try_lock(tries: u32) -> Result<Function, String> {
     let mut asm = Asm::new("try_lock", &["word", "holder"]);
-    let got = asm.label();
-    asm.mov(R0, 0);
-    asm.atomic(AtomicOp::CmpXchg, R1, 0, R2);
-    asm.jump_if(Cond::Eq, R0, 0, got);
-    asm.mov(R6, R1);
-    asm.mov(R7, R2);
-    jump_unless_own(&mut asm);
-    asm.mov(R8, tries as i32);
-    attempts(&mut asm, [R6, R7, R8], got);
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// The end of a subprogram that takes the lock at `word` for `holder`, in at most `tries` attempts
-/// without a pause.
-pub(crate) fn attempts(asm: &mut Asm, [word, holder, tries]: [Reg; 3], got: Label) {
-    let again = asm.label();
+    let [again, got] = std::array::from_fn(|_| asm.label());
+    let lock = first_try(&mut asm, got);
+    let left = asm.copy(tries as i32);
     asm.bind(again);
-    asm.mov(R0, 0);
-    asm.atomic(AtomicOp::CmpXchg, word, 0, holder);
-    asm.jump_if(Cond::Eq, R0, 0, got);
-    asm.add(tries, -1);
-    asm.jump_if(Cond::Ne, tries, 0, again);
-    lock_result(asm, got);
+    lock.take(&mut asm, got);
+    asm.add(left, -1);
+    asm.jump_if(Cond::Ne, left, 0, again);
+    lock_result(&mut asm, got);
+    asm.finish().map_err(|e| e.to_string())
 }
 
 /// The end of a subprogram that takes a lock: returns 0, or at `got` [`GOT`].
 fn lock_result(asm: &mut Asm, got: Label) {
-    asm.mov(R0, 0);
-    asm.exit();
+    asm.ret(0);
     asm.bind(got);
-    asm.mov(R0, GOT);
-    asm.exit();
+    asm.ret(GOT);
 }

@@ -460,19 +460,16 @@ impl HandlerCodegen<'_> {
 
     // Numbers, the task.
 
-    /// `r0` = the result of a function of the run-time library that gets numbers only, in r1 and the
-    /// registers behind it. It is called if handlers share the operation, else its code stands here.
-    /// Clobbers r1 to r5 in both cases.
-    pub(in crate::lower) fn run_library(&mut self, op: Op, name: &str) -> Res {
+    /// The result of a function of the run-time library that gets numbers only. It is called if handlers
+    /// share the operation, else its code stands here.
+    pub(in crate::lower) fn run_library(&mut self, op: Op, name: &str, args: &[Arg]) -> Res<Reg> {
         if !self.outlined(op) {
             let code = self.pool.inline(name)?;
-            self.asm.insert(code);
-            return Ok(());
+            return Ok(self.asm.insert_with(code, args));
         }
         let routine = |_: &mut Pool| Ok((common(name)?, Vec::new()));
         self.pool.routine(name, Some(self.plan), routine)?;
-        self.asm.call_sub(name);
-        Ok(())
+        Ok(self.asm.call_sub_with(name, args))
     }
 
     /// The slot = the current task's name.

@@ -33,7 +33,7 @@ impl HandlerCodegen<'_> {
             g.asm.jump_if(Cond::Eq, running, 0, done);
             let busy = g.asm.word(BLOCK, percpu::BUSY as i16);
             g.asm.jump_if(Cond::Eq, busy, 0, free);
-            g.count_skipped(done);
+            g.count_skipped(busy, done);
             g.asm.bind(free);
             g.asm.store(Size::DW, BLOCK, percpu::BUSY as i16, handler);
             g.lock(locks, done)?;

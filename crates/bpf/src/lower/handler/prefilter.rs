@@ -4,26 +4,25 @@ use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic};
 
 use crate::isa::asm::Label;
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::Size;
 use crate::layout::GlobalPlace;
 use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::{of_number, reads_number};
+use crate::lower::values::ARGUMENTS;
 use crate::lower::{BodyContext, CTX, HandlerCodegen, NR, Res, TASK};
 use crate::regalloc::Location;
 
 /// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
 const MAX_CARRIED: usize = 3;
-/// Argument registers of a subprogram.
-const ARGUMENTS: usize = 5;
 
 impl PrefilterSplit {
     /// Whether the tests pass the current task on: they have it, the rest uses it, and an argument
     /// register is left.
     pub(crate) fn passes_task(&self, known: EntryState) -> bool {
         let arguments = 1 + usize::from(known.number) + self.carried.len();
-        self.rest_task && (self.tests_task || known.task) && arguments < ARGUMENTS
+        self.rest_task && (self.tests_task || known.task) && arguments < ARGUMENTS.len()
     }
 }
 
@@ -244,18 +243,17 @@ impl HandlerCodegen<'_> {
             self.store_number(entry)?;
         }
         let number = known.number;
-        let mut to = [R1, R2, R3, R4, R5].into_iter();
-        let stack = [(CTX, true), (NR, number)];
-        for (slot, reg) in stack.iter().filter(|s| s.1).zip(&mut to) {
-            self.asm.load(Size::DW, reg, R10, slot.0);
+        let mut args = Vec::new();
+        for slot in [Some(CTX), number.then_some(NR)].into_iter().flatten() {
+            args.push(self.asm.word(R10, slot).into());
         }
-        for (r, reg) in split.carried.iter().zip(&mut to) {
-            self.use_in(Val::Reg(*r), reg)?;
+        for r in &split.carried {
+            args.push(self.number(Val::Reg(*r))?.into());
         }
-        if let (true, Some(reg)) = (passes_task, to.next()) {
-            self.asm.load(Size::DW, reg, R10, TASK);
+        if passes_task {
+            args.push(self.asm.word(R10, TASK).into());
         }
-        self.asm.call_sub(sub);
+        self.asm.call_sub_with(sub, &args);
         Ok(())
     }
 
@@ -267,8 +265,7 @@ impl HandlerCodegen<'_> {
         out: Label,
     ) -> Res {
         self.prepare()?;
-        let from = [R1, R2, R3, R4, R5].into_iter();
-        let mut from = from.skip(1 + usize::from(known.number));
+        let mut from = ARGUMENTS.into_iter().skip(1 + usize::from(known.number));
         for (r, reg) in split.carried.iter().zip(&mut from) {
             self.def_int(*r, reg)?;
         }

@@ -10,19 +10,19 @@
 use spile_ir::{BlockId, Event};
 
 use crate::isa::asm::{Asm, Label};
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{Cond, Size};
 use crate::layout::ErrorKind;
 use crate::lower::out_of_line::{BackEdge, OutOfLine};
 use crate::lower::syscalls::reads_number;
-use crate::lower::{CTX, GEN, HandlerCodegen, NR, Res, TASK, TMP};
+use crate::lower::{BLOCK, CTX, GEN, HandlerCodegen, NR, Res, TASK, TMP};
 
 /// The limit on steps (the kernel's `BPF_MAX_LOOPS`).
 const STEPS: i32 = 1 << 23;
 /// Value of the resume word after the body has ended.
 const ENDED: i32 = -1;
 /// Stack slot that holds the CPU's block while steps run.
-const BLOCK: i16 = TMP[0];
+const BLOCK_WORD: i16 = TMP[0];
 
 impl HandlerCodegen<'_> {
     /// The label to jump to from the current block to reach `to`.
@@ -50,8 +50,7 @@ impl HandlerCodegen<'_> {
         let number = self.alloc.resume.iter().position(|b| *b == back.to);
         debug_assert!(number.is_some(), "no step begins at {:?}", back.to);
         self.store(self.plan.scratch.resume, number.unwrap_or(0) as i32);
-        self.asm.mov(R0, 0);
-        self.asm.exit();
+        self.asm.ret(0);
     }
 
     /// Runs the body from `first` on as a sequence of steps.
@@ -72,14 +71,13 @@ impl HandlerCodegen<'_> {
 
         let word = self.plan.scratch.resume;
         self.store(word, 0);
-        self.asm.store(Size::DW, R10, BLOCK, R7);
-        self.asm.mov(R1, STEPS);
-        self.asm.loop_call(name.as_str(), TASK);
-        self.load(R1, word);
+        self.asm.store(Size::DW, R10, BLOCK_WORD, BLOCK);
+        self.asm.repeat_call(STEPS.into(), name.as_str(), TASK);
+        let resume = self.block_word(word);
         self.site = self.program.handlers[self.handler.index()].site;
         self.catch = None;
         let fail = self.fail_label(ErrorKind::MaxAction);
-        self.asm.jump_if(Cond::Ne, R1, ENDED, fail);
+        self.asm.jump_if(Cond::Ne, resume, ENDED, fail);
         self.asm.jump(self.done);
         Ok(())
     }
@@ -95,17 +93,18 @@ impl HandlerCodegen<'_> {
             (NR, call),
             (TASK, self.task_saved),
         ];
+        let [_, stack] = self.asm.parameters();
         for (slot, _) in slots.iter().filter(|s| s.1) {
-            self.asm.load(Size::DW, R1, R2, slot - TASK);
-            self.asm.store(Size::DW, R10, *slot, R1);
+            let value = self.asm.word(stack, slot - TASK);
+            self.asm.store(Size::DW, R10, *slot, value);
         }
-        self.asm.load(Size::DW, R7, R2, BLOCK - TASK);
-        self.load(R1, self.plan.scratch.resume);
+        self.asm.load(Size::DW, BLOCK, stack, BLOCK_WORD - TASK);
+        let resume = self.block_word(self.plan.scratch.resume);
         let entry = self.labels[first.index()];
         for (i, b) in self.alloc.resume.iter().enumerate().skip(1) {
             if order.contains(b) {
                 let label = self.labels[b.index()];
-                self.asm.jump_if(Cond::Eq, R1, i as i32, label);
+                self.asm.jump_if(Cond::Eq, resume, i as i32, label);
             }
         }
         self.asm.jump(entry);
@@ -113,8 +112,7 @@ impl HandlerCodegen<'_> {
         self.emit_out_of_line()?;
         self.asm.bind(self.done);
         self.store(self.plan.scratch.resume, ENDED);
-        self.asm.mov(R0, 1);
-        self.asm.exit();
+        self.asm.ret(1);
         Ok(())
     }
 }

@@ -379,7 +379,7 @@ impl HandlerCodegen<'_> {
         let row = self.row(rows, number);
         let [values, mask] = [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word as i16));
         self.asm.jump_if(Cond::Eq, values, 0, fixed);
-        let args = [values.into(), mask.into()];
+        let args = [values, mask, number].map(Arg::from);
         let variant = self.asm.call_sub_with("variant_row", &args);
         self.asm.store(Size::DW, BLOCK, chosen, variant);
         self.asm.bind(fixed);
