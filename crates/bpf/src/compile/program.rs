@@ -5,12 +5,14 @@ use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
 use super::error::{CompileError, program_error};
 use crate::attach::{self, RAW_SYSCALLS};
 use crate::isa::asm::{Asm, Function, Label};
-use crate::isa::insn::Reg::*;
+use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{Attach, CodeAttach};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::reads_number;
-use crate::lower::{BodyContext, CTX, HandlerCodegen, NR, ObjectContext, Pool, TMP, VERDICT};
+use crate::lower::{
+    ARGUMENTS, BodyContext, CTX, HandlerCodegen, NR, ObjectContext, Pool, TMP, VERDICT,
+};
 use crate::plan::StateLayout;
 use crate::programs::dispatch::{self, HandlerSub};
 use crate::programs::process_tree;
@@ -29,6 +31,14 @@ pub(super) struct ProgramCodegen<'a> {
     plan: &'a StateLayout,
     /// For each handler of the kernel, its body.
     bodies: Vec<Option<BodyContext<'a>>>,
+}
+
+/// Stores the first parameters of a function: the context, and the system call's number.
+fn store_parameters(asm: &mut Asm, number: bool) {
+    let slots = [Some(CTX), number.then_some(NR)].into_iter().flatten();
+    for (slot, parameter) in slots.zip(ARGUMENTS) {
+        asm.store(Size::DW, R10, slot, parameter);
+    }
 }
 
 impl<'a> ProgramCodegen<'a> {
@@ -54,7 +64,7 @@ impl<'a> ProgramCodegen<'a> {
         pool: &mut Pool,
     ) -> Result<Function, CompileError> {
         let mut asm = Asm::new(name, &["ctx"]);
-        asm.store(Size::DW, R10, CTX, R1);
+        store_parameters(&mut asm, false);
         let out = asm.label();
         if let (Attach::Code { probe, .. }, Some(at)) = (attach, self.plan.tree)
             && probe.tree
@@ -77,8 +87,8 @@ impl<'a> ProgramCodegen<'a> {
             for id in handlers {
                 asm.store(Size::DW, R10, VERDICT, go_on);
                 self.emit_inline(&mut asm, *id, entry_state, pool)?;
-                asm.load(Size::DW, R1, R10, VERDICT);
-                asm.jump_if(Cond::Ne, R1, go_on, out);
+                let verdict = asm.word(R10, VERDICT);
+                asm.jump_if(Cond::Ne, verdict, go_on, out);
             }
         } else {
             self.emit_handlers(&mut asm, handlers, entry_state, pool)?;
@@ -86,22 +96,22 @@ impl<'a> ProgramCodegen<'a> {
         asm.bind(out);
         // The program's verdict: packets are accepted (NF_ACCEPT), and nothing is forbidden.
         if decided {
-            asm.load(Size::DW, R0, R10, VERDICT);
+            let verdict = asm.word(R10, VERDICT);
             if packet {
-                asm.alu(AluOp::And, R0, 1);
+                asm.alu(AluOp::And, verdict, 1);
             } else {
                 // The verifier wants to see the range of error numbers.
                 let [allow, done] = [asm.label(), asm.label()];
-                asm.jump_if(Cond::Sgt, R0, 0, allow);
-                asm.jump_if(Cond::Sge, R0, crate::layout::LOWEST_ERROR, done);
+                asm.jump_if(Cond::Sgt, verdict, 0, allow);
+                asm.jump_if(Cond::Sge, verdict, crate::layout::LOWEST_ERROR, done);
                 asm.bind(allow);
-                asm.mov(R0, 0);
+                asm.mov(verdict, 0);
                 asm.bind(done);
             }
+            asm.ret(verdict);
         } else {
-            asm.mov(R0, i32::from(packet));
+            asm.ret(i32::from(packet));
         }
-        asm.exit();
         asm.finish().map_err(|e| program_error(e.to_string()))
     }
 
@@ -160,10 +170,10 @@ impl<'a> ProgramCodegen<'a> {
             .iter()
             .partition(|id| attach::kind::at_return(self.program, **id));
         // Since 7.0 the argument is the context itself.
-        asm.load(Size::DW, R1, R10, CTX);
-        asm.call_kfunc(is_return);
-        asm.alu(AluOp::And, R0, 1);
-        asm.jump_if(Cond::Ne, R0, 0, returns);
+        let context = asm.word(R10, CTX);
+        let at_return = asm.call_kfunc_with(is_return, &[context.into()]);
+        asm.alu(AluOp::And, at_return, 1);
+        asm.jump_if(Cond::Ne, at_return, 0, returns);
         self.emit_handlers(asm, &before, EntryState::default(), pool)?;
         asm.jump(out);
         asm.bind(returns);
@@ -233,18 +243,14 @@ impl<'a> ProgramCodegen<'a> {
         params.extend(["a", "b", "c"].iter().take(split.carried.len()));
         params.extend(split.passes_task(known).then_some("task"));
         let mut sub = Asm::new(&name, &params);
-        sub.store(Size::DW, R10, CTX, R1);
-        if number {
-            sub.store(Size::DW, R10, NR, R2);
-        }
+        store_parameters(&mut sub, number);
         let end = sub.label();
         self.with_codegen(&mut sub, body, pool, |g| {
             g.late_number = known.asked;
             g.body_sub(split, known, end)
         })?;
         sub.bind(end);
-        sub.mov(R0, 0);
-        sub.exit();
+        sub.ret(0);
         let function = sub.finish().map_err(|e| program_error(e.to_string()))?;
         pool.subs.insert(name.clone(), function);
         let locations = body.alloc.on_stack([TMP[2], TMP[3], TMP[4]]);
@@ -293,18 +299,14 @@ impl<'a> ProgramCodegen<'a> {
     ) -> Result<Function, CompileError> {
         let params: &[&'static str] = if number { &["ctx", "nr"] } else { &["ctx"] };
         let mut asm = Asm::new(&part.name, params);
-        asm.store(Size::DW, R10, CTX, R1);
-        if number {
-            asm.store(Size::DW, R10, NR, R2);
-        }
+        store_parameters(&mut asm, number);
         let single = part.handlers.len() == 1;
         for id in &part.handlers {
             let out = asm.label();
             self.with_codegen(&mut asm, self.body(*id)?, pool, |g| g.handler(out, single))?;
             asm.bind(out);
         }
-        asm.mov(R0, 0);
-        asm.exit();
+        asm.ret(0);
         asm.finish().map_err(|e| program_error(e.to_string()))
     }
 

@@ -140,9 +140,17 @@ struct Allocator {
     virtuals: usize,
     /// Number of the first virtual register of spill code.
     first_short: usize,
-    words: &'static [i16],
-    /// The spilled registers with their stack words.
-    spilled: Vec<(usize, i16)>,
+    /// The stack words for spilled registers.
+    words: Vec<i16>,
+    spilled: Vec<Spilled>,
+}
+
+/// A spilled register.
+struct Spilled {
+    reg: usize,
+    word: i16,
+    /// The registers that were live at the same time, as a set.
+    neighbours: Vec<u64>,
 }
 
 impl Allocator {
@@ -154,23 +162,24 @@ impl Allocator {
             own: true,
         };
         let virtuals = usize::from(sequence.virtuals);
+        let code: Vec<Placed> = all.map(place).collect();
         Allocator {
             free: sequence.free,
             result: sequence.result,
             given: ARGUMENTS & ((2 << params) - 1),
-            code: all.map(place).collect(),
             virtuals,
             first_short: virtuals,
-            words: sequence.words,
+            words: Allocator::free_words(sequence, &code),
+            code,
             spilled: Vec::new(),
         }
     }
 
-    /// The stack words that the code's own instructions do not use.
-    fn free_words(&self) -> impl Iterator<Item = i16> + '_ {
+    /// Those of the sequence's stack words that its code does not use.
+    fn free_words(sequence: &Sequence, code: &[Placed]) -> Vec<i16> {
         let mut lowest_address = 0;
         let mut named = Vec::new();
-        for (i, Placed { insn, own, .. }) in self.code.iter().enumerate() {
+        for (i, Placed { insn, .. }) in code.iter().enumerate() {
             match *insn {
                 Insn::Load {
                     base: Reg::R10,
@@ -186,9 +195,7 @@ impl Allocator {
                     base: Reg::R10,
                     off,
                     ..
-                } if *own => {
-                    named.push(off & !7);
-                }
+                } => named.push(off & !7),
                 // Code that takes a word's address may use all words from there on.
                 Insn::Alu {
                     op: AluOp::Mov,
@@ -196,7 +203,7 @@ impl Allocator {
                     dst,
                     ..
                 } => {
-                    let behind = self.code.get(i + 1).map(|next| next.insn);
+                    let behind = code.get(i + 1).map(|next| next.insn);
                     lowest_address = lowest_address.min(match behind {
                         Some(Insn::Alu {
                             op: AluOp::Add,
@@ -210,21 +217,24 @@ impl Allocator {
                 _ => {}
             }
         }
-        let free = move |word: &i16| i32::from(*word) < lowest_address && !named.contains(word);
-        self.words.iter().copied().filter(free)
+        let free = |word: &i16| i32::from(*word) < lowest_address && !named.contains(word);
+        sequence.words.iter().copied().filter(free).collect()
     }
 
     /// Moves a virtual register to a stack word.
     fn spill(&mut self, v: usize, graph: &Interference) -> Result<(), Failure> {
+        // An earlier one is no longer in the code, but knows its neighbours from the time when it was.
         let clashes = |word: i16| {
-            let mut there = self.spilled.iter().filter(|(_, at)| *at == word);
-            there.any(|(other, _)| graph.interferes(v, *other))
+            let mut there = self.spilled.iter().filter(|s| s.word == word);
+            there.any(|s| members(&s.neighbours).any(|other| other == v))
         };
-        let word = self
-            .free_words()
-            .find(|word| !clashes(*word))
-            .ok_or(Failure::Words)?;
-        self.spilled.push((v, word));
+        let free = self.words.iter().copied().find(|word| !clashes(*word));
+        let word = free.ok_or(Failure::Words)?;
+        self.spilled.push(Spilled {
+            reg: v,
+            word,
+            neighbours: graph.of(v).to_vec(),
+        });
         let spilled = Reg::Virtual((v - VIRTUAL) as u16);
         let old = std::mem::take(&mut self.code);
         for placed in old {
@@ -476,10 +486,6 @@ impl Interference {
         &self.neighbours[reg * self.width..][..self.width]
     }
 
-    fn interferes(&self, a: usize, b: usize) -> bool {
-        self.of(a)[b / 64] & 1 << (b % 64) != 0
-    }
-
     /// A machine register for each virtual one, or the first one without.
     fn colors(&self, allocator: &Allocator) -> Result<Vec<Option<Reg>>, usize> {
         let mut colors = vec![None; allocator.virtuals];
@@ -535,7 +541,7 @@ impl Interference {
         }
         let around = members(self.of(v)).chain([v]);
         let around = around.filter(|v| (VIRTUAL..VIRTUAL + allocator.first_short).contains(v));
-        let around = around.filter(|v| !allocator.spilled.iter().any(|(spilled, _)| spilled == v));
+        let around = around.filter(|v| !allocator.spilled.iter().any(|s| s.reg == *v));
         around.max_by_key(|v| (members(self.of(*v)).count(), *v))
     }
 }
@@ -673,3 +679,6 @@ fn members(set: &[u64]) -> impl Iterator<Item = usize> + '_ {
         })
     })
 }
+
+#[cfg(test)]
+mod tests;

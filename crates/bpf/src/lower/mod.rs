@@ -59,4 +59,4 @@ pub(crate) use codegen::HandlerCodegen;
 pub(crate) use operand::{Res, StrOperand};
 pub(crate) use pool::Pool;
 pub(crate) use slots::{CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT};
-pub(crate) use values::{Arg, BLOCK};
+pub(crate) use values::{ARGUMENTS, Arg, BLOCK};

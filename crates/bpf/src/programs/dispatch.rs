@@ -9,10 +9,10 @@ use rustc_hash::FxHashSet;
 use spile_ir::{HandlerId, NrSet};
 
 use crate::isa::asm::{Asm, Label};
-use crate::isa::insn::Reg::{R1, R2, R10};
-use crate::isa::insn::{Cond, Reg, Size};
+use crate::isa::insn::Reg::R10;
+use crate::isa::insn::{Cond, Reg};
 use crate::lower::syscalls::unlinked_number;
-use crate::lower::{CTX, NR};
+use crate::lower::{Arg, CTX, NR};
 
 /// Up to this number of keys, comparisons are linear.
 const LINEAR: usize = 3;
@@ -30,11 +30,9 @@ pub(crate) struct HandlerSub {
 impl HandlerSub {
     /// Emits the call of the subprogram.
     pub(crate) fn emit_call(&self, asm: &mut Asm, number: bool) {
-        asm.load(Size::DW, R1, R10, CTX);
-        if number {
-            asm.load(Size::DW, R2, R10, NR);
-        }
-        asm.call_sub(self.name.as_str());
+        let slots = [Some(CTX), number.then_some(NR)].into_iter().flatten();
+        let args: Vec<Arg> = slots.map(|slot| asm.word(R10, slot).into()).collect();
+        asm.call_sub_with(self.name.as_str(), &args);
     }
 
     /// The numbers in order, if there are more than a linear search takes.

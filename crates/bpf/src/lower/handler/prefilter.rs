@@ -10,8 +10,8 @@ use crate::layout::GlobalPlace;
 use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::{of_number, reads_number};
-use crate::lower::values::ARGUMENTS;
-use crate::lower::{BodyContext, CTX, HandlerCodegen, NR, Res, TASK};
+
+use crate::lower::{ARGUMENTS, BodyContext, CTX, HandlerCodegen, NR, Res, TASK};
 use crate::regalloc::Location;
 
 /// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
