@@ -92,7 +92,7 @@ impl HandlerCodegen<'_> {
         }
         let a = self.number(a)?;
         let divisor = self.number(b)?;
-        if let Src::Reg(divisor) = divisor {
+        if let (Val::Reg(_), Src::Reg(divisor)) = (b, divisor) {
             let fail = self.fail_label(ErrorKind::DivisionByZero);
             self.asm.jump_if(Cond::Eq, divisor, 0, fail);
         }
