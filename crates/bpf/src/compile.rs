@@ -82,7 +82,7 @@ pub fn compile_planned(
         program,
         options,
         plan: &plan,
-        pool: Pool::default(),
+        pool: Pool::new(options),
         programs: Vec::new(),
         infos: Vec::new(),
     };

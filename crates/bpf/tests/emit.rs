@@ -20,6 +20,8 @@ use spile_kernel::bpf::{
     Map, MapSpec, ProgSpec, load, load_btf, map_create, map_flag, map_freeze, map_type, prog_type,
     test_run,
 };
+use spile_kernel::features;
+use spile_lir::builder::build;
 use spile_lir::interp::{Machine, NoHost, RegionKind};
 use spile_lir::{Module, library, reader, testgen};
 
@@ -69,7 +71,8 @@ struct Loaded {
 }
 
 impl Loaded {
-    fn new(module: &Module, name: &str, args: &[Arg]) -> Result<Loaded, EmitError> {
+    /// Loads a module. With `may_goto`, the kernel stops its open loops.
+    fn new(module: &Module, name: &str, args: &[Arg], may_goto: bool) -> Result<Loaded, EmitError> {
         let mut around = ObjectSymbols::default();
         let mut rodata = Vec::new();
         for data in &module.data {
@@ -82,6 +85,7 @@ impl Loaded {
             stride: 64,
             count: 256,
         });
+        around.may_goto = may_goto;
         let subprograms = emit(module, &around)?;
         let listings: String = subprograms.iter().map(Function::listing).collect();
         let spec = ObjectSpec {
@@ -221,7 +225,7 @@ fn random_functions_run_as_interpreted() {
     let result = runner.run(&inputs, |(numbers, region, [a, b])| {
         let module = testgen::module(&numbers, true);
         let args = [Arg::Address(0), Arg::Number(a), Arg::Number(b)];
-        let loaded = match Loaded::new(&module, "random", &args) {
+        let loaded = match Loaded::new(&module, "random", &args, false) {
             // Too many values at once for the stack.
             Err(EmitError::Loop(_) | EmitError::Frame(..)) => {
                 large.set(large.get() + 1);
@@ -248,7 +252,7 @@ fn library(name: &str, args: &[Arg], memories: &[Vec<u8>]) {
 
 /// The same for a function of another module.
 fn function(module: &Module, name: &str, args: &[Arg], memories: &[Vec<u8>]) {
-    let loaded = Loaded::new(module, name, args).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = Loaded::new(module, name, args, false).unwrap_or_else(|e| panic!("{e}"));
     for memory in memories {
         let expected = interpret(module, name, args, memory);
         assert!(loaded.run(memory) == expected, "{name} {args:?}");
@@ -408,7 +412,7 @@ bad:
     let module = reader::read(text).unwrap_or_else(|e| panic!("{e}"));
     spile_lir::verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
     let args = [Arg::Address(0), Arg::Number(700)];
-    let loaded = Loaded::new(&module, "f", &args).unwrap_or_else(|e| panic!("{e}"));
+    let loaded = Loaded::new(&module, "f", &args, false).unwrap_or_else(|e| panic!("{e}"));
     // The block of the first processor begins with the memory of the test.
     let memory = vec![0; 32 << 10];
     let (result, after) = loaded.run(&memory);
@@ -418,4 +422,42 @@ bad:
         .chunks(64)
         .filter(|b| b[8..16] == 1400u64.to_le_bytes());
     assert_eq!(blocks.count(), 1);
+}
+
+/// An open loop of more iterations than the verifier follows.
+#[test]
+fn open_loops_leave_themselves() {
+    need_privileges();
+    let func = build("f", "", ["memory", "n"], |f, [memory, n]| {
+        // The verifier does not know the counter, and learns nothing about it.
+        let (at, sum) = (
+            f.var("at", f.number(0).opaque()),
+            f.var("sum", memory.load_u64(0)),
+        );
+        f.repeat_open(100_000, || {
+            f.break_if(at.eq(n));
+            sum.set(sum + at.get());
+            at.set(at + 1);
+        });
+        f.ret(sum);
+    });
+    let module = library::module_with(func);
+    spile_lir::verify::verify(&module).unwrap_or_else(|e| panic!("{e}"));
+    let memory = [5u64.to_le_bytes().to_vec(), vec![0; 32]].concat();
+    let has = features::has(features::Feature::MayGoto).is_available();
+    // Without the kernel's help the verifier follows each of few iterations.
+    for (n, may_goto) in [(90_000, true), (3, false)] {
+        if may_goto && !has {
+            continue;
+        }
+        let args = [Arg::Address(0), Arg::Number(n)];
+        let mut module = module.clone();
+        if !may_goto {
+            let bounds = module.funcs[0].blocks.iter_mut();
+            let bounds = bounds.filter_map(|b| b.bound.as_mut());
+            bounds.for_each(|bound| bound.max = bound.max.min(20));
+        }
+        let loaded = Loaded::new(&module, "f", &args, may_goto).unwrap_or_else(|e| panic!("{e}"));
+        assert_eq!(loaded.run(&memory).0, 5 + n * (n - 1) / 2);
+    }
 }

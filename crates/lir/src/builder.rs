@@ -22,7 +22,8 @@ use std::collections::HashMap;
 use std::ops;
 
 use crate::func::{
-    Block, BlockId, Func, Inst, JumpTarget, LoopBound, MemoryPlace, Operand, SlotId, Term, Value,
+    Block, BlockId, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace, Operand, SlotId,
+    Term, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, Cond, ExtOp, Size, Width};
@@ -457,24 +458,30 @@ impl Builder {
 
     /// Runs code again and again, until it breaks, at most `max` times.
     pub fn repeat(&self, max: u32, code: impl FnOnce()) {
-        self.loop_(max, false, code);
+        self.loop_(max, LoopForm::Callback, code);
     }
 
     /// The same without a callback: for loops with few and short iterations, and in functions that
-    /// have no frame left ([`LoopBound::inline`]).
+    /// have no frame left ([`LoopForm::Inline`]).
     pub fn repeat_inline(&self, max: u32, code: impl FnOnce()) {
-        self.loop_(max, true, code);
+        self.loop_(max, LoopForm::Inline, code);
     }
 
-    fn loop_(&self, max: u32, inline: bool, code: impl FnOnce()) {
-        if let Some(exit_params) = self.begin_loop(max, inline) {
+    /// The same where the code breaks within the bound always, by variables that are [`Val::opaque`]
+    /// at first ([`LoopForm::Open`]).
+    pub fn repeat_open(&self, max: u32, code: impl FnOnce()) {
+        self.loop_(max, LoopForm::Open, code);
+    }
+
+    fn loop_(&self, max: u32, form: LoopForm, code: impl FnOnce()) {
+        if let Some(exit_params) = self.begin_loop(max, form) {
             code();
             self.end_loop(&exit_params);
         }
     }
 
     /// Begins a loop; returns the parameters of the block behind it.
-    fn begin_loop(&self, max: u32, inline: bool) -> Option<Vec<Value>> {
+    fn begin_loop(&self, max: u32, form: LoopForm) -> Option<Vec<Value>> {
         let mut state = self.0.borrow_mut();
         state.here?;
         state.loops_made += 1;
@@ -484,7 +491,7 @@ impl Builder {
         state.jump(header, vars);
         state.func.blocks[header.index()].bound = Some(LoopBound {
             max,
-            inline,
+            form,
             exhausted: JumpTarget {
                 block: exit,
                 args: params.clone(),

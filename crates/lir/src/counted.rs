@@ -1,4 +1,4 @@
-//! Turns inline loops into jumps back with a counter, as the kernel runs them where a callback needs a
+//! Turns inline and open loops into jumps back with a counter, as the kernel runs them where a callback needs a
 //! frame too many, or costs more than it saves.
 //!
 //! ```text
@@ -9,12 +9,22 @@
 //! ```
 
 use crate::cfg::{Cfg, CfgNode};
-use crate::func::{Block, BlockId, Func, Inst, JumpTarget, Operand, Term};
+use crate::func::{Block, BlockId, Func, Inst, JumpTarget, LoopForm, Operand, Term};
 use crate::op::{AluOp, Cond, Width};
 
 /// Turns all loops of a function that still have a bound into jumps back with a counter.
 pub fn count(func: &mut Func) {
-    while let Some(header) = func.blocks.iter().position(|b| b.bound.is_some()) {
+    count_if(func, |_| true);
+}
+
+/// The same without open loops, for a host that stops them itself.
+pub fn count_closed(func: &mut Func) {
+    count_if(func, |form| form != LoopForm::Open);
+}
+
+fn count_if(func: &mut Func, counts: impl Fn(LoopForm) -> bool) {
+    let counts = |b: &Block| b.bound.as_ref().is_some_and(|bound| counts(bound.form));
+    while let Some(header) = func.blocks.iter().position(counts) {
         counted(func, header);
     }
 }

@@ -185,15 +185,27 @@ pub enum Term {
     Ret(Operand),
 }
 
+/// How a host that has callbacks for loops runs a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LoopForm {
+    /// By a callback.
+    Callback,
+    /// By jumps back, because a callback needs a frame too many or costs more than it saves. The
+    /// kernel's verifier follows each iteration then, and the loop may carry addresses.
+    Inline,
+    /// By jumps back out of which the code comes itself within the bound, which it promises. A host
+    /// that stops any loop at last (Linux 6.9, `may_goto`) does not count. Its verifier follows one
+    /// iteration, if it does not know what changes between iterations.
+    Open,
+}
+
 /// The bound of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoopBound {
     /// The largest number of runs of the header's instructions, from 1 to [`MAX_REPEAT`].
     pub max: u32,
-    /// Whether a host that has callbacks for loops jumps back nevertheless, because a callback needs
-    /// a frame too many or costs more than it saves. The kernel's verifier follows each iteration
-    /// then, and the loop may carry addresses.
-    pub inline: bool,
+    /// How a host that has callbacks for loops runs it.
+    pub form: LoopForm,
     /// The target that replaces a further run. The arguments may be parameters
     /// of the header.
     pub exhausted: JumpTarget,

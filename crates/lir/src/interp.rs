@@ -9,7 +9,8 @@ use std::fmt;
 
 use crate::cfg::{Cfg, CfgNode};
 use crate::func::{
-    Block, Func, Inst, JumpTarget, MAX_REPEAT, MemoryPlace, Module, Operand, SlotId, Term, Value,
+    Block, Func, Inst, JumpTarget, LoopForm, MAX_REPEAT, MemoryPlace, Module, Operand, SlotId,
+    Term, Value,
 };
 use crate::helpers::{Helper, NO_MAPPING};
 use crate::op::{AtomicOp, Size};
@@ -27,6 +28,8 @@ pub enum Fault {
     Unaligned(u64),
     /// A value above the bound that the code promises, and the bound.
     Bound(u64, u32),
+    /// An open loop that goes on behind its bound.
+    Open(u32),
     /// More calls than a `repeat` may do.
     Repeat(u64),
     /// Too many steps.
@@ -47,6 +50,7 @@ impl fmt::Display for Fault {
             Fault::Unwritten(at) => write!(f, "a read of unwritten stack at {at:#x}"),
             Fault::Unaligned(at) => write!(f, "an access that is not aligned at {at:#x}"),
             Fault::Bound(x, max) => write!(f, "{x} is above its bound {max}"),
+            Fault::Open(max) => write!(f, "an open loop of more than {max} iterations"),
             Fault::Repeat(n) => write!(f, "{n} calls of one repeat"),
             Fault::Steps => write!(f, "too many steps"),
             Fault::Depth => write!(f, "too many functions in one another"),
@@ -192,6 +196,15 @@ pub trait Host {
     /// Stops the run.
     fn elements(&mut self, map: u64) -> Result<Vec<[u64; 2]>, Fault> {
         Err(Fault::Helper(format!("no elements of the map at {map:#x}")))
+    }
+
+    /// What another processor does in front of an atomic operation on that address.
+    ///
+    /// # Errors
+    /// Stops the run.
+    fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Fault> {
+        let _ = (memory, at);
+        Ok(())
     }
 
     /// Runs a function that the module declares.
@@ -351,6 +364,9 @@ impl<'m> Activation<'_, 'm> {
             if let Some(bound) = &block.bound {
                 self.arrivals[at] += 1;
                 if self.arrivals[at] > bound.max {
+                    if bound.form == LoopForm::Open {
+                        return Err(Fault::Open(bound.max));
+                    }
                     at = self.enter_block(&bound.exhausted, CfgNode::entry(at));
                     self.step()?;
                     continue;
@@ -567,6 +583,7 @@ impl<'m> Activation<'_, 'm> {
         };
         let (at, size) = (self.at(*base, *off), width.size());
         let memory = &mut self.machine.memory;
+        self.host.before_atomic(memory, at)?;
         memory.aligned(at, size, true)?;
         let old = memory.load(at, size)?;
         let x = self.get(*src);

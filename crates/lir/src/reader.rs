@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::fmt;
 
 use crate::func::{
-    Block, BlockId, ConstantData, Extern, Func, Inst, JumpTarget, LoopBound, MemoryPlace, Module,
-    Operand, SlotId, Term, Value,
+    Block, BlockId, ConstantData, Extern, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace,
+    Module, Operand, SlotId, Term, Value,
 };
 use crate::helpers::Helper;
 use crate::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -388,11 +388,15 @@ impl Reader<'_> {
         let mut bound = None;
         if self.take_word("loop") {
             let max = self.number("a number of iterations")?;
-            let inline = self.take_word("inline");
+            let form = match (self.take_word("inline"), self.take_word("open")) {
+                (true, _) => LoopForm::Inline,
+                (_, true) => LoopForm::Open,
+                _ => LoopForm::Callback,
+            };
             self.word("else")?;
             bound = Some(LoopBound {
                 max,
-                inline,
+                form,
                 exhausted: self.target()?,
             });
         }

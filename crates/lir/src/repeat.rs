@@ -20,14 +20,14 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 
 use crate::cfg::{Cfg, CfgNode, live_in};
 use crate::func::{
-    Block, BlockId, Func, Inst, JumpTarget, LoopBound, MemoryPlace, Module, Operand, SlotId, Term,
-    Value,
+    Block, BlockId, Func, Inst, JumpTarget, LoopBound, LoopForm, MemoryPlace, Module, Operand,
+    SlotId, Term, Value,
 };
 use crate::op::{AluOp, Cond, Size, Width};
 use crate::simplify::simplify;
 use crate::verify::MAX_STACK;
 
-/// Turns all loops of a verified module, without those that are inline, into calls of `repeat`.
+/// Turns the loops of a verified module that are callbacks into calls of `repeat`.
 ///
 /// # Errors
 /// A loop that carries an address, or more values than a stack frame has room for.
@@ -72,7 +72,8 @@ fn slots_first(func: &mut Func) {
 
 /// The header of a loop that is in no other loop.
 fn outermost(func: &Func) -> Option<usize> {
-    let callback = |b: &Block| b.bound.as_ref().is_some_and(|b| !b.inline);
+    let is_callback = |b: &LoopBound| b.form == LoopForm::Callback;
+    let callback = |b: &Block| b.bound.as_ref().is_some_and(is_callback);
     let headers: Vec<usize> = (0..func.blocks.len())
         .filter(|i| callback(&func.blocks[*i]))
         .collect();

@@ -163,15 +163,23 @@ impl<'b> Gen<'b, '_, '_> {
             }
             7 => {
                 let max = 1 + self.dice.below(6) as u32;
-                let inline = self.dice.below(3) == 0;
-                let code = || {
+                let form = self.dice.below(6);
+                let mut code = || {
                     self.statements(depth - 1);
                     let (a, b) = (self.val(), self.val());
                     f.break_if(a.sgt(b));
                 };
-                match inline {
-                    true => f.repeat_inline(max, code),
-                    false => f.repeat(max, code),
+                match form {
+                    0 | 1 => f.repeat_inline(max, code),
+                    2 => {
+                        let left = f.var("left", f.number(max.cast_signed()).opaque());
+                        f.repeat_open(max + 1, || {
+                            f.break_if(left.eq(0));
+                            left.set(left - 1);
+                            code();
+                        });
+                    }
+                    _ => f.repeat(max, code),
                 }
             }
             _ => {

@@ -38,7 +38,8 @@
 use std::fmt::{self, Display, Formatter, Write as _};
 
 use crate::func::{
-    Block, ConstantData, Extern, Func, Inst, JumpTarget, MemoryPlace, Module, Operand, Term, Value,
+    Block, ConstantData, Extern, Func, Inst, JumpTarget, LoopForm, MemoryPlace, Module, Operand,
+    Term, Value,
 };
 use crate::op::{Size, Width};
 
@@ -238,9 +239,13 @@ impl InFunc<'_, &Block> {
         }
         f.write_char(':')?;
         if let Some(bound) = &block.bound {
-            let inline = if bound.inline { " inline" } else { "" };
+            let form = match bound.form {
+                LoopForm::Callback => "",
+                LoopForm::Inline => " inline",
+                LoopForm::Open => " open",
+            };
             let exhausted = InFunc(func, &bound.exhausted);
-            write!(f, " loop {}{inline} else {exhausted}", bound.max)?;
+            write!(f, " loop {}{form} else {exhausted}", bound.max)?;
         }
         f.write_char('\n')?;
         for inst in &block.insts {

@@ -225,6 +225,11 @@ impl CodeWriter<'_> {
         match op {
             MachineOp::Params => {}
             MachineOp::Jump => self.jump_unless_next(block, 0),
+            MachineOp::MayGoto => {
+                let (stop, _) = self.succ(block, 1);
+                self.asm.may_goto(self.labels[stop]);
+                self.jump_unless_next(block, 0);
+            }
             MachineOp::Branch {
                 cond,
                 width,

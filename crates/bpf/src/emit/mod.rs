@@ -65,6 +65,8 @@ pub struct ObjectSymbols {
     pub cpu_blocks: Option<CpuBlocks>,
     /// Functions of the kernel that the module declares, with their ids in the kernel's BTF.
     pub kfuncs: FxHashMap<String, u32>,
+    /// Whether the kernel stops open loops itself (`may_goto`, Linux 6.9).
+    pub may_goto: bool,
 }
 
 /// The reasons why a function cannot be emitted.
@@ -156,7 +158,10 @@ fn with_loops(
 ) -> Result<Vec<Function>, EmitError> {
     let mut module = module_with(func.clone());
     repeat::outline(&mut module).map_err(EmitError::Loop)?;
-    module.funcs.iter_mut().for_each(counted::count);
+    module.funcs.iter_mut().for_each(match around.may_goto {
+        true => counted::count_closed,
+        false => counted::count,
+    });
     let registers = environment(CLOBBERED..10);
     let mut emit = |f| allocated(f, around, &registers, memory).map(|(code, _)| code);
     module.funcs.into_iter().map(&mut emit).collect()

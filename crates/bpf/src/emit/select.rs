@@ -11,7 +11,7 @@ use regalloc2::{
 };
 use rustc_hash::FxHashMap;
 use spile_lir::Func;
-use spile_lir::cfg::Cfg;
+use spile_lir::cfg::{Cfg, CfgNode};
 use spile_lir::func::{Inst, JumpTarget, MemoryPlace, Operand, Term, Value};
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AluOp, AtomicOp, Cond, ExtOp, Size, Width};
@@ -28,6 +28,8 @@ pub(super) enum MachineOp {
         b: Option<i32>,
     },
     Ret(Option<i32>),
+    /// Leaves an open loop by the second edge if the kernel stops it.
+    MayGoto,
     Const(i64),
     Addr(MemoryPlace),
     Move(Width),
@@ -142,6 +144,45 @@ pub(super) fn select(func: &Func) -> SelectedFunc {
     select.code
 }
 
+/// The jumps back of open loops, which the kernel can stop.
+struct Stops<'f> {
+    func: &'f Func,
+    /// The blocks that jump back, each with the header.
+    latches: Vec<(usize, usize)>,
+}
+
+impl<'f> Stops<'f> {
+    fn new(func: &'f Func, cfg: &Cfg) -> Stops<'f> {
+        let headers = cfg.blocks().filter(|b| func.blocks[*b].bound.is_some());
+        let latches = headers.flat_map(|header| {
+            let latches = cfg
+                .latches(header)
+                .filter(|l| *l == CfgNode::body(l.block()));
+            latches.map(move |latch| (latch.block(), header))
+        });
+        Stops {
+            func,
+            latches: latches.collect(),
+        }
+    }
+
+    /// Where a jump goes if the kernel stops the loop; `None` if it does not jump back.
+    fn of(&self, from: usize, to: &JumpTarget) -> Option<JumpTarget> {
+        let at = to.block.index();
+        if !self.latches.contains(&(from, at)) {
+            return None;
+        }
+        let header = &self.func.blocks[at];
+        let mut stop = header.bound.as_ref()?.exhausted.clone();
+        for arg in &mut stop.args {
+            if let Some(n) = header.params.iter().position(|param| param == arg) {
+                *arg = to.args[n];
+            }
+        }
+        Some(stop)
+    }
+}
+
 /// Addresses of the frame that only loads and stores use: their displacements.
 fn in_frame(func: &Func, slots: &[i16]) -> FxHashMap<Value, i16> {
     let mut found = FxHashMap::default();
@@ -178,26 +219,38 @@ struct Selector<'f> {
 impl Selector<'_> {
     fn blocks(&mut self) {
         let func = self.func;
-        let order: Vec<usize> = Cfg::new(func).blocks().collect();
+        let cfg = Cfg::new(func);
+        let order: Vec<usize> = cfg.blocks().collect();
+        let stops = Stops::new(func, &cfg);
+        let open = |b: usize, t: &JumpTarget| stops.of(b, t);
         let mut preds = vec![0; func.blocks.len()];
-        for target in order.iter().flat_map(|b| func.blocks[*b].term.targets()) {
-            preds[target.block.index()] += 1;
+        for b in &order {
+            for target in func.blocks[*b].term.targets() {
+                preds[target.block.index()] += 1;
+                if let Some(stop) = open(*b, target) {
+                    preds[stop.block.index()] += 1;
+                }
+            }
         }
-        // The number of each block, with the edges' blocks behind their source.
-        let split = |term: &Term| -> Vec<bool> {
+        // The blocks of each edge, which lie behind its source: none, one for its moves, or those of an
+        // open loop's jump back.
+        let edges = |b: usize| -> Vec<usize> {
+            let term = &func.blocks[b].term;
             let several = matches!(term, Term::Branch { .. });
-            let edges = term.targets().into_iter();
-            let edge =
-                |t: &JumpTarget| several && (preds[t.block.index()] > 1 || !t.args.is_empty());
-            edges.map(edge).collect()
+            let blocks = |t: &JumpTarget| match open(b, t) {
+                Some(_) => 3,
+                None => usize::from(several && (preds[t.block.index()] > 1 || !t.args.is_empty())),
+            };
+            term.targets().into_iter().map(blocks).collect()
         };
         let mut number = vec![0; func.blocks.len()];
         let mut next = 0;
         for b in &order {
             number[*b] = next;
-            next += 1 + split(&func.blocks[*b].term).iter().filter(|s| **s).count();
+            next += 1 + edges(*b).iter().sum::<usize>();
         }
         let index = |t: &JumpTarget| BlockIndex::new(number[t.block.index()]);
+        let args = |t: &JumpTarget| -> Vec<VReg> { t.args.iter().map(|v| vreg(*v)).collect() };
         for b in &order {
             let block = &func.blocks[*b];
             let start = self.code.insts.len();
@@ -209,31 +262,44 @@ impl Selector<'_> {
             block.insts.iter().for_each(|inst| self.inst(inst));
             self.term(&block.term);
             section.insts = start..self.code.insts.len();
-            let mut edges = Vec::new();
-            for (target, split) in block.term.targets().into_iter().zip(split(&block.term)) {
-                let args = target.args.iter().map(|v| vreg(*v)).collect();
-                if !split {
+            let first = self.code.blocks.len() + 1;
+            let mut behind = Vec::new();
+            for (target, blocks) in block.term.targets().into_iter().zip(edges(*b)) {
+                if blocks == 0 {
                     section.succs.push(index(target));
-                    section.args.push(args);
+                    section.args.push(args(target));
                     continue;
                 }
-                let edge = BlockIndex::new(number[*b] + 1 + edges.len());
-                section.succs.push(edge);
+                let edge = first + behind.len();
+                section.succs.push(BlockIndex::new(edge));
                 section.args.push(Vec::new());
-                edges.push((index(target), args));
+                let mut jumps = vec![target.clone()];
+                if let Some(stop) = open(*b, target) {
+                    let ways = [1, 2].map(|n| BlockIndex::new(edge + n));
+                    behind.push((MachineOp::MayGoto, ways.to_vec(), vec![Vec::new(); 2]));
+                    jumps.push(stop);
+                }
+                for jump in &jumps {
+                    behind.push((MachineOp::Jump, vec![index(jump)], vec![args(jump)]));
+                }
             }
             self.code.blocks.push(section);
-            for (to, args) in edges {
+            for (op, succs, args) in behind {
                 let start = self.code.insts.len();
-                self.add(MachineOp::Jump, Vec::new());
+                self.add(op, Vec::new());
                 self.code.blocks.push(SelectedBlock {
                     insts: start..start + 1,
-                    succs: vec![to],
-                    args: vec![args],
+                    succs,
+                    args,
                     ..SelectedBlock::default()
                 });
             }
         }
+        self.predecessors();
+    }
+
+    /// Notes the predecessors of all blocks.
+    fn predecessors(&mut self) {
         for i in 0..self.code.blocks.len() {
             for to in self.code.blocks[i].succs.clone() {
                 self.code.blocks[to.index()].preds.push(BlockIndex::new(i));
@@ -472,7 +538,7 @@ impl regalloc2::Function for SelectedFunc {
     fn is_branch(&self, inst: InstIndex) -> bool {
         matches!(
             self.insts[inst.index()].op,
-            MachineOp::Jump | MachineOp::Branch { .. }
+            MachineOp::Jump | MachineOp::MayGoto | MachineOp::Branch { .. }
         )
     }
 

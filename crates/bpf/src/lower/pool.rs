@@ -13,6 +13,7 @@ use crate::isa::asm::Function;
 use crate::layout::RecordShape;
 use crate::plan::StateLayout;
 use crate::prebuilt::{self, Template};
+use crate::target::Options;
 
 /// Length in bytes of the runs of zeros and of spaces: the largest width of a string.
 pub(crate) const RUN: u32 = 4104;
@@ -37,6 +38,8 @@ pub(crate) struct Pool {
     /// Code of functions that is inserted in place of calls, by name.
     inline: BTreeMap<String, Function>,
     pending: Vec<Pending>,
+    /// Whether the kernel stops open loops itself.
+    may_goto: bool,
 }
 
 /// Functions of a module that are not emitted yet: [`Pool::subs`] only has their names.
@@ -54,6 +57,14 @@ pub(crate) fn common(name: &str) -> Result<Routine, String> {
 }
 
 impl Pool {
+    /// An empty one for a kernel.
+    pub(crate) fn new(options: &Options) -> Pool {
+        Pool {
+            may_goto: options.features.may_goto,
+            ..Pool::default()
+        }
+    }
+
     /// Offset in `.rodata` of these bytes, padded with zeros to a multiple of 8, with at least one
     /// zero.
     pub(crate) fn constant(&mut self, bytes: &[u8]) -> u32 {
@@ -204,6 +215,20 @@ impl Pool {
         Ok(name)
     }
 
+    /// Defines the function `name` of a module of LIR, and its constants, unless the object has it.
+    pub(crate) fn define_once(
+        &mut self,
+        name: &str,
+        make: impl FnOnce() -> Module,
+    ) -> Result<(), String> {
+        if !self.subs.contains_key(name) {
+            let module = make();
+            debug_assert!(module.func(name).is_some(), "{name}");
+            self.define(module, None);
+        }
+        Ok(())
+    }
+
     /// The code of a program, which is the first function of a module with functions of the kernel that it
     /// may call. The module's other functions become subprograms.
     pub(crate) fn program(
@@ -215,6 +240,7 @@ impl Pool {
         let around = ObjectSymbols {
             cpu_blocks: Some(plan.cpu_blocks()),
             kfuncs,
+            may_goto: self.may_goto,
             ..ObjectSymbols::default()
         };
         let mut functions = emit(&module, &around).map_err(|e| e.to_string())?;
@@ -247,6 +273,7 @@ impl Pool {
                 .map(|d| (d.name.clone(), self.constant(&d.bytes)))
                 .collect(),
             cpu_blocks,
+            may_goto: self.may_goto,
             ..ObjectSymbols::default()
         };
         let mut global = FxHashSet::default();

@@ -7,12 +7,12 @@ use crate::op::{AtomicOp, Width};
 impl<'b> Val<'b> {
     /// Adds to the word at this address; gives the old one.
     pub fn fetch_add(self, off: i16, v: impl IntoOperand<'b>) -> Val<'b> {
-        self.fetch(AtomicOp::FetchAdd, None, off, v)
+        self.fetch((AtomicOp::FetchAdd, Width::W64), None, off, v)
     }
 
     /// Stores the word at this address; gives the old one.
     pub fn exchange(self, off: i16, v: impl IntoOperand<'b>) -> Val<'b> {
-        self.fetch(AtomicOp::Xchg, None, off, v)
+        self.fetch((AtomicOp::Xchg, Width::W64), None, off, v)
     }
 
     /// Stores the word at this address if it is `expected`; gives the old one.
@@ -23,12 +23,23 @@ impl<'b> Val<'b> {
         v: impl IntoOperand<'b>,
     ) -> Val<'b> {
         let expected = expected.val(self.f).value();
-        self.fetch(AtomicOp::CmpXchg, Some(expected), off, v)
+        self.fetch((AtomicOp::CmpXchg, Width::W64), Some(expected), off, v)
+    }
+
+    /// The same with 32 bits at this address.
+    pub fn compare_exchange_u32(
+        self,
+        off: i16,
+        expected: impl IntoOperand<'b>,
+        v: impl IntoOperand<'b>,
+    ) -> Val<'b> {
+        let expected = expected.val(self.f).value();
+        self.fetch((AtomicOp::CmpXchg, Width::W32), Some(expected), off, v)
     }
 
     fn fetch(
         self,
-        op: AtomicOp,
+        (op, width): (AtomicOp, Width),
         expected: Option<Value>,
         off: i16,
         v: impl IntoOperand<'b>,
@@ -37,7 +48,7 @@ impl<'b> Val<'b> {
         self.f.def(|dst| Inst::Atomic {
             dst: Some(dst),
             op,
-            width: Width::W64,
+            width,
             base,
             off,
             expected,
