@@ -22,16 +22,15 @@
 //! All words are 64-bit, native byte order. The memory may be longer than its blocks.
 
 pub mod critical;
-mod large;
 mod place;
 pub(crate) mod symbolic;
 
-pub(crate) use large::GOLDEN;
-pub use large::LargeLayout;
 pub use place::{
     AggLayout, Colocation, GlobalLayout, GlobalPlace, PerCpuArray, ThreadField, ThreadSlots,
     ValueLayout,
 };
+pub(crate) use spile_lir::library::large::GOLDEN;
+pub use spile_lir::library::large::LargeLayout;
 pub use symbolic::SymbolicForm;
 
 use spile_ir::{FormatId, GlobalId, HandlerId, SiteId, Ty};

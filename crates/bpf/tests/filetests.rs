@@ -45,7 +45,6 @@ const WITHOUT: &[(&str, &str)] = &[
     ("data/thread_record_facts", "computes facts"),
     ("event/deferred_modes", "computes facts"),
     ("event/pt_regs", "only data"),
-    ("text/callback", "the ends of all callbacks"),
     ("text/escapes", "a table of bytes"),
     ("text/fields", "only data"),
     ("text/put", "the parts of all subprograms that append"),

@@ -5,6 +5,7 @@ use spile_lir::library::append;
 use spile_lir::library::arguments::{self, DeferredReads};
 use spile_lir::library::defer::DeferLayout;
 use spile_lir::library::heap::{Direction, HeapLayout};
+use spile_lir::library::output::FlushLayout;
 use spile_lir::library::routine::{NAME, Routine};
 use spile_lir::library::stacks::{StackLayout, StackText};
 use spile_lir::library::unwind::{self, UnwindOffsets};
@@ -33,6 +34,7 @@ pub(crate) fn samples() -> Vec<Routine> {
         Routine::Quote(TEXT, TEXT),
         Routine::Arguments(sample_arguments(), arguments::ENTRY.cast_signed()),
         Routine::Defer(sample_defer(at)),
+        Routine::Flush(sample_flush()),
         Routine::Addresses(sample_walk()),
         Routine::Walk(sample_walk()),
     ]);
@@ -89,6 +91,18 @@ fn sample_defer(text: append::AppendLayout) -> DeferLayout {
         task_id: SOME,
         task_start: SOME,
         task_program: SOME,
+    }
+}
+
+fn sample_flush() -> FlushLayout {
+    FlushLayout {
+        running: 0,
+        position: SOME,
+        buffer: SOME,
+        size: SOME,
+        ring: "out",
+        wake: SOME,
+        lost: SOME,
     }
 }
 

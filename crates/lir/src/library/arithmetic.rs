@@ -16,6 +16,12 @@ fn magnitude(x: Val<'_>) -> Val<'_> {
     (x ^ sign) - sign
 }
 
+/// The quotient of a number with a sign and one without, rounded to zero.
+pub(super) fn quotient<'b>(a: Val<'b>, b: Val<'b>) -> Val<'b> {
+    let sign = sign(a);
+    ((magnitude(a) / b) ^ sign) - sign
+}
+
 pub(super) fn divide() -> Func {
     let contract = "\
 The quotient of numbers with signs, rounded to zero, modulo 2^64.

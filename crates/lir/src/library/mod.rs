@@ -18,6 +18,11 @@
 //! | `statistics` | variance, sums of squares, the buckets of a histogram |
 //! | `eviction` | the oldest elements of an array that wraps |
 //! | `heap` | the heap of a walk's entries, in their order |
+//! | `walks` | walks over elements: removal, copies for a `foreach` |
+//! | `cmdline` | the current process's command line |
+//! | `lock` | locks |
+//! | `output` | the output buffer |
+//! | `large` | additions to large arrays, and their memory |
 //! | `defer` | reads of memory that are left to the controller |
 //! | `tables` | rows of tables in maps, for other modules |
 //! | `stacks` | texts of stacks and addresses: symbols, files, lines |
@@ -49,11 +54,15 @@
 pub mod append;
 pub mod arguments;
 mod arithmetic;
+pub mod cmdline;
 pub mod decimal;
 pub mod defer;
 pub mod eviction;
 pub mod heap;
+pub mod large;
+pub mod lock;
 mod numbers;
+pub mod output;
 pub mod quote;
 pub mod routine;
 pub mod search;
@@ -64,6 +73,7 @@ mod tables;
 pub mod unicode;
 pub mod unwind;
 pub mod usermem;
+pub mod walks;
 
 use std::sync::LazyLock;
 

@@ -15,6 +15,7 @@ use super::append;
 use super::arguments::{self, DeferredReads};
 use super::defer::{self, DeferLayout};
 use super::heap::{self, HeapLayout};
+use super::output::{self, FlushLayout};
 use super::quote;
 use super::stacks::{StackLayout, StackText};
 use super::unwind::{self, UnwindOffsets};
@@ -51,6 +52,8 @@ pub enum Routine {
     StackText(StackText),
     /// [`heap::module`].
     Heap(HeapLayout),
+    /// [`output::flush`].
+    Flush(FlushLayout),
 }
 
 /// What a name contains in a shape, and nothing else does.
@@ -174,6 +177,13 @@ numbers! { DeferLayout {
     ANY: mark, shape, wakeup;
 } }
 
+numbers! { FlushLayout {
+    code: running, ring;
+    parts: ;
+    OFFSET: position, buffer, lost;
+    ANY: size, wake;
+} }
+
 numbers! { PageOffsets {
     code: uptodate, page_size;
     parts: ;
@@ -238,6 +248,7 @@ impl Routine {
             Routine::Walk(at) => unwind::module(at),
             Routine::StackText(text) => text.module(),
             Routine::Heap(layout) => heap::module(layout),
+            Routine::Flush(at) => output::flush(at),
         }
     }
 
@@ -255,6 +266,7 @@ impl Routine {
             }
             Routine::UserMemory(at) => at.add(&mut all),
             Routine::Defer(at) => at.add(&mut all),
+            Routine::Flush(at) => at.add(&mut all),
             Routine::Addresses(at) | Routine::Walk(at) => at.add(&mut all),
             Routine::StackText(text) => text.layout.add(&mut all),
         }

@@ -5,7 +5,8 @@
 //! |---|---|
 //! | `shared` | those that are the same for all callers |
 //! | `generated` | those that are made for the widths of slots |
-//! | `heap`, `append`, `defer`, `arguments`, `stacks`, `unwind`, `usermem` | the library's modules of these names |
+//! | `process` | the library's `cmdline`, `lock` and `output` |
+//! | `walks`, `heap`, `large`, `append`, `defer`, `arguments`, `stacks`, `unwind`, `usermem` | the library's modules of these names |
 //! | `forms` | what runs them, records them and exchanges them |
 //! | `kernel` | structures of the kernel in memory |
 //! | `mutants` | changes single operations, which the tests must find |
@@ -17,8 +18,11 @@ mod forms;
 mod generated;
 mod heap;
 mod kernel;
+mod large;
 mod mutants;
+mod process;
 mod shared;
 mod stacks;
 mod unwind;
 mod usermem;
+mod walks;

@@ -12,7 +12,10 @@ use spile_lir::mutate::mutations;
 use spile_lir::verify::verify;
 
 use super::forms::{Mutant, Recorded, Shape, Test, is_mutating, recorded, with_mutant};
-use super::{append, arguments, defer, generated, heap, shared, stacks, unwind, usermem};
+use super::{
+    append, arguments, defer, generated, heap, large, process, shared, stacks, unwind, usermem,
+    walks,
+};
 
 /// All tests that mutants run against.
 const TESTS: &[&[Test]] = &[
@@ -21,10 +24,13 @@ const TESTS: &[&[Test]] = &[
     defer::TESTS,
     generated::TESTS,
     heap::TESTS,
+    large::TESTS,
+    process::TESTS,
     shared::TESTS,
     stacks::TESTS,
     unwind::TESTS,
     usermem::TESTS,
+    walks::TESTS,
 ];
 
 /// A function with the tests that run it, the shortest first.

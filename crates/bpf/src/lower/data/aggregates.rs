@@ -519,7 +519,7 @@ impl HandlerCodegen<'_> {
     }
 
     /// Assigns a slot to the key in the key buffer, with a zero element.
-    pub(in crate::lower) fn install(&mut self, slot: Reg, key_size: u32, size: u32) {
+    fn install(&mut self, slot: Reg, key_size: u32, size: u32) {
         for i in (0..key_size).step_by(8) {
             let word = self.block_word(self.plan.scratch.key + i);
             self.asm.store(Size::DW, slot, 8 + i as i16, word);

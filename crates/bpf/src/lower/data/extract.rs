@@ -145,7 +145,7 @@ impl HandlerCodegen<'_> {
 }
 
 /// Divides a signed number by an unsigned one, rounded towards zero.
-pub(in crate::lower) fn divide_signed(asm: &mut Asm, number: Reg, divisor: Reg) {
+fn divide_signed(asm: &mut Asm, number: Reg, divisor: Reg) {
     let sign = asm.alu_of(AluOp::Arsh, number, 63);
     asm.alu(AluOp::Xor, number, sign);
     asm.alu(AluOp::Sub, number, sign);
@@ -155,7 +155,7 @@ pub(in crate::lower) fn divide_signed(asm: &mut Asm, number: Reg, divisor: Reg) 
 }
 
 /// The variance of the statistic at an address.
-pub(in crate::lower) fn variance(asm: &mut Asm, at: Reg, agg: &AggLayout) -> Res<Reg> {
+fn variance(asm: &mut Asm, at: Reg, agg: &AggLayout) -> Res<Reg> {
     let (Some(sum), Some(squares)) = (agg.sum, agg.sumsq) else {
         return Err("a statistic that keeps no squares".into());
     };

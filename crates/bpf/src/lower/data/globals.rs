@@ -7,8 +7,9 @@
 
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
+use spile_lir::library::walks::{KeyFields, Slice, slice};
 
-use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::asm::Label;
 use crate::isa::helpers::errno::{E2BIG, EEXIST};
 use crate::isa::helpers::{Helper, NOEXIST};
 use crate::isa::insn::Reg::R10;
@@ -562,9 +563,14 @@ impl HandlerCodegen<'_> {
         let fields: Vec<_> = types
             .iter()
             .zip(keys)
-            .map(|(t, k)| (*t, k.is_some()))
+            .map(|(t, k)| (t.size(), k.is_some()))
             .collect();
-        self.pool.sub(&name, |_| slice(&name, &fields, delete))?;
+        let what = match delete {
+            true => Slice::Remove,
+            false => Slice::Find,
+        };
+        self.pool
+            .define_once(&name, || slice(&name, &KeyFields(fields), what))?;
         let key = self.block_address(self.plan.scratch.key);
         self.asm.store(Size::DW, R10, TMP[2], key);
         self.asm.store(Size::DW, R10, TMP[1], 0);
@@ -591,63 +597,4 @@ impl HandlerCodegen<'_> {
         }
         Ok(())
     }
-}
-
-/// Goes to `other` if a given field of the key at `key` differs from that of the wanted key, which is
-/// at offset `from` of `wanted`.
-pub(in crate::lower) fn same_fields(
-    asm: &mut Asm,
-    fields: &[(Ty, bool)],
-    key: Reg,
-    (wanted, from): (Reg, i32),
-    other: Label,
-) -> Res {
-    let mut off = 0i32;
-    for (ty, given) in fields {
-        let size = ty.size() as i32;
-        let different = asm.new_reg();
-        for at in (off..off + size).step_by(8).filter(|_| *given) {
-            let there = i16::try_from(from + at).map_err(|_| "a key of more than 32 KB")?;
-            let (a, b) = (asm.word(key, at as i16), asm.word(wanted, there));
-            if at == off {
-                asm.jump_if(Cond::Ne, a, b, other);
-                if size > 8 {
-                    asm.mov(different, 0);
-                }
-                continue;
-            }
-            // One jump for all words: the verifier limits the number of jumps.
-            asm.alu(AluOp::Xor, a, b);
-            asm.alu(AluOp::Or, different, a);
-        }
-        if *given && size > 8 {
-            asm.jump_if(Cond::Ne, different, 0, other);
-        }
-        off += size;
-    }
-    Ok(())
-}
-
-/// Callback of a walk over a slice; its context holds the addresses of the wanted key and of the
-/// answer.
-fn slice(name: &str, fields: &[(Ty, bool)], delete: bool) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &["map", "key", "value", "wanted"]);
-    let other = asm.label();
-    let [map, key, _, context] = asm.parameters();
-    let wanted = asm.word(context, 0);
-    same_fields(&mut asm, fields, key, (wanted, 0), other)?;
-    if delete {
-        asm.call_with(Helper::MapDeleteElem, &[map.into(), key.into()]);
-    } else {
-        asm.store(Size::DW, context, 8, 1);
-        asm.ret(1);
-        if fields.iter().all(|(_, given)| !given) {
-            // The first element decides: code behind would be unreachable, which the verifier
-            // refuses.
-            return asm.finish().map_err(|e| e.to_string());
-        }
-    }
-    asm.bind(other);
-    asm.ret(0);
-    asm.finish().map_err(|e| e.to_string())
 }

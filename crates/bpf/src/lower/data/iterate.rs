@@ -6,22 +6,21 @@
 
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
 
-use spile_lir::library::heap::{Direction, HeapLayout, node, words};
+use spile_lir::library::heap::{Direction, HeapLayout, words};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::statistics::bucket;
+use spile_lir::library::walks::{
+    CopiedPart, CopyLayout, KeyFields, Part, SortWord, Statistic, copy,
+};
 
-use super::globals::same_fields;
-use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Swap};
-use crate::layout::{AggLayout, GlobalPlace, ValueLayout};
-use crate::lower::handler::global_subprogram::FREE;
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, TMP, UNROLL};
+use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::layout::{GlobalPlace, SEQUENCE, ValueLayout};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, TMP};
 use crate::plan::SnapshotMap;
-use crate::plan::iterators::{
-    ElementField, ElementPart, IterSource, IteratorLayout, maybe_unstarted, state,
-};
+use crate::plan::iterators::{ElementPart, IterSource, IteratorLayout, maybe_unstarted, state};
 
 impl HandlerCodegen<'_> {
     fn iterator(&self, it: IterId) -> Res<IteratorLayout> {
@@ -117,39 +116,69 @@ impl HandlerCodegen<'_> {
         // Comes first, because it can count a truncated string.
         self.build_slice(&types, slice)?;
         self.begin_iterator(it, &foreach, &snapshot, limit, none)?;
-        let mask: String = slice
-            .iter()
-            .map(|k| if k.is_some() { 'k' } else { 'x' })
-            .collect();
-        let name = format!("copy_{}_{}_{mask}", self.handler.0, it.0);
-        let copy = CopyCallback {
-            name: &name,
-            types: &types,
-            given: slice.iter().map(Option::is_some).collect(),
-            key: self.plan.scratch.key,
-            state: self.plan.scratch.iterators + it.0 * state::BYTES,
-            value: &value,
-            foreach: &foreach,
-            snapshot: &snapshot,
-        };
-        if let IterSource::Array {
-            sort:
-                Some(SortSpec {
-                    by: SortKey::Stat(Extract::Variance),
-                    ..
-                }),
-            ..
-        } = &foreach.walk
-        {
+        let fields = types.iter().zip(slice);
+        let fields = KeyFields(fields.map(|(t, k)| (t.size(), k.is_some())).collect());
+        let layout = self.copy_layout(it, (fields, &value), &foreach, &snapshot)?;
+        let name = layout.name.clone();
+        if let SortWord::Statistic(_, Statistic::Variance(..)) = layout.word {
             self.variance_sub()?;
         }
-        self.pool.sub(&name, |_| copy.callback())?;
+        self.pool.define_once(&name, || copy(&layout))?;
         self.asm.store(Size::DW, R10, TMP[2], BLOCK);
         self.walk_in(&map, &name);
         let size = self.block_word(self.state(it, state::SIZE));
         self.heap("make", size, it, &foreach, &snapshot.map)?;
         self.asm.bind(none);
         Ok(())
+    }
+
+    /// The callback that copies the elements of an array.
+    fn copy_layout(
+        &self,
+        it: IterId,
+        (fields, value): (KeyFields, &ValueLayout),
+        foreach: &IteratorLayout,
+        snapshot: &SnapshotMap,
+    ) -> Res<CopyLayout> {
+        let IterSource::Array {
+            sort,
+            fields: copied,
+            text,
+        } = &foreach.walk
+        else {
+            return Err("a copy of buckets".into());
+        };
+        let part = |part: ElementPart| match part {
+            ElementPart::Key(i) => Part::Key(fields.0[..i].iter().map(|(bytes, _)| bytes).sum()),
+            ElementPart::Value => match value {
+                ValueLayout::Scalar(_) => Part::Value(SEQUENCE),
+                ValueLayout::Stats(agg) => Part::Value(SEQUENCE + agg.count),
+            },
+        };
+        let word = match text {
+            Some(text) => SortWord::Text(part(text.part)),
+            None => sort_word(*sort, part, value)?,
+        };
+        let parts = copied.iter().map(|field| CopiedPart {
+            from: part(field.part),
+            to: field.at,
+            bytes: field.ty.size(),
+        });
+        let parts = parts.collect();
+        let given = |(_, given): &(u32, bool)| if *given { 'k' } else { 'x' };
+        let mask: String = fields.0.iter().map(given).collect();
+        Ok(CopyLayout {
+            name: format!("copy_{}_{}_{mask}", self.handler.0, it.0),
+            fields,
+            key: self.plan.scratch.key,
+            base: self.state(it, state::BASE),
+            size: self.state(it, state::SIZE),
+            map: snapshot.map.clone(),
+            entries: snapshot.entries,
+            parts,
+            word,
+            descending: sort.is_some_and(|sort| sort.descending),
+        })
     }
 
     /// Sets the words of an iterator that has no elements yet; goes to `none` if the limit lets none
@@ -363,167 +392,32 @@ impl HandlerCodegen<'_> {
     }
 }
 
-/// Parameters of the callback that copies elements.
-struct CopyCallback<'a> {
-    name: &'a str,
-    types: &'a [Ty],
-    /// For each field of the key, whether it has to match the key buffer.
-    given: Vec<bool>,
-    /// Offsets in the CPU's block.
-    key: u32,
-    state: u32,
-    value: &'a ValueLayout,
-    foreach: &'a IteratorLayout,
-    snapshot: &'a SnapshotMap,
-}
-
-impl CopyCallback<'_> {
-    /// `copy(map, key, value, slot)`: `slot` holds the address of the CPU's block.
-    fn callback(&self) -> Result<Function, String> {
-        let IterSource::Array { sort, fields, text } = &self.foreach.walk else {
-            return Err("a copy of buckets".into());
-        };
-        let at = |off: u32| i16::try_from(off).map_err(|_| "an iterator that is far away");
-        let mut asm = Asm::new(self.name, &["map", "key", "value", "slot"]);
-        asm.begin_sequence(FREE);
-        let other = asm.label();
-        let [_, key, value, slot] = asm.parameters();
-        let element = Element { key, value };
-        asm.load(Size::DW, BLOCK, slot, 0);
-        let wanted: Vec<(Ty, bool)> = self
-            .types
-            .iter()
-            .copied()
-            .zip(self.given.iter().copied())
-            .collect();
-        same_fields(&mut asm, &wanted, key, (BLOCK, self.key as i32), other)?;
-        let size = at(self.state + state::SIZE)?;
-        let entry = asm.word(BLOCK, size);
-        // Always false: there are at most as many elements as the array holds.
-        asm.jump_if(Cond::Ge, entry, self.snapshot.entries as i32, other);
-        let base = asm.word(BLOCK, at(self.state + state::BASE)?);
-        asm.add(entry, base);
-        asm.store(Size::W, R10, -8, entry);
-        let args = [Arg::Map((&*self.snapshot.map).into()), Arg::Word(-8)];
-        let to = asm.call_with(Helper::MapLookupElem, &args);
-        asm.jump_if(Cond::Eq, to, 0, other);
-        for field in fields {
-            self.copy(&mut asm, element, field, to);
-        }
-        let word = self.word(&mut asm, element, *sort, *text)?;
-        asm.store(Size::DW, to, node::WORD, word);
-        let sequence = asm.word(value, 0);
-        asm.store(Size::DW, to, node::SEQ, sequence);
-        let entry = asm.word(BLOCK, size);
-        asm.store(Size::DW, to, node::ENTRY, entry);
-        asm.add(entry, 1);
-        asm.store(Size::DW, BLOCK, size, entry);
-        asm.bind(other);
-        asm.ret(0);
-        asm.finish().map_err(|e| e.to_string())
-    }
-
-    /// Register and offset of a part of the element.
-    fn part_location(&self, of: Element, part: ElementPart) -> (Reg, u32) {
-        match part {
-            ElementPart::Key(i) => (of.key, self.types[..i].iter().map(|t| t.size()).sum()),
-            ElementPart::Value => match self.value {
-                ValueLayout::Scalar(_) => (of.value, 8),
-                ValueLayout::Stats(agg) => (of.value, 8 + agg.count),
-            },
-        }
-    }
-
-    /// Copies a part to an entry.
-    fn copy(&self, asm: &mut Asm, of: Element, field: &ElementField, to: Reg) {
-        let (base, off) = self.part_location(of, field.part);
-        let bytes = field.ty.size();
-        if bytes <= UNROLL * 8 {
-            for i in (0..bytes).step_by(8) {
-                let word = asm.word(base, (off + i) as i16);
-                asm.store(Size::DW, to, (field.at + i) as i16, word);
-            }
-            return;
-        }
-        let to = asm.alu_of(AluOp::Add, to, field.at as i32);
-        let from = asm.alu_of(AluOp::Add, base, off as i32);
-        let args = [to.into(), (bytes as i32).into(), from.into()];
-        asm.call_with(Helper::ProbeReadKernel, &args);
-    }
-
-    /// The sort word of the element.
-    fn word(
-        &self,
-        asm: &mut Asm,
-        of: Element,
-        sort: Option<SortSpec>,
-        text: Option<ElementField>,
-    ) -> Res<Reg> {
-        let Some(sort) = sort else {
-            return Ok(asm.word(of.value, 0));
-        };
-        let word;
-        if let Some(field) = text {
-            let (base, off) = self.part_location(of, field.part);
-            word = asm.word(base, off as i16);
-            asm.swap(Swap::Be, Size::DW, word);
-        } else {
-            word = match (sort.by, self.value) {
-                (SortKey::Stat(what), ValueLayout::Stats(agg)) => {
-                    self.extract(asm, of.value, what, agg)?
-                }
-                (by, _) => {
-                    let part = match by {
-                        SortKey::Key(i) => ElementPart::Key(i as usize),
-                        _ => ElementPart::Value,
-                    };
-                    let (base, off) = self.part_location(of, part);
-                    asm.word(base, off as i16)
-                }
+/// What entries are sorted by.
+fn sort_word(
+    sort: Option<SortSpec>,
+    part: impl Fn(ElementPart) -> Part,
+    value: &ValueLayout,
+) -> Res<SortWord> {
+    let Some(sort) = sort else {
+        return Ok(SortWord::Sequence);
+    };
+    Ok(match (sort.by, value) {
+        (SortKey::Stat(what), ValueLayout::Stats(agg)) => {
+            let word = |off: Option<u32>| {
+                off.map(|o| SEQUENCE + o)
+                    .ok_or("a statistic does not keep that")
             };
-            let sign = asm.new_reg();
-            asm.ld_imm64(sign, 1 << 63);
-            asm.alu(AluOp::Xor, word, sign);
+            let statistic = match what {
+                Extract::Count => Statistic::Word(SEQUENCE + agg.count),
+                Extract::Sum => Statistic::Word(word(agg.sum)?),
+                Extract::Min => Statistic::Word(word(agg.min)?),
+                Extract::Max => Statistic::Word(word(agg.max)?),
+                Extract::Avg => Statistic::Average(word(agg.sum)?),
+                Extract::Variance => Statistic::Variance(word(agg.sum)?, word(agg.sumsq)?),
+            };
+            SortWord::Statistic(SEQUENCE + agg.count, statistic)
         }
-        if sort.descending {
-            asm.alu(AluOp::Xor, word, -1);
-        }
-        Ok(word)
-    }
-
-    /// An extractor's value for the statistic behind an element's sequence number, 0 if it is empty.
-    fn extract(&self, asm: &mut Asm, at: Reg, what: Extract, agg: &AggLayout) -> Res<Reg> {
-        let word = |off: Option<u32>| {
-            off.map(|o| 8 + o as i16)
-                .ok_or("a statistic does not keep that")
-        };
-        let empty = asm.label();
-        let result = asm.word(at, 8 + agg.count as i16);
-        asm.jump_if(Cond::Eq, result, 0, empty);
-        match what {
-            Extract::Count => {}
-            Extract::Sum => asm.load(Size::DW, result, at, word(agg.sum)?),
-            Extract::Min => asm.load(Size::DW, result, at, word(agg.min)?),
-            Extract::Max => asm.load(Size::DW, result, at, word(agg.max)?),
-            Extract::Avg => {
-                let count = asm.copy(result);
-                asm.load(Size::DW, result, at, word(agg.sum)?);
-                super::extract::divide_signed(asm, result, count);
-            }
-            Extract::Variance => {
-                let statistic = asm.alu_of(AluOp::Add, at, 8);
-                let variance = super::extract::variance(asm, statistic, agg)?;
-                asm.mov(result, variance);
-            }
-        }
-        asm.bind(empty);
-        Ok(result)
-    }
-}
-
-/// The addresses of an element's key, and of its value with the sequence number.
-#[derive(Clone, Copy)]
-struct Element {
-    key: Reg,
-    value: Reg,
+        (SortKey::Key(i), _) => SortWord::Number(part(ElementPart::Key(i as usize))),
+        _ => SortWord::Number(part(ElementPart::Value)),
+    })
 }

@@ -2,13 +2,13 @@
 //! the exit.
 
 use spile_ir::{BlockId, Event, GlobalId, Space};
+use spile_lir::library::lock::{GOT, OWN, Patience, TRY_LOCK, try_lock};
 
-use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
-use crate::lower::handler::global_subprogram::FREE;
 use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, VERDICT};
 use crate::plan::outlining::Op;
 use crate::regalloc::Location;
@@ -16,11 +16,6 @@ use crate::target::PreemptionKfuncs;
 
 /// The largest number of lock attempts that the verifier is made to follow.
 const MAX_TRIES: u32 = 1000;
-
-/// Results of `try_lock`: `GOT` if the lock was taken, `OWN` if the controller holds it and this
-/// hit is in one of the controller's own threads, 0 otherwise.
-const GOT: i32 = 1;
-const OWN: i32 = 2;
 
 /// Nanoseconds allowed for each attempt to take a lock (TRYLOCKDELAY).
 const TRYLOCK_DELAY_NS: u32 = 10_000;
@@ -222,17 +217,17 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         let tries = self.program.limits.maxtrylock.clamp(1, MAX_TRIES);
-        let waits = self.options.features.may_goto;
-        self.pool.sub("try_lock", |_| match waits {
-            true => wait_lock(tries),
-            false => try_lock(tries),
-        })?;
+        let patience = match self.options.features.may_goto {
+            true => Patience::Nanoseconds(tries * TRYLOCK_DELAY_NS),
+            false => Patience::Attempts(tries),
+        };
+        self.pool.define_once(TRY_LOCK, || try_lock(patience))?;
         let mut missed = Vec::new();
         let result = self.asm.new_reg();
         for lock in locks {
             let miss = self.asm.label();
             let args = [Arg::Shared(*lock), HELD.into()];
-            let tried = self.asm.call_sub_with("try_lock", &args);
+            let tried = self.asm.call_sub_with(TRY_LOCK, &args);
             self.asm.mov(result, tried);
             self.asm.jump_if(Cond::Ne, result, GOT, miss);
             missed.push((miss, *lock));
@@ -367,80 +362,4 @@ impl HandlerCodegen<'_> {
         self.asm.alu(AluOp::Mul, time, time);
         self.add_to_word(base, square, time.into());
     }
-}
-
-/// `try_lock(word, holder)` for kernels with unbounded loops: waits as long as SystemTap does. A
-/// deadline ends the loop rather than a counter, so the verifier follows it once.
-fn wait_lock(tries: u32) -> Result<Function, String> {
-    let mut asm = Asm::new("try_lock", &["word", "holder"]);
-    let [again, late, got] = std::array::from_fn(|_| asm.label());
-    let lock = first_try(&mut asm, got);
-    let deadline = asm.call_with(Helper::KtimeGetNs, &[]);
-    asm.add(deadline, (tries * TRYLOCK_DELAY_NS) as i32);
-    asm.bind(again);
-    lock.take(&mut asm, got);
-    let now = asm.call_with(Helper::KtimeGetNs, &[]);
-    asm.jump_if(Cond::Gt, now, deadline, late);
-    asm.may_goto(late);
-    asm.jump(again);
-    asm.bind(late);
-    lock_result(&mut asm, got);
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// The parameters of `try_lock`.
-#[derive(Clone, Copy)]
-struct Lock {
-    word: Reg,
-    holder: Reg,
-}
-
-impl Lock {
-    /// Goes to `got` with the lock, or returns what its word holds.
-    fn take(self, asm: &mut Asm, got: Label) -> Reg {
-        let held = asm.compare_exchange((self.word, 0), 0, self.holder);
-        asm.jump_if(Cond::Eq, held, 0, got);
-        held
-    }
-}
-
-/// The beginning of `try_lock`: goes to `got` with the lock. Leaves the subprogram with [`OWN`] if this
-/// thread belongs to the controller that holds the lock. Waiting would deadlock: the controller's own
-/// system calls, page faults and interrupts hit probes as well.
-fn first_try(asm: &mut Asm, got: Label) -> Lock {
-    asm.begin_sequence(FREE);
-    let other = asm.label();
-    let [word, holder] = asm.parameters();
-    let lock = Lock { word, holder };
-    let owner = lock.take(asm, got);
-    asm.alu(AluOp::Rsh, owner, 32);
-    asm.jump_if(Cond::Eq, owner, 0, other);
-    let process = asm.call_with(Helper::GetCurrentPidTgid, &[]);
-    asm.alu(AluOp::Rsh, process, 32);
-    asm.jump_if(Cond::Ne, process, owner, other);
-    asm.ret(OWN);
-    asm.bind(other);
-    lock
-}
-
-/// `try_lock(word, holder)`: takes the lock in at most `tries` attempts without a pause. Returns
-/// [`GOT`], [`OWN`] or 0.
-fn try_lock(tries: u32) -> Result<Function, String> {
-    let mut asm = Asm::new("try_lock", &["word", "holder"]);
-    let [again, got] = std::array::from_fn(|_| asm.label());
-    let lock = first_try(&mut asm, got);
-    let left = asm.copy(tries as i32);
-    asm.bind(again);
-    lock.take(&mut asm, got);
-    asm.add(left, -1);
-    asm.jump_if(Cond::Ne, left, 0, again);
-    lock_result(&mut asm, got);
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// The end of a subprogram that takes a lock: returns 0, or at `got` [`GOT`].
-fn lock_result(asm: &mut Asm, got: Label) {
-    asm.ret(0);
-    asm.bind(got);
-    asm.ret(GOT);
 }

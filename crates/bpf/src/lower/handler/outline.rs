@@ -5,14 +5,17 @@
 //! program for each one. With such calls in every handler, load time grows with the square of the
 //! script: seconds for 850 handlers, measured on 6.18. A call costs a hit 1 to 2 ns.
 
-use crate::isa::asm::{Asm, Function, Label, Section};
+use spile_lir::library::output::{FLUSH, FlushLayout};
+use spile_lir::library::routine::Routine;
+use spile_lir::library::walks;
+
+use crate::isa::asm::{Asm, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
+use crate::isa::insn::{Cond, Reg, Size};
 use crate::layout::{PerCpuArray, RING, percpu, shared};
-use crate::lower::handler::global_subprogram::{FREE, FULL};
+use crate::lower::handler::global_subprogram::FULL;
 use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res};
-use crate::plan::StateLayout;
 
 /// Values that the subprogram of [`HandlerCodegen::element_outlined`] leaves in the first scratch
 /// word.
@@ -77,16 +80,25 @@ impl HandlerCodegen<'_> {
     /// Sends the output buffer, which is not empty.
     pub(in crate::lower) fn call_flush(&mut self) {
         let plan = self.plan;
-        // The function is constant and always assembles.
-        let made = self.pool.sub("flush", |_| flush(plan));
+        let layout = FlushLayout {
+            running: percpu::BUSY,
+            position: plan.scratch.out_pos,
+            buffer: plan.scratch.out,
+            size: plan.scratch.out_size,
+            ring: RING,
+            wake: shared::WAKE,
+            lost: percpu::LOST_OUTPUT,
+        };
+        let request = (Routine::Flush(layout), Vec::new());
+        let made = self.pool.routine(FLUSH, Some(plan), |_| Ok(request));
         debug_assert!(made.is_ok(), "{made:?}");
-        self.asm.call_sub_with("flush", &[]);
+        self.asm.call_sub_with(FLUSH, &[]);
     }
 
     /// The address of the value for the key in the key buffer, or 0.
     pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res<Reg> {
         let name = format!("find_{map}");
-        self.pool.sub(&name, |_| find(&name, map))?;
+        self.pool.define_once(&name, || walks::find(&name, map))?;
         let key = Arg::Block(self.plan.scratch.key);
         Ok(self.asm.call_sub_with(name, &[key]))
     }
@@ -146,51 +158,4 @@ impl HandlerCodegen<'_> {
 /// The name of a subprogram, by the locks that it takes.
 fn with_locks(name: &str, locks: &[u32]) -> String {
     locks.iter().fold(name.into(), |n, l| format!("{n}_{l}"))
-}
-
-/// `find(key)`: returns the element, or 0.
-fn find(name: &str, map: &str) -> Result<Function, String> {
-    let mut asm = Asm::new(name, &["key"]);
-    let [key] = asm.parameters();
-    let args = [Arg::Map(map.into()), key.into()];
-    let found = asm.call_with(Helper::MapLookupElem, &args);
-    asm.ret(found);
-    asm.finish().map_err(|e| e.to_string())
-}
-
-/// `flush()`: sends this CPU's output buffer on behalf of the running handler.
-fn flush(plan: &StateLayout) -> Result<Function, String> {
-    let mut asm = Asm::new("flush", &[]);
-    asm.mark_separate();
-    let end = asm.label();
-    let size = plan.scratch.out_size as i32;
-    asm.begin_sequence(FREE);
-    plan.cpu_block(&mut asm, BLOCK, end);
-    let handler = asm.word(BLOCK, percpu::BUSY as i16);
-    asm.add(handler, -1);
-    let position = asm.alu_of(AluOp::Add, BLOCK, plan.scratch.out_pos as i32);
-    let bytes = asm.word(position, 0);
-    asm.jump_if(Cond::Eq, bytes, 0, end);
-    asm.jump_if(Cond::Gt, bytes, size, end);
-    let record = asm.alu_of(AluOp::Add, BLOCK, plan.scratch.out as i32);
-    asm.store(Size::W, record, 0, handler);
-    asm.store(Size::W, record, 4, bytes);
-    let wake = asm.new_reg();
-    asm.ld_data(wake, Section::Bss, shared::WAKE);
-    asm.load(Size::DW, wake, wake, 0);
-    let args = [
-        Arg::Map(RING.into()),
-        record.into(),
-        bytes.into(),
-        wake.into(),
-    ];
-    let result = asm.call_with(Helper::RingbufOutput, &args);
-    asm.store(Size::DW, position, 0, 0);
-    asm.jump_if(Cond::Eq, result, 0, end);
-    let lost = asm.word(BLOCK, percpu::LOST_OUTPUT as i16);
-    asm.add(lost, 1);
-    asm.store(Size::DW, BLOCK, percpu::LOST_OUTPUT as i16, lost);
-    asm.bind(end);
-    asm.ret(0);
-    asm.finish().map_err(|e| e.to_string())
 }

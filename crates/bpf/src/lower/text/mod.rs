@@ -12,12 +12,11 @@
 //! | `decimal` | text to floating-point numbers |
 //! | `regex` | regular expressions |
 //! | `fields` | arguments of formats, fields of records |
-//! | `callback`, `escapes` | ends of callbacks, the table of escapes |
+//! | `escapes` | the table of escapes |
 //! | `memory` | `%m` and `%M` |
 //! | `output` | records of the ring buffer |
 
 pub(crate) mod append;
-pub(crate) mod callback;
 pub(crate) mod compare;
 pub(crate) mod decimal;
 pub(crate) mod escapes;

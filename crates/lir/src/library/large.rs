@@ -1,0 +1,405 @@
+//! Large arrays: the layout of their elements in the memory of a map, and the function that adds to an
+//! element.
+
+use super::module_with;
+use crate::builder::{BlockExit, Builder, Val, Var, build};
+use crate::func::{MemoryPlace, Module};
+use crate::helpers::Helper;
+use crate::op::{AluOp, AtomicOp, Size, Width};
+
+/// The layout of one generation of a large array: an element of an array map, which the controller
+/// maps.
+///
+/// ```text
+/// LIVE     number of elements (atomic)
+/// GIVEN    number of rooms that were given out (atomic)
+/// ZERO     a word that is always 0, in a cache line that is never written
+/// CELLS    groups of GROUP cells of 32 bits, and WINDOW more: the number of a room, counted from 1, under
+///          the key's tag (TAG), or 0
+/// rooms()  room after room of `room` bytes: the key, the element
+/// ```
+///
+/// This is a hash table with open addressing: [`LargeLayout::probe_cells`] gives the cells where a key may be.
+/// A key is in the first of them that was free at its insertion; a cell never changes its room.
+/// Keys with consecutive last words have consecutive cells, and share a cache line.
+///
+/// To insert a key, a processor writes key and element into a room, and then the room's number into
+/// a free cell, if that is still free. If not, it saves the room in `spare` for its next key.
+/// Additions to an element are atomic. If all cells of a key are taken, the insertion stops at the
+/// last one. The sum is unaffected by a room that is in no cell, or by a key that has two rooms.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LargeLayout {
+    /// Number of groups of cells.
+    pub groups: u32,
+    /// Number of rooms.
+    pub rooms: u32,
+    /// Bytes of a room.
+    pub room: u32,
+    /// Offset in each CPU's block of a word for each generation. Its low half is a room that was
+    /// given out but not used, or 0. Its high half is nonzero if the CPU has inserted a key.
+    pub spare: u32,
+}
+
+/// 2^64 divided by the golden ratio: multiplication by it spreads keys over the high bits.
+pub const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+
+impl LargeLayout {
+    /// Offset of the number of elements.
+    pub const LIVE: u32 = 0;
+    /// Offset of the number of rooms given out.
+    pub const GIVEN: u32 = 8;
+    /// Offset of a word that is always zero.
+    pub const ZERO: u32 = 64;
+    /// Offset of the cells.
+    pub const CELLS: u32 = 128;
+    /// Cells of a group, a power of two.
+    pub const GROUP: u32 = 4;
+    /// Binary logarithm of [`LargeLayout::GROUP`].
+    pub const GROUP_BITS: u32 = LargeLayout::GROUP.ilog2();
+    /// Number of consecutive cells to probe in one place, a power of two.
+    pub const WINDOW: u32 = 8;
+    /// Number of places to probe.
+    pub const PLACES: u32 = 8;
+    /// The bits of a cell that hold the tag; the others hold the room.
+    pub const TAG: u32 = 0xff00_0000;
+    /// Number of bits below the tag.
+    pub const TAG_BITS: u32 = LargeLayout::TAG.trailing_zeros();
+    /// Position of the bits of a key's hash that select a cell of a group.
+    pub const CELL_BITS: u32 = 20;
+
+    /// Number of groups for a number of elements: half of the cells stay free.
+    #[must_use]
+    pub fn groups(max: u32) -> Option<u32> {
+        Some(max.checked_mul(2)?.div_ceil(LargeLayout::GROUP))
+    }
+
+    /// Offset of the first room.
+    #[must_use]
+    pub fn rooms_offset(&self) -> u32 {
+        let cells = LargeLayout::GROUP * self.groups + LargeLayout::WINDOW;
+        (LargeLayout::CELLS + 4 * cells).next_multiple_of(64)
+    }
+
+    /// Size of a generation in bytes.
+    #[must_use]
+    pub fn size(&self) -> u64 {
+        u64::from(self.rooms_offset()) + u64::from(self.room) * u64::from(self.rooms)
+    }
+
+    /// The cells to probe for a key of these words, with the key's tag in each.
+    pub fn probe_cells(&self, words: &[u64]) -> impl Iterator<Item = (u32, u32)> + use<> {
+        let (last, first) = words.split_last().unwrap_or((&0, &[]));
+        let last = *last;
+        let mixed = first.iter().fold(0, |sum: u64, word| {
+            let sum = (sum ^ word).wrapping_mul(GOLDEN);
+            sum ^ (sum >> 29)
+        });
+        let hash = (mixed ^ (last >> LargeLayout::GROUP_BITS)).wrapping_mul(GOLDEN);
+        let again = move |hash: &u64| {
+            let mixed = (hash ^ (hash >> 32)).wrapping_add(last);
+            Some(mixed.wrapping_mul(GOLDEN))
+        };
+        let groups = u64::from(self.groups);
+        std::iter::successors(Some(hash), again)
+            .take(LargeLayout::PLACES as usize)
+            .flat_map(move |hash| {
+                let group = ((hash >> 32) * groups) >> 32;
+                let cell =
+                    ((hash >> LargeLayout::CELL_BITS) ^ last) % u64::from(LargeLayout::GROUP);
+                let first = group as u32 * LargeLayout::GROUP + cell as u32;
+                let tag = (hash ^ (last << LargeLayout::TAG_BITS)) as u32 & LargeLayout::TAG;
+                (first..first + LargeLayout::WINDOW).map(move |cell| (cell, tag))
+            })
+    }
+}
+
+/// Result of [`put`] if the array has no room for the key.
+pub const FULL: i32 = 1;
+
+/// An array, and where the host has what [`put`] needs. Offsets are those of bytes in the processor's
+/// block.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PutLayout {
+    /// The function's name.
+    pub name: String,
+    /// The map with the memory of each generation.
+    pub map: String,
+    /// Whether there are two generations.
+    pub double: bool,
+    /// The memory.
+    pub large: LargeLayout,
+    /// Number of elements that the array may have.
+    pub max: u32,
+    /// The key to look for.
+    pub key: u32,
+    /// Bytes of a key.
+    pub key_size: u32,
+    /// The last slot of the processor's cache. A slot is a word that says whether it is taken, a key and an
+    /// element.
+    pub last_slot: u32,
+    /// Bytes of an element.
+    pub value_size: u32,
+    /// Offset in an element of the number of additions, if it has one.
+    pub count: Option<u32>,
+    /// The same of their sum.
+    pub sum: Option<u32>,
+}
+
+impl PutLayout {
+    /// Offsets of the words of a key.
+    fn words(&self) -> impl DoubleEndedIterator<Item = i16> {
+        (0..self.key_size as i16).step_by(8)
+    }
+}
+
+/// The function `put`, named by the layout.
+pub fn put(at: &PutLayout) -> Module {
+    let contract = "\
+Adds to the element of the key in the processor's block: in a slot of the cache, which the key then takes,
+or in the memory, into which it inserts the key if it is not there. `FULL` if there is no room.
+value: to add. generation: the lowest bit counts. slot: offset of a free slot in the block, or 0.
+Cost: a look-up of the memory, about 60 instructions if the key's first cell has it, about 12 for each
+further one.";
+    let params = ["value", "generation", "slot"];
+    module_with(build(&at.name, contract, params, |f, p| {
+        let [value, generation, slot] = p;
+        let block = f.addr(MemoryPlace::Cpu(0));
+        let generation = match at.double {
+            true => generation & 1,
+            false => f.constant(0),
+        };
+        let index = f.slot(8);
+        index.store_u64(0, generation);
+        let map = f.addr(MemoryPlace::Map(at.map.clone()));
+        let memory = f.helper(Helper::MapLookup, &[map, index]);
+        f.ret_if(memory.eq(0), 0);
+        let table = Table {
+            f,
+            at,
+            memory,
+            block,
+            generation: index,
+        };
+        let element = table.element();
+        f.if_else(
+            slot.eq(0),
+            || table.add(element, value),
+            || {
+                f.ret_if(slot.gt(at.last_slot.cast_signed()), 0);
+                table.take_slot(block + slot, value);
+            },
+        );
+        f.ret(0);
+    }))
+}
+
+/// What the code of [`put`] has.
+struct Table<'a, 'b> {
+    f: &'b Builder,
+    at: &'a PutLayout,
+    memory: Val<'b>,
+    block: Val<'b>,
+    /// The address of the generation's number. What few keys need is loaded where they need it.
+    generation: Val<'b>,
+}
+
+/// A cell of a key.
+struct Cell<'b> {
+    /// The address, without [`LargeLayout::CELLS`].
+    at: Val<'b>,
+    /// The key's tag there.
+    tag: Val<'b>,
+}
+
+const CELLS: i16 = LargeLayout::CELLS as i16;
+
+impl<'b> Cell<'b> {
+    fn content(&self) -> Val<'b> {
+        self.at.load_bytes(Size::U32, CELLS)
+    }
+}
+
+impl<'b> Table<'_, 'b> {
+    /// The address of the key's room, which is inserted if absent.
+    fn element(&self) -> Val<'b> {
+        let (f, large) = (self.f, self.at.large);
+        let last = || self.key(self.at.key_size as i16 - 8);
+        let hash = f.var("hash", self.hash());
+        let room = f.var("room", 0);
+        // A word that the verifier does not know: all iterations look equal to it then.
+        let probed = f.var("probed", self.memory.load_u64(LargeLayout::ZERO as i16));
+        f.block(|found| {
+            f.repeat_open(LargeLayout::PLACES, || {
+                let h = hash.get();
+                let last_word = last();
+                let tag = ((last_word << LargeLayout::TAG_BITS.cast_signed()) ^ h).alu(
+                    Width::W32,
+                    AluOp::And,
+                    LargeLayout::TAG.cast_signed(),
+                );
+                let group = ((h >> 32) * large.groups.cast_signed()) >> 32;
+                let cell = ((h >> LargeLayout::CELL_BITS.cast_signed()) ^ last_word)
+                    & (LargeLayout::GROUP.cast_signed() - 1);
+                let first = self.memory
+                    + (group << (LargeLayout::GROUP_BITS.cast_signed() + 2))
+                    + (cell << 2);
+                f.repeat_open(LargeLayout::WINDOW, || {
+                    let nth = probed & (LargeLayout::WINDOW.cast_signed() - 1);
+                    let cell = Cell {
+                        at: first + (nth << 2),
+                        tag,
+                    };
+                    self.probe(&cell, (room, found));
+                    probed.set(probed + 1);
+                    let nth = probed & (LargeLayout::WINDOW.cast_signed() - 1);
+                    f.break_if(nth.eq(0));
+                });
+                let all = LargeLayout::WINDOW * LargeLayout::PLACES;
+                let cells_left = (probed >> all.ilog2().cast_signed()).eq(0);
+                f.if_else(
+                    cells_left,
+                    || hash.set(((h ^ (h >> 32)) + last()) * GOLDEN),
+                    || {
+                        // The last cell loses its key.
+                        let cell = Cell {
+                            at: first + ((LargeLayout::WINDOW.cast_signed() - 1) << 2),
+                            tag,
+                        };
+                        let content = cell.content();
+                        self.insert(&cell, content, None, (room, found));
+                    },
+                );
+            });
+            f.ret(FULL);
+        });
+        room.get()
+    }
+
+    /// A word of the key.
+    fn key(&self, at: i16) -> Val<'b> {
+        (self.block + self.at.key.cast_signed()).load_u64(at)
+    }
+
+    /// The first hash of the key ([`LargeLayout::probe_cells`]).
+    fn hash(&self) -> Val<'b> {
+        let mut words = self.at.words().rev().map(|at| self.key(at));
+        let last = words.next().unwrap_or(self.f.constant(0));
+        let last = last >> LargeLayout::GROUP_BITS.cast_signed();
+        let mixed = words.rev().fold(None, |sum: Option<Val<'b>>, word| {
+            let sum = sum.map_or(word, |sum| sum ^ word) * GOLDEN;
+            Some(sum ^ (sum >> 29))
+        });
+        mixed.map_or(last, |mixed| mixed ^ last) * GOLDEN
+    }
+
+    /// The address of a room.
+    fn room(&self, number: Val<'b>) -> Val<'b> {
+        let large = self.at.large;
+        let first = large.rooms_offset() - large.room;
+        self.memory + (number * large.room.cast_signed()) + first.cast_signed()
+    }
+
+    /// Leaves with the key's room if the cell has it, or if it is free.
+    fn probe(&self, cell: &Cell<'b>, (room, found): (Var<'b>, BlockExit<'b>)) {
+        let f = self.f;
+        let content = f.var("content", cell.content());
+        f.block(|taken| {
+            taken.leave_if(content.ne(0));
+            self.insert(cell, f.constant(0), Some((content, taken)), (room, found));
+        });
+        f.block(|other| {
+            let number = content ^ cell.tag;
+            // So is a number under another tag.
+            other.leave_if(number.gt(self.at.large.rooms.cast_signed()));
+            let address = self.room(number);
+            for at in self.at.words() {
+                other.leave_if(address.load_u64(at).ne(self.key(at)));
+            }
+            room.set(address);
+            found.leave();
+        });
+    }
+
+    /// Inserts the key into a cell, and leaves with its room. If another processor has changed the cell,
+    /// perhaps for the same key, goes to `raced` with the new content; without it, the room stays in no cell.
+    fn insert(
+        &self,
+        cell: &Cell<'b>,
+        content: Val<'b>,
+        raced: Option<(Var<'b>, BlockExit<'b>)>,
+        (room, found): (Var<'b>, BlockExit<'b>),
+    ) {
+        let (f, memory) = (self.f, self.memory);
+        let retry = |changed: Val<'b>| {
+            if let Some((content, raced)) = raced {
+                content.set(changed);
+                raced.leave();
+            }
+        };
+        let live = memory.load_u64(LargeLayout::LIVE as i16);
+        f.if_(live.ge(self.at.max.cast_signed()), || {
+            // Unless the last room was given to this key.
+            if raced.is_some() {
+                let now = cell.content();
+                f.if_(now.ne(content), || retry(now));
+            }
+            f.ret(FULL);
+        });
+        // Older verifiers forget a word that a helper was given.
+        let generation = match self.at.double {
+            true => self.generation.load_u64(0) & 1,
+            false => f.constant(0),
+        };
+        let spare = self.block + self.at.large.spare.cast_signed() + (generation << 3);
+        let number = f.var("number", spare.load_bytes(Size::U32, 0));
+        f.if_(number.eq(0), || {
+            let given = memory.fetch_add(LargeLayout::GIVEN as i16, 1) + 1;
+            spare.store_bytes(Size::U32, 0, given);
+            spare.store_bytes(Size::U32, 4, 1);
+            number.set(given);
+        });
+        f.ret_if(number.gt(self.at.large.rooms.cast_signed()), FULL);
+        let address = self.room(number.get());
+        for at in self.at.words() {
+            address.store_u64(at, self.key(at));
+        }
+        let was = cell
+            .at
+            .compare_exchange_u32(CELLS, content, number | cell.tag);
+        if raced.is_some() {
+            f.if_(was.ne(content), || retry(was));
+        }
+        spare.store_bytes(Size::U32, 0, 0);
+        memory.atomic(AtomicOp::Add, LargeLayout::LIVE as i16, 1);
+        room.set(address);
+        found.leave();
+    }
+
+    /// Adds to the element in a room. Other processors add to it, too.
+    fn add(&self, room: Val<'b>, value: Val<'b>) {
+        let at = |offset: u32| (self.at.key_size + offset) as i16;
+        if let Some(count) = self.at.count {
+            room.atomic(AtomicOp::Add, at(count), 1);
+        }
+        if let Some(sum) = self.at.sum {
+            room.atomic(AtomicOp::Add, at(sum), value);
+        }
+    }
+
+    /// Makes a free slot the element's, with one addition.
+    fn take_slot(&self, slot: Val<'b>, value: Val<'b>) {
+        let element = 8 + self.at.key_size as i16;
+        for at in self.at.words() {
+            slot.store_u64(8 + at, self.key(at));
+        }
+        slot.store_u64(0, 1);
+        for at in (0..self.at.value_size).step_by(8) {
+            let to = element + at as i16;
+            match Some(at) {
+                at if at == self.at.count => slot.store_u64(to, 1),
+                at if at == self.at.sum => slot.store_u64(to, value),
+                _ => slot.store_u64(to, 0),
+            }
+        }
+    }
+}
