@@ -287,11 +287,17 @@ properties! {
         widths in (select(vec![16u32, 88]), select(vec![8u32, 24, 64]), select(vec![8u32, 24])),
         room in select(vec![24u32, 4096]),
         text in text(88), part in text(64), new in text(24),
-        from in any::<u16>(), len in prop_oneof![4 => 0..4usize, 1 => 0..70usize],
+        from in any::<u16>(), len in prop_oneof![3 => 0..4usize, 2 => 0..70usize], changed in 0..64usize,
     ) {
         let widths = Replace { text: widths.0, part: widths.1, new: widths.2, room };
         let (text, new) = (cut(text, widths.text), cut(new, widths.new));
-        for part in [cut(part, widths.part), cut(part_of(&text, from, len), widths.part)] {
+        let some = cut(part_of(&text, from, len), widths.part);
+        // A part that is not there, but for one byte.
+        let mut other = some.clone();
+        if let Some(byte) = other.iter_mut().rev().nth(changed) {
+            *byte ^= 3;
+        }
+        for part in [cut(part, widths.part), some, other] {
             let name = format!("replace_{}_{}_{}", widths.text, widths.part, widths.new);
             let size = (room + widths.new) as usize;
             let args = [

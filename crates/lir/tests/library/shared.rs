@@ -41,6 +41,20 @@ properties! {
         prop_assert_eq!(run("compare", &same).0, 0);
     }
 
+    1000 cases: fn texts_in_slots_of_all_widths_have_an_order(
+        common in text(80), ends in [text(20), text(20)], words in 1..14usize, behind in any::<[u8; 2]>(),
+    ) {
+        let texts = [0, 1].map(|n| {
+            let mut text = [b"the same", &common[..], &ends[n]].concat();
+            text.truncate(8 * words - 1);
+            text
+        });
+        // What is behind the slots is no part of the texts.
+        let args = [0, 1].map(|n| Arg::Memory([slot(&texts[n], 8 * words), vec![behind[n]; 16]].concat()));
+        let found = run("order", &[args[0].clone(), args[1].clone(), number(words)]).0;
+        prop_assert_eq!(found, (texts[0].cmp(&texts[1]) as i64 + 1).cast_unsigned());
+    }
+
     1000 cases: fn copy_keeps_what_fits(from in text(100), words in 1..14usize, least in 0..14usize) {
         let size = 8 * words;
         let from_slot = slot(&from, 8 * least);

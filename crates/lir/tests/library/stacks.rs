@@ -131,6 +131,14 @@ struct World {
     first: usize,
     /// The room ends in front of this frame.
     room: usize,
+    /// The map among [`MAPS`] that has no elements, if there is one.
+    broken: usize,
+}
+
+impl World {
+    fn is_broken(&self, map: &str) -> bool {
+        MAPS.iter().position(|m| *m == map) == Some(self.broken)
+    }
 }
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -280,6 +288,9 @@ impl Host for Kernel<'_> {
             }
             (Helper::MapLookup, [map, key]) => {
                 let index = word(*key, 4)?;
+                if map - MAP == self.world.broken as u64 {
+                    return Ok(0);
+                }
                 let (address, size, count) = self.maps[(map - MAP - 1) as usize];
                 Ok(if index < count {
                     address + index * size
@@ -416,8 +427,10 @@ impl World {
         let behind = if offset & BEHIND != 0 { 1 << 31 } else { 0 };
         let key = u64::from(inside | behind);
         found.file = Some(tables);
-        found.symbol = last_row(&tables.symbols, |s| s.0, key);
-        let line = last_row(&tables.lines, |l| l.0, key);
+        // A look-up that fails finds nothing, which is no loss.
+        let read = |map: &str| !self.is_broken(map);
+        found.symbol = last_row(&tables.symbols, |s| s.0, key).filter(|_| read("symbol_rows"));
+        let line = last_row(&tables.lines, |l| l.0, key).filter(|_| read("line_rows"));
         found.line = line.and_then(|(_, source, line)| Some((source.as_deref()?, *line)));
         found
     }
@@ -530,7 +543,7 @@ impl World {
     fn kernel_place(&self, address: u64, how: i32) -> String {
         let position = address.wrapping_sub(self.base);
         let row = last_row(&self.kernel, |l| l.0, position);
-        match row.filter(|_| position < 1 << 32) {
+        match row.filter(|_| position < 1 << 32 && !self.is_broken("kernel_lines")) {
             Some((_, Some(source), line)) => match how {
                 place::FILE => source.clone(),
                 place::NUMBER => line.to_string(),
@@ -606,10 +619,12 @@ fn world() -> impl Strategy<Value = World> {
         any::<u64>(),
         prop_oneof![Just(0u64), 1..30u64, any::<u64>()],
     );
-    let room = (0..4usize, prop_oneof![Just(ROOM), 0..ROOM]);
+    // None, or one of those behind the files and but the names.
+    let broken = prop_oneof![9 => Just(usize::MAX), 1 => Just(1), 1 => Just(3), 1 => Just(4)];
+    let room = (0..4usize, prop_oneof![Just(ROOM), 0..ROOM], broken);
     let frames = vec(frame_of(), 1..=FRAMES);
     (vec(file(), 3), frames, symbols, lines(), numbers, room).prop_map(
-        |(files, frames, symbols, kernel, (process, base), (first, room))| World {
+        |(files, frames, symbols, kernel, (process, base), (first, room, broken))| World {
             files,
             frames,
             process,
@@ -618,6 +633,7 @@ fn world() -> impl Strategy<Value = World> {
             kernel,
             first,
             room,
+            broken,
         },
     )
 }
