@@ -28,7 +28,7 @@ code_table! { PROBE_CODES:
     TEXT_ONLY = "E0324", "A text form of an argument that only `argstr` has.";
     NO_COUNTER = "E0325", "A counter of `@perf` that no probe defines.";
 
-    NOT_SET = "E0326", "A variable that an alias of SystemTap's library sets and spile's does not set yet.";
+    NOT_SET = "E0326", "A variable that an alias of SystemTap's library sets and spile's does not.";
 
     NO_TYPE = "E0401", "A C type that the kernel does not have.";
     NO_MEMBER = "E0402", "A member that a structure does not have.";
@@ -39,6 +39,5 @@ code_table! { PROBE_CODES:
     NO_CONSTANT = "E0408", "An enumeration constant that the kernel does not have.";
     NO_VARIABLE = "E0409", "An unknown variable of the kernel.";
 
-    LEFT_OUT = "W0301", "A pattern that leaves out probe points of SystemTap's library.";
     RENAMED = "W0302", "A function or tracepoint under a name that the kernel no longer has.";
 }

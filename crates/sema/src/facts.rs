@@ -292,8 +292,6 @@ pub trait Facts {
     fn enum_values(&self, id: CTypeId) -> Vec<(Arc<str>, i64)>;
     /// A variable of the kernel with known address and type.
     fn variable(&self, name: &str) -> Option<KernelVar>;
-    /// Whether the running kernel has a symbol of that name.
-    fn symbol_exists(&self, name: &str) -> bool;
 
     /// The modules that a query matches.
     ///

@@ -323,9 +323,6 @@ impl Facts for FakeMachine {
             per_cpu: None,
         })
     }
-    fn symbol_exists(&self, _: &str) -> bool {
-        false
-    }
     fn syscalls(&self) -> &[SysCall] {
         &self.calls
     }

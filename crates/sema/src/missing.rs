@@ -1,12 +1,9 @@
 //! Names of SystemTap's library that this one lacks: variables of aliases, which would silently be
-//! 0, and aliases, which patterns would silently leave out.
+//! 0, and aliases over what no kernel has any more.
 
 use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-
-use crate::facts::Facts;
-use spile_glob::matches_point;
 
 /// The names, as a table in text: see `tapset/missing.tsv`.
 #[derive(Debug)]
@@ -19,14 +16,11 @@ pub struct Missing {
 /// The rows of variables.
 #[derive(Debug)]
 struct Variables {
-    /// By alias, with blanks between them.
-    of_alias: FxHashMap<&'static str, &'static str>,
+    /// By alias, with blanks between them, and why it does not set them.
+    of_alias: FxHashMap<&'static str, (&'static str, &'static str)>,
     /// Those of any system call.
     of_calls: FxHashSet<&'static str>,
 }
-
-/// Second column of the table for an alias that is missing as a whole.
-const WHOLE: &str = "-";
 
 /// Second column for an alias over what no kernel has any more.
 const GONE: &str = "gone";
@@ -54,19 +48,23 @@ impl Missing {
         &self,
     ) -> impl Iterator<Item = (&'static str, impl Iterator<Item = &'static str>)> {
         let rows = self.variable_rows();
-        rows.map(|(name, vars)| (name, vars.split_ascii_whitespace()))
+        rows.map(|(name, vars, _)| (name, vars.split_ascii_whitespace()))
     }
 
-    fn variable_rows(&self) -> impl Iterator<Item = (&'static str, &'static str)> + use<> {
-        let rows = self.rows().map(|(name, what, _)| (name, what));
-        rows.filter(|(_, what)| ![WHOLE, GONE].contains(what))
+    fn variable_rows(
+        &self,
+    ) -> impl Iterator<Item = (&'static str, &'static str, &'static str)> + use<> {
+        self.rows().filter(|(_, what, _)| *what != GONE)
     }
 
     fn indexed(&self) -> &Variables {
         self.variables.get_or_init(|| {
-            let of_alias: FxHashMap<_, _> = self.variable_rows().collect();
+            let rows = self
+                .variable_rows()
+                .map(|(name, vars, why)| (name, (vars, why)));
+            let of_alias: FxHashMap<_, _> = rows.collect();
             let calls = of_alias.iter().filter(|(a, _)| a.starts_with("syscall."));
-            let of_calls = calls.flat_map(|(_, vars)| vars.split_ascii_whitespace());
+            let of_calls = calls.flat_map(|(_, (vars, _))| vars.split_ascii_whitespace());
             Variables {
                 of_calls: of_calls.collect(),
                 of_alias,
@@ -74,14 +72,15 @@ impl Missing {
         })
     }
 
-    /// Whether SystemTap's alias sets this variable, and the library's does not.
-    pub fn lacks(&self, alias: &str, variable: &str) -> bool {
+    /// Why the library's alias does not set this variable, if SystemTap's alias does.
+    pub fn lacks(&self, alias: &str, variable: &str) -> Option<&'static str> {
         let alias = match alias.split_once('.') {
             Some(("nd_syscall" | "tp_syscall", rest)) => &format!("syscall.{rest}"),
             _ => alias,
         };
-        let vars = self.indexed().of_alias.get(alias);
-        vars.is_some_and(|vars| vars.split_ascii_whitespace().any(|v| v == variable))
+        let (vars, why) = self.indexed().of_alias.get(alias)?;
+        let mut vars = vars.split_ascii_whitespace();
+        vars.any(|v| v == variable).then_some(*why)
     }
 
     /// Whether any system call lacks this variable.
@@ -89,36 +88,9 @@ impl Missing {
         self.indexed().of_calls.contains(variable)
     }
 
-    /// The missing aliases.
-    pub fn aliases(&self) -> impl Iterator<Item = &'static str> {
-        let rows = self.rows().filter(|(_, what, _)| *what == WHOLE);
-        rows.map(|(name, ..)| name)
-    }
-
     /// Why no kernel that spile runs on can have SystemTap's alias, and what to use in its place.
     pub fn gone(&self, alias: &str) -> Option<&'static str> {
         let mut rows = self.rows().filter(|(_, what, _)| *what == GONE);
         rows.find(|(name, ..)| *name == alias).map(|(.., why)| why)
-    }
-
-    /// The missing aliases that a pattern matches, as far as the running kernel has their events.
-    pub fn left_out(&self, pattern: &str, facts: &dyn Facts) -> Vec<&'static str> {
-        let words = |text: &str| text.split('.').count();
-        let across = pattern.contains("**");
-        // The cheap comparison comes first.
-        let prefix = spile_glob::literal_prefix(pattern);
-        let there = |base: &str| match base.split_once(':') {
-            Some(("t", name)) => !facts.tracepoints(name).is_empty(),
-            Some((_, name)) => facts.symbol_exists(name),
-            None => false,
-        };
-        let rows = self.rows().filter(|(name, what, bases)| {
-            *what == WHOLE
-                && name.starts_with(prefix)
-                && (across || words(pattern) == words(name))
-                && matches_point(pattern, name)
-                && (bases.is_empty() || bases.split_ascii_whitespace().any(there))
-        });
-        rows.map(|(name, ..)| name).collect()
     }
 }

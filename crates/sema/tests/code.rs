@@ -139,9 +139,6 @@ impl Facts for Demo {
     fn variable(&self, name: &str) -> Option<KernelVar> {
         self.0.variable(name)
     }
-    fn symbol_exists(&self, name: &str) -> bool {
-        self.0.symbol_exists(name)
-    }
     fn syscalls(&self) -> &[SysCall] {
         self.0.syscalls()
     }

@@ -8,6 +8,8 @@
 //! `/proc/self/mountstats` counts them. `nfs pages DIR`: operations on pages of files. `nfs inner DIR`: exports a file
 //! system within the exported one for a while, and opens it through a mount of version 4. `nfs later DIR`: reads a
 //! file whose lease a local process has, so that the server says to come later, and says how often it did.
+//! `nfs reclaim DIR`: takes the memory of written pages back, and says how many are gone. `nfs copy DIR`: lets the
+//! server of version 4.2 copy a part of a file; the server calls the client when it has.
 //! `nfs totals DIR`: a line `calls NUMBER transmissions NUMBER sent BYTES received BYTES` of all operations so far.
 //! `nfs short NUMBER`: a request of this number that ends too early. `nfs work2 DIR`: mounts a server of version 2 that
 //! is a part of this program, works with a file there, and ends the mount. `nfs unmount DIR` ends a mount, `nfs stop` the
@@ -25,7 +27,7 @@ use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -456,6 +458,95 @@ fn pages(dir: &str) -> io::Result<()> {
     fs::remove_file(path)
 }
 
+/// Reads the pages of a mapped file, takes their memory back, and returns how many are still there.
+///
+/// # Safety
+/// `place` is the mapping of that many pages of a file that has all their bytes.
+unsafe fn resident(place: *mut u8, pages: usize) -> usize {
+    let mut there = vec![0; pages];
+    // SAFETY: the caller says so, and `there` has a byte for each page.
+    unsafe {
+        for page in 0..pages {
+            assert_eq!(place.add(page * 4096).read_volatile(), b'x');
+        }
+        checked(
+            libc::madvise(place.cast(), pages * 4096, libc::MADV_PAGEOUT).into(),
+            "madvise",
+        );
+        checked(
+            libc::mincore(place.cast(), pages * 4096, there.as_mut_ptr()).into(),
+            "mincore",
+        );
+    }
+    there.iter().filter(|page| *page & 1 == 1).count()
+}
+
+/// Writes pages that the server need not have on its disk yet, and takes their memory back, for which the client has to
+/// let them go; and again when the server has them.
+fn reclaim(dir: &str) -> io::Result<()> {
+    const PAGES: usize = 64;
+    const SIZE: usize = PAGES * 4096;
+    let path = format!("{dir}/zeta.txt");
+    let mut options = OpenOptions::new();
+    let mut file = (options.read(true).write(true).create_new(true)).open(&path)?;
+    let fd = file.as_raw_fd();
+    // A mapping that begins later could make the client look at the server's file again.
+    // SAFETY: the kernel chooses the place, which is unmapped below.
+    let place = unsafe {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        libc::mmap(std::ptr::null_mut(), SIZE, rights, libc::MAP_SHARED, fd, 0)
+    };
+    assert_ne!(place, libc::MAP_FAILED, "{}", io::Error::last_os_error());
+    // One by one: a large write makes folios of several pages.
+    for _ in 0..PAGES {
+        file.write_all(&[b'x'; 4096])?;
+    }
+    let flags = libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the call takes numbers only.
+    checked(
+        unsafe { libc::sync_file_range(fd, 0, 0, flags) }.into(),
+        "sync_file_range",
+    );
+    // SAFETY: the mapping has these pages, and the file all their bytes.
+    let kept = unsafe { resident(place.cast(), PAGES) };
+    file.sync_all()?;
+    // SAFETY: as above; nothing refers to the mapping later.
+    let left = unsafe {
+        let left = resident(place.cast(), PAGES);
+        libc::munmap(place, SIZE);
+        left
+    };
+    let about = file.metadata()?;
+    let device = about.dev();
+    let number = (libc::major(device) << 20) | libc::minor(device);
+    let gone = PAGES - left;
+    println!(
+        "kept {kept} reclaimed {gone} ino {} dev {number}",
+        about.ino()
+    );
+    drop(file);
+    fs::remove_file(path)
+}
+
+/// Lets the server copy 100,000 bytes of a file to byte 5,000 of another.
+fn copy(dir: &str) -> io::Result<()> {
+    let (from, to) = (format!("{dir}/eta.txt"), format!("{dir}/theta.txt"));
+    fs::write(&from, [b'x'; 200_000])?;
+    let (source, copy) = (File::open(&from)?, File::create(&to)?);
+    let (mut first, mut place) = (1000, 5000);
+    // SAFETY: both numbers outlive the call, and both descriptors are open.
+    let copied = unsafe {
+        let (source, copy) = (source.as_raw_fd(), copy.as_raw_fd());
+        libc::copy_file_range(source, &mut first, copy, &mut place, 100_000, 0)
+    };
+    checked(copied as i64, "copy_file_range");
+    println!("copied {copied}");
+    drop((source, copy));
+    assert_eq!(fs::metadata(&to)?.len(), 105_000);
+    fs::remove_file(from)?;
+    fs::remove_file(to)
+}
+
 /// Exports a file system within the exported one, opens it through a mount, and takes it back.
 fn inner(dir: &str) -> io::Result<()> {
     let (place, there) = (format!("{EXPORT}/inner"), format!("{dir}/inner"));
@@ -560,8 +651,8 @@ fn short(number: &str) -> io::Result<()> {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: nfs modules | start | mount 3|acl|4 DIR | work DIR | pages DIR | inner DIR | later DIR | totals DIR | \
-         short NUMBER | work2 DIR | unmount DIR | stop"
+        "usage: nfs modules | start | mount 3|acl|4 DIR | work DIR | pages DIR | reclaim DIR | copy DIR | \
+         inner DIR | later DIR | totals DIR | short NUMBER | work2 DIR | unmount DIR | stop"
     );
     std::process::exit(2)
 }
@@ -578,6 +669,8 @@ fn main() {
         [what, at] => {
             let done = match what {
                 "pages" => pages(at),
+                "reclaim" => reclaim(at),
+                "copy" => copy(at),
                 "work" => work(at),
                 "inner" => inner(at),
                 "later" => later(at),

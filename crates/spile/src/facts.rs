@@ -411,10 +411,6 @@ impl Facts for KernelFacts {
         !features::has(Feature::Kprobes).is_unavailable()
     }
 
-    fn symbol_exists(&self, name: &str) -> bool {
-        spile_kernel::symbols::exists(name)
-    }
-
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::KernelModule(pattern) => self.code.modules(pattern),

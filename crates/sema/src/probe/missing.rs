@@ -49,12 +49,13 @@ pub(crate) fn calls(
 }
 
 fn report(lib: &Library, layer: &AliasLayer, alias: &str, m: &Mentions, diags: &mut Diagnostics) {
-    let mut names: Vec<&Name> = (m.reads.iter())
-        .filter(|name| !m.writes.contains(*name) && lib.missing().lacks(alias, name))
+    let mut names: Vec<(&Name, &str)> = (m.reads.iter())
+        .filter(|name| !m.writes.contains(*name))
+        .filter_map(|name| Some((name, lib.missing().lacks(alias, name)?)))
         .collect();
     names.sort();
-    for name in names {
-        let text = format!("`{name}` of `{alias}` is not available yet");
+    for (name, why) in names {
+        let text = format!("`{name}` of `{alias}` is not available");
         // Handlers of calls of both tables can come from one point.
         if diags.iter().any(|d| d.message == text) {
             continue;
@@ -71,6 +72,7 @@ fn report(lib: &Library, layer: &AliasLayer, alias: &str, m: &Mentions, diags: &
                     at,
                     "SystemTap sets it, and here it would always be 0 or \"\"",
                 )
+                .note(why)
                 .help(format!("`-L '{alias}'` shows the available variables")),
         );
     }

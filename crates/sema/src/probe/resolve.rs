@@ -28,8 +28,6 @@ const MAX_FOUND: usize = 50_000;
 const FILTERED: &str = "__process_begin";
 /// Aliases that also run for existing processes or threads (`true`) at the start of the session.
 const PRESENT: [(&str, bool); 2] = [(FILTERED, false), ("__thread_begin", true)];
-/// Maximum number of omitted points that a warning names.
-const MAX_SHOWN: usize = 6;
 /// Maximum number of aliases on the way from a point to its event.
 const MAX_DEPTH: usize = 64;
 
@@ -429,7 +427,6 @@ impl<'a> PointSearch<'a> {
             }
         }
         if self.found.len() > before {
-            self.warn_left_out(comps, layer);
             return Vec::new();
         }
         if failed.is_empty() {
@@ -442,30 +439,6 @@ impl<'a> PointSearch<'a> {
         }
         failed.truncate(1);
         failed
-    }
-
-    /// Warns about aliases of SystemTap's library that a script's pattern would match and that do
-    /// not exist here.
-    fn warn_left_out(&mut self, comps: &[Component], layer: &AliasLayer) {
-        if layer.lenient || !layer.stack.is_empty() || comps.iter().any(|c| c.arg.is_some()) {
-            return;
-        }
-        let pattern = point_text(comps);
-        let missing = self.lib.missing().left_out(&pattern, self.facts);
-        let [shown @ .., last] = &*missing else {
-            return;
-        };
-        let shown = shown.iter().take(MAX_SHOWN);
-        let mut list: Vec<String> = shown.map(|name| format!("`{name}`")).collect();
-        match missing.len() - list.len() {
-            1 => list.push(format!("`{last}`")),
-            more => list.push(format!("{more} more")),
-        }
-        let (count, s) = (missing.len(), if missing.len() == 1 { "" } else { "s" });
-        let text = format!("`{pattern}` leaves out {count} probe point{s} that SystemTap has");
-        let d = Diagnostic::warning(codes::LEFT_OUT, text).at(layer.span);
-        self.warnings
-            .push(d.note(format!("not available yet: {}", list.join(", "))));
     }
 
     /// The aliases that match, each with the point in which the alias's own name replaces the

@@ -49,12 +49,9 @@ probe begin(-7) { hidden = 2 }
 static MISSING: Missing = Missing::new(
     "\
 # A comment.
-scheduler.cpu_off\ttask_next idle
-scheduler.balance\t-\tt:sched_switch f:idle_balance
-scheduler.gone_too\t-\tt:never_was
-scheduler.two\t-\tt:sched_switch
-syscall.read\tbuf_text
-syscall.read.return\tbuf_text
+scheduler.cpu_off\ttask_next idle\tthe kernel does not say
+syscall.read\tbuf_text\tthere is `argstr`
+syscall.read.return\tbuf_text\tthere is `argstr`
 ",
 );
 
