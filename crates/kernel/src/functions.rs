@@ -148,6 +148,8 @@ impl Functions<'static> {
                 // The kernel formats both texts slowly, so they are read in parallel.
                 let listing = std::thread::Builder::new().spawn(traced_text);
                 let symbols = Symbols::kernel().map_err(Clone::clone)?;
+                // A dozen names are looked up below.
+                symbols.index_names();
                 let text = match listing {
                     Ok(listing) => listing.join().ok().flatten(),
                     Err(_) => traced_text(),
@@ -159,6 +161,11 @@ impl Functions<'static> {
             })
             .as_ref()
     }
+}
+
+/// Reads the functions ahead: for a thread beside one that will look up many.
+pub fn preread() {
+    let _ = Functions::kernel();
 }
 
 /// The kernel's own kprobe blacklist, read once; empty where it cannot be read or the kernel has no

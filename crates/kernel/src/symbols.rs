@@ -1,9 +1,9 @@
 //! Symbols of the running kernel, from `/proc/kallsyms`.
 //!
 //! The text is read once and cached; a sorted index of addresses points into it. The first few names
-//! are searched in the text itself, later ones in an index. The kernel formats the list line by line:
-//! reading some 120,000 symbols takes about as long as the rest of the start-up, so nothing is read
-//! before the first query.
+//! are searched in the text itself, later ones in a hash table. The kernel formats the list line by
+//! line: reading some 120,000 symbols takes about as long as the rest of the start-up, so nothing is
+//! read before the first query.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -19,9 +19,9 @@ pub const KALLSYMS: &str = "/proc/kallsyms";
 const LAST: u64 = 4096;
 /// Assumed maximum size of a BPF program.
 const PROGRAM: u64 = 1 << 20;
-/// Number of names that are searched in the text before they are sorted, which takes as long as some
-/// twenty searches.
-const SCANS: u32 = 16;
+/// Number of names that are searched in the text before the table is made, which takes as long as
+/// some eight searches.
+const SCANS: u32 = 8;
 
 /// The reason why symbols can't be looked up.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -45,15 +45,6 @@ impl fmt::Display for SymbolError {
 }
 
 impl std::error::Error for SymbolError {}
-
-/// Whether the running kernel has a symbol of that name. Most functions are in BTF as well, where a
-/// look-up is a hundred times cheaper, so BTF is tried first.
-#[must_use]
-pub fn exists(name: &str) -> bool {
-    let function = |btf: &crate::btf::Btf| btf.find_func(name).is_some();
-    crate::btf::Btf::vmlinux().is_ok_and(function)
-        || Symbols::kernel().is_ok_and(|symbols| symbols.address_of(name).is_some())
-}
 
 /// A symbol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -81,10 +72,62 @@ pub struct Symbols {
     text: Vec<u8>,
     /// (address, offset of the line), sorted by address; lines of one address in order.
     by_address: Vec<(u64, u32)>,
-    /// Offsets of the names, sorted by name; made when names have been searched [`SCANS`] times.
-    by_name: OnceLock<Vec<u32>>,
+    /// Made when names have been searched [`SCANS`] times.
+    by_name: OnceLock<NameTable>,
     /// Number of searches in the text.
     scans: AtomicU32,
+}
+
+/// A hash table of names up to their first dot, so that a function and its copies (`f.isra.0`) are
+/// in one list. Numbers in it are indexes of [`Symbols::by_address`] plus one; 0 ends a list.
+struct NameTable {
+    /// The first of each list; their number is a power of two.
+    heads: Vec<u32>,
+    /// The next one in the list of each symbol.
+    next: Vec<u32>,
+}
+
+/// The part of a name that [`NameTable`] knows it by.
+fn stem(name: &[u8]) -> &[u8] {
+    &name[..memchr::memchr(b'.', name).unwrap_or(name.len())]
+}
+
+impl NameTable {
+    fn new(symbols: &Symbols) -> NameTable {
+        let entries = &symbols.by_address;
+        let mut heads = vec![0; entries.len().next_power_of_two()];
+        let mut next = vec![0; entries.len()];
+        for (i, entry) in entries.iter().enumerate() {
+            if let Some(at) = symbols.name_of_line(entry.1) {
+                let name = stem(symbols.bytes_at(at));
+                let list = NameTable::hash(name) & (heads.len() - 1);
+                next[i] = std::mem::replace(&mut heads[list], i as u32 + 1);
+            }
+        }
+        NameTable { heads, next }
+    }
+
+    /// FNV-1a, by words of eight bytes.
+    fn hash(name: &[u8]) -> usize {
+        const PRIME: u64 = 0x0100_0000_01b3;
+        let mix = |hash: u64, word: u64| {
+            let mixed = (hash ^ word).wrapping_mul(PRIME);
+            mixed ^ (mixed >> 32)
+        };
+        let (words, rest) = name.as_chunks();
+        let words = words.iter().map(|word| u64::from_le_bytes(*word));
+        let rest = rest
+            .iter()
+            .fold(0, |word, byte| word << 8 | u64::from(*byte));
+        mix(words.fold(0xcbf2_9ce4_8422_2325, mix), rest) as usize
+    }
+
+    /// The indexes in the list of a stem. Some may have another stem.
+    fn list(&self, stem: &[u8]) -> impl Iterator<Item = usize> {
+        let list = NameTable::hash(stem) & (self.heads.len() - 1);
+        let first = (self.heads[list] as usize).checked_sub(1);
+        std::iter::successors(first, |i| (self.next[*i] as usize).checked_sub(1))
+    }
 }
 
 impl fmt::Debug for Symbols {
@@ -239,33 +282,64 @@ impl Symbols {
     /// All symbols of that name: static functions may share one.
     pub fn find<'a>(&'a self, name: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
         let name_only = name.to_owned();
-        self.starting_with(name)
+        self.find_with_copies(name)
             .filter(move |symbol| symbol.name == name_only)
     }
 
-    /// All symbols whose names are `name`, or `name` followed by a dot and more.
+    /// All symbols whose names are `name`, or `name` followed by a dot and more, in the order of the
+    /// text; none for an empty one.
     pub fn find_with_copies<'a>(
         &'a self,
         name: &str,
     ) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
-        let length = name.len();
-        self.starting_with(name)
-            .filter(move |symbol| matches!(symbol.name.as_bytes().get(length), None | Some(b'.')))
+        let prefix = name.to_owned();
+        let candidates = match self.by_name.get() {
+            _ if name.is_empty() => Vec::new(),
+            None if self.scans.fetch_add(1, Ordering::Relaxed) < SCANS => self.scan(name),
+            _ => self.look_up(name),
+        };
+        candidates
+            .into_iter()
+            .filter_map(|at| self.named_at(at))
+            .filter(move |symbol| {
+                let rest = symbol.name.strip_prefix(&*prefix);
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+            })
     }
 
     /// All symbols whose names have this prefix, in the order of the text; none for an empty one.
     pub fn starting_with<'a>(&'a self, prefix: &str) -> impl Iterator<Item = Symbol<'a>> + use<'a> {
-        let names = match self.by_name.get() {
-            _ if prefix.is_empty() => Vec::new(),
-            None if self.scans.fetch_add(1, Ordering::Relaxed) < SCANS => self.scan(prefix),
-            _ => self.look_up(prefix),
+        let names = match prefix.is_empty() {
+            true => Vec::new(),
+            false => self.scan(prefix),
         };
-        names.into_iter().filter_map(|at| {
-            let before = self.text.get(..at as usize)?;
-            let start = memchr::memrchr(b'\n', before).map_or(0, |nl| nl + 1);
-            let symbol = self.line(start as u32)?;
-            (self.offset_of(&symbol) == at).then_some(symbol)
-        })
+        names.into_iter().filter_map(|at| self.named_at(at))
+    }
+
+    /// The offsets of the names in the list of a name, ascending.
+    fn look_up(&self, name: &str) -> Vec<u32> {
+        let list = self.names().list(stem(name.as_bytes()));
+        let offset = |i: usize| self.name_of_line(self.by_address[i].1);
+        let mut found: Vec<u32> = list.filter_map(offset).collect();
+        found.sort_unstable();
+        found
+    }
+
+    /// Makes the table of names, for a caller that will look up some.
+    pub fn index_names(&self) {
+        self.names();
+    }
+
+    fn names(&self) -> &NameTable {
+        self.by_name.get_or_init(|| NameTable::new(self))
+    }
+
+    /// The symbol whose name begins at `at`, if a name begins there.
+    fn named_at(&self, at: u32) -> Option<Symbol<'_>> {
+        let before = self.text.get(..at as usize)?;
+        let start = memchr::memrchr(b'\n', before).map_or(0, |nl| nl + 1);
+        let symbol = self.line(start as u32)?;
+        (self.offset_of(&symbol) == at).then_some(symbol)
     }
 
     /// The offsets where a prefix follows a blank, ascending. Not all are names.
@@ -275,35 +349,16 @@ impl Symbols {
         found.map(|at| at as u32 + 1).collect()
     }
 
-    /// The offsets of the names with a prefix, ascending.
-    fn look_up(&self, prefix: &str) -> Vec<u32> {
-        let by_name = self.by_name.get_or_init(|| self.sorted_names());
-        let bytes = prefix.as_bytes();
-        let first = by_name.partition_point(|at| self.bytes_at(*at) < bytes);
-        let rest = by_name.get(first..).unwrap_or_default();
-        let end = rest.partition_point(|at| self.bytes_at(*at).starts_with(bytes));
-        let mut found = rest.get(..end).unwrap_or_default().to_vec();
-        found.sort_unstable();
-        found
-    }
-
-    /// The offsets of all names, by name.
-    fn sorted_names(&self) -> Vec<u32> {
-        // The first bytes decide most comparisons without a look at the text.
-        let mut keys: Vec<(u128, u32)> = self
-            .all()
-            .map(|symbol| {
-                let mut key = [0; 16];
-                let length = symbol.name.len().min(key.len());
-                key[..length].copy_from_slice(&symbol.name.as_bytes()[..length]);
-                (u128::from_be_bytes(key), self.offset_of(&symbol))
-            })
-            .collect();
-        keys.sort_unstable_by(|a, b| {
-            let names = || self.bytes_at(a.1).cmp(self.bytes_at(b.1));
-            a.0.cmp(&b.0).then_with(names)
-        });
-        keys.into_iter().map(|(_, at)| at).collect()
+    /// The offset of the name in the line at `start`: behind the address and the kind.
+    fn name_of_line(&self, start: u32) -> Option<u32> {
+        let head = self.text.get(start as usize..)?;
+        // Usually sixteen digits.
+        let gap = match head.get(16) {
+            Some(b' ') => 16,
+            _ => head.iter().take(17).position(|&c| c == b' ')?,
+        };
+        let at = start + gap as u32 + 3;
+        (self.text.get(at as usize - 1) == Some(&b' ')).then_some(at)
     }
 
     /// The bytes of the name that begins at `offset`.
@@ -427,7 +482,7 @@ ffffffffc0000000 T xfs_init\t[xfs]
     }
 
     #[test]
-    fn the_index_of_names_finds_what_a_search_finds() {
+    fn the_table_of_names_finds_what_a_search_finds() {
         let text = "ffffffff81000000 t a_name_of_sixteen_and_more\n\
                     ffffffff81000000 T a_name_of_sixteen\n\
                     ffffffff81000100 t a_name_of_sixteen.part.0\n\
@@ -449,6 +504,8 @@ ffffffffc0000000 T xfs_init\t[xfs]
             ("a", [5, 1, 1]),
             ("a_name_of_sixteen", [4, 2, 3]),
             ("a_name_of_sixteen_", [1, 0, 0]),
+            ("a_name_of_sixteen.part", [1, 0, 1]),
+            ("a_name_of_sixteen.part.0", [1, 1, 1]),
             ("T", [1, 1, 1]),
             ("[a]", [0; 3]),
             ("b", [0; 3]),
@@ -480,6 +537,12 @@ ffffffffc0000000 T xfs_init\t[xfs]
         let (symbol, offset) = symbols.resolve(address + 1).expect("text");
         assert_eq!((symbol.name, offset), ("schedule", 1));
         assert!(symbols.functions("sched_*").count() > 10);
-        assert!(exists("schedule") && exists("_stext") && !exists("no_such_symbol"));
+        for (name, there) in [
+            ("schedule", true),
+            ("_stext", true),
+            ("no_such_symbol", false),
+        ] {
+            assert_eq!(symbols.address_of(name).is_some(), there, "{name}");
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Listings: `-l`, `-L`, `--dump-functions`, `--dump-probe-aliases`, `--dump-probe-types`.
 
+use spile_kernel::{functions, process};
 use spile_sema::probe::list;
 use spile_syntax::parser::parse_probe_points;
 
@@ -14,6 +15,17 @@ pub(crate) fn is_requested(cli: &Cli) -> bool {
         || cli.dump_functions
         || cli.dump_probe_aliases
         || cli.dump_probe_types
+}
+
+/// Begins to read the kernel's functions if the listing is of all families (`*.*`), some of whose
+/// aliases are over functions that only the kernel's symbols have or lack.
+pub(crate) fn begin_early(cli: &Cli) {
+    let pattern = cli.list_vars.as_ref().or(cli.list.as_ref());
+    let families = pattern.and_then(|p| p.split('.').next());
+    // With -r, functions of another kernel are needed.
+    if cli.release.is_none() && families.is_some_and(spile_glob::is_pattern) {
+        process::spawn_masked(functions::preread);
+    }
 }
 
 /// Prints the listing; fails when nothing matches.

@@ -77,11 +77,11 @@ pub(crate) fn run_script(
     let held = (script.is_some() && cli.pass != Some(1))
         .then(|| begin_early(cli))
         .flatten();
+    if list::is_requested(cli) {
+        return run_list(cli, &mut watch, color).map(PassesOutcome::Shown);
+    }
     let mut front = parse(cli, script)?;
     watch.pass(1, "parsed user script");
-    if list::is_requested(cli) {
-        return list::run(cli, &mut front, color).map(PassesOutcome::Shown);
-    }
     let last = last_pass(cli, &front);
     front
         .report(cli, color)
@@ -144,6 +144,18 @@ pub(crate) fn run_script(
     // holds for the session's data.
     std::mem::forget(front);
     Ok(PassesOutcome::Ran(Box::new(outcome)))
+}
+
+/// Makes a listing.
+fn run_list(cli: &Cli, watch: &mut Stopwatch, color: bool) -> Result<u8, Failure> {
+    process::large_heap();
+    list::begin_early(cli);
+    let mut front = parse(cli, None)?;
+    watch.pass(1, "parsed user script");
+    let status = list::run(cli, &mut front, color)?;
+    // As at the end of a run.
+    std::mem::forget(front);
+    Ok(status)
 }
 
 /// Prints which pass failed, after its errors.
