@@ -8,6 +8,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
+use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
 use spile_ir::{Program, ProgramFacts, Ty};
 use spile_lir::Module;
@@ -295,7 +296,9 @@ impl Programs<'_> {
             }),
             tree: plan.tree,
             acts: plan.acts,
-            pages: pool.subs.contains_key(USER_TEXT),
+            pages: pool.subs.contains_key(USER_TEXT)
+                || (plan.facts.kernel_handlers())
+                    .any(|f| f.uses(Intrinsic::DirectMap) || f.uses(Intrinsic::PageArray)),
             critical: plan.critical.clone(),
         };
         let spec = ObjectSpec {

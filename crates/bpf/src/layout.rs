@@ -220,8 +220,8 @@ pub struct Layout {
     pub tree: Option<u32>,
     /// Offset in each CPU's block of the number of changes to processes, if handlers make any.
     pub acts: Option<u32>,
-    /// Whether handlers look up pages of files, which needs the words [`shared::PAGES`] and
-    /// [`shared::MEMORY`].
+    /// Whether handlers look up pages of files, or places in memory, which needs the words
+    /// [`shared::PAGES`] and [`shared::MEMORY`].
     pub pages: bool,
     /// The globals that the controller's critical section copies, if there is one.
     pub critical: Option<critical::CriticalLayout>,

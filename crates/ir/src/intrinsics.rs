@@ -490,6 +490,8 @@ intrinsics! {
         ValueSet "value_set" (Str), C, effect; "Sets the text for the reader of the file."
         ValueAppend "value_append" (Str), C, effect; "Appends to the text for the reader of the file, up to the probe's size."
         Rand "rand" () -> Long, KC; "Random 32-bit number."
+        DirectMap "direct_map" () -> Long, KC, pure, early; "Address where the kernel has all memory; 0 if the session could not find it."
+        PageArray "page_array" () -> Long, KC, pure, early; "Address of the kernel's array of `struct page`; 0 if the session could not find it."
         Ftrace "ftrace" (Str), C, effect; "Writes to the kernel's trace buffer."
     }
     Memory MemoryOp "Texts in memory." {

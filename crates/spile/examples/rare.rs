@@ -11,7 +11,10 @@
 //! of each kind that wait 2 ms in vain, and as many expired timers; then it says `timed out` on standard error and
 //! waits for ever. `rare reads COUNT MS`: COUNT reads of a pipe into which a child writes every MS milliseconds, then
 //! it waits for ever. `rare full COUNT`: opens files until it has COUNT, which is its limit, and one more. `rare
-//! terminal ROWS COLUMNS PROGRAM...`: runs a program in a terminal of that size, and copies what that shows.
+//! terminal ROWS COLUMNS PROGRAM...`: runs a program in a terminal of that size, and copies what that shows. `rare nodes
+//! COUNT`: COUNT pages on each of the nodes 0 and 1, then a huge page, a page without access and one without memory on
+//! node 1; of one of each it writes 1000 bytes to `/dev/null`, and one more for each node that the kernel says, or fewer
+//! if it says an error. Then a child writes to the first pages of both nodes, which it has from its parent.
 
 use std::ffi::CString;
 use std::fs::File;
@@ -177,16 +180,69 @@ fn split(count: usize) {
 fn huge(count: usize) {
     let start = memory(count * HUGE, libc::MAP_HUGETLB);
     touch(start, count, HUGE);
+    in_child(|| touch(start, count, HUGE));
+}
+
+/// Does something in a child, and waits for it.
+fn in_child(work: impl FnOnce()) {
     // SAFETY: this program has one thread, so its child can do everything.
     let child = unsafe { libc::fork() };
     if checked(child.into(), "fork") == 0 {
-        touch(start, count, HUGE);
+        work();
         std::process::exit(0);
     }
     let mut status = 0;
     // SAFETY: the pointer is to a value that outlives the call.
     unsafe { libc::waitpid(child, &raw mut status, 0) };
-    assert_eq!(status, 0, "the child got no huge pages");
+    assert_eq!(status, 0, "the child got no memory");
+}
+
+/// New memory that shall be on a node.
+fn memory_on(node: u64, length: usize) -> usize {
+    let start = memory(length, 0);
+    let nodes = 1_u64 << node;
+    let bits = u64::BITS;
+    call!(
+        SYS_mbind,
+        start,
+        length,
+        libc::MPOL_BIND,
+        &raw const nodes,
+        bits,
+        0
+    );
+    start
+}
+
+fn nodes(count: usize) {
+    let null = File::options().write(true).open("/dev/null");
+    let null = null.expect("/dev/null");
+    let place = |at: usize| {
+        let mut node = i32::MIN;
+        let none = std::ptr::null::<i32>();
+        call!(SYS_move_pages, 0, 1, &raw const at, none, &raw mut node, 0);
+        1000 + i64::from(node)
+    };
+    let tell = |at: usize, length: i64| call!(SYS_write, null.as_raw_fd(), at, length);
+    let small = [0, 1].map(|node| memory_on(node, count * SMALL));
+    for start in small {
+        touch(start, count, SMALL);
+        tell(start + 10, place(start + 10));
+    }
+    let large = memory_on(1, 2 * HUGE).next_multiple_of(HUGE);
+    touch(large, HUGE / SMALL, SMALL);
+    make_huge(large);
+    let inside = large + HUGE / 2 + SMALL;
+    tell(inside, place(inside));
+    let hidden = memory_on(1, SMALL);
+    touch(hidden, 1, SMALL);
+    // Older kernels do not say it of a page without access.
+    let length = place(hidden);
+    call!(SYS_mprotect, hidden, SMALL, libc::PROT_NONE);
+    tell(hidden, length);
+    let absent = memory_on(1, SMALL);
+    tell(absent, place(absent));
+    in_child(|| small.iter().for_each(|&start| touch(start, count, SMALL)));
 }
 
 /// A request of `io_submit`, as `linux/aio_abi.h` has it.
@@ -414,6 +470,7 @@ fn main() {
         (["full", _], &[count]) => full(count),
         (["split", _], &[count]) => split(count as usize),
         (["huge", _], &[count]) => huge(count as usize),
+        (["nodes", _], &[count]) => nodes(count as usize),
         (["submit", _], &[count]) => submit_reads(count),
         (["cancel", _, device], &[count]) => cancel(count, device),
         (["timeouts", ..], counts) if counts.len() == 7 => {

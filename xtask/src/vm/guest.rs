@@ -16,6 +16,8 @@ use super::packages::Kernel;
 const EMULATION: &str = "tcg,thread=single";
 /// Memory in MB besides the image and its unpacked content.
 const MEMORY: usize = 1400;
+/// Memory in MB of a second node, which has no processors. No page goes there that does not ask for it.
+const SECOND_NODE: usize = 128;
 /// Maximum time without output from a guest: longer than the longest case may take.
 const SILENCE: Duration = Duration::from_secs(420);
 /// Maximum time to power off after the last output.
@@ -29,8 +31,7 @@ const TAIL: usize = 60;
 
 /// The kernel's parameters: few messages, and an oops ends it. The check that timers tick is off:
 /// an emulated timer is too late for it on a loaded machine.
-const KERNEL_LINE: &str =
-    "console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog no_timer_check random.trust_cpu=on";
+const KERNEL_LINE: &str = "console=ttyS0 loglevel=4 panic=-1 oops=panic nowatchdog no_timer_check random.trust_cpu=on numa_balancing=disable";
 
 /// Boots a kernel with an image; returns the lines of its results. An error if a test fails, or the
 /// guest does not finish. Results are written as they come, or all at the end if other guests run
@@ -40,17 +41,16 @@ pub(super) fn run(kernel: &Kernel, image: &[u8], alone: bool) -> Result<Vec<Stri
     let initrd = dir.path().join("image");
     let console = dir.path().join("console");
     fs::write(&initrd, image).map_err(|e| format!("{}: {e}", initrd.display()))?;
+    let memory = MEMORY + 2 * (image.len() >> 20);
+    let total = format!("{}M", memory + SECOND_NODE);
+    let ram = |node, size| format!("memory-backend-ram,id=memory{node},size={size}M");
     let mut child = Command::new("qemu-system-x86_64")
         .args([
-            "-accel",
-            EMULATION,
-            "-cpu",
-            PROCESSOR,
-            "-smp",
-            "2",
-            "-m",
-            &(MEMORY + 2 * (image.len() >> 20)).to_string(),
+            "-accel", EMULATION, "-cpu", PROCESSOR, "-smp", "2", "-m", &total,
         ])
+        .args(["-object", &ram(0, memory), "-object", &ram(1, SECOND_NODE)])
+        .args(["-numa", "node,nodeid=0,cpus=0-1,memdev=memory0"])
+        .args(["-numa", "node,nodeid=1,memdev=memory1"])
         .args([
             "-nodefaults",
             "-no-user-config",

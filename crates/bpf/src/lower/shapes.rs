@@ -108,7 +108,9 @@ impl BodyContext<'_> {
             }
             IntrinsicClass::Clock(ClockOp::TzOffset) => Shape::Value,
             IntrinsicClass::Context(ContextOp::CtxArg) if self.loads_arguments() => Shape::Value,
-            IntrinsicClass::Session(SessionOp::Target) => Shape::Value,
+            IntrinsicClass::Session(
+                SessionOp::Target | SessionOp::DirectMap | SessionOp::PageArray,
+            ) => Shape::Value,
             IntrinsicClass::Session(SessionOp::InTree) => Shape::Apart { temps: 1 },
             _ => Shape::Sequence,
         }

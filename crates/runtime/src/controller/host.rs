@@ -12,6 +12,7 @@ use spile_ir::intrinsics::{
 use spile_kernel::symbols::Symbols;
 
 use crate::machine::clock::{self, TimeZone};
+use crate::machine::direct_map::{self, DirectMap};
 use crate::machine::existing_tasks::ExistingTask;
 use crate::machine::kernel_memory::KernelMemory;
 
@@ -30,6 +31,7 @@ pub struct Host {
     zone: TimeZone,
     random: u64,
     memory: Option<Result<KernelMemory, String>>,
+    direct_map: Option<DirectMap>,
 }
 
 /// Limit on the bytes of a string that is read from memory.
@@ -50,6 +52,7 @@ impl Host {
             zone: clock::zone(),
             random: seed | 1,
             memory: None,
+            direct_map: None,
         }
     }
 
@@ -140,6 +143,8 @@ impl Host {
                 Value::Long(0)
             }
             SessionOp::Target => Value::Long(self.target),
+            SessionOp::DirectMap => Value::Long(self.direct_map().memory.cast_signed()),
+            SessionOp::PageArray => Value::Long(self.direct_map().pages.cast_signed()),
             SessionOp::Rand => Value::Long((self.random() >> 32) as i64),
             SessionOp::InputText => Value::from(&self.input[..]),
             SessionOp::ValueText => Value::from(&self.value.0[..]),
@@ -180,6 +185,12 @@ impl Host {
             }
             MemoryOp::KernelBuf => Err(elsewhere(op)),
         }
+    }
+
+    /// The places of all memory, zeros if they cannot be found.
+    fn direct_map(&mut self) -> DirectMap {
+        let found = || direct_map::find().unwrap_or_default();
+        *self.direct_map.get_or_insert_with(found)
     }
 
     /// Sets `$value`, or appends to it; returns whether all of it fits.

@@ -24,7 +24,7 @@ const ALIGN: u64 = 1 << 30;
 const MOST: u64 = 4096;
 
 /// The two addresses.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub struct DirectMap {
     /// Address of the first `struct page`.
     pub pages: u64,

@@ -108,9 +108,9 @@ impl HandlerCodegen<'_> {
     fn session_op(&mut self, dst: Option<IrReg>, op: SessionOp, args: &[Val]) -> Res {
         let value = match op {
             SessionOp::Exit => return self.exit_session(),
-            SessionOp::Target => {
-                return dst.map_or(Ok(()), |dst| self.session_number(dst, shared::TARGET));
-            }
+            SessionOp::Target => return self.session_number(dst, shared::TARGET),
+            SessionOp::DirectMap => return self.session_number(dst, shared::MEMORY),
+            SessionOp::PageArray => return self.session_number(dst, shared::PAGES),
             SessionOp::InTree => return dst.map_or(Ok(()), |dst| self.in_tree(dst, args[0])),
             SessionOp::Rand => self.asm.call_with(Helper::GetPrandomU32, &[]),
             SessionOp::InputText
@@ -198,7 +198,7 @@ impl HandlerCodegen<'_> {
                 self.asm.call_with(Helper::KtimeGetNs, &[])
             }
             ClockOp::Jiffies => self.asm.call_with(Helper::Jiffies64, &[]),
-            ClockOp::TzOffset => return self.session_number(dst, shared::TZ_OFFSET),
+            ClockOp::TzOffset => return self.session_number(Some(dst), shared::TZ_OFFSET),
             ClockOp::TzName => return self.tz_name(dst),
         };
         self.def_int(dst, now)
@@ -284,7 +284,8 @@ impl HandlerCodegen<'_> {
     }
 
     /// `dst` = a word of the session's shared block.
-    fn session_number(&mut self, dst: IrReg, off: u32) -> Res {
+    fn session_number(&mut self, dst: Option<IrReg>, off: u32) -> Res {
+        let Some(dst) = dst else { return Ok(()) };
         let word = self.shared_address(off);
         self.asm.load(Size::DW, word, word, 0);
         self.def_int(dst, word)

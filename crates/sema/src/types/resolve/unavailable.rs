@@ -69,10 +69,6 @@ const ABSENT: &[(&[&str], &str)] = &[
         "the kernel does not export its averages; `system(\"cat /proc/loadavg\")` prints them from a `probe timer`",
     ),
     (
-        &["addr_to_node"],
-        "the kernel does not export where the memory of a node begins",
-    ),
-    (
         &["cve_count_metric", "cve_record_metric", "cve_tmpdisable"],
         "scripts against security holes change memory of the kernel, which no BPF program can",
     ),
