@@ -24,10 +24,12 @@ TEST_DEPS := pkg-config libelf-dev zlib1g-dev \
 	python3-venv chromium-headless-shell \
 	clang libomp-dev gfortran openmpi-bin libopenmpi-dev mpich libmpich-dev \
 	slurmctld slurmd slurm-client
+# Programs that only long cases run.
+LONG_DEPS := php-cli
 # Programs that many machines have from other sources, each with the package to install if it is missing.
 TEST_PROGRAMS := go:golang-go npm:npm
 
-.PHONY: demo test test-all build install demo-deps test-deps lint bench clean
+.PHONY: demo test test-all build install demo-deps test-deps long-deps lint bench clean
 
 demo: demo-deps build
 	@echo "--- errno.stp against a real workload, for some seconds"
@@ -46,7 +48,8 @@ test: test-deps lint
 
 # Takes some hours: the long cases, all cases on the other kernels, mutants of the run-time library,
 # random scripts and sessions, and the packages.
-test-all: test
+test-all: long-deps test
+	$(CARGO) run -q -p xtask -- programs
 	$(CARGO) test -p spile --test e2e -- examples
 	$(CARGO) run -p xtask -- vm --all
 	MUTANTS=1000 $(CARGO) test -p spile-lir --test library mutants -- --nocapture
@@ -86,6 +89,9 @@ demo-deps:
 
 test-deps: demo-deps
 	$(call install_missing,$(TEST_DEPS),$(TEST_PROGRAMS),the tests,pkgconf elfutils-libelf-devel zlib-devel bpftool llvm curl)
+
+long-deps:
+	$(call install_missing,$(LONG_DEPS),,the long cases,php-cli)
 
 # Installs the files that the packages of `cargo xtask dist` have. SPILE is the program.
 install:

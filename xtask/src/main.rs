@@ -1,5 +1,5 @@
 //! Chores of the project: `cargo xtask bench [PART]...`, `cargo xtask dist`, `cargo xtask soak`, `cargo xtask fuzz`,
-//! `cargo xtask test`, `cargo xtask vm`, `cargo xtask recording`, `cargo xtask performance`,
+//! `cargo xtask test`, `cargo xtask vm`, `cargo xtask programs`, `cargo xtask recording`, `cargo xtask performance`,
 //! `cargo xtask reference`.
 
 use std::process::ExitCode;
@@ -16,6 +16,7 @@ mod nginx;
 mod peers;
 mod performance;
 mod profile;
+mod programs;
 mod recording;
 mod soak;
 mod stress;
@@ -27,6 +28,7 @@ usage: cargo xtask bench [start] [hits] [calls] [exact] [stress] [markers] [keys
        cargo xtask dist [--no-packages] [--vm] [--in FOLDER]...
        cargo xtask fuzz [--debuginfo] [--minutes N] [--seed S]
        cargo xtask performance
+       cargo xtask programs
        cargo xtask recording
        cargo xtask reference
        cargo xtask soak [--cases N] [--timers N] [--mutants N] [--seed S]
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         Some("dist") => return dist::run(rest),
         Some("fuzz") => fuzz::run(rest),
         Some("performance") => return performance::run(),
+        Some("programs") => return programs::run(),
         Some("recording") => return recording::run(),
         Some("reference") => return reference(),
         Some("soak") => soak::run(rest),

@@ -6,7 +6,7 @@ mod cpio;
 mod guest;
 mod image;
 mod measure;
-mod packages;
+pub(crate) mod packages;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -14,6 +14,7 @@ use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+pub(crate) use image::root;
 use packages::Kernel;
 
 /// Number of random scripts for each kernel in a short run, and with `--all`.

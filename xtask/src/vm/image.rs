@@ -62,7 +62,7 @@ const NEEDLESS: [&str; 6] = [
 ];
 
 /// The root directory of the repository.
-pub(super) fn root() -> PathBuf {
+pub(crate) fn root() -> PathBuf {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
     here.parent().unwrap_or(here).to_owned()
 }
@@ -193,6 +193,10 @@ pub(super) fn build(
     }
     for folder in FOLDERS {
         tree(&mut archive, &root.join(folder))?;
+    }
+    let own = crate::programs::folder();
+    if own.is_dir() && !programs.is_empty() {
+        tree(&mut archive, &own)?;
     }
     // Tests start in the directory of their crate, and save failing scripts next to the programs.
     archive.folder(&root.join("crates/spile"));

@@ -83,7 +83,7 @@ pub(super) struct Kernel {
 }
 
 /// The mirror of Debian's packages on this machine, or the one that the user gave.
-pub(super) fn mirror(given: Option<&str>) -> Result<String, String> {
+pub(crate) fn mirror(given: Option<&str>) -> Result<String, String> {
     if let Some(uri) = given {
         return Ok(uri.to_owned());
     }
@@ -211,7 +211,7 @@ fn apt(dir: &Path, program: &str) -> Command {
 }
 
 /// The output of a command; its errors if it fails.
-fn output(command: &mut Command) -> Result<String, String> {
+pub(crate) fn output(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let out = command.output().map_err(|e| format!("{name}: {e}"))?;
     match out.status.success() {
@@ -226,14 +226,14 @@ fn output(command: &mut Command) -> Result<String, String> {
 
 /// Adds the debugging information of a kernel and of its modules, from a package of some hundred
 /// megabytes, without the parts that only linkers need.
-pub(crate) fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<(), String> {
+pub(super) fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Result<(), String> {
     let entry = KERNELS.iter().find(|(kernel, _)| *kernel == name);
     let suite = entry.map_or("", |k| k.1);
     let dir = cache()?.join(suite);
     let release = kernel.release.clone();
     let ready = dir.join(format!("debug-{release}"));
     if !ready.exists() {
-        let work = prepare(&dir, mirror, suite)?;
+        let work = prepare(&dir, mirror, suite, &["deb"])?;
         eprintln!("fetching the debugging information of {release}");
         download(&work, &[format!("linux-image-{release}-dbg")])?;
         // Up to some release a file of that name, later a symbolic link to the one next to the
@@ -277,8 +277,13 @@ pub(crate) fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Re
     Ok(())
 }
 
-/// Prepares a directory for apt below `dir`, with the package lists of a suite.
-fn prepare(dir: &Path, mirror: &str, suite: &str) -> Result<PathBuf, String> {
+/// Prepares a directory for apt below `dir`, with the lists of a suite: of packages (`deb`), of sources (`deb-src`).
+pub(crate) fn prepare(
+    dir: &Path,
+    mirror: &str,
+    suite: &str,
+    kinds: &[&str],
+) -> Result<PathBuf, String> {
     let said = |e: io::Error| format!("{}: {e}", dir.display());
     let work = dir.join("work");
     let _ = fs::remove_dir_all(&work);
@@ -294,24 +299,32 @@ fn prepare(dir: &Path, mirror: &str, suite: &str) -> Result<PathBuf, String> {
         true => format!("[signed-by={KEYRING}] "),
         false => String::new(),
     };
-    let source = format!("deb {signed}{mirror} {suite} main\n");
-    fs::write(work.join("sources.list"), source).map_err(said)?;
+    let line = |kind: &&str| format!("{kind} {signed}{mirror} {suite} main\n");
+    let sources: String = kinds.iter().map(line).collect();
+    fs::write(work.join("sources.list"), sources).map_err(said)?;
     fs::write(work.join("state/status"), "").map_err(said)?;
     output(apt(&work, "apt-get").arg("update"))?;
     Ok(work)
 }
 
-fn download(work: &Path, packages: &[String]) -> Result<(), String> {
+pub(crate) fn download(work: &Path, packages: &[String]) -> Result<(), String> {
     let mut download = apt(work, "apt-get");
     let download = download.current_dir(work.join("debs"));
     output(download.arg("download").args(packages)).map(drop)
+}
+
+/// Fetches the files of a source package.
+pub(crate) fn source(work: &Path, package: &str) -> Result<(), String> {
+    let mut fetch = apt(work, "apt-get");
+    let fetch = fetch.current_dir(work.join("debs"));
+    output(fetch.args(["source", "--download-only", package])).map(drop)
 }
 
 /// Fetches and unpacks the newest kernel of a suite into `dir`/ready.
 fn fetch(dir: &Path, mirror: &str, suite: &str) -> Result<Kernel, String> {
     let said = |e: io::Error| format!("{}: {e}", dir.display());
     eprintln!("fetching the kernel of {suite}");
-    let work = prepare(dir, mirror, suite)?;
+    let work = prepare(dir, mirror, suite, &["deb"])?;
     let text = output(apt(&work, "apt-cache").args(["depends", META]))?;
     let release = text
         .lines()

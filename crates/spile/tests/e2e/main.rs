@@ -28,7 +28,7 @@
 //! sum over time is checked by a lower bound, never by an upper one.
 //!
 //! `SPILE` and `LOAD` are the programs, `EXAMPLES` is the folder of SystemTap's examples, `PROGRAMS`
-//! that of the sources in `tests/programs`, `DIR` an empty folder of the case. After each case no
+//! that of the sources in `tests/programs`, `BUILT` that of `cargo xtask programs`, `DIR` an empty folder of the case. After each case no
 //! BPF program or map of it may be left.
 
 mod leaks;
@@ -119,6 +119,7 @@ fn fill(text: &str, dir: &Path) -> String {
             "PROGRAMS",
             &root().join("tests/programs").display().to_string(),
         )
+        .replace("BUILT", &needs::built().display().to_string())
         .replace("DIR", &dir.display().to_string())
 }
 

@@ -86,6 +86,12 @@ const NEEDS: &[Need] = &[
         of_kernel: false,
         have: || in_vm().is_none() && Path::new("/usr/bin/php").exists(),
     },
+    // Programs that `cargo xtask programs` builds: `make test-all` does.
+    Need {
+        name: "built programs",
+        of_kernel: false,
+        have: || built().join("bash").exists() && built().join("tcl").exists(),
+    },
     // The C library's debugging information, from the package libc6-dbg.
     Need {
         name: "libc debuginfo",
@@ -140,12 +146,6 @@ const NEEDS: &[Need] = &[
             cpus.contains(" cx16 ") || release() < (7, 0)
         },
     },
-    // A thread that goes to sleep passes the function `deactivate_task`: before Linux 6.12.
-    Need {
-        name: "deactivate_task",
-        of_kernel: true,
-        have: || release() < (6, 12),
-    },
     // A connection has a timer of its own for what it sends again: before Linux 6.19.
     Need {
         name: "icsk_retransmit_timer",
@@ -199,6 +199,11 @@ const NEEDS: &[Need] = &[
         have: || in_vm().is_none(),
     },
 ];
+
+/// Where `cargo xtask programs` builds programs.
+pub(crate) fn built() -> std::path::PathBuf {
+    crate::root().join("target/programs")
+}
 
 fn sets_registers() -> bool {
     spile_kernel::features::has(spile_kernel::features::Feature::WriteRegisters).is_available()
