@@ -520,8 +520,8 @@ impl Interference {
             };
             let wanted = self.moves.iter().filter_map(partner).filter_map(color);
             let wanted = wanted
-                .filter(|reg| *reg != Reg::R10 && busy & bit(*reg) == 0)
-                .last();
+                .rev()
+                .find(|reg| *reg != Reg::R10 && busy & bit(*reg) == 0);
             let any = || {
                 ORDER
                     .into_iter()

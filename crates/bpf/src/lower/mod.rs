@@ -11,7 +11,8 @@
 //! | `needs` | the rooms that code needs, which the plan places |
 //! | [`body_context`] | what is known of a body before its code is generated, computed once |
 //! | `select`, `out_of_line` | blocks, jumps and the dispatch of instructions; code off the straight path |
-//! | `values` | values in virtual registers, and calls with them |
+//! | `arguments` | arguments of calls, and values in new virtual registers |
+//! | `values` | operands of the IR in virtual registers, and copies of memory |
 //! | `shapes` | how the code of each instruction uses registers |
 //! | [`pool`], [`lir_sources`] | constants, subprograms and record shapes of an object; its functions of LIR |
 //! | [`handler`] | numbers, calls, errors, loops, a handler's beginning and end, shared subprograms |
@@ -21,10 +22,12 @@
 //! | `syscalls` | numbers, arguments and results of system calls, and their text |
 //!
 //! # Registers
-//! `r7` is this CPU's block while the body runs. Numbers live in the other registers, on the stack or in
-//! the frame (see [`crate::regalloc`]). An instruction whose shape is a sequence may change `r0` to `r5`.
-//! Others name no register: they ask for operands, the result's register and temporary ones
-//! ([`HandlerCodegen::result`], [`HandlerCodegen::temp`]). Debug builds check that they change no other.
+//! Code computes in virtual registers. Those of an instruction, or of a whole subprogram, are one sequence,
+//! which is allocated on its own when the function is finished (see [`crate::isa::sequences`]). `r7` is this
+//! CPU's block while the body runs. Numbers live in the other registers, on the stack or in the frame (see
+//! [`crate::regalloc`]): the shape of an instruction says how many registers are free for its sequence.
+//! A virtual register that finds no register is stored at each write and loaded at each read. Code that
+//! keeps a value across a call therefore copies it first if it writes the value often.
 //! The top 72 bytes of the stack hold the context, the generation, the system call's number, five
 //! scratch words and the current task.
 //!
@@ -37,6 +40,7 @@
 //! multiply; such values go through a scratch word of the CPU's block, which makes them unknown
 //! numbers.
 
+mod arguments;
 pub(crate) mod body_context;
 pub(crate) mod codegen;
 pub(crate) mod data;
@@ -54,9 +58,9 @@ pub(crate) mod syscalls;
 pub(crate) mod text;
 mod values;
 
+pub(crate) use arguments::{ARGUMENTS, Arg};
 pub(crate) use body_context::{BodyContext, ObjectContext};
 pub(crate) use codegen::HandlerCodegen;
 pub(crate) use operand::{Res, StrOperand};
 pub(crate) use pool::Pool;
-pub(crate) use slots::{CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT};
-pub(crate) use values::{ARGUMENTS, Arg, BLOCK};
+pub(crate) use slots::{BLOCK, CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT};

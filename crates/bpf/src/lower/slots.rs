@@ -1,4 +1,10 @@
-//! The part of a handler's stack that has fixed slots, and limits of the code generator.
+//! The part of a handler's stack that has fixed slots, the register of the processor's block, and limits
+//! of the code generator.
+
+use crate::isa::insn::Reg;
+
+/// The address of this CPU's block while a handler's body runs.
+pub(crate) const BLOCK: Reg = Reg::R7;
 
 /// Stack slot of the context.
 pub(crate) const CTX: i16 = -8;

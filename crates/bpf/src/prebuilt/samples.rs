@@ -32,7 +32,7 @@ pub(crate) fn samples() -> Vec<Routine> {
         Routine::AppendBytes(at),
         Routine::AppendHex(at),
         Routine::Quote(TEXT, TEXT),
-        Routine::Arguments(sample_arguments(), arguments::ENTRY.cast_signed()),
+        Routine::Arguments(sample_arguments(), 2 * arguments::ENTRY.cast_signed()),
         Routine::Defer(sample_defer(at)),
         Routine::Flush(sample_flush()),
         Routine::Addresses(sample_walk()),

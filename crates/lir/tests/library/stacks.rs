@@ -1,6 +1,5 @@
 //! Texts of stacks and addresses against Rust, on random frames, tables of names and lines, and symbols.
-//! The functions run with those that append numbers, as they are written and with their loops as
-//! callbacks.
+//! The functions run with those that append numbers, as written and with loops as callbacks.
 
 use std::rc::Rc;
 
