@@ -1,5 +1,6 @@
 //! Variables of system calls that are no argument and no text of one.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
 use super::{Abi, Syscall, lines};
@@ -24,17 +25,32 @@ type Line = (&'static str, Variable);
 
 /// The variables of a call, each name once.
 pub fn variables(call: &Syscall) -> Vec<Variable> {
-    static LINES: OnceLock<Vec<Line>> = OnceLock::new();
-    let all = LINES.get_or_init(|| lines(TABLE).flat_map(parse).flatten().collect());
+    static BY_NAME: OnceLock<HashMap<&str, Vec<(usize, Line)>>> = OnceLock::new();
+    let by_name = BY_NAME.get_or_init(|| {
+        let mut by_name: HashMap<&str, Vec<(usize, Line)>> = HashMap::new();
+        for (at, line) in lines(TABLE).flat_map(parse).flatten().enumerate() {
+            by_name.entry(bare(line.0)).or_default().push((at, line));
+        }
+        by_name
+    });
+    let names = [call.name, call.entry].into_iter();
+    let lines = names.filter_map(|name| by_name.get(name)).flatten();
+    let mut lines: Vec<_> = lines.filter(|(_, (name, _))| is_of(name, call)).collect();
+    lines.sort_by_key(|(at, _)| *at);
     let mut found: Vec<Variable> = Vec::new();
-    for (name, variable) in all {
+    for (_, (_, variable)) in lines {
         let known = found.iter().any(|v| v.name == variable.name);
         let argument = call.args.iter().any(|a| a.name == variable.name);
-        if is_of(name, call) && !known && !argument {
+        if !known && !argument {
             found.push(*variable);
         }
     }
     found
+}
+
+/// A name of the table without the mark of calls of 32-bit programs.
+fn bare(name: &str) -> &str {
+    name.strip_prefix("compat_").unwrap_or(name)
 }
 
 /// Whether a name of the table is that of a call.
