@@ -489,21 +489,18 @@ impl Interference {
     /// A machine register for each virtual one, or the first one without.
     fn colors(&self, allocator: &Allocator) -> Result<Vec<Option<Reg>>, usize> {
         let mut colors = vec![None; allocator.virtuals];
-        let fixed = |v: &usize| {
-            self.moves
-                .iter()
-                .any(|(to, from)| (*to == *v && *from < VIRTUAL) || (*from == *v && *to < VIRTUAL))
-        };
-        let all = || VIRTUAL..VIRTUAL + allocator.virtuals;
         // Those that need a register that calls preserve choose first, then those that are moved to or
         // from a machine register.
-        let rank = |v: &usize| match (self.across_calls.contains(v), fixed(v)) {
-            (true, _) => 0,
-            (false, true) => 1,
-            (false, false) => 2,
-        };
-        let mut order: Vec<usize> = all().collect();
-        order.sort_by_key(rank);
+        let mut rank = vec![2_u8; allocator.virtuals];
+        for (to, from) in &self.moves {
+            match (to.checked_sub(VIRTUAL), from.checked_sub(VIRTUAL)) {
+                (Some(v), None) | (None, Some(v)) => rank[v] = 1,
+                _ => {}
+            }
+        }
+        self.across_calls.iter().for_each(|v| rank[v - VIRTUAL] = 0);
+        let mut order: Vec<usize> = (VIRTUAL..VIRTUAL + allocator.virtuals).collect();
+        order.sort_by_key(|v| rank[v - VIRTUAL]);
         for v in order {
             let mut busy = (self.of(v)[0] as RegSet) & MACHINE;
             for other in members(self.of(v)).filter(|other| *other >= VIRTUAL) {
