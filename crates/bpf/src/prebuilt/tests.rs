@@ -205,7 +205,7 @@ fn a_script_without_limits_of_its_own_emits_only_what_is_made_for_it() {
     // The lock waits as the script and the kernel say, and an iterator copies keys of its array.
     let made = |name: &&str| *name == "try_lock" || name.starts_with("copy_");
     let emitted: Vec<&str> = object.lir.emitted();
-    assert!(emitted.iter().all(|name| made(name)), "{emitted:?}");
+    assert!(emitted.iter().all(made), "{emitted:?}");
     assert!(
         object
             .spec
