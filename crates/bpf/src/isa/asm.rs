@@ -115,6 +115,15 @@ impl Function {
         self.insns.iter().map(Insn::slots).sum()
     }
 
+    /// The instructions with their slots.
+    fn by_slot(&self) -> impl Iterator<Item = (usize, &Insn)> {
+        self.insns.iter().scan(0, |next, insn| {
+            let slot = *next;
+            *next += insn.slots() as usize;
+            Some((slot, insn))
+        })
+    }
+
     /// Whether the function has a jump that needs Linux 6.6 (`gotol`).
     pub fn has_long_jump(&self) -> bool {
         self.insns
@@ -312,6 +321,48 @@ pub(crate) fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
     }
 }
 
+/// A replacement for an instruction behind another one, with no label in between: for a load of a stack
+/// word that was just stored, or a move back.
+fn merged(last: &Insn, insn: &Insn) -> Option<Option<Insn>> {
+    let (from, to) = match (last, insn) {
+        (
+            Insn::Store {
+                size: Size::DW,
+                base: Reg::R10,
+                off,
+                src: Src::Reg(src),
+            },
+            Insn::Load {
+                size: Size::DW,
+                dst,
+                base: Reg::R10,
+                off: there,
+            },
+        ) if off == there => (*src, *dst),
+        (
+            Insn::Alu {
+                width: Width::W64,
+                op: AluOp::Mov,
+                dst: a,
+                src: Src::Reg(b),
+            },
+            Insn::Alu {
+                width: Width::W64,
+                op: AluOp::Mov,
+                dst,
+                src: Src::Reg(src),
+            },
+        ) if a == src && b == dst => return Some(None),
+        _ => return None,
+    };
+    Some((from != to).then_some(Insn::Alu {
+        width: Width::W64,
+        op: AluOp::Mov,
+        dst: to,
+        src: Src::Reg(from),
+    }))
+}
+
 impl Asm {
     /// Starts a function with these parameters.
     pub fn new(name: impl Into<String>, params: &[&'static str]) -> Asm {
@@ -380,71 +431,14 @@ impl Asm {
         }
     }
 
-    /// A replacement for an instruction, from the one before it, with no label in between: a load
-    /// of a stack word that was just stored, or a move back.
+    /// A replacement for an instruction, from the one before it, with no label in between.
     fn after_last(&self, insn: &Insn) -> Option<Option<Insn>> {
         // The names of virtual registers repeat in each sequence.
         let last = self.function.insns.last()?;
         if self.piece as usize == self.function.insns.len() && last.has_virtual() {
             return None;
         }
-        let (from, to) = match (last, insn) {
-            (
-                Insn::Store {
-                    size: Size::DW,
-                    base: Reg::R10,
-                    off,
-                    src: Src::Reg(src),
-                },
-                Insn::Load {
-                    size: Size::DW,
-                    dst,
-                    base: Reg::R10,
-                    off: there,
-                },
-            ) if off == there => (*src, *dst),
-            (
-                Insn::Alu {
-                    width: Width::W64,
-                    op: AluOp::Mov,
-                    dst: a,
-                    src: Src::Reg(b),
-                },
-                Insn::Alu {
-                    width: Width::W64,
-                    op: AluOp::Mov,
-                    dst,
-                    src: Src::Reg(src),
-                },
-            ) if a == src && b == dst => return Some(None),
-            _ => return None,
-        };
-        Some((from != to).then_some(Insn::Alu {
-            width: Width::W64,
-            op: AluOp::Mov,
-            dst: to,
-            src: Src::Reg(from),
-        }))
-    }
-
-    /// Redirects the last instruction to another register if it only loads or moves to the first
-    /// one, which has no other use.
-    pub(crate) fn retarget(&mut self, from: Reg, to: Reg) -> bool {
-        if self.bound == self.here {
-            return false;
-        }
-        match self.function.insns.last_mut() {
-            Some(
-                Insn::Load { dst, .. }
-                | Insn::Alu {
-                    op: AluOp::Mov,
-                    dst,
-                    ..
-                },
-            ) if *dst == from => *dst = to,
-            _ => return false,
-        }
-        true
+        merged(last, insn)
     }
 
     /// `dst = imm` in one slot if it fits, otherwise in two.
@@ -624,17 +618,28 @@ impl Asm {
     pub(crate) fn insert(&mut self, function: &Function) {
         debug_assert!(function.relocs.is_empty(), "{}", function.name);
         let end = self.label();
-        // No label inside is bound here, so that no instruction may be merged with one in front of it.
-        self.bound = self.here;
+        // Its jumps have labels here, because later steps may move the code.
+        let mut labels = vec![None; function.slots() as usize + 1];
+        for (slot, insn) in function.by_slot() {
+            if let Some(off) = insn.jump() {
+                labels[slot.strict_add_signed(off) + 1].get_or_insert_with(|| self.label());
+            }
+        }
         let last = function.insns.len().saturating_sub(1);
-        for (i, insn) in function.insns.iter().enumerate() {
-            match insn {
-                Insn::Exit {} if i == last => {}
-                Insn::Exit {} => self.jump(end),
-                insn => {
-                    self.here += insn.slots();
-                    self.function.insns.push(*insn);
+        for (i, (slot, insn)) in function.by_slot().enumerate() {
+            if let Some(label) = labels[slot] {
+                self.labels[label.0 as usize] = self.here;
+                self.bound = self.here;
+            }
+            match (insn.jump(), insn) {
+                (Some(off), _) => {
+                    if let Some(label) = labels[slot.strict_add_signed(off) + 1] {
+                        self.fixup(label, *insn);
+                    }
                 }
+                (None, Insn::Exit {}) if i == last => {}
+                (None, Insn::Exit {}) => self.jump(end),
+                (None, insn) => self.emit(*insn),
             }
         }
         self.labels[end.0 as usize] = self.here;

@@ -712,6 +712,14 @@ impl Insn {
         }
     }
 
+    /// The distance of a short jump.
+    pub(crate) fn jump(&self) -> Option<isize> {
+        match *self {
+            Insn::Goto { off } | Insn::MayGoto { off } | Insn::Jump { off, .. } => Some(off.into()),
+            _ => None,
+        }
+    }
+
     /// Whether an operand is a virtual register.
     pub(crate) fn has_virtual(&self) -> bool {
         let (mut insn, mut found) = (*self, false);

@@ -101,7 +101,8 @@ fn index(reg: Reg) -> usize {
     }
 }
 
-fn bit(reg: Reg) -> RegSet {
+/// The set of one machine register.
+pub(crate) fn set_of(reg: Reg) -> RegSet {
     1 << reg.number()
 }
 
@@ -504,7 +505,7 @@ impl Interference {
         for v in order {
             let mut busy = (self.of(v)[0] as RegSet) & MACHINE;
             for other in members(self.of(v)).filter(|other| *other >= VIRTUAL) {
-                busy |= colors[other - VIRTUAL].map_or(0, bit);
+                busy |= colors[other - VIRTUAL].map_or(0, set_of);
             }
             let color = |reg: usize| match reg.checked_sub(VIRTUAL) {
                 None => Reg::new(reg as u8),
@@ -518,11 +519,11 @@ impl Interference {
             let wanted = self.moves.iter().filter_map(partner).filter_map(color);
             let wanted = wanted
                 .rev()
-                .find(|reg| *reg != Reg::R10 && busy & bit(*reg) == 0);
+                .find(|reg| *reg != Reg::R10 && busy & set_of(*reg) == 0);
             let any = || {
                 ORDER
                     .into_iter()
-                    .find(|reg| allocator.free & !busy & bit(*reg) != 0)
+                    .find(|reg| allocator.free & !busy & set_of(*reg) != 0)
             };
             colors[v - VIRTUAL] = Some(wanted.or_else(any).ok_or(v)?);
         }
@@ -547,11 +548,11 @@ impl Interference {
 fn implicit(insn: &Insn) -> (RegSet, RegSet) {
     match insn {
         Insn::Call { .. } => (ARGUMENTS, CALLER_SAVED),
-        Insn::Exit {} => (bit(Reg::R0), 0),
+        Insn::Exit {} => (set_of(Reg::R0), 0),
         Insn::Atomic {
             op: AtomicOp::CmpXchg,
             ..
-        } => (bit(Reg::R0), bit(Reg::R0)),
+        } => (set_of(Reg::R0), set_of(Reg::R0)),
         _ => (0, 0),
     }
 }
@@ -570,17 +571,17 @@ impl Held {
     fn behind(mut self, insn: &Insn, before: Option<&Insn>) -> Held {
         let is_call = |insn: &Insn| matches!(insn, Insn::Call { .. });
         if is_call(insn) {
-            self.written = self.written & !CALLER_SAVED | bit(R0);
+            self.written = self.written & !CALLER_SAVED | set_of(R0);
             self.given = 0;
         }
         // A call's result that moves to a virtual register is not read where it was.
         if matches!(moved(insn), Some((Reg::Virtual(_), R0))) && before.is_some_and(is_call) {
-            self.written &= !bit(R0);
+            self.written &= !set_of(R0);
         }
         for (reg, access) in operands(insn) {
             if access != Access::Read && index(reg) < VIRTUAL {
-                self.written |= bit(reg);
-                self.given &= !bit(reg);
+                self.written |= set_of(reg);
+                self.given &= !set_of(reg);
             }
         }
         self

@@ -13,11 +13,9 @@ use super::slots::{BLOCK, TMP};
 use crate::isa::asm::{Asm, Label, Section};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Reg, Size, Src};
+use crate::isa::sequences::RegSet;
 use crate::regalloc::Location;
-use crate::regalloc::numbers::{Numbers, TEMPS, Temps};
-
-/// The temporary registers of instructions whose numbers have one location.
-const TEMPORARY: [Reg; TEMPS] = [R0, R1, R2, R3];
+use crate::regalloc::numbers::Numbers;
 
 /// The code generator of one function: a program, or a subprogram of a handler. It has the fields of
 /// its [`BodyContext`].
@@ -30,8 +28,8 @@ pub(crate) struct HandlerCodegen<'a> {
     pub locations: &'a [Location],
     /// The final locations of numbers and the temporary registers, behind the leading tests.
     pub numbers: Option<&'a Numbers>,
-    /// The current instruction's temporary registers.
-    pub temps: Option<Temps>,
+    /// The registers that are free for the current instruction, unless those of calls are.
+    pub temps: Option<RegSet>,
     /// The label of each block.
     pub labels: Vec<Label>,
     /// The label at which the handler ends.
@@ -108,24 +106,6 @@ impl<'a> HandlerCodegen<'a> {
         self.locations[r.index()]
     }
 
-    /// A register that the current instruction may change.
-    pub(crate) fn temp(&self, n: usize) -> Reg {
-        let Some(temps) = self.temps else {
-            return TEMPORARY[n];
-        };
-        debug_assert!(temps[n].is_some(), "there is no temporary register {n}");
-        temps[n].unwrap_or(TEMPORARY[n])
-    }
-
-    /// The register to compute a result in: its own, unless it would overwrite an operand, or a
-    /// temporary one.
-    pub(crate) fn result(&self, dst: spile_ir::Reg, operand: Src) -> Reg {
-        match self.location(dst) {
-            Location::Reg(r) if operand != Src::Reg(r) => r,
-            _ => self.temp(0),
-        }
-    }
-
     pub(crate) fn ty(&self, v: Val) -> Res<Ty> {
         self.program
             .type_of(self.body, v)
@@ -154,62 +134,25 @@ impl<'a> HandlerCodegen<'a> {
         self.asm.ld_data(reg, Section::Bss, off);
     }
 
-    /// A number in its cheapest form: an immediate, its own register, or loaded into `scratch`.
-    pub(crate) fn use_int(&mut self, v: Val, scratch: Reg) -> Res<Src> {
-        match v {
-            Val::Imm(n) => match i32::try_from(n) {
-                Ok(n) => return Ok(Src::Imm(n)),
-                Err(_) => self.asm.imm(scratch, n),
-            },
-            Val::Str(_) => return Err("a string where a number belongs".into()),
-            Val::Reg(r) => {
-                if self.body.regs[r.index()] != Ty::Long {
-                    return Err("a string where a number belongs".into());
-                }
-                match self.location(r) {
-                    Location::Reg(reg) => return Ok(Src::Reg(reg)),
-                    Location::Stack(off) => self.asm.load(Size::DW, scratch, R10, off),
-                    Location::Frame(off) => self.load(scratch, self.plan.scratch.frame + off),
-                    Location::None => self.asm.mov(scratch, 0),
-                }
-            }
-        }
-        Ok(Src::Reg(scratch))
-    }
-
-    /// Whether a number is neither a small constant nor in a register.
-    pub(crate) fn needs_register(&self, v: Val) -> bool {
-        match v {
-            Val::Imm(n) => i32::try_from(n).is_err(),
-            Val::Reg(r) => !matches!(self.location(r), Location::Reg(_)),
-            Val::Str(_) => true,
-        }
-    }
-
-    /// A number in its cheapest form, or in a temporary register.
-    pub(crate) fn use_or_temp(&mut self, v: Val, temp: usize) -> Res<Src> {
-        let scratch = match self.needs_register(v) {
-            true => self.temp(temp),
-            false => R0,
+    /// A number in its cheapest form: an immediate, its own register, or loaded into another one.
+    pub(crate) fn number(&mut self, v: Val) -> Res<Src> {
+        let r = match v {
+            Val::Imm(n) => return Ok(self.asm.constant(n)),
+            Val::Reg(r) if self.body.regs[r.index()] == Ty::Long => r,
+            Val::Reg(_) | Val::Str(_) => return Err("a string where a number belongs".into()),
         };
-        self.use_int(v, scratch)
-    }
-
-    /// A number in a register: its own, or a temporary one.
-    pub(crate) fn use_in_temp(&mut self, v: Val, temp: usize) -> Res<Reg> {
-        match self.use_or_temp(v, temp)? {
-            Src::Reg(r) => Ok(r),
-            Src::Imm(n) => {
-                let reg = self.temp(temp);
-                self.asm.mov(reg, n);
-                Ok(reg)
-            }
+        Ok(match self.location(r) {
+            Location::Reg(reg) => reg,
+            Location::Stack(off) => self.asm.word(R10, off),
+            Location::Frame(off) => self.block_word(self.plan.scratch.frame + off),
+            Location::None => self.asm.copy(0),
         }
+        .into())
     }
 
     /// Loads a number into `reg`, which the caller may then change.
     pub(crate) fn use_in(&mut self, v: Val, reg: Reg) -> Res {
-        let src = self.use_int(v, reg)?;
+        let src = self.number(v)?;
         if src != Src::Reg(reg) {
             self.asm.mov(reg, src);
         }
@@ -224,7 +167,6 @@ impl<'a> HandlerCodegen<'a> {
         }
         match self.location(dst) {
             Location::Reg(reg) if src == Src::Reg(reg) => {}
-            Location::Reg(reg) if src == Src::Reg(R0) && self.asm.retarget(R0, reg) => {}
             Location::Reg(reg) => self.asm.mov(reg, src),
             Location::Stack(off) => self.asm.store(Size::DW, R10, off, src),
             Location::Frame(off) => self.store(self.plan.scratch.frame + off, src),

@@ -7,7 +7,7 @@ use super::operand::{Res, condition};
 use super::out_of_line::OutOfLine;
 use crate::isa::asm::SourceLine;
 use crate::isa::insn::{Cond, Reg, Src};
-use crate::isa::sequences::{CALLER_SAVED, RegSet};
+use crate::isa::sequences::{CALLER_SAVED, RegSet, set_of};
 use crate::regalloc::Location;
 
 impl HandlerCodegen<'_> {
@@ -52,20 +52,18 @@ impl HandlerCodegen<'_> {
 
     /// Begins the sequence of an instruction, with the registers that it may change.
     fn begin_sequence(&mut self, dst: Option<spile_ir::Reg>) {
-        let Some(temps) = self.temps else {
-            self.asm.begin_sequence(CALLER_SAVED);
-            return;
+        match self.temps {
+            None => self.asm.begin_sequence(CALLER_SAVED),
+            Some(temps) => self.asm.begin_sequence_for(temps, self.own_register(dst)),
         };
-        let set = |regs: &mut dyn Iterator<Item = Reg>| {
-            regs.fold(0, |all: RegSet, reg| all | 1 << reg.number())
-        };
-        let own = dst.and_then(|dst| match self.location(dst) {
-            Location::Reg(reg) => Some(reg),
-            _ => None,
-        });
-        let temps = set(&mut temps.into_iter().flatten());
-        self.asm
-            .begin_sequence_for(temps, set(&mut own.into_iter()));
+    }
+
+    /// The register that has a number, as a set.
+    fn own_register(&self, dst: Option<spile_ir::Reg>) -> RegSet {
+        match dst.map(|dst| self.location(dst)) {
+            Some(Location::Reg(reg)) => set_of(reg),
+            _ => 0,
+        }
     }
 
     /// Sets the temporary registers for an instruction of the current block.
@@ -80,12 +78,7 @@ impl HandlerCodegen<'_> {
         let Some(temps) = self.temps else {
             return true;
         };
-        let own = match block.insts[i].0.dst().map(|dst| self.location(dst)) {
-            Some(Location::Reg(reg)) => Some(reg),
-            _ => None,
-        };
-        let may = temps.into_iter().flatten().chain(own);
-        let may = may.fold(0, |all, reg| all | 1 << reg.number());
+        let may = temps | self.own_register(block.insts[i].0.dst());
         self.asm.changed_since(first) & !may == 0
     }
 
@@ -112,7 +105,7 @@ impl HandlerCodegen<'_> {
             Term::Branch { cond, then, els } => {
                 // A constant condition is tested too: both targets must stay reachable for the
                 // verifier.
-                let cond = self.use_in_temp(*cond, 0)?;
+                let cond = self.number_in_reg(*cond)?;
                 self.branch(Cond::Ne, cond, Src::Imm(0), (*then, *els), next);
                 Ok(())
             }
@@ -195,12 +188,11 @@ impl HandlerCodegen<'_> {
         match inst {
             Inst::Bin { op, a, b, .. } => {
                 let cond = condition(*op).ok_or("not a comparison")?;
-                let a = self.use_in_temp(*a, 0)?;
-                let b = self.use_or_temp(*b, 1)?;
+                let (a, b) = (self.number_in_reg(*a)?, self.number(*b)?);
                 self.branch(cond, a, b, (then, els), next);
             }
             Inst::Un { a, .. } => {
-                let a = self.use_in_temp(*a, 0)?;
+                let a = self.number_in_reg(*a)?;
                 self.branch(Cond::Eq, a, Src::Imm(0), (then, els), next);
             }
             Inst::StrCmp { op, a, b, .. } => {
@@ -304,7 +296,7 @@ impl HandlerCodegen<'_> {
         if let (Val::Imm(n), true) = (src, several) {
             let tracked = match self.location(dst) {
                 Location::Reg(reg) => Some(reg),
-                Location::Stack(_) => Some(self.temp(0)),
+                Location::Stack(_) => Some(self.asm.new_reg()),
                 Location::Frame(_) | Location::None => None,
             };
             if let Some(reg) = tracked {
@@ -316,7 +308,7 @@ impl HandlerCodegen<'_> {
         if let Location::Reg(reg) = self.location(dst) {
             return self.use_in(src, reg);
         }
-        let src = self.use_or_temp(src, 0)?;
+        let src = self.number(src)?;
         self.def_int(dst, src)
     }
 

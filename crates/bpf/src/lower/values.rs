@@ -7,19 +7,9 @@ use super::codegen::HandlerCodegen;
 use super::operand::{Res, StrOperand};
 use super::slots::{BLOCK, REACH};
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R0;
 use crate::isa::insn::{Reg, Src};
 
 impl HandlerCodegen<'_> {
-    /// A number in its cheapest form.
-    pub(crate) fn number(&mut self, v: Val) -> Res<Src> {
-        let reg = match self.needs_register(v) {
-            true => self.asm.new_reg(),
-            false => R0,
-        };
-        self.use_int(v, reg)
-    }
-
     /// A number in a register, which stays as it is.
     pub(crate) fn number_in_reg(&mut self, v: Val) -> Res<Reg> {
         match self.number(v)? {

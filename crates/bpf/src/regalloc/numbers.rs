@@ -4,11 +4,11 @@
 //! In: a body, the locations that [`super::allocate`] gave its registers, and the shape of each
 //! instruction. Out: better locations, and temporary registers for each instruction.
 //!
-//! - *Shapes*. An instruction that is selected computes in the registers that it is given. A sequence
-//!   with registers of its own ([`Shape::Sequence`]) clobbers r0 to r5: numbers that live across it or
-//!   that it reads are in r6, r8, r9 or in memory. All other numbers can be in any register but r7.
-//! - *Temporary registers* are those that no number has at the instruction. Most instructions need them
-//!   only for numbers in memory.
+//! - *Shapes*. The code of most instructions needs few registers. Numbers can be in any other but r7.
+//!   A [`Shape::Sequence`] needs all that calls may change: numbers that live across it or that it reads
+//!   are in r6, r8, r9 or in memory.
+//! - *Temporary registers* are those that no number has at the instruction: its virtual registers get
+//!   them. Most instructions need them only for numbers in memory.
 //! - *Copies*. A number prefers the register of the number that it is computed from and that ends there.
 //! - *Memory*. Numbers that are live at the start stay where the leading tests leave them. Those that
 //!   outlive a step of a resumable loop stay in the frame.
@@ -27,10 +27,9 @@ use super::{
     intervals, straight_line_end, take_slot,
 };
 use crate::isa::insn::Reg;
+use crate::isa::sequences::{RegSet, set_of};
 
-/// Registers that an instruction can ask for besides those of its operands and its result.
-pub(crate) const TEMPS: usize = 4;
-/// Registers that sequences clobber.
+/// The registers that calls may change.
 const CLOBBERED: [Reg; 6] = [Reg::R0, Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];
 /// Number of machine registers.
 const REGS: usize = 10;
@@ -40,31 +39,28 @@ const REGS: usize = 10;
 pub(crate) enum Shape {
     /// No code.
     Nothing,
-    /// Instructions with registers of their own, which are r0 to r5. The result is in r0 at the end.
+    /// Instructions that may change all registers that calls may.
     Sequence,
     /// `dst = a`.
     Copy,
     /// The result is computed in its own register, from the first operand.
     InPlace {
-        /// Temporary registers, from the second one behind that of the result on.
+        /// Temporary registers besides those for the result and the second operand.
         temps: u8,
     },
     /// The result is written before the operands are read for the last time.
     Apart {
-        /// Temporary registers, behind those for the result and the operands.
+        /// Temporary registers besides those for the result and the operands.
         temps: u8,
     },
     /// The result depends on no operand.
     Value,
     /// There is no result, and the last operand only is read.
     Store {
-        /// Temporary registers, behind that for the operand.
+        /// Temporary registers besides that for the operand.
         temps: u8,
     },
 }
-
-/// The temporary registers of an instruction.
-pub(crate) type Temps = [Option<Reg>; TEMPS];
 
 /// The locations of the numbers of a body.
 #[derive(Debug)]
@@ -72,8 +68,8 @@ pub(crate) struct Numbers {
     /// The location of each register.
     pub locations: Vec<Location>,
     /// For each block, the temporary registers of its instructions and of its terminator; `None` for
-    /// sequences with registers of their own.
-    pub temps: Vec<Vec<Option<Temps>>>,
+    /// those that may change all registers that calls may.
+    pub temps: Vec<Vec<Option<RegSet>>>,
 }
 
 /// A body, and what is known about it.
@@ -312,7 +308,7 @@ impl<'a> Builder<'a> {
 
     /// The temporary registers of all instructions; the number whose register is needed if there are not
     /// enough.
-    fn temps(&self) -> Result<Vec<Vec<Option<Temps>>>, usize> {
+    fn temps(&self) -> Result<Vec<Vec<Option<RegSet>>>, usize> {
         let blocks = self.input.body.blocks.iter();
         let mut all: Vec<_> = blocks.map(|b| vec![None; b.insts.len() + 1]).collect();
         let mut values = Vec::new();
@@ -329,13 +325,13 @@ impl<'a> Builder<'a> {
             let dst = item.inst.and_then(Inst::dst).filter(|_| !item.fused);
             let wanted = self.wanted(item.shape, &values, dst);
             let span = (item.at, item.at + 1);
-            let mut temps = Temps::default();
-            for n in (0..TEMPS).filter(|n| wanted[*n]) {
-                let other = |reg: &Reg| !temps.contains(&Some(*reg));
+            let mut temps = 0;
+            for _ in 0..wanted {
+                let other = |reg: &Reg| temps & set_of(*reg) == 0;
                 let choice = || CLOBBERED.into_iter().filter(other);
                 let free = choice().find(|reg| self.holder(*reg, span).is_none());
                 match free {
-                    Some(reg) => temps[n] = Some(reg),
+                    Some(reg) => temps |= set_of(reg),
                     None => {
                         let holders = choice().filter_map(|reg| self.holder(reg, span));
                         // A long life is spilled for many instructions.
@@ -349,43 +345,29 @@ impl<'a> Builder<'a> {
         Ok(all)
     }
 
-    /// The temporary registers that an instruction needs.
-    fn wanted(&self, shape: Shape, values: &[Val], dst: Option<IrReg>) -> [bool; TEMPS] {
-        let mut wanted = [false; TEMPS];
+    /// The number of temporary registers that an instruction needs.
+    fn wanted(&self, shape: Shape, values: &[Val], dst: Option<IrReg>) -> u8 {
         let immediate = |v: Val| matches!(v, Val::Imm(n) if i32::try_from(n).is_ok());
         let first = values.first().copied();
         let second = values.get(1).copied();
-        let loaded =
-            |v: Option<Val>| v.is_some_and(|v| !immediate(v) && self.register(v).is_none());
+        let outside = |v: Option<Val>| v.is_some_and(|v| self.register(v).is_none());
+        let loaded = |v: Option<Val>| v.is_some_and(|v| !immediate(v)) && outside(v);
         let own = dst.and_then(|dst| self.register(Val::Reg(dst)));
         let shared = |v: Option<Val>| own.is_some() && v.and_then(|v| self.register(v)) == own;
-        let behind = |wanted: &mut [bool; TEMPS], from: usize, temps: u8| {
-            (from..from + usize::from(temps)).for_each(|n| wanted[n] = true);
-        };
+        let all = |needs: &[bool]| needs.iter().map(|needed| u8::from(*needed)).sum::<u8>();
         match shape {
-            Shape::Nothing | Shape::Sequence => {}
-            Shape::Copy => {
-                wanted[0] = own.is_none() && first.is_some_and(|v| self.register(v).is_none());
-            }
+            Shape::Nothing | Shape::Sequence => 0,
+            Shape::Copy => all(&[own.is_none() && outside(first)]),
             Shape::InPlace { temps } => {
-                wanted[0] = own.is_none() || shared(second);
-                wanted[1] = loaded(second);
-                behind(&mut wanted, 2, temps);
+                temps + all(&[own.is_none() || shared(second), loaded(second)])
             }
             Shape::Apart { temps } => {
-                let result = usize::from(dst.is_some());
-                wanted[0] = result == 1 && (own.is_none() || shared(first) || shared(second));
-                wanted[result] |= first.is_some_and(|v| self.register(v).is_none());
-                wanted[result + 1] = loaded(second);
-                behind(&mut wanted, result + values.len(), temps);
+                let apart = own.is_none() || shared(first) || shared(second);
+                temps + all(&[dst.is_some() && apart, outside(first), loaded(second)])
             }
-            Shape::Value => wanted[0] = own.is_none(),
-            Shape::Store { temps } => {
-                wanted[0] = loaded(values.last().copied());
-                behind(&mut wanted, 1, temps);
-            }
+            Shape::Value => all(&[own.is_none()]),
+            Shape::Store { temps } => temps + all(&[loaded(values.last().copied())]),
         }
-        wanted
     }
 
     /// The locations, with words of memory for the numbers without a register.

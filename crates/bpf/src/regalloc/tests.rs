@@ -6,6 +6,8 @@ use spile_ir::{BinOp, BlockId, Body, Inst, Reg, Ty, Val, opt};
 
 use super::numbers::{self, Input, Shape};
 use super::{Location, POOL, allocate};
+use crate::isa::insn::Reg as MachineReg;
+use crate::isa::sequences::set_of;
 
 /// The bytes of a location: kind, first, number.
 fn bytes(locations: &[Location], body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
@@ -149,7 +151,8 @@ fn check_numbers(body: &Body) {
                 None => assert!(busy.iter().all(|r| POOL.contains(r)), "{inst:?}: {busy:?}"),
                 Some(temps) => {
                     let own = dst.filter(number).and_then(register);
-                    let temps: Vec<_> = temps.into_iter().flatten().collect();
+                    let all = MachineReg::ALL.into_iter();
+                    let temps: Vec<_> = all.filter(|r| temps & set_of(*r) != 0).collect();
                     let free = |t| !busy.contains(t) && own != Some(*t);
                     assert!(temps.iter().all(free), "{inst:?}: {temps:?}");
                 }

@@ -122,23 +122,34 @@ impl Asm {
         // The slot in front of an instruction's spill code, and the index and slot of itself.
         let mut front = Vec::with_capacity(old.len() + 1);
         let mut own = vec![(0, 0); old.len()];
+        let index = |slot: u32| index_at[slot as usize] as usize;
+        let mut targets = vec![false; old.len() + 1];
+        for label in self.labels.iter().filter(|l| **l != super::UNBOUND) {
+            targets[index(*label)] = true;
+        }
         let mut here = 0;
         let new = &mut self.function.insns;
-        let mut push = |insn: Insn| {
+        // Sequences that follow one another can be merged only now.
+        let mut push = |insn: Insn, is_target: bool| {
+            let last = new.last().filter(|_| !is_target);
+            let replacement = last.and_then(|last| super::merged(last, &insn));
             let at = (new.len() as u32, here);
-            here += insn.slots();
-            new.push(insn);
+            if let Some(insn) = replacement.unwrap_or(Some(insn)) {
+                here += insn.slots();
+                new.push(insn);
+            }
             (at, here)
         };
         let mut behind = 0;
         for (i, insn) in old.into_iter().enumerate() {
             front.push(behind);
+            let mut is_target = targets[i];
             if !covered[i] {
-                (own[i], behind) = push(insn);
+                (own[i], behind) = push(insn, is_target);
             }
             while let Some(next) = placed.next_if(|p| p.origin == i as u32) {
                 let at;
-                (at, behind) = push(next.insn);
+                (at, behind) = push(next.insn, std::mem::take(&mut is_target));
                 if next.own {
                     own[i] = at;
                 }
@@ -146,7 +157,6 @@ impl Asm {
         }
         front.push(behind);
         self.here = behind;
-        let index = |slot: u32| index_at[slot as usize] as usize;
         for fixup in &mut self.fixups {
             (fixup.index, fixup.slot) = own[fixup.index as usize];
         }
@@ -163,12 +173,12 @@ impl Asm {
             *slot = front[index(*slot)];
         }
         // The kernel accepts one position for each instruction: the last one counts.
-        let lines = &mut self.function.lines;
-        let last = |(i, (slot, _)): (usize, &(u32, super::SourceLine))| {
-            lines.get(i + 1).is_none_or(|(next, _)| next != slot)
-        };
-        let keep: Vec<bool> = lines.iter().enumerate().map(last).collect();
-        let mut keep = keep.into_iter();
-        lines.retain(|_| keep.next().unwrap_or(true));
+        self.function.lines.dedup_by(|next, kept| {
+            let same = next.0 == kept.0;
+            if same {
+                std::mem::swap(next, kept);
+            }
+            same
+        });
     }
 }

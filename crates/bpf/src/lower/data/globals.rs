@@ -29,10 +29,9 @@ impl HandlerCodegen<'_> {
         };
         match ty {
             Ty::Long => {
-                let result = self.result(dst, Src::Imm(0));
-                self.shared(result, offset);
-                self.asm.load(Size::DW, result, result, 0);
-                self.def_int(dst, result)
+                let word = self.shared_address(offset);
+                self.asm.load(Size::DW, word, word, 0);
+                self.def_int(dst, word)
             }
             Ty::Str(width) => {
                 let from = self.shared_address(offset);
@@ -76,9 +75,8 @@ impl HandlerCodegen<'_> {
         };
         match ty {
             Ty::Long => {
-                let v = self.use_or_temp(val, 0)?;
-                let at = self.temp(1);
-                self.shared(at, offset);
+                let v = self.number(val)?;
+                let at = self.shared_address(offset);
                 self.asm.store(Size::DW, at, 0, v);
                 Ok(())
             }

@@ -29,8 +29,7 @@ impl HandlerCodegen<'_> {
         if op == UnOp::Not {
             return self.truth(dst, Cond::Eq, a, Val::Imm(0));
         }
-        let result = self.result(dst, Src::Imm(0));
-        self.use_in(a, result)?;
+        let result = self.number_copy(a)?;
         match op {
             UnOp::Neg => self.asm.neg(result),
             _ => self.asm.alu(AluOp::Xor, result, -1),
@@ -40,14 +39,9 @@ impl HandlerCodegen<'_> {
 
     /// `dst` = 1 if `a cond b` holds, else 0.
     fn truth(&mut self, dst: IrReg, cond: Cond, a: Val, b: Val) -> Res {
-        let a = self.use_in_temp(a, 1)?;
-        let b = self.use_or_temp(b, 2)?;
-        let result = match self.result(dst, Src::Reg(a)) {
-            result if b == Src::Reg(result) => self.temp(0),
-            result => result,
-        };
+        let (a, b) = (self.number_in_reg(a)?, self.number(b)?);
         let end = self.asm.label();
-        self.asm.mov(result, 1);
+        let result = self.asm.copy(1);
         self.asm.jump_if(cond, a, b, end);
         self.asm.mov(result, 0);
         self.asm.bind(end);
@@ -65,13 +59,10 @@ impl HandlerCodegen<'_> {
             (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Val::Imm(n)) => Val::Imm(n & 63),
             _ => b,
         };
-        let b = self.use_or_temp(b, 1)?;
-        let result = self.result(dst, b);
-        self.use_in(a, result)?;
-        if let (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Src::Reg(r)) = (alu, b) {
-            let count = self.temp(2);
-            self.asm.mov(count, r);
-            self.asm.alu(AluOp::And, count, 63);
+        let b = self.number(b)?;
+        let result = self.number_copy(a)?;
+        if let (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Src::Reg(_)) = (alu, b) {
+            let count = self.asm.alu_of(AluOp::And, b, 63);
             self.asm.alu(alu, result, count);
         } else {
             self.asm.alu(alu, result, b);
@@ -107,11 +98,8 @@ impl HandlerCodegen<'_> {
         let Ok(divisor @ 1..) = i32::try_from(b.unsigned_abs()) else {
             return Ok(false);
         };
-        let result = self.result(dst, Src::Imm(0));
-        let sign = self.temp(2);
-        self.use_in(a, result)?;
-        self.asm.mov(sign, result);
-        self.asm.alu(AluOp::Arsh, sign, 63);
+        let result = self.number_copy(a)?;
+        let sign = self.asm.alu_of(AluOp::Arsh, result, 63);
         self.asm.alu(AluOp::Xor, result, sign);
         self.asm.alu(AluOp::Sub, result, sign);
         if op == BinOp::Div {
