@@ -119,16 +119,55 @@ fn moved(insn: &Insn) -> Option<(Reg, Reg)> {
     }
 }
 
-/// The operands of an instruction.
-fn operands(insn: &Insn) -> impl Iterator<Item = (Reg, Access)> + use<> {
-    let mut all = [None; 3];
-    let mut n = 0;
-    let mut copy = *insn;
-    copy.for_each_operand(&mut |reg, access| {
-        all[n] = Some((*reg, access));
-        n += 1;
-    });
-    all.into_iter().flatten()
+/// What an instruction does with registers, by their numbers among all.
+struct Effect {
+    /// Its operands. No instruction has more.
+    operands: [Option<(usize, Access)>; 3],
+    /// The registers that it reads and clobbers without naming them.
+    reads: RegSet,
+    clobbers: RegSet,
+    calls: bool,
+    /// A move: to, from.
+    moved: Option<(usize, usize)>,
+}
+
+impl Effect {
+    fn new(insn: &Insn) -> Effect {
+        let mut operands = [None; 3];
+        let mut n = 0;
+        let mut copy = *insn;
+        copy.for_each_operand(&mut |reg, access| {
+            operands[n] = Some((index(*reg), access));
+            n += 1;
+        });
+        let calls = matches!(insn, Insn::Call { .. });
+        let (reads, clobbers) = match insn {
+            Insn::Call { .. } => (ARGUMENTS, CALLER_SAVED),
+            Insn::Exit {} => (set_of(R0), 0),
+            Insn::Atomic {
+                op: AtomicOp::CmpXchg,
+                ..
+            } => (set_of(R0), set_of(R0)),
+            _ => (0, 0),
+        };
+        Effect {
+            operands,
+            reads,
+            clobbers,
+            calls,
+            moved: moved(insn).map(|(to, from)| (index(to), index(from))),
+        }
+    }
+
+    fn reads(&self) -> impl Iterator<Item = usize> + '_ {
+        let operands = self.operands.iter().flatten();
+        operands.filter(|o| o.1 != Access::Write).map(|o| o.0)
+    }
+
+    fn writes(&self) -> impl Iterator<Item = usize> + '_ {
+        let operands = self.operands.iter().flatten();
+        operands.filter(|o| o.1 != Access::Read).map(|o| o.0)
+    }
 }
 
 struct Allocator {
@@ -328,7 +367,7 @@ struct Interference {
     width: usize,
     /// The neighbours of each register, as a set.
     neighbours: Vec<u64>,
-    /// The virtual registers that are live across a call.
+    /// The virtual registers that are live across a call, sorted.
     across_calls: Vec<usize>,
     /// The moves between different registers: to, from.
     moves: Vec<(usize, usize)>,
@@ -388,9 +427,7 @@ impl Flow {
 
 impl Interference {
     fn new(allocator: &Allocator, target: &dyn Fn(u32) -> Option<u32>) -> Interference {
-        let code = &allocator.code;
-        let flow = Flow::new(code, target);
-        let facts = Facts::new(code, flow, allocator);
+        let facts = Facts::new(allocator, target);
         let registers = VIRTUAL + allocator.virtuals;
         let width = registers.div_ceil(64);
         let mut graph = Interference {
@@ -399,11 +436,11 @@ impl Interference {
             across_calls: Vec::new(),
             moves: Vec::new(),
         };
-        let live_in = graph.live_in(code, &facts);
+        let live_in = graph.live_in(&facts);
         let mut out = vec![0; width];
-        for (i, placed) in code.iter().enumerate() {
+        for (i, effect) in facts.effects.iter().enumerate() {
             facts.live_out(&mut out, &live_in, i);
-            graph.add(&placed.insn, &out);
+            graph.add(effect, &out);
         }
         graph.across_calls.sort_unstable();
         graph.across_calls.dedup();
@@ -411,32 +448,24 @@ impl Interference {
     }
 
     /// The registers that are live in front of each instruction.
-    fn live_in(&self, code: &[Placed], facts: &Facts) -> Vec<u64> {
-        let mut live_in = vec![0; code.len() * self.width];
+    fn live_in(&self, facts: &Facts) -> Vec<u64> {
+        let mut live_in = vec![0; facts.effects.len() * self.width];
         let mut live = vec![0; self.width];
         loop {
             let mut changed = false;
-            for i in (0..code.len()).rev() {
+            for (i, effect) in facts.effects.iter().enumerate().rev() {
                 facts.live_out(&mut live, &live_in, i);
-                let insn = &code[i].insn;
-                for (reg, access) in operands(insn) {
-                    if access == Access::Write {
-                        live[index(reg) / 64] &= !(1 << (index(reg) % 64));
-                    }
+                for reg in effect.writes() {
+                    live[reg / 64] &= !(1 << (reg % 64));
                 }
-                let (reads, clobbers) = implicit(insn);
-                live[0] &= !u64::from(clobbers);
-                live[0] |= u64::from(match insn {
-                    Insn::Call { .. } => {
-                        let held = facts.held[i][0];
-                        reads & (held.written | held.given)
-                    }
-                    _ => reads,
+                live[0] &= !u64::from(effect.clobbers);
+                let held = facts.held[i][0];
+                live[0] |= u64::from(match effect.calls {
+                    true => effect.reads & (held.written | held.given),
+                    false => effect.reads,
                 });
-                for (reg, access) in operands(insn) {
-                    if access != Access::Write {
-                        live[index(reg) / 64] |= 1 << (index(reg) % 64);
-                    }
+                for reg in effect.reads() {
+                    live[reg / 64] |= 1 << (reg % 64);
                 }
                 let row = &mut live_in[i * self.width..][..self.width];
                 changed |= row != live;
@@ -449,30 +478,20 @@ impl Interference {
     }
 
     /// Adds the neighbours that an instruction's writes make, with the registers live behind it.
-    fn add(&mut self, insn: &Insn, out: &[u64]) {
-        let copied = moved(insn);
-        if let Some((to, from)) = copied {
-            self.moves.push((index(to), index(from)));
-        }
-        for (reg, access) in operands(insn) {
-            if access == Access::Read {
-                continue;
-            }
-            let reg = index(reg);
-            for other in members(out) {
-                let same = copied.is_some_and(|(_, from)| index(from) == other);
-                if other != reg && !same {
-                    self.connect(reg, other);
-                }
+    fn add(&mut self, effect: &Effect, out: &[u64]) {
+        self.moves.extend(effect.moved);
+        let from = effect.moved.map(|(_, from)| from);
+        for reg in effect.writes() {
+            for other in members(out).filter(|other| Some(*other) != from && *other != reg) {
+                self.connect(reg, other);
             }
         }
-        let (_, clobbers) = implicit(insn);
-        if clobbers == 0 {
+        if effect.clobbers == 0 {
             return;
         }
         for other in members(out).filter(|other| *other >= VIRTUAL) {
-            members(&[u64::from(clobbers)]).for_each(|reg| self.connect(reg, other));
-            if matches!(insn, Insn::Call { .. }) {
+            members(&[effect.clobbers.into()]).for_each(|reg| self.connect(reg, other));
+            if effect.calls {
                 self.across_calls.push(other);
             }
         }
@@ -534,26 +553,13 @@ impl Interference {
     /// call, otherwise that one of its neighbours and itself that has the most neighbours. Those of spill
     /// code stay.
     fn easiest_to_spill(&self, allocator: &Allocator, v: usize) -> Option<usize> {
-        if self.across_calls.contains(&v) && v < VIRTUAL + allocator.first_short {
+        if self.across_calls.binary_search(&v).is_ok() && v < VIRTUAL + allocator.first_short {
             return Some(v);
         }
         let around = members(self.of(v)).chain([v]);
         let around = around.filter(|v| (VIRTUAL..VIRTUAL + allocator.first_short).contains(v));
         let around = around.filter(|v| !allocator.spilled.iter().any(|s| s.reg == *v));
         around.max_by_key(|v| (members(self.of(*v)).count(), *v))
-    }
-}
-
-/// The registers that an instruction reads and clobbers without naming them.
-fn implicit(insn: &Insn) -> (RegSet, RegSet) {
-    match insn {
-        Insn::Call { .. } => (ARGUMENTS, CALLER_SAVED),
-        Insn::Exit {} => (set_of(Reg::R0), 0),
-        Insn::Atomic {
-            op: AtomicOp::CmpXchg,
-            ..
-        } => (set_of(Reg::R0), set_of(Reg::R0)),
-        _ => (0, 0),
     }
 }
 
@@ -568,21 +574,18 @@ struct Held {
 
 impl Held {
     /// What holds behind an instruction, with the one in front of it.
-    fn behind(mut self, insn: &Insn, before: Option<&Insn>) -> Held {
-        let is_call = |insn: &Insn| matches!(insn, Insn::Call { .. });
-        if is_call(insn) {
+    fn behind(mut self, effect: &Effect, before: Option<&Effect>) -> Held {
+        if effect.calls {
             self.written = self.written & !CALLER_SAVED | set_of(R0);
             self.given = 0;
         }
         // A call's result that moves to a virtual register is not read where it was.
-        if matches!(moved(insn), Some((Reg::Virtual(_), R0))) && before.is_some_and(is_call) {
+        if matches!(effect.moved, Some((VIRTUAL.., 0))) && before.is_some_and(|b| b.calls) {
             self.written &= !set_of(R0);
         }
-        for (reg, access) in operands(insn) {
-            if access != Access::Read && index(reg) < VIRTUAL {
-                self.written |= set_of(reg);
-                self.given &= !set_of(reg);
-            }
+        for reg in effect.writes().filter(|reg| *reg < VIRTUAL) {
+            self.written |= 1 << reg;
+            self.given &= !(1 << reg);
         }
         self
     }
@@ -597,20 +600,21 @@ impl Held {
 }
 
 /// For each instruction, the machine registers that may hold values in front of it and behind it.
-fn held(code: &[Placed], flow: &Flow, allocator: &Allocator) -> Vec<[Held; 2]> {
+fn held(effects: &[Effect], flow: &Flow, allocator: &Allocator) -> Vec<[Held; 2]> {
     let outside = Held {
         written: MACHINE & !allocator.free,
         given: 0,
     };
-    let mut all = vec![[outside; 2]; code.len()];
-    if let Some(first) = all.first_mut().filter(|_| code[0].origin == 0) {
+    let mut all = vec![[outside; 2]; effects.len()];
+    let begins = allocator.code.first().is_some_and(|p| p.origin == 0);
+    if let Some(first) = all.first_mut().filter(|_| begins) {
         first[0].given = allocator.given;
     }
     loop {
         let mut changed = false;
-        for i in 0..code.len() {
-            let before = i.checked_sub(1).map(|before| &code[before].insn);
-            let now = all[i][0].behind(&code[i].insn, before);
+        for (i, effect) in effects.iter().enumerate() {
+            let before = i.checked_sub(1).map(|before| &effects[before]);
+            let now = all[i][0].behind(effect, before);
             changed |= all[i][1] != now;
             all[i][1] = now;
             let next = flow.next[i].then_some(i + 1);
@@ -628,6 +632,7 @@ fn held(code: &[Placed], flow: &Flow, allocator: &Allocator) -> Vec<[Held; 2]> {
 
 /// What the liveness of registers follows from.
 struct Facts {
+    effects: Vec<Effect>,
     flow: Flow,
     /// See [`held`].
     held: Vec<[Held; 2]>,
@@ -636,9 +641,12 @@ struct Facts {
 }
 
 impl Facts {
-    fn new(code: &[Placed], flow: Flow, allocator: &Allocator) -> Facts {
+    fn new(allocator: &Allocator, target: &dyn Fn(u32) -> Option<u32>) -> Facts {
+        let code = &allocator.code;
+        let effects: Vec<Effect> = code.iter().map(|p| Effect::new(&p.insn)).collect();
+        let flow = Flow::new(code, target);
         let numbers = MACHINE & !allocator.free;
-        let held = held(code, &flow, allocator);
+        let held = held(&effects, &flow, allocator);
         let outside = |i: usize| match (flow.leaves[i], flow.ends[i]) {
             (true, _) => numbers | held[i][1].written,
             (false, true) => numbers | allocator.result,
@@ -646,6 +654,7 @@ impl Facts {
         };
         Facts {
             outside: (0..code.len()).map(outside).collect(),
+            effects,
             flow,
             held,
         }
