@@ -11,7 +11,7 @@ use crate::layout::{Attach, CodeAttach};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::reads_number;
 use crate::lower::{
-    ARGUMENTS, BodyContext, CTX, HandlerCodegen, NR, ObjectContext, Pool, TMP, VERDICT,
+    ARGUMENTS, BodyContext, CTX, HandlerCodegen, ObjectContext, Pool, TMP, VERDICT, passed,
 };
 use crate::plan::StateLayout;
 use crate::programs::dispatch::{self, HandlerSub};
@@ -35,8 +35,7 @@ pub(super) struct ProgramCodegen<'a> {
 
 /// Stores the first parameters of a function: the context, and the system call's number.
 fn store_parameters(asm: &mut Asm, number: bool) {
-    let slots = [Some(CTX), number.then_some(NR)].into_iter().flatten();
-    for (slot, parameter) in slots.zip(ARGUMENTS) {
+    for (slot, parameter) in passed(number).zip(ARGUMENTS) {
         asm.store(Size::DW, R10, slot, parameter);
     }
 }

@@ -14,7 +14,6 @@ use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::*;
 use crate::isa::insn::{AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width};
 use crate::isa::sequences::{CALLER_SAVED, Sequence};
 
@@ -592,16 +591,6 @@ impl Asm {
     /// `dst` = address of a subprogram, for `bpf_for_each_map_elem` and `bpf_loop`.
     pub fn ld_func(&mut self, dst: Reg, name: impl Into<Arc<str>>) {
         self.address(dst, RelocTarget::Func(name.into()));
-    }
-
-    /// Calls a subprogram at most r1 times, until it returns 1 (`bpf_loop`). Its second argument is
-    /// the stack address at `context`. Clobbers r0 to r5.
-    pub(crate) fn loop_call(&mut self, callback: impl Into<Arc<str>>, context: i16) {
-        self.ld_func(R2, callback);
-        self.mov(R3, R10);
-        self.add(R3, i32::from(context));
-        self.mov(R4, 0);
-        self.call(Helper::Loop);
     }
 
     /// Calls a subprogram of the object.

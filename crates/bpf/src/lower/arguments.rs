@@ -141,7 +141,8 @@ impl Asm {
     pub(crate) fn repeat_call(&mut self, times: Arg, callback: impl Into<Arc<str>>, context: i16) {
         let callback = Arg::Callback(callback.into());
         let args = [times, callback, Arg::Word(context), 0.into()];
-        self.call_with(Helper::Loop, &args);
+        self.set_arguments(&args);
+        self.call(Helper::Loop);
     }
 
     fn set_arguments(&mut self, args: &[Arg]) {
@@ -153,6 +154,7 @@ impl Asm {
     /// `reg` = what an argument stands for.
     pub(crate) fn set(&mut self, reg: Reg, arg: &Arg) {
         match arg {
+            Arg::Value(src) if *src == Src::Reg(reg) => {}
             Arg::Value(src) => self.mov(reg, *src),
             Arg::Block(off) => self.sum(reg, BLOCK, *off as i32),
             Arg::Shared(off) => self.ld_data(reg, Section::Bss, *off),

@@ -10,7 +10,7 @@ use super::operand::{Res, StrOperand};
 use super::out_of_line::OutOfLine;
 use super::pool::Pool;
 use super::slots::{BLOCK, TMP};
-use crate::isa::asm::{Asm, Label, Section};
+use crate::isa::asm::{Asm, Label};
 use crate::isa::insn::Reg::*;
 use crate::isa::insn::{Reg, Size, Src};
 use crate::isa::sequences::RegSet;
@@ -112,11 +112,6 @@ impl<'a> HandlerCodegen<'a> {
             .ok_or_else(|| "an operand does not exist".into())
     }
 
-    /// `reg` = address of an offset of the CPU's block.
-    pub(crate) fn block_addr(&mut self, reg: Reg, off: u32) {
-        self.asm.sum(reg, BLOCK, off as i32);
-    }
-
     /// `reg` = word at an offset of the CPU's block.
     pub(crate) fn load(&mut self, reg: Reg, off: u32) {
         let (base, disp) = self.block_operand(off, 8);
@@ -127,11 +122,6 @@ impl<'a> HandlerCodegen<'a> {
     pub(crate) fn store(&mut self, off: u32, src: impl Into<Src>) {
         let (base, disp) = self.block_operand(off, 8);
         self.asm.store(Size::DW, base, disp, src);
-    }
-
-    /// `reg` = address in the shared block.
-    pub(crate) fn shared(&mut self, reg: Reg, off: u32) {
-        self.asm.ld_data(reg, Section::Bss, off);
     }
 
     /// A number in its cheapest form: an immediate, its own register, or loaded into another one.

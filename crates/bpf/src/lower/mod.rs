@@ -63,4 +63,4 @@ pub(crate) use body_context::{BodyContext, ObjectContext};
 pub(crate) use codegen::HandlerCodegen;
 pub(crate) use operand::{Res, StrOperand};
 pub(crate) use pool::Pool;
-pub(crate) use slots::{BLOCK, CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT};
+pub(crate) use slots::{BLOCK, CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT, passed};

@@ -12,6 +12,11 @@ pub(crate) const CTX: i16 = -8;
 pub(crate) const GEN: i16 = -16;
 /// Stack slot of the system call's number.
 pub(crate) const NR: i16 = -24;
+/// The slots whose values a program passes to the functions of its handlers: the context, and the system
+/// call's number where they use it.
+pub(crate) fn passed(number: bool) -> impl Iterator<Item = i16> {
+    [Some(CTX), number.then_some(NR)].into_iter().flatten()
+}
 /// Scratch stack slots.
 pub(crate) const TMP: [i16; 5] = [-32, -40, -48, -56, -64];
 /// Stack slot of the current task, where the handler saves it.

@@ -162,7 +162,7 @@ impl HandlerCodegen<'_> {
 
     /// `reg` = `number`, as a value that the verifier does not know.
     fn unknown_number(&mut self, reg: Reg, number: i32) {
-        self.shared(reg, shared::ZERO);
+        self.asm.set(reg, &Arg::Shared(shared::ZERO));
         self.asm.load(Size::DW, reg, reg, 0);
         self.asm.add(reg, number);
     }

@@ -34,16 +34,12 @@ impl HandlerCodegen<'_> {
 
     /// The address of an offset of the CPU's block.
     pub(crate) fn block_address(&mut self, off: u32) -> Reg {
-        let reg = self.asm.new_reg();
-        self.block_addr(reg, off);
-        reg
+        self.asm.address_of(&Arg::Block(off))
     }
 
     /// The address of an offset of the shared block.
     pub(crate) fn shared_address(&mut self, off: u32) -> Reg {
-        let reg = self.asm.new_reg();
-        self.shared(reg, off);
-        reg
+        self.asm.address_of(&Arg::Shared(off))
     }
 
     /// Copies memory that may be read.

@@ -12,7 +12,7 @@ use crate::isa::asm::{Asm, Label};
 use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{Cond, Reg};
 use crate::lower::syscalls::unlinked_number;
-use crate::lower::{Arg, CTX, NR};
+use crate::lower::{Arg, passed};
 
 /// Up to this number of keys, comparisons are linear.
 const LINEAR: usize = 3;
@@ -30,8 +30,9 @@ pub(crate) struct HandlerSub {
 impl HandlerSub {
     /// Emits the call of the subprogram.
     pub(crate) fn emit_call(&self, asm: &mut Asm, number: bool) {
-        let slots = [Some(CTX), number.then_some(NR)].into_iter().flatten();
-        let args: Vec<Arg> = slots.map(|slot| asm.word(R10, slot).into()).collect();
+        let args: Vec<Arg> = passed(number)
+            .map(|slot| asm.word(R10, slot).into())
+            .collect();
         asm.call_sub_with(self.name.as_str(), &args);
     }
 

@@ -22,8 +22,7 @@ impl<'b> Val<'b> {
         expected: impl IntoOperand<'b>,
         v: impl IntoOperand<'b>,
     ) -> Val<'b> {
-        let expected = expected.val(self.f).value();
-        self.fetch((AtomicOp::CmpXchg, Width::W64), Some(expected), off, v)
+        self.compare_exchange_of(Width::W64, off, expected, v)
     }
 
     /// The same with 32 bits at this address.
@@ -33,8 +32,18 @@ impl<'b> Val<'b> {
         expected: impl IntoOperand<'b>,
         v: impl IntoOperand<'b>,
     ) -> Val<'b> {
+        self.compare_exchange_of(Width::W32, off, expected, v)
+    }
+
+    fn compare_exchange_of(
+        self,
+        width: Width,
+        off: i16,
+        expected: impl IntoOperand<'b>,
+        v: impl IntoOperand<'b>,
+    ) -> Val<'b> {
         let expected = expected.val(self.f).value();
-        self.fetch((AtomicOp::CmpXchg, Width::W32), Some(expected), off, v)
+        self.fetch((AtomicOp::CmpXchg, width), Some(expected), off, v)
     }
 
     fn fetch(

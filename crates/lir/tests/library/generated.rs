@@ -292,7 +292,7 @@ properties! {
         let widths = Replace { text: widths.0, part: widths.1, new: widths.2, room };
         let (text, new) = (cut(text, widths.text), cut(new, widths.new));
         let some = cut(part_of(&text, from, len), widths.part);
-        // A part that is not there, but for one byte.
+        // A part of the text with one byte changed.
         let mut other = some.clone();
         if let Some(byte) = other.iter_mut().rev().nth(changed) {
             *byte ^= 3;

@@ -29,7 +29,7 @@ enum Op {
     Copy(usize, usize),
     Alu(AluOp, usize, usize),
     AluImm(AluOp, usize, i32),
-    /// Calls the helper with so many arguments.
+    /// Calls the helper that takes this number of arguments.
     Call(usize, Vec<usize>),
     /// Skips operations if a register is larger than a constant; `true`: they lie behind the function.
     If(usize, i32, Vec<Op>, bool),

@@ -115,7 +115,7 @@ impl HandlerCodegen<'_> {
         let all = front.all(self.options.cpus) as i32;
         self.asm.jump_if(Cond::Ge, number, all, end);
         self.asm.alu(AluOp::Mul, number, front.stride as i32);
-        self.shared(to, front.at);
+        self.asm.set(to, &Arg::Shared(front.at));
         self.asm.add(to, number);
         self.asm.bind(end);
     }

@@ -11,7 +11,7 @@ use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::{of_number, reads_number};
 
-use crate::lower::{ARGUMENTS, BodyContext, CTX, HandlerCodegen, NR, Res, TASK};
+use crate::lower::{ARGUMENTS, Arg, BodyContext, HandlerCodegen, Res, TASK, passed};
 use crate::regalloc::Location;
 
 /// Numbers that the leading tests can pass on to the rest: the argument registers that are left.
@@ -243,10 +243,8 @@ impl HandlerCodegen<'_> {
             self.store_number(entry)?;
         }
         let number = known.number;
-        let mut args = Vec::new();
-        for slot in [Some(CTX), number.then_some(NR)].into_iter().flatten() {
-            args.push(self.asm.word(R10, slot).into());
-        }
+        let slots = passed(number).map(|slot| self.asm.word(R10, slot).into());
+        let mut args: Vec<Arg> = slots.collect();
         for r in &split.carried {
             args.push(self.number(Val::Reg(*r))?.into());
         }

@@ -94,8 +94,7 @@ impl HandlerCodegen<'_> {
         match field.width {
             SizeOperand::Known(n) => Ok(Src::Imm(if field.left { -n } else { n })),
             SizeOperand::At(v) => {
-                let reg = self.number_copy(v)?;
-                self.forget_bounds(reg);
+                let reg = self.unknown(v)?;
                 for (cond, bound) in [(Cond::Sle, MAX_COUNT), (Cond::Sge, -MAX_COUNT)] {
                     let inside = self.asm.label();
                     self.asm.jump_if(cond, reg, bound, inside);
@@ -123,6 +122,13 @@ impl HandlerCodegen<'_> {
         self.asm.load(Size::DW, reg, BLOCK, word);
     }
 
+    /// A copy of a number of which the verifier knows nothing (see [`HandlerCodegen::forget_bounds`]).
+    pub(in crate::lower) fn unknown(&mut self, n: Val) -> Res<Reg> {
+        let n = self.number_copy(n)?;
+        self.forget_bounds(n);
+        Ok(n)
+    }
+
     /// Appends a string with width and precision.
     fn append_field(&mut self, text: &StrOperand, field: FieldSpec) -> Res {
         let size = text.width() as i32;
@@ -132,8 +138,7 @@ impl HandlerCodegen<'_> {
             SizeOperand::At(v) => {
                 // A negative precision is none; the size has room for the NUL.
                 let (none, fits) = (self.asm.label(), self.asm.label());
-                let bytes = self.number_copy(v)?;
-                self.forget_bounds(bytes);
+                let bytes = self.unknown(v)?;
                 self.asm.jump_if(Cond::Slt, bytes, 0, none);
                 self.asm.jump_if(Cond::Sge, bytes, size, none);
                 self.asm.add(bytes, 1);
@@ -221,8 +226,7 @@ impl HandlerCodegen<'_> {
             precision: SizeOperand::Known(-1),
             ..field
         };
-        let code = self.number_copy(value)?;
-        self.forget_bounds(code);
+        let code = self.unknown(value)?;
         if c.alt {
             self.escaped_char(code, tmp);
             return self.append_field(&byte, field);

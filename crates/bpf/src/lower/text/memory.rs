@@ -46,14 +46,7 @@ impl HandlerCodegen<'_> {
         self.read_memory(memory, to.into())?;
         let bytes = self.block_word(tmp + LEN);
         self.check_bound(bytes, MOST);
-        self.load(position, tmp);
-        self.check_bound(position, size);
-        let length = self.cursor(position);
-        self.asm.store(Size::DW, length, 0, bytes);
-        self.asm.add(bytes, 15);
-        self.asm.alu(AluOp::And, bytes, -8);
-        self.asm.add(position, bytes);
-        self.check_bound(position, size);
+        self.end_field(position, bytes);
         Ok(())
     }
 
@@ -68,20 +61,13 @@ impl HandlerCodegen<'_> {
     /// Stores the number of bytes to read in a scratch word; raises an error if it is too large.
     fn memory_len(&mut self, len: SizeOperand) -> Res {
         let word = self.plan.scratch.tmp + LEN;
-        match len {
+        let bytes = match len {
             SizeOperand::Known(n) if n <= MOST => {
                 self.store(word, n.max(1));
                 return Ok(());
             }
-            SizeOperand::Known(_) | SizeOperand::At(_) => {}
-        }
-        let bytes = match len {
             SizeOperand::Known(n) => self.asm.copy(n),
-            SizeOperand::At(v) => {
-                let bytes = self.number_copy(v)?;
-                self.forget_bounds(bytes);
-                bytes
-            }
+            SizeOperand::At(v) => self.unknown(v)?,
         };
         let (fits, some) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(Cond::Sle, bytes, MOST, fits);

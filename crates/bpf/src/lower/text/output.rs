@@ -142,8 +142,6 @@ impl HandlerCodegen<'_> {
     /// Appends a string `at` bytes behind a position, as its length and bytes; moves the position behind
     /// them.
     fn text_field(&mut self, text: &StrOperand, position: Reg, at: i16) -> Res {
-        let tmp = self.plan.scratch.tmp;
-        let size = self.plan.scratch.out_size as i32;
         if at != 0 {
             self.asm.add(position, i32::from(at));
         }
@@ -163,7 +161,7 @@ impl HandlerCodegen<'_> {
         if self.outlined(Op::Field) && self.put_global(text, position)? {
             return Ok(());
         }
-        self.store(tmp, position);
+        self.store(self.plan.scratch.tmp, position);
         let to = self.cursor(position);
         self.asm.add(to, 8);
         let args = [to.into(), (text.width() as i32).into(), self.text_arg(text)];
@@ -171,7 +169,15 @@ impl HandlerCodegen<'_> {
         let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
         self.asm.add(bytes, -1);
         self.asm.alu(AluOp::And, bytes, 0x1fff);
-        self.load(position, tmp);
+        self.end_field(position, bytes);
+        Ok(())
+    }
+
+    /// Writes the length of a field, whose bytes are there. `position` = the position behind the field; that
+    /// of its beginning is in the first scratch word.
+    pub(in crate::lower) fn end_field(&mut self, position: Reg, bytes: Reg) {
+        let size = self.plan.scratch.out_size as i32;
+        self.load(position, self.plan.scratch.tmp);
         self.check_bound(position, size);
         let length = self.cursor(position);
         self.asm.store(Size::DW, length, 0, bytes);
@@ -179,7 +185,6 @@ impl HandlerCodegen<'_> {
         self.asm.alu(AluOp::And, bytes, -8);
         self.asm.add(position, bytes);
         self.check_bound(position, size);
-        Ok(())
     }
 
     /// Sends the output buffer.

@@ -55,8 +55,7 @@ impl HandlerCodegen<'_> {
         let (tmp, max) = (self.plan.scratch.tmp, self.plan.max_string);
         let bytes = self.plan.scratch.memory;
         let [some, fits, empty] = std::array::from_fn(|_| self.asm.label());
-        let count = self.number_copy(args[1])?;
-        self.forget_bounds(count);
+        let count = self.unknown(args[1])?;
         self.asm.jump_if(Cond::Sge, count, 0, some);
         self.asm.mov(count, 0);
         self.asm.bind(some);

@@ -106,8 +106,8 @@ impl HandlerCodegen<'_> {
     /// Resets the match at a handler's entry.
     pub(in crate::lower) fn forget_match(&mut self) {
         if self.facts.asks_of_match() {
-            self.block_addr(R1, self.plan.scratch.last_match);
-            self.asm.store(Size::DW, R1, area::STATE, -2);
+            let last = self.block_address(self.plan.scratch.last_match);
+            self.asm.store(Size::DW, last, area::STATE, -2);
         }
     }
 
@@ -278,8 +278,7 @@ fn match_sub(
     put_data(&mut asm, slot::CLASSES, pool.constant(classes));
     put_scanner(&mut asm, pool, s);
     asm.store(Size::DW, R6, area::ROW, i32::from(s.start));
-    asm.mov(R1, R7);
-    asm.loop_call("match_at", -slot::SIZE);
+    asm.repeat_call(R7.into(), "match_at", -slot::SIZE);
     asm.load(Size::DW, R7, R6, area::ROW);
     asm.jump_if(Cond::Ge, R7, i32::from(s.accept), yes);
     column(&mut asm, R7, s.edge() as i32, Size::H, no);
@@ -393,7 +392,7 @@ fn find_start(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.mov(R1, R7);
     asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
     asm.add(R1, 1);
-    asm.loop_call("find_back", -slot::SIZE);
+    asm.repeat_call(R1.into(), "find_back", -slot::SIZE);
     asm.load(Size::DW, R2, R6, area::ROW);
     column(asm, R2, s.edge() as i32, Size::H, no);
     asm.jump_if(Cond::Lt, R2, i32::from(s.accept), inside);
@@ -480,7 +479,7 @@ fn find_end(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.mov(R1, R7);
     asm.alu(AluOp::Rsh, R1, STEPS.ilog2() as i32);
     asm.add(R1, 1);
-    asm.loop_call("find_on", -slot::SIZE);
+    asm.repeat_call(R1.into(), "find_on", -slot::SIZE);
     // More paths can end at the string's end. A row without transitions has none.
     asm.load(Size::DW, R2, R6, area::ROW);
     column(asm, R2, f.columns as i32 - 1, Size::W, no);
@@ -541,7 +540,7 @@ fn find_groups(asm: &mut Asm, pool: &mut Pool, f: &Finder, no: Label) {
     asm.store(Size::DW, R6, area::POS, R1);
     asm.load(Size::DW, R2, R6, area::START);
     asm.alu(AluOp::Sub, R1, R2);
-    asm.loop_call("find_tags", -slot::SIZE);
+    asm.repeat_call(R1.into(), "find_tags", -slot::SIZE);
     // Applies the tags before the first byte.
     asm.load(Size::DW, R2, R6, area::SLOT);
     asm.load(Size::DW, R3, R6, area::START);

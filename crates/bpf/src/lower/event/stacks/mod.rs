@@ -129,13 +129,6 @@ impl HandlerCodegen<'_> {
         Ok(())
     }
 
-    /// A copy of a number of which the verifier knows nothing (see [`HandlerCodegen::forget_bounds`]).
-    pub(in crate::lower) fn unknown(&mut self, n: Val) -> Res<Reg> {
-        let n = self.number_copy(n)?;
-        self.forget_bounds(n);
-        Ok(n)
-    }
-
     /// Address `n` of the kernel's stack, or 0.
     pub(in crate::lower) fn kernel_frame(&mut self, n: Val) -> Res<Reg> {
         self.take_kernel_stack()?;
