@@ -189,6 +189,9 @@ fn both(program: &Program) -> Result<Outcome, Verdict> {
         Err(e) if e.starts_with("compiler") => return wrong(FailureKind::Refused, e),
         Err(e) => return wrong(FailureKind::Rejected, e),
     };
+    if kernel.is_empty() {
+        return wrong(FailureKind::Refused, "no handler is left to run".into());
+    }
     for n in 0..RUNS {
         go_to(n);
         kernel.run(&args(n));

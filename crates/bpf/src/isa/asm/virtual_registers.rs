@@ -141,11 +141,13 @@ impl Asm {
             (at, here)
         };
         let mut behind = 0;
+        // Stays set while the instructions at a label are none.
+        let mut is_target = false;
         for (i, insn) in old.into_iter().enumerate() {
             front.push(behind);
-            let mut is_target = targets[i];
+            is_target |= targets[i];
             if !covered[i] {
-                (own[i], behind) = push(insn, is_target);
+                (own[i], behind) = push(insn, std::mem::take(&mut is_target));
             }
             while let Some(next) = placed.next_if(|p| p.origin == i as u32) {
                 let at;

@@ -242,3 +242,33 @@ proptest! {
         prop_assert_eq!(results, expected.to_vec(), "{}", function.listing());
     }
 }
+
+/// The load may not become a move from the register that only the straight path stored, although the
+/// copy that the label leads to becomes nothing.
+#[test]
+fn a_label_holds_where_the_copy_behind_it_vanishes() {
+    let size = crate::isa::insn::Size::DW;
+    let mut asm = Asm::new("f", &[]);
+    asm.begin_sequence(CALLER_SAVED);
+    let there = asm.label();
+    let [word, chosen] = [RESULTS, RESULTS - 8];
+    asm.store(size, Reg::R10, word, 1);
+    let number = asm.copy(2);
+    asm.jump_if(Cond::Ne, number, 3, there);
+    asm.store(size, Reg::R10, word, number);
+    asm.bind(there);
+    let same = asm.copy(number);
+    let loaded = asm.new_reg();
+    asm.load(size, loaded, Reg::R10, word);
+    asm.store(size, Reg::R10, chosen, loaded);
+    asm.store(size, Reg::R10, chosen - 8, same);
+    asm.ret(0);
+    let function = asm.finish().expect("there are enough registers");
+    let stack = execute(&function);
+    assert_eq!(
+        [stack[&chosen], stack[&(chosen - 8)]],
+        [1, 2],
+        "{}",
+        function.listing()
+    );
+}
