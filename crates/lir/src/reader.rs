@@ -44,6 +44,7 @@ pub fn read(text: &str) -> Result<Module, ReadError> {
         at: 0,
         comments: Vec::new(),
         names: Names::default(),
+        repeated: 0,
     };
     reader.module()
 }
@@ -64,7 +65,12 @@ struct Reader<'a> {
     /// The comments since the last other token, each a line.
     comments: Vec<String>,
     names: Names,
+    /// Number of bytes that repetitions made.
+    repeated: usize,
 }
+
+/// The largest number of bytes that repetitions make in a module, so that a short text stays small.
+const MOST_REPEATED: usize = 1 << 20;
 
 fn is_name(b: u8) -> bool {
     b.is_ascii_alphanumeric() || b == b'_' || b == b'.'
@@ -228,8 +234,22 @@ impl Reader<'_> {
         let name = self.name("a name")?;
         self.expect(b'"')?;
         let mut bytes = Vec::new();
+        self.string(&mut bytes)?;
+        while self.take(b'"') {
+            self.string(&mut bytes)?;
+        }
+        Ok(ConstantData { name, bytes })
+    }
+
+    /// The rest of a string of constant data behind its first quote.
+    fn string(&mut self, bytes: &mut Vec<u8>) -> Res<()> {
         loop {
             let rest = &self.text[self.at..];
+            if let [b'\\', b'{', ..] = rest {
+                self.at += 2;
+                self.repetition(bytes)?;
+                continue;
+            }
             let (byte, len) = match rest {
                 [b'"', ..] => break,
                 [b'\\', b @ (b'"' | b'\\'), ..] => (*b, 2),
@@ -247,7 +267,21 @@ impl Reader<'_> {
             self.at += len;
         }
         self.at += 1;
-        Ok(ConstantData { name, bytes })
+        Ok(())
+    }
+
+    /// The rest of `\{N}`, which makes N bytes of the last one.
+    fn repetition(&mut self, bytes: &mut Vec<u8>) -> Res<()> {
+        let at = self.at;
+        let count: usize = self.number("a number of bytes")?;
+        self.expect(b'}')?;
+        self.repeated = self.repeated.saturating_add(count);
+        let last = bytes.last().copied();
+        match last.filter(|_| count > 0 && self.repeated <= MOST_REPEATED) {
+            Some(byte) => bytes.resize(bytes.len() + count - 1, byte),
+            None => return self.error_at(at, "a repetition of nothing, or too long"),
+        }
+        Ok(())
     }
 
     fn func(&mut self, contract: String) -> Res<Func> {

@@ -33,6 +33,9 @@
 //!
 //! `extern` declares a function of the host with its number of parameters.
 //!
+//! In constant data, `\x00` is a byte, `\{40}` behind a byte repeats it until there are 40, and several
+//! strings follow one another.
+//!
 //! Names consist of letters, digits, `_` and `.`. A comment goes from `;` to the end of the line.
 
 use std::fmt::{self, Display, Formatter, Write as _};
@@ -272,18 +275,43 @@ impl Display for Func {
     }
 }
 
+/// Number of bytes of constant data in a line.
+const DATA_LINE: usize = 80;
+/// Length from which on equal bytes are written as a repetition.
+const RUN: usize = 8;
+
 impl Display for ConstantData {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        write!(f, "data @{} \"", self.name)?;
-        for b in &self.bytes {
-            match b {
-                b'"' => f.write_str("\\\"")?,
-                b'\\' => f.write_str("\\\\")?,
-                b' '..=b'~' => f.write_char(char::from(*b))?,
-                _ => write!(f, "\\x{b:02x}")?,
+        write!(f, "data @{}", self.name)?;
+        let short = self.bytes.len() <= DATA_LINE;
+        let mut used = 0;
+        f.write_str(if short { " \"" } else { "\n  \"" })?;
+        for run in self.bytes.chunk_by(|a, b| a == b) {
+            // A run is as long in the text as two bytes.
+            let len = if run.len() < RUN { run.len() } else { 2 };
+            if used > 0 && used + len > DATA_LINE && !short {
+                f.write_str("\"\n  \"")?;
+                used = 0;
+            }
+            used += len;
+            match run {
+                [byte, ..] if run.len() >= RUN => {
+                    write_byte(f, *byte)?;
+                    write!(f, "\\{{{}}}", run.len())?;
+                }
+                run => run.iter().try_for_each(|byte| write_byte(f, *byte))?,
             }
         }
         writeln!(f, "\"")
+    }
+}
+
+fn write_byte(f: &mut Formatter<'_>, byte: u8) -> fmt::Result {
+    match byte {
+        b'"' => f.write_str("\\\""),
+        b'\\' => f.write_str("\\\\"),
+        b' '..=b'~' => f.write_char(char::from(byte)),
+        _ => write!(f, "\\x{byte:02x}"),
     }
 }
 

@@ -255,6 +255,14 @@ fn errors_of_the_reader_name_their_place() {
             "1:11: expected a character, an escape or `\"`",
         ),
         ("data @d \"\\xg0\"", "1:10: expected two hexadecimal digits"),
+        (
+            "data @d \"\\{4}\"",
+            "1:12: a repetition of nothing, or too long",
+        ),
+        (
+            "data @d \"a\\{1048577}\"",
+            "1:13: a repetition of nothing, or too long",
+        ),
         ("func @f() {\n}", "2:2: a function needs a block"),
         ("func @f() {\na:\n jump b\n}", "3:7: no block b"),
         (

@@ -99,3 +99,13 @@ proptest! {
         robust::all_stages(&text);
     }
 }
+
+proptest! {
+    #[test]
+    fn data_reads_back(runs in proptest::collection::vec((any::<u8>(), 1..200_usize), 0..40)) {
+        let bytes = runs.iter().flat_map(|(byte, n)| std::iter::repeat_n(*byte, *n)).collect();
+        let data = vec![spile_lir::func::ConstantData { name: "d".into(), bytes }];
+        let module = spile_lir::func::Module { data, ..Default::default() };
+        prop_assert_eq!(spile_lir::reader::read(&module.to_string()), Ok(module));
+    }
+}
