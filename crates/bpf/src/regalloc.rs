@@ -233,7 +233,7 @@ fn intervals(body: &Body, order: &[BlockId], live: &Liveness) -> Vec<Option<Inte
 /// End of the blocks that run in sequence from the entry, as a position of [`intervals`].
 fn straight_line_end(body: &Body, order: &[BlockId]) -> u32 {
     let predecessors = body.predecessors();
-    let alone = |i: &usize| *i == 0 || predecessors[order[*i].index()].len() == 1;
+    let alone = |i: &usize| *i == 0 || predecessors[order[*i]].len() == 1;
     let chain = (0..order.len()).take_while(alone);
     let insts = chain.map(|i| body.blocks[order[i].index()].insts.len() as u32);
     insts.map(|n| 2 * n + 4).sum()

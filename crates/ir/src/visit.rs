@@ -401,23 +401,52 @@ impl Program {
     }
 }
 
+/// The predecessors of each block of a body.
+#[derive(Debug)]
+pub struct Predecessors {
+    /// Where those of each block begin in `all`, and the end of the last ones.
+    starts: Vec<u32>,
+    all: Vec<BlockId>,
+}
+
+impl std::ops::Index<BlockId> for Predecessors {
+    type Output = [BlockId];
+
+    fn index(&self, block: BlockId) -> &[BlockId] {
+        let at = block.index();
+        &self.all[self.starts[at] as usize..self.starts[at + 1] as usize]
+    }
+}
+
 impl Body {
     /// The predecessors of each block. Any block may fail, so a catch block follows every block
     /// that names it.
-    pub fn predecessors(&self) -> Vec<Vec<BlockId>> {
-        let mut preds = vec![Vec::new(); self.blocks.len()];
-        for (i, block) in self.blocks.iter().enumerate() {
-            let mut add = |b: BlockId| {
-                if let Some(p) = preds.get_mut(b.index())
-                    && p.last() != Some(&BlockId(i as u32))
-                {
-                    p.push(BlockId(i as u32));
-                }
-            };
-            block.term.for_each_target(&mut add);
-            block.catch.iter().copied().for_each(&mut add);
+    pub fn predecessors(&self) -> Predecessors {
+        let mut starts = vec![0; self.blocks.len() + 1];
+        self.for_each_edge(|_, to| starts[to.index() + 1] += 1);
+        for i in 1..starts.len() {
+            starts[i] += starts[i - 1];
         }
-        preds
+        let mut next = starts.clone();
+        let mut all = vec![BlockId(0); starts.last().map_or(0, |n| *n as usize)];
+        self.for_each_edge(|from, to| {
+            let at = &mut next[to.index()];
+            all[*at as usize] = from;
+            *at += 1;
+        });
+        Predecessors { starts, all }
+    }
+
+    /// Calls `f` with each block and each of its different successors that exist.
+    fn for_each_edge(&self, mut f: impl FnMut(BlockId, BlockId)) {
+        for (i, block) in self.blocks.iter().enumerate() {
+            for (n, to) in block.successors().enumerate() {
+                let again = block.successors().take(n).any(|other| other == to);
+                if !again && to.index() < self.blocks.len() {
+                    f(BlockId(i as u32), to);
+                }
+            }
+        }
     }
 }
 

@@ -33,7 +33,9 @@ const ORDER: [Reg; 9] = [R1, R2, R3, R4, R5, R0, R6, R8, R9];
 /// Every machine register.
 const MACHINE: RegSet = (1 << Reg::ALL.len()) - 1;
 /// Number of the first virtual register among all registers.
-const VIRTUAL: usize = 16;
+const FIRST_VIRTUAL: u16 = 16;
+/// The same as an index.
+const VIRTUAL: usize = FIRST_VIRTUAL as usize;
 /// Times that registers can be spilled before allocation gives up.
 const ROUNDS: usize = 64;
 
@@ -71,33 +73,11 @@ pub(super) enum Failure {
     Registers,
 }
 
-/// The instructions of a sequence in machine registers. `target` gives the instruction that a jump
-/// leads to; the function has `params` parameters.
-pub(super) fn allocate(
-    sequence: &Sequence,
-    insns: &[Insn],
-    params: usize,
-    target: &dyn Fn(u32) -> Option<u32>,
-) -> Result<Vec<Placed>, Failure> {
-    let mut allocator = Allocator::new(sequence, insns, params);
-    for _ in 0..ROUNDS {
-        let graph = Interference::new(&allocator, target);
-        match graph.colors(&allocator) {
-            Ok(colors) => return Ok(allocator.rewritten(&colors)),
-            Err(v) => {
-                let v = graph.easiest_to_spill(&allocator, v);
-                allocator.spill(v.ok_or(Failure::Registers)?, &graph)?;
-            }
-        }
-    }
-    Err(Failure::Registers)
-}
-
 /// Number of a register among all.
-fn index(reg: Reg) -> usize {
+fn index(reg: Reg) -> u16 {
     match reg {
-        Reg::Virtual(v) => VIRTUAL + usize::from(v),
-        reg => usize::from(reg.number()),
+        Reg::Virtual(v) => FIRST_VIRTUAL + v,
+        reg => u16::from(reg.number()),
     }
 }
 
@@ -122,13 +102,13 @@ fn moved(insn: &Insn) -> Option<(Reg, Reg)> {
 /// What an instruction does with registers, by their numbers among all.
 struct Effect {
     /// Its operands. No instruction has more.
-    operands: [Option<(usize, Access)>; 3],
+    operands: [Option<(u16, Access)>; 3],
     /// The registers that it reads and clobbers without naming them.
     reads: RegSet,
     clobbers: RegSet,
     calls: bool,
     /// A move: to, from.
-    moved: Option<(usize, usize)>,
+    moved: Option<(u16, u16)>,
 }
 
 impl Effect {
@@ -161,16 +141,22 @@ impl Effect {
 
     fn reads(&self) -> impl Iterator<Item = usize> + '_ {
         let operands = self.operands.iter().flatten();
-        operands.filter(|o| o.1 != Access::Write).map(|o| o.0)
+        operands
+            .filter(|o| o.1 != Access::Write)
+            .map(|o| usize::from(o.0))
     }
 
     fn writes(&self) -> impl Iterator<Item = usize> + '_ {
         let operands = self.operands.iter().flatten();
-        operands.filter(|o| o.1 != Access::Read).map(|o| o.0)
+        operands
+            .filter(|o| o.1 != Access::Read)
+            .map(|o| usize::from(o.0))
     }
 }
 
-struct Allocator {
+/// Allocates one sequence after the other, in the same memory.
+#[derive(Default)]
+pub(super) struct Allocator {
     free: RegSet,
     result: RegSet,
     /// The registers of the function's parameters.
@@ -180,9 +166,11 @@ struct Allocator {
     virtuals: usize,
     /// Number of the first virtual register of spill code.
     first_short: usize,
-    /// The stack words for spilled registers.
-    words: Vec<i16>,
     spilled: Vec<Spilled>,
+    steps: Vec<Step>,
+    graph: Interference,
+    /// The machine registers of the virtual ones, while they are chosen.
+    colors: Vec<Option<Reg>>,
 }
 
 /// A spilled register.
@@ -194,86 +182,60 @@ struct Spilled {
 }
 
 impl Allocator {
-    fn new(sequence: &Sequence, insns: &[Insn], params: usize) -> Allocator {
+    /// The instructions of a sequence in machine registers. `target` gives the instruction that a jump
+    /// leads to; the function has `params` parameters.
+    pub(super) fn allocate(
+        &mut self,
+        sequence: &Sequence,
+        insns: &[Insn],
+        params: usize,
+        target: &dyn Fn(u32) -> Option<u32>,
+    ) -> Result<&[Placed], Failure> {
+        self.begin(sequence, insns, params);
+        let mut words = None;
+        for _ in 0..ROUNDS {
+            self.find_steps(target);
+            self.graph.find(&self.steps, self.virtuals);
+            let Err(v) = self.choose_colors() else {
+                self.rewrite();
+                return Ok(&self.code);
+            };
+            let v = self.easiest_to_spill(v).ok_or(Failure::Registers)?;
+            let words = words.get_or_insert_with(|| free_words(sequence, &self.code));
+            self.spill(v, words)?;
+        }
+        Err(Failure::Registers)
+    }
+
+    fn begin(&mut self, sequence: &Sequence, insns: &[Insn], params: usize) {
+        self.free = sequence.free;
+        self.result = sequence.result;
+        self.given = ARGUMENTS & ((2 << params) - 1);
+        self.virtuals = usize::from(sequence.virtuals);
+        self.first_short = self.virtuals;
+        self.spilled.clear();
+        self.code.clear();
         let all = sequence.pieces.iter().cloned().flatten();
-        let place = |origin: u32| Placed {
+        self.code.extend(all.map(|origin: u32| Placed {
             insn: insns[origin as usize],
             origin,
             own: true,
-        };
-        let virtuals = usize::from(sequence.virtuals);
-        let code: Vec<Placed> = all.map(place).collect();
-        Allocator {
-            free: sequence.free,
-            result: sequence.result,
-            given: ARGUMENTS & ((2 << params) - 1),
-            virtuals,
-            first_short: virtuals,
-            words: Allocator::free_words(sequence, &code),
-            code,
-            spilled: Vec::new(),
-        }
+        }));
     }
 
-    /// Those of the sequence's stack words that its code does not use.
-    fn free_words(sequence: &Sequence, code: &[Placed]) -> Vec<i16> {
-        let mut lowest_address = 0;
-        let mut named = Vec::new();
-        for (i, Placed { insn, .. }) in code.iter().enumerate() {
-            match *insn {
-                Insn::Load {
-                    base: Reg::R10,
-                    off,
-                    ..
-                }
-                | Insn::Store {
-                    base: Reg::R10,
-                    off,
-                    ..
-                }
-                | Insn::Atomic {
-                    base: Reg::R10,
-                    off,
-                    ..
-                } => named.push(off & !7),
-                // Code that takes a word's address may use all words from there on.
-                Insn::Alu {
-                    op: AluOp::Mov,
-                    src: Src::Reg(Reg::R10),
-                    dst,
-                    ..
-                } => {
-                    let behind = code.get(i + 1).map(|next| next.insn);
-                    lowest_address = lowest_address.min(match behind {
-                        Some(Insn::Alu {
-                            op: AluOp::Add,
-                            dst: to,
-                            src: Src::Imm(by),
-                            ..
-                        }) if to == dst => by,
-                        _ => i32::from(i16::MIN),
-                    });
-                }
-                _ => {}
-            }
-        }
-        let free = |word: &i16| i32::from(*word) < lowest_address && !named.contains(word);
-        sequence.words.iter().copied().filter(free).collect()
-    }
-
-    /// Moves a virtual register to a stack word.
-    fn spill(&mut self, v: usize, graph: &Interference) -> Result<(), Failure> {
+    /// Moves a virtual register to one of these stack words.
+    fn spill(&mut self, v: usize, words: &[i16]) -> Result<(), Failure> {
         // An earlier one is no longer in the code, but knows its neighbours from the time when it was.
         let clashes = |word: i16| {
             let mut there = self.spilled.iter().filter(|s| s.word == word);
             there.any(|s| members(&s.neighbours).any(|other| other == v))
         };
-        let free = self.words.iter().copied().find(|word| !clashes(*word));
+        let free = words.iter().copied().find(|word| !clashes(*word));
         let word = free.ok_or(Failure::Words)?;
         self.spilled.push(Spilled {
             reg: v,
             word,
-            neighbours: graph.of(v).to_vec(),
+            neighbours: self.graph.of(v).to_vec(),
         });
         let spilled = Reg::Virtual((v - VIRTUAL) as u16);
         let old = std::mem::take(&mut self.code);
@@ -344,12 +306,12 @@ impl Allocator {
         }
     }
 
-    /// The code in the machine registers of this allocation, without moves that do nothing.
-    fn rewritten(mut self, colors: &[Option<Reg>]) -> Vec<Placed> {
+    /// Puts the chosen machine registers into the code, and removes moves that do nothing.
+    fn rewrite(&mut self) {
         for placed in &mut self.code {
             placed.insn.for_each_operand(&mut |reg, _| {
                 if let Reg::Virtual(v) = *reg {
-                    let color = colors.get(usize::from(v)).copied().flatten();
+                    let color = self.colors.get(usize::from(v)).copied().flatten();
                     debug_assert!(color.is_some(), "v{v} is of another sequence");
                     *reg = color.unwrap_or(*reg);
                 }
@@ -357,130 +319,292 @@ impl Allocator {
         }
         self.code
             .retain(|placed| moved(&placed.insn).is_none_or(|(to, from)| to != from));
-        self.code
+    }
+
+    /// Chooses a machine register for each virtual one; the error is the first one without.
+    fn choose_colors(&mut self) -> Result<(), usize> {
+        let Allocator {
+            free,
+            virtuals,
+            graph,
+            colors,
+            ..
+        } = self;
+        colors.clear();
+        colors.resize(*virtuals, None);
+        for rank in [Rank::AcrossCalls, Rank::Machine, Rank::Other] {
+            let ranks = graph.ranks.iter().enumerate();
+            for (v, _) in ranks.filter(|(_, r)| **r == rank) {
+                let reg = VIRTUAL + v;
+                let mut busy = (graph.of(reg)[0] as RegSet) & MACHINE;
+                for other in members(graph.of(reg)).filter(|other| *other >= VIRTUAL) {
+                    busy |= colors[other - VIRTUAL].map_or(0, set_of);
+                }
+                let wanted = graph.partners(reg).filter_map(|other| match other {
+                    VIRTUAL.. => colors[other - VIRTUAL],
+                    _ => Reg::new(other as u8),
+                });
+                let mut wanted = wanted.filter(|reg| *reg != Reg::R10 && busy & set_of(*reg) == 0);
+                let any = || {
+                    ORDER
+                        .into_iter()
+                        .find(|reg| *free & !busy & set_of(*reg) != 0)
+                };
+                colors[v] = Some(wanted.next().or_else(any).ok_or(reg)?);
+            }
+        }
+        Ok(())
+    }
+
+    /// The virtual register to spill for one that finds no machine register: itself if it is live across a
+    /// call, otherwise that one of its neighbours and itself that has the most neighbours. Those of spill
+    /// code stay.
+    fn easiest_to_spill(&self, v: usize) -> Option<usize> {
+        let graph = &self.graph;
+        let of_code = VIRTUAL..VIRTUAL + self.first_short;
+        if graph.ranks[v - VIRTUAL] == Rank::AcrossCalls && of_code.contains(&v) {
+            return Some(v);
+        }
+        let around = members(graph.of(v)).chain([v]);
+        let around = around.filter(|v| of_code.contains(v));
+        let around = around.filter(|v| !self.spilled.iter().any(|s| s.reg == *v));
+        around.max_by_key(|v| (members(graph.of(*v)).count(), *v))
+    }
+    /// Finds what each instruction does, and where control goes from it.
+    fn find_steps(&mut self, target: &dyn Fn(u32) -> Option<u32>) {
+        let code = &self.code;
+        let outside = Held {
+            written: MACHINE & !self.free,
+            given: 0,
+        };
+        self.steps.clear();
+        self.steps
+            .extend((0..code.len()).map(|i| Step::new(code, i, target, outside)));
+        let begins = code.first().is_some_and(|p| p.origin == 0);
+        if let Some(first) = self.steps.first_mut().filter(|_| begins) {
+            first.before.given = self.given;
+        }
+        find_held(&mut self.steps);
+        for step in &mut self.steps {
+            step.outside = match (step.leaves, step.ends) {
+                (true, _) => outside.written | step.behind.written,
+                (false, true) => outside.written | self.result,
+                (false, false) => 0,
+            };
+        }
     }
 }
 
+/// Those of the sequence's stack words that its code does not use.
+fn free_words(sequence: &Sequence, code: &[Placed]) -> Vec<i16> {
+    let mut lowest_address = 0;
+    let mut named = Vec::new();
+    for (i, Placed { insn, .. }) in code.iter().enumerate() {
+        match *insn {
+            Insn::Load {
+                base: Reg::R10,
+                off,
+                ..
+            }
+            | Insn::Store {
+                base: Reg::R10,
+                off,
+                ..
+            }
+            | Insn::Atomic {
+                base: Reg::R10,
+                off,
+                ..
+            } => named.push(off & !7),
+            // Code that takes a word's address may use all words from there on.
+            Insn::Alu {
+                op: AluOp::Mov,
+                src: Src::Reg(Reg::R10),
+                dst,
+                ..
+            } => {
+                let behind = code.get(i + 1).map(|next| next.insn);
+                lowest_address = lowest_address.min(match behind {
+                    Some(Insn::Alu {
+                        op: AluOp::Add,
+                        dst: to,
+                        src: Src::Imm(by),
+                        ..
+                    }) if to == dst => by,
+                    _ => i32::from(i16::MIN),
+                });
+            }
+            _ => {}
+        }
+    }
+    let free = |word: &i16| i32::from(*word) < lowest_address && !named.contains(word);
+    sequence.words.iter().copied().filter(free).collect()
+}
+
+/// An instruction of a sequence, with what the liveness of registers follows from.
+struct Step {
+    effect: Effect,
+    /// Whether the next instruction of the code follows.
+    next: bool,
+    /// The instruction that it jumps to, if that is in the sequence.
+    jump: Option<usize>,
+    /// Whether it ends a piece, so that another sequence may follow.
+    ends: bool,
+    /// Whether it jumps out of the sequence.
+    leaves: bool,
+    /// The machine registers that may hold values in front of it and behind it.
+    before: Held,
+    behind: Held,
+    /// The machine registers that code outside of the sequence may read behind it.
+    outside: RegSet,
+}
+
+impl Step {
+    fn new(code: &[Placed], i: usize, target: &dyn Fn(u32) -> Option<u32>, held: Held) -> Step {
+        let placed = &code[i];
+        let goes_on = !matches!(placed.insn, Insn::Goto { .. } | Insn::Exit {});
+        let follows = code
+            .get(i + 1)
+            .is_some_and(|next| (placed.origin..placed.origin + 2).contains(&next.origin));
+        let mut step = Step {
+            effect: Effect::new(&placed.insn),
+            next: goes_on && follows,
+            jump: None,
+            ends: goes_on && !follows,
+            leaves: false,
+            before: held,
+            behind: held,
+            outside: 0,
+        };
+        if let Insn::Goto { .. } | Insn::Jump { .. } | Insn::MayGoto { .. } = placed.insn {
+            let to = target(placed.origin);
+            // Pieces are sorted, as is the spill code around an instruction.
+            let at = to.map(|to| code.partition_point(|p| p.origin < to));
+            step.jump = at.filter(|at| code.get(*at).map(|p| p.origin) == to);
+            // A label at the end of a piece is bound to what follows it.
+            let behind = |at: usize| at.checked_sub(1).map(|last| code[last].origin + 1) == to;
+            let ends = step.jump.is_none() && at.is_some_and(behind);
+            step.ends |= ends;
+            step.leaves = step.jump.is_none() && !ends;
+        }
+        step
+    }
+
+    /// The instructions that may follow this one, which is the `i`th.
+    fn successors(&self, i: usize) -> impl Iterator<Item = usize> + use<> {
+        self.next.then_some(i + 1).into_iter().chain(self.jump)
+    }
+}
+
+/// Whether some jump leads back.
+fn jumps_back(steps: &[Step]) -> bool {
+    let mut steps = steps.iter().enumerate();
+    steps.any(|(i, step)| step.jump.is_some_and(|to| to <= i))
+}
+
+/// When a virtual register chooses its machine register.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Rank {
+    /// First, because it needs a register that calls preserve.
+    AcrossCalls,
+    /// It is moved to or from a machine register.
+    Machine,
+    Other,
+}
+
 /// Which registers are live at the same time.
+#[derive(Default)]
 struct Interference {
     /// Number of 64-bit words of each set.
     width: usize,
     /// The neighbours of each register, as a set.
     neighbours: Vec<u64>,
-    /// The virtual registers that are live across a call, sorted.
-    across_calls: Vec<usize>,
+    /// The rank of each virtual register.
+    ranks: Vec<Rank>,
     /// The moves between different registers: to, from.
-    moves: Vec<(usize, usize)>,
-}
-
-/// The control flow of a sequence's code.
-struct Flow {
-    /// Whether the next instruction of the code follows each one.
-    next: Vec<bool>,
-    /// The instruction that each one jumps to, if it is in the sequence.
-    jump: Vec<Option<usize>>,
-    /// Whether each one ends a piece, so that another sequence may follow.
-    ends: Vec<bool>,
-    /// Whether each one jumps out of the sequence.
-    leaves: Vec<bool>,
-    /// Whether some jump leads back.
-    back: bool,
-}
-
-impl Flow {
-    fn new(code: &[Placed], target: &dyn Fn(u32) -> Option<u32>) -> Flow {
-        let n = code.len();
-        let mut flow = Flow {
-            next: vec![false; n],
-            jump: vec![None; n],
-            ends: vec![false; n],
-            leaves: vec![false; n],
-            back: false,
-        };
-        for (i, placed) in code.iter().enumerate() {
-            let jumps = matches!(
-                placed.insn,
-                Insn::Goto { .. } | Insn::Jump { .. } | Insn::MayGoto { .. }
-            );
-            let goes_on = !matches!(placed.insn, Insn::Goto { .. } | Insn::Exit {});
-            let follows = code
-                .get(i + 1)
-                .is_some_and(|next| (placed.origin..placed.origin + 2).contains(&next.origin));
-            flow.next[i] = goes_on && follows;
-            flow.ends[i] = goes_on && !follows;
-            if jumps {
-                let to = target(placed.origin);
-                // Pieces are sorted, as is the spill code around an instruction.
-                let at = to.map(|to| code.partition_point(|p| p.origin < to));
-                flow.jump[i] = at.filter(|at| code.get(*at).map(|p| p.origin) == to);
-                // A label at the end of a piece is bound to what follows it.
-                let behind = |at: usize| at.checked_sub(1).map(|last| code[last].origin + 1) == to;
-                let ends = flow.jump[i].is_none() && at.is_some_and(behind);
-                flow.ends[i] |= ends;
-                flow.leaves[i] = flow.jump[i].is_none() && !ends;
-                flow.back |= flow.jump[i].is_some_and(|to| to <= i);
-            }
-        }
-        flow
-    }
+    moves: Vec<(u16, u16)>,
+    /// The registers that are live in front of each instruction, as sets.
+    live_in: Vec<u64>,
+    /// Memory for one set.
+    live: Vec<u64>,
 }
 
 impl Interference {
-    fn new(allocator: &Allocator, target: &dyn Fn(u32) -> Option<u32>) -> Interference {
-        let facts = Facts::new(allocator, target);
-        let registers = VIRTUAL + allocator.virtuals;
-        let width = registers.div_ceil(64);
-        let mut graph = Interference {
-            width,
-            neighbours: vec![0; registers * width],
-            across_calls: Vec::new(),
-            moves: Vec::new(),
-        };
-        let live_in = graph.live_in(&facts);
-        let mut out = vec![0; width];
-        for (i, effect) in facts.effects.iter().enumerate() {
-            facts.live_out(&mut out, &live_in, i);
-            graph.add(effect, &out);
+    /// Finds them for these instructions, which have this number of virtual registers.
+    fn find(&mut self, steps: &[Step], virtuals: usize) {
+        let registers = VIRTUAL + virtuals;
+        self.width = registers.div_ceil(64);
+        self.neighbours.clear();
+        self.neighbours.resize(registers * self.width, 0);
+        self.ranks.clear();
+        self.ranks.resize(virtuals, Rank::Other);
+        self.moves.clear();
+        let mut live = std::mem::take(&mut self.live);
+        live.resize(self.width, 0);
+        self.find_live_in(steps, &mut live);
+        for (i, step) in steps.iter().enumerate() {
+            self.live_out(&mut live, i, step);
+            self.add(&step.effect, &live);
         }
-        graph.across_calls.sort_unstable();
-        graph.across_calls.dedup();
-        graph
+        self.live = live;
     }
 
-    /// The registers that are live in front of each instruction.
-    fn live_in(&self, facts: &Facts) -> Vec<u64> {
-        let mut live_in = vec![0; facts.effects.len() * self.width];
-        let mut live = vec![0; self.width];
+    /// Finds the registers that are live in front of each instruction; `live` is a set to work with.
+    fn find_live_in(&mut self, steps: &[Step], live: &mut [u64]) {
+        self.live_in.clear();
+        self.live_in.resize(steps.len() * self.width, 0);
+        let again = jumps_back(steps);
         loop {
             let mut changed = false;
-            for (i, effect) in facts.effects.iter().enumerate().rev() {
-                facts.live_out(&mut live, &live_in, i);
+            for (i, step) in steps.iter().enumerate().rev() {
+                self.live_out(live, i, step);
+                let effect = &step.effect;
                 for reg in effect.writes() {
                     live[reg / 64] &= !(1 << (reg % 64));
                 }
                 live[0] &= !u64::from(effect.clobbers);
-                let held = facts.held[i][0];
                 live[0] |= u64::from(match effect.calls {
-                    true => effect.reads & (held.written | held.given),
+                    true => effect.reads & (step.before.written | step.before.given),
                     false => effect.reads,
                 });
                 for reg in effect.reads() {
                     live[reg / 64] |= 1 << (reg % 64);
                 }
-                let row = &mut live_in[i * self.width..][..self.width];
+                let row = &mut self.live_in[i * self.width..][..self.width];
                 changed |= row != live;
-                row.copy_from_slice(&live);
+                row.copy_from_slice(live);
             }
-            if !(changed && facts.flow.back) {
-                return live_in;
+            if !(changed && again) {
+                return;
             }
+        }
+    }
+
+    /// `out` = the registers that are live behind an instruction.
+    fn live_out(&self, out: &mut [u64], i: usize, step: &Step) {
+        out.fill(0);
+        out[0] = step.outside.into();
+        for to in step.successors(i) {
+            let there = &self.live_in[to * self.width..][..self.width];
+            out.iter_mut()
+                .zip(there)
+                .for_each(|(out, live)| *out |= live);
         }
     }
 
     /// Adds the neighbours that an instruction's writes make, with the registers live behind it.
     fn add(&mut self, effect: &Effect, out: &[u64]) {
-        self.moves.extend(effect.moved);
-        let from = effect.moved.map(|(_, from)| from);
+        if let Some((to, from)) = effect.moved {
+            self.moves.push((to, from));
+            for (reg, other) in [(to, from), (from, to)] {
+                let machine = usize::from(other) < VIRTUAL;
+                let v = usize::from(reg).checked_sub(VIRTUAL);
+                if let Some(v) = v.filter(|v| machine && self.ranks[*v] == Rank::Other) {
+                    self.ranks[v] = Rank::Machine;
+                }
+            }
+        }
+        let from = effect.moved.map(|(_, from)| usize::from(from));
         for reg in effect.writes() {
             for other in members(out).filter(|other| Some(*other) != from && *other != reg) {
                 self.connect(reg, other);
@@ -492,7 +616,7 @@ impl Interference {
         for other in members(out).filter(|other| *other >= VIRTUAL) {
             members(&[effect.clobbers.into()]).for_each(|reg| self.connect(reg, other));
             if effect.calls {
-                self.across_calls.push(other);
+                self.ranks[other - VIRTUAL] = Rank::AcrossCalls;
             }
         }
     }
@@ -506,60 +630,16 @@ impl Interference {
         &self.neighbours[reg * self.width..][..self.width]
     }
 
-    /// A machine register for each virtual one, or the first one without.
-    fn colors(&self, allocator: &Allocator) -> Result<Vec<Option<Reg>>, usize> {
-        let mut colors = vec![None; allocator.virtuals];
-        // Those that need a register that calls preserve choose first, then those that are moved to or
-        // from a machine register.
-        let mut rank = vec![2_u8; allocator.virtuals];
-        for (to, from) in &self.moves {
-            match (to.checked_sub(VIRTUAL), from.checked_sub(VIRTUAL)) {
-                (Some(v), None) | (None, Some(v)) => rank[v] = 1,
-                _ => {}
-            }
-        }
-        self.across_calls.iter().for_each(|v| rank[v - VIRTUAL] = 0);
-        let mut order: Vec<usize> = (VIRTUAL..VIRTUAL + allocator.virtuals).collect();
-        order.sort_by_key(|v| rank[v - VIRTUAL]);
-        for v in order {
-            let mut busy = (self.of(v)[0] as RegSet) & MACHINE;
-            for other in members(self.of(v)).filter(|other| *other >= VIRTUAL) {
-                busy |= colors[other - VIRTUAL].map_or(0, set_of);
-            }
-            let color = |reg: usize| match reg.checked_sub(VIRTUAL) {
-                None => Reg::new(reg as u8),
-                Some(v) => colors[v],
-            };
-            let partner = |(to, from): &(usize, usize)| match (*to == v, *from == v) {
-                (true, false) => Some(*from),
-                (false, true) => Some(*to),
+    /// The registers that a register is moved to or from, the last move first.
+    fn partners(&self, reg: usize) -> impl Iterator<Item = usize> + '_ {
+        self.moves.iter().rev().filter_map(move |&(to, from)| {
+            let (to, from) = (usize::from(to), usize::from(from));
+            match (to == reg, from == reg) {
+                (true, false) => Some(from),
+                (false, true) => Some(to),
                 _ => None,
-            };
-            let wanted = self.moves.iter().filter_map(partner).filter_map(color);
-            let wanted = wanted
-                .rev()
-                .find(|reg| *reg != Reg::R10 && busy & set_of(*reg) == 0);
-            let any = || {
-                ORDER
-                    .into_iter()
-                    .find(|reg| allocator.free & !busy & set_of(*reg) != 0)
-            };
-            colors[v - VIRTUAL] = Some(wanted.or_else(any).ok_or(v)?);
-        }
-        Ok(colors)
-    }
-
-    /// The virtual register to spill for one that finds no machine register: itself if it is live across a
-    /// call, otherwise that one of its neighbours and itself that has the most neighbours. Those of spill
-    /// code stay.
-    fn easiest_to_spill(&self, allocator: &Allocator, v: usize) -> Option<usize> {
-        if self.across_calls.binary_search(&v).is_ok() && v < VIRTUAL + allocator.first_short {
-            return Some(v);
-        }
-        let around = members(self.of(v)).chain([v]);
-        let around = around.filter(|v| (VIRTUAL..VIRTUAL + allocator.first_short).contains(v));
-        let around = around.filter(|v| !allocator.spilled.iter().any(|s| s.reg == *v));
-        around.max_by_key(|v| (members(self.of(*v)).count(), *v))
+            }
+        })
     }
 }
 
@@ -580,7 +660,7 @@ impl Held {
             self.given = 0;
         }
         // A call's result that moves to a virtual register is not read where it was.
-        if matches!(effect.moved, Some((VIRTUAL.., 0))) && before.is_some_and(|b| b.calls) {
+        if matches!(effect.moved, Some((FIRST_VIRTUAL.., 0))) && before.is_some_and(|b| b.calls) {
             self.written &= !set_of(R0);
         }
         for reg in effect.writes().filter(|reg| *reg < VIRTUAL) {
@@ -599,78 +679,27 @@ impl Held {
     }
 }
 
-/// For each instruction, the machine registers that may hold values in front of it and behind it.
-fn held(effects: &[Effect], flow: &Flow, allocator: &Allocator) -> Vec<[Held; 2]> {
-    let outside = Held {
-        written: MACHINE & !allocator.free,
-        given: 0,
-    };
-    let mut all = vec![[outside; 2]; effects.len()];
-    let begins = allocator.code.first().is_some_and(|p| p.origin == 0);
-    if let Some(first) = all.first_mut().filter(|_| begins) {
-        first[0].given = allocator.given;
-    }
+/// Finds the machine registers that may hold values in front of each instruction and behind it. Both
+/// are those of other sequences at first.
+fn find_held(steps: &mut [Step]) {
+    let again = jumps_back(steps);
     loop {
         let mut changed = false;
-        for (i, effect) in effects.iter().enumerate() {
-            let before = i.checked_sub(1).map(|before| &effects[before]);
-            let now = all[i][0].behind(effect, before);
-            changed |= all[i][1] != now;
-            all[i][1] = now;
-            let next = flow.next[i].then_some(i + 1);
-            for to in next.into_iter().chain(flow.jump[i]) {
-                let there = all[to][0].or(now);
-                changed |= there != all[to][0];
-                all[to][0] = there;
+        for i in 0..steps.len() {
+            let before = i.checked_sub(1).map(|before| &steps[before].effect);
+            let step = &steps[i];
+            let now = step.before.behind(&step.effect, before);
+            changed |= step.behind != now;
+            let successors = step.successors(i);
+            steps[i].behind = now;
+            for to in successors {
+                let there = steps[to].before.or(now);
+                changed |= there != steps[to].before;
+                steps[to].before = there;
             }
         }
-        if !(changed && flow.back) {
-            return all;
-        }
-    }
-}
-
-/// What the liveness of registers follows from.
-struct Facts {
-    effects: Vec<Effect>,
-    flow: Flow,
-    /// See [`held`].
-    held: Vec<[Held; 2]>,
-    /// The machine registers that code outside of the sequence may read behind each instruction.
-    outside: Vec<RegSet>,
-}
-
-impl Facts {
-    fn new(allocator: &Allocator, target: &dyn Fn(u32) -> Option<u32>) -> Facts {
-        let code = &allocator.code;
-        let effects: Vec<Effect> = code.iter().map(|p| Effect::new(&p.insn)).collect();
-        let flow = Flow::new(code, target);
-        let numbers = MACHINE & !allocator.free;
-        let held = held(&effects, &flow, allocator);
-        let outside = |i: usize| match (flow.leaves[i], flow.ends[i]) {
-            (true, _) => numbers | held[i][1].written,
-            (false, true) => numbers | allocator.result,
-            (false, false) => 0,
-        };
-        Facts {
-            outside: (0..code.len()).map(outside).collect(),
-            effects,
-            flow,
-            held,
-        }
-    }
-
-    /// `out` = the registers that are live behind an instruction.
-    fn live_out(&self, out: &mut [u64], live_in: &[u64], i: usize) {
-        let width = out.len();
-        out.fill(0);
-        out[0] = self.outside[i].into();
-        let next = self.flow.next[i].then_some(i + 1);
-        for to in next.into_iter().chain(self.flow.jump[i]) {
-            let there = &live_in[to * width..][..width];
-            out.iter_mut()
-                .zip(there)
-                .for_each(|(out, live)| *out |= live);
+        if !(changed && again) {
+            return;
         }
     }
 }

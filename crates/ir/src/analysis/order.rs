@@ -18,7 +18,8 @@ fn post_order(body: &Body) -> Vec<BlockId> {
         return order;
     };
     // The path from the entry: each block with the successors still to visit.
-    let mut path = vec![(BlockId(0), first.successors())];
+    let mut path = Vec::with_capacity(body.blocks.len().min(32));
+    path.push((BlockId(0), first.successors()));
     seen[0] = true;
     while let Some((block, rest)) = path.last_mut() {
         match rest.next_back() {

@@ -83,7 +83,7 @@ pub fn run(program: &mut Program, body: &mut Body, zeroed: bool) {
         .map(|b| b.successors().count() as u32)
         .collect();
     for b in reverse_post_order(body) {
-        let from = &preds[b.index()];
+        let from = &preds[b];
         let mut available = match from.is_empty() && zeroed {
             true => at_start(program, body),
             false => meet_predecessors(body, b, from, &mut ends, &mut asked),

@@ -83,13 +83,16 @@ impl Field {
 pub fn variants(call: &Syscall) -> Option<&'static Variants> {
     static TABLES: [OnceLock<HashMap<u32, Variants>>; 2] = [OnceLock::new(), OnceLock::new()];
     let table = TABLES[call.abi as usize].get_or_init(|| {
-        let mut table = HashMap::new();
+        let mut rows: HashMap<&str, Vec<&'static str>> = HashMap::new();
         for line in lines(VARIANTS) {
             let name = line.split('\t').next().unwrap_or("");
-            for call in all(call.abi)
-                .iter()
-                .filter(|c| c.name == name || c.probe == name)
-            {
+            rows.entry(name).or_default().push(line);
+        }
+        let mut table = HashMap::new();
+        for call in all(call.abi) {
+            let by_probe = Some(call.probe).filter(|probe| *probe != call.name);
+            let names = std::iter::once(call.name).chain(by_probe);
+            for line in names.filter_map(|name| rows.get(name)).flatten() {
                 let _ = parse_variant(call, line, &mut table);
             }
         }

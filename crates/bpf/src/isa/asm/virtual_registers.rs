@@ -2,7 +2,7 @@
 
 use super::{Asm, AsmError};
 use crate::isa::insn::{Insn, Reg};
-use crate::isa::sequences::{self, Failure, Placed, RegSet, Sequence, SequenceId};
+use crate::isa::sequences::{Allocator, Failure, Placed, RegSet, Sequence, SequenceId};
 
 impl Asm {
     /// Starts a sequence in which these machine registers hold no number.
@@ -90,11 +90,13 @@ impl Asm {
                 .get(*self.labels.get(label.0 as usize)? as usize)
                 .copied()
         };
-        let mut placed = Vec::new();
+        let mut placed = Vec::with_capacity(insns.len());
         let mut covered = vec![false; insns.len()];
+        let mut allocator = Allocator::default();
+        let params = self.function.params.len();
         for sequence in self.sequences.iter().filter(|s| s.virtuals > 0) {
-            let code = sequences::allocate(sequence, insns, self.function.params.len(), &target);
-            placed.extend(code.map_err(|failure| self.registers_error(failure))?);
+            let code = allocator.allocate(sequence, insns, params, &target);
+            placed.extend_from_slice(code.map_err(|failure| self.registers_error(failure))?);
             for piece in &sequence.pieces {
                 covered[piece.start as usize..piece.end as usize].fill(true);
             }
@@ -129,6 +131,7 @@ impl Asm {
         }
         let mut here = 0;
         let new = &mut self.function.insns;
+        new.reserve(old.len());
         // Sequences that follow one another can be merged only now.
         let mut push = |insn: Insn, is_target: bool| {
             let last = new.last().filter(|_| !is_target);

@@ -111,7 +111,7 @@ impl BodyContext<'_> {
         let mut at = BlockId(0);
         let predecessors = self.body.predecessors();
         // No test can move before the entry if the entry block is part of a loop.
-        if self.options.timing || !predecessors[0].is_empty() {
+        if self.options.timing || !predecessors[BlockId(0)].is_empty() {
             return path;
         }
         loop {
@@ -129,7 +129,7 @@ impl BodyContext<'_> {
                 (false, true) => (then, els),
                 _ => break,
             };
-            let joins = predecessors[go_on.index()].len() > 1;
+            let joins = predecessors[go_on].len() > 1;
             // A step of a resumable loop finds only values in the frame.
             let lost = !self.alloc.resume.is_empty() && self.alloc.has_live_in[go_on.index()];
             if joins || lost || !self.prefilter_block(block) {
