@@ -2,9 +2,9 @@
 //! processor's block is computed, and constants and addresses are made in front of their uses.
 
 use rustc_hash::FxHashMap;
-use spile_lir::func::{Inst, MemoryPlace, Operand, Value};
+use spile_lir::func::{Inst, LoopForm, MemoryPlace, Operand, Value};
 use spile_lir::helpers::Helper;
-use spile_lir::op::{AluOp, Width};
+use spile_lir::op::{AluOp, ExtOp, Size, Width};
 use spile_lir::simplify::simplify;
 use spile_lir::{Func, func::Block};
 
@@ -41,7 +41,45 @@ pub(super) fn prepare(mut func: Func, around: &ObjectSymbols) -> Result<Func, Em
         at_uses(&mut func, i, &made);
     }
     simplify(&mut func);
+    if func.blocks.iter().any(is_open) {
+        copy_params(&mut func);
+    }
     Ok(func)
+}
+
+/// Whether an open loop begins with this block.
+fn is_open(block: &Block) -> bool {
+    let bound = block.bound.as_ref();
+    bound.is_some_and(|bound| bound.form == LoopForm::Open)
+}
+
+/// Copies the parameters. The allocator splits a value where the register of a parameter is needed
+/// otherwise, and parts of it that meet in a loop change places there.
+fn copy_params(func: &mut Func) {
+    for param in func.params().to_vec() {
+        let copy = fresh(func);
+        let mut rename = |v: &mut Value| {
+            if *v == param {
+                *v = copy;
+            }
+        };
+        for block in &mut func.blocks {
+            for inst in &mut block.insts {
+                inst.for_each_use_mut(&mut rename);
+            }
+            block.term.for_each_use_mut(&mut rename);
+            let bound = block.bound.iter_mut().map(|bound| &mut bound.exhausted);
+            let targets = block.term.targets_mut().into_iter().chain(bound);
+            targets.for_each(|t| t.args.iter_mut().for_each(&mut rename));
+        }
+        let inst = Inst::Ext {
+            dst: copy,
+            op: ExtOp::Zext,
+            size: Size::U64,
+            a: param,
+        };
+        func.blocks[0].insts.insert(0, inst);
+    }
 }
 
 /// `dst` = the address of byte `off` of the processor's block. The bound is always true.

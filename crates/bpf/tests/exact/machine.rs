@@ -128,11 +128,6 @@ impl<'p> Kernel<'p> {
         }
     }
 
-    /// Whether there is no program to run.
-    pub(crate) fn is_empty(&self) -> bool {
-        self.object.layout.programs.is_empty()
-    }
-
     /// Runs the first program once, on this CPU.
     pub(crate) fn run(&self, args: &[u64]) {
         let mut context = args.to_vec();

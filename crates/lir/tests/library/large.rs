@@ -324,6 +324,19 @@ fn addition(words: usize) -> impl Strategy<Value = Addition> {
     )
 }
 
+/// Another key with the same first cell and tag, which differs in one word.
+fn twin(large: &LargeLayout, key: &[u64], word: usize) -> Option<Vec<u64>> {
+    let first = large.probe_cells(key).next();
+    let others = (1..40_000u64).map(|n| {
+        let mut other = key.to_vec();
+        other[word] ^= n << 8;
+        other
+    });
+    others
+        .into_iter()
+        .find(|other| large.probe_cells(other).next() == first)
+}
+
 /// The memory is missing.
 #[test]
 fn an_array_without_memory_takes_nothing() {
@@ -355,7 +368,14 @@ properties! {
             vec(addition(3), 1..30),
         ],
     ) {
-        let words = additions[0].key.len() as u32;
-        check(&layout(groups, max, words, value, double), &additions);
+        let words = additions[0].key.len();
+        let at = layout(groups, max, words as u32, value, double);
+        let twins = additions.iter().take(words).enumerate().filter_map(|(word, addition)| {
+            let key = twin(&at.large, &addition.key, word)?;
+            Some(Addition { key, ..addition.clone() })
+        });
+        let twins: Vec<Addition> = twins.collect();
+        let all = [&twins, &additions[..], &twins].concat();
+        check(&at, &all);
     }
 }

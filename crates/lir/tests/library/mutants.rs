@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use spile_lir::func::{Inst, Module, Value};
-use spile_lir::mutate::mutations;
+use spile_lir::mutate::{Mutation, mutations};
 use spile_lir::verify::verify;
 
 use super::forms::{Mutant, Recorded, Shape, Test, is_mutating, recorded, with_mutant};
@@ -163,35 +163,49 @@ fn result_is_read(module: &Module, name: &str) -> bool {
 /// A mutant, its description, and the subject that it changes.
 type Choice<'s> = (Mutant, String, &'s Subject);
 
-/// Chooses mutants of subjects by random numbers that follow a seed; also gives how many there are.
+/// A number that follows a seed and a text (FNV-1a).
+fn hash(seed: u64, text: &str) -> u64 {
+    let start = 0xcbf2_9ce4_8422_2325 ^ seed;
+    let step = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    let hash = text.bytes().fold(start, step);
+    (hash ^ (hash >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Chooses mutants of subjects at random; also gives how many there are. The choice of a mutant follows
+/// from its text, so that a change of one function chooses no others of the rest.
 fn choose<'s>(
     subjects: impl Iterator<Item = (&'s Shape, &'s Subject)>,
     count: usize,
-    mut random: u64,
+    seed: u64,
 ) -> (Vec<Choice<'s>>, usize) {
-    let all = subjects.flat_map(|(shape, s)| (0..shape.1).map(move |n| (s, shape, n)));
-    let mut mutants: Vec<_> = all.collect();
-    let all = mutants.len();
-    let mut chosen = Vec::new();
-    while chosen.len() < count && !mutants.is_empty() {
-        // A step of SplitMix64.
-        random = random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut x = (random ^ (random >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        let (subject, shape, mutation) = mutants.swap_remove(x as usize % mutants.len());
+    let mut all = Vec::new();
+    for (shape, subject) in subjects {
         let Recorded { module, index } = &subject.recorded;
         let func = &module.funcs[*index];
-        let change = &mutations(func)[mutation];
-        let mut changed = (**module).clone();
-        changed.funcs[*index] = change.apply(func);
-        let matters = !change.changes_result() || result_is_read(module, &func.name);
-        if matters && verify(&changed).is_ok() {
-            let shape = shape.clone();
-            let mutant = Mutant { shape, mutation };
-            chosen.push((mutant, change.describe(func), subject));
+        for (mutation, change) in mutations(func).into_iter().enumerate() {
+            let text = change.describe(func);
+            all.push((hash(seed, &text), mutation, change, text, shape, subject));
         }
     }
-    (chosen, all)
+    let number = all.len();
+    all.sort_by_key(|mutant| mutant.0);
+    // Shapes of one function have the same changes.
+    all.dedup_by(|a, b| a.3 == b.3);
+    let valid =
+        |(_, mutation, change, text, shape, subject): (_, _, Mutation, _, &Shape, &'s Subject)| {
+            let Recorded { module, index } = &subject.recorded;
+            let func = &module.funcs[*index];
+            let mut changed = (**module).clone();
+            changed.funcs[*index] = change.apply(func);
+            let matters = !change.changes_result() || result_is_read(module, &func.name);
+            let shape = shape.clone();
+            (matters && verify(&changed).is_ok())
+                .then(|| (Mutant { shape, mutation }, text, subject))
+        };
+    (
+        all.into_iter().filter_map(valid).take(count).collect(),
+        number,
+    )
 }
 
 /// Changes single operations of the library. The tests that run the function must find the change:
