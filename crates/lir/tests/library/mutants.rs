@@ -199,8 +199,11 @@ fn choose<'s>(
             changed.funcs[*index] = change.apply(func);
             let matters = !change.changes_result() || result_is_read(module, &func.name);
             let shape = shape.clone();
-            (matters && verify(&changed).is_ok())
-                .then(|| (Mutant { shape, mutation }, text, subject))
+            (matters && verify(&changed).is_ok()).then_some((
+                Mutant { shape, mutation },
+                text,
+                subject,
+            ))
         };
     (
         all.into_iter().filter_map(valid).take(count).collect(),
