@@ -183,7 +183,8 @@ global wanted
 """
 NAMES = (
     "write bind connect socket open setitimer umask ioctl execve inotify_add_watch futex nanosleep "
-    "kill shutdown msync sendmsg clone mkdirat fcntl openat lseek madvise shmget prctl unlinkat"
+    "kill shutdown msync sendmsg clone mkdirat fcntl openat lseek madvise shmget prctl unlinkat "
+    "signalfd signalfd4 epoll_create1"
 ).split()
 
 
@@ -264,6 +265,10 @@ def texts_work():
     call(29, 0xFFFFFFFF, 0, 0xFFFFFFFF, text=r"shmget\(-1, 0, .*")
     call(157, 0xFFFFFFFF, 0, 0, 0, 0, text=r"prctl\(0xffffffff, .*")
     call(202, 0, 99, -1 & (1 << 64) - 1, 0, 0, 0x80000000, text="futex(0x0, 0x63, -1, 0x0, 0x0, -2147483648)")
+    # Without flags SystemTap has the name and the arguments of the older call.
+    call(289, fd, 16, 8, os.O_NONBLOCK, text=f"signalfd4({n}, 0x10, 8, SFD_NONBLOCK)")
+    call(289, fd, 16, 8, 0, text=f"signalfd({n}, 0x10, 8)")
+    call(291, 2, text="epoll_create1(0x2)")
     # Signals.
     for sig in (signal.SIGUSR1, signal.SIGTERM, signal.SIGCHLD):
         call(62, fd, int(sig), text=f"kill({n}, {sig.name})", also=[f"sig {int(sig)} {sig.name}"])
@@ -293,7 +298,7 @@ def texts_work():
     # Calls that share the probe point of another call but have their own names.
     for number, args, name in (
         (293, (0, 0), "pipe2"), (290, (0, 0xFFFFFFFF), "eventfd2"), (291, (0xFFFFFFFF,), "epoll_create1"),
-        (294, (0xFFFFFFFF,), "inotify_init1"), (289, (BAD, 0, 8, 0), "signalfd4"), (213, (0,), "epoll_create"),
+        (294, (0xFFFFFFFF,), "inotify_init1"), (289, (BAD, 0, 8, os.O_CLOEXEC), "signalfd4"), (213, (0,), "epoll_create"),
         (22, (0,), "pipe"), (282, (BAD, 0, 8), "signalfd"),
     ):  # fmt: skip
         libc_call(number, args)

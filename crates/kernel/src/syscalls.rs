@@ -47,6 +47,8 @@ pub struct Syscall {
     pub probe: &'static str,
     /// A further probe point that it hits: `pipe` for `pipe2`, whose name stays its own.
     pub point: &'static str,
+    /// The word of the argument with which it has the name of `point` if it is 0: the flags of `signalfd4`.
+    pub bare: Option<u8>,
     /// The kernel's function without its `sys_`: `newfstat` for `fstat`.
     pub entry: &'static str,
     /// The form of its result.
@@ -404,6 +406,9 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
     let (names, point) = names
         .split_once('<')
         .map_or((names, None), |(n, p)| (n, Some(p)));
+    let (point, bare) = point
+        .and_then(|p| p.split_once('?'))
+        .map_or((point, None), |(p, arg)| (Some(p), Some(arg)));
     let (name, probe) = names.split_once('=').unwrap_or((names, names));
     let ret = match columns.next()? {
         "d" => ResultForm::Int,
@@ -425,12 +430,17 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
             Some(arg)
         })
         .collect::<Option<Box<[Arg]>>>()?;
+    let bare = match bare {
+        Some(name) => Some(args.iter().find(|arg| arg.name == name)?.word),
+        None => None,
+    };
     Some(Syscall {
         abi,
         nr,
         name,
         probe,
         point: point.unwrap_or(probe),
+        bare,
         entry: entry.unwrap_or(name),
         ret,
         args,

@@ -112,6 +112,8 @@ pub struct SysCall {
     pub probe: &'static str,
     /// A further probe point that it hits (`pipe` for `pipe2`).
     pub point: &'static str,
+    /// The word of the argument with which its name is `point` if it is 0 (the flags of `signalfd4`).
+    pub bare: Option<u8>,
     /// Its arguments in order.
     pub args: Vec<SysArg>,
     /// Its variables besides those of the arguments.

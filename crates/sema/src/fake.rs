@@ -69,6 +69,7 @@ impl FakeMachine {
             name,
             probe,
             point: probe,
+            bare: None,
             args: args.iter().zip(0..).map(|(a, w)| arg(*a, w)).collect(),
             variables: Vec::new(),
         };

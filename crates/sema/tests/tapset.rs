@@ -212,6 +212,7 @@ fn machine(files: &[(String, String)]) -> Everything {
         name,
         probe: name,
         point: name,
+        bare: None,
         args,
         variables: Vec::new(),
     };

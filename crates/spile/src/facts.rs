@@ -233,6 +233,7 @@ fn system_calls() -> Vec<SysCall> {
             name: call.name,
             probe: call.probe,
             point: call.point,
+            bare: call.bare,
             args: call
                 .args
                 .iter()

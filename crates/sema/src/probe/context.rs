@@ -201,17 +201,24 @@ impl ExprBuilder {
         })
     }
 
+    pub(crate) fn choose(&self, condition: Expr, yes: Expr, no: Expr) -> Expr {
+        let [condition, yes, no] = [condition, yes, no].map(Box::new);
+        self.expr(ExprKind::Ternary(condition, yes, no))
+    }
+
+    /// One value, or the other if the `int` in an argument's word is 0.
+    pub(crate) fn unless_zero(&self, word: u8, value: Expr, other: Expr) -> Expr {
+        let argument = self.extended(self.word(word), 4, false);
+        self.choose(self.bin(BinOp::Ne, argument, 0), value, other)
+    }
+
     /// The number of the current system call in its own table.
     pub(crate) fn syscall_nr(&self) -> Expr {
         let nr = || self.call("__sys_nr", Vec::new());
         let compat = i64::from(spile_ir::NrSet::COMPAT);
         let is = self.bin(BinOp::Ge, nr(), compat);
         let own = self.bin(BinOp::Sub, nr(), compat);
-        self.expr(ExprKind::Ternary(
-            Box::new(is),
-            Box::new(own),
-            Box::new(nr()),
-        ))
+        self.choose(is, own, nr())
     }
 }
 
@@ -433,6 +440,7 @@ mod tests {
             name: "call",
             probe: "call",
             point: "call",
+            bare: None,
             args: vec![SysArg {
                 var: "buf_uaddr",
                 kernel: "buf",

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashMap;
 use spile_ir::{Event, NrSet};
-use spile_syntax::ast::{Bytes, FileId, Name};
+use spile_syntax::ast::{BinOp, Bytes, Expr, FileId, Name, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
 use super::code;
@@ -245,8 +245,37 @@ struct SyscallGroup<'a> {
     names: Vec<&'static str>,
     /// Whether the kernel's own names are the same.
     own_names: bool,
+    /// Those that have the name of another call if an argument is 0.
+    bare: Vec<BareName>,
     /// The mentioned variables, with their meaning.
     binds: Vec<(Name, PlainBinding)>,
+}
+
+/// A call that has the name of another one if an argument is 0: `signalfd4` without flags.
+struct BareName {
+    /// The number of the call.
+    nr: u32,
+    /// The word of the argument, an `int`.
+    word: u8,
+    /// The number of the other call.
+    other: u32,
+    /// Its name.
+    name: &'static str,
+}
+
+impl BareName {
+    fn of(call: &SysCall, all: &[SysCall]) -> Option<BareName> {
+        let word = call.bare?;
+        let other = all
+            .iter()
+            .find(|c| c.name == call.point && c.is_compat() == call.is_compat())?;
+        Some(BareName {
+            nr: call.nr,
+            word,
+            other: other.nr,
+            name: other.probe,
+        })
+    }
 }
 
 /// Maximum number of calls that are looked up one by one.
@@ -307,12 +336,15 @@ fn groups<'a>(
                 nrs: Vec::new(),
                 names: Vec::new(),
                 own_names: true,
+                bare: Vec::new(),
                 binds,
             });
         }
         let group = &mut list[at];
         group.nrs.push(call.nr);
-        group.own_names &= call.name == call.probe;
+        let bare = BareName::of(call, all);
+        group.own_names &= call.name == call.probe && bare.is_none();
+        group.bare.extend(bare);
         group.names.push(call.probe);
     }
     for g in &mut list {
@@ -342,15 +374,29 @@ fn key_text(
     bound.chain(args).collect()
 }
 
-fn group_context(
-    g: &SyscallGroup<'_>,
-    m: &Mentions,
-    ret: bool,
-    span: spile_syntax::ast::Span,
-) -> Context {
+/// The variable `name` of a group's calls.
+fn call_name(g: &SyscallGroup<'_>, single: Option<&'static str>, make: &ExprBuilder) -> Expr {
+    if let Some(one) = single {
+        let other = g.bare.first().map(|b| (b.word, b.name));
+        return other.map_or(make.text(one), |(word, name)| {
+            make.unless_zero(word, make.text(one), make.text(name))
+        });
+    }
+    if g.own_names {
+        return make.call("__sys_name", Vec::new());
+    }
+    let nr = || make.call("__sys_nr", Vec::new());
+    let number = g.bare.iter().fold(nr(), |otherwise, b| {
+        let own = make.unless_zero(b.word, nr(), make.num(b.other.into()));
+        make.choose(make.bin(BinOp::Eq, nr(), b.nr.into()), own, otherwise)
+    });
+    make.call("__table", vec![make.text(PROBE_NAME_TABLE), number])
+}
+
+fn group_context(g: &SyscallGroup<'_>, m: &Mentions, ret: bool, span: Span) -> Context {
     let make = ExprBuilder(span);
     let mut vars = Vec::new();
-    let mut add = |name: &str, init: spile_syntax::ast::Expr| {
+    let mut add = |name: &str, init: Expr| {
         if m.reads.contains(name) {
             vars.push(PlainVar {
                 name: name.into(),
@@ -362,17 +408,7 @@ fn group_context(
         [one] => Some(*one),
         _ => None,
     };
-    add(
-        "name",
-        match single {
-            Some(one) => make.text(one),
-            None if g.own_names => make.call("__sys_name", Vec::new()),
-            None => {
-                let nr = make.call("__sys_nr", Vec::new());
-                make.call("__table", vec![make.text(PROBE_NAME_TABLE), nr])
-            }
-        },
-    );
+    add("name", call_name(g, single, &make));
     if ret {
         let result = || make.call("__sys_ret", Vec::new());
         add("retval", result());
@@ -409,7 +445,7 @@ fn report_text_only(
     g: &SyscallGroup<'_>,
     m: &Mentions,
     ret: bool,
-    span: spile_syntax::ast::Span,
+    span: Span,
     diags: &mut Diagnostics,
 ) {
     for (name, b) in &g.binds {
