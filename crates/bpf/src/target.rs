@@ -203,8 +203,19 @@ pub struct ArgVariants {
     pub word: u8,
     /// Its bits that count.
     pub mask: u64,
-    /// Values, and the arguments for them.
-    pub cases: Vec<(Vec<u64>, Vec<ArgDesc>)>,
+    /// The arguments for some values.
+    pub cases: Vec<ArgCase>,
+}
+
+/// How the arguments of a system call are printed for some values of one of them.
+#[derive(Debug, Clone)]
+pub struct ArgCase {
+    /// The values.
+    pub values: Vec<u64>,
+    /// The arguments.
+    pub args: Vec<ArgDesc>,
+    /// Other forms of these arguments, by the value of a second one.
+    pub variants: Option<ArgVariants>,
 }
 
 /// A structure in user space.

@@ -16,7 +16,7 @@ use std::fmt::Write as _;
 use std::sync::OnceLock;
 
 pub use variables::{Variable, variables};
-pub use variants::{Field, FieldKind, Structure, Variants, structure, variants};
+pub use variants::{Case, Field, FieldKind, Structure, Variants, structure, variants};
 
 /// The highest number in the tables.
 pub const MAX_NR: u32 = 469;
@@ -506,7 +506,7 @@ fn parse_kind(kind: &'static str, word: u8, time: u8) -> Option<(ArgKind, u8, bo
                 (found.map_or(ArgKind::Ptr, ArgKind::Struct), word, false)
             } else if let Some(name) = other.strip_prefix('[') {
                 let of = structure(name.strip_suffix(']')?, 64)?;
-                (ArgKind::Packed(of), 32, true)
+                (ArgKind::Packed(of), 32, !unsigned)
             } else if let Some(len) = other.strip_prefix("bytes") {
                 (ArgKind::Bytes(len.parse().ok()?), word, false)
             } else if let Some(len) = other.strip_prefix("buf") {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, OnceLock};
 
 use spile_bpf::target::{
-    ArgDesc, ArgVariants, CastKfunc, Features, FieldPlace, Flag, FlagTable, InterruptKfuncs,
-    KernelOffsets, PageOffsets, PreemptionKfuncs, SessionKfuncs, StructDesc, StructText,
-    SyscallDesc, TypedFunction, UnwindOffsets,
+    ArgCase, ArgDesc, ArgVariants, CastKfunc, Features, FieldPlace, Flag, FlagTable,
+    InterruptKfuncs, KernelOffsets, PageOffsets, PreemptionKfuncs, SessionKfuncs, StructDesc,
+    StructText, SyscallDesc, TypedFunction, UnwindOffsets,
 };
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
@@ -351,12 +351,15 @@ fn arg_descs(args: &[syscalls::Arg], tables: &mut Tables) -> Vec<ArgDesc> {
 }
 
 fn arg_variants(of: &syscalls::Variants, tables: &mut Tables) -> ArgVariants {
-    let cases = of.cases.iter();
-    let case = |(values, args): &(Vec<u64>, Vec<_>)| (values.clone(), arg_descs(args, tables));
+    let mut case = |case: &syscalls::Case| ArgCase {
+        values: case.values.clone(),
+        args: arg_descs(&case.args, tables),
+        variants: case.variants.as_ref().map(|v| arg_variants(v, tables)),
+    };
     ArgVariants {
         word: of.word,
         mask: of.mask,
-        cases: cases.map(case).collect(),
+        cases: of.cases.iter().map(&mut case).collect(),
     }
 }
 

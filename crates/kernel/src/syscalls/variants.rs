@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::{Abi, Arg, ArgKind, Syscall, all, flag_table, lines, number, parse_kind};
+use super::{Abi, Arg, ArgKind, FlagTable, Syscall, all, flag_table, lines, number, parse_kind};
 
 const VARIANTS: &str = include_str!("../../data/variants.tsv");
 const STRUCTURES: &str = include_str!("../../data/structures.tsv");
@@ -15,10 +15,21 @@ pub struct Variants {
     pub word: u8,
     /// Its bits that count.
     pub mask: u64,
-    /// Values, and the arguments that `argstr` has for them.
-    pub cases: Vec<(Vec<u64>, Vec<Arg>)>,
+    /// The arguments that `argstr` has for some values.
+    pub cases: Vec<Case>,
     /// The arguments for all other values, if not those of the call.
     pub others: Option<Vec<Arg>>,
+}
+
+/// The arguments that `argstr` has for some values of one of them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Case {
+    /// The values.
+    pub values: Vec<u64>,
+    /// The arguments.
+    pub args: Vec<Arg>,
+    /// Other forms of these arguments by the value of a second one.
+    pub variants: Option<Variants>,
 }
 
 /// A structure in user space.
@@ -107,48 +118,97 @@ pub(super) fn parse_variant(
     table: &mut HashMap<u32, Variants>,
 ) -> Option<()> {
     let mut columns = line.split('\t').skip(1);
-    let selector = columns.next()?;
-    let (name, mask) = selector.split_once('/').unwrap_or((selector, ""));
-    let by = call.args.iter().find(|arg| arg.name == name)?;
-    let all_bits = u64::MAX >> (64 - u32::from(by.bits));
-    let mask = match mask {
-        "" => all_bits,
-        mask => number(mask)?.cast_unsigned(),
-    };
-    let names = match by.kind {
-        ArgKind::Flags(t) | ArgKind::Choice(t) => flag_table(t),
-        _ => None,
-    };
-    let value = |text: &str| {
-        let named = names.and_then(|t| t.flags.iter().find(|f| f.name == text));
-        let value = named.map_or_else(|| number(text), |f| Some(f.value))?;
-        Some(value.cast_unsigned() & mask)
-    };
-    let values = columns.next()?;
-    let others = values == "*";
-    let values = values.split_ascii_whitespace().filter(|v| *v != "*");
-    let values = values.map(value).collect::<Option<Vec<u64>>>()?;
-    let (word, time) = (word_bits(call.abi), time_bits(call.abi, call.nr));
-    let mut args = Vec::new();
-    let kinds = columns.next()?.split_ascii_whitespace();
-    for (arg, kind) in call.args.iter().zip(kinds) {
-        let mut arg = *arg;
-        if kind != "." {
-            (arg.kind, arg.bits, arg.signed) = parse_kind(kind, word, time)?;
+    let mut selectors = columns.next()?.split_ascii_whitespace();
+    let (first, second) = (selectors.next()?, selectors.next());
+    let (values, kinds) = (columns.next()?, columns.next()?);
+    // A second argument decides where the first one has a value.
+    let Some(second) = second else {
+        let by = Decider::of(&call.args, first)?;
+        let case = by.case(call, &call.args, values, kinds)?;
+        let known = table.entry(call.nr).or_insert_with(|| by.variants());
+        match values == "*" {
+            true => known.others = Some(case.args),
+            false => known.cases.push(case),
         }
-        args.push(arg);
-    }
-    let known = table.entry(call.nr).or_insert_with(|| Variants {
-        word: by.word,
-        mask,
-        cases: Vec::new(),
-        others: None,
-    });
-    match others {
-        true => known.others = Some(args),
-        false => known.cases.push((values, args)),
-    }
+        return Some(());
+    };
+    let (first, value) = first.split_once('=')?;
+    let value = Decider::of(&call.args, first)?.value(value)?;
+    let cases = &mut table.get_mut(&call.nr)?.cases;
+    let outer = cases.iter_mut().find(|case| case.values.contains(&value))?;
+    let by = Decider::of(&outer.args, second)?;
+    let case = by.case(call, &outer.args, values, kinds)?;
+    let inner = outer.variants.get_or_insert_with(|| by.variants());
+    inner.cases.push(case);
     Some(())
+}
+
+/// The argument that decides.
+struct Decider {
+    word: u8,
+    mask: u64,
+    names: Option<&'static FlagTable>,
+}
+
+impl Decider {
+    /// `NAME`, or `NAME/MASK`.
+    fn of(args: &[Arg], selector: &str) -> Option<Decider> {
+        let (name, mask) = selector.split_once('/').unwrap_or((selector, ""));
+        let by = args.iter().find(|arg| arg.name == name)?;
+        Some(Decider {
+            word: by.word,
+            mask: match mask {
+                "" => u64::MAX >> (64 - u32::from(by.bits)),
+                mask => number(mask)?.cast_unsigned(),
+            },
+            names: match by.kind {
+                ArgKind::Flags(t) | ArgKind::Choice(t) => flag_table(t),
+                _ => None,
+            },
+        })
+    }
+
+    /// A value by its name, or as a number.
+    fn value(&self, text: &str) -> Option<u64> {
+        let mut flags = self.names.iter().flat_map(|table| &table.flags);
+        let named = flags.find(|flag| flag.name == text);
+        let value = named.map_or_else(|| number(text), |f| Some(f.value))?;
+        Some(value.cast_unsigned() & self.mask)
+    }
+
+    /// The case of some values, of which `*` is none, with these kinds of the arguments.
+    fn case(
+        &self,
+        call: &Syscall,
+        args: &[Arg],
+        values: &str,
+        kinds: &'static str,
+    ) -> Option<Case> {
+        let values = values.split_ascii_whitespace().filter(|v| *v != "*");
+        let (word, time) = (word_bits(call.abi), time_bits(call.abi, call.nr));
+        let kinds = kinds.split_ascii_whitespace();
+        let arg = |(arg, kind): (&Arg, &'static str)| {
+            let mut arg = *arg;
+            if kind != "." {
+                (arg.kind, arg.bits, arg.signed) = parse_kind(kind, word, time)?;
+            }
+            Some(arg)
+        };
+        Some(Case {
+            values: values.map(|v| self.value(v)).collect::<Option<_>>()?,
+            args: args.iter().zip(kinds).map(arg).collect::<Option<_>>()?,
+            variants: None,
+        })
+    }
+
+    fn variants(&self) -> Variants {
+        Variants {
+            word: self.word,
+            mask: self.mask,
+            cases: Vec::new(),
+            others: None,
+        }
+    }
 }
 
 /// Bits of a long.
@@ -275,11 +335,12 @@ pub(super) fn unknown_lines() -> Vec<&'static str> {
     let mut table = Vec::new();
     let structures = lines(STRUCTURES).filter(|line| parse_structure(line, &mut table).is_none());
     let mut unknown: Vec<&'static str> = structures.collect();
+    let mut table = HashMap::new();
     unknown.extend(lines(VARIANTS).filter(|line| {
         let name = line.split('\t').next().unwrap_or("");
         let mut calls = [Abi::X86_64, Abi::I386].iter().flat_map(|abi| all(*abi));
         let call = calls.find(|c| c.name == name || c.probe == name);
-        call.is_none_or(|call| parse_variant(call, line, &mut HashMap::new()).is_none())
+        call.is_none_or(|call| parse_variant(call, line, &mut table).is_none())
     }));
     unknown
 }

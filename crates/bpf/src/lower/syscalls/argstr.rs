@@ -95,6 +95,7 @@ impl NameLists {
             return found.2;
         }
         let off = self.bytes.len() as u32;
+        debug_assert!(table.entries.len() <= MAX_NAMES as usize, "{}", table.name);
         for flag in table.entries.iter().take(MAX_NAMES as usize) {
             let (mask, bits) = match of {
                 ListUse::Flags => (flag.mask, flag.bits),
@@ -311,11 +312,17 @@ fn row(args: &[ArgDesc], lists: &mut NameLists) -> [u64; ARGS] {
 /// Appends rows for the values of an argument; returns the description of the list of values.
 fn cases(of: &ArgVariants, words: &mut Vec<u64>, lists: &mut NameLists) -> u64 {
     let mut values = Vec::new();
-    for (of, args) in &of.cases {
-        let at = (words.len() / ROW_WORDS) as u64;
-        words.extend(row(args, lists));
+    for case in &of.cases {
+        let at = words.len();
+        words.extend(row(&case.args, lists));
         words.extend([0, 0]);
-        values.extend(of.iter().map(|value| (*value, at)));
+        if let Some(variants) = &case.variants {
+            let cases = cases(variants, words, lists);
+            words[at + ARGS] = cases;
+            words[at + ARGS + 1] = variants.mask;
+        }
+        let row = (at / ROW_WORDS) as u64;
+        values.extend(case.values.iter().map(|value| (*value, row)));
     }
     values.truncate(variant::MAX_VALUES as usize);
     let off = lists.bytes.len() as u64;
@@ -376,12 +383,17 @@ impl HandlerCodegen<'_> {
         let number = self.call_number();
         self.asm.jump_if(Cond::Ge, number, rows.calls as i32, end);
         self.asm.store(Size::DW, BLOCK, chosen, number);
-        let row = self.row(rows, number);
-        let [values, mask] = [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word as i16));
-        self.asm.jump_if(Cond::Eq, values, 0, fixed);
-        let args = [values, mask, number].map(Arg::from);
-        let variant = self.asm.call_sub_with("variant_row", &args);
-        self.asm.store(Size::DW, BLOCK, chosen, variant);
+        // The row of one argument's value can depend on a second argument.
+        for _ in 0..2 {
+            let number = self.block_word(self.plan.scratch.tmp + CHOSEN);
+            self.asm.jump_if(Cond::Ge, number, rows.all as i32, fixed);
+            let row = self.row(rows, number);
+            let [values, mask] = [ARGS, ARGS + 1].map(|word| self.asm.word(row, 8 * word as i16));
+            self.asm.jump_if(Cond::Eq, values, 0, fixed);
+            let args = [values, mask, number].map(Arg::from);
+            let variant = self.asm.call_sub_with("variant_row", &args);
+            self.asm.store(Size::DW, BLOCK, chosen, variant);
+        }
         self.asm.bind(fixed);
     }
 

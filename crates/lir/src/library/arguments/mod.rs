@@ -161,7 +161,7 @@ pub const ENTRY: u32 = 16 + NAME;
 /// Bytes of a name.
 pub const NAME: u32 = 56;
 /// The largest number of names in a list.
-pub const MAX_NAMES: u32 = 64;
+pub const MAX_NAMES: u32 = 80;
 /// The largest number of texts of a vector that are written.
 pub const MAX_ARGV: u32 = 16;
 /// Length of a buffer's text with its quotes: `syscall_string_trunc` of SystemTap.
