@@ -184,7 +184,7 @@ global wanted
 NAMES = (
     "write bind connect socket open setitimer umask ioctl execve inotify_add_watch futex nanosleep "
     "kill shutdown msync sendmsg clone mkdirat fcntl openat lseek madvise shmget prctl unlinkat mprotect access dup3 "
-    "signalfd signalfd4 epoll_create1 clock_nanosleep sched_setscheduler ioprio_set quotactl mknod keyctl msgctl unshare"
+    "signalfd signalfd4 epoll_create1 clock_nanosleep sched_setscheduler ioprio_set quotactl mknod keyctl msgctl unshare rt_sigaction"
 ).split()
 
 
@@ -293,6 +293,9 @@ def texts_work():
         (71, (-1, 0x1FF, 0), "msgctl(-1, IPC_64|0xff, 0x0)"),
         (202, (2, 128, 3), "futex(0x2, FUTEX_WAIT_PRIVATE, 3)"),
         (272, (0x80000001,), "unshare(CLONE_IO|SIGHUP)"),
+        (13, (9, 0, 0, 8), "rt_sigaction(SIGKILL, {NULL}, 0x0, 8)"),
+        (13, (9, 4096, 0, 8), "rt_sigaction(SIGKILL, {0x1000}, 0x0, 8)"),
+        (13, (9, buffer(struct.pack("4Q", 1, 0, 0, 0)), 0, 8), "rt_sigaction(SIGKILL, {SIG_IGN}, 0x0, 8)"),
     ):  # fmt: skip
         call(number, *args, text=text)
     # Signals.
@@ -457,6 +460,7 @@ NUMBERS = {
     "hex": (ctypes.c_ulong, "{:#x}"), "hex32": (ctypes.c_uint, "{:#x}"), "ptr": (ctypes.c_ulong, "{:#x}"),
     "mode": (ctypes.c_uint, "0{:o}"), "long-": (ctypes.c_long, ""), "hex-": (ctypes.c_ulong, ""), "int-": (ctypes.c_int, ""),
     "int16": (ctypes.c_short, "{}"), "blocks": (ctypes.c_ulong, "{}"), "result": (ctypes.c_ulong, "[{:#x}]"), "pair": (ctypes.c_longlong, "{}"),
+    "pairu": (ctypes.c_ulonglong, "{}"), "pairx": (ctypes.c_ulonglong, "{:#x}"),
 }  # fmt: skip
 # The types of words in 32-bit programs.
 SHORT = {ctypes.c_long: ctypes.c_int, ctypes.c_ulong: ctypes.c_uint}
@@ -472,8 +476,7 @@ STRUCTURES = {
     # The current limit is above the highest one.
     "rlimit": (struct.pack("2Q", 9, 4), "[9,4]"),
     "sigset": (struct.pack("Q", 1 << 9 | 1 << 13), "[SIGUSR1|SIGALRM]"),
-    "action": (struct.pack("4Q", 0x1000, 0x10000004, 0x2000, 1 << 13), "{0x1000, SA_RESTART|SA_SIGINFO, 0x2000, [SIGALRM]}"),
-    "ignore": (struct.pack("4Q", 1, 0, 0, 0), "{SIG_IGN}"),
+    "action": (struct.pack("4Q", 0x1000, 0x10000004, 0x2000, 1 << 13), "0x1000, SA_RESTART|SA_SIGINFO, 0x2000, [SIGALRM]"),
     "user": (struct.pack("3iI2I", 10, 0, 0, 0, 7, 8), "{si_signo=SIGUSR1, si_code=SI_USER, si_pid=7, si_uid=8}"),
     "kernel": (struct.pack("3i", 14, 0, 0x80) + bytes(20), "{si_signo=SIGALRM, si_code=SI_KERNEL}"),
     # No such flag.
@@ -497,7 +500,8 @@ WIDE = STRUCTURES["timex"]
 SHORT_STRUCTURES = {
     "rlimit": (struct.pack("2I", 9, 4), "[9,4]"),
     "limit64": (struct.pack("2Q", 9, 1 << 40), f"[9,{1 << 40}]"),
-    "action": (struct.pack("=3IQ", 0x1000, 0x10000004, 0x2000, 1 << 13), "{0x1000, SA_RESTART|SA_SIGINFO, 0x2000, [SIGALRM]}"),
+    "action": (struct.pack("=3IQ", 0x1000, 0x10000004, 0x2000, 1 << 13), "0x1000, SA_RESTART|SA_SIGINFO, 0x2000, [SIGALRM]"),
+    "old_action": (struct.pack("4I", 0x1000, 1 << 13, 0x10000004, 0x2000), STRUCTURES["action"][1]),
     "user": (struct.pack("4iI", 10, 0, 0, 7, 8), STRUCTURES["user"][1]),
     "stack": (struct.pack("IiI", 0x1000, 0x40, 4096), STRUCTURES["stack"][1]),
     "times": (struct.pack("4i", 1000000000, 1234, -5, 5678), "[1000000000.001234][-5.005678]"),
@@ -549,7 +553,7 @@ class Argument:
             if bare == "ptr":
                 # Unmapped.
                 self.word = (0xDEAD0000 if short else 0xDEAD000000000000) | dirty
-            if short and bare != "pair":
+            if short and not bare.startswith("pair"):
                 self.ctype = SHORT.get(self.ctype, self.ctype)
             self.shown = form.format(self.ctype(self.word).value)
             if bare == "blocks":
@@ -561,7 +565,7 @@ class Argument:
             self.ctype = ctypes.c_ulong
             self.word = self.memory()
         if self.text is not None:
-            self.shown = self.text
+            self.shown = f"{{{self.text}}}" if bare.startswith("braced") else self.text
 
     def memory(self):
         place = low if self.short else buffer
@@ -586,7 +590,7 @@ class Argument:
         if self.kind == "bytes":
             self.text = '"hi "x"\\x0a\\x00"'
             return place(BUFFER)
-        if self.kind.startswith("struct("):
+        if self.kind.startswith(("struct(", "braced(")):
             name = self.kind[7:-1]
             packed, self.text = self.short and SHORT_STRUCTURES.get(name) or STRUCTURES[name]
             if not self.text:
@@ -605,7 +609,7 @@ class Argument:
         """The values of the registers. Bits outside the argument do not count."""
         if self.own:
             return []
-        if self.kind == "pair":
+        if self.kind.startswith("pair"):
             return [self.word & 0xFFFFFFFF | 0xDEAD << 48, self.word >> 32 | 0xDEAD << 48]
         return [self.word & 0xFFFFFFFF | 0xDEAD << 48 if self.short else self.word]
 

@@ -218,6 +218,17 @@ pub struct ArgCase {
     pub variants: Option<ArgVariants>,
 }
 
+/// How a number is printed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum NumberBase {
+    /// In decimal, with a sign.
+    Signed,
+    /// In decimal, without a sign.
+    Unsigned,
+    /// In hexadecimal.
+    Hex,
+}
+
 /// A structure in user space.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StructDesc {
@@ -279,7 +290,7 @@ pub enum ArgDesc {
     /// signed decimal numbers instead of hexadecimal ones.
     Enum(&'static FlagTable, u8, bool),
     /// A 64-bit number in this 32-bit word (low) and the next.
-    Pair,
+    Pair(NumberBase),
     /// A number of blocks of 4096 bytes with this many bytes; printed in bytes.
     Blocks(u8),
     /// Not printed.
@@ -292,6 +303,8 @@ pub enum ArgDesc {
     Bytes(u8),
     /// A structure in user space.
     Struct(&'static StructDesc),
+    /// The same with braces around it in the text of all arguments.
+    Braced(&'static StructDesc),
     /// A number whose bits are the fields of a structure.
     Packed(&'static StructDesc),
     /// A hexadecimal number in brackets, with this many bytes.

@@ -132,18 +132,31 @@ pub enum ArgKind {
     /// A structure in user space, shown by its fields ([`structure`]): `{name}`, and `{name}:64` where programs
     /// of 32 bits have that of 64 bits.
     Struct(&'static Structure),
+    /// The same with braces around it, which the variable of its text does not have: `{{name}}`.
+    Braced(&'static Structure),
     /// A number that is shown by its bits, as the fields of a structure: `[name]`.
     Packed(&'static Structure),
     /// Bytes as `Buf`, with hexadecimal escapes: `bytes3`.
     Bytes(u8),
     /// A number of this many bits in hexadecimal, in brackets: `result`.
     Result(u8),
-    /// A 64-bit number in two 32-bit words, the low one first: `pair`.
-    Pair,
+    /// A 64-bit number in two 32-bit words, the low one first: `pair`, `pairu` and `pairx`.
+    Pair(Base),
     /// A number of blocks of 4096 bytes, shown in bytes: `blocks`.
     Blocks,
     /// A signed number that `argstr` leaves out: `unseen`, `unseen32`.
     Unseen,
+}
+
+/// How a number is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Base {
+    /// In decimal, with a sign.
+    Signed,
+    /// In decimal, without a sign.
+    Unsigned,
+    /// In hexadecimal.
+    Hex,
 }
 
 /// The form in which a variable gives an argument.
@@ -170,7 +183,7 @@ impl Arg {
                 | ArgKind::Hex(_)
                 | ArgKind::Mode
                 | ArgKind::Ptr
-                | ArgKind::Pair
+                | ArgKind::Pair(_)
                 | ArgKind::Blocks
                 | ArgKind::Unseen
         )
@@ -205,7 +218,7 @@ impl Arg {
             | ArgKind::Hex(_)
             | ArgKind::Mode
             | ArgKind::Ptr
-            | ArgKind::Pair
+            | ArgKind::Pair(_)
             | ArgKind::Blocks
             | ArgKind::Unseen => None,
             ArgKind::Signal if suffix == "_name" => Some(ArgForm::Text),
@@ -426,7 +439,11 @@ fn parse_call(abi: Abi, line: &'static str) -> Option<Syscall> {
         .split_ascii_whitespace()
         .map(|text| {
             let arg = parse_arg(text, at, word, time)?;
-            at += if arg.kind == ArgKind::Pair { 2 } else { 1 };
+            at += if matches!(arg.kind, ArgKind::Pair(_)) {
+                2
+            } else {
+                1
+            };
             Some(arg)
         })
         .collect::<Option<Box<[Arg]>>>()?;
@@ -490,7 +507,9 @@ fn parse_kind(kind: &'static str, word: u8, time: u8) -> Option<(ArgKind, u8, bo
         "timeval" => (ArgKind::Timeval(time), word, false),
         "itimerspec" => (ArgKind::Itimerspec(time), word, false),
         "itimerval" => (ArgKind::Itimerval(time), word, false),
-        "pair" => (ArgKind::Pair, 64, true),
+        "pair" => (ArgKind::Pair(Base::Signed), 64, true),
+        "pairu" => (ArgKind::Pair(Base::Unsigned), 64, false),
+        "pairx" => (ArgKind::Pair(Base::Hex), 64, false),
         "blocks" => (ArgKind::Blocks, word, false),
         "result" => (ArgKind::Result(word), word, false),
         "unseen" => (ArgKind::Unseen, word, true),
@@ -500,6 +519,9 @@ fn parse_kind(kind: &'static str, word: u8, time: u8) -> Option<(ArgKind, u8, bo
                 (ArgKind::Flags(table), native, !unsigned)
             } else if let Some(table) = other.strip_prefix('=') {
                 (ArgKind::Choice(table), native, !unsigned)
+            } else if let Some(name) = other.strip_prefix("{{") {
+                let of = structure(name.strip_suffix("}}")?, word)?;
+                (ArgKind::Braced(of), word, false)
             } else if let Some(name) = other.strip_prefix('{') {
                 // Without fields for programs of this kind it is an address.
                 let found = structure(name.strip_suffix('}')?, if long { 64 } else { word });

@@ -196,7 +196,7 @@ fn arg_kind(arg: &syscalls::Arg) -> SysArgKind {
         ArgKind::Signal => SysArgKind::Signal,
         ArgKind::Str => SysArgKind::Str,
         ArgKind::Argv | ArgKind::Envp => SysArgKind::StrVec,
-        ArgKind::Pair => SysArgKind::Pair,
+        ArgKind::Pair(_) => SysArgKind::Pair,
         ArgKind::Blocks => SysArgKind::Blocks(arg.bits.div_ceil(8)),
         ArgKind::Ptr
         | ArgKind::Buf(_)

@@ -5,8 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use spile_bpf::target::{
     ArgCase, ArgDesc, ArgVariants, CastKfunc, Features, FieldPlace, Flag, FlagTable,
-    InterruptKfuncs, KernelOffsets, PageOffsets, PreemptionKfuncs, SessionKfuncs, StructDesc,
-    StructText, SyscallDesc, TypedFunction, UnwindOffsets,
+    InterruptKfuncs, KernelOffsets, NumberBase, PageOffsets, PreemptionKfuncs, SessionKfuncs,
+    StructDesc, StructText, SyscallDesc, TypedFunction, UnwindOffsets,
 };
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
@@ -392,10 +392,15 @@ fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
             None => ArgDesc::Int(size),
         },
         ArgKind::Struct(of) => ArgDesc::Struct(structure(of, tables)),
+        ArgKind::Braced(of) => ArgDesc::Braced(structure(of, tables)),
         ArgKind::Packed(of) => ArgDesc::Packed(structure(of, tables)),
         ArgKind::Bytes(word) => ArgDesc::Bytes(word),
         ArgKind::Result(bits) => ArgDesc::Result(bytes(bits)),
-        ArgKind::Pair => ArgDesc::Pair,
+        ArgKind::Pair(base) => ArgDesc::Pair(match base {
+            syscalls::Base::Signed => NumberBase::Signed,
+            syscalls::Base::Unsigned => NumberBase::Unsigned,
+            syscalls::Base::Hex => NumberBase::Hex,
+        }),
         ArgKind::Blocks => ArgDesc::Blocks(size),
         ArgKind::Unseen => ArgDesc::Unseen,
         ArgKind::Ptr => ArgDesc::Hex(8),

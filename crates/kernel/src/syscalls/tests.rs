@@ -231,7 +231,7 @@ fn names_of_probe_points_lead_to_calls() {
 #[test]
 fn compat_words_are_short() {
     let pread = by_nr(Abi::I386, 180).expect("pread64");
-    assert_eq!(pread.args[3].kind, ArgKind::Pair);
+    assert_eq!(pread.args[3].kind, ArgKind::Pair(Base::Signed));
     let fallocate = by_nr(Abi::I386, 324).expect("fallocate");
     assert_eq!(
         fallocate.args.iter().map(|a| a.word).collect::<Vec<_>>(),
@@ -319,7 +319,7 @@ fn every_line_of_structures_and_variants_is_understood() {
             assert!(values.len() <= 128, "{}", call.name);
         }
         for arg in &call.args {
-            let (ArgKind::Struct(of) | ArgKind::Packed(of)) = arg.kind else {
+            let (ArgKind::Struct(of) | ArgKind::Braced(of) | ArgKind::Packed(of)) = arg.kind else {
                 continue;
             };
             assert!(of.size <= 127, "{}", of.name);

@@ -10,8 +10,8 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::arguments::{
-    ArgumentLayout, BUFFER, DeferredReads, ENTRY, FOLLOWS, MAX_ARGV, kind, module, structure, time,
-    variant,
+    ArgumentLayout, BRACES, BUFFER, DeferredReads, ENTRY, FOLLOWS, MAX_ARGV, PAIR_BASE, kind,
+    module, structure, time, variant,
 };
 
 use super::forms::{Forms, forms, properties};
@@ -430,7 +430,15 @@ properties! {
         let mut given = Given::default();
         given.words[3] = high.into();
         let pair = (u64::from(high) << 32 | unsigned(value, 4)).cast_signed();
-        prop_assert_eq!(text(with(kind::PAIR, 4, 3), value, &given), pair.to_string());
+        let bases = [
+            (kind::SIGNED, pair.to_string()),
+            (kind::UNSIGNED, pair.cast_unsigned().to_string()),
+            (kind::HEX, format!("{pair:#x}")),
+        ];
+        for (base, want) in bases {
+            let descriptor = with(kind::PAIR, 4, 3) | (base as u64) << PAIR_BASE;
+            prop_assert_eq!(text(descriptor, value, &given), want);
+        }
     }
 
     /// An open without O_CREAT has no mode, and no comma for it.
@@ -694,6 +702,7 @@ properties! {
             (true, 7) => "{seven}".to_owned(),
             (true, _) => format!("{{a={}, b={name}}}", (content >> 32) as u32 as i32),
         };
+        prop_assert_eq!(text(descriptor | BRACES, AT, &given), format!("{{{want}}}"));
         prop_assert_eq!(text(descriptor, AT, &given), want);
     }
 

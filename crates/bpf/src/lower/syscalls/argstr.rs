@@ -13,8 +13,8 @@ use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use spile_lir::func::ConstantData;
 use spile_lir::library::arguments::{
-    ARGS, ArgumentLayout, DECIMAL, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, NAMES, kind,
-    structure, time, variant,
+    ARGS, ArgumentLayout, BRACES, DECIMAL, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, NAMES,
+    PAIR_BASE, kind, structure, time, variant,
 };
 use spile_lir::library::routine::Routine;
 
@@ -28,7 +28,9 @@ use crate::lower::text::append::flag;
 use crate::lower::text::escapes::escape_table;
 use crate::lower::text::quote;
 use crate::lower::{Arg, BLOCK, HandlerCodegen, Res};
-use crate::target::{ArgDesc, ArgVariants, FieldPlace, FlagTable, StructDesc, SyscallDesc};
+use crate::target::{
+    ArgDesc, ArgVariants, FieldPlace, FlagTable, NumberBase, StructDesc, SyscallDesc,
+};
 
 const ARGS_LONG: i64 = ARGS as i64;
 /// Words of a row: six descriptors, the list of other rows, and the bits of the argument that decides.
@@ -212,7 +214,14 @@ impl NameLists {
                 let kind = if *decimal { kind::ENUM } else { kind::CHOICE };
                 listed(kind, *size, self.table(t, ListUse::Choice(*size, *decimal)))
             }
-            ArgDesc::Pair => sized(kind::PAIR, 4),
+            ArgDesc::Pair(base) => {
+                let base = match base {
+                    NumberBase::Signed => kind::SIGNED,
+                    NumberBase::Unsigned => kind::UNSIGNED,
+                    NumberBase::Hex => kind::HEX,
+                };
+                sized(kind::PAIR, 4) | (base as u64) << PAIR_BASE
+            }
             ArgDesc::Blocks(n) => sized(kind::BLOCKS, *n),
             ArgDesc::Unseen => kind::SHOWN as u64,
             ArgDesc::Argv(4) => sized(kind::ARGV_4, 8),
@@ -220,6 +229,7 @@ impl NameLists {
             ArgDesc::Buffer(word) => with(kind::BUFFER, *word),
             ArgDesc::Bytes(word) => with(kind::BYTES, *word),
             ArgDesc::Struct(of) => self.structure(kind::STRUCT, of),
+            ArgDesc::Braced(of) => self.structure(kind::STRUCT, of) | BRACES,
             ArgDesc::Packed(of) => self.structure(kind::PACKED, of),
             ArgDesc::Date(n) => sized(kind::DATE, *n),
             ArgDesc::Result(n) => sized(kind::RESULT, *n),
@@ -288,18 +298,20 @@ fn row(args: &[ArgDesc], lists: &mut NameLists) -> [u64; ARGS] {
     let mut row = [0; ARGS];
     // A pair takes two words.
     let mut at = 0;
+    let mut shown = false;
     for arg in args {
-        let follows = if at > 0 { FOLLOWS } else { 0 };
+        let follows = if shown { FOLLOWS } else { 0 };
+        shown |= *arg != ArgDesc::Unseen;
         // The index of another argument, for kinds that depend on it.
         let other = match arg {
             ArgDesc::OpenMode => (at as u64).saturating_sub(1) << 16,
-            ArgDesc::Pair => (at as u64 + 1) << 16,
+            ArgDesc::Pair(_) => (at as u64 + 1) << 16,
             _ => 0,
         };
         let Some(word) = row.get_mut(at) else { break };
         *word = lists.descriptor(arg) | follows | other;
         at += 1;
-        if *arg == ArgDesc::Pair
+        if matches!(arg, ArgDesc::Pair(_))
             && let Some(word) = row.get_mut(at)
         {
             *word = kind::SHOWN as u64;
@@ -364,7 +376,8 @@ impl HandlerCodegen<'_> {
         for i in words {
             let descriptor = self.descriptor(rows, i, end);
             if single {
-                self.asm.alu(AluOp::And, descriptor, !(FOLLOWS as i32));
+                self.asm
+                    .alu(AluOp::And, descriptor, !((FOLLOWS | BRACES) as i32));
             }
             let value = self.block_word(self.plan.scratch.tmp + WORDS + 8 * i as u32);
             let args = [descriptor.into(), value.into()];

@@ -151,6 +151,10 @@ pub const DECIMAL: u64 = 1 << 63;
 
 /// Bit of a descriptor: a comma precedes the argument.
 pub const FOLLOWS: u64 = 1 << 15;
+/// Bit of the descriptor of a [`kind::STRUCT`]: braces surround the text.
+pub const BRACES: u64 = 1 << 14;
+/// Bits of a descriptor of [`kind::PAIR`] from here on: the kind of the whole number.
+pub const PAIR_BASE: u32 = 24;
 /// Arguments of a system call.
 pub const ARGS: usize = 6;
 /// Name of the constant with the lists of names, which the caller gives.
@@ -172,7 +176,7 @@ const CREATES: i32 = 0x40_0040;
 const AT_FDCWD: i32 = -100;
 
 /// The texts around the values; a mask bounds the index.
-const LITERALS: [&str; 29] = [
+const LITERALS: [&str; 30] = [
     ", ",
     "|",
     "\"",
@@ -183,6 +187,7 @@ const LITERALS: [&str; 29] = [
     "NULL",
     ".",
     ":",
+    "{",
     "}",
     "{AF_INET, ",
     "{AF_INET6, ",
@@ -489,8 +494,12 @@ Cost: that of the kind's function.";
                 kind.set(kind::OCTAL);
             });
             f.if_(descriptor.has(FOLLOWS as i32), || t.literal(", "));
+            let brace = |text| f.if_(descriptor.has(BRACES as i32), || t.literal(text));
             for (code, function, second) in FUNCTIONS {
                 f.if_(kind.eq(code), || {
+                    if code == kind::STRUCT {
+                        brace("{");
+                    }
                     match second {
                         SecondParam::None => f.call(function, &[word]),
                         SecondParam::Number(n) => f.call(function, &[word, t.f.number(n)]),
@@ -500,13 +509,16 @@ Cost: that of the kind's function.";
                             f.call(function, &[word, other])
                         }
                     };
+                    if code == kind::STRUCT {
+                        brace("}");
+                    }
                     f.ret(0);
                 });
             }
             let value = f.var("value", t.sized(descriptor, kind.get(), word));
             f.if_(kind.eq(kind::PAIR), || {
                 value.set(value | (t.referenced(descriptor) << 32));
-                kind.set(kind::SIGNED);
+                kind.set((descriptor >> PAIR_BASE.cast_signed()) & 255);
             });
             f.if_(kind.eq(kind::BLOCKS), || {
                 value.set(value << 12);
