@@ -184,7 +184,8 @@ global wanted
 NAMES = (
     "write bind connect socket open setitimer umask ioctl execve inotify_add_watch futex nanosleep "
     "kill shutdown msync sendmsg clone mkdirat fcntl openat lseek madvise shmget prctl unlinkat mprotect access dup3 "
-    "signalfd signalfd4 epoll_create1 clock_nanosleep sched_setscheduler ioprio_set quotactl mknod keyctl msgctl unshare rt_sigaction"
+    "signalfd signalfd4 epoll_create1 clock_nanosleep sched_setscheduler ioprio_set quotactl mknod keyctl msgctl unshare rt_sigaction getsockopt "
+    "fchownat"
 ).split()
 
 
@@ -293,6 +294,11 @@ def texts_work():
         (71, (-1, 0x1FF, 0), "msgctl(-1, IPC_64|0xff, 0x0)"),
         (202, (2, 128, 3), "futex(0x2, FUTEX_WAIT_PRIVATE, 3)"),
         (272, (0x80000001,), "unshare(CLONE_IO|SIGHUP)"),
+        # SystemTap extends the sign of some arguments.
+        (2, (b"/nothing", 0x80000000), 'open("/nothing", O_RDONLY|0xffffffff80000000)'),
+        (55, (fd, -1, -2, 0, 0), f"getsockopt({n}, 0x{-1 % (1 << 64):x}, 0x{-2 % (1 << 64):x}, 0x0, 0x0)"),
+        (260, (fd, b"", 0, 0, -1 << 16), f'fchownat({n}, "", 0, 0, 0x{(-1 << 16) % (1 << 64):x})'),
+        (263, (fd, b"", 0x80000200), f'unlinkat({n}, "", AT_REMOVEDIR|0x80000000)'),
         (13, (9, 0, 0, 8), "rt_sigaction(SIGKILL, {NULL}, 0x0, 8)"),
         (13, (9, 4096, 0, 8), "rt_sigaction(SIGKILL, {0x1000}, 0x0, 8)"),
         (13, (9, buffer(struct.pack("4Q", 1, 0, 0, 0)), 0, 8), "rt_sigaction(SIGKILL, {SIG_IGN}, 0x0, 8)"),

@@ -289,6 +289,8 @@ pub enum ArgDesc {
     /// The name of a value, or its number if it has none. The width is in bytes; the flag selects
     /// signed decimal numbers instead of hexadecimal ones.
     Enum(&'static FlagTable, u8, bool),
+    /// Flags, or one of several values, of an `int` whose sign extends to 64 bits.
+    Wide(&'static FlagTable, bool),
     /// A 64-bit number in this 32-bit word (low) and the next.
     Pair(NumberBase),
     /// A number of blocks of 4096 bytes with this many bytes; printed in bytes.

@@ -265,6 +265,8 @@ pub struct FlagTable {
     pub name: &'static str,
     /// Choices without a name are shown in decimal, instead of hexadecimal.
     pub decimal: bool,
+    /// What has no name of an `int` is shown with its sign extended to 64 bits.
+    pub wide: bool,
     /// In a set: the bits that are shown in octal if they have no name, such as permissions.
     pub octal: u64,
     /// In a set: the bits that are always shown, in decimal.
@@ -557,6 +559,7 @@ fn parse_flags() -> Vec<FlagTable> {
             Some(FlagTable {
                 name,
                 decimal: suffix == "d",
+                wide: suffix == "w",
                 octal: bits('o')?,
                 number: bits('d')?,
                 flags,

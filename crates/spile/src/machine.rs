@@ -366,6 +366,13 @@ fn arg_variants(of: &syscalls::Variants, tables: &mut Tables) -> ArgVariants {
 fn arg_desc(arg: &syscalls::Arg, tables: &mut Tables) -> ArgDesc {
     let bytes = |bits: u8| bits.div_ceil(8);
     let size = bytes(arg.bits);
+    if let (ArgKind::Flags(name) | ArgKind::Choice(name), 32, true) =
+        (arg.kind, arg.bits, arg.signed)
+        && syscalls::flag_table(name).is_some_and(|t| t.wide)
+        && let Some(table) = flags(name, tables)
+    {
+        return ArgDesc::Wide(table, matches!(arg.kind, ArgKind::Choice(_)));
+    }
     match arg.kind {
         ArgKind::Int(bits) => ArgDesc::Int(bytes(bits)),
         ArgKind::Uint(bits) => ArgDesc::Uint(bytes(bits)),

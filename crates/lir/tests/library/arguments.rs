@@ -452,19 +452,21 @@ properties! {
     }
 
     500 cases: fn names_of_flags(value in prop_oneof![0..0x2000u64, any::<u64>()], bytes in bytes_of_value()) {
-        let value_of_size = unsigned(value, bytes);
-        let (mut rest, mut found) = (value_of_size, Vec::new());
-        for (mask, bits, name) in FLAGS {
-            if value_of_size & mask == *bits && rest & bits == *bits {
-                rest &= !mask;
-                found.push((*name).to_owned());
+        let wide = signed(value, bytes).cast_unsigned();
+        for (kind, value_of_size) in [(kind::FLAGS, unsigned(value, bytes)), (kind::WIDE, wide)] {
+            let (mut rest, mut found) = (value_of_size, Vec::new());
+            for (mask, bits, name) in FLAGS {
+                if value_of_size & mask == *bits && rest & bits == *bits {
+                    rest &= !mask;
+                    found.push((*name).to_owned());
+                }
             }
+            if found.is_empty() || rest != 0 {
+                found.push(format!("{rest:#x}"));
+            }
+            let got = text(with(kind, bytes, 0), value, &Given::default());
+            prop_assert_eq!(got, found.join("|"));
         }
-        if found.is_empty() || rest != 0 {
-            found.push(format!("{rest:#x}"));
-        }
-        let got = text(with(kind::FLAGS, bytes, 0), value, &Given::default());
-        prop_assert_eq!(got, found.join("|"));
     }
 
     500 cases: fn permissions_in_flags(value in prop_oneof![0..0x2000u64, any::<u64>(), any::<u64>().prop_map(|n| n & !PERMISSIONS)]) {

@@ -214,6 +214,13 @@ impl NameLists {
                 let kind = if *decimal { kind::ENUM } else { kind::CHOICE };
                 listed(kind, *size, self.table(t, ListUse::Choice(*size, *decimal)))
             }
+            ArgDesc::Wide(t, choice) => {
+                let of = match choice {
+                    true => ListUse::Choice(4, true),
+                    false => ListUse::Flags,
+                };
+                listed(kind::WIDE, 4, self.table(t, of))
+            }
             ArgDesc::Pair(base) => {
                 let base = match base {
                     NumberBase::Signed => kind::SIGNED,

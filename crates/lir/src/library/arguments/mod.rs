@@ -94,6 +94,8 @@ pub mod kind {
     pub const DATE: i32 = 24;
     /// A number of blocks of 4096 bytes, which is written in bytes.
     pub const BLOCKS: i32 = 25;
+    /// As `FLAGS` and `CHOICE`, with the sign extended to 64 bits.
+    pub const WIDE: i32 = 26;
 }
 
 /// Bits of a descriptor from bit 16 on, for [`kind::TIME`].
@@ -401,7 +403,13 @@ impl<'b> ArgumentAppender<'_, 'b> {
     fn sized(&self, descriptor: Val<'b>, kind: Val<'b>, word: Val<'b>) -> Val<'b> {
         let unused = (descriptor >> 8) & 63;
         let high = word << unused;
-        let kinds = [kind::SIGNED, kind::DIRFD, kind::ENUM, kind::DATE];
+        let kinds = [
+            kind::SIGNED,
+            kind::DIRFD,
+            kind::ENUM,
+            kind::DATE,
+            kind::WIDE,
+        ];
         let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
         let all = self.f.number(0) - ((self.f.constant(kinds) >> (kind & 63)) & 1);
         let sign = high.alu(Width::W64, AluOp::Arsh, unused) & all;
@@ -438,7 +446,7 @@ impl<'b> ArgumentAppender<'_, 'b> {
 
     /// 1 if values of a kind have names, else 0.
     fn named(&self, kind: Val<'b>) -> Val<'b> {
-        let kinds = [kind::FLAGS, kind::ENUM, kind::CHOICE];
+        let kinds = [kind::FLAGS, kind::ENUM, kind::CHOICE, kind::WIDE];
         let kinds = kinds.iter().fold(0u64, |mask, kind| mask | 1 << kind);
         (self.f.constant(kinds) >> (kind & 63)) & 1
     }
