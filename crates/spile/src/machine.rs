@@ -317,11 +317,11 @@ fn make_descs() -> Vec<SyscallDesc> {
     for (abi, base) in [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)] {
         for call in syscalls::all(abi) {
             let variants = syscalls::variants(call);
-            let args = variants.and_then(|v| v.others.as_deref());
+            let args = variants.and_then(|v| v.others);
             list.push(SyscallDesc {
                 nr: base + call.nr,
                 name: call.name.into(),
-                args: arg_descs(args.unwrap_or(&call.args), &mut tables),
+                args: arg_descs(args.unwrap_or(call.args), &mut tables),
                 variants: variants.map(|v| arg_variants(v, &mut tables)),
                 ret_base: match call.ret {
                     ResultForm::Hex => 16,
@@ -352,8 +352,8 @@ fn arg_descs(args: &[syscalls::Arg], tables: &mut Tables) -> Vec<ArgDesc> {
 
 fn arg_variants(of: &syscalls::Variants, tables: &mut Tables) -> ArgVariants {
     let mut case = |case: &syscalls::Case| ArgCase {
-        values: case.values.clone(),
-        args: arg_descs(&case.args, tables),
+        values: case.values.to_vec(),
+        args: arg_descs(case.args, tables),
         variants: case.variants.as_ref().map(|v| arg_variants(v, tables)),
     };
     ArgVariants {
@@ -473,7 +473,7 @@ fn flags(name: &'static str, tables: &mut Tables) -> Option<&'static FlagTable> 
         let table = syscalls::flag_table(name)?;
         // A name for several bits comes before names for some of them, which are then left out.
         let mut entries: Vec<Flag> = Vec::new();
-        for f in &table.flags {
+        for f in table.flags {
             let flag = Flag {
                 mask: f.mask as u64,
                 bits: f.value as u64,

@@ -403,7 +403,7 @@ fn call_rows(file: &str) -> BTreeMap<(String, u32), CallRow> {
 fn variables_of_call(call: &Syscall) -> BTreeSet<String> {
     let endings = ["", "_str", "_unquoted", "_str_unquoted", "_uaddr", "_name"];
     let mut names = BTreeSet::new();
-    for arg in &call.args {
+    for arg in call.args {
         let base = arg.name.strip_suffix("_uaddr").unwrap_or(arg.name);
         let base = base.strip_suffix("_str").unwrap_or(base);
         let all = endings.iter().map(|end| format!("{base}{end}"));

@@ -5,18 +5,21 @@ use std::collections::HashSet;
 use super::*;
 use crate::tracepoints::Tracefs;
 
+/// A structure of programs with 64 bits.
+fn structure(name: &str) -> Option<&'static Structure> {
+    let mut all = tables::STRUCTURES.iter();
+    all.find(|s| s.name.strip_suffix(".64").unwrap_or(s.name) == name)
+}
+
 fn call(abi: Abi, name: &str) -> &'static Syscall {
     by_name(abi, name).next().expect(name)
 }
 
 #[test]
-fn every_line_is_understood() {
+fn calls_have_numbers_and_words_and_known_flags() {
     for abi in [Abi::X86_64, Abi::I386] {
-        let column = abi as usize;
-        let rows = lines(TABLE)
-            .filter(|l| l.split('\t').nth(column) != Some("-"))
-            .count();
-        assert_eq!(all(abi).len(), rows);
+        let rows = all(abi).len();
+        assert!(rows > 350);
         assert_eq!(all(abi).iter().map(|c| c.nr).max(), Some(MAX_NR));
         let numbers: HashSet<u32> = all(abi).iter().map(|c| c.nr).collect();
         assert_eq!(numbers.len(), rows, "a number stands twice");
@@ -24,7 +27,7 @@ fn every_line_is_understood() {
             assert_eq!(by_nr(abi, call.nr), Some(call));
             let words = call.args.last().map_or(0, |a| a.word + 1);
             assert!(words <= 6, "{}", call.name);
-            for arg in &call.args {
+            for arg in call.args {
                 if let ArgKind::Flags(t) | ArgKind::Choice(t) = arg.kind {
                     assert!(flag_table(t).is_some(), "{} needs table {t}", call.name);
                 }
@@ -34,7 +37,6 @@ fn every_line_is_understood() {
             }
         }
     }
-    assert_eq!(parse_flags().len(), lines(FLAGS).count());
     assert_eq!(by_nr(Abi::X86_64, 400), None);
     assert_eq!(by_nr(Abi::X86_64, u32::MAX), None);
 }
@@ -296,8 +298,7 @@ fn flags_are_found_by_name() {
 }
 
 #[test]
-fn every_line_of_structures_and_variants_is_understood() {
-    assert_eq!(variants::unknown_lines(), Vec::<&str>::new());
+fn structures_and_variants_fit_the_code_generator() {
     assert_eq!(variables::unknown_lines(), Vec::<&str>::new());
     let known = |kind: ArgKind| match kind {
         ArgKind::Flags(t) | ArgKind::Choice(t) => flag_table(t).is_some(),
@@ -308,17 +309,17 @@ fn every_line_of_structures_and_variants_is_understood() {
         if let Some(variants) = variants(call) {
             decided += 1;
             assert!(usize::from(variants.word) < call.args.len());
-            let args = variants.cases.iter().flat_map(|case| &case.args);
+            let args = variants.cases.iter().flat_map(|case| case.args);
             for arg in args {
                 assert!(known(arg.kind), "{} {:?}", call.name, arg.kind);
             }
-            let values = variants.cases.iter().flat_map(|case| &case.values);
+            let values = variants.cases.iter().flat_map(|case| case.values);
             let values: Vec<&u64> = values.collect();
             let distinct: HashSet<&u64> = values.iter().copied().collect();
             assert_eq!(distinct.len(), values.len(), "{}: a value twice", call.name);
             assert!(values.len() <= 128, "{}", call.name);
         }
-        for arg in &call.args {
+        for arg in call.args {
             let (ArgKind::Struct(of) | ArgKind::Braced(of) | ArgKind::Packed(of)) = arg.kind else {
                 continue;
             };
@@ -329,10 +330,10 @@ fn every_line_of_structures_and_variants_is_understood() {
                 "{}: no text without a condition",
                 of.name
             );
-            for text in &of.texts {
+            for text in of.texts {
                 let entries: usize = of.texts.iter().map(|t| t.when.len()).sum();
                 assert!(entries + text.fields.len() < 30, "{}", of.name);
-                for (_, field) in &text.fields {
+                for (_, field) in text.fields {
                     if let FieldKind::Value(kind) = field.kind {
                         assert!(known(kind), "{} {kind:?}", of.name);
                     }
@@ -348,8 +349,8 @@ fn every_line_of_structures_and_variants_is_understood() {
 fn structures_have_the_fields_of_libc() {
     use std::mem::{offset_of, size_of};
     let field = |name: &str, before: &str| {
-        let of = structure(name, 64).unwrap_or_else(|| panic!("{name}"));
-        let fields = of.texts.iter().flat_map(|t| &t.fields);
+        let of = structure(name).unwrap_or_else(|| panic!("{name}"));
+        let fields = of.texts.iter().flat_map(|t| t.fields);
         let mut fields = fields.rev();
         let found = fields.find(|(text, _)| text.ends_with(before));
         usize::from(found.unwrap_or_else(|| panic!("{name} {before}")).1.offset)
@@ -375,7 +376,7 @@ fn structures_have_the_fields_of_libc() {
     ] {
         assert_eq!(field(name, before), offset, "{name} {before}");
     }
-    let size = |name: &str| structure(name, 64).map(|s| usize::from(s.size));
+    let size = |name: &str| structure(name).map(|s| usize::from(s.size));
     assert_eq!(size("rlimit"), Some(size_of::<libc::rlimit>()));
     assert_eq!(size("timevals"), Some(2 * size_of::<libc::timeval>()));
     assert_eq!(size("timespecs"), Some(2 * size_of::<libc::timespec>()));

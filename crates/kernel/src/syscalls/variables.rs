@@ -3,9 +3,13 @@
 use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use super::{Abi, Syscall, lines};
+use super::{Abi, Syscall};
 
 const TABLE: &str = include_str!("../../data/variables.tsv");
+
+fn lines() -> impl Iterator<Item = &'static str> {
+    TABLE.lines().filter(|line| !line.starts_with('#'))
+}
 
 /// A variable besides the arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -28,7 +32,7 @@ pub fn variables(call: &Syscall) -> Vec<Variable> {
     static BY_NAME: OnceLock<HashMap<&str, Vec<(usize, Line)>>> = OnceLock::new();
     let by_name = BY_NAME.get_or_init(|| {
         let mut by_name: HashMap<&str, Vec<(usize, Line)>> = HashMap::new();
-        for (at, line) in lines(TABLE).flat_map(parse).flatten().enumerate() {
+        for (at, line) in lines().flat_map(parse).flatten().enumerate() {
             by_name.entry(bare(line.0)).or_default().push((at, line));
         }
         by_name
@@ -94,5 +98,5 @@ pub(super) fn unknown_lines() -> Vec<&'static str> {
     };
     let fits = |(name, _): Line| calls().any(|call| is_of(name, call));
     let known = |line: &&'static str| parse(line).is_some_and(|mut all| all.all(fits));
-    lines(TABLE).filter(|line| !known(line)).collect()
+    lines().filter(|line| !known(line)).collect()
 }

@@ -1,0 +1,539 @@
+//! Reads the tables of `data`, for the build script. What is read stays for the rest of the process.
+
+use super::model::{
+    Abi, Arg, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
+    StructureText, Syscall, Variants,
+};
+
+/// A file with its name.
+type File = (&'static str, &'static str);
+
+const CALLS: File = ("syscalls.tsv", include_str!("../../data/syscalls.tsv"));
+const FLAGS: File = ("flags.tsv", include_str!("../../data/flags.tsv"));
+const STRUCTURES: File = ("structures.tsv", include_str!("../../data/structures.tsv"));
+const VARIANTS: File = ("variants.tsv", include_str!("../../data/variants.tsv"));
+
+/// The structures that arguments can point to.
+type Structures = &'static [Structure];
+
+/// All tables.
+pub(crate) struct Tables {
+    /// Sorted by name.
+    pub(crate) flags: &'static [FlagTable],
+    pub(crate) structures: Structures,
+    /// The calls of each [`Abi`] in the order of numbers.
+    pub(crate) calls: [Vec<Syscall>; 2],
+    /// The forms of arguments of each [`Abi`], by the call's number in their order.
+    pub(crate) variants: [Vec<(u32, Variants)>; 2],
+    /// Calls that SystemTap has probe points of, and neither table a number for.
+    pub(crate) without_number: Vec<&'static str>,
+}
+
+/// Reads the tables.
+///
+/// # Errors
+/// A line that has another form than its file says, or a call of `variants.tsv` that does not exist.
+pub(crate) fn tables() -> Result<Tables, String> {
+    let mut flags = rows(FLAGS, parse_flags)?;
+    flags.sort_by_key(|table| table.name);
+    let flags: &'static [FlagTable] = flags.leak();
+    let mut open = Vec::new();
+    rows(STRUCTURES, |line| parse_structure(line, &mut open))?;
+    let structure = |open: OpenStructure| Structure {
+        name: open.name,
+        null: open.null,
+        size: open.size,
+        texts: open.texts.leak(),
+    };
+    let structures: Structures = open.into_iter().map(structure).collect::<Vec<_>>().leak();
+    let calls = |abi| {
+        let calls = rows(CALLS, |line| parse_call(abi, line, structures))?;
+        let mut calls: Vec<Syscall> = calls.into_iter().flatten().collect();
+        calls.sort_by_key(|call| call.nr);
+        Ok::<_, String>(calls)
+    };
+    let calls = [calls(Abi::X86_64)?, calls(Abi::I386)?];
+    let mut variants: [Vec<(u32, Option<OpenVariants>)>; 2] = [Vec::new(), Vec::new()];
+    rows(VARIANTS, |line| {
+        let name = line.split('\t').next()?;
+        let mut found = None;
+        for (calls, all) in calls.iter().zip(&mut variants) {
+            for call in calls.iter().filter(|c| c.name == name || c.probe == name) {
+                let at = match all.binary_search_by_key(&call.nr, |(nr, _)| *nr) {
+                    Ok(at) => at,
+                    Err(at) => {
+                        all.insert(at, (call.nr, None));
+                        at
+                    }
+                };
+                parse_variant(call, line, &mut all[at].1, (flags, structures))?;
+                found = Some(());
+            }
+        }
+        found
+    })?;
+    let finished = |all: Vec<(u32, Option<OpenVariants>)>| {
+        let all = all.into_iter();
+        all.filter_map(|(nr, open)| Some((nr, open?.finish())))
+            .collect()
+    };
+    let unnumbered = |line: &'static str| line.strip_prefix("-\t-\t")?.split('\t').next();
+    Ok(Tables {
+        flags,
+        structures,
+        calls,
+        variants: variants.map(finished),
+        without_number: lines(CALLS.1).filter_map(unnumbered).collect(),
+    })
+}
+
+/// Reads each line of a file.
+fn rows<T>(
+    (name, text): File,
+    mut read: impl FnMut(&'static str) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    lines(text)
+        .map(|line| {
+            read(line).ok_or_else(|| format!("{name}: this line is not understood: {line}"))
+        })
+        .collect()
+}
+
+fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
+    text.lines().filter(|line| !line.starts_with('#'))
+}
+
+/// A call; `Ok(None)` if this table has none.
+fn parse_call(abi: Abi, line: &'static str, structures: Structures) -> Option<Option<Syscall>> {
+    let mut columns = line.split('\t');
+    let numbers = [columns.next()?, columns.next()?];
+    let nr = match numbers[abi as usize] {
+        "-" => return Some(None),
+        number => number.parse().ok()?,
+    };
+    let names = columns.next()?;
+    let (names, entry) = names
+        .split_once('@')
+        .map_or((names, None), |(n, e)| (n, Some(e)));
+    let (names, point) = names
+        .split_once('<')
+        .map_or((names, None), |(n, p)| (n, Some(p)));
+    let (point, bare) = point
+        .and_then(|p| p.split_once('?'))
+        .map_or((point, None), |(p, arg)| (Some(p), Some(arg)));
+    let (name, probe) = names.split_once('=').unwrap_or((names, names));
+    let ret = match columns.next()? {
+        "d" => ResultForm::Int,
+        "x" => ResultForm::Hex,
+        "o" => ResultForm::Octal,
+        "-" => ResultForm::Never,
+        _ => return None,
+    };
+    let word = word_bits(abi);
+    let time = time_bits(abi, nr);
+    let mut at = 0;
+    let args = columns
+        .next()
+        .unwrap_or("")
+        .split_ascii_whitespace()
+        .map(|text| {
+            let arg = parse_arg(text, at, (word, time), structures)?;
+            at += if matches!(arg.kind, ArgKind::Pair(_)) {
+                2
+            } else {
+                1
+            };
+            Some(arg)
+        })
+        .collect::<Option<Vec<Arg>>>()?;
+    let bare = match bare {
+        Some(name) => Some(args.iter().find(|arg| arg.name == name)?.word),
+        None => None,
+    };
+    Some(Some(Syscall {
+        abi,
+        nr,
+        name,
+        probe,
+        point: point.unwrap_or(probe),
+        bare,
+        entry: entry.unwrap_or(name),
+        ret,
+        args: args.leak(),
+    }))
+}
+
+fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), structures: Structures) -> Option<Arg> {
+    let (names, kind) = text.split_once(':')?;
+    let (name, kernel_name) = names.split_once('/').unwrap_or((names, names));
+    let (kind, bits, signed) = parse_kind(kind, bits, structures)?;
+    Some(Arg {
+        name,
+        kernel_name,
+        word: at,
+        kind,
+        bits,
+        signed,
+    })
+}
+
+/// A kind with the number of significant bits and whether they are signed. `word` and `time` are the bits of
+/// a long and of a time's fields.
+fn parse_kind(
+    kind: &'static str,
+    (word, time): (u8, u8),
+    structures: Structures,
+) -> Option<(ArgKind, u8, bool)> {
+    let (kind, long) = kind
+        .strip_suffix(":64")
+        .map_or((kind, false), |kind| (kind, true));
+    let (kind, unsigned) = kind
+        .strip_suffix(":u")
+        .map_or((kind, long), |kind| (kind, true));
+    let native = if long { word } else { 32 };
+    Some(match kind {
+        "int" => (ArgKind::Int(32), 32, true),
+        "int16" => (ArgKind::Int(16), 16, true),
+        "long" => (ArgKind::Int(word), word, true),
+        "uint" => (ArgKind::Uint(32), 32, false),
+        "ulong" => (ArgKind::Uint(word), word, false),
+        "hex32" => (ArgKind::Hex(32), 32, false),
+        "hex" => (ArgKind::Hex(word), word, false),
+        "mode" => (ArgKind::Mode, 32, false),
+        "mode32" => (ArgKind::Mode, 32, false),
+        "ptr" => (ArgKind::Ptr, word, false),
+        "str" => (ArgKind::Str, word, false),
+        "argv" => (ArgKind::Argv, word, false),
+        "envp" => (ArgKind::Envp, word, false),
+        "signal" => (ArgKind::Signal, 32, true),
+        "dirfd" => (ArgKind::DirFd, 32, true),
+        "timespec" => (ArgKind::Timespec(time), word, false),
+        "timeval" => (ArgKind::Timeval(time), word, false),
+        "itimerspec" => (ArgKind::Itimerspec(time), word, false),
+        "itimerval" => (ArgKind::Itimerval(time), word, false),
+        "pair" => (ArgKind::Pair(Base::Signed), 64, true),
+        "pairu" => (ArgKind::Pair(Base::Unsigned), 64, false),
+        "pairx" => (ArgKind::Pair(Base::Hex), 64, false),
+        "blocks" => (ArgKind::Blocks, word, false),
+        "result" => (ArgKind::Result(word), word, false),
+        "unseen" => (ArgKind::Unseen, word, true),
+        "unseen32" => (ArgKind::Unseen, 32, true),
+        other => {
+            if let Some(table) = other.strip_prefix('|') {
+                (ArgKind::Flags(table), native, !unsigned)
+            } else if let Some(table) = other.strip_prefix('=') {
+                (ArgKind::Choice(table), native, !unsigned)
+            } else if let Some(name) = other.strip_prefix("{{") {
+                let of = find_structure(structures, name.strip_suffix("}}")?, word)?;
+                (ArgKind::Braced(of), word, false)
+            } else if let Some(name) = other.strip_prefix('{') {
+                // Without fields for programs of this kind it is an address.
+                let found = find_structure(
+                    structures,
+                    name.strip_suffix('}')?,
+                    if long { 64 } else { word },
+                );
+                (found.map_or(ArgKind::Ptr, ArgKind::Struct), word, false)
+            } else if let Some(name) = other.strip_prefix('[') {
+                let of = find_structure(structures, name.strip_suffix(']')?, 64)?;
+                (ArgKind::Packed(of), 32, !unsigned)
+            } else if let Some(len) = other.strip_prefix("bytes") {
+                (ArgKind::Bytes(len.parse().ok()?), word, false)
+            } else if let Some(len) = other.strip_prefix("buf") {
+                (ArgKind::Buf(len.parse().ok()?), word, false)
+            } else {
+                let len = other.strip_prefix("sockaddr")?.parse().ok()?;
+                (ArgKind::Sockaddr(len), word, false)
+            }
+        }
+    })
+}
+
+fn parse_flags(line: &'static str) -> Option<FlagTable> {
+    let (name, flags) = line.split_once('\t')?;
+    let (name, suffix) = name.split_once(':').unwrap_or((name, ""));
+    let bits = |prefix: char| match suffix.strip_prefix(prefix) {
+        Some("") | None => Some(0),
+        Some(bits) => u64::from_str_radix(bits, 8).ok(),
+    };
+    let flags = flags.split_ascii_whitespace().map(parse_flag);
+    let flags = flags.collect::<Option<Vec<Flag>>>()?;
+    Some(FlagTable {
+        name,
+        decimal: suffix == "d",
+        wide: suffix == "w",
+        octal: bits('o')?,
+        number: bits('d')?,
+        flags: flags.leak(),
+    })
+}
+
+fn parse_flag(text: &'static str) -> Option<Flag> {
+    let (name, value) = text.split_once('=')?;
+    let (value, mask) = value
+        .split_once('/')
+        .map_or((value, None), |(v, m)| (v, Some(m)));
+    let value = number(value)?;
+    let mask = mask.map_or(Some(value), number)?;
+    // A bare zero names a choice; in a set it would always be there.
+    let mask = if mask == 0 { -1 } else { mask };
+    Some(Flag { name, value, mask })
+}
+
+fn number(text: &str) -> Option<i64> {
+    match text.strip_prefix("0x") {
+        Some(hex) => i64::from_str_radix(hex, 16).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Forms of arguments that are still read.
+struct OpenVariants {
+    word: u8,
+    mask: u64,
+    cases: Vec<OpenCase>,
+    others: Option<&'static [Arg]>,
+}
+
+struct OpenCase {
+    values: Vec<u64>,
+    args: &'static [Arg],
+    variants: Option<OpenVariants>,
+}
+
+impl OpenVariants {
+    fn finish(self) -> Variants {
+        let case = |case: OpenCase| Case {
+            values: case.values.leak(),
+            args: case.args,
+            variants: case.variants.map(OpenVariants::finish),
+        };
+        let cases: Vec<Case> = self.cases.into_iter().map(case).collect();
+        Variants {
+            word: self.word,
+            mask: self.mask,
+            cases: cases.leak(),
+            others: self.others,
+        }
+    }
+}
+
+/// Reads a line of a call's forms.
+fn parse_variant(
+    call: &Syscall,
+    line: &'static str,
+    known: &mut Option<OpenVariants>,
+    (flags, structures): (&'static [FlagTable], Structures),
+) -> Option<()> {
+    let mut columns = line.split('\t').skip(1);
+    let mut selectors = columns.next()?.split_ascii_whitespace();
+    let (first, second) = (selectors.next()?, selectors.next());
+    let (values, kinds) = (columns.next()?, columns.next()?);
+    // A second argument decides where the first one has a value.
+    let Some(second) = second else {
+        let by = Decider::of(call.args, first, flags)?;
+        let case = by.case(call, call.args, (values, kinds), structures)?;
+        let known = known.get_or_insert_with(|| by.variants());
+        match values == "*" {
+            true => known.others = Some(case.args),
+            false => known.cases.push(case),
+        }
+        return Some(());
+    };
+    let (first, value) = first.split_once('=')?;
+    let value = Decider::of(call.args, first, flags)?.value(value)?;
+    let cases = &mut known.as_mut()?.cases;
+    let outer = cases.iter_mut().find(|case| case.values.contains(&value))?;
+    let by = Decider::of(outer.args, second, flags)?;
+    let case = by.case(call, outer.args, (values, kinds), structures)?;
+    let inner = outer.variants.get_or_insert_with(|| by.variants());
+    inner.cases.push(case);
+    Some(())
+}
+
+/// The argument that decides.
+struct Decider {
+    word: u8,
+    mask: u64,
+    names: Option<&'static FlagTable>,
+}
+
+impl Decider {
+    /// `NAME`, or `NAME/MASK`.
+    fn of(args: &[Arg], selector: &str, flags: &'static [FlagTable]) -> Option<Decider> {
+        let (name, mask) = selector.split_once('/').unwrap_or((selector, ""));
+        let by = args.iter().find(|arg| arg.name == name)?;
+        Some(Decider {
+            word: by.word,
+            mask: match mask {
+                "" => u64::MAX >> (64 - u32::from(by.bits)),
+                mask => number(mask)?.cast_unsigned(),
+            },
+            names: match by.kind {
+                ArgKind::Flags(t) | ArgKind::Choice(t) => flags.iter().find(|f| f.name == t),
+                _ => None,
+            },
+        })
+    }
+
+    /// A value by its name, or as a number.
+    fn value(&self, text: &str) -> Option<u64> {
+        let mut flags = self.names.iter().flat_map(|table| table.flags);
+        let named = flags.find(|flag| flag.name == text);
+        let value = named.map_or_else(|| number(text), |f| Some(f.value))?;
+        Some(value.cast_unsigned() & self.mask)
+    }
+
+    /// The case of some values, of which `*` is none, with these kinds of the arguments.
+    fn case(
+        &self,
+        call: &Syscall,
+        args: &[Arg],
+        (values, kinds): (&str, &'static str),
+        structures: Structures,
+    ) -> Option<OpenCase> {
+        let values = values.split_ascii_whitespace().filter(|v| *v != "*");
+        let bits = (word_bits(call.abi), time_bits(call.abi, call.nr));
+        let kinds = kinds.split_ascii_whitespace();
+        let arg = |(arg, kind): (&Arg, &'static str)| {
+            let mut arg = *arg;
+            if kind != "." {
+                (arg.kind, arg.bits, arg.signed) = parse_kind(kind, bits, structures)?;
+            }
+            Some(arg)
+        };
+        let args = args.iter().zip(kinds).map(arg);
+        Some(OpenCase {
+            values: values.map(|v| self.value(v)).collect::<Option<_>>()?,
+            args: args.collect::<Option<Vec<Arg>>>()?.leak(),
+            variants: None,
+        })
+    }
+
+    fn variants(&self) -> OpenVariants {
+        OpenVariants {
+            word: self.word,
+            mask: self.mask,
+            cases: Vec::new(),
+            others: None,
+        }
+    }
+}
+
+/// Bits of a long.
+fn word_bits(abi: Abi) -> u8 {
+    if abi == Abi::X86_64 { 64 } else { 32 }
+}
+
+/// Bits of a call's times. From 403 on, i386 has the calls with 64-bit time.
+fn time_bits(abi: Abi, nr: u32) -> u8 {
+    if abi == Abi::I386 && nr < 403 { 32 } else { 64 }
+}
+
+/// A structure by its name, as programs with longs of `word` bits have it.
+fn find_structure(all: Structures, name: &str, word: u8) -> Option<&'static Structure> {
+    let sized = if word == 64 { ".64" } else { ".32" };
+    all.iter().find(|s| match s.name.strip_prefix(name) {
+        Some(rest) => rest.is_empty() || rest == sized,
+        None => false,
+    })
+}
+
+/// A structure whose texts are still read.
+struct OpenStructure {
+    name: &'static str,
+    null: bool,
+    size: u8,
+    texts: Vec<StructureText>,
+}
+
+fn parse_structure(line: &'static str, table: &mut Vec<OpenStructure>) -> Option<()> {
+    let (name, text) = line.split_once('\t')?;
+    let (name, when) = name
+        .split_once('?')
+        .map_or((name, None), |(n, w)| (n, Some(w)));
+    let (name, null) = name.strip_suffix('!').map_or((name, false), |n| (n, true));
+    let test = |test: &'static str| {
+        let (field, value) = test.split_once('=')?;
+        let field = parse_field(field)?;
+        let unused = 64 - u32::from(field.bits);
+        let value = number(value)?.cast_unsigned() << unused;
+        Some((field, value >> unused))
+    };
+    let when = when.iter().flat_map(|w| w.split('&')).map(test);
+    let when = when.collect::<Option<Vec<_>>>()?;
+    let mut fields = Vec::new();
+    let mut rest = text;
+    while let Some((before, field)) = rest.split_once('<') {
+        let (field, behind) = field.split_once('>')?;
+        fields.push((before, parse_field(field)?));
+        rest = behind;
+    }
+    let ends = fields
+        .iter()
+        .map(|(_, f)| f)
+        .chain(when.iter().map(|(f, _)| f));
+    let end = |field: &Field| field.offset + (field.shift + field.bits).div_ceil(8);
+    let size = ends.map(end).max().unwrap_or(1);
+    let text = StructureText {
+        when: when.leak(),
+        fields: fields.leak(),
+        end: rest,
+    };
+    match table.iter_mut().find(|s| s.name == name) {
+        Some(known) => {
+            known.size = known.size.max(size);
+            known.texts.push(text);
+        }
+        None => table.push(OpenStructure {
+            name,
+            null,
+            size,
+            texts: vec![text],
+        }),
+    }
+    Some(())
+}
+
+/// `OFFSET:KIND`, with the kinds of arguments and some more; `OFFSET+SHIFT/BITS:KIND` for a bit field.
+fn parse_field(text: &'static str) -> Option<Field> {
+    let (offset, kind) = text.split_once(':')?;
+    let (offset, part) = offset
+        .split_once('+')
+        .map_or((offset, None), |(o, part)| (o, part.split_once('/')));
+    let value = |kind| (FieldKind::Value(kind), 0);
+    let (kind, bits) = match kind {
+        "u8" => value(ArgKind::Uint(8)),
+        "u16" => value(ArgKind::Uint(16)),
+        "u32" => value(ArgKind::Uint(32)),
+        "u64" => value(ArgKind::Uint(64)),
+        "i32" => value(ArgKind::Int(32)),
+        "i64" => value(ArgKind::Int(64)),
+        "x32" => value(ArgKind::Hex(32)),
+        "x64" => value(ArgKind::Hex(64)),
+        "micro32" => (FieldKind::Micro, 32),
+        "micro64" => (FieldKind::Micro, 64),
+        "nano32" => (FieldKind::Nano, 32),
+        "nano64" => (FieldKind::Nano, 64),
+        "date32" => (FieldKind::Date, 32),
+        "date64" => (FieldKind::Date, 64),
+        other => {
+            let (kind, bits, _) = parse_kind(other, (64, 64), &[])?;
+            (FieldKind::Value(kind), bits)
+        }
+    };
+    let bits = match kind {
+        FieldKind::Value(ArgKind::Uint(n) | ArgKind::Int(n) | ArgKind::Hex(n)) => n,
+        _ => bits,
+    };
+    let (shift, bits) = match part {
+        Some((shift, bits)) => (shift.parse().ok()?, bits.parse().ok()?),
+        None => (0, bits),
+    };
+    Some(Field {
+        offset: offset.parse().ok()?,
+        kind,
+        bits,
+        shift,
+    })
+}
