@@ -289,6 +289,7 @@ def texts_work():
         (179, (0xFFFFFFFF, 0, 0, 0), "quotactl(0xffffff|0xff, 0x0, 0, 0x0)"),
         (179, (0x80000102, 16, 0, 0), "quotactl(Q_SYNC|PRJQUOTA, 0x10, 0, 0x0)"),
         (133, (b"/nothing/x", 0xFFFFFFFF, 0), 'mknod("/nothing/x", 037777777777, 0)'),
+        (2, (b"/nothing/x", os.O_TMPFILE | os.O_RDWR, 0o600), 'open("/nothing/x", O_RDWR|O_DIRECTORY|0x400000)'),
         (133, (b"/nothing/x", 0o100000, 0), 'mknod("/nothing/x", S_IFREG|00, 0)'),
         (133, (b"/nothing/x", 0o014755, 0), 'mknod("/nothing/x", S_IFIFO|04755, 0)'),
         (133, (b"/nothing/x", 0o040755, 0), 'mknod("/nothing/x", 040755, 0)'),

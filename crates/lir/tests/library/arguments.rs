@@ -445,7 +445,7 @@ properties! {
     500 cases: fn modes(flags in any_number(), mode in 0..0o10000u64) {
         let mut given = Given::default();
         given.words[1] = flags;
-        let creates = flags & 0x40_0040 != 0;
+        let creates = flags & 0x40 != 0;
         let wanted = if creates { format!(", 0{mode:o}") } else { String::new() };
         let descriptor = with(kind::OPEN_MODE, 4, 1) | FOLLOWS;
         prop_assert_eq!(text(descriptor, mode, &given), wanted);

@@ -173,8 +173,8 @@ pub const MAX_ARGV: u32 = 16;
 /// Length of a buffer's text with its quotes: `syscall_string_trunc` of SystemTap.
 pub const BUFFER: i32 = 50;
 
-/// Flags of `open` that make it use its mode: `O_CREAT`, and the bit that only `O_TMPFILE` has.
-const CREATES: i32 = 0x40_0040;
+/// The flag of `open` with which SystemTap shows the mode. `O_TMPFILE` uses it as well.
+const O_CREAT: i32 = 0x40;
 const AT_FDCWD: i32 = -100;
 
 /// The texts around the values; a mask bounds the index.
@@ -498,7 +498,7 @@ Cost: that of the kind's function.";
             f.ret_if(kind.eq(kind::SHOWN), 0);
             // Without O_CREAT callers pass no mode, and its register holds anything.
             f.if_(kind.eq(kind::OPEN_MODE), || {
-                f.ret_if((t.referenced(descriptor) & CREATES).eq(0), 0);
+                f.ret_if((t.referenced(descriptor) & O_CREAT).eq(0), 0);
                 kind.set(kind::OCTAL);
             });
             f.if_(descriptor.has(FOLLOWS as i32), || t.literal(", "));
