@@ -196,8 +196,8 @@ pub enum OptionalSites {
     /// Single places; a handler that is left with none is an error.
     #[default]
     Single,
-    /// All of a handler's places, if it is one of a pattern's handlers: an error only where all of
-    /// these have none.
+    /// All of a handler's places, if it is one of the handlers of a point with several places: an error only where all
+    /// of these have none.
     Group,
     /// All places: the probe point is optional.
     All,

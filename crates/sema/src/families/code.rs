@@ -23,8 +23,8 @@ pub(crate) struct CodeMatch {
     pub ret: bool,
     /// Only in the target's processes.
     pub tree: bool,
-    /// The point can match several places.
-    pub pattern: bool,
+    /// The point matches several places, or can: some of them may be left out.
+    pub several: bool,
     /// The component that names them: `function`.
     word: Arc<str>,
     /// The components after it: `.call`.
@@ -137,7 +137,7 @@ pub(super) fn resolve(
         space: if user { Space::User } else { Space::Kernel },
         ret,
         tree: user && !one && facts.has_target(),
-        pattern: comps.iter().any(matches_several),
+        several: places.len() > 1 || comps.iter().any(matches_several),
         word: what.name.as_ref().into(),
         tail,
         places,

@@ -190,7 +190,7 @@ pub(crate) fn event(hit: &CodeMatch, group: &PlaceGroup<'_>, optional: bool) -> 
         ret: hit.ret,
         pid: group.pid,
         tree: hit.tree,
-        optional_sites: match hit.pattern {
+        optional_sites: match hit.several {
             _ if optional => OptionalSites::All,
             true => OptionalSites::Group,
             false => OptionalSites::Single,
