@@ -2,8 +2,9 @@
 //! no daemons, no programs of a distribution.
 //!
 //! `nfs modules` loads the modules. `nfs start`: loads them, exports a file system in memory, `/export`, and starts
-//! one thread of the server, if none runs. `nfs mount 3|acl|4 DIR`: mounts it with transfers of 4096 bytes, if it is
-//! not mounted; `acl` is version 3 with lists of access. `nfs work DIR`: one operation of each kind on
+//! one thread of the server, if none runs. `nfs mount 3|acl|eager|4 DIR`: mounts it with transfers of 4096 bytes, if it is
+//! not mounted; `acl` is version 3 with lists of access, and `eager` version 3 that writes at once and does not ask the
+//! server to keep what it wrote. `nfs work DIR`: one operation of each kind on
 //! files there, as user 1234 of group 4321, then a line `OPERATION COUNT` for each operation that the client sent, as
 //! `/proc/self/mountstats` counts them. `nfs pages DIR`: operations on pages of files. `nfs inner DIR`: exports a file
 //! system within the exported one for a while, and opens it through a mount of version 4. `nfs later DIR`: reads a
@@ -293,11 +294,15 @@ fn mount(version: &str, dir: &str) {
     }
     let common = "proto=tcp,addr=127.0.0.1,port=2049,rsize=4096,wsize=4096,lookupcache=none";
     if version != "4" {
-        let acl = if version == "acl" { "acl" } else { "noacl" };
+        let extra = match version {
+            "acl" => "acl",
+            "eager" => "noacl,write=eager",
+            _ => "noacl",
+        };
         listen(MOUNTD.0, mountd(mount_result(&root_handle())));
         let port = MOUNTD.0;
         let options = format!(
-            "vers=3,{common},nolock,{acl},mountaddr=127.0.0.1,mountproto=tcp,mountport={port},mountvers=3"
+            "vers=3,{common},nolock,{extra},mountaddr=127.0.0.1,mountproto=tcp,mountport={port},mountvers=3"
         );
         attach(&format!("127.0.0.1:{EXPORT}"), dir, "nfs", &options);
     } else {
@@ -651,7 +656,7 @@ fn short(number: &str) -> io::Result<()> {
 
 fn usage() -> ! {
     eprintln!(
-        "usage: nfs modules | start | mount 3|acl|4 DIR | work DIR | pages DIR | reclaim DIR | copy DIR | \
+        "usage: nfs modules | start | mount 3|acl|eager|4 DIR | work DIR | pages DIR | reclaim DIR | copy DIR | \
          inner DIR | later DIR | totals DIR | short NUMBER | work2 DIR | unmount DIR | stop"
     );
     std::process::exit(2)
@@ -664,7 +669,7 @@ fn main() {
         ["modules"] => load_modules(),
         ["start"] => start(),
         ["stop"] => stop(),
-        ["mount", version @ ("3" | "acl" | "4"), dir] => mount(version, dir),
+        ["mount", version @ ("3" | "acl" | "eager" | "4"), dir] => mount(version, dir),
         ["unmount", dir] => unmount(dir),
         [what, at] => {
             let done = match what {

@@ -31,16 +31,22 @@ const MODULES: [&str; 8] = [
     "tun",
 ];
 
-/// Modules that a case loads itself: an NFS server with its client, disks in memory, SCSI disks, disks that answer
-/// late, and cables between network devices. No order; a kernel may lack some of them.
-const FOR_CASES: [&str; 21] = [
+/// Modules that a case loads itself: an NFS server with its client, disks in memory, mirrors and file systems on them,
+/// SCSI disks, disks that answer late, cables between network devices and bundles of these, and a terminal. No order; a
+/// kernel may lack some of them.
+const FOR_CASES: [&str; 30] = [
     "auth_rpcgss",
+    "bonding",
     "brd",
     "configfs",
     "dns_resolver",
+    "eql",
+    "fat",
     "fscache",
     "grace",
     "lockd",
+    "md-mod",
+    "msdos",
     "netfs",
     "nfs",
     "nfs_acl",
@@ -48,14 +54,21 @@ const FOR_CASES: [&str; 21] = [
     "nfsv2",
     "nfsv3",
     "nfsv4",
+    "nls_cp437",
     "null_blk",
+    "raid1",
     "scsi_common",
     "scsi_debug",
     "scsi_mod",
     "sd_mod",
     "sunrpc",
+    "tls",
+    "ttyprintk",
     "veth",
 ];
+
+/// Modules among these whose debugging information cases need, besides that of the modules of every guest.
+const DEBUGGED: [&str; 1] = ["scsi_mod"];
 
 /// The kernel's configuration in the cache.
 const CONFIG: &str = "config";
@@ -156,7 +169,7 @@ fn cached(ready: &Path) -> Option<(Kernel, Duration)> {
     let since = fs::metadata(&mark).and_then(|m| m.modified()).ok()?;
     let modules = MODULES.map(|name| ready.join(format!("{name}.ko")));
     // An earlier version of this program needed fewer of them.
-    let newest = ready.join(LOADABLE).join("scsi_debug.ko");
+    let newest = ready.join(LOADABLE).join("ttyprintk.ko");
     let config = ready.join(CONFIG);
     if !modules.iter().chain([&newest, &config]).all(|m| m.exists()) {
         return None;
@@ -231,7 +244,7 @@ pub(super) fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Re
     let suite = entry.map_or("", |k| k.1);
     let dir = cache()?.join(suite);
     let release = kernel.release.clone();
-    let ready = dir.join(format!("debug-{release}"));
+    let ready = dir.join(format!("debug-{release}-{}", DEBUGGED.join("-")));
     if !ready.exists() {
         let work = prepare(&dir, mirror, suite, &["deb"])?;
         eprintln!("fetching the debugging information of {release}");
@@ -242,7 +255,7 @@ pub(super) fn add_debuginfo(kernel: &mut Kernel, name: &str, mirror: &str) -> Re
             format!("*/vmlinux-{release}"),
             format!("*/lib/modules/{release}/vmlinux"),
         ];
-        wanted.extend(MODULES.map(|name| format!("*/{name}.ko*")));
+        wanted.extend((MODULES.iter().chain(&DEBUGGED)).map(|name| format!("*/{name}.ko*")));
         unpack(&work, &wanted)?;
         let new = work.join("new");
         let said = |e: io::Error| format!("{}: {e}", new.display());
