@@ -309,6 +309,10 @@ families! {
     [w("tp_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
 }
 
+/// The way out for probes of Python's functions.
+const PYTHON: &str = "`python.function.entry` and `python.function.return` have funcname, filename and lineno of each function \
+                      that a Python with markers runs; test these for one function";
+
 /// Families that only SystemTap has, by their first words, and the way out.
 pub(crate) static ABSENT: &[(&[&str], &str)] = &[
     (
@@ -319,9 +323,13 @@ pub(crate) static ABSENT: &[(&[&str], &str)] = &[
         &["process"],
         "the probes of processes are `.function`, `.statement`, `.mark`, `.plt`, `.begin`, `.end`, `.thread`, `.syscall` and `.data`",
     ),
-    (&["python2"], "Python probes are not available yet"),
-    (&["python3"], "Python probes are not available yet"),
-    (&["java"], "Java probes are not available yet"),
+    (&["python2"], PYTHON),
+    (&["python3"], PYTHON),
+    (
+        &["java"],
+        "the markers of a JVM have the names of its methods: `process(\"/PATH/libjvm.so\").mark(\"method__entry\")`, with \
+         `java -XX:+DTraceMethodProbes`",
+    ),
     (
         &["netfilter"],
         "the netfilter probes are `.hook(\"NAME\").pf(\"NAME\")`, and aliases such as `netfilter.ipv4.local_in`",

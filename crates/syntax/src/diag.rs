@@ -388,14 +388,20 @@ impl<'a> IntoIterator for &'a Diagnostics {
 }
 
 /// The candidate that `name` most likely misspells: the one with the least edit distance (with
-/// transpositions), which is at most a third of the length; the first of equal ones.
+/// transpositions), which is at most a third of the length; the first of equal ones. Underscores at the beginning do not
+/// count: the kernel renames members this way.
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let len = name.chars().count();
     let limit = (len / 3).max(1);
+    let bare = |text: &str| text.trim_start_matches('_').to_owned();
+    let distance = |c: &str| match bare(c) == bare(name) {
+        true => 0,
+        false => strsim::osa_distance(name, c),
+    };
     candidates
         .into_iter()
         .filter(|c| c.len().abs_diff(name.len()) <= limit * 2 && *c != name)
-        .map(|c| (strsim::osa_distance(name, c), c))
+        .map(|c| (distance(c), c))
         // A one-letter name is similar to everything.
         .filter(|(d, _)| *d <= limit && *d < len)
         .min_by_key(|(d, _)| *d)
