@@ -372,7 +372,7 @@ impl HandlerCodegen<'_> {
             } else {
                 Size::DW
             };
-            self.asm.load(size, value, value, *off);
+            value = self.asm.read(size, value, *off);
         }
         self.def_int(dst, value)
     }
