@@ -146,9 +146,7 @@ pub(super) fn libraries(
     match found.is_empty() {
         // Libraries loaded later are in the usual directories.
         true if !glob::is_pattern(pattern) => {
-            let path = usual_folders(root)
-                .map(|d| d.join(pattern))
-                .find(|p| p.is_file());
+            let path = library_in(&mut usual_folders(root), pattern);
             let path = path.and_then(|p| p.canonicalize().ok());
             path.map(|p| vec![p])
                 .ok_or_else(|| format!("{} has no library `{pattern}`", of.display()))
@@ -193,9 +191,8 @@ pub(super) fn needed(of: &Path, root: Option<&Path>) -> Vec<PathBuf> {
             if found.len() >= MAX_LIBRARIES || !seen.insert(name.clone()) {
                 continue;
             }
-            let folders = own.iter().cloned().chain(usual_folders(root));
-            let file = folders.map(|d| d.join(&name)).find(|p| p.is_file());
-            if let Some(file) = file {
+            let mut folders = own.iter().cloned().chain(usual_folders(root));
+            if let Some(file) = library_in(&mut folders, &name) {
                 todo.push(file.clone());
                 found.push(file);
             }
@@ -227,12 +224,10 @@ fn usual_folders(root: Option<&Path>) -> impl Iterator<Item = PathBuf> {
         .collect();
     let mut files = vec![below(root, "/etc/ld.so.conf".into())];
     let more = std::fs::read_dir(below(root, "/etc/ld.so.conf.d".into()));
-    files.extend(
-        more.into_iter()
-            .flatten()
-            .filter_map(Result::ok)
-            .map(|e| e.path()),
-    );
+    let more = more.into_iter().flatten().filter_map(Result::ok);
+    let mut more: Vec<PathBuf> = more.map(|e| e.path()).collect();
+    more.sort();
+    files.extend(more);
     for file in files {
         let text = std::fs::read_to_string(file).unwrap_or_default();
         let folder = |l: &&str| l.starts_with('/');
@@ -253,8 +248,14 @@ fn usual_folders(root: Option<&Path>) -> impl Iterator<Item = PathBuf> {
 /// A library of that name in the dynamic linker's directories.
 fn library(name: &str) -> Option<PathBuf> {
     let named = name.contains(".so");
-    let mut places = usual_folders(None).filter(|_| named).map(|d| d.join(name));
-    places.find(|p| p.is_file())
+    library_in(&mut usual_folders(None).filter(|_| named), name)
+}
+
+/// The library of that name in the first directory that has one. As the dynamic linker, it skips files for
+/// programs of another kind, such as those of 32 bits.
+fn library_in(folders: &mut dyn Iterator<Item = PathBuf>, name: &str) -> Option<PathBuf> {
+    let mut places = folders.map(|folder| folder.join(name));
+    places.find(|path| path.is_file() && Image::open(path).is_ok())
 }
 
 /// The files that a name or a pattern matches: a path, or a name that is searched in `$PATH`, or a
@@ -414,6 +415,28 @@ mod tests {
         let pattern = format!("{}/lib*.so.*", dir.path().display());
         let found = find_by_name(&pattern, None).expect("found");
         assert_eq!(found, [library.canonicalize().expect("there")]);
+    }
+
+    #[test]
+    fn libraries_for_other_programs_are_skipped() {
+        let root = tempfile::tempdir().expect("a folder");
+        let own = of_process(std::process::id()).expect("this");
+        let libc = libraries(&own, None, "libc", None).expect("a library");
+        let folder = |name: &str| {
+            let folder = root.path().join(name);
+            std::fs::create_dir_all(&folder).expect("a folder");
+            folder
+        };
+        let header = b"\x7fELF\x01\x01\x01\0\0\0\0\0\0\0\0\0\x03\0\x03\0\x01\0\0\0";
+        std::fs::write(folder("lib32").join("libc.so.6"), header).expect("a file");
+        std::fs::write(folder("etc/ld.so.conf.d").join("32.conf"), "/lib32\n").expect("a file");
+        let other = folder("lib64").join("libc.so.6");
+        std::fs::copy(&libc[0], &other).expect("a copy");
+        for name in ["libc", "libc.so.6"] {
+            let found = libraries(&own, None, name, Some(root.path()));
+            let other = other.canonicalize().expect("it is there");
+            assert_eq!(found, Ok(vec![other]), "{name}");
+        }
     }
 
     #[test]
