@@ -135,6 +135,8 @@ fn command(case: &Case, dir: &Path) -> Result<Command, Failed> {
     cmd.env("TZ", "UTC");
     // Cargo sets it; the loader of every workload would search libraries there.
     cmd.env_remove("LD_LIBRARY_PATH");
+    // With it, Python writes the parts of a line one by one, and other lines come in between.
+    cmd.env_remove("PYTHONUNBUFFERED");
     match (&case.shell, &case.script, &case.file) {
         (Some(line), None, None) => {
             cmd.args(["-c", &fill(line, dir)]);
