@@ -370,13 +370,14 @@ impl HandlerCodegen<'_> {
         self.store(left, next);
         let count = self.block_word(self.scratch_words(bucket::COUNT));
         self.asm.jump_if(Cond::Eq, count, 0, done);
-        if let Some(value) = value {
-            self.def_int(value, count)?;
-        }
+        // The value last: it counts if the key has the same register.
         if let Some(key) = keys.first() {
             let bucket = self.block_word(left);
             self.asm.add(bucket, -1);
             self.def_int(*key, bucket)?;
+        }
+        if let Some(value) = value {
+            self.def_int(value, count)?;
         }
         Ok(())
     }
