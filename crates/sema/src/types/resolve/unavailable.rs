@@ -99,6 +99,36 @@ const ABSENT: &[(&[&str], &str)] = &[
         "SystemTap has it with --compatible=3.0 only; `syscall.mmap` has the arguments as variables",
     ),
     (
+        &["umodaddr", "umodbuildid"],
+        "a handler does not know where a program's files lie in memory; `umodname()` and `usymdata()` name the file",
+    ),
+    (
+        &[
+            "NFS_CLIENT",
+            "NFS_FH",
+            "NFS_I",
+            "NFS_PROTO",
+            "NFS_SERVER",
+            "get_ip",
+            "get_ip_from_client",
+            "get_prot",
+            "stap_NFS_CLIENT",
+        ],
+        "SystemTap has it for its own aliases; the variables of `nfs.proc.*` have what it gives",
+    ),
+    (
+        &["get_devstate_from_req"],
+        "SystemTap has it for its own aliases; the variables of `scsi.*` have what it gives",
+    ),
+    (
+        &["regparm"],
+        "SystemTap has it for kernels of 32 bits; `int_arg()` and its kin find arguments without it",
+    ),
+    (
+        &["pnlabel"],
+        "`pn()` and `pp()` have the probe point with its label",
+    ),
+    (
         &["set_returnval"],
         "no BPF program can change the result of a function",
     ),
