@@ -452,6 +452,17 @@ impl Term {
 }
 
 impl Block {
+    /// Visits the values that its instructions, its end and the arguments of its edges read, to change
+    /// them.
+    pub fn for_each_use_mut(&mut self, mut f: impl FnMut(&mut Value)) {
+        for inst in &mut self.insts {
+            inst.for_each_use_mut(&mut f);
+        }
+        self.term.for_each_use_mut(&mut f);
+        let args = self.edges_mut().into_iter().flat_map(|t| &mut t.args);
+        args.for_each(f);
+    }
+
     /// All edges out of the block: those of its end, and the one of its bound.
     pub fn edges(&self) -> Vec<&JumpTarget> {
         let mut edges = self.term.targets();

@@ -495,11 +495,7 @@ impl<'f> Outline<'f> {
             if self.blocks.contains(&i) {
                 continue;
             }
-            let insts = block.insts.iter_mut();
-            insts.for_each(|i| i.for_each_use_mut(swap));
-            block.term.for_each_use_mut(swap);
-            let args = block.edges_mut().into_iter().flat_map(|t| &mut t.args);
-            args.for_each(swap);
+            block.for_each_use_mut(swap);
         }
     }
 

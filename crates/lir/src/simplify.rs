@@ -114,13 +114,10 @@ fn drop_constant_params(func: &mut Func) -> bool {
     };
     for (i, block) in func.blocks.iter_mut().enumerate() {
         retain(&mut block.params, i);
-        let insts = block.insts.iter_mut();
-        insts.for_each(|inst| inst.for_each_use_mut(swap));
-        block.term.for_each_use_mut(swap);
         for target in block.edges_mut() {
             retain(&mut target.args, target.block.index());
-            target.args.iter_mut().for_each(swap);
         }
+        block.for_each_use_mut(swap);
     }
     true
 }
@@ -272,12 +269,8 @@ fn compact(func: &mut Func) {
     };
     for block in &mut func.blocks {
         block.params.iter_mut().for_each(renumber);
-        for inst in &mut block.insts {
-            inst.for_each_use_mut(renumber);
-            inst.dst_mut().into_iter().for_each(renumber);
-        }
-        block.term.for_each_use_mut(renumber);
-        let args = block.edges_mut().into_iter().flat_map(|t| &mut t.args);
-        args.for_each(renumber);
+        let insts = block.insts.iter_mut();
+        insts.filter_map(Inst::dst_mut).for_each(renumber);
+        block.for_each_use_mut(renumber);
     }
 }

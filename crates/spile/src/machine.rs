@@ -21,8 +21,7 @@ use spile_sema::facts::PerfEvent;
 
 use crate::facts::kernel_code::return_stack;
 
-/// Reads the files that scripts with kernel probes need, in the order in which the passes ask for
-/// them.
+/// Makes what scripts with kernel probes need, in the order in which the passes ask for it.
 pub(crate) fn preread() {
     let _ = Btf::vmlinux();
     syscall_descs();

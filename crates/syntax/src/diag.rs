@@ -393,8 +393,8 @@ impl<'a> IntoIterator for &'a Diagnostics {
 pub fn suggest<'a>(name: &str, candidates: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let len = name.chars().count();
     let limit = (len / 3).max(1);
-    let bare = |text: &str| text.trim_start_matches('_').to_owned();
-    let distance = |c: &str| match bare(c) == bare(name) {
+    let bare = name.trim_start_matches('_');
+    let distance = |c: &str| match c.trim_start_matches('_') == bare {
         true => 0,
         false => strsim::osa_distance(name, c),
     };

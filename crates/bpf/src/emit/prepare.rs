@@ -56,30 +56,23 @@ fn is_open(block: &Block) -> bool {
 /// Copies the parameters. The allocator splits a value where the register of a parameter is needed
 /// otherwise, and parts of it that meet in a loop change places there.
 fn copy_params(func: &mut Func) {
-    for param in func.params().to_vec() {
-        let copy = fresh(func);
-        let mut rename = |v: &mut Value| {
-            if *v == param {
-                *v = copy;
-            }
-        };
-        for block in &mut func.blocks {
-            for inst in &mut block.insts {
-                inst.for_each_use_mut(&mut rename);
-            }
-            block.term.for_each_use_mut(&mut rename);
-            let bound = block.bound.iter_mut().map(|bound| &mut bound.exhausted);
-            let targets = block.term.targets_mut().into_iter().chain(bound);
-            targets.for_each(|t| t.args.iter_mut().for_each(&mut rename));
+    let params = func.params().to_vec();
+    let copies: Vec<Value> = params.iter().map(|_| fresh(func)).collect();
+    let rename = |v: &mut Value| {
+        if let Some(at) = params.iter().position(|param| param == v) {
+            *v = copies[at];
         }
-        let inst = Inst::Ext {
-            dst: copy,
-            op: ExtOp::Zext,
-            size: Size::U64,
-            a: param,
-        };
-        func.blocks[0].insts.insert(0, inst);
+    };
+    for block in &mut func.blocks {
+        block.for_each_use_mut(rename);
     }
+    let insts = params.iter().zip(&copies).rev().map(|(a, dst)| Inst::Ext {
+        dst: *dst,
+        op: ExtOp::Zext,
+        size: Size::U64,
+        a: *a,
+    });
+    func.blocks[0].insts.splice(0..0, insts);
 }
 
 /// `dst` = the address of byte `off` of the processor's block. The bound is always true.

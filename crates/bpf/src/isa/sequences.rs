@@ -194,8 +194,8 @@ impl Allocator {
         self.begin(sequence, insns, params);
         let mut words = None;
         for _ in 0..ROUNDS {
-            self.find_steps(target);
-            self.graph.find(&self.steps, self.virtuals);
+            let loops = self.find_steps(target);
+            self.graph.find(&self.steps, self.virtuals, loops);
             let Err(v) = self.choose_colors() else {
                 self.rewrite();
                 return Ok(&self.code);
@@ -370,8 +370,9 @@ impl Allocator {
         let around = around.filter(|v| !self.spilled.iter().any(|s| s.reg == *v));
         around.max_by_key(|v| (members(graph.of(*v)).count(), *v))
     }
-    /// Finds what each instruction does, and where control goes from it.
-    fn find_steps(&mut self, target: &dyn Fn(u32) -> Option<u32>) {
+    /// Finds what each instruction does, and where control goes from it; returns whether some jump leads
+    /// back.
+    fn find_steps(&mut self, target: &dyn Fn(u32) -> Option<u32>) -> bool {
         let code = &self.code;
         let outside = Held {
             written: MACHINE & !self.free,
@@ -384,7 +385,9 @@ impl Allocator {
         if let Some(first) = self.steps.first_mut().filter(|_| begins) {
             first.before.given = self.given;
         }
-        find_held(&mut self.steps);
+        let mut steps = self.steps.iter().enumerate();
+        let loops = steps.any(|(i, step)| step.jump.is_some_and(|to| to <= i));
+        find_held(&mut self.steps, loops);
         for step in &mut self.steps {
             step.outside = match (step.leaves, step.ends) {
                 (true, _) => outside.written | step.behind.written,
@@ -392,6 +395,7 @@ impl Allocator {
                 (false, false) => 0,
             };
         }
+        loops
     }
 }
 
@@ -496,12 +500,6 @@ impl Step {
     }
 }
 
-/// Whether some jump leads back.
-fn jumps_back(steps: &[Step]) -> bool {
-    let mut steps = steps.iter().enumerate();
-    steps.any(|(i, step)| step.jump.is_some_and(|to| to <= i))
-}
-
 /// When a virtual register chooses its machine register.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Rank {
@@ -530,8 +528,8 @@ struct Interference {
 }
 
 impl Interference {
-    /// Finds them for these instructions, which have this number of virtual registers.
-    fn find(&mut self, steps: &[Step], virtuals: usize) {
+    /// Finds them for these instructions, which have this number of virtual registers, and loops or not.
+    fn find(&mut self, steps: &[Step], virtuals: usize, loops: bool) {
         let registers = VIRTUAL + virtuals;
         self.width = registers.div_ceil(64);
         self.neighbours.clear();
@@ -541,7 +539,7 @@ impl Interference {
         self.moves.clear();
         let mut live = std::mem::take(&mut self.live);
         live.resize(self.width, 0);
-        self.find_live_in(steps, &mut live);
+        self.find_live_in(steps, loops, &mut live);
         for (i, step) in steps.iter().enumerate() {
             self.live_out(&mut live, i, step);
             self.add(&step.effect, &live);
@@ -550,10 +548,9 @@ impl Interference {
     }
 
     /// Finds the registers that are live in front of each instruction; `live` is a set to work with.
-    fn find_live_in(&mut self, steps: &[Step], live: &mut [u64]) {
+    fn find_live_in(&mut self, steps: &[Step], loops: bool, live: &mut [u64]) {
         self.live_in.clear();
         self.live_in.resize(steps.len() * self.width, 0);
-        let again = jumps_back(steps);
         loop {
             let mut changed = false;
             for (i, step) in steps.iter().enumerate().rev() {
@@ -574,7 +571,7 @@ impl Interference {
                 changed |= row != live;
                 row.copy_from_slice(live);
             }
-            if !(changed && again) {
+            if !(changed && loops) {
                 return;
             }
         }
@@ -681,8 +678,7 @@ impl Held {
 
 /// Finds the machine registers that may hold values in front of each instruction and behind it. Both
 /// are those of other sequences at first.
-fn find_held(steps: &mut [Step]) {
-    let again = jumps_back(steps);
+fn find_held(steps: &mut [Step], loops: bool) {
     loop {
         let mut changed = false;
         for i in 0..steps.len() {
@@ -698,7 +694,7 @@ fn find_held(steps: &mut [Step]) {
                 steps[to].before = there;
             }
         }
-        if !(changed && again) {
+        if !(changed && loops) {
             return;
         }
     }

@@ -30,7 +30,7 @@ pub(crate) mod state {
 }
 
 /// A part of an element.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum ElementPart {
     /// A field of the key.
     Key(usize),
@@ -53,6 +53,8 @@ pub(crate) enum IterSource {
     /// The elements of an array.
     Array {
         sort: Option<SortSpec>,
+        /// The parts that are read, keys first: of two for one register the last one counts. The row
+        /// begins with `text`.
         fields: Vec<ElementField>,
         /// The string that is the sort key.
         text: Option<ElementField>,
@@ -189,6 +191,7 @@ fn array(
         at += ty.size();
     }
     let text = fields.iter().copied().find(|f| Some(f.part) == text);
+    fields.sort_by_key(|field| field.part);
     Ok(IterSource::Array { sort, fields, text })
 }
 

@@ -190,15 +190,8 @@ impl Arg {
                 _ => None,
             },
             _ if name == self.name => Some(ArgForm::Value),
-            // Their text is the number again, so the tapset has none either.
-            ArgKind::Int(_)
-            | ArgKind::Uint(_)
-            | ArgKind::Hex(_)
-            | ArgKind::Mode
-            | ArgKind::Ptr
-            | ArgKind::Pair(_)
-            | ArgKind::Blocks
-            | ArgKind::Unseen => None,
+            // Its text is the number again, so the tapset has none either.
+            _ if !self.has_text() => None,
             ArgKind::Signal if suffix == "_name" => Some(ArgForm::Text),
             _ if suffix == "_str" => Some(ArgForm::Text),
             _ => None,

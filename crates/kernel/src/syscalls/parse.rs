@@ -34,7 +34,7 @@ pub(crate) struct Tables {
 /// # Errors
 /// A line that has another form than its file says, or a call of `variants.tsv` that does not exist.
 pub(crate) fn tables() -> Result<Tables, String> {
-    let mut flags = rows(FLAGS, parse_flags)?;
+    let mut flags = rows(FLAGS, parse_flag_table)?;
     flags.sort_by_key(|table| table.name);
     let flags: &'static [FlagTable] = flags.leak();
     let mut open = Vec::new();
@@ -249,7 +249,7 @@ fn parse_kind(
     })
 }
 
-fn parse_flags(line: &'static str) -> Option<FlagTable> {
+fn parse_flag_table(line: &'static str) -> Option<FlagTable> {
     let (name, flags) = line.split_once('\t')?;
     let (name, suffix) = name.split_once(':').unwrap_or((name, ""));
     let bits = |prefix: char| match suffix.strip_prefix(prefix) {

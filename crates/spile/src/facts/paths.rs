@@ -180,6 +180,7 @@ pub(super) fn needed(of: &Path, root: Option<&Path>) -> Vec<PathBuf> {
     let mut found: Vec<PathBuf> = Vec::new();
     let mut todo = vec![of.to_owned()];
     let mut seen = BTreeSet::new();
+    let usual: Vec<PathBuf> = usual_folders(root).collect();
     while let Some(path) = todo.pop() {
         let Ok(image) = Image::open(&path) else {
             continue;
@@ -191,7 +192,7 @@ pub(super) fn needed(of: &Path, root: Option<&Path>) -> Vec<PathBuf> {
             if found.len() >= MAX_LIBRARIES || !seen.insert(name.clone()) {
                 continue;
             }
-            let mut folders = own.iter().cloned().chain(usual_folders(root));
+            let mut folders = own.iter().chain(&usual).cloned();
             if let Some(file) = library_in(&mut folders, &name) {
                 todo.push(file.clone());
                 found.push(file);

@@ -255,17 +255,12 @@ impl HandlerCodegen<'_> {
     /// Fetches the next element and goes to `body`, or to `done`.
     fn iter_next(&mut self, it: IterId, keys: &[IrReg], value: Option<IrReg>, done: Label) -> Res {
         let foreach = self.iterator(it)?;
-        let mut fields = match &foreach.walk {
+        let fields = match &foreach.walk {
             IterSource::Buckets(n) => {
                 return self.next_bucket(it, &foreach, *n, (keys, value), done);
             }
             IterSource::Array { fields, .. } => fields.clone(),
         };
-        // Of two parts for one register the last one counts: the row may begin with a later key.
-        fields.sort_by_key(|field| match field.part {
-            ElementPart::Key(i) => i,
-            ElementPart::Value => usize::MAX,
-        });
         let snapshot = self.snapshot(foreach.g)?;
         let (base, size, left) = (
             self.state(it, state::BASE),
