@@ -202,6 +202,8 @@ impl Allocator {
             };
             let v = self.easiest_to_spill(v).ok_or(Failure::Registers)?;
             let words = words.get_or_insert_with(|| free_words(sequence, &self.code));
+            // The kernel's verifier loses track of a word that is read behind a path without a write.
+            debug_assert!(!self.graph.lives_from_start(v), "v{v} is read before a write");
             self.spill(v, words)?;
         }
         Err(Failure::Registers)
@@ -616,6 +618,11 @@ impl Interference {
                 self.ranks[other - VIRTUAL] = Rank::AcrossCalls;
             }
         }
+    }
+
+    /// Whether a register is live in front of the first instruction.
+    fn lives_from_start(&self, reg: usize) -> bool {
+        self.live_in[reg / 64] >> (reg % 64) & 1 == 1
     }
 
     fn connect(&mut self, a: usize, b: usize) {

@@ -44,8 +44,11 @@ impl HandlerCodegen<'_> {
         keys: &[Val],
         what: Extract,
     ) -> Res {
-        let missing = self.asm.label();
-        let array = !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. });
+        let counts = matches!(what, Extract::Count | Extract::Sum);
+        let missing = match counts {
+            true => self.asm.label(),
+            false => self.fail_label(ErrorKind::EmptyAggregate),
+        };
         let (at, agg) = self.statistic(g, keys, missing)?;
         let word = |off: Option<u32>| off.ok_or("a statistic does not keep that");
         let off = match what {
@@ -55,10 +58,9 @@ impl HandlerCodegen<'_> {
             Extract::Max => word(agg.max)?,
             Extract::Variance => word(agg.sumsq)?,
         };
-        let count = self.asm.word(at, agg.count as i16);
         let value = self.asm.word(at, off as i16);
-        if matches!(what, Extract::Count | Extract::Sum) {
-            if array {
+        if counts {
+            if !matches!(self.ctx.place(g)?, GlobalPlace::Stats { .. }) {
                 let end = self.asm.label();
                 self.asm.jump(end);
                 self.asm.bind(missing);
@@ -67,15 +69,8 @@ impl HandlerCodegen<'_> {
             }
             return self.def_int(dst, value);
         }
-        let empty = self.fail_label(ErrorKind::EmptyAggregate);
-        if array {
-            let end = self.asm.label();
-            self.asm.jump(end);
-            self.asm.bind(missing);
-            self.asm.mov(count, 0);
-            self.asm.bind(end);
-        }
-        self.asm.jump_if(Cond::Eq, count, 0, empty);
+        let count = self.asm.word(at, agg.count as i16);
+        self.asm.jump_if(Cond::Eq, count, 0, missing);
         match what {
             Extract::Avg => divide_signed(self.asm, value, count),
             Extract::Variance => {
