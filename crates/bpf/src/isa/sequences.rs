@@ -203,7 +203,10 @@ impl Allocator {
             let v = self.easiest_to_spill(v).ok_or(Failure::Registers)?;
             let words = words.get_or_insert_with(|| free_words(sequence, &self.code));
             // The kernel's verifier loses track of a word that is read behind a path without a write.
-            debug_assert!(!self.graph.lives_from_start(v), "v{v} is read before a write");
+            debug_assert!(
+                !self.graph.lives_from_start(v),
+                "v{v} is read before a write"
+            );
             self.spill(v, words)?;
         }
         Err(Failure::Registers)

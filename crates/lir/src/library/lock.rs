@@ -2,11 +2,11 @@
 
 use super::module_of;
 use crate::builder::build;
-use crate::func::{Func, MAX_REPEAT, Module};
+use crate::func::{MAX_REPEAT, MemoryPlace, Module};
 use crate::helpers::Helper;
 
 /// The function's name.
-pub const TRY_LOCK: &str = "try_lock";
+pub const WAIT_LOCK: &str = "wait_lock";
 /// Result: the lock was taken.
 pub const GOT: i32 = 1;
 /// Result: the controller holds the lock, and this thread belongs to it.
@@ -22,37 +22,19 @@ pub enum Patience {
     Nanoseconds(u32),
 }
 
-/// The function that waits for a lock that is held.
-const WAIT_LOCK: &str = "wait_lock";
-
-/// `try_lock`, and `wait_lock`, so that the usual way needs no registers that calls preserve.
-pub fn try_lock(patience: Patience) -> Module {
+/// `wait_lock`, for a lock that an exchange found held, in the first `words` words of the shared state.
+pub fn wait_lock(patience: Patience, words: u32) -> Module {
     let contract = "\
-Takes a lock; returns `GOT`, `OWN` or 0. The controller's own threads do not wait for it: its system calls,
-page faults and interrupts come to handlers as well.
-word: the lock's address; if the controller holds it, the upper half is its process number. holder: what to
-store.
-Cost: an exchange, 4 instructions; if the lock is held, a call and an exchange for each further attempt.";
-    let try_lock = build(
-        TRY_LOCK,
-        contract,
-        ["word", "holder"],
-        |f, [word, holder]| {
-            let was = word.compare_exchange(0, 0, holder);
-            f.ret_if(was.eq(0), GOT);
-            f.ret(f.call(WAIT_LOCK, &[word, holder, was]));
-        },
-    );
-    module_of(vec![try_lock, wait_lock(patience)])
-}
-
-fn wait_lock(patience: Patience) -> Func {
-    let contract = "\
-Waits for a lock and takes it; returns `GOT`, `OWN` or 0.
-word, holder: see `try_lock`. was: what the word contained.
+Waits for a lock and takes it; returns `GOT`, `OWN` or 0. The controller's own threads do not wait for it: its
+system calls, page faults and interrupts come to handlers as well.
+lock: its number among the words of the shared state. holder: what to store. was: what the lock's word
+contained; if the controller holds it, the upper half is its process number.
 Cost: an exchange for each attempt.";
-    build(WAIT_LOCK, contract, ["word", "holder", "was"], |f, p| {
-        let [word, holder, was] = p;
+    let params = ["lock", "holder", "was"];
+    let wait_lock = build(WAIT_LOCK, contract, params, |f, [lock, holder, was]| {
+        // Always false: it bounds the address.
+        f.ret_if(lock.ge(words.cast_signed()), 0);
+        let word = f.addr(MemoryPlace::State(0)) + (lock << 3);
         let owner = was >> 32;
         f.if_(owner.ne(0), || {
             let process = f.helper(Helper::PidTgid, &[]) >> 32;
@@ -70,5 +52,6 @@ Cost: an exchange for each attempt.";
             }
         }
         f.ret(0);
-    })
+    });
+    module_of(vec![wait_lock])
 }

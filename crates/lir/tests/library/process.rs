@@ -7,13 +7,15 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
-use spile_lir::library::lock::{GOT, OWN, Patience, TRY_LOCK, try_lock};
+use spile_lir::library::lock::{GOT, OWN, Patience, WAIT_LOCK, wait_lock};
 use spile_lir::library::output::{FLUSH, FlushLayout, flush};
 
 use super::forms::{Reads, forms, properties};
 
 /// A lock that others hold for some attempts.
 struct Holders {
+    /// The address of the shared state, and of the lock in it.
+    state: u64,
     word: u64,
     process: u64,
     time: u64,
@@ -34,8 +36,8 @@ impl Host for Holders {
         }
     }
 
-    fn place(&mut self, _: &MemoryPlace) -> Option<u64> {
-        None
+    fn place(&mut self, of: &MemoryPlace) -> Option<u64> {
+        (*of == MemoryPlace::State(0)).then_some(self.state)
     }
 
     fn before_atomic(&mut self, memory: &mut Memory, at: u64) -> Result<(), Fault> {
@@ -256,36 +258,41 @@ properties! {
         prop_assert_eq!(cut, u64::from(is_cut));
     }
 
-    300 cases: fn locks_are_taken_when_they_are_free(
-        holder in prop_oneof![Just(0u64), Just(1), (3..6u64).prop_map(|p| p << 32 | 1)],
+    300 cases: fn locks_are_waited_for(
+        holder in prop_oneof![Just(1u64), (3..6u64).prop_map(|p| p << 32 | 1)],
         process in 3..6u64,
         held in 0..12u32,
         waits in any::<bool>(),
+        lock in 0..5u64,
     ) {
         let patience = match waits {
             true => Patience::Nanoseconds(55),
             false => Patience::Attempts(4),
         };
-        let forms = forms(&format!("{patience:?}"), || try_lock(patience));
+        let forms = forms(&format!("{patience:?}"), || wait_lock(patience, 4));
         let (result, attempts, content) = forms.same(3_000, |mut machine| {
-            let word = machine.memory.add(holder.to_le_bytes().to_vec(), RegionKind::Memory);
-            let mut host = Holders { word, process, time: 1_000, held, attempts: 0 };
-            let result = machine.run(TRY_LOCK, &[word, 0x1234], &mut host).expect("it runs");
-            let content = machine.memory.region(word).expect("stays").to_vec();
+            let words = [holder.to_le_bytes(); 4].concat();
+            let state = machine.memory.add(words, RegionKind::Memory);
+            let mut host =
+                Holders { state, word: state + 8 * lock, process, time: 1_000, held, attempts: 0 };
+            let result = machine.run(WAIT_LOCK, &[lock, 0x1234, holder], &mut host).expect("it runs");
+            let content = machine.memory.region(state).expect("stays").to_vec();
             (result, host.attempts, content)
         });
-        // The first attempt, then 4 more, or 6: at 1010, the end is 1065; the looks at 1020 ... 1070.
-        let most = if waits { 7 } else { 5 };
-        let own = holder >> 32 == process && held > 0 && holder != 0;
-        let needed = if holder == 0 { 1 } else { held + 1 };
-        let (expected, tried) = match (own, needed <= most) {
-            (true, _) => (OWN, 1),
-            (_, true) => (GOT, needed),
+        // 4 attempts, or 6: at 1010, the end is 1065; the looks at 1020 ... 1070.
+        let most = if waits { 6 } else { 4 };
+        let (expected, tried) = match (lock < 4, holder >> 32 == process, held < most) {
+            (false, ..) => (0, 0),
+            (_, true, _) => (OWN, 0),
+            (.., true) => (GOT, held + 1),
             _ => (0, most),
         };
         prop_assert_eq!((result, attempts), (expected as u64, tried));
-        let stays = if expected == GOT { 0x1234 } else { holder };
-        prop_assert_eq!(content, stays.to_le_bytes());
+        let word = |n: u64| match expected == GOT && n == lock {
+            true => 0x1234u64,
+            false => holder,
+        };
+        prop_assert_eq!(content, (0..4).map(|n| word(n).to_le_bytes()).collect::<Vec<_>>().concat());
     }
 
     200 cases: fn the_buffer_is_sent_and_emptied(

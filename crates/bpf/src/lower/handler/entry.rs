@@ -2,14 +2,14 @@
 //! the exit.
 
 use spile_ir::{BlockId, Event, GlobalId, Space};
-use spile_lir::library::lock::{GOT, OWN, Patience, TRY_LOCK, try_lock};
+use spile_lir::library::lock::{GOT, OWN, Patience, WAIT_LOCK, wait_lock};
 
 use crate::isa::asm::Label;
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::R10;
 use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
-use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, VERDICT};
+use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, VERDICT};
 use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;
@@ -221,23 +221,35 @@ impl HandlerCodegen<'_> {
             true => Patience::Nanoseconds(tries * TRYLOCK_DELAY_NS),
             false => Patience::Attempts(tries),
         };
-        self.pool.define_once(TRY_LOCK, || try_lock(patience))?;
-        let mut missed = Vec::new();
+        let plan = self.plan;
+        self.pool.global_functions(WAIT_LOCK, plan, |_| {
+            Ok(wait_lock(patience, plan.shared_size / 8))
+        })?;
         let result = self.asm.new_reg();
+        let mut attempts = Vec::new();
         for lock in locks {
-            let miss = self.asm.label();
-            let args = [Arg::Shared(*lock), HELD.into()];
-            let tried = self.asm.call_sub_with(TRY_LOCK, &args);
-            self.asm.mov(result, tried);
-            self.asm.jump_if(Cond::Ne, result, GOT, miss);
-            missed.push((miss, *lock));
+            let [held, taken, missed] = std::array::from_fn(|_| self.asm.label());
+            let (word, holder) = (self.shared_address(*lock), self.asm.copy(HELD));
+            let was = self.asm.compare_exchange((word, 0), 0, holder);
+            self.asm.jump_if(Cond::Ne, was, 0, held);
+            self.asm.bind(taken);
+            attempts.push((*lock, was, held, taken, missed));
         }
         let locked = self.asm.label();
         self.asm.jump(locked);
-        for (i, (miss, _)) in missed.iter().enumerate().rev() {
-            self.asm.bind(*miss);
+        for (lock, was, held, taken, missed) in &attempts {
+            self.asm.bind(*held);
+            let number = *lock as i32 / 8;
+            let args = [number.into(), HELD.into(), (*was).into()];
+            let waited = self.asm.call_sub_with(WAIT_LOCK, &args);
+            self.asm.mov(result, waited);
+            self.asm.jump_if(Cond::Eq, result, GOT, *taken);
+            self.asm.jump(*missed);
+        }
+        for (i, (.., missed)) in attempts.iter().enumerate().rev() {
+            self.asm.bind(*missed);
             if i > 0 {
-                self.unlock(missed[i - 1].1);
+                self.unlock(attempts[i - 1].0);
             }
         }
         let (own, skipped) = (self.asm.label(), self.asm.label());
