@@ -223,8 +223,8 @@ Takes a lock; returns 1, or 0 if others hold it.
 word: the lock's address. tries: the number of attempts.
 Cost: an exchange for each attempt.";
     build(LOCK, contract, ["word", "tries"], |f, [word, tries]| {
-        let left = f.var("left", tries);
-        f.repeat_inline(TRIES, || {
+        let left = f.var("left", tries.opaque());
+        f.repeat_open(TRIES, || {
             f.ret_if(word.compare_exchange(0, 0, HELD).eq(0), 1);
             left.set(left - 1);
             f.break_if(left.eq(0));
