@@ -314,17 +314,4 @@ impl Pool {
         }
         Ok(())
     }
-
-    /// Defines the subprogram `name` unless the object has it.
-    pub(crate) fn sub(
-        &mut self,
-        name: &str,
-        make: impl FnOnce(&mut Pool) -> Result<Function, String>,
-    ) -> Result<(), String> {
-        if !self.subs.contains_key(name) {
-            let function = make(self)?;
-            self.subs.insert(name.into(), function);
-        }
-        Ok(())
-    }
 }

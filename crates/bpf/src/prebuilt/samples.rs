@@ -35,6 +35,7 @@ pub(crate) fn samples() -> Vec<Routine> {
         Routine::Arguments(sample_arguments(), 2 * arguments::ENTRY.cast_signed()),
         Routine::Defer(sample_defer(at)),
         Routine::Flush(sample_flush()),
+        Routine::FindSteps,
         Routine::Addresses(sample_walk()),
         Routine::Walk(sample_walk()),
     ]);

@@ -13,6 +13,7 @@
 //! | `arithmetic` | division of numbers with signs |
 //! | `numbers` | digits of numbers, numbers of digits |
 //! | `quote` | escapes, with and without quotes |
+//! | `regex` | regular expressions: walks over the tables of automata |
 //! | `unicode` | UTF-16 and UTF-32 to UTF-8 |
 //! | `append` | strings, numbers and bytes at the end of a text, with C's widths, precisions and flags |
 //! | `statistics` | variance, sums of squares, the buckets of a histogram |
@@ -64,6 +65,7 @@ pub mod lock;
 mod numbers;
 pub mod output;
 pub mod quote;
+pub mod regex;
 pub mod routine;
 pub mod search;
 pub mod stacks;
@@ -107,6 +109,7 @@ const FUNCTIONS: &[(&str, BuildFunction)] = &[
     ("add_square", statistics::add_square),
     ("log_bucket", statistics::log_bucket),
     ("next_bucket", statistics::next_bucket),
+    (regex::MATCH_AT, regex::match_at),
     (heap::ORDER, heap::order),
     (eviction::OLDEST, eviction::oldest),
     (eviction::DROP_OLD, eviction::drop_old),

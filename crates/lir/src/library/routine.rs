@@ -17,6 +17,7 @@ use super::defer::{self, DeferLayout};
 use super::heap::{self, HeapLayout};
 use super::output::{self, FlushLayout};
 use super::quote;
+use super::regex;
 use super::stacks::{StackLayout, StackText};
 use super::unwind::{self, UnwindOffsets};
 use super::usermem::{self, PageOffsets};
@@ -54,6 +55,8 @@ pub enum Routine {
     Heap(HeapLayout),
     /// [`output::flush`].
     Flush(FlushLayout),
+    /// [`regex::find_steps`].
+    FindSteps,
 }
 
 /// What a name contains in a shape, and nothing else does.
@@ -249,13 +252,14 @@ impl Routine {
             Routine::StackText(text) => text.module(),
             Routine::Heap(layout) => heap::module(layout),
             Routine::Flush(at) => output::flush(at),
+            Routine::FindSteps => regex::find_steps(),
         }
     }
 
     fn numbers(&mut self) -> Vec<(Number<'_>, Values)> {
         let mut all = Vec::new();
         match self {
-            Routine::Common(_) | Routine::Quote(..) | Routine::Heap(_) => {}
+            Routine::Common(_) | Routine::Quote(..) | Routine::Heap(_) | Routine::FindSteps => {}
             Routine::AppendText(at)
             | Routine::AppendBytes(at)
             | Routine::AppendHex(at)
