@@ -1,5 +1,5 @@
-//! Tidies a function: removes unreachable blocks, parameters that always get the same value, and
-//! values that nobody reads; constant parts of addresses become displacements.
+//! Tidies a function: removes unreachable blocks, parameters that always get the same value, equal
+//! returns, and values that nobody reads; constant parts of addresses become displacements.
 
 use crate::cfg::Cfg;
 use crate::func::{Block, BlockId, Func, Inst, JumpTarget, Operand, Term, Value};
@@ -10,6 +10,7 @@ pub fn simplify(func: &mut Func) {
     unreachable(func);
     no_loop(func);
     while drop_constant_params(func) || empty_jump(func) {}
+    share_returns(func);
     same_targets(func);
     displacements(func);
     remove_unused(func);
@@ -157,6 +158,31 @@ fn empty_jump(func: &mut Func) -> bool {
         unreachable(func);
     }
     changed
+}
+
+/// Sends branches to blocks that only return the same constant to the first one.
+fn share_returns(func: &mut Func) {
+    let mut first: Vec<(i32, BlockId)> = Vec::new();
+    let mut shared = |(i, block): (usize, &Block)| {
+        let Term::Ret(Operand::Imm(n)) = block.term else {
+            return None;
+        };
+        if i == 0 || !(block.params.is_empty() && block.insts.is_empty()) {
+            return None;
+        }
+        let known = first.iter().find(|(returned, _)| *returned == n);
+        let to = known.map(|(_, to)| *to);
+        if to.is_none() {
+            first.push((n, BlockId(i as u32)));
+        }
+        to
+    };
+    let shared: Vec<Option<BlockId>> = func.blocks.iter().enumerate().map(&mut shared).collect();
+    for target in func.blocks.iter_mut().flat_map(Block::edges_mut) {
+        if let Some(to) = shared[target.block.index()] {
+            target.block = to;
+        }
+    }
 }
 
 /// Replaces a branch whose targets are equal.

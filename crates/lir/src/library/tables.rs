@@ -34,12 +34,15 @@ impl<'b> RowTable<'_, 'b> {
     ) -> Val<'b> {
         let f = self.f;
         let starts_behind = |row: Val<'b>| row.load_bytes(Size::U32, 0).gt(key);
-        let (low, high) = (f.var("low", low), f.var("high", high));
+        let (low, left) = (f.var("low", low), f.var("left", high - low));
         f.repeat_inline(halvings, || {
-            f.break_if((low + 1).ge(high));
-            let middle = (low + high) >> 1;
+            f.break_if(left.sle(1));
+            let half = left >> 1;
+            let middle = low + half;
             let row = self.row(middle, none);
-            f.if_else(starts_behind(row), || high.set(middle), || low.set(middle));
+            f.if_else(starts_behind(row), || {}, || low.set(middle));
+            // In both cases, so that they look equal to the verifier.
+            left.set(left - half);
         });
         let row = self.row(low, none);
         none.leave_if(starts_behind(row));

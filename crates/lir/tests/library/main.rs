@@ -6,7 +6,7 @@
 //! | `shared` | those that are the same for all callers |
 //! | `generated` | those that are made for the widths of slots |
 //! | `process` | the library's `cmdline`, `lock` and `output` |
-//! | `walks`, `heap`, `large`, `append`, `defer`, `arguments`, `stacks`, `unwind`, `usermem` | the library's modules of these names |
+//! | `walks`, `heap`, `large`, `append`, `defer`, `arguments`, `regex`, `stacks`, `unwind`, `usermem` | the library's modules of these names |
 //! | `forms` | what runs them, records them and exchanges them |
 //! | `kernel` | structures of the kernel in memory |
 //! | `mutants` | changes single operations, which the tests must find |
@@ -21,6 +21,7 @@ mod kernel;
 mod large;
 mod mutants;
 mod process;
+mod regex;
 mod shared;
 mod stacks;
 mod unwind;

@@ -13,8 +13,8 @@ use spile_lir::verify::verify;
 
 use super::forms::{Mutant, Recorded, Shape, Test, is_mutating, recorded, with_mutant};
 use super::{
-    append, arguments, defer, generated, heap, large, process, shared, stacks, unwind, usermem,
-    walks,
+    append, arguments, defer, generated, heap, large, process, regex, shared, stacks, unwind,
+    usermem, walks,
 };
 
 /// All tests that mutants run against.
@@ -26,6 +26,7 @@ const TESTS: &[&[Test]] = &[
     heap::TESTS,
     large::TESTS,
     process::TESTS,
+    regex::TESTS,
     shared::TESTS,
     stacks::TESTS,
     unwind::TESTS,
