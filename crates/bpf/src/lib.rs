@@ -17,18 +17,14 @@
 //! | `plan` | the state layout: shared memory, maps |
 //! | `regalloc` | the location of each register of a handler |
 //! | `lower` | instruction selection, one handler at a time |
-//! | [`emit`] | registers and instructions of LIR, the back end to come |
 //! | `prebuilt` | code of the run-time library from the build |
 //! | `programs` | programs of spile's own |
-//! | [`isa`] | instructions, assembler, disassembler |
 //! | [`object`] | BTF, linker, ELF writer |
 //! | [`target`] | the target machine, as values |
 //! | [`layout`] | the contract with the loader and the controller |
 
 mod attach;
 mod compile;
-pub mod emit;
-pub mod isa;
 pub mod layout;
 mod lower;
 pub mod object;

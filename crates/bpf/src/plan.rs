@@ -37,15 +37,15 @@ mod values;
 
 use std::rc::Rc;
 
+use spile_ebpf::emit::CpuBlocks;
+use spile_ebpf::isa::asm::{Asm, Label, Section};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg};
 use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
 use spile_ir::{BodyFacts, GlobalKind, HandlerId, Intrinsic, Program, ProgramFacts};
 
 use crate::attach::AttachPlan;
-use crate::emit::CpuBlocks;
-use crate::isa::asm::{Asm, Label, Section};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{AluOp, Cond, Reg};
 use crate::layout::{GlobalLayout, HandlerInfo, TREE_BYTES, counters, percpu};
 use crate::object::elf::MapSpec;
 use crate::plan::iterators::IteratorLayout;

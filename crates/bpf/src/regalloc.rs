@@ -19,11 +19,10 @@
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
+use spile_ebpf::isa::insn::Reg;
 use spile_ir::analysis::liveness::{Liveness, RegSet};
 use spile_ir::analysis::order::reverse_post_order;
 use spile_ir::{BlockId, Body, Ty, Val};
-
-use crate::isa::insn::Reg;
 
 pub(crate) mod numbers;
 

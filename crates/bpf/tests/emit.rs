@@ -10,12 +10,12 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
-use spile_bpf::emit::{CpuBlocks, EmitError, ObjectSymbols, emit};
-use spile_bpf::isa::asm::{Asm, Function, Section};
-use spile_bpf::isa::insn::Reg::*;
-use spile_bpf::isa::insn::Size;
 use spile_bpf::object::elf::{LICENSE, ObjectSpec, ProgramSpec};
 use spile_bpf::object::link::{MapRef, link};
+use spile_ebpf::emit::{CpuBlocks, EmitError, ObjectSymbols, emit};
+use spile_ebpf::isa::asm::{Asm, Function, Section};
+use spile_ebpf::isa::insn::Reg::*;
+use spile_ebpf::isa::insn::Size;
 use spile_kernel::bpf::{
     Map, MapSpec, ProgSpec, load, load_btf, map_create, map_flag, map_freeze, map_type, prog_type,
     test_run,

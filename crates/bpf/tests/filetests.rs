@@ -13,8 +13,8 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use spile_bpf::compile;
-use spile_bpf::isa::asm::Function;
 use spile_bpf::target::{ArgDesc, Features, KernelOffsets, Options, SyscallDesc, UnwindOffsets};
+use spile_ebpf::isa::asm::Function;
 use spile_ir::{Arch, reader, verify};
 use spile_testing::files::below;
 use spile_testing::libtest_mimic::{self, Arguments, Failed};

@@ -7,8 +7,8 @@ spile_testing::main!();
 use std::process::Command;
 
 use proptest::prelude::*;
-use spile_bpf::isa::disasm::{self, DecodeError};
-use spile_bpf::isa::insn::{
+use spile_ebpf::isa::disasm::{self, DecodeError};
+use spile_ebpf::isa::insn::{
     AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width,
 };
 
@@ -377,8 +377,8 @@ fn normal(text: &str) -> String {
 /// llvm-objdump decodes the same instructions, except for those that version 14 does not know.
 #[test]
 fn llvm_agrees() {
-    use spile_bpf::isa::asm::Asm;
     use spile_bpf::object::elf::{LICENSE, ObjectSpec, ProgramSpec};
+    use spile_ebpf::isa::asm::Asm;
     let forms = forms_of_llvm_14();
     let mut asm = Asm::new("forms", &["ctx"]);
     forms.iter().for_each(|insn| asm.emit(*insn));

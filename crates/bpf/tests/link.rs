@@ -257,7 +257,7 @@ fn program_types_are_those_that_libbpf_derives() {
 #[test]
 fn what_is_not_there() {
     let call = |name: &str| {
-        let mut asm = spile_bpf::isa::asm::Asm::new("main", &["ctx"]);
+        let mut asm = spile_ebpf::isa::asm::Asm::new("main", &["ctx"]);
         asm.call_sub(name);
         asm.exit();
         ObjectSpec {

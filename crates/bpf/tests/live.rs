@@ -11,10 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use common::{COUNTER, RESULTS, line, program, spec};
 use libbpf_rs::{ErrorKind, MapCore, MapFlags, ObjectBuilder, PrintLevel, ProgramInput};
 use libbpf_rs::{Object, RingBufferBuilder};
-use spile_bpf::isa::asm::{Asm, Function, Section};
-use spile_bpf::isa::insn::Reg::*;
-use spile_bpf::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Swap, Width};
 use spile_bpf::object::elf::{LICENSE, ObjectSpec};
+use spile_ebpf::isa::asm::{Asm, Function, Section};
+use spile_ebpf::isa::insn::Reg::*;
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Insn, Reg, Size, Swap, Width};
 
 /// The messages of libbpf, which has one global log.
 static LOG: Mutex<String> = Mutex::new(String::new());

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use common::spec;
-use spile_bpf::isa::disasm;
+use spile_ebpf::isa::disasm;
 
 /// Runs a program; the test is skipped if it is not installed.
 fn output(program: &str, args: &[&str]) -> (bool, String) {

@@ -5,10 +5,10 @@ mod common;
 use std::time::Instant;
 
 use common::{empty, program, spec};
-use spile_bpf::isa::asm::{Asm, AsmError, Function, Reloc, RelocTarget, Section};
-use spile_bpf::isa::insn::Reg::*;
-use spile_bpf::isa::insn::{AluOp, Cond, Insn, Size, Src, Width};
 use spile_bpf::object::elf::{ElfError, LICENSE, ObjectSpec, STATE};
+use spile_ebpf::isa::asm::{Asm, AsmError, Function, Reloc, RelocTarget, Section};
+use spile_ebpf::isa::insn::Reg::*;
+use spile_ebpf::isa::insn::{AluOp, Cond, Insn, Size, Src, Width};
 
 #[test]
 fn labels_forward_and_back() {

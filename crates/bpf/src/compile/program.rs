@@ -1,12 +1,12 @@
 //! The code of a BPF program: its handlers one after the other, or a dispatch to their subprograms.
 
+use spile_ebpf::isa::asm::{Asm, Function, Label};
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{BodyFacts, Event, HandlerId, NrSet, Program};
 
 use super::error::{CompileError, program_error};
 use crate::attach::{self, RAW_SYSCALLS};
-use crate::isa::asm::{Asm, Function, Label};
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Size};
 use crate::layout::{Attach, CodeAttach};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::reads_number;

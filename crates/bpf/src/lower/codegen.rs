@@ -2,6 +2,10 @@
 
 use std::ops::Deref;
 
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::insn::Reg::*;
+use spile_ebpf::isa::insn::{Reg, Size, Src};
+use spile_ebpf::isa::sequences::RegSet;
 use spile_ir::{BlockId, SiteId, Ty, Val};
 
 use super::body_context::BodyContext;
@@ -10,10 +14,6 @@ use super::operand::{Res, StrOperand};
 use super::out_of_line::OutOfLine;
 use super::pool::Pool;
 use super::slots::{BLOCK, TMP};
-use crate::isa::asm::{Asm, Label};
-use crate::isa::insn::Reg::*;
-use crate::isa::insn::{Reg, Size, Src};
-use crate::isa::sequences::RegSet;
 use crate::regalloc::Location;
 use crate::regalloc::numbers::Numbers;
 

@@ -23,7 +23,7 @@
 //!
 //! # Registers
 //! Code computes in virtual registers. Those of an instruction, or of a whole subprogram, are one sequence,
-//! which is allocated on its own when the function is finished (see [`crate::isa::sequences`]). `r7` is this
+//! which is allocated on its own when the function is finished (see [`spile_ebpf::isa::sequences`]). `r7` is this
 //! CPU's block while the body runs. Numbers live in the other registers, on the stack or in the frame (see
 //! [`crate::regalloc`]): the shape of an instruction says how many registers are free for its sequence.
 //! A virtual register that finds no register is stored at each write and loaded at each read. Code that
@@ -40,7 +40,6 @@
 //! multiply; such values go through a scratch word of the CPU's block, which makes them unknown
 //! numbers.
 
-mod arguments;
 pub(crate) mod body_context;
 pub(crate) mod codegen;
 pub(crate) mod data;
@@ -58,9 +57,12 @@ pub(crate) mod syscalls;
 pub(crate) mod text;
 mod values;
 
-pub(crate) use arguments::{ARGUMENTS, Arg};
+pub(crate) use spile_ebpf::isa::asm::{ARGUMENTS, Arg};
+
 pub(crate) use body_context::{BodyContext, ObjectContext};
 pub(crate) use codegen::HandlerCodegen;
 pub(crate) use operand::{Res, StrOperand};
 pub(crate) use pool::Pool;
-pub(crate) use slots::{BLOCK, CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT, passed};
+pub(crate) use slots::{
+    BLOCK, CTX, GEN, NR, TASK, THREAD_RECORDS, TMP, UNROLL, VERDICT, block_at, passed,
+};

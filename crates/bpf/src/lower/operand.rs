@@ -1,8 +1,7 @@
 //! Operands of instructions.
 
+use spile_ebpf::isa::insn::Cond;
 use spile_ir::{BinOp, Ty, Val};
-
-use crate::isa::insn::Cond;
 
 /// The result of lowering; the error says why an instruction cannot be compiled.
 pub(crate) type Res<T = ()> = Result<T, String>;

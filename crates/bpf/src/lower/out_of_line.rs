@@ -1,11 +1,11 @@
 //! Code that is emitted behind the handler, off the straight path.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::insn::Reg;
+use spile_ebpf::isa::sequences::SequenceId;
 use spile_ir::{BlockId, GlobalId, SiteId, Val};
 
 use super::operand::KeyWord;
-use crate::isa::asm::Label;
-use crate::isa::insn::Reg;
-use crate::isa::sequences::SequenceId;
 use crate::layout::ErrorKind;
 
 /// Code that is emitted behind the handler, off the straight path.

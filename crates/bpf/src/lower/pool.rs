@@ -3,16 +3,17 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use spile_ebpf::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, symbol};
+use spile_ebpf::isa::asm::Function;
+use spile_ebpf::prebuilt::template::Template;
 use spile_lir::Module;
 use spile_lir::func::ConstantData;
 use spile_lir::library::routine::Routine;
 
 use super::lir_sources::{LirSources, Source};
-use crate::emit::{CpuBlocks, ObjectSymbols, emit, emit_all, emit_inline, symbol};
-use crate::isa::asm::Function;
 use crate::layout::RecordShape;
 use crate::plan::StateLayout;
-use crate::prebuilt::{self, Template};
+use crate::prebuilt;
 use crate::target::Options;
 
 /// Length in bytes of the runs of zeros and of spaces: the largest width of a string.
@@ -135,7 +136,7 @@ impl Pool {
 
     /// The code of a function of the run-time library, for [`Asm::insert`].
     ///
-    /// [`Asm::insert`]: crate::isa::asm::Asm::insert
+    /// [`Asm::insert`]: spile_ebpf::isa::asm::Asm::insert
     pub(crate) fn inline(&mut self, name: &str) -> Result<&Function, String> {
         if !self.inline.contains_key(name) {
             let module = common(name)?.module(&[]);

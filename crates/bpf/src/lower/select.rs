@@ -1,13 +1,13 @@
 //! Blocks, jumps, and the dispatch of instructions to the modules that lower them.
 
+use spile_ebpf::isa::asm::SourceLine;
+use spile_ebpf::isa::insn::{Cond, Reg, Src};
+use spile_ebpf::isa::sequences::{CALLER_SAVED, RegSet, set_of};
 use spile_ir::{BinOp, Block, BlockId, Inst, SiteId, Term, Ty, Val};
 
 use super::codegen::HandlerCodegen;
 use super::operand::{Res, condition};
 use super::out_of_line::OutOfLine;
-use crate::isa::asm::SourceLine;
-use crate::isa::insn::{Cond, Reg, Src};
-use crate::isa::sequences::{CALLER_SAVED, RegSet, set_of};
 use crate::regalloc::Location;
 
 impl HandlerCodegen<'_> {

@@ -1,10 +1,16 @@
 //! The part of a handler's stack that has fixed slots, the register of the processor's block, and limits
 //! of the code generator.
 
-use crate::isa::insn::Reg;
+use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::insn::Reg;
 
 /// The address of this CPU's block while a handler's body runs.
 pub(crate) const BLOCK: Reg = Reg::R7;
+
+/// The address of an offset of this CPU's block.
+pub(crate) fn block_at(off: u32) -> Arg {
+    Arg::At(BLOCK, off.cast_signed())
+}
 
 /// Stack slot of the context.
 pub(crate) const CTX: i16 = -8;

@@ -8,14 +8,14 @@
 pub(crate) mod argstr;
 pub(crate) mod retstr;
 
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, SyscallOp};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
 
 use super::{Arg, CTX, HandlerCodegen, NR, Res, TASK};
-use crate::isa::asm::{Asm, Label};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::shared;
 
 /// Offsets in `struct pt_regs`, and bits of system-call numbers: x86-64.

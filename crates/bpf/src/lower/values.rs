@@ -1,13 +1,14 @@
 //! Operands of the IR in virtual registers, and copies of memory.
 
+use spile_ebpf::isa::asm::Arg;
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{Reg, Src};
 use spile_ir::Val;
 
-use super::arguments::Arg;
 use super::codegen::HandlerCodegen;
 use super::operand::{Res, StrOperand};
 use super::slots::{BLOCK, REACH};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{Reg, Src};
+use crate::lower::block_at;
 
 impl HandlerCodegen<'_> {
     /// A number in a register, which stays as it is.
@@ -34,7 +35,7 @@ impl HandlerCodegen<'_> {
 
     /// The address of an offset of the CPU's block.
     pub(crate) fn block_address(&mut self, off: u32) -> Reg {
-        self.asm.address_of(&Arg::Block(off))
+        self.asm.address_of(&block_at(off))
     }
 
     /// The address of an offset of the shared block.
@@ -58,7 +59,7 @@ impl HandlerCodegen<'_> {
     /// The address of a string.
     pub(crate) fn text_arg(&mut self, text: &StrOperand) -> Arg {
         match text {
-            StrOperand::Slot { off, .. } => Arg::Block(*off),
+            StrOperand::Slot { off, .. } => block_at(*off),
             StrOperand::Const { bytes } => Arg::Constant(self.pool.constant(bytes)),
         }
     }

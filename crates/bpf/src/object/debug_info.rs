@@ -1,7 +1,8 @@
 //! BTF types of functions and maps, and source lines. Both forms of an object use them: the file
 //! (`elf`) and memory (`link`).
 
-use crate::isa::asm::{Function, SourceLine};
+use spile_ebpf::isa::asm::{Function, SourceLine};
+
 use crate::object::btf::{Btf, LineInfo, Linkage, TypeId};
 use crate::object::elf::{MapSpec, MapType};
 

@@ -25,9 +25,9 @@ use object::{
     SymbolScope, elf,
 };
 use rustc_hash::FxHashMap;
+use spile_ebpf::isa::asm::{Function, RelocTarget, Section};
+use spile_ebpf::isa::insn::{ImmKind, Insn};
 
-use crate::isa::asm::{Function, RelocTarget, Section};
-use crate::isa::insn::{ImmKind, Insn};
 use crate::object::btf::{self, Btf, ExtSection, Linkage};
 use crate::object::debug_info;
 

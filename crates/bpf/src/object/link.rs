@@ -14,9 +14,9 @@
 //! Not done here: maps and system calls (`spile-runtime`).
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use spile_ebpf::isa::asm::{Function, RelocTarget, Section};
+use spile_ebpf::isa::insn::{Callee, ImmKind, Insn};
 
-use crate::isa::asm::{Function, RelocTarget, Section};
-use crate::isa::insn::{Callee, ImmKind, Insn};
 use crate::object::btf::{Btf, TypeId};
 use crate::object::debug_info;
 use crate::object::elf::{ElfError, ObjectSpec};

@@ -4,8 +4,8 @@
 use std::collections::BTreeMap;
 
 use rustc_hash::{FxHashMap, FxHashSet};
+use spile_ebpf::isa::asm::{Function, RelocTarget};
 
-use crate::isa::asm::{Function, RelocTarget};
 use crate::object::elf::ObjectSpec;
 
 /// Limit on the frames of a program.

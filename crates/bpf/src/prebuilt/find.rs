@@ -2,12 +2,11 @@
 
 use std::sync::LazyLock;
 
+use spile_ebpf::emit::CpuBlocks;
+use spile_ebpf::prebuilt::Blocks;
+use spile_ebpf::prebuilt::samples::samples;
+use spile_ebpf::prebuilt::template::{Code, Field, Part, Target, Template};
 use spile_lir::library::routine::Routine;
-
-use super::Blocks;
-use super::samples::samples;
-use super::template::{Code, Field, Part, Target, Template};
-use crate::emit::CpuBlocks;
 
 /// The templates, each with the index of its sample.
 pub(super) static TEMPLATES: &[(usize, Template)] =

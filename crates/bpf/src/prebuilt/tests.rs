@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use spile_ebpf::emit::CpuBlocks;
+use spile_ebpf::prebuilt::extract::{Choice, emitted, extract};
+use spile_ebpf::prebuilt::samples::samples;
 use spile_ir::{Arch, reader};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::{append, arguments};
 
-use super::extract::{Choice, emitted, extract};
 use super::find;
 use super::find::TEMPLATES;
-use super::samples::samples;
 use crate::compile;
-use crate::emit::CpuBlocks;
 use crate::target::{
     ArgDesc, Features, KernelOffsets, Options, PageOffsets, SyscallDesc, UnwindOffsets,
 };

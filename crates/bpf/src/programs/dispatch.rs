@@ -6,11 +6,11 @@
 //! numbers of both tables.
 
 use rustc_hash::FxHashSet;
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{Cond, Reg};
 use spile_ir::{HandlerId, NrSet};
 
-use crate::isa::asm::{Asm, Label};
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{Cond, Reg};
 use crate::lower::syscalls::unlinked_number;
 use crate::lower::{Arg, passed};
 

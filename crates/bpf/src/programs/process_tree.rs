@@ -5,15 +5,15 @@
 //! ancestors have ended. The program runs whether or not handlers may. The loader sets the bits of
 //! the target and of its existing descendants.
 
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::helpers::Helper as BpfHelper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
 use spile_lir::Func;
 use spile_lir::builder::build;
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
 
-use crate::isa::asm::{Asm, Label};
-use crate::isa::helpers::Helper as BpfHelper;
-use crate::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
 use crate::layout::{ProgramInfo, TREE_BYTES};
 use crate::lower::Arg;
 use crate::target::KernelOffsets;

@@ -20,14 +20,14 @@
 
 use std::collections::BTreeMap;
 
+use spile_ebpf::isa::insn::Reg;
+use spile_ebpf::isa::sequences::{RegSet, set_of};
 use spile_ir::{Block, BlockId, Body, Inst, Reg as IrReg, Term, Ty, Val};
 
 use super::{
     Allocation, FrameRange, Interval, Location, POOL, STACK_END, STACK_END_STEPS, STACK_TOP,
     intervals, straight_line_end, take_slot,
 };
-use crate::isa::insn::Reg;
-use crate::isa::sequences::{RegSet, set_of};
 
 /// The registers that calls may change.
 const CLOBBERED: [Reg; 6] = [Reg::R0, Reg::R1, Reg::R2, Reg::R3, Reg::R4, Reg::R5];

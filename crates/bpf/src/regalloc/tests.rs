@@ -1,13 +1,13 @@
 //! Registers that are live together never share a location.
 
+use spile_ebpf::isa::insn::Reg as MachineReg;
+use spile_ebpf::isa::sequences::set_of;
 use spile_ir::analysis::liveness::Liveness;
 use spile_ir::testgen::{self, Config};
 use spile_ir::{BinOp, BlockId, Body, Inst, Reg, Ty, Val, opt};
 
 use super::numbers::{self, Input, Shape};
 use super::{Location, POOL, allocate};
-use crate::isa::insn::Reg as MachineReg;
-use crate::isa::sequences::set_of;
 
 /// The bytes of a location: kind, first, number.
 fn bytes(locations: &[Location], body: &Body, r: Reg) -> Option<(u8, i64, i64)> {

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use spile_bpf::isa::asm::{Asm, Function, Section, SourceLine};
-use spile_bpf::isa::helpers::Helper;
-use spile_bpf::isa::insn::Reg::*;
-use spile_bpf::isa::insn::{AluOp, AtomicOp, Cond, Size};
 use spile_bpf::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
+use spile_ebpf::isa::asm::{Asm, Function, Section, SourceLine};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::*;
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size};
 
 /// Size of `.bss`: above the limit of small maps, to show that it adds nothing to the file.
 pub(crate) const BSS: u32 = 8 << 20;

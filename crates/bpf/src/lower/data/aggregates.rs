@@ -4,17 +4,17 @@
 //! call: hash the key's words, look into the slot of the direct-mapped cache, compare the key
 //! word by word, update in place. A miss goes out of line: see [`HandlerCodegen::emit_miss`].
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
+use spile_ebpf::isa::helpers::{Helper, NOEXIST};
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
-use crate::isa::asm::Label;
-use crate::isa::helpers::errno::{E2BIG, EEXIST};
-use crate::isa::helpers::{Helper, NOEXIST};
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};
-use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, StrOperand, UNROLL};
+use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, StrOperand, UNROLL, block_at};
 use crate::plan::lanes;
 use crate::plan::outlining::Op;
 
@@ -482,7 +482,7 @@ impl HandlerCodegen<'_> {
     fn lookup_row(&mut self, array: &PerCpuArray) -> Reg {
         let args = [
             self.generation_map(&array.maps),
-            Arg::Block(self.plan.scratch.key),
+            block_at(self.plan.scratch.key),
         ];
         self.asm.call_with(Helper::MapLookupElem, &args)
     }
@@ -511,7 +511,7 @@ impl HandlerCodegen<'_> {
         let size = lanes(self.plan.cpus, size, array.wraps).unwrap_or(size);
         let args = [
             self.generation_map(&array.maps),
-            Arg::Block(self.plan.scratch.key),
+            block_at(self.plan.scratch.key),
             Arg::Constant(self.pool.zeros(size)),
             NOEXIST.into(),
         ];

@@ -2,10 +2,10 @@
 //! `spile_ir::storage::colocated`). A word of the CPU's block holds the slot of the host's last
 //! addition.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::insn::{Cond, Reg};
 use spile_ir::{GlobalId, Val};
 
-use crate::isa::asm::Label;
-use crate::isa::insn::{Cond, Reg};
 use crate::layout::{PerCpuArray, percpu};
 use crate::lower::operand::KeyWord;
 use crate::lower::out_of_line::{CacheMiss, OutOfLine};

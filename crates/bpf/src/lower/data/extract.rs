@@ -1,10 +1,10 @@
 //! Reading statistics: extractors, and the buckets of histograms.
 
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Extract, GlobalId, Hist, Reg as IrReg, Val};
 
-use crate::isa::asm::{Asm, Label};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{AggLayout, ErrorKind, GlobalPlace, ValueLayout};
 use crate::lower::{HandlerCodegen, Res};
 

@@ -5,17 +5,17 @@
 //! number in front of each element. When a wrapping array is full, one walk finds the smallest
 //! number and another deletes the elements that are almost as old.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
+use spile_ebpf::isa::helpers::{Helper, NOEXIST};
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use spile_ir::{GlobalId, Reg as IrReg, Ty, Val};
 use spile_lir::library::eviction::{DROP_OLD, OLDEST};
 use spile_lir::library::walks::{KeyFields, Slice, slice};
 
-use crate::isa::asm::Label;
-use crate::isa::helpers::errno::{E2BIG, EEXIST};
-use crate::isa::helpers::{Helper, NOEXIST};
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size, Src};
 use crate::layout::{GlobalPlace, ValueLayout, percpu, shared};
-use crate::lower::{Arg, GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL};
+use crate::lower::{Arg, GEN, HandlerCodegen, Res, StrOperand, TMP, UNROLL, block_at};
 use crate::plan::EVICT;
 use crate::plan::outlining::Op;
 
@@ -59,7 +59,7 @@ impl HandlerCodegen<'_> {
                 self.asm.store(Size::DW, to, disp + i, word);
             }
         } else {
-            self.copy_memory(Arg::Block(off), bytes, from.into());
+            self.copy_memory(block_at(off), bytes, from.into());
         }
         if there > width {
             self.truncate(off, width);
@@ -187,7 +187,7 @@ impl HandlerCodegen<'_> {
 
     /// Calls a helper that takes a map and the key in the key buffer.
     pub(in crate::lower) fn map_call(&mut self, helper: Helper, map: &str) -> Reg {
-        let key = Arg::Block(self.plan.scratch.key);
+        let key = block_at(self.plan.scratch.key);
         self.asm.call_with(helper, &[Arg::Map(map.into()), key])
     }
 
@@ -383,11 +383,11 @@ impl HandlerCodegen<'_> {
                 self.fill_zero(value, size);
                 let number = self.next_sequence();
                 self.store(value, number);
-                Arg::Block(value)
+                block_at(value)
             }
             false => Arg::Constant(self.pool.zeros(size)),
         };
-        let key = Arg::Block(self.plan.scratch.key);
+        let key = block_at(self.plan.scratch.key);
         let args = [Arg::Map(map.into()), key, from, NOEXIST.into()];
         self.asm.call_with(Helper::MapUpdateElem, &args)
     }

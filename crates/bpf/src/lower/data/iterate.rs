@@ -4,8 +4,11 @@
 //! the matching elements (see [`crate::plan::iterators`]), and builds a heap of the copies. A step
 //! removes the heap's first node. The iterator's state is in the CPU's block, as plain numbers.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Extract, GlobalId, IterId, Reg as IrReg, SortKey, SortSpec, Ty, Val};
-
 use spile_lir::library::heap::{Direction, HeapLayout, words};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::statistics::bucket;
@@ -13,12 +16,8 @@ use spile_lir::library::walks::{
     CopiedPart, CopyLayout, KeyFields, Part, SortWord, Statistic, copy,
 };
 
-use crate::isa::asm::Label;
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{GlobalPlace, SEQUENCE, ValueLayout};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, TMP};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, TMP, block_at};
 use crate::plan::SnapshotMap;
 use crate::plan::iterators::{ElementPart, IterSource, IteratorLayout, maybe_unstarted, state};
 
@@ -244,7 +243,7 @@ impl HandlerCodegen<'_> {
         self.store(self.scratch_words(words::SIZE), size);
         let base = self.block_word(self.state(it, state::BASE));
         self.store(self.scratch_words(words::BASE), base);
-        let mut args = vec![Arg::Block(self.plan.scratch.tmp)];
+        let mut args = vec![block_at(self.plan.scratch.tmp)];
         if let Some(text) = text {
             self.pool.library("order")?;
             args.push((text.ty.size() as i32 / 8).into());
@@ -282,7 +281,7 @@ impl HandlerCodegen<'_> {
         let base = self.block_word(base);
         self.asm.add(entry, base);
         self.store(key, entry);
-        let args = [Arg::Map((&*snapshot.map).into()), Arg::Block(key)];
+        let args = [Arg::Map((&*snapshot.map).into()), block_at(key)];
         let row = self.asm.call_with(Helper::MapLookupElem, &args);
         self.asm.jump_if(Cond::Eq, row, 0, done);
         self.asm.store(Size::DW, R10, TMP[0], row);
@@ -358,7 +357,7 @@ impl HandlerCodegen<'_> {
         let size = self.block_word(size);
         self.asm.jump_if(Cond::Eq, size, 0, done);
         let room = self.bucket_room(foreach);
-        let words = Arg::Block(self.plan.scratch.tmp);
+        let words = block_at(self.plan.scratch.tmp);
         let args = [room.into(), (buckets as i32).into(), words];
         self.asm.call_sub_with("next_bucket", &args);
         let next = self.block_word(self.scratch_words(bucket::NEXT));

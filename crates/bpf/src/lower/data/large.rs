@@ -1,9 +1,9 @@
 //! Elements of large arrays (see [`LargeLayout`]). One function for each array finds or creates the element
 //! of a key that is not in the cache, and adds to it.
 
+use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_lir::library::large::{FULL, PutLayout, put};
 
-use crate::isa::insn::{AluOp, Cond};
 use crate::layout::{LargeLayout, PerCpuArray, ValueLayout};
 use crate::lower::out_of_line::CacheMiss;
 use crate::lower::{BLOCK, HandlerCodegen, Res};

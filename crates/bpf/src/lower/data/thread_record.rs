@@ -5,13 +5,13 @@
 //! learns at the first test which one it is, and follows two paths in total rather than two for
 //! each access.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{BlockId, Reg as IrReg, Val};
 
-use crate::isa::asm::Label;
-use crate::isa::helpers::Helper;
-use crate::isa::helpers::errno::{E2BIG, EEXIST};
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::percpu;
 use crate::lower::data::thread_record_facts::{FieldRef, RecordState};
 use crate::lower::{HandlerCodegen, Res, THREAD_RECORDS};

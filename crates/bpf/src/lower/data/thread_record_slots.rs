@@ -2,11 +2,11 @@
 //! call. The subprograms here serve the few threads whose slot another thread occupies, and records
 //! that do not exist yet.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::helpers::errno::{E2BIG, EEXIST};
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::Val;
 
-use crate::isa::helpers::Helper;
-use crate::isa::helpers::errno::{E2BIG, EEXIST};
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{ThreadSlots, percpu};
 use crate::lower::data::thread_record_facts::{FieldRef, key_of};
 use crate::lower::{Arg, BLOCK, HandlerCodegen, Res};

@@ -1,11 +1,11 @@
 //! Changes of the current process: writes to its memory, and signals. The account has their number.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{Cond, Size, Src};
 use spile_ir::Val;
 use spile_ir::intrinsics::ActOp;
 
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{Cond, Size, Src};
 use crate::layout::{ErrorKind, LOWEST_ERROR};
 use crate::lower::{Arg, HandlerCodegen, Res, TMP};
 

@@ -1,12 +1,12 @@
 //! The context of probes in code: registers, arguments, results, probe addresses.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use super::pt_regs::Registers;
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP};
 
 fn constant(n: Val) -> Result<i64, String> {

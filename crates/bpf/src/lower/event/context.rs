@@ -1,12 +1,12 @@
 //! The interrupted code's mode, and the current process's command line.
 
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
 
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::percpu;
-use crate::lower::{Arg, CTX, HandlerCodegen, Res};
+use crate::lower::{CTX, HandlerCodegen, Res, block_at};
 
 /// The processor mode in the registers of a perf event (`struct bpf_perf_event_data`): x86-64.
 mod arch {
@@ -72,7 +72,7 @@ impl HandlerCodegen<'_> {
         self.pool.define_once(&name, || cmdline(&layout))?;
         let whole = self.asm.label();
         self.fill_zero(off, width);
-        let args = [Arg::Block(off), Arg::Block(self.plan.scratch.text)];
+        let args = [block_at(off), block_at(self.plan.scratch.text)];
         let cut = self.asm.call_sub_with(name, &args);
         self.asm.jump_if(Cond::Eq, cut, 0, whole);
         self.count(percpu::TRUNCATED);

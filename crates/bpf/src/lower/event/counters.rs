@@ -4,6 +4,7 @@
 //! since the last switch to the thread that leaves, in task storage of the kernel. The current
 //! thread's count is the stored value plus the count since the last switch.
 
+use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Inst, Intrinsic, Program, Reg as IrReg, Val};
 use spile_lir::Func;
 use spile_lir::builder::{Builder, Val as Value, build};
@@ -11,7 +12,6 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::library::module_with;
 
-use crate::isa::insn::Cond;
 use crate::layout::{ErrorKind, counter_map};
 use crate::lower::{HandlerCodegen, Res};
 use crate::object::elf::{MapSpec, MapType};

@@ -9,14 +9,13 @@
 //! A string that a handler compares, stores or measures is never deferred: [`super::deferred_modes`] finds the
 //! registers that are used only in output. All other reads fail, with the address.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::insn::Reg;
+use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{BlockId, Body, Inst, Reg as IrReg, StrId, Term, Ty, Val};
-
 use spile_lir::library::defer::{DeferLayout, FIELDS, MARK};
 use spile_lir::library::routine::Routine;
 
-use crate::isa::asm::Label;
-use crate::isa::insn::Reg;
-use crate::isa::insn::{AluOp, Cond};
 use crate::layout::{Quote, RING, RecordKind, RecordShape, SUBSTITUTE_SHIFT, percpu, shared};
 use crate::lower::text::append;
 use crate::lower::{HandlerCodegen, Res};

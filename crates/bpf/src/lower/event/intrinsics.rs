@@ -1,16 +1,16 @@
 //! Dispatch of intrinsics: the event, the current task, time, memory, strings.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::intrinsics::{
     ClockOp, ContextOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, RunOp, SessionOp, SymbolOp,
     SyscallOp, TaskNumber, TaskOp, TextOp,
 };
 use spile_ir::{Arch, Event, Reg as IrReg, Space, Ty, Val};
 
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{ErrorKind, Quote, shared};
-use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP};
+use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP, block_at};
 use crate::plan::outlining::Op;
 use crate::programs::process_tree;
 use crate::target::CastKfunc;
@@ -567,7 +567,7 @@ impl HandlerCodegen<'_> {
             true => Helper::ProbeReadUserStr,
             false => Helper::ProbeReadKernelStr,
         };
-        let args = [Arg::Block(off), room.into(), from.into()];
+        let args = [block_at(off), room.into(), from.into()];
         let result = self.asm.call_with(helper, &args);
         let fail = self.fail_label(kind);
         if !user || self.options.resident {
@@ -587,8 +587,8 @@ impl HandlerCodegen<'_> {
         }
         self.asm.bind(copy);
         let room = self.text_room(n, width)?;
-        let staging = Arg::Block(super::usermem::staging_area(self.plan));
-        let args = [Arg::Block(off), room.into(), staging];
+        let staging = block_at(super::usermem::staging_area(self.plan));
+        let args = [block_at(off), room.into(), staging];
         self.asm.call_with(Helper::ProbeReadKernelStr, &args);
         self.asm.bind(read);
         Ok(())

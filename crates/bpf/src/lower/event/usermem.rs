@@ -1,10 +1,10 @@
 //! User memory that is not mapped: the run-time library reads it from the page cache
 //! ([`spile_lir::library::usermem`]).
 
+use spile_ebpf::isa::insn::{Reg, Src};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::usermem::{self, UsermemLayout};
 
-use crate::isa::insn::{Reg, Src};
 use crate::layout::shared;
 use crate::lower::{HandlerCodegen, Res};
 use crate::plan::StateLayout;

@@ -1,8 +1,8 @@
 //! Selects code for arithmetic and comparisons of numbers.
 
+use spile_ebpf::isa::insn::{AluOp, Cond, Src};
 use spile_ir::{BinOp, Reg as IrReg, UnOp, Val};
 
-use crate::isa::insn::{AluOp, Cond, Src};
 use crate::layout::ErrorKind;
 use crate::lower::operand::condition;
 use crate::lower::{HandlerCodegen, Res};

@@ -1,12 +1,12 @@
 //! Activations of recursive functions, and errors that pass through calls (see
 //! [`spile_ir::opt::flatten`]).
 
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Body, Inst, MAX_CALLERS, Ty, Val};
 
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{ErrorKind, RecordKind, RecordShape};
 use crate::lower::text::fields::OutputField;
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand};
+use crate::lower::{BLOCK, HandlerCodegen, Res, StrOperand, block_at};
 use crate::plan::iterators::state;
 
 /// The fields of a [`RecordKind::Rethrown`]; `max` is the type of the longest string.
@@ -104,7 +104,7 @@ impl HandlerCodegen<'_> {
         }
         if let Some((off, width)) = self.slot(dst)? {
             let from = self.saved_addr(at);
-            self.copy_memory(Arg::Block(off), width, from.into());
+            self.copy_memory(block_at(off), width, from.into());
         }
         Ok(())
     }

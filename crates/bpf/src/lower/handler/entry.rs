@@ -1,13 +1,13 @@
 //! The code around a handler's body: dispatch, the pure prefix, entry checks, locks, counters and
 //! the exit.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Event, GlobalId, Space};
 use spile_lir::library::lock::{GOT, OWN, Patience, WAIT_LOCK, wait_lock};
 
-use crate::isa::asm::Label;
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
 use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, VERDICT};
 use crate::plan::outlining::Op;

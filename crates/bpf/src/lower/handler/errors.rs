@@ -1,10 +1,10 @@
 //! Raising and catching errors, and the messages of caught errors.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Program, Reg as IrReg, Ty, Val};
 
-use crate::isa::asm::Label;
-use crate::isa::insn::{AluOp, AtomicOp, Cond, Size, Src};
 use crate::layout::{ErrorKind, RecordKind, RecordShape, shared};
 use crate::lower::out_of_line::{FailurePath, OutOfLine};
 use crate::lower::text::fields::OutputField;

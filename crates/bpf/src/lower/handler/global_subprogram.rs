@@ -7,17 +7,17 @@
 //! A call costs a hit 2 to 3 ns. Inline code would cost tens of verified instructions for each
 //! statement, on every path that leads to it.
 
+use spile_ebpf::isa::asm::{Asm, Label, Section};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::{R1, R10};
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
+use spile_ebpf::isa::sequences::{CALLER_SAVED, RegSet};
 use spile_ir::{Body, BodyFacts, GlobalId, Reg as IrReg, Ty, Val};
 
-use crate::isa::asm::{Asm, Label, Section};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::{R1, R10};
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
-use crate::isa::sequences::{CALLER_SAVED, RegSet};
 use crate::layout::{ErrorKind, percpu};
 use crate::lower::pool::{Pool, common};
 use crate::lower::text::append::APPEND_TEXT;
-use crate::lower::{Arg, BLOCK, BodyContext, GEN, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, BodyContext, GEN, HandlerCodegen, Res, StrOperand, block_at};
 use crate::plan::outlining::Op;
 use crate::regalloc::{Allocation, Location};
 
@@ -202,7 +202,7 @@ impl HandlerCodegen<'_> {
         self.define_global("text_begin", ["width"], |g, [width]| {
             g.bound_argument(width, g.plan.max_string);
             g.store(g.plan.scratch.text_pos, 0);
-            let args = [Arg::Block(g.plan.scratch.text), width.into(), zeros];
+            let args = [block_at(g.plan.scratch.text), width.into(), zeros];
             g.asm.call_with(Helper::ProbeReadKernel, &args);
             Ok(())
         })?;
@@ -223,7 +223,7 @@ impl HandlerCodegen<'_> {
             g.asm.jump_if(Cond::Eq, width, 0, done);
             g.bound_argument(width, g.plan.max_string);
             g.asm.add(to, BLOCK);
-            let from = Arg::Block(g.plan.scratch.text);
+            let from = block_at(g.plan.scratch.text);
             let args = [to.into(), width.into(), from];
             g.asm.call_with(Helper::ProbeReadKernel, &args);
             // A string that fills its last byte is truncated.

@@ -5,17 +5,17 @@
 //! program for each one. With such calls in every handler, load time grows with the square of the
 //! script: seconds for 850 handlers, measured on 6.18. A call costs a hit 1 to 2 ns.
 
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{Cond, Reg, Size};
 use spile_lir::library::output::{FLUSH, FlushLayout};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::walks;
 
-use crate::isa::asm::{Asm, Label};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{Cond, Reg, Size};
 use crate::layout::{PerCpuArray, RING, percpu, shared};
 use crate::lower::handler::global_subprogram::FULL;
-use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res};
+use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, block_at};
 
 /// Values that the subprogram of [`HandlerCodegen::element_outlined`] leaves in the first scratch
 /// word.
@@ -99,7 +99,7 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn look_up_outlined(&mut self, map: &str) -> Res<Reg> {
         let name = format!("find_{map}");
         self.pool.define_once(&name, || walks::find(&name, map))?;
-        let key = Arg::Block(self.plan.scratch.key);
+        let key = block_at(self.plan.scratch.key);
         Ok(self.asm.call_sub_with(name, &[key]))
     }
 

@@ -1,16 +1,15 @@
 //! The leading tests of a handler, which run before everything else.
 
+use spile_ebpf::isa::asm::Label;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::Size;
 use spile_ir::storage::Storage;
 use spile_ir::{BlockId, Event, Inst, NrSet, Term, Ty, Val, intrinsics::Intrinsic};
 
-use crate::isa::asm::Label;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::Size;
 use crate::layout::GlobalPlace;
 use crate::lower::body_context::{PrefilterSplit, PrefilterTest};
 use crate::lower::handler::entry::EntryState;
 use crate::lower::syscalls::{of_number, reads_number};
-
 use crate::lower::{ARGUMENTS, Arg, BodyContext, HandlerCodegen, Res, TASK, passed};
 use crate::regalloc::Location;
 

@@ -7,11 +7,11 @@
 //! MAXACTION ends a loop. `bpf_loop` makes at most 2^23 steps, which is beyond any useful limit and
 //! is treated like MAXACTION.
 
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{Cond, Size};
 use spile_ir::{BlockId, Event};
 
-use crate::isa::asm::{Asm, Label};
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{Cond, Size};
 use crate::layout::ErrorKind;
 use crate::lower::out_of_line::{BackEdge, OutOfLine};
 use crate::lower::syscalls::reads_number;

@@ -9,8 +9,9 @@
 
 use std::ops::Range;
 
+use spile_ebpf::isa::asm::{Asm, Label};
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet, Reg as IrReg, Val};
-
 use spile_lir::func::ConstantData;
 use spile_lir::library::arguments::{
     ARGS, ArgumentLayout, BRACES, DECIMAL, DeferredReads, ENTRY, FOLLOWS, MAX_NAMES, NAME, NAMES,
@@ -18,8 +19,6 @@ use spile_lir::library::arguments::{
 };
 use spile_lir::library::routine::Routine;
 
-use crate::isa::asm::{Asm, Label};
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::Quote;
 use crate::lower::event::usermem::{staging_area, use_user_text};
 use crate::lower::event::{deferred, usermem};

@@ -1,8 +1,8 @@
 //! Results of system calls as text.
 
+use spile_ebpf::isa::insn::{AluOp, Cond};
 use spile_ir::{NrSet, Reg as IrReg};
 
-use crate::isa::insn::{AluOp, Cond};
 use crate::lower::text::append::{APPEND_TEXT, flag};
 use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand};
 

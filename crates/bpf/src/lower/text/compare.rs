@@ -2,9 +2,9 @@
 //! in a loop whose callback the verifier follows once. Inline code needs a jump for each word,
 //! and the verifier allows 8,192 jumps on a path.
 
+use spile_ebpf::isa::insn::Reg;
 use spile_lir::library::CHUNK;
 
-use crate::isa::insn::Reg;
 use crate::lower::{HandlerCodegen, Res, StrOperand};
 
 /// Up to this total number of words, a comparison is entirely inline.

@@ -5,7 +5,7 @@ use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{Inst, Reg as IrReg, Val};
 use spile_lir::library::decimal;
 
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
+use crate::lower::{HandlerCodegen, Res, StrOperand, block_at};
 
 /// Bytes of each CPU's block that the program needs for conversions.
 pub(crate) fn room<'i>(mut insts: impl Iterator<Item = &'i Inst>) -> u32 {
@@ -33,7 +33,7 @@ impl HandlerCodegen<'_> {
         // The verifier follows the conversion once for all calls.
         let name = "string_to_fp_at";
         self.define_global(name, [], |g, []| {
-            let args = [place, g.plan.scratch.decimal].map(Arg::Block);
+            let args = [place, g.plan.scratch.decimal].map(block_at);
             let number = g.asm.call_sub_with(convert, &args);
             g.asm.ret(number);
             Ok(())

@@ -1,10 +1,10 @@
 //! The arguments of formats, and the fields of output records.
 
+use spile_ebpf::isa::insn::Src;
 use spile_ir::fmt::{Conv, ConvKind, Count, Format, MAX_MEM, Piece};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{FormatId, Inst, Program, Space, Ty, Val};
 
-use crate::isa::insn::Src;
 use crate::lower::StrOperand;
 
 /// A width or precision: a constant, or an argument.

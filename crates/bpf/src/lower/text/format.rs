@@ -5,14 +5,14 @@
 //! verifier follows only the relevant branches. Padding is copied from runs of spaces and zeros. At
 //! the end the text is copied to its slot, and a truncation is counted.
 
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::fmt::{Conv, ConvKind, Count, Piece};
 use spile_ir::{FormatId, Reg as IrReg, Val};
 
 use super::append::{APPEND_BYTES, APPEND_TEXT, MAX_COUNT, append_number, flag};
 use super::fields::{FieldSpec, MemoryArg, SizeOperand};
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
-use crate::lower::{Arg, BLOCK, HandlerCodegen, NR, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, NR, Res, StrOperand, block_at};
 use crate::plan::outlining::Op;
 
 impl HandlerCodegen<'_> {
@@ -242,7 +242,7 @@ impl HandlerCodegen<'_> {
             let columns = self.width_of(field)?;
             let columns = self.asm.alu_of(AluOp::Add, columns, -1);
             self.asm.jump_if(Cond::Sle, columns, 0, narrow);
-            let args = [BLOCK.into(), Arg::Block(tmp), 8.into(), columns.into()];
+            let args = [BLOCK.into(), block_at(tmp), 8.into(), columns.into()];
             self.asm.call_sub_with(APPEND_TEXT, &args);
             self.asm.bind(narrow);
         }

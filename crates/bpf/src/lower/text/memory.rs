@@ -1,16 +1,16 @@
 //! `%m` and `%M`: memory that is read while the handler runs. For output the bytes go into the
 //! record and the controller renders them; for strings they are appended here, up to a NUL.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::fmt::{MAX_MEM, TOO_MANY};
 use spile_ir::{Space, Ty, Val};
 use spile_lir::library::hex_bytes;
 
 use super::append::APPEND_TEXT;
 use super::fields::{FieldSpec, MemoryArg, OutputField, SizeOperand};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, BLOCK, HandlerCodegen, Res, StrOperand, block_at};
 
 const MOST: i32 = MAX_MEM as i32;
 /// Scratch word: number of bytes to read.
@@ -114,7 +114,7 @@ impl HandlerCodegen<'_> {
         );
         let bytes = self.plan.scratch.memory;
         self.memory_len(memory.len)?;
-        self.read_memory(memory, Arg::Block(bytes))?;
+        self.read_memory(memory, block_at(bytes))?;
         let width = self.width_of(shape)?;
         self.store(tmp + COLUMNS, width);
         self.pad_memory(hex, false)?;
@@ -133,7 +133,7 @@ impl HandlerCodegen<'_> {
         if hex {
             let name = self.made(hex_bytes(room))?;
             self.store(tmp + LEN + 24, count);
-            let args = [Arg::Block(bytes), Arg::Block(from), count.into()];
+            let args = [block_at(bytes), block_at(from), count.into()];
             self.asm.call_sub_with(name, &args);
             self.load(count, tmp + LEN + 24);
             self.check_bound(count, room as i32);
@@ -144,7 +144,7 @@ impl HandlerCodegen<'_> {
         self.asm.store(Size::B, end, 0, 0);
         self.asm.add(count, 1);
         self.use_append_text()?;
-        let args = [BLOCK.into(), Arg::Block(from), count.into(), 0.into()];
+        let args = [BLOCK.into(), block_at(from), count.into(), 0.into()];
         self.asm.call_sub_with(APPEND_TEXT, &args);
         if !hex {
             self.end_at_nul(room * times);

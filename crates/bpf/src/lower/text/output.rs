@@ -1,11 +1,11 @@
 //! Output records: a handler collects them in the CPU's output buffer and sends the buffer at its
 //! end.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::{FormatId, Hist, Stream, Ty, Val};
 
 use super::fields::{self, OutputField, piece_size};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::layout::{RING, RecordKind, RecordShape, percpu, shared};
 use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
 use crate::plan::outlining::Op;

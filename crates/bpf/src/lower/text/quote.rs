@@ -1,13 +1,13 @@
 //! Escaped text of limited length, with or without quotes: `text_strn` and similar functions.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{Cond, Size};
 use spile_ir::{Reg as IrReg, Space, Val};
 use spile_lir::library::routine::Routine;
 
 use super::escapes::escape_table;
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{Cond, Size};
 use crate::layout::ErrorKind;
-use crate::lower::{Arg, HandlerCodegen, Pool, Res};
+use crate::lower::{Arg, HandlerCodegen, Pool, Res, block_at};
 
 /// Offsets of scratch words: the arguments of `quote` that are no addresses.
 mod word {
@@ -70,7 +70,7 @@ impl HandlerCodegen<'_> {
             Space::User => (Helper::ProbeReadUser, ErrorKind::UserStrFault),
             Space::Kernel => (Helper::ProbeReadKernel, ErrorKind::KernelStrFault),
         };
-        let read = [Arg::Block(bytes), count.into(), from.into()];
+        let read = [block_at(bytes), count.into(), from.into()];
         let result = self.asm.call_with(helper, &read);
         let fail = self.fail_label(kind);
         self.asm.jump_if(Cond::Ne, result, 0, fail);
@@ -81,7 +81,7 @@ impl HandlerCodegen<'_> {
         self.quote_room(args[2], Val::Imm(1))?;
         let name = self.quote_sub(max)?;
         self.begin_text(width);
-        self.call_quote(name, Arg::Block(bytes));
+        self.call_quote(name, block_at(bytes));
         self.end_text(off, width);
         Ok(())
     }
@@ -129,13 +129,7 @@ impl HandlerCodegen<'_> {
         let tmp = self.plan.scratch.tmp;
         let [count, limit, quoted] =
             [word::COUNT, word::LIMIT, word::QUOTED].map(|at| self.block_word(tmp + at).into());
-        let args = [
-            text,
-            Arg::Block(self.plan.scratch.text),
-            count,
-            limit,
-            quoted,
-        ];
+        let args = [text, block_at(self.plan.scratch.text), count, limit, quoted];
         self.asm.call_sub_with(name, &args);
     }
 

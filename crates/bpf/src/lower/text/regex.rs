@@ -1,5 +1,7 @@
 //! Regular expressions: matches by the automata of [`spile_ir::regex`], which the run-time library walks.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::regex;
 use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
 use spile_lir::library::regex::{
@@ -7,10 +9,8 @@ use spile_lir::library::regex::{
 };
 use spile_lir::library::routine::Routine;
 
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::percpu;
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand, block_at};
 
 const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS);
 
@@ -84,7 +84,7 @@ impl HandlerCodegen<'_> {
         let chunks = Arg::from(text.width() as i32 / CHUNK);
         let args = [
             self.text_arg(&text),
-            Arg::Block(self.plan.scratch.tmp),
+            block_at(self.plan.scratch.tmp),
             chunks,
         ];
         let matches = self.asm.call_sub_with(name, &args);
@@ -110,12 +110,12 @@ impl HandlerCodegen<'_> {
         // The copied text is kept for its groups, and ends with a NUL.
         let most = Arg::from(text.width().min(max) as i32);
         let args = [
-            Arg::Block(last + area::TEXT as u32),
+            block_at(last + area::TEXT as u32),
             most,
             self.text_arg(text),
         ];
         let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
-        let args = [Arg::Block(last), bytes.into()];
+        let args = [block_at(last), bytes.into()];
         let matches = self.asm.call_sub_with(name, &args);
         self.def_int(dst, matches)
     }
@@ -154,7 +154,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump_if(Cond::Sle, bytes, 0, end);
         self.asm.add(found, area::TEXT);
         self.asm.add(found, start);
-        let args = [Arg::Block(off), bytes.into(), found.into()];
+        let args = [block_at(off), bytes.into(), found.into()];
         self.asm.call_with(Helper::ProbeReadKernel, &args);
         self.asm.bind(end);
         Ok(())

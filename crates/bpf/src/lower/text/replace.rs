@@ -1,11 +1,11 @@
 //! String replacement and tokenising, by functions of the run-time library.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Size};
 use spile_ir::{Reg as IrReg, Val, intrinsics::Intrinsic};
 use spile_lir::library::search::{self, Replace, token};
 
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{AluOp, Cond, Size};
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
+use crate::lower::{HandlerCodegen, Res, StrOperand, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the string with every occurrence replaced.
@@ -33,7 +33,7 @@ impl HandlerCodegen<'_> {
         self.begin_text(width);
         let length = self.block_word(scratch.tmp);
         let [text, part, new] = [&text, &part, &new].map(|text| self.text_arg(text));
-        let args = [text, part, length.into(), new, Arg::Block(scratch.text)];
+        let args = [text, part, length.into(), new, block_at(scratch.text)];
         self.asm.call_sub_with(name, &args);
         self.end_text(off, width);
         Ok(())
@@ -61,7 +61,7 @@ impl HandlerCodegen<'_> {
         let from = self.block_word(scratch.tokens);
         self.store(scratch.tmp + token::FROM as u32, from);
         let delims = self.text_arg(&delims);
-        let args = [Arg::Block(kept), delims, Arg::Block(scratch.tmp)];
+        let args = [block_at(kept), delims, block_at(scratch.tmp)];
         self.asm.call_sub_with(name, &args);
         let next = self.block_word(scratch.tmp + token::NEXT as u32);
         self.store(scratch.tokens, next);
@@ -81,7 +81,7 @@ impl HandlerCodegen<'_> {
         self.asm.bind(fits);
         let kept = self.block_address(kept);
         self.asm.add(start, kept);
-        let args = [Arg::Block(off), bytes.into(), start.into()];
+        let args = [block_at(off), bytes.into(), start.into()];
         self.asm.call_with(Helper::ProbeReadKernel, &args);
         self.asm.bind(none);
         Ok(())

@@ -1,15 +1,15 @@
 //! String functions that work byte by byte: search, numbers in text, escapes. The run-time library has
 //! their loops.
 
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use spile_ir::interp::strtol;
 use spile_ir::{Reg as IrReg, Val};
 use spile_lir::Func;
 use spile_lir::library::{self, quote, search};
 
 use super::escapes::{ESCAPE, escapes, table};
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src};
 use crate::lower::pool::Pool;
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand};
+use crate::lower::{Arg, HandlerCodegen, Res, StrOperand, block_at};
 use crate::plan::StateLayout;
 
 impl HandlerCodegen<'_> {
@@ -114,7 +114,7 @@ impl HandlerCodegen<'_> {
         self.needs_loop("%#s")?;
         let name = use_escape(self.pool, self.plan, text.width())?;
         let off = self.plan.scratch.text + 3 * self.plan.max_string;
-        let args = [self.text_arg(text), Arg::Block(off)];
+        let args = [self.text_arg(text), block_at(off)];
         self.asm.call_sub_with(name, &args);
         // Wider than the limit, so that a truncation is detected and counted.
         let width = width + 16;

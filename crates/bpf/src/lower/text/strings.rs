@@ -1,13 +1,13 @@
 //! Copies, comparisons and substrings.
 
+use spile_ebpf::isa::asm::{Label, Section};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
 use spile_ir::{CmpOp, Reg as IrReg, TableId, Ty, Val};
 
-use crate::isa::asm::{Label, Section};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::{AluOp, Cond, Reg, Size, Src, Swap};
 use crate::layout::percpu;
 use crate::lower::pool::RUN;
-use crate::lower::{Arg, HandlerCodegen, Res, StrOperand, UNROLL};
+use crate::lower::{HandlerCodegen, Res, StrOperand, UNROLL, block_at};
 
 impl HandlerCodegen<'_> {
     /// Word `i` of a string in its cheapest form.
@@ -34,7 +34,7 @@ impl HandlerCodegen<'_> {
             return;
         }
         for at in (0..bytes).step_by(RUN as usize) {
-            self.zero_memory(Arg::Block(off + at), (bytes - at).min(RUN));
+            self.zero_memory(block_at(off + at), (bytes - at).min(RUN));
         }
     }
 
@@ -59,7 +59,7 @@ impl HandlerCodegen<'_> {
             }
         } else {
             let from = self.text_arg(text);
-            self.copy_memory(Arg::Block(off), bytes, from);
+            self.copy_memory(block_at(off), bytes, from);
         }
         if text.width() > width {
             self.truncate(off, width);
@@ -195,7 +195,7 @@ impl HandlerCodegen<'_> {
             StrOperand::Const { bytes } => self.asm.copy(bytes.len() as i32),
             StrOperand::Slot { width, .. } => {
                 // The copying helper returns the length, and is faster than a loop here.
-                let to = Arg::Block(self.plan.scratch.text + 3 * self.plan.max_string);
+                let to = block_at(self.plan.scratch.text + 3 * self.plan.max_string);
                 let args = [to, (*width as i32).into(), self.text_arg(text)];
                 let bytes = self.asm.call_with(Helper::ProbeReadKernelStr, &args);
                 self.asm.add(bytes, -1);
@@ -268,7 +268,7 @@ impl HandlerCodegen<'_> {
         let from = self.text_arg(&text);
         let from = self.asm.address_of(&from);
         self.asm.add(from, first);
-        let args = [Arg::Block(off), bytes.into(), from.into()];
+        let args = [block_at(off), bytes.into(), from.into()];
         self.asm.call_with(Helper::ProbeReadKernel, &args);
         self.asm.bind(end);
         Ok(())

@@ -1,13 +1,13 @@
 //! Strings of 16-bit and 32-bit units in memory, converted to UTF-8 by the run-time library.
 
+use spile_ebpf::isa::insn::Cond;
 use spile_ir::{Reg as IrReg, Space, Val};
 use spile_lir::helpers::Helper;
 use spile_lir::library::unicode::{self, status};
 use spile_lir::op::Size;
 
-use crate::isa::insn::Cond;
 use crate::layout::ErrorKind;
-use crate::lower::{Arg, HandlerCodegen, Res};
+use crate::lower::{HandlerCodegen, Res, block_at};
 
 impl HandlerCodegen<'_> {
     /// `dst` = the text at an address. Errors are raised even if the result is unused.
@@ -34,7 +34,7 @@ impl HandlerCodegen<'_> {
         self.begin_text(max);
         let addr = self.number(addr)?;
         self.set_aux(addr);
-        let args = [addr.into(), Arg::Block(self.plan.scratch.text)];
+        let args = [addr.into(), block_at(self.plan.scratch.text)];
         let result = self.asm.call_sub_with(name, &args);
         let (read, invalid) = (self.asm.label(), self.asm.label());
         let fail = self.fail_label(kind);

@@ -18,15 +18,15 @@
 mod lines;
 mod texts;
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, Reg as IrReg, Val};
 use spile_lir::library::stacks::address;
 
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{SymbolicForm, shared, stack_words};
 use crate::lower::text::append::{APPEND_TEXT, flag};
-use crate::lower::{Arg, BLOCK, CTX, HandlerCodegen, Res, StrOperand, TMP};
+use crate::lower::{Arg, BLOCK, CTX, HandlerCodegen, Res, StrOperand, TMP, block_at};
 use crate::plan::StackRoom;
 
 /// The suffix of a symbol that is in no module.
@@ -45,7 +45,7 @@ impl HandlerCodegen<'_> {
         let plan = self.plan;
         let context = self.asm.word(R10, CTX);
         let size = Arg::from(room.bytes() as i32);
-        let args = [context.into(), Arg::Block(room.frames), size, 0.into()];
+        let args = [context.into(), block_at(room.frames), size, 0.into()];
         let bytes = self.asm.call_with(Helper::GetStack, &args);
         let some = self.asm.label();
         self.asm.jump_if(Cond::Sge, bytes, 0, some);
@@ -170,7 +170,7 @@ impl HandlerCodegen<'_> {
         self.fill_zero(off, width);
         let format = Arg::Constant(self.pool.constant(if data { b"%pS" } else { b"%ps" }));
         let size = Arg::from(width as i32);
-        let args = [Arg::Block(off), size, format, Arg::Word(TMP[0]), 8.into()];
+        let args = [block_at(off), size, format, Arg::Word(TMP[0]), 8.into()];
         let length = self.asm.call_with(Helper::Snprintf, &args);
         let (end, fits) = (self.asm.label(), self.asm.label());
         self.asm.jump_if(Cond::Sle, length, 2, end);

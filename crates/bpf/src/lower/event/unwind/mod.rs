@@ -8,12 +8,12 @@
 mod names;
 mod remaining_frames;
 
+use spile_ebpf::isa::insn::{Cond, Reg, Src};
 use spile_ir::{Reg as IrReg, Ty, Val};
 use spile_lir::library::routine::Routine;
 use spile_lir::library::stacks::frame;
 use spile_lir::library::unwind::{FILE_FIELDS, GIVEN, UnwindLayout, at};
 
-use crate::isa::insn::{Cond, Reg, Src};
 use crate::layout::{
     COPIES_MAP, FILE_NAME, FILE_NAMES, FILES_MAP, RING, ROWS_MAP, RecordKind, RecordShape,
     SymbolicForm, copy, percpu, shared,

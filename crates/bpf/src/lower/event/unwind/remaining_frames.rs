@@ -1,11 +1,11 @@
 //! The rest of a stack in texts of addresses. A mark as the last word stands for the frames that
 //! only the controller can find, in a copy (`copies.rs`).
 
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Reg as IrReg, Val};
 use spile_lir::library::unwind::at;
 
 use super::walks;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::layout::{COPIED, SymbolicForm, percpu, shared};
 use crate::lower::text::append::APPEND_HEX;
 use crate::lower::{HandlerCodegen, Res, StrOperand};

@@ -18,7 +18,7 @@ const FRAMES: u32 = 20;
 const SOME: u32 = 64;
 
 /// The requests, one for each shape.
-pub(crate) fn samples() -> Vec<Routine> {
+pub fn samples() -> Vec<Routine> {
     let some = SOME.cast_signed();
     let at = append::AppendLayout {
         length: some,

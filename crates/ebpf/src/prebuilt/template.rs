@@ -9,45 +9,48 @@ use crate::isa::insn::Insn;
 
 /// Code of all functions of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Template {
+pub struct Template {
     /// What the code knows of the processors' blocks.
-    pub(crate) blocks: Blocks,
+    pub blocks: Blocks,
     /// The numbers that the code has now: those of [`numbers`].
-    pub(crate) numbers: &'static [i32],
+    pub numbers: &'static [i32],
     /// The functions and the steps of their loops, in the order of emission.
-    pub(crate) functions: &'static [Code],
+    pub functions: &'static [Code],
     /// The constants by name. Those that only the caller has are empty or zeros.
-    pub(crate) data: &'static [(&'static str, &'static [u8])],
+    pub data: &'static [(&'static str, &'static [u8])],
 }
 
 /// Code of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Code {
-    pub(crate) name: &'static str,
-    pub(crate) params: &'static [&'static str],
+pub struct Code {
+    /// The function's name.
+    pub name: &'static str,
+    /// Its parameters.
+    pub params: &'static [&'static str],
     /// Whether it can be a global subprogram: callbacks cannot.
-    pub(crate) callable: bool,
+    pub callable: bool,
     /// The instructions as the kernel has them.
-    pub(crate) words: &'static [u64],
+    pub words: &'static [u64],
     /// The places of numbers.
-    pub(crate) fields: &'static [Field],
+    pub fields: &'static [Field],
     /// The references, with their slots.
-    pub(crate) relocs: &'static [(u32, Target)],
+    pub relocs: &'static [(u32, Target)],
 }
 
 /// A place that contains a number, or the sum of one and a constant.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Field {
-    pub(crate) part: Part,
+pub struct Field {
+    /// Which part of the instruction or reference.
+    pub part: Part,
     /// Index of the slot, or of the reference.
-    pub(crate) at: u32,
+    pub at: u32,
     /// Index of the number.
-    pub(crate) number: u32,
+    pub number: u32,
 }
 
 /// The part of an instruction, or of a reference.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Part {
+pub enum Part {
     /// The displacement, 16 bits.
     Off,
     /// The constant, 32 bits.
@@ -58,21 +61,26 @@ pub(crate) enum Part {
 
 /// The target of a reference, as [`RelocTarget`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Target {
+pub enum Target {
+    /// A map, by name.
     Map(&'static str),
+    /// An offset in the state memory.
     Bss(u32),
+    /// An offset in the constants.
     Rodata(u32),
+    /// A function that is called.
     Call(&'static str),
+    /// A function whose address is taken.
     Func(&'static str),
 }
 
 /// Where the displacement and the constant of an instruction begin in its word.
-pub(crate) const OFF_SHIFT: u32 = 16;
-pub(crate) const IMM_SHIFT: u32 = 32;
+pub(super) const OFF_SHIFT: u32 = 16;
+pub(super) const IMM_SHIFT: u32 = 32;
 
 /// The numbers that code depends on: those of the request, the processors' blocks, and the offset of
 /// each constant.
-pub(crate) fn numbers(
+pub fn numbers(
     routine: &mut Routine,
     blocks: Option<CpuBlocks>,
     data: impl Iterator<Item = u32>,
@@ -85,7 +93,7 @@ pub(crate) fn numbers(
 
 impl Template {
     /// The numbers of a request, in the order of the template's.
-    pub(crate) fn numbers_of(
+    pub fn numbers_of(
         &self,
         routine: &mut Routine,
         blocks: Option<CpuBlocks>,
@@ -99,11 +107,7 @@ impl Template {
     }
 
     /// The functions with other numbers, and a name in place of [`NAME`].
-    pub(crate) fn link(
-        &self,
-        numbers: &[i32],
-        name: Option<&str>,
-    ) -> Result<Vec<Function>, String> {
+    pub fn link(&self, numbers: &[i32], name: Option<&str>) -> Result<Vec<Function>, String> {
         let deltas = numbers.iter().zip(self.numbers);
         let deltas: Vec<i32> = deltas.map(|(to, from)| to.wrapping_sub(*from)).collect();
         self.functions

@@ -15,4 +15,4 @@ pub mod asm;
 pub mod disasm;
 pub mod helpers;
 pub mod insn;
-pub(crate) mod sequences;
+pub mod sequences;

@@ -6,12 +6,12 @@ use crate::isa::sequences::{Allocator, Failure, Placed, RegSet, Sequence, Sequen
 
 impl Asm {
     /// Starts a sequence in which these machine registers hold no number.
-    pub(crate) fn begin_sequence(&mut self, free: RegSet) -> SequenceId {
+    pub fn begin_sequence(&mut self, free: RegSet) -> SequenceId {
         self.begin_sequence_for(free, 0)
     }
 
     /// The same for one at whose end these registers hold its results.
-    pub(crate) fn begin_sequence_for(&mut self, free: RegSet, result: RegSet) -> SequenceId {
+    pub fn begin_sequence_for(&mut self, free: RegSet, result: RegSet) -> SequenceId {
         self.end_piece();
         self.sequences.push(Sequence {
             free: free | result,
@@ -25,25 +25,25 @@ impl Asm {
     }
 
     /// The sequence that the next instruction belongs to.
-    pub(crate) fn sequence(&self) -> SequenceId {
+    pub fn sequence(&self) -> SequenceId {
         SequenceId(self.current as u32)
     }
 
     /// Goes on with another sequence: the next instructions belong to it.
-    pub(crate) fn resume_sequence(&mut self, sequence: SequenceId) {
+    pub fn resume_sequence(&mut self, sequence: SequenceId) {
         self.end_piece();
         self.current = sequence.0 as usize;
     }
 
     /// A new virtual register of the sequence.
-    pub(crate) fn new_reg(&mut self) -> Reg {
+    pub fn new_reg(&mut self) -> Reg {
         let sequence = &mut self.sequences[self.current];
         sequence.virtuals += 1;
         Reg::Virtual(sequence.virtuals - 1)
     }
 
     /// Sets the stack words that spilled registers may use, in this sequence and those that follow.
-    pub(crate) fn set_spill_words(&mut self, words: &'static [i16]) {
+    pub fn set_spill_words(&mut self, words: &'static [i16]) {
         self.spill_words = words;
         self.sequences[self.current].words = words;
     }

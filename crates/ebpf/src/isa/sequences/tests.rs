@@ -4,11 +4,10 @@ use std::collections::BTreeMap;
 
 use proptest::prelude::*;
 
-use crate::isa::asm::{Asm, Function, Label};
+use crate::isa::asm::{Arg, Asm, Function, Label};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, Callee, Cond, Insn, Reg, Src};
 use crate::isa::sequences::CALLER_SAVED;
-use crate::lower::Arg;
 
 /// Virtual registers of a program.
 const REGS: usize = 9;

@@ -42,7 +42,7 @@ use rustc_hash::FxHashMap;
 use spile_lir::library::module_with;
 use spile_lir::{Func, Module, counted, repeat};
 
-pub(crate) use self::code::symbol;
+pub use self::code::symbol;
 use crate::isa::asm::{AsmError, Function};
 
 /// Where the processors' blocks lie.
@@ -116,7 +116,7 @@ pub fn emit(module: &Module, around: &ObjectSymbols) -> Result<Vec<Function>, Em
 ///
 /// # Errors
 /// As [`emit`].
-pub(crate) fn emit_all(jobs: &[(&Func, &ObjectSymbols)]) -> Result<Vec<Function>, EmitError> {
+pub fn emit_all(jobs: &[(&Func, &ObjectSymbols)]) -> Result<Vec<Function>, EmitError> {
     // No function depends on the code of another one, so two processors share the work.
     let taken = AtomicUsize::new(0);
     let work = || {
@@ -174,7 +174,7 @@ fn with_loops(
 /// Those of [`emit`]; a function that needs more registers.
 ///
 /// [`Asm::insert`]: crate::isa::asm::Asm::insert
-pub(crate) fn emit_inline(func: &Func) -> Result<Function, EmitError> {
+pub fn emit_inline(func: &Func) -> Result<Function, EmitError> {
     let around = ObjectSymbols::default();
     let registers = environment(CLOBBERED..CLOBBERED);
     let (code, frame) = allocated(func.clone(), &around, &registers, &mut Ctx::default())?;

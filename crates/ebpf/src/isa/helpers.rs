@@ -5,15 +5,15 @@
 
 /// Results of helpers, which code compares as 32 bits. Before 6.4 the kernel's map functions, which
 /// compiled programs call directly, return an int with the upper half of r0 zero.
-pub(crate) mod errno {
+pub mod errno {
     /// The map is full.
-    pub(crate) const E2BIG: i32 = -7;
+    pub const E2BIG: i32 = -7;
     /// The key exists: another processor inserted it first.
-    pub(crate) const EEXIST: i32 = -17;
+    pub const EEXIST: i32 = -17;
 }
 
 /// `BPF_NOEXIST`, a flag of updates: insert only if the key is absent.
-pub(crate) const NOEXIST: i32 = 1;
+pub const NOEXIST: i32 = 1;
 
 /// The content of r0 after a helper.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -14,15 +14,17 @@ use crate::emit::{CpuBlocks, ObjectSymbols, emit, symbol};
 use crate::isa::asm::{Function, RelocTarget, Section};
 
 /// A request with its numbers, and what the emitter writes for it.
-pub(super) struct Emitted {
+pub struct Emitted {
     module: Module,
-    pub(super) functions: Vec<Function>,
-    pub(super) numbers: Vec<i32>,
+    /// The functions.
+    pub functions: Vec<Function>,
+    /// The numbers in them.
+    pub numbers: Vec<i32>,
 }
 
 /// Which numbers to take.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Choice {
+pub enum Choice {
     /// The same for all.
     Base,
     /// Each one with another distance from the base.
@@ -75,11 +77,7 @@ impl Choice {
 }
 
 /// Emits a request with a choice of numbers.
-pub(super) fn emitted(
-    routine: &Routine,
-    blocks: Blocks,
-    choice: Choice,
-) -> Result<Emitted, String> {
+pub fn emitted(routine: &Routine, blocks: Blocks, choice: Choice) -> Result<Emitted, String> {
     let mut routine = routine.clone();
     let mut nth = 0;
     let mut next = |values: &Values| {
@@ -114,7 +112,7 @@ pub(super) fn emitted(
 ///
 /// # Errors
 /// Code that depends on a number in another way than by a sum.
-pub(crate) fn extract(routine: &Routine, blocks: Blocks) -> Result<Template, String> {
+pub fn extract(routine: &Routine, blocks: Blocks) -> Result<Template, String> {
     let emitted = |choice| emitted(routine, blocks, choice);
     let (base, changed) = (emitted(Choice::Base)?, emitted(Choice::Changed)?);
     if base.functions.len() != changed.functions.len() {

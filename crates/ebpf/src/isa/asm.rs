@@ -17,7 +17,10 @@ use crate::isa::helpers::Helper;
 use crate::isa::insn::{AluOp, AtomicOp, Callee, Cond, ImmKind, Insn, Reg, Size, Src, Swap, Width};
 use crate::isa::sequences::{CALLER_SAVED, Sequence};
 
+mod arguments;
 mod virtual_registers;
+
+pub use arguments::{ARGUMENTS, Arg};
 
 /// The target of jumps in a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -137,7 +140,7 @@ impl Function {
     }
 
     /// The same, with the slots of a program in which the function begins at `start`.
-    pub(crate) fn listing_at(&self, start: u32) -> String {
+    pub fn listing_at(&self, start: u32) -> String {
         let mut out = format!("{}({}):\n", self.name, self.params.join(", "));
         let mut comments = self.comments.iter().peekable();
         let mut lines = self.lines.iter().peekable();
@@ -303,7 +306,7 @@ emitters! {
 /// A replacement for an instruction by itself: a shift for a multiplication by a power of two. An
 /// `and` with -1 stays: it detaches a number from the register that it was copied from, about which
 /// the verifier would otherwise learn facts that multiply paths.
-pub(crate) fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
+pub fn strength_reduced(insn: &Insn) -> Option<Option<Insn>> {
     match *insn {
         Insn::Alu {
             width: Width::W64,
@@ -391,7 +394,7 @@ impl Asm {
     }
 
     /// Marks the function as [`Function::separate`].
-    pub(crate) fn mark_separate(&mut self) {
+    pub fn mark_separate(&mut self) {
         self.function.separate = true;
     }
 
@@ -401,12 +404,12 @@ impl Asm {
     }
 
     /// Number of instructions so far.
-    pub(crate) fn count(&self) -> usize {
+    pub fn count(&self) -> usize {
         self.function.insns.len()
     }
 
     /// The registers that instructions from this number on change, as a bit for each.
-    pub(crate) fn changed_since(&self, first: usize) -> u16 {
+    pub fn changed_since(&self, first: usize) -> u16 {
         let insns = self.function.insns.get(first..).unwrap_or_default();
         insns.iter().fold(0, |all, insn| all | insn.changes())
     }
@@ -604,7 +607,7 @@ impl Asm {
 
     /// Inserts the code of a function in place of a call: its returns lead behind it. The function has no
     /// references, and clobbers what a call clobbers.
-    pub(crate) fn insert(&mut self, function: &Function) {
+    pub fn insert(&mut self, function: &Function) {
         debug_assert!(function.relocs.is_empty(), "{}", function.name);
         let end = self.label();
         // Its jumps have labels here, because later steps may move the code.

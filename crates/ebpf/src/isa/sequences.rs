@@ -19,13 +19,13 @@ use super::insn::{Access, AluOp, AtomicOp, Insn, Reg, Size, Src, Width};
 
 /// Names a sequence of a function.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct SequenceId(pub(super) u32);
+pub struct SequenceId(pub(super) u32);
 
 /// A set of machine registers, a bit for each.
-pub(crate) type RegSet = u16;
+pub type RegSet = u16;
 
 /// The registers that a call clobbers.
-pub(crate) const CALLER_SAVED: RegSet = 0b11_1111;
+pub const CALLER_SAVED: RegSet = 0b11_1111;
 /// The registers of arguments.
 const ARGUMENTS: RegSet = 0b11_1110;
 /// The order in which registers are tried: results of calls are in r0.
@@ -82,7 +82,7 @@ fn index(reg: Reg) -> u16 {
 }
 
 /// The set of one machine register.
-pub(crate) fn set_of(reg: Reg) -> RegSet {
+pub fn set_of(reg: Reg) -> RegSet {
     1 << reg.number()
 }
 

@@ -78,7 +78,7 @@ fn jump_destinations(selected: &SelectedFunc, blocks: &[Vec<InstOrCopy>]) -> Vec
 }
 
 /// The function's symbol: a C identifier.
-pub(crate) fn symbol(name: &str) -> String {
+pub fn symbol(name: &str) -> String {
     name.replace('.', "_")
 }
 

@@ -11,7 +11,7 @@ use super::template::{Code, Field, Template};
 ///
 /// # Errors
 /// A sample whose code depends on a number in another way than by a sum.
-pub(crate) fn templates() -> Result<Vec<(usize, Template)>, String> {
+pub fn templates() -> Result<Vec<(usize, Template)>, String> {
     let mut all = Vec::new();
     for (i, sample) in samples().iter().enumerate() {
         if let Ok(template) = extract(sample, Blocks::None) {
@@ -27,7 +27,7 @@ pub(crate) fn templates() -> Result<Vec<(usize, Template)>, String> {
 }
 
 /// The templates as Rust: an expression.
-pub(crate) fn source(templates: &[(usize, Template)]) -> String {
+pub fn source(templates: &[(usize, Template)]) -> String {
     let mut out = String::from("&[\n");
     for (sample, template) in templates {
         let Template {

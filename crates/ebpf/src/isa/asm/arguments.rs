@@ -2,22 +2,21 @@
 
 use std::sync::Arc;
 
-use super::slots::BLOCK;
-use crate::isa::asm::{Asm, Function, Section};
+use super::{Asm, Function, Section};
 use crate::isa::helpers::Helper;
 use crate::isa::insn::Reg::{R0, R1, R2, R3, R4, R5, R10};
 use crate::isa::insn::{AluOp, AtomicOp, Reg, Size, Src};
 
 /// The registers of arguments.
-pub(crate) const ARGUMENTS: [Reg; 5] = [R1, R2, R3, R4, R5];
+pub const ARGUMENTS: [Reg; 5] = [R1, R2, R3, R4, R5];
 
 /// An argument of a call.
 #[derive(Debug, Clone)]
-pub(crate) enum Arg {
+pub enum Arg {
     /// A register or constant.
     Value(Src),
-    /// The address of an offset of the CPU's block.
-    Block(u32),
+    /// The address of an offset from a register.
+    At(Reg, i32),
     /// The address of an offset of the shared block.
     Shared(u32),
     /// The address of a constant of the object.
@@ -32,9 +31,9 @@ pub(crate) enum Arg {
 
 impl Arg {
     /// The address of what lies `bytes` behind an address in a block or section.
-    pub(crate) fn plus(self, bytes: u32) -> Arg {
+    pub fn plus(self, bytes: u32) -> Arg {
         match self {
-            Arg::Block(off) => Arg::Block(off + bytes),
+            Arg::At(base, off) => Arg::At(base, off + bytes.cast_signed()),
             Arg::Shared(off) => Arg::Shared(off + bytes),
             Arg::Constant(off) => Arg::Constant(off + bytes),
             Arg::Word(off) => Arg::Word(off + bytes as i16),
@@ -63,51 +62,51 @@ impl From<Src> for Arg {
 
 impl Asm {
     /// A copy of a value, in a new virtual register.
-    pub(crate) fn copy(&mut self, src: impl Into<Src>) -> Reg {
+    pub fn copy(&mut self, src: impl Into<Src>) -> Reg {
         let reg = self.new_reg();
         self.mov(reg, src);
         reg
     }
 
     /// The result of arithmetic, in a new virtual register.
-    pub(crate) fn alu_of(&mut self, op: AluOp, a: impl Into<Src>, b: impl Into<Src>) -> Reg {
+    pub fn alu_of(&mut self, op: AluOp, a: impl Into<Src>, b: impl Into<Src>) -> Reg {
         let reg = self.copy(a);
         self.alu(op, reg, b);
         reg
     }
 
     /// The word at an address, in a new virtual register.
-    pub(crate) fn word(&mut self, base: Reg, off: i16) -> Reg {
+    pub fn word(&mut self, base: Reg, off: i16) -> Reg {
         self.read(Size::DW, base, off)
     }
 
     /// The memory at an address, zero-extended, in a new virtual register.
-    pub(crate) fn read(&mut self, size: Size, base: Reg, off: i16) -> Reg {
+    pub fn read(&mut self, size: Size, base: Reg, off: i16) -> Reg {
         let reg = self.new_reg();
         self.load(size, reg, base, off);
         reg
     }
 
     /// The parameters of a subprogram, in new virtual registers.
-    pub(crate) fn parameters<const N: usize>(&mut self) -> [Reg; N] {
+    pub fn parameters<const N: usize>(&mut self) -> [Reg; N] {
         std::array::from_fn(|i| self.copy(ARGUMENTS[i]))
     }
 
     /// Returns a value.
-    pub(crate) fn ret(&mut self, src: impl Into<Src>) {
+    pub fn ret(&mut self, src: impl Into<Src>) {
         self.mov(R0, src);
         self.exit();
     }
 
     /// Stores `new` if the word at an address is `old`. Returns what the word was.
-    pub(crate) fn compare_exchange(&mut self, (base, off): (Reg, i16), old: i32, new: Reg) -> Reg {
+    pub fn compare_exchange(&mut self, (base, off): (Reg, i16), old: i32, new: Reg) -> Reg {
         self.mov(R0, old);
         self.atomic(AtomicOp::CmpXchg, base, off, new);
         self.copy(R0)
     }
 
     /// Calls a helper. The result is in a new virtual register.
-    pub(crate) fn call_with(&mut self, helper: Helper, args: &[Arg]) -> Reg {
+    pub fn call_with(&mut self, helper: Helper, args: &[Arg]) -> Reg {
         self.set_arguments(args);
         self.call(helper);
         self.copy(R0)
@@ -115,7 +114,7 @@ impl Asm {
 
     /// Inserts the code of a function in place of a call ([`Asm::insert`]). The result is in a new virtual
     /// register.
-    pub(crate) fn insert_with(&mut self, function: &Function, args: &[Arg]) -> Reg {
+    pub fn insert_with(&mut self, function: &Function, args: &[Arg]) -> Reg {
         self.set_arguments(args);
         self.insert(function);
         self.copy(R0)
@@ -123,14 +122,14 @@ impl Asm {
 
     /// Calls a function of the kernel by its id in the kernel's BTF. The result is in a new virtual
     /// register.
-    pub(crate) fn call_kfunc_with(&mut self, id: u32, args: &[Arg]) -> Reg {
+    pub fn call_kfunc_with(&mut self, id: u32, args: &[Arg]) -> Reg {
         self.set_arguments(args);
         self.call_kfunc(id);
         self.copy(R0)
     }
 
     /// Calls a subprogram of the object. The result is in a new virtual register.
-    pub(crate) fn call_sub_with(&mut self, name: impl Into<Arc<str>>, args: &[Arg]) -> Reg {
+    pub fn call_sub_with(&mut self, name: impl Into<Arc<str>>, args: &[Arg]) -> Reg {
         self.set_arguments(args);
         self.call_sub(name);
         self.copy(R0)
@@ -138,7 +137,7 @@ impl Asm {
 
     /// Calls a subprogram at most `times` times, until it returns 1 (`bpf_loop`). Its parameters are the
     /// index and the stack address at `context`.
-    pub(crate) fn repeat_call(&mut self, times: Arg, callback: impl Into<Arc<str>>, context: i16) {
+    pub fn repeat_call(&mut self, times: Arg, callback: impl Into<Arc<str>>, context: i16) {
         let callback = Arg::Callback(callback.into());
         let args = [times, callback, Arg::Word(context), 0.into()];
         self.set_arguments(&args);
@@ -152,11 +151,11 @@ impl Asm {
     }
 
     /// `reg` = what an argument stands for.
-    pub(crate) fn set(&mut self, reg: Reg, arg: &Arg) {
+    pub fn set(&mut self, reg: Reg, arg: &Arg) {
         match arg {
             Arg::Value(src) if *src == Src::Reg(reg) => {}
             Arg::Value(src) => self.mov(reg, *src),
-            Arg::Block(off) => self.sum(reg, BLOCK, *off as i32),
+            Arg::At(base, off) => self.sum(reg, *base, *off),
             Arg::Shared(off) => self.ld_data(reg, Section::Bss, *off),
             Arg::Constant(off) => self.ld_data(reg, Section::Rodata, *off),
             Arg::Word(off) => self.sum(reg, R10, i32::from(*off)),
@@ -166,14 +165,14 @@ impl Asm {
     }
 
     /// What an argument stands for, in a new virtual register.
-    pub(crate) fn address_of(&mut self, arg: &Arg) -> Reg {
+    pub fn address_of(&mut self, arg: &Arg) -> Reg {
         let reg = self.new_reg();
         self.set(reg, arg);
         reg
     }
 
     /// A constant in its cheapest form.
-    pub(crate) fn constant(&mut self, n: i64) -> Src {
+    pub fn constant(&mut self, n: i64) -> Src {
         match i32::try_from(n) {
             Ok(n) => Src::Imm(n),
             Err(_) => {
@@ -185,7 +184,7 @@ impl Asm {
     }
 
     /// `reg` = `base` + `off`.
-    pub(crate) fn sum(&mut self, reg: Reg, base: Reg, off: i32) {
+    pub fn sum(&mut self, reg: Reg, base: Reg, off: i32) {
         self.mov(reg, base);
         if off != 0 {
             self.add(reg, off);
