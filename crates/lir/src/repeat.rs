@@ -35,13 +35,16 @@ pub fn outline(module: &mut Module) -> Result<(), String> {
     let mut at = 0;
     while at < module.funcs.len() {
         slots_first(&mut module.funcs[at]);
+        let mut context = None;
         while let Some(header) = outermost(&module.funcs[at]) {
             let func = &module.funcs[at];
             let mut name = format!("{}_{}", func.name, func.blocks[header].name);
             while module.func(&name).is_some() {
                 name.push('_');
             }
-            let step = Outline::new(&mut module.funcs[at], header, name)?.run();
+            let outline = Outline::new(&mut module.funcs[at], header, name, context)?;
+            context = outline.context;
+            let step = outline.run();
             module.funcs.push(step);
         }
         at += 1;
@@ -164,10 +167,17 @@ struct Outline<'f> {
     defs: HashMap<Value, usize>,
     live: Vec<BTreeSet<Value>>,
     words: HashMap<ContextWord, usize>,
+    /// The slot of the context, which all loops of the function use, one after the other.
+    context: Option<SlotId>,
 }
 
 impl<'f> Outline<'f> {
-    fn new(func: &'f mut Func, header: usize, name: String) -> Result<Outline<'f>, String> {
+    fn new(
+        func: &'f mut Func,
+        header: usize,
+        name: String,
+        context: Option<SlotId>,
+    ) -> Result<Outline<'f>, String> {
         let body = Cfg::new(func).body(header);
         let Some(bound) = func.blocks[header].bound.clone() else {
             return Err(format!("{} is no loop", func.blocks[header].name));
@@ -191,6 +201,7 @@ impl<'f> Outline<'f> {
             exits: Vec::new(),
             defs,
             words: HashMap::new(),
+            context,
         };
         outline.values();
         outline.place()?;
@@ -259,13 +270,19 @@ impl<'f> Outline<'f> {
         }
         let values = self.carried.iter().chain(&self.read).chain(&self.found);
         words.extend(values.map(|v| ContextWord::Value(*v)));
-        let used: u32 = self.func.slots.iter().sum();
-        if used as usize + 8 * words.len() > MAX_STACK as usize {
+        let room = |slot: SlotId| self.func.slots[slot.index()];
+        let known = self.context.map_or(0, room);
+        let bytes = known.max(8 * words.len() as u32);
+        if self.func.slots.iter().sum::<u32>() - known + bytes > MAX_STACK {
             let count = words.len();
             let func = &self.func.name;
             return Err(format!("@{func}: the context of {name} has {count} words"));
         }
         self.words = words.into_iter().zip(0..).collect();
+        let slots = &mut self.func.slots;
+        let slot = *self.context.get_or_insert(SlotId(slots.len() as u32));
+        slots.resize(slots.len().max(slot.index() + 1), 0);
+        slots[slot.index()] = bytes;
         Ok(())
     }
 
@@ -413,11 +430,9 @@ impl<'f> Outline<'f> {
 
     /// Replaces the loop in its function.
     fn caller(&mut self) {
-        self.func.slots.push(8 * self.words.len() as u32);
-        let slot = SlotId(self.func.slots.len() as u32 - 1);
         let [context, times, count, exit, zero, unknown] =
             ["context", "times", "count", "exit", "zero", "unknown"].map(|n| fresh(self.func, n));
-        let of = MemoryPlace::Slot(slot, 0);
+        let of = MemoryPlace::Slot(self.context.unwrap_or(SlotId(0)), 0);
         let mut insts = vec![
             Inst::Addr { dst: context, of },
             Inst::Const { dst: zero, imm: 0 },
