@@ -62,10 +62,10 @@ pub struct LoadedObject {
 pub type StartedObject = (LoadedObject, StateMemory, Links);
 
 impl LoadedObject {
-    /// Makes an object's maps, calls back to prepare its state memory, and loads and attaches its programs. A
-    /// function that cannot be attached together with others (ftrace does not have it) may be
-    /// attachable alone, which needs another program type: everything is then loaded again. The
-    /// target is the process that the session follows.
+    /// Makes an object's maps, calls back to prepare its state memory, and loads and attaches its programs.
+    /// Functions that cannot be attached together with others (ftrace does not have them, or Linux 6.1 has them
+    /// in a module) may be attachable alone, which needs another program type: everything is then loaded again,
+    /// once for all of them. The target is the process that the session follows.
     pub fn start(
         object: &layout::Object,
         program: &Program,
@@ -80,8 +80,8 @@ impl LoadedObject {
                 LoadedObject::load(object, program, single.clone(), ahead.take(), prepare)?;
             match loaded.attach_for(program, target) {
                 Ok(links) => return Ok((loaded, state, links)),
-                Err((name, Error::Attach(..))) if loaded.at_once(&name) => single.push(name),
-                Err((_, why)) => return Err(why),
+                Err((alone, why)) if alone.is_empty() => return Err(why),
+                Err((alone, _)) => single.extend(alone),
             }
         }
     }
@@ -227,8 +227,13 @@ impl LoadedObject {
             .map_err(|(_, why)| why)
     }
 
-    /// Attaches as [`LoadedObject::attach`] does, for a script; an error has the name of the program.
-    fn attach_for(&self, program: &Program, target: Option<u32>) -> Result<Links, (String, Error)> {
+    /// Attaches as [`LoadedObject::attach`] does, for a script; an error has the names of the programs
+    /// whose functions may be attachable alone.
+    fn attach_for(
+        &self,
+        program: &Program,
+        target: Option<u32>,
+    ) -> Result<Links, (Vec<String>, Error)> {
         let mut links = Links::default();
         self.attach_some(program, target, &mut links, |info| !raises(info))?;
         let why = self.uncritical.iter().filter_map(|why| why.lines().next());
@@ -271,8 +276,10 @@ impl LoadedObject {
         target: Option<u32>,
         links: &mut Links,
         wanted: impl Fn(&ProgramInfo) -> bool,
-    ) -> Result<(), (String, Error)> {
+    ) -> Result<(), (Vec<String>, Error)> {
         let mut reached = ProbeResults::default();
+        let mut alone = Vec::new();
+        let mut first_refusal = None;
         let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
         for info in self.layout.programs.iter().filter(attached) {
             let single = self.single.contains(&info.name);
@@ -293,18 +300,31 @@ impl LoadedObject {
                     .filter(|last| first.is_none_or(|h| *h.point != **last)),
             };
             let (before, left_out) = (links.len(), links.refused.len());
-            self.with_program(&info.name, |fd| attach(info, &how, fd, links))
-                .and_then(|done| done)
-                .map_err(|why| (info.name.clone(), why))?;
+            let done = self
+                .with_program(&info.name, |fd| attach(info, &how, fd, links))
+                .and_then(|done| done);
+            match done {
+                Ok(()) => {}
+                Err(why @ Error::Attach(..)) if self.at_once(&info.name) => {
+                    alone.push(info.name.clone());
+                    first_refusal.get_or_insert(why);
+                    continue;
+                }
+                Err(why) => return Err((Vec::new(), why)),
+            }
             let refused = (links.refused.len() > left_out).then_some(left_out);
             let optional = matches!(&info.attach, Attach::Code { probe, .. }
                 if probe.optional_sites == OptionalSites::All);
             let done = optional || links.len() > before;
             reached.program(how.probe, done, (&info.name, refused));
         }
+        if let Some(why) = first_refusal {
+            return Err((alone, why));
+        }
         if let Some((name, refused)) = reached.first_failure() {
             let RefusedPlace { place, why } = links.refused.swap_remove(refused);
-            return Err((name.to_owned(), Error::Attach(place, why)));
+            alone.extend(self.at_once(name).then(|| name.to_owned()));
+            return Err((alone, Error::Attach(place, why)));
         }
         let summaries = std::mem::take(&mut links.unreported);
         links.attach_kinds.extend(AttachSummary::lines(summaries));
