@@ -662,7 +662,7 @@ def rows(short):
         if not line.startswith("#"):
             own, *more, number, how, result, args = line.rstrip("\n").split("\t")
             if how == "called":
-                yield f"compat_{own}" if short else own, more[0] if short else own, int(number), result, args.split()
+                yield f"compat_{own}" if short else own, more[0] if short else own, number, result, args.split()
 
 
 def constants(all):
@@ -758,7 +758,7 @@ def make(point, number, words):
         child = subprocess.Popen(["/bin/true"])
         child.wait()
         return child.pid
-    ret = short_call(number, words) if point.startswith("compat_") else libc_call(number, words)
+    ret = short_call(number, words) if point.startswith("compat_") else libc_call(int(number), words)
     if point.endswith("fork"):
         if ret == 0:
             os._exit(0)
@@ -786,11 +786,35 @@ def low(data):
     return at
 
 
+# The order of the arguments of ipc(2) from the second on, by the first one: the words of the call, -1 for one that it
+# lacks, or a list of words in memory.
+IPC = {
+    1: [0, 2, -1, 1], 2: [0, 1, 2], 3: [0, 1, 2, [3]], 4: [0, 2, -1, 1, 3], 11: [0, 2, 3, 1], 12: [0, 2, 4, [1, 3]],
+    13: [0, 1], 14: [0, 1, -1, 2], 21: [0, 2, -1, 1], 22: [-1, -1, -1, 0], 23: [0, 1, 2], 24: [0, 1, -1, 2],
+    28: [0, 2, 4, 1, 3],
+}  # fmt: skip
+
+
+def part(number, words):
+    """The number and the words of the call with a part: `s1` is one of socketcall, `i1` one of ipc."""
+    kind, which = number[0], int(number[1:])
+    in_memory = lambda some: low(b"".join((w & 0xFFFFFFFF).to_bytes(4, "little") for w in some))  # noqa: E731
+    if kind == "s":
+        return 102, [which, in_memory(words), 0, 0, 0, 0]
+    order = IPC[which]
+    from_words = lambda i: in_memory([words[j] for j in i]) if isinstance(i, list) else 0 if i < 0 else words[i]  # noqa: E731
+    given = [from_words(i) for i in order]
+    first = 12 | 1 << 16 if which == 28 else which
+    return 117, [first, *given, *[0] * (5 - len(given))]
+
+
 def short_call(number, words):
     """Makes a system call the way 32-bit programs do."""
+    if not number.isdigit():
+        number, words = part(number, words)
     code = mmap.mmap(-1, 4096, prot=mmap.PROT_READ | mmap.PROT_WRITE | mmap.PROT_EXEC)
     code.write(CODE)
-    given = (ctypes.c_ulong * 7)(number, *words)
+    given = (ctypes.c_ulong * 7)(int(number), *words)
     at = ctypes.addressof(ctypes.c_char.from_buffer(code))
     return ctypes.CFUNCTYPE(ctypes.c_long, ctypes.c_void_p)(at)(ctypes.addressof(given))
 
@@ -803,8 +827,11 @@ def every(spile, short=False):
     """Tests all rows, in several sessions: one session cannot have programs for all calls."""
     all, wrong = list(rows(short)), []
     values = constants(all)
-    for at in range(0, len(all), 64):
-        some = all[at : at + 64]
+    # A part has the name of another call, so both need sessions of their own.
+    whole = [row for row in all if row[2].isdigit()]
+    parts = [row for row in all if not row[2].isdigit()]
+    some_of = lambda rows: [rows[at : at + 64] for at in range(0, len(rows), 64)]  # noqa: E731
+    for some in some_of(whole) + some_of(parts):
         with open("some", "w") as f:
             json.dump([some, values], f)
         wrong += run(spile, "every", "\n".join(every_script(some, values)))

@@ -287,6 +287,10 @@ pub enum Sample {
 
 /// The system calls that a handler serves. Numbers are those of the native table, or
 /// [`NrSet::COMPAT`] plus those of the 32-bit table.
+///
+/// In 32-bit programs `socketcall` and `ipc` stand for many calls, by their first argument. Such a *part* has
+/// a number of its own, from [`NrSet::PARTS`] on: a handler with that number sees the call for which the part
+/// stands. A handler with [`NrSet::WHOLE`] plus that number sees `socketcall` or `ipc`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum NrSet {
     /// All calls, including unknown numbers.
@@ -298,4 +302,34 @@ pub enum NrSet {
 impl NrSet {
     /// Offset of the 32-bit table's numbers in a set.
     pub const COMPAT: u32 = 1024;
+    /// The first number of a part of `socketcall`.
+    pub const PARTS: u32 = NrSet::COMPAT + 512;
+    /// The first number of a part of `ipc`.
+    pub const IPC_PARTS: u32 = NrSet::PARTS + 32;
+    /// Added to the number of a part of which the whole is meant.
+    pub const WHOLE: u32 = 64;
+    /// `socketcall`.
+    pub const SOCKETCALL: u32 = NrSet::COMPAT + 102;
+    /// `ipc`.
+    pub const IPC: u32 = NrSet::COMPAT + 117;
+
+    /// The call that a part belongs to.
+    pub fn whole(nr: u32) -> Option<u32> {
+        match nr.checked_sub(NrSet::PARTS)? {
+            0..32 => Some(NrSet::SOCKETCALL),
+            32..64 => Some(NrSet::IPC),
+            _ => None,
+        }
+    }
+
+    /// The parts that a handler of this set sees as such; `None` if it serves all calls.
+    pub fn parts(&self) -> Option<impl Iterator<Item = u32>> {
+        match self {
+            NrSet::All => None,
+            NrSet::List(list) => {
+                let all = list.iter().copied();
+                Some(all.filter(|nr| NrSet::whole(*nr).is_some()))
+            }
+        }
+    }
 }

@@ -15,12 +15,12 @@ mod tables;
 mod variables;
 
 pub use model::{
-    Abi, Arg, ArgForm, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm,
-    Structure, StructureText, Syscall, Variants,
+    Abi, Arg, ArgForm, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, IPC, ResultForm,
+    SOCKETCALL, Structure, StructureText, Syscall, Variants,
 };
 pub use variables::{Variable, variables};
 
-/// The highest number in the tables.
+/// The highest number of the kernel's own tables.
 pub const MAX_NR: u32 = 469;
 
 /// All calls of a table, in the order of numbers.
@@ -44,11 +44,6 @@ pub fn by_nr(abi: Abi, nr: u32) -> Option<&'static Syscall> {
 /// tapset joins several, such as `stat` and `stat64` of i386.
 pub fn by_name(abi: Abi, name: &str) -> impl Iterator<Item = &'static Syscall> {
     all(abi).iter().filter(move |call| call.is_called(name))
-}
-
-/// Calls that SystemTap has probe points of, and neither table a number for.
-pub fn without_number() -> impl Iterator<Item = &'static str> {
-    tables::WITHOUT_NUMBER.iter().copied()
 }
 
 /// A table of flags by its name.

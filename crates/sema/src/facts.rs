@@ -104,7 +104,7 @@ pub struct RecordField {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SysCall {
     /// Its number as in [`spile_ir::NrSet`]: the native one, or `NrSet::COMPAT` plus the
-    /// 32-bit one.
+    /// 32-bit one, or that of a part.
     pub nr: u32,
     /// The kernel's name (`newfstatat`), which `syscall_any` reports.
     pub name: &'static str,
@@ -405,11 +405,6 @@ pub trait Facts {
 
     /// The system calls of both tables, native ones first.
     fn syscalls(&self) -> &[SysCall];
-
-    /// Whether other architectures have a system call of this name, which this one has no number for.
-    fn syscall_elsewhere(&self, _name: &str) -> bool {
-        false
-    }
 
     /// The named perf events.
     fn perf_events(&self) -> Vec<PerfEvent>;

@@ -305,6 +305,8 @@ families! {
     [PROCESS, w("thread"), w("end")] &[], EventMaker::Process("__thread_end"), Tracepoint, "a thread ends";
     [PROCESS, w("syscall")] &[], EventMaker::Process("__process_syscall"), SysEnter, "entry to any system call";
     [PROCESS, w("syscall"), w("return")] &[], EventMaker::Process("__process_syscall_return"), SysExit, "return from any system call";
+    [w("dw_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
+    [w("dw_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
     [w("tp_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
     [w("tp_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
 }
@@ -771,7 +773,13 @@ fn syscalls(facts: &dyn Facts, c: &Component) -> DiagResult<Vec<usize>> {
     {
         calls = named(rest.strip_prefix("sys_").unwrap_or(rest), true);
     }
-    if calls.is_empty() && !facts.syscall_elsewhere(&c.name) {
+    // SystemTap's other name for calls of 32-bit programs: `rt_sigaction32`.
+    if calls.is_empty()
+        && let Some(name) = c.name.strip_suffix("32")
+    {
+        calls = named(name, true);
+    }
+    if calls.is_empty() {
         let text = format!("this architecture has no system call `{}`", c.name);
         return Err(Box::new(
             Diagnostic::error(codes::NO_SYSCALL, text)

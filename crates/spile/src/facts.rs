@@ -528,10 +528,6 @@ impl Facts for KernelFacts {
         self.syscalls.get_or_init(system_calls)
     }
 
-    fn syscall_elsewhere(&self, name: &str) -> bool {
-        syscalls::without_number().any(|known| known == name)
-    }
-
     fn perf_events(&self) -> Vec<PerfEvent> {
         crate::machine::perf_events()
     }

@@ -368,7 +368,12 @@ fn call_rows(file: &str) -> BTreeMap<(String, u32), CallRow> {
         let variables = variables.flat_map(|(_, names)| names.split(','));
         let variables = variables.map(|name| name.trim_start_matches('#'));
         let row = (how.to_owned(), variables.map(str::to_owned).collect());
-        let key = (name.to_owned(), number.parse().expect(line));
+        let (base, digits) = match number.split_at(1) {
+            ("s", digits) => (syscalls::SOCKETCALL, digits),
+            ("i", digits) => (syscalls::IPC, digits),
+            _ => (0, number),
+        };
+        let key = (name.to_owned(), base + digits.parse::<u32>().expect(line));
         assert!(
             rows.insert(key, row).is_none(),
             "{file}: two rows of {name}"

@@ -9,7 +9,8 @@ use super::error::{CompileError, program_error};
 use crate::attach::{self, RAW_SYSCALLS};
 use crate::layout::{Attach, CodeAttach};
 use crate::lower::handler::entry::EntryState;
-use crate::lower::syscalls::reads_number;
+use crate::lower::syscalls::parts::on_stack;
+use crate::lower::syscalls::{reads_number, unlinked_number};
 use crate::lower::{
     ARGUMENTS, BodyContext, CTX, HandlerCodegen, ObjectContext, Pool, TMP, VERDICT, passed,
 };
@@ -206,7 +207,8 @@ impl<'a> ProgramCodegen<'a> {
                 // One bit of a table replaces ten comparisons of the search tree.
                 let end = asm.label();
                 self.with_codegen(asm, self.body(part.handlers[0])?, pool, |g| {
-                    g.dispatch(&set, end);
+                    let number = unlinked_number(g.asm);
+                    g.dispatch_number(number, &set, end);
                     Ok(())
                 })?;
                 part.emit_call(asm, number);
@@ -269,7 +271,7 @@ impl<'a> ProgramCodegen<'a> {
         let size = handlers.len().div_ceil(MAX_PARTS);
         let numbers = |id: &HandlerId| match &self.program.handlers[id.index()].event {
             Event::SysEnter(NrSet::List(list)) | Event::SysExit(NrSet::List(list)) => {
-                Some(list.clone())
+                Some(list.iter().map(|nr| on_stack(*nr)).collect())
             }
             _ => None,
         };

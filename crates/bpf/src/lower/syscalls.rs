@@ -3,9 +3,11 @@
 //! | file | what it lowers |
 //! |---|---|
 //! | `argstr` | arguments as text, by functions of the run-time library |
+//! | `parts` | the calls that `socketcall` and `ipc` of 32-bit programs stand for |
 //! | `retstr` | results as text |
 
 pub(crate) mod argstr;
+pub(crate) mod parts;
 pub(crate) mod retstr;
 
 use spile_ebpf::isa::asm::{Asm, Label};
@@ -26,6 +28,8 @@ pub(super) mod arch {
     pub(crate) const ARGS_COMPAT: [i16; 6] = [40, 88, 96, 104, 112, 32];
     /// The call's number.
     pub(crate) const NUMBER: i16 = 120;
+    /// The first argument of a 32-bit call.
+    pub(crate) const FIRST_COMPAT: i16 = ARGS_COMPAT[0];
     /// Bit of `thread_info.status`: in a 32-bit call.
     pub(crate) const TS_COMPAT: i32 = 2;
     /// Bit of the number: an x32 call.
@@ -126,6 +130,9 @@ impl HandlerCodegen<'_> {
         self.asm.jump(unknown);
         self.asm.bind(small);
         self.asm.add(number, NrSet::COMPAT as i32);
+        if self.tells_parts() {
+            self.part_of_call(number)?;
+        }
         self.asm.jump(end);
         self.asm.bind(native);
         self.asm.mov32(number, number);
@@ -167,10 +174,15 @@ impl HandlerCodegen<'_> {
         self.asm.add(reg, number);
     }
 
-    /// Falls through if the number on the stack is in the set, else goes to the label.
+    /// Falls through if the handler's call is in the set, else goes to the label.
     pub(crate) fn dispatch(&mut self, set: &NrSet, out: Label) {
-        let NrSet::List(list) = set else { return };
         let number = self.call_number();
+        self.dispatch_number(number, set, out);
+    }
+
+    /// Falls through if the number is in the set, else goes to the label.
+    pub(crate) fn dispatch_number(&mut self, number: Reg, set: &NrSet, out: Label) {
+        let NrSet::List(list) = set else { return };
         let hit = self.asm.label();
         match &list[..] {
             [] => self.asm.mov(number, -1),
@@ -205,9 +217,11 @@ impl HandlerCodegen<'_> {
         self.asm.bind(hit);
     }
 
-    /// The number as a detached copy, see [`unlinked_number`].
+    /// The number of the call that the handler sees, as a detached copy, see [`unlinked_number`].
     pub(super) fn call_number(&mut self) -> Reg {
-        unlinked_number(self.asm)
+        let number = unlinked_number(self.asm);
+        self.whole_of_part(number);
+        number
     }
 
     pub(super) fn event(&self) -> &Event {
@@ -234,7 +248,10 @@ impl HandlerCodegen<'_> {
         self.asm.load(Size::DW, arg, arg, arch::ARGS[n]);
         self.asm.jump(end);
         self.asm.bind(small);
-        self.asm.load(Size::W, arg, arg, arch::ARGS_COMPAT[n]);
+        match self.sees_parts() {
+            true => self.compat_word(number, arg, n),
+            false => self.asm.load(Size::W, arg, arg, arch::ARGS_COMPAT[n]),
+        }
         self.asm.bind(end);
         Ok(arg)
     }

@@ -12,6 +12,13 @@ pub enum Abi {
     I386,
 }
 
+/// From this number on the 32-bit table has the calls that `socketcall` stands for, by its first argument.
+pub const SOCKETCALL: u32 = 512;
+
+/// From this number on the 32-bit table has the calls that `ipc` stands for, by its first argument. For
+/// `msgrcv` in its newer form, with all arguments in registers, 16 is added.
+pub const IPC: u32 = SOCKETCALL + 32;
+
 /// A system call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Syscall {

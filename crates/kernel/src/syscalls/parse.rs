@@ -1,8 +1,8 @@
 //! Reads the tables of `data`, for the build script. What is read stays for the rest of the process.
 
 use super::model::{
-    Abi, Arg, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, ResultForm, Structure,
-    StructureText, Syscall, Variants,
+    Abi, Arg, ArgKind, Base, Case, Field, FieldKind, Flag, FlagTable, IPC, ResultForm, SOCKETCALL,
+    Structure, StructureText, Syscall, Variants,
 };
 
 /// A file with its name.
@@ -25,8 +25,6 @@ pub(crate) struct Tables {
     pub(crate) calls: [Vec<Syscall>; 2],
     /// The forms of arguments of each [`Abi`], by the call's number in their order.
     pub(crate) variants: [Vec<(u32, Variants)>; 2],
-    /// Calls that SystemTap has probe points of, and neither table a number for.
-    pub(crate) without_number: Vec<&'static str>,
 }
 
 /// Reads the tables.
@@ -47,7 +45,7 @@ pub(crate) fn tables() -> Result<Tables, String> {
     };
     let structures: Structures = open.into_iter().map(structure).collect::<Vec<_>>().leak();
     let calls = |abi| {
-        let calls = rows(CALLS, |line| parse_call(abi, line, structures))?;
+        let calls = rows(CALLS, |line| parse_calls(abi, line, structures))?;
         let mut calls: Vec<Syscall> = calls.into_iter().flatten().collect();
         calls.sort_by_key(|call| call.nr);
         Ok::<_, String>(calls)
@@ -77,13 +75,11 @@ pub(crate) fn tables() -> Result<Tables, String> {
         all.filter_map(|(nr, open)| Some((nr, open?.finish())))
             .collect()
     };
-    let unnumbered = |line: &'static str| line.strip_prefix("-\t-\t")?.split('\t').next();
     Ok(Tables {
         flags,
         structures,
         calls,
         variants: variants.map(finished),
-        without_number: lines(CALLS.1).filter_map(unnumbered).collect(),
     })
 }
 
@@ -103,14 +99,33 @@ fn lines(text: &'static str) -> impl Iterator<Item = &'static str> {
     text.lines().filter(|line| !line.starts_with('#'))
 }
 
-/// A call; `Ok(None)` if this table has none.
-fn parse_call(abi: Abi, line: &'static str, structures: Structures) -> Option<Option<Syscall>> {
-    let mut columns = line.split('\t');
-    let numbers = [columns.next()?, columns.next()?];
-    let nr = match numbers[abi as usize] {
-        "-" => return Some(None),
-        number => number.parse().ok()?,
+/// A row's calls in this table: none, one, or one for each number.
+fn parse_calls(abi: Abi, line: &'static str, structures: Structures) -> Option<Vec<Syscall>> {
+    let (native, rest) = line.split_once('\t')?;
+    let (compat, rest) = rest.split_once('\t')?;
+    let numbers = match abi {
+        Abi::X86_64 => native,
+        Abi::I386 => compat,
     };
+    let numbers = numbers.split(',').filter(|number| *number != "-");
+    let call = |number| parse_call(abi, parse_number(number)?, rest, structures);
+    numbers.map(call).collect()
+}
+
+/// A number of the table of calls: `s3` is a part of `socketcall`, `i2` one of `ipc`.
+fn parse_number(text: &str) -> Option<u32> {
+    let digits = text.trim_start_matches(['s', 'i']);
+    let base = match text.strip_suffix(digits)? {
+        "" => 0,
+        "s" => SOCKETCALL,
+        _ => IPC,
+    };
+    Some(base + digits.parse::<u32>().ok()?)
+}
+
+/// The call of that number: the columns behind the numbers.
+fn parse_call(abi: Abi, nr: u32, line: &'static str, structures: Structures) -> Option<Syscall> {
+    let mut columns = line.split('\t');
     let names = columns.next()?;
     let (names, entry) = names
         .split_once('@')
@@ -150,7 +165,7 @@ fn parse_call(abi: Abi, line: &'static str, structures: Structures) -> Option<Op
         Some(name) => Some(args.iter().find(|arg| arg.name == name)?.word),
         None => None,
     };
-    Some(Some(Syscall {
+    Some(Syscall {
         abi,
         nr,
         name,
@@ -160,7 +175,7 @@ fn parse_call(abi: Abi, line: &'static str, structures: Structures) -> Option<Op
         entry: entry.unwrap_or(name),
         ret,
         args: args.leak(),
-    }))
+    })
 }
 
 fn parse_arg(text: &'static str, at: u8, bits: (u8, u8), structures: Structures) -> Option<Arg> {
@@ -427,7 +442,8 @@ fn word_bits(abi: Abi) -> u8 {
 
 /// Bits of a call's times. From 403 on, i386 has the calls with 64-bit time.
 fn time_bits(abi: Abi, nr: u32) -> u8 {
-    if abi == Abi::I386 && nr < 403 { 32 } else { 64 }
+    let long = abi == Abi::X86_64 || (403..SOCKETCALL).contains(&nr);
+    if long { 64 } else { 32 }
 }
 
 /// A structure by its name, as programs with longs of `word` bits have it.

@@ -142,6 +142,5 @@ pub(crate) fn source(tables: &Tables) -> String {
             &&*tables.variants[abi],
         );
     }
-    table("WITHOUT_NUMBER", "&str", &&*tables.without_number);
     out
 }

@@ -342,6 +342,7 @@ fn groups<'a>(
         }
         let group = &mut list[at];
         group.nrs.push(call.nr);
+        group.nrs.extend(unselected_parts(all, calls, call.nr));
         let bare = BareName::of(call, all);
         group.own_names &= call.name == call.probe && bare.is_none();
         group.bare.extend(bare);
@@ -354,6 +355,15 @@ fn groups<'a>(
         g.names.dedup();
     }
     list
+}
+
+/// What a handler of `socketcall` or `ipc` hits besides it: the parts of which the point does not select the call
+/// that they stand for. So a hit counts once for each point.
+fn unselected_parts(all: &[SysCall], selected: &[usize], whole: u32) -> impl Iterator<Item = u32> {
+    let parts = all.iter().enumerate();
+    let parts = parts.filter(move |(_, call)| NrSet::whole(call.nr) == Some(whole));
+    let others = parts.filter(|(i, _)| !selected.contains(i));
+    others.map(|(_, call)| call.nr + NrSet::WHOLE)
 }
 
 fn key_text(

@@ -448,7 +448,16 @@ impl HandlerCodegen<'_> {
                 asm.store(Size::DW, BLOCK, to + 8 * i as i16, arg);
             }
         };
-        store(self.asm, Size::W, arch::ARGS_COMPAT);
+        match self.sees_parts() {
+            true => {
+                for i in 0..ARGS {
+                    let word = self.asm.copy(regs);
+                    self.compat_word(number, word, i);
+                    self.asm.store(Size::DW, BLOCK, to + 8 * i as i16, word);
+                }
+            }
+            false => store(self.asm, Size::W, arch::ARGS_COMPAT),
+        }
         self.asm.jump(end);
         self.asm.bind(native);
         store(self.asm, Size::DW, arch::ARGS);
