@@ -1,6 +1,7 @@
 //! Names of SystemTap's library that this one lacks: variables of aliases, which would silently be
 //! 0, and aliases over what no kernel has any more.
 
+use std::borrow::Cow;
 use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -74,11 +75,8 @@ impl Missing {
 
     /// Why the library's alias does not set this variable, if SystemTap's alias does.
     pub fn lacks(&self, alias: &str, variable: &str) -> Option<&'static str> {
-        let alias = match alias.split_once('.') {
-            Some(("nd_syscall" | "tp_syscall", rest)) => &format!("syscall.{rest}"),
-            _ => alias,
-        };
-        let (vars, why) = self.indexed().of_alias.get(alias)?;
+        let alias = family_name(alias);
+        let (vars, why) = self.indexed().of_alias.get(&*alias)?;
         let mut vars = vars.split_ascii_whitespace();
         vars.any(|v| v == variable).then_some(*why)
     }
@@ -90,7 +88,23 @@ impl Missing {
 
     /// Why no kernel that spile runs on can have SystemTap's alias, and what to use in its place.
     pub fn gone(&self, alias: &str) -> Option<&'static str> {
+        let alias = family_name(alias);
+        let call = alias.starts_with("syscall.");
+        let alias = alias
+            .strip_suffix(".return")
+            .filter(|_| call)
+            .unwrap_or(&alias);
         let mut rows = self.rows().filter(|(_, what, _)| *what == GONE);
         rows.find(|(name, ..)| *name == alias).map(|(.., why)| why)
+    }
+}
+
+/// The name of a point with `syscall.` for the other names of that family.
+fn family_name(alias: &str) -> Cow<'_, str> {
+    match alias.split_once('.') {
+        Some(("nd_syscall" | "dw_syscall" | "tp_syscall", rest)) => {
+            Cow::Owned(format!("syscall.{rest}"))
+        }
+        _ => Cow::Borrowed(alias),
     }
 }

@@ -15,6 +15,9 @@ pub(crate) fn with_similar_variable(
     unit: &Unit,
     facts: &dyn Facts,
 ) -> Diagnostic {
+    if let Some(why) = super::resolve::unavailable::reason_of_global(name) {
+        return d.help(why);
+    }
     let globals = tree.globals.iter().filter(|g| g.user);
     // Aliases assign to their variables.
     let assigned = unit.locals.iter().filter(|l| l.written || l.param);

@@ -106,6 +106,10 @@ impl Parser<'_> {
             .chain(stats)
             .chain(ops)
             .chain(self.macros.names());
+        if text.starts_with("@SYSC_") {
+            let own = "SystemTap has it for its own aliases; `retval` and `retstr` are variables of `syscall.*.return`";
+            return self.fail(d.help(own));
+        }
         let near = crate::diag::suggest(&text[1..], names);
         let d = match near {
             Some(n) => d.help(format!("did you mean `@{n}`?")),

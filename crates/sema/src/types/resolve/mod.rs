@@ -21,7 +21,7 @@ mod register_members;
 mod rules;
 mod stmt;
 mod target;
-mod unavailable;
+pub(in crate::types) mod unavailable;
 mod value;
 mod write;
 
@@ -468,7 +468,10 @@ impl<'a> Resolver<'a> {
         let d = Diagnostic::error(codes::UNKNOWN_ARRAY, text)
             .at(span)
             .did_you_mean(name, names.iter().map(|n| &**n))
-            .help(format!("arrays have to be declared: `global {name}`"));
+            .help(match unavailable::reason_of_global(name) {
+                Some(why) => why.to_owned(),
+                None => format!("arrays have to be declared: `global {name}`"),
+            });
         self.report(d);
         None
     }

@@ -117,6 +117,23 @@ const ABSENT: &[(&[&str], &str)] = &[
         "SystemTap has it for its own aliases; the variables of `nfs.proc.*` have what it gives",
     ),
     (
+        &["get_prot_from_client"],
+        "SystemTap has it for its own aliases; the variables of `nfs.proc.*` have what it gives",
+    ),
+    (
+        &["disk_get_part_start_sect"],
+        "SystemTap has it for its own aliases; `p_start_sect` of `ioblock.request` is what it gives",
+    ),
+    (
+        &["ftrace"],
+        "no BPF program writes a text of its own to the kernel's trace; `printf` prints, and a command of `system()` can \
+         write to /sys/kernel/tracing/trace_marker",
+    ),
+    (
+        &["python_print_backtrace", "python_sprint_backtrace"],
+        PYTHON,
+    ),
+    (
         &["get_devstate_from_req"],
         "SystemTap has it for its own aliases; the variables of `scsi.*` have what it gives",
     ),
@@ -134,8 +151,60 @@ const ABSENT: &[(&[&str], &str)] = &[
     ),
 ];
 
+/// What messages say of functions that read objects of Python.
+const PYTHON: &str = "there are no probes in functions of Python that read its objects; \
+    `process(\"python3\").mark(\"function__entry\")` has the function and its line";
+
+/// Globals of SystemTap's library that this one does not have, and what messages say of them.
+const ABSENT_GLOBALS: &[(&[&str], &str)] = &[
+    (
+        &[
+            "qs_dcount",
+            "qs_rcount",
+            "qs_rlentime",
+            "qs_rtime",
+            "qs_stime",
+            "qs_utime",
+            "qs_wcount",
+            "qs_wlentime",
+            "qs_wtime",
+        ],
+        "SystemTap has it for its own functions; `qsq_print` and its kin have what it counts",
+    ),
+    (
+        &["sockstate"],
+        "SystemTap has it for its own functions; use `tcp_sockstate_str()`",
+    ),
+    (
+        &["syscall_string_trunc"],
+        "SystemTap has it for its own aliases; `-D MAXSTRINGLEN=N` is the length of texts",
+    ),
+    (
+        &["java_backtrace_string"],
+        "there are no probes in methods of Java",
+    ),
+    (
+        &["tls_debug", "tls_link_map_name", "tls_module"],
+        "SystemTap has it for its own functions of thread-local variables",
+    ),
+];
+
+/// Why a global of SystemTap's library is not there.
+pub(in crate::types) fn reason_of_global(name: &str) -> Option<&'static str> {
+    let row = ABSENT_GLOBALS
+        .iter()
+        .find(|(names, _)| names.contains(&name));
+    row.map(|(_, why)| *why)
+}
+
 /// Why a function of SystemTap's library is not there.
 pub(super) fn reason(function: &str) -> Option<&'static str> {
+    if ["Py3", "Py310", "python3_"]
+        .iter()
+        .any(|start| function.starts_with(start))
+    {
+        return Some(PYTHON);
+    }
     ABSENT
         .iter()
         .find(|(names, _)| names.contains(&function))
