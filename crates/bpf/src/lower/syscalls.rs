@@ -176,8 +176,10 @@ impl HandlerCodegen<'_> {
 
     /// Falls through if the handler's call is in the set, else goes to the label.
     pub(crate) fn dispatch(&mut self, set: &NrSet, out: Label) {
-        let number = self.call_number();
-        self.dispatch_number(number, set, out);
+        if *set != NrSet::All {
+            let number = self.call_number();
+            self.dispatch_number(number, set, out);
+        }
     }
 
     /// Falls through if the number is in the set, else goes to the label.

@@ -7,10 +7,10 @@
 use spile_ir::{Event, NrSet};
 
 use super::arch::{ARGS_COMPAT, FIRST_COMPAT};
-use crate::isa::helpers::Helper;
-use crate::isa::insn::Reg::R10;
-use crate::isa::insn::{AluOp, Cond, Reg, Size};
 use crate::lower::{Arg, HandlerCodegen, Res, TMP};
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 
 /// Parts of `socketcall`: 1 to 20.
 const SOCKETCALLS: i32 = 20;
