@@ -154,6 +154,12 @@ impl Prompt<'_> {
     fn read(&mut self, prompt: &str) -> Result<Option<String>, Failure> {
         // Output of before comes before the prompt.
         let _ = std::io::stdout().flush();
+        // A prompt is for a person; the library would write it to a plain terminal (TERM=dumb) in any case.
+        let prompt = if std::io::stdin().is_terminal() {
+            prompt
+        } else {
+            ""
+        };
         match self.input.readline(prompt) {
             Ok(line) => {
                 let _ = self.input.add_history_entry(&line);
