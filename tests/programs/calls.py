@@ -185,7 +185,7 @@ NAMES = (
     "write bind connect socket open setitimer umask ioctl execve inotify_add_watch futex nanosleep "
     "kill shutdown msync sendmsg clone mkdirat fcntl openat lseek madvise shmget prctl unlinkat mprotect access dup3 "
     "signalfd signalfd4 epoll_create1 clock_nanosleep sched_setscheduler ioprio_set quotactl mknod keyctl msgctl unshare rt_sigaction getsockopt "
-    "fchownat"
+    "fchownat mmap"
 ).split()
 
 
@@ -320,6 +320,11 @@ def texts_work():
     call(41, 1, 1, 77, text="socket(PF_LOCAL, SOCK_STREAM, 77)")
     call(26, fd, 0, 4, text="msync(0xdeadbeef7fffff63, 0, MS_SYNC)")
     call(46, fd, 0, 0, text=f"sendmsg({n}, 0x0, 0x0)")
+    call(46, fd, 0, 1 | 1 << 31, text=f"sendmsg({n}, 0x0, MSG_OOB|MSG_CMSG_COMPAT)")
+    # The upper six bits are the logarithm of a size. Nothing is mapped, as the length is 0.
+    for bits, shown in ((12, "4KB"), (22, "4MB"), (31, "2GB"), (34, "16GB")):
+        text = f"mmap(0x0, 0, PROT_READ, MAP_HUGE_{shown}|MAP_PRIVATE|MAP_ANONYMOUS|MAP_HUGETLB, -1, 0)"
+        call(9, 0, 0, 1, 0x40022 | bits << 26, -1, 0, text=text)
     # CLONE_THREAD needs CLONE_VM, so this call fails.
     call(56, 0x10000 | 17, 0, 0, 0, 0, text="clone(CLONE_THREAD|SIGCHLD, 0x0, 0x0, 0x0)")
     # Results in the base that suits them.
