@@ -342,7 +342,9 @@ fn groups<'a>(
         }
         let group = &mut list[at];
         group.nrs.push(call.nr);
-        group.nrs.extend(unselected_parts(all, calls, call.nr));
+        if [NrSet::SOCKETCALL, NrSet::IPC].contains(&call.nr) {
+            group.nrs.extend(unselected_parts(all, calls, call.nr));
+        }
         let bare = BareName::of(call, all);
         group.own_names &= call.name == call.probe && bare.is_none();
         group.bare.extend(bare);
