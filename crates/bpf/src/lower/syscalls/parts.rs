@@ -4,13 +4,13 @@
 //! other registers. If a handler of the script serves such a part, the number on the stack is the part's; see
 //! [`NrSet`]. A handler that serves the whole sees the number of the whole.
 
+use spile_ebpf::isa::helpers::Helper;
+use spile_ebpf::isa::insn::Reg::R10;
+use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::{Event, NrSet};
 
 use super::arch::{ARGS_COMPAT, FIRST_COMPAT};
 use crate::lower::{Arg, HandlerCodegen, Res, TMP};
-use spile_ebpf::isa::helpers::Helper;
-use spile_ebpf::isa::insn::Reg::R10;
-use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 
 /// Parts of `socketcall`: 1 to 20.
 const SOCKETCALLS: i32 = 20;
@@ -99,6 +99,8 @@ impl HandlerCodegen<'_> {
         self.asm.jump(end);
         self.asm.bind(sockets);
         let regs = self.regs()?;
+        // The number is known here, so it need not outlive a call.
+        self.asm.mov(number, NrSet::SOCKETCALL as i32);
         let part = self.asm.read(Size::W, regs, FIRST_COMPAT);
         self.asm.jump_if(Cond::Eq, part, 0, end);
         self.asm.jump_if(Cond::Gt, part, SOCKETCALLS, end);
@@ -107,6 +109,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump(end);
         self.asm.bind(ipc);
         let regs = self.regs()?;
+        self.asm.mov(number, NrSet::IPC as i32);
         let first = self.asm.read(Size::W, regs, FIRST_COMPAT);
         let part = self.asm.alu_of(AluOp::And, first, 0xffff);
         let [other, known] = [(); 2].map(|()| self.asm.label());
