@@ -23,6 +23,7 @@ use crate::layout::{
 use crate::lower::event::counters::{self, CounterConfig};
 use crate::lower::event::usermem::USER_TEXT;
 use crate::lower::needs;
+use crate::lower::syscalls::parts::tells_parts;
 use crate::lower::{ObjectContext, Pool};
 use crate::object::elf::{LICENSE, MapSpec, MapType, ObjectSpec, ProgramSpec};
 use crate::plan::StateLayout;
@@ -149,6 +150,7 @@ impl Programs<'_> {
             });
         }
         let object = ObjectContext {
+            tells_parts: tells_parts(self.program, self.options),
             program: self.program,
             options: self.options,
             plan: self.plan,

@@ -226,6 +226,9 @@ fn further_variables(call: &syscalls::Syscall) -> Vec<SysVariable> {
 
 /// The system calls of both tables, native ones first.
 fn system_calls() -> Vec<SysCall> {
+    // The tables of calls and handlers' sets number parts alike.
+    const { assert!(NrSet::PARTS == NrSet::COMPAT + syscalls::SOCKETCALL) };
+    const { assert!(NrSet::IPC_PARTS == NrSet::COMPAT + syscalls::IPC) };
     let tables = [(Abi::X86_64, 0), (Abi::I386, NrSet::COMPAT)];
     let calls = tables.into_iter().flat_map(|(abi, base)| {
         syscalls::all(abi).iter().map(move |call| SysCall {

@@ -22,6 +22,10 @@ pub(crate) struct ObjectContext<'a> {
     pub program: &'a Program,
     pub options: &'a Options,
     pub plan: &'a StateLayout,
+    /// Whether the numbers of system calls can be those of parts: see [`tells_parts`].
+    ///
+    /// [`tells_parts`]: super::syscalls::parts::tells_parts
+    pub tells_parts: bool,
 }
 
 /// A body, with the facts that the generators of its functions ask for. It has the fields of its

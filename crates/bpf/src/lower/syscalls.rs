@@ -130,7 +130,7 @@ impl HandlerCodegen<'_> {
         self.asm.jump(unknown);
         self.asm.bind(small);
         self.asm.add(number, NrSet::COMPAT as i32);
-        if self.tells_parts() {
+        if self.ctx.tells_parts {
             self.part_of_call(number)?;
         }
         self.asm.jump(end);

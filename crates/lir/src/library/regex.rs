@@ -73,9 +73,10 @@ const STEPS: i32 = 4;
 
 /// The name of the step of [`matches`].
 pub const MATCH_AT: &str = "match_at";
-/// The names of the steps of [`find`].
+/// The name of the first one of the steps of [`find`].
+pub const FIND_ON: &str = "find_on";
+/// The names of the others.
 const FIND_BACK: &str = "find_back";
-const FIND_ON: &str = "find_on";
 const FIND_TAGS: &str = "find_tags";
 const FIND_OPS: &str = "find_ops";
 
@@ -165,7 +166,7 @@ Cost: a step for each eight bytes, 13 instructions for each byte.";
         f.repeat_call(chunks, MATCH_AT, walk.words);
         let row = area.load_u64(area::ROW);
         f.ret_if(row.ge(accept), 1);
-        let last = walk.column(row, Table::of(scanner), scanner.edge);
+        let last = walk.column(row, Table::of(NEXT, scanner), scanner.edge);
         f.ret_if(last.ge(accept), 1);
         f.ret(0);
     });
@@ -244,9 +245,9 @@ struct Table {
 }
 
 impl Table {
-    fn of(scanner: &Scanner<'_>) -> Table {
+    fn of(name: &'static str, scanner: &Scanner<'_>) -> Table {
         Table {
-            name: NEXT,
+            name,
             entries: scanner.next.len(),
             size: Size::U16,
         }
@@ -288,10 +289,7 @@ impl<'b> Walk<'b> {
 
     /// Begins a scan.
     fn scan(&self, name: &'static str, scanner: &Scanner<'_>) {
-        self.put_table(&Table {
-            name,
-            ..Table::of(scanner)
-        });
+        self.put_table(&Table::of(name, scanner));
         self.put(word::ACCEPT, i32::from(scanner.accept));
         self.area.store_u64(area::ROW, i32::from(scanner.start));
     }
@@ -317,11 +315,8 @@ impl<'b> Walk<'b> {
         }
         area.store_u64(area::POS, length);
         self.repeat(length, FIND_BACK);
-        let table = Table {
-            name: REVERSE,
-            ..Table::of(scanner)
-        };
-        let last = self.column(area.load_u64(area::ROW), table, scanner.edge);
+        let row = area.load_u64(area::ROW);
+        let last = self.column(row, Table::of(REVERSE, scanner), scanner.edge);
         f.if_(last.ge(i32::from(scanner.accept)), || {
             area.store_u64(area::START, 0);
         });

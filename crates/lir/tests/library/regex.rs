@@ -8,7 +8,7 @@ use spile_lir::interp::RegionKind;
 use spile_lir::library;
 use spile_lir::library::regex::{self as walks, CHUNK, Finder, MATCH_AT, Scanner, area};
 
-use super::forms::{Reads, forms, properties};
+use super::forms::{Reads, forms, properties, slot};
 
 /// Bytes of the longest text.
 const MOST: usize = 24;
@@ -69,13 +69,6 @@ fn with_steps(mut module: Module, steps: Module) -> Module {
     module
 }
 
-/// The text with a NUL at least, in whole chunks.
-fn slot(text: &[u8]) -> Vec<u8> {
-    let mut slot = text.to_vec();
-    slot.resize((text.len() + 1).next_multiple_of(CHUNK as usize), 0);
-    slot
-}
-
 properties! {
     400 cases: fn texts_match(pattern in pattern(), texts in vec(text(), 1..6)) {
         let regex = Regex::new(pattern.as_bytes(), false).expect("a pattern");
@@ -87,7 +80,7 @@ properties! {
             with_steps(walks::matches("match", &compiled.classes, &scanner(&compiled.test)), steps)
         });
         for text in texts {
-            let slot = slot(&text);
+            let slot = slot(&text, 0);
             let found = forms.same(3_000, |mut machine| {
                 let at = machine.memory.add(slot.clone(), RegionKind::Memory);
                 let area = machine.memory.add(vec![b'#'; 64], RegionKind::Memory);

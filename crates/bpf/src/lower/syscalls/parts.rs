@@ -7,10 +7,11 @@
 use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
-use spile_ir::{Event, NrSet};
+use spile_ir::{Event, NrSet, Program};
 
 use super::arch::{ARGS_COMPAT, FIRST_COMPAT};
 use crate::lower::{Arg, HandlerCodegen, Res, TMP};
+use crate::target::Options;
 
 /// Parts of `socketcall`: 1 to 20.
 const SOCKETCALLS: i32 = 20;
@@ -63,22 +64,21 @@ pub(crate) fn on_stack(nr: u32) -> u32 {
     }
 }
 
-impl HandlerCodegen<'_> {
-    /// Whether numbers on the stack can be those of parts: some handler serves one.
-    pub(super) fn tells_parts(&self) -> bool {
-        let sees = |event: &Event| match event {
-            Event::SysEnter(set) | Event::SysExit(set) => {
-                set.parts().is_some_and(|mut parts| parts.next().is_some())
-            }
-            _ => false,
-        };
-        let mut handlers = self.program.handlers.iter();
-        self.options.features.task_pt_regs && handlers.any(|h| sees(&h.event))
-    }
+/// Whether numbers on the stack can be those of parts: some handler serves one.
+pub(crate) fn tells_parts(program: &Program, options: &Options) -> bool {
+    let sees = |event: &Event| match event {
+        Event::SysEnter(set) | Event::SysExit(set) => {
+            set.parts().is_some_and(|mut parts| parts.next().is_some())
+        }
+        _ => false,
+    };
+    options.features.task_pt_regs && program.handlers.iter().any(|h| sees(&h.event))
+}
 
+impl HandlerCodegen<'_> {
     /// Whether this handler serves parts.
     pub(super) fn sees_parts(&self) -> bool {
-        self.tells_parts() && self.parts().is_some_and(|parts| parts != 0)
+        self.ctx.tells_parts && self.parts().is_some_and(|parts| parts != 0)
     }
 
     /// A bit for each part that the handler serves; `None` if it serves all calls.
@@ -133,7 +133,7 @@ impl HandlerCodegen<'_> {
 
     /// The number of a part that the handler does not serve becomes that of the whole.
     pub(super) fn whole_of_part(&mut self, number: Reg) {
-        if !self.tells_parts() {
+        if !self.ctx.tells_parts {
             return;
         }
         let served = self.parts().unwrap_or(0);

@@ -5,14 +5,14 @@ use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size};
 use spile_ir::regex;
 use spile_ir::{BodyFacts, Inst, Program, ProgramFacts, Reg as IrReg, RegexId, Ty, Val};
 use spile_lir::library::regex::{
-    CHUNK, Finder, MATCH_AT, MAX_GROUPS, Scanner, area, find, matches,
+    CHUNK, FIND_ON, Finder, MATCH_AT, MAX_GROUPS, NO_SLOT, Scanner, area, find, matches,
 };
 use spile_lir::library::routine::Routine;
 
 use crate::layout::percpu;
 use crate::lower::{Arg, HandlerCodegen, Res, StrOperand, block_at};
 
-const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS);
+const _: () = assert!(MAX_GROUPS == regex::MAX_GROUPS && NO_SLOT == regex::NO_SLOT as i32);
 
 /// Bytes of each CPU's block for matches; 0 if the program keeps no match.
 pub(crate) fn room(program: &Program, facts: &ProgramFacts, max_string: u32) -> u32 {
@@ -104,7 +104,7 @@ impl HandlerCodegen<'_> {
         let max = max_matched_len(self.program, &self.plan.facts, self.plan.max_string);
         let name = format!("find_{}", re.0);
         let steps = |_: &mut _| Ok((Routine::FindSteps, Vec::new()));
-        self.pool.routine("find_on", None, steps)?;
+        self.pool.routine(FIND_ON, None, steps)?;
         self.pool
             .define_once(&name, || find(&name, classes, &tables(finder), max))?;
         // The copied text is kept for its groups, and ends with a NUL.

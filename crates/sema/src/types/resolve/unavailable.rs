@@ -1,7 +1,7 @@
 //! Functions of SystemTap's library that need more than eBPF has, with the reason and the way out.
 
 /// Names, and what a message says of them.
-const ABSENT: &[(&[&str], &str)] = &[
+const ABSENT: &Reasons = &[
     (
         &["mdelay", "udelay"],
         "no BPF program can wait; save what you need in a global and continue in `probe timer.ms(N)`",
@@ -112,12 +112,9 @@ const ABSENT: &[(&[&str], &str)] = &[
             "get_ip",
             "get_ip_from_client",
             "get_prot",
+            "get_prot_from_client",
             "stap_NFS_CLIENT",
         ],
-        "SystemTap has it for its own aliases; the variables of `nfs.proc.*` have what it gives",
-    ),
-    (
-        &["get_prot_from_client"],
         "SystemTap has it for its own aliases; the variables of `nfs.proc.*` have what it gives",
     ),
     (
@@ -155,8 +152,11 @@ const ABSENT: &[(&[&str], &str)] = &[
 const PYTHON: &str = "there are no probes in functions of Python that read its objects; \
     `process(\"python3\").mark(\"function__entry\")` has the function and its line";
 
+/// Names that have the same reason, and the reason.
+type Reasons = [(&'static [&'static str], &'static str)];
+
 /// Globals of SystemTap's library that this one does not have, and what messages say of them.
-const ABSENT_GLOBALS: &[(&[&str], &str)] = &[
+const ABSENT_GLOBALS: &Reasons = &[
     (
         &[
             "qs_dcount",
@@ -191,22 +191,19 @@ const ABSENT_GLOBALS: &[(&[&str], &str)] = &[
 
 /// Why a global of SystemTap's library is not there.
 pub(in crate::types) fn reason_of_global(name: &str) -> Option<&'static str> {
-    let row = ABSENT_GLOBALS
-        .iter()
-        .find(|(names, _)| names.contains(&name));
-    row.map(|(_, why)| *why)
+    find(ABSENT_GLOBALS, name)
 }
 
 /// Why a function of SystemTap's library is not there.
 pub(super) fn reason(function: &str) -> Option<&'static str> {
-    if ["Py3", "Py310", "python3_"]
-        .iter()
-        .any(|start| function.starts_with(start))
-    {
-        return Some(PYTHON);
+    let python = ["Py3", "python3_"];
+    match python.iter().any(|start| function.starts_with(start)) {
+        true => Some(PYTHON),
+        false => find(ABSENT, function),
     }
-    ABSENT
-        .iter()
-        .find(|(names, _)| names.contains(&function))
-        .map(|(_, why)| *why)
+}
+
+fn find(reasons: &Reasons, name: &str) -> Option<&'static str> {
+    let row = reasons.iter().find(|(names, _)| names.contains(&name));
+    row.map(|(_, why)| *why)
 }
