@@ -128,7 +128,7 @@ pub enum Inst {
     /// to `max` then.
     Bound { dst: Value, a: Value, max: u32 },
     /// `dst = a`, about which the kernel's verifier knows nothing, so that paths with different
-    /// constants become one. Not for addresses.
+    /// constants become one. Verifiers before Linux 6.8 still know a zero. Not for addresses.
     Opaque { dst: Value, a: Value },
     /// `dst` = the address of a place.
     Addr { dst: Value, of: MemoryPlace },

@@ -430,15 +430,31 @@ impl<'f> Outline<'f> {
 
     /// Replaces the loop in its function.
     fn caller(&mut self) {
-        let [context, times, count, exit, zero, unknown] =
-            ["context", "times", "count", "exit", "zero", "unknown"].map(|n| fresh(self.func, n));
+        let [context, times, count, exit, one, unknown_one, unknown] = [
+            "context",
+            "times",
+            "count",
+            "exit",
+            "one",
+            "unknown_one",
+            "unknown",
+        ]
+        .map(|n| fresh(self.func, n));
         let of = MemoryPlace::Slot(self.context.unwrap_or(SlotId(0)), 0);
         let mut insts = vec![
             Inst::Addr { dst: context, of },
-            Inst::Const { dst: zero, imm: 0 },
+            // A zero that no verifier knows: before Linux 6.8 they know one that is stored in parts.
+            Inst::Const { dst: one, imm: 1 },
             Inst::Opaque {
+                dst: unknown_one,
+                a: one,
+            },
+            Inst::Alu {
                 dst: unknown,
-                a: zero,
+                width: Width::W64,
+                op: AluOp::Sub,
+                a: unknown_one,
+                b: Operand::Imm(1),
             },
         ];
         // Zeros that the verifier knows are the only words that it does not forget. It would follow

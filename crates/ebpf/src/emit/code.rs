@@ -287,13 +287,10 @@ impl CodeWriter<'_> {
             MachineOp::Bound(max) => self.bound(dst, *max),
             MachineOp::Opaque => {
                 let off = self.selected.scratch.unwrap_or(0);
-                // A zero that the verifier does not know is added. It tracks words of the stack, but not those in
-                // which a byte was written on its own; before Linux 6.8 also those of zeros only.
-                self.asm.store(Size::DW, Reg::R10, off, 1 << 8);
-                self.asm.store(Size::B, Reg::R10, off, 0);
+                self.asm.store(Size::DW, Reg::R10, off, a);
+                // A byte of its own makes the word one that the verifier does not track.
+                self.asm.store(Size::B, Reg::R10, off, a);
                 self.asm.load(Size::DW, dst, Reg::R10, off);
-                self.asm.alu(AluOp::Rsh, dst, 9);
-                self.asm.add(dst, a);
             }
             MachineOp::Helper(h) => {
                 let (helper, narrow) = helper(*h);

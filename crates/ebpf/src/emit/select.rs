@@ -408,12 +408,7 @@ impl Selector<'_> {
             }
             Inst::Atomic { .. } => self.atomic(inst),
             Inst::Bound { dst, a, max } => self.in_place(MachineOp::Bound(*max), [*a], *dst),
-            Inst::Opaque { dst, a } => {
-                // The result is written before the value is read.
-                let mut operands = uses([*a]);
-                operands.push(Reg::reg_def_at_start(vreg(*dst)));
-                self.add(MachineOp::Opaque, operands);
-            }
+            Inst::Opaque { dst, a } => self.plain(MachineOp::Opaque, [*a], *dst),
             Inst::Addr { dst, .. } if self.in_frame.contains_key(dst) => {}
             Inst::Addr { dst, of } => self.plain(MachineOp::Addr(of.clone()), [], *dst),
             Inst::Helper { dst, helper, args } => self.call(MachineOp::Helper(*helper), args, *dst),
