@@ -26,6 +26,9 @@ ip link set lo up || echo "spile-vm: no loopback interface"
 features=/sys/kernel/debug/sched/features
 ! grep -qw HRTICK $features || echo NO_HRTICK > $features
 hostname -F /etc/hostname
+# A loaded host takes an emulated processor away for milliseconds, also while a handler on it holds a lock.
+mkdir -p $HOME/.systemtap
+echo "-D MAXTRYLOCK=10000" > $HOME/.systemtap/rc
 for module in /modules/*.ko; do
 	insmod "$module" || echo "spile-vm: no module $module"
 done

@@ -12,44 +12,36 @@ pub const GOT: i32 = 1;
 /// Result: the controller holds the lock, and this thread belongs to it.
 pub const OWN: i32 = 2;
 
-/// How long a lock is waited for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Patience {
-    /// That many more attempts without a pause, each of which the kernel's verifier follows.
-    Attempts(u32),
-    /// That many nanoseconds, where loops need no bound. Time ends the loop rather than a counter, so the
-    /// verifier follows it once.
-    Nanoseconds(u32),
-}
-
 /// `wait_lock`, for a lock that an exchange found held, in the first `words` words of the shared state.
-pub fn wait_lock(patience: Patience, words: u32) -> Module {
+/// It waits that many nanoseconds, in an open loop ([`LoopForm::Open`]) where the kernel stops any loop
+/// (`may_goto`), else in a callback: the kernel's verifier follows both once.
+///
+/// [`LoopForm::Open`]: crate::func::LoopForm::Open
+pub fn wait_lock(nanoseconds: u32, may_goto: bool, words: u32) -> Module {
     let contract = "\
 Waits for a lock and takes it; returns `GOT`, `OWN` or 0. The controller's own threads do not wait for it: its
 system calls, page faults and interrupts come to handlers as well.
 lock: its number among the words of the shared state. holder: what to store. was: what the lock's word
 contained; if the controller holds it, the upper half is its process number.
-Cost: an exchange for each attempt.";
+Cost: an exchange and a look at the clock for each attempt.";
     let params = ["lock", "holder", "was"];
     let wait_lock = build(WAIT_LOCK, contract, params, |f, [lock, holder, was]| {
-        // Always false: it bounds the address.
-        f.ret_if(lock.ge(words.cast_signed()), 0);
-        let word = f.addr(MemoryPlace::State(0)) + (lock << 3);
         let owner = was >> 32;
         f.if_(owner.ne(0), || {
             let process = f.helper(Helper::PidTgid, &[]) >> 32;
             f.ret_if(process.eq(owner), OWN);
         });
-        let attempt = || f.ret_if(word.compare_exchange(0, 0, holder).eq(0), GOT);
-        match patience {
-            Patience::Attempts(more) => f.repeat_inline(more, attempt),
-            Patience::Nanoseconds(most) => {
-                let end = f.helper(Helper::TimeNs, &[]) + most.cast_signed();
-                f.repeat_open(MAX_REPEAT, || {
-                    attempt();
-                    f.break_if(f.helper(Helper::TimeNs, &[]).gt(end));
-                });
-            }
+        let end = f.helper(Helper::TimeNs, &[]) + nanoseconds.cast_signed();
+        let attempt = || {
+            // Always false: it bounds the address, which a callback cannot take from outside.
+            f.ret_if(lock.ge(words.cast_signed()), 0);
+            let word = f.addr(MemoryPlace::State(0)) + (lock << 3);
+            f.ret_if(word.compare_exchange(0, 0, holder).eq(0), GOT);
+            f.break_if(f.helper(Helper::TimeNs, &[]).gt(end));
+        };
+        match may_goto {
+            true => f.repeat_open(MAX_REPEAT, attempt),
+            false => f.repeat(MAX_REPEAT, attempt),
         }
         f.ret(0);
     });

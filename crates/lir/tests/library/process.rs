@@ -7,7 +7,7 @@ use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
-use spile_lir::library::lock::{GOT, OWN, Patience, WAIT_LOCK, wait_lock};
+use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 use spile_lir::library::output::{FLUSH, FlushLayout, flush};
 
 use super::forms::{Reads, forms, properties};
@@ -262,14 +262,10 @@ properties! {
         holder in prop_oneof![Just(1u64), (3..6u64).prop_map(|p| p << 32 | 1)],
         process in 3..6u64,
         held in 0..12u32,
-        waits in any::<bool>(),
+        may_goto in any::<bool>(),
         lock in 0..5u64,
     ) {
-        let patience = match waits {
-            true => Patience::Nanoseconds(55),
-            false => Patience::Attempts(4),
-        };
-        let forms = forms(&format!("{patience:?}"), || wait_lock(patience, 4));
+        let forms = forms(&format!("may_goto {may_goto}"), || wait_lock(55, may_goto, 4));
         let (result, attempts, content) = forms.same(3_000, |mut machine| {
             let words = [holder.to_le_bytes(); 4].concat();
             let state = machine.memory.add(words, RegionKind::Memory);
@@ -279,11 +275,11 @@ properties! {
             let content = machine.memory.region(state).expect("stays").to_vec();
             (result, host.attempts, content)
         });
-        // 4 attempts, or 6: at 1010, the end is 1065; the looks at 1020 ... 1070.
-        let most = if waits { 6 } else { 4 };
+        // At 1010, the end is 1065; the looks are at 1020 ... 1070.
+        let most = 6;
         let (expected, tried) = match (lock < 4, holder >> 32 == process, held < most) {
-            (false, ..) => (0, 0),
             (_, true, _) => (OWN, 0),
+            (false, ..) => (0, 0),
             (.., true) => (GOT, held + 1),
             _ => (0, most),
         };

@@ -6,7 +6,7 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Event, GlobalId, Space};
-use spile_lir::library::lock::{GOT, OWN, Patience, WAIT_LOCK, wait_lock};
+use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
 use crate::lower::{BLOCK, GEN, HandlerCodegen, Res, VERDICT};
@@ -14,8 +14,9 @@ use crate::plan::outlining::Op;
 use crate::regalloc::Location;
 use crate::target::PreemptionKfuncs;
 
-/// The largest number of lock attempts that the verifier is made to follow.
-const MAX_TRIES: u32 = 1000;
+/// The largest number of tries to take a lock (MAXTRYLOCK): 200 ms, as long as the controller waits, and
+/// less than the 250 ms after which the kernel stops a loop.
+const MAX_TRIES: u32 = 20_000;
 
 /// Nanoseconds allowed for each attempt to take a lock (TRYLOCKDELAY).
 const TRYLOCK_DELAY_NS: u32 = 10_000;
@@ -217,13 +218,13 @@ impl HandlerCodegen<'_> {
             return Ok(());
         }
         let tries = self.program.limits.maxtrylock.clamp(1, MAX_TRIES);
-        let patience = match self.options.features.may_goto {
-            true => Patience::Nanoseconds(tries * TRYLOCK_DELAY_NS),
-            false => Patience::Attempts(tries),
-        };
-        let plan = self.plan;
+        let (may_goto, plan) = (self.options.features.may_goto, self.plan);
         self.pool.global_functions(WAIT_LOCK, plan, |_| {
-            Ok(wait_lock(patience, plan.shared_size / 8))
+            Ok(wait_lock(
+                tries * TRYLOCK_DELAY_NS,
+                may_goto,
+                plan.shared_size / 8,
+            ))
         })?;
         let result = self.asm.new_reg();
         let mut attempts = Vec::new();
