@@ -101,14 +101,16 @@ pub fn compile_planned(
 /// Allocates the registers of the kernel's handlers, and refuses texts with symbols that a handler
 /// looks into.
 fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>, CompileError> {
+    let in_kernel = program.handlers.iter().filter(|h| h.event.in_kernel());
+    let mut made = regalloc::allocate_all(in_kernel.map(|h| &h.body))
+        .ok_or_else(|| program_error("a malformed body"))?
+        .into_iter();
     let mut allocs = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
         if !handler.event.in_kernel() {
             allocs.push(None);
             continue;
         }
-        let alloc = regalloc::allocate(&handler.body)
-            .ok_or_else(|| program_error(format!("{}: a malformed body", handler.point)))?;
         if let Some(site) = marks.unrenderable(BodyId::Handler(i)) {
             let site = program.sites.get(site.index());
             return Err(CompileError {
@@ -120,7 +122,7 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
                     .into(),
             });
         }
-        allocs.push(Some(alloc));
+        allocs.push(made.next());
     }
     Ok(allocs)
 }

@@ -33,8 +33,9 @@ const STACK_TOP: i16 = -72;
 /// End of the spilled numbers; only [`crate::lower::THREAD_RECORDS`] and the verdict follow. Before
 /// 6.13 all frames share 512 bytes, and subprograms need the rest.
 const STACK_END: i16 = -240;
-/// End of the spilled numbers in a resumable loop, whose program has a frame of its own.
-const STACK_END_STEPS: i16 = -160;
+/// End of the spilled numbers where a handler has a loop. Handlers of an event are one program, which
+/// has a frame beside that of the resumable loop.
+const STACK_END_LOOPS: i16 = -160;
 
 /// Bytes of the frame for numbers that [`numbers`] spills, besides those that have words already.
 const SPILLED: u32 = 32;
@@ -69,6 +70,8 @@ pub(crate) struct Allocation {
     pub live: Rc<Liveness>,
     /// The interval of each register.
     pub intervals: Vec<Option<Interval>>,
+    /// End of the spilled numbers on the stack.
+    pub stack_end: i16,
     /// The resume points, starting with the entry; empty without loops.
     pub resume: Vec<BlockId>,
     /// The index of each block in `order`.
@@ -92,8 +95,26 @@ impl Allocation {
     }
 }
 
-/// Allocates locations. `None` if the body names registers or blocks that do not exist.
-pub(crate) fn allocate(body: &Body) -> Option<Allocation> {
+/// Allocates the locations of bodies, which can become one program. `None` if one names registers or
+/// blocks that do not exist.
+pub(crate) fn allocate_all<'a>(
+    bodies: impl Iterator<Item = &'a Body> + Clone,
+) -> Option<Vec<Allocation>> {
+    let all = |end| {
+        bodies
+            .clone()
+            .map(move |b| allocate(b, end))
+            .collect::<Option<Vec<_>>>()
+    };
+    let allocs = all(STACK_END)?;
+    match allocs.iter().all(|a| a.resume.is_empty()) {
+        true => Some(allocs),
+        false => all(STACK_END_LOOPS),
+    }
+}
+
+/// Allocates locations, with numbers on the stack down to that offset.
+fn allocate(body: &Body, stack_end: i16) -> Option<Allocation> {
     if body.blocks.is_empty() || !well_formed(body) {
         return None;
     }
@@ -114,6 +135,7 @@ pub(crate) fn allocate(body: &Body) -> Option<Allocation> {
         layout_index,
         frame: 0,
         number_bytes: 0,
+        stack_end,
         live: Rc::default(),
         intervals: Vec::new(),
     };
@@ -273,11 +295,7 @@ fn assign(body: &Body, alloc: &mut Allocation, live: &Liveness) {
         live.live_in(*b).for_each(|r| outlives.insert(r));
     }
     let stays = |r: usize| outlives.contains(spile_ir::Reg(r as u32));
-    let stack_end = match alloc.resume.is_empty() {
-        true => STACK_END,
-        false => STACK_END_STEPS,
-    };
-    let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - stack_end) / 8) as usize];
+    let mut stack: Vec<Option<u32>> = vec![None; ((STACK_TOP - alloc.stack_end) / 8) as usize];
     let early = straight_line_end(body, &alloc.order);
     let mut frame: Vec<FrameRange> = Vec::new();
     let numbers = by_start

@@ -25,8 +25,8 @@ use spile_ebpf::isa::sequences::{RegSet, set_of};
 use spile_ir::{Block, BlockId, Body, Inst, Reg as IrReg, Term, Ty, Val};
 
 use super::{
-    Allocation, FrameRange, Interval, Location, POOL, STACK_END, STACK_END_STEPS, STACK_TOP,
-    intervals, straight_line_end, take_slot,
+    Allocation, FrameRange, Interval, Location, POOL, STACK_TOP, intervals, straight_line_end,
+    take_slot,
 };
 
 /// The registers that calls may change.
@@ -382,14 +382,10 @@ impl<'a> Builder<'a> {
         open.sort_by_key(|(r, i)| (i.span(), *r));
         let alloc = self.input.alloc;
         let early = straight_line_end(self.input.body, self.input.order);
-        let stack_end = match alloc.resume.is_empty() {
-            true => STACK_END,
-            false => STACK_END_STEPS,
-        };
         let fixed = alloc.locations.iter().zip(&self.fixed);
         let fixed = fixed.filter_map(|(at, fixed)| fixed.then_some(*at));
         let fixed: Vec<Location> = fixed.collect();
-        let mut stack: Vec<Option<u32>> = (1..=(STACK_TOP - stack_end) / 8)
+        let mut stack: Vec<Option<u32>> = (1..=(STACK_TOP - alloc.stack_end) / 8)
             .map(|i| Location::Stack(STACK_TOP - 8 * i))
             .map(|at| fixed.contains(&at).then_some(u32::MAX))
             .collect();
