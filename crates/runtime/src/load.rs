@@ -63,9 +63,9 @@ pub type StartedObject = (LoadedObject, StateMemory, Links);
 
 impl LoadedObject {
     /// Makes an object's maps, calls back to prepare its state memory, and loads and attaches its programs.
-    /// Functions that cannot be attached together with others (ftrace does not have them, or the kernel has
-    /// no CONFIG_FPROBE) may be attachable alone, which needs another program type: everything is then loaded again,
-    /// once for all of them. The target is the process that the session follows.
+    /// Functions that cannot be attached together with others, because ftrace does not have them, may be
+    /// attachable alone, which needs another program type: everything is then loaded again, once for all of
+    /// them. The target is the process that the session follows.
     pub fn start(
         object: &layout::Object,
         program: &Program,

@@ -309,6 +309,10 @@ families! {
     [w("dw_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
     [w("tp_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
     [w("tp_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
+    [w("nd1_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
+    [w("nd1_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
+    [w("nd2_syscall"), CALL] &[], EventMaker::Syscall(false), SysEnter, "entry to a system call";
+    [w("nd2_syscall"), CALL, w("return")] MAXACTIVE, EventMaker::Syscall(true), SysExit, "return from a system call";
 }
 
 /// The way out for probes of Python's functions.

@@ -102,7 +102,7 @@ impl Missing {
 /// The name of a point with `syscall.` for the other names of that family.
 fn family_name(alias: &str) -> Cow<'_, str> {
     match alias.split_once('.') {
-        Some(("nd_syscall" | "dw_syscall" | "tp_syscall", rest)) => {
+        Some((family, rest)) if family.ends_with("_syscall") => {
             Cow::Owned(format!("syscall.{rest}"))
         }
         _ => Cow::Borrowed(alias),

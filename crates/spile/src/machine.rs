@@ -199,7 +199,7 @@ pub(crate) fn bpf_features(btf: &Btf, program: &Program, facts: &ProgramFacts) -
         bpf_loop: since(5, 17, Feature::Helper(raw, helper::LOOP)),
         atomics: since(5, 12, Feature::Atomics),
         task_pt_regs: since(5, 15, Feature::Helper(raw, helper::TASK_PT_REGS)),
-        kprobe_multi: since(5, 18, Feature::KprobeMulti),
+        kprobe_multi: kprobe_multi(btf, program),
         uprobe_multi: since(6, 6, Feature::UprobeMulti),
         kprobe_session: session(btf, program),
         preemption: preemption(btf),
@@ -211,6 +211,17 @@ pub(crate) fn bpf_features(btf: &Btf, program: &Program, facts: &ProgramFacts) -
             && features::has(Feature::WriteRegisters).is_available(),
         syscall_events: syscall_events(),
     }
+}
+
+/// Whether one link attaches many functions of the kernel, if the script has any. The kernel's BTF shows the
+/// function behind it; the probe would say yes before Linux 5.18.
+fn kprobe_multi(btf: &Btf, program: &Program) -> bool {
+    let in_kernel =
+        |h: &Handler| matches!(&h.event, Event::Code(probe) if probe.space == Space::Kernel);
+    program.handlers.iter().any(in_kernel)
+        && (btf.find_func("register_fprobe_ips").is_some()
+            || machine::version() >= Version::new(5, 18)
+                && features::has(Feature::KprobeMulti).is_available())
 }
 
 /// The ids of the trace events of system calls, where programs at raw tracepoints lose hits.
