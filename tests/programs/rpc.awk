@@ -8,7 +8,7 @@ function value(name) {
 /^sunrpc.clnt.shutdown_client / && / progname=nfs / && / vers=3$/ {
 	calls += value("om_ops"); transmissions += value("om_ntrans")
 	sent += value("om_bytes_sent"); received += value("om_bytes_recv")
-	if (value("om_execute") < value("om_rtt") || value("om_rtt") <= 0) times = "wrong"
+	if (value("om_execute") + 0 < value("om_rtt") + 0 || value("om_rtt") + 0 <= 0) times = "wrong"
 }
 # /proc/net/rpc/nfsd: requests, connections; valid, bad in any way, in their form, by their user.
 $1 == "net" { service = $2 " " $5 }
@@ -22,7 +22,7 @@ $1 == "rpc" { service = service " " $2 " " $4 " " $5 }
 /^sunrpc.svc.process / { begun[value("rq_xid")] = value("rq_prog") " " value("rq_vers") " " value("rq_proc") }
 /^sunrpc.svc.send / { ended[value("rq_xid")] = value("rq_prog") " " value("rq_vers") " " value("rq_proc") }
 # Services over TCP listen at the ports that they register.
-/^sunrpc.svc.register / && / prot=6 / && value("port") > 0 { registered[sprintf("%04X", value("port"))] = 1 }
+/^sunrpc.svc.register / && / prot=6 / && value("port") + 0 > 0 { registered[sprintf("%04X", value("port"))] = 1 }
 $4 == "0A" { split($2, place, ":"); open[place[2]] = 1 }
 END {
 	mine = calls " " transmissions " " sent " " received
