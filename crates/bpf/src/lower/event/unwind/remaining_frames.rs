@@ -41,9 +41,9 @@ impl HandlerCodegen<'_> {
         let (room, base, _) = walks(plan, options)?;
         let [none, fits] = std::array::from_fn(|_| self.asm.label());
         let last = self.block_word(base as u32 + at::N);
-        self.asm.jump_if(Cond::Eq, last, 0, none);
-        self.asm.jump_if(Cond::Gt, last, room.most as i32, none);
+        // One comparison for 0 as well: before Linux 6.8 the verifier learns nothing from `!= 0`.
         self.asm.add(last, -1);
+        self.asm.jump_if(Cond::Ge, last, room.most as i32, none);
         self.store(base as u32 + at::LO, last);
         self.asm.alu(AluOp::Lsh, last, 3);
         let frame = self.block_address(base as u32);
