@@ -428,22 +428,12 @@ impl<'f> Outline<'f> {
         }
     }
 
-    /// Replaces the loop in its function.
-    fn caller(&mut self) {
-        let [context, times, count, exit, one, unknown_one, unknown] = [
-            "context",
-            "times",
-            "count",
-            "exit",
-            "one",
-            "unknown_one",
-            "unknown",
-        ]
-        .map(|n| fresh(self.func, n));
-        let of = MemoryPlace::Slot(self.context.unwrap_or(SlotId(0)), 0);
-        let mut insts = vec![
-            Inst::Addr { dst: context, of },
-            // A zero that no verifier knows: before Linux 6.8 they know one that is stored in parts.
+    /// Code for a zero that no verifier knows, and the value: before Linux 6.8 they know a zero that is
+    /// stored in parts, and no other number.
+    fn unknown_zero(&mut self) -> ([Inst; 3], Value) {
+        let [one, unknown_one, unknown] =
+            ["one", "unknown_one", "unknown"].map(|n| fresh(self.func, n));
+        let code = [
             Inst::Const { dst: one, imm: 1 },
             Inst::Opaque {
                 dst: unknown_one,
@@ -457,6 +447,17 @@ impl<'f> Outline<'f> {
                 b: Operand::Imm(1),
             },
         ];
+        (code, unknown)
+    }
+
+    /// Replaces the loop in its function.
+    fn caller(&mut self) {
+        let [context, times, count, exit] =
+            ["context", "times", "count", "exit"].map(|n| fresh(self.func, n));
+        let of = MemoryPlace::Slot(self.context.unwrap_or(SlotId(0)), 0);
+        let mut insts = vec![Inst::Addr { dst: context, of }];
+        let (zero, unknown) = self.unknown_zero();
+        insts.extend(zero);
         // Zeros that the verifier knows are the only words that it does not forget. It would follow
         // the step once with them, and again without.
         if !self.one_way() {
