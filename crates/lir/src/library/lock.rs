@@ -2,7 +2,7 @@
 
 use super::module_of;
 use crate::builder::build;
-use crate::func::{MAX_REPEAT, MemoryPlace, Module};
+use crate::func::{LoopForm, MAX_REPEAT, MemoryPlace, Module};
 use crate::helpers::Helper;
 
 /// The function's name.
@@ -12,12 +12,13 @@ pub const GOT: i32 = 1;
 /// Result: the controller holds the lock, and this thread belongs to it.
 pub const OWN: i32 = 2;
 
+/// Attempts where the kernel's verifier follows each one.
+const INLINE_ATTEMPTS: u32 = 100;
+
 /// `wait_lock`, for a lock that an exchange found held, in the first `words` words of the shared state.
-/// It waits that many nanoseconds, in an open loop ([`LoopForm::Open`]) where the kernel stops any loop
-/// (`may_goto`), else in a callback: the kernel's verifier follows both once.
-///
-/// [`LoopForm::Open`]: crate::func::LoopForm::Open
-pub fn wait_lock(nanoseconds: u32, may_goto: bool, words: u32) -> Module {
+/// It waits that many nanoseconds. The kernel's verifier follows an open loop and a callback once; without
+/// both, there are a hundred attempts at most.
+pub fn wait_lock(nanoseconds: u32, form: LoopForm, words: u32) -> Module {
     let contract = "\
 Waits for a lock and takes it; returns `GOT`, `OWN` or 0. The controller's own threads do not wait for it: its
 system calls, page faults and interrupts come to handlers as well.
@@ -39,9 +40,10 @@ Cost: an exchange and a look at the clock for each attempt.";
             f.ret_if(word.compare_exchange(0, 0, holder).eq(0), GOT);
             f.break_if(f.helper(Helper::TimeNs, &[]).gt(end));
         };
-        match may_goto {
-            true => f.repeat_open(MAX_REPEAT, attempt),
-            false => f.repeat(MAX_REPEAT, attempt),
+        match form {
+            LoopForm::Open => f.repeat_open(MAX_REPEAT, attempt),
+            LoopForm::Callback => f.repeat(MAX_REPEAT, attempt),
+            LoopForm::Inline => f.repeat_inline(INLINE_ATTEMPTS, attempt),
         }
         f.ret(0);
     });

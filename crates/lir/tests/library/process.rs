@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
-use spile_lir::func::MemoryPlace;
+use spile_lir::func::{LoopForm, MemoryPlace};
 use spile_lir::helpers::Helper;
 use spile_lir::interp::{Fault, Host, Memory, RegionKind};
 use spile_lir::library::cmdline::{CmdlineLayout, cmdline};
@@ -262,10 +262,10 @@ properties! {
         holder in prop_oneof![Just(1u64), (3..6u64).prop_map(|p| p << 32 | 1)],
         process in 3..6u64,
         held in 0..12u32,
-        may_goto in any::<bool>(),
+        form in prop_oneof![Just(LoopForm::Open), Just(LoopForm::Callback), Just(LoopForm::Inline)],
         lock in 0..5u64,
     ) {
-        let forms = forms(&format!("may_goto {may_goto}"), || wait_lock(55, may_goto, 4));
+        let forms = forms(&format!("{form:?}"), || wait_lock(55, form, 4));
         let (result, attempts, content) = forms.same(3_000, |mut machine| {
             let words = [holder.to_le_bytes(); 4].concat();
             let state = machine.memory.add(words, RegionKind::Memory);

@@ -6,6 +6,7 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::Reg::R10;
 use spile_ebpf::isa::insn::{AluOp, AtomicOp, Cond, Reg, Size};
 use spile_ir::{BlockId, Event, GlobalId, Space};
+use spile_lir::func::LoopForm;
 use spile_lir::library::lock::{GOT, OWN, WAIT_LOCK, wait_lock};
 
 use crate::layout::{GlobalPlace, HELD, counters, critical, percpu, shared};
@@ -217,14 +218,15 @@ impl HandlerCodegen<'_> {
         if locks.is_empty() {
             return Ok(());
         }
-        let tries = self.program.limits.maxtrylock.clamp(1, MAX_TRIES);
-        let (may_goto, plan) = (self.options.features.may_goto, self.plan);
+        let most = TRYLOCK_DELAY_NS * self.program.limits.maxtrylock.clamp(1, MAX_TRIES);
+        let (features, plan) = (&self.options.features, self.plan);
+        let form = match (features.may_goto, features.bpf_loop) {
+            (true, _) => LoopForm::Open,
+            (_, true) => LoopForm::Callback,
+            _ => LoopForm::Inline,
+        };
         self.pool.global_functions(WAIT_LOCK, plan, |_| {
-            Ok(wait_lock(
-                tries * TRYLOCK_DELAY_NS,
-                may_goto,
-                plan.shared_size / 8,
-            ))
+            Ok(wait_lock(most, form, plan.shared_size / 8))
         })?;
         let result = self.asm.new_reg();
         let mut attempts = Vec::new();
