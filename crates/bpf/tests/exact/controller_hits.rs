@@ -21,13 +21,15 @@ fn script(event: &str) -> String {
 #[test]
 fn own_hits_are_counted_apart_and_not_waited_for() {
     let all = options();
-    let older = Options {
+    let older = |bpf_loop| Options {
         features: Features {
             may_goto: false,
+            bpf_loop,
             ..all.features
         },
         ..all.clone()
     };
+    let (before_6_9, before_5_17) = (older(true), older(false));
     let shared = Options {
         share: Some(true),
         ..all.clone()
@@ -38,7 +40,7 @@ fn own_hits_are_counted_apart_and_not_waited_for() {
         ("tracepoint(\"page_fault_user\")", percpu::SKIP_OWN),
     ];
     for (event, own) in events {
-        for options in [&all, &older, &shared] {
+        for options in [&all, &before_6_9, &before_5_17, &shared] {
             let program = reader::read(&script(event)).expect("a program");
             let kernel = Kernel::with(&program, options).unwrap_or_else(|why| panic!("{why}"));
             let locks = kernel.locks();
