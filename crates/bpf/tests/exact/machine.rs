@@ -57,7 +57,7 @@ fn version() -> (u32, u32) {
 pub(crate) fn options() -> Options {
     Options {
         cpus: possible_cpus().last().map_or(1, |c| c + 1),
-        ring_bytes: 1 << 20,
+        ring_bytes: 1 << 23,
         timing: false,
         // The kernel has to accept the lines, too.
         lines: true,

@@ -8,6 +8,11 @@ use crate::lower::operand::condition;
 use crate::lower::{HandlerCodegen, Res};
 use crate::plan::outlining::Op;
 
+/// The verifier remembers a number as another one plus a constant. It refuses to add the number to an
+/// address if the constant is as large (`BPF_MAX_VAR_OFF`), whatever the number is. It remembers only one
+/// constant, so two halves make it forget both.
+const MAX_VAR_OFF: u32 = 1 << 29;
+
 /// Maps an operation to its ALU instruction; `None` where no single instruction computes it.
 fn operation(op: BinOp) -> Option<AluOp> {
     Some(match op {
@@ -61,11 +66,16 @@ impl HandlerCodegen<'_> {
         };
         let b = self.number(b)?;
         let result = self.number_copy(a)?;
-        if let (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Src::Reg(_)) = (alu, b) {
-            let count = self.asm.alu_of(AluOp::And, b, 63);
-            self.asm.alu(alu, result, count);
-        } else {
-            self.asm.alu(alu, result, b);
+        match (alu, b) {
+            (AluOp::Lsh | AluOp::Rsh | AluOp::Arsh, Src::Reg(_)) => {
+                let count = self.asm.alu_of(AluOp::And, b, 63);
+                self.asm.alu(alu, result, count);
+            }
+            (AluOp::Add | AluOp::Sub, Src::Imm(n)) if n.unsigned_abs() >= MAX_VAR_OFF => {
+                self.asm.alu(alu, result, n / 2);
+                self.asm.alu(alu, result, n - n / 2);
+            }
+            _ => self.asm.alu(alu, result, b),
         }
         self.def_int(dst, result)
     }
