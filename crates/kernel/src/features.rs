@@ -319,14 +319,11 @@ fn run_probe(feature: Feature) -> Availability {
                 EXIT,
             ],
         )),
-        Feature::KprobeMulti => many(attach_type::KPROBE_MULTI, |prog| {
-            bpf::kprobe_multi(
-                prog,
-                bpf::KernelFunctions::Addresses(&[]),
-                &[],
-                bpf::AttachPoints::Entry,
-            )
-        }),
+        // BTF is faster to ask, where it has the function behind these links.
+        Feature::KprobeMulti => match in_btf("register_fprobe_ips") {
+            Availability::Yes => Availability::Yes,
+            _ => many(attach_type::KPROBE_MULTI, bpf::unreadable_kprobe_multi),
+        },
         // A directory has no code.
         Feature::UprobeMulti => many(attach_type::UPROBE_MULTI, |prog| {
             let spec = bpf::UprobeMulti {
@@ -494,7 +491,7 @@ fn call_result(loaded: LoadResult, refusals: &[&str]) -> Availability {
 }
 
 /// Whether links of a kind exist: a request that cannot succeed is refused in one way where they do
-/// (`EINVAL` for no functions, `EBADF` for no file), and in another where they do not.
+/// (`EFAULT` for unreadable functions, `EBADF` for no file), and in another where they do not.
 fn many(
     attach_type: u32,
     link: impl FnOnce(std::os::fd::BorrowedFd<'_>) -> Result<std::os::fd::OwnedFd, BpfError>,
@@ -509,12 +506,10 @@ fn many(
     };
     // Kernels without the kind accept the program: they know no attach types of its type.
     let refused = bpf::load(&spec).and_then(|prog| link(prog.as_fd()));
-    let uprobe = attach_type == attach_type::UPROBE_MULTI;
     match refused {
         Ok(_) => Availability::Yes,
         Err(why) => match why.errno() {
-            Some(Errno::BADF) if uprobe => Availability::Yes,
-            Some(Errno::INVAL) if !uprobe => Availability::Yes,
+            Some(Errno::FAULT | Errno::BADF) => Availability::Yes,
             Some(Errno::INVAL | Errno::OPNOTSUPP | Errno::NOSYS) => Availability::No,
             _ => Availability::Unknown(why.to_string()),
         },
@@ -679,6 +674,20 @@ mod tests {
             let in_btf = btf.enum_value(&format!("BPF_PROG_TYPE_{name}"));
             assert_eq!(in_btf, Some(i64::from(number)), "{name}");
         }
+    }
+
+    /// The answers of BTF and of a refused request are the same.
+    #[test]
+    fn links_to_many_functions_are_found_without_btf() {
+        let bpf = has(Feature::Bpf);
+        if !bpf.is_available() {
+            spile_testing::skip!("BPF: {bpf}");
+        }
+        let asked = many(attach_type::KPROBE_MULTI, bpf::unreadable_kprobe_multi);
+        assert_eq!(asked, in_btf("register_fprobe_ips"));
+        // A request that no kernel knows, as this one before Linux 5.18.
+        let unknown = many(attach_type::NETFILTER, bpf::unreadable_kprobe_multi);
+        assert_eq!(unknown, Availability::No);
     }
 
     #[test]

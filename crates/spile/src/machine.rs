@@ -199,7 +199,7 @@ pub(crate) fn bpf_features(btf: &Btf, program: &Program, facts: &ProgramFacts) -
         bpf_loop: since(5, 17, Feature::Helper(raw, helper::LOOP)),
         atomics: since(5, 12, Feature::Atomics),
         task_pt_regs: since(5, 15, Feature::Helper(raw, helper::TASK_PT_REGS)),
-        kprobe_multi: kprobe_multi(btf, program),
+        kprobe_multi: kprobe_multi(program),
         uprobe_multi: since(6, 6, Feature::UprobeMulti),
         kprobe_session: session(btf, program),
         preemption: preemption(btf),
@@ -213,15 +213,11 @@ pub(crate) fn bpf_features(btf: &Btf, program: &Program, facts: &ProgramFacts) -
     }
 }
 
-/// Whether one link attaches many functions of the kernel, if the script has any. The kernel's BTF shows the
-/// function behind it; the probe would say yes before Linux 5.18.
-fn kprobe_multi(btf: &Btf, program: &Program) -> bool {
+/// Whether one link attaches many functions of the kernel, if the script has any.
+fn kprobe_multi(program: &Program) -> bool {
     let in_kernel =
         |h: &Handler| matches!(&h.event, Event::Code(probe) if probe.space == Space::Kernel);
-    program.handlers.iter().any(in_kernel)
-        && (btf.find_func("register_fprobe_ips").is_some()
-            || machine::version() >= Version::new(5, 18)
-                && features::has(Feature::KprobeMulti).is_available())
+    program.handlers.iter().any(in_kernel) && features::has(Feature::KprobeMulti).is_available()
 }
 
 /// The ids of the trace events of system calls, where programs at raw tracepoints lose hits.

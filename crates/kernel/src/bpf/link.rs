@@ -139,6 +139,23 @@ pub fn kprobe_multi(
     }
 }
 
+/// Asks for a link to a function whose address cannot be read, to learn whether the kernel has links
+/// to many functions.
+///
+/// # Errors
+/// [`BpfError::Call`], always: `EFAULT` where it has them, `EINVAL` before Linux 5.18, `EOPNOTSUPP`
+/// where it is built without them.
+pub(crate) fn unreadable_kprobe_multi(prog: BorrowedFd<'_>) -> Result<OwnedFd, BpfError> {
+    const UNREADABLE: u64 = 8;
+    let mut attr = Attr::new()
+        .fd(0, prog)
+        .u32(8, attach_type::KPROBE_MULTI)
+        .u32(20, 1)
+        .u64(32, UNREADABLE);
+    // SAFETY: the kernel checks addresses when it copies from them.
+    unsafe { attr.open(Command::LinkCreate) }
+}
+
 /// Attaches a program to a netfilter hook (Linux 6.4), in this process's network namespace, until
 /// the descriptor closes.
 ///
