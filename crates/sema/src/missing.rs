@@ -6,6 +6,8 @@ use std::sync::OnceLock;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+use crate::families::CALL_FAMILIES;
+
 /// The names, as a table in text: see `tapset/missing.tsv`.
 #[derive(Debug)]
 pub struct Missing {
@@ -102,7 +104,7 @@ impl Missing {
 /// The name of a point with `syscall.` for the other names of that family.
 fn family_name(alias: &str) -> Cow<'_, str> {
     match alias.split_once('.') {
-        Some((family, rest)) if family.ends_with("_syscall") => {
+        Some((family, rest)) if CALL_FAMILIES.contains(&family) => {
             Cow::Owned(format!("syscall.{rest}"))
         }
         _ => Cow::Borrowed(alias),
