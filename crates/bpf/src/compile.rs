@@ -10,7 +10,7 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::marks::{BodyId, Marks};
-use spile_ir::{Program, ProgramFacts, Ty};
+use spile_ir::{Program, ProgramFacts, SiteId, Ty};
 use spile_lir::Module;
 use spile_lir::library::module_with;
 
@@ -31,7 +31,7 @@ use crate::plan::depth;
 use crate::programs::critical_section;
 use crate::programs::exec_notifier;
 use crate::programs::process_tree;
-use crate::regalloc::{self, Allocation};
+use crate::regalloc::{self, Allocation, Unallocated};
 use crate::target::Options;
 
 pub use self::error::CompileError;
@@ -101,30 +101,31 @@ pub fn compile_planned(
 /// Allocates the registers of the kernel's handlers, and refuses texts with symbols that a handler
 /// looks into.
 fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>, CompileError> {
-    let in_kernel = program.handlers.iter().filter(|h| h.event.in_kernel());
-    let mut made = regalloc::allocate_all(in_kernel.map(|h| &h.body))
-        .ok_or_else(|| program_error("a malformed body"))?
-        .into_iter();
-    let mut allocs = Vec::new();
+    let mut bodies = Vec::new();
     for (i, handler) in program.handlers.iter().enumerate() {
         if !handler.event.in_kernel() {
-            allocs.push(None);
+            bodies.push(None);
             continue;
         }
-        if let Some(site) = marks.unrenderable(BodyId::Handler(i)) {
-            let site = program.sites.get(site.index());
-            return Err(CompileError {
+        let refused = |site: Option<SiteId>, reason: &str| {
+            let site = site.and_then(|s| program.sites.get(s.index()));
+            CompileError {
                 handler: handler.point.to_string(),
                 site: site.map(|s| s.near.to_string()).unwrap_or_default(),
-                reason: "the kernel's stack with places in the source and `usymoffset` become text when \
-                         they are printed: in a kernel handler they can be printed, joined, saved, and be a \
-                         key, and not be looked into; `sprint_backtrace`, `symfileline` and `usymdata` can"
-                    .into(),
-            });
+                reason: reason.into(),
+            }
+        };
+        if let Some(site) = marks.unrenderable(BodyId::Handler(i)) {
+            let reason = "the kernel's stack with places in the source and `usymoffset` become text when \
+                          they are printed: in a kernel handler they can be printed, joined, saved, and be a \
+                          key, and not be looked into; `sprint_backtrace`, `symfileline` and `usymdata` can";
+            return Err(refused(Some(site), reason));
         }
-        allocs.push(made.next());
+        let body = Unallocated::new(&handler.body);
+        let body = body.ok_or_else(|| refused(None, "a malformed body"))?;
+        bodies.push(Some(body));
     }
-    Ok(allocs)
+    Ok(regalloc::allocate_all(bodies))
 }
 
 /// The programs of an object, as they are made.

@@ -1,6 +1,6 @@
 //! Register allocation: the location of each register of a handler's body.
 //!
-//! This is done twice. [`allocate`] runs before memory is planned. It decides how much of the frame a body
+//! This is done twice. [`allocate_all`] runs before memory is planned. It decides how much of the frame a body
 //! needs, and the locations of numbers in the leading tests. [`numbers`] runs when each instruction's use
 //! of registers is known. It decides the locations of numbers behind the leading tests.
 //!
@@ -95,53 +95,65 @@ impl Allocation {
     }
 }
 
-/// Allocates the locations of bodies, which can become one program. `None` if one names registers or
-/// blocks that do not exist.
-pub(crate) fn allocate_all<'a>(
-    bodies: impl Iterator<Item = &'a Body> + Clone,
-) -> Option<Vec<Allocation>> {
-    let all = |end| {
-        bodies
-            .clone()
-            .map(move |b| allocate(b, end))
-            .collect::<Option<Vec<_>>>()
-    };
-    let allocs = all(STACK_END)?;
-    match allocs.iter().all(|a| a.resume.is_empty()) {
-        true => Some(allocs),
-        false => all(STACK_END_LOOPS),
+/// A body before its registers have locations: its order and what is live.
+pub(crate) struct Unallocated<'a> {
+    body: &'a Body,
+    order: Vec<BlockId>,
+    layout_index: Vec<usize>,
+    resume: Vec<BlockId>,
+    live: Liveness,
+}
+
+impl<'a> Unallocated<'a> {
+    /// `None` if the body names registers or blocks that do not exist.
+    pub(crate) fn new(body: &'a Body) -> Option<Self> {
+        if body.blocks.is_empty() || !well_formed(body) {
+            return None;
+        }
+        let order = reverse_post_order(body);
+        let mut layout_index = vec![usize::MAX; body.blocks.len()];
+        for (i, b) in order.iter().enumerate() {
+            layout_index[b.index()] = i;
+        }
+        Some(Unallocated {
+            body,
+            resume: steps(body, &order, &layout_index),
+            live: Liveness::new(body),
+            order,
+            layout_index,
+        })
+    }
+
+    /// Allocates locations, with numbers on the stack down to that offset.
+    fn allocate(self, stack_end: i16) -> Allocation {
+        let Unallocated { body, live, .. } = self;
+        let mut alloc = Allocation {
+            locations: vec![Location::None; body.regs.len()],
+            undefined: live.live_in(BlockId(0)).collect(),
+            resume: self.resume,
+            has_live_in: (0..body.blocks.len() as u32)
+                .map(|b| live.live_in(BlockId(b)).next().is_some())
+                .collect(),
+            order: self.order,
+            layout_index: self.layout_index,
+            frame: 0,
+            number_bytes: 0,
+            stack_end,
+            live: Rc::default(),
+            intervals: Vec::new(),
+        };
+        assign(body, &mut alloc, &live);
+        alloc.live = Rc::new(live);
+        alloc
     }
 }
 
-/// Allocates locations, with numbers on the stack down to that offset.
-fn allocate(body: &Body, stack_end: i16) -> Option<Allocation> {
-    if body.blocks.is_empty() || !well_formed(body) {
-        return None;
-    }
-    let order = reverse_post_order(body);
-    let live = Liveness::new(body);
-    let mut layout_index = vec![usize::MAX; body.blocks.len()];
-    for (i, b) in order.iter().enumerate() {
-        layout_index[b.index()] = i;
-    }
-    let mut alloc = Allocation {
-        locations: vec![Location::None; body.regs.len()],
-        undefined: live.live_in(BlockId(0)).collect(),
-        resume: steps(body, &order, &layout_index),
-        has_live_in: (0..body.blocks.len() as u32)
-            .map(|b| live.live_in(BlockId(b)).next().is_some())
-            .collect(),
-        order,
-        layout_index,
-        frame: 0,
-        number_bytes: 0,
-        stack_end,
-        live: Rc::default(),
-        intervals: Vec::new(),
-    };
-    assign(body, &mut alloc, &live);
-    alloc.live = Rc::new(live);
-    Some(alloc)
+/// Allocates the locations of bodies that can become one program; others stay `None`.
+pub(crate) fn allocate_all(bodies: Vec<Option<Unallocated<'_>>>) -> Vec<Option<Allocation>> {
+    let loops = bodies.iter().flatten().any(|b| !b.resume.is_empty());
+    let end = if loops { STACK_END_LOOPS } else { STACK_END };
+    let allocated = bodies.into_iter().map(|b| Some(b?.allocate(end)));
+    allocated.collect()
 }
 
 fn well_formed(body: &Body) -> bool {

@@ -7,7 +7,7 @@ use spile_ir::testgen::{self, Config};
 use spile_ir::{BinOp, BlockId, Body, Inst, Reg, Ty, Val, opt};
 
 use super::numbers::{self, Input, Shape};
-use super::{Location, POOL, STACK_END, allocate};
+use super::{Location, POOL, STACK_END, Unallocated};
 
 /// The bytes of a location: kind, first, number.
 fn bytes(locations: &[Location], body: &Body, r: Reg) -> Option<(u8, i64, i64)> {
@@ -28,7 +28,9 @@ fn apart(locations: &[Location], body: &Body, a: Reg, b: Reg) {
 }
 
 fn check_alloc(body: &Body) {
-    let alloc = allocate(body, STACK_END).expect("well-formed");
+    let alloc = Unallocated::new(body)
+        .expect("well-formed")
+        .allocate(STACK_END);
     for r in (0..body.regs.len() as u32).map(Reg) {
         match alloc.locations[r.index()] {
             Location::Reg(_) | Location::Stack(_) => assert_eq!(body.regs[r.index()], Ty::Long),
@@ -110,7 +112,9 @@ fn shapes(body: &Body, b: BlockId) -> Vec<Shape> {
 /// Numbers that are live together share no location; those that live across a sequence, or that it
 /// reads, are in no register that it clobbers; and temporary registers are nobody else's.
 fn check_numbers(body: &Body) {
-    let alloc = allocate(body, STACK_END).expect("well-formed");
+    let alloc = Unallocated::new(body)
+        .expect("well-formed")
+        .allocate(STACK_END);
     let input = Input {
         body,
         alloc: &alloc,
