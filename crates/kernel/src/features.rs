@@ -97,7 +97,7 @@ pub enum Feature {
     Netfilter,
     /// Programs at LSM hooks (`CONFIG_BPF_LSM`, and `bpf` among the active modules).
     Lsm,
-    /// Programs at code of processes may set its registers (6.18).
+    /// Programs at code of processes may set its registers (after 6.18).
     WriteRegisters,
     /// One link for many kernel functions (5.18, `CONFIG_FPROBE`).
     KprobeMulti,
@@ -156,7 +156,7 @@ impl fmt::Display for Feature {
             Feature::Netfilter => f.write_str("BPF links to netfilter hooks (Linux 6.4)"),
             Feature::Lsm => f.write_str("BPF programs at security hooks (CONFIG_BPF_LSM)"),
             Feature::WriteRegisters => {
-                f.write_str("BPF programs that set registers of processes (Linux 6.18)")
+                f.write_str("BPF programs that set registers of processes (after Linux 6.18)")
             }
             Feature::KprobeMulti => f.write_str("BPF links to many functions (Linux 5.18)"),
             Feature::UprobeMulti => f.write_str("BPF links to many places in programs (Linux 6.6)"),

@@ -40,6 +40,13 @@ impl AvailableExprs {
         });
     }
 
+    /// Drops what was read of the event: the handler has set a register of the program.
+    fn register_set(&mut self) {
+        let of_event =
+            |inst: &Inst| matches!(inst, Inst::Intr { f, .. } if f.info().need.is_some());
+        self.exprs.retain(|(inst, _)| !of_event(inst));
+    }
+
     fn resolve(&self, v: &mut Val) {
         if let Val::Reg(r) = v
             && let Some(known) = self.copy(*r)
@@ -231,7 +238,14 @@ fn operands(inst: &Inst) -> [Option<Val>; 3] {
 /// Adds the facts after an instruction.
 fn transfer(program: &Program, body: &Body, known: &mut AvailableExprs, inst: &Inst) {
     match inst {
-        Inst::Call { .. } => known.global_written(None),
+        Inst::Call { .. } => {
+            known.global_written(None);
+            known.register_set();
+        }
+        Inst::Intr {
+            f: Intrinsic::RegisterStore,
+            ..
+        } => known.register_set(),
         _ if inst.writes_global() => known.global_written(inst.global()),
         _ => {}
     }

@@ -13,8 +13,8 @@ impl HandlerCodegen<'_> {
     pub(in crate::lower) fn act(&mut self, op: ActOp, args: &[Val]) -> Res {
         if op == ActOp::RegisterStore && !self.options.features.write_registers {
             return Err(
-                "this kernel lets no BPF program set registers of programs, and the variable is in \
-                 one here; at another statement it may be in memory"
+                "this kernel lets no BPF program set registers of programs (those after Linux 6.18 do), and the \
+                 variable or argument is in one here; at another statement a variable may be in memory"
                     .into(),
             );
         }

@@ -4,7 +4,7 @@
 use std::cell::LazyCell;
 
 use rustc_hash::FxHashSet;
-use spile_ir::intrinsics::EventNeed;
+use spile_ir::intrinsics::IntrinsicClass;
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 use spile_syntax::visit::each_expr_in as each_expr;
@@ -215,6 +215,6 @@ fn modifies_global(unit: &Unit) -> bool {
 fn changes_process(unit: &Unit) -> bool {
     any_expr_in(
         &unit.body,
-        |e| matches!(&e.kind, ExprKind::Intr { f, .. } if f.info().need == Some(EventNeed::Process)),
+        |e| matches!(&e.kind, ExprKind::Intr { f, .. } if matches!(f.class(), IntrinsicClass::Act(_))),
     )
 }

@@ -39,22 +39,6 @@ const ABSENT: &Reasons = &[
         ],
         "no BPF program can write to memory of the kernel",
     ),
-    (
-        &[
-            "set_int_arg",
-            "set_long_arg",
-            "set_longlong_arg",
-            "set_pointer_arg",
-            "set_s32_arg",
-            "set_s64_arg",
-            "set_u32_arg",
-            "set_u64_arg",
-            "set_uint_arg",
-            "set_ulong_arg",
-            "set_ulonglong_arg",
-        ],
-        "no BPF program can change the arguments of a function",
-    ),
     (&["module_size"], "there is no kernel module"),
     (
         &["remote_id", "remote_uri"],
@@ -144,7 +128,7 @@ const ABSENT: &Reasons = &[
     ),
     (
         &["set_returnval"],
-        "no BPF program can change the result of a function",
+        "SystemTap has it with --compatible=4.0 only; in a `.return` probe of a program, `$return = N` sets the result",
     ),
 ];
 
