@@ -12,8 +12,11 @@ use std::path::Path;
 fn main() {
     write("tapset", indexed(&scripts("tapset")));
     // Each start would relocate the tables of a position-independent executable: 30,000 addresses, 6% of
-    // compiling a short script.
-    println!("cargo::rustc-link-arg-bins=-no-pie");
+    // compiling a short script. The flag would undo that a static executable is static.
+    let features = std::env::var("CARGO_CFG_TARGET_FEATURE").unwrap_or_default();
+    if !features.split(',').any(|f| f == "crt-static") {
+        println!("cargo::rustc-link-arg-bins=-no-pie");
+    }
 }
 
 /// The tables: the library's files, and for each name the files that define a function, a global or
