@@ -65,6 +65,9 @@ fn bpf_target(
     if !in_kernel && !program.follows_target() {
         return Ok(None);
     }
+    // Another thread is often still reading the kernel's types, and would do this next.
+    let _ = spile_kernel::machine::preempts();
+    machine::syscall_descs();
     let btf = kernel_types()?;
     Ok(Some(target::Options {
         arch: machine::arch(),
