@@ -153,11 +153,10 @@ static uint32_t around(enum kind kind, uint32_t what, uint64_t code, uint32_t pa
     return parent;
 }
 
-static __attribute__((noinline)) uint32_t create(uint64_t hash, enum kind kind, uint32_t what,
-                                                 uint64_t code, const char *name)
+static __attribute__((noinline)) uint32_t create(uint64_t hash, uint32_t parent, enum kind kind,
+                                                 uint32_t what, uint64_t code, const char *name)
 {
     context_notice_fork();
-    uint32_t parent = (uint32_t)spile_word;
     uint32_t recursive = around(kind, what, kind == MARK ? 0 : code, parent);
     if (recursive != 0)
         return insert(hash, recursive, true);
@@ -182,12 +181,13 @@ static __attribute__((noinline)) uint32_t create(uint64_t hash, enum kind kind, 
     return number;
 }
 
-uint32_t context_number(enum kind kind, uint32_t what, uint64_t code, const char *name)
+uint32_t context_number_below(uint32_t parent, enum kind kind, uint32_t what, uint64_t code,
+                              const char *name)
 {
     uint64_t hash = context_mix(code ^ ((uint64_t)what << 36) ^ ((uint64_t)kind << 60));
-    hash = context_mix(hash + (uint32_t)spile_word);
+    hash = context_mix(hash + parent);
     uint32_t number = find(hash);
-    return number != 0 ? number : create(hash, kind, what, code, name);
+    return number != 0 ? number : create(hash, parent, kind, what, code, name);
 }
 
 enum kind context_kind(void)
@@ -231,7 +231,7 @@ static inline void begin(const char *name, uint64_t code)
         uint64_t by_text = context_mix(((uint64_t)text << 32) + (uint32_t)before);
         number = find(by_text);
         if (number == 0)
-            number = create(by_text, MARK, text, code, name);
+            number = create(by_text, (uint32_t)before, MARK, text, code, name);
         insert(hash, number, true);
     }
     context_change(number, 1);

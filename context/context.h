@@ -27,12 +27,20 @@ enum kind { MARK, REGION, BARRIER, TASK, CALL };
 extern _Thread_local uint64_t spile_word;
 
 /*
- * The number of a region below the thread's region; announced when it is new. A region is
- * identified by its kind, `what` within the kind (several may be at one address), its address in
+ * The number of a region below another one, or below none for 0; announced when it is new. A region
+ * is identified by its kind, `what` within the kind (several may be at one address), its address in
  * the code and the surrounding region. Without free numbers, the result is the surrounding region's
  * number.
  */
-uint32_t context_number(enum kind kind, uint32_t what, uint64_t code, const char *name);
+uint32_t context_number_below(uint32_t parent, enum kind kind, uint32_t what, uint64_t code,
+                              const char *name);
+
+/* The number of a region below the thread's region. */
+static inline uint32_t context_number(enum kind kind, uint32_t what, uint64_t code,
+                                      const char *name)
+{
+    return context_number_below((uint32_t)spile_word, kind, what, code, name);
+}
 
 /* In the low half of the word: the thread is in a system call of the library's own. */
 #define CONTEXT_OWN 0xffffffffu

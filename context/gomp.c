@@ -31,16 +31,11 @@ static void run(void *data)
 
 /* The region's address is that of its outlined body, whose line is the directive's; the call often
  * has another line. Announced addresses are return addresses. */
-static uint64_t begin(struct team *team)
+static void begin(struct team *team)
 {
     uint64_t code = (uint64_t)team->function + 1;
-    uint64_t before = spile_word;
     team->region = context_number(REGION, 0, code, "parallel");
-    /* Below the region, which no thread has entered yet. */
-    spile_word = team->region;
-    team->barrier = context_number(BARRIER, 2, code, "implicit barrier");
-    spile_word = before;
-    return before;
+    team->barrier = context_number_below(team->region, BARRIER, 2, code, "implicit barrier");
 }
 
 /* A function that starts a region and returns at its end. */
@@ -54,7 +49,8 @@ static uint64_t begin(struct team *team)
         if (found & SPEAKS_OMPT)                                                                   \
             return next_function(function, data, threads __VA_ARGS__);                             \
         struct team team = {function, data, 0, 0};                                                 \
-        uint64_t before = begin(&team);                                                            \
+        uint64_t before = spile_word;                                                              \
+        begin(&team);                                                                              \
         keep next_function(run, &team, threads __VA_ARGS__);                                       \
         context_change(before, 0);                                                                 \
         give;                                                                                      \
