@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use spile_ir::fmt::Format;
-use spile_ir::intrinsics::Intrinsic;
+use spile_ir::intrinsics::{Intrinsic, IntrinsicClass};
 use spile_ir::{BinOp, CmpOp, Event, Extract, SortSpec, Space, StatsSpec, Stream, UnOp};
 use spile_syntax::ast::{Bytes, Literal, Name, Span};
 
@@ -250,6 +250,14 @@ pub struct Unit {
 }
 
 impl Unit {
+    /// Whether its own code changes memory or registers of a process, or sends a signal.
+    pub fn changes_process(&self) -> bool {
+        any_expr_in(
+            &self.body,
+            |e| matches!(&e.kind, ExprKind::Intr { f, .. } if matches!(f.class(), IntrinsicClass::Act(_))),
+        )
+    }
+
     /// Whether it runs in the kernel; false for functions.
     pub fn in_kernel(&self) -> bool {
         matches!(&self.kind, UnitKind::Handler { event, .. } if event.in_kernel())

@@ -8,7 +8,7 @@
 //! the first statement that reads them, after the tests before it.
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use spile_ir::intrinsics::{Intrinsic, IntrinsicClass, ResultLen};
+use spile_ir::intrinsics::{Intrinsic, ResultLen};
 
 use super::dead_stores::effects;
 use super::hir::*;
@@ -32,7 +32,7 @@ struct LocalUse {
 /// Moves all values that can move, in all kernel handlers.
 pub fn sink(tree: &mut Tree) {
     // In guru mode a value may be read before the script changes it.
-    if changes_processes(tree) {
+    if tree.units.iter().any(Unit::changes_process) {
         return;
     }
     let effects = effects(tree);
@@ -55,19 +55,6 @@ pub fn sink(tree: &mut Tree) {
     for u in tree.units.iter_mut().filter(|u| u.in_kernel()) {
         handler(&mut u.body, &quiet);
     }
-}
-
-/// Whether a handler or a function changes memory or registers of a process.
-fn changes_processes(tree: &Tree) -> bool {
-    let mut found = false;
-    for u in &tree.units {
-        walk_exprs(&u.body, &mut |e| {
-            if let ExprKind::Intr { f, .. } = e.kind {
-                found |= matches!(f.class(), IntrinsicClass::Act(_));
-            }
-        });
-    }
-    found
 }
 
 fn calls_only(u: &Unit, quiet: &[bool]) -> bool {

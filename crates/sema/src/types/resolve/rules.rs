@@ -4,7 +4,6 @@
 use std::cell::LazyCell;
 
 use rustc_hash::FxHashSet;
-use spile_ir::intrinsics::IntrinsicClass;
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 use spile_syntax::visit::each_expr_in as each_expr;
@@ -53,7 +52,7 @@ impl Resolver<'_> {
 
     /// Reports the script's calls of library functions that change a process.
     fn changes_of_processes(&mut self) {
-        let changing = reaching(&self.tree, changes_process);
+        let changing = reaching(&self.tree, Unit::changes_process);
         let mut found = Vec::new();
         for unit in &self.tree.units {
             walk_exprs(&unit.body, &mut |e| {
@@ -209,12 +208,4 @@ fn modifies_global(unit: &Unit) -> bool {
         found |= matches!(s.kind, StmtKind::DeleteAll(_));
     });
     found
-}
-
-/// Whether a unit itself changes the current process.
-fn changes_process(unit: &Unit) -> bool {
-    any_expr_in(
-        &unit.body,
-        |e| matches!(&e.kind, ExprKind::Intr { f, .. } if matches!(f.class(), IntrinsicClass::Act(_))),
-    )
 }
