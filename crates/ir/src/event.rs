@@ -214,8 +214,8 @@ pub struct CodeSite {
     /// The value of `ctx_site` at this place. Handlers of one probe share tables by this number, so
     /// it need not be the index.
     pub number: u32,
-    /// For a return: the return instructions to probe, where replacing the return address (as a
-    /// uretprobe does) is not possible.
+    /// For a return: the return instructions to probe; `None` leaves the return to the kernel,
+    /// which replaces the return address (uretprobe).
     pub exits: Option<Arc<Exits>>,
 }
 
@@ -226,6 +226,9 @@ pub struct Exits {
     pub at: Vec<Exit>,
     /// The function is called by goroutines, which change threads and whose stacks move.
     pub goroutines: bool,
+    /// Some of the instructions belong to functions that it jumps to (tail calls), so a hit is a
+    /// return of this function only if its entry was seen with the same stack.
+    pub shared: bool,
 }
 
 /// A return instruction.
@@ -248,6 +251,12 @@ impl CodeProbe {
     pub fn of_goroutines(&self) -> bool {
         let mut exits = self.sites.iter().filter_map(|s| s.exits.as_deref());
         exits.any(|e| e.goroutines)
+    }
+
+    /// Whether return instructions of its functions are exits of other functions too.
+    pub fn shares_exits(&self) -> bool {
+        let mut exits = self.sites.iter().filter_map(|s| s.exits.as_deref());
+        self.ret && exits.any(|e| e.shared)
     }
 }
 

@@ -617,6 +617,7 @@ impl Reader {
 
     fn exits(&mut self) -> Res<Option<Arc<Exits>>> {
         let goroutines = self.opt("goroutines");
+        let shared = self.opt("shared");
         let mut at = Vec::new();
         while self.opt("exit") {
             at.push(Exit {
@@ -624,8 +625,12 @@ impl Reader {
                 distance: self.number()?,
             });
         }
-        let exits = Exits { at, goroutines };
-        Ok((goroutines || !exits.at.is_empty()).then(|| Arc::new(exits)))
+        let exits = Exits {
+            at,
+            goroutines,
+            shared,
+        };
+        Ok((goroutines || shared || !exits.at.is_empty()).then(|| Arc::new(exits)))
     }
 
     fn nrs(&mut self) -> Res<NrSet> {

@@ -487,6 +487,7 @@ impl Display for CodeProbe {
             }
             if let Some(exits) = &site.exits {
                 f.write_str(if exits.goroutines { " goroutines" } else { "" })?;
+                f.write_str(if exits.shared { " shared" } else { "" })?;
                 for exit in &exits.at {
                     write!(f, " exit {} {}", exit.offset, exit.distance)?;
                 }

@@ -149,7 +149,7 @@ pub(crate) struct Cli {
     /// Do not end the session on errors in handlers
     #[arg(long)]
     pub suppress_handler_errors: bool,
-    /// Let the kernel catch returns even where this can kill the program: exceptions, Go
+    /// Let the kernel catch returns even where this can kill the program: coroutines, exceptions, Go
     #[arg(long)]
     pub unsafe_returns: bool,
     /// Replace missing variables by 0, with a warning

@@ -1,11 +1,13 @@
-//! The exits of functions, compared with `objdump`, and how exceptions are caught.
+//! The exits of functions, compared with `objdump`, those through tail calls, and the hazards of
+//! stacks.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
 use spile_debuginfo::exits::{self, Exits};
-use spile_debuginfo::{Module, SearchPaths, exceptions};
+use spile_debuginfo::tail_calls::ExitFinder;
+use spile_debuginfo::{Image, Module, SearchPaths, stack_hazards};
 
 use crate::build::{Dir, run};
 
@@ -106,7 +108,6 @@ fn exits_of_functions_are_found() {
             assert_eq!(to(name), [None], "{name} {how:?}");
         }
         assert_eq!(of("never").returns, [], "{how:?}");
-        assert_eq!(exceptions::caught_by(&module), None, "{how:?}");
     }
 }
 
@@ -141,17 +142,85 @@ fn returns_of_whole_files_are_found() {
     }
 }
 
+const TAILS: &str = r#"
+extern int puts(const char *);
+__attribute__((noipa)) int ends(int n) { return n > 3 ? n * 7 : n - 1; }
+__attribute__((noipa)) int once(int n) { return ends(n + 1); }
+__attribute__((noipa)) int twice(int n) { return n == 4 ? 9 : once(n + 1); }
+__attribute__((noipa)) int there(const char *s) { return puts(s); }
+__attribute__((noipa)) int pointed(int (*f)(int), int n) { return f(n + 1); }
+__attribute__((noipa)) int by_pointed(int n) { return pointed(ends, n); }
+int main(int n, char **v) { return once(n) + twice(n) + there(*v) + by_pointed(n); }
+"#;
+
 #[test]
-fn languages_that_catch_exceptions_are_recognised() {
+fn functions_return_where_those_return_that_they_jump_to() {
     let dir = Dir::new();
-    let text = "int f(int);\nint main(int n, char **) { try { return f(n); } catch (int) { return 1; } }\n\
-                int f(int n) { if (n > 4) throw 1; return 0; }\n";
-    for how in [&["-O2"][..], &["-O2", "-static"], &["-O2", "-no-pie"]] {
-        let path = dir.compile("catch.cc", text, how);
-        let routine = exceptions::caught_by(&open(&path));
-        assert_eq!(routine.as_deref(), Some("__gxx_personality_v0"), "{how:?}");
+    for how in [&["-O2"][..], &["-O2", "-g"], &["-O2", "-fcf-protection"]] {
+        let path = dir.compile("tails.c", TAILS, how);
+        let module = open(&path);
+        let finder = ExitFinder::new(&module);
+        let find = |name: &str| {
+            let symbol = module.symbols().named(name).next().expect("a symbol");
+            finder.return_places(symbol.address)
+        };
+        let places = |name: &str| find(name).unwrap_or_else(|e| panic!("{name}: {e}"));
+        let ends = places("ends");
+        assert!(!ends.own.is_empty() && ends.shared.is_empty(), "{how:?}");
+        let once = places("once");
+        assert_eq!((once.own, once.shared), (Vec::new(), ends.own.clone()));
+        let twice = places("twice");
+        assert_eq!((twice.own.len(), twice.shared), (1, ends.own), "{how:?}");
+        let why = |name: &str| find(name).expect_err("unknown");
+        assert!(why("there").contains("`puts` through the linkage table"));
+        assert!(why("pointed").contains("an address that it computes"));
+        assert!(why("by_pointed").contains("an address that it computes"));
     }
-    let this = std::env::current_exe().expect("a path");
-    let routine = exceptions::caught_by(&open(&this));
-    assert_eq!(routine.as_deref(), Some("rust_eh_personality"));
+}
+
+#[test]
+fn hazards_of_stacks_are_found() {
+    let dir = Dir::new();
+    let hazard = |name: &str, text: &str, how: &[&str]| {
+        let path = dir.compile(name, text, how);
+        stack_hazards::hazard(&Image::open(&path).expect("an image"))
+    };
+    let plain = "#include <stdio.h>\nint main(int n, char **v) { char all[n * 64]; return sprintf(all, \"%s\", *v); }\n";
+    assert_eq!(hazard("plain.c", plain, &["-O2"]), None);
+    let jumps = "#include <setjmp.h>\njmp_buf b;\nint main(void) { if (!setjmp(b)) longjmp(b, 1); return 0; }\n";
+    let switches =
+        "int main(void) { __asm__ volatile(\"mov %%rdi, %%rsp\" ::: \"memory\"); return 0; }\n";
+    for (name, text, how, expected) in [
+        (
+            "jumps.c",
+            jumps,
+            &["-O2"][..],
+            "leaves functions without a return",
+        ),
+        ("static.c", plain, &["-O2", "-static"], "`"),
+        (
+            "stripped.c",
+            plain,
+            &["-O2", "-static", "-s"],
+            "has no symbols",
+        ),
+        ("switches.c", switches, &["-O2"], "sets the stack pointer"),
+        (
+            "throws.cc",
+            "int main(int n, char **) { if (n > 1) throw n; return 0; }\n",
+            &["-O2"],
+            "exceptions",
+        ),
+    ] {
+        let found = hazard(name, text, how).unwrap_or_default();
+        assert!(found.contains(expected), "{name}: {found}");
+    }
+    // The C library has these functions, which harm only where they are used.
+    let libc = ["/lib/x86_64-linux-gnu/libc.so.6", "/lib64/libc.so.6"];
+    for libc in libc.iter().map(Path::new).filter(|p| p.exists()) {
+        assert_eq!(
+            stack_hazards::hazard(&Image::open(libc).expect("an image")),
+            None
+        );
+    }
 }

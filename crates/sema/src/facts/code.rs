@@ -188,8 +188,7 @@ pub struct FoundPlace {
     pub address: u64,
     /// File offset of the marker's semaphore; 0 for none.
     pub semaphore: u64,
-    /// For a return: the return instructions to probe, where the kernel's uretprobe could kill the
-    /// program.
+    /// For a return: the return instructions to probe; `None` leaves the return to the kernel.
     pub exits: Option<Arc<Exits>>,
     /// For a callee: whether its callers are those that the point names, as a number.
     pub callers: Option<Arc<VarLocation>>,

@@ -120,6 +120,7 @@ fn can_attach_together(a: &CodeProbe, b: &CodeProbe) -> bool {
             p.tree,
             p.optional_sites,
             p.at_exits(),
+            p.shares_exits(),
         )
     };
     kind(a) == kind(b) && at_once(a) == at_once(b)

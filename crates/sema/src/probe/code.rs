@@ -39,8 +39,9 @@ struct PlaceGroupKey<'h> {
     provider: Option<Arc<str>>,
     /// Whether it is a kernel function that is attached through ftrace with all others.
     at_once: bool,
-    /// `Some` at return instructions; `true` for goroutines.
-    exits: Option<bool>,
+    /// `Some` at return instructions: whether goroutines call the function, and whether it shares
+    /// exits with others.
+    exits: Option<(bool, bool)>,
     /// The test of a callee's callers.
     callers: Option<Arc<VarLocation>>,
 }
@@ -120,7 +121,7 @@ pub(crate) fn groups<'h>(
             module: (wanted || m.types).then_some(module),
             provider: found.place.provider.clone().filter(|_| m.system),
             at_once: at_once(&found.place.place),
-            exits: found.place.exits.as_ref().map(|e| e.goroutines),
+            exits: found.place.exits.as_ref().map(|e| (e.goroutines, e.shared)),
             callers: found.place.callers.clone(),
             variables,
         };

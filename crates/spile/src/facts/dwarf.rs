@@ -405,12 +405,6 @@ impl QueriedFile<'_> {
         }
     }
 
-    /// The address ranges of a function that was found, by debugging information.
-    pub(super) fn code_of(&self, id: u64) -> Vec<(u64, u64)> {
-        let place = self.table.place(id).zip(self.file.dwarf());
-        place.map_or_else(Vec::new, |(place, dwarf)| dwarf.code_of(place.die))
-    }
-
     /// The number of one of the file's types for analysis.
     fn ctype_id(&self, ty: u32) -> CTypeId {
         CTypeId::new(self.table.home(self.file, self.home.space()), ty)

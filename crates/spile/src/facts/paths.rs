@@ -177,7 +177,22 @@ pub(super) fn mapped_files(pid: u32) -> Vec<PathBuf> {
 /// All libraries that a file of the system with that root directory needs, directly or through
 /// others.
 pub(super) fn needed(of: &Path, root: Option<&Path>) -> Vec<PathBuf> {
+    needed_or_missing(of, root).0
+}
+
+/// The same, all of them.
+///
+/// # Errors
+/// The name of one that is not found.
+pub(super) fn all_needed(of: &Path) -> Result<Vec<PathBuf>, String> {
+    let (found, missing) = needed_or_missing(of, None);
+    missing.map_or(Ok(found), Err)
+}
+
+/// The libraries that a file needs and that are found, and one that is not.
+fn needed_or_missing(of: &Path, root: Option<&Path>) -> (Vec<PathBuf>, Option<String>) {
     let mut found: Vec<PathBuf> = Vec::new();
+    let mut missing = None;
     let mut todo = vec![of.to_owned()];
     let mut seen = BTreeSet::new();
     let usual: Vec<PathBuf> = usual_folders(root).collect();
@@ -189,17 +204,24 @@ pub(super) fn needed(of: &Path, root: Option<&Path>) -> Vec<PathBuf> {
         let own = needs.folders_from(&path).into_iter();
         let own: Vec<PathBuf> = own.map(|folder| below(root, folder)).collect();
         for name in needs.libraries {
-            if found.len() >= MAX_LIBRARIES || !seen.insert(name.clone()) {
+            if !seen.insert(name.clone()) {
+                continue;
+            }
+            if found.len() >= MAX_LIBRARIES {
+                missing = Some(name);
                 continue;
             }
             let mut folders = own.iter().chain(&usual).cloned();
-            if let Some(file) = library_in(&mut folders, &name) {
-                todo.push(file.clone());
-                found.push(file);
+            match library_in(&mut folders, &name) {
+                Some(file) => {
+                    todo.push(file.clone());
+                    found.push(file);
+                }
+                None => missing = Some(name),
             }
         }
     }
-    found
+    (found, missing)
 }
 
 /// A directory of the system with that root directory. A path relative to the program (`$ORIGIN`) is

@@ -1,49 +1,43 @@
-//! Returns of functions of programs. Where the kernel's uretprobe could kill the program, the
-//! return instructions are probed instead.
+//! The way in which returns of functions of programs are caught: at their return instructions, and
+//! at those of functions that they jump to, which return in their place.
 //!
-//! A uretprobe replaces the return address. Unwinders of exceptions find no caller there and end
-//! the program; so does Go, which moves stacks.
+//! A probe never kills its target, and the kernel's own uretprobe can. It replaces the return
+//! address of the call. Exceptions, `longjmp`, ends of threads, coroutines and signal handlers on a
+//! stack of their own then end the program. So a uretprobe is only used where the return
+//! instructions are not all known and nothing of that kind can happen in the program.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::exits::{self, TailJump};
-use spile_debuginfo::{Module as File, SearchPaths, exceptions};
+use spile_debuginfo::tail_calls::ExitFinder;
+use spile_debuginfo::{Image, Module as File, stack_hazards};
 use spile_ir::{Exit, Exits};
+use spile_kernel::machine::{self, Version};
 use spile_sema::facts::FoundPlace;
 
 use super::paths;
+
+/// The kernels whose uretprobe makes a system call that a seccomp filter can punish by death.
+const SYSCALL_IS_FILTERED: std::ops::Range<Version> = Version::new(6, 11)..Version::new(6, 14);
 
 /// The decisions about returns so far.
 #[derive(Default)]
 pub(crate) struct ReturnDecisions {
     /// Leave all returns to the kernel.
     pub take_risks: bool,
-    /// By file: what runs its code, as far as the script says.
-    users: Mutex<BTreeMap<PathBuf, BTreeSet<CodeUser>>>,
-    /// By file: the routine by which it catches exceptions.
-    caught: Mutex<HashMap<PathBuf, Option<String>>>,
+    /// By file: the processes that it is probed in; `None` for all.
+    users: Mutex<BTreeMap<PathBuf, BTreeSet<Option<u32>>>>,
+    /// By file: why a uretprobe could kill a program that has it.
+    hazards: Mutex<HashMap<PathBuf, Option<String>>>,
     left_out: Mutex<Vec<String>>,
 }
 
-/// A user of a file's code.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum CodeUser {
-    /// Processes of this program.
-    Program(PathBuf),
-    /// This process.
-    Process(u32),
-}
-
-/// The address ranges of a returning function.
-type Ranges = Vec<(u64, u64)>;
-
 impl ReturnDecisions {
-    /// Notes that code of a file runs there.
-    pub(crate) fn runs_in(&self, file: &Path, user: CodeUser) {
+    /// Notes that code of a file is probed in a process, or in all.
+    pub(crate) fn runs_in(&self, file: &Path, pid: Option<u32>) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        users.entry(file.to_owned()).or_default().insert(user);
+        users.entry(file.to_owned()).or_default().insert(pid);
     }
 
     /// Functions that match and were left out, with the reason.
@@ -53,7 +47,7 @@ impl ReturnDecisions {
     }
 
     /// Probes functions of a file at their returns in a way that does not harm the program.
-    /// Functions without such a way are left out.
+    /// Functions without such a way are left out, and so are those that never return.
     ///
     /// # Errors
     /// When none of the functions has such a way.
@@ -62,31 +56,39 @@ impl ReturnDecisions {
         path: &Path,
         file: &File,
         found: Vec<FoundPlace>,
-        code: impl Fn(&FoundPlace) -> Ranges,
     ) -> Result<Vec<FoundPlace>, String> {
         if self.take_risks {
             return Ok(found);
         }
-        let go = file.image().is_go();
-        let why = match go {
-            true => Some("a program in Go moves its stacks".to_owned()),
-            false => self.exceptions_through(path),
-        };
-        let Some(why) = why else {
-            return Ok(found);
-        };
-        let (mut safe, mut refused) = (Vec::new(), Vec::new());
+        let finder = ExitFinder::new(file);
+        let mut harm: Option<Option<String>> = None;
+        let (mut safe, mut refused, mut endless) = (Vec::new(), Vec::new(), None);
         for place in found {
-            match instructions(file, &place, &code(&place), go) {
-                Ok(exits) => safe.push(FoundPlace { exits, ..place }),
-                Err(reason) => refused.push((place.name, reason)),
+            match exits(file, &finder, &place) {
+                Ok(exits) if exits.at.is_empty() => endless = Some(place.name),
+                Ok(exits) => safe.push(FoundPlace {
+                    exits: Some(Arc::new(exits)),
+                    ..place
+                }),
+                Err(reason) => match harm.get_or_insert_with(|| self.harm(path)) {
+                    None => safe.push(place),
+                    Some(harm) => refused.push((
+                        place.name,
+                        format!(
+                            "{reason}; and the kernel's return probe can kill the program: {harm}"
+                        ),
+                    )),
+                },
             }
         }
-        if let ([], [(_, reason), ..]) = (&*safe, &*refused) {
-            return Err(format!(
-                "{why}, so it could die of the kernel's return probe; its return instructions \
-                 cannot be probed instead: {reason}. --unsafe-returns takes the risk"
-            ));
+        match (&*safe, &*refused, endless) {
+            ([], [(_, reason), ..], _) => {
+                return Err(format!(
+                    "its return instructions are not all known: {reason}. --unsafe-returns takes the risk"
+                ));
+            }
+            ([], [], Some(name)) => return Err(format!("`{name}` never returns")),
+            _ => {}
         }
         let refused = refused.iter().map(|(name, why)| format!("{name}: {why}"));
         let mut all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
@@ -99,66 +101,84 @@ impl ReturnDecisions {
         Ok(safe)
     }
 
-    /// Why exceptions could pass through frames of a file's functions: the file, a library that it
-    /// needs, or a program that runs it catches exceptions.
-    fn exceptions_through(&self, path: &Path) -> Option<String> {
-        let mut files = vec![path.to_owned()];
-        files.extend(paths::needed(path, None));
+    /// Why a uretprobe in a file could kill a program; `None` if it is harmless in all programs
+    /// that it is probed in.
+    fn harm(&self, path: &Path) -> Option<String> {
+        if SYSCALL_IS_FILTERED.contains(&machine::version()) {
+            return Some("on this kernel a seccomp filter can forbid it".into());
+        }
         let users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
-        for user in users.get(path).into_iter().flatten() {
-            match user {
-                CodeUser::Program(program) => {
-                    files.push(program.clone());
-                    files.extend(paths::needed(program, None));
+        let users = users.get(path).cloned().unwrap_or_default();
+        if users.is_empty() {
+            return self.harm_in(path, None);
+        }
+        users.iter().find_map(|pid| self.harm_in(path, *pid))
+    }
+
+    /// The same for one process, or for all.
+    fn harm_in(&self, path: &Path, pid: Option<u32>) -> Option<String> {
+        let files = match pid {
+            Some(pid) => {
+                let program = paths::of_process(pid).ok();
+                let mut files: Vec<PathBuf> = program.into_iter().collect();
+                files.extend(paths::mapped_files(pid));
+                files
+            }
+            None => {
+                match Image::open(path) {
+                    Ok(image) if image.is_program() => {}
+                    _ => return Some("any program can use this library".into()),
                 }
-                CodeUser::Process(pid) => {
-                    files.extend(paths::of_process(*pid));
-                    files.extend(paths::mapped_files(*pid));
+                if let Some(preloaded) = preloaded() {
+                    return Some(preloaded);
+                }
+                match paths::all_needed(path) {
+                    Ok(mut files) => {
+                        files.push(path.to_owned());
+                        files
+                    }
+                    Err(missing) => return Some(format!("its library {missing} is not found")),
                 }
             }
-        }
-        drop(users);
+        };
         files.iter().find_map(|file| {
-            let routine = self.caught_by(file)?;
-            Some(format!("{} catches exceptions ({routine})", file.display()))
+            let hazard = self.hazard(file)?;
+            Some(format!("{}: {hazard}", file.display()))
         })
     }
 
-    fn caught_by(&self, path: &Path) -> Option<String> {
-        let mut all = self.caught.lock().unwrap_or_else(PoisonError::into_inner);
+    fn hazard(&self, path: &Path) -> Option<String> {
+        let mut all = self.hazards.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = all.get(path) {
             return known.clone();
         }
-        let file = File::open(path, &SearchPaths::default()).ok();
-        let caught = file.and_then(|f| exceptions::caught_by(&f));
-        all.insert(path.to_owned(), caught.clone());
-        caught
+        let hazard = match Image::open(path) {
+            Ok(image) => stack_hazards::hazard(&image),
+            Err(_) => Some("it cannot be read".into()),
+        };
+        all.insert(path.to_owned(), hazard.clone());
+        hazard
     }
 }
 
-/// The instructions by which a function returns; `None` where a uretprobe is harmless: nothing
-/// passes through a function without calls.
-fn instructions(
-    file: &File,
-    place: &FoundPlace,
-    code: &[(u64, u64)],
-    go: bool,
-) -> Result<Option<Arc<Exits>>, String> {
+/// Libraries that programs have without needing them.
+fn preloaded() -> Option<String> {
+    let file = std::fs::read_to_string("/etc/ld.so.preload").unwrap_or_default();
+    if !file.trim().is_empty() {
+        return Some("/etc/ld.so.preload adds libraries".into());
+    }
+    let variable = std::env::var_os("LD_PRELOAD").is_some_and(|v| !v.is_empty());
+    variable.then(|| "LD_PRELOAD adds libraries".into())
+}
+
+/// The instructions by which a function returns.
+fn exits(file: &File, finder: &ExitFinder<'_>, place: &FoundPlace) -> Result<Exits, String> {
     // Functions of C and of the linker have no package in their names.
-    let goroutines = go && place.name.contains('.');
+    let goroutines = file.image().is_go() && place.name.contains('.');
     if goroutines && !hands_over_goroutine(file) {
         return Err("it was built by Go before 1.18".into());
     }
-    let exits = exits::find(file, place.address, code)?;
-    if let [jump, ..] = *exits.jumps {
-        return Err(tail_jump_message(file, jump));
-    }
-    if !exits.calls && !go {
-        return Ok(None);
-    }
-    if exits.returns.is_empty() {
-        return Err("it never returns".into());
-    }
+    let places = finder.return_places(place.address)?;
     let exit = |address: &u64| {
         let distance = address.wrapping_sub(place.address) as i64;
         Some(Exit {
@@ -166,22 +186,13 @@ fn instructions(
             distance: i32::try_from(distance).ok()?,
         })
     };
-    let at: Option<Vec<Exit>> = exits.returns.iter().map(exit).collect();
-    let at = at.ok_or("its parts are too far apart")?;
-    Ok(Some(Arc::new(Exits { at, goroutines })))
-}
-
-/// The message for a function that leaves by a jump to another one.
-fn tail_jump_message(file: &File, jump: TailJump) -> String {
-    let to = match jump.to.map(|to| (file.symbols().function_at(to), to)) {
-        Some((Some((symbol, 0)), _)) => format!("`{}`", symbol.name),
-        Some((_, to)) => format!("{to:#x}"),
-        None => "an address that it computes".into(),
-    };
-    format!(
-        "at {:#x} it ends with a jump to {to}, which returns in its place",
-        jump.at
-    )
+    let all = places.own.iter().chain(&places.shared);
+    let at: Option<Vec<Exit>> = all.map(exit).collect();
+    Ok(Exits {
+        at: at.ok_or("its parts are too far apart")?,
+        goroutines,
+        shared: !places.shared.is_empty(),
+    })
 }
 
 /// Whether functions have their goroutine in a register, as since Go 1.17; since Go 1.18 the file

@@ -19,7 +19,7 @@ use super::code_owner::CodeOwner;
 use super::dwarf::{self, QueriedFile};
 use super::marks;
 use super::paths;
-use super::returns::{CodeUser, ReturnDecisions};
+use super::returns::ReturnDecisions;
 use super::types::similar_type;
 
 /// A file, and its state when it was opened.
@@ -116,26 +116,7 @@ impl Programs {
         let found = self.find(query)?;
         for FoundModule { module, pid } in &found {
             let Module::File(path) = module else { continue };
-            let path = Path::new(&**path);
-            if let Some(pid) = pid {
-                self.returns.runs_in(path, CodeUser::Process(*pid));
-            }
-            if let ModuleQuery::Library {
-                of: Module::File(program),
-                ..
-            } = query
-            {
-                let program = PathBuf::from(&**program);
-                self.returns.runs_in(path, CodeUser::Program(program));
-            }
-            if let TargetProcess::Command(command) = &self.target
-                && let Some(program) = command.split_whitespace().next()
-                && let Ok(programs) = paths::find_by_name(program, self.root_folder())
-            {
-                for program in programs {
-                    self.returns.runs_in(path, CodeUser::Program(program));
-                }
-            }
+            self.returns.runs_in(Path::new(&**path), *pid);
         }
         Ok(found)
     }
@@ -228,9 +209,7 @@ impl Programs {
                 if *kind != FunctionKind::Return {
                     return Ok(found);
                 }
-                let code = |place: &FoundPlace| asked.code_of(place.id);
-                self.returns
-                    .safe_returns(Path::new(&**path), file, found, code)
+                self.returns.safe_returns(Path::new(&**path), file, found)
             }
             CodeQuery::Statement { .. } => asked.places(query),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {

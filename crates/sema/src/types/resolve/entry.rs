@@ -5,6 +5,10 @@
 //! handler; the return handler first takes its elements. A return whose entry was not seen, because
 //! the call was in progress when the session began, is skipped. SystemTap's return probes do the
 //! same: they exist only where the entry was seen.
+//!
+//! A function that leaves by a jump to another one (a tail call) returns at return instructions of
+//! that one. Its return handler has such an array without any `@entry`: the hit is its return if its
+//! own entry was seen on the same stack, by the same caller.
 
 use std::sync::Arc;
 
@@ -92,6 +96,24 @@ impl Resolver<'_> {
         Some(self.saved_value(ix, span))
     }
 
+    /// Makes the existence of an entry a condition of the return handler, where return instructions
+    /// are exits of other functions too.
+    fn require_entry(&mut self, span: Span) {
+        let shared = matches!(&self.cur.event, Some(Event::Code(p)) if p.shares_exits());
+        if !shared || !self.cur.entries.saved_exprs.is_empty() || self.cur.entries.bias.is_some() {
+            return;
+        }
+        let event = self.cur.event.as_ref().and_then(entry_event);
+        let (Some(event), Some(ctx)) = (event, self.cur.ctx.clone()) else {
+            return;
+        };
+        let one = |r: &mut Self| r.num(ExprKind::Num(1), span);
+        let (value, inner) = self.in_entry_handler(event, &ctx, one);
+        self.cur.entries.inner = Some(inner);
+        let (g, keys) = self.store_at_entry(value, span);
+        self.take_element(g, keys, span);
+    }
+
     fn saved_value(&mut self, ix: LocalIx, span: Span) -> Expr {
         let ty = self.cur.locals[ix.0].ty;
         let kind = ExprKind::Read(LValue::Local(ix));
@@ -129,6 +151,11 @@ impl Resolver<'_> {
     /// The keys that distinguish activations: the thread and, for functions, the value that the
     /// stack pointer has after the return, so that nested calls have elements of their own. Where
     /// the return does not know the stack pointer, the kernel distinguishes activations.
+    ///
+    /// Functions that leave by jumps have two more: the function, as several can return by one
+    /// instruction, and the return address. An exception or `longjmp` that ends a call leaves its
+    /// element behind, and another function may then be called on the same stack and return by the
+    /// same instruction, but not to the same place.
     fn entry_keys(&mut self, at_entry: bool, span: Span) -> Vec<Expr> {
         let mut keys = vec![self.intrinsic_of(Intrinsic::Tid, None, span)];
         let Some(Event::Code(probe)) = &self.cur.event else {
@@ -139,14 +166,37 @@ impl Resolver<'_> {
             keys.push(self.intrinsic_of(Intrinsic::CtxActivation, None, span));
             return keys;
         }
-        let arch = self.arch();
+        let (arch, shared) = (self.arch(), probe.shares_exits());
         let popped = if at_entry { arch.return_address() } else { 0 };
         if probe.of_goroutines() {
-            return self.goroutine_keys(popped, span);
+            keys = self.goroutine_keys(popped, span);
+        } else {
+            let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(arch.stack_pointer().into()), span);
+            keys.push(self.op_imm(BinOp::Add, sp, popped, span));
         }
-        let sp = self.intrinsic_of(Intrinsic::CtxReg, Some(arch.stack_pointer().into()), span);
-        keys.push(self.op_imm(BinOp::Add, sp, popped, span));
+        if shared {
+            keys.push(self.intrinsic_of(Intrinsic::CtxSite, None, span));
+            keys.push(self.return_address(at_entry, span));
+        }
         keys
+    }
+
+    /// The address that the function returns to. At a return instruction the program counter is
+    /// that of the caller.
+    fn return_address(&mut self, at_entry: bool, span: Span) -> Expr {
+        if !at_entry {
+            let pc = self.arch().program_counter();
+            return self.intrinsic_of(Intrinsic::CtxReg, Some(pc.into()), span);
+        }
+        let top = [
+            LocOp::Reg(self.arch().stack_pointer()),
+            LocOp::Load {
+                size: 8,
+                signed: false,
+            },
+        ];
+        let address = self.evaluate_location(&top, Space::User, span);
+        address.unwrap_or_else(|| self.bad(span))
     }
 
     /// The processor that the script is for; of others than these nothing is at code.
@@ -180,14 +230,35 @@ impl Resolver<'_> {
 
     /// Stores a value at the entry and takes it at the return; returns the local that gets it.
     fn save_for_return(&mut self, value: Expr, span: Span) -> LocalIx {
+        let ty = value.ty;
+        let (g, keys) = self.store_at_entry(value, span);
+        let n = self.cur.entries.seen_flags.len();
+        let value = self.bound_local(&format!("{ENTRY_ARRAY}{n}").into(), span);
+        let value_ty = self.cur.locals[value.0].ty;
+        self.unify(value_ty, ty, span);
+        let kind = ExprKind::Read(LValue::Elem(g, keys.clone()));
+        let read = Expr { kind, ty, span };
+        // The order matters: an element that exists after it was read existed before, even while
+        // other threads evict elements from the array.
+        let read = set(LValue::Local(value), read, ty, span);
+        self.cur.entries.takes.push(read);
+        self.take_element(g, keys, span);
+        value
+    }
+
+    /// Stores a value in a new hidden array at the entry; returns the array, and the keys at the
+    /// return.
+    fn store_at_entry(&mut self, value: Expr, span: Span) -> (GlobalIx, Vec<Expr>) {
         let keys = self.entry_keys(true, span);
         let g = self.entry_array(value.ty, keys.len(), span);
         let (ty, at) = (value.ty, value.span);
         let store = set(LValue::Elem(g, keys), value, ty, at);
         self.cur.entries.stores.push(store);
-        let keys = self.entry_keys(false, span);
-        let place = LValue::Elem(g, keys.clone());
+        (g, self.entry_keys(false, span))
+    }
 
+    /// Notes at the return whether an element exists, and deletes it.
+    fn take_element(&mut self, g: GlobalIx, keys: Vec<Expr>, span: Span) {
         let n = self.cur.entries.seen_flags.len();
         let seen = self.bound_local(&format!("@seen{n}").into(), span);
         let seen_ty = self.cur.locals[seen.0].ty;
@@ -200,22 +271,13 @@ impl Resolver<'_> {
             },
             span,
         );
-        let value = self.bound_local(&format!("{ENTRY_ARRAY}{n}").into(), span);
-        let value_ty = self.cur.locals[value.0].ty;
-        self.unify(value_ty, ty, span);
-        let kind = ExprKind::Read(place);
-        let read = Expr { kind, ty, span };
         let takes = &mut self.cur.entries.takes;
-        // The order matters: an element that exists after it was read existed before, even while
-        // other threads evict elements from the array.
-        takes.push(set(LValue::Local(value), read, ty, span));
         takes.push(set(LValue::Local(seen), has, seen_ty, span));
         let kind = StmtKind::DeleteElem(g, keys);
         takes.push(Stmt { kind, span });
         let kind = ExprKind::Read(LValue::Local(seen));
         let seen = self.num(kind, span);
         self.cur.entries.seen_flags.push(seen);
-        value
     }
 
     /// A local that need not be read.
@@ -252,11 +314,9 @@ impl Resolver<'_> {
     }
 
     /// Ends a return handler: the statements ahead of its body, and the handler at the entry.
-    pub(super) fn finish_entries(
-        &mut self,
-        entries: EntryExprs,
-        d: &ProbeHandler,
-    ) -> (Vec<Stmt>, Option<Unit>) {
+    pub(super) fn finish_entries(&mut self, d: &ProbeHandler) -> (Vec<Stmt>, Option<Unit>) {
+        self.require_entry(d.span);
+        let entries = std::mem::take(&mut self.cur.entries);
         let Some(inner) = entries.inner else {
             return (Vec::new(), None);
         };

@@ -586,8 +586,8 @@ impl<'a> Resolver<'a> {
             self.enter_file(p.file);
             body.extend(self.block(&p.body));
         }
-        let mut cur = std::mem::take(&mut self.cur);
-        let (preamble, at_entry) = self.finish_entries(std::mem::take(&mut cur.entries), d);
+        let (preamble, at_entry) = self.finish_entries(d);
+        let cur = std::mem::take(&mut self.cur);
         body.splice(0..0, preamble);
         self.tree.units.push(Unit {
             name: d.point.clone(),
