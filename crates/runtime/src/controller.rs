@@ -9,6 +9,7 @@
 //!
 //! | module | its one job |
 //! |---|---|
+//! | `early_end` | handlers that were ended before their last statement |
 //! | `env` | the interpreter's environment: globals, host and kernel |
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`handler_effects`] | the globals and locks of each handler, computed once |
@@ -18,6 +19,7 @@
 
 mod deltas;
 pub mod display;
+mod early_end;
 mod env;
 pub mod globals;
 pub mod handler_effects;
@@ -25,6 +27,7 @@ pub mod host;
 mod locks;
 pub mod message;
 
+use early_end::EarlyEnds;
 use env::{ControllerEnv, Printed};
 
 use std::borrow::Cow;
@@ -38,18 +41,17 @@ use spile_ir::marks::Marks;
 use spile_ir::{HandlerId, Program, ProgramFacts, SiteId, Stream};
 
 use crate::controller::globals::{MarkTexts, SessionGlobals};
+use crate::controller::handler_effects::HandlerEffects;
 use crate::controller::host::Host;
 use crate::io::commands::Commands;
-use crate::session::account::Account;
-use crate::shared::kernel_state::KernelState;
-use crate::text::deferred::DeferredTexts;
-
-use crate::controller::handler_effects::HandlerEffects;
 use crate::io::output::Output;
 use crate::io::rows::{self, Row};
 use crate::machine::existing_tasks::ExistingTask;
+use crate::session::account::Account;
 use crate::session::report::HitStats;
+use crate::shared::kernel_state::KernelState;
 use crate::shared::ring_record::{self, FieldValue, OutputRecord};
+use crate::text::deferred::DeferredTexts;
 use crate::text::symbolic::Symbolizer;
 use crate::text::user_files::UserFiles;
 
@@ -131,6 +133,7 @@ impl Controller {
                 rows: out.takes_rows(),
                 scraping: false,
                 truncated: 0,
+                early: EarlyEnds::default(),
             },
             out,
             account: Account::default(),
@@ -181,8 +184,10 @@ impl Controller {
 
     /// Runs a handler.
     pub fn run(&mut self, id: HandlerId) {
+        let before = self.stopped();
         let result = self.run_collecting(id);
         self.deliver();
+        self.warn_of_stop(before, id);
         if let Err(error) = result {
             self.script_error(&error, id);
         }
@@ -530,6 +535,7 @@ impl Controller {
         }
         self.out.flush();
         self.out.print_error(&line);
+        self.warn_of_bounds(message);
     }
 
     /// Whether error records came since the last call.

@@ -22,6 +22,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | `options` | the options of a session |
+//! | `end_requests` | requests to end the session, and to end what still runs then |
 //! | `prepare`, `arm` | the steps before handlers run, and before ordinary events can hit |
 //! | [`events`] | the event sources of the loop |
 //! | `intake` | when records of the ring buffer are taken |
@@ -29,6 +30,7 @@
 
 pub mod account;
 mod arm;
+pub(crate) mod end_requests;
 pub mod events;
 pub(crate) mod intake;
 pub(crate) mod options;
@@ -61,6 +63,7 @@ use crate::load::Links;
 use crate::machine::clock;
 use crate::machine::pid_namespace::PidMap;
 use crate::session::account::Account;
+use crate::session::end_requests::EndRequests;
 use crate::session::events::{EventLoop, EventSource, Signal, Signals, Timer};
 pub use crate::session::options::{ExternalSource, OnArmed, Options, TargetProcess};
 use crate::session::prepare::{KernelPart, deferred_texts, files, follow};
@@ -121,6 +124,7 @@ pub struct Session {
     watched: Option<WatchedProcess>,
     events: EventLoop,
     signals: Rc<Signals>,
+    ends: Rc<EndRequests>,
     options: Options,
     cycles: CycleClock,
     kernel_exits: bool,
@@ -170,7 +174,8 @@ impl Session {
             None => KernelPart::default(),
         };
         let ends = ending(watched.as_ref(), &options)?;
-        let reader_wait = ReaderWait::new(Rc::clone(&signals), ends);
+        let ends = Rc::new(EndRequests::new(Rc::clone(&signals), ends));
+        let reader_wait = ReaderWait::new(Rc::clone(&ends));
         let out = Output::open(std::mem::take(&mut options.output), Some(reader_wait))?;
         let mut controller = Controller::new(
             Rc::clone(&program),
@@ -181,6 +186,7 @@ impl Session {
             options.quiet,
         );
         controller.commands.hold();
+        controller.stops_with(Rc::clone(&ends));
         controller.silent_errors = options.suppress_errors;
         if let Some(deferred) = &deferred {
             controller.set_mark(*deferred.word(), kernel.user_files);
@@ -203,6 +209,7 @@ impl Session {
             watched,
             events,
             signals,
+            ends,
             options,
             cycles,
             kernel_exits,
@@ -329,6 +336,8 @@ impl Session {
     }
 
     fn run_to_end(&mut self) -> Result<Outcome, Error> {
+        let deadline = self.options.timeout.map(|t| Instant::now() + t);
+        self.ends.deadline.set(deadline);
         self.run_sorted(|e| match e {
             Event::Begin(order) => Some(*order),
             _ => None,
@@ -343,9 +352,7 @@ impl Session {
     /// The event loop.
     fn wait(&mut self) -> Result<(), Error> {
         let deadline = self.options.timeout.map(|t| Instant::now() + t);
-        if let Some(reader_wait) = self.controller.out.reader_wait() {
-            reader_wait.deadline = deadline;
-        }
+        self.ends.deadline.set(deadline);
         let mut next_tick = Instant::now() + TICK;
         while !self.is_over() {
             self.controller.out.flush();
@@ -355,6 +362,7 @@ impl Session {
             }
             let now = Instant::now();
             if self.controller.out.broken() || deadline.is_some_and(|d| now >= d) {
+                self.signals.request_end();
                 break;
             }
             if now >= next_tick {
@@ -417,6 +425,7 @@ impl Session {
             }
             EventSource::Child => {
                 self.consume();
+                self.signals.request_end();
                 self.ended = true;
             }
             EventSource::Stdin => self.stdin(),
@@ -564,7 +573,10 @@ impl Session {
 
     /// Whether the session has to end.
     fn is_over(&self) -> bool {
-        self.ended || self.controller.exit_wanted() || self.controller.out.broken()
+        self.ended
+            || self.controller.stopped() > 0
+            || self.controller.exit_wanted()
+            || self.controller.out.broken()
     }
 
     fn has_event(&self, wanted: impl Fn(&Event) -> bool) -> bool {
@@ -589,6 +601,7 @@ impl Session {
             if self.is_over() && !self.ended {
                 break;
             }
+            self.controller.out.flush();
             self.controller.run(id);
         }
     }
@@ -642,6 +655,9 @@ impl Session {
     /// Does everything from the request to end to the outcome.
     fn finish(&mut self) -> Result<Outcome, Error> {
         let since = Instant::now();
+        self.ends.begin_end();
+        // A handler that a signal ended has left the signal.
+        self.serve(EventSource::Signal)?;
         // If `begin` ended the session, the commands have not started.
         self.controller.start_commands();
         if let Some(kernel) = self.controller.kernel() {

@@ -127,6 +127,11 @@ pub trait Env {
     }
     /// Output of the script; never split further than the script's own statements.
     fn print(&mut self, stream: Stream, text: &[u8]);
+    /// Whether the handler ends here, because what runs it has to end. It is asked now and then by
+    /// handlers that run for long.
+    fn must_stop(&mut self) -> bool {
+        false
+    }
     /// Counts a string that was cut to fit its place.
     fn truncated(&mut self);
 }

@@ -12,6 +12,12 @@ use crate::fmt::render;
 use crate::intrinsics::{IntrinsicClass, RunOp};
 use crate::*;
 
+/// A handler runs this number of statements before it can be stopped: as many as it may have
+/// without other settings, so that the usual handler is never cut off.
+const UNCHECKED: u64 = 10_000;
+/// Number of statements between checks whether to stop.
+const CHECKED_EVERY: u64 = 1000;
+
 /// The limits of one run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limit {
@@ -76,6 +82,7 @@ pub(crate) fn run_body<E: Env + ?Sized>(
         program,
         env,
         limit,
+        before_check: UNCHECKED,
         error: ScriptError {
             message: Fault::from(""),
             site: SiteId(0),
@@ -123,6 +130,8 @@ struct Interpreter<'p, 'e, E: ?Sized> {
     program: &'p Program,
     env: &'e mut E,
     limit: Limit,
+    /// Number of statements before the handler is asked to stop.
+    before_check: u64,
     /// The error caught last.
     error: ScriptError,
     /// Number of frames whose function can call itself. Activations in `kept` are not counted.
@@ -440,6 +449,13 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 // After the budget has run out, statements of a `catch` block fail too.
                 let left = self.limit.actions.checked_sub(u64::from(*n));
                 self.limit.actions = left.unwrap_or(0);
+                self.before_check = self.before_check.saturating_sub(u64::from(*n));
+                if self.before_check == 0 {
+                    self.before_check = CHECKED_EVERY;
+                    if self.env.must_stop() {
+                        return Ok(Flow::End);
+                    }
+                }
                 return match left {
                     Some(_) => Ok(Flow::Next),
                     None => Err("MAXACTION exceeded".into()),

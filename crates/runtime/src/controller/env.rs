@@ -5,6 +5,7 @@ use spile_ir::interp::{Env, Fault, Value};
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{FormatId, Space, Stream, Ty};
 
+use crate::controller::early_end::EarlyEnds;
 use crate::controller::globals::SessionGlobals;
 use crate::controller::host::Host;
 use crate::io::rows::PackedRows;
@@ -21,6 +22,7 @@ pub(super) struct ControllerEnv {
     /// Whether the handler answers a scrape: `$value` is what it has printed.
     pub scraping: bool,
     pub truncated: u64,
+    pub early: EarlyEnds,
 }
 
 /// Output of a handler.
@@ -140,6 +142,10 @@ impl Env for ControllerEnv {
             }
             _ => self.printed.push(Printed::Text(stream, text.to_vec())),
         }
+    }
+
+    fn must_stop(&mut self) -> bool {
+        self.early.must_stop()
     }
 
     fn truncated(&mut self) {

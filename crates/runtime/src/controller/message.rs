@@ -7,6 +7,9 @@ use spile_ir::{ElemTy, GlobalKind, HandlerId, MAX_CALLERS, Program, SiteId};
 
 use crate::shared::ring_record::FieldValue;
 
+/// The message of a handler with too many statements.
+pub(crate) const MAXACTION: &str = "MAXACTION exceeded";
+
 /// The message of an error that a kernel handler sent.
 pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Program) -> String {
     let address = || match fields.first() {
@@ -30,7 +33,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
             Some(FieldValue::Str(text)) => String::from_utf8_lossy(text).into_owned(),
             _ => "error".into(),
         },
-        ErrorKind::MaxAction => "MAXACTION exceeded".into(),
+        ErrorKind::MaxAction => MAXACTION.into(),
         ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
         ErrorKind::Decision => spile_bpf::layout::DECISION.into(),

@@ -230,11 +230,6 @@ impl Output {
         self.print_error(&format!("WARNING: {text}\n"));
     }
 
-    /// The conditions that interrupt a wait for a reader.
-    pub fn reader_wait(&mut self) -> Option<&mut ReaderWait> {
-        self.reader_wait.as_mut()
-    }
-
     /// From here on the session has nothing left to do except waiting for readers.
     pub fn wait_for_readers(&mut self) {
         if let Some(reader_wait) = &mut self.reader_wait {
@@ -380,7 +375,13 @@ mod tests {
     use std::rc::Rc;
     use std::time::{Duration, Instant};
 
+    use crate::session::end_requests::EndRequests;
     use crate::session::events::Signals;
+
+    /// A wait that these signals and the end of a child interrupt.
+    fn waits(signals: &Rc<Signals>, child: Option<OwnedFd>) -> ReaderWait {
+        ReaderWait::new(Rc::new(EndRequests::new(Rc::clone(signals), child)))
+    }
 
     fn pipe() -> (OwnedFd, OwnedFd) {
         rustix::pipe::pipe().unwrap()
@@ -436,7 +437,7 @@ mod tests {
     fn a_session_that_ends_waits_for_its_reader() {
         let (r, w) = pipe();
         let signals = Rc::new(Signals::new().unwrap());
-        let mut out = output(w, Some(ReaderWait::new(Rc::clone(&signals), None)));
+        let mut out = output(w, Some(waits(&signals, None)));
         let (begin, read) = slow_reader(r);
         let line = [b'x'; 99];
         let mut made = Vec::new();
@@ -463,14 +464,16 @@ mod tests {
     fn a_deadline_and_a_child_do_not_wait_for_a_reader() {
         let (_r, w) = pipe();
         let signals = Rc::new(Signals::new().unwrap());
-        let mut out = output(w, Some(ReaderWait::new(Rc::clone(&signals), None)));
-        out.reader_wait().unwrap().deadline = Some(Instant::now() + Duration::from_millis(1));
+        let ends = Rc::new(EndRequests::new(Rc::clone(&signals), None));
+        ends.deadline
+            .set(Some(Instant::now() + Duration::from_millis(1)));
+        let mut out = output(w, Some(ReaderWait::new(ends)));
         out.push(&vec![b'x'; 1 << 20]);
         assert!(!out.broken());
         let (_r, w) = pipe();
         let (ended, child) = pipe();
         rustix::io::write(&child, b"!").unwrap();
-        let mut out = output(w, Some(ReaderWait::new(signals, Some(ended))));
+        let mut out = output(w, Some(waits(&signals, Some(ended))));
         out.push(&vec![b'x'; 1 << 20]);
         assert!(!out.broken());
     }
@@ -479,7 +482,7 @@ mod tests {
     fn a_second_signal_ends_the_wait_for_a_stalled_reader() {
         let (r, w) = pipe();
         let signals = Rc::new(Signals::new().unwrap());
-        let mut out = output(w, Some(ReaderWait::new(Rc::clone(&signals), None)));
+        let mut out = output(w, Some(waits(&signals, None)));
         interrupt();
         out.push(&b"line\n".repeat(100_000));
         assert!(!out.broken());

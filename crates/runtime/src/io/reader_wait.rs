@@ -3,13 +3,13 @@
 //! the collected output is written later.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::session::events::Signals;
+use crate::session::end_requests::EndRequests;
 
 /// The result of a wait.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,22 +22,16 @@ pub enum WaitResult {
 
 /// The conditions that interrupt a wait for a reader.
 pub struct ReaderWait {
-    signals: Rc<Signals>,
-    /// Readable after the end of the process that ends the session.
-    child: Option<OwnedFd>,
-    /// The time at which the session ends.
-    pub deadline: Option<Instant>,
+    ends: Rc<EndRequests>,
     /// Whether the session is running, so that a request to end interrupts a wait.
     pub interruptible: bool,
 }
 
 impl ReaderWait {
     /// The conditions of a running session.
-    pub fn new(signals: Rc<Signals>, child: Option<OwnedFd>) -> ReaderWait {
+    pub fn new(ends: Rc<EndRequests>) -> ReaderWait {
         ReaderWait {
-            signals,
-            child,
-            deadline: None,
+            ends,
             interruptible: true,
         }
     }
@@ -55,16 +49,16 @@ impl ReaderWait {
         let mut fds = vec![PollFd::from_borrowed_fd(to, PollFlags::OUT)];
         let interruptible = reader_wait.filter(|p| p.interruptible && may_keep);
         if let Some(p) = reader_wait {
-            fds.push(PollFd::new(&*p.signals, PollFlags::IN));
+            fds.push(PollFd::new(&*p.ends.signals, PollFlags::IN));
         }
-        if let Some(child) = interruptible.and_then(|p| p.child.as_ref()) {
+        if let Some(child) = interruptible.and_then(|p| p.ends.child.as_ref()) {
             fds.push(PollFd::from_borrowed_fd(child.as_fd(), PollFlags::IN));
         }
         loop {
-            let insists = reader_wait.is_some_and(|p| p.signals.end_requested_twice());
-            let wants_end = interruptible.is_some_and(|p| p.signals.end_requested());
+            let insists = reader_wait.is_some_and(|p| p.ends.signals.end_requested_twice());
+            let wants_end = interruptible.is_some_and(|p| p.ends.signals.end_requested());
             let left = interruptible
-                .and_then(|p| p.deadline)
+                .and_then(|p| p.ends.deadline.get())
                 .map(|d| d.saturating_duration_since(Instant::now()));
             let time = if insists || wants_end {
                 Some(Duration::ZERO)
@@ -82,7 +76,7 @@ impl ReaderWait {
                 return Ok(WaitResult::Some);
             }
             if let (Some(p), Some(true)) = (reader_wait, ready.get(1))
-                && p.signals.poll()
+                && p.ends.signals.poll()
             {
                 continue;
             }

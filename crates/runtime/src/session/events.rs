@@ -309,6 +309,13 @@ impl Signals {
         self.end.get().is_some()
     }
 
+    /// Notes a request to end the session that is no signal.
+    pub fn request_end(&self) {
+        if self.end.get().is_none() {
+            self.end.set(Some((Instant::now(), false)));
+        }
+    }
+
     /// Whether there was a second request to end the session.
     pub fn end_requested_twice(&self) -> bool {
         self.end.get().is_some_and(|(_, again)| again)
