@@ -23,8 +23,10 @@ pub enum CType<T> {
         /// Size in bytes.
         size: u8,
     },
-    /// A pointer to the type, or a reference.
+    /// A pointer to the type.
     Ptr(T),
+    /// A reference to the type, as C++ has it: in memory and in registers, its address.
+    Ref(T),
     /// An array.
     Array {
         /// Type of an element.
@@ -62,6 +64,7 @@ impl<T> CType<T> {
             CType::Int { size, signed, char } => CType::Int { size, signed, char },
             CType::Float { size } => CType::Float { size },
             CType::Ptr(to) => CType::Ptr(number(to)),
+            CType::Ref(to) => CType::Ref(number(to)),
             CType::Array { elem, count } => CType::Array {
                 elem: number(elem),
                 count,

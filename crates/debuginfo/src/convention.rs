@@ -190,7 +190,7 @@ impl Dwarf {
             Type::Int { size, .. } | Type::Enum { size, .. } => {
                 (ReturnWord::Integer, u32::from(size))
             }
-            Type::Ptr(_) => (ReturnWord::Integer, WORD),
+            Type::Ptr(_) | Type::Ref(_) => (ReturnWord::Integer, WORD),
             Type::Float { size } => (ReturnWord::Float, u32::from(size)),
             Type::Array { elem, count } => {
                 for n in 0..count {
@@ -228,7 +228,7 @@ impl Dwarf {
     fn bytes(&self, ty: TypeId, depth: usize) -> Option<u32> {
         Some(match self.ctype(ty) {
             Type::Int { size, .. } | Type::Enum { size, .. } | Type::Float { size } => size.into(),
-            Type::Ptr(_) => WORD,
+            Type::Ptr(_) | Type::Ref(_) => WORD,
             Type::Struct { size, .. } => size,
             Type::Array { elem, count } if depth < MAX_NESTING => {
                 self.bytes(elem, depth + 1)?.checked_mul(count)?

@@ -145,11 +145,9 @@ impl Dwarf {
         let size = number_of(entry, gimli::DW_AT_byte_size);
         Some(match entry.tag() {
             gimli::DW_TAG_base_type => base(entry, u8::try_from(size?).ok()?),
-            gimli::DW_TAG_pointer_type
-            | gimli::DW_TAG_reference_type
-            | gimli::DW_TAG_rvalue_reference_type => {
-                let to = self.type_die(die, entry);
-                Type::Ptr(to.map_or(0, |d| self.intern(TypeKey::Die(d))))
+            gimli::DW_TAG_pointer_type => Type::Ptr(self.target_of(die, entry)),
+            gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
+                Type::Ref(self.target_of(die, entry))
             }
             gimli::DW_TAG_array_type => self.array(die, 0)?,
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
@@ -180,6 +178,12 @@ impl Dwarf {
         })
     }
 
+    /// The type that a pointer, a reference or an array's entry names.
+    fn target_of(&self, die: Die, entry: &Entry) -> TypeId {
+        let to = self.type_die(die, entry);
+        to.map_or(0, |d| self.intern(TypeKey::Die(d)))
+    }
+
     /// An array without its first `skip` dimensions.
     fn array(&self, die: Die, skip: u8) -> Option<Type> {
         let (_, entry) = self.entry(die)?;
@@ -195,8 +199,7 @@ impl Dwarf {
         let elem = if i + 1 < counts.len() {
             self.intern(TypeKey::Dimension(die, skip + 1))
         } else {
-            let elem = self.type_die(die, &entry);
-            elem.map_or(0, |d| self.intern(TypeKey::Die(d)))
+            self.target_of(die, &entry)
         };
         Some(Type::Array {
             elem,

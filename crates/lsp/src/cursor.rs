@@ -146,11 +146,15 @@ impl Analysis {
                     let id = structure(facts, ty)?;
                     CTy::id(facts.member(id, &member)?.ty)
                 }
-                None => match ty.shape(facts) {
-                    TypeShape::Ptr(to) => to,
-                    TypeShape::Array { elem, .. } => elem,
-                    _ => return None,
-                },
+                None => {
+                    let object = ty.referred(facts);
+                    match object.shape(facts) {
+                        TypeShape::Ptr(to) => to,
+                        TypeShape::Array { elem, .. } => elem,
+                        _ if object != ty => object,
+                        _ => return None,
+                    }
+                }
             };
         }
         Some(ty)
@@ -271,7 +275,7 @@ pub(crate) fn structure(facts: &dyn Facts, mut ty: CTy) -> Option<spile_sema::fa
     for _ in 0..4 {
         match ty.shape(facts) {
             TypeShape::Struct(id, _) => return Some(id),
-            TypeShape::Ptr(to) => ty = to,
+            TypeShape::Ptr(to) | TypeShape::Ref(to) => ty = to,
             _ => return None,
         }
     }

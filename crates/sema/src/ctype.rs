@@ -52,6 +52,8 @@ pub enum TypeShape {
     },
     /// A pointer.
     Ptr(CTy),
+    /// A reference of C++, whose value is an address.
+    Ref(CTy),
     /// An array.
     Array {
         /// Element.
@@ -119,6 +121,7 @@ impl CTy {
                     char: false,
                 },
                 CType::Ptr(to) => TypeShape::Ptr(CTy::id(to)),
+                CType::Ref(to) => TypeShape::Ref(CTy::id(to)),
                 CType::Array { elem, count } => TypeShape::Array {
                     elem: CTy::id(elem),
                     count,
@@ -131,11 +134,20 @@ impl CTy {
         }
     }
 
+    /// The type that a reference refers to; any other type itself.
+    #[must_use]
+    pub fn referred(self, facts: &dyn Facts) -> CTy {
+        match self.shape(facts) {
+            TypeShape::Ref(to) => to,
+            _ => self,
+        }
+    }
+
     /// Size of a value in bytes; `None` where it has no size.
     pub fn size(self, facts: &dyn Facts) -> Option<u64> {
         match self.shape(facts) {
             TypeShape::Int { size, .. } => Some(size.into()),
-            TypeShape::Ptr(_) => Some(8),
+            TypeShape::Ptr(_) | TypeShape::Ref(_) => Some(8),
             TypeShape::Struct(_, size) => Some(size.into()),
             TypeShape::Array { elem, count } => {
                 // Arrays of arrays end after a few levels in sound type information.
@@ -297,6 +309,8 @@ pub struct MemberWalk {
     /// The C type of the result: for [`FinalAccess::Address`] a pointer (to the structure, or to an
     /// element of the array), otherwise the object's own type.
     pub ty: CTy,
+    /// The C type for the result's text, `$x$`: an array's own type.
+    pub shown: CTy,
 }
 
 /// The base of a walk.
@@ -304,13 +318,15 @@ pub struct MemberWalk {
 pub enum WalkBase {
     /// A value of the type.
     Value(CTy),
-    /// The address of an object of the type. A first index is an index over such objects,
-    /// as `&@cast(0, "t")[1]` needs it.
+    /// The address of an object of the type.
     Object(CTy),
+    /// The address of the first of several objects of the type, over which a first index goes:
+    /// `@cast(p, "t")[1]`.
+    Objects(CTy),
 }
 
 /// A position during a walk.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 enum WalkPosition {
     Value(CTy),
     Object(CTy),
@@ -334,13 +350,13 @@ pub fn walk(
     };
     let mut at = match from {
         WalkBase::Value(ty) => WalkPosition::Value(ty),
-        WalkBase::Object(ty) => WalkPosition::Object(ty),
+        WalkBase::Object(ty) | WalkBase::Objects(ty) => WalkPosition::Object(ty),
     };
     for (n, a) in access.iter().enumerate() {
         at = match a {
             Access::Member(name) => w.member(at, name)?,
             Access::Index(e) => {
-                let over_objects = n == 0 && matches!(from, WalkBase::Object(_));
+                let over_objects = n == 0 && matches!(from, WalkBase::Objects(_));
                 w.index(at, e, over_objects, span)?
             }
         };
@@ -367,8 +383,22 @@ impl Walker<'_> {
         }
     }
 
+    /// The object that a reference stands for; any other position itself.
+    fn referred(&mut self, at: WalkPosition) -> WalkPosition {
+        let (WalkPosition::Value(ty) | WalkPosition::Object(ty)) = at else {
+            return at;
+        };
+        let TypeShape::Ref(to) = ty.shape(self.facts) else {
+            return at;
+        };
+        if let WalkPosition::Object(_) = at {
+            self.steps.push(WalkStep::Deref);
+        }
+        WalkPosition::Object(to)
+    }
+
     fn member(&mut self, at: WalkPosition, name: &Ident) -> DiagResult<WalkPosition> {
-        let (holder, ty) = match at {
+        let (holder, ty) = match self.referred(at) {
             WalkPosition::Object(ty) => match ty.shape(self.facts) {
                 TypeShape::Ptr(to) => {
                     self.steps.push(WalkStep::Deref);
@@ -416,8 +446,14 @@ impl Walker<'_> {
                 .label(e.span, "not a pointer or an array"),
             )
         };
-        let elem = match at {
-            WalkPosition::Object(ty) if over => ty,
+        let referred = self.referred(at);
+        // `r[0]` of a reference to a number or a structure is that object, as it is of a pointer.
+        let of_reference = |ty: CTy| {
+            let shape = ty.shape(self.facts);
+            referred != at && !matches!(shape, TypeShape::Ptr(_) | TypeShape::Array { .. })
+        };
+        let elem = match referred {
+            WalkPosition::Object(ty) if over || of_reference(ty) => ty,
             WalkPosition::Object(ty) => match ty.shape(self.facts) {
                 TypeShape::Ptr(to) => {
                     self.steps.push(WalkStep::Deref);
@@ -452,6 +488,11 @@ impl Walker<'_> {
     }
 
     fn finish(mut self, at: WalkPosition, addr_of: bool, span: Span) -> DiagResult<MemberWalk> {
+        let at = if addr_of { self.referred(at) } else { at };
+        let shown = match at {
+            WalkPosition::Value(ty) | WalkPosition::Object(ty) if !addr_of => Some(ty),
+            _ => None,
+        };
         let (last, ty) = match (at, addr_of) {
             (WalkPosition::Object(ty), true) => (FinalAccess::Address, ty.pointer()),
             (WalkPosition::Value(_), true) => {
@@ -472,7 +513,7 @@ impl Walker<'_> {
                     signed,
                     ..
                 } => (FinalAccess::Load { size, signed }, ty),
-                TypeShape::Ptr(_) => (
+                TypeShape::Ptr(_) | TypeShape::Ref(_) => (
                     FinalAccess::Load {
                         size: 8,
                         signed: false,
@@ -489,7 +530,7 @@ impl Walker<'_> {
                     signed,
                     ..
                 } => (FinalAccess::Value { size, signed }, ty),
-                TypeShape::Ptr(_) => (
+                TypeShape::Ptr(_) | TypeShape::Ref(_) => (
                     FinalAccess::Value {
                         size: 8,
                         signed: false,
@@ -509,6 +550,7 @@ impl Walker<'_> {
             steps: self.steps,
             last,
             ty,
+            shown: shown.unwrap_or(ty),
         })
     }
 

@@ -36,6 +36,12 @@ pub const FWD: CTypeId = CTypeId::kernel(12);
 pub const FWD_PTR: CTypeId = CTypeId::kernel(13);
 /// `enum state`
 pub const STATE: CTypeId = CTypeId::kernel(14);
+/// `int &`
+pub const INT_REF: CTypeId = CTypeId::kernel(15);
+/// `struct task_struct *(&)[4]`
+pub const TASKS_REF: CTypeId = CTypeId::kernel(16);
+/// `struct task_struct *&`
+pub const TASK_PTR_REF: CTypeId = CTypeId::kernel(17);
 
 /// The machine.
 pub struct FakeMachine {
@@ -241,6 +247,9 @@ impl Facts for FakeMachine {
             },
             TASK_PTR => CType::Ptr(TASK),
             LIST_PTR => CType::Ptr(LIST),
+            INT_REF => CType::Ref(INT),
+            TASKS_REF => CType::Ref(TASKS),
+            TASK_PTR_REF => CType::Ref(TASK_PTR),
             FWD_PTR => CType::Ptr(FWD),
             COMM => CType::Array {
                 elem: CHAR,

@@ -148,14 +148,14 @@ fn addresses_of_members_have_pointer_types() {
 fn casts_walk_from_their_type() {
     let m = FakeMachine::new();
     let ty = parse_type(&m, "struct task_struct").unwrap();
-    let w = walk(&m, WalkBase::Object(ty), &[num(1)], true, Span::default()).unwrap();
+    let w = walk(&m, WalkBase::Objects(ty), &[num(1)], true, Span::default()).unwrap();
     assert_eq!(
         (w.steps, w.last),
         (vec![WalkStep::Add(128)], FinalAccess::Address)
     );
     let w = walk(
         &m,
-        WalkBase::Object(ty),
+        WalkBase::Objects(ty),
         &[member("tasks")],
         true,
         Span::default(),
@@ -263,4 +263,64 @@ fn wrong_walks_say_why() {
     ] {
         assert_eq!(task(&access, false).unwrap_err(), expected);
     }
+}
+
+/// A walk from a variable of a type, in a register or in memory.
+fn variable(from: WalkBase, access: &[Access]) -> (Vec<WalkStep>, FinalAccess) {
+    let w = walk(&FakeMachine::new(), from, access, false, Span::default()).unwrap();
+    (w.steps, w.last)
+}
+
+#[test]
+fn the_first_index_of_a_variable_is_one_of_its_elements() {
+    let pointer = FinalAccess::Load {
+        size: 8,
+        signed: false,
+    };
+    let array = WalkBase::Object(CTy::id(TASKS));
+    assert_eq!(
+        variable(array, &[num(2)]),
+        (vec![WalkStep::Add(16)], pointer)
+    );
+    let to_array = WalkBase::Object(CTy::id(TASK_PTR));
+    assert_eq!(
+        variable(to_array, &[num(1), member("parent")]),
+        (vec![WalkStep::Deref, WalkStep::Add(128 + 16)], pointer)
+    );
+}
+
+#[test]
+fn references_stand_for_what_they_refer_to() {
+    use WalkBase::{Object, Value};
+    let int = FinalAccess::Load {
+        size: 4,
+        signed: true,
+    };
+    let pointer = FinalAccess::Load {
+        size: 8,
+        signed: false,
+    };
+    let deref = WalkStep::Deref;
+    // Of a number: the number, in a register and in memory.
+    let ty = CTy::id(INT_REF);
+    assert_eq!(variable(Value(ty), &[num(0)]), (vec![], int));
+    assert_eq!(variable(Object(ty), &[num(0)]), (vec![deref.clone()], int));
+    assert_eq!(variable(Object(ty), &[]), (vec![], pointer));
+    // Of an array and of a pointer: their elements.
+    let ty = CTy::id(TASKS_REF);
+    let third = variable(Value(ty), &[num(2)]);
+    assert_eq!(third, (vec![WalkStep::Add(16)], pointer));
+    let ty = CTy::id(TASK_PTR_REF);
+    for access in [&[num(0), member("pid")][..], &[member("pid")]] {
+        assert_eq!(variable(Value(ty), access), (vec![deref.clone()], int));
+        let twice = vec![deref.clone(), deref.clone()];
+        assert_eq!(variable(Object(ty), access), (twice, int));
+    }
+    // The address of a reference is that of its object.
+    let m = FakeMachine::new();
+    let w = walk(&m, Value(CTy::id(INT_REF)), &[], true, Span::default()).unwrap();
+    assert_eq!(
+        (w.last, w.ty),
+        (FinalAccess::Address, CTy::id(INT).pointer())
+    );
 }

@@ -306,7 +306,7 @@ fn questions(
     for v in dwarf.variables(address, Some(of)) {
         let size = match dwarf.ctype(v.ty) {
             Type::Int { size, .. } | Type::Enum { size, .. } => size,
-            Type::Ptr(_) => 8,
+            Type::Ptr(_) | Type::Ref(_) => 8,
             _ => continue,
         };
         let cast = ["", "char", "short", "", "int", "", "", "", "long"][usize::from(size)];

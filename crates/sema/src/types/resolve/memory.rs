@@ -5,10 +5,11 @@ use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Event, Space, UnOp, WatchOwner};
-use spile_syntax::ast::{self, Access, Span};
+use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
 use super::Resolver;
+use super::target::Suffix;
 use crate::codes;
 use crate::ctype::{self, CBase, CTy, WalkBase};
 use crate::facts::{LocOp, Module, ModuleQuery, VarKind, VarLocation, Variable};
@@ -76,15 +77,9 @@ impl Resolver<'_> {
         }
     }
 
-    /// `@cast(address, "type", "module")`, and the memory it refers to.
-    pub(super) fn cast(
-        &mut self,
-        args: &[ast::Expr],
-        addr_of: bool,
-        access: &[Access],
-        span: Span,
-    ) -> (Typed, Space) {
-        let failed = |r: &mut Self| ((r.bad(span), None), Space::Kernel);
+    /// `@cast(address, "type", "module")`
+    pub(super) fn cast(&mut self, args: &[ast::Expr], suffix: Suffix<'_>, span: Span) -> Typed {
+        let failed = |r: &mut Self| (r.bad(span), None);
         let Some(first) = args.first() else {
             return failed(self);
         };
@@ -140,22 +135,20 @@ impl Resolver<'_> {
             Module::File(_) => Space::User,
             _ => Space::Kernel,
         };
-        if access.is_empty() && !addr_of {
-            return ((base, Some(ty.pointer())), space);
+        if suffix.access.is_empty() && !suffix.addr_of {
+            return self.pretty_text((base, Some(ty.pointer())), space, suffix.pretty, span);
         }
-        let typed = self.walk(base, WalkBase::Object(ty), access, addr_of, space, span);
-        (typed, space)
+        self.walk(base, WalkBase::Objects(ty), suffix, space, span)
     }
 
-    /// `@var("name@file", "module")`, and the memory it refers to.
+    /// `@var("name@file", "module")`
     pub(super) fn module_var(
         &mut self,
         args: &[ast::Expr],
-        addr_of: bool,
-        access: &[Access],
+        suffix: Suffix<'_>,
         span: Span,
-    ) -> (Typed, Space) {
-        let failed = |r: &mut Self| ((r.bad(span), None), Space::Kernel);
+    ) -> Typed {
+        let failed = |r: &mut Self| (r.bad(span), None);
         let Some(name) = self.literal(args, 0, "the name of the variable", span) else {
             return failed(self);
         };
@@ -189,11 +182,11 @@ impl Resolver<'_> {
         };
         let Some(found) = found else {
             // The address alone needs no type.
-            if let (Module::Kernel, true, []) = (&module, addr_of, access)
+            if let (Module::Kernel, true, []) = (&module, suffix.addr_of, suffix.access)
                 && let Ok(place) = self.facts.data_place(&WatchOwner::Kernel, short)
             {
                 let address = self.num(ExprKind::Num(place.address as i64), span);
-                return ((address, None), space);
+                return (address, None);
             }
             let text = match module {
                 Module::Kernel => {
@@ -208,7 +201,7 @@ impl Resolver<'_> {
             self.report(d);
             return failed(self);
         };
-        (self.variable(&found, (access, addr_of), space, span), space)
+        self.variable(&found, suffix, space, span)
     }
 
     /// A global variable of the probed code's module, by `$name`.
@@ -225,12 +218,12 @@ impl Resolver<'_> {
     pub(super) fn variable(
         &mut self,
         found: &Variable,
-        (access, addr_of): (&[Access], bool),
+        suffix: Suffix<'_>,
         space: Space,
         span: Span,
     ) -> Typed {
         match self.location(&found.loc, CTy::id(found.ty), space, span) {
-            Ok((base, from)) => self.walk(base, from, access, addr_of, space, span),
+            Ok((base, from)) => self.walk(base, from, suffix, space, span),
             Err(why) => {
                 let text = format!("`{}` is not available here: {why}", found.name);
                 let d = Diagnostic::error(codes::ABSENT_VALUE, text).at(span);

@@ -10,7 +10,7 @@ use spile_ir::{BinOp, Space, Stream};
 use spile_syntax::ast::{Pretty, Span};
 
 use super::Resolver;
-use crate::ctype::{CTy, TypeShape};
+use crate::ctype::{CBase, CTy, TypeShape};
 use crate::facts::{self, CTypeId, Member};
 use crate::types::hir::*;
 use crate::types::unify::Base;
@@ -164,7 +164,7 @@ impl Resolver<'_> {
                     (8 * u32::from(size), signed)
                 }
                 TypeShape::Int { signed, .. } => (m.bit_size, signed),
-                TypeShape::Ptr(_) => (64, false),
+                TypeShape::Ptr(_) | TypeShape::Ref(_) => (64, false),
                 TypeShape::Struct(id, _) => {
                     this.pieces_struct(text, pieces, (id, at), depth - 1, span);
                     return;
@@ -241,23 +241,41 @@ impl Resolver<'_> {
             TypeShape::Int { signed: true, .. } => text.conv(ConvKind::Dec, false, value),
             TypeShape::Int { .. } => text.conv(ConvKind::Unsigned, false, value),
             TypeShape::Ptr(to) => match to.shape(self.facts) {
-                TypeShape::Struct(id, _) => {
-                    let func = self.struct_text(id, space, depth, span);
-                    let args = vec![value];
-                    let call = self.str(ExprKind::Call { func, args }, span);
-                    text.conv(ConvKind::Str, false, call);
+                TypeShape::Struct(..) => {
+                    self.append_object(text, value, to, space, (depth, span));
                 }
                 TypeShape::Int { char: true, .. } => self.append_quoted(text, value, space, span),
                 _ => text.conv(ConvKind::Pointer, false, value),
             },
-            // A structure, by its address.
-            TypeShape::Struct(id, _) => {
-                let func = self.struct_text(id, space, depth, span);
-                let args = vec![value];
+            // A structure or an array, by its address.
+            TypeShape::Struct(..) | TypeShape::Array { .. } => {
+                self.append_object(text, value, ty, space, (depth, span));
+            }
+            TypeShape::Ref(to) => self.append_object(text, value, to, space, (depth, span)),
+            _ => text.conv(ConvKind::Pointer, false, value),
+        }
+    }
+
+    /// Appends the object at an address, `ERROR` where it cannot be read.
+    fn append_object(
+        &mut self,
+        text: &mut PrettyText,
+        address: Expr,
+        ty: CTy,
+        space: Space,
+        (depth, span): (u8, Span),
+    ) {
+        match ty.base {
+            CBase::Id(id) if ty.ptrs == 0 => {
+                let func = self.object_text(id, space, depth, span);
+                let args = vec![address];
                 let call = self.str(ExprKind::Call { func, args }, span);
                 text.conv(ConvKind::Str, false, call);
             }
-            _ => text.conv(ConvKind::Pointer, false, value),
+            _ => {
+                text.space = space;
+                self.pretty_object(text, address, ty, depth, span);
+            }
         }
     }
 
@@ -273,8 +291,8 @@ impl Resolver<'_> {
         text.conv(ConvKind::Str, false, call);
     }
 
-    /// The hidden function that makes a structure's text.
-    fn struct_text(&mut self, id: CTypeId, space: Space, depth: u8, span: Span) -> UnitIx {
+    /// The hidden function that makes an object's text.
+    fn object_text(&mut self, id: CTypeId, space: Space, depth: u8, span: Span) -> UnitIx {
         // Depths are small.
         let key = (id, depth | u8::from(space == Space::User) << 7);
         if let Some(unit) = self.pretty_units.get(&key) {
@@ -284,7 +302,7 @@ impl Resolver<'_> {
         self.pretty_units.insert(key, unit);
         let mut text = PrettyText::new(space);
         let addr = self.parameter(unit, span);
-        self.pretty_struct(&mut text, &addr, id, depth, span);
+        self.pretty_object(&mut text, addr, CTy::id(id), depth, span);
         let value = self.sprint(text, span);
         self.return_or_error(unit, value, "ERROR", span);
         unit
@@ -431,6 +449,11 @@ impl Resolver<'_> {
                     }
                     _ => text.conv(ConvKind::Pointer, false, value),
                 }
+            }
+            // The object itself could contain a reference to its structure.
+            TypeShape::Ref(_) => {
+                let value = self.load(text.space, at, 8, false, span);
+                text.conv(ConvKind::Pointer, false, value);
             }
             TypeShape::Array { elem, count } => {
                 self.pretty_array(text, at, elem, count, depth, span)

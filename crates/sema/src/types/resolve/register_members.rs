@@ -39,7 +39,7 @@ impl Resolver<'_> {
         }
         let (size, signed) = match ty.shape(self.facts) {
             TypeShape::Int { size, signed, .. } if size <= 8 => (8 * u32::from(size), signed),
-            TypeShape::Ptr(_) => (64, false),
+            TypeShape::Ptr(_) | TypeShape::Ref(_) => (64, false),
             _ => return None,
         };
         if width == 0 {

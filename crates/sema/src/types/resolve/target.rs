@@ -19,6 +19,17 @@ use crate::types::hir::*;
 
 type Typed = (Expr, Option<CTy>);
 
+/// What is written around the name of a variable.
+#[derive(Clone, Copy)]
+pub(super) struct Suffix<'a> {
+    /// `->a[1]`
+    pub access: &'a [Access],
+    /// `&` in front.
+    pub addr_of: bool,
+    /// `$` or `$$` behind.
+    pub pretty: Pretty,
+}
+
 /// The memory that addresses in a variable refer to.
 fn space_of(source: &TargetSource, ctx: &Context) -> Space {
     match (source, ctx.kind) {
@@ -42,7 +53,14 @@ impl Resolver<'_> {
                 pretty,
             } => match self.at_entry(name) {
                 true => self.entry(e, span),
-                false => self.target(name, *addr_of, access, *pretty, span),
+                false => {
+                    let suffix = Suffix {
+                        access,
+                        addr_of: *addr_of,
+                        pretty: *pretty,
+                    };
+                    self.target(name, suffix, span)
+                }
             },
             ast::ExprKind::At {
                 op,
@@ -51,17 +69,23 @@ impl Resolver<'_> {
                 access,
                 pretty,
             } => {
-                let typed = match op {
-                    AtOp::Cast => self.cast(args, *addr_of, access, span),
-                    AtOp::Var => self.module_var(args, *addr_of, access, span),
-                    AtOp::Entry => match args.as_slice() {
-                        [e] => (self.entry(e, span), Space::Kernel),
-                        _ => ((self.bad(span), None), Space::Kernel),
-                    },
-                    _ => return (self.operator(*op, args, span), None),
+                let suffix = Suffix {
+                    access,
+                    addr_of: *addr_of,
+                    pretty: *pretty,
                 };
-                let (typed, space) = typed;
-                self.pretty_text(typed, space, *pretty, span)
+                match op {
+                    AtOp::Cast => self.cast(args, suffix, span),
+                    AtOp::Var => self.module_var(args, suffix, span),
+                    AtOp::Entry => match args.as_slice() {
+                        [e] => {
+                            let typed = self.entry(e, span);
+                            self.pretty_text(typed, Space::Kernel, *pretty, span)
+                        }
+                        _ => (self.bad(span), None),
+                    },
+                    _ => (self.operator(*op, args, span), None),
+                }
             }
             ast::ExprKind::Arrow {
                 base,
@@ -82,8 +106,12 @@ impl Resolver<'_> {
                     return (self.bad(span), None);
                 };
                 let space = self.space_of_type(cty);
-                let typed = self.walk(base, WalkBase::Value(cty), access, *addr_of, space, span);
-                self.pretty_text(typed, space, *pretty, span)
+                let suffix = Suffix {
+                    access,
+                    addr_of: *addr_of,
+                    pretty: *pretty,
+                };
+                self.walk(base, WalkBase::Value(cty), suffix, space, span)
             }
             _ => (self.bad(span), None),
         }
@@ -112,7 +140,13 @@ impl Resolver<'_> {
     }
 
     /// The text of a value, where `$` or `$$` requests it.
-    fn pretty_text(&mut self, typed: Typed, space: Space, pretty: Pretty, span: Span) -> Typed {
+    pub(super) fn pretty_text(
+        &mut self,
+        typed: Typed,
+        space: Space,
+        pretty: Pretty,
+        span: Span,
+    ) -> Typed {
         match typed {
             (value, Some(cty)) if pretty != Pretty::None => {
                 (self.pretty(value, cty, space, pretty, span), None)
@@ -121,14 +155,12 @@ impl Resolver<'_> {
         }
     }
 
-    fn target(
-        &mut self,
-        name: &str,
-        addr_of: bool,
-        access: &[Access],
-        pretty: Pretty,
-        span: Span,
-    ) -> Typed {
+    fn target(&mut self, name: &str, suffix: Suffix<'_>, span: Span) -> Typed {
+        let Suffix {
+            access,
+            addr_of,
+            pretty,
+        } = suffix;
         if self.has_value() {
             let plain = !addr_of && access.is_empty() && pretty == Pretty::None;
             return (self.value(name, plain, span), None);
@@ -146,8 +178,7 @@ impl Resolver<'_> {
         let Some(t) = named.filter(|_| !name.starts_with("$$")) else {
             if let Some(found) = self.global(short, &ctx) {
                 let space = self.space_of_type(CTy::id(found.ty));
-                let typed = self.variable(&found, (access, addr_of), space, span);
-                return self.pretty_text(typed, space, pretty, span);
+                return self.variable(&found, suffix, space, span);
             }
             return (self.unknown_target(name, &ctx, span), None);
         };
@@ -175,8 +206,7 @@ impl Resolver<'_> {
                 return (self.bad(span), None);
             }
         };
-        let typed = self.walk(base, from, access, addr_of, space, span);
-        self.pretty_text(typed, space, pretty, span)
+        self.walk(base, from, Suffix { access, ..suffix }, space, span)
     }
 
     /// The error of a `$` variable where there are none.
@@ -312,15 +342,18 @@ impl Resolver<'_> {
         &mut self,
         base: Expr,
         from: WalkBase,
-        access: &[Access],
-        addr_of: bool,
+        suffix: Suffix<'_>,
         space: Space,
         span: Span,
     ) -> Typed {
-        match ctype::walk(self.facts, from, access, addr_of, span) {
+        match ctype::walk(self.facts, from, suffix.access, suffix.addr_of, span) {
             Ok(w) => {
-                let ty = w.ty;
-                (self.apply(base, w, space, span), Some(ty))
+                let ty = match suffix.pretty {
+                    Pretty::None => w.ty,
+                    _ => w.shown,
+                };
+                let value = self.apply(base, w, space, span);
+                self.pretty_text((value, Some(ty)), space, suffix.pretty, span)
             }
             Err(d) => {
                 self.report(*d);
