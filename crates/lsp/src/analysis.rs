@@ -225,7 +225,14 @@ impl ParsedDocument {
         let mut sources = workspace.sources.clone();
         let mut diags = Diagnostics::new();
         let env = (workspace.env)(vec!["1".into(); args]);
-        let file = sources.add(name, text.as_bytes().to_vec());
+        let text = text.as_bytes().to_vec();
+        // A file of the built-in library has its privileges in an editor too.
+        let file = match kind {
+            DocumentKind::Tapset(original) if original.is_built_in() => {
+                sources.add_built_in(name, text)
+            }
+            _ => sources.add(name, text),
+        };
         let tokens = lex(&sources, file, &mut Diagnostics::new());
         let tree = match kind {
             DocumentKind::Macros => {

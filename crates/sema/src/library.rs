@@ -266,7 +266,7 @@ impl Library {
     /// of `from` itself hides public ones with as many parameters; a user's hides the library's, also
     /// for files of the user's library. Calls inside of the built-in library stay there.
     pub fn functions(&self, name: &str, from: FileId) -> Vec<(FileId, Arc<Function>)> {
-        let user = !self.is_built_in(from);
+        let user = !from.is_built_in();
         let all = self.defining(NameKind::Function, name);
         let all = all.flat_map(|(file, contents)| {
             let found = contents.functions.get(name).into_iter().flatten();
@@ -306,14 +306,6 @@ impl Library {
         })
         .max_by_key(|(file, ..)| (file.id == from, file.user))
         .map(|(file, _, var)| (file.id, var))
-    }
-
-    /// Whether a file belongs to the built-in library, which is read on demand.
-    fn is_built_in(&self, file: FileId) -> bool {
-        let first = self.on_demand.as_ref().map(|o| o.first);
-        let at = self.by_id.get(&file);
-        at.zip(first).is_some_and(|(at, first)| *at >= first)
-            || first.is_none() && !self.is_user(file)
     }
 
     /// Whether the file is the user's. Unknown files are the library's.
@@ -564,7 +556,8 @@ mod tests {
             self.read.borrow_mut().push(file);
             let mut diags = Diagnostics::new();
             let (env, none) = (PreprocEnv::new("6.12.0", "x86_64"), MacroLibrary::new());
-            let (id, args) = (FileId(file as u32), Arguments::default());
+            let id = self.sources.iter().nth(file).map(|(id, _)| id).unwrap();
+            let args = Arguments::default();
             let tree = parse_library_file(&self.sources, id, &args, &env, &none, &mut diags);
             (tree, diags)
         }
@@ -574,14 +567,14 @@ mod tests {
     fn files_are_read_when_their_names_are_looked_up() {
         let mut sources = Sources::new();
         let texts = ["function f() { }", "global g", "probe a.b = begin { }"];
-        let ids = texts.map(|text| sources.add("x", text.as_bytes().to_vec()));
+        let ids = texts.map(|text| sources.add_built_in("x", text.as_bytes().to_vec()));
         let three = Rc::new(ThreeFiles {
             sources,
             read: RefCell::default(),
         });
         let mut library = Library::new();
         library.add_on_demand(ids, three.clone());
-        let from = FileId(9);
+        let from = FileId::ANYONE;
         assert!(library.functions("g", from).is_empty() && library.alias("b").is_none());
         assert!(library.user_globals().is_empty() && library.files_read() == 0);
         assert!(library.alias("a").is_none() && library.alias("a.b").is_some());

@@ -164,7 +164,11 @@ fn program(script: &str) -> Result<Program, String> {
     let macros = MacroLibrary::new();
     let mut library = Library::new();
     for (name, text, user) in [("lib.stp", TAPSET, false), ("test.stp", script, true)] {
-        let id = sources.add(name, text.as_bytes().to_vec());
+        let content = text.as_bytes().to_vec();
+        let id = match user {
+            true => sources.add(name, content),
+            false => sources.add_built_in(name, content),
+        };
         let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
         library.add(id, file, user);
     }

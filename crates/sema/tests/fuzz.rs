@@ -212,7 +212,7 @@ fn tapset() -> Tapset {
     let mut scripts = Vec::new();
     for path in paths {
         let text = std::fs::read(&path).expect("readable");
-        let file = sources.add(path.display().to_string(), text);
+        let file = sources.add_built_in(path.display().to_string(), text);
         match path.extension().is_some_and(|e| e == "stpm") {
             true => macros.extend(parse_macros(&mut sources, file, &env, &mut diags)),
             false => scripts.push(file),

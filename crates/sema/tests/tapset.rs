@@ -254,7 +254,7 @@ fn macros(
 ) -> MacroLibrary {
     let mut macros = MacroLibrary::new();
     for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stpm")) {
-        let id = sources.add(name.as_str(), text.clone().into_bytes());
+        let id = sources.add_built_in(name.as_str(), text.clone().into_bytes());
         macros.extend(parse_macros(sources, id, &environment(), diags));
     }
     macros
@@ -266,7 +266,7 @@ fn items(files: &[(String, String)]) -> Vec<(String, Item)> {
     let macros = macros(files, &mut sources, &mut diags);
     let mut out = Vec::new();
     for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
-        let id = sources.add(name.as_str(), text.clone().into_bytes());
+        let id = sources.add_built_in(name.as_str(), text.clone().into_bytes());
         let file = parse_file(&mut sources, id, &environment(), &macros, &mut diags);
         out.extend(file.items.into_iter().map(|i| (text.clone(), i)));
     }
@@ -287,7 +287,7 @@ fn parsed(files: &[(String, String)]) -> Parsed {
     let mut library = Library::new();
     library.set_missing(&MISSING);
     for (name, text) in files.iter().filter(|(n, _)| n.ends_with(".stp")) {
-        let id = sources.add(name.as_str(), text.clone().into_bytes());
+        let id = sources.add_built_in(name.as_str(), text.clone().into_bytes());
         let file = parse_file(&mut sources, id, &environment(), &macros, &mut diags);
         library.add(id, file, false);
     }

@@ -110,7 +110,7 @@ pub(crate) fn open(
         }
     }
     for file in built_in::FILES {
-        let id = sources.add(format!("tapset/{}", file.name), file.text.as_bytes());
+        let id = sources.add_built_in(format!("tapset/{}", file.name), file.text.as_bytes());
         tapset.built_in.push(id);
     }
     let limits: String = LIMITS
@@ -120,7 +120,7 @@ pub(crate) fn open(
             format!("@define {name} %( {value} %)\n")
         })
         .collect();
-    let limits = sources.add("tapset/limits.stpm".to_owned(), limits.into_bytes());
+    let limits = sources.add_built_in("tapset/limits.stpm", limits.into_bytes());
     tapset.add_macros(sources, limits, env, diags);
     tapset
         .macros
@@ -129,6 +129,7 @@ pub(crate) fn open(
 }
 
 impl Tapset {
+    /// Adds the macros of a file, where none of that name is there.
     fn add_macros(
         &mut self,
         sources: &mut Sources,
@@ -227,7 +228,7 @@ mod tests {
         assert!(problems.is_empty(), "{}", problems.render(&sources, false));
         assert_eq!(all.files_read(), built_in::FILES.len());
         let (on_demand, _) = library();
-        let anyone = FileId(u32::MAX);
+        let anyone = FileId::ANYONE;
         let mut names = 0;
         for (file, f) in all.all_functions() {
             let found = on_demand.functions(&f.name.name, file);
@@ -253,7 +254,7 @@ mod tests {
         let mut names = Vec::new();
         for file in built_in::FILES {
             if file.name.ends_with(".stpm") {
-                let id = sources.add(file.name.to_owned(), file.text.as_bytes());
+                let id = sources.add_built_in(file.name, file.text.as_bytes());
                 let macros = parse_macros(&mut sources, id, &env, &mut diags);
                 names.extend(macros.names().map(str::to_owned));
             }
@@ -315,7 +316,7 @@ mod tests {
     #[test]
     fn only_what_is_needed_is_read() {
         let (library, _) = library();
-        let script = FileId(u32::MAX);
+        let script = FileId::ANYONE;
         assert!(library.functions("exit_of_mine", script).is_empty());
         assert!(library.global("cpu", script).is_none() && library.files_read() == 0);
         assert!(!library.functions("cpu", script).is_empty());

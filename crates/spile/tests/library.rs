@@ -92,17 +92,17 @@ fn library() -> (Vec<Item>, Vec<String>) {
     let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
     let environment = PreprocEnv::new("6.12.0", "x86_64");
     let limits = "@define MAXSTRINGLEN %( 512 %)\n@define MAXBACKTRACE %( 20 %)\n";
-    let id = sources.add("limits.stpm", limits.as_bytes().to_vec());
+    let id = sources.add_built_in("limits.stpm", limits.as_bytes().to_vec());
     let mut macros: MacroLibrary = parse_macros(&mut sources, id, &environment, &mut diags);
     let (mut items, mut macro_names) = (Vec::new(), Vec::new());
     for (file, text) in files("tapset", ".stpm") {
-        let id = sources.add(file.as_str(), text.into_bytes());
+        let id = sources.add_built_in(file.as_str(), text.into_bytes());
         let found = parse_macros(&mut sources, id, &environment, &mut diags);
         macro_names.extend(found.names().map(str::to_owned));
         macros.extend(found);
     }
     for (file, text) in files("tapset", ".stp") {
-        let id = sources.add(file.as_str(), text.into_bytes());
+        let id = sources.add_built_in(file.as_str(), text.into_bytes());
         items.extend(parse_file(&mut sources, id, &environment, &macros, &mut diags).items);
     }
     assert!(diags.is_empty(), "{}", diags.render(&sources, false));

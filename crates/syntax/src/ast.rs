@@ -10,9 +10,42 @@ pub type Name = Arc<str>;
 /// The bytes of a string literal after its escapes are resolved (not always UTF-8).
 pub type Bytes = Arc<[u8]>;
 
-/// Which source file a span lies in: an index into [`crate::source::Sources`].
+/// Which source file a span lies in: an index into [`crate::source::Sources`], and whether the file
+/// belongs to the built-in library. A token keeps the file that it was written in wherever macros,
+/// arguments and aliases take it, so this is what grants privileges: text of the built-in library may
+/// use internal operations, and all other text needs `-g` for what changes a system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Default)]
-pub struct FileId(pub u32);
+pub struct FileId(u32);
+
+impl FileId {
+    /// The bit of files of the built-in library.
+    const BUILT_IN: u32 = 1 << 31;
+    /// The origin of what the compiler itself adds to a script, as if it were built-in text.
+    pub const COMPILER: FileId = FileId(u32::MAX);
+    /// No file: the origin of a look-up in the name of any script.
+    pub const ANYONE: FileId = FileId(u32::MAX >> 1);
+
+    /// The file at a place in [`crate::source::Sources`].
+    pub(crate) fn new(index: usize, built_in: bool) -> FileId {
+        let origin = if built_in { Self::BUILT_IN } else { 0 };
+        FileId(index as u32 & !Self::BUILT_IN | origin)
+    }
+
+    /// Its place in [`crate::source::Sources`].
+    pub(crate) fn index(self) -> usize {
+        (self.0 & !Self::BUILT_IN) as usize
+    }
+
+    /// A number that no other file of the run has.
+    pub fn number(self) -> u32 {
+        self.0
+    }
+
+    /// Whether the text of the file is part of the program.
+    pub fn is_built_in(self) -> bool {
+        self.0 & Self::BUILT_IN != 0
+    }
+}
 
 /// A half-open range of byte offsets in one file. Tokens that a macro produced carry the span
 /// of the token in the macro's body.

@@ -57,6 +57,7 @@ impl Span {
 #[derive(Debug, Clone)]
 pub struct SourceFile {
     name: String,
+    built_in: bool,
     text: Cow<'static, str>,
     bad_utf8: bool,
     lines: OnceLock<Vec<u32>>,
@@ -136,13 +137,26 @@ impl Sources {
         Self::default()
     }
 
-    /// Adds a file. `name` is its name in diagnostics. Static text is not copied.
+    /// Adds a file of the user. `name` is its name in diagnostics. Static text is not copied.
     pub fn add(
         &mut self,
         name: impl Into<String>,
         content: impl Into<Cow<'static, [u8]>>,
     ) -> FileId {
-        let (text, bad_utf8) = match content.into() {
+        self.add_from(name.into(), content.into(), false)
+    }
+
+    /// As [`Self::add`] for text of the program itself, which has the privileges of the library.
+    pub fn add_built_in(
+        &mut self,
+        name: impl Into<String>,
+        content: impl Into<Cow<'static, [u8]>>,
+    ) -> FileId {
+        self.add_from(name.into(), content.into(), true)
+    }
+
+    fn add_from(&mut self, name: String, content: Cow<'static, [u8]>, built_in: bool) -> FileId {
+        let (text, bad_utf8) = match content {
             Cow::Borrowed(b) => match std::str::from_utf8(b) {
                 Ok(s) => (Cow::Borrowed(s), false),
                 Err(_) => (Cow::Owned(replace_bad(b)), true),
@@ -153,17 +167,18 @@ impl Sources {
             },
         };
         self.files.push(SourceFile {
-            name: name.into(),
+            name,
+            built_in,
             text,
             bad_utf8,
             lines: OnceLock::new(),
         });
-        FileId(self.files.len() as u32 - 1)
+        FileId::new(self.files.len() - 1, built_in)
     }
 
     /// The file, or `None` if the id belongs to another [`Sources`].
     pub fn get(&self, id: FileId) -> Option<&SourceFile> {
-        self.files.get(id.0 as usize)
+        self.files.get(id.index())
     }
 
     /// Name of a file; `?` for an unknown one.
@@ -200,7 +215,7 @@ impl Sources {
         self.files
             .iter()
             .enumerate()
-            .map(|(i, f)| (FileId(i as u32), f))
+            .map(|(i, f)| (FileId::new(i, f.built_in), f))
     }
 }
 
@@ -229,6 +244,17 @@ mod tests {
             LineCol { line: 3, col: 1 }
         );
         assert_eq!(s.location(Span::new(f, 3, 4)), "a:2:1");
+    }
+
+    #[test]
+    fn files_keep_their_origin() {
+        let mut s = Sources::new();
+        let files = [s.add("a", &b"1"[..]), s.add_built_in("b", &b"2"[..])];
+        assert_eq!(files.map(FileId::is_built_in), [false, true]);
+        assert_eq!(files.map(|f| s.text(f).to_owned()), ["1", "2"]);
+        assert!(s.iter().map(|(id, _)| id).eq(files));
+        assert!(!FileId::default().is_built_in() && !FileId::ANYONE.is_built_in());
+        assert!(FileId::COMPILER.is_built_in());
     }
 
     #[test]

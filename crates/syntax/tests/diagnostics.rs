@@ -194,7 +194,7 @@ fn every_code_has_a_test() {
 
 #[test]
 fn guru_mode_allows_embedded_c_and_any_address() {
-    use spile_syntax::{diag::Diagnostics, parser::parse_script, preproc, source::Sources};
+    use spile_syntax::{diag::Diagnostics, parser::parse_file, preproc, source::Sources};
     let library = preproc::MacroLibrary::new();
     for (guru, errors) in [(false, 3), (true, 0)] {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
@@ -202,7 +202,7 @@ fn guru_mode_allows_embedded_c_and_any_address() {
         let file = sources.add("t.stp", text.as_bytes());
         let mut env = preproc::PreprocEnv::new("6.12.0", "x86_64");
         env.guru = guru;
-        parse_script(&mut sources, file, &env, &library, &mut diags);
+        parse_file(&mut sources, file, &env, &library, &mut diags);
         assert_eq!(diags.error_count(), errors);
         assert_eq!(diags.render(&sources, false).contains("E0124"), !guru);
     }

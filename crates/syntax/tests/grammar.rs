@@ -284,7 +284,7 @@ fn conditions_of_the_preprocessor_select_code() {
         ("%( $1 > 4 %? global yes %)", "yes"),
         ("%( @# == \"2\" %? global yes %)", "yes"),
         (
-            "%( guru_mode == 0 && runtime != \"bpf\" %? global yes %)",
+            "%( guru_mode == 1 && runtime != \"bpf\" %? global yes %)",
             "yes",
         ),
         (

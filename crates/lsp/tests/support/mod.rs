@@ -64,7 +64,7 @@ fn workspace() -> Workspace {
             if name.ends_with(".stpm") != only_macros {
                 continue;
             }
-            let file = sources.add(format!("tapset/{name}"), text);
+            let file = sources.add_built_in(format!("tapset/{name}"), text);
             if only_macros {
                 macros.extend(parse_macros(&mut sources, file, &env, &mut diags));
             } else {

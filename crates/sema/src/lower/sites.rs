@@ -37,7 +37,7 @@ impl<'a> Sites<'a> {
 
     /// The site of the token at the start of a span.
     pub(crate) fn at(&mut self, span: Span) -> SiteId {
-        if let Some(id) = self.by_span.get(&(span.file.0, span.start)) {
+        if let Some(id) = self.by_span.get(&(span.file.number(), span.start)) {
             return *id;
         }
         let id = match self.sources.get(span.file) {
@@ -52,7 +52,7 @@ impl<'a> Sites<'a> {
                 SiteId(self.list.len() as u32 - 1)
             }
         };
-        self.by_span.insert((span.file.0, span.start), id);
+        self.by_span.insert((span.file.number(), span.start), id);
         id
     }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use spile_ir::Event;
-use spile_syntax::ast::{BinOp, Expr, ExprKind, Ident, Name, Span};
+use spile_syntax::ast::{BinOp, Expr, ExprKind, FileId, Ident, Name, Span};
 
 use super::handler::{Context, ContextKind, PlainVar, TargetSource, TargetVar};
 use super::mentions::Mentions;
@@ -138,9 +138,13 @@ impl ExprBuilder {
     }
 
     pub(crate) fn call(&self, name: &str, args: Vec<Expr>) -> Expr {
+        let span = Span {
+            file: FileId::COMPILER,
+            ..self.0
+        };
         let name = Ident {
             name: name.into(),
-            span: self.0,
+            span,
         };
         self.expr(ExprKind::Call { name, args })
     }

@@ -75,7 +75,7 @@ pub(crate) fn resolve(text: &str) -> Script {
     let user = sources.add("script.stp", text.as_bytes().to_vec());
     let file = parse_file(&mut sources, user, &env, &macros, &mut diags);
     lib.add(user, file, true);
-    let tapset = sources.add("tapset.stp", TAPSET.as_bytes().to_vec());
+    let tapset = sources.add_built_in("tapset.stp", TAPSET.as_bytes().to_vec());
     let file = parse_file(&mut sources, tapset, &env, &macros, &mut diags);
     lib.add(tapset, file, false);
     assert!(diags.is_empty(), "{}", diags.render(&sources, false));

@@ -242,7 +242,7 @@ fn pages() -> Vec<Page> {
 /// The public names of a file of scripts.
 fn entries(parsed: &Parsed, facts: &Everything, name: &str, text: &str) -> Vec<Entry> {
     let (mut sources, mut diags) = (parsed.sources.clone(), Diagnostics::new());
-    let id = sources.add(name, text.to_owned().into_bytes());
+    let id = sources.add_built_in(name, text.to_owned().into_bytes());
     let file = parse_file(&mut sources, id, &environment(), &parsed.macros, &mut diags);
     let public = |n: &str| !n.starts_with("__");
     let mut found = Vec::new();

@@ -76,7 +76,7 @@ pub(crate) fn analyse(script: &Script) -> Result<Program, String> {
     let len = script.defines.iter().find(|(n, _)| n == "MAXSTRINGLEN");
     let len = len.map_or("512", |(_, v)| v);
     let limits = format!("@define MAXSTRINGLEN %( {len} %)\n@define MAXBACKTRACE %( 20 %)\n");
-    let id = sources.add("limits.stpm", limits.into_bytes());
+    let id = sources.add_built_in("limits.stpm", limits.into_bytes());
     let macros = parse_macros(&mut sources, id, &env, &mut diags);
     let mut library = Library::new();
     let files = LIBRARY
@@ -84,7 +84,10 @@ pub(crate) fn analyse(script: &Script) -> Result<Program, String> {
         .map(|(n, t)| (*n, t.as_bytes().to_vec(), false));
     let user = ("script.stp", script.text.as_bytes().to_vec(), true);
     for (name, text, user) in std::iter::once(user).chain(files) {
-        let id = sources.add(name, text);
+        let id = match user {
+            true => sources.add(name, text),
+            false => sources.add_built_in(name, text),
+        };
         let file = parse_file(&mut sources, id, &env, &macros, &mut diags);
         library.add(id, file, user);
     }

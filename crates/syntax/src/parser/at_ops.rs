@@ -175,7 +175,7 @@ impl Parser<'_> {
     }
 
     fn at_call(&mut self, t: Token, syntax: &AtSyntax) -> Parse<Box<Expr>> {
-        if syntax.op == AtOp::KDeref && !self.privileged {
+        if syntax.op == AtOp::KDeref && !self.is_privileged(t) {
             let message = "`@kderef` is not permitted in an unprivileged script; need `-g`";
             let d = Diagnostic::error(codes::NEEDS_GURU, message).at(t.span);
             self.report(d.help("`kernel_long(address)` and similar functions need no `-g`"));

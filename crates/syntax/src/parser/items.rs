@@ -101,7 +101,7 @@ impl Parser<'_> {
 
     pub(super) fn embedded(&mut self) -> Embedded {
         let t = self.bump();
-        if !self.privileged {
+        if !self.is_privileged(t) {
             let message = "embedded code in an unprivileged script; need `-g`";
             let help = "spile runs no C, even with `-g`: use functions of the library, `@cast` and `@kderef`";
             self.report(

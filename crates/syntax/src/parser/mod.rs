@@ -40,7 +40,8 @@ struct ProductionFailed;
 type Parse<T> = Result<T, ProductionFailed>;
 
 /// Lexes, preprocesses and parses one script or tapset file. The parsed part is returned even if
-/// there are errors; do not run it if `diags` has any.
+/// there are errors; do not run it if `diags` has any. Embedded C and `@kderef` need guru mode, except
+/// where the built-in library wrote them.
 pub fn parse_file(
     sources: &mut Sources,
     file: FileId,
@@ -48,32 +49,9 @@ pub fn parse_file(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    parse(sources, file, env, macros, diags, true)
-}
-
-/// As [`parse_file`] of the user's script, which can contain embedded C and `@kderef` with `-g`
-/// only. Library files can contain them always.
-pub fn parse_script(
-    sources: &mut Sources,
-    file: FileId,
-    env: &PreprocEnv,
-    macros: &MacroLibrary,
-    diags: &mut Diagnostics,
-) -> File {
-    parse(sources, file, env, macros, diags, env.guru)
-}
-
-fn parse(
-    sources: &mut Sources,
-    file: FileId,
-    env: &PreprocEnv,
-    macros: &MacroLibrary,
-    diags: &mut Diagnostics,
-    privileged: bool,
-) -> File {
     let output = preproc::preprocess(sources, file, env, macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.privileged = privileged;
+    p.guru = env.guru;
     p.file()
 }
 
@@ -154,8 +132,8 @@ struct Parser<'a> {
     expansions: &'a [Span],
     macros: &'a MacroLibrary,
     diags: &'a mut Diagnostics,
-    /// Embedded C and `@kderef` are allowed.
-    privileged: bool,
+    /// Guru mode.
+    guru: bool,
     pos: usize,
     eof: Token,
     /// Depth of the parser's recursion.
@@ -190,7 +168,7 @@ impl<'a> Parser<'a> {
             expansions: &output.expansions,
             macros,
             diags,
-            privileged: true,
+            guru: false,
             pos: 0,
             eof,
             depth: 0,
@@ -199,6 +177,11 @@ impl<'a> Parser<'a> {
             chain: None,
             last_error: usize::MAX,
         }
+    }
+
+    /// Whether a token may be embedded C or `@kderef`.
+    fn is_privileged(&self, t: Token) -> bool {
+        self.guru || t.span.file.is_built_in()
     }
 
     fn token(&self) -> Token {

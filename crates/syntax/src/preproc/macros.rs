@@ -32,7 +32,10 @@ pub type NameIndex = &'static [(&'static str, &'static [usize])];
 /// Public macros, from `.stpm` files.
 #[derive(Debug, Clone, Default)]
 pub struct MacroLibrary {
-    macros: Macros,
+    /// Those of the user's files.
+    own: Macros,
+    /// Built-in ones that are read at once.
+    built_in: Macros,
     on_demand: OnDemandMacros,
 }
 
@@ -76,13 +79,23 @@ impl MacroLibrary {
     /// Looks a macro up by its name without `@`, among those that are read.
     pub fn get(&self, name: &str) -> Option<&Arc<Macro>> {
         let on_demand = || self.on_demand.file_defining(name)?.1.get()?.get(name);
-        self.macros.get(name).or_else(on_demand)
+        let read = self.own.get(name).or_else(|| self.built_in.get(name));
+        read.or_else(on_demand)
     }
 
-    /// Looks a macro up, and reads the file of `sources` that defines it.
-    pub fn find(&self, name: &str, sources: &Sources, env: &PreprocEnv) -> Option<&Arc<Macro>> {
+    /// Looks up the macro that text of the file `origin` means, and reads the file of `sources` that
+    /// defines it. A user's macro hides a built-in one of that name, but not from the built-in library.
+    pub fn find(
+        &self,
+        name: &str,
+        origin: FileId,
+        sources: &Sources,
+        env: &PreprocEnv,
+    ) -> Option<&Arc<Macro>> {
+        let own = || self.own.get(name).filter(|_| !origin.is_built_in());
+        let built_in = || self.built_in.get(name);
         let on_demand = || self.on_demand.find(name, sources, env);
-        self.macros.get(name).or_else(on_demand)
+        own().or_else(built_in).or_else(on_demand)
     }
 
     /// Reads all files that are read on demand.
@@ -95,7 +108,8 @@ impl MacroLibrary {
     /// The names, in no particular order.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         let on_demand = self.on_demand.index.iter().map(|(name, _)| *name);
-        self.macros.keys().map(|n| &**n).chain(on_demand)
+        let read = self.own.keys().chain(self.built_in.keys());
+        read.map(|n| &**n).chain(on_demand)
     }
 
     /// Adds files to read on demand. They contain only `@define`s, and use no arguments of the
@@ -105,7 +119,7 @@ impl MacroLibrary {
         self.on_demand = OnDemandMacros { index, files };
     }
 
-    /// Defines a macro without parameters, such as `@MAXSTRINGLEN`; replaces an existing one.
+    /// Defines a built-in macro without parameters, such as `@MAXSTRINGLEN`; replaces an existing one.
     pub fn define(
         &mut self,
         sources: &mut Sources,
@@ -113,7 +127,8 @@ impl MacroLibrary {
         text: &str,
         diags: &mut Diagnostics,
     ) {
-        let file = sources.add(format!("<definition of {name}>"), text.as_bytes().to_vec());
+        let file =
+            sources.add_built_in(format!("<definition of {name}>"), text.as_bytes().to_vec());
         let body = lex(sources, file, diags).into();
         let span = Span::new(file, 0, text.len() as u32);
         let name: Name = name.into();
@@ -123,17 +138,18 @@ impl MacroLibrary {
             body,
             span,
         };
-        self.macros.insert(name, Arc::new(m));
+        self.built_in.insert(name, Arc::new(m));
     }
 
     /// Adds the macros of another library; those of `other` take precedence.
     pub fn extend(&mut self, other: MacroLibrary) {
-        self.macros.extend(other.macros);
+        self.own.extend(other.own);
+        self.built_in.extend(other.built_in);
     }
 
     /// Whether it has no macros.
     pub fn is_empty(&self) -> bool {
-        self.macros.is_empty() && self.on_demand.index.is_empty()
+        self.own.is_empty() && self.built_in.is_empty() && self.on_demand.index.is_empty()
     }
 }
 
@@ -146,10 +162,13 @@ pub fn macro_file(
 ) -> MacroLibrary {
     let tokens = lex(sources, file, diags);
     let args = Arguments::collect(sources, &tokens, env, diags);
-    MacroLibrary {
-        macros: defined_macros(sources, tokens, args, env, diags),
-        on_demand: OnDemandMacros::default(),
+    let found = defined_macros(sources, tokens, args, env, diags);
+    let mut library = MacroLibrary::new();
+    match file.is_built_in() {
+        true => library.built_in = found,
+        false => library.own = found,
     }
+    library
 }
 
 fn defined_macros(

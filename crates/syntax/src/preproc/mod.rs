@@ -434,12 +434,12 @@ impl<'a> Preproc<'a> {
             }
             return true;
         }
-        let Some(m) = self
-            .local
-            .get(name)
-            .or_else(|| self.library.find(name, self.sources, self.env))
-            .cloned()
-        else {
+        // What the built-in library means by a name stays when a script defines the name too.
+        let origin = t.span.file;
+        let seen = |m: &&Arc<Macro>| m.span.file.is_built_in() || !origin.is_built_in();
+        let local = self.local.get(name).filter(seen);
+        let library = || self.library.find(name, origin, self.sources, self.env);
+        let Some(m) = local.or_else(library).cloned() else {
             return false;
         };
         self.invoke(t, m, scope);

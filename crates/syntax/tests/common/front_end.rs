@@ -5,7 +5,9 @@
 /// that has tokens can be formatted; if brackets do not match, each formatting may change it.
 pub(crate) fn front_end(data: &[u8]) {
     use spile_syntax::{diag, fmt, parser, preproc, pretty, source};
-    let env = preproc::PreprocEnv::new("6.12.0-1-amd64", "x86_64").with_args(["7", "a b", "\"x\""]);
+    let mut env =
+        preproc::PreprocEnv::new("6.12.0-1-amd64", "x86_64").with_args(["7", "a b", "\"x\""]);
+    env.guru = true;
     let parse = |text: Vec<u8>| {
         let mut sources = source::Sources::new();
         let mut diags = diag::Diagnostics::new();

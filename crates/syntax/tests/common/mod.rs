@@ -42,9 +42,11 @@ pub(crate) fn env(args: Vec<String>) -> PreprocEnv {
         "CONFIG_MOD" => Some("m".to_owned()),
         _ => None,
     };
-    PreprocEnv::new("6.12.0-1-amd64", "x86_64")
+    let mut env = PreprocEnv::new("6.12.0-1-amd64", "x86_64")
         .with_args(args)
-        .with_config(config)
+        .with_config(config);
+    env.guru = true;
+    env
 }
 
 /// Parses; returns the errors and warnings rendered without colour.

@@ -26,9 +26,15 @@ impl Resolver<'_> {
         span: Span,
         value: bool,
     ) -> Expr {
-        let found = self.lib.functions(&name.name, self.cur.file);
+        let built_in = name.span.file.is_built_in();
+        // What a macro of the built-in library calls is the library's, in every file.
+        let from = match built_in {
+            true if !self.cur.file.is_built_in() => name.span.file,
+            _ => self.cur.file,
+        };
+        let found = self.lib.functions(&name.name, from);
         if found.is_empty() {
-            if self.cur.tapset && name.name.starts_with("__") {
+            if built_in && name.name.starts_with("__") {
                 return self.internal(name, args, span, value);
             }
             self.unknown_function(name);

@@ -274,7 +274,7 @@ impl<'a> Resolver<'a> {
     fn declare_global(&mut self, file: FileId, v: &ast::GlobalVar, user: bool) -> GlobalIx {
         let taken = !self.names.insert(v.name.name.clone());
         let unique = match taken {
-            true => format!("{}@{}", v.name.name, file.0).into(),
+            true => format!("{}@{}", v.name.name, file.number()).into(),
             false => v.name.name.clone(),
         };
         let ix = self.add_global(v, unique, user);
@@ -535,7 +535,7 @@ impl<'a> Resolver<'a> {
         let mut body = Vec::new();
         // Predefined variables are library code, which sees internal operations.
         self.cur.tapset = true;
-        self.cur.file = FileId(u32::MAX);
+        self.cur.file = FileId::COMPILER;
         let input = match d.event {
             Event::InputLine => Some("line"),
             Event::InputChar => Some("char"),

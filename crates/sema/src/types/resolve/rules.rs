@@ -50,7 +50,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Reports the script's calls of library functions that change a process.
+    /// Reports calls of built-in functions that change a process, in text that is not built-in itself.
     fn changes_of_processes(&mut self) {
         let changing = reaching(&self.tree, Unit::changes_process);
         let mut found = Vec::new();
@@ -58,8 +58,8 @@ impl Resolver<'_> {
             walk_exprs(&unit.body, &mut |e| {
                 if let ExprKind::Call { func, .. } = &e.kind
                     && changing[func.0]
-                    && !self.tree.units[func.0].user
-                    && self.is_user(e.span.file)
+                    && self.tree.units[func.0].span.file.is_built_in()
+                    && !e.span.file.is_built_in()
                 {
                     found.push((self.tree.units[func.0].name.clone(), e.span));
                 }
