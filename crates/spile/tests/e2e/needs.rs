@@ -20,6 +20,12 @@ const NEEDS: &[Need] = &[
         of_kernel: true,
         have: || in_vm().is_some() || Path::new("/sys/bus/event_source/devices/kprobe").exists(),
     },
+    // A machine that a case may break: a guest.
+    Need {
+        name: "guest",
+        of_kernel: true,
+        have: || in_vm().is_some(),
+    },
     // An NFS server and its client, as modules that a guest has for cases.
     Need {
         name: "nfs",
