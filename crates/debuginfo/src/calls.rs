@@ -69,6 +69,7 @@ impl Dwarf {
         let first = gimli::UnitOffset(function.offset);
         let mut raw = unit.entries_raw(Some(first)).ok()?;
         let mut entry = gimli::DebuggingInformationEntry::null();
+        let mut origin = None;
         // The depth of an inlined copy, or of a nested function, whose entries are passed over.
         let mut passed = None;
         loop {
@@ -83,8 +84,11 @@ impl Dwarf {
             };
             if any && at == function {
                 calls.described = described(&entry);
+                origin = crate::dwarf::origin(self, at, &entry);
             } else if any && passed.is_none() {
                 match entry.tag() {
+                    // Its calls are the function's own.
+                    gimli::DW_TAG_inlined_subroutine if self.goes_on(at, &entry, origin) => {}
                     gimli::DW_TAG_inlined_subroutine => {
                         passed = Some(depth);
                         calls.list.extend(self.inlined_call(at, &entry));
@@ -101,6 +105,13 @@ impl Dwarf {
                 return Some(());
             }
         }
+    }
+
+    /// Whether an inlined copy belongs to the call of the function around, of which this is the
+    /// abstract entry.
+    fn goes_on(&self, at: Die, entry: &Entry, around: Option<Die>) -> bool {
+        let origin = crate::dwarf::origin(self, at, entry);
+        origin.is_some_and(|origin| around == Some(origin) && self.continues(entry, origin))
     }
 
     fn inlined_call(&self, at: Die, entry: &Entry) -> Option<Call> {
@@ -177,7 +188,7 @@ impl Dwarf {
         let code = self.code(die, &unit, &entry);
         let start = self.entry_pc(die, &unit, &entry, &code)?;
         let name = self.name(die, &entry)?;
-        let (file, line) = self.declaration_place(die, &entry);
+        let (file, line) = self.function_place(die, &entry);
         let abstract_entry = self.outermost_origin(die);
         let index = self.index();
         let named = index.named(self, name).find(|e| e.die == abstract_entry);

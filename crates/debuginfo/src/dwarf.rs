@@ -1,6 +1,6 @@
 //! The DWARF of a module: its units, read when a query needs them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
@@ -59,6 +59,8 @@ pub struct Dwarf {
     pub(crate) index_path: Option<std::path::PathBuf>,
     pub(crate) tables: crate::scopes::FunctionTables,
     pub(crate) chains: crate::scopes::ScopeChains,
+    /// Where the parts of split functions begin.
+    pub(crate) split: OnceLock<HashSet<u64>>,
     files: Mutex<FilePaths>,
     pub(crate) types: crate::types::TypeNumbers,
     parts: Vec<DwarfPart>,
@@ -157,6 +159,7 @@ impl Dwarf {
             index_path,
             tables: crate::scopes::FunctionTables::default(),
             chains: crate::scopes::ScopeChains::default(),
+            split: OnceLock::new(),
             files: Mutex::default(),
             types: crate::types::TypeNumbers::default(),
             parts,

@@ -136,6 +136,7 @@ impl Dwarf {
         let mut all = self.find_functions(name);
         // Unit by unit, so that each is parsed once.
         all.sort_by_key(|f| f.die);
+        let index = self.index();
         let mut files = HashMap::new();
         let mut from = (0, 0);
         let units = file.map(|f| self.units_with(f));
@@ -147,11 +148,9 @@ impl Dwarf {
                 continue;
             }
             self.release_passed(found.die, &mut from);
-            let wanted = match found.kind {
-                NameKind::Function => which.outline,
-                _ => which.inlined,
-            };
-            if !wanted {
+            let outline = which.outline && found.kind == NameKind::Function;
+            let inlined = which.inlined && index.instances(found.die).next().is_some();
+            if !outline && !inlined {
                 continue;
             }
             if file.is_some_and(|f| !self.in_file(found.die, f, &mut files)) {
@@ -160,10 +159,11 @@ impl Dwarf {
             let Some(place) = self.function(&found) else {
                 continue;
             };
-            if found.kind == NameKind::Function {
+            if inlined {
+                inlines.insert(found.die, Arc::new(place.clone()));
+            }
+            if outline {
                 places.push(place);
-            } else {
-                inlines.insert(found.die, Arc::new(place));
             }
         }
         if !inlines.is_empty() {
@@ -217,7 +217,8 @@ impl Dwarf {
             return false;
         };
         let Some((at, number)) = self.declaring_file(die, &entry) else {
-            return matches("");
+            let (file, _) = self.function_place(die, &entry);
+            return matches(file.as_deref().unwrap_or(""));
         };
         let key = (at.part, at.unit, number);
         *known.entry(key).or_insert_with(|| {
@@ -270,7 +271,7 @@ impl Dwarf {
         let mut scopes = self.index().scopes(self, found);
         scopes.reverse();
         scopes.push(found.name);
-        let (file, line) = self.declaration_place(found.die, &entry);
+        let (file, line) = self.function_place(found.die, &entry);
         let start = start.unwrap_or(0);
         let body = if found.kind == NameKind::Function {
             self.after_prologue(found.die, &unit, &entry, start, &code)
@@ -305,7 +306,7 @@ impl Dwarf {
             return None;
         }
         let name: Arc<str> = self.name(scope.die, &entry)?.into();
-        let (file, line) = self.declaration_place(scope.die, &entry);
+        let (file, line) = self.function_place(scope.die, &entry);
         Some(FunctionPlace {
             qualified: name.clone(),
             name,
@@ -356,6 +357,29 @@ impl Dwarf {
             .and_then(|(_, v)| v.udata_value())
             .and_then(|l| u32::try_from(l).ok());
         (file, line.unwrap_or(0))
+    }
+
+    /// File and line of a function: of its declaration or else of its first instruction. What
+    /// compilers make, as the bodies of lambdas and of parallel regions, has no declaration.
+    pub(crate) fn function_place(&self, die: Die, entry: &Entry) -> (Option<Arc<str>>, u32) {
+        let declared = self.declaration_place(die, entry);
+        if declared.0.is_some() {
+            return declared;
+        }
+        let first = |die: Die| {
+            let (unit, entry) = self.entry(die)?;
+            let code = self.code(die, &unit, &entry);
+            let start = self.entry_pc(die, &unit, &entry, &code)?;
+            let end = code.iter().find(|r| (r.0..r.1).contains(&start))?.1;
+            let table = self.lines(die.part, die.unit)?;
+            let row = *table.row_at(start)?;
+            let rows = std::iter::once(&row).chain(table.within(start, end));
+            let row = rows.into_iter().find(|r| r.line != 0 && !r.end)?;
+            Some((Some(table.file(u64::from(row.file))?.clone()), row.line))
+        };
+        let copy = || self.index().instances(die).next();
+        let place = first(die).or_else(|| first(copy()?));
+        place.unwrap_or(declared)
     }
 
     /// The inlined instances of abstract entries.

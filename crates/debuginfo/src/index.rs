@@ -1,7 +1,7 @@
 //! The index of a module's DWARF: names, code of functions, and inlined instances. One pass over
 //! all units ([`scan`]), kept in a file by build-id.
 //!
-//! The names are those of functions, types and variables of file and class scope. Strings are named
+//! The names are those of all functions, and of types and variables of file and class scope. Strings are named
 //! by their place in the DWARF, so the index is small, and a mapped file is as good as one just
 //! made. Layout, all little-endian words of 32 bits: header [`MAGIC`], [`VERSION`], length of
 //! `.debug_info`, a checksum of the file's head, the numbers of what follows; entries of [`ENTRY`]
@@ -23,7 +23,7 @@ use crate::dwarf::{Die, Dwarf, R};
 use crate::map::{Blob, MappedFile};
 
 const MAGIC: u32 = 0x5844_4953;
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 const HEADER: usize = 8;
 const ENTRY: usize = 6;
 const SCOPE: usize = 3;
@@ -39,7 +39,7 @@ const NONE: u32 = u32::MAX;
 const CACHE_FROM: usize = 1 << 20;
 /// The name of an anonymous namespace.
 pub(crate) const ANONYMOUS: &str = "(anonymous namespace)";
-/// Maximum nesting of namespaces and classes that is followed.
+/// Maximum nesting of scopes whose names are told.
 const MAX_DEPTH: usize = 32;
 
 /// The kind of a named entry.

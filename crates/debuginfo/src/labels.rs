@@ -35,9 +35,18 @@ impl Dwarf {
         let first = gimli::UnitOffset(function.offset);
         let mut raw = unit.entries_raw(Some(first)).ok()?;
         let mut entry = gimli::DebuggingInformationEntry::null();
+        // The depth of a nested function, whose labels are its own.
+        let mut passed = None;
         loop {
-            let offset = raw.next_offset();
-            if raw.read_entry(&mut entry).ok()? && entry.tag() == gimli::DW_TAG_label {
+            let (offset, depth) = (raw.next_offset(), raw.next_depth());
+            let any = raw.read_entry(&mut entry).ok()?;
+            if passed.is_some_and(|p| depth <= p) {
+                passed = None;
+            }
+            if any && passed.is_none() && entry.tag() == gimli::DW_TAG_subprogram {
+                passed = Some(depth).filter(|_| offset.0 != function.offset);
+            }
+            if any && passed.is_none() && entry.tag() == gimli::DW_TAG_label {
                 let die = Die {
                     offset: offset.0,
                     ..function

@@ -26,6 +26,7 @@ mod location;
 mod map;
 mod module;
 mod needed;
+mod partial;
 pub mod plt;
 mod scopes;
 pub mod sdt;

@@ -202,7 +202,7 @@ impl Dwarf {
         } else {
             start
         };
-        let (file, line) = self.declaration_place(die, &entry);
+        let (file, line) = self.function_place(die, &entry);
         Some(FunctionInfo {
             name: self.name(die, &entry)?,
             file,
@@ -216,7 +216,7 @@ impl Dwarf {
     #[must_use]
     pub fn line_range(&self, die: Die) -> Option<(u32, u32)> {
         let (unit, entry) = self.entry(die)?;
-        let (file, line) = self.declaration_place(die, &entry);
+        let (file, line) = self.function_place(die, &entry);
         let table = self.lines(die.part, die.unit)?;
         let (mut low, mut high) = (line, line);
         for (start, end) in self.code(die, &unit, &entry) {

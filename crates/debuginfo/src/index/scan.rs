@@ -1,14 +1,13 @@
 //! The pass over all units that builds an index.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gimli::{AttributeSpecification, AttributeValue, DwAt, DwTag, EntriesRaw, UnitOffset};
 
 use super::{
-    INLINED, MAX_DEPTH, NONE, NameKind, PART, RawEntry, RawScope, ScanTables, StringRef, hash,
-    place,
+    INLINED, NONE, NameKind, PART, RawEntry, RawScope, ScanTables, StringRef, hash, place,
 };
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, R, Unit};
 
@@ -18,6 +17,10 @@ struct ThreadFindings {
     tables: ScanTables,
     /// For each scope a hash of the names from the outermost scope to it.
     paths: Vec<u64>,
+    /// Entries whose origin is in another unit, with it: their scope is known when all are scanned.
+    foreign: Vec<(usize, Die)>,
+    /// The scopes of what partial units declare for others.
+    shared: Vec<(Die, u32)>,
     /// Types seen, by hash of name and scope, so that each is stored once.
     types: HashSet<(NameKind, u64)>,
 }
@@ -58,7 +61,10 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
         })
     };
     let mut all = ScanTables::default();
-    for ThreadFindings { tables, .. } in batches {
+    let (mut foreign, mut shared) = (Vec::new(), Vec::new());
+    for batch in batches {
+        let tables = batch.tables;
+        let first = all.entries.len();
         let base = all.scopes.len() as u32;
         let moved = |s: u32| if s == NONE { NONE } else { s + base };
         all.entries
@@ -71,14 +77,51 @@ pub(super) fn scan(dwarf: &Dwarf) -> ScanTables {
                 outer: moved(s.outer),
                 ..s
             }));
+        foreign.extend(batch.foreign.into_iter().map(|(i, of)| (first + i, of)));
+        shared.extend(batch.shared.into_iter().map(|(die, s)| (die, moved(s))));
         all.code.extend(tables.code);
         all.inlined.extend(tables.inlined);
     }
+    set_scopes(dwarf, &foreign, shared, &mut all.entries);
     all.entries
         .sort_unstable_by_key(|e| (e.hash, e.kind, e.part, e.unit, e.offset));
     all.code.sort_unstable();
     all.inlined.sort_unstable();
     all
+}
+
+/// Gives entries the scopes of their origins in other units: link-time optimisation and `dwz` take
+/// declarations and code apart.
+fn set_scopes(
+    dwarf: &Dwarf,
+    foreign: &[(usize, Die)],
+    shared: Vec<(Die, u32)>,
+    entries: &mut [RawEntry],
+) {
+    if foreign.is_empty() {
+        return;
+    }
+    let mut scopes: HashMap<Die, u32> = shared.into_iter().collect();
+    for e in entries.iter().filter(|e| e.kind == NameKind::Inline) {
+        let die = Die {
+            part: e.part,
+            unit: e.unit,
+            offset: e.offset as usize,
+        };
+        scopes.insert(die, e.scope);
+    }
+    for &(i, origin) in foreign {
+        let mut at = Some(origin);
+        for _ in 0..MAX_CHAIN {
+            let Some(die) = at else { break };
+            if let Some(&scope) = scopes.get(&die).filter(|s| **s != NONE) {
+                entries[i].scope = scope;
+                break;
+            }
+            let next = dwarf.entry(die);
+            at = next.and_then(|(_, entry)| crate::dwarf::origin(dwarf, die, &entry));
+        }
+    }
 }
 
 /// The attributes of an entry that the pass reads.
@@ -91,7 +134,10 @@ struct EntryAttrs {
     placed: bool,
     has_code: bool,
     declaration: bool,
-    inlined: bool,
+    /// It has the attribute of abstract entries, whatever its value: constructors are "not inlined"
+    /// where they are described, and inlined all the same.
+    inline: bool,
+    artificial: bool,
     located: bool,
 }
 
@@ -116,6 +162,40 @@ fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut ThreadFindings) {
     pass.complete();
 }
 
+/// Maximum depth of entries up to which the walk tells what is around.
+const MAX_LEVELS: usize = 1024;
+
+/// What the walk knows of an entry that it is inside of.
+#[derive(Clone, Copy)]
+struct Level {
+    opened: Opened,
+    /// Inside a function, or in an entry that has no names of the file's scope.
+    local: bool,
+    /// It is a namespace, module or class, not code.
+    class: bool,
+    /// The abstract entry of the function or inlined instance whose code this is.
+    origin: Option<Die>,
+}
+
+impl Level {
+    const UNIT: Level = Level {
+        opened: Opened::Scope(NONE),
+        local: false,
+        class: true,
+        origin: None,
+    };
+}
+
+/// The scope that an entry opens for those inside.
+#[derive(Clone, Copy)]
+enum Opened {
+    Nothing,
+    Scope(u32),
+    /// That of a function, by its name or by the entry that it completes, until something is found
+    /// inside.
+    Function(Option<R>, Option<AttributeValue<R>>),
+}
+
 struct ScanPass<'a> {
     dwarf: &'a Dwarf,
     part: u8,
@@ -129,15 +209,15 @@ struct ScanPass<'a> {
 }
 
 impl ScanPass<'_> {
-    /// Walks over the entries: namespaces and classes for their names, bodies of functions for
-    /// inlined instances.
+    /// Walks over all entries: functions count wherever they are (in functions, blocks, classes and
+    /// inlined instances too), types and variables only outside functions.
     fn walk(&mut self) -> Option<()> {
         let parsed = self.parsed;
         let mut raw = parsed.entries_raw(None).ok()?;
         // The depth at which the reader started.
         let mut base = 0;
-        // The scope at each depth that is entered.
-        let mut scopes: Vec<u32> = Vec::new();
+        // What the entries around are, outermost first.
+        let mut around: Vec<Level> = Vec::new();
         while !raw.is_empty() {
             let depth = base + raw.next_depth();
             let offset = raw.next_offset().0;
@@ -148,80 +228,180 @@ impl ScanPass<'_> {
             let depth = usize::try_from(depth).ok()?;
             if depth == 0 {
                 raw.skip_attributes(specs).ok()?;
-                scopes = vec![NONE];
+                around = vec![Level::UNIT];
                 continue;
             }
-            scopes.truncate(depth);
+            // Of entries that are nested too deeply, all have the last level as theirs.
+            around.truncate(depth.min(MAX_LEVELS));
             let tag = abbrev.tag();
-            let function = tag == gimli::DW_TAG_subprogram;
-            let (wanted, opens) = tag_interest(tag);
+            let role = role(tag);
+            let outer = *around.last()?;
+            let mut level = Level {
+                opened: Opened::Nothing,
+                local: true,
+                ..outer
+            };
             if tag == gimli::DW_TAG_inlined_subroutine {
-                self.instance(&mut raw, specs, offset).ok()?;
-                continue;
-            }
-            // Inside an entry that is not entered.
-            let inside = scopes.len() < depth;
-            if inside && !function || !wanted {
+                level.origin = self.instance(&mut raw, specs, offset, outer).ok()?;
+            } else if role == Role::None || outer.local && role == Role::Name {
                 raw.skip_attributes(specs).ok()?;
-                continue;
-            }
-            let mut seen = EntryAttrs::default();
-            for spec in specs {
-                if read_attr(spec.name()) {
-                    let attr = raw.read_attribute(*spec).ok()?;
-                    self.take(&mut seen, attr.name(), attr.value());
-                } else {
-                    raw.skip_attributes(std::slice::from_ref(spec)).ok()?;
+            } else {
+                let seen = self.read(&mut raw, specs).ok()?;
+                level = self.enter(tag, offset, &seen, &mut around);
+                let empty = match role {
+                    // It has only parameters.
+                    Role::Function => seen.declaration,
+                    role => role == Role::Name,
+                };
+                if let Some(to) = seen.sibling.filter(|_| empty && abbrev.has_children())
+                    && to > raw.next_offset().0
+                {
+                    raw = parsed.entries_raw(Some(UnitOffset(to))).ok()?;
+                    base = depth as isize;
+                    continue;
                 }
             }
-            let body = function && seen.placed;
-            if body && self.part == 0 {
-                let _ = self.code(offset);
-            }
-            if inside {
-                continue;
-            }
-            let scope = scopes[depth - 1];
-            let own = self.record(tag, offset, &seen, scope);
-            if abbrev.has_children() && opens && depth < MAX_DEPTH {
-                scopes.push(own.unwrap_or(scope));
-            } else if let Some(to) = seen.sibling.filter(|_| abbrev.has_children() && !body)
-                && to > raw.next_offset().0
-            {
-                raw = parsed.entries_raw(Some(UnitOffset(to))).ok()?;
-                base = depth as isize;
+            if abbrev.has_children() && around.len() < MAX_LEVELS {
+                around.push(level);
             }
         }
         Some(())
     }
 
-    /// Records the origin of an inlined instance.
+    /// Reads the attributes of an entry.
+    fn read(
+        &self,
+        raw: &mut EntriesRaw<'_, R>,
+        specs: &[AttributeSpecification],
+    ) -> gimli::Result<EntryAttrs> {
+        let mut seen = EntryAttrs::default();
+        for spec in specs {
+            if read_attr(spec.name()) {
+                let attr = raw.read_attribute(*spec)?;
+                self.take(&mut seen, attr.name(), attr.value());
+            } else {
+                raw.skip_attributes(std::slice::from_ref(spec))?;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// Records an entry; returns the level that its children are at.
+    fn enter(
+        &mut self,
+        tag: DwTag,
+        offset: usize,
+        seen: &EntryAttrs,
+        around: &mut [Level],
+    ) -> Level {
+        let outer = around.last().copied().unwrap_or(Level::UNIT);
+        if tag == gimli::DW_TAG_subprogram {
+            if seen.placed && self.part == 0 {
+                let _ = self.code(offset);
+            }
+            // What a compiler made of a part of a function has a name of its own.
+            let scope = match outer.local && seen.artificial && !outer.class {
+                true => NONE,
+                false => self.scope(around),
+            };
+            self.record(tag, offset, seen, scope);
+            let here = self.die(offset);
+            return Level {
+                opened: Opened::Function(seen.name, seen.origin),
+                local: true,
+                class: false,
+                origin: seen.origin.and_then(|o| self.dwarf.refer(here, o)),
+            };
+        }
+        let scope = self.scope(around);
+        let own = match outer.local {
+            // Types in functions are not recorded, but functions in them are.
+            true => seen.name.and_then(|name| self.open(Some(name), scope)),
+            false => self.record(tag, offset, seen, scope),
+        };
+        Level {
+            opened: own.map_or(Opened::Nothing, Opened::Scope),
+            local: outer.local || role(tag) != Role::Scope,
+            class: true,
+            ..outer
+        }
+    }
+
+    /// The scope of an entry by the levels around. That of a function is only made when there is
+    /// something in it.
+    fn scope(&mut self, around: &mut [Level]) -> u32 {
+        let mut at = around.len();
+        let mut functions = Vec::new();
+        let mut scope = NONE;
+        while let Some(i) = at.checked_sub(1) {
+            at = i;
+            match around[i].opened {
+                Opened::Nothing => {}
+                Opened::Scope(own) => {
+                    scope = own;
+                    break;
+                }
+                Opened::Function(..) => functions.push(i),
+            }
+        }
+        for i in functions.into_iter().rev() {
+            let Opened::Function(name, origin) = around[i].opened else {
+                continue;
+            };
+            let named = match (name, origin) {
+                (Some(name), _) => Some((name, Some(scope))),
+                (None, origin) => origin.and_then(|o| self.name_of(o)),
+            };
+            if let Some((name, outer)) = named
+                && let Some(own) = self.open(Some(name), outer.unwrap_or(NONE))
+            {
+                scope = own;
+            }
+            around[i].opened = Opened::Scope(scope);
+        }
+        scope
+    }
+
+    /// Records the origin of an inlined instance, and returns it.
     fn instance(
         &mut self,
         raw: &mut EntriesRaw<'_, R>,
         specs: &[AttributeSpecification],
         offset: usize,
-    ) -> gimli::Result<()> {
+        outer: Level,
+    ) -> gimli::Result<Option<Die>> {
         let wanted = |s: &AttributeSpecification| s.name() == gimli::DW_AT_abstract_origin;
         let Some(at) = specs.iter().position(wanted).filter(|_| self.part == 0) else {
-            return raw.skip_attributes(specs);
+            raw.skip_attributes(specs)?;
+            return Ok(None);
         };
         raw.skip_attributes(&specs[..at])?;
         let value = raw.read_attribute(specs[at])?.value();
         raw.skip_attributes(&specs[at + 1..])?;
-        let here = Die {
-            part: self.part,
-            unit: self.unit,
-            offset,
+        let here = self.die(offset);
+        let Some(origin) = self.dwarf.refer(here, value) else {
+            return Ok(None);
         };
-        if let Some(origin) = self.dwarf.refer(here, value)
-            && let (Ok(of), Ok(offset)) = (u32::try_from(origin.offset), u32::try_from(offset))
+        if outer.origin == Some(origin)
+            && let Ok(entry) = self.parsed.entry(UnitOffset(offset))
+            && self.dwarf.continues(&entry, origin)
         {
+            return Ok(Some(origin));
+        }
+        if let (Ok(of), Ok(offset)) = (u32::try_from(origin.offset), u32::try_from(offset)) {
             let unit = origin.unit | if origin.part == 0 { 0 } else { PART };
             let row: [u32; INLINED] = [unit, of, self.unit, offset];
             self.batch.tables.inlined.push(row);
         }
-        Ok(())
+        Ok(Some(origin))
+    }
+
+    fn die(&self, offset: usize) -> Die {
+        Die {
+            part: self.part,
+            unit: self.unit,
+            offset,
+        }
     }
 
     /// Records the code of a function.
@@ -230,12 +410,10 @@ impl ScanPass<'_> {
         let mut raw = self.parsed.entries_raw(Some(UnitOffset(at))).ok()?;
         raw.read_entry(&mut entry).ok()?;
         let (unit, offset) = (self.unit, u32::try_from(at).ok()?);
-        let die = Die {
-            part: self.part,
-            unit,
-            offset: at,
-        };
-        let code = self.dwarf.code(die, self.parsed, &entry).into_iter();
+        let code = self
+            .dwarf
+            .code(self.die(at), self.parsed, &entry)
+            .into_iter();
         let rows = code.map(|(start, end)| (start, end, unit, offset));
         self.batch.tables.code.extend(rows);
         Some(())
@@ -253,10 +431,8 @@ impl ScanPass<'_> {
             }
             gimli::DW_AT_ranges => (seen.placed, seen.has_code) = (true, true),
             gimli::DW_AT_declaration => seen.declaration = true,
-            gimli::DW_AT_inline => {
-                let inlined = [gimli::DW_INL_inlined, gimli::DW_INL_declared_inlined];
-                seen.inlined = matches!(value, AttributeValue::Inline(i) if inlined.contains(&i));
-            }
+            gimli::DW_AT_inline => seen.inline = true,
+            gimli::DW_AT_artificial => seen.artificial = true,
             gimli::DW_AT_location | gimli::DW_AT_const_value => seen.located = true,
             gimli::DW_AT_sibling => {
                 if let AttributeValue::UnitRef(UnitOffset(o)) = value {
@@ -271,11 +447,8 @@ impl ScanPass<'_> {
     fn record(&mut self, tag: DwTag, offset: usize, seen: &EntryAttrs, scope: u32) -> Option<u32> {
         let kind = match tag {
             gimli::DW_TAG_namespace | gimli::DW_TAG_module => return self.open(seen.name, scope),
-            gimli::DW_TAG_subprogram if seen.inlined => NameKind::Inline,
             // Link-time optimisation describes functions without an inline attribute.
-            gimli::DW_TAG_subprogram
-                if !seen.placed && !seen.declaration && seen.name.is_some() =>
-            {
+            gimli::DW_TAG_subprogram if !seen.placed && (seen.inline || !seen.declaration) => {
                 NameKind::Inline
             }
             gimli::DW_TAG_subprogram => NameKind::Function,
@@ -343,10 +516,10 @@ impl ScanPass<'_> {
         Some(self.batch.tables.scopes.len() as u32 - 1)
     }
 
-    fn add(&mut self, name: R, offset: usize, scope: u32, kind: NameKind) {
+    fn add(&mut self, name: R, offset: usize, scope: u32, kind: NameKind) -> bool {
         let (Some(at), Ok(offset)) = (place(self.dwarf, self.part, name), u32::try_from(offset))
         else {
-            return;
+            return false;
         };
         self.batch.tables.entries.push(RawEntry {
             hash: hash(name.slice()),
@@ -357,40 +530,48 @@ impl ScanPass<'_> {
             kind,
             part: self.part,
         });
+        true
     }
 
     /// Finds the names of definitions with a separate declaration.
     fn complete(&mut self) {
-        let later = std::mem::take(&mut self.later);
-        for &(offset, origin, kind) in &later {
+        for i in 0..self.later.len() {
+            let (offset, origin, kind) = self.later[i];
             let Some(kind) = kind else { continue };
-            if let Some((name, scope)) = self.name_of(origin, &later) {
-                self.add(name, offset, scope, kind);
+            if let Some((name, scope)) = self.name_of(origin)
+                && !(kind == NameKind::Function
+                    && self.dwarf.is_part(self.die(offset), self.parsed, name))
+                && self.add(name, offset, scope.unwrap_or(NONE), kind)
+                && scope.is_none()
+                && let Some(of) = self.dwarf.refer(self.die(offset), origin)
+            {
+                let last = self.batch.tables.entries.len() - 1;
+                self.batch.foreign.push((last, of));
             }
+        }
+        if self.parsed.header.type_() == gimli::UnitType::Partial {
+            let scoped = self.declared.iter().filter(|d| d.2 != NONE);
+            let shared: Vec<_> = scoped.map(|d| (self.die(d.0), d.2)).collect();
+            self.batch.shared.extend(shared);
         }
     }
 
-    fn name_of(
-        &self,
-        mut origin: AttributeValue<R>,
-        later: &[(usize, AttributeValue<R>, Option<NameKind>)],
-    ) -> Option<(R, u32)> {
+    /// The name of an entry that is completed, and its scope if it is in this unit.
+    fn name_of(&self, mut origin: AttributeValue<R>) -> Option<(R, Option<u32>)> {
         for _ in 0..MAX_CHAIN {
             let AttributeValue::UnitRef(UnitOffset(at)) = origin else {
                 break;
             };
             if let Ok(i) = self.declared.binary_search_by_key(&at, |d| d.0) {
-                return Some((self.declared[i].1, self.declared[i].2));
+                return Some((self.declared[i].1, Some(self.declared[i].2)));
             }
-            origin = later[later.binary_search_by_key(&at, |l| l.0).ok()?].1;
+            let Ok(i) = self.later.binary_search_by_key(&at, |l| l.0) else {
+                break;
+            };
+            origin = self.later[i].1;
         }
         // In another unit: link-time optimisation, or a part that dwz shares.
-        let here = Die {
-            part: self.part,
-            unit: self.unit,
-            offset: 0,
-        };
-        let die = self.dwarf.refer(here, origin)?;
+        let die = self.dwarf.refer(self.die(0), origin)?;
         let (_, entry) = self.dwarf.entry(die)?;
         let (at, value) = self.dwarf.attr(die, &entry, gimli::DW_AT_name)?;
         let unit = self.dwarf.unit(at.part, at.unit)?;
@@ -400,24 +581,35 @@ impl ScanPass<'_> {
             .dwarf
             .attr_string(&unit, value)
             .ok()?;
-        Some((name, NONE))
+        Some((name, None))
     }
 }
 
-/// Whether entries with a tag are recorded, and whether their children are scanned.
-fn tag_interest(tag: DwTag) -> (bool, bool) {
+/// What the pass does with an entry.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Role {
+    /// Records it wherever it is, and what is inside.
+    Function,
+    /// Opens a scope for what is inside.
+    Scope,
+    /// Records it outside functions.
+    Name,
+    None,
+}
+
+fn role(tag: DwTag) -> Role {
     match tag {
+        gimli::DW_TAG_subprogram => Role::Function,
         gimli::DW_TAG_namespace
         | gimli::DW_TAG_module
         | gimli::DW_TAG_structure_type
         | gimli::DW_TAG_class_type
-        | gimli::DW_TAG_union_type => (true, true),
-        gimli::DW_TAG_subprogram
-        | gimli::DW_TAG_variable
+        | gimli::DW_TAG_union_type => Role::Scope,
+        gimli::DW_TAG_variable
         | gimli::DW_TAG_enumeration_type
         | gimli::DW_TAG_typedef
-        | gimli::DW_TAG_base_type => (true, false),
-        _ => (false, false),
+        | gimli::DW_TAG_base_type => Role::Name,
+        _ => Role::None,
     }
 }
 
@@ -432,6 +624,7 @@ fn read_attr(name: DwAt) -> bool {
             | gimli::DW_AT_ranges
             | gimli::DW_AT_declaration
             | gimli::DW_AT_inline
+            | gimli::DW_AT_artificial
             | gimli::DW_AT_location
             | gimli::DW_AT_const_value
             | gimli::DW_AT_sibling

@@ -15,12 +15,28 @@ impl Dir {
         self.0.path()
     }
 
-    /// Compiles a text with `gcc` (`.c`) or `g++` (`.cc`).
+    /// Compiles a text with the compiler of its language: `.c`, `.cc`, `.f90` or `.rs`.
     pub(crate) fn compile(&self, name: &str, text: &str, flags: &[&str]) -> PathBuf {
+        let compiler = match name.rsplit_once('.') {
+            Some((_, "c")) => "gcc",
+            Some((_, "f90")) => "gfortran",
+            Some((_, "rs")) => "rustc",
+            _ => "g++",
+        };
+        self.compile_by(compiler, name, text, flags)
+    }
+
+    /// Compiles a text with a given compiler.
+    pub(crate) fn compile_by(
+        &self,
+        compiler: &str,
+        name: &str,
+        text: &str,
+        flags: &[&str],
+    ) -> PathBuf {
         let source = self.path().join(name);
         std::fs::write(&source, text).expect("written");
         let out = source.with_extension("");
-        let compiler = if name.ends_with(".c") { "gcc" } else { "g++" };
         run(Command::new(compiler)
             .current_dir(self.path())
             .args(flags)

@@ -5,4 +5,5 @@ mod damage;
 mod dwarf;
 mod exits;
 mod files;
+mod inside;
 mod queries;

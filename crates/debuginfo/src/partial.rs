@@ -1,0 +1,89 @@
+//! Parts of functions. A call is one hit, also where compilers spread it over several functions:
+//!
+//! - gcc splits `if (n < 5) return n; …` into a first part, which it inlines, and the rest in a
+//!   function `f.part.0`, which it may inline into the first part in turn. Both have the abstract
+//!   entry of `f`.
+//! - For `delete p`, the deleting destructor calls the destructor of the same name.
+//!
+//! Recursion is something else: an inlined copy of `f` in a copy of `f` is a new call if the source
+//! has that call. That of a part is not in the source, so gcc places it at the name of `f` in its
+//! definition, where no call can be.
+
+use std::collections::HashSet;
+
+use gimli::UnitOffset;
+use object::LittleEndian;
+use object::read::elf::Sym;
+
+use crate::dwarf::{Die, Dwarf, Entry, R, Unit, number_of};
+
+impl Dwarf {
+    /// Whether an inlined copy of a function, directly inside code of the same function, goes on with
+    /// the call that this code belongs to.
+    pub(crate) fn continues(&self, copy: &Entry, function: Die) -> bool {
+        let Some(call) = number_of(copy, gimli::DW_AT_call_line) else {
+            return true;
+        };
+        let Some((_, declared)) = self.entry(function) else {
+            return false;
+        };
+        let at = |name| {
+            let (_, value) = self.attr(function, &declared, name)?;
+            value.udata_value()
+        };
+        if at(gimli::DW_AT_decl_line) != Some(call) {
+            return false;
+        }
+        let columns = number_of(copy, gimli::DW_AT_call_column).zip(at(gimli::DW_AT_decl_column));
+        match columns {
+            Some((call, declared)) => call == declared,
+            // A function on a single line may call itself there; calls in the source have entries.
+            None => !copy.has_attr(gimli::DW_AT_entry_pc),
+        }
+    }
+
+    /// Whether a function with code, of which this is the name, is entered only in the course of
+    /// another call of that name.
+    pub(crate) fn is_part(&self, die: Die, unit: &Unit, name: R) -> bool {
+        let destructor = name.slice().first() == Some(&b'~');
+        let parts = self.split.get_or_init(|| self.split_parts());
+        if !destructor && parts.is_empty() {
+            return false;
+        }
+        let Ok(entry) = unit.entry(UnitOffset(die.offset)) else {
+            return false;
+        };
+        let linkage = entry.attr_value(gimli::DW_AT_linkage_name);
+        let linkage = linkage.and_then(|l| self.part(die.part).dwarf.attr_string(unit, l).ok());
+        if destructor && linkage.is_some_and(|l| l.slice().ends_with(b"D0Ev")) {
+            return true;
+        }
+        if parts.is_empty() || !entry.has_attr(gimli::DW_AT_abstract_origin) {
+            return false;
+        }
+        let code = self.code(die, unit, &entry);
+        let start = self.entry_pc(die, unit, &entry, &code);
+        start.is_some_and(|start| parts.contains(&start))
+    }
+
+    /// The addresses of functions that are the rest of a function that was split. Only their
+    /// symbols say it.
+    fn split_parts(&self) -> HashSet<u64> {
+        let debug = &self.part(0).image;
+        let mut found = HashSet::new();
+        for image in [&self.main, debug] {
+            let table = image.elf().elf_symbol_table();
+            for symbol in table.iter() {
+                let name = symbol.name(LittleEndian, table.strings());
+                let name = name.ok().and_then(|n| std::str::from_utf8(n).ok());
+                if name.is_some_and(|n| n.contains(".part.")) {
+                    found.insert(image.symbol_address(symbol));
+                }
+            }
+            if !table.is_empty() {
+                break;
+            }
+        }
+        found
+    }
+}
