@@ -303,7 +303,7 @@ fn within(parts: &[(u64, u64)], address: u64) -> bool {
 }
 
 /// The file's bytes from one linked address to another.
-fn code(image: &Image, start: u64, end: u64) -> Option<&[u8]> {
+pub(crate) fn code(image: &Image, start: u64, end: u64) -> Option<&[u8]> {
     let length = end.checked_sub(start).filter(|l| *l <= MAX_BYTES)?;
     let from = usize::try_from(image.file_offset(start)?).ok()?;
     let whole = image.bytes();

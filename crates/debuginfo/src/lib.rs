@@ -6,6 +6,7 @@
 //!
 //! Addresses are those of the file as linked. Its load address is the caller's concern.
 
+pub mod breakpoints;
 mod calls;
 pub mod cfi;
 mod convention;
@@ -38,6 +39,7 @@ pub mod tail_calls;
 pub mod trust;
 mod types;
 mod unlinked;
+pub mod uprobes;
 mod variables;
 
 pub use calls::{Call, CallKind, Calls, JumpAt};

@@ -90,6 +90,13 @@ impl Dwarf {
         })
     }
 
+    /// The code of the function at an address, in parts.
+    #[must_use]
+    pub fn function_ranges(&self, address: u64) -> Vec<(u64, u64)> {
+        let around = self.function_around(address);
+        around.map_or_else(Vec::new, |die| self.code_of(die))
+    }
+
     /// The scopes that contain an address, outermost (the function) first; empty if there are none.
     pub(crate) fn scopes_at(&self, address: u64) -> Arc<[Scope]> {
         let lock = || self.chains.0.lock().unwrap_or_else(PoisonError::into_inner);

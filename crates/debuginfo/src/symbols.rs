@@ -45,6 +45,16 @@ pub struct Symbol<'a> {
     pub binding: Binding,
     /// Whether it is in the dynamic symbol table.
     pub dynamic: bool,
+    /// Whether the file says what it is; assembly code often omits it.
+    pub typed: bool,
+}
+
+impl Symbol<'_> {
+    /// Whether only its compilation unit sees it.
+    #[must_use]
+    pub fn is_local(&self) -> bool {
+        self.binding == Binding::Local
+    }
 }
 
 /// Symbols in order of address; at one address the best name first (global before weak before
@@ -85,6 +95,7 @@ impl<'a> Symbols<'a> {
             if same {
                 a.size = a.size.max(b.size);
                 a.dynamic |= b.dynamic;
+                a.typed |= b.typed;
             }
             same
         });
@@ -205,6 +216,7 @@ fn read<'a>(image: &'a Image, dynamic: bool, all: &mut Vec<Symbol<'a>>) {
             kind,
             binding,
             dynamic,
+            typed: sym.st_type() != elf::STT_NOTYPE,
         });
     }
 }

@@ -21,6 +21,7 @@ use spile_sema::facts::{
     TracepointArg, Variable,
 };
 
+mod breakpoints;
 mod callees;
 mod code_owner;
 mod convention;
@@ -76,7 +77,7 @@ impl KernelFacts {
             tracefs: OnceLock::new(),
             asked: AtomicUsize::new(0),
             systems: OnceLock::new(),
-            programs: user::Programs::new(TargetProcess::None, None),
+            programs: user::Programs::new(TargetProcess::None, None, release),
         }
     }
 
@@ -89,7 +90,7 @@ impl KernelFacts {
         root: Option<user::Root>,
         unsafe_returns: bool,
     ) -> KernelFacts {
-        self.programs = user::Programs::new(target, root);
+        self.programs = user::Programs::new(target, root, &self.release);
         self.programs.returns.take_risks = unsafe_returns;
         self
     }
@@ -97,6 +98,11 @@ impl KernelFacts {
     /// Functions that match but whose returns cannot be probed, with the reason.
     pub(crate) fn without_returns(&self) -> Vec<String> {
         self.programs.returns.left_out()
+    }
+
+    /// Places that match but must have no breakpoint, with the reason.
+    pub(crate) fn without_breakpoints(&self) -> Vec<String> {
+        self.programs.breakpoints.left_out()
     }
 
     /// The files of programs that were read, with their state at that time.

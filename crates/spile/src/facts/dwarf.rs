@@ -405,6 +405,18 @@ impl QueriedFile<'_> {
         }
     }
 
+    /// A place whose instruction is another one: variables are looked up there.
+    pub(super) fn moved(&self, place: FoundPlace, to: u64) -> FoundPlace {
+        let id = match self.table.place(place.id) {
+            Some(info) => self.table.place_id(PlaceInfo {
+                address: to,
+                counter: to,
+                ..info
+            }),
+            None => place.id,
+        };
+        FoundPlace { id, ..place }
+    }
     /// The number of one of the file's types for analysis.
     fn ctype_id(&self, ty: u32) -> CTypeId {
         CTypeId::new(self.table.home(self.file, self.home.space()), ty)

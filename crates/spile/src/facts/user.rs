@@ -15,6 +15,7 @@ use spile_sema::facts::{
     Variable,
 };
 
+use super::breakpoints::BreakpointDecisions;
 use super::code_owner::CodeOwner;
 use super::dwarf::{self, QueriedFile};
 use super::marks;
@@ -63,11 +64,13 @@ pub(crate) struct Programs {
     pub file_table: dwarf::FileTable,
     /// The decisions about probes at returns.
     pub returns: ReturnDecisions,
+    /// The decisions about breakpoints.
+    pub breakpoints: BreakpointDecisions,
 }
 
 impl Programs {
-    /// For a run with that target. Paths are resolved below `root`.
-    pub(crate) fn new(target: TargetProcess, root: Option<Root>) -> Programs {
+    /// For a run with that target on the kernel of that release. Paths are resolved below `root`.
+    pub(crate) fn new(target: TargetProcess, root: Option<Root>, release: &str) -> Programs {
         let mut search = SearchPaths::from_env();
         let system = root.as_ref().filter(|r| r.whole);
         search.roots.extend(system.map(|r| r.folder.clone()));
@@ -78,6 +81,7 @@ impl Programs {
             files: Mutex::default(),
             file_table: dwarf::FileTable::default(),
             returns: ReturnDecisions::default(),
+            breakpoints: BreakpointDecisions::new(release),
         }
     }
 
@@ -173,6 +177,20 @@ impl Programs {
         let table = &self.file_table;
         let home = &CodeOwner::Program(path.clone());
         let asked = QueriedFile { home, file, table };
+        let found = self.matching(path, &asked, query)?;
+        let moved = |place, to| asked.moved(place, to);
+        let harmless = &self.breakpoints;
+        harmless.harmless(Path::new(&**path), file, query, found, moved)
+    }
+
+    /// The places that a query matches.
+    fn matching(
+        &self,
+        path: &Arc<str>,
+        asked: &QueriedFile<'_>,
+        query: &CodeQuery,
+    ) -> Result<Vec<FoundPlace>, String> {
+        let file = asked.file;
         match query {
             CodeQuery::Function {
                 name,
@@ -404,7 +422,7 @@ mod tests {
 
     #[test]
     fn functions_of_this_program_are_found() {
-        let programs = Programs::new(TargetProcess::Pid(std::process::id()), None);
+        let programs = Programs::new(TargetProcess::Pid(std::process::id()), None, "6.18");
         let found = programs.modules(&ModuleQuery::Target).expect("this");
         let Module::File(path) = &found[0].module else {
             panic!("{found:?}");

@@ -197,6 +197,17 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
             if without.len() > 1 { ", ..." } else { "" }
         ));
     }
+    let harmful = front.facts.without_breakpoints();
+    if let [first, ..] = &*harmful
+        && !cli.no_warnings
+    {
+        print_stderr(format_args!(
+            "WARNING: {} place(s) that match are left out, because a breakpoint there would change \
+             the program: {first}{}\n",
+            harmful.len(),
+            if harmful.len() > 1 { ", ..." } else { "" }
+        ));
+    }
     let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
     if verbose && analysis.program.handlers.iter().any(limited) {
         print_stderr(

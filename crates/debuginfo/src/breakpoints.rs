@@ -1,0 +1,285 @@
+//! Where a breakpoint may go: only where an instruction is proved to begin, and where the kernel is
+//! known to execute it rightly ([`crate::uprobes`]).
+//!
+//! An instruction begins where a function does: by debugging information, a symbol, or an entry of
+//! the unwind tables. Other addresses (statements, labels, markers, return instructions) are claims,
+//! which decoding from the function's start confirms.
+
+use std::collections::{BTreeSet, HashMap};
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, Mnemonic, OpKind, Register};
+
+use crate::cfi;
+use crate::exits::code;
+use crate::module::Module;
+use crate::plt;
+use crate::symbols::{Symbol, SymbolKind};
+use crate::uprobes::{KernelVersion, Verdict, verdict};
+
+const EM_X86_64: u16 = 62;
+/// Maximum number of instructions that an entry is moved by.
+const MAX_SKIPPED: usize = 8;
+/// The longest instruction.
+const LONGEST: u64 = 15;
+
+/// What a place means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlaceUse {
+    /// The entry of a function. An instruction behind it means the same as long as no argument was
+    /// changed.
+    Entry,
+    /// This instruction and no other.
+    Exact,
+    /// A static marker: a no-operation.
+    Marker,
+}
+
+/// The code from one linked address to another.
+type Range = (u64, u64);
+
+/// The checks of places in one file.
+pub struct Breakpoints<'m> {
+    module: &'m Module,
+    kernel: KernelVersion,
+    /// Functions that were decoded, by their start: the addresses of their instructions in order.
+    decoded: HashMap<u64, Decoded>,
+    /// The entries of the procedure linkage table, once they are asked for.
+    stubs: Option<BTreeSet<u64>>,
+}
+
+/// A range of code, decoded.
+#[derive(Default)]
+struct Decoded {
+    /// The addresses of the instructions in order.
+    starts: Vec<u64>,
+    /// The targets of its jumps.
+    targets: BTreeSet<u64>,
+    /// It calls other functions, and so keeps its data above the stack pointer.
+    calls: bool,
+    /// It jumps to computed addresses.
+    computed: bool,
+}
+
+impl<'m> Breakpoints<'m> {
+    /// For breakpoints in a file by a kernel.
+    #[must_use]
+    pub fn new(module: &'m Module, kernel: KernelVersion) -> Breakpoints<'m> {
+        Breakpoints {
+            module,
+            kernel,
+            decoded: HashMap::new(),
+            stubs: None,
+        }
+    }
+
+    /// The address of the instruction to probe for a place: its own, or for an entry perhaps one
+    /// behind it.
+    ///
+    /// # Errors
+    /// Why no breakpoint may go there.
+    pub fn check(&mut self, address: u64, place: PlaceUse) -> Result<u64, String> {
+        if self.module.image().machine() != EM_X86_64 {
+            return Ok(address);
+        }
+        let range = self.range_of(address);
+        self.begins(address, range, place)?;
+        let i = self.instruction(address)?;
+        let why = match self.verdict_at(&i, range, place) {
+            Verdict::Right | Verdict::OverwritesRedZone => return Ok(address),
+            Verdict::Refused(why) | Verdict::Wrong(why) => why,
+        };
+        if place == PlaceUse::Entry
+            && let Some(range) = range
+            && let Some(behind) = self.behind(address, range)
+        {
+            return Ok(behind);
+        }
+        Err(format!(
+            "at {address:#x} there is `{}`, which {} {why}",
+            name(&i),
+            self.kernel
+        ))
+    }
+
+    /// The verdict about an instruction, with what the function around it says about the red zone.
+    fn verdict_at(&mut self, i: &Instruction, range: Option<Range>, place: PlaceUse) -> Verdict {
+        let bytes = self.module.image().bytes_at(i.ip(), i.len());
+        let found = verdict(bytes.unwrap_or_default(), self.kernel);
+        if found != Verdict::OverwritesRedZone || place == PlaceUse::Entry {
+            return found;
+        }
+        match range {
+            Some(range) if range.0 == i.ip() || self.decode(range).calls => found,
+            _ => Verdict::Wrong(
+                "replaces by a call, which overwrites data of functions that call no other",
+            ),
+        }
+    }
+
+    /// Checks that an instruction begins at an address.
+    fn begins(
+        &mut self,
+        address: u64,
+        range: Option<Range>,
+        place: PlaceUse,
+    ) -> Result<(), String> {
+        let decoded = |range| self.decode(range).starts.binary_search(&address).is_ok();
+        if range.is_some_and(decoded) || self.is_start(address) {
+            return Ok(());
+        }
+        let Some(range) = range else {
+            // The assembler itself wrote the address of a marker, if it has what a marker has.
+            let nop = |i: Instruction| i.mnemonic() == Mnemonic::Nop;
+            return match place == PlaceUse::Marker && self.instruction(address).is_ok_and(nop) {
+                true => Ok(()),
+                false => Err(format!(
+                    "nothing says in which function {address:#x} is, so no instruction is known to \
+                     begin there; a file with symbols or unwind tables says it"
+                )),
+            };
+        };
+        let all = &self.decode(range).starts;
+        let at = all.partition_point(|start| *start < address);
+        let near = at.checked_sub(1).and_then(|i| all.get(i));
+        let near: Vec<String> = near
+            .into_iter()
+            .chain(all.get(at))
+            .map(|a| format!("{a:#x}"))
+            .collect();
+        Err(format!(
+            "no instruction begins at {address:#x}: decoded from the function's start, the nearest \
+             ones begin at {}",
+            near.join(" and ")
+        ))
+    }
+
+    /// Whether a function begins there.
+    fn is_start(&mut self, address: u64) -> bool {
+        let function = |s: &Symbol<'_>| {
+            matches!(s.kind, SymbolKind::Func | SymbolKind::IFunc) && (s.typed || !s.is_local())
+        };
+        let image = self.module.image();
+        self.module.symbols().starting_at(address).any(function)
+            || cfi::function_at(image, address).is_some_and(|f| f.0 == address)
+            || self
+                .stubs
+                .get_or_insert_with(|| plt::entries(image).iter().map(|p| p.address).collect())
+                .contains(&address)
+    }
+
+    /// The part of a function that contains an address.
+    fn range_of(&self, address: u64) -> Option<Range> {
+        let inside = |r: &Range| (r.0..r.1).contains(&address);
+        let described = self.module.dwarf().and_then(|dwarf| {
+            let ranges = dwarf.function_ranges(address);
+            ranges.into_iter().find(inside)
+        });
+        let named = || {
+            let (symbol, _) = self.module.symbols().function_at(address)?;
+            let end = symbol.address.checked_add(symbol.size)?;
+            let typed = symbol.typed || !symbol.is_local();
+            Some((symbol.address, end)).filter(|r| typed && inside(r))
+        };
+        let unwound = || cfi::function_at(self.module.image(), address).filter(inside);
+        described.or_else(named).or_else(unwound)
+    }
+
+    /// Decodes a part of a function, up to the first byte that is no instruction.
+    fn decode(&mut self, range: Range) -> &Decoded {
+        let module = self.module;
+        self.decoded.entry(range.0).or_insert_with(|| {
+            let mut found = Decoded::default();
+            let bytes = code(module.image(), range.0, range.1).unwrap_or_default();
+            let mut decoder = Decoder::with_ip(64, bytes, range.0, DecoderOptions::NONE);
+            let mut i = Instruction::default();
+            while decoder.can_decode() {
+                decoder.decode_out(&mut i);
+                if i.is_invalid() {
+                    break;
+                }
+                found.starts.push(i.ip());
+                match i.flow_control() {
+                    FlowControl::Call | FlowControl::IndirectCall => found.calls = true,
+                    FlowControl::IndirectBranch => found.computed = true,
+                    FlowControl::ConditionalBranch
+                    | FlowControl::UnconditionalBranch
+                    | FlowControl::XbeginXabortXend => {
+                        found.targets.insert(i.near_branch_target());
+                    }
+                    _ => {}
+                }
+            }
+            found
+        })
+    }
+
+    fn instruction(&self, address: u64) -> Result<Instruction, String> {
+        let image = self.module.image();
+        let available = (1..=LONGEST)
+            .rev()
+            .find_map(|n| code(image, address, address.checked_add(n)?));
+        let bytes = available.filter(|_| image.is_code(address));
+        let bytes = bytes.ok_or_else(|| format!("the file has no code at {address:#x}"))?;
+        let i = Decoder::with_ip(64, bytes, address, DecoderOptions::NONE).decode();
+        match i.is_invalid() {
+            true => Err(format!("there is no instruction at {address:#x}")),
+            false => Ok(i),
+        }
+    }
+
+    /// The first instruction behind an entry that can be probed in its place: those before it change
+    /// neither arguments nor memory, and nothing jumps between.
+    fn behind(&mut self, address: u64, range: Range) -> Option<u64> {
+        let mut at = address;
+        for _ in 0..MAX_SKIPPED {
+            let i = self.instruction(at).ok()?;
+            let right = self.verdict_at(&i, Some(range), PlaceUse::Exact) == Verdict::Right;
+            if right && at != address {
+                return self.is_only_entry(address, at, range).then_some(at);
+            }
+            if !leaves_arguments(&i) {
+                return None;
+            }
+            at = i.next_ip();
+        }
+        None
+    }
+
+    /// Whether code runs from one address to the other each time, and comes to the other only so.
+    fn is_only_entry(&mut self, from: u64, to: u64, range: Range) -> bool {
+        if (from + 1..=to).any(|a| self.is_start(a)) {
+            return false;
+        }
+        let mut ranges = match self.module.dwarf() {
+            Some(dwarf) => dwarf.function_ranges(from),
+            None => Vec::new(),
+        };
+        if !ranges.contains(&range) {
+            ranges.push(range);
+        }
+        ranges.into_iter().all(|range| {
+            let part = self.decode(range);
+            !part.computed && part.targets.range(from + 1..=to).next().is_none()
+        })
+    }
+}
+
+/// Whether an instruction changes only vector and mask registers, which handlers cannot read.
+fn leaves_arguments(i: &Instruction) -> bool {
+    let vector = |r: Register| r.is_vector_register() || r.is_k();
+    match i.mnemonic() {
+        Mnemonic::Nop | Mnemonic::Vzeroupper | Mnemonic::Vzeroall => true,
+        // Their results are in general registers, which they do not name.
+        Mnemonic::Vpcmpestri | Mnemonic::Vpcmpistri => false,
+        _ => {
+            i.flow_control() == FlowControl::Next
+                && i.op0_kind() == OpKind::Register
+                && vector(i.op0_register())
+        }
+    }
+}
+
+/// The name of an instruction.
+fn name(i: &Instruction) -> String {
+    format!("{:?}", i.mnemonic()).to_lowercase()
+}
