@@ -25,6 +25,14 @@ pub enum Error {
     },
     /// A program could not be attached to this event.
     Attach(String, io::Error),
+    /// A request to end the session came while programs were attached: the number of places that were
+    /// attached to, and that of all places.
+    Stopped {
+        /// Places that were attached to.
+        done: usize,
+        /// All places.
+        total: usize,
+    },
     /// A file changed since places in it were resolved: its path, and the kind of change.
     Changed(String, &'static str),
     /// The kernel does not support programs at hooks of security modules.
@@ -79,6 +87,11 @@ impl fmt::Display for Error {
                 )?;
                 write!(f, "{log}")
             }
+            Error::Stopped { done, total } => write!(
+                f,
+                "the session was ended before it ran: {done} of {total} places were attached to \
+                 (patterns with fewer functions are attached to sooner)"
+            ),
             Error::Changed(path, what) => write!(
                 f,
                 "{path} was {what} after its code was looked up: start again"
@@ -129,7 +142,8 @@ impl std::error::Error for Error {
             | Error::Directory(_, e)
             | Error::Listen(_, e)
             | Error::System(_, e) => Some(e),
-            Error::Changed(..)
+            Error::Stopped { .. }
+            | Error::Changed(..)
             | Error::NoCounter(_)
             | Error::NoLsm
             | Error::Privileges

@@ -18,6 +18,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::rc::Rc;
 
 use spile_bpf::layout::{self, Attach, CodeAttach, Layout, ProgramInfo, critical};
 use spile_ir::{
@@ -27,6 +28,7 @@ use spile_kernel::bpf::{BpfError, Errno, Ring, netfilter_link, prog_info, raw_tr
 use spile_kernel::perf::EventSpec;
 use spile_kernel::tracepoints::security_modules;
 
+use crate::attach::arming::Arming;
 use crate::attach::code::{self, AttachSummary};
 pub use crate::attach::links::Links;
 use crate::attach::links::RefusedPlace;
@@ -34,6 +36,7 @@ use crate::attach::perf_events;
 use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{KernelPrograms, LoadRefusal, MappedObject, PointLinks};
+use crate::session::events::Signals;
 use crate::shared::state::StateMemory;
 
 /// Limit on the lines of a verifier's log in a message.
@@ -72,13 +75,14 @@ impl LoadedObject {
         target: Option<u32>,
         mut ahead: Option<PremadeMaps>,
         prepare: impl Fn(&StateMemory),
+        signals: Option<&Rc<Signals>>,
     ) -> Result<StartedObject, Error> {
         let mut single = Vec::new();
         loop {
             let prepare = Some(&prepare as &dyn Fn(&StateMemory));
             let (loaded, state) =
                 LoadedObject::load(object, program, single.clone(), ahead.take(), prepare)?;
-            match loaded.attach_for(program, target) {
+            match loaded.attach_for(program, target, signals) {
                 Ok(links) => return Ok((loaded, state, links)),
                 Err((alone, why)) if alone.is_empty() => return Err(why),
                 Err((alone, _)) => single.extend(alone),
@@ -95,19 +99,21 @@ impl LoadedObject {
         pid: Option<u32>,
         (ahead, without): (Option<PremadeMaps>, Option<CompileFn>),
         prepare: impl Fn(&StateMemory),
+        signals: Option<&Rc<Signals>>,
     ) -> Result<(StartedObject, Option<layout::Object>), Error> {
-        let first = LoadedObject::start(object, program, pid, ahead, &prepare);
+        let first = LoadedObject::start(object, program, pid, ahead, &prepare, signals);
         let special = |p: &ProgramInfo| {
             let Attach::Code { by, .. } = &p.attach else {
                 return false;
             };
             matches!(by, CodeAttach::Trampoline(_) | CodeAttach::Session)
         };
-        let refused = first.is_err() && object.layout.programs.iter().any(special);
+        let stopped = matches!(first, Err(Error::Stopped { .. }));
+        let refused = first.is_err() && !stopped && object.layout.programs.iter().any(special);
         let plain = without.filter(|_| refused).and_then(|c| c(program));
         match plain {
             Some(plain) => {
-                let started = LoadedObject::start(&plain, program, pid, None, &prepare)?;
+                let started = LoadedObject::start(&plain, program, pid, None, &prepare, signals)?;
                 Ok((started, Some(plain)))
             }
             None => Ok((first?, None)),
@@ -223,7 +229,7 @@ impl LoadedObject {
 
     /// Attaches all programs except for those of markers with semaphores.
     pub fn attach(&self) -> Result<Links, Error> {
-        self.attach_for(&Program::default(), None)
+        self.attach_for(&Program::default(), None, None)
             .map_err(|(_, why)| why)
     }
 
@@ -233,9 +239,11 @@ impl LoadedObject {
         &self,
         program: &Program,
         target: Option<u32>,
+        signals: Option<&Rc<Signals>>,
     ) -> Result<Links, (Vec<String>, Error)> {
         let mut links = Links::default();
-        self.attach_some(program, target, &mut links, |info| !raises(info))?;
+        let arming = Arming::new(signals.cloned());
+        self.attach_some(program, target, (&mut links, &arming), |info| !raises(info))?;
         let why = self.uncritical.iter().filter_map(|why| why.lines().next());
         let lines =
             why.map(|why| format!("handlers of the controller take locks themselves: {why}"));
@@ -245,8 +253,14 @@ impl LoadedObject {
 
     /// Attaches the markers with semaphores. From then on programs can see that they are observed,
     /// so the session already runs.
-    pub fn attach_raising(&self, program: &Program, links: &mut Links) -> Result<(), Error> {
-        self.attach_some(program, None, links, raises)
+    pub fn attach_raising(
+        &self,
+        program: &Program,
+        links: &mut Links,
+        signals: &Rc<Signals>,
+    ) -> Result<(), Error> {
+        let arming = Arming::new(Some(Rc::clone(signals)));
+        self.attach_some(program, None, (links, &arming), raises)
             .map_err(|(_, why)| why)
     }
 
@@ -274,13 +288,18 @@ impl LoadedObject {
         &self,
         program: &Program,
         target: Option<u32>,
-        links: &mut Links,
+        (links, arming): (&mut Links, &Arming),
         wanted: impl Fn(&ProgramInfo) -> bool,
     ) -> Result<(), (Vec<String>, Error)> {
         let mut reached = ProbeResults::default();
         let mut alone = Vec::new();
         let mut first_refusal = None;
         let attached = |p: &&ProgramInfo| p.attach != Attach::OnDemand && wanted(p);
+        for info in self.layout.programs.iter().filter(attached) {
+            if let Attach::Code { probe, .. } = &info.attach {
+                arming.add(code::count(probe));
+            }
+        }
         for info in self.layout.programs.iter().filter(attached) {
             let single = self.single.contains(&info.name);
             let handler = |id: &HandlerId| program.handlers.get(id.index());
@@ -290,6 +309,7 @@ impl LoadedObject {
             let first = own().next().or(all.first().copied());
             let how = AttachParams {
                 loaded: self,
+                arming,
                 single,
                 target,
                 probe: first.map(|h| h.site),
@@ -381,6 +401,7 @@ pub(crate) fn with_script_line(
 /// Parameters of attaching a program.
 struct AttachParams<'a> {
     loaded: &'a LoadedObject,
+    arming: &'a Arming,
     /// Attaches to places one by one, although the layout asks for one link.
     single: bool,
     /// The session's target.
@@ -473,7 +494,7 @@ fn attach_code(
 ) -> Result<(), Error> {
     let by = if how.single { CodeAttach::Single } else { by };
     let (fds, refused) = (links.fds.len(), links.refused.len());
-    code::attach(probe, by, fd, links)?;
+    code::attach(probe, by, fd, links, how.arming)?;
     if probe.ret {
         links.returns.extend(fds..links.fds.len());
     }

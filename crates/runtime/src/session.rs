@@ -168,8 +168,8 @@ impl Session {
         let probed = Staleness::new(&program, &options.looked_at);
         let kernel = match object {
             Some(object) => {
-                let deferred = deferred.as_ref();
-                KernelPart::load(object, &program, &mut options, target, deferred, &probed)?
+                let from = (deferred.as_ref(), &probed);
+                KernelPart::load(object, &program, &mut options, target, from, &signals)?
             }
             None => KernelPart::default(),
         };

@@ -9,6 +9,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Instant;
 
 use spile_bpf::layout::CodeAttach;
 use spile_ir::{CodePlace, CodeProbe, CodeSite, OptionalSites, SiteId, Space};
@@ -20,8 +21,10 @@ use spile_kernel::features::{self, Feature};
 use spile_kernel::perf::{PerfEvent, ProbePlace};
 use spile_kernel::symbols::Symbols;
 
+use crate::attach::arming::{Arming, PartSize};
 use crate::attach::links::{Links, RefusedPlace};
 use crate::error::Error;
+use crate::load::parallel::in_parallel;
 
 /// A place with its cookie: the site's number, and in the upper half the distance from the
 /// function's first instruction.
@@ -67,21 +70,30 @@ fn sites(probe: &CodeProbe) -> Vec<AttachSite<'_>> {
     all
 }
 
+/// Number of places that a program is attached to, if none is refused.
+pub(crate) fn count(probe: &CodeProbe) -> usize {
+    sites(probe).len()
+}
+
 /// Attaches a program to all places that can be probed.
 ///
 /// # Errors
-/// [`Error::Attach`] if there is no such place, unless the other places of a pattern are enough.
+/// [`Error::Attach`] if there is no such place, unless the other places of a pattern are enough;
+/// [`Error::Stopped`] after a request to end the session.
 pub(crate) fn attach(
     probe: &CodeProbe,
     by: CodeAttach,
     program: BorrowedFd<'_>,
     links: &mut Links,
+    arming: &Arming,
 ) -> Result<(), Error> {
     let (attached, left_out) = (links.fds.len(), links.refused.len());
     let sites = sites(probe);
     match by {
         CodeAttach::Single => {
             for site in &sites {
+                arming.check()?;
+                arming.advance(1);
                 match attach_single(probe, *site, program) {
                     Ok((link, event)) => {
                         links.fds.push(link);
@@ -94,9 +106,10 @@ pub(crate) fn attach(
         CodeAttach::Multi | CodeAttach::Session => {
             let session = by == CodeAttach::Session;
             for group in by_file(&sites) {
-                let mut link =
-                    |part: &[AttachSite<'_>]| attach_multi(probe, session, part, program);
-                link_by_bisection(&group, &mut link, links);
+                let link = |part: &[AttachSite<'_>]| attach_multi(probe, session, part, program);
+                // The kernel changes its own functions all at once, but programs place by place.
+                let parts = (probe.space == Space::User).then(PartSize::first);
+                link_by_bisection(&group, parts, &link, links, arming)?;
             }
         }
         CodeAttach::Trampoline(_) => match (raw_tracepoint_open(None, program), &sites[..]) {
@@ -167,7 +180,7 @@ impl AttachSummary {
             probe,
             name,
             how: kind_name(code, by),
-            places: sites(code).len().saturating_sub(left_out),
+            places: count(code).saturating_sub(left_out),
             left_out,
             programs: 1,
             others: 0,
@@ -263,27 +276,89 @@ fn by_file<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
     files.into_values().collect()
 }
 
-/// Links all places; if the kernel refuses some, bisects and links the others.
+/// Makes a link to places, or refuses it.
+type LinkFn<'f> = dyn Fn(&[AttachSite<'_>]) -> Result<OwnedFd, BpfError> + Sync + 'f;
+
+/// Links all places, in parts of a size that is given or at once. If the kernel refuses some places,
+/// bisects and links the others.
 fn link_by_bisection(
     sites: &[AttachSite<'_>],
-    link: &mut impl FnMut(&[AttachSite<'_>]) -> Result<OwnedFd, BpfError>,
+    mut parts: Option<PartSize>,
+    link: &LinkFn<'_>,
     links: &mut Links,
-) {
-    let mut todo = vec![sites];
-    while let Some(part) = todo.pop() {
-        match (link(part), part) {
-            (Ok(fd), _) => links.fds.push(fd),
-            (Err(why), [one]) => links.refused.push(refused_place(one, to_io_error(why))),
-            // No place of the file can be probed.
-            (Err(why), [one, ..]) if is_fatal(&why, &one.site.place) => {
-                links.refused.push(refused_place(one, to_io_error(why)));
+    arming: &Arming,
+) -> Result<(), Error> {
+    let mut failed = Vec::new();
+    let mut rest = sites;
+    while !rest.is_empty() {
+        arming.check()?;
+        let size = parts.as_ref().map_or(rest.len(), PartSize::get);
+        let (part, others) = rest.split_at(size.min(rest.len()));
+        let since = Instant::now();
+        let linked = link(part);
+        if let Some(size) = &mut parts {
+            size.learn(part.len(), since.elapsed());
+        }
+        match linked {
+            Ok(fd) => {
+                links.fds.push(fd);
+                arming.advance(part.len());
             }
-            (Err(_), _) => {
-                let (low, high) = part.split_at(part.len() / 2);
-                todo.extend([high, low]);
+            Err(why) => {
+                // No place of the file can be probed.
+                let none = is_fatal(&why, &part[0].site.place);
+                failed.push((part, why));
+                if none {
+                    break;
+                }
+            }
+        }
+        rest = others;
+    }
+    bisect(failed, link, links, arming)
+}
+
+/// Links the places of parts that the kernel refused, without those that it refuses alone. A refused
+/// link waits until no processor runs its program; links at the same time share one wait.
+fn bisect(
+    mut failed: Vec<(&[AttachSite<'_>], BpfError)>,
+    link: &LinkFn<'_>,
+    links: &mut Links,
+    arming: &Arming,
+) -> Result<(), Error> {
+    /// Limit on the links at the same time, for which a signal waits.
+    const TOGETHER: usize = 16;
+    let mut refused = Vec::new();
+    while !failed.is_empty() {
+        let mut halves = Vec::new();
+        for (part, why) in std::mem::take(&mut failed) {
+            if part.len() == 1 || is_fatal(&why, &part[0].site.place) {
+                refused.push((part, why));
+                arming.advance(part.len());
+                continue;
+            }
+            let (low, high) = part.split_at(part.len() / 2);
+            halves.extend([low, high]);
+        }
+        for some in halves.chunks(TOGETHER) {
+            arming.check()?;
+            for (part, linked) in in_parallel(some.to_vec(), TOGETHER, |p| (p, link(p))) {
+                match linked {
+                    Ok(fd) => {
+                        links.fds.push(fd);
+                        arming.advance(part.len());
+                    }
+                    Err(why) => failed.push((part, why)),
+                }
             }
         }
     }
+    // In the order of the places, which are parts of one list.
+    refused.sort_by_key(|(part, _)| part.as_ptr().addr());
+    let refused = refused.into_iter();
+    let refused = refused.map(|(part, why)| refused_place(&part[0], to_io_error(why)));
+    links.refused.extend(refused);
+    Ok(())
 }
 
 /// Whether an error is not about single places. For functions by name, `ESRCH` means that ftrace
@@ -498,22 +573,28 @@ mod tests {
         };
         let sites: Vec<AttachSite<'_>> = (0..).zip(&all).map(site).collect();
         let bad = [3, 50, 51, 99];
-        let mut seen = Vec::new();
-        let mut link = |part: &[AttachSite<'_>]| {
+        let seen = std::sync::Mutex::new(Vec::new());
+        let link = |part: &[AttachSite<'_>]| {
             if part.iter().any(|s| bad.contains(&s.cookie)) {
                 let errno = Errno::INVAL;
                 let command = Command::LinkCreate;
                 return Err(BpfError::Call { command, errno });
             }
+            let mut seen = seen.lock().expect("no panic");
             seen.extend(part.iter().map(|s| s.cookie));
             Ok(std::fs::File::open("/dev/null").expect("a file").into())
         };
-        let mut links = Links::default();
-        link_by_bisection(&sites, &mut link, &mut links);
-        assert_eq!(links.refused().len(), bad.len());
-        seen.sort_unstable();
         let good: Vec<u64> = (0..100).filter(|n| !bad.contains(n)).collect();
-        assert_eq!(seen, good);
+        let mut links = Links::default();
+        for parts in [None, Some(PartSize::first())] {
+            links = Links::default();
+            let arming = Arming::new(None);
+            link_by_bisection(&sites, parts, &link, &mut links, &arming).expect("not stopped");
+            assert_eq!(links.refused().len(), bad.len());
+            let mut seen = std::mem::take(&mut *seen.lock().expect("no panic"));
+            seen.sort_unstable();
+            assert_eq!(seen, good);
+        }
         let text = refusal_warning(links.refused()).expect("a text");
         assert!(
             text.starts_with("4 places are left out: /x at offset 0x3"),

@@ -8,6 +8,7 @@ use spile_kernel::bpf::link_info;
 use spile_kernel::perf::PerfEvent;
 use spile_kernel::process::spawn_masked;
 
+use crate::attach::arming::Progress;
 use crate::attach::code::AttachSummary;
 use crate::attach::perf_events;
 use crate::load::parallel::in_parallel;
@@ -39,16 +40,21 @@ pub struct Links {
 
 impl Drop for Links {
     fn drop(&mut self) {
-        close_all(std::mem::take(&mut self.fds));
-        close_all(std::mem::take(&mut self.events));
+        let links = self.fds.len() + self.events.len();
+        let progress = Progress::new("detaching", "links", links);
+        close_all(std::mem::take(&mut self.fds), &progress);
+        close_all(std::mem::take(&mut self.events), &progress);
         // The other fields are dropped after this.
     }
 }
 
 /// Drops values whose release blocks in the kernel: it waits until no processor runs the attached
 /// program, 30 to 80 ms for user code. Threads that wait at the same time share one wait.
-fn close_all<T: Send>(all: Vec<T>) {
-    in_parallel(all, MOST_CLOSERS, drop);
+fn close_all<T: Send>(all: Vec<T>, progress: &Progress) {
+    in_parallel(all, MOST_CLOSERS, |one| {
+        drop(one);
+        progress.advance(1);
+    });
 }
 
 /// Attachments that another thread releases; dropping it waits for that. Their programs may still be

@@ -51,6 +51,7 @@ impl Controller {
         }
         let point = &self.env.globals.program.handlers[id.index()].point;
         let text = format!("probe {point} was ended before its last statement: the session ends");
+        self.out.flush();
         self.out.warn(&text);
     }
 

@@ -82,7 +82,7 @@ impl Session {
             return Ok(());
         };
         let refused_before = links.refused().len();
-        loaded.attach_raising(&self.program, links)?;
+        loaded.attach_raising(&self.program, links, &self.signals)?;
         self.probed.unchanged()?;
         if let Some(text) = code::refusal_warning(&links.refused()[refused_before..]) {
             self.warn(&text);

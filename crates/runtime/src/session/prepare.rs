@@ -2,6 +2,7 @@
 //! files that scripts serve.
 
 use std::path::PathBuf;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
 use spile_bpf::layout::{
@@ -17,6 +18,7 @@ use crate::io::child::WatchedProcess;
 use crate::io::output;
 use crate::io::procfs::FileSpec;
 use crate::load::{self, Links, LoadedObject};
+use crate::session::events::Signals;
 use crate::session::options::{Options, TargetProcess};
 use crate::shared::kernel_state::KernelState;
 use crate::shared::state::StateMemory;
@@ -104,8 +106,8 @@ impl KernelPart {
         program: &Program,
         options: &mut Options,
         target: i64,
-        deferred: Option<&DeferredTexts>,
-        probed: &Staleness,
+        (deferred, probed): (Option<&DeferredTexts>, &Staleness),
+        signals: &Rc<Signals>,
     ) -> Result<KernelPart, Error> {
         let initialise = |state: &StateMemory| {
             initialise(state, &object.layout, target, deferred);
@@ -113,9 +115,15 @@ impl KernelPart {
         let pid = u32::try_from(target).ok().filter(|pid| *pid > 0);
         let (ahead, fallback) = (options.ahead.take(), options.fallback.take());
         let with_lines = options.with_lines.take();
-        let ((loaded, state, links), plain) =
-            LoadedObject::start_any(object, program, pid, (ahead, fallback), initialise)
-                .map_err(|e| load::with_script_line(e, program, with_lines))?;
+        let ((loaded, state, links), plain) = LoadedObject::start_any(
+            object,
+            program,
+            pid,
+            (ahead, fallback),
+            initialise,
+            Some(signals),
+        )
+        .map_err(|e| load::with_script_line(e, program, with_lines))?;
         let tree = object.layout.tree;
         let object = plain.as_ref().unwrap_or(object);
         probed.unchanged()?;
