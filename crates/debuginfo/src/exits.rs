@@ -64,7 +64,7 @@ pub fn find(module: &Module, entry: u64, code: &[(u64, u64)]) -> Result<Exits, S
 }
 
 /// The range of a function by symbols or unwind tables.
-fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
+pub(crate) fn extent(module: &Module, entry: u64) -> Option<(u64, u64)> {
     let symbols = module.symbols();
     let at = |s: &&crate::Symbol<'_>| s.address == entry && s.size > 0;
     let named = symbols.starting_at(entry).find(at);

@@ -1,12 +1,10 @@
 //! Entries of the procedure linkage table (PLT), through which a file calls functions of other
 //! files.
 
-use object::read::elf::Sym;
 use std::collections::HashMap;
 
-use object::{LittleEndian, Object, ObjectSymbolTable, RelocationTarget};
-
 use crate::image::Image;
+use crate::relocations::{self, Relocation, SlotValue};
 
 /// The stub for a function of another file.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,24 +80,14 @@ fn jump_slot(base: u64, code: &[u8], at: usize) -> Option<u64> {
 
 /// Slots that the dynamic linker fills, with the names of the symbols.
 fn slots(image: &Image) -> HashMap<u64, &str> {
-    let mut slots = HashMap::new();
-    let Some(relocations) = image.elf().dynamic_relocations() else {
-        return slots;
-    };
-    let table = image.elf().elf_dynamic_symbol_table();
-    for (slot, relocation) in relocations {
-        if let RelocationTarget::Symbol(index) = relocation.target()
-            && let Ok(sym) = table.symbol(index)
-            && let Ok(name) = sym.name(LittleEndian, table.strings())
-            && let Ok(name) = std::str::from_utf8(name)
-            && !name.is_empty()
-        {
-            slots.insert(slot, name);
+    fn named(r: Relocation<'_>) -> Option<(u64, &str)> {
+        match r.value {
+            SlotValue::Symbol { name, .. } => Some((r.slot, name)),
+            _ => None,
         }
     }
-    let _ = image
-        .elf()
-        .dynamic_symbol_table()
-        .map(|t| t.symbols().count());
-    slots
+    relocations::of(image)
+        .into_iter()
+        .filter_map(named)
+        .collect()
 }

@@ -40,4 +40,5 @@ code_table! { PROBE_CODES:
     NO_VARIABLE = "E0409", "An unknown variable of the kernel.";
 
     RENAMED = "W0302", "A function or tracepoint under a name that the kernel no longer has.";
+    OTHER_PLACE = "W0303", "Another function or library is probed than the name alone says.";
 }

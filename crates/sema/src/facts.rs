@@ -303,6 +303,11 @@ pub trait Facts {
         let _ = query;
         Err("nothing is known about programs here".into())
     }
+    /// What a user should know about the answers of [`Facts::modules`] and [`Facts::places`] since the last
+    /// call.
+    fn take_warnings(&self) -> Vec<String> {
+        Vec::new()
+    }
     /// Whether the session has a target, from `-c` or `-x`.
     fn has_target(&self) -> bool {
         false

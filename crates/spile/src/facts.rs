@@ -22,12 +22,14 @@ use spile_sema::facts::{
 };
 
 mod breakpoints;
+mod by_symbol;
 mod callees;
 mod code_owner;
 mod convention;
 mod data;
 mod dwarf;
 mod headers;
+mod ifunc;
 pub(crate) mod kernel_code;
 pub(crate) mod kernel_debug;
 mod marks;
@@ -427,6 +429,10 @@ impl Facts for KernelFacts {
             ModuleQuery::Header(header) => Ok(vec![headers::module(header)?]),
             _ => self.programs.modules(query),
         }
+    }
+
+    fn take_warnings(&self) -> Vec<String> {
+        self.programs.take_warnings()
     }
 
     fn has_target(&self) -> bool {

@@ -6,7 +6,8 @@ use std::process::Command;
 use spile_debuginfo::cfi::{self, Cfa, SavedRule};
 use spile_debuginfo::{
     Binding, Image, KernelQuery, LocBinary, LocOp, Location, Module, Pattern, PlaceKinds,
-    SearchPaths, SymbolKind, plt,
+    SearchPaths, SymbolKind, ifunc, plt,
+    relocations::{self, SlotValue},
 };
 
 use crate::build::{Dir, run};
@@ -440,4 +441,85 @@ fn debug_files_of_a_kernel_must_be_of_its_build() {
     };
     let found = search.kernel(&wanted, false).expect("found");
     assert!(found.path().ends_with("net/a-b.ko"));
+}
+
+const INDIRECT: &str = r#"
+#include <unistd.h>
+static long one(long x) { return x + 1; }
+static long two(long x) { return x + 2; }
+long three(long x) { return x + 3; }
+static void *choose(void) { int p = getpid(); return p == 1 ? (void *)one : p == 2 ? (void *)two : (void *)three; }
+long chosen(long) __attribute__((ifunc("choose")));
+static void *pick(void) { return choose(); }
+long picked(long) __attribute__((ifunc("pick")));
+long old_f(long x) { return x * 5; }
+long new_f(long x) { return x * 7; }
+__asm__(".symver old_f,f@V1\n.symver new_f,f@@V2");
+long use(long x) { return chosen(x) + picked(x); }
+"#;
+
+#[test]
+fn implementations_of_indirect_functions_are_found() {
+    let dir = Dir::new();
+    std::fs::write(
+        dir.path().join("a.map"),
+        "V1 { f; }; V2 { f; chosen; picked; use; };",
+    )
+    .expect("written");
+    let map = format!(
+        "-Wl,--version-script={}",
+        dir.path().join("a.map").display()
+    );
+    for how in ["-O0", "-O2"] {
+        let path = dir.compile("a.c", INDIRECT, &[how, "-shared", "-fPIC", &map]);
+        let module = open(&path);
+        let address = |name: &str| module.symbols().named(name).next().expect("there").address;
+        let mut wanted = ["one", "two", "three"].map(address);
+        wanted.sort_unstable();
+        for name in ["chosen", "picked"] {
+            let symbol = module.symbols().named(name).next().expect("there");
+            assert_eq!(symbol.kind, SymbolKind::IFunc);
+            assert_eq!(
+                ifunc::implementations(&module, symbol.address),
+                wanted,
+                "{how} {name}"
+            );
+        }
+        assert!(ifunc::begins_function(&module, address("one")));
+        assert!(!ifunc::begins_function(&module, address("one") + 1));
+        let all = relocations::versioned(module.image());
+        let f: Vec<_> = all
+            .iter()
+            .filter(|v| v.name == "f")
+            .map(|v| (v.version, v.default, v.address))
+            .collect();
+        assert_eq!(f.len(), 2);
+        assert!(
+            f.contains(&("V1", false, address("old_f")))
+                && f.contains(&("V2", true, address("new_f")))
+        );
+        let slots = relocations::of(module.image());
+        let of = |v: SlotValue<'_>| slots.iter().any(|r| r.value == v);
+        let version = Some("V2");
+        assert!(of(SlotValue::Symbol {
+            name: "chosen",
+            version
+        }));
+    }
+    let path = dir.compile("s.c", "int main(void) { return 0; }", &["-static"]);
+    let module = open(&path);
+    let chosen = relocations::of(module.image())
+        .into_iter()
+        .filter_map(|r| match r.value {
+            SlotValue::Chosen(resolver) => Some(resolver),
+            _ => None,
+        });
+    let resolver = |a: u64| {
+        module
+            .symbols()
+            .starting_at(a)
+            .any(|s| s.kind == SymbolKind::IFunc)
+    };
+    let chosen: Vec<u64> = chosen.collect();
+    assert!(!chosen.is_empty() && chosen.into_iter().all(resolver));
 }

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use spile_debuginfo::{
-    CallKind, Die, Dwarf, Image, LineQuery, Module, Pattern, PlaceKinds, SearchPaths, cfi, plt, sdt,
+    CallKind, Die, Dwarf, Image, LineQuery, Module, Pattern, PlaceKinds, SearchPaths, cfi, ifunc,
+    plt, relocations, sdt,
 };
 
 /// Calls every query.
@@ -17,6 +18,10 @@ pub(crate) fn run_all(bytes: Vec<u8>) {
     let image = module.image();
     let _ = (image.build_id(), image.debug_link(), image.alt_link());
     let _ = plt::entries(image);
+    let _ = (relocations::of(image), relocations::versioned(image));
+    for function in module.symbols().functions().take(20) {
+        let _ = ifunc::implementations(&module, function.address);
+    }
     let rows = cfi::rows(image, module.debug_image());
     assert!(rows.is_sorted_by_key(|r| r.start));
     let entries = module.symbols().all().iter().map(|s| s.address);

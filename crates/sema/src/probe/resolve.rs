@@ -309,7 +309,11 @@ impl<'a> PointSearch<'a> {
         if let EventMaker::Process(alias) = family.make {
             return self.process((family, alias), &shown, layer);
         }
-        let hits = family.resolve(self.facts, &shown, option, !layer.quiet)?;
+        let hits = family.resolve(self.facts, &shown, option, !layer.quiet);
+        let texts = self.facts.take_warnings();
+        let hits = hits?;
+        let warning = |text| Diagnostic::warning(codes::OTHER_PLACE, text).at(layer.span);
+        self.warnings.extend(texts.into_iter().map(warning));
         let (EventMaker::PerfRaw | EventMaker::PerfNamed) = family.make else {
             self.add_match(family, hits, &shown, layer);
             return Ok(());

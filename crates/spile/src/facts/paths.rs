@@ -70,7 +70,7 @@ fn resolve_below(root: &Path, path: &Path) -> PathBuf {
 }
 
 /// A path as a process sees it: the plain one where that is the same file.
-fn seen_by(pid: u32, path: &Path) -> PathBuf {
+pub(super) fn seen_by(pid: u32, path: &Path) -> PathBuf {
     let inside = resolve_below(&root_of(pid), path);
     match same_file(path, &inside) {
         true => path.to_owned(),

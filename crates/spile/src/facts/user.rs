@@ -1,14 +1,11 @@
 //! Programs and libraries: the files that a script names, and the places in them.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::{
-    Binding, Module as File, SearchPaths, Symbol, SymbolKind, Symbols, demangle,
-};
+use spile_debuginfo::{Module as File, SearchPaths, Symbol};
 use spile_glob as glob;
-use spile_ir::CodePlace;
 use spile_runtime::{FileState, TargetProcess};
 use spile_sema::facts::{
     CTypeId, CodeQuery, FoundModule, FoundPlace, FunctionKind, LinePattern, Module, ModuleQuery,
@@ -16,8 +13,10 @@ use spile_sema::facts::{
 };
 
 use super::breakpoints::BreakpointDecisions;
+use super::by_symbol::{SymbolSearch, add_missing, place};
 use super::code_owner::CodeOwner;
 use super::dwarf::{self, QueriedFile};
+use super::ifunc::IndirectFunctions;
 use super::marks;
 use super::paths;
 use super::returns::ReturnDecisions;
@@ -66,6 +65,9 @@ pub(crate) struct Programs {
     pub returns: ReturnDecisions,
     /// The decisions about breakpoints.
     pub breakpoints: BreakpointDecisions,
+    indirect: IndirectFunctions,
+    /// Warnings about the latest answers.
+    warnings: Mutex<Vec<String>>,
 }
 
 impl Programs {
@@ -82,6 +84,8 @@ impl Programs {
             file_table: dwarf::FileTable::default(),
             returns: ReturnDecisions::default(),
             breakpoints: BreakpointDecisions::new(release),
+            indirect: IndirectFunctions::default(),
+            warnings: Mutex::default(),
         }
     }
 
@@ -120,7 +124,11 @@ impl Programs {
         let found = self.find(query)?;
         for FoundModule { module, pid } in &found {
             let Module::File(path) = module else { continue };
-            self.returns.runs_in(Path::new(&**path), *pid);
+            let path = Path::new(&**path);
+            self.returns.runs_in(path, *pid);
+            if let Some(pid) = pid {
+                self.indirect.runs_in(path, *pid);
+            }
         }
         Ok(found)
     }
@@ -192,38 +200,8 @@ impl Programs {
     ) -> Result<Vec<FoundPlace>, String> {
         let file = asked.file;
         match query {
-            CodeQuery::Function {
-                name,
-                file: source,
-                lines,
-                kind,
-                part,
-            } => {
-                let by_symbol = *lines == LinePattern::Any
-                    && source.is_none()
-                    && part.is_none()
-                    && *kind != FunctionKind::Inline;
-                let alias = |place| asked.by_alias(place, kind);
-                let found = match asked.places(query) {
-                    Ok(found) if !by_symbol => found,
-                    Err(why) if !by_symbol => return Err(why),
-                    Ok(mut found) if !found.is_empty() => {
-                        if glob::is_pattern(name) {
-                            add_aliases(&mut found, path, file, name, alias);
-                        }
-                        found
-                    }
-                    other => match (other, functions(path, file, name, kind)) {
-                        (_, found) if found.is_empty() && is_ifunc(file, name) => {
-                            return Err(ifunc_message(name));
-                        }
-                        // An error of the search may be the reason.
-                        (Err(why), found) if found.is_empty() && !file.notes().is_empty() => {
-                            return Err(format!("no symbol `{name}`, and {why}"));
-                        }
-                        (_, found) => found.into_iter().map(alias).collect(),
-                    },
-                };
+            CodeQuery::Function { kind, .. } => {
+                let found = self.functions(path, asked, query)?;
                 if *kind != FunctionKind::Return {
                     return Ok(found);
                 }
@@ -244,6 +222,81 @@ impl Programs {
                 Ok(marks::places(path, file.markers(), provider, name))
             }
         }
+    }
+
+    /// Functions by debugging information and by symbols: a name means all functions that have it.
+    fn functions(
+        &self,
+        path: &Arc<str>,
+        asked: &QueriedFile<'_>,
+        query: &CodeQuery,
+    ) -> Result<Vec<FoundPlace>, String> {
+        let CodeQuery::Function {
+            name,
+            file: source,
+            lines,
+            kind,
+            part,
+        } = query
+        else {
+            return Ok(Vec::new());
+        };
+        let file = asked.file;
+        if *lines != LinePattern::Any || part.is_some() || *kind == FunctionKind::Inline {
+            return asked.places(query);
+        }
+        let mut search = SymbolSearch::new((path, file), kind, &self.indirect);
+        let alias = |place| asked.by_alias(place, kind);
+        let pattern = glob::is_pattern(name);
+        let found = match source {
+            Some(version) if search.of_version(name, version)? => None,
+            Some(_) => return asked.places(query),
+            None => Some(asked.places(query)),
+        };
+        let mut places = Vec::new();
+        let mut why = None;
+        match found {
+            None => {}
+            Some(Ok(found)) if !found.is_empty() => {
+                places = found;
+                match pattern {
+                    true => search.exported(name),
+                    false => search.named(name),
+                }
+            }
+            Some(other) => {
+                // An error of the search for debugging information may be the reason.
+                why = other.err().filter(|_| !file.notes().is_empty());
+                search.matching(name);
+            }
+        }
+        let more = std::mem::take(&mut search.places);
+        let described = !places.is_empty();
+        add_missing(&mut places, file, more, |place| {
+            let address = place.address;
+            let place = alias(place);
+            // A pattern does not match code without debugging information in a file that has some.
+            (!(pattern && described) || place.id != address).then_some(place)
+        });
+        if places.is_empty() {
+            let why = why.map(|why| format!("no symbol `{name}`, and {why}"));
+            if let Some(why) = search.refused.take().or(why) {
+                return Err(why);
+            }
+        }
+        self.warn(search.warnings(pattern));
+        Ok(places)
+    }
+
+    /// Keeps warnings for [`spile_sema::facts::Facts::take_warnings`].
+    fn warn(&self, texts: Vec<String>) {
+        let mut all = self.warnings.lock().unwrap_or_else(PoisonError::into_inner);
+        all.extend(texts);
+    }
+
+    /// See [`spile_sema::facts::Facts::take_warnings`].
+    pub(crate) fn take_warnings(&self) -> Vec<String> {
+        std::mem::take(&mut self.warnings.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
     /// See [`spile_sema::facts::Facts::place_variables`], for files.
@@ -300,119 +353,6 @@ impl Programs {
         // Symbols for the linker stay in a stripped program.
         let own = |s: &Symbol<'_>| !s.dynamic;
         file.dwarf().is_none() && !file.symbols().functions().any(own)
-    }
-}
-
-/// Adds functions whose name in debugging information does not match, but that of an exported
-/// symbol does. Mangled symbols are not aliases.
-fn add_aliases(
-    found: &mut Vec<FoundPlace>,
-    path: &Arc<str>,
-    file: &File,
-    pattern: &str,
-    alias: impl Fn(FoundPlace) -> FoundPlace,
-) {
-    // Not all symbols: a large program has hundreds of thousands.
-    let exported = Symbols::exported(file.image());
-    let plain = |s: &&Symbol<'_>| {
-        s.kind == SymbolKind::Func
-            && !["_Z", "_R"].iter().any(|m| s.name.starts_with(m))
-            && glob::matches(pattern, s.name)
-    };
-    let mut addresses: BTreeSet<u64> = found.iter().map(|p| p.address).collect();
-    for s in exported.all().iter().filter(plain) {
-        // At its start or after its prologue.
-        let end = s.address.saturating_add(s.size.max(1));
-        if addresses.range(s.address..end).next().is_some() {
-            continue;
-        }
-        let Some(offset) = file.image().file_offset(s.address) else {
-            continue;
-        };
-        let found_there = alias(place(path, s.name, s.address, offset));
-        // A pattern does not match code without debugging information.
-        if found_there.id != s.address && addresses.insert(found_there.address) {
-            found.push(found_there);
-        }
-    }
-}
-
-/// Whether the code of a function is selected at program start (ifunc).
-fn is_ifunc(file: &File, name: &str) -> bool {
-    let mut named = file.symbols().named(name);
-    named.any(|s| s.kind == SymbolKind::IFunc)
-}
-
-fn ifunc_message(name: &str) -> String {
-    format!(
-        "its code is chosen among several when a program starts (STT_GNU_IFUNC); \
-         probe these, as `function(\"__{name}_*\")`"
-    )
-}
-
-/// Functions whose symbols match, by name.
-fn functions(path: &Arc<str>, file: &File, pattern: &str, kind: &FunctionKind) -> Vec<FoundPlace> {
-    let (image, symbols) = (file.image(), file.symbols());
-    let wanted = |s: &&Symbol<'_>| {
-        s.kind == SymbolKind::Func
-            && (*kind != FunctionKind::Exported || s.binding != Binding::Local)
-    };
-    let mut seen = BTreeSet::new();
-    let mut found = Vec::new();
-    let mut add = |name: &str, s: &Symbol<'_>| {
-        if let Some(offset) = image.file_offset(s.address)
-            && image.is_code(s.address)
-            && seen.insert(s.address)
-        {
-            found.push(place(path, name, s.address, offset));
-        }
-    };
-    if !glob::is_pattern(pattern) {
-        symbols
-            .named(pattern)
-            .filter(wanted)
-            .for_each(|s| add(pattern, s));
-    }
-    for s in symbols.all().iter().filter(wanted) {
-        // Cold parts that the compiler moved away are not functions.
-        if s.name.contains(".cold") || s.name.contains(".part.") {
-            continue;
-        }
-        match demangle::short_name(s.name) {
-            Some(name) if matches_scoped(pattern, &name) => add(&name, s),
-            _ if glob::matches(pattern, s.name) => add(s.name, s),
-            _ => {}
-        }
-    }
-    found.sort_by(|a, b| (&a.name, a.address).cmp(&(&b.name, b.address)));
-    found
-}
-
-/// Whether a name matches, with all its scopes or only the inner ones.
-fn matches_scoped(pattern: &str, name: &str) -> bool {
-    let inner = name.match_indices("::").map(|(at, _)| &name[at + 2..]);
-    std::iter::once(name)
-        .chain(inner)
-        .any(|n| glob::matches(pattern, n))
-}
-
-fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {
-    FoundPlace {
-        id: address,
-        name: name.into(),
-        file: None,
-        line: 0,
-        provider: None,
-        label: None,
-        inlined: false,
-        place: CodePlace::File {
-            path: path.clone(),
-            offset,
-        },
-        address,
-        semaphore: 0,
-        exits: None,
-        callers: None,
     }
 }
 

@@ -1,0 +1,127 @@
+//! Indirect functions (`STT_GNU_IFUNC`): a resolver chooses among implementations when a program
+//! starts.
+
+use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashMap};
+
+use iced_x86::{Decoder, DecoderOptions, FlowControl, Instruction, OpKind};
+
+use crate::cfi;
+use crate::exits;
+use crate::module::Module;
+use crate::relocations::{self, SlotValue};
+use crate::symbols::SymbolKind;
+
+const EM_X86_64: u16 = 62;
+/// Levels of calls and jumps from a resolver to the code that takes the addresses of implementations.
+const MOST_CALLS: u32 = 2;
+/// Maximum number of instructions of a function that are read.
+const MOST_INSTRUCTIONS: usize = 4096;
+
+/// Whether a function begins at a linked address, by symbols or unwind tables.
+#[must_use]
+pub fn begins_function(module: &Module, address: u64) -> bool {
+    let image = module.image();
+    let symbol = |s: &crate::Symbol<'_>| s.kind == SymbolKind::Func;
+    image.is_code(address)
+        && (module.symbols().starting_at(address).any(symbol)
+            || cfi::function_at(image, address).is_some_and(|f| f.0 == address))
+}
+
+/// The functions of a file that a resolver can return, ascending: those whose address its code takes.
+/// Empty if its code is not understood.
+#[must_use]
+pub fn implementations(module: &Module, resolver: u64) -> Vec<u64> {
+    if module.image().machine() != EM_X86_64 {
+        return Vec::new();
+    }
+    let words = OnceCell::new();
+    let mut found = BTreeSet::new();
+    let mut code = BTreeSet::from([resolver]);
+    for _ in 0..MOST_CALLS {
+        let mut called = BTreeSet::new();
+        for start in code {
+            let reader = CodeReader {
+                module,
+                words: &words,
+            };
+            reader.addresses(start, &mut found, &mut called);
+        }
+        found.remove(&resolver);
+        if !found.is_empty() {
+            break;
+        }
+        code = called;
+    }
+    found.into_iter().collect()
+}
+
+/// A reader of addresses in code.
+struct CodeReader<'a> {
+    module: &'a Module,
+    /// The words that the loader fills.
+    words: &'a OnceCell<HashMap<u64, SlotValue<'a>>>,
+}
+
+impl CodeReader<'_> {
+    /// Adds the functions whose address a function takes, and those that it calls.
+    fn addresses(&self, start: u64, found: &mut BTreeSet<u64>, called: &mut BTreeSet<u64>) {
+        let Some((start, end)) = exits::extent(self.module, start) else {
+            return;
+        };
+        let Some(bytes) = exits::code(self.module.image(), start, end) else {
+            return;
+        };
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+        for i in decoder.iter().take(MOST_INSTRUCTIONS) {
+            let outside = |a: &u64| !(start..end).contains(a);
+            let taken = self.taken(&i).filter(outside);
+            found.extend(taken.filter(|a| begins_function(self.module, *a)));
+            let direct = matches!(
+                i.flow_control(),
+                FlowControl::Call | FlowControl::UnconditionalBranch
+            );
+            let to = Some(i.near_branch_target()).filter(outside);
+            called.extend(to.filter(|_| direct));
+        }
+    }
+
+    /// The address that an instruction takes: of code beside it, as a constant, or from a word that the
+    /// loader fills.
+    fn taken(&self, i: &Instruction) -> Option<u64> {
+        use iced_x86::Mnemonic as M;
+        let load = matches!(i.mnemonic(), M::Mov | M::Cmove | M::Cmovne)
+            || matches!(i.mnemonic(), M::Cmovs | M::Cmovns | M::Cmovb | M::Cmovae);
+        match i.op1_kind() {
+            OpKind::Memory if !i.is_ip_rel_memory_operand() => None,
+            OpKind::Memory if i.mnemonic() == M::Lea => Some(i.ip_rel_memory_address()),
+            OpKind::Memory if load => self.word(i.ip_rel_memory_address()),
+            OpKind::Immediate32 | OpKind::Immediate64 | OpKind::Immediate32to64 if load => {
+                Some(i.immediate(1))
+            }
+            _ => None,
+        }
+    }
+
+    /// The linked address that a word of the file holds when it is loaded.
+    fn word(&self, slot: u64) -> Option<u64> {
+        let image = self.module.image();
+        let words = self.words.get_or_init(|| {
+            let all = relocations::of(image).into_iter();
+            all.map(|r| (r.slot, r.value)).collect()
+        });
+        match words.get(&slot) {
+            Some(SlotValue::Own(address)) => Some(*address),
+            Some(SlotValue::Symbol { name, .. }) => {
+                let mut named = self.module.symbols().named(name);
+                let own = named.find(|s| s.kind == SymbolKind::Func && s.dynamic);
+                own.map(|s| s.address)
+            }
+            Some(SlotValue::Chosen(_)) => None,
+            None => {
+                let bytes = image.bytes_at(slot, 8)?;
+                Some(u64::from_le_bytes(bytes.try_into().ok()?))
+            }
+        }
+    }
+}
