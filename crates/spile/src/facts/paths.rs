@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
-use spile_debuginfo::{Image, dynamic};
+use spile_debuginfo::{Image, Symbols, dynamic};
 use spile_glob as glob;
 use spile_kernel::process;
 
@@ -120,8 +120,11 @@ pub(super) fn libraries(
 ) -> Result<Vec<PathBuf>, String> {
     if pattern.contains('/') && !glob::is_pattern(pattern) {
         return match pid {
-            Some(pid) => Ok(vec![seen_by(pid, Path::new(pattern))]),
             None => find_by_name(pattern, root),
+            Some(pid) => match seen_by(pid, Path::new(pattern)) {
+                path if path.is_file() => Ok(vec![path]),
+                _ => Err(format!("process {pid} has no file `{pattern}`")),
+            },
         };
     }
     let all = match pid {
@@ -266,6 +269,46 @@ fn usual_folders(root: Option<&Path>) -> impl Iterator<Item = PathBuf> {
     folders
         .into_iter()
         .map(move |folder| below(root.as_deref(), folder))
+}
+
+/// The libraries that programs load by the name of a path or a pattern that matches no file, because it is of
+/// a system whose libraries are in other directories: `/lib*/libc.so*`. Empty if it is no path of a library
+/// in a directory of the system.
+pub(super) fn loaded_by_name(pattern: &str, root: Option<&Path>) -> Vec<PathBuf> {
+    let Some(name) = system_library(pattern) else {
+        return Vec::new();
+    };
+    let mut folders = usual_folders(root);
+    let mut found = folders.find_map(|folder| {
+        let all = matching(&folder.join(name).to_string_lossy()).into_iter();
+        let all: BTreeSet<PathBuf> = all
+            .filter(|path| Image::open(path).is_ok())
+            .filter_map(|path| path.canonicalize().ok())
+            .collect();
+        (!all.is_empty()).then_some(all)
+    });
+    found.take().unwrap_or_default().into_iter().collect()
+}
+
+/// The name in a path or a pattern of a library in the system's directories.
+pub(super) fn system_library(pattern: &str) -> Option<&str> {
+    let (folder, name) = pattern.rsplit_once('/')?;
+    let system = ["/lib", "/usr/lib", "/usr/local/lib"];
+    let system = system.iter().any(|s| folder.starts_with(s));
+    (system && name.contains(".so")).then_some(name)
+}
+
+/// The C library beside one that is empty since its functions moved there (glibc 2.34).
+pub(super) fn moved_to_libc(path: &Path) -> Option<PathBuf> {
+    const EMPTY: [&str; 5] = ["libpthread", "libdl", "librt", "libutil", "libanl"];
+    let name = path.file_name()?.to_str()?;
+    let (stem, _) = name.split_once(".so")?;
+    let image = Image::open(path).ok().filter(|_| EMPTY.contains(&stem))?;
+    let libc = path.with_file_name("libc.so.6");
+    let placeholder = |name: &str| name.contains("_version_placeholder") || name.starts_with('_');
+    let exported = Symbols::exported(&image);
+    let mut functions = exported.functions();
+    (functions.all(|s| placeholder(s.name)) && libc.is_file()).then_some(libc)
 }
 
 /// A library of that name in the dynamic linker's directories.
@@ -414,6 +457,46 @@ mod tests {
         }
         assert_eq!(at("/none/at/all"), root.join("none/at/all"));
         assert_eq!(at("/usr/bin/loop"), root.join("usr/bin/loop"));
+    }
+
+    #[test]
+    fn libraries_in_other_directories_are_found() {
+        for pattern in [
+            "/lib*/libc.so*",
+            "/lib128/libc.so.6",
+            "/usr/lib99/libc.so.[0-9]",
+        ] {
+            let found = loaded_by_name(pattern, None);
+            assert_eq!(found.len(), 1, "{pattern}: {found:?}");
+            assert!(found[0].ends_with("libc.so.6"));
+        }
+        for pattern in [
+            "/opt/lib/libc.so.6",
+            "/lib/libnosuch.so*",
+            "libc.so*",
+            "/lib/firmware/x",
+        ] {
+            assert!(loaded_by_name(pattern, None).is_empty(), "{pattern}");
+        }
+        let libc = loaded_by_name("/lib/libc.so.6", None);
+        assert_eq!(moved_to_libc(&libc[0]), None);
+        let folder = tempfile::tempdir().expect("made");
+        let copy = |from: &Path, name: &str| {
+            std::fs::copy(from, folder.path().join(name)).expect("copied")
+        };
+        copy(&libc[0], "libc.so.6");
+        copy(&libc[0], "libpthread.so.0");
+        assert_eq!(
+            moved_to_libc(&folder.path().join("libpthread.so.0")),
+            None,
+            "it has functions"
+        );
+        let empty = loaded_by_name("/lib/libpthread.so.0", None);
+        if let [empty] = &*empty {
+            copy(empty, "libdl.so.2");
+            let moved = moved_to_libc(&folder.path().join("libdl.so.2"));
+            assert_eq!(moved, Some(folder.path().join("libc.so.6")));
+        }
     }
 
     #[test]

@@ -139,7 +139,12 @@ impl Programs {
             pid,
         };
         let named = |name: &str| -> Result<Vec<FoundModule>, String> {
-            let found = paths::find_by_name(name, self.root_folder())?;
+            let root = self.root_folder();
+            let found = paths::find_by_name(name, root).or_else(|why| {
+                let loaded = paths::loaded_by_name(name, root);
+                self.instead_of(name, loaded).ok_or(why)
+            })?;
+            let found = self.with_functions(found);
             // With -x every point is about one process.
             let pid = match self.target {
                 TargetProcess::Pid(pid) => Some(pid),
@@ -166,13 +171,47 @@ impl Programs {
             } => {
                 let system = self.root.as_ref().filter(|r| r.whole);
                 let root = system.map(|r| &*r.folder);
-                let found = paths::libraries(Path::new(&**path), *pid, name, root)?;
+                let libraries = |name: &str| paths::libraries(Path::new(&**path), *pid, name, root);
+                let found = libraries(name).or_else(|why| {
+                    let loaded = paths::system_library(name).and_then(|n| libraries(n).ok());
+                    let loaded = loaded.and_then(|found| self.instead_of(name, found));
+                    loaded.ok_or(why)
+                })?;
+                let found = self.with_functions(found);
                 Ok(found.iter().map(|p| of(p, *pid)).collect())
             }
             ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),
             ModuleQuery::Header(name) => Err(format!("<{name}> is a header")),
             ModuleQuery::KernelModule(name) => Err(format!("{name} is a module of the kernel")),
         }
+    }
+
+    /// Libraries that stand for a name that matches no file, with a warning; `None` if there are none.
+    fn instead_of(&self, name: &str, found: Vec<PathBuf>) -> Option<Vec<PathBuf>> {
+        let shown: Vec<String> = found.iter().map(|p| p.display().to_string()).collect();
+        let shown = shown.first().map(|_| shown.join("`, `"))?;
+        self.warn(vec![format!(
+            "`{name}` matches no file: `{shown}` is probed, which programs load by that name"
+        )]);
+        Some(found)
+    }
+
+    /// Libraries with the C library in place of those whose functions moved there, with a warning.
+    fn with_functions(&self, found: Vec<PathBuf>) -> Vec<PathBuf> {
+        let instead = |path: PathBuf| match paths::moved_to_libc(&path) {
+            Some(libc) => {
+                self.warn(vec![format!(
+                    "`{}` has no functions since glibc 2.34: `{}` is probed, which has them now",
+                    path.display(),
+                    libc.display()
+                )]);
+                libc
+            }
+            None => path,
+        };
+        let mut found: Vec<PathBuf> = found.into_iter().map(instead).collect();
+        found.dedup();
+        found
     }
 
     /// See [`spile_sema::facts::Facts::places`], for files.
