@@ -1,7 +1,9 @@
-//! Whether only this user controls the meaning of a path: for directories of the cache, whose files
-//! are trusted, and loaded into programs.
+//! The one rule of trust for files that no argument of the command line names: only root and this user
+//! can change them, or the meaning of their paths. It holds for directories of the cache, whose files
+//! are trusted and loaded into programs, for files of options, and for libraries of scripts that the
+//! environment names: under `sudo -E` the environment is that of another user.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{DirBuilder, Metadata};
 use std::io;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
@@ -15,6 +17,16 @@ use std::sync::{Mutex, PoisonError};
 /// # Errors
 /// When it cannot be made, belongs to another user, or others may change it or a directory above.
 pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
+    own_folder_at(path).map_err(|e| match e.kind() {
+        io::ErrorKind::PermissionDenied => {
+            let text = "so its files are not used (XDG_CACHE_HOME can name another folder)";
+            io::Error::new(e.kind(), format!("{e}, {text}"))
+        }
+        _ => e,
+    })
+}
+
+fn own_folder_at(path: &Path) -> io::Result<PathBuf> {
     // The directories above are checked before anything is made there.
     let there = path.ancestors().find(|p| p.exists());
     let there = there.unwrap_or(Path::new("/"));
@@ -28,12 +40,48 @@ pub fn own_folder(path: &Path) -> io::Result<PathBuf> {
     let path = real;
     let folder = path.symlink_metadata()?;
     if folder.uid() != user() {
-        return Err(refusal(&path, "belongs to another user"));
+        return Err(refusal(&path, ANOTHERS));
     }
     match others_write(&folder) {
-        true => Err(refusal(&path, "can be written by other users")),
+        true => Err(refusal(&path, WRITABLE)),
         false => Ok(path),
     }
+}
+
+/// The path without symbolic links of a file, or of a folder with all that is below it, if only root and
+/// this user can change any of it. Nobody else can then put another one in its place.
+///
+/// # Errors
+/// When something belongs to another user, can be written by others, cannot be read, or is neither a
+/// file nor a folder; the error names it. [`io::ErrorKind::NotFound`] if there is no such path.
+pub fn own_tree(path: &Path) -> io::Result<PathBuf> {
+    let whole = path.canonicalize()?;
+    let (mut todo, mut seen) = (vec![whole.clone()], BTreeSet::new());
+    while let Some(path) = todo.pop() {
+        if !seen.insert(path.clone()) {
+            continue;
+        }
+        let at = |e: io::Error| match e.kind() {
+            io::ErrorKind::PermissionDenied if e.raw_os_error().is_none() => e,
+            kind => io::Error::new(kind, format!("{}: {e}", path.display())),
+        };
+        check_ancestors(path.parent().unwrap_or(Path::new("/"))).map_err(at)?;
+        let found = path.symlink_metadata().map_err(at)?;
+        if found.uid() != user() && found.uid() != 0 {
+            return Err(refusal(&path, ANOTHERS));
+        }
+        if others_write(&found) {
+            return Err(refusal(&path, WRITABLE));
+        }
+        if found.is_dir() {
+            for entry in path.read_dir().map_err(at)? {
+                todo.push(entry?.path().canonicalize().map_err(at)?);
+            }
+        } else if !found.is_file() {
+            return Err(refusal(&path, "is neither a file nor a folder"));
+        }
+    }
+    Ok(whole)
 }
 
 /// Whether an existing directory, or the one that it would be made in, is as [`own_folder`]
@@ -75,12 +123,12 @@ fn check_ancestors(path: &Path) -> io::Result<()> {
             return Err(refusal(part, "is not a folder"));
         }
         if folder.uid() != user && folder.uid() != 0 {
-            return Err(refusal(part, "belongs to another user"));
+            return Err(refusal(part, ANOTHERS));
         }
         // In directories such as /tmp, only owners rename.
         const STICKY: u32 = 0o1000;
         if others_write(&folder) && folder.mode() & STICKY == 0 {
-            return Err(refusal(part, "can be written by other users"));
+            return Err(refusal(part, WRITABLE));
         }
     }
     Ok(())
@@ -101,11 +149,11 @@ fn user() -> u32 {
     rustix::process::geteuid().as_raw()
 }
 
+const ANOTHERS: &str = "belongs to another user";
+const WRITABLE: &str = "can be written by other users";
+
 fn refusal(path: &Path, why: &str) -> io::Error {
-    let text = format!(
-        "{} {why}, so its files are not used (XDG_CACHE_HOME can name another folder)",
-        path.display()
-    );
+    let text = format!("{} {why}", path.display());
     io::Error::new(io::ErrorKind::PermissionDenied, text)
 }
 
@@ -114,6 +162,53 @@ mod tests {
     use super::*;
     use std::fs;
     use std::os::unix::fs::{PermissionsExt, chown, symlink};
+
+    #[test]
+    fn files_that_others_may_change_are_not_trusted() {
+        let dir = tempfile::tempdir().expect("made");
+        let root = dir.path().canonicalize().expect("there");
+        let mode = |path: &Path, mode| {
+            fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("set");
+        };
+        let why = |path: &Path| own_tree(path).expect_err("refused").to_string();
+        let (tree, below) = (root.join("tree"), root.join("tree/below"));
+        let file = below.join("file");
+        fs::create_dir_all(&below).expect("made");
+        fs::write(&file, "").expect("written");
+        assert_eq!(own_tree(&tree).expect("own"), tree);
+        assert_eq!(own_tree(&file).expect("own"), file);
+        let none = own_tree(&root.join("none")).expect_err("nothing there");
+        assert_eq!(none.kind(), io::ErrorKind::NotFound);
+
+        for (at, at_file) in [(&file, &file), (&below, &below), (&tree, &tree)] {
+            let before = at.metadata().expect("there").mode();
+            mode(at, 0o777);
+            for path in [&tree, &file] {
+                let text = format!("{} can be written by other users", at_file.display());
+                assert_eq!(why(path), text);
+            }
+            mode(at, before);
+        }
+        // What a link leads to counts.
+        let elsewhere = root.join("elsewhere");
+        fs::write(&elsewhere, "").expect("written");
+        symlink(&elsewhere, below.join("link")).expect("made");
+        assert!(own_tree(&tree).is_ok());
+        mode(&elsewhere, 0o666);
+        assert!(why(&tree).starts_with(&elsewhere.display().to_string()));
+        fs::remove_file(below.join("link")).expect("removed");
+        symlink(&tree, below.join("up")).expect("made");
+        assert!(own_tree(&tree).is_ok(), "a circle ends");
+
+        let pipe = below.join("pipe");
+        rustix::fs::mkfifoat(rustix::fs::CWD, &pipe, rustix::fs::Mode::RUSR).expect("made");
+        assert!(why(&tree).ends_with("pipe is neither a file nor a folder"));
+        fs::remove_file(pipe).expect("removed");
+        if user() == 0 {
+            chown(&file, Some(65534), None).expect("given");
+            assert!(why(&tree).ends_with("file belongs to another user"));
+        }
+    }
 
     #[test]
     fn folders_that_others_may_change_are_not_trusted() {

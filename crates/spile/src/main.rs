@@ -95,9 +95,18 @@ fn exit(result: Result<u8, Failure>, color: bool) -> ExitCode {
     }
 }
 
-/// The options of a run, what `-v` says of options without effect, and whether the program was
-/// called as `stap`; or the exit status.
-fn options() -> Result<(Cli, Vec<String>, bool), ExitCode> {
+/// The options of a run.
+struct Options {
+    cli: Cli,
+    /// What `-v` says of options without effect.
+    notes: Vec<String>,
+    warnings: Vec<String>,
+    /// The program was called as `stap`.
+    stap: bool,
+}
+
+/// The options of a run, or the exit status.
+fn options() -> Result<Options, ExitCode> {
     let failed = |failure: Failure| {
         failure.print(false);
         ExitCode::FAILURE
@@ -106,7 +115,7 @@ fn options() -> Result<(Cli, Vec<String>, bool), ExitCode> {
     let stap = stap::is_stap(args.first().map(|a| &**a));
     let more = stap::options_file().map_err(failed)?;
     let at = args.len().min(1);
-    args.splice(at..at, more);
+    args.splice(at..at, more.words);
     let line = stap::rewrite(args).map_err(failed)?;
     if let Some(text) = line.done {
         return Err(exit(
@@ -116,7 +125,12 @@ fn options() -> Result<(Cli, Vec<String>, bool), ExitCode> {
     }
     let mut cli: Cli = parse(line.args)?;
     cli.interactive = line.interactive;
-    Ok((cli, line.notes, stap))
+    Ok(Options {
+        cli,
+        notes: line.notes,
+        warnings: more.warnings,
+        stap,
+    })
 }
 
 /// Does what is left of another program of SystemTap.
@@ -135,7 +149,12 @@ fn run_companion((name, companion): (&str, Companion)) -> Result<u8, Failure> {
 }
 
 fn run() -> ExitCode {
-    let (mut cli, notes, stap) = match options() {
+    let Options {
+        mut cli,
+        notes,
+        mut warnings,
+        stap,
+    } = match options() {
         Ok(options) => options,
         Err(code) => return code,
     };
@@ -143,7 +162,11 @@ fn run() -> ExitCode {
         let result = report::print_stdout(stap::version());
         return exit(result.map(|()| 0), false);
     }
-    stap::variables(&mut cli);
+    warnings.extend(stap::variables(&mut cli));
+    if !cli.no_warnings {
+        let warning = |text| report::print_stderr(format_args!("WARNING: {text}\n"));
+        warnings.iter().for_each(warning);
+    }
     if cli.is_verbose(1) {
         notes
             .iter()

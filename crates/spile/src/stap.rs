@@ -5,9 +5,12 @@
 //! refuses those that spile lacks. The other options are those of [`crate::cli::Cli`].
 
 use std::ffi::{OsStr, OsString};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, Rlimit};
+
+use spile_debuginfo::trust;
 
 use crate::cli::Cli;
 use crate::report::{Failure, fail};
@@ -522,43 +525,76 @@ fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
     }
 }
 
+/// What the environment adds to a command line.
+#[derive(Default)]
+pub(crate) struct FromEnvironment {
+    /// Words that come before those of the command line.
+    pub words: Vec<OsString>,
+    /// Why something is left out.
+    pub warnings: Vec<String>,
+}
+
 /// The words of the user's file of options, which come before those of the command line:
-/// `$SYSTEMTAP_DIR/rc`, or `~/.systemtap/rc`.
+/// `$SYSTEMTAP_DIR/rc`, or `~/.systemtap/rc`. A file that others can change is left out.
 ///
 /// # Errors
 /// A file that cannot be read, or a line with an open quote.
-pub(crate) fn options_file() -> Result<Vec<OsString>, Failure> {
+pub(crate) fn options_file() -> Result<FromEnvironment, Failure> {
     let named = std::env::var_os("SYSTEMTAP_DIR").map(PathBuf::from);
     let given = named.is_some();
     let own = || Some(PathBuf::from(std::env::var_os("HOME")?).join(".systemtap"));
+    let mut found = FromEnvironment::default();
     let Some(folder) = named.or_else(own) else {
-        return Ok(Vec::new());
+        return Ok(found);
     };
-    let path = folder.join("rc");
+    let named = folder.join("rc");
+    let nothing = |e: &io::Error| !given || e.kind() == io::ErrorKind::NotFound;
+    let path = match trust::own_tree(&named) {
+        Ok(path) => path,
+        // The system's refusal: another user's home can be closed to this one.
+        Err(e) if e.raw_os_error().is_some() && nothing(&e) => return Ok(found),
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            found.warnings.push(format!(
+                "{e}, so the options of {} are not used (SYSTEMTAP_DIR can name another folder)",
+                named.display()
+            ));
+            return Ok(found);
+        }
+        Err(e) => return Err(fail(format_args!("{}: {e}", named.display()))),
+    };
     let text = match std::fs::read(&path) {
         Ok(text) => text,
-        // Another user's home can be closed to this one.
-        Err(e) if !given || e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if nothing(&e) => return Ok(found),
         Err(e) => return Err(fail(format_args!("{}: {e}", path.display()))),
     };
-    let mut words = Vec::new();
     for (n, line) in String::from_utf8_lossy(&text).lines().enumerate() {
-        let found = shlex::split(line)
+        let words = shlex::split(line)
             .ok_or_else(|| fail(format_args!("{}:{}: an open quote", path.display(), n + 1)))?;
-        words.extend(found.into_iter().map(OsString::from));
+        found.words.extend(words.into_iter().map(OsString::from));
     }
-    Ok(words)
+    Ok(found)
 }
 
 /// Adds what SystemTap's variables say where no option does: `$SYSTEMTAP_RELEASE` is that of `-r`,
-/// and `$SYSTEMTAP_TAPSET` a folder of library files behind those of `-I`.
-pub(crate) fn variables(cli: &mut Cli) {
+/// and `$SYSTEMTAP_TAPSET` a folder of library files behind those of `-I`. A folder that others can
+/// change is left out, with a warning.
+pub(crate) fn variables(cli: &mut Cli) -> Option<String> {
     let set = |name: &str| std::env::var(name).ok().filter(|v| !v.is_empty());
     if cli.release.is_none() {
         cli.release = set("SYSTEMTAP_RELEASE");
     }
-    cli.include
-        .extend(set("SYSTEMTAP_TAPSET").map(PathBuf::from));
+    let folder = set("SYSTEMTAP_TAPSET").map(PathBuf::from)?;
+    match trust::own_tree(&folder) {
+        Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            let folder = folder.display();
+            return Some(format!(
+                "{e}, so SYSTEMTAP_TAPSET={folder} is not used (-I {folder} uses it)"
+            ));
+        }
+        // A folder that cannot be read is an error where the library is read.
+        own => cli.include.push(own.unwrap_or(folder)),
+    }
+    None
 }
 
 /// The text of `-V` for a program called `stap`, as scripts expect it.
