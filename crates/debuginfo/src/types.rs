@@ -25,6 +25,8 @@ enum TypeKey {
     /// An array without its first dimensions.
     Dimension(Die, u8),
     Pointer(TypeId),
+    /// A signed number of 8 bytes.
+    Word,
 }
 
 /// The assigned numbers.
@@ -39,6 +41,13 @@ struct TypeTable {
 
 /// A type without typedefs and qualifiers.
 pub type Type = spile_ctype::CType<TypeId>;
+
+/// A signed number of 8 bytes.
+const WORD: Type = Type::Int {
+    size: 8,
+    signed: true,
+    char: false,
+};
 
 /// A member of a structure, seen from the structure that was asked.
 pub type Member = spile_ctype::Member<TypeId>;
@@ -132,6 +141,7 @@ impl Dwarf {
             None if id == 0 => Type::Void,
             None => Type::Unknown,
             Some(TypeKey::Pointer(to)) => Type::Ptr(to),
+            Some(TypeKey::Word) => WORD,
             Some(TypeKey::Dimension(die, n)) => self.array(die, n).unwrap_or(Type::Unknown),
             Some(TypeKey::Die(die)) => match self.strip(die) {
                 Some((die, entry)) => self.describe(die, &entry).unwrap_or(Type::Unknown),
@@ -150,6 +160,7 @@ impl Dwarf {
                 Type::Ref(self.target_of(die, entry))
             }
             gimli::DW_TAG_array_type => self.array(die, 0)?,
+            gimli::DW_TAG_ptr_to_member_type => self.member_pointer(die, entry),
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
                 if flag(entry, gimli::DW_AT_declaration) {
                     return None;
@@ -184,6 +195,19 @@ impl Dwarf {
         to.map_or(0, |d| self.intern(TypeKey::Die(d)))
     }
 
+    /// A pointer to a member (Itanium ABI): of data its offset, of a function two words.
+    fn member_pointer(&self, die: Die, entry: &Entry) -> Type {
+        let to = self.type_die(die, entry).and_then(|d| self.strip(d));
+        match to {
+            Some((_, to)) if to.tag() == gimli::DW_TAG_subroutine_type => Type::Struct {
+                name: "".into(),
+                size: 16,
+                union: false,
+            },
+            _ => WORD,
+        }
+    }
+
     /// An array without its first `skip` dimensions.
     fn array(&self, die: Die, skip: u8) -> Option<Type> {
         let (_, entry) = self.entry(die)?;
@@ -212,11 +236,25 @@ impl Dwarf {
     pub fn members(&self, id: TypeId) -> Vec<Member> {
         let mut found = Vec::new();
         if let Some(TypeKey::Die(die)) = self.key(id)
-            && let Some((die, _)) = self.strip(die)
+            && let Some((die, entry)) = self.strip(die)
         {
+            if entry.tag() == gimli::DW_TAG_ptr_to_member_type {
+                return self.words(&["__pfn", "__delta"]);
+            }
             self.add_members(die, 0, 0, &mut found);
         }
         found
+    }
+
+    /// Members of 8 bytes, which the debugging information does not describe.
+    fn words(&self, names: &[&str]) -> Vec<Member> {
+        let members = (0..).zip(names).map(|(n, name)| Member {
+            name: (*name).into(),
+            bit_offset: 64 * n,
+            bit_size: 0,
+            ty: self.intern(TypeKey::Word),
+        });
+        members.collect()
     }
 
     fn add_members(&self, die: Die, base: u32, depth: usize, found: &mut Vec<Member>) {
@@ -443,6 +481,7 @@ impl Dwarf {
             None if id == 0 => return with("void"),
             None => return with("?"),
             Some(TypeKey::Pointer(to)) => return self.spell(to, format!("*{inner}"), depth + 1),
+            Some(TypeKey::Word) => return with("long"),
             Some(TypeKey::Dimension(die, n)) => return self.spell_array(die, n, inner, depth),
             Some(TypeKey::Die(die)) => die,
         };
@@ -468,6 +507,16 @@ impl Dwarf {
                 self.spell(to(), format!("&&{inner}"), depth + 1)
             }
             gimli::DW_TAG_array_type => self.spell_array(die, 0, inner, depth),
+            gimli::DW_TAG_ptr_to_member_type => {
+                let class = self.attr(die, &entry, gimli::DW_AT_containing_type);
+                let class = class.and_then(|(at, v)| self.refer(at, v));
+                let class = class.and_then(|d| self.name(d, &self.entry(d)?.1));
+                self.spell(
+                    to(),
+                    format!("{}::*{inner}", class.unwrap_or("?")),
+                    depth + 1,
+                )
+            }
             gimli::DW_TAG_const_type => self.qualified("const", to(), inner, depth),
             gimli::DW_TAG_volatile_type => self.qualified("volatile", to(), inner, depth),
             gimli::DW_TAG_restrict_type | gimli::DW_TAG_atomic_type => {

@@ -625,7 +625,7 @@ impl Walker<'_> {
 }
 
 /// The value of a constant index.
-fn constant(e: &Expr) -> Option<i64> {
+pub(crate) fn constant(e: &Expr) -> Option<i64> {
     match &e.kind {
         ExprKind::Num(n) => Some(*n),
         ExprKind::Unary(spile_syntax::ast::UnOp::Neg, inner) => match inner.kind {

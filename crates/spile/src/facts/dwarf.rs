@@ -523,27 +523,26 @@ impl QueriedFile<'_> {
         match located.and_then(|l| self.home.relocate(l)) {
             Err(Unavailable(why)) => absent(&why),
             Ok(Location::Address(ops)) => VarLocation::Address(program(&ops, &bias)),
-            Ok(Location::Value(ops)) if matches!(ty, Type::Struct { size: ..=8, .. }) => {
+            Ok(Location::Value(ops))
+                if matches!(ty, Type::Struct { size: ..=8, .. } | Type::Array { .. }) =>
+            {
                 let value = Ok(program(&ops, &bias));
                 VarLocation::Pieces(vec![LocationPiece { bytes: 8, value }])
             }
-            Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
+            Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. }) => {
                 absent("it is in a register as a whole")
             }
-            Ok(Location::Pieces(pieces)) if matches!(ty, Type::Struct { .. }) => {
-                match locate_pieces(&pieces, &bias) {
-                    Some(pieces) => VarLocation::Pieces(pieces),
-                    None => absent("it is in several places at once"),
-                }
+            Ok(Location::Pieces(pieces))
+                if matches!(ty, Type::Struct { .. } | Type::Array { .. }) =>
+            {
+                VarLocation::Pieces(locate_pieces(&pieces, &bias))
             }
             Ok(Location::Value(ops)) => {
                 VarLocation::Value(extend_to_type(program(&ops, &bias), &ty))
             }
             Ok(Location::Pieces(pieces)) => match join_pieces(&pieces, &bias) {
-                Some(ops) if !matches!(ty, Type::Struct { .. } | Type::Array { .. }) => {
-                    VarLocation::Value(extend_to_type(ops, &ty))
-                }
-                _ => absent("it is in several places at once"),
+                Some(ops) => VarLocation::Value(extend_to_type(ops, &ty)),
+                None => absent("it is in several places at once"),
             },
         }
     }
@@ -644,28 +643,39 @@ fn operator(op: LocBinary) -> BinOp {
     }
 }
 
-/// The pieces of a structure, each by itself.
-fn locate_pieces(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Option<Vec<LocationPiece>> {
-    let piece = |(size, piece): &(u64, Option<Location>)| {
-        let bytes = u32::try_from(*size).ok()?;
-        let load = u8::try_from(bytes).ok();
-        let load = load.filter(|size| matches!(size, 1 | 2 | 4 | 8));
-        let value = match piece {
-            Some(Location::Value(ops)) if bytes <= 8 => Ok(program(ops, bias)),
-            Some(Location::Address(ops)) if load.is_some() => {
-                let mut ops = program(ops, bias);
-                ops.extend(load.map(|size| LocOp::Load {
-                    size,
-                    signed: false,
-                }));
-                Ok(ops)
-            }
-            Some(_) => Err("it is in a piece of odd size".into()),
-            None => Err("not accessible at this address: optimised out".into()),
-        };
-        Some(LocationPiece { bytes, value })
-    };
-    pieces.iter().map(piece).collect()
+/// The pieces of a structure or an array, each of at most 8 bytes.
+fn locate_pieces(pieces: &[(u64, Option<Location>)], bias: &[LocOp]) -> Vec<LocationPiece> {
+    let mut found = Vec::new();
+    for (size, piece) in pieces {
+        let mut done = 0;
+        while done < *size {
+            let bytes = match *size - done {
+                left @ 0..8 if !matches!(piece, Some(Location::Address(_))) => left,
+                left => 1 << left.min(8).ilog2(),
+            };
+            let value = match piece {
+                Some(Location::Value(ops)) if done == 0 => Ok(program(ops, bias)),
+                Some(Location::Address(ops)) => {
+                    let mut ops = program(ops, bias);
+                    let at = [LocOp::Const(done as i64), LocOp::Bin(BinOp::Add)];
+                    ops.extend(at.into_iter().filter(|_| done > 0));
+                    ops.push(LocOp::Load {
+                        size: bytes as u8,
+                        signed: false,
+                    });
+                    Ok(ops)
+                }
+                Some(_) => Err("it is in a register of more than 8 bytes".into()),
+                None => Err("not accessible at this address: optimised out".into()),
+            };
+            found.push(LocationPiece {
+                bytes: bytes as u32,
+                value,
+            });
+            done += bytes;
+        }
+    }
+    found
 }
 
 /// A value of at most 8 bytes from its pieces.

@@ -134,59 +134,92 @@ impl Resolver<'_> {
         self.sprint(text, span)
     }
 
-    /// The text of a structure that lies in registers.
+    /// The text of an object that lies in registers.
     pub(super) fn pretty_in_pieces(
         &mut self,
         pieces: &[facts::LocationPiece],
-        id: CTypeId,
+        ty: CTy,
         space: Space,
         pretty: Pretty,
         span: Span,
     ) -> Expr {
         let mut text = PrettyText::new(space);
-        self.pieces_struct(&mut text, pieces, (id, 0), level_count(pretty), span);
+        self.pieces_object(&mut text, pieces, (ty, 0, 0), level_count(pretty), span);
         self.sprint(text, span)
     }
 
-    /// Appends a structure that begins at a bit of the pieces.
-    fn pieces_struct(
+    /// Appends an object of a type that begins at a bit of the pieces. `width` is a bit field's,
+    /// otherwise 0.
+    fn pieces_object(
         &mut self,
         text: &mut PrettyText,
         pieces: &[facts::LocationPiece],
-        (id, first): (CTypeId, u32),
+        (ty, first, width): (CTy, u32, u32),
         depth: u8,
         span: Span,
     ) {
-        self.members(text, id, depth, |this, text, m| {
-            let (at, ty) = (first.saturating_add(m.bit_offset), CTy::id(m.ty));
-            let (width, signed) = match ty.shape(this.facts) {
-                TypeShape::Int { size, signed, .. } if m.bit_size == 0 => {
-                    (8 * u32::from(size), signed)
-                }
-                TypeShape::Int { signed, .. } => (m.bit_size, signed),
-                TypeShape::Ptr(_) | TypeShape::Ref(_) => (64, false),
-                TypeShape::Struct(id, _) => {
-                    this.pieces_struct(text, pieces, (id, at), depth - 1, span);
-                    return;
-                }
-                _ => (0, false),
-            };
-            let value = match width {
-                1..=64 => this.bits(pieces, (at, width), signed, text.space, span),
-                _ => None,
-            };
-            match (value, ty.shape(this.facts)) {
-                (Some(Ok(value)), TypeShape::Ptr(to)) => match to.shape(this.facts) {
-                    TypeShape::Int { char: true, .. } => {
-                        this.append_quoted(text, value, text.space, span)
-                    }
-                    _ => text.conv(ConvKind::Pointer, false, value),
-                },
-                (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
-                (Some(Ok(value)), _) => text.conv(ConvKind::Unsigned, false, value),
-                _ => text.lit("?"),
+        let (bits, signed) = match ty.shape(self.facts) {
+            TypeShape::Int { size, signed, .. } if width == 0 => (8 * u32::from(size), signed),
+            TypeShape::Int { signed, .. } => (width, signed),
+            TypeShape::Ptr(_) | TypeShape::Ref(_) => (64, false),
+            TypeShape::Struct(id, _) => {
+                return self.members(text, id, depth, |this, text, m| {
+                    let object = (
+                        CTy::id(m.ty),
+                        first.saturating_add(m.bit_offset),
+                        m.bit_size,
+                    );
+                    this.pieces_object(text, pieces, object, depth - 1, span);
+                });
             }
-        });
+            TypeShape::Array { elem, count } => {
+                return self.elements(text, (elem, count), depth, |this, text, offset| {
+                    let at = u32::try_from(offset).unwrap_or(u32::MAX).saturating_mul(8);
+                    let object = (elem, first.saturating_add(at), 0);
+                    this.pieces_object(text, pieces, object, depth - 1, span);
+                });
+            }
+            TypeShape::Other => (0, false),
+        };
+        let value = match bits {
+            1..=64 => self.bits(pieces, (first, bits), signed, text.space, span),
+            _ => None,
+        };
+        match (value, ty.shape(self.facts)) {
+            (Some(Ok(value)), TypeShape::Ptr(to)) => match to.shape(self.facts) {
+                TypeShape::Int { char: true, .. } => {
+                    self.append_quoted(text, value, text.space, span)
+                }
+                _ => text.conv(ConvKind::Pointer, false, value),
+            },
+            (Some(Ok(value)), TypeShape::Ref(_)) => text.conv(ConvKind::Pointer, false, value),
+            (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
+            (Some(Ok(value)), _) => text.conv(ConvKind::Unsigned, false, value),
+            _ => text.lit("?"),
+        }
+    }
+
+    /// Appends the elements of an array; `append` takes the offset of each in bytes.
+    fn elements(
+        &mut self,
+        text: &mut PrettyText,
+        (elem, count): (CTy, u32),
+        depth: u8,
+        mut append: impl FnMut(&mut Self, &mut PrettyText, i64),
+    ) {
+        let size = elem.size(self.facts).and_then(|n| i64::try_from(n).ok());
+        let Some(size) = size.filter(|_| depth > 0) else {
+            return text.lit("[...]");
+        };
+        text.lit("[");
+        for n in 0..count.min(ELEMENTS) {
+            text.lit(if n > 0 { ", " } else { "" });
+            if text.full() {
+                break;
+            }
+            append(self, text, size.saturating_mul(n.into()));
+        }
+        text.lit(if count > ELEMENTS { ", ...]" } else { "]" });
     }
 
     /// Appends the members of a structure, each with its name and value.
@@ -432,8 +465,16 @@ impl Resolver<'_> {
     /// Appends an object in memory.
     fn pretty_object(&mut self, text: &mut PrettyText, at: Expr, ty: CTy, depth: u8, span: Span) {
         match ty.shape(self.facts) {
+            TypeShape::Int { size, .. } if size > 8 => {
+                let high = self.offset(&at, 8, span);
+                let high = self.load(text.space, high, 8, false, span);
+                let low = self.load(text.space, at, 8, false, span);
+                text.conv(ConvKind::Hex, true, high);
+                text.lit(":");
+                text.conv(ConvKind::Hex, true, low);
+            }
             TypeShape::Int { size, signed, .. } => {
-                let value = self.load(text.space, at, size.min(8), signed, span);
+                let value = self.load(text.space, at, size, signed, span);
                 let kind = if signed {
                     ConvKind::Dec
                 } else {
@@ -484,20 +525,10 @@ impl Resolver<'_> {
             text.conv(ConvKind::Str, false, read);
             return text.lit("\"");
         }
-        let size = elem.size(self.facts).and_then(|n| i64::try_from(n).ok());
-        let Some(size) = size.filter(|_| depth > 0) else {
-            return text.lit("[...]");
-        };
-        text.lit("[");
-        for n in 0..count.min(ELEMENTS) {
-            text.lit(if n > 0 { ", " } else { "" });
-            if text.full() {
-                break;
-            }
-            let at = self.offset(&at, size.saturating_mul(n.into()), span);
-            self.pretty_object(text, at, elem, depth - 1, span);
-        }
-        text.lit(if count > ELEMENTS { ", ...]" } else { "]" });
+        self.elements(text, (elem, count), depth, |this, text, offset| {
+            let at = this.offset(&at, offset, span);
+            this.pretty_object(text, at, elem, depth - 1, span);
+        });
     }
 
     fn offset(&mut self, addr: &Expr, n: i64, span: Span) -> Expr {

@@ -1,5 +1,5 @@
-//! Members of structures that lie in registers: finds the piece with the member, shifts and cuts
-//! it.
+//! Members of structures, and elements of arrays, that lie in registers: joins the pieces with the
+//! member, shifts and cuts them.
 
 use std::sync::Arc;
 
@@ -7,17 +7,17 @@ use spile_ir::{BinOp, Space};
 use spile_syntax::ast::{Access, Span};
 
 use super::Resolver;
-use crate::ctype::{CTy, TypeShape, WalkBase};
+use crate::ctype::{CTy, TypeShape, WalkBase, constant};
 use crate::facts::{LocationPiece, VarLocation};
 use crate::probe::TargetSource;
-use crate::types::hir::Expr;
+use crate::types::hir::{Expr, ExprKind};
 
 /// The value of a member, and the accesses that remain.
 type PieceValue<'a> = Result<((Expr, WalkBase), &'a [Access]), Arc<str>>;
 
 impl Resolver<'_> {
-    /// The member that the first accesses name in a structure in pieces; `None` where the structure
-    /// is not in pieces, or no member is named.
+    /// The member that the first accesses name in an object in pieces; `None` where the object is
+    /// not in pieces, or no member is named.
     pub(super) fn member_in_pieces<'a>(
         &mut self,
         source: &TargetSource,
@@ -29,13 +29,28 @@ impl Resolver<'_> {
         let pieces = Self::pieces(source)?;
         let (mut ty, mut rest) = (ty, access);
         let (mut first, mut width) = (0, 0);
-        while let (TypeShape::Struct(id, _), Some((Access::Member(name), behind))) =
-            (ty.shape(self.facts), rest.split_first())
-        {
-            let member = self.facts.member(id, &name.name)?;
-            first += member.bit_offset;
-            width = member.bit_size;
-            (ty, rest) = (CTy::id(member.ty), behind);
+        while let Some((step, behind)) = rest.split_first() {
+            match (ty.shape(self.facts), step) {
+                (TypeShape::Struct(id, _), Access::Member(name)) => {
+                    let member = self.facts.member(id, &name.name)?;
+                    first += member.bit_offset;
+                    width = member.bit_size;
+                    ty = CTy::id(member.ty);
+                }
+                (TypeShape::Array { elem, .. }, Access::Index(n)) => {
+                    let Some(n) = constant(n).and_then(|n| u32::try_from(n).ok()) else {
+                        return Some(Err(
+                            "it is in registers, where only a constant can index it".into(),
+                        ));
+                    };
+                    let size = elem.size(self.facts)?.checked_mul(8)?;
+                    let step = u32::try_from(size).ok()?.checked_mul(n)?;
+                    first = first.checked_add(step)?;
+                    ty = elem;
+                }
+                _ => break,
+            }
+            rest = behind;
         }
         let (size, signed) = match ty.shape(self.facts) {
             TypeShape::Int { size, signed, .. } if size <= 8 => (8 * u32::from(size), signed),
@@ -70,24 +85,41 @@ impl Resolver<'_> {
         space: Space,
         span: Span,
     ) -> Option<Result<Expr, Arc<str>>> {
-        let mut start = 0;
+        let last = first.checked_add(width)?;
+        let (mut start, mut joined, mut end) = (0, None, first);
         for piece in pieces {
-            let end = start + 8 * piece.bytes;
-            if first >= start && first + width <= end {
+            let behind = start + 8 * piece.bytes;
+            let (from, to) = (first.max(start), last.min(behind));
+            if from < to {
                 let ops = match &piece.value {
                     Ok(ops) => ops,
                     Err(why) => return Some(Err(why.clone())),
                 };
                 let whole = self.evaluate_location(ops, space, span)?;
-                // Shift to the top and back, which extends the value as its type does.
-                let up = i64::from(64 - width - (first - start));
-                let top = self.op_imm(BinOp::Shl, whole, up, span);
-                let back = if signed { BinOp::Shr } else { BinOp::UShr };
-                let value = self.op_imm(back, top, i64::from(64 - width), span);
-                return Some(Ok(value));
+                // Shift to the top and back, which extends the last part as the type does.
+                let top = i64::from(64 - (to - start));
+                let down = i64::from(64 - (to - from));
+                let back = match signed && to == last {
+                    true => BinOp::Shr,
+                    false => BinOp::UShr,
+                };
+                let part = self.op_imm(BinOp::Shl, whole, top, span);
+                let part = self.op_imm(back, part, down, span);
+                let part = self.op_imm(BinOp::Shl, part, i64::from(from - first), span);
+                joined = Some(match joined {
+                    None => part,
+                    Some(low) => {
+                        let both = ExprKind::Bin(BinOp::Or, Box::new(low), Box::new(part));
+                        self.num(both, span)
+                    }
+                });
+                end = to;
             }
-            start = end;
+            start = behind;
         }
-        Some(Err("it is in several places at once".into()))
+        match joined {
+            Some(value) if end == last => Some(Ok(value)),
+            _ => Some(Err("not accessible at this address: optimised out".into())),
+        }
     }
 }

@@ -11,7 +11,7 @@ use spile_syntax::diag::Diagnostic;
 use super::Resolver;
 use super::pretty::ShownForm;
 use crate::codes as probe_codes;
-use crate::ctype::{self, CBase, CTy, FinalAccess, MemberWalk, TypeShape, WalkBase, WalkStep};
+use crate::ctype::{self, CBase, CTy, FinalAccess, MemberWalk, WalkBase, WalkStep};
 use crate::facts::VarKind;
 use crate::probe::{Context, ContextKind, TargetSource, TargetVar};
 use crate::types::codes;
@@ -186,9 +186,8 @@ impl Resolver<'_> {
         if pretty != Pretty::None
             && access.is_empty()
             && let Some(pieces) = Self::pieces(&t.source)
-            && let TypeShape::Struct(id, _) = t.ty.shape(self.facts)
         {
-            let text = self.pretty_in_pieces(pieces, id, space, pretty, span);
+            let text = self.pretty_in_pieces(pieces, t.ty, space, pretty, span);
             return (text, None);
         }
         let found = match self.member_in_pieces(&t.source, t.ty, access, space, span) {
@@ -319,9 +318,9 @@ impl Resolver<'_> {
             let space = space_of(&t.source, ctx);
             // A variable that does not exist is shown as such, as in SystemTap.
             let Ok((base, from)) = self.source(&t.source, t.ty, space, span) else {
-                let shown = match (Self::pieces(&t.source), t.ty.shape(self.facts)) {
-                    (Some(pieces), TypeShape::Struct(id, _)) if pretty != Pretty::None => {
-                        ShownForm::Text(self.pretty_in_pieces(pieces, id, space, pretty, span))
+                let shown = match Self::pieces(&t.source) {
+                    Some(pieces) if pretty != Pretty::None => {
+                        ShownForm::Text(self.pretty_in_pieces(pieces, t.ty, space, pretty, span))
                     }
                     _ => ShownForm::Nothing,
                 };
@@ -427,7 +426,7 @@ impl Resolver<'_> {
             self.op_imm(BinOp::Shr, v, 64 - width, span)
         } else {
             let v = self.op_imm(BinOp::UShr, v, shift, span);
-            let mask = if width == 64 { -1 } else { (1 << width) - 1 };
+            let mask = (u64::MAX >> (64 - width)) as i64;
             self.op_imm(BinOp::And, v, mask, span)
         }
     }

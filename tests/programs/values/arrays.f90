@@ -1,0 +1,48 @@
+! Arrays by descriptor, of assumed shape and size, strings, derived types.
+!: $n ~ n
+!: $total ~ total
+!: $fixed[1] ~ fixed(2)
+!: $point->x ~ point%x
+!: $point->y ~ point%y
+!: $flag ~ flag
+!: $byte ~ byte
+!: $given[0] ~ given(1)
+module shapes
+  implicit none
+  type place
+    integer :: x
+    integer(8) :: y
+  end type
+contains
+  subroutine look(n, fixed, part, every, grid, point, given, total)
+    integer, intent(in) :: n
+    integer, intent(in) :: fixed(3), part(:), every(:), given(*)
+    integer, intent(in) :: grid(:, :)
+    type(place), intent(in) :: point
+    integer(8), intent(inout) :: total
+    logical :: flag
+    integer(1) :: byte
+    flag = n > 3
+    byte = int(-n, 1)
+    total = total + n ! here
+    total = total + sum(fixed) + sum(part) + sum(every) + sum(grid) + point%x + point%y + byte + given(2)
+    if (flag) total = total + 1
+    write (*, *) total
+  end subroutine
+end module
+
+program main
+  use shapes
+  implicit none
+  integer, allocatable :: numbers(:), grid(:, :)
+  integer :: fixed(3), i
+  integer(8) :: total
+  type(place) :: point
+  allocate (numbers(8), grid(3, 2))
+  numbers = [(i*11, i=1, 8)]
+  grid = reshape([1, 2, 3, 4, 5, 6], [3, 2])
+  fixed = [7, 8, 9]
+  point = place(4, 5000000000_8)
+  total = 1
+  call look(5, fixed, numbers(2:6), numbers(1:8:2), grid, point, numbers, total)
+end program
