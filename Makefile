@@ -3,7 +3,10 @@
 
 CARGO ?= cargo
 SPILE ?= target/release/spile
+# The oldest Rust that can build it.
+RUST  := $(shell sed -n 's/^rust-version = "\(.*\)"/\1/p' Cargo.toml)
 SUDO  := $(shell [ "$$(id -u)" = 0 ] || echo sudo)
+STRIP ?= strip
 # The folders of `make install`. DESTDIR is a prefix of all of them, for packages.
 PREFIX  ?= /usr/local
 UNITDIR ?= $(PREFIX)/lib/systemd/system
@@ -29,7 +32,7 @@ LONG_DEPS := php-cli
 # Programs that many machines have from other sources, each with the package to install if it is missing.
 TEST_PROGRAMS := go:golang-go npm:npm
 
-.PHONY: demo test test-all build install demo-deps test-deps long-deps lint bench clean
+.PHONY: rust demo test test-all build install demo-deps test-deps long-deps lint bench clean
 
 demo: demo-deps build
 	@echo "--- errno.stp against a real workload, for some seconds"
@@ -40,7 +43,7 @@ demo: demo-deps build
 	@echo; echo "--- where the time of a program of several threads goes"
 	$(SUDO) $(SPILE) profile --top 5 -- xz -T2 -0 -k -c $(SPILE) >/dev/null
 
-build:
+build: rust
 	$(CARGO) build --release -p spile --bins
 
 test: test-deps lint
@@ -56,6 +59,16 @@ test-all: long-deps test
 	$(CARGO) run -p xtask -- soak --cases 2000 --timers 100 --mutants 500
 	$(CARGO) run -p xtask -- dist --vm
 	@echo "all long tests passed"
+
+# Says how to get Rust, before anything is installed.
+rust:
+	@have=$$($(CARGO) --version 2>/dev/null | sed 's/^cargo \([0-9.]*\).*/\1/'); \
+	oldest=$$(printf '%s\n' $(RUST) $${have:-0} | sort -V | head -n 1); \
+	[ "$$oldest" = $(RUST) ] || { \
+		echo "spile needs Rust $(RUST) or newer, and $${have:+only }$${have:-no Rust} is here. Two usual ways to get it:"; \
+		echo "  curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh    # the newest, for this user"; \
+		echo "  $(strip $(SUDO) apt-get) install rustup && rustup default stable          # Debian 13, Ubuntu 24.04 and newer"; \
+		exit 1; }
 
 lint:
 	$(CARGO) fmt --all --check
@@ -84,7 +97,7 @@ define install_missing
 	fi
 endef
 
-demo-deps:
+demo-deps: rust
 	$(call install_missing,$(BUILD_DEPS) $(DEMO_DEPS),,build and demo,gcc make systemtap-client xz)
 
 test-deps: demo-deps
@@ -93,11 +106,17 @@ test-deps: demo-deps
 long-deps:
 	$(call install_missing,$(LONG_DEPS),,the long cases,php-cli)
 
-# Installs the files that the packages of `cargo xtask dist` have. SPILE is the program.
+# Installs the files that the packages of `cargo xtask dist` have. SPILE is the program; without its symbols
+# it has a tenth of the size.
 install:
 	@test -x $(SPILE) || { echo "$(SPILE) is not there: make build"; exit 1; }
 	install -D -m 755 $(SPILE) $(DESTDIR)$(PREFIX)/bin/spile
+	$(STRIP) $(DESTDIR)$(PREFIX)/bin/spile
 	install -D -m 644 docs/spile.1 $(DESTDIR)$(PREFIX)/share/man/man1/spile.1
+	install -d $(DESTDIR)$(PREFIX)/share/spile/examples $(DESTDIR)$(PREFIX)/share/doc/spile/library
+	install -m 644 examples/*.stp $(DESTDIR)$(PREFIX)/share/spile/examples
+	install -m 644 README.md CHANGELOG.md LICENSE-APACHE LICENSE-MIT docs/*.md $(DESTDIR)$(PREFIX)/share/doc/spile
+	install -m 644 docs/library/*.md $(DESTDIR)$(PREFIX)/share/doc/spile/library
 	install -d $(DESTDIR)$(UNITDIR) $(DESTDIR)$(ZSHDIR) \
 		$(DESTDIR)$(PREFIX)/share/bash-completion/completions \
 		$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d

@@ -10,6 +10,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | `early_end` | handlers that were ended before their last statement |
+//! | `way_out` | limits that handlers reach, and how to raise them |
 //! | `env` | the interpreter's environment: globals, host and kernel |
 //! | [`globals`] | operations on globals, by storage class |
 //! | [`handler_effects`] | the globals and locks of each handler, computed once |
@@ -26,6 +27,7 @@ pub mod handler_effects;
 pub mod host;
 mod locks;
 pub mod message;
+mod way_out;
 
 use early_end::EarlyEnds;
 use env::{ControllerEnv, Printed};
@@ -134,6 +136,7 @@ impl Controller {
                 scraping: false,
                 truncated: 0,
                 early: EarlyEnds::default(),
+                ways_out_told: Default::default(),
             },
             out,
             account: Account::default(),
@@ -535,7 +538,7 @@ impl Controller {
         }
         self.out.flush();
         self.out.print_error(&line);
-        self.warn_of_bounds(message);
+        self.say_way_out(message, site, handler);
     }
 
     /// Whether error records came since the last call.
@@ -561,18 +564,15 @@ impl Controller {
     }
 
     fn script_error(&mut self, error: &ScriptError, handler: HandlerId) {
-        let line = message::error_line(
-            &String::from_utf8_lossy(error.message.message()),
-            error.site,
-            &error.callers,
-            (Some(handler), &[]),
-            &self.env.globals.program,
-        );
+        let message = String::from_utf8_lossy(error.message.message());
+        let (probe, program) = ((Some(handler), &[][..]), &self.env.globals.program);
+        let line = message::error_line(&message, error.site, &error.callers, probe, program);
         if self.silent_errors {
             self.controller_errors += 1;
             self.sum_up();
         } else {
             self.error_line(&line);
+            self.say_way_out(&message, error.site, handler);
         }
     }
 

@@ -46,7 +46,7 @@ pub(crate) struct Cli {
     /// Write the output to FILE (the name may contain % forms of strftime)
     #[arg(short = 'o', value_name = "FILE")]
     pub output: Option<String>,
-    /// Find the script FILE by its name among SystemTap's installed examples
+    /// Find the script FILE by its name among the installed examples of spile and SystemTap
     #[arg(long)]
     pub example: bool,
     /// Run the session in the background, and print its PID; without -o, `spile attach` shows its output

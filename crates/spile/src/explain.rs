@@ -44,10 +44,18 @@ fn unknown(code: &str) -> String {
         .filter(|c| differs(c) <= 1)
         .collect();
     let help = match &near[..] {
-        [] => "a code looks like `E0101`; docs/errors.md lists all".to_owned(),
+        [] => format!("the codes are\n{}", listed()),
         near => format!("there are {}", near.join(", ")),
     };
     format!("--explain: there is no code `{code}`; {help}")
+}
+
+/// All codes with their first lines.
+fn listed() -> String {
+    let line = |c: &CodeDoc| format!("  {}  {}", c.code, c.doc);
+    let mut lines: Vec<String> = codes().map(line).collect();
+    lines.sort();
+    lines.join("\n")
 }
 
 #[cfg(test)]
@@ -78,7 +86,11 @@ mod tests {
 
     #[test]
     fn near_codes_are_named() {
-        assert!(unknown("E9999").contains("docs/errors.md"));
+        let all = unknown("E9999");
+        assert!(
+            codes().all(|c| all.contains(c.code) && all.contains(c.doc)),
+            "{all}"
+        );
         let near = unknown("E0300");
         assert!(near.contains("E0301") && !near.contains("E0401"), "{near}");
         assert!(unknown("E030").contains("E0301"));

@@ -4,6 +4,7 @@
 //! [`rewrite`] runs before [`crate::cli`]: it takes out the options that have no effect here, and
 //! refuses those that spile lacks. The other options are those of [`crate::cli::Cli`].
 
+use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -477,8 +478,13 @@ pub(crate) fn companion(program: Option<&OsStr>) -> Option<(&'static str, Compan
     COMPANIONS.iter().find(|(name, _)| called == *name).copied()
 }
 
-/// The folders of SystemTap's example scripts.
-const EXAMPLES: [&str; 2] = [
+/// The folder of spile's example scripts, beside the folder of the program.
+const OWN_EXAMPLES: &str = "share/spile/examples";
+
+/// The folders of example scripts: of spile, and of SystemTap.
+const EXAMPLES: [&str; 4] = [
+    "/usr/share/spile/examples",
+    "/usr/local/share/spile/examples",
     "/usr/share/systemtap/examples",
     "/usr/local/share/systemtap/examples",
 ];
@@ -488,39 +494,45 @@ const EXAMPLES: [&str; 2] = [
 /// # Errors
 /// There is no example of that name, or there are several.
 pub(crate) fn example(name: &str) -> Result<PathBuf, Failure> {
-    example_in(&EXAMPLES, name)
+    // Below another prefix than the usual ones.
+    let program = std::env::current_exe().unwrap_or_default();
+    let prefix = program.parent().and_then(Path::parent);
+    let own = prefix.map(|p| p.join(OWN_EXAMPLES).to_string_lossy().into_owned());
+    let mut folders: Vec<&str> = own.as_deref().into_iter().chain(EXAMPLES).collect();
+    folders.dedup();
+    example_in(&folders, name)
 }
 
 fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
-    let mut found = Vec::new();
-    let mut folders: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
-    let all = folders.clone();
-    while let Some(folder) = folders.pop() {
+    let with_suffix = format!("{name}.stp");
+    let mut found = BTreeSet::new();
+    let mut todo: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
+    while let Some(folder) = todo.pop() {
         // A folder that is not there has no examples.
         let entries = std::fs::read_dir(folder).into_iter().flatten();
         for entry in entries.flatten() {
+            let path = entry.path();
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
-                folders.push(entry.path());
-            } else if entry.path().ends_with(name) {
-                found.push(entry.path());
+                todo.push(path);
+            } else if path.ends_with(name) || path.ends_with(&with_suffix) {
+                found.insert(path.canonicalize().unwrap_or(path));
             }
         }
     }
+    let found: Vec<PathBuf> = found.into_iter().collect();
     match &found[..] {
         [path] => Ok(path.clone()),
-        [] => {
-            let all: Vec<_> = all.iter().map(|f| f.display().to_string()).collect();
-            Err(fail(format_args!(
-                "--example {name}: not below {}; the examples are in the package systemtap-doc or \
-                 systemtap-client",
-                all.join(" or ")
-            )))
-        }
+        [] => Err(fail(format_args!(
+            "--example {name}: not below {}; SystemTap's examples are in the package systemtap-doc or \
+             systemtap-client",
+            folders.join(" or ")
+        ))),
         several => {
-            let mut all: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
-            all.sort();
+            let all: Vec<_> = several.iter().map(|p| p.display().to_string()).collect();
             let all = all.join(" ");
-            Err(fail(format_args!("--example {name}: there are {all}")))
+            Err(fail(format_args!(
+                "--example {name}: there are {all}: name a folder as well"
+            )))
         }
     }
 }
@@ -713,6 +725,8 @@ mod tests {
             |name: &str| example_in(&[&text, "/no/such"], name).map_err(|e| format!("{e:?}"));
         assert_eq!(find("one.stp"), Ok(folder.join("io/one.stp")));
         assert_eq!(find("net/two.stp"), Ok(folder.join("net/two.stp")));
+        assert_eq!(find("one"), find("one.stp"));
+        assert_eq!(find("io/two"), find("io/two.stp"));
         assert!(find("two.stp").unwrap_err().contains("there are"));
         assert!(find("e.stp").unwrap_err().contains("systemtap-doc"));
         std::fs::remove_dir_all(folder).unwrap();

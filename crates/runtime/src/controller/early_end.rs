@@ -1,17 +1,11 @@
-//! Handlers that do not end by themselves: those that a request to end the session ended in the
-//! middle, and kernel handlers that reached the kernel's bounds.
+//! Handlers that do not end by themselves: those that a request to end the session ended in the middle.
 
 use std::rc::Rc;
 
 use spile_ir::HandlerId;
 
-use crate::controller::{Controller, message};
+use crate::controller::Controller;
 use crate::session::end_requests::EndRequests;
-
-/// What still bounds a kernel handler, and the way out.
-const KERNEL_BOUNDS: &str = "--suppress-time-limits lifts MAXACTION, but the kernel runs no \
-    handler without an end: there a hit is limited to 8,388,608 rounds of loops; begin, end and \
-    timer probes, which run outside of the kernel, have no limit";
 
 /// The state of early ends.
 #[derive(Default)]
@@ -20,8 +14,6 @@ pub(super) struct EarlyEnds {
     ends: Option<Rc<EndRequests>>,
     /// Number of handlers that a request ended.
     stopped: u64,
-    /// Whether the user was told what bounds kernel handlers without limits.
-    bounds_told: bool,
 }
 
 impl EarlyEnds {
@@ -53,14 +45,5 @@ impl Controller {
         let text = format!("probe {point} was ended before its last statement: the session ends");
         self.out.flush();
         self.out.warn(&text);
-    }
-
-    /// Says once what bounds a kernel handler although its limits are lifted.
-    pub(super) fn warn_of_bounds(&mut self, error: &str) {
-        let lifted = self.env.globals.program.limits.maxaction == u64::MAX;
-        if error == message::MAXACTION && lifted && !self.env.early.bounds_told && !self.quiet {
-            self.env.early.bounds_told = true;
-            self.out.warn(KERNEL_BOUNDS);
-        }
     }
 }

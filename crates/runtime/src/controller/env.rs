@@ -1,5 +1,7 @@
 //! The interpreter's environment: globals, host and kernel.
 
+use std::collections::BTreeSet;
+
 use spile_bpf::layout::SymbolicForm;
 use spile_ir::interp::{Env, Fault, Value};
 use spile_ir::intrinsics::Intrinsic;
@@ -23,6 +25,8 @@ pub(super) struct ControllerEnv {
     pub scraping: bool,
     pub truncated: u64,
     pub early: EarlyEnds,
+    /// The ways out of limits that were said.
+    pub ways_out_told: BTreeSet<String>,
 }
 
 /// Output of a handler.

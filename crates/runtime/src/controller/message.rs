@@ -9,6 +9,10 @@ use crate::shared::ring_record::FieldValue;
 
 /// The message of a handler with too many statements.
 pub(crate) const MAXACTION: &str = "MAXACTION exceeded";
+/// The error of a full array.
+pub(crate) const ARRAY_OVERFLOW: &str = "Array overflow, check MAXMAPENTRIES";
+/// The error of a full array of statistics, before its name.
+pub(crate) const AGGREGATE_OVERFLOW: &str = "aggregation overflow in ";
 
 /// The message of an error that a kernel handler sent.
 pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Program) -> String {
@@ -21,7 +25,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
         ErrorKind::EmptyAggregate => "empty aggregate".into(),
         ErrorKind::Overflow(id) => match program.globals.get(id.index()) {
             Some(global) => overflow(&global.name, &global.kind),
-            None => "Array overflow, check MAXMAPENTRIES".into(),
+            None => ARRAY_OVERFLOW.into(),
         },
         ErrorKind::HistIndex => "histogram index out of range".into(),
         ErrorKind::ReadFault => format!("read fault at {:#x}", address()),
@@ -85,9 +89,9 @@ pub fn overflow(name: &str, kind: &GlobalKind) -> String {
             value: ElemTy::Stats(_),
             ..
         } => {
-            format!("aggregation overflow in {name}")
+            format!("{AGGREGATE_OVERFLOW}{name}")
         }
-        _ => "Array overflow, check MAXMAPENTRIES".into(),
+        _ => ARRAY_OVERFLOW.into(),
     }
 }
 

@@ -610,7 +610,12 @@ impl Resolver<'_> {
                     || (i128::from(high) - i128::from(low)) / i128::from(step) > 4093
                 {
                     let text = "`@hist_linear` needs low < high, a step above 0, and at most 4,093 buckets";
-                    self.report(Diagnostic::error(codes::BAD_OPERAND, text).at(e.span));
+                    let d = Diagnostic::error(codes::BAD_OPERAND, text).at(e.span);
+                    let step = (i128::from(high) - i128::from(low)) / 4093 + 1;
+                    self.report(d.help(format!(
+                        "`@hist_linear(s, LOW, HIGH, {})` is the finest of such a range; `@hist_log` has any",
+                        step.max(1)
+                    )));
                     return None;
                 }
                 Hist::Linear { low, high, step }

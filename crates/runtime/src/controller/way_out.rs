@@ -1,0 +1,152 @@
+//! The ways out of limits that handlers reach: what the limit is, and how a script or an option raises
+//! it. Each is said once, below the first error.
+
+use spile_ir::{GlobalKind, HandlerId, Program, SiteId};
+
+use crate::controller::{Controller, message};
+
+/// What still bounds a kernel handler without limits.
+const KERNEL_BOUNDS: &str = "--suppress-time-limits lifts MAXACTION, but the kernel runs no \
+    handler without an end: there a hit is limited to 8,388,608 rounds of loops; begin, end and \
+    timer probes, which run outside of the kernel, have no limit";
+
+impl Controller {
+    /// Says the way out of a limit that is the reason of an error, if it was not said before.
+    pub(super) fn say_way_out(&mut self, error: &str, site: SiteId, handler: HandlerId) {
+        let program = &self.env.globals.program;
+        if let Some(text) = way_out(error, site, handler, program)
+            && !self.quiet
+            && self.env.ways_out_told.insert(text.clone())
+        {
+            self.out.warn(&text);
+        }
+    }
+}
+
+/// The way out of a limit that is the reason of an error.
+fn way_out(error: &str, site: SiteId, handler: HandlerId, program: &Program) -> Option<String> {
+    if error == message::MAXACTION {
+        let event = program.handlers.get(handler.index()).map(|h| &h.event);
+        return Some(actions(program, event.is_none_or(|e| e.in_kernel())));
+    }
+    if error == message::ARRAY_OVERFLOW {
+        // The error is near the identifier of the array: `identifier 'a' at FILE:1:2`.
+        let near = program.trace(site, &[]);
+        let name = near.first().and_then(|s| s.near.split('\'').nth(1));
+        return Some(elements(program, name.unwrap_or_default()));
+    }
+    let name = error.strip_prefix(message::AGGREGATE_OVERFLOW)?;
+    Some(elements(program, name))
+}
+
+/// MAXACTION as a limit.
+fn actions(program: &Program, kernel: bool) -> String {
+    let (name, limit) = match kernel {
+        true => ("MAXACTION", program.limits.maxaction),
+        false => (
+            "MAXACTION_INTERRUPTIBLE",
+            program.limits.maxaction_interruptible,
+        ),
+    };
+    if limit == u64::MAX {
+        return KERNEL_BOUNDS.into();
+    }
+    let more = limit.saturating_mul(10);
+    format!(
+        "a handler runs at most {limit} statements ({name}): -D {name}={more} allows more, \
+         --suppress-time-limits any number"
+    )
+}
+
+/// The size of an array as a limit.
+fn elements(program: &Program, name: &str) -> String {
+    let named = program.globals.iter().find_map(|g| {
+        let own = g.name.split('@').next() == Some(name);
+        match g.kind {
+            GlobalKind::Array { max, .. } if own => Some(max),
+            _ => None,
+        }
+    });
+    let Some(max) = named else {
+        let max = program.limits.maxmapentries;
+        let more = max.saturating_mul(10);
+        return format!(
+            "an array has room for {max} elements (MAXMAPENTRIES): -D MAXMAPENTRIES={more} has more"
+        );
+    };
+    let more = max.saturating_mul(10);
+    format!(
+        "`{name}` has room for {max} elements: `global {name}[{more}]` has more, `global {name}%` drops the \
+         oldest, and -D MAXMAPENTRIES={more} is for all arrays"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use spile_ir::storage::Storage;
+    use spile_ir::{ElemTy, Event, Global, Handler, Site, StatsSpec, Ty};
+
+    use super::*;
+
+    fn program() -> Program {
+        let array = |name: &str, value| Global {
+            name: name.into(),
+            kind: GlobalKind::Array {
+                keys: vec![Ty::Long],
+                value,
+                max: 7,
+                wrap: false,
+            },
+            init: None,
+            storage: Storage::Controller,
+            display: false,
+            site: SiteId(0),
+        };
+        Program {
+            globals: vec![
+                array("a", ElemTy::Scalar(Ty::Long)),
+                array("s@x.stp", ElemTy::Stats(StatsSpec::default())),
+            ],
+            ..Program::default()
+        }
+    }
+
+    #[test]
+    fn limits_have_a_way_out() {
+        let mut program = program();
+        program.sites.push(Site::at("identifier 'a' at x.stp:1:2"));
+        let text =
+            |error: &str, program: &Program| way_out(error, SiteId(0), HandlerId(0), program);
+        let has = |error: &str, parts: &[&str]| {
+            let text = text(error, &program).expect("a way out");
+            parts
+                .iter()
+                .for_each(|p| assert!(text.contains(p), "{text}"));
+        };
+        has(
+            message::ARRAY_OVERFLOW,
+            &["7 elements", "global a[70]", "a%", "MAXMAPENTRIES"],
+        );
+        has("aggregation overflow in s", &["7 elements", "global s[70]"]);
+        has(
+            "aggregation overflow in t",
+            &["2048 elements", "MAXMAPENTRIES=20480"],
+        );
+        has(message::MAXACTION, &["1000 statements", "MAXACTION=10000"]);
+        assert_eq!(text("division by 0", &program), None);
+        program.limits.maxaction = u64::MAX;
+        assert_eq!(
+            text(message::MAXACTION, &program).as_deref(),
+            Some(KERNEL_BOUNDS)
+        );
+        program.handlers.push(Handler {
+            point: "begin".into(),
+            points: 1,
+            event: Event::Begin(0),
+            body: Default::default(),
+            site: SiteId(0),
+        });
+        let text = text(message::MAXACTION, &program).expect("a way out");
+        assert!(text.contains("MAXACTION_INTERRUPTIBLE=100000"), "{text}");
+    }
+}
