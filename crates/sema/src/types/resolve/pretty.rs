@@ -96,6 +96,16 @@ fn level_count(pretty: Pretty) -> u8 {
     }
 }
 
+/// An object, or a part of one, that lies in the pieces of a value.
+#[derive(Clone, Copy)]
+struct PieceObject {
+    ty: CTy,
+    /// The bit of the value at which it begins.
+    first: u32,
+    /// The width in bits of a bit field, otherwise 0.
+    width: u32,
+}
+
 impl Resolver<'_> {
     /// The text of a value of this C type.
     pub(super) fn pretty(
@@ -144,17 +154,21 @@ impl Resolver<'_> {
         span: Span,
     ) -> Expr {
         let mut text = PrettyText::new(space);
-        self.pieces_object(&mut text, pieces, (ty, 0, 0), level_count(pretty), span);
+        let object = PieceObject {
+            ty,
+            first: 0,
+            width: 0,
+        };
+        self.pieces_object(&mut text, pieces, object, level_count(pretty), span);
         self.sprint(text, span)
     }
 
-    /// Appends an object of a type that begins at a bit of the pieces. `width` is a bit field's,
-    /// otherwise 0.
+    /// Appends an object that lies in pieces.
     fn pieces_object(
         &mut self,
         text: &mut PrettyText,
         pieces: &[facts::LocationPiece],
-        (ty, first, width): (CTy, u32, u32),
+        PieceObject { ty, first, width }: PieceObject,
         depth: u8,
         span: Span,
     ) {
@@ -164,18 +178,22 @@ impl Resolver<'_> {
             TypeShape::Ptr(_) | TypeShape::Ref(_) => (64, false),
             TypeShape::Struct(id, _) => {
                 return self.members(text, id, depth, |this, text, m| {
-                    let object = (
-                        CTy::id(m.ty),
-                        first.saturating_add(m.bit_offset),
-                        m.bit_size,
-                    );
+                    let object = PieceObject {
+                        ty: CTy::id(m.ty),
+                        first: first.saturating_add(m.bit_offset),
+                        width: m.bit_size,
+                    };
                     this.pieces_object(text, pieces, object, depth - 1, span);
                 });
             }
             TypeShape::Array { elem, count } => {
                 return self.elements(text, (elem, count), depth, |this, text, offset| {
                     let at = u32::try_from(offset).unwrap_or(u32::MAX).saturating_mul(8);
-                    let object = (elem, first.saturating_add(at), 0);
+                    let object = PieceObject {
+                        ty: elem,
+                        first: first.saturating_add(at),
+                        width: 0,
+                    };
                     this.pieces_object(text, pieces, object, depth - 1, span);
                 });
             }
