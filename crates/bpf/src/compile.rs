@@ -30,6 +30,7 @@ use crate::plan::StateLayout;
 use crate::plan::depth;
 use crate::programs::critical_section;
 use crate::programs::exec_notifier;
+use crate::programs::forked_calls;
 use crate::programs::process_tree;
 use crate::regalloc::{self, Allocation, Unallocated};
 use crate::target::Options;
@@ -218,6 +219,13 @@ impl Programs<'_> {
             let module = module_with(exec_notifier::program(shape));
             // Attached before the search for existing processes.
             self.own_program(0, exec_notifier::info(), module)?;
+        }
+        let calls = forked_calls::maps(self.program, &self.plan.globals);
+        let Options {
+            offsets, features, ..
+        } = self.options;
+        if let Some(module) = forked_calls::module(&calls, offsets, features) {
+            self.own_program(0, forked_calls::info(), module)?;
         }
         if let Some(critical) = &self.plan.critical {
             let module = critical_section::module(critical);

@@ -5,6 +5,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | [`process_tree`] | marks the target's descendants at forks |
+//! | `forked_calls` | copies values of entries for the children of forks |
 //! | `exec_notifier` | tells the controller of each `execve` |
 //! | `dispatch` | goes from a system call's number to its handlers |
 //! | [`critical_section`] | copies globals under their locks for the controller |
@@ -14,6 +15,7 @@ use crate::layout::{Attach, ProgramInfo};
 pub(crate) mod critical_section;
 pub(crate) mod dispatch;
 pub(crate) mod exec_notifier;
+pub(crate) mod forked_calls;
 pub(crate) mod process_tree;
 #[cfg(test)]
 mod tests;
