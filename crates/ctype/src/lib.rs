@@ -34,6 +34,16 @@ pub enum CType<T> {
         /// Number of elements; 0 for a flexible array member and if unknown.
         count: u32,
     },
+    /// An array whose place and steps its object has, as Fortran's descriptors do, or whose first index
+    /// steps least.
+    Strided {
+        /// Type of an element.
+        elem: T,
+        /// The address of the first element.
+        data: Arc<[ObjectOp]>,
+        /// For each dimension the distance of neighbours in bytes.
+        strides: Arc<[Arc<[ObjectOp]>]>,
+    },
     /// A structure, class or union with known members.
     Struct {
         /// Its tag, empty when it has none.
@@ -56,6 +66,23 @@ pub enum CType<T> {
     Unknown,
 }
 
+/// A step of a program about an object: a stack machine on 64-bit numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ObjectOp {
+    /// Pushes the object's address.
+    Object,
+    /// Pushes a constant.
+    Const(i64),
+    /// Pops an address, pushes the number of 1, 2, 4 or 8 bytes there.
+    Load(u8),
+    /// Pops b, then a, and pushes `a + b`.
+    Add,
+    /// `a - b`
+    Sub,
+    /// `a * b`
+    Mul,
+}
+
 impl<T> CType<T> {
     /// The same type with other type numbers.
     pub fn map<U>(self, number: impl FnOnce(T) -> U) -> CType<U> {
@@ -68,6 +95,15 @@ impl<T> CType<T> {
             CType::Array { elem, count } => CType::Array {
                 elem: number(elem),
                 count,
+            },
+            CType::Strided {
+                elem,
+                data,
+                strides,
+            } => CType::Strided {
+                elem: number(elem),
+                data,
+                strides,
             },
             CType::Struct { name, size, union } => CType::Struct { name, size, union },
             CType::Enum { size, signed } => CType::Enum { size, signed },

@@ -158,18 +158,21 @@ impl Dwarf {
     }
 
     fn keeps_convention(&self, function: Die) -> bool {
-        let language = self.unit(function.part, function.unit).and_then(|unit| {
-            let mut entries = unit.entries();
-            entries.next_entry().ok()?;
-            let entry = entries.current()?;
-            match entry.attr_value(gimli::DW_AT_language)? {
-                AttributeValue::Language(l) => Some(l),
-                _ => number_of(entry, gimli::DW_AT_language)
-                    .and_then(|n| u16::try_from(n).ok())
-                    .map(gimli::DwLang),
-            }
-        });
-        language.is_none_or(|l| KEPT_BY.contains(&l))
+        self.language(function).is_none_or(|l| KEPT_BY.contains(&l))
+    }
+
+    /// The language of an entry's unit.
+    pub(crate) fn language(&self, die: Die) -> Option<gimli::DwLang> {
+        let unit = self.unit(die.part, die.unit)?;
+        let mut entries = unit.entries();
+        entries.next_entry().ok()?;
+        let entry = entries.current()?;
+        match entry.attr_value(gimli::DW_AT_language)? {
+            AttributeValue::Language(l) => Some(l),
+            _ => number_of(entry, gimli::DW_AT_language)
+                .and_then(|n| u16::try_from(n).ok())
+                .map(gimli::DwLang),
+        }
     }
 
     /// Classifies each word of an object at an offset in bits. `Some(false)`: in a packed
@@ -214,7 +217,7 @@ impl Dwarf {
                 }
                 return Some(true);
             }
-            Type::Void | Type::Func | Type::Unknown => return None,
+            Type::Strided { .. } | Type::Void | Type::Func | Type::Unknown => return None,
         };
         let bits = size.checked_mul(8).filter(|b| *b > 0)?;
         if !at.is_multiple_of(bits) {

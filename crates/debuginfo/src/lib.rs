@@ -35,6 +35,7 @@ mod scopes;
 pub mod sdt;
 pub mod stack_hazards;
 mod statements;
+mod strided;
 mod symbolize;
 mod symbols;
 pub mod tail_calls;

@@ -159,7 +159,10 @@ impl Dwarf {
             gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
                 Type::Ref(self.target_of(die, entry))
             }
-            gimli::DW_TAG_array_type => self.array(die, 0)?,
+            gimli::DW_TAG_array_type => match self.strided(die, entry) {
+                Some(strided) => strided,
+                None => self.array(die, 0)?,
+            },
             gimli::DW_TAG_ptr_to_member_type => self.member_pointer(die, entry),
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
                 if flag(entry, gimli::DW_AT_declaration) {
@@ -190,7 +193,7 @@ impl Dwarf {
     }
 
     /// The type that a pointer, a reference or an array's entry names.
-    fn target_of(&self, die: Die, entry: &Entry) -> TypeId {
+    pub(crate) fn target_of(&self, die: Die, entry: &Entry) -> TypeId {
         let to = self.type_die(die, entry);
         to.map_or(0, |d| self.intern(TypeKey::Die(d)))
     }
@@ -208,16 +211,22 @@ impl Dwarf {
         }
     }
 
+    /// The dimensions of an array.
+    pub(crate) fn dimensions(&self, array: Die) -> Vec<(Die, Entry)> {
+        let children = self.children(array).into_iter().take(32);
+        let entries = children.filter_map(|c| Some((c, self.entry(c)?.1)));
+        entries
+            .filter(|(_, e)| e.tag() == gimli::DW_TAG_subrange_type)
+            .collect()
+    }
+
     /// An array without its first `skip` dimensions.
     fn array(&self, die: Die, skip: u8) -> Option<Type> {
         let (_, entry) = self.entry(die)?;
-        let counts: Vec<u32> = self
-            .children(die)
-            .into_iter()
-            .take(32)
-            .filter_map(|c| self.entry(c))
-            .filter(|(_, e)| e.tag() == gimli::DW_TAG_subrange_type)
-            .map(|(_, e)| elements(&e))
+        let dimensions = self.dimensions(die);
+        let counts: Vec<u32> = dimensions
+            .iter()
+            .map(|(d, e)| self.elements(*d, e))
             .collect();
         let i = usize::from(skip);
         let elem = if i + 1 < counts.len() {
@@ -592,20 +601,6 @@ fn base(entry: &Entry, size: u8) -> Type {
         gimli::DW_ATE_float => Type::Float { size },
         _ => Type::Unknown,
     }
-}
-
-/// Number of elements of one dimension.
-fn elements(entry: &Entry) -> u32 {
-    let count = number_of(entry, gimli::DW_AT_count).or_else(|| {
-        let low = number_of(entry, gimli::DW_AT_lower_bound).unwrap_or(0);
-        let high = entry.attr_value(gimli::DW_AT_upper_bound)?;
-        // An expression or a reference: known only at run time. -1: none.
-        let high = high
-            .sdata_value()
-            .or_else(|| high.udata_value().map(|v| v as i64))?;
-        u64::try_from(high.checked_add(1)?).ok()?.checked_sub(low)
-    });
-    count.and_then(|c| u32::try_from(c).ok()).unwrap_or(0)
 }
 
 /// Entries that name or qualify another type.

@@ -6,6 +6,9 @@
 //! During a walk, a position is either a value in a register or the address of an object in memory;
 //! [`WalkStep::Deref`] follows pointers in memory.
 
+use std::sync::Arc;
+
+use spile_ctype::ObjectOp;
 use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
@@ -60,6 +63,15 @@ pub enum TypeShape {
         elem: CTy,
         /// Number of elements; 0 if unknown.
         count: u32,
+    },
+    /// An array with steps of its own: see [`CType::Strided`].
+    Strided {
+        /// Element.
+        elem: CTy,
+        /// The address of the first element.
+        data: Arc<[ObjectOp]>,
+        /// For each dimension the distance of neighbours in bytes.
+        strides: Arc<[Arc<[ObjectOp]>]>,
     },
     /// A structure or union; its type and size in bytes.
     Struct(CTypeId, u32),
@@ -126,6 +138,15 @@ impl CTy {
                     elem: CTy::id(elem),
                     count,
                 },
+                CType::Strided {
+                    elem,
+                    data,
+                    strides,
+                } => TypeShape::Strided {
+                    elem: CTy::id(elem),
+                    data,
+                    strides,
+                },
                 CType::Struct { size, .. } => TypeShape::Struct(id, size),
                 CType::Void | CType::Float { .. } | CType::Func | CType::Unknown => {
                     TypeShape::Other
@@ -153,7 +174,7 @@ impl CTy {
                 // Arrays of arrays end after a few levels in sound type information.
                 elem.size_within(facts, 8)?.checked_mul(count.into())
             }
-            TypeShape::Other => None,
+            TypeShape::Strided { .. } | TypeShape::Other => None,
         }
     }
 
@@ -264,6 +285,13 @@ pub enum WalkStep {
     },
     /// `v = *(u64 *)v`: follows a pointer that lies in memory.
     Deref,
+    /// `v = data(v) + expr * stride(v) + ...`: elements of [`TypeShape::Strided`].
+    Strided {
+        /// The address of the first element, from the object's.
+        data: Arc<[ObjectOp]>,
+        /// The indexes, each with the distance of neighbours.
+        terms: Vec<(Box<Expr>, Arc<[ObjectOp]>)>,
+    },
 }
 
 /// The final operation of a walk.
@@ -330,7 +358,16 @@ pub enum WalkBase {
 enum WalkPosition {
     Value(CTy),
     Object(CTy),
-    BitField { bits: u32, width: u32, ty: CTy },
+    BitField {
+        bits: u32,
+        width: u32,
+        ty: CTy,
+    },
+    /// An array with steps of its own, after some of its indexes.
+    Strided {
+        ty: CTy,
+        indexes: usize,
+    },
 }
 
 /// Walks from a base through `access`; with `addr_of` the result is the address of the last object.
@@ -410,7 +447,9 @@ impl Walker<'_> {
                 TypeShape::Ptr(to) => (to, ty),
                 _ => return Err(self.not_struct(ty, name)),
             },
-            WalkPosition::BitField { ty, .. } => return Err(self.not_struct(ty, name)),
+            WalkPosition::BitField { ty, .. } | WalkPosition::Strided { ty, .. } => {
+                return Err(self.not_struct(ty, name));
+            }
         };
         let TypeShape::Struct(id, _) = holder.shape(self.facts) else {
             return Err(self.not_struct(ty, name));
@@ -447,10 +486,17 @@ impl Walker<'_> {
             )
         };
         let referred = self.referred(at);
+        if let Some(next) = self.index_strided(referred, e, over) {
+            return Ok(next);
+        }
         // `r[0]` of a reference to a number or a structure is that object, as it is of a pointer.
         let of_reference = |ty: CTy| {
             let shape = ty.shape(self.facts);
-            referred != at && !matches!(shape, TypeShape::Ptr(_) | TypeShape::Array { .. })
+            referred != at
+                && !matches!(
+                    shape,
+                    TypeShape::Ptr(_) | TypeShape::Array { .. } | TypeShape::Strided { .. }
+                )
         };
         let elem = match referred {
             WalkPosition::Object(ty) if over || of_reference(ty) => ty,
@@ -466,7 +512,9 @@ impl Walker<'_> {
                 TypeShape::Ptr(to) => to,
                 _ => return Err(refuse(ty)),
             },
-            WalkPosition::BitField { ty, .. } => return Err(refuse(ty)),
+            WalkPosition::BitField { ty, .. } | WalkPosition::Strided { ty, .. } => {
+                return Err(refuse(ty));
+            }
         };
         let Some(scale) = elem.size(self.facts).and_then(|s| u32::try_from(s).ok()) else {
             return Err(Box::new(
@@ -487,6 +535,38 @@ impl Walker<'_> {
         Ok(WalkPosition::Object(elem))
     }
 
+    /// The next index of an array with steps of its own; `None` for other positions.
+    fn index_strided(&mut self, at: WalkPosition, e: &Expr, over: bool) -> Option<WalkPosition> {
+        let (ty, indexes) = match at {
+            WalkPosition::Object(ty) if !over => (ty, 0),
+            WalkPosition::Strided { ty, indexes } => (ty, indexes),
+            _ => return None,
+        };
+        let TypeShape::Strided {
+            elem,
+            data,
+            strides,
+        } = ty.shape(self.facts)
+        else {
+            return None;
+        };
+        let term = (Box::new(e.clone()), strides.get(indexes)?.clone());
+        match self.steps.last_mut() {
+            Some(WalkStep::Strided { terms, .. }) if indexes > 0 => terms.push(term),
+            _ => self.steps.push(WalkStep::Strided {
+                data,
+                terms: vec![term],
+            }),
+        }
+        Some(match indexes + 1 < strides.len() {
+            true => WalkPosition::Strided {
+                ty,
+                indexes: indexes + 1,
+            },
+            false => WalkPosition::Object(elem),
+        })
+    }
+
     fn finish(mut self, at: WalkPosition, addr_of: bool, span: Span) -> DiagResult<MemberWalk> {
         let at = if addr_of { self.referred(at) } else { at };
         let shown = match at {
@@ -502,6 +582,10 @@ impl Walker<'_> {
                         .help("take the address of a member: `&$x->member`"),
                 ));
             }
+            (WalkPosition::Strided { ty, .. }, _) => match ty.shape(self.facts) {
+                TypeShape::Strided { elem, .. } => (FinalAccess::Address, elem.pointer()),
+                _ => return Err(self.not_scalar(ty, span)),
+            },
             (WalkPosition::BitField { .. }, true) => {
                 return Err(Box::new(
                     Diagnostic::error(codes::BAD_ADDRESS, "a bit-field has no address").at(span),
@@ -522,6 +606,11 @@ impl Walker<'_> {
                 ),
                 TypeShape::Struct(..) => (FinalAccess::Address, ty.pointer()),
                 TypeShape::Array { elem, .. } => (FinalAccess::Address, elem.pointer()),
+                TypeShape::Strided { elem, data, .. } => {
+                    let terms = Vec::new();
+                    self.steps.push(WalkStep::Strided { data, terms });
+                    (FinalAccess::Address, elem.pointer())
+                }
                 _ => return Err(self.not_scalar(ty, span)),
             },
             (WalkPosition::Value(ty), false) => match ty.shape(self.facts) {

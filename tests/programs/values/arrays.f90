@@ -2,6 +2,12 @@
 !: $n ~ n
 !: $total ~ total
 !: $fixed[1] ~ fixed(2)
+!: $part[1] ~ part(2)
+!: $part[$n-1] ~ part(5)
+!: $every[2] ~ every(3)
+!: $grid[2][1] ~ grid(3,2)
+!: $grid[0][1] ~ grid(1,2)
+!: $plain[2][1] ~ plain(3,2)
 !: $point->x ~ point%x
 !: $point->y ~ point%y
 !: $flag ~ flag
@@ -21,11 +27,13 @@ contains
     type(place), intent(in) :: point
     integer(8), intent(inout) :: total
     logical :: flag
+    integer :: plain(3, 2)
     integer(1) :: byte
     flag = n > 3
+    plain = grid * 10
     byte = int(-n, 1)
     total = total + n ! here
-    total = total + sum(fixed) + sum(part) + sum(every) + sum(grid) + point%x + point%y + byte + given(2)
+    total = total + sum(fixed) + sum(part) + sum(every) + sum(grid) + point%x + point%y + byte + given(2) + sum(plain)
     if (flag) total = total + 1
     write (*, *) total
   end subroutine

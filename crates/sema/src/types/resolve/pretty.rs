@@ -197,7 +197,7 @@ impl Resolver<'_> {
                     this.pieces_object(text, pieces, object, depth - 1, span);
                 });
             }
-            TypeShape::Other => (0, false),
+            TypeShape::Strided { .. } | TypeShape::Other => (0, false),
         };
         let value = match bits {
             1..=64 => self.bits(pieces, (first, bits), signed, text.space, span),
@@ -303,6 +303,7 @@ impl Resolver<'_> {
                 self.append_object(text, value, ty, space, (depth, span));
             }
             TypeShape::Ref(to) => self.append_object(text, value, to, space, (depth, span)),
+            TypeShape::Strided { .. } => text.lit("[...]"),
             _ => text.conv(ConvKind::Pointer, false, value),
         }
     }
@@ -518,6 +519,7 @@ impl Resolver<'_> {
                 self.pretty_array(text, at, elem, count, depth, span)
             }
             TypeShape::Struct(id, _) => self.pretty_struct(text, &at, id, depth, span),
+            TypeShape::Strided { .. } => text.lit("[...]"),
             TypeShape::Other => text.lit("?"),
         }
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use spile_ctype::ObjectOp;
 use spile_ir::intrinsics::Intrinsic;
 use spile_ir::{BinOp, Event, Space};
 use spile_syntax::ast::{self, Access, AtOp, Pretty, Span};
@@ -372,6 +373,20 @@ impl Resolver<'_> {
                     self.num(ExprKind::Bin(BinOp::Add, Box::new(v), Box::new(i)), span)
                 }
                 WalkStep::Deref => self.load(space, v, 8, false, span),
+                WalkStep::Strided { data, terms } => {
+                    let mut at = self.of_object(&data, &v, space, span);
+                    for (index, stride) in terms {
+                        let index = self.number(&index);
+                        let stride = self.of_object(&stride, &v, space, span);
+                        let step = ExprKind::Bin(BinOp::Mul, Box::new(index), Box::new(stride));
+                        let step = self.num(step, span);
+                        at = self.num(
+                            ExprKind::Bin(BinOp::Add, Box::new(at), Box::new(step)),
+                            span,
+                        );
+                    }
+                    at
+                }
             };
         }
         match w.last {
@@ -389,6 +404,37 @@ impl Resolver<'_> {
                 let word = self.load(space, v, size, false, span);
                 self.extend(word, shift, width, signed, span)
             }
+        }
+    }
+
+    /// The value of a program about the object at an address; 0 where it is malformed.
+    fn of_object(&mut self, ops: &[ObjectOp], object: &Expr, space: Space, span: Span) -> Expr {
+        let mut stack: Vec<Expr> = Vec::new();
+        for op in ops {
+            let made = match *op {
+                ObjectOp::Object => object.clone(),
+                ObjectOp::Const(n) => self.num(ExprKind::Num(n), span),
+                ObjectOp::Load(size) => match stack.pop() {
+                    Some(address) => self.load(space, address, size, false, span),
+                    None => break,
+                },
+                ObjectOp::Add | ObjectOp::Sub | ObjectOp::Mul => {
+                    let (Some(b), Some(a)) = (stack.pop(), stack.pop()) else {
+                        break;
+                    };
+                    let op = match op {
+                        ObjectOp::Add => BinOp::Add,
+                        ObjectOp::Sub => BinOp::Sub,
+                        _ => BinOp::Mul,
+                    };
+                    self.num(ExprKind::Bin(op, Box::new(a), Box::new(b)), span)
+                }
+            };
+            stack.push(made);
+        }
+        match stack.pop() {
+            Some(value) => value,
+            None => self.num(ExprKind::Num(0), span),
         }
     }
 
