@@ -1,4 +1,8 @@
 //! The value of a statistic: what `<<<` adds up and the extractors read.
+//!
+//! Sums wrap at 64 bits, because a hit has no time for more. Whether one did is found when it is read:
+//! the sum lies between the smallest and the largest value times their number, and in a range of less
+//! than 2^64 only one number has the 64 bits that were kept.
 
 use crate::{Extract, Hist, StatsSpec};
 
@@ -112,16 +116,62 @@ impl Stat {
         })
     }
 
+    /// As [`Stat::extract`], but right for a sum that passed 64 bits where the smallest and the largest
+    /// value are kept. The second part of the result says whether the value is right as far as can be
+    /// known: without these two values nothing shows that a sum passed 64 bits.
+    ///
+    /// # Errors
+    /// Those of [`Stat::extract`].
+    pub fn extract_exactly(&self, what: Extract) -> Result<(i64, bool), EmptyAggregate> {
+        let wrapped = self.extract(what)?;
+        let sums = matches!(what, Extract::Sum | Extract::Avg | Extract::Variance);
+        if !sums || self.count == 0 || self.min > self.max {
+            return Ok((wrapped, true));
+        }
+        let Some(sum) = self.exact_sum() else {
+            return Ok((wrapped, false));
+        };
+        Ok(match what {
+            Extract::Sum => (wrapped, i64::try_from(sum).is_ok()),
+            Extract::Avg => ((sum / i128::from(self.count)) as i64, true),
+            _ => (self.variance_with(sum), self.squares_fit()),
+        })
+    }
+
+    /// The sum without a limit of 64 bits, if the smallest and the largest value are kept and leave only
+    /// one possible sum.
+    pub fn exact_sum(&self) -> Option<i128> {
+        const WRAP: i128 = 1 << 64;
+        if self.min > self.max {
+            return None;
+        }
+        let times = |value: i64| i128::from(self.count).checked_mul(i128::from(value));
+        let (least, most) = (times(self.min)?, times(self.max)?);
+        let sum = least.checked_add(i128::from(self.sum).checked_sub(least)?.rem_euclid(WRAP))?;
+        (sum <= most && sum.checked_add(WRAP).is_none_or(|next| next > most)).then_some(sum)
+    }
+
+    /// Whether the sum of the squares cannot have passed 128 bits.
+    fn squares_fit(&self) -> bool {
+        let most = u128::from(self.min.unsigned_abs().max(self.max.unsigned_abs()));
+        (most * most).checked_mul(u128::from(self.count)).is_some()
+    }
+
+    fn variance(&self) -> i64 {
+        self.variance_with(i128::from(self.sum))
+    }
+
     /// `(n * sumsq - sum^2) / (n * (n - 1))`, without a rounding step before the division; 0 for
     /// one value, `i64::MAX` where the result does not fit.
-    fn variance(&self) -> i64 {
+    fn variance_with(&self, sum: i128) -> i64 {
         if self.count < 2 {
             return 0;
         }
         let (hi, lo) = mul_wide(self.sumsq, self.count);
-        let abs = u128::from(self.sum.unsigned_abs());
-        let (lo, borrow) = lo.overflowing_sub(abs * abs);
-        let Some(hi) = hi.checked_sub(u128::from(borrow)) else {
+        let (hi_square, lo_square) = square_wide(sum.unsigned_abs());
+        let (lo, borrow) = lo.overflowing_sub(lo_square);
+        let hi = hi.checked_sub(hi_square);
+        let Some(hi) = hi.and_then(|hi| hi.checked_sub(u128::from(borrow))) else {
             return 0;
         };
         let n = u128::from(self.count);
@@ -135,6 +185,16 @@ fn mul_wide(a: u128, b: u64) -> (u128, u128) {
     let low = (a & u128::from(u64::MAX)) * b;
     let high = (a >> 64) * b + (low >> 64);
     (high >> 64, (high << 64) | (low & u128::from(u64::MAX)))
+}
+
+/// `a * a` as high and low 128 bits.
+fn square_wide(a: u128) -> (u128, u128) {
+    let low_half = a & u128::from(u64::MAX);
+    let high_half = a >> 64;
+    let cross = low_half * high_half;
+    let (low, carry) = (low_half * low_half).overflowing_add(cross << 65);
+    let high = high_half * high_half + (cross >> 63) + u128::from(carry);
+    (high, low)
 }
 
 /// `(hi * 2^128 + lo) / d`, `u128::MAX` where it does not fit. `d` is not 0.
@@ -201,6 +261,50 @@ mod tests {
         assert_eq!(s.extract(Extract::Variance), Ok(4));
         let s = of(&[i64::MIN, i64::MAX]);
         assert_eq!(s.extract(Extract::Variance), Ok(i64::MAX));
+    }
+
+    #[test]
+    fn sums_that_pass_64_bits_are_found() {
+        let get = |s: &Stat, what| s.extract_exactly(what).expect("not empty");
+        let base = 1_000_000_000_000_000;
+        let mut s = Stat::default();
+        (0..160_000).for_each(|i| s.add(None, base + i % 1000));
+        assert_eq!(
+            s.exact_sum(),
+            Some(160_000 * i128::from(base) + 160 * 499_500)
+        );
+        assert_eq!(get(&s, Extract::Avg), (base + 499, true));
+        assert_eq!(get(&s, Extract::Variance), (83_333, true));
+        assert_eq!(get(&s, Extract::Sum), (s.sum, false));
+        assert_eq!(get(&s, Extract::Max), (base + 999, true));
+        let negative = of(&[i64::MIN + 3; 5]);
+        assert_eq!(get(&negative, Extract::Avg), (i64::MIN + 3, true));
+        assert_eq!(get(&negative, Extract::Variance).0, 0);
+        // A wide range leaves several sums.
+        let wide = of(&[i64::MIN, i64::MAX, 5, 5]);
+        assert_eq!(wide.exact_sum(), None);
+        assert!(!get(&wide, Extract::Avg).1);
+        // Values that are not kept show nothing.
+        let unknown = Stat {
+            min: i64::MAX,
+            max: i64::MIN,
+            ..s.clone()
+        };
+        assert_eq!(get(&unknown, Extract::Sum), (s.sum, true));
+        assert_eq!(get(&of(&[1, 2, 3]), Extract::Sum), (6, true));
+        for value in [
+            0,
+            1,
+            3,
+            u128::from(u64::MAX),
+            u128::MAX >> 1,
+            (1 << 100) + 12345,
+        ] {
+            let (hi, lo) = square_wide(value);
+            let low = value.wrapping_mul(value);
+            assert_eq!(lo, low, "{value}");
+            assert_eq!(div_wide(hi, lo, value.max(1)), value);
+        }
     }
 
     #[test]

@@ -137,6 +137,7 @@ impl Controller {
                 truncated: 0,
                 early: EarlyEnds::default(),
                 ways_out_told: Default::default(),
+                inexact: 0,
             },
             out,
             account: Account::default(),
@@ -558,6 +559,7 @@ impl Controller {
         self.account.errors = self.controller_errors + self.kernel_errors;
         let cut = self.env.truncated + self.env.globals.texts.symbolic.cut_keys();
         self.account.truncated = self.kernel_truncated + cut;
+        self.account.inexact = self.env.inexact;
         self.failed |= self
             .account
             .too_many_errors(&self.env.globals.program.limits);

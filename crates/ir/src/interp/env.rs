@@ -4,8 +4,9 @@ use super::element::{Cell, Element};
 use super::sort::sort_elements;
 use super::value::{Fault, Value};
 use super::walk::ForeachWalk;
+use crate::Extract;
 use crate::intrinsics::Intrinsic;
-use crate::stats::Stat;
+use crate::stats::{EmptyAggregate, Stat};
 use crate::{FormatId, GlobalId, SortKey, SortSpec, Space, Stream, Ty};
 
 /// The globals of a program. Implementations may rely on keys and values having the global's types
@@ -134,6 +135,13 @@ pub trait Env {
     }
     /// Counts a string that was cut to fit its place.
     fn truncated(&mut self);
+    /// The value of an extractor.
+    ///
+    /// # Errors
+    /// Those of [`Stat::extract`].
+    fn extract(&mut self, stat: &Stat, what: Extract) -> Result<i64, EmptyAggregate> {
+        stat.extract(what)
+    }
 }
 
 /// [`Globals::walk`] over a copy of the elements. `text` returns the text of a string with marks.

@@ -671,9 +671,8 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             } => {
                 let keys = self.keys(*g, keys)?;
                 let s = self.env.globals().stat_get(*g, &keys)?.unwrap_or_default();
-                let v = s
-                    .extract(*what)
-                    .map_err(|_| Fault::from("empty aggregate"))?;
+                let v = self.env.extract(&s, *what);
+                let v = v.map_err(|_| Fault::from("empty aggregate"))?;
                 self.set(*dst, v.into());
             }
             Inst::HistGet { dst, g, keys, idx } => {

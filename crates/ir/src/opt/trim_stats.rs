@@ -58,6 +58,9 @@ fn require(spec: &mut StatsSpec, what: Extract) {
         Extract::Sum | Extract::Avg => spec.sum = true,
         Extract::Min => spec.min = true,
         Extract::Max => spec.max = true,
-        Extract::Variance => (spec.sum, spec.variance) = (true, true),
+        // The smallest and the largest value show whether the sum passed 64 bits.
+        Extract::Variance => {
+            (spec.sum, spec.variance, spec.min, spec.max) = (true, true, true, true);
+        }
     }
 }

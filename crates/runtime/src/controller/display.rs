@@ -125,7 +125,10 @@ fn statistic(stat: &Stat, spec: Option<&StatsSpec>, out: &mut Vec<u8>) {
         ("avg", Extract::Avg, kept(|s| s.sum || s.variance)),
     ];
     for (name, what, _) in parts.into_iter().filter(|(_, _, kept)| *kept) {
-        let n = stat.extract(what).unwrap_or(0);
+        let n = match what {
+            Extract::Sum => stat.exact_sum().unwrap_or(i128::from(stat.sum)),
+            _ => stat.extract_exactly(what).map_or(0, |(n, _)| n.into()),
+        };
         out.extend_from_slice(format!(" @{name}={n}").as_bytes());
     }
     out.push(b'\n');

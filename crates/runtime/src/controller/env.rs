@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use spile_bpf::layout::SymbolicForm;
 use spile_ir::interp::{Env, Fault, Value};
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{FormatId, Space, Stream, Ty};
+use spile_ir::stats::{EmptyAggregate, Stat};
+use spile_ir::{Extract, FormatId, Space, Stream, Ty};
 
 use crate::controller::early_end::EarlyEnds;
 use crate::controller::globals::SessionGlobals;
@@ -24,6 +25,8 @@ pub(super) struct ControllerEnv {
     /// Whether the handler answers a scrape: `$value` is what it has printed.
     pub scraping: bool,
     pub truncated: u64,
+    /// Values of statistics whose sum passed 64 bits.
+    pub inexact: u64,
     pub early: EarlyEnds,
     /// The ways out of limits that were said.
     pub ways_out_told: BTreeSet<String>,
@@ -154,5 +157,11 @@ impl Env for ControllerEnv {
 
     fn truncated(&mut self) {
         self.truncated += 1;
+    }
+
+    fn extract(&mut self, stat: &Stat, what: Extract) -> Result<i64, EmptyAggregate> {
+        let (value, exact) = stat.extract_exactly(what)?;
+        self.inexact += u64::from(!exact);
+        Ok(value)
     }
 }

@@ -57,6 +57,8 @@ pub struct Account {
     pub unwritten: u64,
     /// Strings truncated to their limit.
     pub truncated: u64,
+    /// Values of statistics that are wrong or may be, because the sum passed 64 bits.
+    pub inexact: u64,
     /// Array elements from several CPUs that together exceeded the array's limit.
     pub overflows: u64,
     /// Strings of user memory that could not be read; the output contains the reason.
@@ -164,6 +166,11 @@ impl Account {
             (
                 self.truncated,
                 "strings cut to their limit; see -D MAXSTRINGLEN=N",
+            ),
+            (
+                self.inexact,
+                "values of statistics whose sum passed 64 bits, so that @sum, @avg or @variance may be \
+                 wrong; smaller values help: `s <<< x / 1000`",
             ),
             (
                 self.overflows,

@@ -568,6 +568,8 @@ impl Resolver<'_> {
             StatOp::Variance => {
                 s.sum = true;
                 s.variance = true;
+                // They show whether the sum passed 64 bits.
+                (s.min, s.max) = (true, true);
                 Extract::Variance
             }
         }
