@@ -258,11 +258,50 @@ pub fn page_size() -> usize {
     rustix::param::page_size()
 }
 
-/// The time of a clock in nanoseconds.
+/// The time of a clock in nanoseconds, as the kernel's own code and eBPF programs see it: without the
+/// offsets of this process's time namespace.
 #[must_use]
 pub fn clock_ns(clock: rustix::time::ClockId) -> i64 {
+    use rustix::time::ClockId;
     let t = rustix::time::clock_gettime(clock);
-    t.tv_sec * 1_000_000_000 + t.tv_nsec
+    let (monotonic, boottime) = namespace_offsets();
+    let offset = match clock {
+        ClockId::Monotonic | ClockId::MonotonicCoarse | ClockId::MonotonicRaw => monotonic,
+        ClockId::Boottime | ClockId::BoottimeAlarm => boottime,
+        _ => 0,
+    };
+    t.tv_sec * 1_000_000_000 + t.tv_nsec - offset
+}
+
+/// What this process's time namespace adds to the monotonic clock and to the time since boot, in
+/// nanoseconds.
+#[must_use]
+pub fn namespace_offsets() -> (i64, i64) {
+    static OFFSETS: OnceLock<(i64, i64)> = OnceLock::new();
+    *OFFSETS.get_or_init(|| {
+        // The file is about the namespace of children, which is another one between unshare and fork.
+        let namespace = |name| std::fs::read_link(format!("/proc/self/ns/{name}")).ok();
+        if namespace("time") != namespace("time_for_children") {
+            return (0, 0);
+        }
+        let text = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+        (offset_in(&text, "monotonic"), offset_in(&text, "boottime"))
+    })
+}
+
+/// A line of `timens_offsets`: `monotonic  SECONDS  NANOSECONDS`.
+fn offset_in(text: &str, clock: &str) -> i64 {
+    let line = text
+        .lines()
+        .map(|l| l.split_whitespace().collect::<Vec<_>>());
+    let of = |words: Vec<&str>| match words[..] {
+        [name, seconds, ns] if name == clock => {
+            let (seconds, ns) = (seconds.parse::<i64>().ok()?, ns.parse::<i64>().ok()?);
+            seconds.checked_mul(1_000_000_000)?.checked_add(ns)
+        }
+        _ => None,
+    };
+    line.filter_map(of).next().unwrap_or(0)
 }
 
 /// Nanoseconds since boot without suspended time: the clock of `bpf_ktime_get_ns`.
@@ -368,6 +407,15 @@ mod tests {
         }
         assert!(config("CONFIG_HZ").is_some());
         assert_eq!(coarse_hz(), Some(hz()));
+    }
+
+    #[test]
+    fn offsets_of_a_time_namespace_are_read() {
+        let text = "monotonic      100000         5\nboottime          -7         0\n";
+        assert_eq!(offset_in(text, "monotonic"), 100_000_000_000_005);
+        assert_eq!(offset_in(text, "boottime"), -7_000_000_000);
+        assert_eq!(offset_in("", "boottime"), 0);
+        assert_eq!(offset_in("monotonic x 1", "monotonic"), 0);
     }
 
     #[test]

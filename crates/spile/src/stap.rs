@@ -4,7 +4,6 @@
 //! [`rewrite`] runs before [`crate::cli`]: it takes out the options that have no effect here, and
 //! refuses those that spile lacks. The other options are those of [`crate::cli::Cli`].
 
-use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -503,10 +502,11 @@ pub(crate) fn example(name: &str) -> Result<PathBuf, Failure> {
     example_in(&folders, name)
 }
 
-fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
+/// The examples of a name below a folder, with or without `.stp`, in order.
+fn examples_below(folder: &str, name: &str) -> Vec<PathBuf> {
     let with_suffix = format!("{name}.stp");
-    let mut found = BTreeSet::new();
-    let mut todo: Vec<PathBuf> = folders.iter().map(PathBuf::from).collect();
+    let mut found = Vec::new();
+    let mut todo = vec![PathBuf::from(folder)];
     while let Some(folder) = todo.pop() {
         // A folder that is not there has no examples.
         let entries = std::fs::read_dir(folder).into_iter().flatten();
@@ -515,11 +515,19 @@ fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
             if entry.file_type().is_ok_and(|t| t.is_dir()) {
                 todo.push(path);
             } else if path.ends_with(name) || path.ends_with(&with_suffix) {
-                found.insert(path.canonicalize().unwrap_or(path));
+                found.push(path);
             }
         }
     }
-    let found: Vec<PathBuf> = found.into_iter().collect();
+    found.sort();
+    found
+}
+
+fn example_in(folders: &[&str], name: &str) -> Result<PathBuf, Failure> {
+    // The first folder that has one counts: the program's own is in front.
+    let all = folders.iter().map(|folder| examples_below(folder, name));
+    let found = all.into_iter().find(|found| !found.is_empty());
+    let found = found.unwrap_or_default();
     match &found[..] {
         [path] => Ok(path.clone()),
         [] => Err(fail(format_args!(
