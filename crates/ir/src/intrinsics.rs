@@ -149,7 +149,6 @@ impl EventNeed {
     /// Whether an event of the controller has the property.
     pub fn in_controller(self, event: &Event) -> bool {
         match self {
-            EventNeed::UserMemory => matches!(event, Event::Present { .. }),
             // Stacks of existing processes are not read. Other handlers of the controller stand at
             // no place in code, and their stacks are empty.
             EventNeed::Stack => !matches!(event, Event::Present { .. }),

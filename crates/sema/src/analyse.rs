@@ -12,6 +12,7 @@ use crate::facts::Facts;
 use crate::library::Library;
 use crate::lower::{LoweringOptions, lower};
 use crate::probe::{ProbeHandler, resolve_file, resolve_script};
+use crate::types::absent;
 use crate::types::codes;
 use crate::types::dead_stores;
 use crate::types::hir::Tree;
@@ -42,6 +43,8 @@ pub struct Options {
     pub skip_badvars: bool,
     /// `-g`: verdicts take effect, so packets can be dropped.
     pub guru: bool,
+    /// Statements whose values nobody uses are analysed, and can fail (`-u`, editors).
+    pub keep_unused: bool,
     /// Process id of the session.
     pub session_pid: i64,
     /// User id of the session.
@@ -94,6 +97,7 @@ impl Default for Options {
             session_name: "spile".into(),
             skip_badvars: false,
             guru: false,
+            keep_unused: false,
             session_pid: 0,
             session_uid: 0,
             target_pidns: 0,
@@ -209,8 +213,13 @@ fn bodies(
         name: &options.session_name,
         skip_badvars: options.skip_badvars,
         guru: options.guru,
+        keep_unused: options.keep_unused,
     };
-    let Resolved { mut tree, types } = Resolver::run(
+    let Resolved {
+        mut tree,
+        types,
+        removed: mut left_out,
+    } = Resolver::run(
         inputs.facts,
         inputs.library,
         &mut host,
@@ -224,21 +233,13 @@ fn bodies(
         return Err(AnalysisFailed);
     }
     dead_stores::warn(&tree, inputs.facts, diags, &is_user);
-    let functions = inputs.library.user_functions();
-    let mut public: Vec<_> = functions.filter(|f| !f.private).collect();
-    public.sort_by_key(|f| (f.name.name.clone(), f.params.len()));
-    let called: FxHashSet<Span> = tree.units.iter().map(|u| u.span).collect();
-    for f in public {
-        if !called.contains(&f.name.span) {
-            let text = format!("function `{}` is never called", f.name.name);
-            diags.push(Diagnostic::warning(codes::UNUSED_FUNCTION, text).at(f.name.span));
-        }
-    }
+    warn_uncalled(&tree, inputs, diags);
     let dump = dump::dump(&tree, &types);
-    let removed = dead_stores::prune(&mut tree);
+    left_out.extend(dead_stores::prune(&mut tree));
     sink::sink(&mut tree);
     regexes::compile(&mut tree, diags);
     check::check(&mut tree, diags, &is_user);
+    absent::replace(&mut tree);
     if diags.has_errors() {
         return Err(AnalysisFailed);
     }
@@ -259,12 +260,26 @@ fn bodies(
             faults_are_nothing: options.skip_badvars,
         },
     );
-    let removed = removed_text(removed, inputs, &is_user);
+    let removed = removed_text(left_out, inputs, &is_user);
     Ok(Analysis {
         program,
         dump,
         removed,
     })
+}
+
+/// Warns about functions of the script that nothing calls.
+fn warn_uncalled(tree: &Tree, inputs: &Inputs, diags: &mut Diagnostics) {
+    let functions = inputs.library.user_functions();
+    let mut public: Vec<_> = functions.filter(|f| !f.private).collect();
+    public.sort_by_key(|f| (f.name.name.clone(), f.params.len()));
+    let called: FxHashSet<Span> = tree.units.iter().map(|u| u.span).collect();
+    for f in public {
+        if !called.contains(&f.name.span) {
+            let text = format!("function `{}` is never called", f.name.name);
+            diags.push(Diagnostic::warning(codes::UNUSED_FUNCTION, text).at(f.name.span));
+        }
+    }
 }
 
 /// Lists the script's own statements one by one and counts the library's: aliases set variables for

@@ -3,13 +3,13 @@
 //! verifier. Functions are checked for each handler that calls them.
 
 use rustc_hash::FxHashSet;
-use spile_ir::intrinsics::{EventNeed, Intrinsic};
-use spile_ir::{Event, Space};
+use spile_ir::Event;
+use spile_ir::intrinsics::Intrinsic;
 use spile_syntax::ast::Span;
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 
-use crate::types::codes;
 use crate::types::hir::*;
+use crate::types::{absent, codes};
 
 /// An operation that a handler uses and may not.
 struct Finding {
@@ -86,7 +86,7 @@ fn diagnostic(f: Finding, chain: &[Span], is_user: &dyn Fn(Span) -> bool) -> Dia
     places.extend(chain.iter().rev());
     let primary = places.iter().position(|s| is_user(*s)).unwrap_or(0);
     let make = match f.code {
-        codes::NOT_PRESENT => Diagnostic::warning,
+        codes::NOT_PRESENT | codes::FAILS_HERE => Diagnostic::warning,
         _ => Diagnostic::error,
     };
     let mut d = make(f.code, f.text).at(places[primary]);
@@ -193,20 +193,20 @@ impl BodyCheck<'_> {
                         self.constant_operand(*f, args, &assigned, e.span);
                     }
                 }
-                ExprKind::Load {
-                    space: Space::User, ..
-                } if !kernel && !matches!(self.event, Event::Present { .. }) => {
-                    self.no_event("memory of the current process", e.span);
-                }
                 _ => {}
             }
         }
     }
 
-    fn no_event(&mut self, what: &str, span: Span) {
-        let text = format!("there is no {what} in `probe {}`", self.point);
+    /// The warning of an operation that a controller handler lacks.
+    fn fails_here(&mut self, f: Intrinsic, span: Span) {
+        let what = absent::missing(f);
+        let text = format!(
+            "there is no {what} in `probe {}`: this fails when it runs",
+            self.point
+        );
         self.report(
-            codes::NO_EVENT,
+            codes::FAILS_HERE,
             span,
             text,
             "this handler runs in user space, outside any kernel event",
@@ -283,12 +283,8 @@ impl BodyCheck<'_> {
     fn intrinsic(&mut self, f: Intrinsic, span: Span) {
         let info = f.info();
         if !self.event.in_kernel() {
-            let has = |need: EventNeed| need.in_controller(self.event);
-            if !info.executors.controller || !info.need.is_none_or(has) {
-                self.no_event(
-                    info.need.map_or("current kernel event", EventNeed::name),
-                    span,
-                );
+            if !absent::is_available(f, self.event) {
+                self.fails_here(f, span);
             }
             return;
         }

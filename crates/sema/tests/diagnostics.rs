@@ -72,7 +72,11 @@ const CASES: &[(&str, &str)] = &[
         "E0603",
         "function show(a) { ftrace(sprint(a)) }\nprobe syscall.x { show(1) }",
     ),
-    ("E0604", "probe begin { println(argstr()) }"),
+    (
+        "E0604",
+        "probe kernel.trace(\"sched_switch\") { println(argstr()) }",
+    ),
+    ("W0509", "probe begin { println(argstr()) }"),
     (
         "E0606",
         "function f(n) { return arg(n) }
@@ -97,7 +101,7 @@ const MORE: &[&str] = &[
     "probe begin { println($x) }",
     "probe kernel.trace(\"x\") { println($perv) println($prev->piid) }",
     "probe syscall.read { println(@entry(1)) }",
-    "probe begin { @perf(\"cycles\") }",
+    "probe begin { println(@perf(\"cycles\")) }",
     "probe begin { if (\"a\" =~ \"[z-a]\") println(1) }",
     "probe begin { if (\"a\" =~ \"a\\\\1\") println(1) }",
     "probe begin { if (\"a\" =~ \"a|*b\" || \"b\" !~ \"[[:alfa:]]\") println(1) }",

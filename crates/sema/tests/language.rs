@@ -499,7 +499,7 @@ const MISUSE: &[(&str, &[&str])] = &[
         &["excname", "execnam", "pidd"],
     ),
     (
-        "probe begin { a = b } probe end { x = \"a\" + 1 }",
+        "probe begin { a = b } probe end { println(\"a\" + 1) }",
         &["type mismatch"],
     ),
     (
@@ -529,6 +529,59 @@ fn misuse_is_refused_with_a_reason() {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+/// Each has something wrong in what it computes in vain, and something right.
+const UNUSED: &[&str] = &[
+    "probe begin { foo->has->no->type; print(1) }",
+    "probe begin { no . $such . $target + $variable; print(1) }",
+    "probe begin { @cast(0, \"no_such_type\")->tgid; print(1) }",
+    "probe begin { - @entry(pid()); print(1) }",
+    "probe begin { foo$1$2; print(1) }",
+    "global b probe begin { a = b + 2; b = \"text\"; print(1) }",
+    "probe begin { a = $no; c = a; c += 2; d = sprintf(\"%d\", c); print(1) }",
+    "probe begin { foo = $bar; if (foo) { } else { ; } print(1) }",
+    "probe begin { if ($bar) { x = $bar } print(1) }",
+    "global g probe begin { foreach (x in g) g[x] + 1; print(1) }",
+    "probe begin { for (2 < $i; print(1); $i) ; }",
+    "function f() { x = $no; return 1 } probe begin { print(f()) }",
+    "probe begin { try { x = $no } catch { y = $no } print(1) }",
+    "probe a = begin { x = 1 } probe a { x = $no; print(1) }",
+];
+
+#[test]
+fn what_a_script_does_not_use_cannot_fail() {
+    let mut wrong = String::new();
+    for script in UNUSED {
+        let r = run(script);
+        let options = Options {
+            keep_unused: true,
+            ..Default::default()
+        };
+        let kept = run_with(script, &options);
+        if r.analysis.is_none() || kept.analysis.is_some() {
+            wrong.push_str(&format!(
+                "{script}\n{}\n",
+                r.diags.render(&r.sources, false)
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong}");
+}
+
+#[test]
+fn what_has_an_effect_or_is_read_is_not_left_out() {
+    for script in [
+        "probe begin { x = $no; println(x) }",
+        "probe begin { x = y = $no; println(y) }",
+        "global g probe begin { g = $no }",
+        "probe begin { if ($no) print(1) }",
+        "function f() { x = 1; return x + $no } probe begin { f() }",
+        "probe a = begin { x = 1 } probe b = a { println(x) } probe b { x = $no; println(x) }",
+        "probe begin { g[$no]++ }",
+    ] {
+        assert!(run(script).analysis.is_none(), "{script}");
+    }
 }
 
 /// A return whose entry was not seen runs nothing.

@@ -426,7 +426,7 @@ impl Facts for KernelFacts {
     fn modules(&self, query: &ModuleQuery) -> Result<Vec<FoundModule>, String> {
         match query {
             ModuleQuery::KernelModule(pattern) => self.code.modules(pattern),
-            ModuleQuery::Header(header) => Ok(vec![headers::module(header)?]),
+            ModuleQuery::Headers(names) => Ok(vec![headers::module(names)?]),
             _ => self.programs.modules(query),
         }
     }

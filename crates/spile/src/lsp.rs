@@ -66,6 +66,7 @@ pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
         options: Options {
             defines: pairs(&cli.defines, 'D')?,
             guru,
+            keep_unused: true,
             ..Options::default()
         },
         places: Box::new(TapsetFiles(cache_dir("tapset"))),

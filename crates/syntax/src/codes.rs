@@ -42,13 +42,13 @@ code_table! { SYNTAX_CODES:
     BAD_PROBE_POINT = "E0116", "A malformed probe point.";
     OPERAND_COUNT = "E0117", "An operator has the wrong number of operands.";
     RESERVED_NAME = "E0118", "A keyword or built-in name is used as a name.";
-    BAD_ADDRESS_OF = "E0119", "`&` needs a target variable or a structure member.";
     BAD_TYPE = "E0120", "The only types that can be written are `long` and `string`.";
     STRAY_STAR = "E0121", "`*` as an index outside `in`, `delete` and `foreach` slices.";
     TOO_MANY_POINTS = "E0122", "Braces in one probe expand to too many probe points.";
     NOT_FORMATTED = "E0123", "A script that `spile fmt` leaves as it is.";
     NEEDS_GURU = "E0124", "Embedded C or `@kderef` in a script outside guru mode (`-g`).";
     BAD_DECLARATION = "E0125", "A declaration that names something twice, or an array without elements.";
+    NEEDS_VERSION = "E0126", "A construct that the version of `--compatible` does not have.";
     ARG_RANGE = "E0201", "A command line argument that was not given.";
     BAD_DEFINE = "E0202", "A malformed `@define`.";
     MACRO_ARGS = "E0203", "A macro is used with the wrong number of arguments.";

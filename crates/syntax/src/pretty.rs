@@ -575,12 +575,21 @@ impl Printer {
                 pretty,
             } => {
                 self.text(if *addr_of { "&" } else { "" });
-                let closed = matches!(base.kind, ExprKind::Var(_) | ExprKind::Call { .. });
-                self.expr(base, if closed { level::VALUE } else { u8::MAX });
+                self.arrow_base(base, access);
                 self.access(access, *pretty);
             }
             ExprKind::Embedded(e) => self.embedded(e),
         }
+    }
+
+    /// `x[i]` is an element of an array, `(x)[i]` one of what the value points to.
+    fn arrow_base(&mut self, base: &Expr, access: &[Access]) {
+        let closed = match base.kind {
+            ExprKind::Var(_) => matches!(access.first(), Some(Access::Member(_))),
+            ExprKind::Call { .. } => true,
+            _ => false,
+        };
+        self.expr(base, if closed { level::VALUE } else { u8::MAX });
     }
 
     fn unary(&mut self, op: UnOp, operand: &Expr) {

@@ -66,7 +66,6 @@ const CASES: &[(&str, &str, &str)] = &[
         "keyword",
         "global next\nfunction print() { return 1 }",
     ),
-    ("E0119", "address", "probe begin { x = &y }"),
     ("E0120", "type", "function f:int(a:char) { }"),
     ("E0121", "star", "probe begin { x = a[*] }"),
     (
@@ -180,7 +179,8 @@ fn bad_bytes_are_shown_as_blessed() {
 #[test]
 fn every_code_has_a_test() {
     let elsewhere = [
-        "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0124", "E0205", "E0211", "W0102",
+        "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0124", "E0126", "E0205", "E0211",
+        "W0102",
     ];
     for c in SYNTAX_CODES {
         let here = CASES.iter().any(|(code, ..)| *code == c.code);
@@ -207,6 +207,56 @@ fn guru_mode_allows_embedded_c_and_any_address() {
         assert_eq!(diags.render(&sources, false).contains("E0124"), !guru);
     }
 }
+
+#[test]
+fn a_suffix_of_any_value_needs_the_version_that_has_it() {
+    use spile_syntax::{diag::Diagnostics, parser::parse_file, preproc, source::Sources};
+    let library = preproc::MacroLibrary::new();
+    for value in VALUES {
+        for (before, after) in SUFFIXES {
+            for (version, errors) in [("2.5", 1), ("2.6", 0)] {
+                let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+                let text = format!("probe begin {{ ( {before}{value}{after} ) }}");
+                let file = sources.add("t.stp", text.clone().into_bytes());
+                let mut env = preproc::PreprocEnv::new("6.12.0", "x86_64");
+                env.guru = true;
+                env.systemtap_version = version.into();
+                parse_file(&mut sources, file, &env, &library, &mut diags);
+                let out = diags.render(&sources, false);
+                assert_eq!(diags.error_count(), errors, "{version}: {text}: {out}");
+                assert_eq!(out.contains("E0126"), errors > 0);
+            }
+        }
+    }
+}
+
+/// A value of each kind that is no variable of an event.
+const VALUES: &[&str] = &[
+    "(6 * 9)",
+    "\"text\"",
+    "42",
+    "%{ 42 %}",
+    "x",
+    "@max(x)",
+    "@defined(x)",
+    "@entry(x)",
+    "@perf(\"x\")",
+    "x[6,9]",
+    "@hist_log(x)[42]",
+    "f(x)",
+    "print(x)",
+];
+
+/// What can stand before a value, and after it.
+const SUFFIXES: &[(&str, &str)] = &[
+    ("& ", ""),
+    ("", " ->member"),
+    ("", "->member[2]"),
+    ("", " $"),
+    ("", " $$"),
+    ("& ", "->member [i]"),
+    ("", "->a[i]->member$"),
+];
 
 #[test]
 fn a_macro_library_with_something_else_is_an_error() {

@@ -92,6 +92,11 @@ fn operators_bind_by_precedence() {
 fn values_print_as_written() {
     for text in [
         "$x->a[1]->b$",
+        "(x)[1]",
+        "(x[1])[2]->f",
+        "&(x)",
+        "(f(1) . g)->h$$",
+        "([x] in a)->f",
         "$x$$",
         "&$x",
         "$$vars",

@@ -185,9 +185,19 @@ fn at_op(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
 }
 
 fn arrow(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
-    let access = (member(), accesses(inner.clone()))
-        .prop_map(|(first, rest)| [vec![Access::Member(first)], rest].concat());
+    let access = accesses(inner.clone());
     (inner, any::<bool>(), access, pretty()).prop_map(|(base, addr_of, access, pretty)| {
+        // The address of these is one expression with them.
+        let own = matches!(
+            base.kind,
+            ExprKind::Target { .. } | ExprKind::At { .. } | ExprKind::Arrow { .. }
+        );
+        let addr_of = addr_of && !(own && access.is_empty());
+        // Without any of the three it is the value itself.
+        let pretty = match access.is_empty() && !addr_of && pretty == Pretty::None {
+            true => Pretty::Shallow,
+            false => pretty,
+        };
         e(ExprKind::Arrow {
             base: b(base),
             addr_of,
@@ -216,6 +226,11 @@ fn assignable(inner: BoxedStrategy<Expr>) -> impl Strategy<Value = Expr> {
         {
             *addr_of = false;
             *pretty = Pretty::None;
+        }
+        if let ExprKind::Arrow { access, .. } = &mut x.kind
+            && access.is_empty()
+        {
+            access.push(Access::Index(e(ExprKind::Num(1))));
         }
         x
     });

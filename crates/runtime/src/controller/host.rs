@@ -3,6 +3,7 @@
 //! the handler runs for.
 
 use std::fs;
+use std::os::unix::fs::FileExt;
 
 use spile_ir::Space;
 use spile_ir::interp::{Fault, Value};
@@ -31,6 +32,7 @@ pub struct Host {
     zone: TimeZone,
     random: u64,
     memory: Option<Result<KernelMemory, String>>,
+    own_memory: Option<fs::File>,
     direct_map: Option<DirectMap>,
 }
 
@@ -52,6 +54,7 @@ impl Host {
             zone: clock::zone(),
             random: seed | 1,
             memory: None,
+            own_memory: None,
             direct_map: None,
         }
     }
@@ -163,9 +166,6 @@ impl Host {
     fn memory_text(&mut self, op: MemoryOp, args: &[Value]) -> Result<Value, Fault> {
         let number = |i: usize| args.get(i).map_or(0, Value::as_long);
         let (space, addr) = (op.space(), number(0) as u64);
-        if space == Space::User && self.task.is_none() {
-            return Err(elsewhere(op));
-        }
         match op {
             MemoryOp::KernelUtf | MemoryOp::UserUtf => {
                 self.unicode(space, addr, number(1), number(2))
@@ -221,12 +221,25 @@ impl Host {
             .map_err(|e| Fault::from(format!("reading kernel memory: {e}")))
     }
 
-    /// Fills a buffer from kernel memory, or from memory of the process that the handler runs for.
+    /// Fills a buffer from kernel memory, or from memory of the process that the handler runs for,
+    /// which is the controller if there is no other.
     pub fn read(&mut self, space: Space, addr: u64, buf: &mut [u8]) -> Result<bool, Fault> {
         match space {
             Space::Kernel => self.read_kernel(addr, buf),
-            Space::User => Ok(self.task.as_mut().is_some_and(|t| t.read(addr, buf))),
+            Space::User => Ok(match &mut self.task {
+                Some(task) => task.read(addr, buf),
+                None => self.read_own(addr, buf),
+            }),
         }
+    }
+
+    /// Fills a buffer from the controller's own memory; false if that cannot be read.
+    fn read_own(&mut self, addr: u64, buf: &mut [u8]) -> bool {
+        if self.own_memory.is_none() {
+            self.own_memory = fs::File::open("/proc/self/mem").ok();
+        }
+        let memory = self.own_memory.as_ref();
+        memory.is_some_and(|m| m.read_exact_at(buf, addr).is_ok())
     }
 
     /// A word of kernel memory; `None` if it cannot be read.

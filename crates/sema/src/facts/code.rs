@@ -32,8 +32,8 @@ impl std::fmt::Display for Module {
 pub enum ModuleQuery {
     /// `module("PATTERN")`
     KernelModule(Arc<str>),
-    /// The types of a C header, by its name without the brackets.
-    Header(Arc<str>),
+    /// The types of C headers that are included together, by their names without the brackets.
+    Headers(Arc<[Arc<str>]>),
     /// `process("PATTERN")`: a path, or a name that is searched in `$PATH`.
     Path(Arc<str>),
     /// `process(PID)`

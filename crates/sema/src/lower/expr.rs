@@ -163,7 +163,10 @@ impl Builder<'_, '_> {
             ExprKind::Raise(m) => {
                 let msg = self.value(m);
                 self.emit(Inst::Raise { msg }, e.span);
-                Val::Imm(0)
+                match self.l.types.get(e.ty) {
+                    Some(Base::Str) => self.l.string(b""),
+                    _ => Val::Imm(0),
+                }
             }
             ExprKind::StatAdd { place, rhs } => {
                 let Some((g, keys)) = place.global() else {

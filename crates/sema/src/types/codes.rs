@@ -46,5 +46,6 @@ code_table! { BODY_CODES:
     OPTION_WITHOUT_EFFECT = "W0505", "A limit of `-D` without effect.";
     BAD_VARIABLE = "W0506", "A missing variable, replaced by 0 (`--skip-badvars`).";
     UNREACHED = "W0508", "A body of a function that runs for no call.";
+    FAILS_HERE = "W0509", "An operation that a handler of the controller lacks, and that fails when it runs.";
     NOT_PRESENT = "W0507", "A probe of processes asks for a value that existing processes lack.";
 }

@@ -108,7 +108,7 @@ pub struct Local {
 }
 
 /// A function or a handler.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub enum UnitKind {
     /// A function.
     Func {
@@ -233,7 +233,7 @@ impl UnitKind {
 }
 
 /// A function body or a handler.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Unit {
     /// Name of the function, text of the probe point.
     pub name: Name,

@@ -6,6 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
+//! | `absent` | makes errors of operations that controller handlers lack |
 //! | `codes` | diagnostic codes of this half |
 //! | `hir` | the resolved tree |
 //! | `unify` | type variables |
@@ -16,6 +17,7 @@
 //! | `sink` | moves predefined values to where they are used |
 //! | `width` | string widths |
 
+pub mod absent;
 pub mod codes;
 pub mod dead_stores;
 pub mod hir;

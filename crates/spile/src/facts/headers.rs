@@ -23,16 +23,20 @@ const LINKED: [&str; 5] = [
     "-nostdlib",
 ];
 
-/// The file with the types of a header.
+/// The file with the types of headers, which are included in this order.
 ///
 /// # Errors
 /// Why there is none: no compiler, no such header, no cache.
-pub(crate) fn module(header: &str) -> Result<FoundModule, String> {
+pub(crate) fn module(headers: &[Arc<str>]) -> Result<FoundModule, String> {
     let legal = |c: char| c.is_ascii_alphanumeric() || "/._-+".contains(c);
-    if header.is_empty() || !header.chars().all(legal) {
-        return Err(format!("`<{header}>` is not the name of a header"));
+    let mut text = String::new();
+    for header in headers {
+        if header.is_empty() || !header.chars().all(legal) {
+            return Err(format!("`<{header}>` is not the name of a header"));
+        }
+        text.push_str(&format!("#include <{header}>\n"));
     }
-    let text = format!("#include <{header}>\n");
+    let header = &*headers.join("><");
     let expanded = compile(header, &["-E"], None, &text)?;
     let folder = folder(header)?;
     let path = folder.join(format!("{:016x}.so", hash(&expanded.stdout)));
@@ -117,7 +121,7 @@ mod tests {
     #[test]
     fn names_of_headers_cannot_hold_other_text() {
         for name in ["", "a\nb", "a> #error <b", "a b"] {
-            let why = module(name).expect_err(name);
+            let why = module(&["time.h".into(), name.into()]).expect_err(name);
             assert!(why.ends_with("is not the name of a header"), "{why}");
         }
     }

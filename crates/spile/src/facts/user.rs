@@ -181,7 +181,7 @@ impl Programs {
                 Ok(found.iter().map(|p| of(p, *pid)).collect())
             }
             ModuleQuery::Library { of, .. } => Err(format!("{of} has no libraries")),
-            ModuleQuery::Header(name) => Err(format!("<{name}> is a header")),
+            ModuleQuery::Headers(names) => Err(format!("<{}> is a header", names.join("><"))),
             ModuleQuery::KernelModule(name) => Err(format!("{name} is a module of the kernel")),
         }
     }

@@ -185,18 +185,8 @@ impl Parser<'_> {
         self.check_operands(t, syntax, &args)?;
         let (mut access, mut pretty) = (Vec::new(), Pretty::None);
         if let AtOp::Var | AtOp::Cast = syntax.op {
-            let dollars = |text: &str| matches!(text, "$" | "$$");
-            if self.at(Tok::Ident) && dollars(self.text(self.token())) {
-                let p = self.bump();
-                pretty = if self.text(p) == "$" {
-                    Pretty::Shallow
-                } else {
-                    Pretty::Deep
-                };
-            } else {
-                (access, pretty) = self.access()?;
-                below = below.max(self.height);
-            }
+            (access, pretty) = self.access()?;
+            below = below.max(self.height);
         }
         let kind = ExprKind::At {
             op: syntax.op,

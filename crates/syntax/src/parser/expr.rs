@@ -451,24 +451,25 @@ impl Parser<'_> {
     pub(super) fn value(&mut self) -> Parse<Box<Expr>> {
         let amp = self.accept(Tok::Amp);
         let mut e = self.primary()?;
-        if self.more_access(&e) {
-            e = self.arrow(e)?;
+        if self.at(Tok::Arrow) || self.at(Tok::LBracket) || self.at_pretty() {
+            e = self.arrow(e, false)?;
         }
-        if let Some(amp) = amp {
-            self.address_of(amp, &mut e);
+        match amp {
+            Some(amp) => self.address_of(amp, e),
+            None => Ok(e),
         }
-        Ok(e)
     }
 
-    /// `->f[1]` after any value.
-    fn arrow(&mut self, base: Box<Expr>) -> Parse<Box<Expr>> {
+    /// `->f[1]` or `$` after any value, or nothing after `&` and a value.
+    fn arrow(&mut self, base: Box<Expr>, addr_of: bool) -> Parse<Box<Expr>> {
         let (start, height) = (base.span, self.height);
         let (access, pretty) = self.access()?;
+        self.check_autocast(self.since(start));
         let below = height.max(self.height);
         self.new_expr(
             ExprKind::Arrow {
                 base,
-                addr_of: false,
+                addr_of,
                 access,
                 pretty,
             },
@@ -477,7 +478,16 @@ impl Parser<'_> {
         )
     }
 
-    fn address_of(&mut self, amp: Token, e: &mut Expr) {
+    /// Automatic casts came with SystemTap 2.6.
+    fn check_autocast(&mut self, span: Span) {
+        if !self.autocast {
+            let message = "a value has members only with a language version of 2.6 or later";
+            let d = Diagnostic::error(codes::NEEDS_VERSION, message).at(span);
+            self.report(d.help("name the type by `@cast`, or leave out `--compatible`"));
+        }
+    }
+
+    fn address_of(&mut self, amp: Token, mut e: Box<Expr>) -> Parse<Box<Expr>> {
         match &mut e.kind {
             ExprKind::Target { addr_of, .. } | ExprKind::Arrow { addr_of, .. } => *addr_of = true,
             ExprKind::At {
@@ -485,30 +495,36 @@ impl Parser<'_> {
                 addr_of,
                 ..
             } => *addr_of = true,
-            _ => {
-                let message = "`&` needs a target variable or a structure member";
-                let also = labels("has no address", amp.span, "`&`");
-                self.report_at(codes::BAD_ADDRESS_OF, e.span, message, also);
-            }
+            // What has no address is refused when its type is known.
+            _ => e = self.arrow(e, true)?,
         }
         e.span = amp.span.to(e.span);
+        Ok(e)
     }
 
-    /// Whether `->` or `[` goes on after a value that is not an array.
-    fn more_access(&self, e: &Expr) -> bool {
-        let indexed = matches!(
-            e.kind,
-            ExprKind::Var(_) | ExprKind::Index { .. } | ExprKind::Hist { .. } | ExprKind::Num(_)
-        );
-        self.at(Tok::Arrow) || (self.at(Tok::LBracket) && !indexed)
+    /// Whether `$` or `$$` follows as a word of its own.
+    fn at_pretty(&self) -> bool {
+        self.at(Tok::Ident) && matches!(self.text(self.token()), "$" | "$$")
+    }
+
+    /// `$` or `$$` as a word of its own.
+    fn opt_pretty(&mut self) -> Pretty {
+        if !self.at_pretty() {
+            return Pretty::None;
+        }
+        let t = self.bump();
+        match self.text(t) {
+            "$" => Pretty::Shallow,
+            _ => Pretty::Deep,
+        }
     }
 
     /// `->a[1]->b$$`, possibly empty. The height is that of the highest index.
     pub(super) fn access(&mut self) -> Parse<(Vec<Access>, Pretty)> {
         let mut access = Vec::new();
-        let mut pretty = Pretty::None;
+        let mut pretty = self.opt_pretty();
         let mut height = 0;
-        loop {
+        while pretty == Pretty::None {
             if self.accept(Tok::Arrow).is_some() {
                 let t = self.token();
                 if t.kind != Tok::Ident && !t.kind.is_keyword() {
@@ -532,16 +548,8 @@ impl Parser<'_> {
             } else {
                 break;
             }
-            if pretty == Pretty::None && self.at(Tok::Ident) {
-                pretty = match self.text(self.token()) {
-                    "$" => Pretty::Shallow,
-                    "$$" => Pretty::Deep,
-                    _ => continue,
-                };
-                self.bump();
-            }
-            if pretty != Pretty::None {
-                break;
+            if pretty == Pretty::None {
+                pretty = self.opt_pretty();
             }
         }
         self.height = height;

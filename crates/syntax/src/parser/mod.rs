@@ -30,6 +30,9 @@ use crate::preproc::{self, Arguments, MacroLibrary, PreprocEnv};
 use crate::source::Sources;
 use crate::token::{Tok, Token};
 
+/// The version of the language that brought automatic casts.
+const AUTOCAST: &str = "2.6";
+
 /// Maximum nesting of statements, and of expressions.
 pub const MAX_NESTING: u32 = 300;
 
@@ -52,6 +55,7 @@ pub fn parse_file(
     let output = preproc::preprocess(sources, file, env, macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
     p.guru = env.guru;
+    p.autocast = env.has_version(AUTOCAST);
     p.file()
 }
 
@@ -134,6 +138,8 @@ struct Parser<'a> {
     diags: &'a mut Diagnostics,
     /// Guru mode.
     guru: bool,
+    /// `->` and `&` on values that are no variables of an event are allowed.
+    autocast: bool,
     pos: usize,
     eof: Token,
     /// Depth of the parser's recursion.
@@ -169,6 +175,7 @@ impl<'a> Parser<'a> {
             macros,
             diags,
             guru: false,
+            autocast: true,
             pos: 0,
             eof,
             depth: 0,

@@ -330,7 +330,7 @@ fn compare(left: CondValue, op: Tok, right: CondValue) -> Result<bool, CompareRe
 
 /// The order of version texts, that of glibc's `strverscmp`: at the first difference runs of digits
 /// compare by value, but runs that begin with 0 as fractions; everything else by bytes.
-fn version_order(l: &[u8], r: &[u8]) -> Ordering {
+pub(super) fn version_order(l: &[u8], r: &[u8]) -> Ordering {
     let same = l.iter().zip(r).take_while(|(a, b)| a == b).count();
     let digits = |s: &[u8]| s.iter().take_while(|b| b.is_ascii_digit()).count();
     // The start of the run of digits with the difference.

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::cond::version_order;
+
 /// The value of `runtime`.
 ///
 /// SystemTap's own values are `kernel`, `dyninst` and `bpf`. Scripts and tapsets write `runtime ==
@@ -105,6 +107,11 @@ impl PreprocEnv {
             guru: false,
             config: Box::new(NoConfig),
         }
+    }
+
+    /// Whether the language of the script's version has what came with `version`.
+    pub fn has_version(&self, version: &str) -> bool {
+        version_order(self.systemtap_version.as_bytes(), version.as_bytes()).is_ge()
     }
 
     /// Sets the script's arguments.

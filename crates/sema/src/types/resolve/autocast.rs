@@ -2,7 +2,8 @@
 //! `task_current()->pid` needs no `@cast`.
 
 use super::{FnDecl, Resolver};
-use crate::ctype::CTy;
+use crate::ctype::{CBase, CTy, TypeShape};
+use crate::facts::Facts;
 use crate::types::hir::*;
 
 /// Where the C type of a value comes from.
@@ -14,12 +15,57 @@ pub(super) enum Origin {
     Call(UnitIx),
 }
 
-/// The type among these origins.
-pub(super) fn known(origins: &[Origin]) -> Option<CTy> {
-    origins.iter().find_map(|o| match o {
-        Origin::Type(cty) => Some(*cty),
-        Origin::Call(_) => None,
-    })
+/// Why a value has no C type.
+pub(super) enum NoType {
+    /// Nothing gives it one.
+    Unknown,
+    /// What gives it one does not agree.
+    Two(CTy, CTy),
+}
+
+impl NoType {
+    /// The reason, for messages.
+    pub(super) fn reason(&self, facts: &dyn Facts) -> String {
+        match self {
+            NoType::Unknown => "the C type of this value is not known".into(),
+            NoType::Two(a, b) => {
+                let shown = |ty: &CTy| match ty.base {
+                    CBase::Id(id) => format!("`{}` of {}", ty.spell(facts), facts.type_home(id)),
+                    CBase::Int { .. } => format!("`{}`", ty.spell(facts)),
+                };
+                let (a, b) = (shown(a), shown(b));
+                format!("this value can have two C types, {a} and {b}")
+            }
+        }
+    }
+}
+
+/// Whether two C types are the same: integers of one form, or types of one name of one program.
+pub(super) fn same(a: CTy, b: CTy, facts: &dyn Facts) -> bool {
+    if a == b {
+        return true;
+    }
+    let home = |ty: CTy| match ty.base {
+        CBase::Id(id) => Some(facts.type_home(id)),
+        CBase::Int { .. } => None,
+    };
+    match (a.shape(facts), b.shape(facts)) {
+        (TypeShape::Ptr(a), TypeShape::Ptr(b)) => same(a, b, facts),
+        (TypeShape::Int { .. }, TypeShape::Int { .. }) => a.shape(facts) == b.shape(facts),
+        (TypeShape::Struct(..), TypeShape::Struct(..)) | (TypeShape::Other, TypeShape::Other) => {
+            home(a) == home(b) && a.spell(facts) == b.spell(facts)
+        }
+        _ => false,
+    }
+}
+
+/// The type that these origins give, if all give the same and no function has a say.
+pub(super) fn known(origins: &[Origin], facts: &dyn Facts) -> Option<CTy> {
+    let Some(&Origin::Type(first)) = origins.first() else {
+        return None;
+    };
+    let agrees = |o: &Origin| matches!(o, Origin::Type(ty) if same(first, *ty, facts));
+    origins.iter().all(agrees).then_some(first)
 }
 
 impl Resolver<'_> {
@@ -64,15 +110,25 @@ impl Resolver<'_> {
         }
     }
 
-    /// The C type that `->` after this value follows: the first one in source order.
-    pub(super) fn type_of_value(&mut self, value: &Expr, cty: Option<CTy>) -> Option<CTy> {
+    /// The C type that `->` after this value follows.
+    ///
+    /// # Errors
+    /// Why there is none.
+    pub(super) fn type_of_value(&mut self, value: &Expr, cty: Option<CTy>) -> Result<CTy, NoType> {
+        let mut first = None;
         let mut open = Vec::new();
         self.origins(value, cty, &mut open);
         open.reverse();
         let mut seen = Vec::new();
         while let Some(origin) = open.pop() {
             match origin {
-                Origin::Type(cty) => return Some(cty),
+                Origin::Type(cty) => match first {
+                    Some(before) if !same(before, cty, self.facts) => {
+                        return Err(NoType::Two(before, cty));
+                    }
+                    Some(_) => {}
+                    None => first = Some(cty),
+                },
                 Origin::Call(unit) if !seen.contains(&unit) => {
                     seen.push(unit);
                     open.extend(self.results_of(unit).into_iter().rev());
@@ -80,7 +136,7 @@ impl Resolver<'_> {
                 Origin::Call(_) => {}
             }
         }
-        None
+        first.ok_or(NoType::Unknown)
     }
 
     /// The origins of a function's result. A body that still waits is resolved now.

@@ -4,7 +4,7 @@ use spile_ir::{BinOp, CmpOp, Extract, Hist, UnOp};
 use spile_syntax::ast::{self, Key, Span, StatOp};
 use spile_syntax::diag::Diagnostic;
 
-use super::autocast::known;
+use super::autocast::{known, same};
 use super::{Resolver, VarMeaning};
 use crate::ctype::CTy;
 use crate::types::codes;
@@ -212,7 +212,7 @@ impl Resolver<'_> {
                     ty: l.ty,
                     span,
                 };
-                let cty = self.cur.ctypes.get(&ix).and_then(|o| known(o));
+                let cty = self.cur.ctypes.get(&ix).and_then(|o| known(o, self.facts));
                 (e, cty)
             }
             VarMeaning::Global(g) => {
@@ -430,7 +430,11 @@ impl Resolver<'_> {
         self.unify(b.ty, a.ty, b.span);
         let ty = a.ty;
         let kind = ExprKind::Ternary(Box::new(c), Box::new(a), Box::new(b));
-        (Expr { kind, ty, span }, ct.or(cb))
+        let cty = match (ct, cb) {
+            (Some(a), Some(b)) if !same(a, b, self.facts) => None,
+            _ => ct.or(cb),
+        };
+        (Expr { kind, ty, span }, cty)
     }
 
     fn assign(

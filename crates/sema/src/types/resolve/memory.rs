@@ -54,27 +54,51 @@ impl Resolver<'_> {
     }
 
     /// The module that a script names.
-    fn named_module(&mut self, name: &str, span: Span) -> Option<Module> {
+    fn find_module(&self, name: &str) -> Result<Option<Module>, String> {
         if name == "kernel" || name.starts_with("kernel<") {
-            return Some(Module::Kernel);
+            return Ok(Some(Module::Kernel));
         }
-        let header = name.strip_prefix('<').and_then(|n| n.strip_suffix('>'));
-        let query = match header {
-            Some(header) => ModuleQuery::Header(header.into()),
+        let headers = name.strip_prefix('<').and_then(|n| n.strip_suffix('>'));
+        let query = match headers {
+            Some(headers) => ModuleQuery::Headers(headers.split("><").map(Arc::from).collect()),
             None if name.contains('/') => ModuleQuery::Path(name.into()),
             None => ModuleQuery::KernelModule(name.into()),
         };
         let found = self.facts.modules(&query).or_else(|why| match query {
-            ModuleQuery::Path(_) | ModuleQuery::Header(_) => Err(why),
+            ModuleQuery::Path(_) | ModuleQuery::Headers(_) => Err(why),
             _ => self.facts.modules(&ModuleQuery::Path(name.into())),
-        });
-        match found {
-            Ok(found) => found.into_iter().next().map(|f| f.module),
+        })?;
+        Ok(found.into_iter().next().map(|f| f.module))
+    }
+
+    /// The module that a script names; an error where there is none.
+    fn named_module(&mut self, name: &str, span: Span) -> Option<Module> {
+        match self.find_module(name) {
+            Ok(found) => found,
             Err(why) => {
                 self.report(Diagnostic::error(codes::NO_MODULE, why).at(span));
                 None
             }
         }
+    }
+
+    /// The modules that a script names, separated by colons; those that do not exist are passed
+    /// over. An error where none exists.
+    fn search_modules(&mut self, names: &str, span: Span) -> Vec<Module> {
+        let mut found = Vec::new();
+        let mut missing = Vec::new();
+        for name in names.split(':') {
+            match self.find_module(name) {
+                Ok(module) => found.extend(module),
+                Err(why) => missing.push(why),
+            }
+        }
+        if found.is_empty() {
+            for why in missing {
+                self.report(Diagnostic::error(codes::NO_MODULE, why).at(span));
+            }
+        }
+        found
     }
 
     /// `@cast(address, "type", "module")`
@@ -91,13 +115,8 @@ impl Resolver<'_> {
         let modules = match args.get(2) {
             Some(_) => {
                 let named = self.literal(args, 2, "the module of `@cast`", span);
-                // Several modules can be given; the first that has the type counts.
-                let names = named.unwrap_or_default();
-                let mut modules = Vec::new();
-                for name in names.split(':') {
-                    modules.extend(self.named_module(name, at));
-                }
-                modules
+                // The first that has the type counts.
+                named.map_or(Vec::new(), |names| self.search_modules(&names, at))
             }
             None => {
                 let own = self.own_module().into_iter();

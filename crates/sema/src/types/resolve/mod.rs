@@ -22,6 +22,7 @@ mod rules;
 mod stmt;
 mod target;
 pub(in crate::types) mod unavailable;
+mod unused;
 mod value;
 mod write;
 
@@ -35,6 +36,7 @@ use spile_syntax::diag::{Diagnostic, Diagnostics};
 
 use self::autocast::Origin;
 use super::codes;
+use super::dead_stores::RemovedStmt;
 use super::hir::*;
 use super::unify::{Base, TyVar, Types};
 use crate::analyse::UserIds;
@@ -68,6 +70,8 @@ pub struct RunSettings<'a> {
     pub skip_badvars: bool,
     /// `-g`: verdicts of the script take effect.
     pub guru: bool,
+    /// Statements whose values nobody uses are resolved, too.
+    pub keep_unused: bool,
 }
 
 /// Number of errors from which on similar names are not searched, which takes long.
@@ -112,6 +116,8 @@ struct UnitState {
     discard: bool,
     /// The `@entry` expressions so far.
     entries: entry::EntryExprs,
+    /// What is left out.
+    unused: unused::Unused,
 }
 
 /// The state of the whole walk.
@@ -149,6 +155,8 @@ pub struct Resolver<'a> {
     counters: value::NamedCounters,
     /// Conditions of probe points.
     conditions: Vec<Expr>,
+    /// Statements that were left out.
+    removed: Vec<RemovedStmt>,
     /// Hidden functions that make texts of structures, by type and depth.
     pretty_units: FxHashMap<(CTypeId, u8), UnitIx>,
     cur: UnitState,
@@ -160,6 +168,8 @@ pub struct Resolved {
     pub tree: Tree,
     /// Types of everything in it.
     pub types: Types,
+    /// Statements that were left out.
+    pub removed: Vec<RemovedStmt>,
 }
 
 impl<'a> Resolver<'a> {
@@ -196,6 +206,7 @@ impl<'a> Resolver<'a> {
             entries: 0,
             counters: value::counters(&handlers),
             conditions: Vec::new(),
+            removed: Vec::new(),
             pretty_units: FxHashMap::default(),
             cur: UnitState::default(),
         };
@@ -208,6 +219,7 @@ impl<'a> Resolver<'a> {
         Resolved {
             tree: r.tree,
             types: r.types,
+            removed: r.removed,
         }
     }
 
@@ -549,13 +561,8 @@ impl<'a> Resolver<'a> {
         };
         if let Some(name) = input.filter(|n| d.ctx.vars.iter().all(|v| *v.name != **n)) {
             let f = spile_ir::Intrinsic::InputText;
-            let init = self.str(
-                ExprKind::Intr {
-                    f,
-                    args: Vec::new(),
-                },
-                d.span,
-            );
+            let args = Vec::new();
+            let init = self.str(ExprKind::Intr { f, args }, d.span);
             let set = self.predefine(&name.into(), init);
             body.push(set);
         }
@@ -588,6 +595,7 @@ impl<'a> Resolver<'a> {
                 span,
             });
         }
+        self.cur.unused = self.find_unused(d);
         for p in &d.parts {
             self.enter_file(p.file);
             body.extend(self.block(&p.body));
@@ -611,6 +619,18 @@ impl<'a> Resolver<'a> {
             body,
         });
         self.tree.units.extend(at_entry);
+    }
+
+    fn find_unused(&self, d: &ProbeHandler) -> unused::Unused {
+        let parts = d.parts.iter();
+        let bodies: Vec<_> = parts.map(|p| (&*p.body, self.is_user(p.file))).collect();
+        if self.input.keep_unused || bodies.iter().all(|b| !b.1) {
+            return unused::Unused::default();
+        }
+        let global = |name: &Name, file| self.lib.global(name, file).is_some();
+        unused::find(&bodies, &|name| {
+            d.parts.iter().all(|p| !global(name, p.file))
+        })
     }
 
     /// The statement `name = init` ahead of the body.
@@ -669,7 +689,14 @@ impl<'a> Resolver<'a> {
             ..UnitState::default()
         };
         let body = match &f.body {
-            ast::FnBody::Block(b) => self.block(b),
+            ast::FnBody::Block(b) => {
+                if !tapset && !self.input.keep_unused {
+                    let is_param = |n: &Name| f.params.iter().any(|p| p.0.name == *n);
+                    let local = |n: &Name| !is_param(n) && self.lib.global(n, file).is_none();
+                    self.cur.unused = unused::find(&[(b, true)], &local);
+                }
+                self.block(b)
+            }
             ast::FnBody::Embedded(e) => {
                 self.embedded(e);
                 Vec::new()

@@ -4,8 +4,9 @@ use spile_ir::{SortKey, SortSpec};
 use spile_syntax::ast::{self, Key, Span};
 use spile_syntax::diag::Diagnostic;
 
-use super::{Resolver, VarMeaning};
+use super::{Resolver, VarMeaning, unused};
 use crate::types::codes;
+use crate::types::dead_stores::RemovedStmt;
 use crate::types::hir::*;
 use crate::types::unify::Base;
 
@@ -32,9 +33,36 @@ impl Resolver<'_> {
         out
     }
 
+    /// Whether an expression that is used as a statement is left out, which a warning tells.
+    fn leave_out(&mut self, e: &ast::Expr) -> bool {
+        if !self.cur.unused.has_expr(e) {
+            return false;
+        }
+        match unused::changed(e) {
+            Some(change) => {
+                // A variable that is assigned and never read has its own warning.
+                let ix = self.local(change.name, change.span);
+                self.cur.locals[ix.0].written = true;
+                let what = match change.value {
+                    Some(_) => "assignment to",
+                    None => "change of",
+                };
+                let what = format!("{what} `{}`", change.name);
+                self.removed.push(RemovedStmt { what, span: e.span });
+            }
+            None if unused::is_notable(e) => self.warn_no_effect(e.span),
+            None => {}
+        }
+        true
+    }
+
     fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) {
+        if self.cur.unused.has_stmt(s) {
+            return;
+        }
         let kind = match &s.kind {
             ast::StmtKind::Empty => return,
+            ast::StmtKind::Expr(e) if self.leave_out(e) => return,
             ast::StmtKind::Expr(e) => {
                 let e = self.effect(e);
                 self.warn_without_effect(&e);
@@ -61,7 +89,7 @@ impl Resolver<'_> {
                 step,
                 body,
             } => {
-                if let Some(e) = init {
+                if let Some(e) = init.as_ref().filter(|e| !self.leave_out(e)) {
                     let e = self.effect(e);
                     out.push(Stmt {
                         span: e.span,
@@ -70,7 +98,8 @@ impl Resolver<'_> {
                 }
                 let cond = cond.as_ref().map(|c| self.number(c));
                 let body = self.in_loop(body);
-                let step = step.as_ref().map(|e| self.effect(e));
+                let step = step.as_ref().filter(|e| !self.leave_out(e));
+                let step = step.map(|e| self.effect(e));
                 StmtKind::Loop { cond, step, body }
             }
             ast::StmtKind::Foreach(f) => match self.foreach(f, s.span) {
@@ -173,9 +202,13 @@ impl Resolver<'_> {
             _ => false,
         });
         if !effect {
-            let d = Diagnostic::warning(codes::NO_EFFECT, "this statement has no effect");
-            self.report(d.at(e.span));
+            self.warn_no_effect(e.span);
         }
+    }
+
+    fn warn_no_effect(&mut self, span: Span) {
+        let d = Diagnostic::warning(codes::NO_EFFECT, "this statement has no effect");
+        self.report(d.at(span));
     }
 
     /// The local that a construct stores into. For a global of that name, an assignment is added to

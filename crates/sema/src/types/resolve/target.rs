@@ -31,6 +31,24 @@ pub(super) struct Suffix<'a> {
     pub pretty: Pretty,
 }
 
+/// The error of `->`, `[` or `$` after a value whose C type is not known, or of `&` before it.
+fn untyped(access: &[Access], addr_of: bool, why: &str, span: Span) -> Diagnostic {
+    let text = match access.first() {
+        Some(Access::Member(name)) => {
+            format!("unable to find member `{}`: {why}", name.name)
+        }
+        Some(Access::Index(_)) => format!("cannot index this value: {why}"),
+        None if addr_of => {
+            let text = "`&` needs a target variable or a structure member";
+            let d = Diagnostic::error(probe_codes::BAD_ADDRESS, text);
+            return d.label(span, "has no address");
+        }
+        None => format!("`$` cannot show this value: {why}"),
+    };
+    let d = Diagnostic::error(codes::TYPED_OPERAND, text).at(span);
+    d.help("name the type: `@cast(x, \"struct task_struct\")->pid`")
+}
+
 /// The memory that addresses in a variable refer to.
 fn space_of(source: &TargetSource, ctx: &Context) -> Space {
     match (source, ctx.kind) {
@@ -95,16 +113,13 @@ impl Resolver<'_> {
                 pretty,
             } => {
                 let (base, cty) = self.typed_expr(base);
-                let Some(cty) = self.type_of_value(&base, cty) else {
-                    self.report(
-                        Diagnostic::error(
-                            codes::TYPED_OPERAND,
-                            "`->` needs a value whose C type is known",
-                        )
-                        .at(base.span)
-                        .help("name the type: `@cast(x, \"struct task_struct\")->pid`"),
-                    );
-                    return (self.bad(span), None);
+                let cty = match self.type_of_value(&base, cty) {
+                    Ok(cty) => cty,
+                    Err(why) => {
+                        let why = why.reason(self.facts);
+                        self.report(untyped(access, *addr_of, &why, base.span));
+                        return (self.bad(span), None);
+                    }
                 };
                 let space = self.space_of_type(cty);
                 let suffix = Suffix {

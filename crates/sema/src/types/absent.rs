@@ -1,0 +1,140 @@
+//! Operations of controller handlers that need the event of a kernel handler. They are compiled, as in
+//! SystemTap, and fail when they run: each becomes an error that `catch` can catch.
+//!
+//! Functions that kernel handlers also call are copied for the controller's.
+
+use rustc_hash::FxHashMap;
+use spile_ir::Event;
+use spile_ir::intrinsics::{EventNeed, Intrinsic};
+
+use super::hir::*;
+
+/// Whether a controller handler of this event has what an intrinsic needs.
+pub fn is_available(f: Intrinsic, event: &Event) -> bool {
+    let info = f.info();
+    let has = |need: EventNeed| need.in_controller(event);
+    info.executors.controller && info.need.is_none_or(has)
+}
+
+/// What an intrinsic needs and a controller handler lacks, for messages.
+pub fn missing(f: Intrinsic) -> &'static str {
+    let need = f.info().need;
+    need.map_or("current kernel event", EventNeed::name)
+}
+
+/// Replaces the operations that controller handlers lack.
+pub fn replace(tree: &mut Tree) {
+    let mut copies = Copies {
+        lacking: lacking(tree),
+        made: FxHashMap::default(),
+    };
+    for ix in 0..tree.units.len() {
+        if runs_without_event(&tree.units[ix]) && copies.lacking[ix] {
+            copies.rewrite(tree, ix);
+        }
+    }
+}
+
+fn runs_without_event(u: &Unit) -> bool {
+    let UnitKind::Handler { event, .. } = &u.kind else {
+        return false;
+    };
+    let other = matches!(
+        event,
+        Event::Present { .. } | Event::Never | Event::Counter { .. }
+    );
+    !event.in_kernel() && !other
+}
+
+/// For each unit, whether it or a function that it calls has an operation that no handler of the
+/// controller has.
+fn lacking(tree: &Tree) -> Vec<bool> {
+    let mut found: Vec<bool> = Vec::with_capacity(tree.units.len());
+    let mut calls: Vec<Vec<UnitIx>> = Vec::with_capacity(tree.units.len());
+    for u in &tree.units {
+        let (mut own, mut callees) = (false, Vec::new());
+        walk_exprs(&u.body, &mut |e| match &e.kind {
+            ExprKind::Intr { f, .. } => own |= !is_available(*f, &Event::Begin(0)),
+            ExprKind::Call { func, .. } => callees.push(*func),
+            _ => {}
+        });
+        if let UnitKind::Func { next_alt, .. } = u.kind {
+            callees.extend(next_alt);
+        }
+        found.push(own);
+        calls.push(callees);
+    }
+    let mut changed = found.contains(&true);
+    while changed {
+        changed = false;
+        for (ix, callees) in calls.iter().enumerate() {
+            if !found[ix] && callees.iter().any(|c| found[c.0]) {
+                found[ix] = true;
+                changed = true;
+            }
+        }
+    }
+    found
+}
+
+struct Copies {
+    lacking: Vec<bool>,
+    /// The copies of functions, by the number of the original.
+    made: FxHashMap<UnitIx, UnitIx>,
+}
+
+impl Copies {
+    /// Rewrites a handler, and the copies of all functions that it calls.
+    fn rewrite(&mut self, tree: &mut Tree, handler: usize) {
+        let mut todo = vec![handler];
+        while let Some(unit) = todo.pop() {
+            let mut body = std::mem::take(&mut tree.units[unit].body);
+            for s in &mut body {
+                stmt_exprs_mut(s, &mut |e| self.expr(e, tree, &mut todo));
+            }
+            tree.units[unit].body = body;
+            if let UnitKind::Func {
+                next_alt: Some(next),
+                ..
+            } = tree.units[unit].kind
+            {
+                let next = self.copy(next, tree, &mut todo);
+                if let UnitKind::Func { next_alt, .. } = &mut tree.units[unit].kind {
+                    *next_alt = Some(next);
+                }
+            }
+        }
+    }
+
+    fn expr(&mut self, e: &mut Expr, tree: &mut Tree, todo: &mut Vec<usize>) {
+        children_mut(e, &mut |c| self.expr(c, tree, todo));
+        match &mut e.kind {
+            ExprKind::Call { func, .. } => *func = self.copy(*func, tree, todo),
+            ExprKind::Intr { f, .. } if !is_available(*f, &Event::Begin(0)) => {
+                let text = format!("there is no {} here", missing(*f));
+                let text = Expr {
+                    kind: ExprKind::Str(text.into_bytes().into()),
+                    ..*e
+                };
+                e.kind = ExprKind::Raise(Box::new(text));
+            }
+            _ => {}
+        }
+    }
+
+    /// The function that the controller calls in place of this one.
+    fn copy(&mut self, func: UnitIx, tree: &mut Tree, todo: &mut Vec<usize>) -> UnitIx {
+        if !self.lacking.get(func.0).is_some_and(|l| *l) {
+            return func;
+        }
+        if let Some(made) = self.made.get(&func) {
+            return *made;
+        }
+        // Originals are never rewritten, so that this one is whole.
+        let made = UnitIx(tree.units.len());
+        tree.units.push(tree.units[func.0].clone());
+        self.made.insert(func, made);
+        todo.push(made.0);
+        made
+    }
+}

@@ -1,0 +1,214 @@
+//! Statements of the script that only compute values which nobody uses. They are left out before
+//! names and types are looked at, as SystemTap's optimiser does: what a script does not need
+//! cannot fail. The library's own statements are looked at once and for all by tests, and what its
+//! aliases compute in vain is removed later ([`crate::types::dead_stores`]).
+
+use rustc_hash::FxHashSet;
+use spile_syntax::ast::{Block, Expr, ExprKind, Name, Span, Stmt, StmtKind, UnOp};
+use spile_syntax::visit::{self, Visitor};
+
+/// Maximum number of rounds; each finds statements that the one before made useless.
+const ROUNDS: usize = 16;
+
+/// The statements and expressions that are left out, by the addresses of their nodes.
+#[derive(Default)]
+pub(super) struct Unused {
+    nodes: FxHashSet<usize>,
+    /// Variables that an expression reads.
+    reads: FxHashSet<Name>,
+}
+
+fn address<T>(node: &T) -> usize {
+    std::ptr::from_ref(node).addr()
+}
+
+/// Finds what is left out of the bodies of one handler or function. `bodies` share their local
+/// variables; those of the library (`false`) only read them. `is_local` accepts local variables.
+pub(super) fn find(bodies: &[(&Block, bool)], is_local: &dyn Fn(&Name) -> bool) -> Unused {
+    let mut found = Unused::default();
+    for _ in 0..ROUNDS {
+        found.reads.clear();
+        for (body, _) in bodies {
+            found.block(body);
+        }
+        let before = found.nodes.len();
+        for (body, _) in bodies.iter().filter(|b| b.1) {
+            for s in &body.stmts {
+                found.mark(s, is_local);
+            }
+        }
+        if found.nodes.len() == before {
+            break;
+        }
+    }
+    found
+}
+
+impl Unused {
+    /// Whether a statement is left out.
+    pub(super) fn has_stmt(&self, s: &Stmt) -> bool {
+        self.nodes.contains(&address(s))
+    }
+
+    /// Whether an expression that is used as a statement is left out.
+    pub(super) fn has_expr(&self, e: &Expr) -> bool {
+        self.nodes.contains(&address(e))
+    }
+
+    /// Marks what is useless in a statement.
+    fn mark(&mut self, s: &Stmt, is_local: &dyn Fn(&Name) -> bool) {
+        match &s.kind {
+            StmtKind::Expr(e) => self.mark_expr(e, is_local),
+            StmtKind::Block(b) => b.stmts.iter().for_each(|s| self.mark(s, is_local)),
+            StmtKind::If { cond, then, els } => {
+                self.mark(then, is_local);
+                els.iter().for_each(|s| self.mark(s, is_local));
+                let empty = self.is_empty(then) && els.iter().all(|s| self.is_empty(s));
+                if empty && is_pure(cond) {
+                    self.nodes.insert(address(s));
+                }
+            }
+            StmtKind::While { body, .. } => self.mark(body, is_local),
+            StmtKind::For {
+                init, step, body, ..
+            } => {
+                let outside = [init, step].into_iter().flatten();
+                outside.for_each(|e| self.mark_expr(e, is_local));
+                self.mark(body, is_local);
+            }
+            StmtKind::Foreach(f) => {
+                self.mark(&f.body, is_local);
+                if self.is_empty(&f.body) && f.limit.iter().all(is_pure) && f.slice.is_none() {
+                    self.nodes.insert(address(s));
+                }
+            }
+            StmtKind::Try { body, handler, .. } => {
+                let all = body.stmts.iter().chain(&handler.stmts);
+                all.for_each(|s| self.mark(s, is_local));
+            }
+            _ => {}
+        }
+    }
+
+    fn mark_expr(&mut self, e: &Expr, is_local: &dyn Fn(&Name) -> bool) {
+        let useless = match changed(e) {
+            Some(c) => {
+                !self.reads.contains(c.name) && is_local(c.name) && c.value.is_none_or(is_pure)
+            }
+            None => is_pure(e),
+        };
+        if useless {
+            self.nodes.insert(address(e));
+        }
+    }
+
+    fn is_empty(&self, s: &Stmt) -> bool {
+        match &s.kind {
+            StmtKind::Empty => true,
+            StmtKind::Block(b) => b.stmts.iter().all(|s| self.is_empty(s)),
+            StmtKind::Expr(e) => self.has_expr(e),
+            _ => self.has_stmt(s),
+        }
+    }
+
+    /// Notes the reads of an expression whose value is not used: a variable that it changes is not
+    /// read for that.
+    fn discarded(&mut self, e: &Expr) {
+        if self.has_expr(e) {
+            return;
+        }
+        match changed(e) {
+            Some(c) => c.value.iter().for_each(|v| self.expr(v)),
+            None => self.expr(e),
+        }
+    }
+}
+
+impl Visitor for Unused {
+    fn stmt(&mut self, s: &Stmt) {
+        if self.has_stmt(s) {
+            return;
+        }
+        match &s.kind {
+            StmtKind::Expr(e) => self.discarded(e),
+            StmtKind::For {
+                init,
+                cond,
+                step,
+                body,
+            } => {
+                let outside = [init, step].into_iter().flatten();
+                outside.for_each(|e| self.discarded(e));
+                cond.iter().for_each(|e| self.expr(e));
+                self.stmt(body);
+            }
+            _ => visit::walk_stmt(self, s),
+        }
+    }
+
+    fn expr(&mut self, e: &Expr) {
+        if let ExprKind::Var(name) = &e.kind {
+            self.reads.insert(name.clone());
+        }
+        visit::walk_expr(self, e);
+    }
+}
+
+/// The variable that an expression changes.
+pub(super) struct Change<'a> {
+    pub(super) name: &'a Name,
+    /// Its place.
+    pub(super) span: Span,
+    /// The value that it gets, unless that is its own and one more or less.
+    pub(super) value: Option<&'a Expr>,
+}
+
+/// The change of a variable that an expression is.
+pub(super) fn changed(e: &Expr) -> Option<Change<'_>> {
+    let (target, value) = match &e.kind {
+        ExprKind::Assign { lhs, rhs, .. } => (lhs, Some(&**rhs)),
+        ExprKind::IncDec { target, .. } => (target, None),
+        _ => return None,
+    };
+    match &target.kind {
+        ExprKind::Var(name) => Some(Change {
+            name,
+            span: target.span,
+            value,
+        }),
+        _ => None,
+    }
+}
+
+/// Whether an expression does nothing but compute a value. What a function does is not known yet.
+fn is_pure(e: &Expr) -> bool {
+    let own = match &e.kind {
+        ExprKind::Assign { .. }
+        | ExprKind::StatAdd { .. }
+        | ExprKind::IncDec { .. }
+        | ExprKind::Call { .. }
+        | ExprKind::Embedded(_)
+        // `matched()` can read it.
+        | ExprKind::Match { .. }
+        // Says that the name is an array.
+        | ExprKind::In { .. } => false,
+        ExprKind::Print { op, .. } => op.to_string,
+        // Its operand only serves its value.
+        ExprKind::At { op: spile_syntax::ast::AtOp::Entry, .. } => return true,
+        _ => true,
+    };
+    let mut pure = own;
+    if own {
+        visit::each_child(e, |c| pure &= is_pure(c));
+    }
+    pure
+}
+
+/// Whether a warning tells of a useless expression: a number alone is what a macro left.
+pub(super) fn is_notable(e: &Expr) -> bool {
+    match &e.kind {
+        ExprKind::Num(_) => false,
+        ExprKind::Unary(UnOp::Neg, e) => is_notable(e),
+        _ => true,
+    }
+}
