@@ -84,7 +84,7 @@ impl<'m> Breakpoints<'m> {
         let range = self.range_of(address);
         self.begins(address, range, place)?;
         let i = self.instruction(address)?;
-        let why = match self.verdict_at(&i, range, place) {
+        let why = match self.verdict_at(&i, range) {
             Verdict::Right | Verdict::OverwritesRedZone => return Ok(address),
             Verdict::Refused(why) | Verdict::Wrong(why) => why,
         };
@@ -102,10 +102,11 @@ impl<'m> Breakpoints<'m> {
     }
 
     /// The verdict about an instruction, with what the function around it says about the red zone.
-    fn verdict_at(&mut self, i: &Instruction, range: Option<Range>, place: PlaceUse) -> Verdict {
+    fn verdict_at(&mut self, i: &Instruction, range: Option<Range>) -> Verdict {
         let bytes = self.module.image().bytes_at(i.ip(), i.len());
         let found = verdict(bytes.unwrap_or_default(), self.kernel);
-        if found != Verdict::OverwritesRedZone || place == PlaceUse::Entry {
+        // A function that begins has nothing there yet.
+        if found != Verdict::OverwritesRedZone || self.is_start(i.ip()) {
             return found;
         }
         match range {
@@ -233,7 +234,7 @@ impl<'m> Breakpoints<'m> {
         let mut at = address;
         for _ in 0..MAX_SKIPPED {
             let i = self.instruction(at).ok()?;
-            let right = self.verdict_at(&i, Some(range), PlaceUse::Exact) == Verdict::Right;
+            let right = self.verdict_at(&i, Some(range)) == Verdict::Right;
             if right && at != address {
                 return self.is_only_entry(address, at, range).then_some(at);
             }

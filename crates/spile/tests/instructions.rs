@@ -27,6 +27,12 @@ const SEEDS: usize = 4;
 /// Cases that are tried one by one, for each reason of the table.
 const SAMPLES: usize = 6;
 
+/// The kernel by which the table was made.
+const MEASURED: KernelVersion = KernelVersion {
+    major: 6,
+    minor: 18,
+};
+
 /// Instructions of the one-byte opcodes and of control flow, as assembler text. `@` is before the
 /// instruction under test; without it, that is the first one.
 const TEXTS: &str = include_str!("instructions.txt");
@@ -263,7 +269,7 @@ fn instructions_under_breakpoints_are_as_the_table_says() {
     let kernel = KernelVersion::of_release(&spile_kernel::machine::release());
     let found = instructions(&all, cases.len());
     let judged: Vec<Verdict> = found.iter().map(|i| verdict(&i.bytes, kernel)).collect();
-    one_by_one(&all, &found, &judged, &runs, &first);
+    one_by_one(&all, &found, &judged, &runs, &first, kernel);
     let keep = |(n, _): &(usize, Case)| {
         runs.contains(n) && matches!(judged[*n], Verdict::Right | Verdict::OverwritesRedZone)
     };
@@ -323,6 +329,7 @@ fn one_by_one(
     judged: &[Verdict],
     runs: &BTreeSet<usize>,
     results: &BTreeMap<usize, String>,
+    kernel: KernelVersion,
 ) {
     let mut tried: BTreeMap<String, usize> = BTreeMap::new();
     for (n, judged) in judged.iter().enumerate() {
@@ -350,6 +357,7 @@ fn one_by_one(
     }
     for (kind, count) in tried {
         eprintln!("{count} {kind}");
-        assert!(count > 0, "no example of: {kind}");
+        // A newer kernel may do better than the table allows.
+        assert!(count > 0 || kernel > MEASURED, "no example of: {kind}");
     }
 }
