@@ -187,27 +187,17 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
             front.facts.left_out()
         ));
     }
-    let without = front.facts.without_returns();
-    if let [first, ..] = &*without
-        && !cli.no_warnings
-    {
-        print_stderr(format_args!(
-            "WARNING: {} function(s) that match are left out, because their returns cannot be \
-             probed: {first}{}\n",
-            without.len(),
-            if without.len() > 1 { ", ..." } else { "" }
-        ));
-    }
-    let harmful = front.facts.without_breakpoints();
-    if let [first, ..] = &*harmful
-        && !cli.no_warnings
-    {
-        print_stderr(format_args!(
-            "WARNING: {} place(s) that match are left out, because a breakpoint there would change \
-             the program: {first}{}\n",
-            harmful.len(),
-            if harmful.len() > 1 { ", ..." } else { "" }
-        ));
+    if !cli.no_warnings {
+        report_left_out(
+            "function(s) that match are left out, because their returns cannot be probed",
+            &front.facts.without_returns(),
+            verbose,
+        );
+        report_left_out(
+            "place(s) that match are left out, because a breakpoint there would change the program",
+            &front.facts.without_breakpoints(),
+            verbose,
+        );
     }
     let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
     if verbose && analysis.program.handlers.iter().any(limited) {
@@ -218,6 +208,24 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
     }
     if verbose {
         print_stderr(&analysis.removed);
+    }
+}
+
+/// Warns of places that match and are left out, with the first of them, or all.
+fn report_left_out(why: &str, left_out: &[String], all: bool) {
+    let count = left_out.len();
+    match left_out {
+        [] => {}
+        [one] => print_stderr(format_args!("WARNING: 1 {why}: {one}\n")),
+        [first, ..] if !all => print_stderr(format_args!(
+            "WARNING: {count} {why}: {first}, ... (-v shows all)\n"
+        )),
+        _ => {
+            print_stderr(format_args!("WARNING: {count} {why}:\n"));
+            for one in left_out {
+                print_stderr(format_args!("  {one}\n"));
+            }
+        }
     }
 }
 
