@@ -18,6 +18,7 @@ mod error;
 pub mod exits;
 mod find;
 mod functions;
+pub mod go_entry;
 pub mod ifunc;
 mod image;
 mod index;

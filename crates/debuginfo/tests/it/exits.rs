@@ -7,7 +7,7 @@ use std::process::Command;
 
 use spile_debuginfo::exits::{self, Exits};
 use spile_debuginfo::tail_calls::ExitFinder;
-use spile_debuginfo::{Image, Module, SearchPaths, stack_hazards};
+use spile_debuginfo::{Image, Module, SearchPaths, go_entry, stack_hazards};
 
 use crate::build::{Dir, run};
 
@@ -223,4 +223,39 @@ fn hazards_of_stacks_are_found() {
             None
         );
     }
+}
+
+/// Functions as Go has them: with a stack check, with that of a large frame, and without one.
+const GO: &str = r#"
+__asm__(".text\n"
+    ".type runtime.morestack_noctxt.abi0, @function\n"
+    "runtime.morestack_noctxt.abi0: ret\n"
+    ".size runtime.morestack_noctxt.abi0, .-runtime.morestack_noctxt.abi0\n"
+    ".type elsewhere, @function\nelsewhere: ret\n.size elsewhere, .-elsewhere\n"
+    ".type small, @function\n"
+    "small: cmp 16(%r14), %rsp\njbe 1f\npush %rbp\npop %rbp\nret\n"
+    "1: mov %rax, 8(%rsp)\ncall runtime.morestack_noctxt.abi0\nmov 8(%rsp), %rax\njmp small\n"
+    ".size small, .-small\n"
+    ".type large, @function\n"
+    "large: mov %rsp, %r12\nsub $100000, %r12\njb 1f\ncmp 16(%r14), %r12\njbe 1f\npush %rbp\npop %rbp\nret\n"
+    "1: call runtime.morestack_noctxt.abi0\njmp large\n"
+    ".size large, .-large\n"
+    ".type other, @function\n"
+    "other: cmp $0, %rax\njbe 1f\nret\n1: call elsewhere\njmp other\n.size other, .-other\n");
+int main(void) { return 0; }
+"#;
+
+#[test]
+fn functions_of_go_begin_behind_their_stack_checks() {
+    let dir = Dir::new();
+    let module = open(&dir.compile("go.c", GO, &["-O2"]));
+    let at = |name: &str| {
+        let symbol = module.symbols().all().iter().find(|s| s.name == name);
+        symbol.map_or_else(|| panic!("no {name}"), |s| s.address)
+    };
+    let behind = |name: &str| go_entry::behind_stack_check(&module, at(name));
+    assert_eq!(behind("small") - at("small"), 6);
+    assert_eq!(behind("large") - at("large"), 18);
+    assert_eq!(behind("other"), at("other"));
+    assert_eq!(behind("main"), at("main"));
 }

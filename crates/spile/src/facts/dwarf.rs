@@ -417,6 +417,7 @@ impl QueriedFile<'_> {
         };
         FoundPlace { id, ..place }
     }
+
     /// The number of one of the file's types for analysis.
     fn ctype_id(&self, ty: u32) -> CTypeId {
         CTypeId::new(self.table.home(self.file, self.home.space()), ty)

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use spile_debuginfo::go_entry;
 use spile_debuginfo::{Module as File, SearchPaths, Symbol};
 use spile_glob as glob;
 use spile_runtime::{FileState, TargetProcess};
@@ -240,11 +241,14 @@ impl Programs {
         let file = asked.file;
         match query {
             CodeQuery::Function { kind, .. } => {
-                let found = self.functions(path, asked, query)?;
-                if *kind != FunctionKind::Return {
-                    return Ok(found);
+                let mut found = self.functions(path, asked, query)?;
+                if *kind == FunctionKind::Return {
+                    found = self.returns.safe_returns(Path::new(&**path), file, found)?;
                 }
-                self.returns.safe_returns(Path::new(&**path), file, found)
+                if file.image().is_go() {
+                    found.iter_mut().for_each(|f| behind_stack_check(file, f));
+                }
+                Ok(found)
             }
             CodeQuery::Statement { .. } => asked.places(query),
             CodeQuery::Address { address, .. } => match file.image().file_offset(*address) {
@@ -392,6 +396,15 @@ impl Programs {
         // Symbols for the linker stay in a stripped program.
         let own = |s: &Symbol<'_>| !s.dynamic;
         file.dwarf().is_none() && !file.symbols().functions().any(own)
+    }
+}
+
+/// Moves a function of Go behind its stack check, where a call arrives once.
+fn behind_stack_check(file: &File, found: &mut FoundPlace) {
+    let behind = go_entry::behind_stack_check(file, found.address);
+    if let spile_ir::CodePlace::File { offset, .. } = &mut found.place {
+        *offset += behind - found.address;
+        found.address = behind;
     }
 }
 
