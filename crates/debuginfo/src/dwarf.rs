@@ -59,6 +59,7 @@ pub struct Dwarf {
     pub(crate) index_path: Option<std::path::PathBuf>,
     pub(crate) tables: crate::scopes::FunctionTables,
     pub(crate) chains: crate::scopes::ScopeChains,
+    pub(crate) nested: crate::enclosing::NestedFunctions,
     /// Where the parts of split functions begin.
     pub(crate) split: OnceLock<HashSet<u64>>,
     files: Mutex<FilePaths>,
@@ -159,6 +160,7 @@ impl Dwarf {
             index_path,
             tables: crate::scopes::FunctionTables::default(),
             chains: crate::scopes::ScopeChains::default(),
+            nested: crate::enclosing::NestedFunctions::default(),
             split: OnceLock::new(),
             files: Mutex::default(),
             types: crate::types::TypeNumbers::default(),

@@ -14,6 +14,7 @@ mod debuginfod;
 pub mod demangle;
 mod dwarf;
 pub mod dynamic;
+mod enclosing;
 mod error;
 pub mod exits;
 mod find;

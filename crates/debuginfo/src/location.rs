@@ -4,6 +4,7 @@ use gimli::{AttributeValue, Expression, Operation, RawLocListEntry};
 
 use crate::cfi::{self, Cfa};
 use crate::dwarf::{Die, Dwarf, R, Unit, number_of};
+use crate::enclosing::OuterFrame;
 
 /// Maximum number of paths through an expression that are followed at once.
 const MAX_WAYS: usize = 8;
@@ -101,6 +102,9 @@ impl Unavailable {
     }
 }
 
+const OUTER_REGISTER: &str =
+    "a function around this one keeps it in a register, which is not known here";
+
 /// Whether a register is a general-purpose one.
 fn is_general(register: u16) -> bool {
     register <= 16
@@ -118,6 +122,9 @@ pub(crate) struct LocContext<'a> {
     pub function: Option<Die>,
     /// Whether `pc` is that function's first instruction.
     pub at_entry: bool,
+    /// The frame base of a function around the one at `pc`, whose variable it is: its registers and
+    /// its program counter are not known.
+    pub outer: Option<&'a OuterFrame>,
 }
 
 type LocProgram = Vec<LocOp>;
@@ -154,6 +161,11 @@ impl LocContext<'_> {
                 let list = dwarf.attr_locations(self.unit, value).ok().flatten();
                 let mut list = list.ok_or_else(Unavailable::damaged)?;
                 let mut base = self.unit.low_pc;
+                match self.outer {
+                    Some(Ok(_)) => return self.in_frame(list),
+                    Some(Err(why)) => return Err(why.clone()),
+                    None => {}
+                }
                 while let Ok(Some(raw)) = list.next_raw() {
                     let empty = self.empty_range(&raw, &mut base);
                     let Ok(entry) = list.convert_raw(raw) else {
@@ -176,6 +188,25 @@ impl LocContext<'_> {
                 }
                 Err(Unavailable::optimised())
             }
+        }
+    }
+
+    /// The place in the frame of a function around. While a function inside it can run, what that
+    /// one may use is in memory; other ranges are those of copies in registers.
+    fn in_frame(&self, mut list: gimli::LocListIter<R>) -> Result<Location, Unavailable> {
+        let mut found = Vec::new();
+        while let Ok(Some(entry)) = list.next() {
+            let mut ops = entry.data.operations(self.unit.encoding());
+            if matches!(ops.next(), Ok(Some(Operation::FrameOffset { .. }))) {
+                let place = self.expression(entry.data, 0)?;
+                if !found.contains(&place) {
+                    found.push(place);
+                }
+            }
+        }
+        match (found.pop(), found.is_empty()) {
+            (Some(place), true) => Ok(place),
+            _ => Err(Unavailable::new(OUTER_REGISTER)),
         }
     }
 
@@ -246,6 +277,9 @@ impl LocContext<'_> {
 
     /// The canonical frame address of the function.
     fn cfa(&self) -> Result<LocProgram, Unavailable> {
+        if self.outer.is_some() {
+            return Err(Unavailable::new(OUTER_REGISTER));
+        }
         let main = &self.dwarf.main;
         let debug = &self.dwarf.part(0).image;
         let row = cfi::row_for(main, Some(debug), self.pc);
@@ -263,7 +297,18 @@ impl LocContext<'_> {
         }
     }
 
+    fn register(&self, register: gimli::Register) -> Result<(), Unavailable> {
+        match self.outer {
+            Some(Ok(_)) => Err(Unavailable::new(OUTER_REGISTER)),
+            Some(Err(why)) => Err(why.clone()),
+            None => general(register),
+        }
+    }
+
     fn frame_base(&self, depth: usize) -> Result<LocProgram, Unavailable> {
+        if let Some(frame) = self.outer {
+            return frame.clone();
+        }
         let lost = || Unavailable::new("its function has no frame base");
         let function = self.function.filter(|_| depth < 2).ok_or_else(lost)?;
         let (unit, entry) = self.dwarf.entry(function).ok_or_else(lost)?;
@@ -453,7 +498,7 @@ impl Evaluator<'_, '_> {
                 self.push(vec![LocOp::Const(a as i64)])?;
             }
             Operation::Register { register } => {
-                general(register)?;
+                self.context.register(register)?;
                 self.result = Some(Location::Value(vec![LocOp::Reg(register.0)]));
             }
             Operation::RegisterOffset {
@@ -461,7 +506,7 @@ impl Evaluator<'_, '_> {
                 offset,
                 base_type,
             } => {
-                general(register)?;
+                self.context.register(register)?;
                 self.push(register_offset(register.0, offset))?;
                 let ty = self.context.base_type(base_type)?;
                 self.extend(ty)?;
@@ -594,7 +639,7 @@ impl Evaluator<'_, '_> {
         let first = ops.next().ok().flatten();
         match first {
             Some(Operation::Register { register }) if self.context.at_entry => {
-                general(register)?;
+                self.context.register(register)?;
                 self.push(vec![LocOp::Reg(register.0)])
             }
             _ => Err(Unavailable::new(

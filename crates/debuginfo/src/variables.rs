@@ -6,6 +6,7 @@ use std::sync::Arc;
 use gimli::AttributeValue;
 
 use crate::dwarf::{Die, Dwarf, Entry};
+use crate::enclosing::{OuterFrame, Reached};
 use crate::functions::Pattern;
 use crate::index::NameKind;
 use crate::lines::path_matches;
@@ -27,14 +28,34 @@ pub struct Variable {
     pub parameter: bool,
     /// Its type as declared.
     pub ty: TypeId,
+    /// How a nested function reaches it, if it is a variable of a function around.
+    pub(crate) reached: Option<Reached>,
+}
+
+impl Variable {
+    /// Whether it is a variable of a function around the nested one.
+    #[must_use]
+    pub fn is_outer(&self) -> bool {
+        self.reached.is_some()
+    }
 }
 
 impl Dwarf {
     /// Parameters and locals visible to code at an address, inner ones first, those of one scope in
     /// their order. `of` is the function or inlined instance that the address is probed for; `None`
-    /// means the innermost one.
+    /// means the innermost one. Variables of functions around a nested function follow.
     #[must_use]
     pub fn variables(&self, address: u64, of: Option<Die>) -> Vec<Variable> {
+        let mut found = self.own_variables(address, of);
+        if let Some(of) = of.or_else(|| self.function_at(address)) {
+            let mut outer = self.enclosing_variables(address, of);
+            outer.retain(|o| !found.iter().any(|v| v.name == o.name));
+            found.extend(outer);
+        }
+        found
+    }
+
+    pub(crate) fn own_variables(&self, address: u64, of: Option<Die>) -> Vec<Variable> {
         let chain = self.scopes_at(address);
         let mut found: Vec<Variable> = Vec::new();
         let mut scopes: Vec<Scope> = Dwarf::own_scopes(&chain, of).to_vec();
@@ -62,7 +83,7 @@ impl Dwarf {
         found
     }
 
-    fn list(&self, scope: &Scope, found: &mut Vec<Variable>) {
+    pub(crate) fn list(&self, scope: &Scope, found: &mut Vec<Variable>) {
         let mut seen = HashSet::new();
         for child in self.children(scope.die) {
             if let Some((_, entry)) = self.entry(child) {
@@ -106,6 +127,7 @@ impl Dwarf {
                 die,
                 parameter,
                 ty: self.type_of(die),
+                reached: None,
             });
         }
     }
@@ -157,6 +179,7 @@ impl Dwarf {
             die: f.die,
             parameter: false,
             ty: self.type_of(f.die),
+            reached: None,
         });
         found.collect()
     }
@@ -177,6 +200,20 @@ impl Dwarf {
     /// # Errors
     /// When it has no location or cannot be read, with the reason.
     pub fn locate(&self, variable: &Variable, address: u64) -> Result<Location, Unavailable> {
+        match variable.reached {
+            Some(reached) => self.locate_enclosing(variable, reached, address),
+            None => self.locate_in(variable, address, None),
+        }
+    }
+
+    /// The location of a variable; `outer` is the function that has it, with its frame base, if it
+    /// is not one at the address.
+    pub(crate) fn locate_in(
+        &self,
+        variable: &Variable,
+        address: u64,
+        outer: Option<(Die, &OuterFrame)>,
+    ) -> Result<Location, Unavailable> {
         let (unit, entry) = self
             .entry(variable.die)
             .ok_or_else(Unavailable::optimised)?;
@@ -193,7 +230,7 @@ impl Dwarf {
                 .ok_or_else(Unavailable::optimised)?
         };
         let chain = self.scopes_at(address);
-        let function = chain.first().map(|s| s.die);
+        let function = outer.map(|o| o.0).or(chain.first().map(|s| s.die));
         let starts = |die: Die| {
             let (unit, entry) = self.entry(die)?;
             self.entry_pc(die, &unit, &entry, &self.code(die, &unit, &entry))
@@ -204,7 +241,8 @@ impl Dwarf {
             unit: &unit,
             pc: address,
             function,
-            at_entry: function.and_then(starts) == Some(address),
+            at_entry: outer.is_none() && function.and_then(starts) == Some(address),
+            outer: outer.map(|o| o.1),
         };
         context.attribute(value)
     }

@@ -3,7 +3,10 @@
 
 use std::path::Path;
 
-use spile_debuginfo::{CallKind, Dwarf, LineQuery, Module, Pattern, PlaceKinds, SearchPaths};
+use spile_debuginfo::{
+    CallKind, Dwarf, LineQuery, LocOp, Location, Module, Pattern, PlaceKinds, SearchPaths,
+    Unavailable,
+};
 
 use crate::build::Dir;
 
@@ -211,5 +214,58 @@ fn the_rest_of_a_split_function_is_no_call() {
         assert_eq!(dwarf.calls(copy).list, [], "{more:?}");
         // Copies of calls that are in the source are calls.
         assert!(count(dwarf, "walk").1 >= 2, "{more:?}");
+    }
+}
+
+/// Variables of the function around are reached by the static link, which is in a register at the
+/// first instruction and in the frame later.
+#[test]
+fn variables_of_functions_around_are_found() {
+    for flags in [["-O0", "-g"], ["-O1", "-g"], ["-O2", "-g"]] {
+        let dir = Dir::new();
+        let module = open(&dir.compile("inside.c", C, &flags));
+        let dwarf = module.dwarf().expect("DWARF");
+        let inner = &dwarf.functions(exact("outer::inner"), None, ALL)[0];
+        for address in [inner.entry, inner.body] {
+            let own = dwarf.variables(address, Some(inner.die));
+            let named = |name: &str| own.iter().find(|v| &*v.name == name).expect("there");
+            assert!(!named("x").is_outer(), "{flags:?}");
+            for name in ["base", "extra"] {
+                let place = dwarf.locate(named(name), address);
+                let Ok(Location::Address(ops)) = place else {
+                    panic!("{flags:?} {name}: {place:?}");
+                };
+                let by_register = ops.contains(&LocOp::Reg(10));
+                assert_eq!(by_register, address == inner.entry, "{flags:?}: {ops:?}");
+                assert!(named(name).is_outer(), "{flags:?}");
+            }
+        }
+        // Inlined into the function around, it is in the same frame.
+        let copy = &dwarf.functions(exact("copied"), None, ALL)[0];
+        let extra = dwarf
+            .variable("extra", copy.body, Some(copy.die))
+            .expect("there");
+        assert!(dwarf.locate(&extra, copy.body).is_ok(), "{flags:?}");
+    }
+}
+
+/// Without a static link the reason is told.
+#[test]
+fn variables_around_a_lambda_have_no_place() {
+    for compiler in ["g++", "clang++"] {
+        let dir = Dir::new();
+        let module = open(&dir.compile_by(compiler, "inside.cc", CPLUS, &["-g", "-O0"]));
+        let dwarf = module.dwarf().expect("DWARF");
+        let lambda = &dwarf.functions(exact("locals::operator()"), None, ALL)[0];
+        let local = dwarf
+            .variable("local", lambda.body, Some(lambda.die))
+            .expect("there");
+        let Err(Unavailable(why)) = dwarf.locate(&local, lambda.body) else {
+            panic!("{compiler}");
+        };
+        assert!(
+            why.contains("frame of `locals`") && why.contains("DW_AT_static_link"),
+            "{compiler}: {why}"
+        );
     }
 }

@@ -201,6 +201,8 @@ pub enum VarKind {
     Parameter,
     /// A local variable.
     Local,
+    /// A variable of a function around a nested one.
+    Outer,
     /// A global variable of the module.
     Global,
     /// The function's return value.

@@ -448,10 +448,10 @@ impl QueriedFile<'_> {
             found.push(Variable {
                 name: v.name.clone(),
                 ty: self.ctype_id(v.ty),
-                kind: if v.parameter {
-                    VarKind::Parameter
-                } else {
-                    VarKind::Local
+                kind: match v.parameter {
+                    true => VarKind::Parameter,
+                    false if v.is_outer() => VarKind::Outer,
+                    false => VarKind::Local,
                 },
                 loc,
             });

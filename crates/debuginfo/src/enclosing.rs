@@ -1,0 +1,256 @@
+//! Variables of the functions around a nested one. Its frame has the static link, from which
+//! `DW_AT_static_link` computes the frame base of the function around; a function inlined into the
+//! one around it is in the same frame.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use gimli::{AttributeValue, Operation};
+
+use crate::dwarf::{Die, Dwarf, Entry, Unit};
+use crate::location::{LocBinary, LocContext, LocOp, Location, Unavailable};
+use crate::scopes::{Scope, ScopeKind};
+use crate::variables::Variable;
+
+const EM_X86_64: u16 = 62;
+/// The register of the static link at a function's first instruction, in the ABI of x86-64.
+const STATIC_LINK: u16 = 10;
+/// Maximum nesting that is followed.
+const MAX_DEPTH: usize = 128;
+const MAX_TABLES: usize = 64;
+
+/// The scopes around the functions of units that are in other functions, innermost first, by the
+/// functions' offsets.
+#[derive(Default)]
+pub(crate) struct NestedFunctions(Mutex<HashMap<(u8, u32), Arc<ScopesAround>>>);
+
+type ScopesAround = HashMap<usize, Vec<Scope>>;
+
+/// How a function reaches a variable of one around it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Reached {
+    /// The nested function, or its inlined instance.
+    from: Die,
+    /// The function around, or its instance, that has the variable.
+    function: Die,
+}
+
+/// The frame base of a function around, or why it is not known.
+pub(crate) type OuterFrame = Result<Vec<LocOp>, Unavailable>;
+
+impl Dwarf {
+    /// Variables of the functions around a function, inner ones first.
+    pub(crate) fn enclosing_variables(&self, address: u64, of: Die) -> Vec<Variable> {
+        let mut found: Vec<Variable> = Vec::new();
+        let mut hidden: HashSet<Arc<str>> = HashSet::new();
+        let mut add = |mut more: Vec<Variable>, function: Die| {
+            more.retain(|v| hidden.insert(v.name.clone()));
+            found.extend(more.into_iter().map(|v| Variable {
+                parameter: false,
+                reached: Some(Reached { from: of, function }),
+                ..v
+            }));
+        };
+        let around = self.scopes_around(of);
+        let mut blocks = Vec::new();
+        for scope in around {
+            blocks.push(scope);
+            if scope.kind == ScopeKind::Block {
+                continue;
+            }
+            let function = self.instance_around(address, of, scope.die);
+            match function {
+                // It is in the same frame.
+                Some(die) => add(self.own_variables(address, Some(die)), die),
+                None => {
+                    let mut list = Vec::new();
+                    blocks.iter().for_each(|b| self.list(b, &mut list));
+                    add(list, scope.die);
+                }
+            }
+            blocks.clear();
+        }
+        found
+    }
+
+    /// Location of a variable of a function around.
+    pub(crate) fn locate_enclosing(
+        &self,
+        variable: &Variable,
+        reached: Reached,
+        address: u64,
+    ) -> Result<Location, Unavailable> {
+        let around = self.scopes_at(address);
+        if around.iter().any(|s| s.die == reached.function) {
+            return self.locate_in(variable, address, None);
+        }
+        let frame = self.outer_frame(reached, address);
+        self.locate_in(variable, address, Some((reached.function, &frame)))
+    }
+
+    /// The scopes around a function that are in another function or are it, innermost first.
+    fn scopes_around(&self, of: Die) -> Vec<Scope> {
+        let mut at = Some(of);
+        for _ in 0..4 {
+            let Some(die) = at else { break };
+            let nested = self.nested(die).and_then(|n| n.get(&die.offset).cloned());
+            if let Some(scopes) = nested {
+                return scopes;
+            }
+            let next = self.entry(die);
+            at = next.and_then(|(_, entry)| crate::dwarf::origin(self, die, &entry));
+        }
+        Vec::new()
+    }
+
+    /// The function or instance with the abstract entry of `function` whose code at an address the
+    /// function `of` is inlined into.
+    fn instance_around(&self, address: u64, of: Die, function: Die) -> Option<Die> {
+        let chain = self.scopes_at(address);
+        let inside = chain.iter().position(|s| s.die == of)?;
+        let origin = self.outermost_origin(function);
+        let mut outer = chain[..inside].iter().rev();
+        let same =
+            |s: &&Scope| s.kind != ScopeKind::Block && self.outermost_origin(s.die) == origin;
+        Some(outer.find(same)?.die)
+    }
+
+    /// The frame base of a function around, followed by the static links from function to function.
+    fn outer_frame(&self, reached: Reached, address: u64) -> OuterFrame {
+        let mut at = reached.from;
+        let mut frame: Option<OuterFrame> = None;
+        for scope in self.scopes_around(reached.from) {
+            if scope.kind == ScopeKind::Block {
+                continue;
+            }
+            let (unit, entry) = self.entry(at).ok_or_else(Unavailable::optimised)?;
+            frame = Some(self.static_link(at, &unit, &entry, address, frame.as_ref()));
+            at = scope.die;
+            if at == reached.function {
+                break;
+            }
+        }
+        let name = self.entry(at).and_then(|(_, e)| self.name(at, &e));
+        let of = format!("it is in the frame of `{}`", name.unwrap_or("?"));
+        match frame {
+            Some(Ok(frame)) => Ok(frame),
+            Some(Err(Unavailable(why))) => Err(Unavailable(format!("{of}, and {why}"))),
+            None => Err(Unavailable(format!("{of}, which is not known here"))),
+        }
+    }
+
+    /// The frame base of the function around a function, whose own frame base is `frame` if it is
+    /// itself around the place.
+    fn static_link(
+        &self,
+        function: Die,
+        unit: &Unit,
+        entry: &Entry,
+        address: u64,
+        frame: Option<&OuterFrame>,
+    ) -> OuterFrame {
+        let value = entry.attr_value(gimli::DW_AT_static_link);
+        let Some(value) = value else {
+            return Err(Unavailable::new(
+                "debugging information has no static link (DW_AT_static_link) that leads there",
+            ));
+        };
+        let code = self.code(function, unit, entry);
+        let mut context = LocContext {
+            dwarf: self,
+            die: function,
+            unit,
+            pc: address,
+            function: Some(function),
+            at_entry: frame.is_none()
+                && self.entry_pc(function, unit, entry, &code) == Some(address),
+            outer: frame,
+        };
+        let base = Ok(vec![LocOp::Reg(STATIC_LINK)]);
+        let stored = stored_link(unit, value);
+        if context.at_entry && stored && self.main.machine() == EM_X86_64 {
+            context.outer = Some(&base);
+        }
+        let (Location::Address(mut ops) | Location::Value(mut ops)) = context.attribute(value)?
+        else {
+            return Err(Unavailable::new("its static link is in pieces"));
+        };
+        // The first instructions store the register that the expression loads.
+        if let [
+            LocOp::Reg(STATIC_LINK),
+            LocOp::Const(_),
+            LocOp::Binary(LocBinary::Add),
+            LocOp::Load { size: 8 },
+            ..,
+        ] = ops[..]
+            && context.at_entry
+            && stored
+        {
+            ops.drain(1..4);
+        }
+        Ok(ops)
+    }
+
+    fn nested(&self, die: Die) -> Option<Arc<ScopesAround>> {
+        let key = (die.part, die.unit);
+        let lock = || self.nested.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(found) = lock().get(&key) {
+            return Some(found.clone());
+        }
+        let unit = self.unit(die.part, die.unit)?;
+        let mut found = HashMap::new();
+        let _ = list_nested(die, &unit, &mut found);
+        let found = Arc::new(found);
+        let mut all = lock();
+        if all.len() >= MAX_TABLES {
+            all.clear();
+        }
+        all.insert(key, found.clone());
+        Some(found)
+    }
+}
+
+/// Finds the functions of a unit that are in other functions.
+fn list_nested(any: Die, unit: &Unit, found: &mut ScopesAround) -> Option<()> {
+    let mut raw = unit.entries_raw(None).ok()?;
+    // The entries around, with their depth.
+    let mut around: Vec<(isize, Scope)> = Vec::new();
+    while !raw.is_empty() {
+        let (depth, offset) = (raw.next_depth(), raw.next_offset().0);
+        let Some(abbrev) = raw.read_abbreviation().ok()? else {
+            continue;
+        };
+        raw.skip_attributes(abbrev.attributes()).ok()?;
+        while around.pop_if(|a| a.0 >= depth).is_some() {}
+        let function = abbrev.tag() == gimli::DW_TAG_subprogram;
+        if function && !around.is_empty() {
+            found.insert(offset, around.iter().rev().map(|a| a.1).collect());
+        }
+        let kind = match abbrev.tag() {
+            _ if !abbrev.has_children() || around.len() >= MAX_DEPTH => continue,
+            gimli::DW_TAG_subprogram => ScopeKind::Function,
+            gimli::DW_TAG_inlined_subroutine => ScopeKind::Inlined,
+            gimli::DW_TAG_lexical_block => ScopeKind::Block,
+            _ => continue,
+        };
+        let die = Die { offset, ..any };
+        around.push((depth, Scope { kind, die }));
+    }
+    Some(())
+}
+
+/// Whether a static link is loaded from the function's own frame.
+fn stored_link(unit: &Unit, value: AttributeValue<crate::dwarf::R>) -> bool {
+    let Some(expression) = value.exprloc_value() else {
+        return false;
+    };
+    let mut ops = expression.operations(unit.encoding());
+    let mut next = || ops.next().ok().flatten();
+    matches!(
+        (next(), next()),
+        (
+            Some(Operation::FrameOffset { .. }),
+            Some(Operation::Deref { size: 8, .. })
+        )
+    )
+}
