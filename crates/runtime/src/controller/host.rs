@@ -16,6 +16,7 @@ use crate::machine::clock::{self, TimeZone};
 use crate::machine::direct_map::{self, DirectMap};
 use crate::machine::existing_tasks::ExistingTask;
 use crate::machine::kernel_memory::KernelMemory;
+use crate::machine::pid_namespace::{self, PidMap};
 
 /// The machine, as controller handlers see it.
 pub struct Host {
@@ -300,12 +301,18 @@ fn elsewhere(f: impl Into<Intrinsic>) -> Fault {
     Fault::from(format!("{} has no event here", f.into().info().name))
 }
 
-/// A number of the controller.
+/// A number of the controller. Numbers of processes are the machine's, as in kernel handlers.
 fn own_number(which: TaskNumber) -> i64 {
     use rustix::process as p;
-    let pid = |pid: p::Pid| i64::from(pid.as_raw_nonzero().get());
+    let pid = |pid: p::Pid| {
+        let here = pid.as_raw_nonzero().get().unsigned_abs();
+        i64::from(match here == std::process::id() {
+            true => pid_namespace::own_pid(),
+            false => PidMap::now().to_machine(here),
+        })
+    };
     match which {
-        TaskNumber::Pid => i64::from(std::process::id()),
+        TaskNumber::Pid => i64::from(pid_namespace::own_pid()),
         TaskNumber::Tid => pid(rustix::thread::gettid()),
         TaskNumber::Ppid => p::getppid().map_or(0, pid),
         TaskNumber::Pgrp => pid(p::getpgrp()),

@@ -38,7 +38,7 @@ pub(super) fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis
         display: !cli.no_global_var_display,
         session_name: session_name(cli),
         keep_unused: cli.unoptimised,
-        session_pid: std::process::id().into(),
+        session_pid: spile_runtime::machine::pid_namespace::own_pid().into(),
         session_uid: spile_kernel::process::own_uid().into(),
         target_pidns: match spile_kernel::process::pid_namespace(cli.target_namespaces) {
             Some(inode) => inode.cast_signed(),
