@@ -1,14 +1,14 @@
 //! Sessions in the background: `-F` starts one, `spile attach` shows its output, `spile stop` ends it.
 
 use std::io::{self, Write};
-use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
 
 use spile_runtime::io::background::{self, Role};
-use spile_runtime::io::output::OutputTarget;
-use spile_runtime::io::recorder::{self, ATTACH, STOP, Stream};
+use spile_runtime::io::output::{self, OutputTarget, PIECE};
+use spile_runtime::io::recorder::{self, ATTACH, Found, Frames, STOP, Stream};
 use spile_runtime::session::events::{Signal, Signals};
 
 use crate::cli::Cli;
@@ -40,86 +40,218 @@ pub(crate) fn start(cli: &Cli, color: bool) -> Result<u8, Failure> {
     })
 }
 
-/// The session of a process, or the only one there is.
-fn find(pid: Option<u32>) -> Result<u32, Failure> {
-    if let Some(pid) = pid {
-        return Ok(pid);
-    }
+/// The session of a process, or the only one of this user.
+fn find(pid: Option<u32>) -> Result<Found, Failure> {
     let path = "/proc/net/unix";
-    let table = std::fs::read_to_string(path).map_err(|e| fail(format_args!("{path}: {e}")))?;
-    match recorder::sessions(&table)[..] {
-        [pid] => Ok(pid),
-        [] => Err(fail(
-            "no session runs in the background; `spile -F` starts one",
-        )),
-        ref several => {
-            let all: Vec<String> = several.iter().map(u32::to_string).collect();
-            Err(fail(format_args!(
-                "several sessions run in the background, name one: {}",
-                all.join(" ")
-            )))
-        }
+    let table = std::fs::read(path).map_err(|e| fail(format_args!("{path}: {e}")))?;
+    let mut all = recorder::sessions(&table);
+    let Some(pid) = pid else {
+        // Those of other users are nobody's business, whoever they are.
+        all.retain(|s| s.own);
+        return match all.pop() {
+            None => Err(fail(
+                "no session runs in the background; `spile -F` starts one",
+            )),
+            Some(one) if all.is_empty() => Ok(one),
+            Some(last) => {
+                let all = all.iter().chain([&last]);
+                let all: Vec<String> = all.map(|s| s.pid.to_string()).collect();
+                Err(fail(format_args!(
+                    "several sessions run in the background, name one: {}",
+                    all.join(" ")
+                )))
+            }
+        };
+    };
+    match all.into_iter().find(|s| s.pid == pid) {
+        Some(session) if session.own => Ok(session),
+        Some(_) => Err(fail(format_args!(
+            "the session of process {pid} belongs to another user"
+        ))),
+        None => Err(fail(format_args!(
+            "process {pid} is no session in the background without -o; `kill -INT` ends one with -o"
+        ))),
     }
 }
 
-/// Reads the output of a session to its end, or until Ctrl-\. Ctrl-C ends the session. With `stops`, ends
-/// it at once. The result is the session's exit status.
+/// A client of a session.
+struct Client {
+    session: Found,
+    signals: Signals,
+    frames: Frames,
+    output: OwnedFd,
+    errors: Option<OwnedFd>,
+    /// Bytes that are printed, which the session does not know yet.
+    printed: u32,
+}
+
+/// What follows a step of a client.
+enum Next {
+    GoOn,
+    /// The client ends with this status.
+    End(u8),
+}
+
+/// Reads the output of a session to its end, or until Ctrl-\. Ctrl-C ends the session, and the second one
+/// the client. With `stops`, ends the session at once. The result is the session's exit status.
 pub(crate) fn run(pid: Option<u32>, stops: bool) -> Result<u8, Failure> {
-    let pid = find(pid)?;
-    let failed = |e: io::Error| match e.kind() {
-        io::ErrorKind::ConnectionRefused => fail(format_args!(
-            "process {pid} is no session in the background without -o; `kill -INT` ends one with -o"
-        )),
-        _ => fail(format_args!("the session of process {pid}: {e}")),
-    };
+    let mut session = find(pid)?;
+    let failed = |e: io::Error| failure(session.pid, &e);
     let signals = Signals::new().map_err(failed)?;
-    let mut session = recorder::connect(pid).map_err(failed)?;
     let request = if stops { STOP } else { ATTACH };
-    session.write_all(&[request]).map_err(failed)?;
+    session.stream.write_all(&[request]).map_err(failed)?;
+    // A descriptor that does not block, where there is one.
+    let stream = |fd: BorrowedFd<'_>| -> io::Result<OwnedFd> {
+        let fd = fd.try_clone_to_owned()?;
+        Ok(output::unblocked_terminal(&fd).unwrap_or(fd))
+    };
+    let output = stream(io::stdout().as_fd()).map_err(failed)?;
+    let mut client = Client {
+        signals,
+        frames: Frames::default(),
+        output,
+        errors: stream(io::stderr().as_fd()).ok(),
+        printed: 0,
+        session,
+    };
     loop {
-        let mut fds = [
-            PollFd::from_borrowed_fd(session.as_fd(), PollFlags::IN),
-            PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN),
-        ];
-        match poll(&mut fds, None) {
-            Ok(_) | Err(rustix::io::Errno::INTR) => {}
-            Err(e) => return Err(failed(e.into())),
-        }
-        let ready = !fds[0].revents().is_empty();
-        while let Some(signal) = signals.next() {
-            match signal {
-                Signal::Leave => {
-                    print_stderr(format_args!(
-                        "the session goes on; `spile attach {pid}` continues its output\n"
-                    ));
-                    return Ok(0);
-                }
-                Signal::End if signals.end_requested_twice() => return Err(Failure::Reported),
-                Signal::End => session.write_all(&[STOP]).map_err(failed)?,
-                Signal::Child | Signal::Size | Signal::NextFile => {}
-            }
-        }
-        if ready && let Some(status) = show(&mut session).map_err(failed)? {
+        if let Next::End(status) = client.step()? {
             return Ok(status);
         }
     }
 }
 
-/// Shows a frame; the exit status at the end.
-fn show(session: &mut UnixStream) -> io::Result<Option<u8>> {
-    match recorder::read_frame(session)? {
-        Some((Stream::Output, bytes)) => {
-            let mut out = io::stdout().lock();
-            out.write_all(&bytes)?;
-            out.flush()?;
-            Ok(None)
+fn failure(pid: u32, e: &io::Error) -> Failure {
+    fail(format_args!("the session of process {pid}: {e}"))
+}
+
+impl Client {
+    fn failed(&self, e: impl Into<io::Error>) -> Failure {
+        failure(self.session.pid, &e.into())
+    }
+
+    /// Prints a frame, or waits for one.
+    fn step(&mut self) -> Result<Next, Failure> {
+        match self.frames.next_frame().map_err(|e| self.failed(e))? {
+            Some((Stream::End, status)) => {
+                return Ok(Next::End(status.first().copied().unwrap_or(1)));
+            }
+            Some((stream, bytes)) => return self.print(stream, &bytes),
+            None => {}
         }
-        Some((Stream::Messages, bytes)) => {
-            // Messages have no other place.
-            let _ = io::stderr().write_all(&bytes);
-            Ok(None)
+        if let end @ Next::End(_) = self.wait(None)? {
+            return Ok(end);
         }
-        Some((Stream::End, status)) => Ok(Some(status.first().copied().unwrap_or(1))),
-        None => Err(io::Error::other("it ended without a word")),
+        match self.frames.fill(&mut self.session.stream) {
+            Ok(true) => Ok(Next::GoOn),
+            Ok(false) => Err(self.failed(io::Error::other(
+                "it ended without a word, or `spile stop` took the rest of its output",
+            ))),
+            Err(e) => Err(self.failed(e)),
+        }
+    }
+
+    /// Prints a frame's contents, and acknowledges each part.
+    fn print(&mut self, stream: Stream, mut bytes: &[u8]) -> Result<Next, Failure> {
+        let messages = stream == Stream::Messages;
+        while !bytes.is_empty() {
+            if let end @ Next::End(_) = self.wait(Some(stream))? {
+                return Ok(end);
+            }
+            let to = match (messages, &self.errors) {
+                (false, _) => &self.output,
+                (true, Some(errors)) => errors,
+                // Messages have no other place.
+                (true, None) => return Ok(self.acknowledge(bytes.len())),
+            };
+            let piece = &bytes[..bytes.len().min(PIECE)];
+            let done = match rustix::io::write(to, piece) {
+                Ok(n) => n,
+                Err(Errno::INTR | Errno::AGAIN) => 0,
+                Err(_) if messages => piece.len(),
+                // A reader that closes the pipe, as `head` does, is no failure.
+                Err(Errno::PIPE) => return Ok(self.leave()),
+                Err(e) => return Err(fail(format_args!("cannot write the output: {e}"))),
+            };
+            self.acknowledge(done);
+            bytes = &bytes[done..];
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Tells the session that so many more bytes are printed.
+    fn acknowledge(&mut self, bytes: usize) -> Next {
+        self.printed += bytes as u32;
+        if self.printed > 0 && recorder::acknowledge(&self.session.stream, self.printed) {
+            self.printed = 0;
+        }
+        Next::GoOn
+    }
+
+    /// Waits until a stream takes bytes, or without one until the session has sent some.
+    fn wait(&mut self, to: Option<Stream>) -> Result<Next, Failure> {
+        loop {
+            let late = match self.printed {
+                0 => PollFlags::empty(),
+                _ => PollFlags::OUT,
+            };
+            let other = match to {
+                Some(Stream::Messages) => self.errors.as_ref(),
+                Some(_) => Some(&self.output),
+                None => None,
+            };
+            let session = match to {
+                Some(_) => late,
+                None => late | PollFlags::IN,
+            };
+            let mut fds = vec![
+                PollFd::new(&self.session.stream, session),
+                PollFd::new(&self.signals, PollFlags::IN),
+            ];
+            fds.extend(other.map(|fd| PollFd::new(fd, PollFlags::OUT)));
+            match poll(&mut fds, None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(e) => return Err(self.failed(e)),
+            }
+            let room = PollFlags::OUT;
+            let ready = match (to, fds.get(2)) {
+                (None, _) => !(fds[0].revents() - room).is_empty(),
+                (Some(_), Some(other)) => !other.revents().is_empty(),
+                (Some(_), None) => true,
+            };
+            self.acknowledge(0);
+            if let end @ Next::End(_) = self.take_signals()? {
+                return Ok(end);
+            }
+            if ready {
+                return Ok(Next::GoOn);
+            }
+        }
+    }
+
+    fn take_signals(&mut self) -> Result<Next, Failure> {
+        while let Some(signal) = self.signals.next() {
+            match signal {
+                Signal::Leave => return Ok(self.leave()),
+                Signal::End if self.signals.end_requested_twice() => {
+                    return Err(Failure::Reported);
+                }
+                Signal::End => {
+                    let asked = self.session.stream.write_all(&[STOP]);
+                    asked.map_err(|e| self.failed(e))?;
+                }
+                Signal::Child | Signal::Size | Signal::NextFile => {}
+            }
+        }
+        Ok(Next::GoOn)
+    }
+
+    /// Leaves the session: what is not printed stays there.
+    fn leave(&self) -> Next {
+        let pid = self.session.pid;
+        print_stderr(format_args!(
+            "the session goes on; `spile attach {pid}` continues its output\n"
+        ));
+        Next::End(0)
     }
 }

@@ -17,7 +17,7 @@ use crate::shared::ring_record::FieldValue;
 /// Bytes that trigger a write.
 const BATCH: usize = 64 << 10;
 /// A pipe with room accepts this many bytes without blocking (PIPE_BUF).
-const PIECE: usize = 4096;
+pub const PIECE: usize = 4096;
 /// Limit on the bytes that a session collects while it ends; above it, the end waits for the
 /// reader.
 const KEPT: usize = 64 << 20;
@@ -86,8 +86,12 @@ impl Output {
                 Some(stdout()?)
             }
         };
-        // With standard error closed there is no place for messages.
-        let errors = rustix::stdio::stderr().try_clone_to_owned().ok();
+        // With standard error closed there is no place for messages. A recorder has one of its own, and
+        // would only keep the terminal, or the shell that waits for the end of this stream.
+        let errors = match recorder {
+            Some(_) => None,
+            None => rustix::stdio::stderr().try_clone_to_owned().ok(),
+        };
         Ok(Output {
             collected: Vec::new(),
             sink,
@@ -218,6 +222,7 @@ impl Output {
     /// Writes later messages to the output: there is no terminal any more.
     pub fn join_messages(&mut self) {
         self.together = true;
+        self.errors = None;
     }
 
     /// The memory of a session in the background.
@@ -349,9 +354,9 @@ fn is_file(fd: &OwnedFd) -> bool {
     rustix::fs::fstat(fd).is_ok_and(|s| FileType::from_raw_mode(s.st_mode).is_file())
 }
 
-/// A terminal that reports room can still block a larger write, and signals do not interrupt it. A
+/// A descriptor of a terminal that never blocks; `None` for anything else. A terminal that reports room can still block a larger write, and signals do not interrupt it. A
 /// new non-blocking descriptor avoids that without changing those of other processes.
-fn unblocked_terminal(fd: &OwnedFd) -> Option<OwnedFd> {
+pub fn unblocked_terminal(fd: &OwnedFd) -> Option<OwnedFd> {
     if !rustix::termios::isatty(fd) {
         return None;
     }
