@@ -2,6 +2,7 @@
 //! readers of JSON. Characters that would move the cursor, change colours or change the writing
 //! direction are escaped as in C source, by the octal numbers of their bytes. [`messages`] prints texts of which all are escaped so.
 
+pub mod files;
 pub mod messages;
 
 use std::borrow::Cow;

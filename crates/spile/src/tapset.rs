@@ -1,9 +1,11 @@
 //! The tapset library: the files built into the binary, each of which is read when a name that it
 //! defines is looked up, and the files of `-I` folders.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
+use spile_plain::files;
 use spile_sema::library::{FileReader, Library, NameKind};
 use spile_sema::missing::Missing;
 use spile_syntax::ast::{self, FileId};
@@ -77,6 +79,12 @@ fn files_below(dir: &Path, found: &mut Vec<PathBuf>) -> Result<(), Unreadable> {
     Ok(())
 }
 
+fn read(path: &Path) -> std::io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    files::open(path)?.read_to_end(&mut text)?;
+    Ok(text)
+}
+
 /// Opens the tapset and parses the macros of `-I` folders, which every file may use. Built-in macros
 /// are parsed when they are used. Files of `-I` folders come before the built-in ones, and so replace
 /// them. `defines` are those of `-D`.
@@ -97,7 +105,7 @@ pub(crate) fn open(
         files_below(dir, &mut paths)?;
     }
     for path in paths {
-        let text = std::fs::read(&path).map_err(|error| Unreadable {
+        let text = read(&path).map_err(|error| Unreadable {
             path: path.clone(),
             error,
         })?;

@@ -96,7 +96,7 @@ impl fmt::Display for FileNote {
 /// # Errors
 /// See [`UnusableFile`].
 pub fn read_path(path: &Path) -> Result<ReadProfile, UnusableFile> {
-    let file = std::fs::File::open(path).map_err(UnusableFile::Io)?;
+    let file = spile_plain::files::open(path).map_err(UnusableFile::Io)?;
     read(BufReader::with_capacity(1 << 18, file))
 }
 

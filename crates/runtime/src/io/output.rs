@@ -4,6 +4,7 @@
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::time::Duration;
 
 use rustix::fs::{FileType, Mode, OFlags};
 
@@ -71,7 +72,9 @@ impl Output {
         let out = match target {
             OutputTarget::Stdout => Some(stdout()?),
             OutputTarget::File(path, limits) => {
-                let (series, file) = FileSeries::create(path, limits)?;
+                let (series, file) = FileSeries::create(path, limits, || {
+                    ReaderWait::pause(reader_wait.as_ref(), Duration::from_millis(10))
+                })?;
                 files = Some(series);
                 Some(file)
             }

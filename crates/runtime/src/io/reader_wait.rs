@@ -36,6 +36,25 @@ impl ReaderWait {
         }
     }
 
+    /// Passes some time, for a reader that is not there yet.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::Interrupted`] if a signal ends the session.
+    pub fn pause(reader_wait: Option<&ReaderWait>, time: Duration) -> io::Result<()> {
+        let Some(p) = reader_wait else {
+            std::thread::sleep(time);
+            return Ok(());
+        };
+        let mut fds = [PollFd::new(&*p.signals, PollFlags::IN)];
+        // An interruption is as good as the time.
+        let _ = poll(&mut fds, Some(&timespec(time)));
+        p.signals.poll();
+        match p.signals.end_requested() {
+            true => Err(io::ErrorKind::Interrupted.into()),
+            false => Ok(()),
+        }
+    }
+
     /// Waits until a piece can be written without blocking. With `may_keep` the bytes can be
     /// written later.
     ///

@@ -2,11 +2,18 @@
 //!
 //! In: a name, and the limits of `-S`. Out: the descriptor of the current file, and how much of a text
 //! goes there before the next one. With limits the names end in `.0`, `.1` and so on, as SystemTap
-//! names them. A signal starts the next file, with or without limits.
+//! names them. A signal starts the next file, with or without limits. The first file without limits can
+//! be a pipe or a device; all others are regular files.
 
 use std::collections::VecDeque;
-use std::fs::File;
+use std::fs::{File, OpenOptions};
+use std::io;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rustix::fs::OFlags;
+use spile_plain::files;
 
 use crate::error::Error;
 use crate::machine::clock;
@@ -35,10 +42,12 @@ pub(super) struct FileSeries {
 }
 
 impl FileSeries {
-    /// Creates the first file.
+    /// Creates the first file. `wait` passes some time if it is a pipe that nobody reads yet; its error
+    /// ends the wait.
     pub(super) fn create(
         name: String,
         limits: Option<SeriesLimits>,
+        wait: impl FnMut() -> io::Result<()>,
     ) -> Result<(FileSeries, OwnedFd), Error> {
         let mut series = FileSeries {
             name,
@@ -47,7 +56,7 @@ impl FileSeries {
             written: 0,
             kept: VecDeque::new(),
         };
-        let fd = series.open()?;
+        let fd = series.open(wait)?;
         Ok((series, fd))
     }
 
@@ -55,16 +64,20 @@ impl FileSeries {
     pub(super) fn next(&mut self) -> Result<OwnedFd, Error> {
         self.number += 1;
         self.written = 0;
-        self.open()
+        self.open(|| Ok(()))
     }
 
-    fn open(&mut self) -> Result<OwnedFd, Error> {
+    fn open(&mut self, wait: impl FnMut() -> io::Result<()>) -> Result<OwnedFd, Error> {
         let name = clock::strftime(&self.name).map_err(|e| Error::Output(self.name.clone(), e))?;
-        let path = match (self.limits, self.number) {
-            (None, 0) => name,
-            (_, number) => format!("{name}.{number}"),
+        let (path, file) = match (self.limits, self.number) {
+            (None, 0) => (name.clone(), any_file(&name, wait)),
+            (_, number) => {
+                let path = format!("{name}.{number}");
+                let file = files::create(Path::new(&path));
+                (path, file)
+            }
         };
-        let file = File::create(&path).map_err(|e| Error::Output(path.clone(), e))?;
+        let file = file.map_err(|e| Error::Output(path.clone(), e))?;
         if let Some(most) = self.limits.and_then(|l| l.files) {
             self.kept.push_back(path);
             while self.kept.len() > most.max(1) as usize {
@@ -97,6 +110,20 @@ impl FileSeries {
     /// Counts bytes of the current file.
     pub(super) fn wrote(&mut self, bytes: usize) {
         self.written += bytes as u64;
+    }
+}
+
+/// Creates a file, or opens a pipe or a device.
+fn any_file(path: &str, mut wait: impl FnMut() -> io::Result<()>) -> io::Result<File> {
+    let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
+    let mut options = OpenOptions::new();
+    options.write(true).create(true).truncate(true);
+    options.custom_flags(flags.bits().cast_signed());
+    loop {
+        match options.open(path) {
+            Err(e) if e.raw_os_error() == Some(libc::ENXIO) => wait()?,
+            done => return done,
+        }
     }
 }
 
