@@ -122,6 +122,29 @@ pub const ROWS_MAP: &str = "stack_rows";
 /// Limit on the unwind rows of all files together.
 pub const MAX_ROWS: u32 = 1 << 20;
 
+/// Map of the places of probes that follow the target's processes, by [`followed_key`]. The value is
+/// the cookie that the place has in other attachments.
+pub const FOLLOWED_MAP: &str = "followed";
+/// Bit of the attach cookies of probes that follow processes. The rest is the number of a set of
+/// places, whose addresses differ in their last bits.
+pub const FOLLOWED: u64 = 1 << 63;
+/// Number of these last bits: those that are the same wherever a file is mapped.
+pub const FOLLOWED_BITS: u32 = 12;
+
+/// The key of a place in [`FOLLOWED_MAP`]: the number of its set, and its address or offset.
+pub fn followed_key(set: u32, address: u64) -> u64 {
+    u64::from(set) << FOLLOWED_BITS | address & ((1 << FOLLOWED_BITS) - 1)
+}
+
+/// Whether a probe can follow the target's processes: its breakpoints are then in the memory of these
+/// only. The semaphores of markers are counted in all processes.
+pub fn can_follow(probe: &spile_ir::CodeProbe) -> bool {
+    let file = |s: &spile_ir::CodeSite| {
+        s.semaphore == 0 && matches!(s.place, spile_ir::CodePlace::File { .. })
+    };
+    probe.tree && probe.pid.is_none() && probe.sites.iter().all(file)
+}
+
 /// Map of the symbols of files, with the value's fields in [`symbol_row`].
 pub const SYMBOLS_MAP: &str = "stack_symbols";
 /// Map of rows of symbols, see [`symbol_row`].

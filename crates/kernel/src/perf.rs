@@ -309,6 +309,29 @@ impl PerfEvent {
         open_attr(&attr, pid, cpu, "open a perf probe")
     }
 
+    /// Opens an event of a trace event, by its number in tracefs, that lets probes in programs hit in the
+    /// memory of a task, and of its later threads and children if it is inherited. It does not count.
+    ///
+    /// # Errors
+    /// [`PerfError`]: `EINVAL` before Linux 6.13 if it is inherited.
+    pub fn open_in(id: u64, task: u32, inherited: bool) -> Result<PerfEvent, PerfError> {
+        const DISABLED: u64 = 1 << 0;
+        const INHERIT: u64 = 1 << 1;
+        const SAMPLE_TID: u64 = 1 << 1;
+        const SAMPLE_READ: u64 = 1 << 4;
+        let mut attr = [0u64; ATTR_LEN / 8];
+        let head = [
+            TYPE_TRACEPOINT.to_ne_bytes(),
+            (ATTR_LEN as u32).to_ne_bytes(),
+        ];
+        attr[0] = u64::from_ne_bytes(*head.concat().first_chunk().unwrap_or(&[0; 8]));
+        attr[1] = id;
+        attr[2] = 1;
+        attr[3] = SAMPLE_TID | SAMPLE_READ;
+        attr[5] = DISABLED | if inherited { INHERIT } else { 0 };
+        open_attr(&attr, task as i32, -1, "open an event of a task")
+    }
+
     /// Asks the kernel whether it accepts a kprobe at a function, without creating one: the
     /// requested offset is within the first instruction, which the kernel checks last
     /// (`create_local_trace_kprobe`, `register_kprobe`). Costs a few microseconds.

@@ -10,7 +10,7 @@
 
 use std::fmt;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::fd::{AsFd, OwnedFd};
 
 use rustix::fs::{AtFlags, CWD, Dir, FileType, Mode, OFlags, openat, statat};
@@ -173,6 +173,19 @@ impl Tracefs {
         }
     }
 
+    /// Opens it as a detached mount in which events can be defined.
+    ///
+    /// # Errors
+    /// If no detached mount can be made.
+    pub fn open_writable() -> Result<Tracefs, TracefsError> {
+        let root = mount_detached("tracefs", MountAttrFlags::empty());
+        root.map(|root| Tracefs { root })
+            .map_err(|errno| TracefsError {
+                action: "mount",
+                errno,
+            })
+    }
+
     /// Closes it without waiting for the kernel.
     pub fn close(self) {
         crate::process::spawn_masked(move || drop(self.root));
@@ -244,6 +257,16 @@ impl Tracefs {
         Ok(text)
     }
 
+    /// Appends lines to a file in it, such as `uprobe_events`, where each line is a request.
+    ///
+    /// # Errors
+    /// Those of the requests; the requests before one that fails are done.
+    pub fn append(&self, path: &str, text: &str) -> std::io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::APPEND | OFlags::CLOEXEC;
+        let file = openat(&self.root, path, flags, Mode::empty())?;
+        File::from(file).write_all(text.as_bytes())
+    }
+
     /// Like [`Tracefs::read`], for files of megabytes, which are read fastest in large pieces.
     ///
     /// # Errors
@@ -293,15 +316,16 @@ pub fn security_modules() -> Option<Vec<String>> {
     Some(list?.trim().split(',').map(str::to_owned).collect())
 }
 
-/// Makes a detached mount of a file system of that type, and returns its root directory.
+/// Makes a detached mount of a file system of that type, which nobody can write to, and returns its
+/// root directory.
 fn detached_mount(fs: &str) -> Result<OwnedFd, Errno> {
+    mount_detached(fs, MountAttrFlags::MOUNT_ATTR_RDONLY)
+}
+
+fn mount_detached(fs: &str, attributes: MountAttrFlags) -> Result<OwnedFd, Errno> {
     let context = fsopen(fs, FsOpenFlags::FSOPEN_CLOEXEC)?;
     fsconfig_create(context.as_fd())?;
-    fsmount(
-        context.as_fd(),
-        FsMountFlags::FSMOUNT_CLOEXEC,
-        MountAttrFlags::MOUNT_ATTR_RDONLY,
-    )
+    fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)
 }
 
 fn open_dir(at: impl AsFd, path: &str) -> Result<OwnedFd, Errno> {

@@ -30,12 +30,14 @@ use spile_kernel::tracepoints::security_modules;
 
 use crate::attach::arming::Arming;
 use crate::attach::code::{self, AttachSummary};
+use crate::attach::followed::{self, Following};
 pub use crate::attach::links::Links;
 use crate::attach::links::RefusedPlace;
 use crate::attach::perf_events;
 use crate::error::Error;
 use crate::load::map_prealloc::PremadeMaps;
 use crate::load::object::{KernelPrograms, LoadRefusal, MappedObject, PointLinks};
+use crate::machine::pid_namespace::PidMap;
 use crate::session::events::Signals;
 use crate::shared::state::StateMemory;
 
@@ -56,6 +58,8 @@ pub struct LoadedObject {
     layout: Layout,
     /// Programs that attach to places one by one, although the layout asks for one link.
     single: Vec<String>,
+    /// Programs that attach in the memory of the target's processes only.
+    followed: Vec<String>,
     /// The reason why the kernel refused the critical section; the controller then takes the locks
     /// itself.
     uncritical: Option<String>,
@@ -78,12 +82,20 @@ impl LoadedObject {
         signals: Option<&Rc<Signals>>,
     ) -> Result<StartedObject, Error> {
         let mut single = Vec::new();
+        let mut followed = match target {
+            Some(_) => followed::programs(&object.layout),
+            None => Vec::new(),
+        };
         loop {
             let prepare = Some(&prepare as &dyn Fn(&StateMemory));
+            let apart = (single.clone(), followed.clone());
             let (loaded, state) =
-                LoadedObject::load(object, program, single.clone(), ahead.take(), prepare)?;
+                LoadedObject::load(object, program, apart, ahead.take(), prepare)?;
             match loaded.attach_for(program, target, signals) {
                 Ok(links) => return Ok((loaded, state, links)),
+                Err((_, why @ Error::Stopped { .. })) => return Err(why),
+                // The kernel cannot follow processes: all have the breakpoints.
+                Err(_) if !followed.is_empty() => followed.clear(),
                 Err((alone, why)) if alone.is_empty() => return Err(why),
                 Err((alone, _)) => single.extend(alone),
             }
@@ -125,7 +137,7 @@ impl LoadedObject {
         object: &layout::Object,
         program: &Program,
     ) -> Result<(LoadedObject, StateMemory), Error> {
-        LoadedObject::load(object, program, Vec::new(), None, None)
+        LoadedObject::load(object, program, Default::default(), None, None)
     }
 
     /// Loads an object. If the state memory is prepared here, programs can be attached as soon as they
@@ -133,7 +145,7 @@ impl LoadedObject {
     fn load(
         object: &layout::Object,
         program: &Program,
-        single: Vec<String>,
+        (single, followed): (Vec<String>, Vec<String>),
         ahead: Option<PremadeMaps>,
         prepare: Option<&dyn Fn(&StateMemory)>,
     ) -> Result<(LoadedObject, StateMemory), Error> {
@@ -151,7 +163,8 @@ impl LoadedObject {
         if let Some(prepare) = prepare {
             prepare(&state);
         }
-        let loaded = object::load_programs(&mapped, &single, prepare.is_some());
+        let unlinked = [&single[..], &followed].concat();
+        let loaded = object::load_programs(&mapped, &unlinked, prepare.is_some());
         let KernelPrograms {
             programs,
             points,
@@ -165,6 +178,7 @@ impl LoadedObject {
             ring_bytes: ring.map_or(0, |m| m.max_entries),
             layout,
             single,
+            followed,
             uncritical: uncritical.map(|why| why.to_string()),
         };
         Ok((loaded, state))
@@ -243,12 +257,29 @@ impl LoadedObject {
     ) -> Result<Links, (Vec<String>, Error)> {
         let mut links = Links::default();
         let arming = Arming::new(signals.cloned());
+        links.following = self.following(target).map_err(|why| (Vec::new(), why))?;
         self.attach_some(program, target, (&mut links, &arming), |info| !raises(info))?;
+        if let Some(following) = &links.following {
+            let all = following.follow_all();
+            all.map_err(|errno| (Vec::new(), cannot_follow(errno)))?;
+        }
         let why = self.uncritical.iter().filter_map(|why| why.lines().next());
         let lines =
             why.map(|why| format!("handlers of the controller take locks themselves: {why}"));
         links.attach_kinds.extend(lines);
         Ok(links)
+    }
+
+    /// The processes to follow, if programs do.
+    fn following(&self, target: Option<u32>) -> Result<Option<Following>, Error> {
+        let Some(target) = target.filter(|_| !self.followed.is_empty()) else {
+            return Ok(None);
+        };
+        let has = self.maps.contains_key(layout::FOLLOWED_MAP);
+        let places = has.then(|| self.map_fd(layout::FOLLOWED_MAP));
+        let target = PidMap::now().to_namespace(target);
+        let following = Following::new(target, places.transpose()?);
+        following.map(Some).map_err(cannot_follow)
     }
 
     /// Attaches the markers with semaphores. From then on programs can see that they are observed,
@@ -310,6 +341,7 @@ impl LoadedObject {
             let how = AttachParams {
                 loaded: self,
                 arming,
+                followed: self.followed.contains(&info.name),
                 single,
                 target,
                 probe: first.map(|h| h.site),
@@ -402,6 +434,8 @@ pub(crate) fn with_script_line(
 struct AttachParams<'a> {
     loaded: &'a LoadedObject,
     arming: &'a Arming,
+    /// Attaches in the memory of the target's processes only.
+    followed: bool,
     /// Attaches to places one by one, although the layout asks for one link.
     single: bool,
     /// The session's target.
@@ -494,19 +528,24 @@ fn attach_code(
 ) -> Result<(), Error> {
     let by = if how.single { CodeAttach::Single } else { by };
     let (fds, refused) = (links.fds.len(), links.refused.len());
+    let by = (by, how.followed);
     code::attach(probe, by, fd, links, how.arming)?;
     if probe.ret {
         links.returns.extend(fds..links.fds.len());
     }
     let left_out = links.refused.len() - refused;
     // A session has an entry and a return.
-    let last = how.last.filter(|_| by == CodeAttach::Session);
+    let last = how.last.filter(|_| by.0 == CodeAttach::Session);
     let last = last.map_or(String::new(), |p| format!(", {p}"));
     let name = (how.probe, format!("{}{last}", how.point));
     links
         .unreported
         .push(AttachSummary::for_program(name, probe, by, left_out));
     Ok(())
+}
+
+fn cannot_follow(errno: Errno) -> Error {
+    Error::Attach("the target's processes".into(), errno.into())
 }
 
 /// An error of `spile-kernel` as an attach error.

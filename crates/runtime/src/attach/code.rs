@@ -22,6 +22,7 @@ use spile_kernel::perf::{PerfEvent, ProbePlace};
 use spile_kernel::symbols::Symbols;
 
 use crate::attach::arming::{Arming, PartSize};
+use crate::attach::followed::Following;
 use crate::attach::links::{Links, RefusedPlace};
 use crate::error::Error;
 use crate::load::parallel::in_parallel;
@@ -29,14 +30,32 @@ use crate::load::parallel::in_parallel;
 /// A place with its cookie: the site's number, and in the upper half the distance from the
 /// function's first instruction.
 #[derive(Clone, Copy)]
-struct AttachSite<'p> {
-    cookie: u64,
+pub(crate) struct AttachSite<'p> {
+    pub(crate) cookie: u64,
     site: &'p CodeSite,
     /// The probed return instruction, as an offset in the file.
     exit: Option<u64>,
 }
 
 impl AttachSite<'_> {
+    /// The offset in the file, or the address in the kernel; 0 for a function's name.
+    pub(crate) fn offset(&self) -> u64 {
+        match (&self.site.place, self.exit) {
+            (_, Some(offset)) => offset,
+            (CodePlace::File { offset, .. }, None) => *offset,
+            (CodePlace::Address(at) | CodePlace::Traced(at), None) => *at,
+            (CodePlace::Symbol { .. }, None) => 0,
+        }
+    }
+
+    /// The file.
+    pub(crate) fn path(&self) -> Option<&str> {
+        match &self.site.place {
+            CodePlace::File { path, .. } => Some(path),
+            _ => None,
+        }
+    }
+
     /// The place to attach to.
     fn place_text(&self) -> CodePlace {
         match (&self.site.place, self.exit) {
@@ -82,7 +101,7 @@ pub(crate) fn count(probe: &CodeProbe) -> usize {
 /// [`Error::Stopped`] after a request to end the session.
 pub(crate) fn attach(
     probe: &CodeProbe,
-    by: CodeAttach,
+    (by, followed): (CodeAttach, bool),
     program: BorrowedFd<'_>,
     links: &mut Links,
     arming: &Arming,
@@ -90,6 +109,7 @@ pub(crate) fn attach(
     let (attached, left_out) = (links.fds.len(), links.refused.len());
     let sites = sites(probe);
     match by {
+        _ if followed => attach_followed(probe, &sites, program, links, arming)?,
         CodeAttach::Single => {
             for site in &sites {
                 arming.check()?;
@@ -144,6 +164,32 @@ pub(crate) fn attach(
     }
 }
 
+/// Attaches a program to places in the memory of the target's processes.
+fn attach_followed(
+    probe: &CodeProbe,
+    sites: &[AttachSite<'_>],
+    program: BorrowedFd<'_>,
+    links: &mut Links,
+    arming: &Arming,
+) -> Result<(), Error> {
+    let Some(following) = links.following.take() else {
+        return Ok(());
+    };
+    let returns = probe.ret && !probe.at_exits();
+    let link = |part: &[AttachSite<'_>]| following.link(part, returns, program);
+    let mut done = Ok(());
+    for set in by_file(sites).iter().flat_map(|file| Following::sets(file)) {
+        let size = Some(PartSize::first());
+        done = done.and_then(|()| link_by_bisection(&set, size, &link, links, arming));
+    }
+    let failure = following.failure();
+    links.following = Some(following);
+    match failure {
+        Some(errno) => Err(Error::Attach("the target's processes".into(), errno.into())),
+        None => done,
+    }
+}
+
 /// Errors that are not about a place: privileges, resources, a process that has ended.
 const NOT_OF_PLACES: [i32; 6] = [
     libc::EPERM,
@@ -173,13 +219,16 @@ impl AttachSummary {
     pub(crate) fn for_program(
         (probe, name): (Option<SiteId>, String),
         code: &CodeProbe,
-        by: CodeAttach,
+        (by, followed): (CodeAttach, bool),
         left_out: usize,
     ) -> AttachSummary {
         AttachSummary {
             probe,
             name,
-            how: kind_name(code, by),
+            how: match followed {
+                true => followed_name(code),
+                false => kind_name(code, by),
+            },
             places: count(code).saturating_sub(left_out),
             left_out,
             programs: 1,
@@ -226,6 +275,15 @@ impl fmt::Display for AttachSummary {
             0 => Ok(()),
             n => write!(f, ", {n} left out"),
         }
+    }
+}
+
+/// The kernel's name of the attach kind in the memory of the target's processes.
+fn followed_name(probe: &CodeProbe) -> &'static str {
+    match (probe.at_exits(), probe.ret) {
+        (true, _) => "uprobe events at return instructions in the target's processes",
+        (false, true) => "uretprobe events in the target's processes",
+        (false, false) => "uprobe events in the target's processes",
     }
 }
 
@@ -541,7 +599,7 @@ mod tests {
             sites: (0..3).map(site).collect(),
         };
         let means = |id: Option<u32>, name: &str, by, left_out| {
-            AttachSummary::for_program((id.map(SiteId), name.into()), &probe, by, left_out)
+            AttachSummary::for_program((id.map(SiteId), name.into()), &probe, (by, false), left_out)
         };
         let (multi, single) = (CodeAttach::Multi, CodeAttach::Single);
         let lines = AttachSummary::lines(vec![
@@ -561,6 +619,20 @@ mod tests {
             "x: 3 places by uprobe.multi",
         ];
         assert_eq!(lines, expected);
+    }
+
+    #[test]
+    fn addresses_in_a_set_differ_in_their_last_bits() {
+        let all = [0x1010, 0x2010, 0x1020, 0x1010, 0x3fff].map(site);
+        let site = |(cookie, site)| AttachSite {
+            cookie,
+            site,
+            exit: None,
+        };
+        let sites: Vec<AttachSite<'_>> = (0..).zip(&all).map(site).collect();
+        let cookies = |set: Vec<AttachSite<'_>>| set.iter().map(|s| s.cookie).collect();
+        let sets: Vec<Vec<u64>> = Following::sets(&sites).into_iter().map(cookies).collect();
+        assert_eq!(sets, [vec![0, 2, 4], vec![1], vec![3]]);
     }
 
     #[test]

@@ -10,6 +10,7 @@ use spile_kernel::process::spawn_masked;
 
 use crate::attach::arming::Progress;
 use crate::attach::code::AttachSummary;
+use crate::attach::followed::Following;
 use crate::attach::perf_events;
 use crate::load::parallel::in_parallel;
 
@@ -22,6 +23,8 @@ pub struct Links {
     /// Links. They come first, because those of perf events hold the events.
     pub(crate) fds: Vec<OwnedFd>,
     pub(crate) events: Vec<PerfEvent>,
+    /// What lets the links hit in the target's processes.
+    pub(crate) following: Option<Following>,
     /// Attachments that the kernel detaches without waiting: raw tracepoints (0.04 ms each,
     /// serialised by the kernel), and events that the processor or the kernel itself counts.
     pub(crate) points: Vec<OwnedFd>,
@@ -44,6 +47,7 @@ impl Drop for Links {
         let progress = Progress::new("detaching", "links", links);
         close_all(std::mem::take(&mut self.fds), &progress);
         close_all(std::mem::take(&mut self.events), &progress);
+        drop(self.following.take());
         // The other fields are dropped after this.
     }
 }

@@ -8,12 +8,14 @@
 //! |---|---|
 //! | `arming` | progress of work on many places, and its early end |
 //! | `code` | uprobes, kprobes, fentry and fexit, with one link for many places where the kernel supports it |
+//! | `followed` | breakpoints in the memory of the target's processes only |
 //! | `links` | the attachments, and the places that the kernel refused |
 //! | `perf_events` | opens perf events and attaches programs to them |
 //! | `staleness` | whether a file has changed since its places were resolved |
 
 pub(crate) mod arming;
 pub(crate) mod code;
+pub(crate) mod followed;
 pub(crate) mod links;
 pub(crate) mod perf_events;
 pub(crate) mod staleness;

@@ -9,10 +9,12 @@
 //! | [`pid_namespace`] | process numbers inside and outside of spile's namespace |
 //! | [`existing_tasks`] | processes and threads that exist when a session starts |
 //! | [`kernel_memory`] | reads kernel memory for controller handlers |
+//! | `mapped` | files that this process maps |
 //! | [`direct_map`] | the address of the kernel's direct map |
 
 pub mod clock;
 pub mod direct_map;
 pub(crate) mod existing_tasks;
 pub mod kernel_memory;
+pub(crate) mod mapped;
 pub mod pid_namespace;

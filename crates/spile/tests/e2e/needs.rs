@@ -26,6 +26,12 @@ const NEEDS: &[Need] = &[
         of_kernel: true,
         have: || in_vm().is_some(),
     },
+    // Breakpoints that follow the target's processes: Linux 6.13.
+    Need {
+        name: "followed",
+        of_kernel: true,
+        have: || spile_kernel::machine::version() >= spile_kernel::machine::Version::new(6, 13),
+    },
     // An NFS server and its client, as modules that a guest has for cases.
     Need {
         name: "nfs",

@@ -7,6 +7,7 @@ use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use super::pt_regs::Registers;
+use crate::layout::{FOLLOWED_BITS, FOLLOWED_MAP, can_follow};
 use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP};
 
 fn constant(n: Val) -> Result<i64, String> {
@@ -44,7 +45,7 @@ impl HandlerCodegen<'_> {
                 [ref one] => Ok(self.asm.copy(one.number as i32)),
                 _ => {
                     let exits = probe.at_exits();
-                    let cookie = self.call_with_context(Helper::GetAttachCookie);
+                    let cookie = self.place_cookie();
                     if exits {
                         self.asm.mov32(cookie, cookie);
                     }
@@ -52,6 +53,44 @@ impl HandlerCodegen<'_> {
                 }
             },
         }
+    }
+
+    /// The cookie of the place that was hit. An attachment that follows processes has one cookie for
+    /// a set of places.
+    fn place_cookie(&mut self) -> Reg {
+        let cookie = self.call_with_context(Helper::GetAttachCookie);
+        let Event::Code(probe) = self.event() else {
+            return cookie;
+        };
+        if !can_follow(probe) {
+            return cookie;
+        }
+        let of_return = probe.ret && !probe.at_exits();
+        let known = self.asm.label();
+        self.asm.jump_if(Cond::Sge, cookie, 0, known);
+        // The bit that marks it is shifted out.
+        self.asm.alu(AluOp::Lsh, cookie, FOLLOWED_BITS as i32);
+        self.asm.store(Size::DW, R10, TMP[0], cookie);
+        let at = if of_return {
+            self.call_with_context(Helper::GetFuncIp)
+        } else {
+            let at = self.asm.word(R10, CTX);
+            if let Some(pc) = self.registers().offset(self.registers().pc.into()) {
+                self.asm.load(Size::DW, at, at, pc);
+            }
+            at
+        };
+        self.asm.alu(AluOp::And, at, (1 << FOLLOWED_BITS) - 1);
+        let key = self.asm.word(R10, TMP[0]);
+        self.asm.add(key, at);
+        self.asm.store(Size::DW, R10, TMP[0], key);
+        let args = [Arg::Map(FOLLOWED_MAP.into()), Arg::Word(TMP[0])];
+        let row = self.asm.call_with(Helper::MapLookupElem, &args);
+        self.asm.mov(cookie, 0);
+        self.asm.jump_if(Cond::Eq, row, 0, known);
+        self.asm.load(Size::DW, cookie, row, 0);
+        self.asm.bind(known);
+        cookie
     }
 
     /// Sets a register of the probed program.
@@ -140,7 +179,7 @@ impl HandlerCodegen<'_> {
         match self.event() {
             Event::Code(probe) if probe.at_exits() && probe.space == wanted => {
                 // The cookie's upper half holds the distance to the function's start.
-                let distance = self.call_with_context(Helper::GetAttachCookie);
+                let distance = self.place_cookie();
                 self.asm.alu(AluOp::Arsh, distance, 32);
                 let at = self.asm.word(R10, CTX);
                 if let Some(pc) = self.registers().offset(self.registers().pc.into()) {

@@ -1,0 +1,309 @@
+//! Breakpoints in the memory of the target and its descendants only, which cost other programs
+//! nothing.
+//!
+//! The kernel has two kinds of attachments to programs that are limited to processes. One limits a link
+//! to the memory of one process, which its children do not have. The other limits a perf event of a
+//! trace event to a task; such events can be inherited, so that a task has them from its first
+//! instruction on, and keeps them when it calls `execve`. Here is the second kind:
+//!
+//! 1. A set of places becomes one trace event of tracefs (`uprobe_events`), with a name of this session.
+//! 2. One perf event holds the BPF program, which runs wherever the kernel lets a place of the set hit:
+//!    in the memory of tasks that have a perf event of the trace event.
+//! 3. Another perf event for each task of the target is inherited by its threads and children. It never
+//!    counts, so a switch of tasks does nothing for it. It asks for reads with samples, because the
+//!    kernel exchanges the events of parent and child at a switch otherwise, with their limits.
+//!
+//! A trace event has one attach cookie. The program finds the place by the last bits of its address,
+//! which are the same wherever a file is mapped and differ within a set ([`FOLLOWED_MAP`]).
+//!
+//! A perf event of a task with the file in its memory makes the kernel look at the instructions.
+//! The target does not run its program yet, so this process maps the file for that.
+
+use std::collections::BTreeSet;
+use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, PoisonError};
+
+use spile_bpf::layout::{Attach, FOLLOWED, FOLLOWED_BITS, Layout, can_follow, followed_key};
+use spile_ir::CodePlace;
+use spile_kernel::bpf::{BpfError, Command, Errno, Map, perf_link};
+use spile_kernel::machine::{self, Version};
+use spile_kernel::perf::PerfEvent;
+use spile_kernel::process;
+use spile_kernel::tracepoints::Tracefs;
+
+use crate::attach::code::AttachSite;
+use crate::load::parallel::in_parallel;
+use crate::machine::mapped::MappedFile;
+
+/// The first version in which inherited events can ask for reads with samples.
+const SINCE: Version = Version::new(6, 13);
+/// Limit on events that are closed in parallel.
+const MOST_CLOSERS: usize = 64;
+/// The start of the names of spile's groups of trace events; the rest is a process number.
+const GROUP: &str = "spile_";
+
+/// The attachments that follow the target's processes. Dropping it detaches.
+pub(crate) struct Following {
+    tracefs: Tracefs,
+    /// The group of this session's trace events.
+    group: String,
+    /// The process to follow.
+    target: u32,
+    /// The map of places, if programs ask for places.
+    places: Option<OwnedFd>,
+    /// Number of sets so far.
+    sets: AtomicU32,
+    made: Mutex<Made>,
+}
+
+#[derive(Default)]
+struct Made {
+    /// The sets' numbers and the identifiers of their trace events.
+    sets: Vec<(u32, u64)>,
+    /// Tasks whose children inherit the events.
+    tasks: BTreeSet<u32>,
+    events: Vec<PerfEvent>,
+    /// The first error that is not about an instruction.
+    failure: Option<Errno>,
+}
+
+/// The programs of an object that can follow processes, if this kernel can.
+pub(crate) fn programs(layout: &Layout) -> Vec<String> {
+    if machine::version() < SINCE {
+        return Vec::new();
+    }
+    let followed = layout.programs.iter().filter(|info| {
+        let code = |probe: &spile_ir::CodeProbe| can_follow(probe) && plain_paths(probe);
+        matches!(&info.attach, Attach::Code { probe, .. } if code(probe))
+    });
+    followed.map(|info| info.name.clone()).collect()
+}
+
+/// Whether tracefs can read the paths of all files, which end at white space or at the last colon.
+fn plain_paths(probe: &spile_ir::CodeProbe) -> bool {
+    probe.sites.iter().all(|s| match &s.place {
+        CodePlace::File { path, .. } => {
+            path.starts_with('/') && !path.contains(|c: char| c.is_whitespace() || c == '#')
+        }
+        _ => false,
+    })
+}
+
+impl Following {
+    /// Follows a process and its existing descendants.
+    ///
+    /// # Errors
+    /// If tracefs cannot be opened.
+    pub(crate) fn new(target: u32, places: Option<OwnedFd>) -> Result<Following, Errno> {
+        let tracefs = Tracefs::open_writable().map_err(|e| e.errno)?;
+        remove_abandoned(&tracefs);
+        let mut made = Made::default();
+        made.tasks.insert(target);
+        Ok(Following {
+            tracefs,
+            group: format!("{GROUP}{}", std::process::id()),
+            target,
+            places,
+            sets: AtomicU32::new(0),
+            made: Mutex::new(made),
+        })
+    }
+
+    /// Divides the places of a file into sets, in which the last bits of addresses differ.
+    pub(crate) fn sets<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
+        let mut sets: Vec<Vec<AttachSite<'p>>> = Vec::new();
+        let mut used = vec![0; 1 << FOLLOWED_BITS];
+        for site in sites {
+            let at = &mut used[followed_key(0, site.offset()) as usize];
+            match sets.get_mut(*at) {
+                Some(set) => set.push(*site),
+                None => sets.push(vec![*site]),
+            }
+            *at += 1;
+        }
+        sets
+    }
+
+    /// The error because of which processes cannot be followed, if it is not about an instruction.
+    pub(crate) fn failure(&self) -> Option<Errno> {
+        self.made().failure
+    }
+
+    /// Attaches a program to a set of places, or to none of them.
+    ///
+    /// # Errors
+    /// `ENOTSUPP` if the kernel cannot probe one of the instructions. After any other error, which
+    /// [`Following::failure`] has, all sets are refused.
+    pub(crate) fn link(
+        &self,
+        sites: &[AttachSite<'_>],
+        returns: bool,
+        program: BorrowedFd<'_>,
+    ) -> Result<OwnedFd, BpfError> {
+        let command = Command::LinkCreate;
+        let refused = |errno| BpfError::Call { command, errno };
+        if self.failure().is_some() {
+            return Err(refused(Errno::PERM));
+        }
+        let set = self.sets.fetch_add(1, Ordering::Relaxed);
+        let linked = self.link_set(set, sites, returns, program);
+        linked.map_err(|errno| {
+            self.remove(set);
+            if errno.raw_os_error() == ENOTSUPP {
+                return refused(errno);
+            }
+            self.made().failure.get_or_insert(errno);
+            refused(Errno::PERM)
+        })
+    }
+
+    fn link_set(
+        &self,
+        set: u32,
+        sites: &[AttachSite<'_>],
+        returns: bool,
+        program: BorrowedFd<'_>,
+    ) -> Result<OwnedFd, Errno> {
+        let id = self.define(set, sites, returns)?;
+        let opened = |e: spile_kernel::perf::PerfError| e.errno;
+        let mapped = sites[0].path().and_then(MappedFile::open);
+        let check = PerfEvent::open_in(id, std::process::id(), false).map_err(opened)?;
+        let holder = PerfEvent::open_in(id, self.target, false).map_err(opened)?;
+        drop((check, mapped));
+        if let Some(places) = &self.places {
+            let map = Map::new(places.as_fd()).map_err(number)?;
+            for site in sites {
+                let key = followed_key(set, site.offset()).to_ne_bytes();
+                map.update(&key, &site.cookie.to_ne_bytes(), 0)
+                    .map_err(number)?;
+            }
+        }
+        let cookie = FOLLOWED | u64::from(set);
+        let link = perf_link(program, holder.as_fd(), cookie).map_err(number)?;
+        let tasks: Vec<u32> = self.made().tasks.iter().copied().collect();
+        let events = self.inherited(id, &tasks)?;
+        let mut made = self.made();
+        made.events.extend(events);
+        made.sets.push((set, id));
+        Ok(link)
+    }
+
+    /// Defines a trace event, and returns its identifier.
+    fn define(&self, set: u32, sites: &[AttachSite<'_>], returns: bool) -> Result<u64, Errno> {
+        let kind = if returns { 'r' } else { 'p' };
+        let line = |site: &AttachSite<'_>| {
+            let path = site.path().unwrap_or_default();
+            let offset = site.offset();
+            format!("{kind}:{}/s{set} {path}:{offset:#x}\n", self.group)
+        };
+        let text: String = sites.iter().map(line).collect();
+        self.tracefs
+            .append("uprobe_events", &text)
+            .map_err(|e| io_number(&e))?;
+        let id = self
+            .tracefs
+            .read(&format!("events/{}/s{set}/id", self.group));
+        let id = id.map_err(|e| io_number(&e))?;
+        id.trim().parse().map_err(|_| Errno::INVAL)
+    }
+
+    /// Events that tasks and their later children have; tasks that have ended need none.
+    fn inherited(&self, id: u64, tasks: &[u32]) -> Result<Vec<PerfEvent>, Errno> {
+        let opened = tasks.iter().map(|task| PerfEvent::open_in(id, *task, true));
+        let running = opened.filter(|o| !matches!(o, Err(e) if e.errno == Errno::SRCH));
+        running.map(|o| o.map_err(|e| e.errno)).collect()
+    }
+
+    /// Follows all tasks of the target and its descendants. Those that begin meanwhile inherit the
+    /// events, or are found in the next round.
+    ///
+    /// # Errors
+    /// See [`Following::link`].
+    pub(crate) fn follow_all(&self) -> Result<(), Errno> {
+        loop {
+            let new: Vec<u32> = {
+                let known = &self.made().tasks;
+                let mut all = tasks_of(self.target);
+                all.retain(|task| !known.contains(task));
+                all
+            };
+            if new.is_empty() {
+                return Ok(());
+            }
+            let sets = self.made().sets.clone();
+            for (_, id) in sets {
+                let events = self.inherited(id, &new)?;
+                self.made().events.extend(events);
+            }
+            self.made().tasks.extend(new);
+        }
+    }
+
+    /// Removes a trace event. It has no perf event any more.
+    fn remove(&self, set: u32) {
+        // One that was not defined need not be removed.
+        let _ = self
+            .tracefs
+            .append("uprobe_events", &format!("-:{}/s{set}\n", self.group));
+    }
+
+    fn made(&self) -> std::sync::MutexGuard<'_, Made> {
+        self.made.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Following {
+    fn drop(&mut self) {
+        let made = std::mem::take(&mut *self.made());
+        in_parallel(made.events, MOST_CLOSERS, drop);
+        for (set, _) in made.sets {
+            self.remove(set);
+        }
+    }
+}
+
+/// The kernel's own `ENOTSUPP`.
+const ENOTSUPP: i32 = 524;
+
+fn number(e: BpfError) -> Errno {
+    e.errno().unwrap_or(Errno::INVAL)
+}
+
+fn io_number(e: &std::io::Error) -> Errno {
+    Errno::from_io_error(e).unwrap_or(Errno::INVAL)
+}
+
+/// The threads of a process and of its descendants.
+fn tasks_of(target: u32) -> Vec<u32> {
+    let mut processes = BTreeSet::from([target]);
+    loop {
+        let before = processes.len();
+        for pid in process::all() {
+            let parent = || process::stat(pid).map(|s| s.ppid);
+            if !processes.contains(&pid) && parent().is_some_and(|p| processes.contains(&p)) {
+                processes.insert(pid);
+            }
+        }
+        if processes.len() == before {
+            break;
+        }
+    }
+    processes.into_iter().flat_map(process::threads).collect()
+}
+
+/// Removes trace events of sessions that were killed. They have no perf events and cost nothing.
+fn remove_abandoned(tracefs: &Tracefs) {
+    for system in tracefs.systems().unwrap_or_default() {
+        let Some(pid) = system.strip_prefix(GROUP).and_then(|n| n.parse().ok()) else {
+            continue;
+        };
+        if process::exists(pid) {
+            continue;
+        }
+        for event in tracefs.events(&system, "*").unwrap_or_default() {
+            let _ = tracefs.append("uprobe_events", &format!("-:{system}/{event}\n"));
+        }
+    }
+}
