@@ -1,4 +1,4 @@
-// Enumerations with variants, tuples, slices, options.
+//! Enumerations with variants, tuples, slices, options.
 //: $number ~ number
 //: $small ~ small
 //: $flag ~ flag

@@ -45,11 +45,11 @@ impl ReaderWait {
             std::thread::sleep(time);
             return Ok(());
         };
-        let mut fds = [PollFd::new(&*p.signals, PollFlags::IN)];
+        let mut fds = [PollFd::new(&*p.ends.signals, PollFlags::IN)];
         // An interruption is as good as the time.
         let _ = poll(&mut fds, Some(&timespec(time)));
-        p.signals.poll();
-        match p.signals.end_requested() {
+        p.ends.signals.poll();
+        match p.ends.signals.end_requested() {
             true => Err(io::ErrorKind::Interrupted.into()),
             false => Ok(()),
         }
