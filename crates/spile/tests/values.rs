@@ -253,7 +253,11 @@ fn compare(dir: &Path, name: &str, compilers: &[String]) {
             let mine = own.get(&n).map_or("nothing", |v| &**v);
             let their = theirs.get(&n).map(|v| &**v);
             match differs(&program, &source, n, mine, their) {
-                Some(difference) => differences.push(format!("{compiler}: {difference}")),
+                Some(difference) => {
+                    let difference = format!("{compiler}: {difference}");
+                    println!("{difference}");
+                    differences.push(difference);
+                }
                 None => equal += usize::from(mine != "?"),
             }
         }
