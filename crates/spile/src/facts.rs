@@ -32,6 +32,7 @@ mod headers;
 mod ifunc;
 pub(crate) mod kernel_code;
 pub(crate) mod kernel_debug;
+mod locations;
 mod marks;
 mod paths;
 mod records;

@@ -5,7 +5,7 @@ use spile_debuginfo::{Die, Dwarf, ReturnConvention, ReturnWord, Type};
 use spile_ir::BinOp;
 use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
 
-use super::dwarf::extend_to_type;
+use super::locations::extend_to_type;
 
 /// DWARF numbers of the registers of the first integer parameters.
 const PARAMETERS: [u16; 6] = [5, 4, 1, 2, 8, 9];

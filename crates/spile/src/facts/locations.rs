@@ -1,0 +1,157 @@
+//! Locations of variables as the operations that a handler evaluates.
+
+use spile_debuginfo::{LocBinary, LocOp as Op, Location, Type};
+use spile_ir::BinOp;
+use spile_sema::facts::{LocOp, LocationPiece};
+
+/// A value extended as its type requires.
+pub(super) fn extend_to_type(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
+    if let Type::Int { size, signed, .. } | Type::Enum { size, signed } = *ty {
+        extend(&mut ops, size, signed);
+    }
+    ops
+}
+
+fn extend(ops: &mut Vec<LocOp>, size: u8, signed: bool) {
+    if size >= 8 {
+        return;
+    }
+    let bits = 64 - 8 * i64::from(size);
+    let back = if signed { BinOp::Shr } else { BinOp::UShr };
+    ops.extend([
+        LocOp::Const(bits),
+        LocOp::Bin(BinOp::Shl),
+        LocOp::Const(bits),
+        LocOp::Bin(back),
+    ]);
+}
+
+/// The location program in analysis' representation.
+pub(super) fn program(ops: &[Op], bias: &[LocOp]) -> Vec<LocOp> {
+    let mut out = Vec::new();
+    for op in ops {
+        match *op {
+            Op::Reg(n) => out.push(LocOp::Reg(n)),
+            Op::Const(n) => out.push(LocOp::Const(n)),
+            Op::Bias => out.extend_from_slice(bias),
+            Op::Load { size } => out.push(LocOp::Load {
+                size,
+                signed: false,
+            }),
+            Op::Extend { size, signed } => extend(&mut out, size, signed),
+            Op::Neg => out.push(LocOp::Neg),
+            Op::Not => out.push(LocOp::Not),
+            // With m of all ones for negative numbers and 0 for others: (x ^ m) - m.
+            Op::Abs => out.extend([
+                LocOp::Pick(0),
+                LocOp::Const(63),
+                LocOp::Bin(BinOp::Shr),
+                LocOp::Pick(0),
+                LocOp::Rot,
+                LocOp::Bin(BinOp::Xor),
+                LocOp::Swap,
+                LocOp::Bin(BinOp::Sub),
+            ]),
+            Op::Binary(op) => out.push(LocOp::Bin(operator(op))),
+        }
+    }
+    out
+}
+
+fn operator(op: LocBinary) -> BinOp {
+    match op {
+        LocBinary::Add => BinOp::Add,
+        LocBinary::Sub => BinOp::Sub,
+        LocBinary::Mul => BinOp::Mul,
+        LocBinary::Div => BinOp::Div,
+        LocBinary::Mod => BinOp::Mod,
+        LocBinary::And => BinOp::And,
+        LocBinary::Or => BinOp::Or,
+        LocBinary::Xor => BinOp::Xor,
+        LocBinary::Shl => BinOp::Shl,
+        LocBinary::Shr => BinOp::UShr,
+        LocBinary::Sar => BinOp::Shr,
+        LocBinary::Eq => BinOp::Eq,
+        LocBinary::Ne => BinOp::Ne,
+        LocBinary::Lt => BinOp::Lt,
+        LocBinary::Le => BinOp::Le,
+        LocBinary::Gt => BinOp::Gt,
+        LocBinary::Ge => BinOp::Ge,
+    }
+}
+
+/// The pieces of a structure or an array, each of at most 8 bytes.
+pub(super) fn locate_pieces(
+    pieces: &[(u64, Option<Location>)],
+    bias: &[LocOp],
+) -> Vec<LocationPiece> {
+    let mut found = Vec::new();
+    for (size, piece) in pieces {
+        let mut done = 0;
+        while done < *size {
+            let bytes = match *size - done {
+                left @ 0..8 if !matches!(piece, Some(Location::Address(_))) => left,
+                left => 1 << left.min(8).ilog2(),
+            };
+            let value = match piece {
+                Some(Location::Value(ops)) if done == 0 => Ok(program(ops, bias)),
+                Some(Location::Address(ops)) => {
+                    let mut ops = program(ops, bias);
+                    let at = [LocOp::Const(done as i64), LocOp::Bin(BinOp::Add)];
+                    ops.extend(at.into_iter().filter(|_| done > 0));
+                    ops.push(LocOp::Load {
+                        size: bytes as u8,
+                        signed: false,
+                    });
+                    Ok(ops)
+                }
+                Some(_) => Err("it is in a register of more than 8 bytes".into()),
+                None => Err("not accessible at this address: optimised out".into()),
+            };
+            found.push(LocationPiece {
+                bytes: bytes as u32,
+                value,
+            });
+            done += bytes;
+        }
+    }
+    found
+}
+
+/// A value of at most 8 bytes from its pieces.
+pub(super) fn join_pieces(
+    pieces: &[(u64, Option<Location>)],
+    bias: &[LocOp],
+) -> Option<Vec<LocOp>> {
+    let mut out: Vec<LocOp> = Vec::new();
+    let mut at = 0;
+    for (size, piece) in pieces {
+        let bytes = u8::try_from(*size)
+            .ok()
+            .filter(|s| matches!(s, 1 | 2 | 4 | 8))?;
+        let first = out.is_empty();
+        match piece.as_ref()? {
+            Location::Address(ops) => {
+                out.extend(program(ops, bias));
+                out.push(LocOp::Load {
+                    size: bytes,
+                    signed: false,
+                });
+            }
+            Location::Value(ops) => {
+                out.extend(program(ops, bias));
+                extend(&mut out, bytes, false);
+            }
+            Location::Pieces(_) => return None,
+        }
+        if !first {
+            out.extend([
+                LocOp::Const(at * 8),
+                LocOp::Bin(BinOp::Shl),
+                LocOp::Bin(BinOp::Or),
+            ]);
+        }
+        at += i64::from(bytes);
+    }
+    (at <= 8).then_some(out)
+}
