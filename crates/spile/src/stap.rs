@@ -493,6 +493,9 @@ const EXAMPLES: [&str; 4] = [
 /// # Errors
 /// There is no example of that name, or there are several.
 pub(crate) fn example(name: &str) -> Result<PathBuf, Failure> {
+    if name.is_empty() {
+        return Err(fail("--example: give the name of an example"));
+    }
     // Below another prefix than the usual ones.
     let program = std::env::current_exe().unwrap_or_default();
     let prefix = program.parent().and_then(Path::parent);

@@ -94,11 +94,7 @@ pub struct Profile {
     #[arg(short, long, action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// The command and its arguments
-    #[arg(
-        trailing_var_arg = true,
-        allow_hyphen_values = true,
-        value_name = "CMD"
-    )]
+    #[arg(trailing_var_arg = true, value_name = "CMD")]
     pub(crate) command: Vec<String>,
 }
 
@@ -487,6 +483,22 @@ mod tests {
         assert_eq!(exit_code(Some(9)), 137);
         assert_eq!(exit_code(Some(0x80 | 11)), 139);
         assert_eq!(exit_code(None), 0);
+    }
+
+    #[test]
+    fn a_mistyped_option_is_no_command() {
+        use clap::Parser;
+        let wrong = Profile::try_parse_from(["profile", "--systm", "ls"]);
+        let said = wrong.err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(
+            said.contains("--systm") && said.contains("'--system'"),
+            "{said}"
+        );
+        for own in [&["ls", "-l", "--system"][..], &["ls", "--", "--systm"]] {
+            let parsed = Profile::try_parse_from(["profile"].iter().chain(own));
+            let command = parsed.ok().map(|p| p.command).unwrap_or_default();
+            assert_eq!(command, own);
+        }
     }
 
     #[test]

@@ -149,6 +149,12 @@ impl Resolver<'_> {
     fn not_written(&mut self, lhs: &ast::Expr, old: &Expr) -> Expr {
         let in_program = matches!(&lhs.kind, ast::ExprKind::Target { .. }) && self.in_user_code();
         let d = match &old.kind {
+            // The value of an array or a structure is its address.
+            ExprKind::Bin(BinOp::Add, ..) if in_program && reads_memory(old) => {
+                let text = "an array or a structure cannot be written as a whole";
+                let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
+                d.help("write one element of the array, or one member of the structure")
+            }
             ExprKind::Bin(..) if in_program && reads_memory(old) => {
                 let text = "a bit field of a program cannot be written";
                 let d = Diagnostic::error(codes::NOT_SUPPORTED, text);
