@@ -48,6 +48,8 @@ pub struct KernelOffsets {
     /// scripts read fields of the current task.
     pub task_numbers: Vec<(u32, u32)>,
     pub task_tgid: Option<u32>,
+    /// `utask`: what the kernel keeps of a thread that has hit a uprobe; null for others.
+    pub task_utask: Option<u32>,
     pub task_comm: Option<u32>,
     pub task_real_parent: Option<u32>,
     pub task_cred: Option<u32>,

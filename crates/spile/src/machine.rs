@@ -84,6 +84,7 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
         task_pid: task(&["pid"]),
         task_numbers: task_numbers.unwrap_or_default(),
         task_tgid: task(&["tgid"]),
+        task_utask: task(&["utask"]),
         task_comm: task(&["comm"]),
         task_real_parent: task(&["real_parent"]),
         task_cred: task(&["cred"]),

@@ -71,11 +71,13 @@ pub(crate) fn module(
     if maps.is_empty() || !features.for_each {
         return None;
     }
-    let tgid = i32::try_from(offsets.task_tgid?).ok()?;
+    let offset = |o: Option<u32>| o.and_then(|o| i32::try_from(o).ok());
+    let tgid = offset(offsets.task_tgid)?;
+    let utask = offset(offsets.task_utask);
     let mut widths: Vec<u32> = maps.iter().map(|m| m.words).collect();
     widths.sort_unstable();
     widths.dedup();
-    let mut funcs = vec![copier(maps, tgid)];
+    let mut funcs = vec![copier(maps, tgid, utask)];
     funcs.extend(widths.into_iter().map(copy_one));
     Some(Module {
         funcs,
@@ -83,15 +85,22 @@ pub(crate) fn module(
     })
 }
 
-fn copier(maps: &[CallMap], tgid: i32) -> Func {
+/// The program. `tgid` and `utask` are offsets in a task's description.
+fn copier(maps: &[CallMap], tgid: i32, utask: Option<i32>) -> Func {
     let contract = "\
 Copies the elements of the forking thread for its child.
-ctx: the tasks of the parent and of the child. New threads have no calls of their parent.
-Cost: a walk over each array.";
+ctx: the tasks of the parent and of the child. New threads have no calls of their parent, and a thread
+that hit no uprobe has no elements.
+Cost: a read of the task; in threads that hit a uprobe a walk over each array.";
     build(PROGRAM, contract, ["ctx"], |f, [ctx]| {
+        let read = f.slot(8);
+        if let Some(utask) = utask {
+            let field = ctx.load_u64(0) + utask;
+            f.helper(Helper::Read, &[read, f.number(8), field]);
+            f.ret_if(read.load_u64(0).eq(0), 0);
+        }
         let child = ctx.load_u64(8);
         let parent = f.helper(Helper::PidTgid, &[]);
-        let read = f.slot(8);
         f.helper(Helper::Read, &[read, f.number(4), child + tgid]);
         let process = read.load_bytes(Size::U32, 0);
         f.ret_if(process.eq(parent >> 32), 0);
@@ -148,6 +157,7 @@ mod tests {
         let maps = [map("a", 2), map("b", 4), map("c", 2)];
         let known = KernelOffsets {
             task_tgid: Some(8),
+            task_utask: Some(16),
             ..KernelOffsets::default()
         };
         let features = Features::SINCE_6_9;

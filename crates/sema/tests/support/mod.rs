@@ -207,6 +207,7 @@ pub(crate) fn bpf_options() -> BpfOptions {
             task_numbers: Vec::new(),
             task_pid: Some(1256),
             task_tgid: Some(1260),
+            task_utask: Some(2496),
             task_comm: Some(1832),
             task_real_parent: Some(1272),
             task_cred: Some(1800),
