@@ -21,8 +21,6 @@ pub(crate) const MAX_CHAIN: usize = 16;
 pub(crate) const CHUNK: usize = 1 << 20;
 /// Maximum number of parsed units in the cache.
 const MAX_UNITS_KEPT: usize = 256;
-/// Number of units that are asked whether the file's DWARF is split.
-const MAX_SKELETONS: usize = 64;
 /// Maximum number of file paths in the cache.
 const MAX_FILES_KEPT: usize = 4096;
 
@@ -234,14 +232,6 @@ impl Dwarf {
     pub(crate) fn release_visited(&self, die: Die) {
         let mut from = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
         self.release_passed(die, &mut from);
-    }
-
-    /// Whether units have their entries in other files (`-gsplit-dwarf`), which are not read.
-    #[must_use]
-    pub fn is_split(&self) -> bool {
-        let units = (0..self.headers(0).len() as u32).take(MAX_SKELETONS);
-        let split = |unit: u32| self.unit(0, unit).is_some_and(|u| u.dwo_id.is_some());
-        units.into_iter().any(split)
     }
 
     /// A unit; `None` if it is damaged.

@@ -173,19 +173,6 @@ impl QueriedFile<'_> {
     /// # Errors
     /// Those of [`QueriedFile::functions`], [`QueriedFile::callees`] and [`QueriedFile::statements`].
     pub(super) fn places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
-        let found = self.described_places(query);
-        let any = found.as_ref().is_ok_and(|f| !f.is_empty());
-        match self.file.dwarf() {
-            Some(dwarf) if !any && dwarf.is_split() => Err(format!(
-                "{} has its debugging information in .dwo files (-gsplit-dwarf), which are not read: \
-                 compile it without that option",
-                self.home
-            )),
-            _ => found,
-        }
-    }
-
-    fn described_places(&self, query: &CodeQuery) -> Result<Vec<FoundPlace>, String> {
         match query {
             CodeQuery::Function {
                 name,
