@@ -65,6 +65,9 @@ struct Made {
     /// Tasks whose children inherit the events.
     tasks: BTreeSet<u32>,
     events: Vec<PerfEvent>,
+    /// Events of this process, by which the kernel looked at the instructions. They are closed together,
+    /// because the kernel waits at each.
+    checks: Vec<PerfEvent>,
     /// The first error that is not about an instruction.
     failure: Option<Errno>,
 }
@@ -171,7 +174,8 @@ impl Following {
         let mapped = sites[0].path().and_then(MappedFile::open);
         let check = PerfEvent::open_in(id, std::process::id(), false).map_err(opened)?;
         let holder = PerfEvent::open_in(id, self.target, false).map_err(opened)?;
-        drop((check, mapped));
+        self.made().checks.push(check);
+        drop(mapped);
         if let Some(places) = &self.places {
             let map = Map::new(places.as_fd()).map_err(number)?;
             for site in sites {
@@ -222,6 +226,8 @@ impl Following {
     /// # Errors
     /// See [`Following::link`].
     pub(crate) fn follow_all(&self) -> Result<(), Errno> {
+        let checks = std::mem::take(&mut self.made().checks);
+        in_parallel(checks, MOST_CLOSERS, drop);
         loop {
             let new: Vec<u32> = {
                 let known = &self.made().tasks;
@@ -257,7 +263,8 @@ impl Following {
 impl Drop for Following {
     fn drop(&mut self) {
         let made = std::mem::take(&mut *self.made());
-        in_parallel(made.events, MOST_CLOSERS, drop);
+        let events = made.events.into_iter().chain(made.checks);
+        in_parallel(events.collect(), MOST_CLOSERS, drop);
         for (set, _) in made.sets {
             self.remove(set);
         }
