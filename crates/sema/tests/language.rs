@@ -538,6 +538,7 @@ const UNUSED: &[&str] = &[
     "probe begin { @cast(0, \"no_such_type\")->tgid; print(1) }",
     "probe begin { - @entry(pid()); print(1) }",
     "probe begin { foo$1$2; print(1) }",
+    "probe begin { statvar <<< value <<< 4; print(1) }",
     "global b probe begin { a = b + 2; b = \"text\"; print(1) }",
     "probe begin { a = $no; c = a; c += 2; d = sprintf(\"%d\", c); print(1) }",
     "probe begin { foo = $bar; if (foo) { } else { ; } print(1) }",

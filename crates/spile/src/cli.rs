@@ -110,7 +110,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "STAGE", conflicts_with_all = ["pass", "keep"])]
     pub dump: Option<Stage>,
     /// Name the compiled object NAME
-    #[arg(short = 'm', value_name = "NAME")]
+    #[arg(short = 'm', value_name = "NAME", value_parser = module_name)]
     pub module: Option<String>,
     /// Serve `prometheus` probes over HTTP at ADDR, e.g. 127.0.0.1:9900
     #[arg(long, value_name = "ADDR")]
@@ -271,4 +271,24 @@ pub(crate) struct Stop {
     /// The process that -F printed; not needed if there is only one session
     #[arg(value_name = "PID")]
     pub pid: Option<u32>,
+}
+
+/// Longest name of `-m`, which is a module's in SystemTap.
+const LONGEST_MODULE_NAME: usize = 60;
+
+/// The name of `-m`; like SystemTap's it may end with `.ko`.
+fn module_name(text: &str) -> Result<String, String> {
+    let path = text.strip_suffix(".ko").unwrap_or(text);
+    // A folder can stand before it.
+    let name = path.rsplit('/').next().unwrap_or(path);
+    let legal = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    if name.is_empty() || !name.chars().all(legal) {
+        return Err("a name has letters, digits and underscores".into());
+    }
+    if name.len() > LONGEST_MODULE_NAME {
+        return Err(format!(
+            "a name has at most {LONGEST_MODULE_NAME} characters"
+        ));
+    }
+    Ok(path.into())
 }

@@ -66,6 +66,18 @@ const CASES: &[(&str, &str, &str)] = &[
         "keyword",
         "global next\nfunction print() { return 1 }",
     ),
+    ("E0125", "initialised", "global a[10] = 42, b% = \"x\""),
+    (
+        "E0206",
+        "second_then",
+        "probe begin { %( 1 == 0 %? print(1) %? print(2) %) }",
+    ),
+    (
+        "E0202",
+        "define_itself",
+        "@define define %( 1 %) probe begin { }",
+    ),
+    ("E0114", "no_counter", "probe begin { x = @perf(\"\") }"),
     ("E0120", "type", "function f:int(a:char) { }"),
     ("E0121", "star", "probe begin { x = a[*] }"),
     (
@@ -179,8 +191,8 @@ fn bad_bytes_are_shown_as_blessed() {
 #[test]
 fn every_code_has_a_test() {
     let elsewhere = [
-        "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0124", "E0126", "E0205", "E0211",
-        "W0102",
+        "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0124", "E0126", "E0127", "E0205",
+        "E0211", "W0102",
     ];
     for c in SYNTAX_CODES {
         let here = CASES.iter().any(|(code, ..)| *code == c.code);
@@ -205,6 +217,26 @@ fn guru_mode_allows_embedded_c_and_any_address() {
         parse_file(&mut sources, file, &env, &library, &mut diags);
         assert_eq!(diags.error_count(), errors);
         assert_eq!(diags.render(&sources, false).contains("E0124"), !guru);
+    }
+}
+
+#[test]
+fn a_script_has_something_in_it() {
+    use spile_syntax::{diag::Diagnostics, parser::parse_script, preproc, source::Sources};
+    let library = preproc::MacroLibrary::new();
+    for (text, wanted) in [
+        ("", true),
+        ("# comment\n", true),
+        ("@define foo %( cheese %)", true),
+        ("%( 1 == 2 %? probe begin { } %)", true),
+        ("global x", false),
+    ] {
+        let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+        let file = sources.add("t.stp", text.as_bytes());
+        let env = preproc::PreprocEnv::new("6.12.0", "x86_64");
+        parse_script(&mut sources, file, &env, &library, &mut diags);
+        let out = diags.render(&sources, false);
+        assert_eq!(out.contains("E0127"), wanted, "{text}: {out}");
     }
 }
 

@@ -83,7 +83,8 @@ fn b(x: Expr) -> Box<Expr> {
 }
 
 fn text() -> impl Strategy<Value = Expr> {
-    bytes().prop_map(|s| e(ExprKind::Str(s)))
+    let filled = bytes().prop_filter("operands are not empty", |s| !s.is_empty());
+    filled.prop_map(|s| e(ExprKind::Str(s)))
 }
 
 fn pretty() -> impl Strategy<Value = Pretty> {
@@ -536,7 +537,8 @@ fn global() -> impl Strategy<Value = Item> {
             name,
             wrap,
             max,
-            init,
+            // An array has none.
+            init: init.filter(|_| !wrap && max.is_none()),
         });
     (any::<bool>(), vec(var, 1..4)).prop_map(|(private, vars)| {
         Item::Global(GlobalDecl {

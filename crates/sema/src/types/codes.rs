@@ -25,7 +25,6 @@ code_table! { BODY_CODES:
     CONDITION_CHANGES = "E0519", "The condition of a probe point modifies a variable.";
     NOT_SUPPORTED = "E0521", "A part of the language that is not available.";
     INTRINSIC = "E0522", "A wrong use of an internal operation in a library file.";
-    BAD_INITIALISER = "E0525", "An initial value that the variable cannot have.";
     UNKNOWN_OPTION = "E0526", "An option names a variable or limit that does not exist.";
     BAD_OPERAND = "E0527", "An operand that is out of range or has to be a literal.";
     TYPED_OPERAND = "E0528", "`->` on a value whose C type is not known.";

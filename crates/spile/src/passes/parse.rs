@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use spile_kernel::machine as host;
 use spile_sema::library::Library;
 use spile_syntax::diag::Diagnostics;
-use spile_syntax::parser::parse_file;
+use spile_syntax::parser::parse_script;
 use spile_syntax::preproc::{KernelConfig, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
@@ -138,7 +138,7 @@ pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
         .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
     let mut pretty = String::new();
     for file in user {
-        let tree = parse_file(&mut sources, file, &env, &lib.macros, &mut diags);
+        let tree = parse_script(&mut sources, file, &env, &lib.macros, &mut diags);
         if cli.pass == Some(1) {
             pretty.push_str(&pretty::file(&tree));
         }

@@ -210,6 +210,7 @@ impl Parser<'_> {
         }
         for (a, kind) in args.iter().zip(syntax.operands) {
             let wanted = match (kind, &a.kind) {
+                (Operand::Text, ExprKind::Str(s)) if s.is_empty() => "a string that is not empty",
                 (Operand::Text, ExprKind::Str(_)) | (Operand::Number, ExprKind::Num(_)) => continue,
                 (Operand::Any, _) => continue,
                 (Operand::Text, _) => "a string in quotes",

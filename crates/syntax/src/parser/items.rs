@@ -161,6 +161,10 @@ impl Parser<'_> {
             Some(_) => Some(self.literal("the initial value")?),
             None => None,
         };
+        if init.is_some() && (wrap || max.is_some()) {
+            let message = format!("the array `{}` cannot have an initial value", name.name);
+            self.report(Diagnostic::error(codes::BAD_DECLARATION, message).at(name.span));
+        }
         Ok(GlobalVar {
             name,
             wrap,

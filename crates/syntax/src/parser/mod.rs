@@ -59,6 +59,27 @@ pub fn parse_file(
     p.file()
 }
 
+/// As [`parse_file`] of the user's script, which must have something in it. Files of a library may
+/// be empty.
+pub fn parse_script(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> File {
+    let errors = diags.error_count();
+    let parsed = parse_file(sources, file, env, macros, diags);
+    if parsed.items.is_empty() && diags.error_count() == errors {
+        let message = "the script has nothing in it: no probe, function or global";
+        let end = sources.text(file).trim_ascii_end().len() as u32;
+        let d = Diagnostic::error(codes::EMPTY_SCRIPT, message);
+        let d = d.at(Span::new(file, end, end));
+        diags.push(d.help("`probe begin { println(\"hello\") }` is a script"));
+    }
+    parsed
+}
+
 /// As [`parse_file`] of a file of the library, which adds nothing to the sources.
 pub fn parse_library_file(
     sources: &Sources,

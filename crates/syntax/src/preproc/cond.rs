@@ -71,6 +71,9 @@ impl Preproc<'_> {
                 Tok::PpClose if depth == 0 => return true,
                 Tok::PpClose => depth -= 1,
                 Tok::PpElse if depth == 0 && stop_at_else => return false,
+                Tok::PpThen if depth == 0 && stop_at_else => {
+                    self.diags.push(*malformed(t.span, "`%:` or `%)`"))
+                }
                 _ => {}
             }
         }

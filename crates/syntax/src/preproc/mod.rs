@@ -628,6 +628,9 @@ impl<'a> Preproc<'a> {
         };
         let here = |t: Option<Token>| t.map_or(at.span, |t| t.span);
         let name = match self.raw() {
+            Some(t) if sources.slice(t.span) == "define" => {
+                return Err(bad(t.span, "another name"));
+            }
             Some(t) if t.kind == Tok::Ident || t.kind.is_keyword() => t,
             t => return Err(bad(here(t), "a name")),
         };

@@ -314,21 +314,15 @@ impl<'a> Resolver<'a> {
             stats: Default::default(),
             hist_at: v.name.span,
         });
-        if v.wrap || v.max.is_some() {
-            if let Some(n) = v.max.filter(|n| !(1..=1 << 24).contains(n)) {
-                let text = format!("an array cannot have {n} elements, but 1 to {}", 1 << 24);
-                let d = Diagnostic::error(codes::BAD_OPERAND, text).at(v.name.span);
-                let name = &v.name.name;
-                self.report(d.help(format!(
-                    "`global {name}%[{}]` drops the oldest elements where there are more; without a number \
-                     an array has MAXMAPENTRIES elements (-D MAXMAPENTRIES=N)",
-                    1 << 24
-                )));
-            }
-            if v.init.is_some() {
-                let text = format!("the array `{}` cannot have an initial value", v.name.name);
-                self.report(Diagnostic::error(codes::BAD_INITIALISER, text).at(v.name.span));
-            }
+        if let Some(n) = v.max.filter(|n| !(1..=1 << 24).contains(n)) {
+            let text = format!("an array cannot have {n} elements, but 1 to {}", 1 << 24);
+            let d = Diagnostic::error(codes::BAD_OPERAND, text).at(v.name.span);
+            let name = &v.name.name;
+            self.report(d.help(format!(
+                "`global {name}%[{}]` drops the oldest elements where there are more; without a number \
+                 an array has MAXMAPENTRIES elements (-D MAXMAPENTRIES=N)",
+                1 << 24
+            )));
         }
         match &v.init {
             Some(ast::Literal::Num(_)) => self.scalar_init(ix, Base::Long),

@@ -91,14 +91,18 @@ impl Unused {
     }
 
     fn mark_expr(&mut self, e: &Expr, is_local: &dyn Fn(&Name) -> bool) {
-        let useless = match changed(e) {
+        if self.is_useless(e, is_local) {
+            self.nodes.insert(address(e));
+        }
+    }
+
+    fn is_useless(&self, e: &Expr, is_local: &dyn Fn(&Name) -> bool) -> bool {
+        match changed(e) {
             Some(c) => {
-                !self.reads.contains(c.name) && is_local(c.name) && c.value.is_none_or(is_pure)
+                let free = !self.reads.contains(c.name) && is_local(c.name);
+                free && c.value.is_none_or(|v| self.is_useless(v, is_local))
             }
             None => is_pure(e),
-        };
-        if useless {
-            self.nodes.insert(address(e));
         }
     }
 
@@ -147,8 +151,16 @@ impl Visitor for Unused {
     }
 
     fn expr(&mut self, e: &Expr) {
-        if let ExprKind::Var(name) = &e.kind {
-            self.reads.insert(name.clone());
+        match &e.kind {
+            ExprKind::Var(name) => {
+                self.reads.insert(name.clone());
+            }
+            // Adding to a statistic does not read it.
+            ExprKind::StatAdd { lhs, rhs } if matches!(lhs.kind, ExprKind::Var(_)) => {
+                self.expr(rhs);
+                return;
+            }
+            _ => {}
         }
         visit::walk_expr(self, e);
     }
@@ -166,7 +178,7 @@ pub(super) struct Change<'a> {
 /// The change of a variable that an expression is.
 pub(super) fn changed(e: &Expr) -> Option<Change<'_>> {
     let (target, value) = match &e.kind {
-        ExprKind::Assign { lhs, rhs, .. } => (lhs, Some(&**rhs)),
+        ExprKind::Assign { lhs, rhs, .. } | ExprKind::StatAdd { lhs, rhs } => (lhs, Some(&**rhs)),
         ExprKind::IncDec { target, .. } => (target, None),
         _ => return None,
     };
