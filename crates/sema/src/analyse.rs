@@ -219,14 +219,7 @@ fn bodies(
         mut tree,
         types,
         removed: mut left_out,
-    } = Resolver::run(
-        inputs.facts,
-        inputs.library,
-        &mut host,
-        diags,
-        input,
-        handlers,
-    );
+    } = resolve(inputs, &mut host, input, handlers, diags);
     seen(&tree, &types);
     let is_user = |span: Span| inputs.library.is_user(span.file);
     if diags.has_errors() {
@@ -266,6 +259,46 @@ fn bodies(
         dump,
         removed,
     })
+}
+
+/// Names and types of the bodies. Where only a statement that is left out decides a type, nothing is
+/// left out.
+fn resolve(
+    inputs: &Inputs,
+    host: &mut Callbacks<'_, '_>,
+    settings: RunSettings<'_>,
+    handlers: Vec<ProbeHandler>,
+    diags: &mut Diagnostics,
+) -> Resolved {
+    let mut run = |settings, handlers, diags: &mut Diagnostics| {
+        Resolver::run(
+            inputs.facts,
+            inputs.library,
+            host,
+            diags,
+            settings,
+            handlers,
+        )
+    };
+    if settings.keep_unused || diags.has_errors() {
+        return run(settings, handlers, diags);
+    }
+    let before = diags.clone();
+    let resolved = run(settings, handlers.clone(), diags);
+    if !diags.iter().any(|d| d.code == codes::UNRESOLVED_TYPE) {
+        return resolved;
+    }
+    let mut others = before;
+    let all = RunSettings {
+        keep_unused: true,
+        ..settings
+    };
+    let with_all = run(all, handlers, &mut others);
+    if others.has_errors() {
+        return resolved;
+    }
+    *diags = others;
+    with_all
 }
 
 /// Warns about functions of the script that nothing calls.

@@ -570,6 +570,22 @@ fn what_a_script_does_not_use_cannot_fail() {
     assert!(wrong.is_empty(), "{wrong}");
 }
 
+/// Statements decide types even if nobody uses their values.
+#[test]
+fn types_may_come_from_what_is_not_used() {
+    for script in [
+        "global a[4] probe begin { foreach (x = [y] in a) println(y) } probe end { a[1] + 1 }",
+        "function f(p, q) { q . \"\"; p | 0; println(p, q) } probe begin { f(y, z) }",
+    ] {
+        let r = run(script);
+        let text = r.diags.render(&r.sources, false);
+        assert!(r.analysis.is_some(), "{script}: {text}");
+    }
+    // Without such a statement.
+    let r = run("global a[4] probe begin { foreach (x = [y] in a) println(y) }");
+    assert!(r.analysis.is_none());
+}
+
 #[test]
 fn what_has_an_effect_or_is_read_is_not_left_out() {
     for script in [
