@@ -50,15 +50,28 @@ fn files(tree: &Path) -> Vec<String> {
     all
 }
 
-/// Sources of a package's files below the installed tree.
+/// Sources of a package's files, as patterns of paths below the installed tree. Those from elsewhere
+/// are named by their destination.
 fn packed(manifest: &toml::Table, kind: &str) -> Vec<String> {
     let assets = &manifest["package"]["metadata"][kind]["assets"];
     let assets = assets.as_array().expect("a list");
     let sources = assets.iter().filter_map(|a| a["source"].as_str());
-    let below = sources.filter_map(|s| Some(s.split_once("target/packages/root/")?.1.to_owned()));
-    let mut all: Vec<String> = below.collect();
-    all.sort();
-    all
+    let below = |s: &str| match s.split_once("target/packages/root/") {
+        Some((_, path)) => path.to_owned(),
+        None => format!("usr/share/doc/spile/{}", s.trim_start_matches("../")),
+    };
+    sources.map(below).collect()
+}
+
+/// Whether a path is one that a pattern stands for: `*` is any part of a file's name.
+fn is_match(pattern: &str, path: &str) -> bool {
+    match pattern.split_once('*') {
+        None => pattern == path,
+        Some((start, end)) => path
+            .strip_prefix(start)
+            .and_then(|rest| rest.strip_suffix(end))
+            .is_some_and(|middle| !middle.contains('/')),
+    }
 }
 
 #[test]
@@ -81,7 +94,15 @@ fn packages_have_what_is_installed() {
     let manifest = std::fs::read_to_string(root().join("crates/spile/Cargo.toml")).expect("text");
     let manifest: toml::Table = manifest.parse().expect("TOML");
     for kind in ["deb", "generate-rpm"] {
-        assert_eq!(packed(&manifest, kind), installed, "{kind}");
+        let packed = packed(&manifest, kind);
+        for path in &installed {
+            let times = packed.iter().filter(|p| is_match(p, path)).count();
+            assert_eq!(times, 1, "{kind}: {path} in {packed:?}");
+        }
+        for pattern in &packed {
+            let used = installed.iter().any(|path| is_match(pattern, path));
+            assert!(used, "{kind}: {pattern} in {installed:?}");
+        }
     }
 
     let usr = folder.path().join("usr");

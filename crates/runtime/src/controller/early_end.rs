@@ -17,9 +17,10 @@ pub(super) struct EarlyEnds {
 }
 
 impl EarlyEnds {
-    /// Whether the running handler has to end.
-    pub(super) fn must_stop(&mut self) -> bool {
-        let stop = self.ends.as_ref().is_some_and(|ends| ends.must_stop());
+    /// Whether the running handler has to end. `bounded`: it ends by itself, at MAXACTION.
+    pub(super) fn must_stop(&mut self, bounded: bool) -> bool {
+        let ends = self.ends.as_ref();
+        let stop = ends.is_some_and(|ends| ends.must_stop(bounded));
         self.stopped += u64::from(stop);
         stop
     }

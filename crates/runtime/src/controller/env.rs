@@ -152,7 +152,8 @@ impl Env for ControllerEnv {
     }
 
     fn must_stop(&mut self) -> bool {
-        self.early.must_stop()
+        let bounded = self.globals.program.limits.maxaction != u64::MAX;
+        self.early.must_stop(bounded)
     }
 
     fn truncated(&mut self) {

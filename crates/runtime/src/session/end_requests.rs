@@ -38,14 +38,15 @@ impl EndRequests {
         self.ending.set(true);
     }
 
-    /// Whether a handler that has run for long has to stop: the session is to end, or it is ending
-    /// and there was a second request.
-    pub(crate) fn must_stop(&self) -> bool {
+    /// Whether a handler that has run for long has to stop. One that is `bounded` ends by itself, and
+    /// completes what it has begun unless there is a second request. So does what runs while the
+    /// session ends.
+    pub(crate) fn must_stop(&self, bounded: bool) -> bool {
         self.signals.poll();
         if !self.signals.end_requested() && (self.is_late() || self.child_ended()) {
             self.signals.request_end();
         }
-        match self.ending.get() {
+        match bounded || self.ending.get() {
             true => self.signals.end_requested_twice(),
             false => self.signals.end_requested(),
         }
@@ -73,15 +74,17 @@ mod tests {
     fn the_end_of_the_time_is_a_first_request() {
         let signals = Rc::new(Signals::new().expect("signals"));
         let ends = EndRequests::new(Rc::clone(&signals), None);
-        assert!(!ends.must_stop());
+        assert!(!ends.must_stop(false));
         ends.deadline
             .set(Some(Instant::now() + Duration::from_secs(3600)));
-        assert!(!ends.must_stop());
+        assert!(!ends.must_stop(false));
         ends.deadline.set(Some(Instant::now()));
-        assert!(ends.must_stop());
-        // What runs while the session ends waits for a second one.
+        assert!(ends.must_stop(false));
+        // A handler that ends by itself waits for a second one.
+        assert!(!ends.must_stop(true));
+        // So does what runs while the session ends.
         ends.begin_end();
-        assert!(!ends.must_stop());
+        assert!(!ends.must_stop(false));
         assert!(signals.end_requested() && !signals.end_requested_twice());
     }
 
@@ -90,9 +93,9 @@ mod tests {
         let signals = Rc::new(Signals::new().expect("signals"));
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let ends = EndRequests::new(signals, Some(reader));
-        assert!(!ends.must_stop());
+        assert!(!ends.must_stop(false));
         drop(writer);
         // A pipe without writers reports a hang-up, as the descriptor of a process does its end.
-        assert!(ends.must_stop());
+        assert!(ends.must_stop(false));
     }
 }

@@ -56,9 +56,32 @@ impl Resolver<'_> {
         true
     }
 
+    /// Notes a statement that is left out with all that is in it.
+    fn leave_out_stmt(&mut self, s: &ast::Stmt) {
+        let what = match &s.kind {
+            ast::StmtKind::Expr(e) => {
+                self.leave_out(e);
+                return;
+            }
+            ast::StmtKind::Block(b) => return b.stmts.iter().for_each(|s| self.leave_out_stmt(s)),
+            ast::StmtKind::If { then, els, .. } => {
+                self.leave_out_stmt(then);
+                els.iter().for_each(|s| self.leave_out_stmt(s));
+                "empty `if`"
+            }
+            ast::StmtKind::Foreach(f) => {
+                self.leave_out_stmt(&f.body);
+                "empty `foreach`"
+            }
+            _ => return,
+        };
+        let (what, span) = (what.into(), s.span);
+        self.removed.push(RemovedStmt { what, span });
+    }
+
     fn stmt(&mut self, s: &ast::Stmt, out: &mut Vec<Stmt>) {
         if self.cur.unused.has_stmt(s) {
-            return;
+            return self.leave_out_stmt(s);
         }
         let kind = match &s.kind {
             ast::StmtKind::Empty => return,
