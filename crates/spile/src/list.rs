@@ -2,7 +2,6 @@
 
 use spile_kernel::{functions, process};
 use spile_sema::probe::list;
-use spile_syntax::parser::parse_probe_points;
 
 use crate::cli::Cli;
 use crate::passes::parse::Frontend;
@@ -55,14 +54,13 @@ fn points(cli: &Cli, front: &mut Frontend, color: bool) -> Result<Vec<String>, F
         return Ok(Vec::new());
     };
     let Frontend {
-        sources,
         diags,
         library,
         facts,
+        pattern: points,
         ..
     } = front;
-    let points = parse_probe_points(sources, "<pattern>", pattern, diags);
-    let found = list::list(library, facts, &points, long, diags);
+    let found = list::list(library, facts, points, long, diags);
     front.report(cli, color)?;
     if found.is_empty() {
         return Err(fail(format_args!("no probe point matches {pattern}")));

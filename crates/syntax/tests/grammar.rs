@@ -3,6 +3,8 @@
 mod common;
 
 use spile_syntax::ast::*;
+use spile_syntax::diag::Diagnostics;
+use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
 
 /// The only expression statement of a probe that contains `text`.
@@ -171,6 +173,39 @@ fn probe_points_with_alternatives_are_expanded() {
     let (mut sources, mut diags) = Default::default();
     let none = spile_syntax::parser::parse_probe_points(&mut sources, "-l", "a.b {}", &mut diags);
     assert!(none.is_empty() && diags.has_errors());
+}
+
+/// The text of `-l` as a file, printed; with its errors.
+fn pattern(text: &str) -> (String, String) {
+    let (mut sources, mut diags) = <(spile_syntax::source::Sources, Diagnostics)>::default();
+    let (env, macros) = (PreprocEnv::new("6.12.0", "x86_64"), MacroLibrary::new());
+    let id = sources.add("-l", text.as_bytes().to_vec());
+    let file = spile_syntax::parser::parse_pattern(&mut sources, id, &env, &macros, &mut diags);
+    (pretty::file(&file), diags.render(&sources, false))
+}
+
+#[test]
+fn definitions_precede_the_points_of_a_pattern() {
+    let same = |text: &str, script: &str| {
+        let (printed, errors) = pattern(text);
+        assert_eq!(
+            (printed, errors),
+            (pretty::file(&file(script)), String::new())
+        );
+    };
+    same("syscall.{open,close}?", "probe syscall.{open,close}? { }");
+    same(
+        "a = begin { x = 1 } probe a",
+        "probe a = begin { x = 1 } probe a { }",
+    );
+    same(
+        "a += end { f() } function f() { } global g probe a, begin",
+        "probe a += end { f() } function f() { } global g probe a, begin { }",
+    );
+    same("end { } probe begin", "probe end { } probe begin { }");
+    for wrong in ["a = begin", "a = begin { ", "a {} {}", "a.b c"] {
+        assert!(pattern(wrong).1.starts_with("error"), "{wrong}");
+    }
 }
 
 fn file(text: &str) -> File {

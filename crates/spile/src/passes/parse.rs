@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 
 use spile_kernel::machine as host;
 use spile_sema::library::Library;
+use spile_syntax::ast::{File, Item, ProbePoint};
 use spile_syntax::diag::Diagnostics;
-use spile_syntax::parser::parse_script;
+use spile_syntax::parser::{parse_pattern, parse_script};
 use spile_syntax::preproc::{KernelConfig, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
@@ -30,6 +31,8 @@ pub(crate) struct Frontend {
     pub facts: KernelFacts,
     /// The user's files in the form that `-p1` prints.
     pub pretty: String,
+    /// The points that a listing (`-l`, `-L`) asks for.
+    pub pattern: Vec<ProbePoint>,
     /// The run is for a kernel other than the running one.
     pub other: bool,
 }
@@ -144,6 +147,13 @@ pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
         }
         library.add(file, tree, true);
     }
+    let mut listed = Vec::new();
+    if let Some(text) = cli.list_vars.as_ref().or(cli.list.as_ref()) {
+        let file = sources.add("<pattern>", text.as_bytes().to_vec());
+        let tree = parse_pattern(&mut sources, file, &env, &lib.macros, &mut diags);
+        listed = probe_points(&tree);
+        library.add(file, tree, true);
+    }
     lib.add_to(&mut library, &mut sources, env, &mut diags);
     Ok(Frontend {
         sources,
@@ -154,6 +164,16 @@ pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
             .with_kernel(kernel)
             .map_err(fail)?,
         pretty,
+        pattern: listed,
         other,
     })
+}
+
+/// The points of a file's probes.
+fn probe_points(file: &File) -> Vec<ProbePoint> {
+    let points = file.items.iter().filter_map(|item| match item {
+        Item::Probe(probe) => Some(&probe.points),
+        _ => None,
+    });
+    points.flatten().cloned().collect()
 }

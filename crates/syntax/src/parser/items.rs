@@ -23,7 +23,11 @@ impl Parser<'_> {
         let mut globals: FxHashMap<Name, (bool, Span)> = FxHashMap::default();
         while !self.at(Tok::Eof) {
             let before = self.pos;
-            match self.item() {
+            let item = match self.pattern && before == 0 {
+                true => self.probe(self.token()).map(Some),
+                false => self.item(),
+            };
+            match item {
                 Ok(Some(item)) => {
                     if let Item::Global(decl) = &item {
                         self.check_globals(decl, &mut globals);
@@ -79,7 +83,10 @@ impl Parser<'_> {
             // `private x` is a global, too.
             Tok::Ident if private => Ok(Some(Item::Global(self.global(t, private)?))),
             _ if private => self.unexpected("`global`, `function` or a name"),
-            Tok::KwProbe => Ok(Some(self.probe(t)?)),
+            Tok::KwProbe => {
+                self.bump();
+                Ok(Some(self.probe(t)?))
+            }
             Tok::Embedded => Ok(Some(Item::Embedded(self.embedded()))),
             Tok::Semi => {
                 self.bump();
@@ -237,9 +244,8 @@ impl Parser<'_> {
         })
     }
 
-    /// `probe POINTS { }` or an alias.
+    /// `probe POINTS { }` or an alias, behind the keyword. The last handler of a pattern is left out.
     fn probe(&mut self, start: Token) -> Parse<Item> {
-        self.expect(Tok::KwProbe)?;
         let mut points = self.probe_points()?;
         let mut names = Vec::new();
         let kind = loop {
@@ -261,7 +267,10 @@ impl Parser<'_> {
                 _ => break None,
             }
         };
-        let body = self.block("the handler of the probe")?;
+        let body = match self.pattern && kind.is_none() && self.at(Tok::Eof) {
+            true => Block::default(),
+            false => self.block("the handler of the probe")?,
+        };
         let Some(kind) = kind else {
             return Ok(Item::Probe(Probe {
                 points,

@@ -80,6 +80,23 @@ pub fn parse_script(
     parsed
 }
 
+/// As [`parse_file`] of the pattern of `-l` and `-L`: the text stands between `probe` and `{}`, so
+/// definitions can precede the points that are listed (`a = begin { } probe a`).
+pub fn parse_pattern(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    diags: &mut Diagnostics,
+) -> File {
+    let output = preproc::preprocess(sources, file, env, macros, diags);
+    let mut p = Parser::new(sources, file, &output, macros, diags);
+    p.guru = env.guru;
+    p.autocast = env.has_version(AUTOCAST);
+    p.pattern = true;
+    p.file()
+}
+
 /// As [`parse_file`] of a file of the library, which adds nothing to the sources.
 pub fn parse_library_file(
     sources: &Sources,
@@ -104,7 +121,7 @@ pub fn parse_macros(
     preproc::macro_file(sources, file, env, diags)
 }
 
-/// Parses only probe points, as `-l` and `-L` take them; braces are expanded. The text becomes a
+/// Parses only probe points; braces are expanded. The text becomes a
 /// file of `sources` called `name`. Empty if there is an error.
 pub fn parse_probe_points(
     sources: &mut Sources,
@@ -161,6 +178,8 @@ struct Parser<'a> {
     guru: bool,
     /// `->` and `&` on values that are no variables of an event are allowed.
     autocast: bool,
+    /// The text is a pattern of `-l`: see [`parse_pattern`].
+    pattern: bool,
     pos: usize,
     eof: Token,
     /// Depth of the parser's recursion.
@@ -197,6 +216,7 @@ impl<'a> Parser<'a> {
             diags,
             guru: false,
             autocast: true,
+            pattern: false,
             pos: 0,
             eof,
             depth: 0,
