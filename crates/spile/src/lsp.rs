@@ -48,7 +48,7 @@ pub(crate) fn run(cli: &Lsp) -> Result<u8, Failure> {
     // Documents have copies of the library.
     library.read_all();
     diags.append(library.read_errors());
-    if diags.has_errors() {
+    if !diags.is_empty() {
         // Editors write a server's standard error to a log.
         print_stderr(diags.render(&sources, false));
     }

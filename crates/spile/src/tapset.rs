@@ -137,7 +137,7 @@ pub(crate) fn open(
 }
 
 impl Tapset {
-    /// Adds the macros of a file, where none of that name is there.
+    /// Adds the macros of a file, where none of that name is there; none if it does not parse.
     fn add_macros(
         &mut self,
         sources: &mut Sources,
@@ -145,7 +145,11 @@ impl Tapset {
         env: &PreprocEnv,
         diags: &mut Diagnostics,
     ) {
-        let mut found = parse_macros(sources, file, env, diags);
+        let mut own = Diagnostics::new();
+        let mut found = parse_macros(sources, file, env, &mut own);
+        if diags.append_library(sources.name(file), own) {
+            return;
+        }
         found.extend(std::mem::take(&mut self.macros));
         self.macros = found;
     }
@@ -159,8 +163,11 @@ impl Tapset {
         diags: &mut Diagnostics,
     ) {
         for file in self.own {
-            let tree = parse_file(sources, file, &env, &self.macros, diags);
-            library.add(file, tree, false);
+            let mut own = Diagnostics::new();
+            let tree = parse_file(sources, file, &env, &self.macros, &mut own);
+            if !diags.append_library(sources.name(file), own) {
+                library.add(file, tree, false);
+            }
         }
         library.set_missing(&MISSING);
         let args = Arguments::quoted(sources, &env);

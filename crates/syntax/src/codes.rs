@@ -65,6 +65,7 @@ code_table! { SYNTAX_CODES:
     UNKNOWN_ESCAPE = "W0101", "A `\\` before a character that is no escape; the `\\` is dropped.";
     CONFIG_UNKNOWN = "W0102", "A condition on a kernel option where the kernel's configuration cannot be read.";
     PRECEDENCE = "W0103", "An operator without parentheses whose operands are easily misread, as in `a & b == c`.";
+    LEFT_OUT = "W0104", "A file of `-I` that does not parse and is left out.";
 }
 
 #[cfg(test)]

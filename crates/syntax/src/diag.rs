@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use annotate_snippets::{Annotation, AnnotationKind, Group, Level, Renderer, Snippet};
 
 use crate::ast::{FileId, Span};
+use crate::codes;
 use crate::source::{BAD_BYTE, SourceFile, Sources};
 
 /// Maximum number of stored errors; further ones are only counted.
@@ -321,6 +322,29 @@ impl Diagnostics {
     /// Whether there are no diagnostics of any severity.
     pub fn is_empty(&self) -> bool {
         self.list.is_empty()
+    }
+
+    /// Moves all of `other` here, the diagnostics of a library's file. If the file does not parse, one
+    /// warning that it is left out stands for them; returns whether it is. What needs a privilege
+    /// stays an error.
+    pub fn append_library(&mut self, file: &str, other: Diagnostics) -> bool {
+        let is_error = |d: &&Diagnostic| d.severity == Severity::Error;
+        let first = other.list.iter().find(is_error);
+        let unprivileged = |d: &Diagnostic| d.code == codes::NEEDS_GURU;
+        let Some(first) = first.filter(|_| !other.list.iter().any(unprivileged)) else {
+            self.append(other);
+            return false;
+        };
+        let why = &first.message;
+        let message = format!("`{file}` is left out, because it does not parse: {why}");
+        let page = format!("`spile --explain {}` says more", first.code);
+        self.push(Diagnostic {
+            severity: Severity::Warning,
+            code: codes::LEFT_OUT,
+            message,
+            ..first.clone().help(page)
+        });
+        true
     }
 
     /// Moves all of `other` here.

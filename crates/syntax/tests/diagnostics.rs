@@ -192,7 +192,7 @@ fn bad_bytes_are_shown_as_blessed() {
 fn every_code_has_a_test() {
     let elsewhere = [
         "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0124", "E0126", "E0127", "E0205",
-        "E0211", "W0102",
+        "E0211", "W0102", "W0104",
     ];
     for c in SYNTAX_CODES {
         let here = CASES.iter().any(|(code, ..)| *code == c.code);
@@ -202,6 +202,42 @@ fn every_code_has_a_test() {
             c.code
         );
     }
+}
+
+/// What the diagnostics of a library's file become, and whether it is left out.
+fn of_library(text: &'static str) -> (bool, Vec<&'static str>, String) {
+    use spile_syntax::{diag::Diagnostics, parser::parse_file, preproc, source::Sources};
+    let (mut sources, mut own, mut all) = (Sources::new(), Diagnostics::new(), Diagnostics::new());
+    let file = sources.add("lib/f.stp", text.as_bytes());
+    let env = preproc::PreprocEnv::new("6.12.0", "x86_64");
+    parse_file(
+        &mut sources,
+        file,
+        &env,
+        &preproc::MacroLibrary::new(),
+        &mut own,
+    );
+    let left_out = all.append_library("lib/f.stp", own);
+    let codes = all.iter().map(|d| d.code).collect();
+    (left_out, codes, all.render(&sources, false))
+}
+
+#[test]
+fn files_of_a_library_that_do_not_parse_are_left_out_with_one_warning() {
+    let (left_out, codes, said) =
+        of_library("function f( { x = ; }\nfunction g() { println(\"\\d\") ");
+    assert!(left_out && codes == ["W0104"], "{said}");
+    let begin = "warning[W0104]: `lib/f.stp` is left out, because it does not parse: expected";
+    assert!(said.starts_with(begin), "{said}");
+    assert!(
+        said.contains("lib/f.stp:1:13") && said.contains("--explain E0110"),
+        "{said}"
+    );
+    let (left_out, codes, said) = of_library("function g() { println(\"\\d\") }");
+    assert!(!left_out && codes == ["W0101"], "{said}");
+    // Privileges are no matter of grammar.
+    let (left_out, codes, said) = of_library("function f() %{ %} function g( {");
+    assert!(!left_out && codes == ["E0124", "E0110"], "{said}");
 }
 
 #[test]
