@@ -261,6 +261,29 @@ impl Family {
             .collect()
     }
 
+    /// The points of the family with one of its options where the pattern has wildcards for it.
+    pub(crate) fn with_options(
+        &'static self,
+        pattern: &[Component],
+    ) -> Vec<(&'static Family, Vec<Component>)> {
+        let Some((last, head)) = pattern.split_last() else {
+            return Vec::new();
+        };
+        if head.len() != self.comps.len() || !is_pattern(&last.name) {
+            return Vec::new();
+        }
+        let words = self.options.iter().filter_map(|o| match o.0 {
+            ComponentName::Is(w) => matches_point(&last.name, w).then_some(w),
+            ComponentName::Syscall | ComponentName::PerfEvent => None,
+        });
+        let with = |word: &str| {
+            let mut point = pattern.to_vec();
+            point[head.len()].name = word.into();
+            (self, point)
+        };
+        words.map(with).collect()
+    }
+
     /// The components with the family's words in place of wildcards; wildcards for names stay.
     pub(crate) fn canonical(&self, comps: &[Component]) -> Vec<Component> {
         let mut shown = comps.to_vec();

@@ -267,6 +267,49 @@ fn several_errors_in_one_run() {
 }
 
 #[test]
+fn wildcards_stand_for_what_follows_an_alias() {
+    let same = |pattern: &str, point: &str| {
+        let line = |point: &str| handlers(&format!("{ALIASES} probe {point} {{}}"));
+        let named = line(pattern).replace(&format!("name={pattern}"), &format!("name={point}"));
+        let (named, plain) = (named.replace(pattern, point), line(point));
+        assert_eq!(named, plain, "{pattern}");
+    };
+    const ALIASES: &str = "probe mine = syscall.open {} probe mine.inner = syscall.read {}";
+    same("mine.ret*", "mine.return");
+    same(
+        "syscall.open.return.maxact*(10)",
+        "syscall.open.return.maxactive(10)",
+    );
+    same("mine.re*.max*(10)", "mine.return.maxactive(10)");
+    // The alias's own names come first.
+    same("mine.in*", "mine.inner");
+    for wrong in [
+        "mine.x*",
+        "syscall.open.return.maxact*",
+        "syscall.open.return.mix*(1)",
+    ] {
+        let said = errors(&format!("{ALIASES} probe {wrong} {{}}"));
+        assert!(said.contains("E0302"), "{wrong}: {said}");
+    }
+}
+
+#[test]
+fn optional_points_that_match_nothing_are_named() {
+    let said =
+        errors("probe a.b = syscall.nothing?, syscall.no_such? {} probe a.*, syscall.gone? {}");
+    assert!(said.contains("E0311"), "{said}");
+    assert!(
+        said.contains("`syscall.gone`, `syscall.no_such`, `syscall.nothing`"),
+        "{said}"
+    );
+    let script = "probe a.b = syscall.nothing? {} probe a.* {} probe begin {}";
+    assert!(handlers(script).contains("begin"));
+    let many: Vec<String> = (0..10).map(|i| format!("syscall.no{i}?")).collect();
+    let said = errors(&format!("probe {} {{}}", many.join(", ")));
+    assert!(said.contains("`syscall.no7`, 2 others"), "{said}");
+}
+
+#[test]
 fn aliases_that_explode_are_refused() {
     let mut script = String::from("probe begin {} probe a0 = begin, end {}\n");
     for i in 1..40 {

@@ -58,18 +58,38 @@ pub fn resolve_script(
     diags: &mut Diagnostics,
 ) -> Vec<ProbeHandler> {
     let mut derived = Vec::new();
+    let mut unmatched = Vec::new();
     for (file, user) in lib.file_ids() {
         if user {
-            derived.extend(resolve_file(lib, facts, file, diags));
+            let (handlers, without) = resolve_probes(lib, facts, file, diags);
+            derived.extend(handlers);
+            unmatched.extend(without);
         }
     }
     if derived.is_empty() && !diags.has_errors() {
-        diags.push(
-            Diagnostic::error(codes::NO_PROBES, "the script has no probe to run")
-                .help("write one: `probe begin { println(\"hello\") exit() }`"),
-        );
+        diags.push(no_probes(unmatched));
     }
     derived
+}
+
+/// The error of a script without an event; `unmatched` are its optional points.
+fn no_probes(mut unmatched: Vec<String>) -> Diagnostic {
+    const SHOWN: usize = 8;
+    let d = Diagnostic::error(codes::NO_PROBES, "the script has no probe to run");
+    unmatched.sort();
+    unmatched.dedup();
+    if unmatched.is_empty() {
+        return d.help("write one: `probe begin { println(\"hello\") exit() }`");
+    }
+    let more = unmatched.len().saturating_sub(SHOWN);
+    let mut names: Vec<String> = unmatched.iter().map(|p| format!("`{p}`")).collect();
+    names.truncate(SHOWN);
+    if more > 0 {
+        names.push(format!("{more} others"));
+    }
+    let names = names.join(", ");
+    d.note(format!("these optional points match nothing: {names}"))
+        .help("without its `?` or `!`, a point says why it does not exist")
 }
 
 /// Resolves the probes of one file; for a library file, when one of its items is first used.
@@ -79,7 +99,18 @@ pub fn resolve_file(
     file: FileId,
     diags: &mut Diagnostics,
 ) -> Vec<ProbeHandler> {
+    resolve_probes(lib, facts, file, diags).0
+}
+
+/// As [`resolve_file`], with the optional points that match nothing.
+fn resolve_probes(
+    lib: &Library,
+    facts: &dyn Facts,
+    file: FileId,
+    diags: &mut Diagnostics,
+) -> (Vec<ProbeHandler>, Vec<String>) {
     let mut derived = Vec::new();
+    let mut unmatched = Vec::new();
     for probe in lib.probes(file) {
         let mut search = PointSearch::new(lib, facts);
         for d in search.probe_of_any_release(&probe.points, &probe.part) {
@@ -89,8 +120,9 @@ pub fn resolve_file(
         for found in search.found {
             derive(lib, facts, found, &mut derived, diags);
         }
+        unmatched.append(&mut search.unmatched);
     }
-    derived
+    (derived, unmatched)
 }
 
 fn derive(

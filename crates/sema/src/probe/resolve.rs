@@ -3,7 +3,8 @@
 //! A point is looked up in this order: the longest alias of exactly its name, the built-in
 //! families, then shorter aliases, which pass the rest of the point on to their own points. A point
 //! with wildcards takes all aliases and families that match. Points below a wildcard that fail are
-//! left out, as long as one is left.
+//! left out, as long as one is left. Where nothing matches, wildcards may also stand for what follows
+//! an alias.
 
 use std::sync::Arc;
 
@@ -69,6 +70,8 @@ pub(crate) struct PointSearch<'a> {
     pub facts: &'a dyn Facts,
     pub found: Vec<ResolvedPoint>,
     pub warnings: Vec<Diagnostic>,
+    /// The optional points without an event.
+    pub unmatched: Vec<String>,
     steps: usize,
     /// Names that kernels no longer have stand for those of today.
     renames: bool,
@@ -83,6 +86,7 @@ impl<'a> PointSearch<'a> {
             facts,
             found: Vec::new(),
             warnings: Vec::new(),
+            unmatched: Vec::new(),
             steps: 0,
             renames: false,
         }
@@ -144,6 +148,9 @@ impl<'a> PointSearch<'a> {
             layer.quiet |= lenient;
             let before = self.found.len();
             let failed = self.point(&comps, &layer);
+            if lenient && (!failed.is_empty() || self.found.len() == before) {
+                self.unmatched.push(point_text(&comps));
+            }
             if failed.is_empty() {
                 if p.point.sufficient && self.found.len() > before {
                     if self.is_probeable(before) {
@@ -389,14 +396,7 @@ impl<'a> PointSearch<'a> {
             quiet: true,
             ..layer.clone()
         };
-        for (ix, named) in self.matching_aliases(comps) {
-            let start = self.found.len();
-            let errors = self.alias(ix, &named, &quiet);
-            if !errors.is_empty() {
-                self.found.truncate(start);
-                failed.extend(errors);
-            }
-        }
+        let mut matched = self.aliases(self.matching_aliases(comps, false), &quiet, &mut failed);
         let across = comps.iter().any(|c| c.name.contains("**"));
         if across && comps.iter().any(|c| c.arg.is_some()) {
             for (f, point) in FAMILIES.iter().flat_map(|f| f.spelled(comps)) {
@@ -430,7 +430,17 @@ impl<'a> PointSearch<'a> {
                 }
             }
         }
-        if self.found.len() > before {
+        if !matched && self.found.len() == before {
+            for (f, point) in FAMILIES.iter().flat_map(|f| f.with_options(comps)) {
+                if let FamilyMatch::Yes(option) = f.matches(&point)
+                    && let Err(d) = self.resolve_in_family(f, &point, option, &quiet)
+                {
+                    failed.push(*d);
+                }
+            }
+            matched = self.aliases(self.matching_aliases(comps, true), &quiet, &mut failed);
+        }
+        if matched || self.found.len() > before {
             return Vec::new();
         }
         if failed.is_empty() {
@@ -445,9 +455,35 @@ impl<'a> PointSearch<'a> {
         failed
     }
 
+    /// Resolves aliases that a pattern matches. Returns whether one has no errors, which may still
+    /// have no event: its points can be optional.
+    fn aliases(
+        &mut self,
+        aliases: Vec<(AliasId, Vec<Component>)>,
+        layer: &AliasLayer,
+        failed: &mut Errors,
+    ) -> bool {
+        let mut matched = false;
+        for (ix, named) in aliases {
+            let start = self.found.len();
+            let errors = self.alias(ix, &named, layer);
+            matched |= errors.is_empty();
+            if !errors.is_empty() {
+                self.found.truncate(start);
+                failed.extend(errors);
+            }
+        }
+        matched
+    }
+
     /// The aliases that match, each with the point in which the alias's own name replaces the
-    /// wildcards, sorted by name. Of `a.b` with a suffix and `a.b.c` the longer one counts.
-    fn matching_aliases(&self, comps: &[Component]) -> Vec<(AliasId, Vec<Component>)> {
+    /// wildcards, sorted by name. Of `a.b` with a suffix and `a.b.c` the longer one counts. The
+    /// components that an alias passes on have wildcards in all results, or (without `passed`) in none.
+    fn matching_aliases(
+        &self,
+        comps: &[Component],
+        passed: bool,
+    ) -> Vec<(AliasId, Vec<Component>)> {
         let across = comps.iter().any(|c| c.name.contains("**"));
         let mut all: Vec<(&str, AliasId, Vec<Component>)> = Vec::new();
         let first = comps.first().map_or("", |c| &*c.name);
@@ -458,7 +494,8 @@ impl<'a> PointSearch<'a> {
         let candidates = some.into_iter().flatten();
         for (ix, entry) in candidates.chain(every.into_iter().flatten()) {
             if across {
-                if comps.iter().all(|c| c.arg.is_none())
+                if !passed
+                    && comps.iter().all(|c| c.arg.is_none())
                     && matches_point(&point_text(comps), &entry.name)
                     && let Some(first) = comps.first()
                 {
@@ -474,9 +511,7 @@ impl<'a> PointSearch<'a> {
             if !head.iter().zip(&words).all(fits) {
                 continue;
             }
-            // The components passed on have no wildcards: wildcards stand for the alias's own
-            // names.
-            if comps[entry.len..].iter().any(|c| is_pattern(&c.name)) {
+            if comps[entry.len..].iter().any(|c| is_pattern(&c.name)) != passed {
                 continue;
             }
             let mut named = comps.to_vec();
