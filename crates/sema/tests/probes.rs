@@ -294,6 +294,32 @@ fn wildcards_stand_for_what_follows_an_alias() {
 }
 
 #[test]
+fn netfilter_takes_numbers_as_text() {
+    let place = |hook: &str, pf: &str| {
+        let point = format!("netfilter.hook(\"{hook}\").pf(\"{pf}\")");
+        let s = resolve(&format!("probe {point} {{}}"));
+        match &s.derived[..] {
+            [one] => Ok(format!("{:?}", one.event)),
+            _ => Err(s.errors()),
+        }
+    };
+    let named = place("NF_INET_LOCAL_IN", "NFPROTO_IPV6");
+    assert!(named.is_ok(), "{named:?}");
+    assert_eq!(place("1", "10"), named);
+    assert_eq!(place("NF_IP6_LOCAL_IN", "10"), named);
+    for (hook, pf) in [
+        ("5", "2"),
+        ("-1", "2"),
+        ("1", "3"),
+        ("1", "99"),
+        ("NF_WARP", "2"),
+    ] {
+        let said = place(hook, pf).expect_err(hook);
+        assert!(said.contains("E0303"), "{said}");
+    }
+}
+
+#[test]
 fn optional_points_that_match_nothing_are_named() {
     let said =
         errors("probe a.b = syscall.nothing?, syscall.no_such? {} probe a.*, syscall.gone? {}");

@@ -68,8 +68,8 @@ pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Ve
         return Ok(Vec::new());
     };
     let place = Netfilter {
-        pf: family(pf)?,
-        hook: hook_number(hook)?,
+        pf: family(facts, pf)?,
+        hook: hook_number(facts, hook)?,
         priority: named("priority").map_or(Ok(0), priority)?,
     };
     Ok(vec![PointMatch::Hook {
@@ -80,11 +80,23 @@ pub(super) fn netfilter(facts: &dyn Facts, comps: &[Component]) -> DiagResult<Ve
     }])
 }
 
-fn family(c: &Component) -> DiagResult<u32> {
+/// The number that a text is, or that the kernel's types give a constant of this name.
+fn constant(facts: &dyn Facts, text: &str) -> Option<u32> {
+    let number = text.parse().ok().or_else(|| facts.enum_constant(text));
+    number.and_then(|n: i64| u32::try_from(n).ok())
+}
+
+fn family(facts: &dyn Facts, c: &Component) -> DiagResult<u32> {
     let text = literal(c);
-    let family = FAMILIES.iter().find(|(name, ..)| *name == text);
-    match family {
-        Some((_, number, true)) => Ok(*number),
+    let known = FAMILIES.iter().find(|(name, ..)| *name == text);
+    let by_name = known.map(|(_, number, there)| (*number, *there));
+    let by_number = || {
+        let number = constant(facts, &text)?;
+        let there = FAMILIES.iter().any(|(_, n, there)| *n == number && *there);
+        Some((number, there))
+    };
+    match by_name.or_else(by_number) {
+        Some((number, true)) => Ok(number),
         Some(_) => {
             let text = format!("programs cannot be attached to hooks of {text}");
             let d = Diagnostic::error(codes::BAD_ARGUMENT, text).at(c.span);
@@ -96,13 +108,14 @@ fn family(c: &Component) -> DiagResult<u32> {
     }
 }
 
-fn hook_number(c: &Component) -> DiagResult<u32> {
+fn hook_number(facts: &dyn Facts, c: &Component) -> DiagResult<u32> {
     let text = literal(c);
     let prefixes = ["NF_INET_", "NF_IP_", "NF_IP6_"];
     let short = prefixes.iter().find_map(|p| text.strip_prefix(p));
     let at = short.and_then(|short| HOOKS.iter().position(|h| *h == short));
     let number = at.and_then(|at| u32::try_from(at).ok());
-    number.ok_or_else(|| {
+    let by_number = || constant(facts, &text).filter(|n| (*n as usize) < HOOKS.len());
+    number.or_else(by_number).ok_or_else(|| {
         let names: Vec<String> = HOOKS.iter().map(|h| format!("NF_INET_{h}")).collect();
         let d = bad_argument(c, "the name of a hook");
         let d = d.did_you_mean(&text, names.iter().map(String::as_str));
