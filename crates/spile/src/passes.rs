@@ -14,6 +14,7 @@ mod execute;
 pub(crate) mod parse;
 pub(crate) mod script;
 
+use std::path::Path;
 use std::rc::Rc;
 
 use spile_bpf::object::elf::MapSpec;
@@ -74,6 +75,7 @@ pub(crate) fn run_script(
 ) -> Result<PassesOutcome, Failure> {
     let mut watch = Stopwatch::start([1, 2, 3, 4, 5].map(|pass| cli.is_verbose(pass)));
     resources::check().map_err(fail)?;
+    check_temporary_folder()?;
     let held = (script.is_some() && cli.pass != Some(1))
         .then(|| begin_early(cli))
         .flatten();
@@ -144,6 +146,19 @@ pub(crate) fn run_script(
     // holds for the session's data.
     std::mem::forget(front);
     Ok(PassesOutcome::Ran(Box::new(outcome)))
+}
+
+/// Refuses a TMPDIR that is no folder, as SystemTap does: the C compiler of `@cast`, and what `-c`
+/// starts, would fail later.
+fn check_temporary_folder() -> Result<(), Failure> {
+    let set = std::env::var_os("TMPDIR").filter(|name| !name.is_empty());
+    let Some(name) = set.filter(|name| !Path::new(name).is_dir()) else {
+        return Ok(());
+    };
+    Err(fail(format_args!(
+        "TMPDIR={}: not a folder; unset it, or name one",
+        Path::new(&name).display()
+    )))
 }
 
 /// Makes a listing.

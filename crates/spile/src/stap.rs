@@ -464,6 +464,10 @@ const COMPANIONS: &[(&str, Companion)] = &[
         ),
     ),
     (
+        "stapio",
+        Companion::Refused("`spile attach` shows the output of a session in the background"),
+    ),
+    (
         "stap-merge",
         Companion::NotNeeded("the output of spile is one file, in order, also with -b"),
     ),
