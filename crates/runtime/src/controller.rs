@@ -248,6 +248,7 @@ impl Controller {
 
     /// Runs a handler; its output stays collected.
     fn run_collecting(&mut self, id: HandlerId) -> Result<(), ScriptError> {
+        self.env.early.begin();
         let Some(needs) = self.needs.get(id.index()).cloned() else {
             return Ok(());
         };

@@ -7,6 +7,10 @@ use spile_ir::HandlerId;
 use crate::controller::Controller;
 use crate::session::end_requests::EndRequests;
 
+/// Number of checks after the first request to end, each after 1,000 statements: a handler that is
+/// about to end by itself does so, and one without an end takes a second or a few.
+const PATIENCE: u32 = 10_000;
+
 /// The state of early ends.
 #[derive(Default)]
 pub(super) struct EarlyEnds {
@@ -14,13 +18,22 @@ pub(super) struct EarlyEnds {
     ends: Option<Rc<EndRequests>>,
     /// Number of handlers that a request ended.
     stopped: u64,
+    /// Number of checks after which the first request ends the running handler.
+    patience: u32,
 }
 
 impl EarlyEnds {
-    /// Whether the running handler has to end. `bounded`: it ends by itself, at MAXACTION.
-    pub(super) fn must_stop(&mut self, bounded: bool) -> bool {
-        let ends = self.ends.as_ref();
-        let stop = ends.is_some_and(|ends| ends.must_stop(bounded));
+    /// A handler begins.
+    pub(super) fn begin(&mut self) {
+        self.patience = PATIENCE;
+    }
+
+    /// Whether the running handler has to end.
+    pub(super) fn must_stop(&mut self) -> bool {
+        let Some(ends) = &self.ends else {
+            return false;
+        };
+        let stop = ends.must_stop(&mut self.patience);
         self.stopped += u64::from(stop);
         stop
     }

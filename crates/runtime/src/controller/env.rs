@@ -152,8 +152,7 @@ impl Env for ControllerEnv {
     }
 
     fn must_stop(&mut self) -> bool {
-        let bounded = self.globals.program.limits.maxaction != u64::MAX;
-        self.early.must_stop(bounded)
+        self.early.must_stop()
     }
 
     fn truncated(&mut self) {

@@ -38,18 +38,23 @@ impl EndRequests {
         self.ending.set(true);
     }
 
-    /// Whether a handler that has run for long has to stop. One that is `bounded` ends by itself, and
-    /// completes what it has begun unless there is a second request. So does what runs while the
-    /// session ends.
-    pub(crate) fn must_stop(&self, bounded: bool) -> bool {
+    /// Whether a handler has to stop that has run for long: at once after a second request; after
+    /// the first one when it has been asked `patience` times, which count down. So a handler that
+    /// ends by itself completes what it has begun, as moving the elements of an array. What runs
+    /// while the session ends goes on until the second.
+    pub(crate) fn must_stop(&self, patience: &mut u32) -> bool {
         self.signals.poll();
         if !self.signals.end_requested() && (self.is_late() || self.child_ended()) {
             self.signals.request_end();
         }
-        match bounded || self.ending.get() {
-            true => self.signals.end_requested_twice(),
-            false => self.signals.end_requested(),
+        if self.signals.end_requested_twice() {
+            return true;
         }
+        if self.ending.get() || !self.signals.end_requested() {
+            return false;
+        }
+        *patience = patience.saturating_sub(1);
+        *patience == 0
     }
 
     fn is_late(&self) -> bool {
@@ -74,17 +79,18 @@ mod tests {
     fn the_end_of_the_time_is_a_first_request() {
         let signals = Rc::new(Signals::new().expect("signals"));
         let ends = EndRequests::new(Rc::clone(&signals), None);
-        assert!(!ends.must_stop(false));
+        let patience = &mut 2;
+        assert!(!ends.must_stop(patience));
         ends.deadline
             .set(Some(Instant::now() + Duration::from_secs(3600)));
-        assert!(!ends.must_stop(false));
+        assert!(!ends.must_stop(patience));
         ends.deadline.set(Some(Instant::now()));
-        assert!(ends.must_stop(false));
-        // A handler that ends by itself waits for a second one.
-        assert!(!ends.must_stop(true));
-        // So does what runs while the session ends.
+        // A handler that is about to end completes.
+        assert!(!ends.must_stop(patience) && *patience == 1);
+        assert!(ends.must_stop(patience));
+        // What runs while the session ends waits for a second one.
         ends.begin_end();
-        assert!(!ends.must_stop(false));
+        assert!(!ends.must_stop(&mut 1));
         assert!(signals.end_requested() && !signals.end_requested_twice());
     }
 
@@ -93,9 +99,9 @@ mod tests {
         let signals = Rc::new(Signals::new().expect("signals"));
         let (reader, writer) = rustix::pipe::pipe().expect("a pipe");
         let ends = EndRequests::new(signals, Some(reader));
-        assert!(!ends.must_stop(false));
+        assert!(!ends.must_stop(&mut 1));
         drop(writer);
         // A pipe without writers reports a hang-up, as the descriptor of a process does its end.
-        assert!(ends.must_stop(false));
+        assert!(ends.must_stop(&mut 1));
     }
 }
