@@ -179,7 +179,7 @@ impl Client {
         Ok(Next::GoOn)
     }
 
-    /// Tells the session that so many more bytes are printed.
+    /// Reports to the session the number of bytes that were printed since the last report.
     fn acknowledge(&mut self, bytes: usize) -> Next {
         self.printed += bytes as u32;
         if self.printed > 0 && recorder::acknowledge(&self.session.stream, self.printed) {

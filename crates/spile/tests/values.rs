@@ -2,7 +2,7 @@
 //! levels of optimisation and forms of debugging information.
 //!
 //! A source in `tests/programs/values` has a line with the comment `here`, and lines of the form
-//! `//: SPILE ~ GDB`: an expression of a script, and the same of gdb. Both tools stop at the same
+//! `//: SPILE ~ GDB`. They pair an expression of a script with one of gdb. Both tools stop at the same
 //! address. A value must be gdb's, or analysis must say why there is none; where gdb has none, spile
 //! has none.
 

@@ -30,7 +30,7 @@ use crate::session::events::Signals;
 pub const ATTACH: u8 = b'a';
 /// A client's request to end the session. The client reads the rest if nobody else does.
 pub const STOP: u8 = b's';
-/// In front of a 32-bit little-endian number: so many more bytes of frames' contents are printed.
+/// Precedes a 32-bit little-endian number of bytes: the client has printed as many more bytes of frames' contents.
 const PRINTED: u8 = b'p';
 
 /// Bytes in front of a frame's contents: the stream, and the length as a 32-bit little-endian number.
@@ -116,7 +116,8 @@ fn lines<'a>(frames: impl IntoIterator<Item = &'a Vec<u8>>) -> u64 {
     contents.filter(|b| **b == b'\n').count() as u64
 }
 
-/// Tells a session that so many more bytes are printed. `false`: its socket has no room now.
+/// Reports to a session the number of bytes that were printed since the last report. Returns `false` if
+/// the socket has no room now.
 pub fn acknowledge(mut session: &UnixStream, bytes: u32) -> bool {
     // A socket takes so little as a whole. Other errors are for the next read.
     let told = session.write(&[&[PRINTED][..], &bytes.to_le_bytes()].concat());
@@ -367,7 +368,7 @@ impl Recorder {
         end
     }
 
-    /// The reader has printed so many more bytes of what it has.
+    /// Notes the number of bytes that the reader has printed since the last note.
     fn forget(&mut self, bytes: usize) {
         self.progress = Instant::now();
         self.printed += bytes;

@@ -194,6 +194,27 @@ pub struct FoundPlace {
     pub callers: Option<Arc<VarLocation>>,
 }
 
+impl FoundPlace {
+    /// A place at an address of which nothing else is known: no source, label, semaphore or exits.
+    #[must_use]
+    pub fn new(id: u64, name: Arc<str>, place: CodePlace, address: u64) -> FoundPlace {
+        FoundPlace {
+            id,
+            name,
+            file: None,
+            line: 0,
+            provider: None,
+            label: None,
+            inlined: false,
+            place,
+            address,
+            semaphore: 0,
+            exits: None,
+            callers: None,
+        }
+    }
+}
+
 /// The kind of a variable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum VarKind {

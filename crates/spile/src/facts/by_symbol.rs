@@ -292,23 +292,9 @@ fn matches_scoped(pattern: &str, name: &str) -> bool {
 
 /// A place in a program.
 pub(super) fn place(path: &Arc<str>, name: &str, address: u64, offset: u64) -> FoundPlace {
-    FoundPlace {
-        id: address,
-        name: name.into(),
-        file: None,
-        line: 0,
-        provider: None,
-        label: None,
-        inlined: false,
-        place: CodePlace::File {
-            path: path.clone(),
-            offset,
-        },
-        address,
-        semaphore: 0,
-        exits: None,
-        callers: None,
-    }
+    let path = path.clone();
+    let place = CodePlace::File { path, offset };
+    FoundPlace::new(address, name.into(), place, address)
 }
 
 #[cfg(test)]

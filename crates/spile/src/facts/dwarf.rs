@@ -148,24 +148,13 @@ impl QueriedFile<'_> {
     }
 
     pub(super) fn found(&self, name: &str, die: Die, address: u64) -> Option<FoundPlace> {
-        Some(FoundPlace {
-            id: self.table.place_id(PlaceInfo {
-                die,
-                address,
-                counter: address,
-            }),
-            name: name.into(),
-            file: None,
-            line: 0,
-            provider: None,
-            label: None,
-            inlined: false,
-            place: self.home.place(self.file, address)?,
+        let id = self.table.place_id(PlaceInfo {
+            die,
             address,
-            semaphore: 0,
-            exits: None,
-            callers: None,
-        })
+            counter: address,
+        });
+        let place = self.home.place(self.file, address)?;
+        Some(FoundPlace::new(id, name.into(), place, address))
     }
 
     /// Functions and statements that a query matches; empty for other queries.

@@ -285,20 +285,7 @@ fn named(module: Option<&str>, name: &str) -> CodePlace {
 }
 
 fn place(name: &str, id: u64, place: CodePlace) -> FoundPlace {
-    FoundPlace {
-        id,
-        name: name.into(),
-        file: None,
-        line: 0,
-        provider: None,
-        label: None,
-        inlined: false,
-        place,
-        address: 0,
-        semaphore: 0,
-        exits: None,
-        callers: None,
-    }
+    FoundPlace::new(id, name.into(), place, 0)
 }
 
 fn function(f: &Function<'_>, id: impl Fn(&Function<'_>) -> u64) -> FoundPlace {
