@@ -161,6 +161,9 @@ pub(crate) struct Cli {
     /// Use the language of this release of SystemTap, the value of systemtap_v
     #[arg(long, value_name = "VERSION")]
     pub compatible: Option<String>,
+    /// The file with the script that was written at the prompt of -i; see [`crate::interactive`].
+    #[arg(skip)]
+    pub script_file: Option<PathBuf>,
     /// Reads memory of processes only where it is resident; set by tools.
     #[arg(skip)]
     pub resident: bool,

@@ -1,8 +1,9 @@
 //! `-i`: a script is written, changed and run at a prompt.
 //!
-//! Text that is no command is collected line by line until it is whole, and is kept if it parses. The
-//! script runs in a process of its own, with the options of this one, so that a session's end leaves
-//! the prompt as it was.
+//! Text that is no command is collected line by line until it is whole, and is kept if it parses behind
+//! the parts before it, which are not parsed again. The script runs in a process of its own, with the
+//! options of this one, so that a session's end leaves the prompt as it was. It goes there in a file,
+//! because an argument has at most 128 KB.
 
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
@@ -13,18 +14,23 @@ use std::process::{Command, Stdio};
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
 use spile_kernel::process;
+use spile_plain::files;
+use spile_syntax::ast::Span;
 use spile_syntax::codes;
 
 use crate::cli::Cli;
 use crate::list;
-use crate::passes::parse::parse;
-use crate::passes::script::{ScriptInput, read_limited};
+use crate::passes::parse::Parts;
+use crate::passes::script::read_limited;
 use crate::report::{Failure, fail, print_stderr_raw, print_stdout};
 use crate::stap;
 
 const PROMPT: &str = "spile> ";
 /// The prompt inside an unfinished text.
 const MORE: &str = "  ...> ";
+
+/// The first word of the command line of `run`; the file with the script follows.
+const SCRIPT_FILE: &str = "--script-file";
 
 /// Errors of a text that ends too early.
 const UNCLOSED: &[&str] = &[
@@ -39,7 +45,7 @@ struct PromptCommand {
     /// Its arguments, for the help.
     args: &'static str,
     help: &'static str,
-    act: fn(&mut Prompt<'_>, &str) -> Result<Next, Failure>,
+    act: fn(&mut Prompt, &str) -> Result<Next, Failure>,
 }
 
 /// What follows a command.
@@ -55,7 +61,7 @@ const fn row(
     name: &'static str,
     args: &'static str,
     help: &'static str,
-    act: fn(&mut Prompt<'_>, &str) -> Result<Next, Failure>,
+    act: fn(&mut Prompt, &str) -> Result<Next, Failure>,
 ) -> PromptCommand {
     PromptCommand {
         name,
@@ -111,14 +117,22 @@ const COMMANDS: &[PromptCommand] = &[
 ];
 
 /// The script at a prompt.
-struct Prompt<'a> {
-    cli: &'a Cli,
+struct Prompt {
     color: bool,
     input: DefaultEditor,
     /// The parts of the script, each of which parses with those before it.
     parts: Vec<String>,
+    /// What the parts define.
+    parsed: Parts,
     /// The file that the script was loaded from or saved to, which `save` overwrites.
     own: Option<PathBuf>,
+}
+
+/// Takes the file with the script of a prompt from a command line that [`Prompt::start`] made.
+pub(crate) fn take_script(args: &mut Vec<OsString>) -> Option<PathBuf> {
+    let handed = args.len() > 2 && args[1] == SCRIPT_FILE;
+    let mut words = handed.then(|| args.drain(1..3))?;
+    words.nth(1).map(PathBuf::from)
 }
 
 /// Reads and does commands until the end of the input; the result is the exit status.
@@ -130,10 +144,10 @@ pub(crate) fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
         ));
     }
     let mut prompt = Prompt {
-        cli,
         color,
         input: DefaultEditor::new().map_err(fail)?,
         parts: Vec::new(),
+        parsed: Parts::new(cli)?,
         own: None,
     };
     if std::io::stdin().is_terminal() {
@@ -149,7 +163,7 @@ pub(crate) fn run(cli: &Cli, color: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-impl Prompt<'_> {
+impl Prompt {
     /// A line of the input; `None` at its end.
     fn read(&mut self, prompt: &str) -> Result<Option<String>, Failure> {
         // Output of before comes before the prompt.
@@ -188,7 +202,7 @@ impl Prompt<'_> {
     fn add(&mut self, text: &str) -> Result<Next, Failure> {
         let mut text = text.to_owned();
         loop {
-            match self.check(&text)? {
+            match self.check(&text) {
                 Checked::Whole => break,
                 Checked::Wrong(errors) => {
                     print_stderr_raw(&errors);
@@ -213,29 +227,32 @@ impl Prompt<'_> {
         Ok(Next::Prompt)
     }
 
-    /// Parses the script with `text` behind it.
-    fn check(&self, text: &str) -> Result<Checked, Failure> {
-        let mut whole = self.script();
-        let start = whole.len();
-        whole.push_str(text);
-        let script = ScriptInput {
-            texts: vec![("<script>".to_owned(), whole.clone().into_bytes())],
-            args: self.cli.rest.clone(),
-        };
-        let front = parse(self.cli, Some(script))?;
-        if !front.diags.has_errors() {
-            return Ok(Checked::Whole);
+    /// Parses a text as the next part.
+    fn check(&mut self, text: &str) -> Checked {
+        let name = format!("<part {}>", self.parts.len() + 1);
+        let (file, diags) = self.parsed.parse(&name, text);
+        if !diags.has_errors() {
+            return Checked::Whole;
         }
-        let errors = front.diags.render(&front.sources, self.color);
-        let end = start + text.trim_end().len();
+        let errors = diags.render(&self.parsed.sources, self.color);
+        let end = text.trim_end().len();
         // The text goes on where something is not closed, or the parser misses something at the end.
-        let open = front.diags.iter().any(|d| {
+        let at_end = |span: Span| span.file == file && span.start as usize >= end;
+        let open = diags.iter().any(|d| {
             let at = d.primary.as_ref().map(|l| l.span);
-            UNCLOSED.contains(&d.code) || at.is_some_and(|span| span.start as usize >= end)
+            UNCLOSED.contains(&d.code) || at.is_some_and(at_end)
         });
         match open {
-            true => Ok(Checked::Open(errors)),
-            false => Ok(Checked::Wrong(errors)),
+            true => Checked::Open(errors),
+            false => Checked::Wrong(errors),
+        }
+    }
+
+    /// Parses all parts again, because one of them is gone. What is wrong without it is said by `run`.
+    fn parse_again(&mut self) {
+        self.parsed.clear();
+        for part in &self.parts {
+            self.parsed.parse("<part>", part);
         }
     }
 
@@ -254,12 +271,14 @@ impl Prompt<'_> {
     fn delete(&mut self, which: &str) -> Result<Next, Failure> {
         if which == "all" {
             self.parts.clear();
+            self.parsed.clear();
             return Ok(Next::Prompt);
         }
         let number = which.parse::<usize>().ok().and_then(|n| n.checked_sub(1));
         match number.filter(|n| *n < self.parts.len()) {
             Some(at) => {
                 self.parts.remove(at);
+                self.parse_again();
                 Ok(Next::Prompt)
             }
             None => Err(fail(format_args!(
@@ -271,29 +290,24 @@ impl Prompt<'_> {
     fn load(&mut self, file: &str) -> Result<Next, Failure> {
         let file = path(file, "load")?;
         let text = read_file(&file)?;
-        if self.replace_or_add(text, false)? {
+        if self.add_whole(text) {
             self.own = Some(file);
         }
         Ok(Next::Prompt)
     }
 
-    /// Keeps a whole text as a part, or in place of all parts; whether it parses.
-    fn replace_or_add(&mut self, text: String, replace: bool) -> Result<bool, Failure> {
-        let before = match replace {
-            true => std::mem::take(&mut self.parts),
-            false => self.parts.clone(),
-        };
-        match self.check(&text)? {
+    /// Keeps a whole text as a part; whether it parses.
+    fn add_whole(&mut self, text: String) -> bool {
+        match self.check(&text) {
             Checked::Whole => {
                 let text = text.trim_end();
                 self.parts
                     .extend((!text.is_empty()).then(|| text.to_owned()));
-                Ok(true)
+                true
             }
             Checked::Wrong(errors) | Checked::Open(errors) => {
                 print_stderr_raw(&errors);
-                self.parts = before;
-                Ok(false)
+                false
             }
         }
     }
@@ -301,13 +315,11 @@ impl Prompt<'_> {
     fn save(&mut self, file: &str) -> Result<Next, Failure> {
         let file = path(file, "save")?;
         let failed = |e: std::io::Error| fail(format_args!("{}: {e}", file.display()));
-        let mut options = std::fs::OpenOptions::new();
-        options.write(true).truncate(true);
-        match self.own.as_ref() == Some(&file) {
-            true => options.create(true),
-            false => options.create_new(true),
-        };
-        let mut to = options.open(&file).map_err(failed)?;
+        let mut to = match self.own.as_ref() == Some(&file) {
+            true => files::create(&file),
+            false => std::fs::File::create_new(&file),
+        }
+        .map_err(failed)?;
         to.write_all(self.script().as_bytes()).map_err(failed)?;
         self.own = Some(file);
         Ok(Next::Prompt)
@@ -332,7 +344,13 @@ impl Prompt<'_> {
                 "{editor} failed: {status}; the script is unchanged"
             )));
         }
-        self.replace_or_add(read_file(&file)?, true)?;
+        let text = read_file(&file)?;
+        let before = std::mem::take(&mut self.parts);
+        self.parsed.clear();
+        if !self.add_whole(text) {
+            self.parts = before;
+            self.parse_again();
+        }
         Ok(Next::Prompt)
     }
 
@@ -341,8 +359,10 @@ impl Prompt<'_> {
         let more = shlex::split(options).ok_or_else(|| fail("run: an open quote"))?;
         let own = stap::rewrite(std::env::args_os())?.args;
         let name = own.first().cloned().unwrap_or_else(|| "spile".into());
+        let mut script = tempfile::NamedTempFile::new().map_err(fail)?;
+        script.write_all(self.script().as_bytes()).map_err(fail)?;
         let mut run = Command::new("/proc/self/exe");
-        run.arg0(name).args(["-e", &self.script()]);
+        run.arg0(name).arg(SCRIPT_FILE).arg(script.path());
         run.args(more).args(own.into_iter().skip(1));
         // A pipe of commands is not the script's input.
         if !std::io::stdin().is_terminal() {
@@ -380,7 +400,7 @@ fn path(text: &str, command: &str) -> Result<PathBuf, Failure> {
 
 fn read_file(path: &Path) -> Result<String, Failure> {
     let name = path.display().to_string();
-    let file = std::fs::File::open(path).map_err(|e| fail(format_args!("{name}: {e}")))?;
+    let file = files::open(path).map_err(|e| fail(format_args!("{name}: {e}")))?;
     let text = read_limited(file, &name)?;
     String::from_utf8(text).map_err(|_| fail(format_args!("{name}: not UTF-8")))
 }

@@ -112,6 +112,7 @@ fn options() -> Result<Options, ExitCode> {
         ExitCode::FAILURE
     };
     let mut args: Vec<OsString> = std::env::args_os().collect();
+    let script_file = interactive::take_script(&mut args);
     let stap = stap::is_stap(args.first().map(|a| &**a));
     let more = stap::options_file().map_err(failed)?;
     let at = args.len().min(1);
@@ -124,7 +125,8 @@ fn options() -> Result<Options, ExitCode> {
         ));
     }
     let mut cli: Cli = parse(line.args)?;
-    cli.interactive = line.interactive;
+    cli.interactive = line.interactive && script_file.is_none();
+    cli.script_file = script_file;
     Ok(Options {
         cli,
         notes: line.notes,

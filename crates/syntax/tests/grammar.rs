@@ -3,9 +3,12 @@
 mod common;
 
 use spile_syntax::ast::*;
+use spile_syntax::codes;
 use spile_syntax::diag::Diagnostics;
+use spile_syntax::parser::{Definitions, parse_part};
 use spile_syntax::preproc::{MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
+use spile_syntax::source::Sources;
 
 /// The only expression statement of a probe that contains `text`.
 fn expr(text: &str) -> String {
@@ -365,4 +368,24 @@ fn literals_have_their_values() {
         values,
         [num(127), num(15), num(-1), text("AA\n\""), text("x y")]
     );
+}
+
+#[test]
+fn parts_of_a_script_know_those_before_them() {
+    let (mut sources, mut before) = (Sources::new(), Definitions::default());
+    let (env, library) = (PreprocEnv::new("6.18.0", "x86_64"), MacroLibrary::new());
+    let mut errors = |text: &str| {
+        let mut diags = Diagnostics::new();
+        let file = sources.add("part", text.as_bytes().to_vec());
+        parse_part(&mut sources, file, &env, &library, &mut before, &mut diags);
+        diags.iter().map(|d| d.code).collect::<Vec<_>>()
+    };
+    assert_eq!(errors("global a, b"), [""; 0]);
+    assert_eq!(errors("@define one %( println(1) %)"), [""; 0]);
+    assert_eq!(errors("probe begin { @one }"), [""; 0]);
+    assert_eq!(errors("global b"), [codes::BAD_DECLARATION]);
+    assert_eq!(errors("@define one %( 1 %)"), [codes::MACRO_TWICE]);
+    // A part with an error defines nothing.
+    assert_eq!(errors("global c @define two %( 2 %) probe").len(), 1);
+    assert_eq!(errors("global c @define two %( 2 %)"), [""; 0]);
 }

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 
 use spile_kernel::machine as host;
 use spile_sema::library::Library;
-use spile_syntax::ast::{File, Item, ProbePoint};
+use spile_syntax::ast::{File, FileId, Item, ProbePoint};
 use spile_syntax::diag::Diagnostics;
-use spile_syntax::parser::{parse_pattern, parse_script};
-use spile_syntax::preproc::{KernelConfig, PreprocEnv};
+use spile_syntax::parser::{Definitions, parse_part, parse_pattern, parse_script};
+use spile_syntax::preproc::{KernelConfig, MacroLibrary, PreprocEnv};
 use spile_syntax::pretty;
 use spile_syntax::source::Sources;
 
@@ -17,7 +17,7 @@ use crate::facts::KernelFacts;
 use crate::facts::kernel_debug::TargetKernel;
 use crate::facts::user::Root;
 use crate::report::{Failure, fail, print_stderr_raw};
-use crate::tapset;
+use crate::tapset::{self, Tapset};
 
 /// The state that all passes share.
 pub(crate) struct Frontend {
@@ -75,6 +75,73 @@ pub(crate) fn preproc_env(release: &str) -> PreprocEnv {
     PreprocEnv::new(release, std::env::consts::ARCH).with_config(HostConfig)
 }
 
+/// The environment of the preprocessor for a script with these arguments.
+fn script_env(cli: &Cli, release: &str, args: Vec<String>) -> PreprocEnv {
+    let mut env = preproc_env(release).with_args(args);
+    env.guru = cli.guru;
+    if let Some(version) = &cli.compatible {
+        env.systemtap_version = version.clone();
+    }
+    env
+}
+
+/// The tapset of a run.
+fn open_tapset(
+    cli: &Cli,
+    sources: &mut Sources,
+    env: &PreprocEnv,
+    diags: &mut Diagnostics,
+) -> Result<Tapset, Failure> {
+    tapset::open(sources, env, &cli.include, &cli.defines, diags)
+        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))
+}
+
+/// A script in parts that are parsed as they come.
+pub(crate) struct Parts {
+    /// The parts, and the files of the library.
+    pub sources: Sources,
+    env: PreprocEnv,
+    macros: MacroLibrary,
+    before: Definitions,
+}
+
+impl Parts {
+    /// A script without parts.
+    pub(crate) fn new(cli: &Cli) -> Result<Self, Failure> {
+        let env = script_env(cli, &kernel(cli)?.release, cli.rest.clone());
+        let mut sources = Sources::new();
+        // A run shows what is wrong with the library.
+        let tapset = open_tapset(cli, &mut sources, &env, &mut Diagnostics::new())?;
+        Ok(Self {
+            sources,
+            env,
+            macros: tapset.macros,
+            before: Definitions::default(),
+        })
+    }
+
+    /// Parses the next part, which counts if it has no errors; its file, and what is wrong.
+    pub(crate) fn parse(&mut self, name: &str, text: &str) -> (FileId, Diagnostics) {
+        let mut diags = Diagnostics::new();
+        let file = self.sources.add(name, text.as_bytes().to_vec());
+        let (env, before) = (&self.env, &mut self.before);
+        parse_part(
+            &mut self.sources,
+            file,
+            env,
+            &self.macros,
+            before,
+            &mut diags,
+        );
+        (file, diags)
+    }
+
+    /// Forgets all parts.
+    pub(crate) fn clear(&mut self) {
+        self.before = Definitions::default();
+    }
+}
+
 /// The kernel that `-r` names: a release, or a build directory.
 fn kernel(cli: &Cli) -> Result<TargetKernel, Failure> {
     let running = host::release();
@@ -126,19 +193,14 @@ pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
         texts: Vec::new(),
         args: Vec::new(),
     });
-    let mut env = preproc_env(&release).with_args(script.args.clone());
-    env.guru = cli.guru;
-    if let Some(version) = &cli.compatible {
-        env.systemtap_version = version.clone();
-    }
+    let env = script_env(cli, &release, script.args.clone());
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut library = Library::new();
     // The script's files come first, so that its messages do.
     let add = |(name, text): &(String, Vec<u8>)| sources.add(name.clone(), text.clone());
     let user: Vec<_> = script.texts.iter().map(add).collect();
-    let lib = tapset::open(&mut sources, &env, &cli.include, &cli.defines, &mut diags)
-        .map_err(|u| fail(format_args!("{}: {}", u.path.display(), u.error)))?;
+    let lib = open_tapset(cli, &mut sources, &env, &mut diags)?;
     let mut pretty = String::new();
     for file in user {
         let tree = parse_script(&mut sources, file, &env, &lib.macros, &mut diags);

@@ -39,7 +39,16 @@ pub(crate) fn read_limited(mut from: impl Read, name: &str) -> Result<Vec<u8>, F
 pub(super) fn script(cli: &Cli) -> Result<ScriptInput, Failure> {
     let mut args = cli.rest.clone();
     let mut texts = Vec::new();
-    if let Some(text) = &cli.script {
+    if let Some(path) = &cli.script_file {
+        if cli.script.is_some() {
+            return Err(fail(
+                "run: the script is written at the prompt, so -e does not go with it",
+            ));
+        }
+        let failed = |e| fail(format_args!("{}: {e}", path.display()));
+        let file = std::fs::File::open(path).map_err(failed)?;
+        texts.push(("<input>".to_owned(), read_limited(file, "<input>")?));
+    } else if let Some(text) = &cli.script {
         texts.push(("<input>".to_owned(), text.clone().into_bytes()));
     } else if cli.extra.is_empty() || !args.is_empty() {
         if args.is_empty() {

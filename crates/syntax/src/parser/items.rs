@@ -1,8 +1,6 @@
 //! Top-level items, and their documentation comments.
 
-use rustc_hash::FxHashMap;
-
-use super::{Parse, Parser, ProductionFailed};
+use super::{Globals, Parse, Parser, ProductionFailed};
 use crate::ast::*;
 use crate::codes;
 use crate::diag::Diagnostic;
@@ -18,9 +16,9 @@ const ITEM_START: &[Tok] = &[
 ];
 
 impl Parser<'_> {
-    pub(super) fn file(&mut self) -> File {
+    /// The items of a file; its global variables are added to those of the parts before it.
+    pub(super) fn file(&mut self, globals: &mut Globals) -> File {
         let mut file = File::default();
-        let mut globals: FxHashMap<Name, (bool, Span)> = FxHashMap::default();
         while !self.at(Tok::Eof) {
             let before = self.pos;
             let item = match self.pattern && before == 0 {
@@ -30,7 +28,7 @@ impl Parser<'_> {
             match item {
                 Ok(Some(item)) => {
                     if let Item::Global(decl) = &item {
-                        self.check_globals(decl, &mut globals);
+                        self.check_globals(decl, globals);
                     }
                     file.items.push(item);
                 }
@@ -41,8 +39,8 @@ impl Parser<'_> {
         file
     }
 
-    /// Refuses a second global variable of one name in a file.
-    fn check_globals(&mut self, decl: &GlobalDecl, known: &mut FxHashMap<Name, (bool, Span)>) {
+    /// Refuses a second global variable of one name in a script.
+    fn check_globals(&mut self, decl: &GlobalDecl, known: &mut Globals) {
         for v in &decl.vars {
             let name = &v.name.name;
             let Some((private, first)) = known.get(name).copied() else {

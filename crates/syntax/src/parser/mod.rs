@@ -22,11 +22,13 @@ mod stmt;
 pub use at_ops::operator_names;
 pub use items::doc_comment;
 
+use rustc_hash::FxHashMap;
+
 use crate::ast::{Bytes, File, FileId, Ident, Literal, Name, ProbePoint, Span};
 use crate::codes;
 use crate::diag::{Diagnostic, Diagnostics};
 use crate::lexer::{parse_number, unescape};
-use crate::preproc::{self, Arguments, MacroLibrary, PreprocEnv};
+use crate::preproc::{self, Arguments, MacroLibrary, Macros, PreprocEnv};
 use crate::source::Sources;
 use crate::token::{Tok, Token};
 
@@ -42,6 +44,17 @@ struct ProductionFailed;
 
 type Parse<T> = Result<T, ProductionFailed>;
 
+/// Global variables of a file by their names: whether each is private, and where it is declared.
+type Globals = FxHashMap<Name, (bool, Span)>;
+
+/// What the parts of a script define for the parts behind them: those names must not be defined again, and
+/// macros can be used.
+#[derive(Debug, Default)]
+pub struct Definitions {
+    macros: Macros,
+    globals: Globals,
+}
+
 /// Lexes, preprocesses and parses one script or tapset file. The parsed part is returned even if
 /// there are errors; do not run it if `diags` has any. Embedded C and `@kderef` need guru mode, except
 /// where the built-in library wrote them.
@@ -52,11 +65,37 @@ pub fn parse_file(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    let output = preproc::preprocess(sources, file, env, macros, diags);
+    parse_part(
+        sources,
+        file,
+        env,
+        macros,
+        &mut Definitions::default(),
+        diags,
+    )
+}
+
+/// As [`parse_file`] of the next part of a script, whose parts before define `before`. The definitions of
+/// this part are added if it has no error.
+pub fn parse_part(
+    sources: &mut Sources,
+    file: FileId,
+    env: &PreprocEnv,
+    macros: &MacroLibrary,
+    before: &mut Definitions,
+    diags: &mut Diagnostics,
+) -> File {
+    let errors = diags.error_count();
+    let output = preproc::preprocess(sources, file, env, macros, &mut before.macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
     p.guru = env.guru;
     p.autocast = env.has_version(AUTOCAST);
-    p.file()
+    let parsed = p.file(&mut before.globals);
+    if diags.error_count() > errors {
+        before.macros.retain(|_, m| m.span.file != file);
+        before.globals.retain(|_, (_, at)| at.file != file);
+    }
+    parsed
 }
 
 /// As [`parse_file`] of the user's script, which must have something in it. Files of a library may
@@ -89,12 +128,13 @@ pub fn parse_pattern(
     macros: &MacroLibrary,
     diags: &mut Diagnostics,
 ) -> File {
-    let output = preproc::preprocess(sources, file, env, macros, diags);
+    let mut own = Definitions::default();
+    let output = preproc::preprocess(sources, file, env, macros, &mut own.macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
     p.guru = env.guru;
     p.autocast = env.has_version(AUTOCAST);
     p.pattern = true;
-    p.file()
+    p.file(&mut own.globals)
 }
 
 /// As [`parse_file`] of a file of the library, which adds nothing to the sources.
@@ -108,7 +148,7 @@ pub fn parse_library_file(
 ) -> File {
     let output = preproc::preprocess_library(sources, file, args, env, macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.file()
+    p.file(&mut Globals::default())
 }
 
 /// Reads a `.stpm` file: the public macros it defines.
@@ -132,7 +172,8 @@ pub fn parse_probe_points(
     let file = sources.add(name, text.as_bytes().to_vec());
     let env = PreprocEnv::new("", "");
     let none = MacroLibrary::new();
-    let output = preproc::preprocess(sources, file, &env, &none, diags);
+    let mut own = Macros::default();
+    let output = preproc::preprocess(sources, file, &env, &none, &mut own, diags);
     let before = diags.error_count();
     let mut p = Parser::new(sources, file, &output, &none, diags);
     let points = p.probe_points().and_then(|points| {

@@ -50,7 +50,8 @@ struct OnDemandMacros {
 /// A file of macros, and its macros once they are read.
 type MacroFile = (FileId, OnceLock<Macros>);
 
-type Macros = FxHashMap<Name, Arc<Macro>>;
+/// Macros by their names.
+pub(crate) type Macros = FxHashMap<Name, Arc<Macro>>;
 
 impl OnDemandMacros {
     fn file_defining(&self, name: &str) -> Option<&MacroFile> {
@@ -179,11 +180,11 @@ fn defined_macros(
     diags: &mut Diagnostics,
 ) -> Macros {
     let none = MacroLibrary::new();
-    let mut p = Preproc::new(sources, args, env, &none, diags);
+    let mut local = Macros::default();
+    let mut p = Preproc::new(sources, args, env, &none, &mut local, diags);
     p.push_file(tokens);
     p.run();
-    let (out, local) = (p.out, p.local);
-    if let Some(first) = out.first() {
+    if let Some(first) = p.out.first() {
         let d = Diagnostic::error(codes::NOT_A_DEFINE, "a macro library only holds `@define`");
         let found = format!("{} is not part of a macro", first.kind.describe());
         diags.push(d.label(first.span, found));

@@ -24,8 +24,6 @@ mod macros;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use rustc_hash::FxHashMap;
-
 use crate::ast::{FileId, Name, Span};
 use crate::codes;
 use crate::diag::{DiagResult, Diagnostic, Diagnostics};
@@ -34,6 +32,7 @@ use crate::source::Sources;
 use crate::token::{Tok, Token};
 
 pub use env::{KernelConfig, NoConfig, PreprocEnv, Privilege, RUNTIME, SYSTEMTAP_VERSION};
+pub(crate) use macros::Macros;
 pub use macros::{Macro, MacroLibrary, NameIndex, macro_file};
 
 /// Maximum nesting of macros and their arguments.
@@ -52,17 +51,19 @@ pub struct PreprocOutput {
     pub expansions: Vec<Span>,
 }
 
-/// Lexes and preprocesses one script or tapset file.
-pub fn preprocess(
+/// Lexes and preprocesses one script or tapset file. The macros of the file are added to `local`, the macros
+/// of the parts before it.
+pub(crate) fn preprocess(
     sources: &mut Sources,
     file: FileId,
     env: &PreprocEnv,
     macros: &MacroLibrary,
+    local: &mut Macros,
     diags: &mut Diagnostics,
 ) -> PreprocOutput {
     let tokens = lex(sources, file, diags);
     let args = Arguments::collect(sources, &tokens, env, diags);
-    expanded(sources, tokens, args, env, macros, diags)
+    expanded(sources, tokens, args, env, macros, local, diags)
 }
 
 /// As [`preprocess`] of a file of the library, by arguments that are there already: nothing is added to the
@@ -76,7 +77,16 @@ pub fn preprocess_library(
     diags: &mut Diagnostics,
 ) -> PreprocOutput {
     let tokens = lex(sources, file, diags);
-    expanded(sources, tokens, args.clone(), env, macros, diags)
+    let mut local = Macros::default();
+    expanded(
+        sources,
+        tokens,
+        args.clone(),
+        env,
+        macros,
+        &mut local,
+        diags,
+    )
 }
 
 fn expanded(
@@ -85,9 +95,10 @@ fn expanded(
     args: Arguments,
     env: &PreprocEnv,
     macros: &MacroLibrary,
+    local: &mut Macros,
     diags: &mut Diagnostics,
 ) -> PreprocOutput {
-    let mut p = Preproc::new(sources, args, env, macros, diags);
+    let mut p = Preproc::new(sources, args, env, macros, local, diags);
     p.push_file(tokens);
     p.run();
     PreprocOutput {
@@ -204,7 +215,7 @@ struct Preproc<'a> {
     env: &'a PreprocEnv,
     library: &'a MacroLibrary,
     diags: &'a mut Diagnostics,
-    local: FxHashMap<Name, Arc<Macro>>,
+    local: &'a mut Macros,
     frames: Vec<TokenFrame>,
     /// Open conditionals whose taken branch is being read: place, and whether `%:` was passed.
     open: Vec<(Span, bool)>,
@@ -221,6 +232,7 @@ impl<'a> Preproc<'a> {
         args: Arguments,
         env: &'a PreprocEnv,
         library: &'a MacroLibrary,
+        local: &'a mut Macros,
         diags: &'a mut Diagnostics,
     ) -> Self {
         Self {
@@ -229,7 +241,7 @@ impl<'a> Preproc<'a> {
             env,
             library,
             diags,
-            local: FxHashMap::default(),
+            local,
             frames: Vec::new(),
             open: Vec::new(),
             out: Vec::new(),
@@ -591,6 +603,7 @@ impl<'a> Preproc<'a> {
                     let message = format!("`@{}` is defined twice", m.name);
                     let d = Diagnostic::error(codes::MACRO_TWICE, message).at(m.span);
                     self.diags.push(d.also(old.span, "first defined here"));
+                    return;
                 }
                 self.local.insert(m.name.clone(), Arc::new(m));
             }
