@@ -12,6 +12,7 @@ mod rows;
 mod times;
 
 use std::cell::RefCell;
+use std::collections::HashSet;
 use std::ops::ControlFlow;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -19,9 +20,10 @@ use std::rc::Rc;
 use std::time::Duration;
 
 use clap::Parser;
+use spile_kernel::features::{self, Availability, Feature};
 use spile_kernel::process;
 use spile_kernel::syscalls::{self, Abi};
-use spile_profile::model::{Header, Options, Profile as Account, RecordingEnd, Snapshot};
+use spile_profile::model::{Header, Options, Profile as Account, RecordingEnd, Snapshot, Thread};
 use spile_profile::{Run as Ranks, json, report as text};
 use spile_runtime::Outcome;
 use spile_runtime::TargetProcess;
@@ -118,6 +120,10 @@ pub fn run(cli: &Profile, passes: Passes<'_>) -> Result<u8, Failure> {
     if cli.print_script {
         print_stdout(script("profile"))?;
         return Ok(0);
+    }
+    // Before the region library is written: the cache folder is not the trouble.
+    if matches!(features::has(Feature::Bpf), Availability::Unknown(_)) {
+        return Err(fail(spile_runtime::Error::Privileges));
     }
     let mut header = header(cli)?;
     if cli.machine.json && header.rank.is_some() {
@@ -264,16 +270,24 @@ fn account(
 ) -> Account {
     header.started_unix_ns = rows.started_unix_ns;
     header.pid = cli.pid.or_else(|| rows.first_process());
-    let threads: Vec<(u32, u32)> = cli.pid.map_or_else(Vec::new, |pid| {
+    // Elsewhere the numbers below `/proc` are not those of the rows.
+    let same = PidMap::match_handlers();
+    let now: Vec<(u32, u32)> = cli.pid.map_or_else(Vec::new, |pid| {
         let threads = process::threads(pid);
         threads.into_iter().map(|tid| (pid, tid)).collect()
     });
-    if let (Some(pid), Some(status)) = (header.pid, outcome.status) {
+    let leader = header.pid.filter(|_| same || cli.pid.is_none());
+    if let (Some(pid), Some(status)) = (leader, outcome.status) {
         rows.process_ended(pid, status);
     }
-    let mut data = rows.finish(&threads, in_call);
+    let known: &[_] = if same { &now } else { &[] };
+    let at_end = |pid, tid| same.then(|| in_call(pid, tid)).flatten();
+    let mut data = rows.finish(known, at_end);
+    if !same {
+        unlisted(now.len(), &mut data);
+    }
     losses(outcome, &mut data);
-    let leader = data.processes.iter().find(|p| Some(p.pid) == header.pid);
+    let leader = data.processes.iter().find(|p| Some(p.pid) == leader);
     let status = outcome.status.or_else(|| leader.and_then(|p| p.status));
     let end = Some(RecordingEnd {
         at_ns: data.at_ns,
@@ -287,12 +301,35 @@ fn account(
     }
 }
 
+/// Counts threads of the recorded process, of `now` in all, that had no event and whose numbers are not
+/// known in this PID namespace.
+fn unlisted(now: usize, data: &mut Snapshot) {
+    let before: HashSet<u32> = data
+        .processes
+        .iter()
+        .filter(|p| p.started_ns == 0)
+        .map(|p| p.pid)
+        .collect();
+    let lives = |t: &&Thread| t.ended_ns.is_none() && before.contains(&t.pid);
+    let listed = data.threads.iter().filter(lives).count();
+    let missing = now.saturating_sub(listed);
+    if missing > 0 {
+        let what = "threads that only slept: their numbers are not known in this PID namespace";
+        data.lost.insert(what.into(), missing as u64);
+    }
+}
+
 /// The identity of a thread now; `None` if it has ended.
 fn thread_identity(tid: u32) -> Option<ThreadIdentity> {
     let name = process::stat(tid)?.comm;
     let pid = process::of_thread(tid)?;
-    let ppid = process::stat(pid)?.ppid;
-    Some(ThreadIdentity { pid, ppid, name })
+    let leader = process::stat(pid)?;
+    Some(ThreadIdentity {
+        pid,
+        ppid: leader.ppid,
+        name,
+        process: leader.comm,
+    })
 }
 
 /// The system call that a thread is in now; `None` if it runs or has ended.

@@ -10,6 +10,7 @@ use spile_profile::file::{self, Writer};
 use spile_profile::model::{Header, Profile};
 
 use super::rows::ProfileBuilder;
+use spile_plain::files;
 use spile_plain::messages::{Failure, fail};
 
 /// A profile file.
@@ -42,7 +43,7 @@ impl RecordingFile {
             path = to.join(file::name(&name, &header));
         }
         Ok(RecordingFile {
-            file: File::create(&path).map_err(|e| wrong(&path, e))?,
+            file: files::create(&path).map_err(|e| wrong(&path, e))?,
             path,
             header: header.clone(),
             writer: None,

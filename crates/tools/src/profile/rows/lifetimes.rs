@@ -14,6 +14,8 @@ pub(crate) struct ThreadIdentity {
     pub ppid: u32,
     /// The thread's name.
     pub name: String,
+    /// The name of its process, which is that of the process's first thread.
+    pub process: String,
 }
 
 /// The thread id in a key.
@@ -25,10 +27,43 @@ impl ProfileBuilder {
     /// The index of the thread of a key, which is added if it is new.
     pub(super) fn place(&mut self, key: i64) -> usize {
         let (place, new) = self.thread_index(key);
-        if new && let Some(who) = self.identify.and_then(|who| who(tid_of_key(key))) {
-            self.set_identity(place, who.pid, who.ppid, who.name);
+        if new {
+            self.look_up(place, tid_of_key(key));
         }
         place
+    }
+
+    /// Sets the process and the name of a thread that no row identifies.
+    pub(super) fn look_up(&mut self, place: usize, tid: u32) {
+        if let Some(who) = self.identify.and_then(|who| who(tid)) {
+            self.set_identity(place, who.pid, who.ppid, who.name);
+            self.name_process(who.pid, who.process);
+        }
+    }
+
+    /// Asks again for the names of threads that still run: a program can rename them.
+    pub(super) fn read_names_again(&mut self) {
+        let Some(identify) = self.identify else {
+            return;
+        };
+        let threads = self.snapshot.threads.iter_mut();
+        let mut processes = Vec::new();
+        for thread in threads.filter(|t| t.ended_ns.is_none()) {
+            let who = identify(thread.tid % REUSED).filter(|who| who.pid == thread.pid);
+            if let Some(who) = who {
+                thread.name = who.name;
+                processes.push((who.pid, who.process));
+            }
+        }
+        for (pid, name) in processes {
+            self.name_process(pid, name);
+        }
+    }
+
+    fn name_process(&mut self, pid: u32, name: String) {
+        if let Some(process) = self.processes.get_mut(&pid) {
+            process.comm = name;
+        }
     }
 
     /// The index of the thread of a key, and whether it is new.
@@ -56,14 +91,18 @@ impl ProfileBuilder {
         };
         thread.pid = pid;
         thread.name.clone_from(&name);
-        let started_ns = thread.started_ns;
-        self.processes.entry(pid).or_insert_with(|| Process {
+        let (started_ns, leads) = (thread.started_ns, thread.tid % REUSED == pid);
+        let process = self.processes.entry(pid).or_insert_with(|| Process {
             pid,
             ppid,
-            comm: name,
+            comm: name.clone(),
             started_ns,
             ..Process::default()
         });
+        // Another thread's name stands in for the leader's until that is known.
+        if leads {
+            process.comm = name;
+        }
     }
 
     pub(super) fn starts(&mut self, f: &mut Fields<'_>) -> Option<()> {

@@ -403,13 +403,14 @@ fn times_off_a_processor_and_what_is_open() {
 }
 
 #[test]
-fn a_thread_that_nobody_saw_start_is_looked_up() {
-    let [known, gone] = [key(70, -5), key(71, 2)];
+fn names_are_looked_up_at_the_first_row_and_at_the_end() {
+    let [known, gone, renamed] = [key(70, -5), key(71, 2), key(72, 2)];
     let who = |tid| {
-        (tid == 70).then(|| ThreadIdentity {
+        [70, 72, 73].contains(&tid).then(|| ThreadIdentity {
             pid: 60,
             ppid: 1,
-            name: "app".into(),
+            name: "helper".into(),
+            process: "app".into(),
         })
     };
     let mut rows = ProfileBuilder::new(Some(who), false);
@@ -418,14 +419,18 @@ fn a_thread_that_nobody_saw_start_is_looked_up() {
         "end".into(),
         format!("user {known} 30 0 0"),
         format!("user {gone} 10 0 0"),
+        format!("start {renamed} 60 1 early"),
         format!("open {known} 0 - 70 0 0 0 0 0"),
         "account 5000 0 0".into(),
     ] {
         with_row(&row, |row| rows.row(row));
     }
-    let account = rows.finish(&[], |_, _| None);
+    let account = rows.finish(&[(60, 73)], |_, _| None);
     let it = thread(&account, 70);
-    assert_eq!((it.pid, &*it.name, it.started_ns), (60, "app", 0));
+    assert_eq!((it.pid, &*it.name, it.started_ns), (60, "helper", 0));
+    for tid in [72, 73] {
+        assert_eq!(thread(&account, tid).name, "helper");
+    }
     assert_eq!(account.processes[0].comm, "app");
     let other = thread(&account, 71);
     assert_eq!((other.pid, &*other.name, other.started_ns), (0, "", 2048));

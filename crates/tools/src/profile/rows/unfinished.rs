@@ -103,6 +103,7 @@ impl ProfileBuilder {
                 self.add_unobserved(*pid, *tid, at_end(*pid, *tid));
             }
         }
+        self.read_names_again();
         self.intervals_stay_open();
         if self.malformed > 0 {
             let what = "rows of the recording: they were malformed";
@@ -122,6 +123,7 @@ impl ProfileBuilder {
             ..Thread::default()
         });
         let place = self.snapshot.threads.len() - 1;
+        self.look_up(place, tid);
         match call {
             Some(call) => {
                 let parts = CallParts {
