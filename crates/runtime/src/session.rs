@@ -66,7 +66,7 @@ use crate::session::account::Account;
 use crate::session::end_requests::EndRequests;
 use crate::session::events::{EventLoop, EventSource, Signal, Signals, Timer};
 pub use crate::session::options::{ExternalSource, OnArmed, Options, TargetProcess};
-use crate::session::prepare::{KernelPart, deferred_texts, files, follow};
+use crate::session::prepare::{KernelPart, KernelSource, deferred_texts, files, follow};
 use crate::session::report::{CycleClock, HitStats};
 
 /// Interval for polling the kernel's counters, which wake nobody.
@@ -166,13 +166,15 @@ impl Session {
         let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::new(&program)));
         let deferred = deferred_texts(object.is_some(), &facts);
         let probed = Staleness::new(&program, &options.looked_at);
-        let kernel = match object {
-            Some(object) => {
-                let from = (deferred.as_ref(), &probed);
-                KernelPart::load(object, &program, &mut options, target, from, &signals)?
-            }
-            None => KernelPart::default(),
+        let from = KernelSource {
+            object,
+            program: &program,
+            target,
+            deferred: deferred.as_ref(),
+            probed: &probed,
+            signals: &signals,
         };
+        let kernel = KernelPart::load(from, &mut options)?;
         let ends = ending(watched.as_ref(), &options)?;
         let ends = Rc::new(EndRequests::new(Rc::clone(&signals), ends));
         let reader_wait = ReaderWait::new(Rc::clone(&ends));

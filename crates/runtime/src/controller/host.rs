@@ -10,8 +10,10 @@ use spile_ir::interp::{Fault, Value};
 use spile_ir::intrinsics::{
     ClockOp, EventOp, Intrinsic, IntrinsicClass, MemoryOp, SessionOp, SymbolOp, TaskNumber, TaskOp,
 };
+use spile_kernel::bpf::{BpfError, Errno};
 use spile_kernel::symbols::Symbols;
 
+use crate::error::Error;
 use crate::machine::clock::{self, TimeZone};
 use crate::machine::direct_map::{self, DirectMap};
 use crate::machine::existing_tasks::ExistingTask;
@@ -216,7 +218,7 @@ impl Host {
     fn kernel_memory(&mut self) -> Result<&KernelMemory, Fault> {
         let memory = self
             .memory
-            .get_or_insert_with(|| KernelMemory::open().map_err(|e| e.to_string()));
+            .get_or_insert_with(|| KernelMemory::open().map_err(|e| why_closed(&e)));
         memory
             .as_ref()
             .map_err(|e| Fault::from(format!("reading kernel memory: {e}")))
@@ -413,6 +415,14 @@ fn symbol_name(address: u64) -> String {
 pub fn symbol_data(address: u64) -> String {
     let text = Symbols::kernel().map_or_else(|_| format!("{address:#x}"), |s| s.describe(address));
     spile_plain::name(&text).into_owned()
+}
+
+/// Why kernel memory cannot be read.
+fn why_closed(e: &BpfError) -> String {
+    match e.errno() {
+        Some(Errno::PERM | Errno::ACCESS) => Error::Privileges.to_string(),
+        _ => e.to_string(),
+    }
 }
 
 #[cfg(test)]

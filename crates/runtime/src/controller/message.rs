@@ -9,6 +9,8 @@ use crate::shared::ring_record::FieldValue;
 
 /// The message of a handler with too many statements.
 pub(crate) const MAXACTION: &str = "MAXACTION exceeded";
+/// The message of calls that nest too deeply.
+pub(crate) const MAXNESTING: &str = "MAXNESTING exceeded";
 /// The error of a full array.
 pub(crate) const ARRAY_OVERFLOW: &str = "Array overflow, check MAXMAPENTRIES";
 /// The error of a full array of statistics, before its name.
@@ -38,7 +40,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
             _ => "error".into(),
         },
         ErrorKind::MaxAction => MAXACTION.into(),
-        ErrorKind::MaxNesting => "MAXNESTING exceeded".into(),
+        ErrorKind::MaxNesting => MAXNESTING.into(),
         ErrorKind::Counter => "the counter cannot be read".into(),
         ErrorKind::Decision => spile_bpf::layout::DECISION.into(),
         ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),

@@ -5,10 +5,13 @@ use spile_ir::{GlobalKind, HandlerId, Program, SiteId};
 
 use crate::controller::{Controller, message};
 
-/// What still bounds a kernel handler without limits.
-const KERNEL_BOUNDS: &str = "--suppress-time-limits lifts MAXACTION, but the kernel runs no \
-    handler without an end: there a hit is limited to 8,388,608 rounds of loops; begin, end and \
-    timer probes, which run outside of the kernel, have no limit";
+/// Number of rounds of loops after which the kernel ends a handler.
+const KERNEL_ROUNDS: u64 = 8_388_608;
+
+/// What still bounds a kernel handler with a larger limit, or without one.
+const KERNEL_BOUNDS: &str = "whatever MAXACTION is, the kernel runs no handler without an end: \
+    there a hit is limited to 8,388,608 rounds of loops; begin, end and timer probes, which run \
+    outside of the kernel, have no limit with --suppress-time-limits";
 
 impl Controller {
     /// Says the way out of a limit that is the reason of an error, if it was not said before.
@@ -29,6 +32,13 @@ fn way_out(error: &str, site: SiteId, handler: HandlerId, program: &Program) -> 
         let event = program.handlers.get(handler.index()).map(|h| &h.event);
         return Some(actions(program, event.is_none_or(|e| e.in_kernel())));
     }
+    if error == message::MAXNESTING {
+        let limit = program.limits.maxnesting;
+        return Some(format!(
+            "calls nest at most {limit} deep (MAXNESTING): -D MAXNESTING={} allows more",
+            limit.saturating_mul(10)
+        ));
+    }
     if error == message::ARRAY_OVERFLOW {
         // The error is near the identifier of the array: `identifier 'a' at FILE:1:2`.
         let near = program.trace(site, &[]);
@@ -41,20 +51,24 @@ fn way_out(error: &str, site: SiteId, handler: HandlerId, program: &Program) -> 
 
 /// MAXACTION as a limit.
 fn actions(program: &Program, kernel: bool) -> String {
-    let (name, limit) = match kernel {
-        true => ("MAXACTION", program.limits.maxaction),
+    let limits = &program.limits;
+    let (name, limit, all) = match kernel {
+        true if limits.maxaction >= KERNEL_ROUNDS => return KERNEL_BOUNDS.into(),
+        true => (
+            "MAXACTION",
+            limits.maxaction,
+            "as many as the kernel allows",
+        ),
         false => (
             "MAXACTION_INTERRUPTIBLE",
-            program.limits.maxaction_interruptible,
+            limits.maxaction_interruptible,
+            "any number",
         ),
     };
-    if limit == u64::MAX {
-        return KERNEL_BOUNDS.into();
-    }
     let more = limit.saturating_mul(10);
     format!(
         "a handler runs at most {limit} statements ({name}): -D {name}={more} allows more, \
-         --suppress-time-limits any number"
+         --suppress-time-limits {all}"
     )
 }
 
@@ -133,8 +147,9 @@ mod tests {
             &["2048 elements", "MAXMAPENTRIES=20480"],
         );
         has(message::MAXACTION, &["1000 statements", "MAXACTION=10000"]);
+        has(message::MAXNESTING, &["-D MAXNESTING="]);
         assert_eq!(text("division by 0", &program), None);
-        program.limits.maxaction = u64::MAX;
+        program.limits.maxaction = KERNEL_ROUNDS;
         assert_eq!(
             text(message::MAXACTION, &program).as_deref(),
             Some(KERNEL_BOUNDS)

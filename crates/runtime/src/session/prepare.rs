@@ -98,17 +98,33 @@ pub(super) struct KernelPart {
     pub user_files: Option<UserFiles>,
 }
 
+/// What the part of a session in the kernel is made of.
+pub(super) struct KernelSource<'a> {
+    /// `None` for a program without kernel handlers.
+    pub object: Option<&'a Object>,
+    pub program: &'a Program,
+    /// The number of the process to follow, or 0.
+    pub target: i64,
+    pub deferred: Option<&'a DeferredTexts>,
+    /// The files that are probed: those that have changed meanwhile are an error.
+    pub probed: &'a Staleness,
+    pub signals: &'a Rc<Signals>,
+}
+
 impl KernelPart {
-    /// Loads and attaches an object; its handlers are still disabled. `target` is the number of the
-    /// process to follow, or 0. Files that have changed since `probed` looked at them are an error.
-    pub(super) fn load(
-        object: &Object,
-        program: &Program,
-        options: &mut Options,
-        target: i64,
-        (deferred, probed): (Option<&DeferredTexts>, &Staleness),
-        signals: &Rc<Signals>,
-    ) -> Result<KernelPart, Error> {
+    /// Loads and attaches the object, if there is one; its handlers are still disabled.
+    pub(super) fn load(from: KernelSource<'_>, options: &mut Options) -> Result<KernelPart, Error> {
+        let KernelSource {
+            object: Some(object),
+            program,
+            target,
+            deferred,
+            probed,
+            signals,
+        } = from
+        else {
+            return Ok(KernelPart::default());
+        };
         let initialise = |state: &StateMemory| {
             initialise(state, &object.layout, target, deferred);
         };

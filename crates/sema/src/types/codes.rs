@@ -42,7 +42,7 @@ code_table! { BODY_CODES:
     UNUSED_VARIABLE = "W0502", "A variable is never read.";
     NO_EFFECT = "W0503", "A statement has no effect.";
     UNUSED_FUNCTION = "W0504", "A function is never called.";
-    OPTION_WITHOUT_EFFECT = "W0505", "A limit of `-D` without effect.";
+    OPTION_WITHOUT_EFFECT = "W0505", "A limit of `-D` without effect, or out of its range.";
     BAD_VARIABLE = "W0506", "A missing variable, replaced by 0 (`--skip-badvars`).";
     UNREACHED = "W0508", "A body of a function that runs for no call.";
     FAILS_HERE = "W0509", "An operation that a handler of the controller lacks, and that fails when it runs.";
