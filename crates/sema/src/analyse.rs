@@ -219,7 +219,7 @@ fn bodies(
         mut tree,
         types,
         removed: mut left_out,
-    } = resolve(inputs, &mut host, input, handlers, diags);
+    } = resolve(inputs, &mut host, input, &handlers, diags);
     seen(&tree, &types);
     let is_user = |span: Span| inputs.library.is_user(span.file);
     if diags.has_errors() {
@@ -267,10 +267,10 @@ fn resolve(
     inputs: &Inputs,
     host: &mut Callbacks<'_, '_>,
     settings: RunSettings<'_>,
-    handlers: Vec<ProbeHandler>,
+    handlers: &[ProbeHandler],
     diags: &mut Diagnostics,
 ) -> Resolved {
-    let mut run = |settings, handlers, diags: &mut Diagnostics| {
+    let mut run = |settings, diags: &mut Diagnostics| {
         Resolver::run(
             inputs.facts,
             inputs.library,
@@ -280,25 +280,25 @@ fn resolve(
             handlers,
         )
     };
-    if settings.keep_unused || diags.has_errors() {
-        return run(settings, handlers, diags);
-    }
-    let before = diags.clone();
-    let resolved = run(settings, handlers.clone(), diags);
-    if !diags.iter().any(|d| d.code == codes::UNRESOLVED_TYPE) {
-        return resolved;
-    }
-    let mut others = before;
     let all = RunSettings {
         keep_unused: true,
         ..settings
     };
-    let with_all = run(all, handlers, &mut others);
-    if others.has_errors() {
-        return resolved;
+    // After other errors, undecided types are only consequences.
+    if settings.keep_unused || diags.has_errors() {
+        return run(settings, diags);
     }
-    *diags = others;
-    with_all
+    let mut found = Diagnostics::new();
+    let mut resolved = run(settings, &mut found);
+    if found.iter().any(|d| d.code == codes::UNRESOLVED_TYPE) {
+        let mut with_all = Diagnostics::new();
+        let again = run(all, &mut with_all);
+        if !with_all.has_errors() {
+            (resolved, found) = (again, with_all);
+        }
+    }
+    diags.append(found);
+    resolved
 }
 
 /// Warns about functions of the script that nothing calls.
@@ -349,7 +349,15 @@ fn limits(options: &Options, diags: &mut Diagnostics) -> Limits {
             diags.push(Diagnostic::error(codes::UNKNOWN_OPTION, text));
             continue;
         };
-        let short = |low: u32, high: u32| u32::try_from(n).unwrap_or(high).clamp(low, high);
+        let mut short = |low: u32, high: u32| {
+            let taken = u32::try_from(n).unwrap_or(high).clamp(low, high);
+            if u64::from(taken) != n {
+                let text =
+                    format!("-D {name}={value} is taken as {taken}: {low} to {high} are allowed");
+                diags.push(Diagnostic::warning(codes::OPTION_WITHOUT_EFFECT, text));
+            }
+            taken
+        };
         match name.as_str() {
             "MAXACTION" => l.maxaction = n,
             "MAXACTION_INTERRUPTIBLE" => interruptible = Some(n),

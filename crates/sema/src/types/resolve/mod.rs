@@ -180,7 +180,7 @@ impl<'a> Resolver<'a> {
         host: &'a mut dyn ResolverHost,
         diags: &'a mut Diagnostics,
         input: RunSettings<'a>,
-        handlers: Vec<ProbeHandler>,
+        handlers: &[ProbeHandler],
     ) -> Resolved {
         let mut r = Resolver {
             facts,
@@ -204,14 +204,14 @@ impl<'a> Resolver<'a> {
             value_calls: Vec::new(),
             tables: FxHashMap::default(),
             entries: 0,
-            counters: value::counters(&handlers),
+            counters: value::counters(handlers),
             conditions: Vec::new(),
             removed: Vec::new(),
             pretty_units: FxHashMap::default(),
             cur: UnitState::default(),
         };
         r.declare();
-        for d in &handlers {
+        for d in handlers {
             r.handler(d, true);
         }
         r.drain();

@@ -3,7 +3,7 @@
 //! cannot fail. The library's own statements are looked at once and for all by tests, and what its
 //! aliases compute in vain is removed later ([`crate::types::dead_stores`]).
 
-use rustc_hash::FxHashSet;
+use rustc_hash::{FxHashMap, FxHashSet};
 use spile_syntax::ast::{Block, Expr, ExprKind, Name, Span, Stmt, StmtKind, UnOp};
 use spile_syntax::visit::{self, Visitor};
 
@@ -14,8 +14,10 @@ const ROUNDS: usize = 16;
 #[derive(Default)]
 pub(super) struct Unused {
     nodes: FxHashSet<usize>,
-    /// Variables that an expression reads.
-    reads: FxHashSet<Name>,
+    /// How often expressions that stay read each variable.
+    reads: FxHashMap<Name, usize>,
+    /// Reads are taken away, not added.
+    leaving: bool,
 }
 
 fn address<T>(node: &T) -> usize {
@@ -24,18 +26,19 @@ fn address<T>(node: &T) -> usize {
 
 /// Finds what is left out of the bodies of one handler or function. `bodies` share their local
 /// variables; those of the library (`false`) only read them. `is_local` accepts local variables.
+///
+/// Reads are counted once. What is left out takes its reads away, so that what only served it is found
+/// next: mostly in the same round, which goes from the last statement to the first.
 pub(super) fn find(bodies: &[(&Block, bool)], is_local: &dyn Fn(&Name) -> bool) -> Unused {
     let mut found = Unused::default();
+    for (body, _) in bodies {
+        found.block(body);
+    }
+    found.leaving = true;
     for _ in 0..ROUNDS {
-        found.reads.clear();
-        for (body, _) in bodies {
-            found.block(body);
-        }
         let before = found.nodes.len();
         for (body, _) in bodies.iter().filter(|b| b.1) {
-            for s in &body.stmts {
-                found.mark(s, is_local);
-            }
+            found.mark_all(&body.stmts, is_local);
         }
         if found.nodes.len() == before {
             break;
@@ -55,55 +58,74 @@ impl Unused {
         self.nodes.contains(&address(e))
     }
 
+    fn mark_all(&mut self, stmts: &[Stmt], is_local: &dyn Fn(&Name) -> bool) {
+        for s in stmts.iter().rev() {
+            self.mark(s, is_local);
+        }
+    }
+
     /// Marks what is useless in a statement.
     fn mark(&mut self, s: &Stmt, is_local: &dyn Fn(&Name) -> bool) {
+        if self.has_stmt(s) {
+            return;
+        }
         match &s.kind {
             StmtKind::Expr(e) => self.mark_expr(e, is_local),
-            StmtKind::Block(b) => b.stmts.iter().for_each(|s| self.mark(s, is_local)),
+            StmtKind::Block(b) => self.mark_all(&b.stmts, is_local),
             StmtKind::If { cond, then, els } => {
-                self.mark(then, is_local);
                 els.iter().for_each(|s| self.mark(s, is_local));
+                self.mark(then, is_local);
                 let empty = self.is_empty(then) && els.iter().all(|s| self.is_empty(s));
                 if empty && is_pure(cond) {
-                    self.nodes.insert(address(s));
+                    self.leave_out(s);
                 }
             }
             StmtKind::While { body, .. } => self.mark(body, is_local),
             StmtKind::For {
                 init, step, body, ..
             } => {
-                let outside = [init, step].into_iter().flatten();
-                outside.for_each(|e| self.mark_expr(e, is_local));
                 self.mark(body, is_local);
+                let outside = [step, init].into_iter().flatten();
+                outside.for_each(|e| self.mark_expr(e, is_local));
             }
             StmtKind::Foreach(f) => {
                 self.mark(&f.body, is_local);
                 if self.is_empty(&f.body) && f.limit.iter().all(is_pure) && f.slice.is_none() {
-                    self.nodes.insert(address(s));
+                    self.leave_out(s);
                 }
             }
             StmtKind::Try { body, handler, .. } => {
-                let all = body.stmts.iter().chain(&handler.stmts);
-                all.for_each(|s| self.mark(s, is_local));
+                self.mark_all(&handler.stmts, is_local);
+                self.mark_all(&body.stmts, is_local);
             }
             _ => {}
         }
     }
 
     fn mark_expr(&mut self, e: &Expr, is_local: &dyn Fn(&Name) -> bool) {
-        if self.is_useless(e, is_local) {
+        if !self.has_expr(e) && self.is_useless(e, is_local) {
+            self.discarded(e);
             self.nodes.insert(address(e));
         }
+    }
+
+    fn leave_out(&mut self, s: &Stmt) {
+        self.stmt(s);
+        self.nodes.insert(address(s));
     }
 
     fn is_useless(&self, e: &Expr, is_local: &dyn Fn(&Name) -> bool) -> bool {
         match changed(e) {
             Some(c) => {
-                let free = !self.reads.contains(c.name) && is_local(c.name);
+                let free = !self.is_read(c.name) && is_local(c.name);
                 free && c.value.is_none_or(|v| self.is_useless(v, is_local))
             }
             None => is_pure(e),
         }
+    }
+
+    fn is_read(&self, name: &Name) -> bool {
+        self.reads.get(name).is_some_and(|n| *n > 0)
     }
 
     fn is_empty(&self, s: &Stmt) -> bool {
@@ -153,7 +175,11 @@ impl Visitor for Unused {
     fn expr(&mut self, e: &Expr) {
         match &e.kind {
             ExprKind::Var(name) => {
-                self.reads.insert(name.clone());
+                let count = self.reads.entry(name.clone()).or_default();
+                *count = match self.leaving {
+                    true => count.saturating_sub(1),
+                    false => *count + 1,
+                };
             }
             // Adding to a statistic does not read it.
             ExprKind::StatAdd { lhs, rhs } if matches!(lhs.kind, ExprKind::Var(_)) => {
