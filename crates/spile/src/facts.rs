@@ -32,6 +32,7 @@ mod headers;
 mod ifunc;
 pub(crate) mod kernel_code;
 pub(crate) mod kernel_debug;
+mod left_out;
 mod locations;
 mod marks;
 mod paths;
@@ -100,12 +101,12 @@ impl KernelFacts {
 
     /// Functions that match but whose returns cannot be probed, with the reason.
     pub(crate) fn without_returns(&self) -> Vec<String> {
-        self.programs.returns.left_out()
+        self.programs.returns.left_out.all()
     }
 
     /// Places that match but must have no breakpoint, with the reason.
     pub(crate) fn without_breakpoints(&self) -> Vec<String> {
-        self.programs.breakpoints.left_out()
+        self.programs.breakpoints.left_out.all()
     }
 
     /// The files of programs that were read, with their state at that time.

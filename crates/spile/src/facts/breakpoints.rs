@@ -1,7 +1,7 @@
 //! The one check that all places in programs pass: whether a breakpoint may go there.
 
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use spile_debuginfo::Module as File;
 use spile_debuginfo::breakpoints::{Breakpoints, PlaceUse};
@@ -9,10 +9,13 @@ use spile_debuginfo::uprobes::KernelVersion;
 use spile_ir::{CodePlace, Exit, Exits};
 use spile_sema::facts::{CodeQuery, FoundPlace};
 
+use super::left_out::LeftOut;
+
 /// The decisions about breakpoints so far.
 pub(crate) struct BreakpointDecisions {
     kernel: KernelVersion,
-    left_out: Mutex<Vec<String>>,
+    /// Places that match and were left out.
+    pub left_out: LeftOut,
 }
 
 impl BreakpointDecisions {
@@ -20,14 +23,8 @@ impl BreakpointDecisions {
     pub(crate) fn new(release: &str) -> BreakpointDecisions {
         BreakpointDecisions {
             kernel: KernelVersion::of_release(release),
-            left_out: Mutex::default(),
+            left_out: LeftOut::default(),
         }
-    }
-
-    /// Places that match and were left out, with the reason.
-    pub(crate) fn left_out(&self) -> Vec<String> {
-        let all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        all.clone()
     }
 
     /// The places of a file at which a breakpoint does not change what the program does. Entries of
@@ -58,14 +55,9 @@ impl BreakpointDecisions {
                 "a breakpoint would change the program: {why}; {WAY_OUT}"
             ));
         }
-        let mut all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        for (name, why) in refused {
-            let text = format!("{name} in {}: {why}", path.display());
-            // Analysis can ask for a point more than once.
-            if !all.contains(&text) {
-                all.push(text);
-            }
-        }
+        let refused = refused.iter();
+        self.left_out
+            .add(refused.map(|(name, why)| format!("{name} in {}: {why}", path.display())));
         Ok(harmless)
     }
 }

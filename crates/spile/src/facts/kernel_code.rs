@@ -48,7 +48,9 @@ fn not_loaded(name: &str) -> String {
         let list = std::fs::read_to_string(format!("{folder}/{list}")).unwrap_or_default();
         list.lines().any(|line| is_module(line, name))
     };
-    let way_out = if listed("modules.builtin") || Path::new("/sys/module").join(name).exists() {
+    // A path would not be below the folder.
+    let shown = !name.contains('/') && Path::new("/sys/module").join(name).exists();
+    let way_out = if listed("modules.builtin") || shown {
         format!(": this kernel has it built in, so write `kernel` for `module(\"{name}\")`")
     } else if listed("modules.dep") {
         format!(": load it first, by `modprobe {name}`")
@@ -417,6 +419,11 @@ fn stack_slot(stack: &mut i64, bytes: i64) -> VarLocation {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_path_is_no_module_that_is_built_in() {
+        assert!(!not_loaded("/dev/null").contains("built in"));
+    }
 
     fn query(name: &str, kind: FunctionKind) -> CodeQuery {
         CodeQuery::Function {

@@ -16,6 +16,7 @@ use spile_ir::{Exit, Exits};
 use spile_kernel::machine::{self, Version};
 use spile_sema::facts::FoundPlace;
 
+use super::left_out::LeftOut;
 use super::paths;
 
 /// The kernels whose uretprobe makes a system call that a seccomp filter can punish by death.
@@ -30,7 +31,8 @@ pub(crate) struct ReturnDecisions {
     users: Mutex<BTreeMap<PathBuf, BTreeSet<Option<u32>>>>,
     /// By file: why a uretprobe could kill a program that has it.
     hazards: Mutex<HashMap<PathBuf, Option<String>>>,
-    left_out: Mutex<Vec<String>>,
+    /// Functions that match and were left out.
+    pub left_out: LeftOut,
 }
 
 impl ReturnDecisions {
@@ -38,12 +40,6 @@ impl ReturnDecisions {
     pub(crate) fn runs_in(&self, file: &Path, pid: Option<u32>) {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         users.entry(file.to_owned()).or_default().insert(pid);
-    }
-
-    /// Functions that match and were left out, with the reason.
-    pub(crate) fn left_out(&self) -> Vec<String> {
-        let all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        all.clone()
     }
 
     /// Probes functions of a file at their returns in a way that does not harm the program.
@@ -91,13 +87,7 @@ impl ReturnDecisions {
             _ => {}
         }
         let refused = refused.iter().map(|(name, why)| format!("{name}: {why}"));
-        let mut all = self.left_out.lock().unwrap_or_else(PoisonError::into_inner);
-        for text in refused {
-            // Analysis can ask for a point more than once.
-            if !all.contains(&text) {
-                all.push(text);
-            }
-        }
+        self.left_out.add(refused);
         Ok(safe)
     }
 
