@@ -24,9 +24,11 @@ fn compiled(kind: &str, name: &str, dir: &Path) -> PathBuf {
     program
 }
 
-/// A launcher, which does not wait forever for ranks that nobody ends.
-fn launcher(kind: &str) -> Command {
+/// A launcher, which does not wait forever for ranks that nobody ends. Ranks that abort leave their memory
+/// images in `dir`.
+fn launcher(kind: &str, dir: &Path) -> Command {
     let mut command = Command::new("timeout");
+    command.current_dir(dir);
     command.args(["-k", "10", "120", &format!("mpirun.{kind}")]);
     if kind == "openmpi" {
         command.args(["--allow-run-as-root", "--oversubscribe"]);
@@ -63,7 +65,7 @@ fn ranks_that_die_in_mpi_init_end_the_run() {
     ] {
         let program = compiled(kind, "ranks-end", dir.path());
         let folder = tempfile::tempdir().unwrap();
-        let mut command = launcher(kind);
+        let mut command = launcher(kind, dir.path());
         command.args(["-n", "2", env!("CARGO_BIN_EXE_spile"), "profile", "-o"]);
         command.arg(folder.path()).arg("--").arg(program);
         let done = command.args([how, "1"]).output().unwrap();
@@ -98,7 +100,7 @@ fn ranks_of_different_programs_have_regions_of_their_own() {
             compiled(kind, "barriers-marked", dir.path()),
         );
         let folder = tempfile::tempdir().unwrap();
-        let mut command = launcher(kind);
+        let mut command = launcher(kind, dir.path());
         for (nth, program) in [&one, &other].into_iter().enumerate() {
             if nth > 0 {
                 command.arg(":");
