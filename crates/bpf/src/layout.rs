@@ -243,6 +243,8 @@ pub struct Layout {
     pub tree: Option<u32>,
     /// Offset in each CPU's block of the number of changes to processes, if handlers make any.
     pub acts: Option<u32>,
+    /// Offset in each CPU's block of the number of sums of statistics that passed 64 bits, if any is kept.
+    pub wraps: Option<u32>,
     /// Whether handlers look up pages of files, or places in memory, which needs the words
     /// [`shared::PAGES`] and [`shared::MEMORY`].
     pub pages: bool,
@@ -258,6 +260,18 @@ impl Layout {
             Some(Attach::RawTracepoint(names)) => names.get(1..).unwrap_or_default(),
             _ => &[],
         }
+    }
+
+    /// Whether there is a statistic that keeps a sum in the form in which handlers read it.
+    pub fn handlers_read_sums(&self) -> bool {
+        self.globals.iter().flatten().any(|g| match &g.place {
+            GlobalPlace::Stats { agg, .. }
+            | GlobalPlace::Hash {
+                value: ValueLayout::Stats(agg),
+                ..
+            } => agg.sum.is_some(),
+            _ => false,
+        })
     }
 }
 

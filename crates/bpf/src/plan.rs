@@ -43,7 +43,9 @@ use spile_ebpf::isa::helpers::Helper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg};
 use spile_ir::marks::Marks;
 use spile_ir::storage::Storage;
-use spile_ir::{BodyFacts, GlobalKind, HandlerId, Intrinsic, Program, ProgramFacts};
+use spile_ir::{
+    BodyFacts, Global, GlobalKind, HandlerId, Intrinsic, Program, ProgramFacts, StatsSpec,
+};
 
 use crate::attach::AttachPlan;
 use crate::layout::{GlobalLayout, HandlerInfo, TREE_BYTES, counters, percpu};
@@ -111,6 +113,8 @@ pub(crate) struct StateLayout {
     pub tree: Option<u32>,
     /// Offset in each CPU's block of the number of changes to processes, if handlers make any.
     pub acts: Option<u32>,
+    /// Offset in each CPU's block of the number of sums of statistics that passed 64 bits, if any is kept.
+    pub wraps: Option<u32>,
 }
 
 impl StateLayout {
@@ -139,6 +143,9 @@ impl StateLayout {
             scratch.verdict = areas.cpu.alloc(8);
         }
         let acts = facts.change_processes().then(|| areas.cpu.alloc(8));
+        let sums = |g: &Global| g.kind.stats().is_some_and(StatsSpec::keeps_sum);
+        let wraps = program.globals.iter().any(sums);
+        let wraps = wraps.then(|| areas.cpu.alloc(8));
         let colocations = Colocations::new(program, &mut areas.cpu);
         let records = ThreadRecordFields::new(program, options, &mut areas);
         let tokens = facts.kernel_handlers().any(|f| f.uses(Intrinsic::Tokenize));
@@ -186,6 +193,7 @@ impl StateLayout {
             marks: needs.marks,
             tree,
             acts,
+            wraps,
             critical,
         })
     }

@@ -1,19 +1,18 @@
 //! The value of a statistic: what `<<<` adds up and the extractors read.
 //!
-//! Sums wrap at 64 bits, because a hit has no time for more. Whether one did is found when it is read:
-//! the sum lies between the smallest and the largest value times their number, and in a range of less
-//! than 2^64 only one number has the 64 bits that were kept.
+//! Handlers in the kernel keep 64 bits of a sum, and count the sums that passed them. Then the sum is known
+//! only where the smallest and the largest value are kept: it lies between them times their number, and in a
+//! range of less than 2^64 only one number has the 64 bits that were kept.
 
 use crate::{Extract, Hist, StatsSpec};
 
-/// A statistic's running totals. Sums wrap like all integers of the language; squares are
-/// kept in 128 bits.
+/// A statistic's running totals. Sums and squares are kept in 128 bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stat {
     /// Number of values.
     pub count: u64,
-    /// Sum of the values, wrapping at 64 bits.
-    pub sum: i64,
+    /// Sum of the values. Parts that handlers in the kernel added wrap at 64 bits.
+    pub sum: i128,
     /// Smallest value; `i64::MAX` when empty.
     pub min: i64,
     /// Largest value; `i64::MIN` when empty.
@@ -60,7 +59,7 @@ impl Stat {
     /// Adds one value.
     pub fn add(&mut self, hist: Option<Hist>, v: i64) {
         self.count = self.count.wrapping_add(1);
-        self.sum = self.sum.wrapping_add(v);
+        self.sum = self.sum.wrapping_add(v.into());
         self.min = self.min.min(v);
         self.max = self.max.max(v);
         let abs = u128::from(v.unsigned_abs());
@@ -97,57 +96,64 @@ impl Stat {
 
     /// The value of an extractor. The bit shift of `@variance(x, shift)` scales values up before
     /// the division and the result down after it. The variance here is exact until it is cut to an
-    /// integer, so every shift gives the same number.
+    /// integer, so every shift gives the same number. Sums wrap at 64 bits, as in the kernel.
     ///
     /// # Errors
     /// `Min`, `Max`, `Avg` and `Variance` of an empty statistic.
     pub fn extract(&self, what: Extract) -> Result<i64, EmptyAggregate> {
         match what {
             Extract::Count => return Ok(self.count as i64),
-            Extract::Sum => return Ok(self.sum),
+            Extract::Sum => return Ok(self.sum as i64),
             _ if self.count == 0 => return Err(EmptyAggregate),
             _ => {}
         }
         Ok(match what {
             Extract::Min => self.min,
             Extract::Max => self.max,
-            Extract::Avg => (i128::from(self.sum) / i128::from(self.count)) as i64,
+            Extract::Avg => (i128::from(self.sum as i64) / i128::from(self.count)) as i64,
             _ => self.variance(),
         })
     }
 
-    /// As [`Stat::extract`], but right for a sum that passed 64 bits where the smallest and the largest
-    /// value are kept. The second part of the result says whether the value is right as far as can be
-    /// known: without these two values nothing shows that a sum passed 64 bits.
+    /// As [`Stat::extract`], but right for a sum that passed 64 bits where it is known. `wrapped` says whether
+    /// a sum passed 64 bits in the kernel. The second part of the result says whether the value is
+    /// certain to be right.
     ///
     /// # Errors
     /// Those of [`Stat::extract`].
-    pub fn extract_exactly(&self, what: Extract) -> Result<(i64, bool), EmptyAggregate> {
-        let wrapped = self.extract(what)?;
+    pub fn extract_exactly(
+        &self,
+        what: Extract,
+        wrapped: bool,
+    ) -> Result<(i64, bool), EmptyAggregate> {
+        let value = self.extract(what)?;
         let sums = matches!(what, Extract::Sum | Extract::Avg | Extract::Variance);
-        if !sums || self.count == 0 || self.min > self.max {
-            return Ok((wrapped, true));
+        if !sums || self.count == 0 {
+            return Ok((value, true));
         }
-        let Some(sum) = self.exact_sum() else {
-            return Ok((wrapped, false));
+        let Some(sum) = self.exact_sum(wrapped) else {
+            return Ok((value, false));
         };
         Ok(match what {
-            Extract::Sum => (wrapped, i64::try_from(sum).is_ok()),
+            Extract::Sum => (value, i64::try_from(sum).is_ok()),
             Extract::Avg => ((sum / i128::from(self.count)) as i64, true),
             _ => (self.variance_with(sum), self.squares_fit()),
         })
     }
 
-    /// The sum without a limit of 64 bits, if the smallest and the largest value are kept and leave only
-    /// one possible sum.
-    pub fn exact_sum(&self) -> Option<i128> {
+    /// The sum without a limit of 64 bits. If sums `wrapped`, it is known where the smallest and the
+    /// largest value are kept and leave only one possible sum.
+    pub fn exact_sum(&self, wrapped: bool) -> Option<i128> {
         const WRAP: i128 = 1 << 64;
+        if !wrapped {
+            return Some(self.sum);
+        }
         if self.min > self.max {
             return None;
         }
         let times = |value: i64| i128::from(self.count).checked_mul(i128::from(value));
         let (least, most) = (times(self.min)?, times(self.max)?);
-        let sum = least.checked_add(i128::from(self.sum).checked_sub(least)?.rem_euclid(WRAP))?;
+        let sum = least.checked_add(self.sum.checked_sub(least)?.rem_euclid(WRAP))?;
         (sum <= most && sum.checked_add(WRAP).is_none_or(|next| next > most)).then_some(sum)
     }
 
@@ -158,7 +164,7 @@ impl Stat {
     }
 
     fn variance(&self) -> i64 {
-        self.variance_with(i128::from(self.sum))
+        self.variance_with((self.sum as i64).into())
     }
 
     /// `(n * sumsq - sum^2) / (n * (n - 1))`, without a rounding step before the division; 0 for
@@ -265,32 +271,40 @@ mod tests {
 
     #[test]
     fn sums_that_pass_64_bits_are_found() {
-        let get = |s: &Stat, what| s.extract_exactly(what).expect("not empty");
+        let wrap = |s: &Stat| Stat {
+            sum: (s.sum as i64).into(),
+            ..s.clone()
+        };
+        let get = |s: &Stat, what| wrap(s).extract_exactly(what, true).expect("not empty");
         let base = 1_000_000_000_000_000;
         let mut s = Stat::default();
         (0..160_000).for_each(|i| s.add(None, base + i % 1000));
         assert_eq!(
-            s.exact_sum(),
+            wrap(&s).exact_sum(true),
             Some(160_000 * i128::from(base) + 160 * 499_500)
         );
         assert_eq!(get(&s, Extract::Avg), (base + 499, true));
         assert_eq!(get(&s, Extract::Variance), (83_333, true));
-        assert_eq!(get(&s, Extract::Sum), (s.sum, false));
+        assert_eq!(get(&s, Extract::Sum), (s.sum as i64, false));
         assert_eq!(get(&s, Extract::Max), (base + 999, true));
         let negative = of(&[i64::MIN + 3; 5]);
         assert_eq!(get(&negative, Extract::Avg), (i64::MIN + 3, true));
         assert_eq!(get(&negative, Extract::Variance).0, 0);
         // A wide range leaves several sums.
         let wide = of(&[i64::MIN, i64::MAX, 5, 5]);
-        assert_eq!(wide.exact_sum(), None);
+        assert_eq!(wrap(&wide).exact_sum(true), None);
         assert!(!get(&wide, Extract::Avg).1);
-        // Values that are not kept show nothing.
+        let known = |s: &Stat, what| s.extract_exactly(what, false);
+        assert_eq!(known(&wide, Extract::Avg), Ok((2, true)));
+        // Without these values a sum is known only if none wrapped.
         let unknown = Stat {
             min: i64::MAX,
             max: i64::MIN,
             ..s.clone()
         };
-        assert_eq!(get(&unknown, Extract::Sum), (s.sum, true));
+        assert_eq!(get(&unknown, Extract::Sum), (s.sum as i64, false));
+        assert_eq!(known(&unknown, Extract::Avg), Ok((base + 499, true)));
+        assert_eq!(known(&unknown, Extract::Sum), Ok((s.sum as i64, false)));
         assert_eq!(get(&of(&[1, 2, 3]), Extract::Sum), (6, true));
         for value in [
             0,

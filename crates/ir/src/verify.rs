@@ -520,7 +520,7 @@ impl Checker<'_> {
                 let s = self.stats(*g, keys)?;
                 let kept = match what {
                     Extract::Count => true,
-                    Extract::Sum | Extract::Avg => s.sum || s.variance,
+                    Extract::Sum | Extract::Avg => s.keeps_sum(),
                     Extract::Min => s.min,
                     Extract::Max => s.max,
                     Extract::Variance => s.variance,

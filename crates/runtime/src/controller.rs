@@ -137,7 +137,6 @@ impl Controller {
                 truncated: 0,
                 early: EarlyEnds::default(),
                 ways_out_told: Default::default(),
-                inexact: 0,
             },
             out,
             account: Account::default(),
@@ -560,7 +559,7 @@ impl Controller {
         self.account.errors = self.controller_errors + self.kernel_errors;
         let cut = self.env.truncated + self.env.globals.texts.symbolic.cut_keys();
         self.account.truncated = self.kernel_truncated + cut;
-        self.account.inexact = self.env.inexact;
+        self.env.globals.count_losses(&mut self.account);
         self.failed |= self
             .account
             .too_many_errors(&self.env.globals.program.limits);

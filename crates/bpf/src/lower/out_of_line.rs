@@ -1,7 +1,7 @@
 //! Code that is emitted behind the handler, off the straight path.
 
 use spile_ebpf::isa::asm::Label;
-use spile_ebpf::isa::insn::Reg;
+use spile_ebpf::isa::insn::{Reg, Src};
 use spile_ebpf::isa::sequences::SequenceId;
 use spile_ir::{BlockId, GlobalId, SiteId, Val};
 
@@ -14,6 +14,8 @@ pub(crate) enum OutOfLine {
     Fail(FailurePath),
     /// A miss in the cache of a per-CPU array.
     Miss(CacheMiss),
+    /// A sum that may have passed 64 bits.
+    Wrap(WrapTest),
     /// A back edge of a resumable loop.
     BackEdge(BackEdge),
 }
@@ -46,6 +48,20 @@ pub(crate) struct CacheMiss {
     pub words: Vec<KeyWord>,
     /// The value to add.
     pub val: Val,
+}
+
+/// A sum that is negative before or after an addition, and so may have passed 64 bits.
+pub(crate) struct WrapTest {
+    /// The sequence that it belongs to.
+    pub sequence: SequenceId,
+    /// Start of the test.
+    pub entry: Label,
+    /// Where it goes on.
+    pub end: Label,
+    /// The sum after the addition.
+    pub sum: Reg,
+    /// What was added.
+    pub added: Src,
 }
 
 /// A back edge, emitted behind the body's code.

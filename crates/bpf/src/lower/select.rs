@@ -319,6 +319,7 @@ impl HandlerCodegen<'_> {
             match out_of_line {
                 OutOfLine::Fail(fail) => self.emit_fail(fail)?,
                 OutOfLine::Miss(miss) => self.emit_miss(miss)?,
+                OutOfLine::Wrap(test) => self.emit_wrap_test(&test)?,
                 OutOfLine::BackEdge(back) => self.emit_back_edge(back),
             }
         }

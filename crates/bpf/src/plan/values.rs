@@ -18,7 +18,7 @@ pub(crate) fn agg_layout(spec: &StatsSpec) -> AggLayout {
     let mut at = BumpAllocator::from(0);
     let count = at.alloc(8);
     let mut word = |wanted: bool, bytes: u32| wanted.then(|| at.alloc(bytes));
-    let sum = word(spec.sum || spec.variance, 8);
+    let sum = word(spec.keeps_sum(), 8);
     let min = word(spec.min, 8);
     let max = word(spec.max, 8);
     let sumsq = word(spec.variance, 16);

@@ -147,7 +147,8 @@ fn sums_of_squares_and_extremes_are_exact() {
             assert_eq!(s.sumsq, squares.fold(0, u128::wrapping_add));
             assert_eq!(Some(&s.min), part.iter().min());
             assert_eq!(Some(&s.max), part.iter().max());
-            assert_eq!(s.sum, part.iter().fold(0, |a: i64, b| a.wrapping_add(*b)));
+            let sum = part.iter().fold(0, |a: i64, b| a.wrapping_add(*b));
+            assert_eq!(s.sum as i64, sum);
         }
     }
 }

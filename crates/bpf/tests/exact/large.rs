@@ -80,7 +80,7 @@ fn added(outcome: &Outcome, g: usize, at: usize) -> BTreeMap<i64, i64> {
         panic!("{:?}", outcome.globals[g]);
     };
     let number = |cell: &Cell| match cell {
-        Cell::Stats(stat) if g == 1 => stat.sum,
+        Cell::Stats(stat) if g == 1 => stat.sum as i64,
         cell => cell.value().as_long(),
     };
     all.iter()

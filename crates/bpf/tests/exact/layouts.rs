@@ -49,7 +49,7 @@ fn counters_of_many_handlers_are_exact() {
             let all = (g..HANDLERS).step_by(GLOBALS).filter(|h| h % 3 != 0);
             let sum: usize = 2 * all.sum::<usize>();
             let found = match contents {
-                Some(Contents::One(interp::Cell::Stats(stat))) => stat.sum,
+                Some(Contents::One(interp::Cell::Stats(stat))) => stat.sum as i64,
                 Some(Contents::One(interp::Cell::Scalar(v))) => v.as_long(),
                 _ => panic!("{contents:?}"),
             };

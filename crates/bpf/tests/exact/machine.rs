@@ -454,9 +454,10 @@ pub(crate) fn kept(global: &Global, cell: &Cell) -> Cell {
     };
     let mut stat = stat.clone();
     let empty = spile_ir::stats::Stat::default();
-    if !(spec.sum || spec.variance) {
-        stat.sum = empty.sum;
-    }
+    stat.sum = match spec.keeps_sum() {
+        true => (stat.sum as i64).into(),
+        false => empty.sum,
+    };
     if !spec.min {
         stat.min = empty.min;
     }

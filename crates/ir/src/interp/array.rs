@@ -64,7 +64,7 @@ impl StatWords {
                 size - words
             })
         };
-        let sum = take(spec.sum || spec.variance, 1);
+        let sum = take(spec.keeps_sum(), 2);
         let min = take(spec.min, 1);
         let max = take(spec.max, 1);
         let sumsq = take(spec.variance, 2);
@@ -88,10 +88,10 @@ impl StatWords {
             ..Stat::default()
         };
         if stat.count > 0 {
-            stat.sum = self.sum.map_or(stat.sum, |at| words[at] as i64);
             stat.min = self.min.map_or(stat.min, |at| words[at] as i64);
             stat.max = self.max.map_or(stat.max, |at| words[at] as i64);
             let wide = |at: usize| u128::from(words[at]) | u128::from(words[at + 1]) << 64;
+            stat.sum = self.sum.map_or(stat.sum, |at| wide(at).cast_signed());
             stat.sumsq = self.sumsq.map_or(stat.sumsq, wide);
         }
         stat
@@ -99,19 +99,20 @@ impl StatWords {
 
     fn write(&self, stat: &Stat, words: &mut [u64]) {
         words[0] = stat.count;
-        let numbers = [
-            (self.sum, stat.sum),
-            (self.min, stat.min),
-            (self.max, stat.max),
-        ];
-        for (at, number) in numbers {
+        for (at, number) in [(self.min, stat.min), (self.max, stat.max)] {
             if let Some(at) = at {
                 words[at] = number as u64;
             }
         }
-        if let Some(at) = self.sumsq {
-            words[at] = stat.sumsq as u64;
-            words[at + 1] = (stat.sumsq >> 64) as u64;
+        let wide = [
+            (self.sum, stat.sum.cast_unsigned()),
+            (self.sumsq, stat.sumsq),
+        ];
+        for (at, number) in wide {
+            if let Some(at) = at {
+                words[at] = number as u64;
+                words[at + 1] = (number >> 64) as u64;
+            }
         }
         for (to, n) in words[self.buckets..].iter_mut().zip(&stat.buckets) {
             *to = *n;

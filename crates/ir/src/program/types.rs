@@ -54,6 +54,13 @@ pub struct StatsSpec {
     pub hist: Option<Hist>,
 }
 
+impl StatsSpec {
+    /// Whether the sum is kept.
+    pub fn keeps_sum(&self) -> bool {
+        self.sum || self.variance
+    }
+}
+
 /// The histogram of a statistic.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Hist {

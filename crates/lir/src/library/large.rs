@@ -143,6 +143,8 @@ pub struct PutLayout {
     pub count: Option<u32>,
     /// The same of their sum.
     pub sum: Option<u32>,
+    /// Offset of the number of sums that passed 64 bits, if they are counted.
+    pub wraps: Option<u32>,
 }
 
 impl PutLayout {
@@ -381,8 +383,17 @@ impl<'b> Table<'_, 'b> {
         if let Some(count) = self.at.count {
             room.atomic(AtomicOp::Add, at(count), 1);
         }
-        if let Some(sum) = self.at.sum {
-            room.atomic(AtomicOp::Add, at(sum), value);
+        match (self.at.sum, self.at.wraps) {
+            (Some(sum), Some(wraps)) => {
+                let before = room.fetch_add(at(sum), value);
+                let after = before + value;
+                self.f.if_(((before ^ after) & (value ^ after)).slt(0), || {
+                    let count = self.block + wraps.cast_signed();
+                    count.store_u64(0, count.load_u64(0) + 1);
+                });
+            }
+            (Some(sum), None) => room.atomic(AtomicOp::Add, at(sum), value),
+            (None, _) => {}
         }
     }
 

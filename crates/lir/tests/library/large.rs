@@ -14,6 +14,7 @@ use super::forms::{forms, properties};
 const SPARE: u32 = 16;
 const KEY: u32 = 64;
 const SLOTS: u32 = 128;
+const WRAPS: u32 = 480;
 const BLOCK: usize = 512;
 const ARRAY: u64 = 77;
 
@@ -43,6 +44,7 @@ fn layout(groups: u32, max: u32, words: u32, value: usize, double: bool) -> PutL
         value_size,
         count,
         sum,
+        wraps: count.map(|_| WRAPS),
     }
 }
 
@@ -176,6 +178,13 @@ fn add(at: &PutLayout, element: &mut [u64], value: u64) {
     add(at.sum, value);
 }
 
+/// Whether an addition makes the sum of a statistic pass 64 bits.
+fn wraps(at: &PutLayout, element: &[u64], value: u64) -> bool {
+    let sum = at.sum.filter(|_| at.wraps.is_some());
+    let sum = sum.map(|o| element[o as usize / 8].cast_signed());
+    sum.is_some_and(|sum| sum.checked_add(value.cast_signed()).is_none())
+}
+
 struct Kernel<'a> {
     block: u64,
     generations: &'a [u64],
@@ -272,7 +281,13 @@ fn check(at: &PutLayout, additions: &[Addition]) {
             assert_eq!(result, if room.is_none() { FULL as u64 } else { 0 });
             let mut element = vec![0; at.value_size as usize / 8];
             match (room, addition.slot) {
-                (Some(room), 0) => add(at, &mut model.rooms[room as usize - 1].1, addition.value),
+                (Some(room), 0) => {
+                    let element = &mut model.rooms[room as usize - 1].1;
+                    if wraps(at, element, addition.value) {
+                        block[WRAPS as usize] += 1;
+                    }
+                    add(at, element, addition.value);
+                }
                 (Some(_), slot) if slot <= at.last_slot.into() => {
                     add(at, &mut element, addition.value);
                     let words = [&[1], &*addition.key, &*element].concat();

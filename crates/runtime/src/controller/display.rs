@@ -39,7 +39,8 @@ fn display(
         }
         GlobalKind::Stats(spec) => match globals.stat_get(g, &[])? {
             Some(stat) if stat.extract(Extract::Count).is_ok_and(|n| n > 0) => {
-                append_line(name, &[], &Cell::Stats(stat), Some(spec), out);
+                let cell = rendered(globals, Cell::Stats(stat));
+                append_line(name, &[], &cell, Some(spec), out);
             }
             _ => out.extend_from_slice(format!("{name} @count=0\n").as_bytes()),
         },
@@ -61,12 +62,20 @@ fn display(
     Ok(())
 }
 
-/// A value with its marks replaced by their texts.
-fn rendered(globals: &SessionGlobals, cell: Cell) -> Cell {
+/// A value with its marks replaced by their texts, and with its sum as far as it is known.
+fn rendered(globals: &mut SessionGlobals, cell: Cell) -> Cell {
     match cell {
         Cell::Scalar(Value::Str(s)) => {
             let text = globals.texts.symbolic.render(&s);
             Cell::Scalar(Value::from(&*text))
+        }
+        Cell::Stats(mut stat) => {
+            match stat.exact_sum(globals.sums_wrapped()) {
+                Some(sum) => stat.sum = sum,
+                // A sum that is not kept is 0.
+                None => globals.inexact += u64::from(stat.sum != 0),
+            }
+            Cell::Stats(stat)
         }
         other => other,
     }
@@ -121,13 +130,15 @@ fn statistic(stat: &Stat, spec: Option<&StatsSpec>, out: &mut Vec<u8>) {
         ("count", Extract::Count, true),
         ("min", Extract::Min, kept(|s| s.min)),
         ("max", Extract::Max, kept(|s| s.max)),
-        ("sum", Extract::Sum, kept(|s| s.sum || s.variance)),
-        ("avg", Extract::Avg, kept(|s| s.sum || s.variance)),
+        ("sum", Extract::Sum, kept(StatsSpec::keeps_sum)),
+        ("avg", Extract::Avg, kept(StatsSpec::keeps_sum)),
     ];
     for (name, what, _) in parts.into_iter().filter(|(_, _, kept)| *kept) {
         let n = match what {
-            Extract::Sum => stat.exact_sum().unwrap_or(i128::from(stat.sum)),
-            _ => stat.extract_exactly(what).map_or(0, |(n, _)| n.into()),
+            Extract::Sum => stat.sum,
+            _ => stat
+                .extract_exactly(what, false)
+                .map_or(0, |(n, _)| n.into()),
         };
         out.extend_from_slice(format!(" @{name}={n}").as_bytes());
     }

@@ -25,8 +25,6 @@ pub(super) struct ControllerEnv {
     /// Whether the handler answers a scrape: `$value` is what it has printed.
     pub scraping: bool,
     pub truncated: u64,
-    /// Values of statistics whose sum passed 64 bits.
-    pub inexact: u64,
     pub early: EarlyEnds,
     /// The ways out of limits that were said.
     pub ways_out_told: BTreeSet<String>,
@@ -160,8 +158,9 @@ impl Env for ControllerEnv {
     }
 
     fn extract(&mut self, stat: &Stat, what: Extract) -> Result<i64, EmptyAggregate> {
-        let (value, exact) = stat.extract_exactly(what)?;
-        self.inexact += u64::from(!exact);
+        let wrapped = self.globals.sums_wrapped();
+        let (value, exact) = stat.extract_exactly(what, wrapped)?;
+        self.globals.inexact += u64::from(!exact);
         Ok(value)
     }
 }

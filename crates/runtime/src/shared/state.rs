@@ -32,7 +32,7 @@ pub fn read_stats(layout: &AggLayout, word: impl Fn(u32) -> u64) -> Stat {
     if stat.count == 0 {
         return stat;
     }
-    stat.sum = layout.sum.map_or(stat.sum, |o| word(o) as i64);
+    stat.sum = layout.sum.map_or(stat.sum, |o| (word(o) as i64).into());
     stat.min = layout.min.map_or(stat.min, |o| word(o) as i64);
     stat.max = layout.max.map_or(stat.max, |o| word(o) as i64);
     let wide = |o: u32| u128::from(word(o)) | u128::from(word(o + 8)) << 64;

@@ -13,13 +13,15 @@ use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Ty, Val};
 
 use crate::layout::{AggLayout, GOLDEN, GlobalPlace, PerCpuArray, SEQUENCE, ValueLayout, percpu};
 use crate::lower::operand::KeyWord;
-use crate::lower::out_of_line::{CacheMiss, OutOfLine};
+use crate::lower::out_of_line::{CacheMiss, OutOfLine, WrapTest};
 use crate::lower::{Arg, BLOCK, GEN, HandlerCodegen, Res, StrOperand, UNROLL, block_at};
 use crate::plan::lanes;
 use crate::plan::outlining::Op;
 
 /// Value of the word for the last updated slot when the element is in the map instead.
 const NO_SLOT: i32 = -1;
+/// Constants below this never make a sum pass 64 bits: one processor would need 2^48 additions.
+const SMALL: u32 = 1 << 15;
 /// Up to this number of key words, each comparison gets its own jump.
 const JUMPS: usize = 8;
 
@@ -554,6 +556,46 @@ impl HandlerCodegen<'_> {
         self.asm.store(Size::DW, base, off, sum);
     }
 
+    /// Adds to the sum of a statistic. Sums that pass 64 bits are counted: a sum can do so only if it is
+    /// negative before or after, which is one test here.
+    fn add_to_sum(&mut self, base: Reg, off: i16, v: Src) {
+        if matches!(v, Src::Imm(n) if n.unsigned_abs() < SMALL) {
+            return self.add_to_word(base, off, v);
+        }
+        let [entry, end] = [(); 2].map(|()| self.asm.label());
+        let sum = self.asm.word(base, off);
+        let signs = self.asm.copy(sum);
+        self.asm.alu(AluOp::Add, sum, v);
+        self.asm.store(Size::DW, base, off, sum);
+        self.asm.alu(AluOp::Or, signs, sum);
+        self.asm.jump_if(Cond::Slt, signs, 0, entry);
+        self.asm.bind(end);
+        self.out_of_line.push(OutOfLine::Wrap(WrapTest {
+            sequence: self.asm.sequence(),
+            entry,
+            end,
+            sum,
+            added: v,
+        }));
+    }
+
+    /// Counts a sum that passed 64 bits: the sign before and that of what was added differ from its sign.
+    pub(in crate::lower) fn emit_wrap_test(&mut self, test: &WrapTest) -> Res {
+        let counter = self.plan.wraps.ok_or("no counter of wrapped sums")?;
+        self.asm.resume_sequence(test.sequence);
+        self.asm.bind(test.entry);
+        let before = self.asm.copy(test.sum);
+        self.asm.alu(AluOp::Sub, before, test.added);
+        self.asm.alu(AluOp::Xor, before, test.sum);
+        let added = self.asm.copy(test.added);
+        self.asm.alu(AluOp::Xor, added, test.sum);
+        self.asm.alu(AluOp::And, before, added);
+        self.asm.jump_if(Cond::Sge, before, 0, test.end);
+        self.count(counter);
+        self.asm.jump(test.end);
+        Ok(())
+    }
+
     fn update_stats(&mut self, at: Reg, agg: &AggLayout, val: Val) -> Res {
         let off = |o: u32| o as i16;
         let mut v = self.number(val)?;
@@ -584,7 +626,7 @@ impl HandlerCodegen<'_> {
         self.asm.add(count, 1);
         self.asm.store(Size::DW, at, off(agg.count), count);
         if let Some(sum) = agg.sum {
-            self.add_to_word(at, off(sum), v);
+            self.add_to_sum(at, off(sum), v);
         }
         // What a call outlives goes to the stack here, not at each of its changes.
         let kept = self.asm.copy(at);

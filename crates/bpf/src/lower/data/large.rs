@@ -57,6 +57,7 @@ impl HandlerCodegen<'_> {
             value_size: array.value.size(),
             count,
             sum,
+            wraps: self.plan.wraps.filter(|_| count.is_some()),
         })
     }
 }

@@ -11,7 +11,7 @@ mod hash;
 use std::rc::Rc;
 use std::sync::atomic::Ordering;
 
-use spile_bpf::layout::{GlobalPlace, ValueLayout};
+use spile_bpf::layout::{GlobalPlace, Layout, ValueLayout};
 use spile_ir::interp::{
     Cell, Element, Fault, ForeachWalk, Globals, MemGlobals, Value, walk_elements,
 };
@@ -19,6 +19,7 @@ use spile_ir::stats::Stat;
 use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty};
 
 use crate::controller::handler_effects::HandlerEffects;
+use crate::session::account::Account;
 use crate::shared::kernel_state::KernelState;
 pub use hash::MarkTexts;
 use hash::{HashArray, system};
@@ -37,6 +38,10 @@ pub struct SessionGlobals {
     copied: Vec<GlobalId>,
     /// Those copied globals that the handler has emptied.
     emptied: Vec<GlobalId>,
+    /// Whether a handler of the controller made a sum in the kernel's form pass 64 bits.
+    wrapped: bool,
+    /// Values of statistics that were read and are wrong or may be, because a sum passed 64 bits.
+    pub inexact: u64,
 }
 
 /// The value of a global at one moment, in the kernel's form.
@@ -61,7 +66,27 @@ impl SessionGlobals {
             texts,
             copied: Vec::new(),
             emptied: Vec::new(),
+            wrapped: false,
+            inexact: 0,
         }
+    }
+
+    /// A counter of the kernel's handlers.
+    fn kernel_count(&self, at: impl FnOnce(&Layout) -> Option<u32>) -> u64 {
+        let kernel = self.kernel.as_ref();
+        let count = kernel.and_then(|k| Some(k.state().sum(at(k.layout())?)));
+        count.unwrap_or(0)
+    }
+
+    /// Whether a sum of a statistic in the kernel's form passed 64 bits.
+    pub fn sums_wrapped(&self) -> bool {
+        self.wrapped || self.kernel_count(|l| l.wraps) > 0
+    }
+
+    /// Adds the values of statistics that may be wrong to the account.
+    pub fn count_losses(&self, account: &mut Account) {
+        let in_handlers = |l: &Layout| l.wraps.filter(|_| l.handlers_read_sums());
+        account.inexact = self.inexact + self.kernel_count(in_handlers);
     }
 
     /// The place of a global that is shared with the kernel.
@@ -308,26 +333,32 @@ impl SessionGlobals {
         keys: &[Value],
         change: &mut dyn FnMut(&mut Stat),
     ) -> Result<bool, Fault> {
+        let mut wrapped = false;
         let mut add = |cell: Option<Cell>, zero: Cell| {
             let mut cell = cell.unwrap_or(zero);
             if let Cell::Stats(s) = &mut cell {
                 change(s);
+                wrapped |= i64::try_from(s.sum).is_err();
             }
             cell
         };
-        if let Some(mut hash) = self.hash(g) {
-            let sum = add(hash.get(keys)?, self.zero(g));
-            return hash.set(keys, &sum).map(|()| true);
-        }
-        match self.shared(g) {
-            Some((kernel, GlobalPlace::Stats { offset, agg })) => {
+        let hash = self.hash(g);
+        let changed = match (hash, self.shared(g)) {
+            (Some(mut hash), _) => {
+                let sum = add(hash.get(keys)?, self.zero(g));
+                hash.set(keys, &sum)?;
+                true
+            }
+            (None, Some((kernel, GlobalPlace::Stats { offset, agg }))) => {
                 let layout = ValueLayout::Stats(agg.clone());
                 let sum = add(Some(kernel.state().get(*offset, &layout)), self.zero(g));
                 kernel.state().set(*offset, &layout, &sum);
-                Ok(true)
+                true
             }
-            _ => Ok(false),
-        }
+            _ => false,
+        };
+        self.wrapped |= wrapped;
+        Ok(changed)
     }
 }
 
