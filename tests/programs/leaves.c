@@ -161,7 +161,48 @@ static void by_fork(void) {
         sum += 2 * i + 3;
 }
 
+// Each process calls `step` and executes the next one in the middle of it; the last one returns.
+static const char *program, *exec_left;
+
+static int execs(int n) {
+    char left[16];
+    snprintf(left, sizeof left, "%d", n - 1);
+    if (n > 0)
+        execl(program, program, "exec", left, NULL);
+    return n;
+}
+
+static void by_exec(void) {
+    inside = execs;
+    step(count, 1);
+}
+
+// `step` calls itself by way of another function: COUNT + 1 calls.
+static int between(int n) { return n == 0 ? 0 : step(n - 1, 0); }
+
+static void by_way_of_another(void) {
+    inside = between;
+    step(count, 0);
+}
+
+// Waits for a line in the middle of the first calls.
+static int waits(int n) {
+    if (n == 0) {
+        puts("waits");
+        fflush(stdout);
+        getchar();
+    }
+    return n;
+}
+
+static void by_waiting(void) {
+    inside = waits;
+    for (int i = 0; i < count; i++)
+        step(i, 2);
+}
+
 int main(int argc, char **argv) {
+    program = argv[0];
     const char *kind = argc > 1 ? argv[1] : "";
     count = argc > 2 ? atoi(argv[2]) : 10;
     const struct {
@@ -170,6 +211,7 @@ int main(int argc, char **argv) {
     } kinds[] = {
         {"coroutines", by_coroutines},   {"signal", by_signal}, {"longjmp", by_longjmp},
         {"thread-exit", by_thread_exit}, {"vfork", by_vfork},   {"fork", by_fork},
+        {"exec", by_exec}, {"another", by_way_of_another}, {"began", by_waiting},
     };
     for (unsigned i = 0; i < sizeof kinds / sizeof *kinds; i++)
         if (!strcmp(kinds[i].name, kind))

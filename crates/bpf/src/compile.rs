@@ -333,6 +333,7 @@ impl Programs<'_> {
             tree: plan.tree,
             acts: plan.acts,
             wraps: plan.wraps,
+            evictions: plan.evictions,
             pages: pool.subs.contains_key(USER_TEXT)
                 || (plan.facts.kernel_handlers())
                     .any(|f| f.uses(Intrinsic::DirectMap) || f.uses(Intrinsic::PageArray)),

@@ -245,6 +245,8 @@ pub struct Layout {
     pub acts: Option<u32>,
     /// Offset in each CPU's block of the number of sums of statistics that passed 64 bits, if any is kept.
     pub wraps: Option<u32>,
+    /// The same of the times that values of entries (`@entry`) were dropped for newer ones, if there are any.
+    pub evictions: Option<u32>,
     /// Whether handlers look up pages of files, or places in memory, which needs the words
     /// [`shared::PAGES`] and [`shared::MEMORY`].
     pub pages: bool,

@@ -115,6 +115,8 @@ pub(crate) struct StateLayout {
     pub acts: Option<u32>,
     /// Offset in each CPU's block of the number of sums of statistics that passed 64 bits, if any is kept.
     pub wraps: Option<u32>,
+    /// The same of the times that values of entries were dropped for newer ones.
+    pub evictions: Option<u32>,
 }
 
 impl StateLayout {
@@ -146,6 +148,8 @@ impl StateLayout {
         let sums = |g: &Global| g.kind.stats().is_some_and(StatsSpec::keeps_sum);
         let wraps = program.globals.iter().any(sums);
         let wraps = wraps.then(|| areas.cpu.alloc(8));
+        let evictions = program.globals.iter().any(Global::saves_entry_values);
+        let evictions = evictions.then(|| areas.cpu.alloc(8));
         let colocations = Colocations::new(program, &mut areas.cpu);
         let records = ThreadRecordFields::new(program, options, &mut areas);
         let tokens = facts.kernel_handlers().any(|f| f.uses(Intrinsic::Tokenize));
@@ -194,6 +198,7 @@ impl StateLayout {
             tree,
             acts,
             wraps,
+            evictions,
             critical,
         })
     }

@@ -129,6 +129,9 @@ pub struct Global {
 /// a script starts with `@`.
 pub const ENTRY_ARRAY: &str = "@entry";
 
+/// Name of the counter of returns whose entry has no element in such an array.
+pub const UNSEEN_ENTRIES: &str = "@unseen";
+
 impl Global {
     /// Whether analysis made the array for values of entries (`@entry`). Each element then belongs
     /// to one call, which the keys identify: the handler at the entry stores it, and the one at the

@@ -345,7 +345,7 @@ fn each_entry_expression_has_one_array() {
     let p =
         program("probe syscall.read.return { a = @entry(now()); b = @entry($fd); println(a + b) }");
     assert_eq!(
-        p.globals.iter().filter(|g| g.name.starts_with('@')).count(),
+        p.globals.iter().filter(|g| g.saves_entry_values()).count(),
         2
     );
 }

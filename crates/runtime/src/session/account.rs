@@ -59,6 +59,8 @@ pub struct Account {
     pub truncated: u64,
     /// Values of statistics that are wrong or may be, because the sum passed 64 bits.
     pub inexact: u64,
+    /// Returns of calls whose values of the entry (`@entry`) were missing, if some were dropped for newer ones.
+    pub unseen: u64,
     /// Array elements from several CPUs that together exceeded the array's limit.
     pub overflows: u64,
     /// Strings of user memory that could not be read; the output contains the reason.
@@ -171,6 +173,11 @@ impl Account {
                 self.inexact,
                 "values of statistics whose sum passed 64 bits, so that @sum, @avg or @variance may be \
                  wrong; smaller values help: `s <<< x / 1000`",
+            ),
+            (
+                self.unseen,
+                "returns left out, because there was no room for the values of their entries (@entry): more \
+                 calls were open, or were left without a return, than the 8,192 newest",
             ),
             (
                 self.overflows,

@@ -496,7 +496,7 @@ impl HandlerCodegen<'_> {
         }
         let end = self.asm.label();
         let evicting = |sub: &mut HandlerCodegen<'_>| sub.try_insert(array);
-        let result = self.insert_evicting(&array.maps, array.max, evicting)?;
+        let result = self.insert_evicting(&array.maps, array.max, None, evicting)?;
         self.asm.jump_if(Cond::Ne, result, 0, end);
         let row = self.lookup_row(array);
         self.asm.mov(result, row);

@@ -341,8 +341,11 @@ impl HandlerCodegen<'_> {
         let at = self.look_up(&map)?;
         self.asm.jump_if(Cond::Ne, at, 0, found);
         let size = value.size() + if seq { 8 } else { 0 };
+        let global = self.program.globals.get(g.index());
+        let evictions = global.is_some_and(spile_ir::Global::saves_entry_values);
+        let evictions = self.plan.evictions.filter(|_| evictions);
         let result = match wrap {
-            true => self.insert_evicting(std::slice::from_ref(&map), max, |sub| {
+            true => self.insert_evicting(std::slice::from_ref(&map), max, evictions, |sub| {
                 sub.insert(&map, seq, size)
             })?,
             false => self.insert(&map, seq, size),
@@ -402,11 +405,13 @@ impl HandlerCodegen<'_> {
 
     /// Inserts a key with `insert`, which leaves the helper's result. A full map of a wrapping
     /// array first loses its oldest elements, and one more each time another processor took the
-    /// room. Always a global subprogram: the verifier may follow all attempts, with two walks each.
+    /// room. `evictions` is the offset of a counter of this, if it is counted.
+    /// Always a global subprogram: the verifier may follow all attempts, with two walks each.
     pub(in crate::lower) fn insert_evicting(
         &mut self,
         maps: &[String],
         max: u32,
+        evictions: Option<u32>,
         insert: impl FnOnce(&mut HandlerCodegen<'_>) -> Reg,
     ) -> Res<Reg> {
         let name = format!("insert_{}", maps.first().map_or("", |m| m));
@@ -428,6 +433,9 @@ impl HandlerCodegen<'_> {
             }
             g.asm.store(Size::DW, R10, TMP[3], tries);
             g.asm.jump_if(Cond::Eq, tries, TRIES, end);
+            if let Some(counter) = evictions {
+                g.count(counter);
+            }
             g.evict(maps, max)?;
             if unbound {
                 g.asm.may_goto(end);

@@ -16,7 +16,9 @@ use spile_ir::interp::{
     Cell, Element, Fault, ForeachWalk, Globals, MemGlobals, Value, walk_elements,
 };
 use spile_ir::stats::Stat;
-use spile_ir::{ElemTy, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty};
+use spile_ir::{
+    ElemTy, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty, UNSEEN_ENTRIES,
+};
 
 use crate::controller::handler_effects::HandlerEffects;
 use crate::session::account::Account;
@@ -83,10 +85,17 @@ impl SessionGlobals {
         self.wrapped || self.kernel_count(|l| l.wraps) > 0
     }
 
-    /// Adds the values of statistics that may be wrong to the account.
-    pub fn count_losses(&self, account: &mut Account) {
+    /// Adds the values of statistics that may be wrong, and the returns whose entries were dropped, to the
+    /// account.
+    pub fn count_losses(&mut self, account: &mut Account) {
         let in_handlers = |l: &Layout| l.wraps.filter(|_| l.handlers_read_sums());
         account.inexact = self.inexact + self.kernel_count(in_handlers);
+        let named = |g: &spile_ir::Global| &*g.name == UNSEEN_ENTRIES;
+        let unseen = self.program.globals.iter().position(named);
+        if let Some(g) = unseen.filter(|_| self.kernel_count(|l| l.evictions) > 0) {
+            let count = self.gload(GlobalId(g as u32));
+            account.unseen = count.map_or(0, |n| n.as_long().cast_unsigned());
+        }
     }
 
     /// The place of a global that is shared with the kernel.

@@ -13,7 +13,9 @@
 use std::sync::Arc;
 
 use spile_ir::intrinsics::Intrinsic;
-use spile_ir::{Arch, BinOp, CodePlace, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UnOp};
+use spile_ir::{
+    Arch, BinOp, CodePlace, CodeProbe, CodeSite, ENTRY_ARRAY, Event, Space, UNSEEN_ENTRIES, UnOp,
+};
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 
@@ -293,24 +295,35 @@ impl Resolver<'_> {
         self.entries += 1;
         let keys = (0..keys).map(|_| self.types.fresh_of(Base::Long, span));
         let keys = Some(keys.collect());
-        self.tree.globals.push(Global {
-            name: name.clone(),
-            unique: name,
-            span,
-            user: false,
-            synthetic: true,
+        let array = Global {
             wrap: true,
             max: Some(ENTRY_MAX),
-            init: None,
             keys,
-            keys_at: span,
-            value,
-            read: true,
-            written: true,
-            stats: Default::default(),
-            hist_at: span,
-        });
+            ..hidden(name, value, span)
+        };
+        self.tree.globals.push(array);
         GlobalIx(self.tree.globals.len() - 1)
+    }
+
+    /// Counts a return without an element. It is missing because the call was in progress when the session
+    /// began, because its entry was skipped, or because newer elements took its room.
+    fn count_unseen(&mut self, span: Span) -> Stmt {
+        let mut known = self.tree.globals.iter();
+        let known = known.position(|g| &*g.name == UNSEEN_ENTRIES);
+        let g = known.unwrap_or_else(|| {
+            let value = self.types.fresh_of(Base::Long, span);
+            let counter = hidden(UNSEEN_ENTRIES.into(), value, span);
+            self.tree.globals.push(counter);
+            self.tree.globals.len() - 1
+        });
+        let ty = self.tree.globals[g].value;
+        let kind = ExprKind::Assign {
+            place: LValue::Scalar(GlobalIx(g)),
+            op: Some(AssignOp::Num(BinOp::Add)),
+            rhs: Box::new(self.num(ExprKind::Num(1), span)),
+        };
+        let kind = StmtKind::Expr(Expr { kind, ty, span });
+        Stmt { kind, span }
     }
 
     /// Ends a return handler: the statements ahead of its body, and the handler at the entry.
@@ -333,13 +346,14 @@ impl Resolver<'_> {
         if let Some(all) = all {
             let span = all.span;
             let cond = self.num(ExprKind::Un(UnOp::Not, Box::new(all)), span);
+            let count = self.count_unseen(span);
             let next = Stmt {
                 kind: StmtKind::Next,
                 span,
             };
             let kind = StmtKind::If {
                 cond,
-                then: vec![next],
+                then: vec![count, next],
                 els: Vec::new(),
             };
             takes.push(Stmt { kind, span });
@@ -364,6 +378,27 @@ impl Resolver<'_> {
             body: entries.stores,
         };
         (takes, Some(unit))
+    }
+}
+
+/// A scalar global that analysis made.
+fn hidden(name: ast::Name, value: TyVar, span: Span) -> Global {
+    Global {
+        unique: name.clone(),
+        name,
+        span,
+        user: false,
+        synthetic: true,
+        wrap: false,
+        max: None,
+        init: None,
+        keys: Some(Vec::new()),
+        keys_at: span,
+        value,
+        read: true,
+        written: true,
+        stats: Default::default(),
+        hist_at: span,
     }
 }
 
