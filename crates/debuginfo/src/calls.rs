@@ -129,7 +129,7 @@ impl Dwarf {
         let function = self.refer(at, value)?;
         let (_, called) = self.entry(function)?;
         let name = self.name(function, &called)?.into();
-        let dwarf = &self.part(at.part).dwarf;
+        let dwarf = self.forms(at.part, at.unit);
         let address = |name| {
             let value = entry.attr_value(name)?;
             dwarf.attr_address(unit, value).ok().flatten()

@@ -6,10 +6,13 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use gimli::{
     AttributeValue, EndianSlice, LittleEndian, Section as _, SectionId, UnitHeader, UnitOffset,
+    UnitType,
 };
 
+use crate::find::SearchPaths;
 use crate::image::Image;
 use crate::lines::LineTable;
+use crate::split::{MissingUnits, SplitFiles};
 
 pub(crate) type R = EndianSlice<'static, LittleEndian>;
 pub(crate) type Unit = gimli::Unit<R>;
@@ -39,8 +42,55 @@ pub(crate) struct DwarfPart {
     pub(crate) dwarf: gimli::Dwarf<R>,
     sections: gimli::DwarfSections<R>,
     headers: Vec<UnitHeader<R>>,
+    /// The number of units in the file itself.
+    own: usize,
+    /// The files that units were split off to.
+    pub(crate) split: Option<SplitFiles>,
+    file: SectionLoader,
+    pub(crate) image: Arc<Image>,
+}
+
+/// Sections of a file, and the bytes of those that were unpacked.
+pub(crate) struct SectionLoader {
     owned: Vec<Box<[u8]>>,
     pub(crate) image: Arc<Image>,
+}
+
+impl SectionLoader {
+    pub(crate) fn new(image: &Arc<Image>) -> SectionLoader {
+        SectionLoader {
+            owned: Vec::new(),
+            image: image.clone(),
+        }
+    }
+
+    /// A section; empty if there is none. It must not outlive the loader.
+    pub(crate) fn load(&mut self, name: &str) -> R {
+        let bytes = match self.image.joined_sections(name) {
+            None => &[][..],
+            Some(std::borrow::Cow::Borrowed(b)) => b,
+            Some(std::borrow::Cow::Owned(v)) => {
+                self.owned.push(v.into_boxed_slice());
+                let last: &[u8] = self.owned.last().map_or(&[], |b| b);
+                // SAFETY: a box's bytes do not move when the vector grows, and the loader
+                // keeps the boxes for as long as what points into them.
+                unsafe { std::slice::from_raw_parts(last.as_ptr(), last.len()) }
+            }
+        };
+        EndianSlice::new(bytes, LittleEndian)
+    }
+
+    /// Releases the memory of a mapped part of a section.
+    pub(crate) fn release(&self, bytes: &[u8]) {
+        if self.owned.is_empty() {
+            self.image.release(bytes);
+        }
+    }
+
+    /// Releases the memory of the whole file.
+    pub(crate) fn release_all(&self) {
+        self.image.release(self.image.bytes());
+    }
 }
 
 /// The DWARF of a module.
@@ -85,22 +135,10 @@ struct UnitRange {
 impl DwarfPart {
     /// The DWARF of a file; `alt` is the part that dwz moved out of it.
     fn new(image: &Arc<Image>, alt: Option<&DwarfPart>) -> DwarfPart {
-        let mut owned: Vec<Box<[u8]>> = Vec::new();
-        let mut load = |id: SectionId| -> Result<R, std::convert::Infallible> {
-            let bytes = match image.section(id.name()) {
-                None => &[][..],
-                Some(std::borrow::Cow::Borrowed(b)) => b,
-                Some(std::borrow::Cow::Owned(v)) => {
-                    owned.push(v.into_boxed_slice());
-                    let last: &[u8] = owned.last().map_or(&[], |b| b);
-                    // SAFETY: a box's bytes do not move when the vector grows, and the part
-                    // keeps the boxes for as long as what points into them.
-                    unsafe { std::slice::from_raw_parts(last.as_ptr(), last.len()) }
-                }
-            };
-            Ok(EndianSlice::new(bytes, LittleEndian))
-        };
-        let sections = match gimli::DwarfSections::load(&mut load) {
+        let mut file = SectionLoader::new(image);
+        let load =
+            |id: SectionId| -> Result<R, std::convert::Infallible> { Ok(file.load(id.name())) };
+        let sections = match gimli::DwarfSections::load(load) {
             Ok(s) => s,
             Err(e) => match e {},
         };
@@ -112,8 +150,8 @@ impl DwarfPart {
         let mut kept = 0;
         while let Ok(Some(h)) = units.next() {
             let at = h.debug_info_offset().map_or(0, |o| o.0);
-            if owned.is_empty() && at - kept.min(at) >= CHUNK {
-                image.release(whole.get(kept..at).unwrap_or(&[]));
+            if at - kept.min(at) >= CHUNK {
+                file.release(whole.get(kept..at).unwrap_or(&[]));
                 kept = at;
             }
             headers.push(h);
@@ -125,17 +163,32 @@ impl DwarfPart {
         DwarfPart {
             dwarf,
             sections,
+            own: headers.len(),
             headers,
-            owned,
+            split: None,
+            file,
             image: image.clone(),
         }
     }
 
+    /// Takes the units that were split off to other files.
+    fn with_split(mut self, main: &Image, search: &SearchPaths) -> DwarfPart {
+        let images = (main, &*self.image);
+        self.split = SplitFiles::load(&self.dwarf, &mut self.headers, images, search);
+        self
+    }
+
     /// Releases the memory of a mapped part of a section.
     pub(crate) fn release(&self, bytes: &[u8]) {
-        if self.owned.is_empty() {
-            self.image.release(bytes);
-        }
+        self.file.release(bytes);
+    }
+
+    /// The header of a unit of the file itself, which may be a skeleton.
+    fn own_header(&self, unit: u32) -> Option<UnitHeader<R>> {
+        let split = self.split.as_ref();
+        let skeleton = split.and_then(|s| s.skeleton(unit));
+        let own = || self.headers[..self.own].get(unit as usize).copied();
+        skeleton.or_else(own)
     }
 }
 
@@ -144,10 +197,11 @@ impl Dwarf {
         main: &Arc<Image>,
         image: &Arc<Image>,
         alt: Option<&Arc<Image>>,
-        index_path: Option<std::path::PathBuf>,
+        search: &SearchPaths,
     ) -> Dwarf {
         let alt = alt.map(|a| DwarfPart::new(a, None));
-        let mut parts = vec![DwarfPart::new(image, alt.as_ref())];
+        let own = DwarfPart::new(image, alt.as_ref()).with_split(main, search);
+        let mut parts = vec![own];
         parts.extend(alt);
         Dwarf {
             parsed: Mutex::default(),
@@ -157,7 +211,7 @@ impl Dwarf {
             signatures: OnceLock::new(),
             kept: OnceLock::new(),
             index: OnceLock::new(),
-            index_path,
+            index_path: search.index_path(image),
             tables: crate::scopes::FunctionTables::default(),
             chains: crate::scopes::ScopeChains::default(),
             nested: crate::enclosing::NestedFunctions::default(),
@@ -181,6 +235,49 @@ impl Dwarf {
         &self.part(part).headers
     }
 
+    /// The number of units of the file itself; others are type units of files that were split off.
+    pub(crate) fn own_units(&self) -> u32 {
+        self.part(0).own as u32
+    }
+
+    /// The units whose entries are in files that were not found.
+    #[must_use]
+    pub fn missing_units(&self) -> Option<&MissingUnits> {
+        self.part(0).split.as_ref()?.missing()
+    }
+
+    /// The DWARF that the forms of a unit's entries belong to.
+    pub(crate) fn forms(&self, part: u8, unit: u32) -> &gimli::Dwarf<R> {
+        let part = self.part(part);
+        let split = part.split.as_ref();
+        split.and_then(|s| s.source(unit)).unwrap_or(&part.dwarf)
+    }
+
+    /// The DWARF that the forms of a unit's line table belong to.
+    fn line_forms(&self, part: u8, unit: u32) -> &gimli::Dwarf<R> {
+        match (unit as usize) < self.part(part).own {
+            true => &self.part(part).dwarf,
+            false => self.forms(part, unit),
+        }
+    }
+
+    /// Parses a unit. A pass over all units uses this, as it would flush the cache.
+    pub(crate) fn parse(&self, part: u8, unit: u32) -> Option<Unit> {
+        let header = *self.headers(part).get(unit as usize)?;
+        let mut parsed = self.forms(part, unit).unit(header).ok()?;
+        let split = self.part(part).split.as_ref();
+        if let Some(header) = split.and_then(|s| s.skeleton(unit)) {
+            crate::split::complete(&mut parsed, &self.part(part).dwarf.unit(header).ok()?);
+        }
+        Some(parsed)
+    }
+
+    /// Parses a unit as it is in the file itself, with line table and addresses.
+    pub(crate) fn parse_own(&self, unit: u32) -> Option<Unit> {
+        let part = self.part(0);
+        part.dwarf.unit(part.own_header(unit)?).ok()
+    }
+
     /// Ranges of consecutive units of about [`CHUNK`] bytes.
     pub(crate) fn chunks(&self, part: u8) -> Vec<Range<u32>> {
         let (mut all, mut start, mut bytes) = (Vec::new(), 0, 0usize);
@@ -197,32 +294,35 @@ impl Dwarf {
 
     /// Releases the memory of units that a pass is done with.
     pub(crate) fn release_units(&self, part: u8, units: &Range<u32>) {
-        let headers = self.headers(part);
-        let at = |unit: u32| Some(headers.get(unit as usize)?.debug_info_offset()?.0);
+        let part = self.part(part);
+        let at = |unit: u32| Some(part.own_header(unit)?.debug_info_offset()?.0);
+        if let Some(split) = &part.split {
+            units.clone().for_each(|unit| split.release(unit));
+        }
         let Some(from) = at(units.start) else {
             return;
         };
-        let whole = self.part(part).dwarf.debug_info.reader().slice();
+        let whole = part.dwarf.debug_info.reader().slice();
         let to = at(units.end).unwrap_or(whole.len());
-        self.part(part).release(whole.get(from..to).unwrap_or(&[]));
+        part.release(whole.get(from..to).unwrap_or(&[]));
     }
 
     /// For a pass over entries in order: releases the memory of the units before this one, once
     /// they are many. `from` is the first that was not released.
     pub(crate) fn release_passed(&self, die: Die, from: &mut (u8, u32)) {
-        let start = |unit: u32| {
-            Some(
-                self.headers(die.part)
-                    .get(unit as usize)?
-                    .debug_info_offset()?
-                    .0,
-            )
-        };
         if from.0 != die.part {
             *from = (die.part, die.unit);
-        } else if let (Some(a), Some(b)) = (start(from.1), start(die.unit))
-            && b.saturating_sub(a) >= CHUNK
-        {
+            return;
+        }
+        let passed = self
+            .headers(die.part)
+            .get(from.1 as usize..die.unit as usize);
+        let mut sizes = passed
+            .unwrap_or(&[])
+            .iter()
+            .map(UnitHeader::length_including_self);
+        let enough = |sum: usize, size| Some(sum.saturating_add(size)).filter(|sum| *sum < CHUNK);
+        if sizes.try_fold(0, enough).is_none() {
             self.release_units(die.part, &(from.1..die.unit));
             from.1 = die.unit;
         }
@@ -240,8 +340,7 @@ impl Dwarf {
         if let Some(u) = parsed.get(&(part, unit)) {
             return Some(u.clone());
         }
-        let header = *self.headers(part).get(unit as usize)?;
-        let u = Arc::new(self.part(part).dwarf.unit(header).ok()?);
+        let u = Arc::new(self.parse(part, unit)?);
         if parsed.len() >= MAX_UNITS_KEPT {
             parsed.clear();
         }
@@ -257,7 +356,7 @@ impl Dwarf {
         }
         let lines = self
             .unit(part, unit)
-            .map(|u| Arc::new(LineTable::read(&self.part(part).dwarf, &u)));
+            .map(|u| Arc::new(LineTable::read(self.line_forms(part, unit), &u)));
         if all.len() >= MAX_UNITS_KEPT {
             all.clear();
         }
@@ -273,7 +372,7 @@ impl Dwarf {
             return path.clone();
         }
         let unit = self.unit(die.part, die.unit)?;
-        let path = crate::lines::file(&self.part(die.part).dwarf, &unit, number);
+        let path = crate::lines::file(self.line_forms(die.part, die.unit), &unit, number);
         let path: Option<Arc<str>> = path.filter(|p| !p.is_empty()).map(Into::into);
         let mut all = lock();
         if all.len() >= MAX_FILES_KEPT {
@@ -323,16 +422,33 @@ impl Dwarf {
 
     /// The entry at an offset in `.debug_info` of a part.
     pub(crate) fn die_at(&self, part: u8, offset: usize) -> Option<Die> {
-        let headers = self.headers(part);
+        let own = self.part(part);
         let start = |h: &UnitHeader<R>| h.debug_info_offset().map_or(usize::MAX, |o| o.0);
-        let i = headers
-            .partition_point(|h| start(h) <= offset)
-            .checked_sub(1)?;
-        let within = offset.checked_sub(start(&headers[i]))?;
-        (within < headers[i].length_including_self()).then_some(Die {
-            part,
-            unit: i as u32,
-            offset: within,
+        let behind = |unit| {
+            own.own_header(unit as u32)
+                .is_none_or(|h| start(&h) > offset)
+        };
+        let unit = crate::index::first_index(own.own, behind).checked_sub(1)? as u32;
+        within(&own.own_header(unit)?, offset).map(|offset| Die { part, unit, offset })
+    }
+
+    /// The entry at an offset in the `.debug_info` that a unit is in.
+    fn die_near(&self, from: Die, offset: usize) -> Option<Die> {
+        let part = self.part(from.part);
+        let split = part
+            .split
+            .as_ref()
+            .filter(|s| s.source(from.unit).is_some());
+        let Some(split) = split else {
+            return self.die_at(from.part, offset);
+        };
+        split.neighbours(from.unit).iter().find_map(|&unit| {
+            let offset = within(part.headers.get(unit as usize)?, offset)?;
+            Some(Die {
+                unit,
+                offset,
+                ..from
+            })
         })
     }
 
@@ -343,7 +459,7 @@ impl Dwarf {
                 offset: o.0,
                 ..from
             }),
-            AttributeValue::DebugInfoRef(o) => self.die_at(from.part, o.0),
+            AttributeValue::DebugInfoRef(o) => self.die_near(from, o.0),
             AttributeValue::DebugInfoRefSup(o) if self.parts.len() > 1 => self.die_at(1, o.0),
             AttributeValue::DebugTypesRef(s) => self.signatures().get(&s.0).copied(),
             _ => None,
@@ -354,7 +470,11 @@ impl Dwarf {
         self.signatures.get_or_init(|| {
             let headers = self.headers(0).iter().enumerate();
             let all = headers.filter_map(|(i, h)| match h.type_() {
-                gimli::UnitType::Type {
+                UnitType::Type {
+                    type_signature,
+                    type_offset,
+                }
+                | UnitType::SplitType {
                     type_signature,
                     type_offset,
                 } => Some((
@@ -396,14 +516,33 @@ impl Dwarf {
     /// A string attribute's text in the unit of `die`.
     pub(crate) fn text(&self, die: Die, value: AttributeValue<R>) -> Option<&'static str> {
         let unit = self.unit(die.part, die.unit)?;
-        let text = self.part(die.part).dwarf.attr_string(&unit, value).ok()?;
+        let text = self
+            .forms(die.part, die.unit)
+            .attr_string(&unit, value)
+            .ok()?;
         std::str::from_utf8(text.slice()).ok()
     }
 
     /// The name of an entry, or of the entry that it completes.
     pub(crate) fn name(&self, die: Die, entry: &Entry) -> Option<&'static str> {
-        let (at, value) = self.attr(die, entry, gimli::DW_AT_name)?;
+        let (at, value) = self.name_attr(die, entry)?;
         self.text(at, value)
+    }
+
+    fn name_attr(&self, die: Die, entry: &Entry) -> Option<(Die, AttributeValue<R>)> {
+        self.attr(die, entry, gimli::DW_AT_name).or_else(|| {
+            // A type whose name is only in its type unit.
+            let whole = self.refer(die, entry.attr_value(gimli::DW_AT_signature)?)?;
+            self.attr(whole, &self.entry(whole)?.1, gimli::DW_AT_name)
+        })
+    }
+
+    /// The name of an entry as a part of its section.
+    pub(crate) fn name_text(&self, die: Die) -> Option<R> {
+        let (_, entry) = self.entry(die)?;
+        let (at, value) = self.name_attr(die, &entry)?;
+        let unit = self.unit(at.part, at.unit)?;
+        self.forms(at.part, at.unit).attr_string(&unit, value).ok()
     }
 
     /// The unit whose code contains an address.
@@ -428,7 +567,7 @@ impl Dwarf {
     fn unit_ranges(&self) -> Vec<UnitRange> {
         let part = self.part(0);
         let mut found = Vec::new();
-        let mut covered = vec![false; part.headers.len()];
+        let mut covered = vec![false; part.own];
         let mut push = |unit: u32, start: u64, end: u64| {
             if start != 0 && start < end {
                 found.push(UnitRange {
@@ -455,8 +594,7 @@ impl Dwarf {
             }
         }
         for unit in (0..covered.len()).filter(|&u| !covered[u]) {
-            // Bypasses the cache: a pass over all units would flush it.
-            let Ok(u) = part.dwarf.unit(part.headers[unit]) else {
+            let Some(u) = self.parse_own(unit as u32) else {
                 continue;
             };
             let Some(mut ranges) = ranges_of(&part.dwarf, &u) else {
@@ -487,7 +625,7 @@ impl Dwarf {
     /// The code of an entry that was read.
     pub(crate) fn code(&self, die: Die, unit: &Unit, entry: &Entry) -> Vec<(u64, u64)> {
         let mut found = Vec::new();
-        let dwarf = &self.part(die.part).dwarf;
+        let dwarf = self.forms(die.part, die.unit);
         if ends(dwarf, unit, entry)
             && let Ok(mut ranges) = dwarf.die_ranges(unit, entry)
         {
@@ -499,6 +637,12 @@ impl Dwarf {
         }
         found
     }
+}
+
+/// The offset within a unit of an offset in its section.
+fn within(header: &UnitHeader<R>, offset: usize) -> Option<usize> {
+    let within = offset.checked_sub(header.debug_info_offset()?.0)?;
+    (within < header.length_including_self()).then_some(within)
 }
 
 /// Whether an entry's code, given as start and size, ends within the address space; the library

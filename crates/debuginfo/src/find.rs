@@ -149,6 +149,55 @@ impl SearchPaths {
         open.find(|i| id.is_empty() || i.build_id() == Some(id))
     }
 
+    /// Paths of a package (`.dwp`) with all that was split off from a program's debugging
+    /// information. The first is the usual one.
+    pub(crate) fn packages_of(&self, main: &Image, debug: &Image) -> Vec<PathBuf> {
+        let package = |path: &Path| {
+            let mut name = path.as_os_str().to_owned();
+            name.push(".dwp");
+            PathBuf::from(name)
+        };
+        let mut paths = vec![package(main.path()), package(debug.path())];
+        let whole = main.path().canonicalize();
+        let whole = whole.unwrap_or_else(|_| main.path().into());
+        paths.push(package(&whole));
+        let inside = package(whole.strip_prefix("/").unwrap_or(&whole));
+        paths.extend(self.roots().map(|r| r.join(DEBUG_ROOT).join(&inside)));
+        if let Some(id) = main.build_id() {
+            paths.extend(self.by_build_id(id, ".dwp"));
+        }
+        paths
+    }
+
+    /// Paths of a `.dwo` file that was written in a folder: there, in roots and debug folders, and
+    /// next to the program. The first is where the compiler wrote it.
+    pub(crate) fn split_paths(
+        &self,
+        main: &Image,
+        debug: &Image,
+        folder: &Path,
+        name: &Path,
+    ) -> Vec<PathBuf> {
+        let written = folder.join(name);
+        let inside = written.strip_prefix("/").ok();
+        let mut paths = Vec::new();
+        paths.extend(inside.map(|_| written.clone()));
+        paths.extend(
+            inside
+                .iter()
+                .flat_map(|i| self.roots.iter().map(move |r| r.join(i))),
+        );
+        for image in [main, debug] {
+            let dir = image.path().parent().unwrap_or(Path::new("/"));
+            paths.push(dir.join(&written));
+            paths.push(dir.join(name));
+            paths.extend(name.file_name().map(|file| dir.join(file)));
+        }
+        let global = |i| self.roots().map(move |r| r.join(DEBUG_ROOT).join(i));
+        paths.extend(inside.into_iter().flat_map(global));
+        paths
+    }
+
     /// The path of the cached index of the file's DWARF; `None` without build-id or cache.
     pub(crate) fn index_path(&self, image: &Image) -> Option<PathBuf> {
         let id = image.build_id()?;

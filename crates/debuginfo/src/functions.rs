@@ -188,16 +188,13 @@ impl Dwarf {
             (true, false) => name == end,
         };
         let whole = |path: &str| path_matches(path, &|p| file.matches(p));
-        let part = self.part(0);
+        let dwarf = &self.part(0).dwarf;
         let mut all = vec![false; self.headers(0).len()];
         for units in self.chunks(0) {
             for unit in units.clone() {
-                // Bypasses the cache: a pass over all units would flush it.
-                let header = self.headers(0)[unit as usize];
-                all[unit as usize] = match part.dwarf.unit(header) {
-                    Ok(u) => crate::lines::has_file(&part.dwarf, &u, &may_be, &whole),
-                    Err(_) => false,
-                };
+                let own = self.parse_own(unit);
+                all[unit as usize] =
+                    own.is_some_and(|u| crate::lines::has_file(dwarf, &u, &may_be, &whole));
             }
             self.release_units(0, &units);
         }
@@ -329,7 +326,7 @@ impl Dwarf {
         code: &[(u64, u64)],
     ) -> Option<u64> {
         let first = code.first()?.0;
-        let dwarf = &self.part(die.part).dwarf;
+        let dwarf = self.forms(die.part, die.unit);
         let given = entry.attr_value(gimli::DW_AT_entry_pc).and_then(|v| {
             match dwarf.attr_address(unit, v).ok().flatten() {
                 Some(a) => Some(a),

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
-use object::read::elf::{ElfFile64, FileHeader, ProgramHeader, Sym};
+use object::read::elf::{ElfFile64, ElfSection64, FileHeader, ProgramHeader, Sym};
 use object::{LittleEndian, Object, ObjectSection, elf};
 
 use crate::error::Error;
@@ -242,7 +242,25 @@ impl Image {
 
     /// A section's bytes, decompressed if necessary; `None` if it is missing or damaged.
     pub(crate) fn section(&self, name: &str) -> Option<Cow<'static, [u8]>> {
-        let section = self.elf.section_by_name(name)?;
+        self.unpack(&self.elf.section_by_name(name)?)
+    }
+
+    /// The bytes of all sections of a name, one after the other. A file that was not linked has each
+    /// type unit in a section of its own.
+    pub(crate) fn joined_sections(&self, name: &str) -> Option<Cow<'static, [u8]>> {
+        let named = |s: &ElfSection64<'static, '_, LittleEndian>| s.name() == Ok(name);
+        let mut all = self.elf.sections().filter(named);
+        let mut joined = self.unpack(&all.next()?)?;
+        for more in all {
+            joined.to_mut().extend_from_slice(&self.unpack(&more)?);
+        }
+        Some(joined)
+    }
+
+    fn unpack(
+        &self,
+        section: &ElfSection64<'static, '_, LittleEndian>,
+    ) -> Option<Cow<'static, [u8]>> {
         let data = section.compressed_data().ok()?;
         let most = MAX_UNPACKED.min((data.data.len() as u64 + 64).saturating_mul(MAX_RATIO));
         if data.uncompressed_size > most {
@@ -250,7 +268,7 @@ impl Image {
         }
         let bytes = data.decompress().ok()?;
         Some(match &self.layout {
-            Some(layout) => layout.relocated(&self.elf, &section, bytes),
+            Some(layout) => layout.relocated(&self.elf, section, bytes),
             None => bytes,
         })
     }
@@ -278,6 +296,11 @@ impl Image {
     /// Bytes of the whole file.
     pub(crate) fn bytes(&self) -> &[u8] {
         self.blob.bytes()
+    }
+
+    /// See [`Blob::state`].
+    pub(crate) fn state(&self) -> [u64; 2] {
+        self.blob.state()
     }
 
     /// Releases the memory of a part of the file; it is read again when needed.

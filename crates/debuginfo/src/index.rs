@@ -6,7 +6,7 @@
 //! made. Layout, all little-endian words of 32 bits: header [`MAGIC`], [`VERSION`], length of
 //! `.debug_info`, a checksum of the file's head, the numbers of what follows; entries of [`ENTRY`]
 //! words (hash, name, unit, offset, scope, kind | section of the name << 8 | part << 16) in order
-//! of hash; scopes of [`SCOPE`] words (name, section of the name | part << 16, outer scope); code of
+//! of hash; scopes of [`SCOPE`] words (name, section of the name | part << 16, outer scope, unit of the name); code of
 //! functions of [`CODE`] words (start and end, each low half first, unit, offset) in order of start;
 //! inlined instances of [`INLINED`] words (unit of the abstract entry | its part << 31, its offset,
 //! unit, offset) in order.
@@ -19,14 +19,15 @@ use std::path::Path;
 
 use gimli::Section as _;
 
-use crate::dwarf::{Die, Dwarf, R};
+use crate::dwarf::{Die, Dwarf, DwarfPart, R};
 use crate::map::{Blob, MappedFile};
+use crate::split::SplitFiles;
 
 const MAGIC: u32 = 0x5844_4953;
-const VERSION: u32 = 4;
+const VERSION: u32 = 5;
 const HEADER: usize = 8;
 const ENTRY: usize = 6;
-const SCOPE: usize = 3;
+const SCOPE: usize = 4;
 const CODE: usize = 6;
 const INLINED: usize = 4;
 /// Flag in the unit number of an abstract entry: it is in the other part.
@@ -109,7 +110,7 @@ impl ScanTables {
         }
         for s in &self.scopes {
             let section = s.name.section | u32::from(s.part) << 16;
-            put(&[s.name.offset, section, s.outer])?;
+            put(&[s.name.offset, section, s.outer, s.unit])?;
         }
         for &(start, end, unit, offset) in &self.code {
             let halves = |n: u64| [n as u32, (n >> 32) as u32];
@@ -154,6 +155,7 @@ struct RawScope {
     name: StringRef,
     outer: u32,
     part: u8,
+    unit: u32,
 }
 
 impl Index {
@@ -219,21 +221,19 @@ impl Index {
         let meta = self.word(at + 5);
         let part = (meta >> 16) as u8;
         let section = meta >> 8 & 0xff;
+        let unit = self.word(at + 2);
+        let name = StringRef {
+            section,
+            offset: self.word(at + 1),
+        };
         Some(NamedEntry {
             die: Die {
                 part,
-                unit: self.word(at + 2),
+                unit,
                 offset: self.word(at + 3) as usize,
             },
             kind: *KINDS.get((meta & 0xff) as usize)?,
-            name: string(
-                dwarf,
-                part,
-                StringRef {
-                    section,
-                    offset: self.word(at + 1),
-                },
-            )?,
+            name: string(dwarf, (part, unit), name)?,
             scope: self.word(at + 4),
         })
     }
@@ -278,7 +278,8 @@ impl Index {
                 offset: self.word(word),
             };
             let unnamed = name.section == u32::from(u8::MAX);
-            let text = (!unnamed).then(|| string(dwarf, (meta >> 16) as u8, name));
+            let unit = ((meta >> 16) as u8, self.word(word + 3));
+            let text = (!unnamed).then(|| string(dwarf, unit, name));
             names.push(text.flatten().unwrap_or(ANONYMOUS));
             at = self.word(word + 2);
         }
@@ -323,7 +324,7 @@ impl Index {
 }
 
 /// The first index for which `holds` is true; it is true for all after it.
-fn first_index(count: usize, holds: impl Fn(usize) -> bool) -> usize {
+pub(crate) fn first_index(count: usize, holds: impl Fn(usize) -> bool) -> usize {
     let (mut low, mut high) = (0, count);
     while low < high {
         let middle = (low + high) / 2;
@@ -339,7 +340,10 @@ fn first_index(count: usize, holds: impl Fn(usize) -> bool) -> usize {
 /// The words that a valid cached index begins with, and its path.
 fn cache_stamp(dwarf: &Dwarf) -> ([u32; 4], Option<&Path>) {
     let parts = dwarf.parts().iter();
-    let size: usize = parts.map(|p| p.dwarf.debug_info.reader().len()).sum();
+    let split = |p: &DwarfPart| p.split.as_ref().map_or(0, SplitFiles::size);
+    let size: usize = parts
+        .map(|p| p.dwarf.debug_info.reader().len() + split(p))
+        .sum();
     let path = dwarf.index_path.as_deref().filter(|_| size >= CACHE_FROM);
     ([MAGIC, VERSION, size as u32, head(dwarf)], path)
 }
@@ -351,12 +355,17 @@ fn hash(bytes: &[u8]) -> u32 {
     })
 }
 
-/// A hash of the start of each part, which distinguishes files with equal build-ids.
+/// A hash of the start of each part, which distinguishes files with equal build-ids, and of the
+/// states of the files that units were split off to.
 fn head(dwarf: &Dwarf) -> u32 {
     let heads = dwarf
         .parts()
         .iter()
-        .map(|p| hash(p.image.bytes().get(..64).unwrap_or(&[])));
+        .flat_map(|p| {
+            let split = p.split.as_ref().map(|s| hash(&s.stamp()));
+            [Some(hash(p.image.bytes().get(..64).unwrap_or(&[]))), split]
+        })
+        .flatten();
     heads.fold(dwarf.headers(0).len() as u32, |a, b| a.rotate_left(7) ^ b)
 }
 
@@ -378,8 +387,8 @@ fn write(path: &Path, put: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> io:
 }
 
 /// The section with a string.
-fn section(dwarf: &Dwarf, part: u8, section: u32) -> Option<R> {
-    let d = &dwarf.part(part).dwarf;
+fn section(dwarf: &Dwarf, (part, unit): (u8, u32), section: u32) -> Option<R> {
+    let d = dwarf.forms(part, unit);
     Some(match section {
         0 => *d.debug_str.reader(),
         1 => *d.debug_line_str.reader(),
@@ -390,18 +399,18 @@ fn section(dwarf: &Dwarf, part: u8, section: u32) -> Option<R> {
     })
 }
 
-fn string(dwarf: &Dwarf, part: u8, name: StringRef) -> Option<&'static str> {
-    let bytes = section(dwarf, part, name.section)?.slice();
+fn string(dwarf: &Dwarf, unit: (u8, u32), name: StringRef) -> Option<&'static str> {
+    let bytes = section(dwarf, unit, name.section)?.slice();
     let rest = bytes.get(name.offset as usize..)?;
     let end = rest.iter().position(|&b| b == 0)?;
     std::str::from_utf8(&rest[..end]).ok()
 }
 
 /// The location of a string.
-fn place(dwarf: &Dwarf, part: u8, text: R) -> Option<StringRef> {
+fn place(dwarf: &Dwarf, unit: (u8, u32), text: R) -> Option<StringRef> {
     let at = text.slice().as_ptr() as usize;
     (0..5).find_map(|s| {
-        let all = section(dwarf, part, s)?.slice();
+        let all = section(dwarf, unit, s)?.slice();
         let offset = at.checked_sub(all.as_ptr() as usize)?;
         (offset < all.len()).then_some(StringRef {
             section: s,

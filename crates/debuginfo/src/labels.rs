@@ -31,7 +31,7 @@ impl Dwarf {
         found: &mut Vec<LabelPlace>,
     ) -> Option<()> {
         let unit = self.unit(function.part, function.unit)?;
-        let dwarf = &self.part(function.part).dwarf;
+        let dwarf = self.forms(function.part, function.unit);
         let first = gimli::UnitOffset(function.offset);
         let mut raw = unit.entries_raw(Some(first)).ok()?;
         let mut entry = gimli::DebuggingInformationEntry::null();

@@ -59,7 +59,7 @@ pub use kernel::{KernelQuery, ModuleListings, build_id_of_notes};
 pub use labels::LabelPlace;
 pub use location::{LocBinary, LocOp, Location, Unavailable};
 pub use module::Module;
-pub use split::SplitUnits;
+pub use split::MissingUnits;
 pub use statements::{LineQuery, StatementPlace, Statements};
 pub use symbolize::{LinesFrom, SourceFrame};
 pub use symbols::{Binding, Symbol, SymbolKind, Symbols};

@@ -157,7 +157,7 @@ impl LocContext<'_> {
             AttributeValue::Exprloc(e) => self.expression(e, 0),
             AttributeValue::Block(b) => self.expression(Expression(b), 0),
             value => {
-                let dwarf = &self.dwarf.part(self.die.part).dwarf;
+                let dwarf = self.dwarf.forms(self.die.part, self.die.unit);
                 let list = dwarf.attr_locations(self.unit, value).ok().flatten();
                 let mut list = list.ok_or_else(Unavailable::damaged)?;
                 let mut base = self.unit.low_pc;
@@ -219,7 +219,7 @@ impl LocContext<'_> {
         match raw {
             RawLocListEntry::BaseAddress { addr } => *base = *addr,
             RawLocListEntry::BaseAddressx { addr } => {
-                let dwarf = &self.dwarf.part(self.die.part).dwarf;
+                let dwarf = self.dwarf.forms(self.die.part, self.die.unit);
                 *base = dwarf.address(self.unit, *addr).ok()?;
             }
             RawLocListEntry::OffsetPair { begin, end, data }
@@ -479,7 +479,8 @@ impl Evaluator<'_, '_> {
 
     fn step(&mut self, op: Operation<R>, depth: usize) -> Result<(), Unavailable> {
         use LocBinary as B;
-        let dwarf = &self.context.dwarf.part(self.context.die.part).dwarf;
+        let die = self.context.die;
+        let dwarf = self.context.dwarf.forms(die.part, die.unit);
         match op {
             Operation::Nop => {}
             Operation::UnsignedConstant { value } => self.push(vec![LocOp::Const(value as i64)])?,

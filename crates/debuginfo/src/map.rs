@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io;
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::ptr::NonNull;
 
@@ -11,6 +12,8 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
 pub(crate) struct MappedFile {
     start: NonNull<u8>,
     len: usize,
+    /// Time of the last change in nanoseconds.
+    changed: i128,
 }
 
 // SAFETY: the mapping is private and never written through.
@@ -46,7 +49,12 @@ impl MappedFile {
             )?
         };
         let start = NonNull::new(at.cast()).ok_or_else(|| io::Error::other("mapped at 0"))?;
-        Ok(MappedFile { start, len })
+        let changed = i128::from(meta.mtime()) * 1_000_000_000 + i128::from(meta.mtime_nsec());
+        Ok(MappedFile {
+            start,
+            len,
+            changed,
+        })
     }
 
     pub(crate) fn bytes(&self) -> &[u8] {
@@ -90,6 +98,14 @@ impl Blob {
         match self {
             Blob::Map(m) => m.bytes(),
             Blob::Heap(v) => v,
+        }
+    }
+
+    /// Size, and time of the last change: numbers that differ once a file was written anew.
+    pub(crate) fn state(&self) -> [u64; 2] {
+        match self {
+            Blob::Map(m) => [m.len as u64, m.changed as u64],
+            Blob::Heap(v) => [v.len() as u64, 0],
         }
     }
 

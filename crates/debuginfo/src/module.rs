@@ -109,8 +109,12 @@ impl Module {
         let dwarf = self.dwarf.get_or_init(|| {
             let debug = self.debug();
             let image = debug.image.as_ref()?;
-            let index = self.search.index_path(image);
-            Some(Dwarf::new(&self.main, image, debug.alt.as_ref(), index))
+            Some(Dwarf::new(
+                &self.main,
+                image,
+                debug.alt.as_ref(),
+                &self.search,
+            ))
         });
         dwarf.as_ref()
     }

@@ -54,7 +54,8 @@ impl Dwarf {
             return false;
         };
         let linkage = entry.attr_value(gimli::DW_AT_linkage_name);
-        let linkage = linkage.and_then(|l| self.part(die.part).dwarf.attr_string(unit, l).ok());
+        let linkage =
+            linkage.and_then(|l| self.forms(die.part, die.unit).attr_string(unit, l).ok());
         if destructor && linkage.is_some_and(|l| l.slice().ends_with(b"D0Ev")) {
             return true;
         }

@@ -78,8 +78,8 @@ impl Dwarf {
     #[must_use]
     pub fn all_lines(&self) -> Vec<LinesFrom> {
         let mut all = Vec::new();
-        for unit in 0..self.headers(0).len() as u32 {
-            let Some(parsed) = self.unit(0, unit) else {
+        for unit in 0..self.own_units() {
+            let Some(parsed) = self.parse_own(unit) else {
                 continue;
             };
             // Bypasses the cache: each is read once.

@@ -73,33 +73,46 @@ fn source(name: &str) -> Source {
     Source { path, line, asked }
 }
 
-/// Compiles in the directory, in which split debugging information stays. `None`: the compiler is
-/// not there, or does not have the option.
+/// What is done with a program after it was built, by words that follow the compiler's options.
+const STEPS: [(&str, &str); 5] = [
+    ("+dwp", "llvm-dwp -e program -o program.dwp && rm *.dwo"),
+    ("+gnudwp", "dwp -e program -o program.dwp && rm *.dwo"),
+    (
+        "+link",
+        "objcopy --only-keep-debug program program.debug && \
+      objcopy --strip-all --add-gnu-debuglink=program.debug program",
+    ),
+    ("+dwz", "dwz program"),
+    ("+alt", "cp program other && dwz -m shared program other"),
+];
+
+/// Compiles in the directory, in which split debugging information stays. `None`: the compiler or
+/// another tool is not there, or does not have the option.
 fn build(dir: &Path, source: &Source, compiler: &str) -> Option<PathBuf> {
+    for old in std::fs::read_dir(dir).into_iter().flatten().flatten() {
+        let _ = std::fs::remove_file(old.path());
+    }
     let out = dir.join("program");
-    let _ = std::fs::remove_file(&out);
-    let mut words = compiler.split_whitespace();
-    let packed = compiler.contains("+dwp");
-    let done = Command::new(words.next()?)
-        .args(words.filter(|w| !w.starts_with('+')))
+    let (steps, words): (Vec<&str>, Vec<&str>) = compiler
+        .split_whitespace()
+        .partition(|w| w.starts_with('+'));
+    let run = |command: &mut Command| {
+        let done = command.current_dir(dir).output().ok()?;
+        if !done.status.success() {
+            let said = String::from_utf8_lossy(&done.stderr);
+            spile_testing::skip_variant(format_args!("{compiler}: {}", said.trim()));
+        }
+        done.status.success().then_some(())
+    };
+    let (first, rest) = words.split_first()?;
+    run(Command::new(first)
+        .args(rest)
         .arg("-o")
         .arg(&out)
-        .arg(&source.path)
-        .current_dir(dir)
-        .output();
-    let done = done.ok()?;
-    if !done.status.success() {
-        let said = String::from_utf8_lossy(&done.stderr);
-        spile_testing::skip_variant(format_args!("{compiler}: {}", said.trim()));
-        return None;
-    }
-    if packed {
-        let pack = "llvm-dwp -e program -o program.dwp && rm *.dwo";
-        let pack = Command::new("sh")
-            .args(["-c", pack])
-            .current_dir(dir)
-            .status();
-        assert!(pack.is_ok_and(|s| s.success()), "{compiler}");
+        .arg(&source.path))?;
+    for step in steps {
+        let known = STEPS.iter().find(|s| s.0 == step);
+        run(Command::new("sh").args(["-ec", known.expect("a step").1]))?;
     }
     Some(out)
 }
@@ -239,10 +252,6 @@ fn compare(dir: &Path, name: &str, compilers: &[String]) {
             continue;
         };
         let (own, address, errors) = spile(&program, &source);
-        // The reason for all values.
-        if compiler.contains("split") && errors.contains("which spile does not read") {
-            continue;
-        }
         builds += 1;
         let Some(address) = address else {
             differences.push(format!("{compiler}: no hit: {errors}"));
@@ -285,12 +294,28 @@ fn all(compilers: &[&str]) -> Vec<String> {
             }
         }
         for form in [
-            "-gz",
+            "-gz=zlib",
+            "-gz=zstd",
             "-gsplit-dwarf",
             "-gsplit-dwarf +dwp",
+            "-gsplit-dwarf -gz",
+            "-gsplit-dwarf +link",
             "-gdwarf-4 -gsplit-dwarf",
+            "-gdwarf-4 -gsplit-dwarf +dwp",
+            "-gdwarf-4 -gsplit-dwarf +gnudwp",
+            "-gsplit-dwarf -fdebug-types-section",
+            "-gsplit-dwarf -fdebug-types-section +dwp",
+            "-gdwarf-4 -gsplit-dwarf -fdebug-types-section",
+            "-gdwarf-4 -gsplit-dwarf -fdebug-types-section +dwp",
+            "-gdwarf-4 -fdebug-types-section",
+            "-fdebug-types-section",
             "-gdwarf64",
             "-flto -no-pie",
+            "-flto=thin -no-pie",
+            "-gdwarf-4 +dwz",
+            "+dwz",
+            "+alt",
+            "+link",
         ] {
             list.push(format!("{compiler} -g -O2 {form}"));
             list.push(format!("{compiler} -g -O0 {form}"));
@@ -315,6 +340,8 @@ fn fields_and_parameters_of_c_are_those_of_gdb() {
         "gcc -g -O2",
         "clang -g -O1 -gdwarf-4",
         "gcc -g -Og -gdwarf-2",
+        "gcc -g -O2 -gsplit-dwarf",
+        "clang -gdwarf-4 -O1 -gsplit-dwarf",
     ];
     compare(&dir.0, "fields.c", &chosen(&some, &["gcc", "clang"]));
 }
@@ -334,6 +361,8 @@ fn references_and_members_of_cpp_are_those_of_gdb() {
         "g++ -g -O2 -gdwarf-4",
         "clang++ -g -O0",
         "clang++ -g -O2",
+        "g++ -gdwarf-4 -O2 -gsplit-dwarf -fdebug-types-section +gnudwp",
+        "clang++ -gdwarf-5 -O2 -gsplit-dwarf -fdebug-types-section +dwp",
     ];
     compare(&dir.0, "classes.cc", &chosen(&some, &["g++", "clang++"]));
 }
@@ -348,7 +377,12 @@ fn arrays_of_fortran_are_those_of_gdb() {
 #[test]
 fn values_of_rust_are_those_of_gdb() {
     let dir = workshop("variants");
-    let some = ["rustc -g", "rustc -g -O"];
+    let some = [
+        "rustc -g",
+        "rustc -g -O",
+        "rustc -g -O -C split-debuginfo=unpacked",
+        "rustc -g -C split-debuginfo=packed",
+    ];
     let mut list = owned(&some);
     if std::env::var("SPILE_LONG").as_deref() == Ok("1") {
         for level in ["0", "1", "2", "3", "s"] {
@@ -360,9 +394,11 @@ fn values_of_rust_are_those_of_gdb() {
                     "rustc -g -C opt-level={level} -C dwarf-version={version}"
                 ));
             }
-            list.push(format!(
-                "rustc -g -C opt-level={level} -C split-debuginfo=unpacked"
-            ));
+            for split in ["unpacked", "packed"] {
+                list.push(format!(
+                    "rustc -g -C opt-level={level} -C split-debuginfo={split}"
+                ));
+            }
         }
     }
     compare(&dir.0, "variants.rs", &list);

@@ -142,11 +142,7 @@ struct EntryAttrs {
 }
 
 fn scan_unit(dwarf: &Dwarf, part: u8, unit: u32, batch: &mut ThreadFindings) {
-    let Some(&header) = dwarf.headers(part).get(unit as usize) else {
-        return;
-    };
-    // Bypasses the cache of units: a pass over all units would flush it.
-    let Ok(parsed) = dwarf.part(part).dwarf.unit(header) else {
+    let Some(parsed) = dwarf.parse(part, unit) else {
         return;
     };
     let mut pass = ScanPass {
@@ -420,7 +416,7 @@ impl ScanPass<'_> {
     }
 
     fn take(&self, seen: &mut EntryAttrs, name: DwAt, value: AttributeValue<R>) {
-        let dwarf = &self.dwarf.part(self.part).dwarf;
+        let dwarf = self.dwarf.forms(self.part, self.unit);
         match name {
             gimli::DW_AT_name => seen.name = dwarf.attr_string(self.parsed, value).ok(),
             gimli::DW_AT_specification | gimli::DW_AT_abstract_origin => seen.origin = Some(value),
@@ -431,6 +427,11 @@ impl ScanPass<'_> {
             }
             gimli::DW_AT_ranges => (seen.placed, seen.has_code) = (true, true),
             gimli::DW_AT_declaration => seen.declaration = true,
+            // A type whose name is only in its type unit.
+            gimli::DW_AT_signature if seen.name.is_none() => {
+                let unit = self.dwarf.refer(self.die(0), value);
+                seen.name = unit.and_then(|die| self.dwarf.name_text(die));
+            }
             gimli::DW_AT_inline => seen.inline = true,
             gimli::DW_AT_artificial => seen.artificial = true,
             gimli::DW_AT_location | gimli::DW_AT_const_value => seen.located = true,
@@ -501,7 +502,7 @@ impl ScanPass<'_> {
         let text = name.map_or(&[][..], |n| n.slice());
         let around = self.batch.paths.get(outer as usize).copied().unwrap_or(0);
         let name = match name {
-            Some(n) => place(self.dwarf, self.part, n)?,
+            Some(n) => place(self.dwarf, (self.part, self.unit), n)?,
             None => StringRef {
                 section: u32::from(u8::MAX),
                 offset: 0,
@@ -512,13 +513,14 @@ impl ScanPass<'_> {
             name,
             outer,
             part: self.part,
+            unit: self.unit,
         });
         Some(self.batch.tables.scopes.len() as u32 - 1)
     }
 
     fn add(&mut self, name: R, offset: usize, scope: u32, kind: NameKind) -> bool {
-        let (Some(at), Ok(offset)) = (place(self.dwarf, self.part, name), u32::try_from(offset))
-        else {
+        let at = place(self.dwarf, (self.part, self.unit), name);
+        let (Some(at), Ok(offset)) = (at, u32::try_from(offset)) else {
             return false;
         };
         self.batch.tables.entries.push(RawEntry {
@@ -572,16 +574,7 @@ impl ScanPass<'_> {
         }
         // In another unit: link-time optimisation, or a part that dwz shares.
         let die = self.dwarf.refer(self.die(0), origin)?;
-        let (_, entry) = self.dwarf.entry(die)?;
-        let (at, value) = self.dwarf.attr(die, &entry, gimli::DW_AT_name)?;
-        let unit = self.dwarf.unit(at.part, at.unit)?;
-        let name = self
-            .dwarf
-            .part(at.part)
-            .dwarf
-            .attr_string(&unit, value)
-            .ok()?;
-        Some((name, None))
+        Some((self.dwarf.name_text(die)?, None))
     }
 }
 
@@ -623,6 +616,7 @@ fn read_attr(name: DwAt) -> bool {
             | gimli::DW_AT_low_pc
             | gimli::DW_AT_ranges
             | gimli::DW_AT_declaration
+            | gimli::DW_AT_signature
             | gimli::DW_AT_inline
             | gimli::DW_AT_artificial
             | gimli::DW_AT_location

@@ -98,7 +98,7 @@ const ALL: PlaceKinds = PlaceKinds {
     inlined: true,
 };
 
-const FLAGS: [&[&str]; 7] = [
+const FLAGS: [&[&str]; 9] = [
     &["-O0", "-gdwarf-5"],
     &["-O0", "-gdwarf-4", "-fno-omit-frame-pointer"],
     &["-O1", "-gdwarf-5"],
@@ -106,6 +106,8 @@ const FLAGS: [&[&str]; 7] = [
     &["-O2", "-gdwarf-5", "-gz"],
     &["-Og", "-gdwarf-4", "-fdebug-types-section"],
     &["-O2", "-gdwarf-5", "-flto"],
+    &["-O2", "-gdwarf-5", "-gsplit-dwarf"],
+    &["-O0", "-gdwarf-4", "-gsplit-dwarf", "-fdebug-types-section"],
 ];
 
 fn gdb(path: &Path, script: &str) -> String {
@@ -596,6 +598,24 @@ fn functions_of_cplusplus_are_found_by_every_name() {
 /// The index of a file is cached and read again.
 #[test]
 fn the_cached_index_is_read_again() {
+    cached_index(&["-g", "-O0", "-Wl,--build-id"]);
+}
+
+#[test]
+fn the_cached_index_of_split_files_is_read_again() {
+    let dir = cached_index(&["-g", "-O0", "-Wl,--build-id", "-gsplit-dwarf"]);
+    // It does not answer for what is missing now.
+    std::fs::remove_file(dir.path().join("k.dwo")).expect("removed");
+    let search = SearchPaths {
+        cache: Some(dir.path().join("cache")),
+        ..SearchPaths::default()
+    };
+    let module = Module::open(&dir.path().join("k"), &search).expect("opened");
+    let dwarf = module.dwarf().expect("has DWARF");
+    assert!(dwarf.functions(any(), None, ALL).is_empty());
+}
+
+fn cached_index(flags: &[&str]) -> Dir {
     let dir = Dir::new();
     let mut text = String::from("#include <stddef.h>\n");
     for i in 0..600 {
@@ -606,7 +626,7 @@ fn the_cached_index_is_read_again() {
         );
     }
     text.push_str("int main(void) { return 0; }\n");
-    let path = dir.compile("k.c", &text, &["-g", "-O0", "-Wl,--build-id"]);
+    let path = dir.compile("k.c", &text, flags);
     let search = SearchPaths {
         cache: Some(dir.path().join("cache")),
         ..SearchPaths::default()
@@ -632,6 +652,7 @@ fn the_cached_index_is_read_again() {
     std::fs::write(kept[0].path(), b"rubbish").expect("written");
     assert_eq!(ask(), first);
     assert!(std::fs::metadata(kept[0].path()).expect("there").len() > 1000);
+    dir
 }
 
 /// The scopes around an address are the same by the index and by the unit's entries.

@@ -523,3 +523,92 @@ fn implementations_of_indirect_functions_are_found() {
     let chosen: Vec<u64> = chosen.collect();
     assert!(!chosen.is_empty() && chosen.into_iter().all(resolver));
 }
+
+/// The numbers of functions `shown` and `other` that the debugging information has.
+fn described(path: &Path) -> (Module, [usize; 2]) {
+    let module = open(path);
+    let count = |name| {
+        let name = Pattern {
+            text: name,
+            glob: None,
+        };
+        let which = PlaceKinds {
+            outline: true,
+            inlined: false,
+        };
+        module
+            .dwarf()
+            .expect("DWARF")
+            .functions(name, None, which)
+            .len()
+    };
+    let counts = [count("shown"), count("other")];
+    (module, counts)
+}
+
+/// What was split off is found where the compiler wrote it, next to the program, and in a package.
+/// What is missing, or of another build, is told; the rest is there.
+#[test]
+fn split_files_are_found_or_told() {
+    for flags in ["-gdwarf-4", "-gdwarf-5"] {
+        let dir = Dir::new();
+        let other = dir.path().join("other.c");
+        std::fs::write(&other, "int other(int y) { return y * 2; }\n").expect("written");
+        let build =
+            |text: &str| dir.compile("a.c", text, &["-O1", flags, "-gsplit-dwarf", "other.c"]);
+        let path = build(PROGRAM);
+        let (module, counts) = described(&path);
+        assert_eq!(counts, [1, 1], "{flags}");
+        assert!(module.dwarf().expect("DWARF").missing_units().is_none());
+
+        let of_a = dir.path().join("a-a.dwo");
+        let of_other = dir.path().join("a-other.dwo");
+        let away = dir.path().join("away");
+        std::fs::rename(&of_other, &away).expect("renamed");
+        let (module, counts) = described(&path);
+        assert_eq!(counts, [1, 0], "{flags}");
+        let dwarf = module.dwarf().expect("DWARF");
+        let missing = dwarf.missing_units().expect("missing");
+        assert_eq!((missing.missing, missing.split, missing.all), (1, 2, false));
+        assert!(missing.file.ends_with("a-other.dwo") && missing.why == "does not exist");
+        let symbol = module.symbols().named("other").next().expect("there");
+        let line = dwarf.line_at(symbol.address).expect("a line");
+        assert!(line.0.is_some_and(|f| f.ends_with("/other.c")) && line.1 == 1);
+
+        // Of another build.
+        std::fs::copy(&of_a, &of_other).expect("copied");
+        let (module, counts) = described(&path);
+        assert_eq!(counts, [1, 0], "{flags}");
+        let missing = module
+            .dwarf()
+            .and_then(|d| d.missing_units())
+            .expect("told");
+        assert!(missing.why.contains("another build"), "{}", missing.why);
+
+        // The whole folder has another name.
+        std::fs::rename(&away, &of_other).expect("renamed");
+        let moved = dir.path().join("moved");
+        std::fs::create_dir(&moved).expect("a directory");
+        for file in ["a", "a-a.dwo", "a-other.dwo"] {
+            std::fs::rename(dir.path().join(file), moved.join(file)).expect("renamed");
+        }
+        assert_eq!(described(&moved.join("a")).1, [1, 1], "{flags}");
+    }
+}
+
+#[test]
+fn packages_of_split_files_are_read() {
+    let dir = Dir::new();
+    let flags = ["-O1", "-gdwarf-4", "-gsplit-dwarf", "-fdebug-types-section"];
+    let path = dir.compile("a.c", PROGRAM, &flags);
+    run(Command::new("dwp")
+        .current_dir(dir.path())
+        .args(["-e", "a", "-o", "a.dwp"]));
+    std::fs::remove_file(dir.path().join("a.dwo")).expect("removed");
+    assert_eq!(described(&path).1, [1, 0]);
+    // A package of another build has none of the units.
+    let path = dir.compile("a.c", &PROGRAM.replace("+ 1", "+ 2"), &flags);
+    let (module, counts) = described(&path);
+    assert_eq!(counts, [1, 0]);
+    assert!(module.dwarf().expect("DWARF").missing_units().is_none());
+}

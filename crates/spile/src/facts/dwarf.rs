@@ -129,8 +129,8 @@ pub(super) fn pattern(text: &str) -> Pattern<'_> {
 impl QueriedFile<'_> {
     pub(super) fn dwarf(&self) -> Result<&Dwarf, String> {
         let dwarf = self.any_dwarf()?;
-        match dwarf.split_units() {
-            Some(split) if split.all => Err(split_off(&self.home.to_string(), &split.file)),
+        match dwarf.missing_units() {
+            Some(missing) if missing.all => Err(format!("{}: {missing}", self.home)),
             _ => Ok(dwarf),
         }
     }
@@ -350,8 +350,8 @@ impl QueriedFile<'_> {
             }));
         }
         match why {
-            Some(why) if places.is_empty() => Err(match dwarf.split_units() {
-                Some(split) => split_off(&why, &split.file),
+            Some(why) if places.is_empty() => Err(match dwarf.missing_units() {
+                Some(missing) => format!("no function is known there: {missing}"),
                 None => why,
             }),
             _ => Ok(places),
@@ -560,14 +560,6 @@ pub(super) fn in_lines(dwarf: &Dwarf, p: &FunctionPlace, lines: &LinePattern) ->
         let low = low.min(p.line.max(1));
         parts.iter().any(|&(a, b)| a <= high && low <= b)
     })
-}
-
-/// `about` and a reason: parts of the debugging information are in files that are not read.
-fn split_off(about: &str, file: &str) -> String {
-    format!(
-        "{about}: the debugging information is split off to files such as {file}, which spile does not read; \
-         compile without -gsplit-dwarf"
-    )
 }
 
 fn no_line(line: u32, nearest: (Option<u32>, Option<u32>)) -> String {

@@ -1,6 +1,6 @@
 //! Programs and libraries: the files that a script names, and the places in them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -69,6 +69,8 @@ pub(crate) struct Programs {
     indirect: IndirectFunctions,
     /// Warnings about the latest answers.
     warnings: Mutex<Vec<String>>,
+    /// Programs with lost debugging information that a warning told of.
+    told: Mutex<HashSet<Arc<str>>>,
 }
 
 impl Programs {
@@ -87,6 +89,7 @@ impl Programs {
             breakpoints: BreakpointDecisions::new(release),
             indirect: IndirectFunctions::default(),
             warnings: Mutex::default(),
+            told: Mutex::default(),
         }
     }
 
@@ -239,6 +242,9 @@ impl Programs {
         query: &CodeQuery,
     ) -> Result<Vec<FoundPlace>, String> {
         let file = asked.file;
+        if let CodeQuery::Function { .. } | CodeQuery::Statement { .. } = query {
+            self.warn_of_missing(path, file);
+        }
         match query {
             CodeQuery::Function { kind, .. } => {
                 let mut found = self.functions(path, asked, query)?;
@@ -329,6 +335,18 @@ impl Programs {
         }
         self.warn(search.warnings(pattern));
         Ok(places)
+    }
+
+    /// Warns once of debugging information that was split off and is lost. Where all of it is, errors
+    /// say so.
+    fn warn_of_missing(&self, path: &Arc<str>, file: &File) {
+        let Some(missing) = file.dwarf().and_then(|d| d.missing_units()) else {
+            return;
+        };
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if !missing.all && told.insert(path.clone()) {
+            self.warn(vec![format!("{path}: {missing}")]);
+        }
     }
 
     /// Keeps warnings for [`spile_sema::facts::Facts::take_warnings`].
