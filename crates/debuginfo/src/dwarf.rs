@@ -240,6 +240,19 @@ impl Dwarf {
         self.part(0).own as u32
     }
 
+    /// Whether a unit may describe code. A type unit does not, though it has the line table of a unit
+    /// that does.
+    pub(crate) fn has_code(&self, unit: u32) -> bool {
+        let header = self.headers(0).get(unit as usize);
+        let types = |h: &UnitHeader<R>| {
+            matches!(
+                h.type_(),
+                UnitType::Type { .. } | UnitType::SplitType { .. }
+            )
+        };
+        header.is_some_and(|h| !types(h))
+    }
+
     /// The units whose entries are in files that were not found.
     #[must_use]
     pub fn missing_units(&self) -> Option<&MissingUnits> {

@@ -314,8 +314,11 @@ impl Loader<'_> {
         dwarf.make_dwo(self.dwarf);
         let units = split_units(&dwarf).collect();
         self.files.loaded.push(file);
-        let source = self.add(dwarf, self.files.loaded.len() - 1, false);
+        let file = self.files.loaded.len() - 1;
+        let source = self.add(dwarf, file, false);
         self.number_types(source);
+        // Reading headers made the kernel map the pages around them.
+        self.files.loaded[file].release_all();
         Ok(DwoFile { source, units })
     }
 

@@ -87,7 +87,8 @@ impl Dwarf {
             // For a pattern that matches every function: by the names of the units' files.
             let with_file = file.map(|f| self.units_with(f));
             let has = |unit: &u32| with_file.as_ref().is_none_or(|w| w[*unit as usize]);
-            return (0..self.own_units()).filter(has).collect();
+            let units = 0..self.own_units();
+            return units.filter(has).filter(|u| self.has_code(*u)).collect();
         }
         let which = crate::functions::PlaceKinds {
             outline: true,
