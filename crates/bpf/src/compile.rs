@@ -118,9 +118,10 @@ fn allocate(program: &Program, marks: &Marks) -> Result<Vec<Option<Allocation>>,
             }
         };
         if let Some(site) = marks.unrenderable(BodyId::Handler(i)) {
-            let reason = "the kernel's stack with places in the source and `usymoffset` become text when \
-                          they are printed: in a kernel handler they can be printed, joined, saved, and be a \
-                          key, and not be looked into; `sprint_backtrace`, `symfileline` and `usymdata` can";
+            let reason = "the kernel's stack with places in the source, `usymoffset` and texts of floating-point \
+                          numbers (`$x$`) become text when they are printed: in a kernel handler they can be \
+                          printed, joined, saved, and be a key, and not be looked into; `sprint_backtrace`, \
+                          `symfileline`, `usymdata` and `fp_to_string` can";
             return Err(refused(Some(site), reason));
         }
         let body = Unallocated::new(&handler.body);

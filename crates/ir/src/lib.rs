@@ -16,6 +16,7 @@
 //! | [`verify`] | the invariants of the IR |
 //! | [`storage`] | how each global is stored |
 //! | [`visit`], [`eval`] | the operands, effects and results of instructions |
+//! | [`wide`] | texts of floating-point numbers and of integers of 128 bits |
 //! | [`stats`], [`hist`] | values of statistics, pictures of histograms |
 //! | [`event`] | the events that handlers run at |
 //! | `testgen` | random programs, for tests |
@@ -40,6 +41,7 @@ pub mod testgen;
 pub mod text;
 pub mod verify;
 pub mod visit;
+pub mod wide;
 
 pub use analysis::body_facts::{BodyFacts, ProgramFacts};
 pub use arch::Arch;

@@ -68,6 +68,8 @@ symbolic! {
     KernelWholeLines b'W';
     /// File of an address of the current program, and the offset in the file.
     UserOffset b'E';
+    /// A number that no word holds: see [`spile_ir::wide`].
+    Number b'O';
 }
 
 impl SymbolicForm {
@@ -91,7 +93,7 @@ impl SymbolicForm {
         // These forms are only printed.
         !matches!(
             self,
-            SymbolicForm::KernelFileLines | SymbolicForm::UserOffset
+            SymbolicForm::KernelFileLines | SymbolicForm::UserOffset | SymbolicForm::Number
         )
     }
 
@@ -102,7 +104,7 @@ impl SymbolicForm {
 
     /// Whether kernel handlers need the tables of files for the text.
     pub(crate) fn by_tables(self) -> bool {
-        !self.of_kernel() && self != SymbolicForm::UserAddresses
+        !self.of_kernel() && !matches!(self, SymbolicForm::UserAddresses | SymbolicForm::Number)
     }
 
     /// Whether the text contains positions in the source.
@@ -203,4 +205,14 @@ pub(crate) fn takes_kernel_stack(inst: &Inst) -> bool {
             ..
         }
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::SymbolicForm;
+
+    #[test]
+    fn analysis_has_the_number_of_the_form() {
+        assert_eq!(SymbolicForm::Number as i64, spile_ir::wide::FORM);
+    }
 }

@@ -11,6 +11,7 @@ use std::sync::atomic::Ordering;
 use spile_bpf::layout::{COPIED, EXACT, StackWords, SymbolicForm, stack_words};
 use spile_ir::Ty;
 use spile_ir::interp::Value;
+use spile_ir::wide::WideNumber;
 use spile_kernel::symbols::Symbols;
 
 use crate::controller::host::symbol_data;
@@ -261,6 +262,12 @@ impl Symbolizer {
     }
 
     fn append(&self, form: SymbolicForm, of: &[u8], out: &mut Vec<u8>) {
+        if form == SymbolicForm::Number {
+            let words: Vec<u64> = numbers(of).collect();
+            let kind = words.first().and_then(|n| WideNumber::by_number(*n));
+            let text = kind.map(|kind| kind.text(&words[1..]));
+            return out.extend_from_slice(text.unwrap_or_default().as_bytes());
+        }
         if !form.of_kernel() {
             return self.append_user(form, of, out);
         }
