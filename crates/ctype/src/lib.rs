@@ -137,3 +137,35 @@ impl<T> Member<T> {
         }
     }
 }
+
+/// A structure of which one of several variants is there, as Rust's enumerations are.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variants<T> {
+    /// The number that selects the variant; without it, there is one variant.
+    pub discriminant: Option<Member<T>>,
+    /// The variants.
+    pub variants: Vec<Variant<T>>,
+}
+
+/// A variant of a structure.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Variant<T> {
+    /// The discriminant's value; `None`: all values that no other variant has.
+    pub value: Option<i64>,
+    /// Its members.
+    pub members: Vec<Member<T>>,
+}
+
+impl<T> Variants<T> {
+    /// The same variants with other type numbers.
+    pub fn map<U>(self, number: impl Fn(T) -> U) -> Variants<U> {
+        let variant = |v: Variant<T>| Variant {
+            value: v.value,
+            members: v.members.into_iter().map(|m| m.map(&number)).collect(),
+        };
+        Variants {
+            discriminant: self.discriminant.map(|m| m.map(&number)),
+            variants: self.variants.into_iter().map(variant).collect(),
+        }
+    }
+}

@@ -42,11 +42,13 @@ mod strided;
 mod symbolize;
 mod symbols;
 pub mod tail_calls;
+mod thread_local;
 pub mod trust;
 mod types;
 mod unlinked;
 pub mod uprobes;
 mod variables;
+mod variants;
 
 pub use calls::{Call, CallKind, Calls, JumpAt};
 pub use convention::{ReturnConvention, ReturnWord};
@@ -66,3 +68,4 @@ pub use symbols::{Binding, Symbol, SymbolKind, Symbols};
 pub use types::{Member, Type, TypeId};
 pub use unlinked::PlacedSection;
 pub use variables::Variable;
+pub use variants::Variants;

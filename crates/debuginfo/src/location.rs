@@ -5,6 +5,7 @@ use gimli::{AttributeValue, Expression, Operation, RawLocListEntry};
 use crate::cfi::{self, Cfa};
 use crate::dwarf::{Die, Dwarf, R, Unit, number_of};
 use crate::enclosing::OuterFrame;
+use crate::thread_local;
 
 /// Maximum number of paths through an expression that are followed at once.
 const MAX_WAYS: usize = 8;
@@ -23,6 +24,8 @@ pub enum LocOp {
     Const(i64),
     /// The load bias of the module: its load address less the linked one.
     Bias,
+    /// The current thread's pointer to its block of thread-local variables.
+    ThreadPointer,
     /// Replaces an address by the memory content there, zero-extended.
     Load {
         /// Size in bytes: 1, 2, 4 or 8.
@@ -81,6 +84,13 @@ pub enum Location {
     Value(Vec<LocOp>),
     /// In pieces with their sizes in bytes, in order. `None`: that piece is lost.
     Pieces(Vec<(u64, Option<Location>)>),
+    /// A pointer that is in no memory; the object to which it points is known.
+    Implicit {
+        /// The entry of the object.
+        to: Die,
+        /// The distance in bytes from its start.
+        offset: i64,
+    },
 }
 
 /// The reason why a variable cannot be read.
@@ -325,7 +335,7 @@ impl LocContext<'_> {
         // For the frame base, a register stands for its value, an address for itself.
         match location {
             Location::Address(p) | Location::Value(p) => Ok(p),
-            Location::Pieces(_) => Err(lost()),
+            Location::Pieces(_) | Location::Implicit { .. } => Err(lost()),
         }
     }
 
@@ -554,16 +564,24 @@ impl Evaluator<'_, '_> {
                 self.result = Some(Location::Value(p));
             }
             Operation::ImplicitValue { data } => self.implicit(data),
-            Operation::ImplicitPointer { .. } => {
-                return Err(Unavailable::new(
-                    "not accessible at this address: only what it points to is kept",
-                ));
+            Operation::ImplicitPointer { value, byte_offset } => {
+                let value = AttributeValue::DebugInfoRef(value);
+                let to = self.context.dwarf.refer(self.context.die, value);
+                let to = to.ok_or_else(Unavailable::damaged)?;
+                let offset = byte_offset;
+                self.result = Some(Location::Implicit { to, offset });
             }
             Operation::Piece {
                 size_in_bits,
                 bit_offset,
             } => self.piece(size_in_bits, bit_offset)?,
-            Operation::TLS => return Err(Unavailable::new("it is a thread-local variable")),
+            Operation::TLS => {
+                let offset = self.pop()?;
+                let mut p = thread_local::block(&self.context.dwarf.main)?;
+                p.extend(offset);
+                p.push(LocOp::Binary(B::Add));
+                self.push(p)?;
+            }
             Operation::ParameterRef { .. } => {
                 return Err(Unavailable::new("only the caller knows it"));
             }

@@ -27,6 +27,10 @@ enum TypeKey {
     Pointer(TypeId),
     /// A signed number of 8 bytes.
     Word,
+    /// A floating-point number of that many bytes: a part of a complex one.
+    Part(u8),
+    /// A character of a string of Fortran.
+    Char,
 }
 
 /// The assigned numbers.
@@ -47,6 +51,22 @@ const WORD: Type = Type::Int {
     size: 8,
     signed: true,
     char: false,
+};
+
+/// Names of numbers of 80 bits: of C, Fortran, Ada and D.
+const X87: [&str; 5] = [
+    "long double",
+    "_Float64x",
+    "real(kind=10)",
+    "long_long_float",
+    "real",
+];
+
+/// A character.
+const CHAR: Type = Type::Int {
+    size: 1,
+    signed: false,
+    char: true,
 };
 
 /// A member of a structure, seen from the structure that was asked.
@@ -142,6 +162,8 @@ impl Dwarf {
             None => Type::Unknown,
             Some(TypeKey::Pointer(to)) => Type::Ptr(to),
             Some(TypeKey::Word) => WORD,
+            Some(TypeKey::Part(size)) => Type::Float { size },
+            Some(TypeKey::Char) => CHAR,
             Some(TypeKey::Dimension(die, n)) => self.array(die, n).unwrap_or(Type::Unknown),
             Some(TypeKey::Die(die)) => match self.strip(die) {
                 Some((die, entry)) => self.describe(die, &entry).unwrap_or(Type::Unknown),
@@ -154,7 +176,15 @@ impl Dwarf {
     fn describe(&self, die: Die, entry: &Entry) -> Option<Type> {
         let size = number_of(entry, gimli::DW_AT_byte_size);
         Some(match entry.tag() {
-            gimli::DW_TAG_base_type => base(entry, u8::try_from(size?).ok()?),
+            gimli::DW_TAG_base_type if complex_part(entry).is_some() => Type::Struct {
+                name: self.name(die, entry).unwrap_or("").into(),
+                size: u32::try_from(size?).ok()?,
+                union: false,
+            },
+            gimli::DW_TAG_base_type => match base(entry, u8::try_from(size?).ok()?) {
+                Type::Float { size } if !has_layout(size, self.name(die, entry)?) => return None,
+                ty => ty,
+            },
             gimli::DW_TAG_pointer_type => Type::Ptr(self.target_of(die, entry)),
             gimli::DW_TAG_reference_type | gimli::DW_TAG_rvalue_reference_type => {
                 Type::Ref(self.target_of(die, entry))
@@ -163,6 +193,13 @@ impl Dwarf {
                 Some(strided) => strided,
                 None => self.array(die, 0)?,
             },
+            // A string whose length the running program has, has no type here.
+            gimli::DW_TAG_string_type if !entry.has_attr(gimli::DW_AT_string_length) => {
+                Type::Array {
+                    elem: self.intern(TypeKey::Char),
+                    count: u32::try_from(size?).ok()?,
+                }
+            }
             gimli::DW_TAG_ptr_to_member_type => self.member_pointer(die, entry),
             gimli::DW_TAG_structure_type | gimli::DW_TAG_class_type | gimli::DW_TAG_union_type => {
                 if flag(entry, gimli::DW_AT_declaration) {
@@ -250,6 +287,16 @@ impl Dwarf {
             if entry.tag() == gimli::DW_TAG_ptr_to_member_type {
                 return self.words(&["__pfn", "__delta"]);
             }
+            if let Some(size) = complex_part(&entry) {
+                let parts = [("real", 0), ("imaginary", size)];
+                let part = |(name, at): (&str, u8)| Member {
+                    name: name.into(),
+                    bit_offset: 8 * u32::from(at),
+                    bit_size: 0,
+                    ty: self.intern(TypeKey::Part(size)),
+                };
+                return parts.map(part).into();
+            }
             self.add_members(die, 0, 0, &mut found);
         }
         found
@@ -266,7 +313,7 @@ impl Dwarf {
         members.collect()
     }
 
-    fn add_members(&self, die: Die, base: u32, depth: usize, found: &mut Vec<Member>) {
+    pub(crate) fn add_members(&self, die: Die, base: u32, depth: usize, found: &mut Vec<Member>) {
         if depth > MAX_NESTING {
             return;
         }
@@ -274,6 +321,13 @@ impl Dwarf {
             let Some((_, entry)) = self.entry(child) else {
                 continue;
             };
+            if matches!(
+                entry.tag(),
+                gimli::DW_TAG_variant_part | gimli::DW_TAG_variant
+            ) {
+                self.add_members(child, base, depth + 1, found);
+                continue;
+            }
             let inherits = entry.tag() == gimli::DW_TAG_inheritance;
             let outside =
                 flag(&entry, gimli::DW_AT_external) || flag(&entry, gimli::DW_AT_declaration);
@@ -283,37 +337,31 @@ impl Dwarf {
             {
                 continue;
             }
-            let Some(offset) = self
-                .bit_offset(child, &entry)
-                .and_then(|o| base.checked_add(o))
-            else {
+            let Some(member) = self.member(child, &entry, base) else {
                 continue;
             };
-            let Some(ty) = self.type_die(child, &entry) else {
+            if !inherits && !member.name.is_empty() {
+                found.push(member);
                 continue;
-            };
-            match self
-                .name(child, &entry)
-                .filter(|n| !inherits && !n.is_empty())
+            }
+            if let Some((inner, e)) = self.definition_of(member.ty)
+                && kind_of(e.tag()).is_some_and(|k| matches!(k, NameKind::Struct | NameKind::Union))
             {
-                Some(name) => found.push(Member {
-                    name: name.into(),
-                    bit_offset: offset,
-                    bit_size: number_of(&entry, gimli::DW_AT_bit_size)
-                        .and_then(|b| u32::try_from(b).ok())
-                        .unwrap_or(0),
-                    ty: self.intern(TypeKey::Die(ty)),
-                }),
-                None => {
-                    if let Some((inner, e)) = self.strip(ty)
-                        && kind_of(e.tag())
-                            .is_some_and(|k| matches!(k, NameKind::Struct | NameKind::Union))
-                    {
-                        self.add_members(inner, offset, depth + 1, found);
-                    }
-                }
+                self.add_members(inner, member.bit_offset, depth + 1, found);
             }
         }
+    }
+
+    /// A member of a structure that begins at that bit.
+    pub(crate) fn member(&self, die: Die, entry: &Entry, base: u32) -> Option<Member> {
+        Some(Member {
+            name: self.name(die, entry).unwrap_or("").into(),
+            bit_offset: base.checked_add(self.bit_offset(die, entry)?)?,
+            bit_size: number_of(entry, gimli::DW_AT_bit_size)
+                .and_then(|b| u32::try_from(b).ok())
+                .unwrap_or(0),
+            ty: self.intern(TypeKey::Die(self.type_die(die, entry)?)),
+        })
     }
 
     /// Offset of a member in bits from the start of the structure.
@@ -349,11 +397,16 @@ impl Dwarf {
                 number_of(&e, gimli::DW_AT_byte_size)?
             }
         };
-        let within = storage
+        // Negative for a field that goes on behind its storage unit, in packed structures.
+        let from_top = from_top.cast_signed();
+        let end = i64::try_from(storage)
+            .ok()?
             .checked_mul(8)?
-            .checked_sub(from_top)?
-            .checked_sub(bits)?;
-        whole.checked_add(u32::try_from(within).ok()?)
+            .checked_sub(from_top)?;
+        let first = i64::from(whole)
+            .checked_add(end)?
+            .checked_sub(i64::try_from(bits).ok()?)?;
+        u32::try_from(first).ok()
     }
 
     /// The entry that defines a type.
@@ -491,6 +544,9 @@ impl Dwarf {
             None => return with("?"),
             Some(TypeKey::Pointer(to)) => return self.spell(to, format!("*{inner}"), depth + 1),
             Some(TypeKey::Word) => return with("long"),
+            Some(TypeKey::Char) => return with("char"),
+            Some(TypeKey::Part(4)) => return with("float"),
+            Some(TypeKey::Part(_)) => return with("double"),
             Some(TypeKey::Dimension(die, n)) => return self.spell_array(die, n, inner, depth),
             Some(TypeKey::Die(die)) => die,
         };
@@ -580,6 +636,28 @@ impl Dwarf {
             }
             _ => format!("?{inner}"),
         }
+    }
+}
+
+/// The size of the two parts of a complex number; `None` for other types, and for those of
+/// `long double`, which functions return in registers of their own.
+fn complex_part(entry: &Entry) -> Option<u8> {
+    let complex = AttributeValue::Encoding(gimli::DW_ATE_complex_float);
+    match number_of(entry, gimli::DW_AT_byte_size) {
+        Some(size @ (8 | 16)) if entry.attr_value(gimli::DW_AT_encoding) == Some(complex) => {
+            Some(size as u8 / 2)
+        }
+        _ => None,
+    }
+}
+
+/// Whether a floating-point number of that many bytes has the layout that the size stands for: others
+/// are of 128 bits (`__float128`), and of 16 with the exponent of 32 (`__bf16`).
+fn has_layout(size: u8, name: &str) -> bool {
+    match size {
+        2 => !name.contains("bf16"),
+        16 => X87.contains(&name),
+        _ => true,
     }
 }
 

@@ -164,6 +164,19 @@ impl Dwarf {
         self.globals(name).into_iter().find(in_unit)
     }
 
+    /// A variable by its entry, which may have no name.
+    #[must_use]
+    pub fn variable_at(&self, die: Die) -> Variable {
+        let name = self.entry(die).and_then(|(_, e)| self.name(die, &e));
+        Variable {
+            name: name.unwrap_or("").into(),
+            die,
+            parameter: false,
+            ty: self.type_of(die),
+            reached: None,
+        }
+    }
+
     fn globals(&self, name: &str) -> Vec<Variable> {
         let last = name.rsplit("::").next().unwrap_or(name);
         let pattern = Pattern {

@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use spile_ctype::ObjectOp;
+use spile_ir::wide::WideNumber;
 use spile_syntax::ast::{Access, Expr, ExprKind, Ident, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic};
 
@@ -73,9 +74,11 @@ pub enum TypeShape {
         /// For each dimension the distance of neighbours in bytes.
         strides: Arc<[Arc<[ObjectOp]>]>,
     },
+    /// Floating point, by its size in bytes.
+    Float(u8),
     /// A structure or union; its type and size in bytes.
     Struct(CTypeId, u32),
-    /// `void`, functions, floating point, and structures that are only declared.
+    /// `void`, functions, and structures that are only declared.
     Other,
 }
 
@@ -148,9 +151,8 @@ impl CTy {
                     strides,
                 },
                 CType::Struct { size, .. } => TypeShape::Struct(id, size),
-                CType::Void | CType::Float { .. } | CType::Func | CType::Unknown => {
-                    TypeShape::Other
-                }
+                CType::Float { size } => TypeShape::Float(size),
+                CType::Void | CType::Func | CType::Unknown => TypeShape::Other,
             },
         }
     }
@@ -167,7 +169,7 @@ impl CTy {
     /// Size of a value in bytes; `None` where it has no size.
     pub fn size(self, facts: &dyn Facts) -> Option<u64> {
         match self.shape(facts) {
-            TypeShape::Int { size, .. } => Some(size.into()),
+            TypeShape::Int { size, .. } | TypeShape::Float(size) => Some(size.into()),
             TypeShape::Ptr(_) | TypeShape::Ref(_) => Some(8),
             TypeShape::Struct(_, size) => Some(size.into()),
             TypeShape::Array { elem, count } => {
@@ -323,6 +325,18 @@ pub enum FinalAccess {
         /// Sign.
         signed: bool,
     },
+    /// Reads the bytes at the address that have the field, and takes `width` bits from
+    /// bit `shift` on: a field that no aligned word holds.
+    CrossingField {
+        /// Bits to the right of the field, less than 8.
+        shift: u8,
+        /// Bits of the field, 1 to 64.
+        width: u8,
+        /// Sign.
+        signed: bool,
+    },
+    /// The two words at the address: as a number the low one where the number fits it, as text all.
+    Wide(WideNumber),
     /// The address is the result: for `&`, a structure, or an array.
     Address,
 }
@@ -516,7 +530,12 @@ impl Walker<'_> {
                 return Err(refuse(ty));
             }
         };
-        let Some(scale) = elem.size(self.facts).and_then(|s| u32::try_from(s).ok()) else {
+        let known = |size: &u64| {
+            // A number of elements that only the running program has is 0.
+            *size > 0 || !matches!(elem.shape(self.facts), TypeShape::Array { .. })
+        };
+        let size = elem.size(self.facts).filter(known);
+        let Some(scale) = size.and_then(|s| u32::try_from(s).ok()) else {
             return Err(Box::new(
                 Diagnostic::error(
                     codes::CANNOT_DEREF,
@@ -597,6 +616,15 @@ impl Walker<'_> {
                     signed,
                     ..
                 } => (FinalAccess::Load { size, signed }, ty),
+                // Its bits.
+                TypeShape::Float(size @ (2 | 4 | 8)) => {
+                    let signed = false;
+                    (FinalAccess::Load { size, signed }, ty)
+                }
+                TypeShape::Int {
+                    size: 16, signed, ..
+                } => (FinalAccess::Wide(WideNumber::of_int(signed)), ty),
+                TypeShape::Float(16) => (FinalAccess::Wide(WideNumber::Extended), ty),
                 TypeShape::Ptr(_) | TypeShape::Ref(_) => (
                     FinalAccess::Load {
                         size: 8,
@@ -619,6 +647,10 @@ impl Walker<'_> {
                     signed,
                     ..
                 } => (FinalAccess::Value { size, signed }, ty),
+                TypeShape::Float(size @ (2 | 4 | 8)) => {
+                    let signed = false;
+                    (FinalAccess::Value { size, signed }, ty)
+                }
                 TypeShape::Ptr(_) | TypeShape::Ref(_) => (
                     FinalAccess::Value {
                         size: 8,
@@ -646,7 +678,7 @@ impl Walker<'_> {
     /// Chooses the bytes to read: aligned to their size, so that no read leaves the structure.
     fn bit_field(&mut self, bits: u32, width: u32, ty: CTy) -> Option<FinalAccess> {
         let signed = matches!(ty.shape(self.facts), TypeShape::Int { signed: true, .. });
-        [8u32, 16, 32, 64].into_iter().find_map(|unit| {
+        let aligned = [8u32, 16, 32, 64].into_iter().find_map(|unit| {
             let shift = bits % unit;
             if shift + width > unit || width == 0 {
                 return None;
@@ -658,7 +690,16 @@ impl Walker<'_> {
                 width: width as u8,
                 signed,
             })
-        })
+        });
+        if aligned.is_none() && matches!(width, 1..=64) {
+            self.add(i64::from(bits / 8));
+            return Some(FinalAccess::CrossingField {
+                shift: (bits % 8) as u8,
+                width: width as u8,
+                signed,
+            });
+        }
+        aligned
     }
 
     fn not_struct(&self, ty: CTy, name: &Ident) -> Box<Diagnostic> {

@@ -70,6 +70,8 @@ pub type CType = spile_ctype::CType<CTypeId>;
 /// A member of a structure, seen from the structure that was asked. Its name is never empty in answers
 /// to [`Facts::members`] (inner anonymous structures are flattened).
 pub type Member = spile_ctype::Member<CTypeId>;
+/// The variants of a structure.
+pub type Variants = spile_ctype::Variants<CTypeId>;
 
 /// An argument of a tracepoint.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -288,6 +290,11 @@ pub trait Facts {
     fn member(&self, id: CTypeId, name: &str) -> Option<Member>;
     /// All members in order, inner anonymous structures flattened; empty for other types.
     fn members(&self, id: CTypeId) -> Vec<Member>;
+    /// The variants of a structure that consists of them alone; `None` for any other type.
+    fn variants(&self, id: CTypeId) -> Option<Variants> {
+        let _ = id;
+        None
+    }
     /// The value of an enumeration constant.
     fn enum_constant(&self, name: &str) -> Option<i64>;
     /// The constants of an enumeration type; empty for other types.

@@ -18,7 +18,7 @@ use spile_runtime::TargetProcess;
 use spile_sema::facts::{
     CType, CTypeId, CodeQuery, DataPlace, Facts, FileIdentity, FoundModule, FoundPlace, KernelVar,
     Member, Module, ModuleQuery, PerfEvent, SysArg, SysArgKind, SysCall, SysVariable, TraceRecord,
-    TracepointArg, Variable,
+    TracepointArg, Variable, Variants,
 };
 
 mod breakpoints;
@@ -398,6 +398,10 @@ impl Facts for KernelFacts {
     fn members(&self, id: CTypeId) -> Vec<Member> {
         let of_file = self.programs.file_table.members(id);
         of_file.unwrap_or_else(|| self.types.members(id))
+    }
+
+    fn variants(&self, id: CTypeId) -> Option<Variants> {
+        self.programs.file_table.variants(id)
     }
 
     fn enum_constant(&self, name: &str) -> Option<i64> {

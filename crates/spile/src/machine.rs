@@ -68,6 +68,14 @@ fn offset(btf: &Btf, of: &str, path: &[&str]) -> Option<u32> {
     Some(at)
 }
 
+/// The offset in `task_struct` of the thread pointer of programs, where the kernel keeps it.
+pub(crate) fn thread_pointer() -> Option<u32> {
+    match arch() {
+        Arch::X86_64 => offset(Btf::vmlinux().ok()?, "task_struct", &["thread", "fsbase"]),
+        Arch::Aarch64 => None,
+    }
+}
+
 /// The offsets of facts about the current task that generated code reads. The page cache and the
 /// mappings of programs are looked up only where the script needs them, because that takes
 /// milliseconds.

@@ -4,7 +4,8 @@
 //! A source in `tests/programs/values` has a line with the comment `here`, and lines of the form
 //! `//: SPILE ~ GDB`. They pair an expression of a script with one of gdb. Both tools stop at the same
 //! address. A value must be gdb's, or analysis must say why there is none; where gdb has none, spile
-//! has none.
+//! has none. Texts (`$x$`) are compared with what gdb prints, in the form of spile's texts
+//! (`{.a=1}` for `{a = 1}`); a GDB in quotes is the text itself.
 
 #[macro_use]
 extern crate spile_testing;
@@ -16,12 +17,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Reasons for which a value that gdb has can be missing: they need the caller's frame, registers
-/// that the kernel does not save, or an object that is in no memory.
-const REASONS: [&str; 4] = [
+/// that the kernel does not save, an object that is in no memory, or the length of a row that only the
+/// running program has.
+const REASONS: [&str; 5] = [
     "only known when the function was entered",
     "only what it points to is kept",
     "floating point or vector register",
     "only the caller knows it",
+    "the size of",
 ];
 
 /// A directory that is removed on drop.
@@ -128,6 +131,17 @@ fn values(text: &str) -> Values {
     text.lines().filter_map(value).collect()
 }
 
+/// Whether an expression is a text.
+fn is_text(expression: &str) -> bool {
+    expression.ends_with('$')
+}
+
+/// A text in a form that both tools' texts have: without the marks of members.
+fn plain(text: &str) -> String {
+    let text = text.trim_matches('"').replace(" = ", "=");
+    text.replace("{.", "{").replace(", .", ", ")
+}
+
 /// The values at the first hit, and its address. A value that does not exist is `?`.
 fn spile(program: &Path, source: &Source) -> (Values, Option<u64>, String) {
     let (file, line) = (source.path.file_name().expect("a name"), source.line);
@@ -138,9 +152,10 @@ fn spile(program: &Path, source: &Source) -> (Values, Option<u64>, String) {
     );
     let mut body = String::from("printf(\"at %x\\n\", uaddr())\n");
     for (n, (e, _)) in source.asked.iter().enumerate() {
+        let as_ = if is_text(e) { "%s" } else { "%d" };
         let _ = writeln!(
             body,
-            "try {{ if (@defined({e})) printf(\"#{n} %d\\n\", {e}) else println(\"#{n} ?\") }} \
+            "try {{ if (@defined({e})) printf(\"#{n} {as_}\\n\", {e}) else println(\"#{n} ?\") }} \
              catch (m) {{ println(\"#{n} !\", m) }}"
         );
     }
@@ -180,9 +195,15 @@ fn gdb(program: &Path, source: &Source, address: u64) -> Values {
         Some("f90") => e.to_owned(),
         _ => format!("(long)({e})"),
     };
-    let mut commands = format!("set exec-wrapper env -i\nstarti\nbreak *{address:#x}\ncontinue\n");
-    for (n, (_, e)) in source.asked.iter().enumerate() {
-        let _ = write!(commands, "printf \"\\n#{n} \"\noutput/d {}\n", number(e));
+    let mut commands =
+        format!("set width 0\nset exec-wrapper env -i\nstarti\nbreak *{address:#x}\ncontinue\n");
+    for (n, (own, e)) in source.asked.iter().enumerate() {
+        let output = match e.strip_prefix('"') {
+            Some(text) => format!("echo {}", text.trim_end_matches('"')),
+            None if is_text(own) => format!("output {e}"),
+            None => format!("output/d {}", number(e)),
+        };
+        let _ = write!(commands, "printf \"\\n#{n} \"\n{output}\n");
     }
     let mut gdb = Command::new("gdb");
     gdb.args(["-nx", "-batch", "-iex", "set debuginfod enabled off"]);
@@ -213,12 +234,21 @@ fn differs(
     theirs: Option<&str>,
 ) -> Option<String> {
     let (expression, _) = &source.asked[n];
-    let known = theirs.filter(|v| v.parse::<i128>().is_ok());
-    let found = own.parse::<i128>().is_ok();
+    let text = is_text(expression);
+    let number = |v: &str| v.parse::<i128>().is_ok();
+    let known = theirs.filter(|v| match text {
+        true => !v.is_empty() && !v.contains('<'),
+        false => number(v),
+    });
+    let found = match text {
+        true => own != "?" && !own.starts_with('!'),
+        false => number(own),
+    };
     let broken = theirs.is_some_and(|v| v.contains("internal-error"));
     match (found, known) {
         (true, None) if broken => return None,
         (true, Some(theirs)) if own == theirs => return None,
+        (true, Some(theirs)) if text && plain(own) == plain(theirs) => return None,
         (false, None) if own == "?" => {
             let why = reason(program, source, expression);
             return (!why.starts_with("error[")).then(|| format!("{expression}: no reason: {why}"));
@@ -350,6 +380,13 @@ fn optimised_locals_are_those_of_gdb() {
     let dir = workshop("loops");
     let some = ["gcc -g -O1", "gcc -g -O3", "clang -g -O2"];
     compare(&dir.0, "loops.c", &chosen(&some, &["gcc", "clang"]));
+}
+
+#[test]
+fn forms_of_types_and_locations_are_those_of_gdb() {
+    let dir = workshop("forms");
+    let some = ["gcc -g -O0", "gcc -g -O2", "clang -g -O1"];
+    compare(&dir.0, "forms.c", &chosen(&some, &["gcc", "clang"]));
 }
 
 #[test]

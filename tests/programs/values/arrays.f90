@@ -13,7 +13,13 @@
 !: $flag ~ flag
 !: $byte ~ byte
 !: $given[0] ~ given(1)
+!: $title[1] ~ "32"
+!: $title$ ~ "a title "
+!: $ratio$ ~ ratio
+!: $z->imaginary$ ~ "-2.5"
+!: $ratios[1]$ ~ ratios(2)
 module shapes
+  use iso_fortran_env, only: error_unit
   implicit none
   type place
     integer :: x
@@ -27,14 +33,24 @@ contains
     type(place), intent(in) :: point
     integer(8), intent(inout) :: total
     logical :: flag
+    character(len=8) :: title
+    real(8) :: ratio
+    real(4) :: ratios(2)
+    complex(8) :: z
     integer :: plain(3, 2)
     integer(1) :: byte
     flag = n > 3
     plain = grid * 10
     byte = int(-n, 1)
+    title = 'a title'
+    ratio = n / 3d0
+    ratios = real(n) / 8
+    z = cmplx(n, -2.5, 8)
+    write (error_unit, *) title, ratio, z, ratios
     total = total + n ! here
     total = total + sum(fixed) + sum(part) + sum(every) + sum(grid) + point%x + point%y + byte + given(2) + sum(plain)
     if (flag) total = total + 1
+    write (error_unit, *) title, ratio, z, ratios
     write (*, *) total
   end subroutine
 end module

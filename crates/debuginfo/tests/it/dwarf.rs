@@ -247,6 +247,7 @@ fn expression(program: &[LocOp]) -> String {
             }
             LocOp::Const(c) => format!("({c}L)"),
             LocOp::Bias => "0".into(),
+            LocOp::ThreadPointer => "$fs_base".into(),
             LocOp::Load { size } => {
                 let ty = ["", "char", "short", "", "int", "", "", "", "long"][usize::from(size)];
                 format!(

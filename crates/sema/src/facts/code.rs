@@ -252,6 +252,8 @@ pub enum VarLocation {
     Address(Vec<LocOp>),
     /// A structure in pieces, as registers hold it, in order.
     Pieces(Vec<LocationPiece>),
+    /// A pointer or a reference without a value, and the object that it refers to.
+    Pointee(Vec<LocationPiece>),
     /// No location, with the reason.
     Absent(Arc<str>),
 }
@@ -285,6 +287,9 @@ pub enum LocOp {
     Const(i64),
     /// Pushes the load bias of the probed module; n is the program counter by DWARF's numbers.
     Bias(u16),
+    /// Pushes the current thread's pointer to its thread-local variables; n is its offset in
+    /// `task_struct`.
+    ThreadPointer(u32),
     /// Pops an address, pushes the value there.
     Load {
         /// Size in bytes: 1, 2, 4 or 8.

@@ -70,6 +70,7 @@ impl CodeOwner {
         Ok(match location {
             Location::Address(ops) => Location::Address(relocate_ops(loaded, ops)?),
             Location::Value(ops) => Location::Value(relocate_ops(loaded, ops)?),
+            Location::Implicit { .. } => location,
             Location::Pieces(pieces) => {
                 let one = |(size, piece): (u64, Option<Location>)| {
                     Ok((size, piece.map(|p| self.relocate(p)).transpose()?))

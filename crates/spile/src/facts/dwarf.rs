@@ -12,7 +12,7 @@ use spile_glob as glob;
 use spile_ir::{BinOp, Space};
 use spile_sema::facts::{
     CType, CTypeId, CodeQuery, FoundPlace, FunctionKind, FunctionPart, LinePattern, LocOp,
-    LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable,
+    LocationPiece, Member, TypeHome, VarKind, VarLocation, Variable, Variants,
 };
 
 use crate::machine;
@@ -20,7 +20,7 @@ use crate::machine;
 use super::callees::CalleeQuery;
 use super::code_owner::CodeOwner;
 use super::convention::{Arguments, FLOATING, first_seen, structure};
-use super::locations::{extend_to_type, join_pieces, locate_pieces, program};
+use super::locations::{IMPLICIT, extend_to_type, join_pieces, locate_pieces, pointer_to, program};
 
 /// Maximum number of statement places that one probe point may match.
 const MAX_ANY_LINE: u32 = 100_000;
@@ -510,6 +510,24 @@ impl QueriedFile<'_> {
         address: u64,
         at: Option<u64>,
     ) -> VarLocation {
+        match dwarf.locate(v, address) {
+            // A chain of such pointers ends at the first one.
+            Ok(Location::Implicit { to, offset }) => {
+                let object = dwarf.variable_at(to);
+                let located = dwarf.locate(&object, address);
+                pointer_to(self.place_of(dwarf, (object.ty, located), at), offset)
+            }
+            located => self.place_of(dwarf, (v.ty, located), at),
+        }
+    }
+
+    /// A location in analysis' representation, by the type of the object.
+    fn place_of(
+        &self,
+        dwarf: &Dwarf,
+        (ty, located): (u32, Result<Location, Unavailable>),
+        at: Option<u64>,
+    ) -> VarLocation {
         let moves = self.file.image().position_independent();
         let bias = match at {
             _ if !moves => vec![LocOp::Const(0)],
@@ -520,11 +538,11 @@ impl QueriedFile<'_> {
             ],
             None => vec![LocOp::Bias(machine::arch().program_counter())],
         };
-        let ty = dwarf.ctype(v.ty);
+        let ty = dwarf.ctype(ty);
         let absent = |why: &str| VarLocation::Absent(why.into());
-        let located = dwarf.locate(v, address);
         match located.and_then(|l| self.home.relocate(l)) {
             Err(Unavailable(why)) => absent(&why),
+            Ok(Location::Implicit { .. }) => absent(IMPLICIT),
             Ok(Location::Address(ops)) => VarLocation::Address(program(&ops, &bias)),
             Ok(Location::Value(ops))
                 if matches!(ty, Type::Struct { size: ..=8, .. } | Type::Array { .. }) =>
@@ -535,8 +553,19 @@ impl QueriedFile<'_> {
             Ok(Location::Value(_)) if matches!(ty, Type::Struct { .. }) => {
                 absent("it is in a register as a whole")
             }
+            Ok(Location::Value(_))
+                if matches!(ty, Type::Int { size: 16, .. } | Type::Float { size: 16 }) =>
+            {
+                absent("only a part of it is known")
+            }
             Ok(Location::Pieces(pieces))
-                if matches!(ty, Type::Struct { .. } | Type::Array { .. }) =>
+                if matches!(
+                    ty,
+                    Type::Struct { .. }
+                        | Type::Array { .. }
+                        | Type::Int { size: 16, .. }
+                        | Type::Float { size: 16 }
+                ) =>
             {
                 VarLocation::Pieces(locate_pieces(&pieces, &bias))
             }
@@ -587,6 +616,12 @@ impl FileTable {
         let members = self.file_of(id)?.dwarf()?.members(id.number).into_iter();
         let member = |m: spile_debuginfo::Member| m.map(|ty| CTypeId::new(id.home, ty));
         Some(members.map(member).collect())
+    }
+
+    /// The variants of a structure.
+    pub(crate) fn variants(&self, id: CTypeId) -> Option<Variants> {
+        let found = self.file_of(id)?.dwarf()?.variants(id.number)?;
+        Some(found.map(|ty| CTypeId::new(id.home, ty)))
     }
 
     /// The constants of an enumeration.

@@ -2,7 +2,12 @@
 
 use spile_debuginfo::{LocBinary, LocOp as Op, Location, Type};
 use spile_ir::BinOp;
-use spile_sema::facts::{LocOp, LocationPiece};
+use spile_sema::facts::{LocOp, LocationPiece, VarLocation};
+
+use crate::machine;
+
+/// Why a pointer has no value.
+pub(super) const IMPLICIT: &str = "not accessible at this address: only what it points to is kept";
 
 /// A value extended as its type requires.
 pub(super) fn extend_to_type(mut ops: Vec<LocOp>, ty: &Type) -> Vec<LocOp> {
@@ -34,6 +39,7 @@ pub(super) fn program(ops: &[Op], bias: &[LocOp]) -> Vec<LocOp> {
             Op::Reg(n) => out.push(LocOp::Reg(n)),
             Op::Const(n) => out.push(LocOp::Const(n)),
             Op::Bias => out.extend_from_slice(bias),
+            Op::ThreadPointer => out.push(thread_pointer()),
             Op::Load { size } => out.push(LocOp::Load {
                 size,
                 signed: false,
@@ -56,6 +62,12 @@ pub(super) fn program(ops: &[Op], bias: &[LocOp]) -> Vec<LocOp> {
         }
     }
     out
+}
+
+/// The current thread's pointer to its thread-local variables. Without the kernel's types nothing can
+/// be probed.
+fn thread_pointer() -> LocOp {
+    LocOp::ThreadPointer(machine::thread_pointer().unwrap_or(0))
 }
 
 fn operator(op: LocBinary) -> BinOp {
@@ -105,6 +117,7 @@ pub(super) fn locate_pieces(
                     });
                     Ok(ops)
                 }
+                Some(Location::Implicit { .. }) => Err(IMPLICIT.into()),
                 Some(_) => Err("it is in a register of more than 8 bytes".into()),
                 None => Err("not accessible at this address: optimised out".into()),
             };
@@ -142,7 +155,7 @@ pub(super) fn join_pieces(
                 out.extend(program(ops, bias));
                 extend(&mut out, bytes, false);
             }
-            Location::Pieces(_) => return None,
+            Location::Pieces(_) | Location::Implicit { .. } => return None,
         }
         if !first {
             out.extend([
@@ -154,4 +167,35 @@ pub(super) fn join_pieces(
         at += i64::from(bytes);
     }
     (at <= 8).then_some(out)
+}
+
+/// The location of a pointer to an object at a location, some bytes from its start.
+pub(super) fn pointer_to(object: VarLocation, offset: i64) -> VarLocation {
+    let pieces = match object {
+        VarLocation::Address(mut ops) => {
+            ops.extend([LocOp::Const(offset), LocOp::Bin(BinOp::Add)]);
+            return VarLocation::Value(ops);
+        }
+        VarLocation::Value(ops) => vec![LocationPiece {
+            bytes: 8,
+            value: Ok(ops),
+        }],
+        VarLocation::Pieces(pieces) => pieces,
+        VarLocation::Pointee(_) => return VarLocation::Absent(IMPLICIT.into()),
+        VarLocation::Absent(why) => return VarLocation::Absent(why),
+    };
+    let Ok(mut left) = u32::try_from(offset) else {
+        return VarLocation::Absent(IMPLICIT.into());
+    };
+    let mut behind = Vec::new();
+    for mut piece in pieces {
+        let cut = left.min(piece.bytes);
+        left -= cut;
+        piece.bytes -= cut;
+        if let (Ok(ops), 1..) = (&mut piece.value, cut) {
+            ops.extend([LocOp::Const(8 * i64::from(cut)), LocOp::Bin(BinOp::UShr)]);
+        }
+        behind.extend(Some(piece).filter(|p| p.bytes > 0));
+    }
+    VarLocation::Pointee(behind)
 }

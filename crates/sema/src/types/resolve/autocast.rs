@@ -52,6 +52,7 @@ pub(super) fn same(a: CTy, b: CTy, facts: &dyn Facts) -> bool {
     match (a.shape(facts), b.shape(facts)) {
         (TypeShape::Ptr(a), TypeShape::Ptr(b)) => same(a, b, facts),
         (TypeShape::Int { .. }, TypeShape::Int { .. }) => a.shape(facts) == b.shape(facts),
+        (TypeShape::Float(a), TypeShape::Float(b)) => a == b,
         (TypeShape::Struct(..), TypeShape::Struct(..)) | (TypeShape::Other, TypeShape::Other) => {
             home(a) == home(b) && a.spell(facts) == b.spell(facts)
         }

@@ -273,6 +273,10 @@ impl Resolver<'_> {
             VarLocation::Value(ops) => (ops, WalkBase::Value(ty)),
             VarLocation::Address(ops) => (ops, WalkBase::Object(ty)),
             VarLocation::Pieces(_) => return Err("it is in registers: name a member of it".into()),
+            VarLocation::Pointee(_) => {
+                let why = "not accessible at this address: only what it points to is kept, which `->` and `[0]` read";
+                return Err(why.into());
+            }
             VarLocation::Absent(why) => return Err(why.clone()),
         };
         let left = self.evaluate_location(ops, space, span);
@@ -356,6 +360,11 @@ impl Resolver<'_> {
                 LocOp::Ret if self.may_change() => (self.register(0, span), 1),
                 LocOp::Ret => (self.intrinsic_of(Intrinsic::CtxRet, None, span), 1),
                 LocOp::Bias(pc) => self.bias(pc, span)?,
+                LocOp::ThreadPointer(offset) => {
+                    let task = self.intrinsic_of(Intrinsic::TaskCurrent, None, span);
+                    let at = self.op_imm(BinOp::Add, task, offset.into(), span);
+                    (self.load(Space::Kernel, at, 8, false, span), 3)
+                }
                 LocOp::Const(n) => (self.num(ExprKind::Num(n), span), 1),
                 LocOp::Load { size, signed } => {
                     let (addr, parts) = stack.pop()?;

@@ -24,6 +24,8 @@ mod target;
 pub(in crate::types) mod unavailable;
 mod unused;
 mod value;
+mod variants;
+mod wide;
 mod write;
 
 use std::collections::VecDeque;

@@ -6,10 +6,12 @@
 
 use spile_ir::fmt::{Conv, ConvKind, Count, Format, Piece};
 use spile_ir::intrinsics::Intrinsic;
+use spile_ir::wide::WideNumber;
 use spile_ir::{BinOp, Space, Stream};
 use spile_syntax::ast::{Pretty, Span};
 
 use super::Resolver;
+use super::wide::wide_kind;
 use crate::ctype::{CBase, CTy, TypeShape};
 use crate::facts::{self, CTypeId, Member};
 use crate::types::hir::*;
@@ -23,7 +25,7 @@ const ELEMENTS: u32 = 8;
 const ROOM: usize = 480;
 
 /// A text under construction.
-struct PrettyText {
+pub(super) struct PrettyText {
     /// The memory that its objects are in.
     space: Space,
     lit: String,
@@ -34,7 +36,7 @@ struct PrettyText {
 }
 
 impl PrettyText {
-    fn new(space: Space) -> PrettyText {
+    pub(super) fn new(space: Space) -> PrettyText {
         PrettyText {
             space,
             lit: String::new(),
@@ -44,12 +46,12 @@ impl PrettyText {
         }
     }
 
-    fn lit(&mut self, text: &str) {
+    pub(super) fn lit(&mut self, text: &str) {
         self.lit.push_str(text);
         self.len += text.len();
     }
 
-    fn conv(&mut self, kind: ConvKind, alt: bool, arg: Expr) {
+    pub(super) fn conv(&mut self, kind: ConvKind, alt: bool, arg: Expr) {
         self.flush();
         self.pieces.push(Piece::Conv(Conv {
             kind,
@@ -63,6 +65,15 @@ impl PrettyText {
         }));
         self.args.push(arg);
         self.len += 1;
+    }
+
+    /// Appends a text.
+    pub(super) fn append(&mut self, own: Expr) {
+        self.conv(ConvKind::Str, false, own);
+    }
+
+    pub(super) fn space(&self) -> Space {
+        self.space
     }
 
     fn flush(&mut self) {
@@ -135,6 +146,11 @@ impl Resolver<'_> {
             match (value, pretty) {
                 (ShownForm::Nothing, _) => text.lit("?"),
                 (ShownForm::Text(own), _) => text.conv(ConvKind::Str, false, own),
+                (ShownForm::Value(value), Pretty::None)
+                    if matches!(ty.shape(self.facts), TypeShape::Float(_)) =>
+                {
+                    self.pretty_value(&mut text, value, ty, space, 0, span);
+                }
                 (ShownForm::Value(value), Pretty::None) => text.conv(ConvKind::Hex, true, value),
                 (ShownForm::Value(value), _) => {
                     self.pretty_value(&mut text, value, ty, space, level_count(pretty), span);
@@ -177,13 +193,24 @@ impl Resolver<'_> {
             TypeShape::Int { signed, .. } => (width, signed),
             TypeShape::Ptr(_) | TypeShape::Ref(_) => (64, false),
             TypeShape::Struct(id, _) => {
-                return self.members(text, id, depth, |this, text, m| {
-                    let object = PieceObject {
-                        ty: CTy::id(m.ty),
-                        first: first.saturating_add(m.bit_offset),
-                        width: m.bit_size,
+                let object = |m: &Member| PieceObject {
+                    ty: CTy::id(m.ty),
+                    first: first.saturating_add(m.bit_offset),
+                    width: m.bit_size,
+                };
+                if let (Some(variants), 1..) = (self.facts.variants(id), depth) {
+                    let mut number = |this: &mut Self, text: &PrettyText, m: &Member| {
+                        let size = CTy::id(m.ty).size(this.facts)?;
+                        let bits = (object(m).first, u32::try_from(8 * size).ok()?);
+                        this.bits(pieces, bits, false, text.space, span)?.ok()
                     };
-                    this.pieces_object(text, pieces, object, depth - 1, span);
+                    let mut append = |this: &mut Self, text: &mut PrettyText, m: &Member| {
+                        this.pieces_object(text, pieces, object(m), depth, span);
+                    };
+                    return self.append_variant(text, &variants, span, &mut number, &mut append);
+                }
+                return self.members(text, id, depth, |this, text, m| {
+                    this.pieces_object(text, pieces, object(m), depth - 1, span);
                 });
             }
             TypeShape::Array { elem, count } => {
@@ -197,10 +224,21 @@ impl Resolver<'_> {
                     this.pieces_object(text, pieces, object, depth - 1, span);
                 });
             }
+            TypeShape::Float(size) => (8 * u32::from(size), false),
             TypeShape::Strided { .. } | TypeShape::Other => (0, false),
         };
         let value = match bits {
             1..=64 => self.bits(pieces, (first, bits), signed, text.space, span),
+            128 => {
+                let kind = wide_kind(ty.shape(self.facts));
+                let mut word = |at| self.bits(pieces, (at, 64), false, text.space, span)?.ok();
+                match (kind, word(first), word(first.saturating_add(64))) {
+                    (Some(kind), Some(low), Some(high)) => {
+                        return self.append_wide(text, kind, (low, Some(high)), span);
+                    }
+                    _ => None,
+                }
+            }
             _ => None,
         };
         match (value, ty.shape(self.facts)) {
@@ -211,6 +249,9 @@ impl Resolver<'_> {
                 _ => text.conv(ConvKind::Pointer, false, value),
             },
             (Some(Ok(value)), TypeShape::Ref(_)) => text.conv(ConvKind::Pointer, false, value),
+            (Some(Ok(value)), TypeShape::Float(size)) => {
+                self.append_float(text, size, value, span);
+            }
             (Some(Ok(value)), _) if signed => text.conv(ConvKind::Dec, false, value),
             (Some(Ok(value)), _) => text.conv(ConvKind::Unsigned, false, value),
             _ => text.lit("?"),
@@ -264,7 +305,7 @@ impl Resolver<'_> {
         text.lit("}");
     }
 
-    fn sprint(&mut self, mut text: PrettyText, span: Span) -> Expr {
+    pub(super) fn sprint(&mut self, mut text: PrettyText, span: Span) -> Expr {
         text.flush();
         let PrettyText { pieces, args, .. } = text;
         self.tree.formats.push(Format { pieces });
@@ -304,7 +345,8 @@ impl Resolver<'_> {
             }
             TypeShape::Ref(to) => self.append_object(text, value, to, space, (depth, span)),
             TypeShape::Strided { .. } => text.lit("[...]"),
-            _ => text.conv(ConvKind::Pointer, false, value),
+            TypeShape::Float(size) => self.append_float(text, size, value, span),
+            TypeShape::Other => text.conv(ConvKind::Pointer, false, value),
         }
     }
 
@@ -390,7 +432,7 @@ impl Resolver<'_> {
     }
 
     /// A function from one number to a string; its body is added later.
-    fn hidden_function(&mut self, name: &str, span: Span) -> UnitIx {
+    pub(super) fn hidden_function(&mut self, name: &str, span: Span) -> UnitIx {
         let ty = self.types.fresh_of(Base::Long, span);
         let ret = self.types.fresh_of(Base::Str, span);
         self.tree.units.push(Unit {
@@ -417,7 +459,7 @@ impl Resolver<'_> {
         UnitIx(self.tree.units.len() - 1)
     }
 
-    fn parameter(&mut self, unit: UnitIx, span: Span) -> Expr {
+    pub(super) fn parameter(&mut self, unit: UnitIx, span: Span) -> Expr {
         let ty = self.tree.units[unit.0].locals[0].ty;
         let kind = ExprKind::Read(LValue::Local(LocalIx(0)));
         Expr { kind, ty, span }
@@ -447,6 +489,21 @@ impl Resolver<'_> {
         depth: u8,
         span: Span,
     ) {
+        if let (Some(variants), 1..) = (self.facts.variants(id), depth) {
+            let mut number = |this: &mut Self, text: &PrettyText, m: &Member| {
+                let TypeShape::Int { size, .. } = CTy::id(m.ty).shape(this.facts) else {
+                    return None;
+                };
+                let at = this.offset(addr, i64::from(m.bit_offset / 8), span);
+                Some(this.load(text.space, at, size, false, span))
+            };
+            let mut append = |this: &mut Self, text: &mut PrettyText, m: &Member| {
+                let at = this.offset(addr, i64::from(m.bit_offset / 8), span);
+                let space = text.space;
+                this.append_object(text, at, CTy::id(m.ty), space, (depth, span));
+            };
+            return self.append_variant(text, &variants, span, &mut number, &mut append);
+        }
         self.members(text, id, depth, |this, text, m| {
             this.pretty_member(text, addr, m, depth - 1, span);
         });
@@ -468,30 +525,49 @@ impl Resolver<'_> {
         let TypeShape::Int { size, signed, .. } = ty.shape(self.facts) else {
             return text.lit("?");
         };
-        // The field's storage unit: the word of its own type, or the 8 bytes from its first byte.
+        // The field's storage unit: the word of its own type, or the bytes from its first one.
         let word = u32::from(size.clamp(1, 8)) * 8;
-        let (start, size) = match m.bit_offset % word + m.bit_size <= word {
-            true => (m.bit_offset / word * word, size),
-            false => (m.bit_offset / 8 * 8, 8),
+        let width = m.bit_size.min(64) as u8;
+        let value = if m.bit_offset % word + m.bit_size <= word {
+            let start = m.bit_offset / word * word;
+            let at = self.offset(addr, i64::from(start / 8), span);
+            let raw = self.load(text.space, at, size.min(8), false, span);
+            self.extend(raw, (m.bit_offset - start) as u8, width, signed, span)
+        } else {
+            let at = self.offset(addr, i64::from(m.bit_offset / 8), span);
+            let shift = (m.bit_offset % 8) as u8;
+            self.crossing_field(&at, (shift, width), signed, text.space, span)
         };
-        let at = self.offset(addr, i64::from(start / 8), span);
-        let raw = self.load(text.space, at, size, false, span);
-        let shift = (m.bit_offset - start) as u8;
-        let value = self.extend(raw, shift, m.bit_size.min(64) as u8, signed, span);
-        text.conv(ConvKind::Dec, false, value);
+        let kind = match signed {
+            true => ConvKind::Dec,
+            false => ConvKind::Unsigned,
+        };
+        text.conv(kind, false, value);
     }
 
     /// Appends an object in memory.
-    fn pretty_object(&mut self, text: &mut PrettyText, at: Expr, ty: CTy, depth: u8, span: Span) {
+    pub(super) fn pretty_object(
+        &mut self,
+        text: &mut PrettyText,
+        at: Expr,
+        ty: CTy,
+        depth: u8,
+        span: Span,
+    ) {
         match ty.shape(self.facts) {
-            TypeShape::Int { size, .. } if size > 8 => {
+            shape if wide_kind(shape.clone()).is_some_and(WideNumber::is_double_word) => {
                 let high = self.offset(&at, 8, span);
                 let high = self.load(text.space, high, 8, false, span);
                 let low = self.load(text.space, at, 8, false, span);
-                text.conv(ConvKind::Hex, true, high);
-                text.lit(":");
-                text.conv(ConvKind::Hex, true, low);
+                if let Some(kind) = wide_kind(shape) {
+                    self.append_wide(text, kind, (low, Some(high)), span);
+                }
             }
+            TypeShape::Float(size @ (2 | 4 | 8)) => {
+                let value = self.load(text.space, at, size, false, span);
+                self.append_float(text, size, value, span);
+            }
+            TypeShape::Float(_) => text.lit("?"),
             TypeShape::Int { size, signed, .. } => {
                 let value = self.load(text.space, at, size, signed, span);
                 let kind = if signed {

@@ -7,6 +7,7 @@ use spile_ir::{BinOp, Space};
 use spile_syntax::ast::{Access, Span};
 
 use super::Resolver;
+use super::wide::wide_kind;
 use crate::ctype::{CTy, TypeShape, WalkBase, constant};
 use crate::facts::{LocationPiece, VarLocation};
 use crate::probe::TargetSource;
@@ -26,8 +27,18 @@ impl Resolver<'_> {
         space: Space,
         span: Span,
     ) -> Option<PieceValue<'a>> {
-        let pieces = Self::pieces(source)?;
-        let (mut ty, mut rest) = (ty, access);
+        let (pieces, mut ty, mut rest) = match (Self::pieces(source), access.split_first()) {
+            (Some(pieces), _) => (pieces, ty, access),
+            (None, Some((first, behind))) => {
+                let (pieces, to) = self.pointee(source, ty)?;
+                match first {
+                    Access::Member(_) => (pieces, to, access),
+                    Access::Index(n) if constant(n) == Some(0) => (pieces, to, behind),
+                    Access::Index(_) => return None,
+                }
+            }
+            (None, None) => return None,
+        };
         let (mut first, mut width) = (0, 0);
         while let Some((step, behind)) = rest.split_first() {
             match (ty.shape(self.facts), step) {
@@ -55,6 +66,11 @@ impl Resolver<'_> {
         let (size, signed) = match ty.shape(self.facts) {
             TypeShape::Int { size, signed, .. } if size <= 8 => (8 * u32::from(size), signed),
             TypeShape::Ptr(_) | TypeShape::Ref(_) => (64, false),
+            TypeShape::Float(size) if size <= 8 => (8 * u32::from(size), false),
+            TypeShape::Int { size: 16, .. } if width == 0 => {
+                let value = self.wide_in_pieces(pieces, (ty, first), space, span)?;
+                return Some(value.map(|value| ((value, WalkBase::Value(CTy::LONG)), rest)));
+            }
             _ => return None,
         };
         if width == 0 {
@@ -62,6 +78,20 @@ impl Resolver<'_> {
         }
         let value = self.bits(pieces, (first, width), signed, space, span)?;
         Some(value.map(|value| ((value, WalkBase::Value(ty)), rest)))
+    }
+
+    /// A number of 128 bits in pieces, where a word holds it.
+    fn wide_in_pieces(
+        &mut self,
+        pieces: &[LocationPiece],
+        (ty, first): (CTy, u32),
+        space: Space,
+        span: Span,
+    ) -> Option<Result<Expr, Arc<str>>> {
+        let kind = wide_kind(ty.shape(self.facts))?;
+        let low = self.bits(pieces, (first, 64), false, space, span)?;
+        let high = self.bits(pieces, (first.checked_add(64)?, 64), false, space, span)?;
+        Some(low.and_then(|low| Ok(self.word_of(kind, (low, high?), span))))
     }
 
     /// The pieces of a variable that lies in pieces.
@@ -73,6 +103,39 @@ impl Resolver<'_> {
             },
             _ => None,
         }
+    }
+
+    /// The object in pieces to which a pointer or a reference points that has no value itself, and
+    /// its type.
+    pub(super) fn pointee<'s>(
+        &self,
+        source: &'s TargetSource,
+        ty: CTy,
+    ) -> Option<(&'s [LocationPiece], CTy)> {
+        let TargetSource::Loc(loc) = source else {
+            return None;
+        };
+        match (&**loc, ty.shape(self.facts)) {
+            (VarLocation::Pointee(pieces), TypeShape::Ptr(to) | TypeShape::Ref(to)) => {
+                Some((pieces, to))
+            }
+            _ => None,
+        }
+    }
+
+    /// The object whose text a variable that lies in pieces has, and its type.
+    pub(super) fn shown_in_pieces<'s>(
+        &self,
+        source: &'s TargetSource,
+        ty: CTy,
+    ) -> Option<(&'s [LocationPiece], CTy)> {
+        if let Some(pieces) = Self::pieces(source) {
+            return Some((pieces, ty));
+        }
+        let (pieces, to) = self.pointee(source, ty)?;
+        let by_object = matches!(to.shape(self.facts), TypeShape::Struct(..))
+            || matches!(ty.shape(self.facts), TypeShape::Ref(_));
+        by_object.then_some((pieces, to))
     }
 
     /// A number made of pieces, by its first bit and its width in bits. `None` where a piece's

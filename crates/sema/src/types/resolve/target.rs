@@ -201,9 +201,9 @@ impl Resolver<'_> {
         let space = space_of(&t.source, &ctx);
         if pretty != Pretty::None
             && access.is_empty()
-            && let Some(pieces) = Self::pieces(&t.source)
+            && let Some((pieces, ty)) = self.shown_in_pieces(&t.source, t.ty)
         {
-            let text = self.pretty_in_pieces(pieces, t.ty, space, pretty, span);
+            let text = self.pretty_in_pieces(pieces, ty, space, pretty, span);
             return (text, None);
         }
         let found = match self.member_in_pieces(&t.source, t.ty, access, space, span) {
@@ -334,21 +334,25 @@ impl Resolver<'_> {
             let space = space_of(&t.source, ctx);
             // A variable that does not exist is shown as such, as in SystemTap.
             let Ok((base, from)) = self.source(&t.source, t.ty, space, span) else {
-                let shown = match Self::pieces(&t.source) {
-                    Some(pieces) if pretty != Pretty::None => {
-                        ShownForm::Text(self.pretty_in_pieces(pieces, t.ty, space, pretty, span))
+                let shown = match self.shown_in_pieces(&t.source, t.ty) {
+                    Some((pieces, ty)) if pretty != Pretty::None => {
+                        ShownForm::Text(self.pretty_in_pieces(pieces, ty, space, pretty, span))
                     }
                     _ => ShownForm::Nothing,
                 };
                 list.push((t.name.clone(), shown, t.ty, space));
                 continue;
             };
-            // A structure passed by value is shown by its address.
-            let value = match ctype::walk(self.facts, from, &[], false, span) {
-                Ok(w) => self.apply(base, w, space, span),
-                Err(_) => base,
+            // A structure passed by value is shown by its address, and a number that a word does not
+            // hold as text.
+            let shown = match ctype::walk(self.facts, from, &[], false, span) {
+                Ok(w) if matches!(w.last, FinalAccess::Wide(_)) => {
+                    ShownForm::Text(self.wide_object(base, w, t.ty, space, span))
+                }
+                Ok(w) => ShownForm::Value(self.apply(base, w, space, span)),
+                Err(_) => ShownForm::Nothing,
             };
-            list.push((t.name.clone(), ShownForm::Value(value), t.ty, space));
+            list.push((t.name.clone(), shown, t.ty, space));
         }
         Some(self.pretty_list(list, pretty, span))
     }
@@ -362,6 +366,11 @@ impl Resolver<'_> {
         span: Span,
     ) -> Typed {
         match ctype::walk(self.facts, from, suffix.access, suffix.addr_of, span) {
+            Ok(w) if suffix.pretty != Pretty::None && matches!(w.last, FinalAccess::Wide(_)) => {
+                let shown = w.shown;
+                let text = self.wide_object(base, w, shown, space, span);
+                (text, None)
+            }
             Ok(w) => {
                 let ty = match suffix.pretty {
                     Pretty::None => w.ty,
@@ -377,7 +386,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn apply(&mut self, base: Expr, w: MemberWalk, space: Space, span: Span) -> Expr {
+    pub(super) fn apply(&mut self, base: Expr, w: MemberWalk, space: Space, span: Span) -> Expr {
         let mut v = base;
         for step in w.steps {
             v = match step {
@@ -410,6 +419,17 @@ impl Resolver<'_> {
                 self.extend(v, 0, size.saturating_mul(8), signed, span)
             }
             FinalAccess::Load { size, signed } => self.load(space, v, size, signed, span),
+            FinalAccess::CrossingField {
+                shift,
+                width,
+                signed,
+            } => self.crossing_field(&v, (shift, width), signed, space, span),
+            FinalAccess::Wide(kind) => {
+                let high = self.op_imm(BinOp::Add, v.clone(), 8, span);
+                let high = self.load(space, high, 8, false, span);
+                let low = self.load(space, v, 8, false, span);
+                self.word_of(kind, (low, high), span)
+            }
             FinalAccess::BitField {
                 size,
                 shift,

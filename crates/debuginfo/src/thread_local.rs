@@ -1,0 +1,157 @@
+//! Thread-local variables: where a thread has a module's block of them (ELF Handling For
+//! Thread-Local Storage, variant II; the tables are those of glibc).
+
+use object::read::elf::{ProgramHeader, Rela, SectionHeader, Sym};
+use object::{LittleEndian, elf};
+
+use crate::dynamic;
+use crate::image::Image;
+use crate::location::{LocBinary, LocOp, Unavailable};
+
+const EM_X86_64: u16 = 62;
+/// Relocations of a word with the number of a module, and with a variable's distance from the thread
+/// pointer (psABI).
+const MODULE: u32 = 16;
+const DISTANCE: u32 = 18;
+
+/// Tags of `.dynamic` (generic ABI).
+const SONAME: u64 = 14;
+const FLAGS_1: u64 = 0x6fff_fffb;
+/// The file is a position-independent executable.
+const FLAG_PIE: u64 = 0x0800_0000;
+
+const ADD: LocOp = LocOp::Binary(LocBinary::Add);
+const LOAD: LocOp = LocOp::Load { size: 8 };
+
+/// A program that computes the address of the current thread's block of a module.
+pub(crate) fn block(image: &Image) -> Result<Vec<LocOp>, Unavailable> {
+    let unknown = |why: &str| {
+        Err(Unavailable::new(format!(
+            "it is a thread-local variable, {why}"
+        )))
+    };
+    if image.machine() != EM_X86_64 {
+        return unknown("which this processor keeps in a register that the kernel does not save");
+    }
+    let e = LittleEndian;
+    let mut headers = image.elf().elf_program_headers().iter();
+    let Some(segment) = headers.find(|p| p.p_type(e) == elf::PT_TLS) else {
+        return unknown("and its file has no block of them");
+    };
+    if is_executable(image) {
+        // The executable's block ends at the thread pointer.
+        let size = segment
+            .p_memsz(e)
+            .checked_next_multiple_of(segment.p_align(e).max(1));
+        let Some(size) = size.and_then(|s| i64::try_from(s).ok()) else {
+            return unknown("and its block has no size");
+        };
+        return Ok(vec![LocOp::ThreadPointer, LocOp::Const(-size), ADD]);
+    }
+    let libraries = dynamic::needs(image).libraries;
+    if libraries
+        .iter()
+        .any(|l| l.starts_with("libc.musl") || l == "libc.so")
+    {
+        return unknown("whose block only glibc's tables have");
+    }
+    if let Some(slot) = slot(image, MODULE) {
+        return Ok(of_module(slot.address));
+    }
+    match slot(image, DISTANCE) {
+        Some(Slot { address, offset }) => Ok([LocOp::ThreadPointer]
+            .into_iter()
+            .chain(word(address))
+            .chain([ADD, LocOp::Const(-offset), ADD])
+            .collect()),
+        None => unknown("and no word of its library says where the thread has it"),
+    }
+}
+
+/// The word at a linked address.
+fn word(address: u64) -> [LocOp; 4] {
+    [LocOp::Const(address as i64), LocOp::Bias, ADD, LOAD]
+}
+
+/// The block by the number of the module in a word. An address near 0, which cannot be read, where
+/// the thread has no block yet.
+fn of_module(slot: u64) -> Vec<LocOp> {
+    let number = word(slot);
+    let table = [LocOp::ThreadPointer, LocOp::Const(8), ADD, LOAD];
+    let mut ops = Vec::new();
+    // Entry n of the table has 16 bytes, its first word is the block's address, or -1.
+    ops.extend(table);
+    ops.extend(number);
+    ops.extend([LocOp::Const(16), LocOp::Binary(LocBinary::Mul), ADD, LOAD]);
+    // The number of entries stands in front.
+    ops.extend(number);
+    ops.extend(table);
+    ops.extend([LocOp::Const(-16), ADD, LOAD]);
+    ops.extend([LocOp::Binary(LocBinary::Le), LocOp::Neg]);
+    ops.push(LocOp::Binary(LocBinary::And));
+    ops
+}
+
+fn is_executable(image: &Image) -> bool {
+    if !image.position_independent() {
+        return true;
+    }
+    let Some((_, table)) = image.loaded_section(".dynamic") else {
+        return image.is_program();
+    };
+    let number = |bytes: &[u8]| bytes.first_chunk().map_or(0, |b| u64::from_le_bytes(*b));
+    let mut entries = table
+        .chunks_exact(16)
+        .map(|entry| (number(entry), number(&entry[8..])))
+        .take_while(|entry| entry.0 != 0);
+    let named = entries.clone().any(|entry| entry.0 == SONAME);
+    entries.any(|(tag, value)| tag == FLAGS_1 && value & FLAG_PIE != 0)
+        || image.is_program() && !named
+}
+
+/// A word that the loader fills for a variable of the module itself.
+struct Slot {
+    address: u64,
+    /// The variable's offset in the block.
+    offset: i64,
+}
+
+/// The first such word, one of the module itself if there is one: a variable that other files see can
+/// be another file's, if that has the name, too.
+fn slot(image: &Image, kind: u32) -> Option<Slot> {
+    slot_of(image, kind, true).or_else(|| slot_of(image, kind, false))
+}
+
+fn slot_of(image: &Image, kind: u32, local: bool) -> Option<Slot> {
+    let e = LittleEndian;
+    let data = image.elf().data();
+    let sections = image.elf().elf_section_table();
+    sections.iter().find_map(|section| {
+        if !section.sh_flags(e).contains(elf::SHF_ALLOC) {
+            return None;
+        }
+        let (entries, link) = section.rela(e, data).ok()??;
+        let symbols = sections.symbol_table_by_index(e, data, link).ok();
+        entries.iter().find_map(|entry| {
+            if entry.r_type(e, false).0 != kind {
+                return None;
+            }
+            // Without a symbol, it is the module's own block.
+            let value = match entry.symbol(e, false) {
+                None => 0,
+                Some(index) => {
+                    let symbol = symbols.as_ref()?.symbol(index).ok()?;
+                    let own = !local || symbol.st_bind() == elf::STB_LOCAL;
+                    if symbol.st_shndx(e) == elf::SHN_UNDEF || !own {
+                        return None;
+                    }
+                    symbol.st_value(e)
+                }
+            };
+            Some(Slot {
+                address: entry.r_offset(e),
+                offset: entry.r_addend(e).wrapping_add(value.cast_signed()),
+            })
+        })
+    })
+}

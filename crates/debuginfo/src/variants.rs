@@ -1,0 +1,76 @@
+//! Structures of which one of several variants is there, as Rust's enumerations are.
+
+use gimli::AttributeValue;
+
+use crate::dwarf::{Die, Dwarf, Entry};
+use crate::types::TypeId;
+
+/// The variants of a structure.
+pub type Variants = spile_ctype::Variants<TypeId>;
+
+impl Dwarf {
+    /// The variants of a structure that consists of them alone; `None` for any other type.
+    #[must_use]
+    pub fn variants(&self, id: TypeId) -> Option<Variants> {
+        let (whole, _) = self.definition_of(id)?;
+        let children = self.entries(whole);
+        let named =
+            |(d, e): &(Die, Entry)| e.tag() == gimli::DW_TAG_member && self.name(*d, e).is_some();
+        if children.iter().any(named) {
+            return None;
+        }
+        let is_part = |(_, e): &&(Die, Entry)| e.tag() == gimli::DW_TAG_variant_part;
+        let (part, entry) = children.iter().find(is_part)?;
+        let discriminant = match self.attr(*part, entry, gimli::DW_AT_discr) {
+            Some((at, value)) => {
+                let die = self.refer(at, value)?;
+                let (_, entry) = self.entry(die)?;
+                Some(self.member(die, &entry, 0)?)
+            }
+            None => None,
+        };
+        let mut variants = Vec::new();
+        for (die, entry) in self.entries(*part) {
+            if entry.tag() != gimli::DW_TAG_variant {
+                continue;
+            }
+            // Several values of one variant: no compiler of Rust has them.
+            if entry.has_attr(gimli::DW_AT_discr_list) {
+                return None;
+            }
+            let mut members = Vec::new();
+            self.add_members(die, 0, 0, &mut members);
+            variants.push(spile_ctype::Variant {
+                value: match entry.attr_value(gimli::DW_AT_discr_value) {
+                    Some(value) => Some(value_of(value)?),
+                    None => None,
+                },
+                members,
+            });
+        }
+        Some(Variants {
+            discriminant,
+            variants,
+        })
+    }
+
+    fn entries(&self, die: Die) -> Vec<(Die, Entry)> {
+        let children = self.children(die).into_iter();
+        children
+            .filter_map(|c| Some((c, self.entry(c)?.1)))
+            .collect()
+    }
+}
+
+/// The low 64 bits of a discriminant's value; `None` where it has more.
+fn value_of(value: AttributeValue<crate::dwarf::R>) -> Option<i64> {
+    match value {
+        AttributeValue::Data1(n) => Some(n.into()),
+        AttributeValue::Data2(n) => Some(n.into()),
+        AttributeValue::Data4(n) => Some(n.into()),
+        AttributeValue::Data8(n) => Some(n as i64),
+        value => value
+            .sdata_value()
+            .or_else(|| value.udata_value().map(|n| n as i64)),
+    }
+}

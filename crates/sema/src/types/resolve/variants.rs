@@ -1,0 +1,91 @@
+//! The text of structures of which one of several variants is there, as Rust's enumerations are:
+//! `Square{.side=8}`.
+
+use spile_ir::BinOp;
+use spile_syntax::ast::Span;
+
+use super::Resolver;
+use super::pretty::PrettyText;
+use crate::ctype::{CTy, TypeShape};
+use crate::facts::{Member, Variants};
+use crate::types::hir::*;
+
+/// Maximum number of variants whose texts are made.
+const MOST: usize = 48;
+
+impl Resolver<'_> {
+    /// Appends the variant that is there. `number` reads the discriminant, unsigned; `append` appends
+    /// a member, other than a structure without members.
+    pub(super) fn append_variant(
+        &mut self,
+        text: &mut PrettyText,
+        variants: &Variants,
+        span: Span,
+        number: &mut dyn FnMut(&mut Self, &PrettyText, &Member) -> Option<Expr>,
+        append: &mut dyn FnMut(&mut Self, &mut PrettyText, &Member),
+    ) {
+        let there = match &variants.discriminant {
+            Some(member) => match self.discriminant_bits(member) {
+                Some(bits) => number(self, text, member).map(|number| (number, bits)),
+                None => None,
+            },
+            None => None,
+        };
+        if variants.variants.len() > MOST || (there.is_none() && variants.variants.len() != 1) {
+            return text.lit("{...}");
+        }
+        let mut whole: Option<Expr> = None;
+        // A variant for all other values is the last alternative.
+        let (known, other): (Vec<_>, Vec<_>) =
+            variants.variants.iter().partition(|v| v.value.is_some());
+        if other.is_empty() && there.is_some() {
+            whole = Some(self.str(ExprKind::Str(b"?"[..].into()), span));
+        }
+        for variant in other.into_iter().chain(known) {
+            let mut own = PrettyText::new(text.space());
+            for (n, member) in variant.members.iter().enumerate() {
+                own.lit(if n > 0 { ", " } else { "" });
+                own.lit(&member.name);
+                if !self.is_empty(member) {
+                    append(self, &mut own, member);
+                }
+            }
+            let own = self.sprint(own, span);
+            whole = Some(match (whole, variant.value, &there) {
+                (Some(rest), Some(value), Some((number, bits))) => {
+                    let value = (value as u64) & (u64::MAX >> (64 - bits));
+                    let value = self.num(ExprKind::Num(value as i64), span);
+                    let equal = ExprKind::Bin(BinOp::Eq, Box::new(number.clone()), Box::new(value));
+                    let equal = self.num(equal, span);
+                    let one = ExprKind::Ternary(Box::new(equal), Box::new(own), Box::new(rest));
+                    self.str(one, span)
+                }
+                _ => own,
+            });
+        }
+        if let Some(whole) = whole {
+            text.append(whole);
+        }
+    }
+
+    /// The width of a discriminant that a word holds.
+    fn discriminant_bits(&self, member: &Member) -> Option<u32> {
+        match CTy::id(member.ty).shape(self.facts) {
+            TypeShape::Int {
+                size: size @ (1 | 2 | 4 | 8),
+                ..
+            } => Some(8 * u32::from(size)),
+            _ => None,
+        }
+    }
+
+    /// Whether a member is a structure without members.
+    fn is_empty(&self, member: &Member) -> bool {
+        match CTy::id(member.ty).shape(self.facts) {
+            TypeShape::Struct(id, _) => {
+                self.facts.members(id).is_empty() && self.facts.variants(id).is_none()
+            }
+            _ => false,
+        }
+    }
+}
