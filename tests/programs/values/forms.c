@@ -47,11 +47,6 @@ enum truth { NO, YES } __attribute__((packed));
 struct all {
   double d;
   float f;
-#ifndef __clang__
-  _Float16 h;
-#else
-  unsigned short h;
-#endif
   double _Complex z;
   float _Complex zf;
   double ds[3];
@@ -108,7 +103,7 @@ __attribute__((noinline)) static long look(int n, struct all *s, union fields *u
 }
 
 int main(void) {
-  struct all s = {2.5, -0.1f, 1.5, 1.0 - 2.0 * I, 0.5f + 3.0f * I, {1e300, 0.1, -1e-7}, -5, 1, YES};
+  struct all s = {2.5, -0.1f, 1.0 - 2.0 * I, 0.5f + 3.0f * I, {1e300, 0.1, -1e-7}, -5, 1, YES};
   union fields u = {.wide = 0x123456789abc};
   struct crossing crossing = {17, 0x2123456789abcdef, 300};
   int passed[3][3] = {{1, 2, 3}, {4, 5, 6}, {7, 8, 9}};
