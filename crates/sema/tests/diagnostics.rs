@@ -33,7 +33,6 @@ const CASES: &[(&str, &str)] = &[
     ("E0510", "probe begin { printf(\"%y\", 1) }"),
     ("E0511", "probe begin { printf(\"%d\", 1, 2) }"),
     ("E0512", "probe begin { break }"),
-    ("E0513", "probe begin { return 1 }"),
     (
         "E0514",
         "function f() { println(1) } probe begin { println(f()) }",

@@ -46,10 +46,11 @@ code_table! { SYNTAX_CODES:
     STRAY_STAR = "E0121", "`*` as an index outside `in`, `delete` and `foreach` slices.";
     TOO_MANY_POINTS = "E0122", "Braces in one probe expand to too many probe points.";
     NOT_FORMATTED = "E0123", "A script that `spile fmt` leaves as it is.";
-    NEEDS_GURU = "E0124", "Embedded C or `@kderef` in a script outside guru mode (`-g`).";
+    NEEDS_GURU = "E0124", "Embedded C, `@kderef` or `@kregister` in a script outside guru mode (`-g`).";
     BAD_DECLARATION = "E0125", "A declaration that names something twice, or an array without elements or with an initial value.";
     NEEDS_VERSION = "E0126", "A construct that the version of `--compatible` does not have.";
     EMPTY_SCRIPT = "E0127", "A script that has nothing in it.";
+    OUTSIDE_FUNCTION = "E0128", "`return` outside a function.";
     ARG_RANGE = "E0201", "A command line argument that was not given.";
     BAD_DEFINE = "E0202", "A malformed `@define`.";
     MACRO_ARGS = "E0203", "A macro is used with the wrong number of arguments.";

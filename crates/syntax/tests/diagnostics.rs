@@ -50,6 +50,11 @@ const CASES: &[(&str, &str, &str)] = &[
         "format",
         "probe begin { printf(x, 1) if (a =~ b) next }\nglobal g = h",
     ),
+    (
+        "E0128",
+        "probe",
+        "probe begin { if (x) return; }\nprobe a = end { return x + }\nfunction f() { return 1 }",
+    ),
     ("E0115", "near", "probe end { println(@cuont(x)) }"),
     (
         "E0116",
@@ -244,15 +249,36 @@ fn files_of_a_library_that_do_not_parse_are_left_out_with_one_warning() {
 fn guru_mode_allows_embedded_c_and_any_address() {
     use spile_syntax::{diag::Diagnostics, parser::parse_file, preproc, source::Sources};
     let library = preproc::MacroLibrary::new();
-    for (guru, errors) in [(false, 3), (true, 0)] {
+    for (guru, errors) in [(false, 4), (true, 0)] {
         let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
-        let text = "%{ int x; %} probe begin { x = @kderef(4, 8) + %{ x %} + @uderef(4, 8) }";
+        let text = "%{ int x; %} probe begin { x = @kderef(4, 8) + %{ x %} + @kregister(0) }";
         let file = sources.add("t.stp", text.as_bytes());
         let mut env = preproc::PreprocEnv::new("6.12.0", "x86_64");
         env.guru = guru;
         parse_file(&mut sources, file, &env, &library, &mut diags);
         assert_eq!(diags.error_count(), errors);
         assert_eq!(diags.render(&sources, false).contains("E0124"), !guru);
+    }
+}
+
+#[test]
+fn a_comment_separated_strings_before_version_2() {
+    use spile_syntax::{diag::Diagnostics, parser::parse_file, preproc, source::Sources};
+    let library = preproc::MacroLibrary::new();
+    let texts = [
+        ("\"a\" /* x */ \"b\"", "1.8", 1),
+        ("\"a\" # x\n \"b\"", "1.8", 1),
+        ("\"a\"\n \"b\" \"c\"", "1.8", 0),
+        ("\"a\" /* x */ \"b\"", "2.0", 0),
+    ];
+    for (strings, version, errors) in texts {
+        let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+        let text = format!("probe kernel.function({strings}) {{ }}");
+        let file = sources.add("t.stp", text.into_bytes());
+        let mut env = preproc::PreprocEnv::new("6.12.0", "x86_64");
+        env.systemtap_version = version.into();
+        parse_file(&mut sources, file, &env, &library, &mut diags);
+        assert_eq!(diags.error_count(), errors, "{strings} {version}");
     }
 }
 

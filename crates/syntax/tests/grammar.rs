@@ -220,9 +220,9 @@ fn file(text: &str) -> File {
 
 #[test]
 fn statements_need_no_semicolons() {
-    let text = "probe begin { x = 1 y = 2; if (x) y++; else z++ while (x) { break } ; return }";
+    let text = "function f() { x = 1 y = 2; if (x) y++; else z++ while (x) { break } ; return }";
     let printed = pretty::file(&file(text));
-    let wanted = "probe begin {\n  x = 1;\n  y = 2;\n  if (x)\n    y++;\n  else\n    z++;\n  \
+    let wanted = "function f() {\n  x = 1;\n  y = 2;\n  if (x)\n    y++;\n  else\n    z++;\n  \
                   while (x) {\n    break;\n  }\n  ;\n  return;\n}\n";
     assert_eq!(printed, wanted);
 }

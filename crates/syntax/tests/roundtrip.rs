@@ -388,7 +388,8 @@ fn foreach(body: BoxedStrategy<Stmt>) -> impl Strategy<Value = Stmt> {
     })
 }
 
-fn stmt() -> BoxedStrategy<Stmt> {
+/// A statement; only functions have `return`.
+fn stmt(in_function: bool) -> BoxedStrategy<Stmt> {
     let slice = (ident(), keys(expr())).prop_map(|(n, keys)| {
         s(StmtKind::Delete(e(ExprKind::Index {
             base: b(e(ExprKind::Var(n.name))),
@@ -401,7 +402,10 @@ fn stmt() -> BoxedStrategy<Stmt> {
         Just(s(StmtKind::Break)),
         Just(s(StmtKind::Continue)),
         Just(s(StmtKind::Next)),
-        option::of(expr()).prop_map(|x| s(StmtKind::Return(x))),
+        option::of(expr()).prop_map(move |x| s(match in_function {
+            true => StmtKind::Return(x),
+            false => StmtKind::Next,
+        })),
         slice,
         embedded().prop_map(|x| s(StmtKind::Embedded(x))),
     ];
@@ -446,8 +450,8 @@ fn stmt() -> BoxedStrategy<Stmt> {
     .boxed()
 }
 
-fn block() -> impl Strategy<Value = Block> {
-    vec(stmt(), 0..4).prop_map(block_of)
+fn block(in_function: bool) -> impl Strategy<Value = Block> {
+    vec(stmt(in_function), 0..4).prop_map(block_of)
 }
 
 fn component(plain: bool) -> impl Strategy<Value = Component> {
@@ -498,7 +502,7 @@ fn doc() -> impl Strategy<Value = Option<String>> {
 
 fn function() -> impl Strategy<Value = Item> {
     let body = oneof![
-        4 => block().prop_map(FnBody::Block),
+        4 => block(true).prop_map(FnBody::Block),
         1 => embedded().prop_map(FnBody::Embedded)
     ];
     let head = (
@@ -555,8 +559,8 @@ fn alias() -> impl Strategy<Value = Item> {
         names,
         vec(point(), 1..3),
         any::<bool>(),
-        block(),
-        option::of(block()),
+        block(false),
+        option::of(block(false)),
         doc(),
     )
         .prop_map(|(names, points, prologue, body, second, doc)| {
@@ -579,7 +583,7 @@ fn alias() -> impl Strategy<Value = Item> {
 }
 
 fn file() -> impl Strategy<Value = File> {
-    let probe = (vec(point(), 1..3), block()).prop_map(|(points, body)| {
+    let probe = (vec(point(), 1..3), block(false)).prop_map(|(points, body)| {
         Item::Probe(Probe {
             points,
             body,

@@ -16,7 +16,6 @@ code_table! { BODY_CODES:
     BAD_FORMAT = "E0510", "A malformed conversion in a format.";
     FORMAT_ARGUMENTS = "E0511", "A format needs more or fewer arguments than are given.";
     OUTSIDE_LOOP = "E0512", "`break` or `continue` outside a loop.";
-    OUTSIDE_FUNCTION = "E0513", "`return` outside a function, or with a value where there is none.";
     NO_VALUE = "E0514", "An expression without a value is used as a value.";
     NOT_A_STATISTIC = "E0515", "A statistic is needed at this place.";
     HISTOGRAM_CONFLICT = "E0516", "One statistic is used with two different histograms.";

@@ -175,10 +175,18 @@ impl Parser<'_> {
     }
 
     fn at_call(&mut self, t: Token, syntax: &AtSyntax) -> Parse<Box<Expr>> {
-        if syntax.op == AtOp::KDeref && !self.is_privileged(t) {
-            let message = "`@kderef` is not permitted in an unprivileged script; need `-g`";
+        let without = match syntax.op {
+            AtOp::KDeref => Some("kernel_long(address)"),
+            AtOp::KRegister => Some("register(\"NAME\")"),
+            _ => None,
+        };
+        if let Some(without) = without
+            && !self.is_privileged(t)
+        {
+            let name = self.text(t);
+            let message = format!("`{name}` is not permitted in an unprivileged script; need `-g`");
             let d = Diagnostic::error(codes::NEEDS_GURU, message).at(t.span);
-            self.report(d.help("`kernel_long(address)` and similar functions need no `-g`"));
+            self.report(d.help(format!("`{without}` and similar functions need no `-g`")));
         }
         let args = self.args()?;
         let mut below = self.height;

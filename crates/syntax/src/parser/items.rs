@@ -75,6 +75,7 @@ impl Parser<'_> {
     fn item(&mut self) -> Parse<Option<Item>> {
         let t = self.token();
         let private = self.accept(Tok::KwPrivate).is_some();
+        self.in_function = self.at(Tok::KwFunction);
         match self.kind() {
             Tok::KwGlobal => Ok(Some(Item::Global(self.global(t, private)?))),
             Tok::KwFunction => Ok(Some(Item::Function(self.function(t, private)?))),

@@ -35,6 +35,9 @@ use crate::token::{Tok, Token};
 /// The version of the language that brought automatic casts.
 const AUTOCAST: &str = "2.6";
 
+/// The version of the language in which strings on both sides of a comment are one.
+const JOIN_OVER_COMMENTS: &str = "2.0";
+
 /// Maximum nesting of statements, and of expressions.
 pub const MAX_NESTING: u32 = 300;
 
@@ -56,8 +59,8 @@ pub struct Definitions {
 }
 
 /// Lexes, preprocesses and parses one script or tapset file. The parsed part is returned even if
-/// there are errors; do not run it if `diags` has any. Embedded C and `@kderef` need guru mode, except
-/// where the built-in library wrote them.
+/// there are errors; do not run it if `diags` has any. Embedded C, `@kderef` and `@kregister`
+/// need guru mode, except where the built-in library wrote them.
 pub fn parse_file(
     sources: &mut Sources,
     file: FileId,
@@ -88,8 +91,7 @@ pub fn parse_part(
     let errors = diags.error_count();
     let output = preproc::preprocess(sources, file, env, macros, &mut before.macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.guru = env.guru;
-    p.autocast = env.has_version(AUTOCAST);
+    p.language_of(env);
     let parsed = p.file(&mut before.globals);
     if diags.error_count() > errors {
         before.macros.retain(|_, m| m.span.file != file);
@@ -131,8 +133,7 @@ pub fn parse_pattern(
     let mut own = Definitions::default();
     let output = preproc::preprocess(sources, file, env, macros, &mut own.macros, diags);
     let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.guru = env.guru;
-    p.autocast = env.has_version(AUTOCAST);
+    p.language_of(env);
     p.pattern = true;
     p.file(&mut own.globals)
 }
@@ -219,6 +220,10 @@ struct Parser<'a> {
     guru: bool,
     /// `->` and `&` on values that are no variables of an event are allowed.
     autocast: bool,
+    /// Strings on both sides of a comment are one.
+    joins_over_comments: bool,
+    /// The item is a function.
+    in_function: bool,
     /// The text is a pattern of `-l`: see [`parse_pattern`].
     pattern: bool,
     pos: usize,
@@ -257,6 +262,8 @@ impl<'a> Parser<'a> {
             diags,
             guru: false,
             autocast: true,
+            joins_over_comments: true,
+            in_function: false,
             pattern: false,
             pos: 0,
             eof,
@@ -268,7 +275,14 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether a token may be embedded C or `@kderef`.
+    /// Takes the privileges and the version of the user's files.
+    fn language_of(&mut self, env: &PreprocEnv) {
+        self.guru = env.guru;
+        self.autocast = env.has_version(AUTOCAST);
+        self.joins_over_comments = env.has_version(JOIN_OVER_COMMENTS);
+    }
+
+    /// Whether a token may be embedded C, `@kderef` or `@kregister`.
     fn is_privileged(&self, t: Token) -> bool {
         self.guru || t.span.file.is_built_in()
     }
@@ -472,29 +486,29 @@ impl<'a> Parser<'a> {
     /// One or more adjacent string literals.
     fn string(&mut self) -> Parse<(Bytes, Span)> {
         let start = self.token().span;
-        let mut joined: Option<Bytes> = None;
+        let mut pieces: Vec<Bytes> = Vec::new();
         while matches!(self.kind(), Tok::Str | Tok::ArgStr) {
+            if !pieces.is_empty() && !self.joins_over_comments && self.is_after_comment() {
+                break;
+            }
             let t = self.bump();
-            let next = self.string_value(t);
-            joined = Some(match joined {
-                None => next,
-                Some(mut one) => {
-                    // Joining many pieces must not take quadratic time.
-                    let mut all = one.to_vec();
-                    all.extend_from_slice(&next);
-                    while matches!(self.kind(), Tok::Str | Tok::ArgStr) {
-                        let t = self.bump();
-                        all.extend_from_slice(&self.string_value(t));
-                    }
-                    one = all.into();
-                    one
-                }
-            });
+            pieces.push(self.string_value(t));
         }
-        match joined {
-            Some(s) => Ok((s, self.since(start))),
-            None => self.unexpected("a string literal"),
+        match &pieces[..] {
+            [] => self.unexpected("a string literal"),
+            [one] => Ok((one.clone(), self.since(start))),
+            several => Ok((several.concat().into(), self.since(start))),
         }
+    }
+
+    /// Whether a comment stands between the token and the one before it.
+    fn is_after_comment(&self) -> bool {
+        let (before, here) = (self.prev_span(), self.token().span);
+        let text = self.sources.text(here.file);
+        let between =
+            (before.file == here.file).then(|| text.get(before.end as usize..here.start as usize));
+        let comment = |text: &str| ["/*", "//", "#"].iter().any(|c| text.contains(c));
+        between.flatten().is_some_and(comment)
     }
 
     fn string_value(&mut self, t: Token) -> Bytes {

@@ -183,15 +183,7 @@ impl Parser<'_> {
             Tok::KwBreak => Ok(self.keyword_stmt(StmtKind::Break)),
             Tok::KwContinue => Ok(self.keyword_stmt(StmtKind::Continue)),
             Tok::KwNext => Ok(self.keyword_stmt(StmtKind::Next)),
-            Tok::KwReturn => {
-                self.bump();
-                let nothing = matches!(self.kind(), Tok::Semi | Tok::RBrace | Tok::Eof);
-                if nothing {
-                    Ok(StmtKind::Return(None))
-                } else {
-                    self.return_value()
-                }
-            }
+            Tok::KwReturn => self.return_stmt(),
             Tok::KwDelete => {
                 self.bump();
                 self.starred_expr().map(StmtKind::Delete)
@@ -201,8 +193,17 @@ impl Parser<'_> {
         }
     }
 
-    fn return_value(&mut self) -> Parse<StmtKind> {
-        Ok(StmtKind::Return(Some(self.expr()?)))
+    fn return_stmt(&mut self) -> Parse<StmtKind> {
+        if !self.in_function {
+            let (span, message) = (self.token().span, "`return` outside a function");
+            let way_out = label("`next` ends the handler of a probe");
+            self.report_at(codes::OUTSIDE_FUNCTION, span, message, way_out);
+        }
+        self.bump();
+        match self.kind() {
+            Tok::Semi | Tok::RBrace | Tok::Eof => Ok(StmtKind::Return(None)),
+            _ => Ok(StmtKind::Return(Some(self.expr()?))),
+        }
     }
 
     fn keyword_stmt(&mut self, kind: StmtKind) -> StmtKind {

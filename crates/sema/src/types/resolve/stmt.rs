@@ -132,7 +132,7 @@ impl Resolver<'_> {
             ast::StmtKind::Break if self.within_loop("break", s.span) => StmtKind::Break,
             ast::StmtKind::Continue if self.within_loop("continue", s.span) => StmtKind::Continue,
             ast::StmtKind::Break | ast::StmtKind::Continue => return,
-            ast::StmtKind::Return(e) => match self.return_stmt(e.as_ref(), s.span) {
+            ast::StmtKind::Return(e) => match self.return_stmt(e.as_ref()) {
                 Some(kind) => kind,
                 None => return,
             },
@@ -189,15 +189,9 @@ impl Resolver<'_> {
         })
     }
 
-    fn return_stmt(&mut self, e: Option<&ast::Expr>, span: Span) -> Option<StmtKind> {
-        let Some(ret) = self.cur.ret else {
-            self.report(
-                Diagnostic::error(codes::OUTSIDE_FUNCTION, "`return` outside a function")
-                    .at(span)
-                    .help("`next` ends a probe handler"),
-            );
-            return None;
-        };
+    fn return_stmt(&mut self, e: Option<&ast::Expr>) -> Option<StmtKind> {
+        // The parser has refused it outside a function.
+        let ret = self.cur.ret?;
         Some(StmtKind::Return(e.map(|e| {
             let (v, cty) = self.typed_expr(e);
             self.unify(v.ty, ret, v.span);
