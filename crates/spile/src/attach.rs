@@ -1,7 +1,11 @@
 //! Sessions in the background: `-F` starts one, `spile attach` shows its output, `spile stop` ends it.
 
+use std::ffi::OsStr;
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+
+use clap::Parser;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
@@ -14,6 +18,7 @@ use spile_runtime::session::events::{Signal, Signals};
 use crate::cli::Cli;
 use crate::passes;
 use crate::report::{Failure, fail, print_stderr, print_stdout};
+use crate::stap;
 
 /// Megabytes of output that a session keeps for a client, without -s.
 const KEPT: u32 = 16;
@@ -40,11 +45,45 @@ pub(crate) fn start(cli: &Cli, color: bool) -> Result<u8, Failure> {
     })
 }
 
-/// The session of a process, or the only one of this user.
-fn find(pid: Option<u32>) -> Result<Found, Failure> {
+/// The sessions in the background, of all users.
+fn sessions() -> Result<Vec<Found>, Failure> {
     let path = "/proc/net/unix";
     let table = std::fs::read(path).map_err(|e| fail(format_args!("{path}: {e}")))?;
-    let mut all = recorder::sessions(&table);
+    Ok(recorder::sessions(&table))
+}
+
+/// The process of this user's session that `-m` gave a name; without `-m` the name is `spile_PID`. Its
+/// PID names it, too.
+pub(crate) fn session_called(name: &str) -> Result<u32, Failure> {
+    let own: Vec<u32> = sessions()?
+        .iter()
+        .filter(|s| s.own)
+        .map(|s| s.pid)
+        .collect();
+    let number = name.strip_prefix("spile_").unwrap_or(name).parse().ok();
+    let mut called = own.iter().copied();
+    match called.find(|pid| Some(*pid) == number || module_of(*pid).as_deref() == Some(name)) {
+        Some(pid) => Ok(pid),
+        None => Err(fail(format_args!(
+            "no session in the background without -o is called {name}; `spile -F -m {name}` starts one, \
+             `kill -INT` ends one with -o"
+        ))),
+    }
+}
+
+/// The name that `-m` gave the session of a process.
+fn module_of(pid: u32) -> Option<String> {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).ok()?;
+    let words = line.strip_suffix(b"\0")?.split(|b| *b == 0);
+    let words = words.map(|w| OsStr::from_bytes(w).to_owned());
+    let options = stap::rewrite(words).ok()?.args;
+    let path = Cli::try_parse_from(options).ok()?.module?;
+    path.rsplit('/').next().map(str::to_owned)
+}
+
+/// The session of a process, or the only one of this user.
+fn find(pid: Option<u32>) -> Result<Found, Failure> {
+    let mut all = sessions()?;
     let Some(pid) = pid else {
         // Those of other users are nobody's business, whoever they are.
         all.retain(|s| s.own);

@@ -277,7 +277,7 @@ pub(crate) struct Stop {
 }
 
 /// Longest name of `-m`, which is a module's in SystemTap.
-const LONGEST_MODULE_NAME: usize = 60;
+pub(crate) const LONGEST_MODULE_NAME: usize = 60;
 
 /// The name of `-m`; like SystemTap's it may end with `.ko`.
 fn module_name(text: &str) -> Result<String, String> {

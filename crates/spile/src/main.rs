@@ -14,6 +14,7 @@ mod machine;
 mod passes;
 mod report;
 mod stap;
+mod staprun;
 mod tapset;
 mod tools;
 
@@ -43,7 +44,7 @@ fn main() -> ExitCode {
     let passes = |run, rows| tools::run(run, rows, std::io::stderr().is_terminal());
     let program = args.next();
     if let Some(companion) = stap::companion(program.as_deref()) {
-        return exit(run_companion(companion), false);
+        return exit(run_companion(companion, args), false);
     }
     if stap::is_stap(program.as_deref()) {
         // There `fmt` is a file.
@@ -118,6 +119,7 @@ fn options() -> Result<Options, ExitCode> {
     let at = args.len().min(1);
     args.splice(at..at, more.words);
     let line = stap::rewrite(args).map_err(failed)?;
+    line.set_limits().map_err(failed)?;
     if let Some(text) = line.done {
         return Err(exit(
             report::print_stdout(format_args!("{text}\n")).map(|()| 0),
@@ -136,12 +138,15 @@ fn options() -> Result<Options, ExitCode> {
 }
 
 /// Does what is left of another program of SystemTap.
-fn run_companion((name, companion): (&str, Companion)) -> Result<u8, Failure> {
+fn run_companion(
+    (name, companion): (&str, Companion),
+    args: impl Iterator<Item = OsString>,
+) -> Result<u8, Failure> {
     match companion {
         Companion::NotNeeded(why) => {
             report::print_stdout(format_args!("{name} is not needed: {why}\n"))?;
         }
-        Companion::Refused(why) => return Err(fail(format_args!("{name}: {why}"))),
+        Companion::Runner => return staprun::run(name, args),
         Companion::Report => {
             report::print_stdout(stap::version())?;
             report::print_stdout(check::table(&check::RunningMachine))?;

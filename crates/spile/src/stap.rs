@@ -33,6 +33,8 @@ enum Meaning {
     Same,
     /// Nothing, because of this.
     NoEffect(&'static str),
+    /// Nothing, because of this, without an argument or with one of these; others are errors.
+    Choice(&'static [&'static str], &'static str),
     /// Nothing with one of these arguments; other arguments are refused because of this.
     Only(&'static [&'static str], &'static str),
     /// The session ends with success and this text.
@@ -69,6 +71,12 @@ const NO_BUILD: &str = "there is no kernel module to build";
 const ELSEWHERE: &str =
     "it compiles for the running kernel, or with -r for a kernel of the same architecture";
 
+/// The way out of `--remote`.
+pub(crate) const NO_REMOTE: &str = "run it on that machine: `ssh HOST spile ...`";
+/// The way out of `--monitor`.
+pub(crate) const NO_MONITOR: &str =
+    "print the values in a `probe timer.s(1)`, or read them with --prometheus";
+
 /// Every option of `stap`, in the order of its manual page.
 const OPTIONS: &[StapOption] = {
     use Arg::*;
@@ -82,7 +90,12 @@ const OPTIONS: &[StapOption] = {
         row("k", "", No, Same),
         row("g", "", No, Same),
         row("P", "", No, NoEffect(LOCATIONS)),
-        row("", "prologue-searching", Optional, NoEffect(LOCATIONS)),
+        row(
+            "",
+            "prologue-searching",
+            Optional,
+            Choice(&["always", "auto", "never"], LOCATIONS),
+        ),
         row("u", "", No, Same),
         row("w", "", No, Same),
         row("W", "", No, Same),
@@ -181,12 +194,7 @@ const OPTIONS: &[StapOption] = {
         row("", "dump-probe-types", No, Same),
         row("", "dump-probe-aliases", No, Same),
         row("", "dump-functions", No, Same),
-        row(
-            "",
-            "remote",
-            Needed,
-            Refused("run it on that machine: `ssh HOST spile ...`"),
-        ),
+        row("", "remote", Needed, Refused(NO_REMOTE)),
         row("", "remote-prefix", No, NoEffect("there is no --remote")),
         row(
             "",
@@ -225,12 +233,7 @@ const OPTIONS: &[StapOption] = {
         ),
         row("", "save-uprobes", No, NoEffect(NO_BUILD)),
         row("", "target-namespaces", Needed, Same),
-        row(
-            "",
-            "monitor",
-            Optional,
-            Refused("print the values in a `probe timer.s(1)`, or read them with --prometheus"),
-        ),
+        row("", "monitor", Optional, Refused(NO_MONITOR)),
         row("", "example", No, Same),
         row("", "no-global-var-display", No, Same),
         row(
@@ -287,6 +290,17 @@ pub(crate) struct Rewritten {
     /// The arguments, the program's name first.
     pub args: Vec<OsString>,
     /// What `-v` says of options without effect.
+    /// The limits of this process.
+    limits: Vec<ProcessLimit>,
+}
+
+/// A limit of this process.
+#[derive(Debug, PartialEq)]
+struct ProcessLimit {
+    /// The option that names it.
+    option: String,
+    resource: Resource,
+    value: u64,
     pub notes: Vec<String>,
     /// The text of an option that ends the session with success.
     pub done: Option<&'static str>,
@@ -376,6 +390,19 @@ impl Rewritten {
             break;
         }
         if !kept.is_empty() {
+    /// Sets both limits of each resource that an option names, as `stap` does.
+    pub(crate) fn set_limits(&self) -> Result<(), Failure> {
+        for limit in &self.limits {
+            let both = Rlimit {
+                current: Some(limit.value),
+                maximum: Some(limit.value),
+            };
+            let failed = |e| fail(format_args!("{} {}: {e}", limit.option, limit.value));
+            rustix::process::setrlimit(limit.resource, both).map_err(failed)?;
+        }
+        Ok(())
+    }
+
             self.args.push(format!("-{kept}").into());
         }
         Ok(())
@@ -391,7 +418,17 @@ impl Rewritten {
         };
         match option.meaning {
             Meaning::Same => return Ok(true),
-            Meaning::NoEffect(why) => self.notes.push(format!("{name} has no effect: {why}")),
+            Meaning::NoEffect(why) | Meaning::Choice(_, why) => {
+                if let (Meaning::Choice(values, _), Some(value)) = (option.meaning, value)
+                    && !values.contains(&value.as_str())
+                {
+                    let values = values.join(", ");
+                    return Err(fail(format_args!(
+                        "{name}={value}: expected one of {values}"
+                    )));
+                }
+                self.notes.push(format!("{name} has no effect: {why}"));
+            }
             Meaning::Only(values, why) => match value {
                 Some(v) if values.contains(&v.as_str()) => {}
                 Some(v) => {
@@ -403,7 +440,13 @@ impl Rewritten {
             },
             Meaning::Done(text) => self.done = Some(text),
             Meaning::Refused(why) => return refused(why),
-            Meaning::Limit(resource) => limit(&name, resource, value.as_deref())?,
+            Meaning::Limit(resource) => {
+                self.limits.push(ProcessLimit {
+                    value: limit(&name, value.as_deref())?,
+                    option: name,
+                    resource,
+                });
+            }
             Meaning::Interactive => self.interactive = true,
         }
         Ok(false)
@@ -419,19 +462,14 @@ impl StapOption {
     }
 }
 
-/// Sets both limits of a resource, as `stap` does.
-fn limit(name: &str, resource: Resource, value: Option<&str>) -> Result<(), Failure> {
+/// The value of a limit.
+fn limit(name: &str, value: Option<&str>) -> Result<u64, Failure> {
     let text = value.unwrap_or("");
-    let number: u64 = match text.strip_prefix("0x") {
+    match text.strip_prefix("0x") {
         Some(hex) => u64::from_str_radix(hex, 16).ok(),
         None => text.parse().ok(),
     }
-    .ok_or_else(|| fail(format_args!("{name} {text}: not a number")))?;
-    let both = Rlimit {
-        current: Some(number),
-        maximum: Some(number),
-    };
-    rustix::process::setrlimit(resource, both).map_err(|e| fail(format_args!("{name} {text}: {e}")))
+    .ok_or_else(|| fail(format_args!("{name} {text}: not a number")))
 }
 
 fn file_name(program: Option<&OsStr>) -> Option<&OsStr> {
@@ -448,25 +486,16 @@ pub(crate) fn is_stap(program: Option<&OsStr>) -> bool {
 pub(crate) enum Companion {
     /// Nothing is left to do, because of this.
     NotNeeded(&'static str),
-    /// It cannot do its work, with this way out.
-    Refused(&'static str),
+    /// It runs a module.
+    Runner,
     /// It reports on the machine.
     Report,
 }
 
 /// SystemTap's other programs, by the names of links to spile.
 const COMPANIONS: &[(&str, Companion)] = &[
-    (
-        "staprun",
-        Companion::Refused(
-            "spile loads no kernel module: `stap SCRIPT` runs a script, `spile attach` and `spile stop` \
-             take the place of `staprun -A` and `staprun -d`",
-        ),
-    ),
-    (
-        "stapio",
-        Companion::Refused("`spile attach` shows the output of a session in the background"),
-    ),
+    ("staprun", Companion::Runner),
+    ("stapio", Companion::Runner),
     (
         "stap-merge",
         Companion::NotNeeded("the output of spile is one file, in order, also with -b"),
@@ -679,7 +708,7 @@ mod tests {
             };
             match (option.meaning, rewrite(words(&line))) {
                 (Meaning::Same, Ok(found)) => assert_eq!(found.args, words(&line), "{name}"),
-                (Meaning::NoEffect(why), Ok(found)) => {
+                (Meaning::NoEffect(why) | Meaning::Choice(_, why), Ok(found)) => {
                     assert_eq!(found.args, words(&["spile", "file"]), "{name}");
                     assert!(found.notes.iter().any(|n| n.contains(why)), "{name}");
                 }
@@ -715,6 +744,11 @@ mod tests {
             same(&["s", "--use-server=x", "--runtime=bpf", "-"]),
             Some(words(&["s", "-"]))
         );
+        let searching = |value: &str| same(&["s", &format!("--prologue-searching{value}")]);
+        for value in ["", "=always", "=auto", "=never"] {
+            assert_eq!(searching(value), Some(words(&["s"])), "{value}");
+        }
+        assert_eq!((searching("="), searching("=blah")), (None, None));
         assert_eq!(
             same(&["s", "-a", ARCH, "-ZÄ", "f"]),
             Some(words(&["s", "-ZÄ", "f"]))
