@@ -15,8 +15,9 @@ use crate::probe::{ProbeHandler, resolve_file, resolve_script};
 use crate::types::absent;
 use crate::types::codes;
 use crate::types::dead_stores;
-use crate::types::hir::Tree;
+use crate::types::hir::{Tree, Unit, UnitKind};
 use crate::types::regexes;
+use crate::types::resolve::unavailable::reason;
 use crate::types::resolve::{Resolved, Resolver, ResolverHost, RunSettings};
 use crate::types::sink;
 use crate::types::unify::Types;
@@ -45,6 +46,10 @@ pub struct Options {
     pub guru: bool,
     /// Statements whose values nobody uses are analysed, and can fail (`-u`, editors).
     pub keep_unused: bool,
+    /// `--check-version`: functions of earlier releases of SystemTap are warnings.
+    pub check_version: bool,
+    /// `-t`: a probe without effect still has its hits counted.
+    pub counts_hits: bool,
     /// Process id of the session.
     pub session_pid: i64,
     /// User id of the session.
@@ -98,6 +103,8 @@ impl Default for Options {
             skip_badvars: false,
             guru: false,
             keep_unused: false,
+            check_version: false,
+            counts_hits: false,
             session_pid: 0,
             session_uid: 0,
             target_pidns: 0,
@@ -229,6 +236,12 @@ fn bodies(
     warn_uncalled(&tree, inputs, diags);
     let dump = dump::dump(&tree, &types);
     left_out.extend(dead_stores::prune(&mut tree));
+    if !options.keep_unused && !options.counts_hits {
+        warn_empty(&tree, diags);
+    }
+    if options.check_version {
+        warn_deprecated(&tree, inputs.sources, diags);
+    }
     sink::sink(&mut tree);
     regexes::compile(&mut tree, diags);
     check::check(&mut tree, diags, &is_user);
@@ -311,6 +324,37 @@ fn warn_uncalled(tree: &Tree, inputs: &Inputs, diags: &mut Diagnostics) {
         if !called.contains(&f.name.span) {
             let text = format!("function `{}` is never called", f.name.name);
             diags.push(Diagnostic::warning(codes::UNUSED_FUNCTION, text).at(f.name.span));
+        }
+    }
+}
+
+/// Warns of the script's probes in whose handlers nothing is left to do.
+fn warn_empty(tree: &Tree, diags: &mut Diagnostics) {
+    let handler = |u: &&Unit| u.user && matches!(u.kind, UnitKind::Handler { .. });
+    let mut known = FxHashSet::default();
+    for u in tree.units.iter().filter(handler) {
+        // A wildcard has a unit for each of its points.
+        if u.body.is_empty() && known.insert(u.span) {
+            let text = format!("the probe `{}` does nothing", u.name);
+            let d = Diagnostic::warning(codes::EMPTY_PROBE, text).at(u.span);
+            diags.push(d.help("-t counts its hits"));
+        }
+    }
+}
+
+/// The library's file of functions that earlier releases of SystemTap had.
+const DEPRECATED: &str = "deprecated.stp";
+
+/// Warns of functions that `--compatible` keeps.
+fn warn_deprecated(tree: &Tree, sources: &Sources, diags: &mut Diagnostics) {
+    for u in &tree.units {
+        if u.span.file.is_built_in() && sources.name(u.span.file).ends_with(DEPRECATED) {
+            let text = format!("`{}` is a function of earlier releases only", u.name);
+            let d = Diagnostic::warning(codes::DEPRECATED, text);
+            diags.push(match reason(&u.name) {
+                Some(why) => d.help(why),
+                None => d,
+            });
         }
     }
 }

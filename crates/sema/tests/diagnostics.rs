@@ -75,6 +75,7 @@ const CASES: &[(&str, &str)] = &[
         "probe kernel.trace(\"sched_switch\") { println(argstr()) }",
     ),
     ("W0509", "probe begin { println(argstr()) }"),
+    ("W0510", "probe begin { x = 1 } probe end, begin(2) { }"),
     (
         "E0606",
         "function f(n) { return arg(n) }
@@ -122,7 +123,9 @@ fn every_code_has_a_case() {
         assert_eq!(r.analysis.is_none(), code.starts_with('E'), "{script}");
     }
     // These come from the command line, from several files or from library files.
-    let others = ["E0508", "E0522", "E0526", "W0505", "W0506", "W0507"];
+    let others = [
+        "E0508", "E0522", "E0526", "W0505", "W0506", "W0507", "W0511",
+    ];
     for c in BODY_CODES {
         let has_case = CASES.iter().any(|(code, _)| *code == c.code) || others.contains(&c.code);
         assert!(has_case, "{} has no case", c.code);

@@ -453,7 +453,6 @@ const MISUSE: &[(&str, &[&str])] = &[
     ),
     ("probe begin { break }", &["outside"]),
     ("probe begin { continue }", &["outside"]),
-    ("probe begin { return 1 }", &["outside"]),
     (
         "probe begin { foreach (k in nothing) println(k) }",
         &["unresolved global array"],

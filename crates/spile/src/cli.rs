@@ -164,6 +164,9 @@ pub(crate) struct Cli {
     /// The file with the script that was written at the prompt of -i; see [`crate::interactive`].
     #[arg(skip)]
     pub script_file: Option<PathBuf>,
+    /// Warn of parts of the script that depend on the release of SystemTap
+    #[arg(long)]
+    pub check_version: bool,
     /// Reads memory of processes only where it is resident; set by tools.
     #[arg(skip)]
     pub resident: bool,

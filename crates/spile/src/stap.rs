@@ -154,12 +154,7 @@ const OPTIONS: &[StapOption] = {
         row("", "skip-badvars", No, Same),
         row("", "suppress-handler-errors", No, Same),
         row("", "compatible", Needed, Same),
-        row(
-            "",
-            "check-version",
-            No,
-            NoEffect("the language is that of one release; --compatible names an older one"),
-        ),
+        row("", "check-version", No, Same),
         row("", "clean-cache", No, Done(NO_CACHE)),
         row("", "color", Optional, Same),
         row("", "colour", Optional, Same),
@@ -290,6 +285,11 @@ pub(crate) struct Rewritten {
     /// The arguments, the program's name first.
     pub args: Vec<OsString>,
     /// What `-v` says of options without effect.
+    pub notes: Vec<String>,
+    /// The text of an option that ends the session with success.
+    pub done: Option<&'static str>,
+    /// Whether `-i` was among them.
+    pub interactive: bool,
     /// The limits of this process.
     limits: Vec<ProcessLimit>,
 }
@@ -301,11 +301,6 @@ struct ProcessLimit {
     option: String,
     resource: Resource,
     value: u64,
-    pub notes: Vec<String>,
-    /// The text of an option that ends the session with success.
-    pub done: Option<&'static str>,
-    /// Whether `-i` was among them.
-    pub interactive: bool,
 }
 
 /// Applies [`OPTIONS`] to a command line.
@@ -390,6 +385,11 @@ impl Rewritten {
             break;
         }
         if !kept.is_empty() {
+            self.args.push(format!("-{kept}").into());
+        }
+        Ok(())
+    }
+
     /// Sets both limits of each resource that an option names, as `stap` does.
     pub(crate) fn set_limits(&self) -> Result<(), Failure> {
         for limit in &self.limits {
@@ -399,11 +399,6 @@ impl Rewritten {
             };
             let failed = |e| fail(format_args!("{} {}: {e}", limit.option, limit.value));
             rustix::process::setrlimit(limit.resource, both).map_err(failed)?;
-        }
-        Ok(())
-    }
-
-            self.args.push(format!("-{kept}").into());
         }
         Ok(())
     }
@@ -744,16 +739,16 @@ mod tests {
             same(&["s", "--use-server=x", "--runtime=bpf", "-"]),
             Some(words(&["s", "-"]))
         );
-        let searching = |value: &str| same(&["s", &format!("--prologue-searching{value}")]);
-        for value in ["", "=always", "=auto", "=never"] {
-            assert_eq!(searching(value), Some(words(&["s"])), "{value}");
-        }
-        assert_eq!((searching("="), searching("=blah")), (None, None));
         assert_eq!(
             same(&["s", "-a", ARCH, "-ZÄ", "f"]),
             Some(words(&["s", "-ZÄ", "f"]))
         );
         assert_eq!(same(&["s", "-a", "vax"]), None);
+        let searching = |value: &str| same(&["s", &format!("--prologue-searching{value}")]);
+        for value in ["", "=always", "=auto", "=never"] {
+            assert_eq!(searching(value), Some(words(&["s"])), "{value}");
+        }
+        assert_eq!((searching("="), searching("=blah")), (None, None));
         assert_eq!(
             same(&["s", "--color", "f"]),
             Some(words(&["s", "--color", "f"]))

@@ -67,6 +67,7 @@ code_table! { SYNTAX_CODES:
     CONFIG_UNKNOWN = "W0102", "A condition on a kernel option where the kernel's configuration cannot be read.";
     PRECEDENCE = "W0103", "An operator without parentheses whose operands are easily misread, as in `a & b == c`.";
     LEFT_OUT = "W0104", "A file of `-I` that does not parse and is left out.";
+    VERSION_DEPENDENT = "W0105", "A part of the script that depends on the version of SystemTap (`--check-version`).";
 }
 
 #[cfg(test)]

@@ -197,7 +197,7 @@ fn bad_bytes_are_shown_as_blessed() {
 fn every_code_has_a_test() {
     let elsewhere = [
         "E0102", "E0103", "E0109", "E0112", "E0122", "E0123", "E0124", "E0126", "E0127", "E0205",
-        "E0211", "W0102", "W0104",
+        "E0211", "W0102", "W0104", "W0105",
     ];
     for c in SYNTAX_CODES {
         let here = CASES.iter().any(|(code, ..)| *code == c.code);
@@ -374,4 +374,26 @@ fn a_configuration_that_cannot_be_read_is_told_once() {
     assert_eq!(spile_syntax::pretty::file(&tree).trim(), "global yes");
     assert_eq!((diags.error_count(), diags.warning_count()), (0, 1));
     assert!(diags.render(&sources, false).contains("W0102"));
+}
+
+#[test]
+fn items_that_depend_on_the_version_are_warnings_if_asked() {
+    use spile_syntax::{diag::Diagnostics, parser::parse_script, preproc, source::Sources};
+    let library = preproc::MacroLibrary::new();
+    let text = "%( systemtap_v < \"2.0\" %? global gone %)\nglobal a\n\
+                probe begin { %( systemtap_v >= \"2.0\" %? println(a) %) }\n\
+                function f() { return 1 } %( 1 == 1 %? probe end { println(f()) } %)\n\
+                %( kernel_v > \"1\" && systemtap_v > \"1\" %? function g() { return 2 } %)\n";
+    for (asked, lines) in [(false, vec![]), (true, vec![2, 3, 5])] {
+        let (mut sources, mut diags) = (Sources::new(), Diagnostics::new());
+        let file = sources.add("t.stp", text.as_bytes());
+        let mut env = preproc::PreprocEnv::new("6.12.0", "x86_64");
+        env.check_version = asked;
+        parse_script(&mut sources, file, &env, &library, &mut diags);
+        let out = diags.render(&sources, false);
+        assert_eq!(out.matches("W0105").count(), lines.len(), "{out}");
+        for line in lines {
+            assert!(out.contains(&format!("t.stp:{line}:")), "{line}: {out}");
+        }
+    }
 }

@@ -45,5 +45,7 @@ code_table! { BODY_CODES:
     BAD_VARIABLE = "W0506", "A missing variable, replaced by 0 (`--skip-badvars`).";
     UNREACHED = "W0508", "A body of a function that runs for no call.";
     FAILS_HERE = "W0509", "An operation that a handler of the controller lacks, and that fails when it runs.";
+    EMPTY_PROBE = "W0510", "A probe that does nothing.";
+    DEPRECATED = "W0511", "A function of earlier releases of SystemTap only (`--check-version`).";
     NOT_PRESENT = "W0507", "A probe of processes asks for a value that existing processes lack.";
 }

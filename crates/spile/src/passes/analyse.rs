@@ -53,6 +53,8 @@ pub(super) fn analyse(cli: &Cli, front: &mut Frontend) -> Result<Option<Analysis
         no_time_limits: cli.suppress_time_limits,
         skip_badvars: cli.skip_badvars,
         guru: cli.guru,
+        check_version: cli.check_version,
+        counts_hits: cli.timing,
     };
     let Frontend {
         sources,

@@ -76,13 +76,20 @@ pub(crate) fn preproc_env(release: &str) -> PreprocEnv {
 }
 
 /// The environment of the preprocessor for a script with these arguments.
-fn script_env(cli: &Cli, release: &str, args: Vec<String>) -> PreprocEnv {
+fn script_env(cli: &Cli, release: &str, args: Vec<String>) -> Result<PreprocEnv, Failure> {
     let mut env = preproc_env(release).with_args(args);
     env.guru = cli.guru;
+    env.check_version = cli.check_version;
     if let Some(version) = &cli.compatible {
+        if !env.has_version(version) {
+            let own = &env.systemtap_version;
+            return Err(fail(format_args!(
+                "--compatible={version}: the language is that of version {own}, and of none after it"
+            )));
+        }
         env.systemtap_version = version.clone();
     }
-    env
+    Ok(env)
 }
 
 /// The tapset of a run.
@@ -108,7 +115,7 @@ pub(crate) struct Parts {
 impl Parts {
     /// A script without parts.
     pub(crate) fn new(cli: &Cli) -> Result<Self, Failure> {
-        let env = script_env(cli, &kernel(cli)?.release, cli.rest.clone());
+        let env = script_env(cli, &kernel(cli)?.release, cli.rest.clone())?;
         let mut sources = Sources::new();
         // A run shows what is wrong with the library.
         let tapset = open_tapset(cli, &mut sources, &env, &mut Diagnostics::new())?;
@@ -193,7 +200,7 @@ pub(crate) fn parse(cli: &Cli, script: Option<ScriptInput>) -> Result<Frontend, 
         texts: Vec::new(),
         args: Vec::new(),
     });
-    let env = script_env(cli, &release, script.args.clone());
+    let env = script_env(cli, &release, script.args.clone())?;
     let mut sources = Sources::new();
     let mut diags = Diagnostics::new();
     let mut library = Library::new();

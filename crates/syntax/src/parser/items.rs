@@ -30,6 +30,9 @@ impl Parser<'_> {
                     if let Item::Global(decl) = &item {
                         self.check_globals(decl, globals);
                     }
+                    if self.checks_version {
+                        self.check_version(&item, before);
+                    }
                     file.items.push(item);
                 }
                 Ok(None) => {}
@@ -37,6 +40,26 @@ impl Parser<'_> {
             }
         }
         file
+    }
+
+    /// Warns of an item, whose first token has the number `start`, that a condition on the version of
+    /// SystemTap stands in or before.
+    fn check_version(&mut self, item: &Item, start: usize) {
+        let tokens = start..self.pos;
+        if !self.version_conditions.iter().any(|at| tokens.contains(at)) {
+            return;
+        }
+        let (what, span) = match item {
+            Item::Probe(p) => ("probe", p.span),
+            Item::Alias(a) => ("alias", a.span),
+            Item::Function(f) => ("function", f.name.span),
+            Item::Global(g) => ("global", g.span),
+            Item::Embedded(e) => ("embedded code", e.span),
+        };
+        let message = format!("this {what} depends on the version of SystemTap");
+        let d = Diagnostic::warning(codes::VERSION_DEPENDENT, message).at(span);
+        self.diags
+            .push(d.help("--compatible=VERSION names the version"));
     }
 
     /// Refuses a second global variable of one name in a script.

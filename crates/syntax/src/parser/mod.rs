@@ -89,15 +89,30 @@ pub fn parse_part(
     diags: &mut Diagnostics,
 ) -> File {
     let errors = diags.error_count();
-    let output = preproc::preprocess(sources, file, env, macros, &mut before.macros, diags);
-    let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.language_of(env);
-    let parsed = p.file(&mut before.globals);
+    let parsed = parse_with(sources, (file, env), macros, before, diags, |_| {});
     if diags.error_count() > errors {
         before.macros.retain(|_, m| m.span.file != file);
         before.globals.retain(|_, (_, at)| at.file != file);
     }
     parsed
+}
+
+/// Parses a file with a parser that `adjust` has changed.
+fn parse_with(
+    sources: &mut Sources,
+    (file, env): (FileId, &PreprocEnv),
+    macros: &MacroLibrary,
+    before: &mut Definitions,
+    diags: &mut Diagnostics,
+    adjust: impl FnOnce(&mut Parser),
+) -> File {
+    let output = preproc::preprocess(sources, file, env, macros, &mut before.macros, diags);
+    let mut p = Parser::new(sources, file, &output, macros, diags);
+    p.guru = env.guru;
+    p.autocast = env.has_version(AUTOCAST);
+    p.joins_over_comments = env.has_version(JOIN_OVER_COMMENTS);
+    adjust(&mut p);
+    p.file(&mut before.globals)
 }
 
 /// As [`parse_file`] of the user's script, which must have something in it. Files of a library may
@@ -110,7 +125,10 @@ pub fn parse_script(
     diags: &mut Diagnostics,
 ) -> File {
     let errors = diags.error_count();
-    let parsed = parse_file(sources, file, env, macros, diags);
+    let mut own = Definitions::default();
+    let parsed = parse_with(sources, (file, env), macros, &mut own, diags, |p| {
+        p.checks_version = env.check_version;
+    });
     if parsed.items.is_empty() && diags.error_count() == errors {
         let message = "the script has nothing in it: no probe, function or global";
         let end = sources.text(file).trim_ascii_end().len() as u32;
@@ -131,11 +149,9 @@ pub fn parse_pattern(
     diags: &mut Diagnostics,
 ) -> File {
     let mut own = Definitions::default();
-    let output = preproc::preprocess(sources, file, env, macros, &mut own.macros, diags);
-    let mut p = Parser::new(sources, file, &output, macros, diags);
-    p.language_of(env);
-    p.pattern = true;
-    p.file(&mut own.globals)
+    parse_with(sources, (file, env), macros, &mut own, diags, |p| {
+        p.pattern = true;
+    })
 }
 
 /// As [`parse_file`] of a file of the library, which adds nothing to the sources.
@@ -214,6 +230,8 @@ struct Parser<'a> {
     sources: &'a Sources,
     tokens: &'a [Token],
     expansions: &'a [Span],
+    /// See [`preproc::PreprocOutput`].
+    version_conditions: &'a [usize],
     macros: &'a MacroLibrary,
     diags: &'a mut Diagnostics,
     /// Guru mode.
@@ -224,6 +242,8 @@ struct Parser<'a> {
     joins_over_comments: bool,
     /// The item is a function.
     in_function: bool,
+    /// Items that depend on the version of SystemTap are warnings.
+    checks_version: bool,
     /// The text is a pattern of `-l`: see [`parse_pattern`].
     pattern: bool,
     pos: usize,
@@ -258,12 +278,14 @@ impl<'a> Parser<'a> {
             sources,
             tokens: &output.tokens,
             expansions: &output.expansions,
+            version_conditions: &output.version_conditions,
             macros,
             diags,
             guru: false,
             autocast: true,
             joins_over_comments: true,
             in_function: false,
+            checks_version: false,
             pattern: false,
             pos: 0,
             eof,
@@ -273,13 +295,6 @@ impl<'a> Parser<'a> {
             chain: None,
             last_error: usize::MAX,
         }
-    }
-
-    /// Takes the privileges and the version of the user's files.
-    fn language_of(&mut self, env: &PreprocEnv) {
-        self.guru = env.guru;
-        self.autocast = env.has_version(AUTOCAST);
-        self.joins_over_comments = env.has_version(JOIN_OVER_COMMENTS);
     }
 
     /// Whether a token may be embedded C, `@kderef` or `@kregister`.

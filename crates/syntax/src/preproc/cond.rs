@@ -9,11 +9,14 @@ use crate::diag::Diagnostic;
 use crate::lexer::{parse_number, unescape};
 use crate::token::{Tok, Token};
 
+/// The version of the language, which `--compatible` sets.
+const SYSTEMTAP_V: &str = "systemtap_v";
+
 /// Names allowed on the left, besides `CONFIG_...`.
 const NAMES: &[&str] = &[
     "kernel_v",
     "kernel_vr",
-    "systemtap_v",
+    SYSTEMTAP_V,
     "arch",
     "runtime",
     "systemtap_privilege",
@@ -147,6 +150,9 @@ impl Preproc<'_> {
             Tok::ArgStr => CondValue::Text(text.to_owned()),
             Tok::Ident => match self.name(text, is_left) {
                 Some(v) => {
+                    if text == SYSTEMTAP_V {
+                        self.version_conditions.push(self.out.len());
+                    }
                     if let CondValue::Config(_) = v {
                         self.config_unknown(t.span);
                     }
@@ -183,7 +189,7 @@ impl Preproc<'_> {
         let value = match text {
             "kernel_v" => CondValue::Version(env.kernel_version.clone()),
             "kernel_vr" => CondValue::Version(env.kernel_release.clone()),
-            "systemtap_v" => CondValue::Version(env.systemtap_version.clone()),
+            SYSTEMTAP_V => CondValue::Version(env.systemtap_version.clone()),
             "arch" => CondValue::Pattern(env.arch.clone()),
             "runtime" => CondValue::Pattern(env.runtime.clone()),
             "systemtap_privilege" => CondValue::Word(env.privilege.name().to_owned()),

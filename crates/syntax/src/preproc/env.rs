@@ -87,6 +87,8 @@ pub struct PreprocEnv {
     pub privilege: Privilege,
     /// `guru_mode`: `-g`
     pub guru: bool,
+    /// Parts of the script that depend on `systemtap_v` are warnings: `--check-version`.
+    pub check_version: bool,
     /// `CONFIG_...`
     pub config: Box<dyn KernelConfig>,
 }
@@ -105,6 +107,7 @@ impl PreprocEnv {
             runtime: RUNTIME.to_owned(),
             privilege: Privilege::default(),
             guru: false,
+            check_version: false,
             config: Box::new(NoConfig),
         }
     }

@@ -49,6 +49,8 @@ pub struct PreprocOutput {
     pub tokens: Vec<Token>,
     /// Places of macro calls and arguments; [`Token::expansion`] counts them from 1.
     pub expansions: Vec<Span>,
+    /// Where conditions on `systemtap_v` stood: the numbers of the tokens behind them.
+    pub version_conditions: Vec<usize>,
 }
 
 /// Lexes and preprocesses one script or tapset file. The macros of the file are added to `local`, the macros
@@ -104,6 +106,7 @@ fn expanded(
     PreprocOutput {
         tokens: p.out,
         expansions: p.expansions,
+        version_conditions: p.version_conditions,
     }
 }
 
@@ -221,6 +224,7 @@ struct Preproc<'a> {
     open: Vec<(Span, bool)>,
     out: Vec<Token>,
     expansions: Vec<Span>,
+    version_conditions: Vec<usize>,
     from_macros: usize,
     /// The unknown kernel configuration was reported.
     config_warned: bool,
@@ -246,6 +250,7 @@ impl<'a> Preproc<'a> {
             open: Vec::new(),
             out: Vec::new(),
             expansions: Vec::new(),
+            version_conditions: Vec::new(),
             from_macros: 0,
             config_warned: false,
         }

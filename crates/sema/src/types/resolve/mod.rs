@@ -21,7 +21,7 @@ mod register_members;
 mod rules;
 mod stmt;
 mod target;
-pub(in crate::types) mod unavailable;
+pub(crate) mod unavailable;
 mod unused;
 mod value;
 mod variants;

@@ -179,7 +179,7 @@ pub(in crate::types) fn reason_of_global(name: &str) -> Option<&'static str> {
 }
 
 /// Why a function of SystemTap's library is not there.
-pub(super) fn reason(function: &str) -> Option<&'static str> {
+pub(crate) fn reason(function: &str) -> Option<&'static str> {
     let python = ["Py3", "python3_"];
     match python.iter().any(|start| function.starts_with(start)) {
         true => Some(PYTHON),
