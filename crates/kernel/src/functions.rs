@@ -208,7 +208,7 @@ pub fn can_be_probed(name: &str) -> bool {
         return asked == ProbeCheck::Sound;
     }
     if unprobed() && Btf::vmlinux().is_ok_and(|btf| signature(btf, name).is_some()) {
-        return true;
+        return Symbols::kernel().map_or(true, |symbols| !runs_at_boot(symbols, name));
     }
     let listed = || blacklist().any(|n| n == name);
     Symbols::kernel().map_or(true, |symbols| symbol_can_be_probed(symbols, name)) && !listed()
@@ -230,6 +230,19 @@ fn range(symbols: &Symbols, [start, end]: &[&str; 2]) -> Option<(u64, u64)> {
 /// The address ranges that must not be probed.
 fn forbidden(symbols: &Symbols) -> impl Iterator<Item = (u64, u64)> + '_ {
     SECTIONS.iter().filter_map(|edges| range(symbols, edges))
+}
+
+/// The address range of code that the kernel frees when it has started.
+fn initial(symbols: &Symbols) -> Option<(u64, u64)> {
+    range(symbols, &["_sinittext", "_einittext"])
+}
+
+/// Whether all functions of that name are gone since the kernel has started.
+fn runs_at_boot(symbols: &Symbols, name: &str) -> bool {
+    let mut all = symbols.find(name).filter(is_code).peekable();
+    all.peek().is_some()
+        && initial(symbols)
+            .is_some_and(|(start, end)| all.all(|s| (start..end).contains(&s.address)))
 }
 
 fn symbol_can_be_probed(symbols: &Symbols, name: &str) -> bool {
@@ -255,7 +268,7 @@ impl<'a> Functions<'a> {
             traced,
             blacklist: marks.map(|s| &s.name[NO_KPROBE.len()..]).collect(),
             forbidden: forbidden(symbols).collect(),
-            initial: range(symbols, &["_sinittext", "_einittext"]),
+            initial: initial(symbols),
         }
     }
 
@@ -309,7 +322,9 @@ impl<'a> Functions<'a> {
     fn probeability(&self, s: &Symbol<'_>, one: bool) -> Option<bool> {
         let within = |range: &(u64, u64)| (range.0..range.1).contains(&s.address);
         let kernel = s.module.is_none();
-        if kernel && self.forbidden.iter().any(within) || self.blacklist.contains(s.name) {
+        let gone = self.initial.as_ref().is_some_and(within);
+        if kernel && (gone || self.forbidden.iter().any(within)) || self.blacklist.contains(s.name)
+        {
             return None;
         }
         match &self.traced {
@@ -317,7 +332,6 @@ impl<'a> Functions<'a> {
                 let has = traced.has(s, self.symbols);
                 (has || one).then_some(has)
             }
-            None if kernel && self.initial.as_ref().is_some_and(within) => None,
             None => Some(true),
         }
     }
@@ -335,9 +349,7 @@ impl<'a> Functions<'a> {
         let (symbol, offset) = self.symbols.resolve(address)?;
         let own = Symbol { address, ..symbol };
         let traced = self.probeability(&own, true)?;
-        let initial = |range: &(u64, u64)| (range.0..range.1).contains(&address);
-        let gone = symbol.module.is_none() && self.initial.as_ref().is_some_and(initial);
-        (!gone).then_some(traced && offset == 0)
+        Some(traced && offset == 0)
     }
 
     /// Whether ftrace's list could be read, so that the functions found can be attached.
@@ -610,6 +622,23 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         let listed = all.matching(None, "kprobe_handler");
         assert_eq!((listed.functions.len(), listed.left_out), (0, 1));
         assert_eq!(all.matching(None, "nosuch").left_out, 0);
+    }
+
+    #[test]
+    fn code_that_is_freed_at_boot_is_left_out() {
+        let boot = "ffffffff82000000 T _sinittext\nffffffff82000100 t init_setup\n\
+                    ffffffff82000200 t both\nffffffff82001000 T _einittext\n";
+        let text = format!("{SYMBOLS}ffffffff81000b00 t both\n{boot}");
+        let symbols = Symbols::parse(&text).expect("sound");
+        assert!(runs_at_boot(&symbols, "init_setup"));
+        assert!(!runs_at_boot(&symbols, "both") && !runs_at_boot(&symbols, "nosuch"));
+        for traced in [Some(TRACED), None] {
+            let all = Functions::new(&symbols, traced);
+            let gone = all.matching(None, "init_setup");
+            assert_eq!((gone.functions.len(), gone.left_out), (0, 1));
+            assert_eq!(all.matching(None, "both").functions.len(), 1);
+            assert_eq!(all.at(0xffff_ffff_8200_0100), None);
+        }
     }
 
     #[test]
