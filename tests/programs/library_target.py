@@ -459,7 +459,7 @@ def main():
                 lines.append(f'try {{ printf("{i}=%s\\036", sprint({e})) }} catch (m) {{ printf("{i}=error: %s\\036", m) }}')
             lines.append("}")
         target = f"{sys.executable} {os.path.abspath(__file__)} --target {group} '' 'two words' '' ''"
-        command = [spile, *option, "-w", "-DMAXACTION=100000", "-e", "\n".join(lines), "-c", target]
+        command = [spile, *option, "-gw", "-DMAXACTION=100000", "-e", "\n".join(lines), "-c", target]
         done = subprocess.run(command, capture_output=True, timeout=250, env={**os.environ, "LC_SAID": "a=b"})
         got = dict(row.split("=", 1) for row in done.stdout.decode("utf-8", "replace").split("\036") if "=" in row)
         said = [row.split("\n")[-1] if row.startswith("WARNING") else row for row in done.stderr.decode().split("\036")]

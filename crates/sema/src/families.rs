@@ -126,6 +126,12 @@ pub(crate) enum PointMatch {
         point: String,
         kind: ContextKind,
     },
+    /// A counter of `@perf`, and the program whose events it counts, as the script names it.
+    Counter {
+        event: Event,
+        point: String,
+        program: Option<Arc<str>>,
+    },
     /// A place where the kernel calls BPF programs, with the arguments it passes.
     Hook {
         event: Event,

@@ -87,7 +87,7 @@ probe syscall.x { x = 3; println(f(x)); println(f(2)) println(f(7)) }",
         "probe begin { if (\"a\" !~ \"(a{1,200}){200}\") exit() }",
     ),
     ("W0501", "probe begin { println(x + 1) }"),
-    ("W0502", "probe begin { x = 1 }"),
+    ("W0502", "probe begin { x = 1; println(2) }"),
     ("W0503", "global s probe begin { s <<< 1; @count(s) }"),
     (
         "W0504",
@@ -112,6 +112,9 @@ const MORE: &[&str] = &[
     "probe begin { println(1 . 2) }",
     "function f(x:string) { return x } probe begin { println(f(1)) }",
     "probe begin { __exit() }",
+    "probe begin { if (@defined($foo)) { println(1) } } probe end { x = 1; \"unused\" }",
+    "global g probe begin { g = task_current(); println(g->pid) }",
+    "probe kernel.statement(4096).absolute, process(1).statement(4096).absolute { println(1) }",
 ];
 
 #[test]

@@ -162,6 +162,17 @@ fn wildcards_over_aliases_resolve_as_blessed() {
     ));
 }
 
+/// The alias is no loop: its point means the family's.
+#[test]
+fn an_alias_adds_to_the_family_of_its_name() {
+    let s = resolve(
+        "probe syscall.read = syscall.read { extra = 1 } probe syscall.read { println(extra) }",
+    );
+    assert!(s.diags.is_empty(), "{}", s.errors());
+    assert_eq!((s.derived.len(), s.derived[0].parts.len()), (1, 2));
+    assert!(resolve("probe circle = circle { } probe circle { }").errors().contains("E0305"));
+}
+
 #[test]
 fn optional_points_may_be_missing() {
     let s = resolve(

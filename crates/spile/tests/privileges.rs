@@ -35,6 +35,7 @@ const PRIVILEGES: &[Privilege] = &[
     privilege("println(%{ 1 %})", "E0124", false),
     privilege("println(__session_pid())", "E0501", false),
     privilege("println(__table(\"errno\", 1))", "E0501", false),
+    privilege("println(task_ns_pid(4096))", "E0531", true),
     Privilege {
         point: "netfilter.ipv4.pre_routing",
         statement: "$verdict = 0",

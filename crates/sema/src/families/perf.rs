@@ -28,6 +28,7 @@ struct PerfOptions {
     sample: Sample,
     of: PerfScope,
     counter: Option<Arc<str>>,
+    program: Option<Arc<str>>,
 }
 
 fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptions> {
@@ -36,12 +37,19 @@ fn parse_options(facts: &dyn Facts, comps: &[Component]) -> DiagResult<PerfOptio
         sample: Sample::Period(1_000_000),
         of: PerfScope::All,
         counter: None,
+        program: None,
     };
     for c in comps.get(3..).unwrap_or_default() {
         match &*c.name {
             "sample" => rest.sample = Sample::Period(positive(c)?),
             "hz" => rest.sample = Sample::Freq(positive(c)?),
-            "process" => rest.of = counted_processes(facts, c)?,
+            "process" => {
+                rest.of = counted_processes(facts, c)?;
+                rest.program = match &c.arg {
+                    Some(Literal::Str(s)) => Some(String::from_utf8_lossy(s).into()),
+                    _ => None,
+                };
+            }
             "counter" => rest.counter = Some(text(c)?),
             _ => {}
         }
@@ -125,24 +133,25 @@ pub(super) fn resolve_named(facts: &dyn Facts, comps: &[Component]) -> DiagResul
 }
 
 fn perf_match((ty, config): (u32, u64), rest: &PerfOptions, point: String) -> PointMatch {
-    let (event, kind) = match &rest.counter {
-        Some(name) => (
-            Event::Counter {
+    match &rest.counter {
+        Some(name) => PointMatch::Counter {
+            event: Event::Counter {
                 name: name.clone(),
                 ty,
                 config,
             },
-            ContextKind::Controller,
-        ),
-        None => (
-            Event::Perf {
+            point,
+            program: rest.program.clone(),
+        },
+        None => PointMatch::Event {
+            event: Event::Perf {
                 ty,
                 config,
                 sample: rest.sample,
                 of: rest.of,
             },
-            ContextKind::Perf,
-        ),
-    };
-    PointMatch::Event { event, point, kind }
+            point,
+            kind: ContextKind::Perf,
+        },
+    }
 }

@@ -151,6 +151,17 @@ fn derive(
         PointMatch::Event { event, point, kind } => {
             derivation.push(event.clone(), point.clone(), Context::empty(*kind), 1);
         }
+        PointMatch::Counter {
+            event,
+            point,
+            program,
+        } => {
+            let ctx = Context {
+                name: program.clone(),
+                ..Context::empty(ContextKind::Controller)
+            };
+            derivation.push(event.clone(), point.clone(), ctx, 1);
+        }
         PointMatch::Hook {
             event,
             point,

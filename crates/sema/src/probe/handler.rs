@@ -83,7 +83,8 @@ pub struct Context {
     /// The `$` variables. For tracepoints, and for handlers of several system calls, only if the
     /// bodies mention any.
     pub targets: Vec<TargetVar>,
-    /// `$$name`: the name of the tracepoint, the system call, the function or the marker.
+    /// `$$name`: the name of the tracepoint, the system call, the function or the marker. For a
+    /// counter: the program whose events it counts.
     pub name: Option<Arc<str>>,
     /// `$$system`: the tracepoint's subsystem, or the marker's provider.
     pub system: Option<Arc<str>>,

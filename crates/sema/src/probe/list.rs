@@ -108,6 +108,9 @@ fn listed(
             let targets = kind.has_value().then(value).into_iter().collect();
             vec![lister.line(point.clone(), Vec::new(), targets)]
         }
+        PointMatch::Counter { point, .. } => {
+            vec![lister.line(point.clone(), Vec::new(), Vec::new())]
+        }
         PointMatch::Hook { point, targets, .. } => {
             vec![lister.line(point.clone(), Vec::new(), lister.spelled(targets))]
         }

@@ -248,7 +248,12 @@ impl<'a> PointSearch<'a> {
 
     fn alias(&mut self, ix: AliasId, comps: &[Component], layer: &AliasLayer) -> Errors {
         let entry = self.lib.alias_entry(ix);
-        if layer.stack.contains(&ix) || layer.stack.len() >= MAX_DEPTH {
+        let again = layer.stack.contains(&ix);
+        // `probe syscall.open = syscall.open { ... }` adds to a family's point.
+        if again && matches!(self.families(comps, layer), Ok(true)) {
+            return Vec::new();
+        }
+        if again || layer.stack.len() >= MAX_DEPTH {
             let text = format!("the alias `{}` is defined by itself", entry.name);
             let d = Diagnostic::error(codes::ALIAS_LOOP, text)
                 .at(layer.span)

@@ -19,6 +19,8 @@ pub(super) enum Origin {
 pub(super) enum NoType {
     /// Nothing gives it one.
     Unknown,
+    /// It is a global variable, which any probe can set.
+    Global,
     /// What gives it one does not agree.
     Two(CTy, CTy),
 }
@@ -28,6 +30,7 @@ impl NoType {
     pub(super) fn reason(&self, facts: &dyn Facts) -> String {
         match self {
             NoType::Unknown => "the C type of this value is not known".into(),
+            NoType::Global => "a global variable has no C type, since any probe can set it".into(),
             NoType::Two(a, b) => {
                 let shown = |ty: &CTy| match ty.base {
                     CBase::Id(id) => format!("`{}` of {}", ty.spell(facts), facts.type_home(id)),
@@ -79,7 +82,8 @@ impl Resolver<'_> {
         }
         let noted = match place {
             LValue::Local(ix) => self.cur.ctypes.entry(*ix).or_default(),
-            LValue::Scalar(g) | LValue::Elem(g, _) => self.global_ctypes.entry(*g).or_default(),
+            LValue::Elem(g, _) => self.global_ctypes.entry(*g).or_default(),
+            LValue::Scalar(_) => return,
         };
         for origin in found {
             if !noted.contains(&origin) {
@@ -99,7 +103,7 @@ impl Resolver<'_> {
             ExprKind::Read(LValue::Local(ix)) => {
                 out.extend(self.cur.ctypes.get(ix).into_iter().flatten());
             }
-            ExprKind::Read(LValue::Scalar(g) | LValue::Elem(g, _)) => {
+            ExprKind::Read(LValue::Elem(g, _)) => {
                 out.extend(self.global_ctypes.get(g).into_iter().flatten());
             }
             ExprKind::Ternary(_, a, b) => {
@@ -137,7 +141,10 @@ impl Resolver<'_> {
                 Origin::Call(_) => {}
             }
         }
-        first.ok_or(NoType::Unknown)
+        first.ok_or(match value.kind {
+            ExprKind::Read(LValue::Scalar(_)) => NoType::Global,
+            _ => NoType::Unknown,
+        })
     }
 
     /// The origins of a function's result. A body that still waits is resolved now.

@@ -135,7 +135,7 @@ pub struct Resolver<'a> {
     names: FxHashSet<Name>,
     /// Globals by the file of the declaration and the name.
     globals: FxHashMap<(FileId, Name), GlobalIx>,
-    /// C types of globals and of the elements of arrays.
+    /// C types of the elements of arrays.
     global_ctypes: FxHashMap<GlobalIx, Vec<Origin>>,
     /// Functions by the address of the syntax tree's node, which the Arc keeps alive.
     functions: FxHashMap<usize, FnDecl>,

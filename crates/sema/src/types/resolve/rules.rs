@@ -4,6 +4,7 @@
 use std::cell::LazyCell;
 
 use rustc_hash::FxHashSet;
+use spile_glob::matches_point;
 use spile_syntax::ast::{self, Span};
 use spile_syntax::diag::Diagnostic;
 use spile_syntax::visit::each_expr_in as each_expr;
@@ -12,6 +13,16 @@ use super::Resolver;
 use super::write::CHANGES;
 use crate::types::codes;
 use crate::types::hir::*;
+
+/// Functions that need guru mode in SystemTap without changing anything: scripts that work here work there.
+const RESERVED: &[&str] = &[
+    "task_ns_pid",
+    "task_ns_tid",
+    "task_ns_uid",
+    "task_ns_euid",
+    "task_ns_gid",
+    "task_ns_egid",
+];
 
 impl Resolver<'_> {
     /// Checks that the condition of a probe point reads global variables and nothing else, since it
@@ -47,26 +58,60 @@ impl Resolver<'_> {
         found.into_iter().for_each(|d| self.report(d));
         if !self.input.guru {
             self.changes_of_processes();
+            self.absolute_addresses();
         }
     }
 
-    /// Reports calls of built-in functions that change a process, in text that is not built-in itself.
+    /// Reports probes at addresses of the kernel that the script vouches for.
+    fn absolute_addresses(&mut self) {
+        let lib = self.lib;
+        let user_files = lib.file_ids().filter(|(_, user)| *user);
+        let probes = user_files.flat_map(|(file, _)| lib.probes(file));
+        let aliases = lib.aliases().filter(|(_, a)| a.user);
+        let points = probes
+            .flat_map(|p| &p.points)
+            .chain(aliases.flat_map(|(_, a)| &a.body.points));
+        let of_kernel = |c: &ast::Component| matches!(&*c.name, "kernel" | "module" | "kprobe");
+        for entry in points {
+            let comps = &entry.point.components;
+            let at = comps.iter().find(|c| matches_point(&c.name, "absolute"));
+            if let Some(at) = at.filter(|_| comps.first().is_some_and(of_kernel)) {
+                let text = "a probe at an absolute address of the kernel";
+                self.needs_guru(text, "probe any address", at.span);
+            }
+        }
+    }
+
+    /// Reports calls of built-in functions that change a process, or that SystemTap reserves as well, in
+    /// text that is not built-in itself.
     fn changes_of_processes(&mut self) {
         let changing = reaching(&self.tree, Unit::changes_process);
+        let reserved = |func: UnitIx| RESERVED.contains(&&*self.tree.units[func.0].name);
         let mut found = Vec::new();
         for unit in &self.tree.units {
             walk_exprs(&unit.body, &mut |e| {
                 if let ExprKind::Call { func, .. } = &e.kind
-                    && changing[func.0]
+                    && (changing[func.0] || reserved(*func))
                     && self.tree.units[func.0].span.file.is_built_in()
                     && !e.span.file.is_built_in()
                 {
-                    found.push((self.tree.units[func.0].name.clone(), e.span));
+                    found.push((
+                        self.tree.units[func.0].name.clone(),
+                        changing[func.0],
+                        e.span,
+                    ));
                 }
             });
         }
-        for (name, span) in found {
-            self.needs_guru(&format!("`{name}` changes a process"), CHANGES, span);
+        for (name, changes, span) in found {
+            let (does, what_for) = match changes {
+                true => ("changes a process", CHANGES),
+                false => (
+                    "reads at an address that the script makes up",
+                    "ask about any task",
+                ),
+            };
+            self.needs_guru(&format!("`{name}` {does}"), what_for, span);
         }
     }
 }

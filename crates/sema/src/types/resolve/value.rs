@@ -1,5 +1,7 @@
 //! Constructs that only some events have: `$value` of `procfs` files, and the counters of `@perf`.
 
+use std::sync::Arc;
+
 use rustc_hash::FxHashMap;
 use spile_ir::Event;
 use spile_ir::intrinsics::Intrinsic;
@@ -9,17 +11,35 @@ use spile_syntax::diag::Diagnostic;
 use super::Resolver;
 use super::write::WRITE;
 use crate::codes as probe_codes;
+use crate::facts::{Module, ModuleQuery};
 use crate::probe::{ContextKind, ProbeHandler, TargetSource};
 use crate::types::codes;
 use crate::types::hir::*;
 
-/// Named perf events: name to type and config.
-pub(super) type NamedCounters = FxHashMap<String, (u32, u64)>;
+/// A named perf event.
+pub(super) struct Counter {
+    ty: u32,
+    config: u64,
+    /// The program whose events it counts, where the script names one.
+    program: Option<Arc<str>>,
+}
+
+/// The counters by their names.
+pub(super) type NamedCounters = FxHashMap<String, Counter>;
 
 /// The counters of a script.
 pub(super) fn counters(handlers: &[ProbeHandler]) -> NamedCounters {
     let counter = |d: &ProbeHandler| match &d.event {
-        Event::Counter { name, ty, config } => Some((name.to_string(), (*ty, *config))),
+        Event::Counter { name, ty, config } => {
+            let program = d.ctx.name.clone();
+            let (ty, config) = (*ty, *config);
+            let counter = Counter {
+                ty,
+                config,
+                program,
+            };
+            Some((name.to_string(), counter))
+        }
         _ => None,
     };
     handlers.iter().filter_map(counter).collect()
@@ -32,6 +52,11 @@ impl Resolver<'_> {
         ctx.is_some_and(|c| c.kind.has_value())
     }
 
+    /// Whether the handler's context is of that family.
+    fn is_in(&self, kind: ContextKind) -> bool {
+        self.cur.ctx.as_ref().is_some_and(|c| c.kind == kind)
+    }
+
     /// A read of `$value`.
     pub(super) fn value(&mut self, name: &str, plain: bool, span: Span) -> Expr {
         if name != "$value" || !plain {
@@ -40,6 +65,13 @@ impl Resolver<'_> {
             let d = Diagnostic::error(probe_codes::NO_TARGET, text).at(span);
             self.report(d.note("it has $value, a string"));
             return self.bad(span);
+        }
+        if self.is_in(ContextKind::ProcfsRead) {
+            let text = "procfs `$value` variable cannot be read in a procfs read probe";
+            let d = Diagnostic::error(codes::NOT_SUPPORTED, text).at(span);
+            self.report(d.help(
+                "compute the text in a variable, and set it at the end: `$value = text`; `$value .= text` extends it",
+            ));
         }
         let kind = ExprKind::Intr {
             f: Intrinsic::ValueText,
@@ -68,8 +100,7 @@ impl Resolver<'_> {
                 return Some(self.bad(span));
             }
         };
-        let writes = |c: &std::sync::Arc<crate::probe::Context>| c.kind == ContextKind::ProcfsWrite;
-        if self.cur.ctx.as_ref().is_some_and(writes) {
+        if self.is_in(ContextKind::ProcfsWrite) {
             let text = "`$value` of a write probe is the written text and cannot be set";
             let d = Diagnostic::error(codes::NOT_SUPPORTED, text).at(lhs.span);
             self.report(d.help("a read probe of the same file sets the text for readers"));
@@ -119,7 +150,7 @@ impl Resolver<'_> {
         let Some(name) = self.literal(args, 0, "the counter", span) else {
             return self.bad(span);
         };
-        let Some((ty, config)) = self.counters.get(&name).copied() else {
+        let Some(Counter { ty, config, .. }) = self.counters.get(&name) else {
             let counters: Vec<String> = self.counters.keys().cloned().collect();
             let text = format!("no probe defines the counter `{name}`");
             let d = Diagnostic::error(probe_codes::NO_COUNTER, text).at(span);
@@ -128,10 +159,42 @@ impl Resolver<'_> {
             self.report(d.help(example));
             return self.bad(span);
         };
-        let args = [i64::from(ty), config as i64];
+        let args = [i64::from(*ty), *config as i64];
+        self.check_program_of(&name, span);
         let args = args.map(|n| self.num(ExprKind::Num(n), span)).into();
         let f = Intrinsic::PerfCount;
         self.num(ExprKind::Intr { f, args }, span)
+    }
+
+    /// Refuses a counter of one program in the code of another, where it never counts.
+    fn check_program_of(&mut self, counter: &str, span: Span) {
+        let of = self.counters.get(counter).and_then(|c| c.program.clone());
+        let here = self.cur.ctx.as_ref().and_then(|c| c.module.clone());
+        let (Some(program), Some(here @ Module::File(_))) = (of, here) else {
+            return;
+        };
+        let found = |query| self.facts.modules(&query).unwrap_or_default();
+        let programs = found(ModuleQuery::Path(program.clone()));
+        let uses = |of: &Module| {
+            let path = here.to_string();
+            let query = ModuleQuery::Library {
+                of: of.clone(),
+                pid: None,
+                name: path.rsplit('/').next().unwrap_or_default().into(),
+            };
+            found(query).iter().any(|m| m.module == here)
+        };
+        let is_its_code = |m: &Module| *m == here || uses(m);
+        if programs.is_empty() || programs.iter().any(|m| is_its_code(&m.module)) {
+            return;
+        }
+        let text = format!(
+            "the counter `{counter}` counts events of {program}, and this is a probe of {here}"
+        );
+        let d = Diagnostic::error(probe_codes::NO_COUNTER, text).at(span);
+        self.report(d.help(format!(
+            "define one for this program: `.process(\"{here}\").counter(...)`"
+        )));
     }
 }
 
