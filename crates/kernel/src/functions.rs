@@ -629,7 +629,7 @@ ffffffffc0002000 t bpf_prog_1\t[bpf]
         let boot = "ffffffff82000000 T _sinittext\nffffffff82000100 t init_setup\n\
                     ffffffff82000200 t both\nffffffff82001000 T _einittext\n";
         let text = format!("{SYMBOLS}ffffffff81000b00 t both\n{boot}");
-        let symbols = Symbols::parse(&text).expect("sound");
+        let symbols = Symbols::parse(text.as_str()).expect("sound");
         assert!(runs_at_boot(&symbols, "init_setup"));
         assert!(!runs_at_boot(&symbols, "both") && !runs_at_boot(&symbols, "nosuch"));
         for traced in [Some(TRACED), None] {

@@ -170,7 +170,11 @@ fn an_alias_adds_to_the_family_of_its_name() {
     );
     assert!(s.diags.is_empty(), "{}", s.errors());
     assert_eq!((s.derived.len(), s.derived[0].parts.len()), (1, 2));
-    assert!(resolve("probe circle = circle { } probe circle { }").errors().contains("E0305"));
+    assert!(
+        resolve("probe circle = circle { } probe circle { }")
+            .errors()
+            .contains("E0305")
+    );
 }
 
 #[test]

@@ -10,10 +10,12 @@ use spile_syntax::visit::{self, Visitor};
 /// Maximum number of rounds; each finds statements that the one before made useless.
 const ROUNDS: usize = 16;
 
-/// The statements and expressions that are left out, by the addresses of their nodes.
+/// The statements and expressions that are left out, by the addresses of their nodes. A statement can
+/// begin with an expression and have its address, so there are two sets.
 #[derive(Default)]
 pub(super) struct Unused {
-    nodes: FxHashSet<usize>,
+    stmts: FxHashSet<usize>,
+    exprs: FxHashSet<usize>,
     /// How often expressions that stay read each variable.
     reads: FxHashMap<Name, usize>,
     /// Reads are taken away, not added.
@@ -36,11 +38,11 @@ pub(super) fn find(bodies: &[(&Block, bool)], is_local: &dyn Fn(&Name) -> bool) 
     }
     found.leaving = true;
     for _ in 0..ROUNDS {
-        let before = found.nodes.len();
+        let before = found.len();
         for (body, _) in bodies.iter().filter(|b| b.1) {
             found.mark_all(&body.stmts, is_local);
         }
-        if found.nodes.len() == before {
+        if found.len() == before {
             break;
         }
     }
@@ -48,14 +50,18 @@ pub(super) fn find(bodies: &[(&Block, bool)], is_local: &dyn Fn(&Name) -> bool) 
 }
 
 impl Unused {
+    fn len(&self) -> usize {
+        self.stmts.len() + self.exprs.len()
+    }
+
     /// Whether a statement is left out.
     pub(super) fn has_stmt(&self, s: &Stmt) -> bool {
-        self.nodes.contains(&address(s))
+        self.stmts.contains(&address(s))
     }
 
     /// Whether an expression that is used as a statement is left out.
     pub(super) fn has_expr(&self, e: &Expr) -> bool {
-        self.nodes.contains(&address(e))
+        self.exprs.contains(&address(e))
     }
 
     fn mark_all(&mut self, stmts: &[Stmt], is_local: &dyn Fn(&Name) -> bool) {
@@ -105,13 +111,13 @@ impl Unused {
     fn mark_expr(&mut self, e: &Expr, is_local: &dyn Fn(&Name) -> bool) {
         if !self.has_expr(e) && self.is_useless(e, is_local) {
             self.discarded(e);
-            self.nodes.insert(address(e));
+            self.exprs.insert(address(e));
         }
     }
 
     fn leave_out(&mut self, s: &Stmt) {
         self.stmt(s);
-        self.nodes.insert(address(s));
+        self.stmts.insert(address(s));
     }
 
     fn is_useless(&self, e: &Expr, is_local: &dyn Fn(&Name) -> bool) -> bool {
