@@ -33,6 +33,7 @@ use crate::programs::critical_section;
 use crate::programs::exec_notifier;
 use crate::programs::forked_calls;
 use crate::programs::process_tree;
+use crate::programs::unfollowed;
 use crate::regalloc::{self, Allocation, Unallocated};
 use crate::target::Options;
 
@@ -211,6 +212,13 @@ impl Programs<'_> {
             let module = module_with(tracker.map_err(program_error)?);
             // Attached before all other programs.
             self.own_program(0, process_tree::info(), module)?;
+            let offsets = &self.options.offsets;
+            let events = offsets.uprobe.and(offsets.task_perf_events);
+            let follows = |p: &ProgramInfo| matches!(&p.attach, Attach::Code { probe, .. } if can_follow(probe));
+            if let Some(events) = events.filter(|_| self.infos.iter().any(follows)) {
+                let module = module_with(unfollowed::program(at, events));
+                self.own_program(0, unfollowed::info(), module)?;
+            }
         }
         if self.program.watches_programs() {
             let shape = self.pool.record(RecordShape {
@@ -291,6 +299,7 @@ impl Programs<'_> {
 
     /// The map of the places of probes that can follow processes, if their programs ask for places.
     fn followed_map(&self) -> Option<MapSpec> {
+        self.options.offsets.uprobe?;
         let places = |probe: &CodeProbe| {
             let exits = |s: &CodeSite| s.exits.as_ref().map_or(1, |e| e.at.len());
             probe.sites.iter().map(exits).sum::<usize>()

@@ -80,6 +80,9 @@ pub mod shared {
     /// A record wakes the controller even while it rests: `BPF_RB_FORCE_WAKEUP`. For records that
     /// ask it to read memory that may soon be gone.
     pub(crate) const FORCE_WAKEUP: i32 = 2;
+    /// Programs that processes of the target executed and in which they have no breakpoints, because
+    /// the kernel took their perf events away (atomic).
+    pub const UNFOLLOWED: u32 = 136;
     /// First free word. Locks and shared scalars follow; they change often, and start on a cache
     /// line of their own.
     pub const END: u32 = 192;
@@ -126,22 +129,25 @@ pub const MAX_ROWS: u32 = 1 << 20;
 /// the cookie that the place has in other attachments.
 pub const FOLLOWED_MAP: &str = "followed";
 /// Bit of the attach cookies of probes that follow processes. The rest is the number of a set of
-/// places, whose addresses differ in their last bits.
+/// places.
 pub const FOLLOWED: u64 = 1 << 63;
-/// Number of these last bits: those that are the same wherever a file is mapped.
-pub const FOLLOWED_BITS: u32 = 12;
+/// Number of bits of a place in a key; the bits above are its set.
+pub const FOLLOWED_BITS: u32 = 40;
+/// The last bits of an address, which are the same wherever a file is mapped. The places of a set differ
+/// in them if the kernel replaces return addresses there.
+pub(crate) const IN_PAGE: u64 = (1 << 12) - 1;
 
-/// The key of a place in [`FOLLOWED_MAP`]: the number of its set, and its address or offset.
-pub fn followed_key(set: u32, address: u64) -> u64 {
-    u64::from(set) << FOLLOWED_BITS | address & ((1 << FOLLOWED_BITS) - 1)
+/// The key of a place in [`FOLLOWED_MAP`]: the number of its set, and its offset in the file; at
+/// replaced return addresses the last bits of that.
+pub fn followed_key(set: u32, offset: u64, replaced: bool) -> u64 {
+    let place = if replaced { offset & IN_PAGE } else { offset };
+    u64::from(set) << FOLLOWED_BITS | place
 }
 
-/// Whether a probe can follow the target's processes: its breakpoints are then in the memory of these
-/// only. The semaphores of markers are counted in all processes.
+/// Whether a probe can follow the target's processes: its breakpoints, and the counts of its
+/// semaphores, are then in the memory of these only.
 pub fn can_follow(probe: &spile_ir::CodeProbe) -> bool {
-    let file = |s: &spile_ir::CodeSite| {
-        s.semaphore == 0 && matches!(s.place, spile_ir::CodePlace::File { .. })
-    };
+    let file = |s: &spile_ir::CodeSite| matches!(s.place, spile_ir::CodePlace::File { .. });
     probe.tree && probe.pid.is_none() && probe.sites.iter().all(file)
 }
 

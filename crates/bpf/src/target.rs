@@ -50,6 +50,8 @@ pub struct KernelOffsets {
     pub task_tgid: Option<u32>,
     /// `utask`: what the kernel keeps of a thread that has hit a uprobe; null for others.
     pub task_utask: Option<u32>,
+    /// `perf_event_ctxp`: the perf events of a thread, since 6.2; null for none.
+    pub task_perf_events: Option<u32>,
     pub task_comm: Option<u32>,
     pub task_real_parent: Option<u32>,
     pub task_cred: Option<u32>,
@@ -75,10 +77,23 @@ pub struct KernelOffsets {
     pub signal_pgrp: Option<u32>,
     pub signal_session: Option<u32>,
     pub pid_nr: Option<u32>,
+    /// Offsets for finding the place of the uprobe that was hit.
+    pub uprobe: Option<UprobeOffsets>,
     /// Offsets for the search for a page in its file, if the kernel has `bpf_find_vma` (5.17).
     pub pages: Option<PageOffsets>,
     /// Offsets for walks of user stacks.
     pub unwind: Option<UnwindOffsets>,
+}
+
+/// Where the kernel keeps the uprobe that the current thread has hit.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UprobeOffsets {
+    /// `utask` in `struct task_struct`.
+    pub task_utask: u32,
+    /// `auprobe` in `struct uprobe_task` (6.12): the address of `arch` in a `struct uprobe`.
+    pub utask_auprobe: u32,
+    /// From `arch` to `offset`, the offset of the place in its file, in `struct uprobe`.
+    pub auprobe_place: i32,
 }
 
 /// BPF features of the running kernel that generated code can use.

@@ -83,7 +83,7 @@ impl LoadedObject {
     ) -> Result<StartedObject, Error> {
         let mut single = Vec::new();
         let mut followed = match target {
-            Some(_) => followed::programs(&object.layout),
+            Some(_) => followed::programs(object),
             None => Vec::new(),
         };
         loop {
@@ -259,10 +259,7 @@ impl LoadedObject {
         let arming = Arming::new(signals.cloned());
         links.following = self.following(target).map_err(|why| (Vec::new(), why))?;
         self.attach_some(program, target, (&mut links, &arming), |info| !raises(info))?;
-        if let Some(following) = &links.following {
-            let all = following.follow_all();
-            all.map_err(|errno| (Vec::new(), cannot_follow(errno)))?;
-        }
+        follow(&links).map_err(|why| (Vec::new(), why))?;
         let why = self.uncritical.iter().filter_map(|why| why.lines().next());
         let lines =
             why.map(|why| format!("handlers of the controller take locks themselves: {why}"));
@@ -292,7 +289,8 @@ impl LoadedObject {
     ) -> Result<(), Error> {
         let arming = Arming::new(Some(Rc::clone(signals)));
         self.attach_some(program, None, (links, &arming), raises)
-            .map_err(|(_, why)| why)
+            .map_err(|(_, why)| why)?;
+        follow(links)
     }
 
     /// Watches the memory of a process that has just called `execve`.
@@ -542,6 +540,12 @@ fn attach_code(
         .unreported
         .push(AttachSummary::for_program(name, probe, by, left_out));
     Ok(())
+}
+
+/// Follows the target's processes, if programs do.
+fn follow(links: &Links) -> Result<(), Error> {
+    let followed = links.following.as_ref().map(Following::follow_all);
+    followed.unwrap_or(Ok(())).map_err(cannot_follow)
 }
 
 fn cannot_follow(errno: Errno) -> Error {

@@ -667,6 +667,9 @@ impl Session {
         }
         if let Some(links) = self.links.take() {
             self.missed = links.missed();
+            if let Some(kernel) = self.controller.kernel() {
+                self.controller.account.unfollowed = links.unfollowed(kernel.state());
+            }
             self.detaching = Some(links.detach());
         }
         self.controller.out.wait_for_readers();

@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock};
 use spile_bpf::target::{
     ArgCase, ArgDesc, ArgVariants, CastKfunc, Features, FieldPlace, Flag, FlagTable,
     InterruptKfuncs, KernelOffsets, NumberBase, PageOffsets, PreemptionKfuncs, SessionKfuncs,
-    StructDesc, StructText, SyscallDesc, TypedFunction, UnwindOffsets,
+    StructDesc, StructText, SyscallDesc, TypedFunction, UnwindOffsets, UprobeOffsets,
 };
 use spile_ir::{Arch, CodePlace, CodeProbe, Event, Handler, NrSet, Program, ProgramFacts, Space};
 use spile_kernel::bpf::prog_type;
@@ -93,6 +93,7 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
         task_numbers: task_numbers.unwrap_or_default(),
         task_tgid: task(&["tgid"]),
         task_utask: task(&["utask"]),
+        task_perf_events: task(&["perf_event_ctxp"]),
         task_comm: task(&["comm"]),
         task_real_parent: task(&["real_parent"]),
         task_cred: task(&["cred"]),
@@ -115,6 +116,7 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
         pid_nr: offset(btf, "pid", &["numbers"])
             .zip(offset(btf, "upid", &["nr"]))
             .map(|(a, b)| a + b),
+        uprobe: uprobe_offsets(btf),
         unwind: stacks.then(|| unwind_offsets(btf)).flatten(),
         pages: user.then(|| page_offsets(btf)).flatten(),
     }
@@ -123,6 +125,18 @@ pub(crate) fn offsets(btf: &Btf, facts: &ProgramFacts) -> KernelOffsets {
 /// The processor of this machine.
 pub(crate) fn arch() -> Arch {
     Arch::named(std::env::consts::ARCH).unwrap_or_default()
+}
+
+/// The offsets for finding the place of a uprobe.
+fn uprobe_offsets(btf: &Btf) -> Option<UprobeOffsets> {
+    let at = |of, field| offset(btf, of, &[field]);
+    let field = |name| Some(i64::from(at("uprobe", name)?));
+    let back = field("offset")? - field("arch")?;
+    Some(UprobeOffsets {
+        task_utask: at("task_struct", "utask")?,
+        utask_auprobe: at("uprobe_task", "auprobe")?,
+        auprobe_place: i32::try_from(back).ok()?,
+    })
 }
 
 /// The offsets for walking stacks of programs, on supported processors.

@@ -5,6 +5,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | [`process_tree`] | marks the target's descendants at forks |
+//! | `unfollowed` | counts executions by which the target's processes lose their breakpoints |
 //! | `forked_calls` | copies values of entries for the children of forks |
 //! | `exec_notifier` | tells the controller of each `execve` |
 //! | `dispatch` | goes from a system call's number to its handlers |
@@ -19,6 +20,7 @@ pub(crate) mod forked_calls;
 pub(crate) mod process_tree;
 #[cfg(test)]
 mod tests;
+pub(crate) mod unfollowed;
 
 /// The description of a program at a raw tracepoint.
 fn at_tracepoint(name: &str, tracepoint: &str) -> ProgramInfo {

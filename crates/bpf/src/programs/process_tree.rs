@@ -9,7 +9,7 @@ use spile_ebpf::isa::asm::{Asm, Label};
 use spile_ebpf::isa::helpers::Helper as BpfHelper;
 use spile_ebpf::isa::insn::{AluOp, Cond, Reg, Size as Bytes};
 use spile_lir::Func;
-use spile_lir::builder::build;
+use spile_lir::builder::{Builder, Val, build};
 use spile_lir::func::MemoryPlace;
 use spile_lir::helpers::Helper;
 use spile_lir::op::{AtomicOp, Size};
@@ -47,12 +47,7 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
         f.helper(Helper::Read, &[read, f.number(4), child + tgid]);
         let process = read.load_bytes(Size::U32, 0);
         f.ret_if(process.eq(parent), 0);
-        // The address of the word with a process's bit, and the bit.
-        let [(parents, parent), (bits, own)] = [parent, process].map(|number| {
-            let offset = (number >> 3) & (TREE_BYTES - 8).cast_signed();
-            let word = f.addr(MemoryPlace::State(at)) + offset;
-            (word, f.constant(1) << (number & 63))
-        });
+        let [(parents, parent), (bits, own)] = [parent, process].map(|number| place(f, at, number));
         let inside = parents.load_u64(0) & parent;
         f.if_else(
             inside.ne(0),
@@ -60,6 +55,13 @@ ctx: the tasks of the parent and of the child. New threads change nothing.";
             || bits.atomic(AtomicOp::And, 0, own ^ -1),
         );
     }))
+}
+
+/// The address of the word with a process's bit, and the bit.
+pub(crate) fn place<'b>(f: &'b Builder, at: u32, process: Val<'b>) -> (Val<'b>, Val<'b>) {
+    let offset = (process >> 3) & (TREE_BYTES - 8).cast_signed();
+    let word = f.addr(MemoryPlace::State(at)) + offset;
+    (word, f.constant(1) << (process & 63))
 }
 
 /// Goes to `out` in processes that do not descend from the target.

@@ -56,6 +56,11 @@ impl AttachSite<'_> {
         }
     }
 
+    /// Offset of the marker's semaphore in the file; 0 for none.
+    pub(crate) fn semaphore(&self) -> u64 {
+        self.site.semaphore
+    }
+
     /// The place to attach to.
     fn place_text(&self) -> CodePlace {
         match (&self.site.place, self.exit) {
@@ -178,9 +183,9 @@ fn attach_followed(
     let returns = probe.ret && !probe.at_exits();
     let link = |part: &[AttachSite<'_>]| following.link(part, returns, program);
     let mut done = Ok(());
-    for set in by_file(sites).iter().flat_map(|file| Following::sets(file)) {
-        let size = Some(PartSize::first());
-        done = done.and_then(|()| link_by_bisection(&set, size, &link, links, arming));
+    let files = by_file(sites);
+    for set in files.iter().flat_map(|f| Following::sets(f, returns)) {
+        done = done.and_then(|()| link_by_bisection(&set, None, &link, links, arming));
     }
     let failure = following.failure();
     links.following = Some(following);
@@ -622,7 +627,7 @@ mod tests {
     }
 
     #[test]
-    fn addresses_in_a_set_differ_in_their_last_bits() {
+    fn keys_in_a_set_differ() {
         let all = [0x1010, 0x2010, 0x1020, 0x1010, 0x3fff].map(site);
         let site = |(cookie, site)| AttachSite {
             cookie,
@@ -631,8 +636,12 @@ mod tests {
         };
         let sites: Vec<AttachSite<'_>> = (0..).zip(&all).map(site).collect();
         let cookies = |set: Vec<AttachSite<'_>>| set.iter().map(|s| s.cookie).collect();
-        let sets: Vec<Vec<u64>> = Following::sets(&sites).into_iter().map(cookies).collect();
-        assert_eq!(sets, [vec![0, 2, 4], vec![1], vec![3]]);
+        let sets = |replaced| -> Vec<Vec<u64>> {
+            let sets = Following::sets(&sites, replaced);
+            sets.into_iter().map(cookies).collect()
+        };
+        assert_eq!(sets(true), [vec![0, 2, 4], vec![1], vec![3]]);
+        assert_eq!(sets(false), [vec![0, 1, 2, 4], vec![3]]);
     }
 
     #[test]

@@ -8,25 +8,30 @@
 //!
 //! 1. A set of places becomes one trace event of tracefs (`uprobe_events`), with a name of this session.
 //! 2. One perf event holds the BPF program, which runs wherever the kernel lets a place of the set hit:
-//!    in the memory of tasks that have a perf event of the trace event.
+//!    in the memory of tasks that have a perf event of the trace event. It is the first, and of a task
+//!    without memory.
 //! 3. Another perf event for each task of the target is inherited by its threads and children. It never
 //!    counts, so a switch of tasks does nothing for it. It asks for reads with samples, because the
 //!    kernel exchanges the events of parent and child at a switch otherwise, with their limits.
 //!
-//! A trace event has one attach cookie. The program finds the place by the last bits of its address,
-//! which are the same wherever a file is mapped and differ within a set ([`FOLLOWED_MAP`]).
+//! A trace event has one attach cookie. The program finds the place by its offset in the file, which it
+//! reads from the kernel's description of the uprobe, in [`FOLLOWED_MAP`]. Where the kernel replaces
+//! return addresses, it has the address of the function only, whose last bits are the same wherever a
+//! file is mapped and differ within a set.
+//!
+//! Sets are large, because the kernel closes events one after the other, in 80 ms each, and each fork
+//! copies them.
 //!
 //! A perf event of a task with the file in its memory makes the kernel look at the instructions.
 //! The target does not run its program yet, so this process maps the file for that.
 
-use std::collections::BTreeSet;
-use std::os::fd::BorrowedFd;
-use std::os::fd::{AsFd, OwnedFd};
+use std::collections::{BTreeSet, HashMap};
+use std::fs::File;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 
-use spile_bpf::layout::{Attach, FOLLOWED, FOLLOWED_BITS, Layout, can_follow, followed_key};
-use spile_ir::CodePlace;
+use spile_bpf::layout::{Attach, FOLLOWED, FOLLOWED_MAP, Object, can_follow, followed_key};
 use spile_kernel::bpf::{BpfError, Command, Errno, Map, perf_link};
 use spile_kernel::machine::{self, Version};
 use spile_kernel::perf::PerfEvent;
@@ -39,6 +44,8 @@ use crate::machine::mapped::MappedFile;
 
 /// The first version in which inherited events can ask for reads with samples.
 const SINCE: Version = Version::new(6, 13);
+/// Limit on the places of a set, by the time in which the kernel attaches to them.
+const MOST_PLACES: usize = 2048;
 /// Limit on events that are closed in parallel.
 const MOST_CLOSERS: usize = 64;
 /// The start of the names of spile's groups of trace events; the rest is a process number.
@@ -51,6 +58,8 @@ pub(crate) struct Following {
     group: String,
     /// The process to follow.
     target: u32,
+    /// The task of the events that hold programs.
+    holder: u32,
     /// The map of places, if programs ask for places.
     places: Option<OwnedFd>,
     /// Number of sets so far.
@@ -72,26 +81,19 @@ struct Made {
     failure: Option<Errno>,
 }
 
-/// The programs of an object that can follow processes, if this kernel can.
-pub(crate) fn programs(layout: &Layout) -> Vec<String> {
-    if machine::version() < SINCE {
+/// The programs of an object that can follow processes, if this kernel can and the object has a map
+/// of their places.
+pub(crate) fn programs(object: &Object) -> Vec<String> {
+    let map = object.spec.maps.iter().find(|m| m.name == FOLLOWED_MAP);
+    if machine::version() < SINCE || map.is_none() {
         return Vec::new();
     }
-    let followed = layout.programs.iter().filter(|info| {
-        let code = |probe: &spile_ir::CodeProbe| can_follow(probe) && plain_paths(probe);
-        matches!(&info.attach, Attach::Code { probe, .. } if code(probe))
-    });
+    let followed = object
+        .layout
+        .programs
+        .iter()
+        .filter(|info| matches!(&info.attach, Attach::Code { probe, .. } if can_follow(probe)));
     followed.map(|info| info.name.clone()).collect()
-}
-
-/// Whether tracefs can read the paths of all files, which end at white space or at the last colon.
-fn plain_paths(probe: &spile_ir::CodeProbe) -> bool {
-    probe.sites.iter().all(|s| match &s.place {
-        CodePlace::File { path, .. } => {
-            path.starts_with('/') && !path.contains(|c: char| c.is_whitespace() || c == '#')
-        }
-        _ => false,
-    })
 }
 
 impl Following {
@@ -108,25 +110,33 @@ impl Following {
             tracefs,
             group: format!("{GROUP}{}", std::process::id()),
             target,
+            holder: without_memory().unwrap_or(target),
             places,
             sets: AtomicU32::new(0),
             made: Mutex::new(made),
         })
     }
 
-    /// Divides the places of a file into sets, in which the last bits of addresses differ.
-    pub(crate) fn sets<'p>(sites: &[AttachSite<'p>]) -> Vec<Vec<AttachSite<'p>>> {
+    /// Divides the places of a file into sets, in which their keys differ.
+    pub(crate) fn sets<'p>(sites: &[AttachSite<'p>], replaced: bool) -> Vec<Vec<AttachSite<'p>>> {
         let mut sets: Vec<Vec<AttachSite<'p>>> = Vec::new();
-        let mut used = vec![0; 1 << FOLLOWED_BITS];
+        let mut used: HashMap<u64, usize> = HashMap::new();
         for site in sites {
-            let at = &mut used[followed_key(0, site.offset()) as usize];
+            let key = followed_key(0, site.offset(), replaced);
+            let at = used.entry(key).or_default();
             match sets.get_mut(*at) {
                 Some(set) => set.push(*site),
                 None => sets.push(vec![*site]),
             }
             *at += 1;
         }
-        sets
+        let parts = sets.iter().flat_map(|set| set.chunks(MOST_PLACES));
+        parts.map(<[_]>::to_vec).collect()
+    }
+
+    /// Whether places are attached to.
+    pub(crate) fn has_sets(&self) -> bool {
+        !self.made().sets.is_empty()
     }
 
     /// The error because of which processes cannot be followed, if it is not about an instruction.
@@ -169,17 +179,19 @@ impl Following {
         returns: bool,
         program: BorrowedFd<'_>,
     ) -> Result<OwnedFd, Errno> {
-        let id = self.define(set, sites, returns)?;
+        let path = sites[0].path().unwrap_or_default();
+        let file = File::open(path).map_err(|e| io_number(&e))?;
+        let id = self.define(set, sites, returns, &file)?;
         let opened = |e: spile_kernel::perf::PerfError| e.errno;
-        let mapped = sites[0].path().and_then(MappedFile::open);
+        let mapped = MappedFile::of(&file);
         let check = PerfEvent::open_in(id, std::process::id(), false).map_err(opened)?;
-        let holder = PerfEvent::open_in(id, self.target, false).map_err(opened)?;
+        let holder = PerfEvent::open_in(id, self.holder, false).map_err(opened)?;
         self.made().checks.push(check);
         drop(mapped);
         if let Some(places) = &self.places {
             let map = Map::new(places.as_fd()).map_err(number)?;
             for site in sites {
-                let key = followed_key(set, site.offset()).to_ne_bytes();
+                let key = followed_key(set, site.offset(), returns).to_ne_bytes();
                 map.update(&key, &site.cookie.to_ne_bytes(), 0)
                     .map_err(number)?;
             }
@@ -194,13 +206,27 @@ impl Following {
         Ok(link)
     }
 
-    /// Defines a trace event, and returns its identifier.
-    fn define(&self, set: u32, sites: &[AttachSite<'_>], returns: bool) -> Result<u64, Errno> {
+    /// Defines a trace event, and returns its identifier. Tracefs gets the file by its descriptor,
+    /// because it cannot read paths with white space or `#`.
+    fn define(
+        &self,
+        set: u32,
+        sites: &[AttachSite<'_>],
+        returns: bool,
+        file: &File,
+    ) -> Result<u64, Errno> {
         let kind = if returns { 'r' } else { 'p' };
+        let start = format!(
+            "{kind}:{}/s{set} /proc/self/fd/{}",
+            self.group,
+            file.as_raw_fd()
+        );
         let line = |site: &AttachSite<'_>| {
-            let path = site.path().unwrap_or_default();
-            let offset = site.offset();
-            format!("{kind}:{}/s{set} {path}:{offset:#x}\n", self.group)
+            let semaphore = match site.semaphore() {
+                0 => String::new(),
+                at => format!("({at:#x})"),
+            };
+            format!("{start}:{:#x}{semaphore}\n", site.offset())
         };
         let text: String = sites.iter().map(line).collect();
         self.tracefs
@@ -280,6 +306,14 @@ fn number(e: BpfError) -> Errno {
 
 fn io_number(e: &std::io::Error) -> Errno {
     Errno::from_io_error(e).unwrap_or(Errno::INVAL)
+}
+
+/// A task without memory, in which an event can hold a program before places hit in the target: a
+/// process that waits for its semaphore hits as soon as it is raised. In a PID namespace there is none.
+fn without_memory() -> Option<u32> {
+    const PARENT_OF_THREADS: u32 = 2;
+    let stat = process::stat(PARENT_OF_THREADS)?;
+    (stat.comm == "kthreadd").then_some(PARENT_OF_THREADS)
 }
 
 /// The threads of a process and of its descendants.

@@ -2,8 +2,10 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
+use spile_bpf::layout::shared;
 use spile_kernel::bpf::link_info;
 use spile_kernel::perf::PerfEvent;
 use spile_kernel::process::spawn_masked;
@@ -13,6 +15,7 @@ use crate::attach::code::AttachSummary;
 use crate::attach::followed::Following;
 use crate::attach::perf_events;
 use crate::load::parallel::in_parallel;
+use crate::shared::state::StateMemory;
 
 /// Limit on the links that are closed in parallel.
 const MOST_CLOSERS: usize = 128;
@@ -110,6 +113,17 @@ impl Links {
             }
         }
         sums
+    }
+
+    /// Executions by which processes of the target lost their breakpoints.
+    pub(crate) fn unfollowed(&self, state: &StateMemory) -> u64 {
+        let follows = self.following.as_ref().is_some_and(Following::has_sets);
+        let count = state.shared(shared::UNFOLLOWED);
+        if follows {
+            count.load(Ordering::Relaxed)
+        } else {
+            0
+        }
     }
 
     /// Detaches. What the kernel detaches without waiting for running programs is left to another

@@ -11,8 +11,7 @@ pub(crate) struct MappedFile {
 
 impl MappedFile {
     /// Maps a whole file; `None` if it cannot be mapped.
-    pub(crate) fn open(path: &str) -> Option<MappedFile> {
-        let file = File::open(path).ok()?;
+    pub(crate) fn of(file: &File) -> Option<MappedFile> {
         let length = usize::try_from(file.metadata().ok()?.len()).ok()?;
         // SAFETY: the kernel chooses a free address, and nothing reads the memory.
         let start = unsafe {

@@ -77,6 +77,8 @@ pub struct Account {
     pub unknown_symbols: u64,
     /// Stacks deeper than MAXBACKTRACE.
     pub cut_stacks: u64,
+    /// Programs that the target's processes executed and in which they have no breakpoints.
+    pub unfollowed: u64,
     /// Changes of processes that handlers made in guru mode.
     pub acts: u64,
     /// Records that do not match the layout.
@@ -213,6 +215,12 @@ impl Account {
             (
                 self.cut_stacks,
                 "stacks cut to their limit; see -D MAXBACKTRACE=N",
+            ),
+            (
+                self.unfollowed,
+                "programs without breakpoints, because processes of the target executed them with \
+                 other rights (set-user-ID, capabilities); `process(\"PATH\")` without -c and -x \
+                 sees them",
             ),
             (self.acts, "changes of processes by this script (guru mode)"),
             (

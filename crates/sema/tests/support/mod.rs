@@ -208,6 +208,7 @@ pub(crate) fn bpf_options() -> BpfOptions {
             task_pid: Some(1256),
             task_tgid: Some(1260),
             task_utask: Some(2496),
+            task_perf_events: Some(2400),
             task_comm: Some(1832),
             task_real_parent: Some(1272),
             task_cred: Some(1800),
@@ -227,6 +228,11 @@ pub(crate) fn bpf_options() -> BpfOptions {
             signal_session: Some(368),
             pid_nr: Some(96),
             pages: None,
+            uprobe: Some(spile_bpf::target::UprobeOffsets {
+                task_utask: 2496,
+                utask_auprobe: 112,
+                auprobe_place: -24,
+            }),
             unwind: Some(spile_bpf::target::UnwindOffsets {
                 task_mm: 8,
                 task_tgid: 16,

@@ -7,8 +7,9 @@ use spile_ir::intrinsics::{ContextOp, Intrinsic};
 use spile_ir::{Event, Reg as IrReg, Space, Val};
 
 use super::pt_regs::Registers;
-use crate::layout::{FOLLOWED_BITS, FOLLOWED_MAP, can_follow};
+use crate::layout::{FOLLOWED_BITS, FOLLOWED_MAP, IN_PAGE, can_follow};
 use crate::lower::{Arg, CTX, HandlerCodegen, Res, TMP};
+use crate::target::UprobeOffsets;
 
 fn constant(n: Val) -> Result<i64, String> {
     match n {
@@ -65,6 +66,9 @@ impl HandlerCodegen<'_> {
         if !can_follow(probe) {
             return cookie;
         }
+        let Some(uprobe) = self.options.offsets.uprobe else {
+            return cookie;
+        };
         let of_return = probe.ret && !probe.at_exits();
         let known = self.asm.label();
         self.asm.jump_if(Cond::Sge, cookie, 0, known);
@@ -72,15 +76,12 @@ impl HandlerCodegen<'_> {
         self.asm.alu(AluOp::Lsh, cookie, FOLLOWED_BITS as i32);
         self.asm.store(Size::DW, R10, TMP[0], cookie);
         let at = if of_return {
-            self.call_with_context(Helper::GetFuncIp)
-        } else {
-            let at = self.asm.word(R10, CTX);
-            if let Some(pc) = self.registers().offset(self.registers().pc.into()) {
-                self.asm.load(Size::DW, at, at, pc);
-            }
+            let at = self.call_with_context(Helper::GetFuncIp);
+            self.asm.alu(AluOp::And, at, IN_PAGE as i32);
             at
+        } else {
+            self.uprobe_place(uprobe)
         };
-        self.asm.alu(AluOp::And, at, (1 << FOLLOWED_BITS) - 1);
         let key = self.asm.word(R10, TMP[0]);
         self.asm.add(key, at);
         self.asm.store(Size::DW, R10, TMP[0], key);
@@ -91,6 +92,17 @@ impl HandlerCodegen<'_> {
         self.asm.load(Size::DW, cookie, row, 0);
         self.asm.bind(known);
         cookie
+    }
+
+    /// The offset in its file of the place that was hit, as the kernel has it.
+    fn uprobe_place(&mut self, uprobe: UprobeOffsets) -> Reg {
+        let task = self.task();
+        let utask = self.asm.read(Size::DW, task, uprobe.task_utask as i16);
+        let at = self.asm.read(Size::DW, utask, uprobe.utask_auprobe as i16);
+        let at = self.as_number(at);
+        self.asm.add(at, uprobe.auprobe_place);
+        self.copy_memory(Arg::Word(TMP[1]), 8, at.into());
+        self.asm.word(R10, TMP[1])
     }
 
     /// Sets a register of the probed program.

@@ -1,0 +1,44 @@
+//! Counts the executions by which processes of the target lose their breakpoints: the kernel takes the
+//! perf events of a process away when it executes a program with other rights (set-user-ID, file
+//! capabilities), and breakpoints that follow the target are such events.
+
+use spile_lir::Func;
+use spile_lir::builder::build;
+use spile_lir::func::MemoryPlace;
+use spile_lir::helpers::Helper;
+use spile_lir::op::AtomicOp;
+
+use super::process_tree::place;
+use crate::layout::{ProgramInfo, shared};
+
+/// Name of the program.
+const PROGRAM: &str = "p_unfollowed";
+/// The tracepoint; its first argument is the current task. The kernel has taken the events away by
+/// then.
+const EXEC: &str = "sched_process_exec";
+
+/// The program's description.
+pub(crate) fn info() -> ProgramInfo {
+    super::at_tracepoint(PROGRAM, EXEC)
+}
+
+/// The program; `tree` is the place of the bits of [`super::process_tree`] in the shared block, and
+/// `events` the offset of a task's perf events.
+pub(crate) fn program(tree: u32, events: u32) -> Func {
+    let contract = "\
+Counts a process of the target without perf events, while handlers may run.
+ctx: the current task.";
+    build(PROGRAM, contract, ["ctx"], |f, [ctx]| {
+        let running = f.addr(MemoryPlace::State(shared::RUNNING));
+        f.ret_if(running.load_u64(0).eq(0), 0);
+        let process = f.helper(Helper::PidTgid, &[]) >> 32;
+        let (word, bit) = place(f, tree, process);
+        f.ret_if((word.load_u64(0) & bit).eq(0), 0);
+        let read = f.slot(8);
+        let field = ctx.load_u64(0) + events.cast_signed();
+        f.helper(Helper::Read, &[read, f.number(8), field]);
+        f.ret_if(read.load_u64(0).ne(0), 0);
+        let count = f.addr(MemoryPlace::State(shared::UNFOLLOWED));
+        count.atomic(AtomicOp::Add, 0, 1);
+    })
+}
