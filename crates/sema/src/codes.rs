@@ -41,4 +41,5 @@ code_table! { PROBE_CODES:
 
     RENAMED = "W0302", "A function or tracepoint under a name that the kernel no longer has.";
     OTHER_PLACE = "W0303", "Another function or library is probed than the name alone says.";
+    ALL_PROCESSES = "W0304", "Breakpoints in a library in all processes, for a question about one program.";
 }

@@ -116,7 +116,13 @@ fn resolve_probes(
         for d in search.probe_of_any_release(&probe.points, &probe.part) {
             diags.push(d);
         }
-        search.warnings.into_iter().for_each(|d| diags.push(d));
+        for d in search.warnings {
+            // One of these speaks for all libraries.
+            let again = |known: &Diagnostic| d.code == codes::ALL_PROCESSES && known.code == d.code;
+            if !diags.iter().any(again) {
+                diags.push(d);
+            }
+        }
         for found in search.found {
             derive(lib, facts, found, &mut derived, diags);
         }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use rustc_hash::FxHashSet;
 use spile_ir::{Event, Space};
-use spile_syntax::ast::{Component, Expr, FileId, Span};
+use spile_syntax::ast::{Component, Expr, FileId, Literal, Span};
 use spile_syntax::diag::{DiagResult, Diagnostic, suggest};
 
 use super::handler::HandlerPart;
@@ -326,18 +326,43 @@ impl<'a> PointSearch<'a> {
         let hits = hits?;
         let warning = |text| Diagnostic::warning(codes::OTHER_PLACE, text).at(layer.span);
         self.warnings.extend(texts.into_iter().map(warning));
-        let (EventMaker::PerfRaw | EventMaker::PerfNamed) = family.make else {
-            self.add_match(family, hits, &shown, layer);
-            return Ok(());
+        let program = match family.make {
+            EventMaker::PerfRaw | EventMaker::PerfNamed => perf::program(&shown),
+            _ => self.library_user(&shown, layer),
         };
         let mut layer = layer.clone();
-        if let (Some(program), Some(ix)) = (perf::program(&shown), self.lib.alias(FILTERED)) {
+        if let (Some(program), Some(ix)) = (program, self.lib.alias(FILTERED)) {
             let file = self.lib.alias_entry(ix).body.file;
             let body = Arc::new(super::process::filter(self.facts, program)?);
             layer.parts.insert(0, HandlerPart { body, file });
         }
         self.add_match(family, hits, &shown, &layer);
         Ok(())
+    }
+
+    /// The program whose library is probed, in whose processes the handler runs. If the session has a
+    /// target, the kernel limits the breakpoints to it instead.
+    fn library_user<'c>(
+        &mut self,
+        comps: &'c [Component],
+        layer: &AliasLayer,
+    ) -> Option<&'c Component> {
+        let named = |c: &&Component| matches!(c.arg, Some(Literal::Str(_)));
+        let program = comps
+            .first()
+            .filter(|c| &*c.name == "process")
+            .filter(named)?;
+        let library = comps.get(1).filter(|c| &*c.name == "library")?;
+        if self.facts.has_target() {
+            return None;
+        }
+        if !layer.quiet {
+            let text = "all processes that use this library stop at its breakpoints";
+            let d = Diagnostic::warning(codes::ALL_PROCESSES, text).at(library.span);
+            let way_out = "with `-c COMMAND` or `-x PID` only processes of the target do";
+            self.warnings.push(d.help(way_out));
+        }
+        Some(program)
     }
 
     /// `process(...).begin` and its kin: an alias of the library with a filter in front.
