@@ -63,6 +63,11 @@ impl<'m> ExitFinder<'m> {
             let to = jump
                 .to
                 .ok_or_else(|| unknown("which returns in its place"))?;
+            if to == entry {
+                return Err(unknown(
+                    "where it began, so that one return ends several of its calls",
+                ));
+            }
             if !seen.insert(to) {
                 continue;
             }
