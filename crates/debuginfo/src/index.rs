@@ -24,7 +24,7 @@ use crate::map::{Blob, MappedFile};
 use crate::split::SplitFiles;
 
 const MAGIC: u32 = 0x5844_4953;
-const VERSION: u32 = 5;
+const VERSION: u32 = 6;
 const HEADER: usize = 8;
 const ENTRY: usize = 6;
 const SCOPE: usize = 4;

@@ -3,15 +3,17 @@
 //! - gcc splits `if (n < 5) return n; …` into a first part, which it inlines, and the rest in a
 //!   function `f.part.0`, which it may inline into the first part in turn. Both have the abstract
 //!   entry of `f`.
-//! - For `delete p`, the deleting destructor calls the destructor of the same name.
+//! - For `delete p`, the deleting destructor calls the destructor of the same name. In classes with
+//!   virtual bases, the destructor of complete objects calls that of base objects with some compilers.
 //!
 //! Recursion is something else: an inlined copy of `f` in a copy of `f` is a new call if the source
 //! has that call. That of a part is not in the source, so gcc places it at the name of `f` in its
 //! definition, where no call can be.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use gimli::UnitOffset;
+use iced_x86::{Decoder, DecoderOptions};
 use object::LittleEndian;
 use object::read::elf::Sym;
 
@@ -45,21 +47,15 @@ impl Dwarf {
     /// Whether a function with code, of which this is the name, is entered only in the course of
     /// another call of that name.
     pub(crate) fn is_part(&self, die: Die, unit: &Unit, name: R) -> bool {
-        let destructor = name.slice().first() == Some(&b'~');
         let parts = self.split.get_or_init(|| self.split_parts());
-        if !destructor && parts.is_empty() {
+        if parts.is_empty() {
             return false;
         }
         let Ok(entry) = unit.entry(UnitOffset(die.offset)) else {
             return false;
         };
-        let linkage = entry.attr_value(gimli::DW_AT_linkage_name);
-        let linkage =
-            linkage.and_then(|l| self.forms(die.part, die.unit).attr_string(unit, l).ok());
-        if destructor && linkage.is_some_and(|l| l.slice().ends_with(b"D0Ev")) {
-            return true;
-        }
-        if parts.is_empty() || !entry.has_attr(gimli::DW_AT_abstract_origin) {
+        let destructor = name.slice().first() == Some(&b'~');
+        if !destructor && !entry.has_attr(gimli::DW_AT_abstract_origin) {
             return false;
         }
         let code = self.code(die, unit, &entry);
@@ -67,24 +63,47 @@ impl Dwarf {
         start.is_some_and(|start| parts.contains(&start))
     }
 
-    /// The addresses of functions that are the rest of a function that was split. Only their
-    /// symbols say it.
+    /// The addresses of functions that are entered in the course of another call of their name only.
+    /// Their symbols say it.
     fn split_parts(&self) -> HashSet<u64> {
         let debug = &self.part(0).image;
         let mut found = HashSet::new();
         for image in [&self.main, debug] {
             let table = image.elf().elf_symbol_table();
+            // By class: the destructors of complete and of base objects.
+            let mut complete = HashMap::new();
+            let mut base = HashMap::new();
             for symbol in table.iter() {
                 let name = symbol.name(LittleEndian, table.strings());
-                let name = name.ok().and_then(|n| std::str::from_utf8(n).ok());
-                if name.is_some_and(|n| n.contains(".part.")) {
-                    found.insert(image.symbol_address(symbol));
+                let Some(name) = name.ok().and_then(|n| std::str::from_utf8(n).ok()) else {
+                    continue;
+                };
+                let address = image.symbol_address(symbol);
+                if name.contains(".part.") || name.ends_with("D0Ev") {
+                    found.insert(address);
+                } else if let Some(class) = name.strip_suffix("D1Ev") {
+                    let size = symbol.st_size(LittleEndian);
+                    complete.insert(class, (address, address.saturating_add(size)));
+                } else if let Some(class) = name.strip_suffix("D2Ev") {
+                    base.insert(class, address);
                 }
             }
+            let calls = |(class, code): &(&str, (u64, u64))| {
+                let base = base.get(class).filter(|b| **b != code.0);
+                base.is_some_and(|b| self.goes_to(*code, *b))
+            };
+            found.extend(complete.into_iter().filter(calls).map(|(_, code)| code.0));
             if !table.is_empty() {
                 break;
             }
         }
         found
+    }
+
+    /// Whether an instruction of some code calls or jumps to an address.
+    fn goes_to(&self, (start, end): (u64, u64), address: u64) -> bool {
+        let bytes = crate::exits::code(&self.main, start, end).unwrap_or_default();
+        let mut decoder = Decoder::with_ip(64, bytes, start, DecoderOptions::NONE);
+        decoder.iter().any(|i| i.near_branch_target() == address)
     }
 }
