@@ -316,7 +316,7 @@ fn questions(
         let value = match dwarf.locate(&v, address) {
             Ok(Location::Address(p)) => format!("*(unsigned {cast}*)({})", expression(&p)),
             Ok(Location::Value(p)) => format!("(unsigned {cast})({})", expression(&p)),
-            Ok(Location::Pieces(_)) => continue,
+            Ok(Location::Pieces(_) | Location::Implicit { .. }) => continue,
             Err(_) => {
                 let _ = writeln!(
                     script,
