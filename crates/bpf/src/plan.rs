@@ -146,10 +146,9 @@ impl StateLayout {
         }
         let acts = facts.change_processes().then(|| areas.cpu.alloc(8));
         let sums = |g: &Global| g.kind.stats().is_some_and(StatsSpec::keeps_sum);
-        let wraps = program.globals.iter().any(sums);
-        let wraps = wraps.then(|| areas.cpu.alloc(8));
-        let evictions = program.globals.iter().any(Global::saves_entry_values);
-        let evictions = evictions.then(|| areas.cpu.alloc(8));
+        let mut counter = |wanted: bool| wanted.then(|| areas.cpu.alloc(8));
+        let wraps = counter(program.globals.iter().any(sums));
+        let evictions = counter(program.globals.iter().any(Global::saves_entry_values));
         let colocations = Colocations::new(program, &mut areas.cpu);
         let records = ThreadRecordFields::new(program, options, &mut areas);
         let tokens = facts.kernel_handlers().any(|f| f.uses(Intrinsic::Tokenize));

@@ -641,12 +641,8 @@ impl Session {
 
     /// Ends the session with an error if too many hits were skipped.
     fn check_skipped(&mut self) {
-        if !self.controller.failed
-            && self
-                .controller
-                .account
-                .too_many_skipped(&self.program.limits)
-        {
+        let limits = &self.program.limits;
+        if !self.controller.failed && self.controller.account.too_many_skipped(limits) {
             self.controller.fatal(
                 "Skipped too many probes, check MAXSKIPPED or try again with -t for more \
                  details.",

@@ -2,13 +2,11 @@
 
 use rustc_hash::FxHashSet;
 use spile_ir::{Limits, Program};
-use spile_syntax::ast::{Bytes, Expr, ExprKind, FileId, Span, Stmt, StmtKind};
+use spile_syntax::ast::{Bytes, FileId, Span};
 use spile_syntax::diag::{Diagnostic, Diagnostics};
 use spile_syntax::source::Sources;
-use spile_syntax::visit::{self, Visitor};
 
 use crate::check;
-use crate::codes as probe_codes;
 use crate::dump;
 use crate::facts::Facts;
 use crate::library::Library;
@@ -225,7 +223,6 @@ fn bodies(
         keep_unused: options.keep_unused,
     };
     let is_user = |span: Span| inputs.library.is_user(span.file);
-    let written = first_statement(&handlers, &is_user);
     let Resolved {
         mut tree,
         types,
@@ -239,11 +236,8 @@ fn bodies(
     warn_uncalled(&tree, inputs, diags);
     let dump = dump::dump(&tree, &types);
     left_out.extend(dead_stores::prune(&mut tree));
-    let nothing = written.filter(|_| !options.keep_unused && !has_statements(&tree));
-    match nothing {
-        Some(at) => diags.push(nothing_left(at)),
-        None if !options.keep_unused && !options.counts_hits => warn_empty(&tree, diags),
-        None => {}
+    if !options.keep_unused && !options.counts_hits {
+        warn_empty(&tree, diags);
     }
     if options.check_version {
         warn_deprecated(&tree, inputs.sources, diags);
@@ -278,60 +272,6 @@ fn bodies(
         dump,
         removed,
     })
-}
-
-/// The first statement of the script's handlers, if none of them changes a variable by its own value:
-/// SystemTap never removes that.
-fn first_statement(handlers: &[ProbeHandler], is_user: &dyn Fn(Span) -> bool) -> Option<Span> {
-    let mut found = WrittenStatements::default();
-    let parts = handlers.iter().flat_map(|h| &h.parts);
-    for part in parts.filter(|p| is_user(p.body.span)) {
-        found.block(&part.body);
-    }
-    found.first.filter(|_| !found.kept)
-}
-
-/// What is in the script's handlers, as written.
-#[derive(Default)]
-struct WrittenStatements {
-    first: Option<Span>,
-    /// A variable is changed by its own value: `++`, `+=`.
-    kept: bool,
-}
-
-impl Visitor for WrittenStatements {
-    fn stmt(&mut self, s: &Stmt) {
-        if !matches!(s.kind, StmtKind::Empty | StmtKind::Block(_)) {
-            self.first.get_or_insert(s.span);
-        }
-        visit::walk_stmt(self, s);
-    }
-
-    fn expr(&mut self, e: &Expr) {
-        self.kept |= match &e.kind {
-            ExprKind::IncDec { .. } => true,
-            ExprKind::Assign { op, .. } => op.is_some(),
-            _ => false,
-        };
-        visit::walk_expr(self, e);
-    }
-}
-
-/// Whether a handler of the script has anything to do.
-fn has_statements(tree: &Tree) -> bool {
-    let mut handlers = tree
-        .units
-        .iter()
-        .filter(|u| u.user && matches!(u.kind, UnitKind::Handler { .. }));
-    handlers.any(|u| !u.body.is_empty())
-}
-
-/// The error of a script whose handlers have lost all their statements; `at` is one of them.
-fn nothing_left(at: Span) -> Diagnostic {
-    let text = "the script has no probe to run: nothing that its handlers compute is used";
-    Diagnostic::error(probe_codes::NO_PROBES, text)
-        .label(at, "this has no effect")
-        .help("print a value, or run all statements with `-u`; empty handlers, `{ }`, count hits for `-v`")
 }
 
 /// Names and types of the bodies. Where only a statement that is left out decides a type, nothing is

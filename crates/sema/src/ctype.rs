@@ -610,55 +610,10 @@ impl Walker<'_> {
                     Diagnostic::error(codes::BAD_ADDRESS, "a bit-field has no address").at(span),
                 ));
             }
-            (WalkPosition::Object(ty), false) => match ty.shape(self.facts) {
-                TypeShape::Int {
-                    size: size @ (1 | 2 | 4 | 8),
-                    signed,
-                    ..
-                } => (FinalAccess::Load { size, signed }, ty),
-                // Its bits.
-                TypeShape::Float(size @ (2 | 4 | 8)) => {
-                    let signed = false;
-                    (FinalAccess::Load { size, signed }, ty)
-                }
-                TypeShape::Int {
-                    size: 16, signed, ..
-                } => (FinalAccess::Wide(WideNumber::of_int(signed)), ty),
-                TypeShape::Float(16) => (FinalAccess::Wide(WideNumber::Extended), ty),
-                TypeShape::Ptr(_) | TypeShape::Ref(_) => (
-                    FinalAccess::Load {
-                        size: 8,
-                        signed: false,
-                    },
-                    ty,
-                ),
-                TypeShape::Struct(..) => (FinalAccess::Address, ty.pointer()),
-                TypeShape::Array { elem, .. } => (FinalAccess::Address, elem.pointer()),
-                TypeShape::Strided { elem, data, .. } => {
-                    let terms = Vec::new();
-                    self.steps.push(WalkStep::Strided { data, terms });
-                    (FinalAccess::Address, elem.pointer())
-                }
-                _ => return Err(self.not_scalar(ty, span)),
-            },
-            (WalkPosition::Value(ty), false) => match ty.shape(self.facts) {
-                TypeShape::Int {
-                    size: size @ (1 | 2 | 4 | 8),
-                    signed,
-                    ..
-                } => (FinalAccess::Value { size, signed }, ty),
-                TypeShape::Float(size @ (2 | 4 | 8)) => {
-                    let signed = false;
-                    (FinalAccess::Value { size, signed }, ty)
-                }
-                TypeShape::Ptr(_) | TypeShape::Ref(_) => (
-                    FinalAccess::Value {
-                        size: 8,
-                        signed: false,
-                    },
-                    ty,
-                ),
-                _ => return Err(self.not_scalar(ty, span)),
+            (WalkPosition::Object(ty), false) => self.whole(ty, span)?,
+            (WalkPosition::Value(ty), false) => match scalar(&ty.shape(self.facts)) {
+                Some((size, signed)) => (FinalAccess::Value { size, signed }, ty),
+                None => return Err(self.not_scalar(ty, span)),
             },
             (WalkPosition::BitField { bits, width, ty }, false) => {
                 let Some(last) = self.bit_field(bits, width, ty) else {
@@ -672,6 +627,28 @@ impl Walker<'_> {
             last,
             ty,
             shown: shown.unwrap_or(ty),
+        })
+    }
+
+    /// How a whole object in memory is read, and as which type.
+    fn whole(&mut self, ty: CTy, span: Span) -> DiagResult<(FinalAccess, CTy)> {
+        let shape = ty.shape(self.facts);
+        if let Some((size, signed)) = scalar(&shape) {
+            return Ok((FinalAccess::Load { size, signed }, ty));
+        }
+        Ok(match shape {
+            TypeShape::Int {
+                size: 16, signed, ..
+            } => (FinalAccess::Wide(WideNumber::of_int(signed)), ty),
+            TypeShape::Float(16) => (FinalAccess::Wide(WideNumber::Extended), ty),
+            TypeShape::Struct(..) => (FinalAccess::Address, ty.pointer()),
+            TypeShape::Array { elem, .. } => (FinalAccess::Address, elem.pointer()),
+            TypeShape::Strided { elem, data, .. } => {
+                let terms = Vec::new();
+                self.steps.push(WalkStep::Strided { data, terms });
+                (FinalAccess::Address, elem.pointer())
+            }
+            _ => return Err(self.not_scalar(ty, span)),
         })
     }
 
@@ -762,6 +739,20 @@ pub(crate) fn constant(e: &Expr) -> Option<i64> {
             ExprKind::Num(n) => Some(n.wrapping_neg()),
             _ => None,
         },
+        _ => None,
+    }
+}
+
+/// Size in bytes and signedness of a type that one word holds. A number in floating point is its bits.
+fn scalar(shape: &TypeShape) -> Option<(u8, bool)> {
+    match *shape {
+        TypeShape::Int {
+            size: size @ (1 | 2 | 4 | 8),
+            signed,
+            ..
+        } => Some((size, signed)),
+        TypeShape::Float(size @ (2 | 4 | 8)) => Some((size, false)),
+        TypeShape::Ptr(_) | TypeShape::Ref(_) => Some((8, false)),
         _ => None,
     }
 }

@@ -372,13 +372,9 @@ impl Resolver<'_> {
                 }
                 LocOp::Bin(op) => {
                     let ((b, m), (a, n)) = (stack.pop()?, stack.pop()?);
-                    let kind = ExprKind::Bin(op, Box::new(a), Box::new(b));
-                    let folded = match kind {
-                        ExprKind::Bin(op, a, b) => match b.kind {
-                            ExprKind::Num(k) => self.op_imm(op, *a, k, span),
-                            _ => self.num(ExprKind::Bin(op, a, b), span),
-                        },
-                        _ => return None,
+                    let folded = match b.kind {
+                        ExprKind::Num(k) => self.op_imm(op, a, k, span),
+                        _ => self.num(ExprKind::Bin(op, Box::new(a), Box::new(b)), span),
                     };
                     (folded, m + n + 1)
                 }
