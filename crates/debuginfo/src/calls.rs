@@ -205,6 +205,7 @@ impl Dwarf {
             file,
             line,
             external: false,
+            inexact: None,
         })
     }
 

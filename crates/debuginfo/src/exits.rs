@@ -10,7 +10,7 @@ use crate::cfi::{self, Cfa, RSP};
 use crate::image::Image;
 use crate::module::Module;
 
-const EM_X86_64: u16 = 62;
+pub(crate) const EM_X86_64: u16 = 62;
 /// Size in bytes from which on a function is taken for damage.
 const MAX_BYTES: u64 = 16 << 20;
 /// Maximum number of parts of one function.

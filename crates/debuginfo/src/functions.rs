@@ -1,8 +1,9 @@
 //! Functions by name and their inlined instances, with the addresses to probe.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
+use crate::copies::{CopyStarts, Inexact, InlinedCopy};
 use crate::dwarf::{Die, Dwarf, Entry, MAX_CHAIN, Unit, number_of};
 use crate::index::{ANONYMOUS, Index, NameKind, NamedEntry};
 use crate::lines::{LineTable, path_matches};
@@ -93,6 +94,8 @@ pub struct FunctionPlace {
     pub line: u32,
     /// Whether it has external linkage.
     pub external: bool,
+    /// Why hits there are not exactly the calls: compilers change loops around inlined copies.
+    pub inexact: Option<Inexact>,
 }
 
 /// The kinds of places wanted.
@@ -288,6 +291,7 @@ impl Dwarf {
             file,
             line,
             external,
+            inexact: None,
         })
     }
 
@@ -314,6 +318,7 @@ impl Dwarf {
             file,
             line,
             external: true,
+            inexact: None,
         })
     }
 
@@ -393,21 +398,18 @@ impl Dwarf {
         // Unit by unit, so that each is parsed once.
         all.sort_by_key(|i| i.0);
         let mut from = (0, 0);
+        let mut groups: BTreeMap<(u64, Die), Vec<InlinedCopy>> = BTreeMap::new();
         for (die, function) in all {
             self.release_passed(die, &mut from);
-            let Some((unit, entry)) = self.entry(die) else {
-                continue;
-            };
-            let code = self.code(die, &unit, &entry);
-            if let Some(start) = self.entry_pc(die, &unit, &entry, &code) {
-                places.push(FunctionPlace {
-                    die,
-                    entry: start,
-                    body: start,
-                    inlined: true,
-                    ..FunctionPlace::clone(function)
-                });
+            if let Some(copy) = self.copy(die, function.clone()) {
+                let key = (copy.around, function.die);
+                groups.entry(key).or_default().push(copy);
             }
+        }
+        // In order of the functions around, each of which is decoded once.
+        let mut starts = CopyStarts::new(self);
+        for group in groups.values() {
+            starts.add(group, places);
         }
     }
 

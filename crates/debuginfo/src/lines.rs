@@ -15,6 +15,8 @@ pub(crate) struct LineRow {
     pub line: u32,
     /// Index into [`LineTable::files`].
     pub file: u32,
+    /// The column; 0 if unknown.
+    pub column: u16,
     pub is_stmt: bool,
     pub prologue_end: bool,
     /// Whether the address is the first one after a sequence.
@@ -47,6 +49,10 @@ impl LineTable {
                     .line()
                     .map_or(0, |l| u32::try_from(l.get()).unwrap_or(0)),
                 file: u32::try_from(row.file_index()).unwrap_or(u32::MAX),
+                column: match row.column() {
+                    gimli::ColumnType::LeftEdge => 0,
+                    gimli::ColumnType::Column(c) => u16::try_from(c.get()).unwrap_or(0),
+                },
                 is_stmt: row.is_stmt(),
                 prologue_end: row.prologue_end(),
                 end: row.end_sequence(),

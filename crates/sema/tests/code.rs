@@ -72,6 +72,7 @@ impl Facts for Demo {
                 semaphore: 0,
                 exits: None,
                 callers: None,
+                inexact: None,
             })
             .collect())
     }

@@ -96,6 +96,7 @@ impl Facts for Everything {
             semaphore: 0,
             exits: None,
             callers: None,
+            inexact: None,
         }])
     }
     /// The variables that the library's probes mention, at every place.

@@ -109,6 +109,11 @@ impl KernelFacts {
         self.programs.breakpoints.left_out.all()
     }
 
+    /// Functions whose hits are not exactly their calls, with the reason.
+    pub(crate) fn inexact(&self) -> Vec<String> {
+        self.programs.inexact()
+    }
+
     /// The files of programs that were read, with their state at that time.
     pub(crate) fn read_files(&self) -> Vec<(std::path::PathBuf, spile_runtime::FileState)> {
         self.programs.read_files()

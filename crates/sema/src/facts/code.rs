@@ -192,6 +192,8 @@ pub struct FoundPlace {
     pub exits: Option<Arc<Exits>>,
     /// For a callee: whether its callers are those that the point names, as a number.
     pub callers: Option<Arc<VarLocation>>,
+    /// Why hits there are not exactly the calls of the function.
+    pub inexact: Option<Arc<str>>,
 }
 
 impl FoundPlace {
@@ -211,6 +213,7 @@ impl FoundPlace {
             semaphore: 0,
             exits: None,
             callers: None,
+            inexact: None,
         }
     }
 }

@@ -235,6 +235,7 @@ impl QueriedFile<'_> {
                 file: p.file.clone(),
                 line: p.line,
                 inlined: p.inlined,
+                inexact: p.inexact.map(|why| why.to_string().into()),
                 ..found
             })
         };
@@ -375,6 +376,7 @@ impl QueriedFile<'_> {
                 semaphore: 0,
                 exits: None,
                 callers: None,
+                inexact: None,
             })
         };
         let all = plt::entries(image);

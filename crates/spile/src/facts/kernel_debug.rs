@@ -303,6 +303,7 @@ impl OpenedFile {
             semaphore: 0,
             exits: None,
             callers: None,
+            inexact: None,
         };
         Ok(vec![self.queried_file(known).describe(found)])
     }

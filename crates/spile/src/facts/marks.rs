@@ -54,6 +54,7 @@ pub(super) fn places(
             semaphore: m.semaphore,
             exits: None,
             callers: None,
+            inexact: None,
         })
         .collect();
     let key = |p: &FoundPlace| (p.provider.clone(), p.name.clone(), p.address);

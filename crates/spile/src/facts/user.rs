@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use spile_debuginfo::copies::begins_with_loop;
 use spile_debuginfo::go_entry;
 use spile_debuginfo::{Module as File, SearchPaths, Symbol};
 use spile_glob as glob;
@@ -67,6 +68,8 @@ pub(crate) struct Programs {
     /// The decisions about breakpoints.
     pub breakpoints: BreakpointDecisions,
     indirect: IndirectFunctions,
+    /// Functions whose hits are not exactly their calls.
+    inexact: Mutex<Vec<String>>,
     /// Warnings about the latest answers.
     warnings: Mutex<Vec<String>>,
     /// Programs with lost debugging information that a warning told of.
@@ -88,6 +91,7 @@ impl Programs {
             returns: ReturnDecisions::default(),
             breakpoints: BreakpointDecisions::new(release),
             indirect: IndirectFunctions::default(),
+            inexact: Mutex::default(),
             warnings: Mutex::default(),
             told: Mutex::default(),
         }
@@ -231,7 +235,45 @@ impl Programs {
         let found = self.matching(path, &asked, query)?;
         let moved = |place, to| asked.moved(place, to);
         let harmless = &self.breakpoints;
-        harmless.harmless(Path::new(&**path), file, query, found, moved)
+        let found = harmless.harmless(Path::new(&**path), file, query, found, moved)?;
+        if let CodeQuery::Function {
+            kind, part: None, ..
+        } = query
+        {
+            let returns = *kind == FunctionKind::Return;
+            self.note_inexact(path, file, found.iter().filter(|p| p.inlined || !returns));
+        }
+        Ok(found)
+    }
+
+    /// Notes functions whose hits are not exactly their calls.
+    fn note_inexact<'f>(
+        &self,
+        path: &str,
+        file: &File,
+        found: impl Iterator<Item = &'f FoundPlace>,
+    ) {
+        let mut all = self.inexact.lock().unwrap_or_else(PoisonError::into_inner);
+        for place in found {
+            let why = match &place.inexact {
+                Some(why) => why,
+                None if !place.inlined && begins_with_loop(file, place.address) => {
+                    "it begins with a loop, each round of which is a hit"
+                }
+                None => continue,
+            };
+            let text = format!("{} in {path}: {why}", place.name);
+            // Copies, and points that analysis asks for more than once.
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+
+    /// Functions whose hits are not exactly their calls, with the reason.
+    pub(crate) fn inexact(&self) -> Vec<String> {
+        let all = self.inexact.lock().unwrap_or_else(PoisonError::into_inner);
+        all.clone()
     }
 
     /// The places that a query matches.

@@ -200,6 +200,11 @@ pub(super) fn report_unused_parts(cli: &Cli, analysis: &Analysis, front: &Fronte
             &front.facts.without_breakpoints(),
             verbose,
         );
+        report_left_out(
+            "function(s) have hits that are not exactly their calls",
+            &front.facts.inexact(),
+            verbose,
+        );
     }
     let limited = |h: &spile_ir::Handler| h.event.in_kernel() && h.point.contains(".maxactive(");
     if verbose && analysis.program.handlers.iter().any(limited) {

@@ -1,0 +1,379 @@
+//! Where the calls of inlined copies begin. Compilers unroll, split and vectorise loops around a copy,
+//! and an entry of debugging information can then stand for several copies of its code:
+//!
+//! - gcc marks each of them in the line table: a statement at the function's own name. All are probed.
+//! - Others mark none. Then the first instruction of the copy is probed if each way into the copy leads
+//!   over it once. Otherwise hits there are not the calls, which [`FunctionPlace::inexact`] tells.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use iced_x86::{Instruction, OpKind, Register};
+
+use crate::dwarf::{Die, Dwarf, origin};
+use crate::flow::Flow;
+use crate::functions::FunctionPlace;
+use crate::lines::LineRow;
+use crate::module::Module;
+use crate::scopes::ScopeKind;
+
+/// Maximum number of instructions that are looked at for the copies of a function in another one.
+const MAX_WORK: usize = 100_000_000;
+
+/// Why the hits of a place are not exactly the calls.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Inexact {
+    /// The code of the copy is in several places, not all of which are known.
+    Several,
+    /// A loop around the copy runs through it without its first instruction.
+    Moved,
+    /// A loop around the copy calculates several calls at once.
+    Vectors,
+    /// Several calls begin at the same instruction.
+    Together,
+    /// The copy lies in too much code.
+    TooLarge,
+}
+
+impl std::fmt::Display for Inexact {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Inexact::Several => {
+                "the compiler made several copies of its code, not all of which are known"
+            }
+            Inexact::Moved => "the compiler moved a part of its code out of a loop",
+            Inexact::Vectors => "a loop makes several calls at once, in vector registers",
+            Inexact::Together => "several calls begin at one instruction",
+            Inexact::TooLarge => "the function around it is too large to follow its instructions",
+        })
+    }
+}
+
+/// An inlined copy of a function.
+pub(crate) struct InlinedCopy {
+    /// Its entry.
+    pub die: Die,
+    /// Its function.
+    pub function: Arc<FunctionPlace>,
+    /// Its code.
+    pub code: Vec<(u64, u64)>,
+    /// Where debugging information lets it begin.
+    pub start: u64,
+    /// The address that debugging information names, which need not be one of its code.
+    pub named: Option<u64>,
+    /// The start of the function with code around.
+    pub around: u64,
+}
+
+/// Where a copy begins, and why hits there are not exactly the calls.
+type Starts = (BTreeSet<u64>, Option<Inexact>);
+
+impl InlinedCopy {
+    fn has(&self, address: u64) -> bool {
+        self.code.iter().any(|r| r.0 <= address && address < r.1)
+    }
+}
+
+impl Dwarf {
+    /// An inlined copy; `None` if it has no code.
+    pub(crate) fn copy(&self, die: Die, function: Arc<FunctionPlace>) -> Option<InlinedCopy> {
+        let (unit, entry) = self.entry(die)?;
+        let code = self.code(die, &unit, &entry);
+        let start = self.entry_pc(die, &unit, &entry, &code)?;
+        let around = self.function_ranges(start);
+        let named = entry.attr_value(gimli::DW_AT_entry_pc).and_then(|v| {
+            let dwarf = self.forms(die.part, die.unit);
+            dwarf.attr_address(&unit, v).ok().flatten()
+        });
+        let inside = |a: &u64| around.iter().any(|r| r.0 <= *a && *a < r.1);
+        Some(InlinedCopy {
+            die,
+            function,
+            code,
+            start,
+            named: named.filter(inside),
+            around: around.first().map_or(start, |r| r.0),
+        })
+    }
+}
+
+/// The starts of copies, function by function around them.
+pub(crate) struct CopyStarts<'d> {
+    dwarf: &'d Dwarf,
+    /// The function around that was decoded last.
+    around: Option<Around>,
+}
+
+/// A function with copies in it.
+struct Around {
+    start: u64,
+    parts: Vec<(u64, u64)>,
+    /// `None` if it cannot be decoded.
+    flow: Option<Flow>,
+    /// The instructions that are in loops.
+    in_loops: BTreeSet<usize>,
+}
+
+impl<'d> CopyStarts<'d> {
+    pub(crate) fn new(dwarf: &'d Dwarf) -> CopyStarts<'d> {
+        let around = None;
+        CopyStarts { dwarf, around }
+    }
+
+    /// Adds the places of the copies of one function in another one.
+    pub(crate) fn add(&mut self, group: &[InlinedCopy], places: &mut Vec<FunctionPlace>) {
+        let Some(first) = group.first() else { return };
+        let around = match self.around.take() {
+            Some(known) if known.start == first.around => known,
+            _ => self.decode(first),
+        };
+        let marks = self.marks(group, &around);
+        let large = around.flow.as_ref().map_or(0, |f| f.all.len()) * group.len() > MAX_WORK;
+        let known = match &around.flow {
+            Some(flow) if !large => self.marked(group, &marks, flow),
+            _ => None,
+        };
+        let starts = match (&around.flow, known) {
+            (_, Some(starts)) => starts,
+            (None, _) => group.iter().map(|c| ([c.start].into(), None)).collect(),
+            (_, _) if large => {
+                let large = Some(Inexact::TooLarge);
+                group.iter().map(|c| ([c.start].into(), large)).collect()
+            }
+            (Some(flow), _) => group.iter().map(|c| self.unmarked(flow, c)).collect(),
+        };
+        for (copy, (at, inexact)) in group.iter().zip(starts) {
+            let inexact = around.has_vectors(copy).or(inexact);
+            places.extend(at.into_iter().map(|start| FunctionPlace {
+                die: copy.die,
+                entry: start,
+                body: start,
+                inlined: true,
+                inexact,
+                ..FunctionPlace::clone(&copy.function)
+            }));
+        }
+        self.around = Some(around);
+    }
+
+    fn decode(&self, copy: &InlinedCopy) -> Around {
+        let parts = self.dwarf.function_ranges(copy.start);
+        let x86 = self.dwarf.main.machine() == crate::exits::EM_X86_64;
+        let start = parts.first().map_or(copy.start, |r| r.0);
+        let flow = x86
+            .then(|| Flow::decode(&self.dwarf.main, &parts, start))
+            .flatten();
+        let loops = flow.as_ref().map(|f| f.loops(&|_| true));
+        Around {
+            start: copy.around,
+            parts,
+            flow,
+            in_loops: loops.into_iter().flatten().flatten().collect(),
+        }
+    }
+
+    /// The starts of copies by marks; `None` if there are none.
+    fn marked(
+        &self,
+        group: &[InlinedCopy],
+        marks: &BTreeMap<u64, usize>,
+        flow: &Flow,
+    ) -> Option<Vec<Starts>> {
+        let named = |c: &InlinedCopy| c.named.filter(|n| marks.contains_key(n));
+        let own = group.iter().map(|c| named(c).into_iter().collect());
+        let mut own: Vec<BTreeSet<u64>> = own.collect();
+        if own.iter().all(BTreeSet::is_empty) {
+            return None;
+        }
+        let mut calls = 0_usize;
+        for (mark, count) in marks {
+            let known = own.iter().filter(|o| o.contains(mark)).count();
+            let owner = (known == 0).then(|| self.owner(*mark, group));
+            match owner {
+                None => calls += *count,
+                Some(Some(owner)) => {
+                    own[owner].insert(*mark);
+                    calls += *count;
+                }
+                // That of a part of a function that was split.
+                Some(None) => {}
+            }
+        }
+        // A copy whose mark is gone.
+        for (copy, own) in group.iter().zip(&mut own).filter(|o| o.1.is_empty()) {
+            own.insert(copy.start);
+            calls += 1;
+        }
+        let settled = |(copy, marks): (&InlinedCopy, &BTreeSet<u64>)| -> BTreeSet<u64> {
+            let there = |n: usize| copy.has(flow.all[n].ip());
+            let own = marks.iter().copied().filter(|m| copy.has(*m));
+            let mut at: BTreeSet<u64> = own.collect();
+            for &mark in marks.iter().filter(|m| !copy.has(**m)) {
+                // Variables are known in the copy's own code.
+                let beside = flow.at(mark).and_then(|n| flow.beside(n, &there));
+                let beside = beside.map(|n| flow.all[n].ip()).filter(|b| !at.contains(b));
+                at.insert(beside.unwrap_or(mark));
+            }
+            at
+        };
+        let starts: Vec<BTreeSet<u64>> = group.iter().zip(&own).map(settled).collect();
+        let places = starts.iter().map(BTreeSet::len).sum::<usize>();
+        let together = (places < calls).then_some(Inexact::Together);
+        Some(starts.into_iter().map(|s| (s, together)).collect())
+    }
+
+    /// The marks of calls of the copies' function, with the number of calls at each address.
+    fn marks(&self, group: &[InlinedCopy], around: &Around) -> BTreeMap<u64, usize> {
+        let mut marks = BTreeMap::new();
+        let Some(copy) = group.first() else {
+            return marks;
+        };
+        let function = &copy.function;
+        let column = self.dwarf.entry(function.die).and_then(|(_, e)| {
+            let (_, value) = self
+                .dwarf
+                .attr(function.die, &e, gimli::DW_AT_decl_column)?;
+            u16::try_from(value.udata_value()?).ok()
+        });
+        let Some(table) = self.dwarf.lines(copy.die.part, copy.die.unit) else {
+            return marks;
+        };
+        let Some(column) = column.filter(|c| *c != 0) else {
+            return marks;
+        };
+        let is_mark = |r: &&LineRow| {
+            r.is_stmt
+                && !r.end
+                && r.line == function.line
+                && r.column == column
+                && table.file(u64::from(r.file)) == function.file.as_ref()
+        };
+        for (start, end) in &around.parts {
+            for row in table.within(*start, *end).iter().filter(is_mark) {
+                *marks.entry(row.address).or_default() += 1;
+            }
+        }
+        marks
+    }
+
+    /// The copy that a mark belongs to: the innermost one around, or the next one behind. `None`: it is
+    /// that of a part of a function that was split.
+    fn owner(&self, mark: u64, group: &[InlinedCopy]) -> Option<usize> {
+        let scopes = self.dwarf.scopes_at(mark);
+        let of = |die: Die| {
+            let (_, entry) = self.dwarf.entry(die)?;
+            origin(self.dwarf, die, &entry)
+        };
+        let function = group.first()?.function.die;
+        let inlined = scopes.iter().filter(|s| s.kind == ScopeKind::Inlined);
+        let mut same = inlined.rev().filter(|s| of(s.die) == Some(function));
+        if let Some(innermost) = same.next() {
+            return group.iter().position(|c| c.die == innermost.die);
+        }
+        let behind = |c: &InlinedCopy| c.code.iter().map(|r| r.0).filter(|s| *s >= mark).min();
+        let next = |n: &usize| behind(&group[*n]).unwrap_or(u64::MAX);
+        (0..group.len()).min_by_key(next)
+    }
+
+    /// The first instruction of a copy without marks, and why hits there are not the calls.
+    fn unmarked(&self, flow: &Flow, copy: &InlinedCopy) -> Starts {
+        let (start, inexact) = self.first(flow, copy);
+        ([start].into(), inexact)
+    }
+
+    fn first(&self, flow: &Flow, copy: &InlinedCopy) -> (u64, Option<Inexact>) {
+        let inside: Vec<bool> = flow.all.iter().map(|i| copy.has(i.ip())).collect();
+        let reached = flow.reached(&|n| inside[n]);
+        let start = match reached[..] {
+            [one] if copy.named.is_none() => flow.all[one].ip(),
+            _ => copy.start,
+        };
+        let Some(first) = flow.at(start) else {
+            return (start, Some(Inexact::Several));
+        };
+        let around = flow.reached(&|n| n == first || inside[n]);
+        if around.iter().any(|n| *n != first) {
+            return (start, Some(Inexact::Several));
+        }
+        let mut own_loops = BTreeSet::new();
+        for round in flow.loops(&|n| n != first) {
+            let own = round.iter().filter(|n| inside[**n]).count();
+            if own == round.len() {
+                own_loops.extend(round);
+            } else if own > 0 {
+                return (start, Some(Inexact::Moved));
+            }
+        }
+        let again = self.repeats(copy, start, &|address| {
+            flow.at(address).is_none_or(|n| own_loops.contains(&n))
+        });
+        (start, again.then_some(Inexact::Several))
+    }
+
+    /// Whether the statement with which a copy begins is in it again, behind another one and outside of
+    /// its own loops.
+    fn repeats(&self, copy: &InlinedCopy, start: u64, in_own_loop: &dyn Fn(u64) -> bool) -> bool {
+        let Some(table) = self.dwarf.lines(copy.die.part, copy.die.unit) else {
+            return false;
+        };
+        let Some(first) = table.row_at(start) else {
+            return false;
+        };
+        let place = |r: &LineRow| (r.file, r.line, r.column);
+        let rows = copy.code.iter().flat_map(|r| table.within(r.0, r.1));
+        let mut other = false;
+        for row in rows.filter(|r| r.address > start && r.line != 0 && !r.end) {
+            if place(row) != place(first) {
+                other = true;
+            } else if other && row.is_stmt && !in_own_loop(row.address) {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+impl Around {
+    /// Whether a copy in a loop calculates in vectors.
+    fn has_vectors(&self, copy: &InlinedCopy) -> Option<Inexact> {
+        let flow = self.flow.as_ref()?;
+        let mut own = self.in_loops.iter().map(|n| &flow.all[*n]);
+        own.any(|i| copy.has(i.ip()) && is_packed(i))
+            .then_some(Inexact::Vectors)
+    }
+}
+
+/// Whether an instruction calculates with all elements of vector registers.
+fn is_packed(i: &Instruction) -> bool {
+    let vectors = (0..i.op_count()).filter(|n| i.op_kind(*n) == OpKind::Register);
+    let mut vectors = vectors
+        .map(|n| i.op_register(n))
+        .filter(|r: &Register| r.is_vector_register());
+    if vectors.next().is_none() {
+        return false;
+    }
+    let name = format!("{:?}", i.mnemonic());
+    let name = name.strip_prefix('V').unwrap_or(&name);
+    if SINGLE.iter().any(|p| name.starts_with(p)) {
+        return false;
+    }
+    name.starts_with('P') || name.ends_with("ps") || name.ends_with("pd")
+}
+
+/// The starts of names of vector instructions that compilers use for single values, too.
+const SINGLE: [&str; 9] = [
+    "Mov", "Cvt", "Unpck", "Xor", "And", "Or", "Pxor", "Pinsr", "Pextr",
+];
+
+/// Whether the first instruction of a function is the start of a loop, too: each round is a hit.
+#[must_use]
+pub fn begins_with_loop(module: &Module, entry: u64) -> bool {
+    let dwarf = module.dwarf();
+    let mut parts = dwarf.map_or_else(Vec::new, |d| d.function_ranges(entry));
+    if !parts.iter().any(|r| r.0 <= entry && entry < r.1) {
+        parts = crate::exits::extent(module, entry).into_iter().collect();
+    }
+    let x86 = module.image().machine() == crate::exits::EM_X86_64;
+    let flow = x86.then(|| Flow::decode(module.image(), &parts, entry));
+    flow.flatten().is_some_and(|f| f.is_jumped_to(entry))
+}
