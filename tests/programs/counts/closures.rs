@@ -1,11 +1,13 @@
-// Generic functions, closures, methods, traits and drops of Rust.
+//! Generic functions, closures, methods, traits and drops of Rust.
+
 #![allow(non_upper_case_globals)]
 use std::hint::black_box;
+use std::sync::atomic::{AtomicI64, Ordering};
 #[rustfmt::skip]
-macro_rules! counters { ($($n:ident)*) => { $(static mut $n: i64 = 0;)*
-    fn show() { $(println!("{} {}", stringify!($n), unsafe { $n });)* } } }
+macro_rules! counters { ($($n:ident)*) => { $(static $n: AtomicI64 = AtomicI64::new(0);)*
+    fn show() { $(println!("{} {}", stringify!($n), $n.load(Ordering::Relaxed));)* } } }
 #[rustfmt::skip]
-macro_rules! hit { ($n:ident) => { unsafe { $n += 1 } } }
+macro_rules! hit { ($n:ident) => { $n.fetch_add(1, Ordering::Relaxed) } }
 counters!(n_add n_inner n_generic n_method n_trait n_drop n_closure n_fact);
 //: closures::add = n_add
 #[inline(never)]
