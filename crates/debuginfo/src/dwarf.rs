@@ -50,7 +50,7 @@ pub(crate) struct DwarfPart {
     pub(crate) image: Arc<Image>,
 }
 
-/// Sections of a file, and the bytes of those that were unpacked.
+/// Loads the sections of a file, and keeps the bytes of compressed ones.
 pub(crate) struct SectionLoader {
     owned: Vec<Box<[u8]>>,
     pub(crate) image: Arc<Image>,

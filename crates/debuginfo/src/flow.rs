@@ -105,7 +105,7 @@ impl Flow {
             .any(|(next, i)| next[1] == Some(at as u32) && i.ip() >= address)
     }
 
-    /// The instructions that are reached first from the function's start, of those that are `wanted`.
+    /// Follows the function from its start, and gives the first `wanted` instruction on each path.
     pub(crate) fn reached(&self, wanted: &dyn Fn(usize) -> bool) -> Vec<usize> {
         let mut seen = vec![false; self.all.len()];
         let mut found = Vec::new();

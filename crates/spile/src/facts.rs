@@ -32,10 +32,10 @@ mod headers;
 mod ifunc;
 pub(crate) mod kernel_code;
 pub(crate) mod kernel_debug;
-mod left_out;
 mod locations;
 mod marks;
 mod paths;
+mod place_notes;
 mod records;
 mod returns;
 mod types;
@@ -111,7 +111,7 @@ impl KernelFacts {
 
     /// Functions whose hits are not exactly their calls, with the reason.
     pub(crate) fn inexact(&self) -> Vec<String> {
-        self.programs.inexact()
+        self.programs.inexact.all()
     }
 
     /// The files of programs that were read, with their state at that time.

@@ -9,13 +9,13 @@ use spile_debuginfo::uprobes::KernelVersion;
 use spile_ir::{CodePlace, Exit, Exits};
 use spile_sema::facts::{CodeQuery, FoundPlace};
 
-use super::left_out::LeftOut;
+use super::place_notes::PlaceNotes;
 
 /// The decisions about breakpoints so far.
 pub(crate) struct BreakpointDecisions {
     kernel: KernelVersion,
     /// Places that match and were left out.
-    pub left_out: LeftOut,
+    pub left_out: PlaceNotes,
 }
 
 impl BreakpointDecisions {
@@ -23,7 +23,7 @@ impl BreakpointDecisions {
     pub(crate) fn new(release: &str) -> BreakpointDecisions {
         BreakpointDecisions {
             kernel: KernelVersion::of_release(release),
-            left_out: LeftOut::default(),
+            left_out: PlaceNotes::default(),
         }
     }
 

@@ -363,21 +363,8 @@ impl QueriedFile<'_> {
     pub(super) fn stubs(&self, name: &str) -> Vec<FoundPlace> {
         let image = self.file.image();
         let entry = |p: &plt::PltEntry<'_>| {
-            Some(FoundPlace {
-                id: p.address,
-                name: p.name.into(),
-                file: None,
-                line: 0,
-                provider: None,
-                label: None,
-                inlined: false,
-                place: self.home.place(self.file, p.address)?,
-                address: p.address,
-                semaphore: 0,
-                exits: None,
-                callers: None,
-                inexact: None,
-            })
+            let place = self.home.place(self.file, p.address)?;
+            Some(FoundPlace::new(p.address, p.name.into(), place, p.address))
         };
         let all = plt::entries(image);
         let wanted = all.iter().filter(|p| glob::matches(name, p.name));

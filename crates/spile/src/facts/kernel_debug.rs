@@ -290,21 +290,8 @@ impl OpenedFile {
         let place = place.filter(|_| self.file.image().is_code(address));
         let place = place.ok_or_else(|| format!("{} has no code at {address:#x}", self.home))?;
         let named = self.file.symbols().function_at(address);
-        let found = FoundPlace {
-            id: 0,
-            name: named.map_or("", |(s, _)| s.name).into(),
-            file: None,
-            line: 0,
-            provider: None,
-            label: None,
-            inlined: false,
-            place,
-            address,
-            semaphore: 0,
-            exits: None,
-            callers: None,
-            inexact: None,
-        };
+        let name = named.map_or("", |(s, _)| s.name).into();
+        let found = FoundPlace::new(0, name, place, address);
         Ok(vec![self.queried_file(known).describe(found)])
     }
 }

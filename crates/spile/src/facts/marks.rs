@@ -38,23 +38,17 @@ pub(super) fn places(
         .iter()
         .enumerate()
         .filter(|(_, m)| wanted(m))
-        .map(|(i, m)| FoundPlace {
-            id: MARK | i as u64,
-            name: m.name.as_str().into(),
-            file: None,
-            line: 0,
-            provider: Some(m.provider.as_str().into()),
-            label: None,
-            inlined: false,
-            place: CodePlace::File {
+        .map(|(i, m)| {
+            let name = m.name.as_str().into();
+            let place = CodePlace::File {
                 path: path.clone(),
                 offset: m.offset,
-            },
-            address: m.address,
-            semaphore: m.semaphore,
-            exits: None,
-            callers: None,
-            inexact: None,
+            };
+            FoundPlace {
+                provider: Some(m.provider.as_str().into()),
+                semaphore: m.semaphore,
+                ..FoundPlace::new(MARK | i as u64, name, place, m.address)
+            }
         })
         .collect();
     let key = |p: &FoundPlace| (p.provider.clone(), p.name.clone(), p.address);

@@ -16,8 +16,8 @@ use spile_ir::{Exit, Exits};
 use spile_kernel::machine::{self, Version};
 use spile_sema::facts::FoundPlace;
 
-use super::left_out::LeftOut;
 use super::paths;
+use super::place_notes::PlaceNotes;
 
 /// The kernels whose uretprobe makes a system call that a seccomp filter can punish by death.
 const SYSCALL_IS_FILTERED: std::ops::Range<Version> = Version::new(6, 11)..Version::new(6, 14);
@@ -32,7 +32,7 @@ pub(crate) struct ReturnDecisions {
     /// By file: why a uretprobe could kill a program that has it.
     hazards: Mutex<HashMap<PathBuf, Option<String>>>,
     /// Functions that match and were left out.
-    pub left_out: LeftOut,
+    pub left_out: PlaceNotes,
 }
 
 impl ReturnDecisions {

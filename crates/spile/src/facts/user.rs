@@ -21,6 +21,7 @@ use super::dwarf::{self, QueriedFile};
 use super::ifunc::IndirectFunctions;
 use super::marks;
 use super::paths;
+use super::place_notes::PlaceNotes;
 use super::returns::ReturnDecisions;
 use super::types::similar_type;
 
@@ -69,7 +70,7 @@ pub(crate) struct Programs {
     pub breakpoints: BreakpointDecisions,
     indirect: IndirectFunctions,
     /// Functions whose hits are not exactly their calls.
-    inexact: Mutex<Vec<String>>,
+    pub inexact: PlaceNotes,
     /// Warnings about the latest answers.
     warnings: Mutex<Vec<String>>,
     /// Programs with lost debugging information that a warning told of.
@@ -91,7 +92,7 @@ impl Programs {
             returns: ReturnDecisions::default(),
             breakpoints: BreakpointDecisions::new(release),
             indirect: IndirectFunctions::default(),
-            inexact: Mutex::default(),
+            inexact: PlaceNotes::default(),
             warnings: Mutex::default(),
             told: Mutex::default(),
         }
@@ -253,27 +254,16 @@ impl Programs {
         file: &File,
         found: impl Iterator<Item = &'f FoundPlace>,
     ) {
-        let mut all = self.inexact.lock().unwrap_or_else(PoisonError::into_inner);
-        for place in found {
+        self.inexact.add(found.filter_map(|place| {
             let why = match &place.inexact {
                 Some(why) => why,
                 None if !place.inlined && begins_with_loop(file, place.address) => {
                     "it begins with a loop, each round of which is a hit"
                 }
-                None => continue,
+                None => return None,
             };
-            let text = format!("{} in {path}: {why}", place.name);
-            // Copies, and points that analysis asks for more than once.
-            if !all.contains(&text) {
-                all.push(text);
-            }
-        }
-    }
-
-    /// Functions whose hits are not exactly their calls, with the reason.
-    pub(crate) fn inexact(&self) -> Vec<String> {
-        let all = self.inexact.lock().unwrap_or_else(PoisonError::into_inner);
-        all.clone()
+            Some(format!("{} in {path}: {why}", place.name))
+        }));
     }
 
     /// The places that a query matches.

@@ -1,0 +1,26 @@
+//! Notes about places in programs that match a point: each names a place, and why it is left out or
+//! counted inexactly.
+
+use std::sync::{Mutex, PoisonError};
+
+/// The notes so far.
+#[derive(Default)]
+pub(crate) struct PlaceNotes(Mutex<Vec<String>>);
+
+impl PlaceNotes {
+    /// Adds notes. Each stays once: analysis can ask for a point more than once.
+    pub(super) fn add(&self, notes: impl IntoIterator<Item = String>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        for text in notes {
+            if !all.contains(&text) {
+                all.push(text);
+            }
+        }
+    }
+
+    /// All notes, in order.
+    pub(crate) fn all(&self) -> Vec<String> {
+        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.clone()
+    }
+}
