@@ -233,7 +233,7 @@ fn every_module_has_a_test(tests: &Path) -> Result<(), Failed> {
     }
 }
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let args = Arguments::from_args();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/filetests");
     let mut trials = Vec::new();
@@ -246,5 +246,5 @@ fn main() {
     trials.push(trial("every module has a test", move || {
         every_module_has_a_test(&folder)
     }));
-    libtest_mimic::run(&args, trials).exit();
+    spile_testing::conclude(&args, trials)
 }

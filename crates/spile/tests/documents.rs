@@ -480,7 +480,7 @@ fn keep_busy() {
     });
 }
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let mut args = Arguments::from_args();
     // Sessions trace the whole machine.
     args.test_threads = Some(1);
@@ -508,5 +508,5 @@ fn main() {
         "no block begins with this any more: {gone:?}"
     );
     keep_busy();
-    libtest_mimic::run(&args, trials).exit();
+    spile_testing::conclude(&args, trials)
 }

@@ -90,7 +90,7 @@ fn in_another_test(code: &str) -> Result<(), Failed> {
     }
 }
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let args = Arguments::from_args();
     let mut trials = vec![spile_testing::trial("a code as one types it", as_typed)];
     for (code, page) in pages() {
@@ -103,5 +103,5 @@ fn main() {
             None => in_another_test(&code),
         }));
     }
-    libtest_mimic::run(&args, trials).exit();
+    spile_testing::conclude(&args, trials)
 }

@@ -19,6 +19,8 @@
 use std::fmt::Display;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 
@@ -109,12 +111,39 @@ fn skipped(reason: impl Display) -> Result<Completion, Failed> {
     Ok(Completion::ignored_with(reason))
 }
 
-/// A test of libtest-mimic that may call [`skip`].
+/// A test of libtest-mimic that may call [`skip`]. [`conclude`] names it if it is slow.
 pub fn trial(
     name: impl Into<String>,
     run: impl FnOnce() -> Result<(), Failed> + Send + 'static,
 ) -> Trial {
-    Trial::ignorable_test(name, || outcome(run))
+    let name = name.into();
+    Trial::ignorable_test(name.clone(), || {
+        let since = Instant::now();
+        let end = outcome(run);
+        let took = since.elapsed();
+        if took >= SLOW {
+            let mut slow = SLOW_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+            slow.push((took, name));
+        }
+        end
+    })
+}
+
+/// A test that takes longer is named at the end.
+const SLOW: Duration = Duration::from_secs(10);
+
+/// The slow tests that have run, with their time.
+static SLOW_TESTS: Mutex<Vec<(Duration, String)>> = Mutex::new(Vec::new());
+
+/// Runs the trials that the arguments ask for, and then lists the slow ones, the slowest first.
+pub fn conclude(arguments: &Arguments, trials: Vec<Trial>) -> ExitCode {
+    let code = libtest_mimic::run(arguments, trials).exit_code();
+    let mut slow = SLOW_TESTS.lock().unwrap_or_else(PoisonError::into_inner);
+    slow.sort_by(|a, b| b.cmp(a));
+    for (took, name) in slow.iter() {
+        println!("slow: {:6.1} s  {name}", took.as_secs_f64());
+    }
+    code
 }
 
 /// Runs a test to its end.
@@ -159,5 +188,5 @@ pub fn run() -> ExitCode {
         })
         .collect();
     trials.sort_by(|a, b| a.name().cmp(b.name()));
-    libtest_mimic::run(&arguments, trials).exit_code()
+    conclude(&arguments, trials)
 }

@@ -313,7 +313,7 @@ fn unoptimised(stem: &str, case: &Case) -> Option<Case> {
     })
 }
 
-fn main() {
+fn main() -> std::process::ExitCode {
     let mut args = Arguments::from_args();
     // Cases count events of the whole machine and measure times, so they run one after the other.
     args.test_threads = Some(1);
@@ -346,5 +346,5 @@ fn main() {
             trials.push(trial(format!("{stem}::{}", case.name), case));
         }
     }
-    libtest_mimic::run(&args, trials).exit();
+    spile_testing::conclude(&args, trials)
 }
