@@ -15,8 +15,9 @@ const MOST: u64 = 12_000_000;
 /// the target directory if they are missing.
 const TOOLS: [(&str, &str); 2] = [("cargo-deb", "3.8.0"), ("cargo-generate-rpm", "0.21.1")];
 /// Compiler flags: a static C library; addresses that are fixed, as `crates/spile/build.rs` has them for other
-/// builds; and one copy of functions with the same code.
-const STATIC: &str = "-C target-feature=+crt-static -C relocation-model=static -C llvm-args=-inline-threshold=30 -C link-arg=-Wl,--icf=all";
+/// builds; one copy of functions with the same code; and no symbols, which the profile alone keeps because the
+/// program's package has its own level of optimisation.
+const STATIC: &str = "-C strip=symbols -C target-feature=+crt-static -C relocation-model=static -C llvm-args=-inline-threshold=30 -C link-arg=-Wl,--icf=all";
 /// Exit status of a script that cannot run here.
 const CANNOT: i32 = 77;
 
