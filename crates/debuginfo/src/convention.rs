@@ -161,6 +161,21 @@ impl Dwarf {
         self.language(function).is_none_or(|l| KEPT_BY.contains(&l))
     }
 
+    /// Whether gcc made an entry's unit.
+    pub(crate) fn is_of_gcc(&self, die: Die) -> bool {
+        let Some(unit) = self.unit(die.part, die.unit) else {
+            return false;
+        };
+        let mut entries = unit.entries();
+        let _ = entries.next_entry();
+        let by = entries
+            .current()
+            .and_then(|e| e.attr_value(gimli::DW_AT_producer));
+        let forms = self.forms(die.part, die.unit);
+        let by = by.and_then(|v| forms.attr_string(&unit, v).ok());
+        by.is_some_and(|name| name.slice().starts_with(b"GNU "))
+    }
+
     /// The language of an entry's unit.
     pub(crate) fn language(&self, die: Die) -> Option<gimli::DwLang> {
         let unit = self.unit(die.part, die.unit)?;

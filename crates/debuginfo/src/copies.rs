@@ -8,12 +8,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use iced_x86::{Instruction, OpKind, Register};
+use iced_x86::{Instruction, Mnemonic, OpKind, Register};
 
-use crate::dwarf::{Die, Dwarf, origin};
+use crate::dwarf::{Die, Dwarf, number_of, origin};
 use crate::flow::Flow;
 use crate::functions::FunctionPlace;
-use crate::lines::LineRow;
+use crate::lines::{LineRow, LineTable};
 use crate::module::Module;
 use crate::scopes::ScopeKind;
 
@@ -31,6 +31,10 @@ pub enum Inexact {
     Vectors,
     /// Several calls begin at the same instruction.
     Together,
+    /// The first instruction is that of a loop of the function, too.
+    Loop,
+    /// A runtime system enters the function more than once for a call, and copies of it are unknown.
+    Reentered,
     /// The copy lies in too much code.
     TooLarge,
 }
@@ -44,10 +48,17 @@ impl std::fmt::Display for Inexact {
             Inexact::Moved => "the compiler moved a part of its code out of a loop",
             Inexact::Vectors => "a loop makes several calls at once, in vector registers",
             Inexact::Together => "several calls begin at one instruction",
+            Inexact::Loop => BEGINS_WITH_LOOP,
+            Inexact::Reentered => {
+                "GHC enters it again after collections of garbage, and does not tell where it is inlined"
+            }
             Inexact::TooLarge => "the function around it is too large to follow its instructions",
         })
     }
 }
+
+/// Why hits at the first instruction of a loop are not the calls.
+pub const BEGINS_WITH_LOOP: &str = "it begins with a loop, each round of which is a hit";
 
 /// An inlined copy of a function.
 pub(crate) struct InlinedCopy {
@@ -130,7 +141,7 @@ impl<'d> CopyStarts<'d> {
         let marks = self.marks(group, &around);
         let large = around.flow.as_ref().map_or(0, |f| f.all.len()) * group.len() > MAX_WORK;
         let known = match &around.flow {
-            Some(flow) if !large => self.marked(group, &marks, flow),
+            Some(flow) if !large => self.marked(group, &marks, flow, &around),
             _ => None,
         };
         let starts = match (&around.flow, known) {
@@ -140,7 +151,10 @@ impl<'d> CopyStarts<'d> {
                 let large = Some(Inexact::TooLarge);
                 group.iter().map(|c| ([c.start].into(), large)).collect()
             }
-            (Some(flow), _) => group.iter().map(|c| self.unmarked(flow, c)).collect(),
+            (Some(flow), _) => {
+                let start = |c| self.unmarked(flow, c, &around);
+                group.iter().map(start).collect()
+            }
         };
         for (copy, (at, inexact)) in group.iter().zip(starts) {
             let inexact = around.has_vectors(copy).or(inexact);
@@ -178,6 +192,7 @@ impl<'d> CopyStarts<'d> {
         group: &[InlinedCopy],
         marks: &BTreeMap<u64, usize>,
         flow: &Flow,
+        around: &Around,
     ) -> Option<Vec<Starts>> {
         let named = |c: &InlinedCopy| c.named.filter(|n| marks.contains_key(n));
         let own = group.iter().map(|c| named(c).into_iter().collect());
@@ -219,7 +234,12 @@ impl<'d> CopyStarts<'d> {
         let starts: Vec<BTreeSet<u64>> = group.iter().zip(&own).map(settled).collect();
         let places = starts.iter().map(BTreeSet::len).sum::<usize>();
         let together = (places < calls).then_some(Inexact::Together);
-        Some(starts.into_iter().map(|s| (s, together)).collect())
+        let why = |(copy, starts): (&InlinedCopy, &BTreeSet<u64>)| {
+            let again = starts.iter().any(|a| around.is_in_loop_of(copy, *a));
+            together.or(again.then_some(Inexact::Loop))
+        };
+        let why: Vec<_> = group.iter().zip(&starts).map(why).collect();
+        Some(starts.into_iter().zip(why).collect())
     }
 
     /// The marks of calls of the copies' function, with the number of calls at each address.
@@ -229,23 +249,18 @@ impl<'d> CopyStarts<'d> {
             return marks;
         };
         let function = &copy.function;
-        let column = self.dwarf.entry(function.die).and_then(|(_, e)| {
-            let (_, value) = self
-                .dwarf
-                .attr(function.die, &e, gimli::DW_AT_decl_column)?;
-            u16::try_from(value.udata_value()?).ok()
-        });
         let Some(table) = self.dwarf.lines(copy.die.part, copy.die.unit) else {
             return marks;
         };
-        let Some(column) = column.filter(|c| *c != 0) else {
+        let column = self.column(function.die).map(|c| (function.line, c));
+        let Some(place) = column.or_else(|| group.iter().find_map(|c| self.viewed(c, &table)))
+        else {
             return marks;
         };
         let is_mark = |r: &&LineRow| {
             r.is_stmt
                 && !r.end
-                && r.line == function.line
-                && r.column == column
+                && (r.line, r.column) == place
                 && table.file(u64::from(r.file)) == function.file.as_ref()
         };
         for (start, end) in &around.parts {
@@ -253,7 +268,33 @@ impl<'d> CopyStarts<'d> {
                 *marks.entry(row.address).or_default() += 1;
             }
         }
+        let own = around.entry_of(self.dwarf, function.die);
+        if let Some(own) = own.and_then(|entry| marks.get_mut(&entry)) {
+            *own -= 1;
+            marks.retain(|_, n| *n > 0);
+        }
         marks
+    }
+
+    /// The column of a function's name, if debugging information has it.
+    fn column(&self, function: Die) -> Option<u16> {
+        let (_, entry) = self.dwarf.entry(function)?;
+        let (_, value) = self
+            .dwarf
+            .attr(function, &entry, gimli::DW_AT_decl_column)?;
+        let column = u16::try_from(value.udata_value()?).ok();
+        column.filter(|c| *c != 0)
+    }
+
+    /// The line and column of a copy's mark, which gcc names by its place among the rows of its address:
+    /// lambdas are not declared anywhere.
+    fn viewed(&self, copy: &InlinedCopy, table: &LineTable) -> Option<(u32, u16)> {
+        let (_, entry) = self.dwarf.entry(copy.die)?;
+        let view = number_of(&entry, gimli::DW_AT_GNU_entry_view)?;
+        let named = copy.named?;
+        let rows = table.within(named, named + 1).iter().filter(|r| !r.end);
+        let row = rows.into_iter().nth(usize::try_from(view).ok()?)?;
+        (row.is_stmt && row.column != 0).then_some((row.line, row.column))
     }
 
     /// The copy that a mark belongs to: the innermost one around, or the next one behind. `None`: it is
@@ -276,12 +317,12 @@ impl<'d> CopyStarts<'d> {
     }
 
     /// The first instruction of a copy without marks, and why hits there are not the calls.
-    fn unmarked(&self, flow: &Flow, copy: &InlinedCopy) -> Starts {
-        let (start, inexact) = self.first(flow, copy);
+    fn unmarked(&self, flow: &Flow, copy: &InlinedCopy, around: &Around) -> Starts {
+        let (start, inexact) = self.first(flow, copy, around);
         ([start].into(), inexact)
     }
 
-    fn first(&self, flow: &Flow, copy: &InlinedCopy) -> (u64, Option<Inexact>) {
+    fn first(&self, flow: &Flow, copy: &InlinedCopy, around: &Around) -> (u64, Option<Inexact>) {
         let inside: Vec<bool> = flow.all.iter().map(|i| copy.has(i.ip())).collect();
         let reached = flow.reached(&|n| inside[n]);
         let start = match reached[..] {
@@ -291,8 +332,21 @@ impl<'d> CopyStarts<'d> {
         let Some(first) = flow.at(start) else {
             return (start, Some(Inexact::Several));
         };
-        let around = flow.reached(&|n| n == first || inside[n]);
-        if around.iter().any(|n| *n != first) {
+        // No-operations in front of a loop around align it, and are executed once.
+        let padding = flow.all[first..].iter();
+        let padding = padding.take_while(|i| i.mnemonic() == Mnemonic::Nop);
+        let behind = first + padding.count();
+        let in_own = |n: usize| around.is_in_loop_of(copy, flow.all[n].ip());
+        let first = match inside.get(behind) {
+            Some(true) if !in_own(behind) => behind,
+            _ => first,
+        };
+        let start = flow.all[first].ip();
+        if in_own(first) {
+            return (start, Some(Inexact::Loop));
+        }
+        let ways = flow.reached(&|n| n == first || inside[n]);
+        if ways.iter().any(|n| *n != first) {
             return (start, Some(Inexact::Several));
         }
         let mut own_loops = BTreeSet::new();
@@ -320,13 +374,18 @@ impl<'d> CopyStarts<'d> {
             return false;
         };
         let place = |r: &LineRow| (r.file, r.line, r.column);
-        let rows = copy.code.iter().flat_map(|r| table.within(r.0, r.1));
+        // Only gcc says so little of statements that one is new behind other code.
+        let gcc = self.dwarf.is_of_gcc(copy.die);
         let mut other = false;
-        for row in rows.filter(|r| r.address > start && r.line != 0 && !r.end) {
-            if place(row) != place(first) {
-                other = true;
-            } else if other && row.is_stmt && !in_own_loop(row.address) {
-                return true;
+        for (n, (from, to)) in copy.code.iter().enumerate() {
+            other |= gcc && n > 0 && *from > copy.code[n - 1].1;
+            let rows = table.within(*from, *to).iter();
+            for row in rows.filter(|r| r.address > start && r.line != 0 && !r.end) {
+                if place(row) != place(first) {
+                    other = true;
+                } else if other && row.is_stmt && !in_own_loop(row.address) {
+                    return true;
+                }
             }
         }
         false
@@ -334,6 +393,26 @@ impl<'d> CopyStarts<'d> {
 }
 
 impl Around {
+    /// Where it begins, if it is this function, too.
+    fn entry_of(&self, dwarf: &Dwarf, function: Die) -> Option<u64> {
+        let scopes = dwarf.scopes_at(self.start);
+        let own = scopes.iter().find(|s| s.kind == ScopeKind::Function)?;
+        let same = dwarf.outermost_origin(own.die) == dwarf.outermost_origin(function);
+        let (unit, entry) = dwarf.entry(own.die).filter(|_| same)?;
+        let code = dwarf.code(own.die, &unit, &entry);
+        dwarf.entry_pc(own.die, &unit, &entry, &code)
+    }
+
+    /// Whether an instruction is in a loop of the copy itself.
+    fn is_in_loop_of(&self, copy: &InlinedCopy, address: u64) -> bool {
+        let Some(flow) = &self.flow else { return false };
+        let Some(at) = flow.at(address).filter(|n| self.in_loops.contains(n)) else {
+            return false;
+        };
+        let own = flow.loops(&|n| copy.has(flow.all[n].ip()));
+        own.iter().any(|l| l.contains(&at))
+    }
+
     /// Whether a copy in a loop calculates in vectors.
     fn has_vectors(&self, copy: &InlinedCopy) -> Option<Inexact> {
         let flow = self.flow.as_ref()?;

@@ -172,6 +172,7 @@ impl Dwarf {
         if !inlines.is_empty() {
             self.instances(&inlines, &mut places);
         }
+        self.keep_haskell_entries(&mut places);
         places.sort_by_key(|p| (p.entry, p.inlined, p.die));
         places
     }

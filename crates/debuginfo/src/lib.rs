@@ -22,6 +22,7 @@ mod find;
 mod flow;
 mod functions;
 pub mod go_entry;
+mod haskell;
 pub mod ifunc;
 mod image;
 mod index;

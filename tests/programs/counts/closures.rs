@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 macro_rules! counters { ($($n:ident)*) => { $(static $n: AtomicI64 = AtomicI64::new(0);)*
     fn show() { $(println!("{} {}", stringify!($n), $n.load(Ordering::Relaxed));)* } } }
 #[rustfmt::skip]
-macro_rules! hit { ($n:ident) => { $n.fetch_add(1, Ordering::Relaxed) } }
+macro_rules! hit { ($n:ident) => { $n.store($n.load(Ordering::Relaxed) + 1, Ordering::Relaxed) } }
 counters!(n_add n_inner n_generic n_method n_trait n_drop n_closure n_fact);
 //: closures::add = n_add
 #[inline(never)]

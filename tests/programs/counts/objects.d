@@ -1,6 +1,7 @@
 // Classes, structures, nested functions, delegates and templates of D.
 module objects;
 import core.stdc.stdio;
+import core.volatile;
 
 __gshared int sink, nAdd, nThis, nVirt, nInner, nLambda, nTwice, nS, nDS, nFact;
 
@@ -52,6 +53,7 @@ int outer(int k)
     int inner(int x)
     {
         nInner++;
+        volatileStore(cast(uint*) &sink, x);
         return x * k;
     }
     int sum = 0;

@@ -194,6 +194,8 @@ NOINLINE int lines(int n) {
 
 int main(int argc, char **argv) {
   int sum = 0;
+  for (int i = 0; i < 1000; i++)
+    numbers[i] = sink + i;
   for (int i = 0; i < 7; i++) {
     volatile int left = i;
     n_waits++;

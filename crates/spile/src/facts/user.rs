@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use spile_debuginfo::copies::begins_with_loop;
+use spile_debuginfo::copies::{BEGINS_WITH_LOOP, begins_with_loop};
 use spile_debuginfo::go_entry;
 use spile_debuginfo::{Module as File, SearchPaths, Symbol};
 use spile_glob as glob;
@@ -257,9 +257,7 @@ impl Programs {
         self.inexact.add(found.filter_map(|place| {
             let why = match &place.inexact {
                 Some(why) => why,
-                None if !place.inlined && begins_with_loop(file, place.address) => {
-                    "it begins with a loop, each round of which is a hit"
-                }
+                None if !place.inlined && begins_with_loop(file, place.address) => BEGINS_WITH_LOOP,
                 None => return None,
             };
             Some(format!("{} in {path}: {why}", place.name))
