@@ -1,6 +1,6 @@
 //! Counts of functions are those that the programs print themselves: programs in C, C++, Fortran, Rust,
-//! Go, Ada, D and OCaml, by several compilers, levels of optimisation and forms of debugging
-//! information.
+//! Go, Ada, D, OCaml, Haskell and Zig, by several compilers, levels of optimisation and forms of
+//! debugging information.
 //!
 //! A source in `tests/programs/counts` has lines `: FUNCTION = COUNTER` and `: FUNCTION = COUNTER, RETURNS`,
 //! in a comment. The program prints `COUNTER NUMBER`. `|` stands between names by several compilers;
@@ -84,10 +84,13 @@ fn build(dir: &Path, source: &Source, compiler: &str) -> Option<PathBuf> {
     command.args(words.filter(|w| !w.starts_with('+')));
     match first {
         "ldc2" => command.arg(format!("-of={}", out.display())),
+        "zig" => command.arg(format!("-femit-bin={}", out.display())),
         _ => command.arg("-o").arg(&out),
     };
     let cache = dir.join("cache");
-    command.env("GOCACHE", cache).env("GO111MODULE", "off");
+    command.env("GOCACHE", &cache).env("GO111MODULE", "off");
+    command.env("ZIG_GLOBAL_CACHE_DIR", &cache);
+    command.env("ZIG_LOCAL_CACHE_DIR", cache);
     let done = command.arg(&here).current_dir(dir).output();
     let Ok(done) = done else {
         spile_testing::skip_variant(format_args!("there is no {first}"));
@@ -234,7 +237,8 @@ fn compare(name: &'static str, compilers: &[String]) {
     }
     println!("{name}: {exact} counts are exact, {explained} have a reason");
     assert!(wrong.is_empty(), "{name}:\n{}", wrong.join("\n"));
-    assert!(exact >= explained, "{name}: {exact}, {explained}");
+    let most = exact >= explained || name.ends_with(".hs");
+    assert!(most, "{name}: {exact}, {explained}");
 }
 
 /// The builds of a test: some in each run, with `SPILE_LONG=1` all compilers with all levels and forms.
@@ -284,8 +288,11 @@ fn functions_of_c_are_counted_exactly() {
 fn functions_of_cpp_are_counted_exactly() {
     let some = [
         "g++ -g -O2",
+        "g++ -g -O1",
+        "g++ -g -O3",
         "g++ -g -O2 -gdwarf-2",
         "clang++ -g -O0",
+        "clang++ -g -O1",
         "clang++ -g -O2",
     ];
     compare("objects.cc", &builds(&some, &["g++", "clang++"]));
@@ -323,6 +330,9 @@ fn parallel_regions_are_counted_exactly() {
         "gcc -g -O0 -fopenmp",
         "gcc -g -O3 -flto -fopenmp",
         "gcc -g -O2 -fopenmp",
+        "clang -g -O0 -fopenmp",
+        "clang -g -O2 -fopenmp",
+        "clang -g -O2 -gdwarf-4 -fopenmp",
     ]));
     compare("parallel.c", &list);
 }
@@ -340,4 +350,14 @@ fn functions_of_other_languages_are_counted_exactly() {
     ];
     compare("objects.d", &long(&d));
     compare("closures.ml", &long(&["ocamlopt -g"]));
+    let zig = ["Debug", "ReleaseSafe", "ReleaseFast", "ReleaseSmall"];
+    let zig = zig.map(|o| format!("zig build-exe -lc -fno-strip -O {o}"));
+    compare("functions.zig", &long(&zig.each_ref().map(String::as_str)));
+}
+
+/// GHC's functions are no calls: they are begun again, inlined in silence, and go on by jumps.
+#[test]
+fn functions_of_haskell_are_explained() {
+    let ghc = long(&["ghc -g -O0", "ghc -g -O1", "ghc -g -O2"]);
+    compare("functions.hs", &ghc);
 }

@@ -2,13 +2,13 @@
 #include <stdio.h>
 long n_region, n_task, n_loop;
 volatile int sink;
-//: region*_fn* = n_region
+//: region*_fn*|.omp_outlined. = n_region
 __attribute__((noinline)) void region(int n) {
 #pragma omp parallel num_threads(2)
   {
+    sink = n;
 #pragma omp atomic
     n_region++;
-    sink = n;
   }
 }
 int main() {
