@@ -237,7 +237,9 @@ fn differs(
     let (expression, _) = &source.asked[n];
     let text = is_text(expression);
     let number = |v: &str| v.parse::<i128>().is_ok();
+    let broken = theirs.is_some_and(|v| v.contains("internal-error"));
     let known = theirs.filter(|v| match text {
+        _ if broken => false,
         true => !v.is_empty() && !v.contains('<'),
         false => number(v),
     });
@@ -245,7 +247,6 @@ fn differs(
         true => own != "?" && !own.starts_with('!'),
         false => number(own),
     };
-    let broken = theirs.is_some_and(|v| v.contains("internal-error"));
     match (found, known) {
         (true, None) if broken => return None,
         (true, Some(theirs)) if own == theirs => return None,
@@ -347,6 +348,10 @@ fn all(compilers: &[&str]) -> Vec<String> {
             "+alt",
             "+link",
         ] {
+            // gdb 13 reads no packages that llvm-dwp makes of gcc's DWARF 5, and llvm-dwp may hang.
+            if form == "-gsplit-dwarf +dwp" && !compiler.starts_with("clang") {
+                continue;
+            }
             list.push(format!("{compiler} -g -O2 {form}"));
             list.push(format!("{compiler} -g -O0 {form}"));
         }

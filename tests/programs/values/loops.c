@@ -21,7 +21,7 @@
 //: $constants[2] ~ constants[2]
 //: $most ~ most
 //: $quotient ~ quotient
-//: $wide ~ (long)wide
+//: $wide$ ~ wide
 struct pair {
   int x, y;
 };
