@@ -8,6 +8,7 @@
 //! | module | its one job |
 //! |---|---|
 //! | [`session`] | the whole run: its options, event loop, account and reports |
+//! | `backend` | the host of handlers as a session sees it: the kernel, or a simulated one |
 //! | [`load`] | loads maps and programs into the kernel |
 //! | `attach` | attaches programs to code and perf events |
 //! | [`controller`] | runs the controller's handlers, on its own globals and the kernel's |
@@ -24,6 +25,7 @@ extern crate spile_testing;
 spile_testing::main!();
 
 pub(crate) mod attach;
+pub(crate) mod backend;
 pub mod controller;
 pub mod error;
 pub mod io;

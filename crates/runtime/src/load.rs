@@ -6,10 +6,12 @@
 //!
 //! | module | its one job |
 //! |---|---|
+//! | `kernel_host` | the kernel as a session's host |
 //! | `object` | loads maps and programs into the kernel |
 //! | [`map_prealloc`] | creates maps while code is still being generated |
 //! | `parallel` | runs slow system calls in several threads |
 
+pub(crate) mod kernel_host;
 pub mod map_prealloc;
 pub(crate) mod object;
 pub(crate) mod parallel;

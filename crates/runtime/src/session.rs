@@ -45,10 +45,9 @@ use std::time::{Duration, Instant};
 
 use spile_bpf::layout::{Object, percpu, shared};
 use spile_ir::{Event, HandlerId, Program, ProgramFacts};
-use spile_kernel::bpf::Ring;
 
-use crate::attach::links::Detaching;
 use crate::attach::staleness::Staleness;
+use crate::backend::{Backend, Host, HostLosses, StartParams, Started};
 use crate::controller::Controller;
 use crate::error::Error;
 use crate::io::child::WatchedProcess;
@@ -59,14 +58,14 @@ use crate::io::prometheus::{Interest, NextStep, Server};
 use crate::io::reader_wait::ReaderWait;
 use crate::io::recorder::Recorder;
 pub use crate::load::CompileFn;
-use crate::load::Links;
+use crate::load::kernel_host::KernelHost;
 use crate::machine::clock;
 use crate::machine::pid_namespace::PidMap;
 use crate::session::account::Account;
 use crate::session::end_requests::EndRequests;
 use crate::session::events::{EventLoop, EventSource, Signal, Signals, Timer};
 pub use crate::session::options::{ExternalSource, OnArmed, Options, TargetProcess};
-use crate::session::prepare::{KernelPart, KernelSource, deferred_texts, files, follow};
+use crate::session::prepare::{deferred_texts, files, follow};
 use crate::session::report::{CycleClock, HitStats};
 
 /// Interval for polling the kernel's counters, which wake nobody.
@@ -106,14 +105,9 @@ impl RecordBatch {
 
 /// A session that is loaded and attached, but not running yet.
 pub struct Session {
-    // Fields are dropped in this order: programs are detached first.
-    links: Option<Links>,
-    /// Attachments that are being released while the session ends.
-    detaching: Option<Detaching>,
+    /// The host of the kernel handlers, if there are any. It is dropped first, which detaches.
+    backend: Option<Box<dyn Backend>>,
     probed: Staleness,
-    /// Hits of functions that the kernel skipped: at entries, and at returns.
-    missed: (u64, u64),
-    ring: Option<Ring>,
     batch: RecordBatch,
     controller: Controller,
     program: Rc<Program>,
@@ -152,6 +146,16 @@ impl Session {
     pub fn new(
         program: Program,
         object: Option<&Object>,
+        options: Options,
+    ) -> Result<Session, Error> {
+        let kernel = object.map(|object| Box::new(KernelHost(object)) as Box<dyn Host + '_>);
+        Session::on(program, kernel, options)
+    }
+
+    /// Loads and attaches everything on a host; `None` for a program without kernel handlers.
+    pub(crate) fn on(
+        program: Program,
+        host: Option<Box<dyn Host + '_>>,
         mut options: Options,
     ) -> Result<Session, Error> {
         let cycles = CycleClock::start();
@@ -164,17 +168,24 @@ impl Session {
         let target = watched.as_ref().map_or(0, |w| i64::from(number(w)));
         let facts = options.facts.take();
         let facts = facts.unwrap_or_else(|| Rc::new(ProgramFacts::new(&program)));
-        let deferred = deferred_texts(object.is_some(), &facts);
+        let deferred = deferred_texts(host.is_some(), &facts);
         let probed = Staleness::new(&program, &options.looked_at);
-        let from = KernelSource {
-            object,
+        let how = StartParams {
             program: &program,
             target,
             deferred: deferred.as_ref(),
             probed: &probed,
             signals: &signals,
         };
-        let kernel = KernelPart::load(from, &mut options)?;
+        let started = host.map(|host| host.start(how, &mut options)).transpose()?;
+        let (backend, memory, user_files) = match started {
+            Some(Started {
+                backend,
+                memory,
+                user_files,
+            }) => (Some(backend), Some(memory), user_files),
+            None => (None, None, None),
+        };
         let ends = ending(watched.as_ref(), &options)?;
         let ends = Rc::new(EndRequests::new(Rc::clone(&signals), ends));
         let reader_wait = ReaderWait::new(Rc::clone(&ends));
@@ -182,7 +193,7 @@ impl Session {
         let mut controller = Controller::new(
             Rc::clone(&program),
             &facts,
-            kernel.state,
+            memory,
             out,
             target,
             options.quiet,
@@ -191,16 +202,13 @@ impl Session {
         controller.stops_with(Rc::clone(&ends));
         controller.silent_errors = options.suppress_errors;
         if let Some(deferred) = &deferred {
-            controller.set_mark(*deferred.word(), kernel.user_files);
+            controller.set_mark(*deferred.word(), user_files);
         }
         controller.deferred = deferred;
-        let kernel_exits = kernel.links.is_some() && facts.kernel_exits();
+        let kernel_exits = backend.is_some() && facts.kernel_exits();
         let mut session = Session {
-            links: kernel.links,
-            detaching: None,
+            backend,
             probed,
-            missed: (0, 0),
-            ring: kernel.ring,
             batch: RecordBatch::default(),
             controller,
             program,
@@ -225,7 +233,7 @@ impl Session {
 
     /// The attach kind of each probe in code, one line each.
     pub fn attach_kinds(&self) -> &[String] {
-        self.links.as_ref().map_or(&[], Links::attach_kinds)
+        self.backend.as_ref().map_or(&[], |b| b.attach_kinds())
     }
 
     /// Opens the event sources of the loop.
@@ -234,8 +242,7 @@ impl Session {
         self.events
             .add(self.signals.as_fd(), EventSource::Signal)
             .map_err(&waiting)?;
-        if let Some(ring) = &self.ring {
-            let fd = ring.as_fd();
+        if let Some(fd) = self.backend.as_ref().and_then(|b| b.readiness()) {
             self.events.add(fd, EventSource::Ring).map_err(&waiting)?;
         }
         if let Some(watched) = self.ending_process() {
@@ -373,7 +380,7 @@ impl Session {
                 continue;
             }
             let expiry = self.server.as_mut().and_then(Server::expire);
-            let tick = self.links.is_some().then_some(next_tick);
+            let tick = self.backend.is_some().then_some(next_tick);
             let poll = self.kernel_exits.then_some(now + EXIT_POLL);
             if self.rest.is_some_and(|end| now >= end) {
                 self.consume_and_rest();
@@ -539,7 +546,7 @@ impl Session {
     /// events.
     fn has_no_more_events(&self) -> bool {
         let ended = self.input.as_ref().is_some_and(|i| i.ended);
-        let others = self.links.is_some()
+        let others = self.backend.is_some()
             || self.ending_process().is_some()
             || self.server.is_some()
             || self.files.is_some()
@@ -661,12 +668,9 @@ impl Session {
         if let Some(kernel) = self.controller.kernel() {
             kernel.state().set_running(false);
         }
-        if let Some(links) = self.links.take() {
-            self.missed = links.missed();
-            if let Some(kernel) = self.controller.kernel() {
-                self.controller.account.unfollowed = links.unfollowed(kernel.state());
-            }
-            self.detaching = Some(links.detach());
+        if let Some(backend) = &mut self.backend {
+            backend.detach();
+            self.controller.account.unfollowed = backend.losses().unfollowed;
         }
         self.controller.out.wait_for_readers();
         // Announces files that keys refer to, before the keys become text.
@@ -726,9 +730,10 @@ impl Session {
     /// Drops a finished session whose process is about to end. The process's end detaches what is
     /// still attached, and frees maps, programs and the script faster than dropping them one by one.
     pub fn leak(mut self) {
-        std::mem::forget(self.detaching.take());
-        let kernel = self.controller.take_kernel();
-        std::mem::forget((kernel, self.ring.take(), Rc::clone(&self.program)));
+        if let Some(backend) = self.backend.take() {
+            backend.leak();
+        }
+        std::mem::forget((self.controller.take_kernel(), Rc::clone(&self.program)));
     }
 
     /// The failure of the `-c` command, if it failed.
@@ -749,11 +754,12 @@ impl Session {
     /// Completes the account and prints it.
     fn close_account(&mut self) {
         self.controller.account.unwritten = self.controller.out.unwritten();
-        if let Some(kernel) = self.controller.kernel() {
-            let misses = kernel.kernel_misses();
+        if let Some(backend) = &self.backend {
+            let HostLosses {
+                entries, returns, ..
+            } = backend.losses();
             let skipped = &mut self.controller.account.skipped;
-            skipped.kernel_recursion = misses + self.missed.0;
-            skipped.missed_returns = self.missed.1;
+            (skipped.kernel_recursion, skipped.missed_returns) = (entries, returns);
         }
         if !self.options.quiet {
             let text = self.controller.account.text(self.options.timing);

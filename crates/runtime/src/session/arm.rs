@@ -4,10 +4,8 @@ use spile_ir::Event;
 use spile_kernel::machine::boottime_ns;
 
 use super::{Session, system};
-use crate::attach::code;
 use crate::error::Error;
 use crate::machine::existing_tasks;
-use crate::machine::pid_namespace::PidMap;
 
 impl Session {
     /// Enables kernel handlers; starts timers, the commands of `begin` and the command of `-c`.
@@ -45,10 +43,9 @@ impl Session {
         watched.release();
         let mut done = Ok(());
         if watched.wait_for_exec_stop()
-            && let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel())
-            && let Some(loaded) = kernel.loaded()
+            && let Some(backend) = &mut self.backend
         {
-            done = loaded.watch_in(watched.pid().unsigned_abs(), links);
+            done = backend.watch_command(watched.pid().unsigned_abs());
         }
         watched.resume();
         done
@@ -57,17 +54,10 @@ impl Session {
     /// Watches memory of a process that called `execve` at this time, if it is one of those to
     /// watch.
     pub(super) fn watch_new(&mut self, pid: u32, ns: u64) {
-        let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel()) else {
+        let Some(backend) = &mut self.backend else {
             return;
         };
-        let Some(loaded) = kernel.loaded() else {
-            return;
-        };
-        let pid = PidMap::now().to_namespace(pid);
-        if !links.processes.executed(pid, ns) {
-            return;
-        }
-        if let Err(e) = loaded.watch_in(pid, links) {
+        if let Err(e) = backend.watch_executed(pid, ns) {
             self.warn(&format!("process {pid} is not watched: {e}"));
         }
     }
@@ -75,16 +65,12 @@ impl Session {
     /// Attaches markers with semaphores. Programs take a raised semaphore as a promise that a
     /// tracer listens, so handlers are enabled before.
     fn raise_semaphores(&mut self) -> Result<(), Error> {
-        let (Some(links), Some(kernel)) = (&mut self.links, self.controller.kernel()) else {
+        let Some(backend) = &mut self.backend else {
             return Ok(());
         };
-        let Some(loaded) = kernel.loaded().filter(|l| l.raises_semaphores()) else {
-            return Ok(());
-        };
-        let refused_before = links.refused().len();
-        loaded.attach_raising(&self.program, links, &self.signals)?;
+        let warning = backend.attach_visible(&self.program, &self.signals)?;
         self.probed.unchanged()?;
-        if let Some(text) = code::refusal_warning(&links.refused()[refused_before..]) {
+        if let Some(text) = warning {
             self.warn(&text);
         }
         Ok(())

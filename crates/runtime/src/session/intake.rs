@@ -46,12 +46,12 @@ impl Session {
 
     /// Prints the kernel's records so far; returns their number and their size in bytes.
     pub(super) fn consume(&mut self) -> (usize, usize) {
-        let Some(ring) = &mut self.ring else {
+        let Some(backend) = &mut self.backend else {
             return (0, 0);
         };
         let mut batch = std::mem::take(&mut self.batch);
         // Bounded, so that a buffer that fills as fast as it is emptied does not delay signals.
-        ring.consume(ROUND, |record| {
+        backend.take_records(ROUND, &mut |record| {
             batch.bytes.extend_from_slice(record);
             batch.ends.push(batch.bytes.len());
         });

@@ -35,7 +35,6 @@ pub type BoxedTable = RefCell<Box<dyn ByteTable>>;
 
 /// The state of a loaded object; in tests, a substitute in plain memory.
 pub struct KernelState {
-    loaded: Option<LoadedObject>,
     state: Rc<StateMemory>,
     layout: Layout,
     /// For each global, its hash map, or one for each generation.
@@ -53,7 +52,7 @@ pub struct KernelState {
 impl KernelState {
     /// Opens the maps of a loaded object.
     pub fn new(
-        loaded: LoadedObject,
+        loaded: &LoadedObject,
         state: StateMemory,
         object: &Object,
     ) -> Result<KernelState, Error> {
@@ -113,11 +112,10 @@ impl KernelState {
             layout: object.layout.clone(),
             tables,
             elements,
-            critical: CriticalSection::open(&loaded, object.layout.critical.as_ref())?,
+            critical: CriticalSection::open(loaded, object.layout.critical.as_ref())?,
             grace: GracePeriod::choose(),
             live: true,
             waiting: RefCell::default(),
-            loaded: Some(loaded),
         })
     }
 
@@ -125,7 +123,6 @@ impl KernelState {
     #[cfg(test)]
     pub fn in_memory(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
         KernelState {
-            loaded: None,
             state: Rc::new(StateMemory::in_memory(layout).expect("a layout that fits")),
             layout: layout.clone(),
             tables,
@@ -147,14 +144,9 @@ impl KernelState {
         &self.layout
     }
 
-    /// The loaded object, if there is one.
-    pub fn loaded(&self) -> Option<&LoadedObject> {
-        self.loaded.as_ref()
-    }
-
-    /// Hits that the kernel itself skipped.
-    pub fn kernel_misses(&self) -> u64 {
-        self.loaded.as_ref().map_or(0, LoadedObject::kernel_misses)
+    /// The state memory, for its host.
+    pub(crate) fn state_memory(&self) -> Rc<StateMemory> {
+        Rc::clone(&self.state)
     }
 
     /// The place of a global that controller and kernel share; `None` if its value is the
