@@ -16,6 +16,7 @@
 //! | [`machine`] | clocks, processes and kernel memory |
 //! | [`text`] | texts that only the controller can make: stacks, symbols, user memory |
 //! | [`io`] | output, input, child processes, `procfs` files, scrapes |
+//! | `simulated` | a host without a kernel, for tests |
 //! | [`error`] | errors of starting and running a session |
 
 #[cfg(test)]
@@ -33,6 +34,8 @@ pub mod load;
 pub mod machine;
 pub mod session;
 pub mod shared;
+#[cfg(test)]
+mod simulated;
 pub mod text;
 
 pub use attach::staleness::FileState;

@@ -119,11 +119,15 @@ impl KernelState {
         })
     }
 
-    /// A substitute in plain memory.
+    /// State memory and tables that no kernel has.
     #[cfg(test)]
-    pub fn in_memory(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
+    pub fn on(
+        state: Rc<StateMemory>,
+        layout: &Layout,
+        tables: Vec<Vec<BoxedTable>>,
+    ) -> KernelState {
         KernelState {
-            state: Rc::new(StateMemory::in_memory(layout).expect("a layout that fits")),
+            state,
             layout: layout.clone(),
             tables,
             elements: Vec::new(),
@@ -132,6 +136,13 @@ impl KernelState {
             live: true,
             waiting: RefCell::default(),
         }
+    }
+
+    /// Memory of its own, without a host.
+    #[cfg(test)]
+    pub fn in_memory(layout: &Layout, tables: Vec<Vec<BoxedTable>>) -> KernelState {
+        let state = StateMemory::in_memory(layout).expect("a layout that fits");
+        KernelState::on(Rc::new(state), layout, tables)
     }
 
     /// The state memory.
