@@ -363,7 +363,7 @@ pub(crate) fn go_to(n: u64) {
 /// The message for a full array of this kind.
 pub(crate) fn overflow(program: &Program, g: spile_ir::GlobalId) -> String {
     let global = &program.globals[g.index()];
-    spile_runtime::controller::message::overflow(&global.name, &global.kind)
+    spile_ir::interp::overflow(global)
 }
 
 fn message(kind: ErrorKind, fields: &[Value], program: &Program) -> String {

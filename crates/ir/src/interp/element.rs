@@ -3,10 +3,22 @@
 use std::sync::Arc;
 
 use super::value::Value;
+use crate::program::Global;
 use crate::stats::Stat;
 
 /// The message of a full array that does not wrap.
 pub const ARRAY_OVERFLOW: &str = "Array overflow, check MAXMAPENTRIES";
+/// The message of a full array of statistics, before its name.
+pub const AGGREGATE_OVERFLOW: &str = "aggregation overflow in ";
+
+/// The message when an array is full.
+#[must_use]
+pub fn overflow(global: &Global) -> String {
+    match global.kind.stats() {
+        Some(_) => format!("{AGGREGATE_OVERFLOW}{}", global.name),
+        None => ARRAY_OVERFLOW.into(),
+    }
+}
 
 /// An element's value.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::element::{Cell, Element};
+use super::element::{ARRAY_OVERFLOW, Cell, Element, overflow};
 use super::env::{Env, Globals};
 use super::last_match::LastMatch;
 use super::strings::{self, TokenizeState};
@@ -664,7 +664,12 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
             Inst::StatAdd { g, keys, val } => {
                 let keys = self.keys(*g, keys)?;
                 let v = self.long(*val);
-                self.env.globals().stat_add(*g, &keys, v)?;
+                let added = self.env.globals().stat_add(*g, &keys, v);
+                let full = |e: &Fault| e.message() == ARRAY_OVERFLOW.as_bytes();
+                added.map_err(|e| match self.program.globals.get(g.index()) {
+                    Some(global) if full(&e) => overflow(global).into(),
+                    _ => e,
+                })?;
             }
             Inst::StatGet {
                 dst, g, keys, what, ..

@@ -21,7 +21,7 @@ pub(crate) mod value;
 mod walk;
 
 pub use array::MemArray;
-pub use element::{ARRAY_OVERFLOW, Cell, Element, matches};
+pub use element::{AGGREGATE_OVERFLOW, ARRAY_OVERFLOW, Cell, Element, matches, overflow};
 pub use env::{Env, Globals, walk_elements};
 pub use exec::{Limit, run};
 pub use globals::MemGlobals;

@@ -3,7 +3,7 @@
 use std::rc::Rc;
 
 use spile_ir::GlobalId;
-use spile_ir::interp::Fault;
+use spile_ir::interp::{Fault, overflow};
 
 use super::Controller;
 use crate::controller::message;
@@ -18,7 +18,7 @@ impl Controller {
                 for (g, missed) in full {
                     self.account.overflows += missed;
                     if let Some(global) = program.globals.get(g.index()) {
-                        let text = message::overflow(&global.name, &global.kind);
+                        let text = overflow(global);
                         let line =
                             message::error_line(&text, global.site, &[], (None, &[]), &program);
                         self.error_line(&line);

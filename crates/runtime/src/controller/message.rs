@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use spile_bpf::layout::ErrorKind;
-use spile_ir::{ElemTy, GlobalKind, HandlerId, MAX_CALLERS, Program, SiteId};
+use spile_ir::interp::{ARRAY_OVERFLOW, overflow};
+use spile_ir::{HandlerId, MAX_CALLERS, Program, SiteId};
 
 use crate::shared::ring_record::FieldValue;
 
@@ -11,10 +12,6 @@ use crate::shared::ring_record::FieldValue;
 pub(crate) const MAXACTION: &str = "MAXACTION exceeded";
 /// The message of calls that nest too deeply.
 pub(crate) const MAXNESTING: &str = "MAXNESTING exceeded";
-/// The error of a full array.
-pub(crate) const ARRAY_OVERFLOW: &str = "Array overflow, check MAXMAPENTRIES";
-/// The error of a full array of statistics, before its name.
-pub(crate) const AGGREGATE_OVERFLOW: &str = "aggregation overflow in ";
 
 /// The message of an error that a kernel handler sent.
 pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Program) -> String {
@@ -26,7 +23,7 @@ pub fn kernel_error(kind: ErrorKind, fields: &[FieldValue<'_>], program: &Progra
         ErrorKind::DivisionByZero => "division by 0".into(),
         ErrorKind::EmptyAggregate => "empty aggregate".into(),
         ErrorKind::Overflow(id) => match program.globals.get(id.index()) {
-            Some(global) => overflow(&global.name, &global.kind),
+            Some(global) => overflow(global),
             None => ARRAY_OVERFLOW.into(),
         },
         ErrorKind::HistIndex => "histogram index out of range".into(),
@@ -84,19 +81,6 @@ pub fn rethrown(
     })
 }
 
-/// The message for a full array.
-pub fn overflow(name: &str, kind: &GlobalKind) -> String {
-    match kind {
-        GlobalKind::Array {
-            value: ElemTy::Stats(_),
-            ..
-        } => {
-            format!("{AGGREGATE_OVERFLOW}{name}")
-        }
-        _ => ARRAY_OVERFLOW.into(),
-    }
-}
-
 /// The whole line: message, position, callers (innermost first) and probe, with the other
 /// tracepoints that share its program.
 pub fn error_line(
@@ -149,19 +133,6 @@ mod tests {
         ] {
             assert_eq!(kernel_error(kind, &fields, &program), text);
         }
-        let keys = vec![Ty::Long];
-        let array = |value| GlobalKind::Array {
-            keys: keys.clone(),
-            value,
-            max: 1,
-            wrap: false,
-        };
-        assert_eq!(
-            overflow("a", &array(ElemTy::Scalar(Ty::Long))),
-            "Array overflow, check MAXMAPENTRIES"
-        );
-        let stats = array(ElemTy::Stats(StatsSpec::default()));
-        assert_eq!(overflow("a", &stats), "aggregation overflow in a");
     }
 
     #[test]

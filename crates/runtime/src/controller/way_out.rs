@@ -1,6 +1,7 @@
 //! The ways out of limits that handlers reach: what the limit is, and how a script or an option raises
 //! it. Each is said once, below the first error.
 
+use spile_ir::interp::{AGGREGATE_OVERFLOW, ARRAY_OVERFLOW};
 use spile_ir::{GlobalKind, HandlerId, Program, SiteId};
 
 use crate::controller::{Controller, message};
@@ -39,13 +40,13 @@ fn way_out(error: &str, site: SiteId, handler: HandlerId, program: &Program) -> 
             limit.saturating_mul(10)
         ));
     }
-    if error == message::ARRAY_OVERFLOW {
+    if error == ARRAY_OVERFLOW {
         // The error is near the identifier of the array: `identifier 'a' at FILE:1:2`.
         let near = program.trace(site, &[]);
         let name = near.first().and_then(|s| s.near.split('\'').nth(1));
         return Some(elements(program, name.unwrap_or_default()));
     }
-    let name = error.strip_prefix(message::AGGREGATE_OVERFLOW)?;
+    let name = error.strip_prefix(AGGREGATE_OVERFLOW)?;
     Some(elements(program, name))
 }
 
@@ -138,7 +139,7 @@ mod tests {
                 .for_each(|p| assert!(text.contains(p), "{text}"));
         };
         has(
-            message::ARRAY_OVERFLOW,
+            ARRAY_OVERFLOW,
             &["7 elements", "global a[70]", "a%", "MAXMAPENTRIES"],
         );
         has("aggregation overflow in s", &["7 elements", "global s[70]"]);

@@ -34,19 +34,6 @@ impl HandlerCodegen<'_> {
         }
     }
 
-    pub(in crate::lower) fn is_stats(&self, g: GlobalId) -> bool {
-        matches!(
-            self.program.globals.get(g.index()).map(|g| &g.kind),
-            Some(
-                GlobalKind::Stats(_)
-                    | GlobalKind::Array {
-                        value: ElemTy::Stats(_),
-                        ..
-                    }
-            )
-        )
-    }
-
     /// The words of a key. A string wider than its field is truncated in the key buffer first.
     fn key_words(&mut self, types: &[Ty], keys: &[Val]) -> Res<Vec<KeyWord>> {
         if types.len() != keys.len() {

@@ -197,10 +197,8 @@ impl HandlerCodegen<'_> {
             ErrorKind::Verdict => "a packet can be dropped (0) or accepted (1)".into(),
             ErrorKind::Raised => String::new(),
             ErrorKind::Overflow(g) => match self.program.globals.get(g.index()) {
-                Some(global) if self.is_stats(g) => {
-                    format!("aggregation overflow in {}", global.name)
-                }
-                _ => "Array overflow, check MAXMAPENTRIES".into(),
+                Some(global) => spile_ir::interp::overflow(global),
+                None => spile_ir::interp::ARRAY_OVERFLOW.into(),
             },
         }
     }
