@@ -322,8 +322,13 @@ pub enum Inst {
         fmt: FormatId,
         args: Vec<Val>,
     },
-    /// Draws the histogram of a statistic (as `print(@hist_log(x))`); fails if it is empty.
-    PrintHist { g: GlobalId, keys: Vec<Val> },
+    /// Draws the histogram of a statistic (as `print(@hist_log(x))`); fails if it is empty. With
+    /// `dst`, which only controller handlers have, the text becomes its value (as `sprint`).
+    PrintHist {
+        dst: Option<Reg>,
+        g: GlobalId,
+        keys: Vec<Val>,
+    },
     /// An intrinsic operation.
     Intr {
         dst: Option<Reg>,

@@ -169,7 +169,9 @@ impl Display for Inst {
             Inst::Print { stream, fmt, args } => {
                 write!(f, "print {stream} {fmt}({})", List(args.iter()))
             }
-            Inst::PrintHist { g, keys: k } => write!(f, "print_hist {g}{}", keys(k)),
+            Inst::PrintHist { dst, g, keys: k } => {
+                write!(f, "{}print_hist {g}{}", old(dst), keys(k))
+            }
             Inst::Intr { dst, f: intr, args } => {
                 write!(
                     f,

@@ -534,8 +534,9 @@ impl Checker<'_> {
                 self.expect(*idx, false)?;
                 self.dst(*dst, false)
             }
-            Inst::PrintHist { g, keys } => {
-                ensure(self.stats(*g, keys)?.hist.is_some(), "no histogram")
+            Inst::PrintHist { dst, g, keys } => {
+                ensure(self.stats(*g, keys)?.hist.is_some(), "no histogram")?;
+                dst.map_or(Ok(()), |dst| self.dst(dst, true))
             }
             Inst::IterNew { .. } | Inst::IterHist { .. } => self.on_iterator(inst, iters),
             _ => Err("not checked".into()),

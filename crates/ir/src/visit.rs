@@ -26,11 +26,11 @@ macro_rules! dst {
             | Inst::Restore { dst: $dst, .. }
             | Inst::CatchMsg { dst: $dst } => $must,
             Inst::Intr { dst: $dst, .. }
+            | Inst::PrintHist { dst: $dst, .. }
             | Inst::Call { dst: $dst, .. }
             | Inst::GAdd { old: $dst, .. }
             | Inst::AAdd { old: $dst, .. } => $may,
             Inst::Print { .. }
-            | Inst::PrintHist { .. }
             | Inst::GStore { .. }
             | Inst::ASet { .. }
             | Inst::ADel { .. }

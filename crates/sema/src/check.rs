@@ -19,6 +19,8 @@ struct Finding {
     help: &'static str,
 }
 
+const MOVE_HISTOGRAM: &str = "print it here, `print(@hist_log(x))`, or make its text in `probe timer`, `probe end` or another probe that runs in user space";
+
 const MOVE_TEXT: &str = "save the number in a global here, and convert it in `probe timer` or `probe end`, where it is printed";
 
 /// Checks all handlers. `is_user` accepts the script's files, whose places come first in messages.
@@ -192,6 +194,12 @@ impl BodyCheck<'_> {
                     if kernel {
                         self.constant_operand(*f, args, &assigned, e.span);
                     }
+                }
+                ExprKind::PrintHist {
+                    to_string: true, ..
+                } if kernel => {
+                    let text = "a kernel handler cannot make the text of a histogram".into();
+                    self.report(codes::KERNEL_UNAVAILABLE, e.span, text, MOVE_HISTOGRAM);
                 }
                 _ => {}
             }

@@ -262,7 +262,8 @@ impl HandlerCodegen<'_> {
                 self.activation(inst)
             }
             Inst::Rethrow => self.rethrow(),
-            Inst::PrintHist { g, keys } => self.print_hist(*g, keys),
+            Inst::PrintHist { dst: None, g, keys } => self.print_hist(*g, keys),
+            Inst::PrintHist { .. } => Err("the text of a histogram in a kernel handler".into()),
             Inst::HistGet { dst, g, keys, idx } => self.hist_get(*dst, *g, keys, *idx),
             Inst::IterNew {
                 it,

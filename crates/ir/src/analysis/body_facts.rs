@@ -49,7 +49,7 @@ impl BodyFacts {
             Inst::Intr { f, .. } if !self.uses(*f) => self.intrinsics.push(*f),
             Inst::Load { space, .. } => self.loads_user |= *space == Space::User,
             Inst::Call { .. } => self.calls = true,
-            Inst::Print { .. } | Inst::PrintHist { .. } => self.prints = true,
+            Inst::Print { .. } | Inst::PrintHist { dst: None, .. } => self.prints = true,
             Inst::CatchMsg { .. } => self.catches_message = true,
             Inst::Enter => self.enters = true,
             Inst::Rethrow => self.rethrows = true,

@@ -690,7 +690,7 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                 let count = s.buckets.get(idx as usize).copied().unwrap_or(0);
                 self.set(*dst, (count as i64).into());
             }
-            Inst::PrintHist { g, keys } => {
+            Inst::PrintHist { dst, g, keys } => {
                 let keys = self.keys(*g, keys)?;
                 let hist = self.hist(*g)?;
                 let s = self
@@ -698,8 +698,11 @@ impl<'p, E: Env + ?Sized> Interpreter<'p, '_, E> {
                     .globals()
                     .stat_get(*g, &keys)?
                     .ok_or("empty aggregate")?;
-                self.env
-                    .print(Stream::Out, hist.draw(&s.buckets).as_bytes());
+                let text = hist.draw(&s.buckets);
+                match dst {
+                    Some(dst) => self.set(*dst, text.as_bytes().into()),
+                    None => self.env.print(Stream::Out, text.as_bytes()),
+                }
             }
             Inst::IterNew {
                 it,

@@ -155,6 +155,7 @@ impl Reader {
                 }
             }
             "print_hist" => Inst::PrintHist {
+                dst: None,
                 g: self.g()?,
                 keys: self.keys()?,
             },
@@ -339,6 +340,11 @@ impl Reader {
                 g: self.g()?,
                 keys: self.keys()?,
                 idx: self.next_val()?,
+            },
+            "print_hist" => Inst::PrintHist {
+                dst: Some(dst),
+                g: self.g()?,
+                keys: self.keys()?,
             },
             _ => return Ok(None),
         }))

@@ -776,7 +776,7 @@ impl Generator {
                     keys,
                     idx,
                 },
-                false => Inst::PrintHist { g, keys },
+                false => Inst::PrintHist { dst: None, g, keys },
             };
         }
         Inst::StatGet {

@@ -191,8 +191,12 @@ impl Builder<'_, '_> {
                 self.print(*stream, form, args, e.span);
                 Val::Imm(0)
             }
-            ExprKind::PrintHist { place, newline } => {
-                self.print_hist(place, *newline, e.span);
+            ExprKind::PrintHist {
+                place,
+                newline,
+                to_string: false,
+            } => {
+                self.print_hist(None, place, *newline, e.span);
                 Val::Imm(0)
             }
             ExprKind::Call { func, args } if self.l.result(*func).is_none() => {
@@ -357,6 +361,11 @@ impl Builder<'_, '_> {
             } => {
                 self.sprint(dst, form, args, e.span);
             }
+            ExprKind::PrintHist {
+                place,
+                newline,
+                to_string: true,
+            } => self.print_hist(Some(dst), place, *newline, e.span),
             // The cases that `value` handles without a register of its own.
             _ => {
                 let src = self.value(e);

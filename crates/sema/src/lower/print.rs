@@ -44,27 +44,37 @@ impl Builder<'_, '_> {
         self.emit(Inst::Sprint { dst, fmt, args }, span);
     }
 
-    /// `print(@hist_log(x))`
-    pub(super) fn print_hist(&mut self, place: &LValue, newline: bool, span: Span) {
+    /// `print(@hist_log(x))`, or `sprint` with its result's register.
+    pub(super) fn print_hist(
+        &mut self,
+        dst: Option<Reg>,
+        place: &LValue,
+        newline: bool,
+        span: Span,
+    ) {
         let Some((g, keys)) = place.global() else {
             return;
         };
         let Some(g) = self.global(g) else { return };
         let keys = self.operands(keys);
-        self.emit(Inst::PrintHist { g, keys }, span);
-        if newline {
-            let fmt = self.l.format(Format {
-                pieces: vec![Piece::Lit(b"\n".as_slice().into())],
-            });
-            self.emit(
-                Inst::Print {
-                    stream: Stream::Out,
-                    fmt,
-                    args: Vec::new(),
-                },
-                span,
-            );
+        self.emit(Inst::PrintHist { dst, g, keys }, span);
+        if !newline {
+            return;
         }
+        let end = match dst {
+            Some(dst) => {
+                let (a, b) = (Val::Reg(dst), self.l.string(b"\n"));
+                Inst::Concat { dst, a, b }
+            }
+            None => Inst::Print {
+                stream: Stream::Out,
+                fmt: self.l.format(Format {
+                    pieces: vec![Piece::Lit(b"\n".as_slice().into())],
+                }),
+                args: Vec::new(),
+            },
+        };
+        self.emit(end, span);
     }
 
     fn form(&mut self, form: &PrintForm, args: &[Expr]) -> (FormatId, Vec<Val>) {

@@ -54,8 +54,8 @@ fn expr_effect(e: &Expr, units: &[bool], locals_free: bool) -> bool {
     any_expr(e, |e| match &e.kind {
         ExprKind::Call { func, .. } => units[func.0],
         ExprKind::Intr { f, .. } => f.info().effect,
-        ExprKind::Print { to_string, .. } => !to_string,
-        ExprKind::Raise(_) | ExprKind::PrintHist { .. } | ExprKind::StatAdd { .. } => true,
+        ExprKind::Print { to_string, .. } | ExprKind::PrintHist { to_string, .. } => !to_string,
+        ExprKind::Raise(_) | ExprKind::StatAdd { .. } => true,
         // `matched()` can read it.
         ExprKind::Match { .. } => true,
         ExprKind::Assign { place, .. } | ExprKind::IncDec { place, .. } => {

@@ -459,10 +459,11 @@ pub enum ExprKind {
         form: PrintForm,
         args: Vec<Expr>,
     },
-    /// `print(@hist_log(x))`
+    /// `print(@hist_log(x))`; with `to_string` the text is the value.
     PrintHist {
         place: LValue,
         newline: bool,
+        to_string: bool,
     },
 }
 

@@ -354,6 +354,7 @@ impl Widths {
             } => self.place_len(f.unit, place),
             ExprKind::Assign { rhs, .. } => self.len_in(env, f, rhs),
             ExprKind::Print { form, args, .. } => self.print_len(env, f, form, args),
+            ExprKind::PrintHist { .. } => self.max,
             _ => 0,
         };
         len.min(self.max)

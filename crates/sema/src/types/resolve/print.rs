@@ -20,18 +20,16 @@ impl Resolver<'_> {
                 ..
             },
         ] = args
-            && !op.to_string
         {
             let Some(place) = self.histogram(arg) else {
                 return self.bad(span);
             };
-            return self.num(
-                ExprKind::PrintHist {
-                    place,
-                    newline: op.newline,
-                },
-                span,
-            );
+            let kind = ExprKind::PrintHist {
+                place,
+                newline: op.newline,
+                to_string: op.to_string,
+            };
+            return self.text_or_zero(op, kind, span);
         }
         let (form, rest) = if op.format {
             match self.format(args, span) {
@@ -47,10 +45,14 @@ impl Resolver<'_> {
             form,
             args: rest,
         };
-        if op.to_string {
-            self.str(kind, span)
-        } else {
-            self.num(kind, span)
+        self.text_or_zero(op, kind, span)
+    }
+
+    /// A print call's expression: its text, or 0 if it writes the text.
+    fn text_or_zero(&mut self, op: PrintOp, kind: ExprKind, span: Span) -> Expr {
+        match op.to_string {
+            true => self.str(kind, span),
+            false => self.num(kind, span),
         }
     }
 

@@ -212,10 +212,9 @@ impl Resolver<'_> {
             | ExprKind::Raise(_)
             | ExprKind::Assign { .. }
             | ExprKind::IncDec { .. }
-            | ExprKind::StatAdd { .. }
-            | ExprKind::PrintHist { .. } => true,
+            | ExprKind::StatAdd { .. } => true,
             ExprKind::Intr { f, .. } => !f.info().pure_,
-            ExprKind::Print { to_string, .. } => !to_string,
+            ExprKind::Print { to_string, .. } | ExprKind::PrintHist { to_string, .. } => !to_string,
             _ => false,
         });
         if !effect {
