@@ -141,6 +141,19 @@ impl Stat {
         })
     }
 
+    /// The number by which `foreach` sorts: [`Stat::extract_exactly`], and the whole sum where it is known;
+    /// 0 where the statistic is empty.
+    pub fn sort_key(&self, what: Extract, wrapped: bool) -> i128 {
+        let whole = self
+            .exact_sum(wrapped)
+            .filter(|_| what == Extract::Sum && self.count > 0);
+        let other = || {
+            self.extract_exactly(what, wrapped)
+                .map_or(0, |(n, _)| n.into())
+        };
+        whole.unwrap_or_else(other)
+    }
+
     /// The sum without a limit of 64 bits. If sums `wrapped`, it is known where the smallest and the
     /// largest value are kept and leave only one possible sum.
     pub fn exact_sum(&self, wrapped: bool) -> Option<i128> {
@@ -319,6 +332,26 @@ mod tests {
             assert_eq!(lo, low, "{value}");
             assert_eq!(div_wide(hi, lo, value.max(1)), value);
         }
+    }
+
+    #[test]
+    fn statistics_are_sorted_by_whole_sums() {
+        let (large, small) = (of(&[i64::MAX; 3]), of(&[i64::MAX; 2]));
+        let wrap = |s: &Stat| Stat {
+            sum: (s.sum as i64).into(),
+            ..s.clone()
+        };
+        for (large, small, wrapped) in [
+            (large.clone(), small.clone(), false),
+            (wrap(&large), wrap(&small), true),
+        ] {
+            let key = |s: &Stat, what| s.sort_key(what, wrapped);
+            assert_eq!(key(&large, Extract::Sum), 3 * i128::from(i64::MAX));
+            assert!(key(&large, Extract::Sum) > key(&small, Extract::Sum));
+            assert_eq!(key(&large, Extract::Avg), i64::MAX.into());
+        }
+        assert_eq!(Stat::default().sort_key(Extract::Avg, true), 0);
+        assert_eq!(Stat::default().sort_key(Extract::Sum, true), 0);
     }
 
     #[test]

@@ -375,6 +375,17 @@ impl MemArray {
         self.numbers(slice).map(element).collect()
     }
 
+    /// Whether no statistic has a sum above 64 bits.
+    pub fn sums_fit(&self) -> bool {
+        let Values::Stats(words, all) = &self.values else {
+            return true;
+        };
+        let Some(at) = words.sum else { return true };
+        // The high word repeats the sign of the low one.
+        let fits = |n: usize| all[n * words.size + at + 1] == sign(all[n * words.size + at]);
+        self.numbers(&[]).all(fits)
+    }
+
     /// The elements of a `foreach`: those that match, sorted, up to the limit.
     pub fn walk(
         &self,
@@ -427,6 +438,11 @@ impl MemArray {
         let all = numbers.map(|n| (number(n), n as u32)).collect();
         first(all, spec.descending, limit)
     }
+}
+
+/// 64 times the sign of a number.
+fn sign(word: u64) -> u64 {
+    (word as i64 >> 63) as u64
 }
 
 /// The positions of the first pairs in that order.
@@ -527,7 +543,8 @@ mod tests {
             ] {
                 let spec = SortSpec { by, descending };
                 let mut sorted = all.clone();
-                sort_elements(&mut sorted, spec);
+                let extract = |s: &Stat, what| s.extract(what).unwrap_or(0).into();
+                sort_elements(&mut sorted, spec, extract);
                 for limit in [None, Some(0), Some(1), Some(5), Some(1000)] {
                     let mut wanted = sorted.clone();
                     wanted.truncate(limit.unwrap_or(usize::MAX));

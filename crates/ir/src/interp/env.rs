@@ -88,7 +88,8 @@ pub trait Globals {
         limit: Option<usize>,
     ) -> Result<ForeachWalk, Fault> {
         let elements = self.elements(g, slice)?;
-        Ok(walk_elements(elements, sort, limit, |_| None))
+        let extract = |s: &Stat, what| s.extract(what).unwrap_or(0).into();
+        Ok(walk_elements(elements, sort, limit, extract, |_| None))
     }
 }
 
@@ -144,11 +145,13 @@ pub trait Env {
     }
 }
 
-/// [`Globals::walk`] over a copy of the elements. `text` returns the text of a string with marks.
+/// [`Globals::walk`] over a copy of the elements. `extract` returns the number by which a statistic is
+/// sorted, `text` the text of a string with marks.
 pub fn walk_elements(
     mut elements: Vec<Element>,
     sort: Option<SortSpec>,
     limit: Option<usize>,
+    extract: impl Fn(&Stat, Extract) -> i128,
     text: impl Fn(&Value) -> Option<Value>,
 ) -> ForeachWalk {
     if let Some(spec) = sort {
@@ -159,7 +162,7 @@ pub fn walk_elements(
                 *value = text;
             }
         }
-        sort_elements(&mut elements, spec);
+        sort_elements(&mut elements, spec, extract);
     }
     elements.truncate(limit.unwrap_or(usize::MAX));
     elements.into()

@@ -3,13 +3,16 @@
 use std::cmp::Ordering;
 
 use super::element::{Cell, Element};
-use super::value::Value;
-use crate::{SortKey, SortSpec};
+use crate::stats::Stat;
+use crate::{Extract, SortKey, SortSpec};
 
 /// Sorts elements; equal ones stay in their order in both directions. Numbers compare as
-/// numbers, strings byte by byte, statistics by their count or by an extractor (0 where the
-/// statistic is empty).
-pub(crate) fn sort_elements(elements: &mut [Element], spec: SortSpec) {
+/// numbers, strings byte by byte, statistics by their count or by what `extract` gives.
+pub(crate) fn sort_elements(
+    elements: &mut [Element],
+    spec: SortSpec,
+    extract: impl Fn(&Stat, Extract) -> i128,
+) {
     let compare = |a: &Element, b: &Element| match spec.by {
         SortKey::Key(i) => match (a.keys.get(i as usize), b.keys.get(i as usize)) {
             (Some(a), Some(b)) => a.cmp(b),
@@ -18,8 +21,8 @@ pub(crate) fn sort_elements(elements: &mut [Element], spec: SortSpec) {
         SortKey::Value => a.cell.value().cmp(&b.cell.value()),
         SortKey::Stat(what) => {
             let get = |c: &Cell| match c {
-                Cell::Stats(s) => s.extract(what).unwrap_or(0),
-                Cell::Scalar(v) => Value::as_long(v),
+                Cell::Stats(s) => extract(s, what),
+                Cell::Scalar(v) => v.as_long().into(),
             };
             get(&a.cell).cmp(&get(&b.cell))
         }

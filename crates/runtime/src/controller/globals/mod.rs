@@ -17,7 +17,8 @@ use spile_ir::interp::{
 };
 use spile_ir::stats::Stat;
 use spile_ir::{
-    ElemTy, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty, UNSEEN_ENTRIES,
+    ElemTy, Extract, GlobalId, GlobalKind, Hist, Program, SortKey, SortSpec, StatsSpec, Ty,
+    UNSEEN_ENTRIES,
 };
 
 use crate::controller::handler_effects::HandlerEffects;
@@ -83,6 +84,11 @@ impl SessionGlobals {
     /// Whether a sum of a statistic in the kernel's form passed 64 bits.
     pub fn sums_wrapped(&self) -> bool {
         self.wrapped || self.kernel_count(|l| l.wraps) > 0
+    }
+
+    /// Whether sums of an array can be above 64 bits.
+    fn has_large_sums(&self, g: GlobalId) -> bool {
+        self.sums_wrapped() || self.mem.array(g).is_some_and(|a| !a.sums_fit())
     }
 
     /// Adds the values of statistics that may be wrong, and the returns whose entries were dropped, to the
@@ -517,12 +523,32 @@ impl Globals for SessionGlobals {
                     ..
                 })
             );
-        if by_text || self.hash(g).is_some() {
+        // Sums above 64 bits are compared whole.
+        let by_sum = sort.is_some_and(|s| of_sum(s.by)) && self.has_large_sums(g);
+        if by_text || by_sum || self.hash(g).is_some() {
             let elements = self.elements(g, slice)?;
-            return Ok(walk_elements(elements, sort, limit, |v| self.texts.text(v)));
+            let wrapped = self.sums_wrapped();
+            let unknown = |e: &&Element| match &e.cell {
+                Cell::Stats(s) => s.exact_sum(wrapped).is_none(),
+                Cell::Scalar(_) => false,
+            };
+            if by_sum {
+                self.inexact += elements.iter().filter(unknown).count() as u64;
+            }
+            let extract = |s: &Stat, what| s.sort_key(what, wrapped);
+            let text = |v: &Value| self.texts.text(v);
+            return Ok(walk_elements(elements, sort, limit, extract, text));
         }
         self.mem.walk(g, slice, sort, limit)
     }
+}
+
+/// Whether a sum decides the order.
+fn of_sum(by: SortKey) -> bool {
+    matches!(
+        by,
+        SortKey::Stat(Extract::Sum | Extract::Avg | Extract::Variance)
+    )
 }
 
 /// The keys of a pattern without `*`.
